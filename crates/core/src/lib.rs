@@ -1,0 +1,34 @@
+//! What every room of Thalweg shares: time, rates, sizes, ids, fixed point, seeded randomness, the
+//! lent packet, the contract between a protocol and whoever runs it, and the traits that more than
+//! one plane needs.
+//!
+//! Nothing here does I/O, reads a clock or knows a protocol.
+//!
+//! Start with [`machine`]: it is the contract that the simulator, the UDP driver and the tests all
+//! call protocols through.
+
+pub mod control;
+pub mod digest;
+pub mod fixed;
+pub mod id;
+pub mod machine;
+pub mod packet;
+pub mod relay;
+pub mod rng;
+pub mod tagger;
+pub mod time;
+pub mod timers;
+pub mod units;
+
+pub use control::{Acked, CongestionControl, Pacer};
+pub use digest::Digest;
+pub use fixed::{Fit, Fixed};
+pub use id::{JobId, NodeId};
+pub use machine::{Machine, Outbox, Verdict};
+pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet};
+pub use relay::Relay;
+pub use rng::Rng;
+pub use tagger::{Tag, Tagger};
+pub use time::{Span, Time};
+pub use timers::Timers;
+pub use units::{Bytes, Rate};

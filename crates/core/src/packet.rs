@@ -1,0 +1,176 @@
+//! The packet, lent for the length of a call.
+//!
+//! A driver owns the memory; a machine reads and rewrites it in place. That makes one contract
+//! serve a host, which consumes packets, and a switch, which changes and passes them on, and it
+//! keeps allocation out of the data path.
+
+use crate::id::NodeId;
+
+/// Size of the header area. [`wire`] headers are at most this long; on the network it is sent as a
+/// whole, so that bodies start at a fixed, 8-byte-aligned offset.
+///
+/// [`wire`]: https://docs.rs/thalweg-wire
+pub const HEADER_BYTES: usize = 64;
+
+/// Header bytes, which this crate does not interpret.
+pub type Header = [u8; HEADER_BYTES];
+
+/// What every hop reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Meta {
+    /// Who sent it. The driver of the sender fills it in.
+    pub src: NodeId,
+    /// Where it goes. A switch program may rewrite it.
+    pub dst: NodeId,
+    /// What it occupies of a link, all framing included.
+    pub wire_bytes: u32,
+    /// Urgency for queues that sort by it, smaller first. The others ignore it.
+    pub rank: u32,
+    /// Picks one of several equal paths; the UDP source port on a real network.
+    pub entropy: u16,
+    /// The class of service: which queue it waits in.
+    pub dscp: Dscp,
+    /// Whether a queue may mark it, and whether one did.
+    pub ecn: Ecn,
+}
+
+/// A differentiated-services code point, 0 to 63.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// Keeps the six bits that the IP header has room for.
+    pub const fn new(code: u8) -> Dscp {
+        Dscp(code & 0x3f)
+    }
+
+    /// The class selector of a strict priority, 0 the most urgent of 8.
+    ///
+    /// Class selectors are the code points that switches map to queues without being told. Larger
+    /// ones are more urgent there, so the order turns round.
+    pub const fn of_priority(priority: u8) -> Dscp {
+        let priority = if priority > 7 { 7 } else { priority };
+        Dscp((7 - priority) << 3)
+    }
+
+    /// The strict priority that [`Dscp::of_priority`] encodes.
+    pub const fn priority(self) -> u8 {
+        7 - (self.0 >> 3)
+    }
+
+    /// The code point.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+}
+
+/// Explicit congestion notification, with the values of the IP header's two bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Ecn {
+    /// The transport does not understand marks.
+    #[default]
+    NotCapable = 0b00,
+    /// The transport understands marks.
+    Capable = 0b10,
+    /// A queue on the way was congested.
+    Congested = 0b11,
+}
+
+impl Ecn {
+    /// Reads the two bits. Both "capable" code points mean the same to us.
+    pub const fn from_bits(bits: u8) -> Ecn {
+        match bits & 0b11 {
+            0b00 => Ecn::NotCapable,
+            0b11 => Ecn::Congested,
+            _ => Ecn::Capable,
+        }
+    }
+
+    /// The two bits as they stand in the IP header.
+    pub const fn bits(self) -> u8 {
+        self as u8
+    }
+
+    /// Whether a queue may mark the packet instead of dropping it.
+    pub const fn is_capable(self) -> bool {
+        !matches!(self, Ecn::NotCapable)
+    }
+
+    /// Whether a queue did mark it.
+    pub const fn is_congested(self) -> bool {
+        matches!(self, Ecn::Congested)
+    }
+}
+
+/// What follows the header.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// Bytes that nobody reads: a simulation need not carry them.
+    Length(u32),
+    /// Real bytes, in the driver's memory.
+    Bytes(&'a mut [u8]),
+}
+
+impl Body<'_> {
+    /// How many bytes it stands for.
+    pub fn len(&self) -> usize {
+        match self {
+            Body::Length(bytes) => *bytes as usize,
+            Body::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether it stands for no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The body a sender asks room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BodySize {
+    /// Only a length. A network driver sends that many zeros.
+    Length(u32),
+    /// Room for that many bytes, which the sender fills.
+    Bytes(u32),
+}
+
+/// A packet in a driver's memory.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    /// What every hop reads.
+    pub meta: &'a mut Meta,
+    /// The header area.
+    pub header: &'a mut Header,
+    /// What follows it.
+    pub body: Body<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_travel_as_class_selectors() {
+        assert_eq!(Dscp::of_priority(0).code(), 56);
+        assert_eq!(Dscp::of_priority(7).code(), 0);
+        for priority in 0..8 {
+            assert_eq!(Dscp::of_priority(priority).priority(), priority);
+        }
+        assert_eq!(Dscp::of_priority(200), Dscp::of_priority(7));
+    }
+
+    #[test]
+    fn ecn_bits_are_the_ip_headers() {
+        for ecn in [Ecn::NotCapable, Ecn::Capable, Ecn::Congested] {
+            assert_eq!(Ecn::from_bits(ecn.bits()), ecn);
+        }
+        assert_eq!(Ecn::from_bits(0b01), Ecn::Capable);
+    }
+
+    #[test]
+    fn what_every_hop_reads_is_small() {
+        assert!(size_of::<Meta>() <= 24, "{} bytes", size_of::<Meta>());
+    }
+}

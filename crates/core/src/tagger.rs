@@ -1,0 +1,35 @@
+//! Which queue a packet waits in, and what a congested queue may do to it.
+
+use crate::packet::{Dscp, Ecn};
+use crate::units::Bytes;
+
+/// What a tagger decides for one packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tag {
+    /// The class of service.
+    pub dscp: Dscp,
+    /// Whether queues may mark it instead of dropping it.
+    pub ecn: Ecn,
+    /// Urgency for queues that sort by it, smaller first.
+    pub rank: u32,
+}
+
+impl Default for Tag {
+    /// The least urgent class, ECN-capable: what a transport without priorities sends.
+    fn default() -> Tag {
+        Tag { dscp: Dscp::of_priority(7), ecn: Ecn::Capable, rank: 0 }
+    }
+}
+
+/// Tags the packets of one flow.
+pub trait Tagger {
+    /// The tag of the next packet, when `sent` bytes of the flow went before it.
+    fn tag(&mut self, sent: Bytes) -> Tag;
+}
+
+/// The same tag for every packet.
+impl Tagger for Tag {
+    fn tag(&mut self, _sent: Bytes) -> Tag {
+        *self
+    }
+}
