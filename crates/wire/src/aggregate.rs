@@ -1,0 +1,95 @@
+//! Packets of in-network aggregation.
+//!
+//! A worker cuts a tensor into fragments and sends each as a [`Gradient`] towards the server.
+//! Switches on the way sum the gradients of one fragment; the server completes the sum and sends it
+//! back as a [`Parameter`], which also acknowledges the fragment and frees its aggregators. Ids such
+//! as A-05 are those of the requirements in `specs/`.
+//!
+//! Both headers hold what a switch compares (sequence, attempt, aggregator) at the same offsets.
+
+mod branch;
+mod gradient;
+mod numbers;
+mod parameter;
+
+use thalweg_core::JobId;
+use thiserror::Error;
+
+pub use branch::{Branch, BranchError, FAN_IN_MAX, LEVELS};
+pub use gradient::{Gradient, GradientView};
+pub use numbers::{Magnitude, Numbers, Scale};
+pub use parameter::{Parameter, ParameterView};
+
+use crate::prefix::PrefixError;
+
+/// Which fragment a packet belongs to. Values of packets with different identities are never added
+///
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Identity {
+    /// Whose fragment it is.
+    pub job: JobId,
+    /// Which set-up of the job it belongs to. Fan-ins hold within an epoch.
+    pub epoch: u32,
+    /// The fragment's number, never reused in a job's life.
+    pub sequence: u64,
+    /// Which try at the fragment it is. Fixed point with another scale and the repeat in floats are
+    /// other attempts, so that values of different meaning cannot meet.
+    pub attempt: u8,
+}
+
+/// Why an aggregation header cannot be read. The sender is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum AggregateError {
+    /// The prefix is not that of the expected packet.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// Bits are set that mean nothing in this version, or fields that their flag switches off.
+    #[error("reserved or unused bits of the aggregation header are set: they must be zero")]
+    Reserved,
+    /// Fan-ins and places contradict each other.
+    #[error(transparent)]
+    Branch(#[from] BranchError),
+    /// The packet claims to be where its fan-ins have no level.
+    #[error("level {0} is outside the levels that the fan-ins describe")]
+    Level(u8),
+    /// The bitmap is empty, or names children that the fan-in does not count.
+    #[error("bitmap {bitmap:#x} of level {level} is empty or exceeds the fan-in")]
+    Bitmap {
+        /// The level that the bitmap belongs to.
+        level: u8,
+        /// The bitmap.
+        bitmap: u32,
+    },
+    /// More fragments in flight than there were.
+    #[error("the watermark lies {0} below the sequence number, before the first fragment")]
+    Watermark(u32),
+    /// A scale that does not turn numbers into fixed point and back.
+    #[error("the scale with bits {0:#010x} is not a positive normal number")]
+    Scale(u32),
+}
+
+/// Flag: a queue was congested on the way. It outlives the IP header's mark, which ends where
+/// a switch consumes the packet.
+pub const CONGESTED: u8 = 1 << 0;
+/// Flag: the values are floats, not fixed point.
+pub const FLOAT: u8 = 1 << 1;
+/// Gradient flag: a sum on the way left the range of its values.
+pub const OVERFLOW: u8 = 1 << 2;
+/// Gradient flag: an aggregator was taken by another fragment.
+pub const COLLISION: u8 = 1 << 3;
+/// Gradient flag: not for the sums on the way: it was sent before, or passed over.
+pub const RESEND: u8 = 1 << 4;
+/// Parameter flag: no sum, but the wish for floats instead.
+pub const REPEAT: u8 = 1 << 2;
+/// Parameter flag: another aggregator is to be used.
+pub const NEXT_AGGREGATOR: u8 = 1 << 3;
+/// Parameter flag: another scale is to be used.
+pub const NEXT_SCALE: u8 = 1 << 4;
+
+/// `flag` if `set`, else no flag.
+const fn flag(set: bool, flag: u8) -> u8 {
+    if set { flag } else { 0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Values on their way to the server.
+
+use thalweg_core::{Header, JobId};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_mut,
+    transmute_ref,
+};
+
+use super::{
+    AggregateError, Branch, COLLISION, CONGESTED, FLOAT, Identity, LEVELS, Magnitude, Numbers,
+    OVERFLOW, RESEND, flag,
+};
+use crate::prefix::{Kind, PrefixView};
+
+/// One worker's values of a fragment, or the sum of several workers' values.
+///
+/// Whose values are in it: those of the children of one switch, `bitmap_level` levels up, that
+/// `bitmap` names. Which switch that is, follows from the branch. Only the lowest level ever sends a
+/// part of its children on, the others all or one, so one bitmap and the places say as much as
+/// a bitmap for every level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gradient {
+    /// Which fragment it is.
+    pub identity: Identity,
+    /// Which aggregator sums it, in every switch on the way.
+    pub aggregator: u32,
+    /// What the values are.
+    pub numbers: Numbers,
+    /// How far below this fragment the sender's watermark lies. Everything below the watermark is
+    /// complete at the sender: the server may forget it and switches may free it.
+    pub watermark_distance: u32,
+    /// Which children of the switch at `bitmap_level` have contributed; a worker that sends its own
+    /// values names itself at the level where it enters.
+    pub bitmap: u32,
+    /// The level that `bitmap` belongs to: at most `level`, since it was summed below.
+    pub bitmap_level: u8,
+    /// The level of the switch that it comes to next; [`Branch::end`] on the last stretch, to the
+    /// server.
+    pub level: u8,
+    /// The switches on the way.
+    pub branch: Branch,
+    /// How large the numbers are that the sender will send when this fragment is answered.
+    pub next_magnitude: Magnitude,
+    /// How many values the body holds.
+    pub values: u16,
+    /// See [`CONGESTED`].
+    pub congested: bool,
+    /// See [`OVERFLOW`].
+    pub overflow: bool,
+    /// See [`COLLISION`].
+    pub collision: bool,
+    /// See [`RESEND`].
+    pub resend: bool,
+}
+
+/// The bytes of [`Gradient`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct GradientView {
+    /// Of kind [`Kind::AggregateGradient`].
+    pub prefix: PrefixView,
+    /// [`Identity::sequence`].
+    pub sequence: U64,
+    /// [`Gradient::aggregator`].
+    pub aggregator: U32,
+    /// Bits of the [`Scale`](super::Scale); zero for floats.
+    pub scale: U32,
+    /// [`Gradient::watermark_distance`].
+    pub watermark_distance: U32,
+    /// [`Gradient::bitmap`].
+    pub bitmap: U32,
+    /// [`Branch::fan_ins`].
+    pub fan_ins: [u8; LEVELS],
+    /// [`Branch::places`].
+    pub places: [u8; LEVELS],
+    /// [`Gradient::level`].
+    pub level: u8,
+    /// [`Gradient::bitmap_level`].
+    pub bitmap_level: u8,
+    /// [`CONGESTED`], [`FLOAT`], [`OVERFLOW`], [`COLLISION`], [`RESEND`]; the other bits are zero.
+    pub flags: u8,
+    /// [`Identity::attempt`].
+    pub attempt: u8,
+    /// [`Gradient::next_magnitude`].
+    pub next_magnitude: u8,
+    /// Zero.
+    pub reserved: u8,
+    /// [`Gradient::values`].
+    pub values: U16,
+}
+
+const FLAGS: u8 = CONGESTED | FLOAT | OVERFLOW | COLLISION | RESEND;
+
+impl Gradient {
+    /// Everything below this number is complete at the sender.
+    pub fn watermark(&self) -> u64 {
+        self.identity.sequence.saturating_sub(u64::from(self.watermark_distance))
+    }
+
+    /// Writes the whole header, tag zero. Levels and bitmap are written as they are; the far end
+    /// refuses those that contradict the branch.
+    #[inline]
+    pub fn encode(&self, header: &mut Header) {
+        let Identity { job, epoch, sequence, attempt } = self.identity;
+        *header = transmute!(GradientView {
+            prefix: PrefixView::new(Kind::AggregateGradient, job, epoch),
+            sequence: U64::new(sequence),
+            aggregator: U32::new(self.aggregator),
+            scale: U32::new(self.numbers.scale_bits()),
+            watermark_distance: U32::new(self.watermark_distance),
+            bitmap: U32::new(self.bitmap),
+            fan_ins: self.branch.fan_ins(),
+            places: self.branch.places(),
+            level: self.level,
+            bitmap_level: self.bitmap_level,
+            flags: self.numbers.flag()
+                | flag(self.congested, CONGESTED)
+                | flag(self.overflow, OVERFLOW)
+                | flag(self.collision, COLLISION)
+                | flag(self.resend, RESEND),
+            attempt,
+            next_magnitude: self.next_magnitude.exponent(),
+            reserved: 0,
+            values: U16::new(self.values),
+        });
+    }
+
+    /// Reads a header. Does not look at the tag.
+    #[inline]
+    pub fn decode(header: &Header) -> Result<Gradient, AggregateError> {
+        let view: &GradientView = transmute_ref!(header);
+        view.meaning()
+    }
+}
+
+impl GradientView {
+    /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
+    #[inline]
+    pub fn check(header: &Header) -> Result<&GradientView, AggregateError> {
+        let view: &GradientView = transmute_ref!(header);
+        view.meaning().map(|_| view)
+    }
+
+    /// The same, for a switch that rewrites them where they lie.
+    #[inline]
+    pub fn check_mut(header: &mut Header) -> Result<&mut GradientView, AggregateError> {
+        let view: &mut GradientView = transmute_mut!(header);
+        view.meaning().map(|_| view)
+    }
+
+    #[inline]
+    fn meaning(&self) -> Result<Gradient, AggregateError> {
+        self.prefix.expect(Kind::AggregateGradient)?;
+        if self.reserved != 0 || self.flags & !FLAGS != 0 {
+            return Err(AggregateError::Reserved);
+        }
+        let is_set = |flag| self.flags & flag != 0;
+        let gradient = Gradient {
+            identity: Identity {
+                job: JobId(self.prefix.job.get()),
+                epoch: self.prefix.epoch.get(),
+                sequence: self.sequence.get(),
+                attempt: self.attempt,
+            },
+            aggregator: self.aggregator.get(),
+            numbers: Numbers::read(self.flags, self.scale.get())?,
+            watermark_distance: self.watermark_distance.get(),
+            bitmap: self.bitmap.get(),
+            bitmap_level: self.bitmap_level,
+            level: self.level,
+            branch: Branch::new(self.fan_ins, self.places)?,
+            next_magnitude: Magnitude::from_exponent(self.next_magnitude),
+            values: self.values.get(),
+            congested: is_set(CONGESTED),
+            overflow: is_set(OVERFLOW),
+            collision: is_set(COLLISION),
+            resend: is_set(RESEND),
+        };
+        gradient.check()?;
+        Ok(gradient)
+    }
+}
+
+impl Gradient {
+    /// Whether the fields agree with each other.
+    #[inline]
+    fn check(&self) -> Result<(), AggregateError> {
+        let Gradient { branch, level, bitmap_level, bitmap, .. } = *self;
+        let (entry, end) = (branch.entry(), branch.end());
+        if level < entry || level > end {
+            return Err(AggregateError::Level(level));
+        }
+        if bitmap_level < entry || bitmap_level >= end || bitmap_level > level {
+            return Err(AggregateError::Level(bitmap_level));
+        }
+        if bitmap == 0 || bitmap & !branch.full(bitmap_level) != 0 {
+            return Err(AggregateError::Bitmap { level: bitmap_level, bitmap });
+        }
+        if u64::from(self.watermark_distance) > self.identity.sequence {
+            return Err(AggregateError::Watermark(self.watermark_distance));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+use proptest::prelude::*;
+use thalweg_core::{HEADER_BYTES, Header};
+
+use super::*;
+use crate::prefix::Kind;
+
+const IDENTITY: Identity =
+    Identity { job: JobId(0x0102_0304_0506_0708), epoch: 9, sequence: 0x1000, attempt: 2 };
+
+/// The sum of workers 0, 1 and 3 of a rack of 4, that goes past the second of two levels.
+fn gradient() -> Gradient {
+    Gradient {
+        identity: IDENTITY,
+        aggregator: 0x2345,
+        numbers: Numbers::Fixed(Scale::new(1e8).unwrap()),
+        watermark_distance: 0x30,
+        bitmap: 0b1011,
+        bitmap_level: 0,
+        level: 1,
+        branch: Branch::new([4, 32, 0, 0], [3, 17, 0, 0]).unwrap(),
+        next_magnitude: Magnitude::of(1.0),
+        values: 352,
+        congested: true,
+        overflow: false,
+        collision: true,
+        resend: true,
+    }
+}
+
+const GRADIENT_BYTES: Header = [
+    0x54, 0x57, 1, 16, 9, 0, 0, 0, // magic, version, kind, epoch
+    8, 7, 6, 5, 4, 3, 2, 1, // job
+    0, 0, 0, 0, 0, 0, 0, 0, // tag
+    0x00, 0x10, 0, 0, 0, 0, 0, 0, // sequence
+    0x45, 0x23, 0, 0, 0x20, 0xbc, 0xbe, 0x4c, // aggregator, scale
+    0x30, 0, 0, 0, 0x0b, 0, 0, 0, // watermark_distance, bitmap
+    4, 32, 0, 0, 3, 17, 0, 0, // fan_ins, places
+    1, 0, 0x19, 2, 127, 0, 0x60, 0x01, // levels, flags, attempt, magnitude, reserved, values
+];
+
+/// The sum of all; from fragment 0x2000 on, aggregator 0x2345 is to be replaced.
+fn parameter() -> Parameter {
+    Parameter {
+        identity: IDENTITY,
+        aggregator: 0x2345,
+        numbers: Numbers::Float,
+        next_aggregator: Some(0x6789),
+        next_scale: None,
+        next_from: 0x2000,
+        values: 352,
+        congested: true,
+        repeat: false,
+    }
+}
+
+const PARAMETER_BYTES: Header = [
+    0x54, 0x57, 1, 17, 9, 0, 0, 0, // magic, version, kind, epoch
+    8, 7, 6, 5, 4, 3, 2, 1, // job
+    0, 0, 0, 0, 0, 0, 0, 0, // tag
+    0x00, 0x10, 0, 0, 0, 0, 0, 0, // sequence
+    0x45, 0x23, 0, 0, 0, 0, 0, 0, // aggregator, scale
+    0x00, 0x20, 0, 0, 0, 0, 0, 0, // next_from
+    0x89, 0x67, 0, 0, 0, 0, 0, 0, // next_aggregator, next_scale
+    0, 0, 0x0b, 2, 0, 0, 0x60, 0x01, // reserved, flags, attempt, reserved, values
+];
+
+fn encoded(gradient: &Gradient) -> Header {
+    let mut header = [0xff; HEADER_BYTES];
+    gradient.encode(&mut header);
+    header
+}
+
+#[test]
+fn literal_bytes_have_their_meaning_and_back() {
+    assert_eq!(encoded(&gradient()), GRADIENT_BYTES);
+    assert_eq!(Gradient::decode(&GRADIENT_BYTES), Ok(gradient()));
+    assert_eq!(gradient().watermark(), 0xfd0);
+    let mut header = [0xff; HEADER_BYTES];
+    parameter().encode(&mut header);
+    assert_eq!(header, PARAMETER_BYTES);
+    assert_eq!(Parameter::decode(&PARAMETER_BYTES), Ok(parameter()));
+}
+
+#[test]
+fn one_kind_is_not_taken_for_another() {
+    let (up, down) = (Kind::AggregateGradient, Kind::AggregateParameter);
+    let error = PrefixError::OtherKind { expected: up, found: down };
+    assert_eq!(Gradient::decode(&PARAMETER_BYTES), Err(error.into()));
+    let error = PrefixError::OtherKind { expected: down, found: up };
+    assert_eq!(Parameter::decode(&GRADIENT_BYTES), Err(error.into()));
+}
+
+#[test]
+fn reserved_bits_are_refused() {
+    let set = |mut header: Header, at: usize, bit: u8| {
+        header[at] |= 1 << bit;
+        header
+    };
+    for bit in 0..8 {
+        let header = set(GRADIENT_BYTES, 61, bit);
+        assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved));
+        for at in [56, 57, 60, 61] {
+            let header = set(PARAMETER_BYTES, at, bit);
+            assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
+        }
+    }
+    for bit in 5..8 {
+        let header = set(GRADIENT_BYTES, 58, bit);
+        assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved));
+        let header = set(PARAMETER_BYTES, 58, bit);
+        assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
+    }
+}
+
+#[test]
+fn fields_without_their_flag_are_refused() {
+    // Floats have no scale, and there is no next scale in these bytes.
+    for at in (36..40).chain(52..56) {
+        let mut header = PARAMETER_BYTES;
+        header[at] = 1;
+        assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "byte {at}");
+    }
+    // Without the flag for it, a next aggregator and a sequence number to start from mean nothing.
+    let mut header = PARAMETER_BYTES;
+    header[58] = CONGESTED | FLOAT;
+    assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
+    header[48..52].fill(0);
+    assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
+    header[40..48].fill(0);
+    assert!(Parameter::decode(&header).is_ok());
+
+    let mut encoded = [0; HEADER_BYTES];
+    Parameter { next_aggregator: None, ..parameter() }.encode(&mut encoded);
+    assert_eq!(encoded, header, "encoding drops a sequence number that means nothing");
+}
+
+#[test]
+fn scales_that_do_not_scale_are_refused() {
+    for scale in [0.0_f32, -1e8, 1e-40, f32::INFINITY, f32::NAN] {
+        let mut header = GRADIENT_BYTES;
+        header[36..40].copy_from_slice(&scale.to_le_bytes());
+        let error = AggregateError::Scale(scale.to_bits());
+        assert_eq!(Gradient::decode(&header), Err(error));
+        let mut header = PARAMETER_BYTES;
+        header[58] |= NEXT_SCALE;
+        header[52..56].copy_from_slice(&scale.to_le_bytes());
+        assert_eq!(Parameter::decode(&header), Err(error));
+    }
+}
+
+#[test]
+fn contradictions_with_the_branch_are_refused() {
+    let decode = |gradient: Gradient| Gradient::decode(&encoded(&gradient));
+    let good = gradient();
+    assert_eq!(decode(Gradient { level: 3, ..good }), Err(AggregateError::Level(3)));
+    assert_eq!(decode(Gradient { level: 255, ..good }), Err(AggregateError::Level(255)));
+    assert_eq!(
+        decode(Gradient { level: 2, bitmap_level: 2, ..good }),
+        Err(AggregateError::Level(2))
+    );
+    assert_eq!(
+        decode(Gradient { level: 0, bitmap_level: 1, ..good }),
+        Err(AggregateError::Level(1))
+    );
+    for bitmap in [0, 0b1_0000] {
+        let error = AggregateError::Bitmap { level: 0, bitmap };
+        assert_eq!(decode(Gradient { bitmap, ..good }), Err(error));
+    }
+    let early = Gradient { watermark_distance: 0x1001, ..good };
+    assert_eq!(decode(early), Err(AggregateError::Watermark(0x1001)));
+    let first = Gradient { watermark_distance: 0x1000, ..good };
+    assert_eq!(decode(first).unwrap().watermark(), 0);
+
+    let mut header = GRADIENT_BYTES;
+    header[52] = 4;
+    let error = BranchError::Place { level: 0, place: 4 };
+    assert_eq!(Gradient::decode(&header), Err(error.into()));
+}
+
+#[test]
+fn a_worker_in_the_servers_rack_has_no_level_below() {
+    let branch = Branch::new([0, 3, 0, 0], [0, 2, 0, 0]).unwrap();
+    let enters = Gradient { branch, bitmap: 0b100, bitmap_level: 1, level: 1, ..gradient() };
+    assert_eq!(Gradient::decode(&encoded(&enters)), Ok(enters));
+    let below = Gradient { level: 0, ..enters };
+    assert_eq!(Gradient::decode(&encoded(&below)), Err(AggregateError::Level(0)));
+    let below = Gradient { bitmap_level: 0, ..enters };
+    assert_eq!(Gradient::decode(&encoded(&below)), Err(AggregateError::Level(0)));
+}
+
+#[test]
+fn a_switch_rewrites_where_the_bytes_lie() {
+    let mut header = GRADIENT_BYTES;
+    let view = GradientView::check_mut(&mut header).unwrap();
+    view.level = 2;
+    view.flags |= OVERFLOW;
+    view.bitmap.set(0b1111);
+    let expected = Gradient { level: 2, overflow: true, bitmap: 0b1111, ..gradient() };
+    assert_eq!(Gradient::decode(&header), Ok(expected));
+    assert_eq!(GradientView::check(&header).unwrap().sequence.get(), 0x1000);
+    assert_eq!(ParameterView::check(&PARAMETER_BYTES).unwrap().next_from.get(), 0x2000);
+    header[61] = 1;
+    assert!(GradientView::check_mut(&mut header).is_err());
+}
+
+fn any_identity() -> impl Strategy<Value = Identity> {
+    any::<(u64, u32, u64, u8)>().prop_map(|(job, epoch, sequence, attempt)| Identity {
+        job: JobId(job),
+        epoch,
+        sequence,
+        attempt,
+    })
+}
+
+fn any_scale() -> impl Strategy<Value = Scale> {
+    (prop::num::f32::POSITIVE | prop::num::f32::NORMAL).prop_filter_map("not a scale", Scale::new)
+}
+
+fn any_numbers() -> impl Strategy<Value = Numbers> {
+    prop_oneof![any_scale().prop_map(Numbers::Fixed), Just(Numbers::Float)]
+}
+
+/// A branch, a level on it, and children of a switch at or below that level.
+fn any_position() -> impl Strategy<Value = (Branch, u8, u8, u32)> {
+    let fan_ins = prop::array::uniform4(1..=FAN_IN_MAX);
+    (fan_ins, any::<[u8; 4]>(), 0..4_usize, 1..=4_usize, any::<[u8; 2]>(), any::<u32>()).prop_map(
+        |(mut fan_ins, picks, entry, used, [up, down], bits)| {
+            let end = (entry + used).min(LEVELS);
+            fan_ins[..entry].fill(0);
+            fan_ins[end..].fill(0);
+            let places = std::array::from_fn(|level| picks[level] % fan_ins[level].max(1));
+            let branch = Branch::new(fan_ins, places).unwrap();
+            let (entry, end) = (branch.entry(), branch.end());
+            let level = entry + up % (end - entry + 1);
+            let bitmap_level = entry + down % (level.min(end - 1) - entry + 1);
+            let bitmap = bits & branch.full(bitmap_level);
+            (branch, level, bitmap_level, if bitmap == 0 { 1 } else { bitmap })
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn gradients_come_back(
+        (identity, numbers) in (any_identity(), any_numbers()),
+        (branch, level, bitmap_level, bitmap) in any_position(),
+        (aggregator, distance, exponent, values) in any::<(u32, u32, u8, u16)>(),
+        flags in any::<[bool; 4]>(),
+    ) {
+        let gradient = Gradient {
+            identity,
+            aggregator,
+            numbers,
+            watermark_distance: distance.min(u32::try_from(identity.sequence).unwrap_or(u32::MAX)),
+            bitmap,
+            bitmap_level,
+            level,
+            branch,
+            next_magnitude: Magnitude::from_exponent(exponent),
+            values,
+            congested: flags[0],
+            overflow: flags[1],
+            collision: flags[2],
+            resend: flags[3],
+        };
+        prop_assert_eq!(Gradient::decode(&encoded(&gradient)), Ok(gradient));
+    }
+
+    #[test]
+    fn parameters_come_back(
+        (identity, numbers) in (any_identity(), any_numbers()),
+        (aggregator, next_aggregator, values) in any::<(u32, Option<u32>, u16)>(),
+        (next_scale, next_from) in (prop::option::of(any_scale()), any::<u64>()),
+        (congested, repeat) in any::<(bool, bool)>(),
+    ) {
+        let changes = next_aggregator.is_some() || next_scale.is_some();
+        let parameter = Parameter {
+            identity,
+            aggregator,
+            numbers,
+            next_aggregator,
+            next_scale,
+            next_from: if changes { next_from } else { 0 },
+            values,
+            congested,
+            repeat,
+        };
+        let mut header = [0xff; HEADER_BYTES];
+        parameter.encode(&mut header);
+        prop_assert_eq!(Parameter::decode(&header), Ok(parameter));
+    }
+}

@@ -1,0 +1,268 @@
+//! Packets of reliable messages.
+//!
+//! A message is cut into packets of `segment_bytes`, numbered from 0; only the last may be shorter.
+//! The place of a packet in the message follows from its number, so packets may arrive in any order
+//! and be written where they belong at once.
+
+use thalweg_core::{Bytes, Header, JobId, Time};
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+
+use crate::prefix::{Kind, PrefixError, PrefixView};
+
+/// A piece of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Data {
+    /// Whose packet it is.
+    pub job: JobId,
+    /// Which set-up of the job it belongs to.
+    pub epoch: u32,
+    /// The flow, one message each. Not reused within an epoch.
+    pub flow: u64,
+    /// Length of the whole message.
+    pub message_bytes: Bytes,
+    /// When this transmission left, by the sender's clock. The receiver only echoes it.
+    pub sent_at: Time,
+    /// Which packet of the message it is.
+    pub index: u32,
+    /// Counts the transmissions of the flow, resends too, so that an echo tells a resend from the
+    /// original.
+    pub transmission: u32,
+    /// Payload of a full packet. Never zero.
+    pub segment_bytes: u32,
+    /// The priority that this packet was first sent with, 0 the most urgent.
+    pub priority: u8,
+}
+
+/// What arrived of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ack {
+    /// Whose packet it is.
+    pub job: JobId,
+    /// Which set-up of the job it belongs to.
+    pub epoch: u32,
+    /// The flow.
+    pub flow: u64,
+    /// Echo of [`Data::sent_at`] of the packet that caused it.
+    pub sent_at: Time,
+    /// Bit `i` says that packet `cumulative + 1 + i` has arrived.
+    pub sack: u64,
+    /// All packets below this number have arrived.
+    pub cumulative: u32,
+    /// The packet that caused it.
+    pub index: u32,
+    /// Echo of [`Data::transmission`] of the packet that caused it.
+    pub transmission: u32,
+    /// Whether a queue marked the packet that caused it.
+    pub congested: bool,
+    /// Whether the receiver asks for packet `cumulative` again.
+    pub resend: bool,
+}
+
+/// Why a flow header cannot be read. The sender is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum FlowError {
+    /// The prefix is not that of the expected packet.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// Bits are set that mean nothing in this version.
+    #[error("reserved bits of the flow header are set: senders must leave them zero")]
+    Reserved,
+    /// Packets without payload would never finish a message.
+    #[error("the segment size is zero: it must be the payload of a full packet")]
+    EmptySegment,
+    /// The packet would lie behind the end of its message.
+    #[error("packet {index} of {segment_bytes} bytes begins behind the end of its message")]
+    BeyondMessage {
+        /// The packet's number.
+        index: u32,
+        /// Payload of a full packet.
+        segment_bytes: u32,
+    },
+}
+
+/// The bytes of [`Data`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct DataView {
+    /// Of kind [`Kind::FlowData`].
+    pub prefix: PrefixView,
+    /// [`Data::flow`].
+    pub flow: U64,
+    /// [`Data::message_bytes`].
+    pub message_bytes: U64,
+    /// [`Data::sent_at`] in picoseconds.
+    pub sent_at: U64,
+    /// [`Data::index`].
+    pub index: U32,
+    /// [`Data::transmission`].
+    pub transmission: U32,
+    /// [`Data::segment_bytes`].
+    pub segment_bytes: U32,
+    /// [`Data::priority`].
+    pub priority: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+}
+
+/// The bytes of [`Ack`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct AckView {
+    /// Of kind [`Kind::FlowAck`].
+    pub prefix: PrefixView,
+    /// [`Ack::flow`].
+    pub flow: U64,
+    /// [`Ack::sent_at`] in picoseconds.
+    pub sent_at: U64,
+    /// [`Ack::sack`].
+    pub sack: U64,
+    /// [`Ack::cumulative`].
+    pub cumulative: U32,
+    /// [`Ack::index`].
+    pub index: U32,
+    /// [`Ack::transmission`].
+    pub transmission: U32,
+    /// [`CONGESTED`] and [`RESEND`]; the other bits are zero.
+    pub flags: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+}
+
+/// Flag of [`Ack::congested`].
+pub const CONGESTED: u8 = 1 << 0;
+/// Flag of [`Ack::resend`].
+pub const RESEND: u8 = 1 << 1;
+
+impl Data {
+    /// Writes the whole header, tag zero.
+    #[inline]
+    pub fn encode(&self, header: &mut Header) {
+        *header = transmute!(DataView {
+            prefix: PrefixView::new(Kind::FlowData, self.job, self.epoch),
+            flow: U64::new(self.flow),
+            message_bytes: U64::new(self.message_bytes.as_u64()),
+            sent_at: U64::new(self.sent_at.as_ps()),
+            index: U32::new(self.index),
+            transmission: U32::new(self.transmission),
+            segment_bytes: U32::new(self.segment_bytes),
+            priority: self.priority,
+            reserved: [0; 3],
+        });
+    }
+
+    /// Reads a header. Does not look at the tag.
+    #[inline]
+    pub fn decode(header: &Header) -> Result<Data, FlowError> {
+        DataView::check(header).map(DataView::meaning)
+    }
+
+    /// Where the payload begins in the message.
+    #[inline]
+    pub const fn offset(&self) -> Bytes {
+        // Two 32-bit factors cannot overflow.
+        Bytes::new(self.index as u64 * self.segment_bytes as u64)
+    }
+
+    /// How much payload the packet has: a full segment, or what is left of the message.
+    #[inline]
+    pub fn payload_bytes(&self) -> u32 {
+        let left = self.message_bytes.saturating_sub(self.offset()).as_u64();
+        // The minimum with a 32-bit number fits 32 bits.
+        left.min(u64::from(self.segment_bytes)) as u32
+    }
+}
+
+impl DataView {
+    /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
+    #[inline]
+    pub fn check(header: &Header) -> Result<&DataView, FlowError> {
+        let view: &DataView = transmute_ref!(header);
+        view.prefix.expect(Kind::FlowData)?;
+        if view.reserved != [0; 3] {
+            return Err(FlowError::Reserved);
+        }
+        let (index, segment_bytes) = (view.index.get(), view.segment_bytes.get());
+        if segment_bytes == 0 {
+            return Err(FlowError::EmptySegment);
+        }
+        // An empty message has one packet, 0, which begins at its end.
+        let offset = u64::from(index) * u64::from(segment_bytes);
+        if index > 0 && offset >= view.message_bytes.get() {
+            return Err(FlowError::BeyondMessage { index, segment_bytes });
+        }
+        Ok(view)
+    }
+
+    #[inline]
+    fn meaning(&self) -> Data {
+        Data {
+            job: JobId(self.prefix.job.get()),
+            epoch: self.prefix.epoch.get(),
+            flow: self.flow.get(),
+            message_bytes: Bytes::new(self.message_bytes.get()),
+            sent_at: Time::from_ps(self.sent_at.get()),
+            index: self.index.get(),
+            transmission: self.transmission.get(),
+            segment_bytes: self.segment_bytes.get(),
+            priority: self.priority,
+        }
+    }
+}
+
+impl Ack {
+    /// Writes the whole header, tag zero.
+    #[inline]
+    pub fn encode(&self, header: &mut Header) {
+        *header = transmute!(AckView {
+            prefix: PrefixView::new(Kind::FlowAck, self.job, self.epoch),
+            flow: U64::new(self.flow),
+            sent_at: U64::new(self.sent_at.as_ps()),
+            sack: U64::new(self.sack),
+            cumulative: U32::new(self.cumulative),
+            index: U32::new(self.index),
+            transmission: U32::new(self.transmission),
+            flags: u8::from(self.congested) * CONGESTED + u8::from(self.resend) * RESEND,
+            reserved: [0; 3],
+        });
+    }
+
+    /// Reads a header. Does not look at the tag.
+    #[inline]
+    pub fn decode(header: &Header) -> Result<Ack, FlowError> {
+        AckView::check(header).map(AckView::meaning)
+    }
+}
+
+impl AckView {
+    /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
+    #[inline]
+    pub fn check(header: &Header) -> Result<&AckView, FlowError> {
+        let view: &AckView = transmute_ref!(header);
+        view.prefix.expect(Kind::FlowAck)?;
+        if view.reserved != [0; 3] || view.flags & !(CONGESTED | RESEND) != 0 {
+            return Err(FlowError::Reserved);
+        }
+        Ok(view)
+    }
+
+    #[inline]
+    fn meaning(&self) -> Ack {
+        Ack {
+            job: JobId(self.prefix.job.get()),
+            epoch: self.prefix.epoch.get(),
+            flow: self.flow.get(),
+            sent_at: Time::from_ps(self.sent_at.get()),
+            sack: self.sack.get(),
+            cumulative: self.cumulative.get(),
+            index: self.index.get(),
+            transmission: self.transmission.get(),
+            congested: self.flags & CONGESTED != 0,
+            resend: self.flags & RESEND != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+use proptest::prelude::*;
+use thalweg_core::HEADER_BYTES;
+
+use super::*;
+
+/// Packet 2 of a message of 3,500 bytes in segments of 1,436, sent for the fourth time.
+const DATA: Data = Data {
+    job: JobId(0x0102_0304_0506_0708),
+    epoch: 9,
+    flow: 0x1a,
+    message_bytes: Bytes::new(3_500),
+    sent_at: Time::from_ps(0x0102_0304),
+    index: 2,
+    transmission: 4,
+    segment_bytes: 1_436,
+    priority: 7,
+};
+
+const DATA_BYTES: Header = [
+    0x54, 0x57, 1, 1, 9, 0, 0, 0, // magic, version, kind, epoch
+    8, 7, 6, 5, 4, 3, 2, 1, // job
+    0, 0, 0, 0, 0, 0, 0, 0, // tag
+    0x1a, 0, 0, 0, 0, 0, 0, 0, // flow
+    0xac, 0x0d, 0, 0, 0, 0, 0, 0, // message_bytes
+    4, 3, 2, 1, 0, 0, 0, 0, // sent_at
+    2, 0, 0, 0, 4, 0, 0, 0, // index, transmission
+    0x9c, 0x05, 0, 0, 7, 0, 0, 0, // segment_bytes, priority, reserved
+];
+
+/// Packets 0 to 4 and 6 arrived; 6 came marked; 5 is asked for.
+const ACK: Ack = Ack {
+    job: JobId(0x0102_0304_0506_0708),
+    epoch: 9,
+    flow: 0x1a,
+    sent_at: Time::from_ps(0x0102_0304),
+    sack: 1,
+    cumulative: 5,
+    index: 6,
+    transmission: 8,
+    congested: true,
+    resend: true,
+};
+
+const ACK_BYTES: Header = [
+    0x54, 0x57, 1, 2, 9, 0, 0, 0, // magic, version, kind, epoch
+    8, 7, 6, 5, 4, 3, 2, 1, // job
+    0, 0, 0, 0, 0, 0, 0, 0, // tag
+    0x1a, 0, 0, 0, 0, 0, 0, 0, // flow
+    4, 3, 2, 1, 0, 0, 0, 0, // sent_at
+    1, 0, 0, 0, 0, 0, 0, 0, // sack
+    5, 0, 0, 0, 6, 0, 0, 0, // cumulative, index
+    8, 0, 0, 0, 3, 0, 0, 0, // transmission, flags, reserved
+];
+
+#[test]
+fn literal_bytes_have_their_meaning_and_back() {
+    let mut header = [0xff; HEADER_BYTES];
+    DATA.encode(&mut header);
+    assert_eq!(header, DATA_BYTES);
+    assert_eq!(Data::decode(&DATA_BYTES), Ok(DATA));
+    ACK.encode(&mut header);
+    assert_eq!(header, ACK_BYTES);
+    assert_eq!(Ack::decode(&ACK_BYTES), Ok(ACK));
+}
+
+#[test]
+fn one_kind_is_not_taken_for_another() {
+    let (data, ack) = (Kind::FlowData, Kind::FlowAck);
+    let error = PrefixError::OtherKind { expected: data, found: ack };
+    assert_eq!(Data::decode(&ACK_BYTES), Err(error.into()));
+    let error = PrefixError::OtherKind { expected: ack, found: data };
+    assert_eq!(Ack::decode(&DATA_BYTES), Err(error.into()));
+}
+
+#[test]
+fn reserved_bits_are_refused() {
+    for at in 61..64 {
+        for bit in 0..8 {
+            let (mut data, mut ack) = (DATA_BYTES, ACK_BYTES);
+            data[at] |= 1 << bit;
+            ack[at] |= 1 << bit;
+            assert_eq!(Data::decode(&data), Err(FlowError::Reserved));
+            assert_eq!(Ack::decode(&ack), Err(FlowError::Reserved));
+        }
+    }
+    for bit in 2..8 {
+        let mut ack = ACK_BYTES;
+        ack[60] |= 1 << bit;
+        assert_eq!(Ack::decode(&ack), Err(FlowError::Reserved));
+    }
+}
+
+#[test]
+fn a_packet_lies_within_its_message() {
+    let decode = |data: Data| {
+        let mut header = [0; HEADER_BYTES];
+        data.encode(&mut header);
+        Data::decode(&header)
+    };
+    // 3,500 bytes are three packets: 1,436, 1,436 and 628.
+    assert_eq!(DATA.offset(), Bytes::new(2_872));
+    assert_eq!(DATA.payload_bytes(), 628);
+    assert_eq!(Data { index: 1, ..DATA }.payload_bytes(), 1_436);
+    let beyond = FlowError::BeyondMessage { index: 3, segment_bytes: 1_436 };
+    assert_eq!(decode(Data { index: 3, ..DATA }), Err(beyond));
+    assert_eq!(decode(Data { segment_bytes: 0, ..DATA }), Err(FlowError::EmptySegment));
+
+    let full = Data { message_bytes: Bytes::new(2_872), ..DATA };
+    let beyond = FlowError::BeyondMessage { index: 2, segment_bytes: 1_436 };
+    assert_eq!(decode(full), Err(beyond), "a message of whole segments has no empty last packet");
+
+    let empty = Data { message_bytes: Bytes::ZERO, index: 0, ..DATA };
+    assert_eq!(decode(empty), Ok(empty));
+    assert_eq!(empty.payload_bytes(), 0);
+
+    let huge = Data { index: u32::MAX, segment_bytes: u32::MAX, ..DATA };
+    assert!(decode(huge).is_err());
+    let huge = Data { message_bytes: Bytes::new(u64::MAX), ..huge };
+    assert_eq!(decode(huge), Ok(huge));
+}
+
+proptest! {
+    #[test]
+    fn data_comes_back(
+        (job, epoch, flow) in any::<(u64, u32, u64)>(),
+        (sent_at, transmission, priority) in any::<(u64, u32, u8)>(),
+        (segment_bytes, message_bytes, pick) in (1..=u32::MAX, any::<u64>(), any::<u64>()),
+    ) {
+        let packets = message_bytes.div_ceil(u64::from(segment_bytes)).clamp(1, 1 << 32);
+        let data = Data {
+            job: JobId(job),
+            epoch,
+            flow,
+            message_bytes: Bytes::new(message_bytes),
+            sent_at: Time::from_ps(sent_at),
+            index: (pick % packets) as u32,
+            transmission,
+            segment_bytes,
+            priority,
+        };
+        let mut header = [0xff; HEADER_BYTES];
+        data.encode(&mut header);
+        prop_assert_eq!(Data::decode(&header), Ok(data));
+        prop_assert!(data.offset().as_u64() + u64::from(data.payload_bytes()) <= message_bytes);
+    }
+
+    #[test]
+    fn acks_come_back(
+        (job, epoch, flow) in any::<(u64, u32, u64)>(),
+        (sent_at, sack, cumulative) in any::<(u64, u64, u32)>(),
+        (index, transmission) in any::<(u32, u32)>(),
+        (congested, resend) in any::<(bool, bool)>(),
+    ) {
+        let ack = Ack {
+            job: JobId(job),
+            epoch,
+            flow,
+            sent_at: Time::from_ps(sent_at),
+            sack,
+            cumulative,
+            index,
+            transmission,
+            congested,
+            resend,
+        };
+        let mut header = [0xff; HEADER_BYTES];
+        ack.encode(&mut header);
+        prop_assert_eq!(Ack::decode(&header), Ok(ack));
+    }
+}

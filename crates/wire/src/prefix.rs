@@ -1,0 +1,197 @@
+//! What every header begins with: whose packet it is, and how to read the rest.
+
+use thalweg_core::{HEADER_BYTES, Header, JobId};
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned, transmute_ref,
+    try_transmute,
+};
+
+/// The first two bytes of every packet, "TW". They turn stray traffic away cheaply; they prove
+/// nothing, the tag does.
+pub const MAGIC: [u8; 2] = *b"TW";
+
+/// The version of all headers. It grows when a field moves or changes its meaning, and a receiver
+/// reads no other version than its own.
+pub const VERSION: u8 = 1;
+
+/// Size of the prefix.
+pub const PREFIX_BYTES: usize = size_of::<PrefixView>();
+
+/// Which header follows the prefix.
+///
+/// Numbers go by plane, sixteen to each: 1–15 flow, 16–31 aggregate, 32–47 deliver, 48–63 pace. Zero
+/// is never a kind, so that a header nobody filled in is not taken for one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, TryFromBytes)]
+#[repr(u8)]
+pub enum Kind {
+    /// A piece of a message: [`flow::Data`](crate::flow::Data).
+    FlowData = 1,
+    /// What arrived of a message: [`flow::Ack`](crate::flow::Ack).
+    FlowAck = 2,
+    /// Values on their way to the server: [`aggregate::Gradient`](crate::aggregate::Gradient).
+    AggregateGradient = 16,
+    /// Sums on their way back: [`aggregate::Parameter`](crate::aggregate::Parameter).
+    AggregateParameter = 17,
+}
+
+impl Kind {
+    /// The kind with this number.
+    #[inline]
+    pub fn from_u8(number: u8) -> Option<Kind> {
+        try_transmute!(number).ok()
+    }
+}
+
+/// The meaning of a prefix, as far as it can be trusted before the tag is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefix {
+    /// How to read the rest.
+    pub kind: Kind,
+    /// Whose packet it is.
+    pub job: JobId,
+    /// Which set-up of the job it belongs to.
+    pub epoch: u32,
+}
+
+/// Why a prefix cannot be read. The packet is at fault, or whoever sent it here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum PrefixError {
+    /// Something else than our traffic reached the port.
+    #[error("the packet begins with {0:02x?}, not with \"TW\": it is not Thalweg traffic")]
+    NotOurs([u8; 2]),
+    /// The sender speaks another version.
+    #[error("the packet has version {0}, this program reads {VERSION}: run the same release")]
+    Version(u8),
+    /// A kind that this version does not have.
+    #[error("no packet of version {VERSION} has the kind {0}")]
+    Kind(u8),
+    /// A kind that exists, handed to the decoder of another.
+    #[error("expected a packet of kind {expected:?}, found {found:?}")]
+    OtherKind {
+        /// What the decoder reads.
+        expected: Kind,
+        /// What it was handed.
+        found: Kind,
+    },
+}
+
+/// The bytes of a prefix.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct PrefixView {
+    /// [`MAGIC`].
+    pub magic: [u8; 2],
+    /// [`VERSION`].
+    pub version: u8,
+    /// A [`Kind`].
+    pub kind: u8,
+    /// The set-up of the job.
+    pub epoch: U32,
+    /// The job.
+    pub job: U64,
+    /// The keyed [tag](crate::tag) over the header.
+    pub tag: U64,
+}
+
+/// A header of which only the prefix is known.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct AnyView {
+    pub(crate) prefix: PrefixView,
+    rest: [u8; HEADER_BYTES - PREFIX_BYTES],
+}
+
+/// Reads the prefix: what a receiver needs to find the key and then the decoder.
+#[inline]
+pub fn peek(header: &Header) -> Result<Prefix, PrefixError> {
+    let any: &AnyView = transmute_ref!(header);
+    any.prefix.meaning()
+}
+
+impl PrefixView {
+    /// The bytes of a prefix, not yet sealed.
+    #[inline]
+    pub(crate) fn new(kind: Kind, job: JobId, epoch: u32) -> PrefixView {
+        PrefixView {
+            magic: MAGIC,
+            version: VERSION,
+            kind: kind as u8,
+            epoch: U32::new(epoch),
+            job: U64::new(job.0),
+            tag: U64::ZERO,
+        }
+    }
+
+    /// What the bytes say, if they are a prefix.
+    #[inline]
+    pub fn meaning(&self) -> Result<Prefix, PrefixError> {
+        if self.magic != MAGIC {
+            return Err(PrefixError::NotOurs(self.magic));
+        }
+        if self.version != VERSION {
+            return Err(PrefixError::Version(self.version));
+        }
+        let kind = Kind::from_u8(self.kind).ok_or(PrefixError::Kind(self.kind))?;
+        Ok(Prefix { kind, job: JobId(self.job.get()), epoch: self.epoch.get() })
+    }
+
+    /// What the bytes say, if they are a prefix of this kind.
+    #[inline]
+    pub(crate) fn expect(&self, expected: Kind) -> Result<Prefix, PrefixError> {
+        let prefix = self.meaning()?;
+        if prefix.kind == expected {
+            Ok(prefix)
+        } else {
+            Err(PrefixError::OtherKind { expected, found: prefix.kind })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "TW", version 1, a flow's data; epoch 7, job 0x1122334455667788, a tag that is not looked at.
+    fn bytes() -> Header {
+        let mut header = [0; HEADER_BYTES];
+        header[..24].copy_from_slice(&[
+            0x54, 0x57, 1, 1, 7, 0, 0, 0, // magic, version, kind, epoch
+            0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // job
+            1, 2, 3, 4, 5, 6, 7, 8, // tag
+        ]);
+        header
+    }
+
+    #[test]
+    fn literal_bytes_have_their_meaning() {
+        let job = JobId(0x1122_3344_5566_7788);
+        assert_eq!(peek(&bytes()), Ok(Prefix { kind: Kind::FlowData, job, epoch: 7 }));
+    }
+
+    #[test]
+    fn other_traffic_versions_and_kinds_are_refused() {
+        let refused = |at: usize, byte: u8| {
+            let mut header = bytes();
+            header[at] = byte;
+            peek(&header).unwrap_err()
+        };
+        assert_eq!(refused(0, b't'), PrefixError::NotOurs(*b"tW"));
+        assert_eq!(refused(1, 0), PrefixError::NotOurs([b'T', 0]));
+        assert_eq!(refused(2, 0), PrefixError::Version(0));
+        assert_eq!(refused(2, 2), PrefixError::Version(2));
+        assert_eq!(refused(3, 0), PrefixError::Kind(0));
+        assert_eq!(refused(3, 255), PrefixError::Kind(255));
+        assert_eq!(peek(&[0; HEADER_BYTES]), Err(PrefixError::NotOurs([0, 0])));
+    }
+
+    #[test]
+    fn numbers_and_kinds_are_the_same_thing() {
+        let known: Vec<u8> = (0..=255).filter(|&number| Kind::from_u8(number).is_some()).collect();
+        assert_eq!(known, [1, 2, 16, 17]);
+        for number in known {
+            assert_eq!(Kind::from_u8(number).unwrap() as u8, number);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The named inputs that the fuzz targets' corpus is made of.
+
+use std::path::PathBuf;
+
+use thalweg_core::{Bytes, HEADER_BYTES, Header, JobId, Time};
+use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale};
+use thalweg_wire::flow::{Ack, Data};
+use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
+
+/// Names and bytes.
+pub type Inputs = Vec<(&'static str, Vec<u8>)>;
+
+/// Every fuzz target with its inputs.
+pub fn targets() -> [(&'static str, Inputs); 4] {
+    let headers = |named: &[(&'static str, Header)]| {
+        named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
+    };
+    let (flow, aggregate) = (headers(&flow_headers()), headers(&aggregate_headers()));
+    let all = [flow.clone(), aggregate.clone()].concat();
+    [("prefix", all), ("flow", flow), ("aggregate", aggregate), ("tag", tagged_packets())]
+}
+
+/// Where the corpus of a target is committed.
+pub fn folder(target: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+}
+
+fn header(encode: impl FnOnce(&mut Header)) -> Header {
+    let mut header = [0; HEADER_BYTES];
+    encode(&mut header);
+    header
+}
+
+fn flow_headers() -> [(&'static str, Header); 5] {
+    let data = Data {
+        job: JobId(0x5eed_0000_0000_0001),
+        epoch: 1,
+        flow: 42,
+        message_bytes: Bytes::new(100_000),
+        sent_at: Time::from_ps(1_234_567),
+        index: 0,
+        transmission: 0,
+        segment_bytes: 1_436,
+        priority: 0,
+    };
+    let ack = Ack {
+        job: data.job,
+        epoch: data.epoch,
+        flow: data.flow,
+        sent_at: data.sent_at,
+        sack: 0,
+        cumulative: 1,
+        index: 0,
+        transmission: 0,
+        congested: false,
+        resend: false,
+    };
+    let last = Data { index: 69, transmission: 80, priority: 7, ..data };
+    let empty = Data { message_bytes: Bytes::ZERO, ..data };
+    let gap = Ack { sack: 0b1011, index: 5, transmission: 5, congested: true, resend: true, ..ack };
+    [
+        ("data-first", header(|to| data.encode(to))),
+        ("data-last", header(|to| last.encode(to))),
+        ("data-empty", header(|to| empty.encode(to))),
+        ("ack-in-order", header(|to| ack.encode(to))),
+        ("ack-gap", header(|to| gap.encode(to))),
+    ]
+}
+
+fn aggregate_headers() -> [(&'static str, Header); 7] {
+    let branch = |fan_ins, places| Branch::new(fan_ins, places).expect("a branch");
+    let fixed = Numbers::Fixed(Scale::new(1e8).expect("a scale"));
+    let identity =
+        Identity { job: JobId(0x5eed_0000_0000_0002), epoch: 3, sequence: 5_000, attempt: 0 };
+    let worker = Gradient {
+        identity,
+        aggregator: 777,
+        numbers: fixed,
+        watermark_distance: 40,
+        bitmap: 0b100,
+        bitmap_level: 0,
+        level: 0,
+        branch: branch([4, 3, 0, 0], [2, 1, 0, 0]),
+        next_magnitude: Magnitude::of(0.25),
+        values: 352,
+        congested: false,
+        overflow: false,
+        collision: false,
+        resend: false,
+    };
+    let rack = Gradient { bitmap: 0b1111, level: 1, congested: true, overflow: true, ..worker };
+    let collided = Gradient { level: 1, collision: true, resend: true, ..worker };
+    let deep = Gradient {
+        identity: Identity { attempt: 1, ..identity },
+        numbers: Numbers::Float,
+        bitmap: 0xffff_ffff,
+        bitmap_level: 3,
+        level: 4,
+        branch: branch([32; 4], [31, 0, 15, 7]),
+        ..worker
+    };
+    let parameter = Parameter {
+        identity,
+        aggregator: 777,
+        numbers: fixed,
+        next_aggregator: None,
+        next_scale: None,
+        next_from: 0,
+        values: 352,
+        congested: false,
+        repeat: false,
+    };
+    let changes = Parameter {
+        next_aggregator: Some(1_234),
+        next_scale: Scale::new(1e6),
+        next_from: 5_100,
+        congested: true,
+        ..parameter
+    };
+    let repeat = Parameter { values: 0, repeat: true, ..parameter };
+    [
+        ("gradient-worker", header(|to| worker.encode(to))),
+        ("gradient-rack", header(|to| rack.encode(to))),
+        ("gradient-collided", header(|to| collided.encode(to))),
+        ("gradient-deep", header(|to| deep.encode(to))),
+        ("parameter-sum", header(|to| parameter.encode(to))),
+        ("parameter-changes", header(|to| changes.encode(to))),
+        ("parameter-repeat", header(|to| repeat.encode(to))),
+    ]
+}
+
+/// Key, header and body, one behind the other.
+fn tagged_packets() -> Vec<(&'static str, Vec<u8>)> {
+    let key = Key::derive(&Secret(*b"a cluster secret"), JobId(0x5eed_0000_0000_0001), 1);
+    let (_, mut alone) = flow_headers()[3];
+    seal(&mut alone, &key);
+    let (_, mut with_body) = flow_headers()[0];
+    let body = b"values of a gradient";
+    seal_with_body(&mut with_body, body, &key);
+    let packet = |header: Header, body: &[u8]| [&key.0[..], &header, body].concat();
+    vec![("header", packet(alone, &[])), ("header-and-body", packet(with_body, body))]
+}

@@ -1,0 +1,125 @@
+//! What must hold for any bytes at all. The fuzz targets call these functions, and so does a test of
+//! the wire crate, over the corpus and mutations of it.
+//!
+//! Each panics where a rule is broken and answers whether the bytes were accepted, so that a caller
+//! can tell whether it tried more than refusals.
+
+use thalweg_core::{HEADER_BYTES, Header, JobId};
+use thalweg_wire::aggregate::{Gradient, GradientView, Parameter, ParameterView};
+use thalweg_wire::flow::{Ack, AckView, Data, DataView};
+use thalweg_wire::tag::{Key, seal, seal_with_body, verify, verify_with_body};
+use thalweg_wire::{Kind, Prefix, peek, prefix as layout};
+
+/// A prefix is read as its layout says, and the four decoders accept only their own kind.
+pub fn prefix(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
+    let read = peek(header).ok();
+    assert_eq!(read, prefix_by_hand(header));
+    let accepted = [
+        (Kind::FlowData, Data::decode(header).is_ok()),
+        (Kind::FlowAck, Ack::decode(header).is_ok()),
+        (Kind::AggregateGradient, Gradient::decode(header).is_ok()),
+        (Kind::AggregateParameter, Parameter::decode(header).is_ok()),
+    ];
+    for (kind, is_accepted) in accepted {
+        assert!(!is_accepted || read.is_some_and(|prefix| prefix.kind == kind));
+    }
+    read.is_some()
+}
+
+/// Flow headers that are accepted are the encoding of their meaning.
+pub fn flow(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
+    let data = Data::decode(header);
+    assert_eq!(data.is_ok(), DataView::check(header).is_ok());
+    if let Ok(data) = data {
+        assert_canonical(header, |again| data.encode(again));
+        let end = data.offset().as_u64().checked_add(u64::from(data.payload_bytes()));
+        assert!(end.is_some_and(|end| end <= data.message_bytes.as_u64()));
+    }
+    let ack = Ack::decode(header);
+    assert_eq!(ack.is_ok(), AckView::check(header).is_ok());
+    if let Ok(ack) = ack {
+        assert_canonical(header, |again| ack.encode(again));
+    }
+    data.is_ok() || ack.is_ok()
+}
+
+/// Aggregation headers that are accepted are the encoding of their meaning, and their fields agree.
+pub fn aggregate(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
+    let gradient = Gradient::decode(header);
+    assert_eq!(gradient.is_ok(), GradientView::check(header).is_ok());
+    if let Ok(gradient) = gradient {
+        assert_canonical(header, |again| gradient.encode(again));
+        let branch = gradient.branch;
+        assert!((branch.entry()..=branch.end()).contains(&gradient.level));
+        for level in branch.entry()..branch.end() {
+            assert_eq!(branch.bit(level) & branch.full(level), branch.bit(level));
+            assert_eq!(branch.full(level).count_ones(), u32::from(branch.fan_in(level)));
+        }
+        assert!(gradient.watermark() <= gradient.identity.sequence);
+    }
+    let parameter = Parameter::decode(header);
+    assert_eq!(parameter.is_ok(), ParameterView::check(header).is_ok());
+    if let Ok(parameter) = parameter {
+        assert_canonical(header, |again| parameter.encode(again));
+    }
+    gradient.is_ok() || parameter.is_ok()
+}
+
+/// What is sealed verifies; what is changed afterwards does not. The bytes are a key, a header, and
+/// a body of any length.
+pub fn tag(bytes: &[u8]) -> bool {
+    let Some((key, rest)) = bytes.split_first_chunk::<16>() else { return false };
+    let Some((header, body)) = rest.split_first_chunk::<HEADER_BYTES>() else { return false };
+    let key = Key(*key);
+
+    let mut sealed = *header;
+    seal(&mut sealed, &key);
+    assert!(verify(&sealed, &key));
+    assert_eq!(untagged(&sealed), untagged(header));
+    assert_eq!(verify(header, &key), sealed == *header);
+
+    let mut with_body = *header;
+    seal_with_body(&mut with_body, body, &key);
+    assert!(verify_with_body(&with_body, body, &key));
+    assert_eq!(untagged(&with_body), untagged(header));
+
+    // The input says which bit to flip.
+    let bit = usize::from(key.0[0]) << 8 | usize::from(key.0[1]);
+    sealed[bit / 8 % HEADER_BYTES] ^= 1 << (bit % 8);
+    assert!(!verify(&sealed, &key));
+    with_body[bit / 8 % HEADER_BYTES] ^= 1 << (bit % 8);
+    assert!(!verify_with_body(&with_body, body, &key));
+    true
+}
+
+/// Encoding again gives the same bytes, but for the tag, which encoders leave to the sealer.
+fn assert_canonical(header: &Header, encode: impl FnOnce(&mut Header)) {
+    let mut again = [0xff; HEADER_BYTES];
+    encode(&mut again);
+    assert_eq!(again, untagged(header));
+}
+
+fn untagged(header: &Header) -> Header {
+    let mut header = *header;
+    header[16..24].fill(0);
+    header
+}
+
+/// The prefix, read without the crate's views.
+fn prefix_by_hand(header: &Header) -> Option<Prefix> {
+    let kind = match header[3] {
+        1 => Kind::FlowData,
+        2 => Kind::FlowAck,
+        16 => Kind::AggregateGradient,
+        17 => Kind::AggregateParameter,
+        _ => return None,
+    };
+    let number = |from: usize, bytes: usize| {
+        header[from..from + bytes].iter().rev().fold(0, |high, &low| high << 8 | u64::from(low))
+    };
+    let is_ours = header[..2] == layout::MAGIC && header[2] == layout::VERSION;
+    is_ours.then_some(Prefix { kind, job: JobId(number(8, 8)), epoch: number(4, 4) as u32 })
+}
