@@ -1,0 +1,98 @@
+//! How the fabric's switches and interfaces behave.
+
+use crate::fault::{Outage, Rule};
+use crate::queue::{Fifo, Marking, Queue, STRICT_QUEUES, Strict};
+use crate::routing::Spread;
+
+/// Settings of a fabric, besides its topology. Nodes and cables that they name must be there: who
+/// reads them from a file checks that.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// What waits at switch ports, and how.
+    pub discipline: Discipline,
+    /// The memory it waits in.
+    pub buffer: Buffer,
+    /// How switches choose among equal paths.
+    pub spread: Spread,
+    /// What goes wrong on links.
+    pub faults: Vec<Rule>,
+    /// What goes wrong with nodes.
+    pub outages: Vec<Outage>,
+}
+
+/// The queues of every switch port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discipline {
+    /// One drop-tail queue.
+    Fifo(Marking),
+    /// Eight strict priorities, marked by what waits in the queue.
+    StrictPerQueue([Marking; STRICT_QUEUES]),
+    /// Eight strict priorities, marked by what waits in the port.
+    StrictPerPort(Marking),
+}
+
+/// The memory of a switch.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Buffer {
+    /// Every port has its own.
+    PerPort {
+        /// Bytes of each.
+        bytes: u64,
+    },
+    /// All ports share one; a port may hold `alpha` times what is free.
+    Shared {
+        /// Bytes of the whole switch.
+        bytes: u64,
+        /// The share; commodity switches use powers of two from 1/128 to 8.
+        alpha: f64,
+    },
+}
+
+impl Default for Discipline {
+    /// Marks nothing.
+    fn default() -> Discipline {
+        Discipline::Fifo(Marking::NONE)
+    }
+}
+
+impl Default for Buffer {
+    /// A thousand full-sized packets, the habit of packet simulators.
+    fn default() -> Buffer {
+        Buffer::PerPort { bytes: 1_500_000 }
+    }
+}
+
+impl Discipline {
+    pub(crate) fn queue(&self) -> Box<dyn Queue> {
+        match *self {
+            Discipline::Fifo(marking) => Box::new(Fifo::new(marking)),
+            Discipline::StrictPerQueue(markings) => Box::new(Strict::marking_per_queue(markings)),
+            Discipline::StrictPerPort(marking) => Box::new(Strict::marking_per_port(marking)),
+        }
+    }
+}
+
+impl Buffer {
+    /// What a port may hold when its switch holds `used_bytes` in all.
+    pub(crate) fn limit_bytes(&self, used_bytes: u64, port_bytes: u64) -> u64 {
+        match *self {
+            Buffer::PerPort { bytes } => bytes,
+            Buffer::Shared { bytes, alpha } => {
+                let free_bytes = bytes.saturating_sub(used_bytes);
+                let share_bytes = (free_bytes as f64 * alpha) as u64;
+                share_bytes.min(port_bytes + free_bytes)
+            }
+        }
+    }
+
+    /// All the bytes of a port's, or the switch's, memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        match *self {
+            Buffer::PerPort { bytes } | Buffer::Shared { bytes, .. } => bytes,
+        }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Buffer::Shared { .. })
+    }
+}

@@ -1,0 +1,81 @@
+//! Queues of a port.
+//!
+//! A discipline decides three things: whether a packet is let in, whether it is marked, and who
+//! leaves next. Time, links and shared buffers are not its business.
+
+mod fifo;
+mod strict;
+#[cfg(test)]
+mod tests;
+
+pub use fifo::Fifo;
+pub use strict::{STRICT_QUEUES, Strict};
+
+use thalweg_core::Meta;
+
+use crate::pool::PacketRef;
+
+/// Whether a packet was let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// It waits.
+    Queued,
+    /// There was no room within the limit.
+    Full,
+    /// The queue was above its threshold and the packet could not be marked.
+    Unmarkable,
+}
+
+/// A queue discipline.
+pub trait Queue: Send {
+    /// Lets a packet in, marks it, or turns it away. `limit_bytes` is what this port may hold now:
+    /// its own buffer, or its current share of the switch's.
+    fn enqueue(&mut self, packet: PacketRef, meta: &mut Meta, limit_bytes: u64) -> Admission;
+
+    /// The next packet to leave, and its size.
+    fn dequeue(&mut self) -> Option<(PacketRef, u32)>;
+
+    /// Bytes that wait.
+    fn bytes(&self) -> u64;
+
+    /// Packets that wait.
+    fn packets(&self) -> usize;
+}
+
+/// When a queue marks, and what it does to packets that cannot be marked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marking {
+    /// A packet that would find more than this waiting is marked.
+    pub threshold_bytes: u64,
+    /// Whether a packet that is not ECN-capable is dropped in that case, and not just let in.
+    pub drop_unmarkable: bool,
+}
+
+impl Marking {
+    /// Marks nothing.
+    pub const NONE: Marking = Marking { threshold_bytes: u64::MAX, drop_unmarkable: false };
+
+    /// Marks ECN-capable packets above the threshold.
+    pub const fn above(threshold_bytes: u64) -> Marking {
+        Marking { threshold_bytes, drop_unmarkable: false }
+    }
+
+    /// Applies to a packet that finds `waiting_bytes`. False: it must be dropped.
+    fn apply(&self, meta: &mut Meta, waiting_bytes: u64) -> bool {
+        if waiting_bytes <= self.threshold_bytes {
+            return true;
+        }
+        if meta.ecn.is_capable() {
+            meta.ecn = thalweg_core::Ecn::Congested;
+            return true;
+        }
+        !self.drop_unmarkable
+    }
+}
+
+/// A waiting packet with its size, so that leaving does not touch the packet itself.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    packet: PacketRef,
+    bytes: u32,
+}

@@ -1,0 +1,95 @@
+//! Eight queues, the most urgent first.
+
+use std::collections::VecDeque;
+
+use thalweg_core::Meta;
+
+use super::{Admission, Marking, Queue, Waiting};
+use crate::pool::PacketRef;
+
+/// How many strict priorities a port has, as commodity switches do.
+pub const STRICT_QUEUES: usize = 8;
+
+/// Strict priorities by the packet's class, in one buffer.
+#[derive(Debug)]
+pub struct Strict {
+    queues: [VecDeque<Waiting>; STRICT_QUEUES],
+    /// A bit for each queue that is not empty.
+    occupied: u8,
+    queue_bytes: [u64; STRICT_QUEUES],
+    bytes: u64,
+    marking: StrictMarking,
+}
+
+/// What the marking threshold of a strict-priority port is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum StrictMarking {
+    PerQueue([Marking; STRICT_QUEUES]),
+    PerPort(Marking),
+}
+
+impl Strict {
+    /// Each queue marks by what waits in itself.
+    pub fn marking_per_queue(markings: [Marking; STRICT_QUEUES]) -> Strict {
+        Strict::new(StrictMarking::PerQueue(markings))
+    }
+
+    /// Every queue marks by what waits in the whole port.
+    pub fn marking_per_port(marking: Marking) -> Strict {
+        Strict::new(StrictMarking::PerPort(marking))
+    }
+
+    fn new(marking: StrictMarking) -> Strict {
+        Strict {
+            queues: Default::default(),
+            occupied: 0,
+            queue_bytes: [0; STRICT_QUEUES],
+            bytes: 0,
+            marking,
+        }
+    }
+}
+
+impl Queue for Strict {
+    fn enqueue(&mut self, packet: PacketRef, meta: &mut Meta, limit_bytes: u64) -> Admission {
+        let wire_bytes = u64::from(meta.wire_bytes);
+        if self.bytes + wire_bytes > limit_bytes {
+            return Admission::Full;
+        }
+        let class = usize::from(meta.dscp.priority());
+        let admitted = match &self.marking {
+            StrictMarking::PerQueue(markings) => {
+                markings[class].apply(meta, self.queue_bytes[class])
+            }
+            StrictMarking::PerPort(marking) => marking.apply(meta, self.bytes),
+        };
+        if !admitted {
+            return Admission::Unmarkable;
+        }
+        self.bytes += wire_bytes;
+        self.queue_bytes[class] += wire_bytes;
+        self.occupied |= 1 << class;
+        self.queues[class].push_back(Waiting { packet, bytes: meta.wire_bytes });
+        Admission::Queued
+    }
+
+    fn dequeue(&mut self) -> Option<(PacketRef, u32)> {
+        let class = self.occupied.trailing_zeros() as usize;
+        let queue = self.queues.get_mut(class)?;
+        let Waiting { packet, bytes } = queue.pop_front()?;
+        if queue.is_empty() {
+            self.occupied &= !(1 << class);
+        }
+        self.bytes -= u64::from(bytes);
+        self.queue_bytes[class] -= u64::from(bytes);
+        Some((packet, bytes))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn packets(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+}
