@@ -1,0 +1,29 @@
+//! What the network is asked to carry: flow sizes, arrivals, and the gradients of training jobs.
+//!
+//! Everything here is a value made from values: text that the caller has read, and a seeded
+//! generator. Hosts are indices into the caller's list of hosts, so that a workload does not depend
+//! on how a topology numbers its nodes.
+//!
+//! - [`sizes`]: how large flows are.
+//! - [`arrivals`]: flows at a target load, incasts, permutations; [`trace`]: flows from a file.
+//! - [`model`]: the layer table of a network; [`models`]: the built-in ones.
+//! - [`training`]: when a job computes and when its gradients are ready.
+
+pub mod arrivals;
+pub mod csv;
+pub mod model;
+pub mod models;
+pub mod sizes;
+pub mod trace;
+pub mod training;
+
+pub use arrivals::{
+    ArrivalError, FlowSpec, Incast, Pattern, PoissonArrivals, PoissonFlows, Until, permutation,
+};
+pub use csv::CsvError;
+pub use model::{Layer, Model, ModelError, Tensor};
+pub use sizes::{SizeDistribution, SizeError};
+pub use trace::TraceError;
+pub use training::{
+    Buckets, Compute, Contribution, Contributions, IterationPlan, Ready, TrainingError, TrainingJob,
+};
