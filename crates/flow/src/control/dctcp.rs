@@ -1,0 +1,137 @@
+//! DCTCP: reduce in proportion to how much was marked (RFC 8257).
+
+use thalweg_core::Acked;
+
+use super::Rule;
+
+/// Less than this cuts nothing. Without a mark alpha would shrink for ever, down to numbers that
+/// processors are slow with.
+const NEGLIGIBLE_ALPHA: f64 = 1e-12;
+
+/// Estimates the share of marked bytes, window by window, and cuts by half of it.
+///
+/// As in Linux, the cut comes with the first mark of a window and uses the estimate of the windows
+/// before it. Loss halves the window, as it does without ECN (RFC 8257, 3.5).
+#[derive(Clone, Debug)]
+pub(crate) struct Dctcp {
+    /// Estimated share of marked bytes, 0 to 1.
+    alpha: f64,
+    gain: f64,
+    acked_bytes: u64,
+    marked_bytes: u64,
+    /// The observed window ends with the first answer to this transmission or a later one.
+    observation_end: u64,
+}
+
+impl Dctcp {
+    /// A rule with gain g and the alpha to start from.
+    pub fn new(gain: f64, initial_alpha: f64) -> Dctcp {
+        Dctcp { alpha: initial_alpha, gain, acked_bytes: 0, marked_bytes: 0, observation_end: 0 }
+    }
+
+    fn end_observation(&mut self, next_end: u64) {
+        // Nothing was observed before the first acknowledgement.
+        if self.acked_bytes > 0 {
+            let marked_share = self.marked_bytes as f64 / self.acked_bytes as f64;
+            let alpha = (1.0 - self.gain) * self.alpha + self.gain * marked_share;
+            self.alpha = if alpha < NEGLIGIBLE_ALPHA { 0.0 } else { alpha };
+        }
+        self.acked_bytes = 0;
+        self.marked_bytes = 0;
+        self.observation_end = next_end;
+    }
+}
+
+impl Rule for Dctcp {
+    const LOSS_FACTOR: f64 = 0.5;
+
+    fn mark_factor(&self) -> f64 {
+        1.0 - self.alpha / 2.0
+    }
+
+    #[inline]
+    fn observe(&mut self, acked: &Acked) {
+        if acked.transmission >= self.observation_end {
+            self.end_observation(acked.next_transmission);
+        }
+        self.acked_bytes += acked.bytes.as_u64();
+        if acked.congested {
+            self.marked_bytes += acked.bytes.as_u64();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_core::{Bytes, CongestionControl, Time};
+
+    use super::super::testing::{Feeder, SEGMENT, windowed};
+    use super::*;
+
+    fn dctcp() -> Dctcp {
+        Dctcp::new(1.0 / 16.0, 1.0)
+    }
+
+    /// Goes through whole observed windows of ten packets, some of them marked.
+    fn observe_rounds(dctcp: &mut Dctcp, marked: &[u64]) {
+        for (round, &marked) in (0..).zip(marked) {
+            for packet in 0..10 {
+                dctcp.observe(&Acked {
+                    now: Time::ZERO,
+                    bytes: SEGMENT,
+                    congested: packet < marked,
+                    round_trip: thalweg_core::Span::from_us(10),
+                    in_flight: Bytes::new(10_000),
+                    in_recovery: false,
+                    transmission: round * 10 + packet,
+                    next_transmission: round * 10 + packet + 10,
+                });
+            }
+        }
+        dctcp.end_observation(u64::MAX);
+    }
+
+    #[test]
+    fn alpha_follows_the_share_of_marks() {
+        // 1 → 15/16 → (15/16)² + 1/16 · 1/2 → … by hand, all exact in binary.
+        let after = |marked: &[u64]| {
+            let mut dctcp = dctcp();
+            observe_rounds(&mut dctcp, marked);
+            dctcp.alpha
+        };
+        assert_eq!(after(&[0]), 0.9375);
+        assert_eq!(after(&[0, 5]), 0.910_156_25);
+        assert_eq!(after(&[0, 5, 0]), 0.853_271_484_375);
+        assert_eq!(after(&[0, 5, 0, 10]), 0.862_442_016_601_562_5);
+        assert_eq!(after(&[10, 10]), 1.0);
+    }
+
+    #[test]
+    fn alpha_settles_at_a_steady_share() {
+        let mut dctcp = dctcp();
+        observe_rounds(&mut dctcp, &[2; 300]);
+        assert!((dctcp.alpha - 0.2).abs() < 1e-6, "{}", dctcp.alpha);
+    }
+
+    #[test]
+    fn the_first_mark_halves_and_ends_slow_start() {
+        let mut feeder = Feeder::default();
+        let mut dctcp = windowed(dctcp(), 10);
+        feeder.round(&mut dctcp, 0);
+        assert_eq!(dctcp.window(), Bytes::new(20_000));
+        feeder.ack(&mut dctcp, true);
+        // The second round has just begun: alpha is 15/16 of 1.
+        assert_eq!(dctcp.window(), Bytes::new(10_625));
+        feeder.ack(&mut dctcp, true);
+        assert_eq!(dctcp.window(), Bytes::new(10_625), "once per window");
+        feeder.ack(&mut dctcp, false);
+        assert_eq!(dctcp.window(), Bytes::new(10_625), "and held for the rest of it");
+    }
+
+    #[test]
+    fn a_small_alpha_cuts_a_little() {
+        let mut dctcp = windowed(Dctcp::new(1.0 / 16.0, 0.125), 100);
+        Feeder::default().ack(&mut dctcp, true);
+        assert_eq!(dctcp.window(), Bytes::new(93_750));
+    }
+}

@@ -1,0 +1,99 @@
+//! The window that all controls share.
+
+use thalweg_core::{Acked, Bytes};
+
+/// Least window after a reduction: with fewer than two packets on the way, every acknowledgement
+/// that is late stops the flow.
+const FLOOR_PACKETS: f64 = 2.0;
+
+/// A window with a slow-start threshold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub bytes: f64,
+    /// Below it the window doubles every round trip.
+    threshold: f64,
+    pub segment: f64,
+    /// Marks on transmissions below this number were answered already, and until a later one comes
+    /// back, the last reduction has not shown what it did.
+    cut_end: u64,
+}
+
+impl Window {
+    pub fn new(segment: Bytes, initial_packets: u32) -> Window {
+        let segment = segment.as_u64() as f64;
+        Window {
+            bytes: f64::from(initial_packets) * segment,
+            threshold: f64::INFINITY,
+            segment,
+            cut_end: 0,
+        }
+    }
+
+    #[inline]
+    pub fn segments(&self) -> f64 {
+        self.bytes / self.segment
+    }
+
+    #[inline]
+    pub fn in_slow_start(&self) -> bool {
+        self.bytes < self.threshold
+    }
+
+    /// Whether it has to be cut: at most once per window of data.
+    #[inline]
+    pub fn is_marked_anew(&self, acked: &Acked) -> bool {
+        acked.congested && acked.transmission >= self.cut_end
+    }
+
+    /// Whether the flow uses enough of it to learn from what came back.
+    #[inline]
+    pub fn may_grow(&self, acked: &Acked) -> bool {
+        !acked.in_recovery
+            && acked.transmission >= self.cut_end
+            && 2.0 * acked.in_flight.as_u64() as f64 >= self.bytes
+    }
+
+    /// Doubles the window in a round trip.
+    #[inline]
+    pub fn grow_by_slow_start(&mut self, acked: &Acked) {
+        self.bytes += acked.bytes.as_u64() as f64;
+    }
+
+    /// Slow start, then one segment a round trip.
+    #[inline]
+    pub fn grow_as_reno(&mut self, acked: &Acked) {
+        if self.may_grow(acked) {
+            if self.in_slow_start() {
+                self.grow_by_slow_start(acked);
+            } else {
+                self.bytes += self.segment * acked.bytes.as_u64() as f64 / self.bytes;
+            }
+        }
+    }
+
+    /// Multiplies the window for a mark, and holds it until the cut shows.
+    pub fn cut_for_mark(&mut self, acked: &Acked, factor: f64) {
+        self.cut_end = acked.next_transmission;
+        self.cut(factor);
+    }
+
+    /// Multiplies the window and leaves slow start.
+    pub fn cut(&mut self, factor: f64) {
+        self.bytes = (self.bytes * factor).max(FLOOR_PACKETS * self.segment);
+        self.threshold = self.bytes;
+    }
+
+    /// Begins again with one packet, slowly from `factor` of the old window on.
+    pub fn collapse(&mut self, factor: f64) {
+        // A timeout of the one packet says nothing new about the window (RFC 5681, 3.1).
+        if self.bytes > self.segment {
+            self.threshold = (self.bytes * factor).max(FLOOR_PACKETS * self.segment);
+        }
+        self.bytes = self.segment;
+    }
+
+    #[inline]
+    pub fn whole_bytes(&self) -> Bytes {
+        Bytes::new(self.bytes as u64)
+    }
+}

@@ -1,0 +1,200 @@
+//! The machine: takes packets apart and hands them to the message they belong to.
+
+use std::collections::VecDeque;
+
+use thalweg_core::{
+    Body, BodySize, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time, Verdict,
+};
+use thalweg_wire::flow::{Ack, Data};
+use thalweg_wire::{Kind, peek, tag};
+
+use crate::config::{Config, ConfigError};
+use crate::incoming::{Incoming, Refusal};
+use crate::message::{Event, FlowId, Message, StartError};
+use crate::outgoing::Outgoing;
+
+/// Sends and receives the messages of one node.
+///
+/// Call [`start`](Endpoint::start) to send a message; [`Machine`] has the rest of the contract.
+/// Every message ends with one event at its sender, [`Event::Sent`] or [`Event::Failed`], and a
+/// message that is sent has ended with one [`Event::Received`] at its receiver.
+///
+/// **What "once" rests on.** A receiver remembers the last
+/// [`completed_memory`](Config::completed_memory) messages that it completed and answers late copies
+/// of their packets without delivering again. A copy that comes after even more messages were
+/// completed opens a message that will not complete, is forgotten when it has aged, and is never
+/// seen by the application, unless the message had only one packet: then it is delivered again.
+/// "Sent" in turn rests on packets that wait nowhere longer than
+/// [`give_up_after`](Config::give_up_after): after twice that time a receiver may have forgotten the
+/// first half of a message when the second half comes.
+///
+/// **What the network can do.** Packets may be lost, repeated, reordered and delayed. Packets that
+/// no honest endpoint sends are dropped and counted. Without a key, anyone who can send with the
+/// address of a peer can speak for it.
+pub struct Endpoint {
+    config: Config,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    /// Acknowledgements that wait for room.
+    acks: VecDeque<WaitingAck>,
+    events: VecDeque<Event>,
+    dropped: Dropped,
+}
+
+/// An acknowledgement on its way out.
+struct WaitingAck {
+    dst: NodeId,
+    entropy: u16,
+    ack: Ack,
+}
+
+/// How many packets were dropped here, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// Not a flow packet, or of another job or epoch, or not sealed with the key.
+    pub foreign: u64,
+    /// Such as no honest endpoint sends.
+    pub malformed: u64,
+    /// There was no room for the message, the packet or the answer.
+    pub no_room: u64,
+}
+
+impl Endpoint {
+    /// An endpoint with no messages.
+    pub fn new(config: Config) -> Result<Endpoint, ConfigError> {
+        config.check()?;
+        Ok(Endpoint {
+            outgoing: Outgoing::new(config.first_message),
+            incoming: Incoming::new(&config),
+            acks: VecDeque::new(),
+            events: VecDeque::new(),
+            dropped: Dropped::default(),
+            config,
+        })
+    }
+
+    /// Begins to send a message.
+    pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
+        self.outgoing.start(&self.config, now, message)
+    }
+
+    /// How many messages are being sent.
+    pub fn outgoing(&self) -> usize {
+        self.outgoing.live()
+    }
+
+    /// How many messages are arriving.
+    pub fn incoming(&self) -> usize {
+        self.incoming.live()
+    }
+
+    /// How many transmissions so far were not the first of their packet, over all messages, ended or
+    /// not.
+    pub fn retransmissions(&self) -> u64 {
+        self.outgoing.retransmissions()
+    }
+
+    /// How many packets were dropped here so far, and why.
+    pub fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    /// What kind of flow packet it is, if it is one that this endpoint may read.
+    #[inline]
+    fn admit(&self, header: &Header) -> Option<Kind> {
+        let prefix = peek(header).ok()?;
+        let is_ours = prefix.job == self.config.job && prefix.epoch == self.config.epoch;
+        let is_sealed = self.config.key.as_ref().is_none_or(|key| tag::verify(header, key));
+        (is_ours && is_sealed).then_some(prefix.kind)
+    }
+
+    #[inline]
+    fn handle_data(&mut self, now: Time, meta: &Meta, header: &Header, body: &Body<'_>) {
+        let Endpoint { config, incoming, acks, events, dropped, .. } = self;
+        let result = Data::decode(header)
+            .map_err(|_| Refusal::Malformed)
+            .and_then(|data| incoming.on_data(config, now, meta, &data, body, events));
+        match result {
+            Ok(ack) if acks.len() < config.max_waiting_acks as usize => {
+                acks.push_back(WaitingAck { dst: meta.src, entropy: meta.entropy, ack });
+            }
+            Ok(_) | Err(Refusal::NoRoom) => dropped.no_room += 1,
+            Err(Refusal::Malformed) => dropped.malformed += 1,
+        }
+    }
+
+    #[inline]
+    fn handle_ack(&mut self, now: Time, src: NodeId, header: &Header) {
+        let Endpoint { config, outgoing, events, dropped, .. } = self;
+        let made_sense =
+            Ack::decode(header).is_ok_and(|ack| outgoing.on_ack(config, now, src, &ack, events));
+        if !made_sense {
+            dropped.malformed += 1;
+        }
+    }
+
+    /// Sends the acknowledgement that waits longest. `None` if none waits, or there is no room.
+    #[inline]
+    fn send_ack(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
+        let WaitingAck { dst, entropy, ack } = self.acks.front()?;
+        let packet = outbox.lend(BodySize::Length(0))?;
+        packet.meta.dst = *dst;
+        packet.meta.wire_bytes = self.config.ack_wire_bytes;
+        packet.meta.entropy = *entropy;
+        packet.meta.dscp = Dscp::of_priority(0);
+        packet.meta.ecn = Ecn::NotCapable;
+        ack.encode(packet.header);
+        if let Some(key) = &self.config.key {
+            tag::seal(packet.header, key);
+        }
+        self.acks.pop_front();
+        Some(())
+    }
+}
+
+impl Machine for Endpoint {
+    type Event = Event;
+
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        match self.admit(packet.header) {
+            Some(Kind::FlowData) => {
+                self.handle_data(now, packet.meta, packet.header, &packet.body);
+            }
+            Some(Kind::FlowAck) => self.handle_ack(now, packet.meta.src, packet.header),
+            _ => self.dropped.foreign += 1,
+        }
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.outgoing.handle_timeout(&self.config, now, &mut self.events);
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        // Nobody is asked to send into a full outbox: most have room for one packet.
+        let mut room = outbox.room();
+        while room > 0 && self.send_ack(outbox).is_some() {
+            room -= 1;
+        }
+        while room > 0 && self.outgoing.send(&self.config, now, outbox).is_some() {
+            room -= 1;
+        }
+    }
+
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        !self.acks.is_empty() || self.outgoing.has_backlog()
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        self.outgoing.next_timeout()
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

@@ -1,0 +1,205 @@
+//! All incoming messages of an endpoint.
+//!
+//! Memory is bounded whatever arrives: so many messages at once, so many real bytes, so many
+//! completed messages remembered. What does not fit is dropped without an answer, so that its sender
+//! tries again later.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::FixedState;
+use thalweg_core::{Body, Meta, NodeId, Time};
+use thalweg_wire::flow::{Ack, Data};
+
+use crate::config::Config;
+use crate::message::{Event, Received};
+use crate::receiver::{Intake, Receiver};
+use crate::sender::packets_of;
+
+/// Stands in the table for a message that is complete.
+const COMPLETE: u32 = u32::MAX;
+
+/// How many places a new message looks at for one whose sender is gone. More than one, so that
+/// messages that nobody ends go away faster than they come.
+const SWEPT_PLACES: usize = 4;
+
+/// Sender and flow.
+type Name = (NodeId, u64);
+
+/// Incoming messages in places that are used again.
+pub(crate) struct Incoming {
+    /// The place of each message that is arriving, or [`COMPLETE`]. Never iterated.
+    table: HashMap<Name, u32, FixedState>,
+    receivers: Vec<Receiver>,
+    vacant: Vec<u32>,
+    /// The completed messages that are remembered, oldest first.
+    completed: VecDeque<Name>,
+    /// Real bytes that all arriving messages hold.
+    held_bytes: u64,
+    /// Where the next search for messages without a sender begins.
+    sweep_from: usize,
+}
+
+/// Why a packet was not taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// No honest sender sends it.
+    Malformed,
+    /// There is no room for it now.
+    NoRoom,
+}
+
+impl Incoming {
+    pub fn new(config: &Config) -> Incoming {
+        Incoming {
+            // The job's random number makes it hard to choose flows that collide.
+            table: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
+            receivers: Vec::new(),
+            vacant: Vec::new(),
+            completed: VecDeque::new(),
+            held_bytes: 0,
+            sweep_from: 0,
+        }
+    }
+
+    /// How many messages are arriving.
+    pub fn live(&self) -> usize {
+        self.receivers.len() - self.vacant.len()
+    }
+
+    /// Takes in a packet and answers it.
+    #[inline]
+    pub fn on_data(
+        &mut self,
+        config: &Config,
+        now: Time,
+        meta: &Meta,
+        data: &Data,
+        body: &Body<'_>,
+        events: &mut VecDeque<Event>,
+    ) -> Result<Ack, Refusal> {
+        if body.len() != data.payload_bytes() as usize {
+            return Err(Refusal::Malformed);
+        }
+        let slot = match self.table.get(&(meta.src, data.flow)) {
+            Some(&COMPLETE) => return answer_complete(config, meta, data),
+            Some(&slot) => slot,
+            None => self.open(config, now, meta.src, data, body)?,
+        };
+        let receiver = &mut self.receivers[slot as usize];
+        let intake = receiver.take_in(now, data, body, config.span_packets);
+        let mut ack = answer(config, meta, data);
+        ack.cumulative = receiver.cumulative();
+        ack.sack = receiver.sack();
+        match intake {
+            Intake::Contradiction => return Err(Refusal::Malformed),
+            Intake::TooFarAhead => return Err(Refusal::NoRoom),
+            Intake::Taken => {}
+            Intake::Complete => events.push_back(Event::Received(self.complete(config, now, slot))),
+        }
+        Ok(ack)
+    }
+
+    /// Makes a place for the message of a first packet.
+    fn open(
+        &mut self,
+        config: &Config,
+        now: Time,
+        src: NodeId,
+        data: &Data,
+        body: &Body<'_>,
+    ) -> Result<u32, Refusal> {
+        let packets =
+            packets_of(data.message_bytes, data.segment_bytes).ok_or(Refusal::Malformed)?;
+        self.sweep(config, now);
+        let body = match body {
+            Body::Length(_) => None,
+            Body::Bytes(_) => Some(self.allocate(config, data.message_bytes.as_u64())?),
+        };
+        let Some(slot) = self.vacant_slot(config) else { return Err(Refusal::NoRoom) };
+        self.held_bytes += body.as_ref().map_or(0, |body| body.len() as u64);
+        self.receivers[slot as usize].begin(now, src, data, packets, body);
+        self.table.insert((src, data.flow), slot);
+        Ok(slot)
+    }
+
+    /// Zeroed memory for a message, within the limits. The system provides pages of it only as they
+    /// are written.
+    fn allocate(&self, config: &Config, message_bytes: u64) -> Result<Box<[u8]>, Refusal> {
+        let is_held = self.held_bytes.saturating_add(message_bytes) <= config.max_incoming_bytes;
+        if message_bytes > config.max_message_bytes || !is_held {
+            return Err(Refusal::NoRoom);
+        }
+        let length = usize::try_from(message_bytes).map_err(|_| Refusal::NoRoom)?;
+        Ok(vec![0; length].into_boxed_slice())
+    }
+
+    fn vacant_slot(&mut self, config: &Config) -> Option<u32> {
+        if let Some(slot) = self.vacant.pop() {
+            return Some(slot);
+        }
+        let slot = self.receivers.len() as u32;
+        if slot >= config.max_incoming {
+            return None;
+        }
+        self.receivers.push(Receiver::default());
+        Some(slot)
+    }
+
+    /// Looks at a few places for messages whose sender must have given up.
+    fn sweep(&mut self, config: &Config, now: Time) {
+        let forget_after = config.give_up_after * 2;
+        for _ in 0..SWEPT_PLACES.min(self.receivers.len()) {
+            self.sweep_from = (self.sweep_from + 1) % self.receivers.len();
+            let receiver = &mut self.receivers[self.sweep_from];
+            let name = (receiver.src, receiver.flow);
+            let slot = self.sweep_from as u32;
+            // A vacant place keeps the name of its last message, which the table has dropped.
+            if now.since(receiver.heard_at) > forget_after && self.table.get(&name) == Some(&slot) {
+                self.held_bytes -= receiver.abandon();
+                self.table.remove(&name);
+                self.vacant.push(slot);
+            }
+        }
+    }
+
+    fn complete(&mut self, config: &Config, now: Time, slot: u32) -> Received {
+        let received = self.receivers[slot as usize].finish(now);
+        self.held_bytes -= received.body.as_ref().map_or(0, |body| body.len() as u64);
+        self.vacant.push(slot);
+        self.remember(config, (received.src, received.flow.0));
+        received
+    }
+
+    fn remember(&mut self, config: &Config, name: Name) {
+        self.table.insert(name, COMPLETE);
+        self.completed.push_back(name);
+        if self.completed.len() > config.completed_memory as usize
+            && let Some(oldest) = self.completed.pop_front()
+        {
+            self.table.remove(&oldest);
+        }
+    }
+}
+
+/// The answer to a late copy: its sender missed an earlier one.
+fn answer_complete(config: &Config, meta: &Meta, data: &Data) -> Result<Ack, Refusal> {
+    let packets = packets_of(data.message_bytes, data.segment_bytes).ok_or(Refusal::Malformed)?;
+    Ok(Ack { cumulative: packets, ..answer(config, meta, data) })
+}
+
+/// What an answer echoes of the packet.
+#[inline]
+fn answer(config: &Config, meta: &Meta, data: &Data) -> Ack {
+    Ack {
+        job: config.job,
+        epoch: config.epoch,
+        flow: data.flow,
+        sent_at: data.sent_at,
+        sack: 0,
+        cumulative: 0,
+        index: data.index,
+        transmission: data.transmission,
+        congested: meta.ecn.is_congested(),
+        resend: false,
+    }
+}

@@ -1,0 +1,124 @@
+//! What goes in and what comes out: messages, their names, and events.
+
+use thalweg_core::{Bytes, NodeId, Tag, Tagger, Time};
+use thiserror::Error;
+
+use crate::config::MAX_PACKETS;
+
+/// Names a message among all that one endpoint ever sends. Grows with every message and is never
+/// used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowId(pub u64);
+
+/// A message to send.
+pub struct Message {
+    /// Who gets it.
+    pub dst: NodeId,
+    /// What it consists of.
+    pub body: Payload,
+    /// Which class its packets travel in.
+    pub tagger: FlowTagger,
+    /// Picks the path of its packets, and of the answers to them.
+    pub entropy: u16,
+}
+
+/// What a message consists of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Payload {
+    /// So many bytes that nobody reads.
+    Length(Bytes),
+    /// These bytes.
+    Bytes(Box<[u8]>),
+}
+
+impl Payload {
+    /// How long it is.
+    pub fn bytes(&self) -> Bytes {
+        match self {
+            Payload::Length(bytes) => *bytes,
+            Payload::Bytes(bytes) => Bytes::new(bytes.len() as u64),
+        }
+    }
+}
+
+/// The tagger of one flow.
+pub enum FlowTagger {
+    /// The same tag for every packet: no allocation, no call.
+    Fixed(Tag),
+    /// Whatever a plane decides.
+    Custom(Box<dyn Tagger + Send>),
+}
+
+impl Default for FlowTagger {
+    fn default() -> FlowTagger {
+        FlowTagger::Fixed(Tag::default())
+    }
+}
+
+impl Tagger for FlowTagger {
+    #[inline]
+    fn tag(&mut self, sent: Bytes) -> Tag {
+        match self {
+            FlowTagger::Fixed(tag) => *tag,
+            FlowTagger::Custom(tagger) => tagger.tag(sent),
+        }
+    }
+}
+
+/// What an endpoint tells the application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// All of a message has arrived, and its sender knows it.
+    Sent(Sent),
+    /// Nothing came back for too long. Whether the message arrived is not known.
+    Failed(Sent),
+    /// All of a message has arrived here.
+    Received(Received),
+}
+
+/// The end of an outgoing message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// Which message.
+    pub flow: FlowId,
+    /// Whom it went to.
+    pub dst: NodeId,
+    /// How long it was.
+    pub bytes: Bytes,
+    /// When it was started.
+    pub started: Time,
+    /// When the last acknowledgement came, or when it failed.
+    pub finished: Time,
+    /// Transmissions that were not the first of their packet.
+    pub retransmissions: u32,
+    /// How often nothing came back in time.
+    pub timeouts: u32,
+}
+
+/// The end of an incoming message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Who sent it.
+    pub src: NodeId,
+    /// Its name at the sender.
+    pub flow: FlowId,
+    /// How long it is.
+    pub bytes: Bytes,
+    /// When its last packet came.
+    pub finished: Time,
+    /// The bytes, if real ones were carried.
+    pub body: Option<Box<[u8]>>,
+}
+
+/// Why a message cannot be sent. The caller is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum StartError {
+    /// More packets than a flow can number.
+    #[error(
+        "a message of {0} has more than {MAX_PACKETS} packets: split it or set segment_bytes higher"
+    )]
+    TooLong(Bytes),
+    /// More messages at once than a flow id can tell apart.
+    #[error("too many messages are on the way: wait until one of them is sent")]
+    TooMany,
+}

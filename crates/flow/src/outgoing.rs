@@ -1,0 +1,181 @@
+//! All outgoing messages of an endpoint: who sends next, whose answer is overdue.
+
+use std::collections::VecDeque;
+
+use thalweg_core::{NodeId, Outbox, Time, Timers};
+use thalweg_wire::flow::Ack;
+
+use crate::config::Config;
+use crate::message::{Event, FlowId, Message, StartError};
+use crate::sender::{Outcome, Sender};
+
+/// A flow id holds a running number and, in this many low bits, the place of the sender, so that an
+/// acknowledgement finds it without a search.
+const SLOT_BITS: u32 = 24;
+
+/// Outgoing messages in places that are used again.
+pub(crate) struct Outgoing {
+    senders: Vec<Sender>,
+    vacant: Vec<u32>,
+    /// Who may have something to send, in turn. Each place stands in it at most once.
+    ready: VecDeque<u32>,
+    timers: Timers,
+    /// The running number of the next message.
+    sequence: u64,
+    /// Of all messages so far.
+    retransmissions: u64,
+}
+
+impl Outgoing {
+    /// No messages yet; the first gets the number `first_message`.
+    pub fn new(first_message: u64) -> Outgoing {
+        Outgoing {
+            senders: Vec::new(),
+            vacant: Vec::new(),
+            ready: VecDeque::new(),
+            timers: Timers::default(),
+            sequence: first_message,
+            retransmissions: 0,
+        }
+    }
+
+    pub fn start(
+        &mut self,
+        config: &Config,
+        now: Time,
+        message: Message,
+    ) -> Result<FlowId, StartError> {
+        let slot = self.vacant_slot(config)?;
+        let flow = FlowId(self.sequence << SLOT_BITS | u64::from(slot));
+        self.senders[slot as usize].begin(config, now, flow, message)?;
+        self.sequence += 1;
+        self.vacant.pop();
+        self.enqueue_if_ready(config, slot);
+        Ok(flow)
+    }
+
+    /// The place on top of the vacant ones.
+    fn vacant_slot(&mut self, config: &Config) -> Result<u32, StartError> {
+        if let Some(&slot) = self.vacant.last() {
+            return Ok(slot);
+        }
+        let slot = self.senders.len() as u32;
+        if slot >> SLOT_BITS != 0 {
+            return Err(StartError::TooMany);
+        }
+        self.senders.push(Sender::vacant(config));
+        self.vacant.push(slot);
+        Ok(slot)
+    }
+
+    /// How many messages are on the way.
+    pub fn live(&self) -> usize {
+        self.senders.len() - self.vacant.len()
+    }
+
+    /// Transmissions so far that were not the first of their packet.
+    pub fn retransmissions(&self) -> u64 {
+        self.retransmissions
+    }
+
+    /// Whether somebody may have something to send.
+    #[inline]
+    pub fn has_backlog(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Sends one packet of the message whose turn it is. `None` if there is none, or no room.
+    #[inline]
+    pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+        loop {
+            let slot = *self.ready.front()?;
+            let sender = &mut self.senders[slot as usize];
+            let was_ready = sender.is_ready(config);
+            if was_ready {
+                self.retransmissions += u64::from(sender.send(config, now, outbox)?);
+                self.timers.arm(slot, sender.deadline);
+            }
+            self.ready.pop_front();
+            if sender.is_ready(config) {
+                self.ready.push_back(slot);
+            } else {
+                sender.is_queued = false;
+            }
+            if was_ready {
+                return Some(());
+            }
+        }
+    }
+
+    /// Takes in an acknowledgement. Returns whether it made sense.
+    #[inline]
+    pub fn on_ack(
+        &mut self,
+        config: &Config,
+        now: Time,
+        src: NodeId,
+        ack: &Ack,
+        events: &mut VecDeque<Event>,
+    ) -> bool {
+        let slot = ack.flow as u32 & ((1 << SLOT_BITS) - 1);
+        let Some(sender) = self.senders.get_mut(slot as usize) else { return false };
+        if !sender.is_live || sender.flow.0 != ack.flow {
+            // Late answers come when a message is done and its place has the next one.
+            return ack.flow <= sender.flow.0;
+        }
+        match sender.on_ack(config, now, src, ack) {
+            Outcome::Rejected => return false,
+            Outcome::Continues => {
+                self.timers.arm(slot, sender.deadline);
+                self.enqueue_if_ready(config, slot);
+            }
+            Outcome::Complete => {
+                events.push_back(Event::Sent(sender.finish(now)));
+                self.vacant.push(slot);
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn enqueue_if_ready(&mut self, config: &Config, slot: u32) {
+        let sender = &mut self.senders[slot as usize];
+        if !sender.is_queued && sender.is_ready(config) {
+            sender.is_queued = true;
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// When an answer may be overdue next.
+    #[inline]
+    pub fn next_timeout(&self) -> Time {
+        self.timers.next()
+    }
+
+    pub fn handle_timeout(&mut self, config: &Config, now: Time, events: &mut VecDeque<Event>) {
+        while let Some(slot) = self.timers.pop_due(now) {
+            let sender = &mut self.senders[slot as usize];
+            if !sender.awaits_answer() {
+                continue;
+            }
+            if sender.deadline > now {
+                self.timers.arm(slot, sender.deadline);
+            } else if sender.on_timeout(config, now) {
+                self.enqueue_if_ready(config, slot);
+            } else {
+                events.push_back(Event::Failed(sender.finish(now)));
+                self.vacant.push(slot);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_takes_few_cache_lines() {
+        assert!(size_of::<Sender>() <= 512, "{} bytes", size_of::<Sender>());
+    }
+}

@@ -1,0 +1,240 @@
+//! What became of every packet of an outgoing message.
+//!
+//! Each packet is in one of four states: not sent, on the way, arrived, lost. Losses are found on
+//! transmission numbers, as in QUIC (RFC 9002), not on packet numbers: every transmission, resends
+//! too, has the next number of its flow, and when the answer to a later one comes back while enough
+//! others were sent in between, the earlier one is lost. A lost resend is found the same way,
+//! without a timer.
+//!
+//! A packet is sent again only after its last transmission was given up, so at any time at most one
+//! transmission of it counts.
+
+use std::collections::VecDeque;
+
+use crate::bits::{Arrivals, BitRing};
+
+/// The state of an outgoing message, in packets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scoreboard {
+    /// How many packets the message has.
+    packets: u32,
+    /// The first packet that was never sent.
+    next: u32,
+    arrived: Arrivals,
+    /// Starts where `arrived` does. Disjoint from it.
+    lost: BitRing,
+    lost_count: u32,
+    /// Lost packets in the order they are sent again. Some may have arrived late after all.
+    resend: VecDeque<u32>,
+    /// The packet of each transmission, from `first_transmission` on, that was not given up.
+    sent: VecDeque<u32>,
+    first_transmission: u32,
+    /// One more than the largest transmission that was answered.
+    answered_end: u32,
+}
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// The packet that arrived, and the transmission that brought it.
+    pub index: u32,
+    pub transmission: u32,
+    /// All packets below this one have arrived.
+    pub cumulative: u32,
+    /// Bit `i` says that packet `cumulative + 1 + i` has arrived.
+    pub sack: u64,
+}
+
+/// What an acknowledgement changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    /// How many packets are now known to have arrived that were not before.
+    pub arrived: u32,
+    /// The last transmission that it showed to be lost.
+    pub lost_transmission: Option<u32>,
+}
+
+impl Scoreboard {
+    /// Begins a message. Keeps the memory of the last one.
+    pub fn reset(&mut self, packets: u32) {
+        self.packets = packets;
+        self.next = 0;
+        self.arrived.reset();
+        self.lost.reset(0);
+        self.lost_count = 0;
+        self.resend.clear();
+        self.sent.clear();
+        self.first_transmission = 0;
+        self.answered_end = 0;
+    }
+
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.arrived.cumulative() == self.packets
+    }
+
+    #[inline]
+    pub fn in_flight_packets(&self) -> u32 {
+        self.next - self.arrived.total() - self.lost_count
+    }
+
+    #[inline]
+    pub fn next_transmission(&self) -> u32 {
+        // Transmissions are numbered without gaps.
+        self.first_transmission + self.sent.len() as u32
+    }
+
+    /// How many transmissions were not the first of their packet.
+    pub fn retransmissions(&self) -> u32 {
+        self.next_transmission() - self.next
+    }
+
+    /// Whether a packet was sent, whatever became of it.
+    #[inline]
+    pub fn was_sent(&self, index: u32) -> bool {
+        index < self.next
+    }
+
+    /// Whether there is a packet to send. New ones stay within `span_packets` of the first that
+    /// has not arrived.
+    #[inline]
+    pub fn has_work(&self, span_packets: u32) -> bool {
+        self.lost_count > 0 || self.may_send_new(span_packets)
+    }
+
+    #[inline]
+    fn may_send_new(&self, span_packets: u32) -> bool {
+        self.next < self.packets && self.next - self.arrived.cumulative() < span_packets
+    }
+
+    /// The packet to send next: lost ones first.
+    #[inline]
+    pub fn choose(&mut self, span_packets: u32) -> Option<u32> {
+        if self.lost_count > 0 {
+            return self.first_lost();
+        }
+        self.may_send_new(span_packets).then_some(self.next)
+    }
+
+    fn first_lost(&mut self) -> Option<u32> {
+        while let Some(&index) = self.resend.front() {
+            if self.lost.contains(index) {
+                return Some(index);
+            }
+            self.resend.pop_front();
+        }
+        None
+    }
+
+    /// The packet that was chosen is on the way. Returns the number of its transmission.
+    #[inline]
+    pub fn on_sent(&mut self, index: u32) -> u32 {
+        if index == self.next {
+            self.next += 1;
+        } else {
+            self.resend.pop_front();
+            self.lost.remove(index);
+            self.lost_count -= 1;
+        }
+        let transmission = self.next_transmission();
+        self.sent.push_back(index);
+        transmission
+    }
+
+    /// Takes in an acknowledgement. `None`, and no change, if it speaks of what was never sent.
+    #[inline]
+    pub fn on_answer(&mut self, answer: &Answer, reordering_packets: u32) -> Option<Change> {
+        if !self.is_plausible(answer) {
+            return None;
+        }
+        let before = self.arrived.total();
+        self.arrived.insert_below(answer.cumulative);
+        self.arrived.insert(answer.index);
+        if answer.sack != 0 {
+            self.arrived.insert_sack(answer.cumulative, answer.sack);
+        }
+        if self.lost_count > 0 {
+            self.drop_arrived_from_lost(answer);
+        } else {
+            self.lost.advance(self.arrived.cumulative());
+        }
+        let lost_transmission = self.give_up_before(answer.transmission, reordering_packets);
+        Some(Change { arrived: self.arrived.total() - before, lost_transmission })
+    }
+
+    fn is_plausible(&self, answer: &Answer) -> bool {
+        let sack_end =
+            u64::from(answer.cumulative) + 1 + u64::from(64 - answer.sack.leading_zeros());
+        let sack_was_sent = answer.sack == 0 || sack_end <= u64::from(self.next);
+        self.was_sent(answer.index)
+            && answer.cumulative <= self.next
+            && sack_was_sent
+            && self.was_sent_as(answer.index, answer.transmission)
+    }
+
+    /// Whether this transmission may have been of this packet.
+    #[inline]
+    fn was_sent_as(&self, index: u32, transmission: u32) -> bool {
+        match transmission.checked_sub(self.first_transmission) {
+            // Which packets those were is forgotten.
+            None => true,
+            Some(place) => self.sent.get(place as usize) == Some(&index),
+        }
+    }
+
+    /// Keeps lost and arrived packets disjoint.
+    fn drop_arrived_from_lost(&mut self, answer: &Answer) {
+        self.lost_count -= self.lost.advance(self.arrived.cumulative());
+        self.drop_from_lost(answer.index);
+        let mut sack = answer.sack;
+        while sack != 0 {
+            self.drop_from_lost(answer.cumulative + 1 + sack.trailing_zeros());
+            sack &= sack - 1;
+        }
+    }
+
+    fn drop_from_lost(&mut self, index: u32) {
+        if self.lost.contains(index) {
+            self.lost.remove(index);
+            self.lost_count -= 1;
+        }
+    }
+
+    /// Gives up what was sent `reordering_packets` or more before an answered transmission.
+    #[inline]
+    fn give_up_before(&mut self, transmission: u32, reordering_packets: u32) -> Option<u32> {
+        self.answered_end = self.answered_end.max(transmission + 1);
+        let mut last_lost = None;
+        while self.first_transmission + reordering_packets < self.answered_end {
+            let Some(index) = self.sent.pop_front() else { break };
+            if !self.arrived.contains(index) {
+                self.mark_lost(index);
+                last_lost = Some(self.first_transmission);
+            }
+            self.first_transmission += 1;
+        }
+        last_lost
+    }
+
+    fn mark_lost(&mut self, index: u32) {
+        self.lost.insert(index);
+        self.lost_count += 1;
+        self.resend.push_back(index);
+    }
+
+    /// Gives up everything on the way. It is sent again in the order of the message.
+    pub fn on_timeout(&mut self) {
+        self.first_transmission = self.next_transmission();
+        self.sent.clear();
+        self.resend.clear();
+        self.lost_count = 0;
+        for index in self.arrived.cumulative()..self.next {
+            if !self.arrived.contains(index) {
+                self.mark_lost(index);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const PACKETS: u32 = 150;
+const SPAN: u32 = 100;
+const REORDERING: u32 = 3;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Unsent,
+    OnTheWay { transmission: u32 },
+    Arrived,
+    Lost,
+}
+
+/// The same rules, kept plainly: every step looks at every packet.
+struct Model {
+    states: Vec<State>,
+    resend: Vec<u32>,
+    transmissions: u32,
+    answered: Option<u32>,
+}
+
+impl Model {
+    fn new() -> Model {
+        let states = vec![State::Unsent; PACKETS as usize];
+        Model { states, resend: Vec::new(), transmissions: 0, answered: None }
+    }
+
+    fn count(&self, wanted: impl Fn(&State) -> bool) -> u32 {
+        self.states.iter().filter(|state| wanted(state)).count() as u32
+    }
+
+    fn cumulative(&self) -> u32 {
+        let first = self.states.iter().position(|&state| state != State::Arrived);
+        first.unwrap_or(self.states.len()) as u32
+    }
+
+    fn choice(&self) -> Option<u32> {
+        let lost = self.resend.iter().find(|&&index| self.states[index as usize] == State::Lost);
+        let new = (0..PACKETS).find(|&index| self.states[index as usize] == State::Unsent);
+        let new = new.filter(|&index| index - self.cumulative() < SPAN);
+        lost.copied().or(new)
+    }
+
+    fn send(&mut self, index: u32) {
+        self.states[index as usize] = State::OnTheWay { transmission: self.transmissions };
+        self.resend.retain(|&other| other != index);
+        self.transmissions += 1;
+    }
+
+    fn answer(&mut self, answer: &Answer) -> Change {
+        let before = self.count(|&state| state == State::Arrived);
+        self.arrive(answer.index);
+        (0..answer.cumulative).for_each(|index| self.arrive(index));
+        for bit in (0..64).filter(|bit| answer.sack >> bit & 1 == 1) {
+            self.arrive(answer.cumulative + 1 + bit);
+        }
+        self.answered = self.answered.max(Some(answer.transmission));
+        let arrived = self.count(|&state| state == State::Arrived) - before;
+        Change { arrived, lost_transmission: self.lose() }
+    }
+
+    fn arrive(&mut self, index: u32) {
+        self.states[index as usize] = State::Arrived;
+        self.resend.retain(|&other| other != index);
+    }
+
+    fn lose(&mut self) -> Option<u32> {
+        let answered = self.answered?;
+        let mut given_up: Vec<(u32, u32)> = Vec::new();
+        for (index, state) in (0..).zip(&mut self.states) {
+            if let State::OnTheWay { transmission } = *state
+                && transmission + REORDERING <= answered
+            {
+                *state = State::Lost;
+                given_up.push((transmission, index));
+            }
+        }
+        given_up.sort_unstable();
+        self.resend.extend(given_up.iter().map(|&(_, index)| index));
+        given_up.last().map(|&(transmission, _)| transmission)
+    }
+
+    fn time_out(&mut self) {
+        self.resend.clear();
+        for (index, state) in (0..).zip(&mut self.states) {
+            if matches!(state, State::OnTheWay { .. } | State::Lost) {
+                *state = State::Lost;
+                self.resend.push(index);
+            }
+        }
+    }
+}
+
+/// A network and a receiver without memory limits.
+#[derive(Default)]
+struct Far {
+    /// Transmissions that may still arrive: number and packet.
+    flying: Vec<(u32, u32)>,
+    arrivals: Arrivals,
+    /// Answers that may still arrive.
+    answers: Vec<Answer>,
+}
+
+impl Far {
+    fn deliver(&mut self, pick: usize) {
+        if self.flying.is_empty() {
+            return;
+        }
+        let (transmission, index) = self.flying.remove(pick % self.flying.len());
+        self.arrivals.insert(index);
+        let (cumulative, sack) = (self.arrivals.cumulative(), self.arrivals.sack());
+        self.answers.push(Answer { index, transmission, cumulative, sack });
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send,
+    Deliver(usize),
+    LosePacket(usize),
+    Answer(usize),
+    LoseAnswer(usize),
+    TimeOut,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Small picks keep the order nearly as it was, large ones mix it.
+    let pick = || prop_oneof![4 => 0..2usize, 1 => 0..1_000usize];
+    prop_oneof![
+        40 => Just(Step::Send),
+        30 => pick().prop_map(Step::Deliver),
+        6 => pick().prop_map(Step::LosePacket),
+        30 => pick().prop_map(Step::Answer),
+        6 => pick().prop_map(Step::LoseAnswer),
+        1 => Just(Step::TimeOut),
+    ]
+}
+
+fn take(board: &mut Scoreboard, model: &mut Model, far: &mut Far, step: Step) {
+    match step {
+        Step::Send => {
+            let choice = board.choose(SPAN);
+            assert_eq!(choice, model.choice());
+            if let Some(index) = choice {
+                model.send(index);
+                let transmission = board.on_sent(index);
+                assert_eq!(transmission, model.transmissions - 1);
+                far.flying.push((transmission, index));
+            }
+        }
+        Step::Deliver(pick) => far.deliver(pick),
+        Step::LosePacket(pick) if !far.flying.is_empty() => {
+            far.flying.remove(pick % far.flying.len());
+        }
+        Step::Answer(pick) if !far.answers.is_empty() => {
+            let answer = far.answers.remove(pick % far.answers.len());
+            let change = board.on_answer(&answer, REORDERING);
+            assert_eq!(change, Some(model.answer(&answer)));
+        }
+        Step::LoseAnswer(pick) if !far.answers.is_empty() => {
+            far.answers.remove(pick % far.answers.len());
+        }
+        Step::TimeOut => {
+            board.on_timeout();
+            model.time_out();
+        }
+        _ => {}
+    }
+}
+
+fn compare(board: &Scoreboard, model: &Model) {
+    let on_the_way = model.count(|state| matches!(state, State::OnTheWay { .. }));
+    assert_eq!(board.in_flight_packets(), on_the_way);
+    assert_eq!(board.lost_count, model.count(|&state| state == State::Lost));
+    assert_eq!(board.next_transmission(), model.transmissions);
+    assert_eq!(board.is_complete(), model.cumulative() == PACKETS);
+    assert_eq!(board.has_work(SPAN), model.choice().is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn it_agrees_with_looking_at_every_packet(steps in prop::collection::vec(step(), 1..900)) {
+        let mut board = Scoreboard::default();
+        board.reset(PACKETS);
+        let mut model = Model::new();
+        let mut far = Far::default();
+        for step in steps {
+            take(&mut board, &mut model, &mut far, step);
+            compare(&board, &model);
+        }
+    }
+
+    #[test]
+    fn answers_about_the_future_change_nothing(
+        index in 0..40u32, transmission in 0..40u32, cumulative in 0..40u32, sack in any::<u64>()
+    ) {
+        let mut board = sent(20);
+        let answer = Answer { index, transmission, cumulative, sack };
+        let says = cumulative.max(index + 1) as u64;
+        let says = if sack == 0 { says } else { says.max(u64::from(cumulative) + 65 - u64::from(sack.leading_zeros())) };
+        // Packet i went out as transmission i.
+        let honest = says <= 20 && index == transmission;
+        prop_assert_eq!(board.on_answer(&answer, REORDERING).is_some(), honest);
+        if !honest {
+            prop_assert_eq!(board.in_flight_packets(), 20);
+        }
+    }
+}
+
+fn sent(packets: u32) -> Scoreboard {
+    let mut board = Scoreboard::default();
+    board.reset(PACKETS);
+    for index in 0..packets {
+        assert_eq!(board.choose(SPAN), Some(index));
+        board.on_sent(index);
+    }
+    board
+}
+
+fn answer(index: u32, transmission: u32, cumulative: u32) -> Answer {
+    Answer { index, transmission, cumulative, sack: 0 }
+}
+
+#[test]
+fn a_lost_resend_is_found_without_a_timer() {
+    let mut board = sent(10);
+    // Packet 0 is lost, and so is its resend, transmission 10.
+    let change = board.on_answer(&answer(3, 3, 0), REORDERING).expect("honest");
+    assert_eq!(change, Change { arrived: 1, lost_transmission: Some(0) });
+    assert_eq!(board.choose(SPAN), Some(0));
+    assert_eq!(board.on_sent(0), 10);
+    for index in 10..13 {
+        assert_eq!(board.choose(SPAN), Some(index));
+        board.on_sent(index);
+    }
+    let change = board.on_answer(&answer(12, 13, 0), REORDERING).expect("honest");
+    assert_eq!(change.lost_transmission, Some(10));
+    // Given up in the order of sending: 1, 2 and 4 to 9 first.
+    let resent: Vec<u32> = (0..9)
+        .map(|_| {
+            let index = board.choose(SPAN).expect("nine are lost");
+            board.on_sent(index);
+            index
+        })
+        .collect();
+    assert_eq!(resent, [1, 2, 4, 5, 6, 7, 8, 9, 0]);
+}
+
+#[test]
+fn a_steady_flow_takes_no_more_memory() {
+    let mut board = Scoreboard::default();
+    board.reset(100_000);
+    let mut capacity = 0;
+    for index in 0..100_000 {
+        assert_eq!(board.choose(SPAN), Some(index));
+        board.on_sent(index);
+        if index >= 20 {
+            let last = index - 20;
+            board.on_answer(&answer(last, last, last + 1), REORDERING).expect("honest");
+        }
+        if index == 1_000 {
+            capacity = board.sent.capacity();
+        }
+    }
+    assert_eq!(board.sent.capacity(), capacity);
+    assert!(capacity <= 64, "{capacity}");
+}

@@ -1,0 +1,281 @@
+//! One outgoing message: what to send, when to send it again, when it is done.
+
+use thalweg_core::{
+    Acked, Body, BodySize, Bytes, CongestionControl, NodeId, Outbox, Packet, Tagger, Time,
+};
+use thalweg_wire::flow::{Ack, Data};
+use thalweg_wire::tag;
+
+use crate::config::{Config, MAX_PACKETS};
+use crate::control::Controller;
+use crate::message::{FlowId, FlowTagger, Message, Payload, Sent, StartError};
+use crate::rtt::Rtt;
+use crate::scoreboard::{Answer, Scoreboard};
+
+/// An outgoing message, or the place where one was.
+pub(crate) struct Sender {
+    pub flow: FlowId,
+    pub is_live: bool,
+    /// Whether it stands in the ready queue. Belongs to the place: it outlives the message.
+    pub is_queued: bool,
+    /// When an answer is overdue. Holds while something is on the way.
+    pub deadline: Time,
+    dst: NodeId,
+    entropy: u16,
+    tagger: FlowTagger,
+    body: Payload,
+    /// Payload of the last packet.
+    last_bytes: u32,
+    last_index: u32,
+    board: Scoreboard,
+    control: Controller,
+    rtt: Rtt,
+    /// Loss of a transmission below this number belongs to a window that was cut already.
+    recovery_end: u32,
+    timeouts: u32,
+    started: Time,
+    /// Since when something is on the way and nothing new came back.
+    silent_since: Time,
+}
+
+/// What an acknowledgement did to a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// It made no sense and changed nothing.
+    Rejected,
+    /// The message goes on.
+    Continues,
+    /// All of it has arrived.
+    Complete,
+}
+
+/// How many packets a message of this length has.
+pub(crate) fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
+    let packets = message_bytes.as_u64().div_ceil(u64::from(segment_bytes)).max(1);
+    u32::try_from(packets).ok().filter(|&packets| packets <= MAX_PACKETS)
+}
+
+impl Sender {
+    /// A place for messages.
+    pub fn vacant(config: &Config) -> Sender {
+        Sender {
+            flow: FlowId(0),
+            is_live: false,
+            is_queued: false,
+            deadline: Time::NEVER,
+            dst: NodeId::default(),
+            entropy: 0,
+            tagger: FlowTagger::default(),
+            body: Payload::Length(Bytes::ZERO),
+            last_bytes: 0,
+            last_index: 0,
+            board: Scoreboard::default(),
+            control: Controller::new(config),
+            rtt: Rtt::new(config),
+            recovery_end: 0,
+            timeouts: 0,
+            started: Time::ZERO,
+            silent_since: Time::ZERO,
+        }
+    }
+
+    /// Puts a message into a vacant place, whose memory it uses.
+    pub fn begin(
+        &mut self,
+        config: &Config,
+        now: Time,
+        flow: FlowId,
+        message: Message,
+    ) -> Result<(), StartError> {
+        let bytes = message.body.bytes();
+        let packets = packets_of(bytes, config.segment_bytes).ok_or(StartError::TooLong(bytes))?;
+        self.last_index = packets - 1;
+        let before_last = u64::from(self.last_index) * u64::from(config.segment_bytes);
+        // At most a segment, which has 32 bits.
+        self.last_bytes = (bytes.as_u64() - before_last) as u32;
+        self.flow = flow;
+        self.is_live = true;
+        self.dst = message.dst;
+        self.entropy = message.entropy;
+        self.tagger = message.tagger;
+        self.body = message.body;
+        self.board.reset(packets);
+        self.control = Controller::new(config);
+        self.rtt = Rtt::new(config);
+        self.recovery_end = 0;
+        self.timeouts = 0;
+        self.started = now;
+        self.silent_since = now;
+        Ok(())
+    }
+
+    /// Ends the message and says how it went.
+    pub fn finish(&mut self, now: Time) -> Sent {
+        let bytes = self.body.bytes();
+        self.is_live = false;
+        self.body = Payload::Length(Bytes::ZERO);
+        self.tagger = FlowTagger::default();
+        Sent {
+            flow: self.flow,
+            dst: self.dst,
+            bytes,
+            started: self.started,
+            finished: now,
+            retransmissions: self.board.retransmissions(),
+            timeouts: self.timeouts,
+        }
+    }
+
+    /// Whether it has a packet to send and its window lets it.
+    #[inline]
+    pub fn is_ready(&self, config: &Config) -> bool {
+        let after = u64::from(self.board.in_flight_packets() + 1);
+        self.is_live
+            && self.board.has_work(config.span_packets)
+            && after * u64::from(config.segment_bytes) <= self.control.window().as_u64()
+    }
+
+    #[inline]
+    pub fn awaits_answer(&self) -> bool {
+        self.is_live && self.board.in_flight_packets() > 0
+    }
+
+    /// Sends one packet of a message that is ready, and says whether it was sent before. `None` if the
+    /// outbox has no room.
+    #[inline]
+    pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
+        let index = self.board.choose(config.span_packets)?;
+        let payload_bytes = self.payload_bytes(config, index);
+        let packet = outbox.lend(match self.body {
+            Payload::Length(_) => BodySize::Length(payload_bytes),
+            Payload::Bytes(_) => BodySize::Bytes(payload_bytes),
+        })?;
+        if self.board.in_flight_packets() == 0 {
+            self.begin_waiting(config, now);
+        }
+        let is_resend = self.board.was_sent(index);
+        self.fill(config, now, index, packet);
+        Some(is_resend)
+    }
+
+    fn begin_waiting(&mut self, config: &Config, now: Time) {
+        self.deadline = now + self.rtt.timeout(config);
+        // After a timeout the silence goes on.
+        if !self.rtt.is_backing_off() {
+            self.silent_since = now;
+        }
+    }
+
+    #[inline]
+    fn payload_bytes(&self, config: &Config, index: u32) -> u32 {
+        if index == self.last_index { self.last_bytes } else { config.segment_bytes }
+    }
+
+    #[inline]
+    fn fill(&mut self, config: &Config, now: Time, index: u32, packet: Packet<'_>) {
+        let offset = Bytes::from(index) * u64::from(config.segment_bytes);
+        // A resent packet gets the tag of its place in the message again.
+        let tag = self.tagger.tag(offset);
+        packet.meta.dst = self.dst;
+        packet.meta.wire_bytes = self.payload_bytes(config, index) + config.overhead_bytes;
+        packet.meta.rank = tag.rank;
+        packet.meta.entropy = self.entropy;
+        packet.meta.dscp = tag.dscp;
+        packet.meta.ecn = tag.ecn;
+        let data = Data {
+            job: config.job,
+            epoch: config.epoch,
+            flow: self.flow.0,
+            message_bytes: self.body.bytes(),
+            sent_at: now,
+            index,
+            transmission: self.board.on_sent(index),
+            segment_bytes: config.segment_bytes,
+            priority: tag.dscp.priority(),
+        };
+        data.encode(packet.header);
+        if let Some(key) = &config.key {
+            tag::seal(packet.header, key);
+        }
+        if let (Payload::Bytes(message), Body::Bytes(room)) = (&self.body, packet.body) {
+            let start = offset.as_u64() as usize;
+            room.copy_from_slice(&message[start..start + room.len()]);
+        }
+    }
+
+    /// Takes in an acknowledgement.
+    #[inline]
+    pub fn on_ack(&mut self, config: &Config, now: Time, src: NodeId, ack: &Ack) -> Outcome {
+        let in_flight_packets = self.board.in_flight_packets();
+        let answer = Answer {
+            index: ack.index,
+            transmission: ack.transmission,
+            cumulative: ack.cumulative,
+            sack: ack.sack,
+        };
+        if src != self.dst {
+            return Outcome::Rejected;
+        }
+        let Some(change) = self.board.on_answer(&answer, config.reordering_packets) else {
+            return Outcome::Rejected;
+        };
+        if self.board.is_complete() {
+            return Outcome::Complete;
+        }
+        if change.arrived > 0 {
+            self.on_progress(config, now, ack, in_flight_packets, change.arrived);
+        }
+        if let Some(transmission) = change.lost_transmission {
+            self.on_loss(now, transmission);
+        }
+        Outcome::Continues
+    }
+
+    #[inline]
+    fn on_progress(
+        &mut self,
+        config: &Config,
+        now: Time,
+        ack: &Ack,
+        in_flight_packets: u32,
+        arrived_packets: u32,
+    ) {
+        let segment = Bytes::from(config.segment_bytes);
+        let round_trip = now.since(ack.sent_at);
+        self.rtt.sample(config, round_trip);
+        self.rtt.stop_backing_off();
+        self.deadline = now + self.rtt.timeout(config);
+        self.silent_since = now;
+        self.control.on_ack(&Acked {
+            now,
+            // The last packet of a message counts as a full one.
+            bytes: segment * u64::from(arrived_packets),
+            congested: ack.congested,
+            round_trip,
+            in_flight: segment * u64::from(in_flight_packets),
+            in_recovery: ack.transmission < self.recovery_end,
+            transmission: u64::from(ack.transmission),
+            next_transmission: u64::from(self.board.next_transmission()),
+        });
+    }
+
+    fn on_loss(&mut self, now: Time, lost_transmission: u32) {
+        if lost_transmission >= self.recovery_end {
+            self.recovery_end = self.board.next_transmission();
+            self.control.on_loss(now);
+        }
+    }
+
+    /// The answer is overdue. Returns whether there is still hope for one.
+    pub fn on_timeout(&mut self, config: &Config, now: Time) -> bool {
+        if now.since(self.silent_since) >= config.give_up_after {
+            return false;
+        }
+        self.timeouts += 1;
+        self.board.on_timeout();
+        self.control.on_timeout(now);
+        self.rtt.back_off();
+        self.recovery_end = self.board.next_transmission();
+        true
+    }
+}

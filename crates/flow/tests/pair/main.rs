@@ -1,0 +1,6 @@
+//! Endpoints on a small network of the test's own: no fabric, no sockets.
+
+mod basics;
+mod faults;
+mod hostile;
+mod network;

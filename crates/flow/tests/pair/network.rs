@@ -1,0 +1,241 @@
+//! A network for tests: every node has one interface, which sends one packet at a time, and packets
+//! take a while, get lost, come twice, or overtake each other.
+
+use std::collections::BTreeMap;
+
+use thalweg_core::{
+    Body, BodySize, Bytes, Ecn, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Rate,
+    Rng, Span, Time, Verdict,
+};
+use thalweg_flow::{Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
+use thalweg_wire::flow::{Ack, Data};
+
+/// What the network does to packets, each with a probability.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub loss: f64,
+    pub duplication: f64,
+    /// Arrives up to ten times as late.
+    pub reordering: f64,
+    pub mark: f64,
+}
+
+/// A packet that somebody owns.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    pub meta: Meta,
+    pub header: Header,
+    pub body: OwnedBody,
+}
+
+#[derive(Clone, Debug)]
+pub enum OwnedBody {
+    Length(u32),
+    Bytes(Vec<u8>),
+}
+
+impl Owned {
+    pub fn data(&self) -> Option<Data> {
+        Data::decode(&self.header).ok()
+    }
+
+    pub fn ack(&self) -> Option<Ack> {
+        Ack::decode(&self.header).ok()
+    }
+
+    pub fn lend(&mut self) -> Packet<'_> {
+        let body = match &mut self.body {
+            OwnedBody::Length(bytes) => Body::Length(*bytes),
+            OwnedBody::Bytes(bytes) => Body::Bytes(bytes),
+        };
+        Packet { meta: &mut self.meta, header: &mut self.header, body }
+    }
+}
+
+/// Room for some packets.
+pub struct Tray {
+    pub src: NodeId,
+    pub room: usize,
+    pub packets: Vec<Owned>,
+}
+
+impl Tray {
+    pub fn new(src: NodeId, room: usize) -> Tray {
+        Tray { src, room, packets: Vec::new() }
+    }
+}
+
+impl Outbox for Tray {
+    fn room(&self) -> usize {
+        self.room - self.packets.len()
+    }
+
+    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        if self.room() == 0 {
+            return None;
+        }
+        let meta = Meta { src: self.src, ..Meta::default() };
+        let body = match body {
+            BodySize::Length(bytes) => OwnedBody::Length(bytes),
+            BodySize::Bytes(bytes) => OwnedBody::Bytes(vec![0; bytes as usize]),
+        };
+        self.packets.push(Owned { meta, header: [0; HEADER_BYTES], body });
+        self.packets.last_mut().map(Owned::lend)
+    }
+}
+
+/// Says whether a packet gets through, for losses that are not random.
+pub type Filter = Box<dyn FnMut(Time, &Owned) -> bool>;
+
+enum Happening {
+    Arrival(Owned),
+    Free(usize),
+}
+
+pub struct Network {
+    pub nodes: Vec<Endpoint>,
+    pub now: Time,
+    pub faults: Faults,
+    pub delay: Span,
+    pub rate: Rate,
+    pub filter: Filter,
+    pub events: Vec<(NodeId, Event)>,
+    /// Everything that was put on the wire.
+    pub sent_packets: u64,
+    free_at: Vec<Time>,
+    agenda: BTreeMap<(Time, u64), Happening>,
+    count: u64,
+    rng: Rng,
+}
+
+impl Network {
+    pub fn new(nodes: usize, config: &Config, seed: u64) -> Network {
+        let endpoint = |_| Endpoint::new(config.clone()).expect("the test's settings work");
+        Network {
+            nodes: (0..nodes).map(endpoint).collect(),
+            now: Time::ZERO,
+            faults: Faults::default(),
+            delay: Span::from_us(5),
+            rate: Rate::from_gbps(10),
+            filter: Box::new(|_, _| true),
+            events: Vec::new(),
+            sent_packets: 0,
+            free_at: vec![Time::ZERO; nodes],
+            agenda: BTreeMap::new(),
+            count: 0,
+            rng: Rng::new(seed).stream("network"),
+        }
+    }
+
+    pub fn start(&mut self, src: usize, dst: usize, body: Payload) -> FlowId {
+        let message = Message {
+            dst: NodeId(dst as u32),
+            body,
+            tagger: FlowTagger::default(),
+            entropy: 0x1234,
+        };
+        let flow = self.nodes[src].start(self.now, message).expect("short enough");
+        self.drain(src);
+        flow
+    }
+
+    /// Keeps a node's interface busy.
+    pub fn block(&mut self, node: usize, span: Span) {
+        self.free_at[node] = self.now + span;
+        self.schedule(self.free_at[node], Happening::Free(node));
+    }
+
+    /// Runs until nothing happens any more, or panics after a time that nothing should take.
+    pub fn run(&mut self, until: Time) {
+        while let Some(at) = self.next() {
+            assert!(at <= until, "still busy at {until:?}");
+            self.step(at);
+        }
+    }
+
+    /// Runs up to a moment.
+    pub fn run_until(&mut self, until: Time) {
+        while let Some(at) = self.next().filter(|&at| at <= until) {
+            self.step(at);
+        }
+        self.now = until;
+    }
+
+    fn next(&self) -> Option<Time> {
+        let timeout = self.nodes.iter().map(Endpoint::poll_timeout).min();
+        let happening = self.agenda.keys().next().map(|&(at, _)| at);
+        let next = timeout.into_iter().chain(happening).min();
+        next.filter(|&at| at != Time::NEVER)
+    }
+
+    fn step(&mut self, at: Time) {
+        self.now = self.now.max(at);
+        if let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            match entry.remove() {
+                Happening::Arrival(packet) => self.arrive(packet),
+                Happening::Free(node) => self.drain(node),
+            }
+            return;
+        }
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].poll_timeout() <= self.now {
+                self.nodes[node].handle_timeout(self.now);
+                self.drain(node);
+            }
+        }
+    }
+
+    /// Hands a packet to its destination.
+    pub fn arrive(&mut self, mut packet: Owned) {
+        let node = packet.meta.dst.index();
+        let verdict = self.nodes[node].handle_packet(self.now, packet.lend());
+        assert_eq!(verdict, Verdict::Consume);
+        self.drain(node);
+    }
+
+    fn drain(&mut self, node: usize) {
+        if self.free_at[node] <= self.now {
+            let mut tray = Tray::new(NodeId(node as u32), 1);
+            self.nodes[node].poll_transmit(self.now, &mut tray);
+            if let Some(packet) = tray.packets.pop() {
+                self.transmit(node, packet);
+            }
+        }
+        while let Some(event) = self.nodes[node].poll_event() {
+            self.events.push((NodeId(node as u32), event));
+        }
+    }
+
+    fn transmit(&mut self, node: usize, packet: Owned) {
+        let wire_bytes = Bytes::from(packet.meta.wire_bytes);
+        self.free_at[node] = self.now + self.rate.serialization(wire_bytes);
+        self.sent_packets += 1;
+        self.schedule(self.free_at[node], Happening::Free(node));
+        let copies = 1 + u32::from(self.rng.chance(self.faults.duplication));
+        for _ in 0..copies {
+            self.fly(node, packet.clone());
+        }
+    }
+
+    fn fly(&mut self, node: usize, mut packet: Owned) {
+        if !(self.filter)(self.now, &packet) || self.rng.chance(self.faults.loss) {
+            return;
+        }
+        if packet.meta.ecn == Ecn::Capable && self.rng.chance(self.faults.mark) {
+            packet.meta.ecn = Ecn::Congested;
+        }
+        let late = self.rng.chance(self.faults.reordering);
+        let factor = if late { 1 + self.rng.below(10) } else { 1 };
+        self.schedule(self.free_at[node] + self.delay * factor, Happening::Arrival(packet));
+    }
+
+    fn schedule(&mut self, at: Time, happening: Happening) {
+        self.agenda.insert((at, self.count), happening);
+        self.count += 1;
+    }
+}
+
+/// Bytes that differ from message to message and from place to place.
+pub fn random_bytes(rng: &mut Rng, length: u64) -> Box<[u8]> {
+    (0..length).map(|_| rng.bits() as u8).collect()
+}
