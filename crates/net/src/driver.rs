@@ -1,0 +1,467 @@
+//! The loop that runs a machine over a socket.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use thalweg_core::{
+    Body, Dscp, Ecn, HEADER_BYTES, Machine, Meta, NodeId, Packet, Span, Time, Verdict,
+};
+use thiserror::Error;
+
+use crate::clock::{Clock, duration};
+use crate::cut::{Uncuttable, segment_bytes};
+use crate::memory::Memory;
+use crate::message::{Arrival, MESSAGES_PER_CALL};
+use crate::outbox::{Arena, Lender, enqueue};
+use crate::peers::Peers;
+use crate::queue::{Area, Areas, Extent, Obstacle, SendQueue};
+use crate::socket::{Endpoint, Readiness, SEND_BYTES};
+use crate::stats::Stats;
+use crate::waker::Waker;
+
+/// Room for the largest super-packet that the kernel joins.
+const SLOT_BYTES: usize = 1 << 16;
+/// How often a turn refills the outbox before it looks at what arrived.
+const REFILLS_PER_TURN: usize = 4;
+/// How long a sleeping driver may take to notice that it is to stop.
+const STOP_LATENCY: Duration = Duration::from_millis(10);
+/// How long to sleep when the system has no memory for a packet. To ask at once would take the
+/// processor from those who could free some.
+const NO_MEMORY_PAUSE: Duration = Duration::from_millis(1);
+/// IP and UDP headers.
+const HEADERS_V4_BYTES: u32 = 28;
+const HEADERS_V6_BYTES: u32 = 48;
+
+/// How a driver runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriverConfig {
+    /// Which node this is: the source of what it sends and the destination of what it receives.
+    pub node: NodeId,
+    /// What a packet occupies of a link beside its IP packet. 38 by default: Ethernet's preamble,
+    /// header, checksum and gap.
+    pub framing_bytes: u32,
+    /// Super-packets to take in with one call and one reading of the clock, 1 to
+    /// [`MESSAGES_PER_CALL`]. 8 by default: half a megabyte, which stays in a core's cache.
+    pub burst_batches: usize,
+    /// The longest packet that the machine may send, header included. 8,256 by default: 2,048
+    /// values of four bytes, which fill a jumbo frame.
+    pub max_packet_bytes: usize,
+    /// Memory for what the machine sends between two calls to the kernel. 256 KiB by default: four
+    /// super-packets. More makes longer batches for many destinations; less leaves more of what
+    /// waits for a slow interface in the machine, which can still change its mind.
+    pub outbox_bytes: usize,
+    /// How long to keep what the kernel has no room for. Nothing is received meanwhile. 100 ms by
+    /// default: every transport has given such a packet up by then.
+    pub patience: Span,
+    /// What to do when there is nothing to do.
+    pub wait: Wait,
+}
+
+/// What a driver does when there is nothing to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wait {
+    /// Leaves the core to others. A wake-up takes some 50 µs.
+    #[default]
+    Sleep,
+    /// Asks again at once, for which it needs a core of its own.
+    Spin,
+}
+
+impl Default for DriverConfig {
+    fn default() -> DriverConfig {
+        DriverConfig {
+            node: NodeId(0),
+            framing_bytes: 38,
+            burst_batches: 8,
+            max_packet_bytes: HEADER_BYTES + 8_192,
+            outbox_bytes: 256 << 10,
+            patience: Span::from_ms(100),
+            wait: Wait::Sleep,
+        }
+    }
+}
+
+/// Why a driver cannot start, or not go on.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// A burst of none, or of more than one call takes.
+    #[error("burst_batches is {0}; choose 1 to {MESSAGES_PER_CALL}")]
+    Burst(usize),
+    /// Packets without room for a header, or longer than a datagram.
+    #[error("max_packet_bytes is {0}; choose {HEADER_BYTES} to {SEND_BYTES}")]
+    PacketSize(usize),
+    /// An outbox that cannot hold one packet.
+    #[error("outbox_bytes is {0}; choose at least max_packet_bytes and 8 more")]
+    OutboxSize(usize),
+    /// A peer that the socket cannot reach.
+    #[error("the peer {peer} and the socket {socket} must both be IPv4 or both IPv6")]
+    Family {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The socket's.
+        socket: SocketAddr,
+    },
+    /// The machine sends packets that are too long for this driver.
+    #[error(
+        "the machine wants to send a packet of {bytes} bytes, and max_packet_bytes is {limit}; \
+         raise that, to at most {SEND_BYTES}, or let the machine send shorter packets"
+    )]
+    Oversize {
+        /// How long the first such packet was to be, header included.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The socket is broken.
+    #[error("the socket failed: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// What one turn did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Turn {
+    /// Packets that the machine was handed.
+    pub packets: usize,
+    /// Whether there was nothing left to receive or to send when it ended.
+    pub is_idle: bool,
+}
+
+/// Runs one machine over one socket: any machine of the contract, as it is, so that what was
+/// simulated is what runs.
+///
+/// The thread belongs to the caller, who calls [`run`](Driver::run), or [`turn`](Driver::turn) and
+/// [`wait`](Driver::wait) in a loop of his own, with [`command`](Driver::command) between them. A
+/// turn never waits. Events go to the function that each call is given. Commands of other threads
+/// come through whatever the caller shares with them, and a [`Waker`].
+///
+/// When the kernel has no room, the driver keeps what it has, and receives nothing and asks the
+/// machine for nothing until that is sent. So what it keeps is bounded by one burst and one outbox.
+// spec: T-03
+#[derive(Debug)]
+pub struct Driver<M> {
+    config: DriverConfig,
+    endpoint: Endpoint,
+    peers: Peers,
+    machine: M,
+    clock: Clock,
+    /// What a packet occupies of a link beside the datagram.
+    overhead_bytes: u32,
+    received: Memory,
+    arrivals: [Arrival; MESSAGES_PER_CALL],
+    arena: Arena,
+    queue: SendQueue,
+    stats: Stats,
+    /// None before the first is asked for.
+    waker: Option<Waker>,
+}
+
+impl<M: Machine> Driver<M> {
+    /// Takes in everything a run needs. Time starts here.
+    pub fn new(
+        config: DriverConfig,
+        endpoint: Endpoint,
+        peers: Peers,
+        machine: M,
+    ) -> Result<Driver<M>, DriverError> {
+        config.check()?;
+        let socket = endpoint.local_address();
+        if let Some(peer) = peers.addresses().find(|peer| peer.is_ipv4() != socket.is_ipv4()) {
+            return Err(DriverError::Family { peer, socket });
+        }
+        let headers_bytes = if socket.is_ipv4() { HEADERS_V4_BYTES } else { HEADERS_V6_BYTES };
+        Ok(Driver {
+            overhead_bytes: headers_bytes.saturating_add(config.framing_bytes),
+            received: Memory::new(config.burst_batches * SLOT_BYTES),
+            arrivals: [Arrival::default(); MESSAGES_PER_CALL],
+            arena: Arena::new(config.outbox_bytes, config.max_packet_bytes),
+            queue: SendQueue::new(config.patience),
+            stats: Stats::default(),
+            waker: None,
+            clock: Clock::start(),
+            config,
+            endpoint,
+            peers,
+            machine,
+        })
+    }
+
+    /// Turns until `stop` is set. A sleeping driver notices within some milliseconds, or at once when
+    /// it is [woken](Driver::waker).
+    pub fn run(
+        &mut self,
+        stop: &AtomicBool,
+        mut events: impl FnMut(M::Event),
+    ) -> Result<(), DriverError> {
+        while !stop.load(Ordering::Relaxed) {
+            if self.turn(&mut events)?.is_idle {
+                self.wait(STOP_LATENCY)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives a burst, does what is due, and sends what comes of it. An error is of the socket, or
+    /// says that the machine wanted, in this turn or in a command before it, to send a packet that is
+    /// too long: to the machine it looked as if there were no room, so it may wait for ever.
+    pub fn turn(&mut self, mut events: impl FnMut(M::Event)) -> Result<Turn, DriverError> {
+        // What waits to be sent may lie where the next burst would go.
+        let batches = if self.queue.is_empty() { self.receive()? } else { 0 };
+        let now = self.clock.now();
+        if self.machine.poll_timeout() <= now {
+            self.machine.handle_timeout(now);
+            self.drain(now, &mut events);
+        }
+        let packets_before = self.stats.received_packets;
+        for slot in 0..batches {
+            self.hand_over(slot, now, &mut events);
+        }
+        let has_more = self.refill(now, &mut events);
+        if let Some(bytes) = self.arena.take_oversize() {
+            return Err(DriverError::Oversize { bytes, limit: self.config.max_packet_bytes });
+        }
+        Ok(Turn {
+            packets: (self.stats.received_packets - packets_before) as usize,
+            is_idle: batches < self.config.burst_batches && !has_more,
+        })
+    }
+
+    /// Gives the machine an input of the caller's own, and sends what comes of it.
+    pub fn command<R>(
+        &mut self,
+        command: impl FnOnce(&mut M, Time) -> R,
+        mut events: impl FnMut(M::Event),
+    ) -> R {
+        let now = self.clock.now();
+        let answer = command(&mut self.machine, now);
+        self.refill(now, &mut events);
+        answer
+    }
+
+    /// Waits as configured until there may be something to do, or somebody wakes it, but not longer
+    /// than `at_most`.
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), DriverError> {
+        if self.config.wait == Wait::Spin {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let until_due = duration(self.machine.poll_timeout().since(self.clock.now()));
+        let at_most = until_due.min(at_most);
+        let (readiness, at_most) = match self.queue.obstacle() {
+            None => (Some(Readiness::Readable), at_most),
+            Some(Obstacle::FullBuffer) => (Some(Readiness::Writable), at_most),
+            Some(Obstacle::NoMemory) => (None, at_most.min(NO_MEMORY_PAUSE)),
+        };
+        Ok(self.endpoint.wait_or_wake(readiness, self.waker.as_ref(), at_most)?)
+    }
+
+    /// What ends the driver's sleep from another thread.
+    pub fn waker(&mut self) -> io::Result<Waker> {
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
+        let waker = Waker::new()?;
+        self.waker = Some(waker.clone());
+        Ok(waker)
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The machine, when the run is over.
+    pub fn into_machine(self) -> M {
+        self.machine
+    }
+
+    /// The table of peers, to add to it.
+    pub fn peers_mut(&mut self) -> &mut Peers {
+        &mut self.peers
+    }
+
+    /// The address others reach this node at.
+    pub fn local_address(&self) -> SocketAddr {
+        self.endpoint.local_address()
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Fills the slots with what is there.
+    fn receive(&mut self) -> Result<usize, DriverError> {
+        let mut slots = self.received.chunks_exact_mut(SLOT_BYTES);
+        let mut buffers: [IoSliceMut<'_>; MESSAGES_PER_CALL] =
+            std::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
+        let buffers = &mut buffers[..self.config.burst_batches];
+        match self.endpoint.receive(buffers, &mut self.arrivals) {
+            Ok(batches) => {
+                self.stats.received_batches += batches as u64;
+                Ok(batches)
+            }
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(0),
+            Err(error) if passes(&error) => {
+                self.stats.receive_errors += 1;
+                Ok(0)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hands the packets of one super-packet to the machine, where they are.
+    fn hand_over(&mut self, slot: usize, now: Time, events: &mut impl FnMut(M::Event)) {
+        let arrival = self.arrivals[slot];
+        let Some((segment_bytes, meta)) = self.admit(&arrival) else { return };
+        let slot_start = slot * SLOT_BYTES;
+        for start in (0..arrival.bytes).step_by(segment_bytes) {
+            let bytes = segment_bytes.min(arrival.bytes - start);
+            let extent = Extent { area: Area::Received, start: slot_start + start, bytes };
+            self.hand_over_packet(extent, meta, now);
+            self.drain(now, events);
+        }
+    }
+
+    /// What the packets of a super-packet have in common, unless it is to be dropped.
+    fn admit(&mut self, arrival: &Arrival) -> Option<(usize, Meta)> {
+        let stats = &mut self.stats;
+        let segment_bytes = match segment_bytes(arrival, SLOT_BYTES) {
+            Ok(bytes) => bytes,
+            Err(reason) => {
+                match reason {
+                    Uncuttable::Truncated => stats.dropped_truncated += 1,
+                    Uncuttable::BadSegment => stats.dropped_bad_segment += 1,
+                }
+                return None;
+            }
+        };
+        if segment_bytes < HEADER_BYTES {
+            stats.dropped_short += arrival.bytes.div_ceil(segment_bytes).max(1) as u64;
+            return None;
+        }
+        let sender = arrival.from.and_then(|from| Some((from, self.peers.node(from)?)));
+        let Some((from, node)) = sender else {
+            stats.dropped_strangers += 1;
+            return None;
+        };
+        let meta = Meta {
+            src: node,
+            dst: self.config.node,
+            wire_bytes: 0,
+            rank: 0,
+            entropy: from.port(),
+            dscp: Dscp::new(arrival.tos >> 2),
+            ecn: Ecn::from_bits(arrival.tos),
+        };
+        Some((segment_bytes, meta))
+    }
+
+    #[inline]
+    fn hand_over_packet(&mut self, extent: Extent, mut meta: Meta, now: Time) {
+        let Driver { machine, queue, peers, stats, received, overhead_bytes, .. } = self;
+        let datagram = &mut received[extent.start..extent.start + extent.bytes];
+        let Some((header, body)) = datagram.split_first_chunk_mut() else {
+            stats.dropped_short += 1;
+            return;
+        };
+        meta.wire_bytes = overhead_bytes.saturating_add(extent.bytes as u32);
+        stats.received_packets += 1;
+        let packet = Packet { meta: &mut meta, header, body: Body::Bytes(body) };
+        match machine.handle_packet(now, packet) {
+            Verdict::Consume => {}
+            Verdict::Forward => {
+                stats.forwarded_packets += 1;
+                enqueue(queue, peers, stats, meta.dst, &meta, extent);
+            }
+            Verdict::Multicast(nodes) => {
+                stats.forwarded_packets += nodes.len() as u64;
+                for &node in nodes {
+                    enqueue(queue, peers, stats, node, &meta, extent);
+                }
+            }
+        }
+    }
+
+    /// Takes what the machine has to send, as far as there is room, and to tell.
+    #[inline]
+    fn drain(&mut self, now: Time, events: &mut impl FnMut(M::Event)) {
+        if self.arena.room() > 0 && !self.queue.is_deferred() {
+            let mut lender = Lender {
+                source: self.config.node,
+                arena: &mut self.arena,
+                queue: &mut self.queue,
+                peers: &self.peers,
+                stats: &mut self.stats,
+            };
+            self.machine.poll_transmit(now, &mut lender);
+            lender.settle();
+        }
+        while let Some(event) = self.machine.poll_event() {
+            events(event);
+        }
+    }
+
+    /// Sends, and asks the machine for more as room appears. Answers whether it may have still more.
+    fn refill(&mut self, now: Time, events: &mut impl FnMut(M::Event)) -> bool {
+        for _ in 0..REFILLS_PER_TURN {
+            self.drain(now, events);
+            let had_no_room = self.arena.room() == 0 || self.queue.is_deferred();
+            self.flush(now);
+            let has_room = self.queue.is_empty();
+            if !(had_no_room && has_room) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn flush(&mut self, now: Time) {
+        let areas = Areas { received: &self.received, lent: self.arena.bytes() };
+        self.queue.flush(now, areas, &mut self.endpoint, &mut self.stats);
+        if self.queue.is_empty() {
+            self.arena.reset();
+        }
+    }
+}
+
+impl DriverConfig {
+    fn check(&self) -> Result<(), DriverError> {
+        if !(1..=MESSAGES_PER_CALL).contains(&self.burst_batches) {
+            return Err(DriverError::Burst(self.burst_batches));
+        }
+        if !(HEADER_BYTES..=SEND_BYTES).contains(&self.max_packet_bytes) {
+            return Err(DriverError::PacketSize(self.max_packet_bytes));
+        }
+        if self.outbox_bytes < self.max_packet_bytes + 8 {
+            return Err(DriverError::OutboxSize(self.outbox_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error is that of a packet and not of the socket.
+fn passes(error: &io::Error) -> bool {
+    use libc::{
+        EACCES, ECONNREFUSED, EHOSTUNREACH, EMSGSIZE, ENETDOWN, ENETUNREACH, ENOBUFS, ENOMEM,
+        EPROTO,
+    };
+    matches!(
+        error.raw_os_error(),
+        Some(
+            EACCES
+                | ECONNREFUSED
+                | EHOSTUNREACH
+                | EMSGSIZE
+                | ENETDOWN
+                | ENETUNREACH
+                | ENOBUFS
+                | ENOMEM
+                | EPROTO
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests;

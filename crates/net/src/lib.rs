@@ -1,0 +1,37 @@
+//! Runs protocols over UDP sockets.
+//!
+//! [`Driver`] calls a [`Machine`](thalweg_core::Machine) by the rules of
+//! [`thalweg_core::machine`], on a thread that the caller owns, and knows no protocol. A datagram is
+//! the 64-byte header area followed by the body, and nothing else.
+//!
+//! The data path allocates nothing per packet and copies nothing that it need not: a machine sees
+//! received packets where the kernel put them, and what it forwards or multicasts is sent from
+//! there; what it sends itself, it writes where the kernel takes it from.
+//!
+//! Linux only. Not carried yet: [`Meta::entropy`](thalweg_core::Meta::entropy) on sending, since an
+//! endpoint has one port (on receiving it is the sender's port), and
+//! [`Meta::rank`](thalweg_core::Meta::rank), which IP has no field for.
+
+mod clock;
+mod cut;
+pub mod driver;
+mod layout;
+mod memory;
+pub mod message;
+mod outbox;
+pub mod peers;
+mod queue;
+pub mod socket;
+pub mod stats;
+mod sys;
+pub mod thread;
+pub mod waker;
+
+pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
+pub use message::{Arrival, MESSAGES_PER_CALL, Message};
+pub use peers::{MAX_NODES, PeerError, Peers, STRANGER};
+pub use socket::{
+    Endpoint, EndpointConfig, Offload, OpenError, Readiness, SEGMENTS_PER_SEND, SEND_BYTES,
+};
+pub use stats::Stats;
+pub use waker::Waker;

@@ -1,0 +1,138 @@
+//! Where machines write the packets that they send.
+
+use thalweg_core::{Body, BodySize, HEADER_BYTES, Meta, NodeId, Outbox, Packet};
+
+use crate::memory::Memory;
+use crate::peers::Peers;
+use crate::queue::{Area, Extent, SendQueue, Target};
+use crate::stats::Stats;
+
+/// Packets start at multiples of this, so that bodies can be written value by value.
+const PACKET_ALIGNMENT_BYTES: usize = 8;
+
+/// Memory that is lent packet by packet and taken back as a whole, when all of them were sent.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    memory: Memory,
+    used: usize,
+    max_packet_bytes: usize,
+    /// The length of a packet that was asked for and is over the limit, until somebody is told.
+    oversize_bytes: Option<usize>,
+    /// The packet that was lent last. Its destination is not known before the next call.
+    lent: Option<Lent>,
+}
+
+#[derive(Debug)]
+struct Lent {
+    meta: Meta,
+    extent: Extent,
+}
+
+impl Arena {
+    /// An arena for packets of at most `max_packet_bytes`.
+    pub(crate) fn new(bytes: usize, max_packet_bytes: usize) -> Arena {
+        Arena {
+            memory: Memory::new(bytes),
+            used: 0,
+            max_packet_bytes,
+            oversize_bytes: None,
+            lent: None,
+        }
+    }
+
+    /// How many packets of the largest size still fit.
+    pub(crate) fn room(&self) -> usize {
+        let packet_bytes = self.max_packet_bytes.next_multiple_of(PACKET_ALIGNMENT_BYTES);
+        (self.memory.len() - self.used) / packet_bytes
+    }
+
+    /// What was written.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// The length of the first packet since the last call that was over the limit, and so was
+    /// refused as if there were no room.
+    pub(crate) fn take_oversize(&mut self) -> Option<usize> {
+        self.oversize_bytes.take()
+    }
+
+    /// Takes everything back.
+    pub(crate) fn reset(&mut self) {
+        self.used = 0;
+    }
+}
+
+/// Lends packets of an arena and puts them into the queue.
+#[derive(Debug)]
+pub(crate) struct Lender<'a> {
+    pub(crate) source: NodeId,
+    pub(crate) arena: &'a mut Arena,
+    pub(crate) queue: &'a mut SendQueue,
+    pub(crate) peers: &'a Peers,
+    pub(crate) stats: &'a mut Stats,
+}
+
+impl Lender<'_> {
+    /// Queues the packet that was lent last. To be called when the machine is done.
+    pub(crate) fn settle(&mut self) {
+        let Some(Lent { meta, extent }) = self.arena.lent.take() else { return };
+        self.stats.lent_packets += 1;
+        enqueue(self.queue, self.peers, self.stats, meta.dst, &meta, extent);
+    }
+}
+
+impl Outbox for Lender<'_> {
+    fn room(&self) -> usize {
+        self.arena.room()
+    }
+
+    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.settle();
+        let (BodySize::Length(body_bytes) | BodySize::Bytes(body_bytes)) = body;
+        let bytes = HEADER_BYTES + body_bytes as usize;
+        if bytes > self.arena.max_packet_bytes {
+            self.arena.oversize_bytes.get_or_insert(bytes);
+            return None;
+        }
+        if self.arena.room() == 0 {
+            return None;
+        }
+        let arena = &mut *self.arena;
+        let start = arena.used;
+        arena.used += bytes.next_multiple_of(PACKET_ALIGNMENT_BYTES);
+        let (header, rest) = arena.memory[start..start + bytes].split_first_chunk_mut()?;
+        *header = [0; HEADER_BYTES];
+        let body = match body {
+            BodySize::Bytes(_) => Body::Bytes(rest),
+            BodySize::Length(length) => {
+                rest.fill(0);
+                Body::Length(length)
+            }
+        };
+        let lent = arena.lent.insert(Lent {
+            meta: Meta { src: self.source, ..Meta::default() },
+            extent: Extent { area: Area::Lent, start, bytes },
+        });
+        Some(Packet { meta: &mut lent.meta, header, body })
+    }
+}
+
+/// Queues a packet for a node, if that has an address.
+#[inline]
+pub(crate) fn enqueue(
+    queue: &mut SendQueue,
+    peers: &Peers,
+    stats: &mut Stats,
+    node: NodeId,
+    meta: &Meta,
+    extent: Extent,
+) {
+    match peers.address(node) {
+        Some(address) => {
+            let tos = meta.dscp.code() << 2 | meta.ecn.bits();
+            queue.push(Target { node, address, tos }, extent);
+        }
+        None => stats.dropped_unroutable += 1,
+    }
+}

@@ -1,0 +1,432 @@
+//! What is to be sent, in batches as the kernel wants them.
+//!
+//! A batch is of one destination, size and type of service; only its last packet may be shorter.
+//! Packets stay where they are, in the memory of received packets or in that of lent ones, and a
+//! batch lists the pieces. So packets for several destinations may come in any order and still
+//! travel in large batches, and a packet for many destinations is never copied. Packets for one
+//! destination keep their order.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+
+use thalweg_core::{NodeId, Span, Time};
+
+use crate::message::{MESSAGES_PER_CALL, Message};
+use crate::socket::{Endpoint, SEGMENTS_PER_SEND, SEND_BYTES};
+use crate::stats::Stats;
+
+/// Pieces of one call. A batch has at most [`SEGMENTS_PER_SEND`], so at least two always fit.
+const PARTS_PER_CALL: usize = 2 * SEGMENTS_PER_SEND;
+
+/// The end of a list of pieces.
+const NONE: u32 = u32::MAX;
+
+/// Whose memory a packet is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Area {
+    /// Where the kernel put it.
+    Received,
+    /// Where the machine wrote it.
+    Lent,
+}
+
+/// Where bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    pub(crate) area: Area,
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+}
+
+/// The memory that extents refer to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Areas<'a> {
+    pub(crate) received: &'a [u8],
+    pub(crate) lent: &'a [u8],
+}
+
+/// Where a packet goes, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) node: NodeId,
+    pub(crate) address: SocketAddr,
+    pub(crate) tos: u8,
+}
+
+/// What a queue sends through.
+pub(crate) trait Port {
+    /// Whether a message may hold several datagrams.
+    fn cuts_sends(&self) -> bool;
+    /// An interface turned out not to be able to.
+    fn stop_cutting(&mut self);
+    /// As [`Endpoint::send`].
+    fn send(&mut self, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize>;
+}
+
+impl Port for Endpoint {
+    fn cuts_sends(&self) -> bool {
+        Endpoint::cuts_sends(self)
+    }
+
+    fn stop_cutting(&mut self) {
+        Endpoint::stop_cutting(self);
+    }
+
+    fn send(&mut self, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize> {
+        Endpoint::send(self, parts, messages)
+    }
+}
+
+/// Batches that wait for the kernel.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    batches: Vec<Batch>,
+    pieces: Vec<Piece>,
+    /// The latest batch of every node. Old entries are recognised by the batch's node.
+    latest: Vec<u32>,
+    /// What was sent so far.
+    sent: Cursor,
+    /// The kernel has no room, if it has said nothing else since.
+    deferral: Option<Deferral>,
+    /// How long the kernel may go on saying so.
+    patience: Span,
+    /// Kept for its allocation.
+    messages: Vec<Message>,
+}
+
+/// The kernel has no room.
+#[derive(Clone, Copy, Debug)]
+struct Deferral {
+    /// When it first said so.
+    since: Time,
+    /// What it said last.
+    obstacle: Obstacle,
+}
+
+/// Why the kernel has no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Obstacle {
+    /// The socket's buffer is full. The socket is writable when there is room again.
+    FullBuffer,
+    /// The system has no memory. Nothing says when it has some again: the socket stays writable.
+    NoMemory,
+}
+
+#[derive(Debug)]
+struct Batch {
+    target: Target,
+    segment_bytes: usize,
+    bytes: usize,
+    segments: usize,
+    /// Ends of the list of pieces, and its length.
+    first: u32,
+    last: u32,
+    pieces: usize,
+    /// A shorter packet was added, which has to be the last.
+    is_closed: bool,
+    /// The kernel would not cut it, so its packets go one by one.
+    is_single: bool,
+}
+
+#[derive(Debug)]
+struct Piece {
+    extent: Extent,
+    next: u32,
+}
+
+/// A place between two packets of the queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    batch: usize,
+    /// Packets of the batch that lie behind. The next two mean something if there are any.
+    segments: usize,
+    piece: u32,
+    bytes_of_piece: usize,
+}
+
+/// What becomes of a message that the kernel refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refusal {
+    Repeat,
+    Defer(Obstacle),
+    SendSingly,
+    NeverCut,
+    Drop,
+}
+
+impl SendQueue {
+    /// A queue that gives up what the kernel has no room for after `patience`.
+    pub(crate) fn new(patience: Span) -> SendQueue {
+        SendQueue {
+            batches: Vec::new(),
+            pieces: Vec::new(),
+            latest: Vec::new(),
+            sent: Cursor::default(),
+            deferral: None,
+            patience,
+            messages: Vec::with_capacity(MESSAGES_PER_CALL),
+        }
+    }
+
+    /// Whether everything was sent, so that no memory is referred to any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Whether the kernel had no room when it was last asked.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.deferral.is_some()
+    }
+
+    /// Why the kernel had no room, if it had none.
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        self.deferral.map(|deferral| deferral.obstacle)
+    }
+
+    /// Adds a packet. Its memory stays as it is until the queue is empty.
+    #[inline]
+    pub(crate) fn push(&mut self, target: Target, extent: Extent) {
+        let index = target.node.index();
+        if self.latest.len() <= index {
+            self.latest.resize(index + 1, NONE);
+        }
+        let latest = self.latest[index] as usize;
+        if latest >= self.sent.batch
+            && let Some(batch) = self.batches.get_mut(latest)
+            && batch.takes(&target, extent.bytes)
+        {
+            batch.append(extent, &mut self.pieces);
+        } else {
+            self.latest[index] = self.batches.len() as u32;
+            self.batches.push(Batch::new(target, extent, &mut self.pieces));
+        }
+    }
+
+    /// Sends all that the kernel has room for.
+    pub(crate) fn flush(
+        &mut self,
+        now: Time,
+        areas: Areas<'_>,
+        port: &mut impl Port,
+        stats: &mut Stats,
+    ) {
+        let mut messages = std::mem::take(&mut self.messages);
+        while self.sent.batch < self.batches.len() {
+            let mut parts = [IoSlice::new(&[]); PARTS_PER_CALL];
+            self.plan(areas, port.cuts_sends(), &mut parts, &mut messages);
+            match port.send(&parts, &messages) {
+                Ok(taken) => {
+                    self.deferral = None;
+                    stats.sent_batches += taken as u64;
+                    for _ in 0..taken {
+                        stats.sent_packets += self.skip(port.cuts_sends());
+                    }
+                }
+                Err(error) => {
+                    let several = messages.first().is_some_and(|m| m.segment_bytes.is_some());
+                    if !self.handle_refusal(now, &error, several, port, stats) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.messages = messages;
+        if self.sent.batch == self.batches.len() {
+            self.batches.clear();
+            self.pieces.clear();
+            self.sent = Cursor::default();
+            self.deferral = None;
+        }
+    }
+
+    /// Writes down the next messages, as many as fit one call.
+    fn plan<'a>(
+        &self,
+        areas: Areas<'a>,
+        cuts: bool,
+        parts: &mut [IoSlice<'a>; PARTS_PER_CALL],
+        messages: &mut Vec<Message>,
+    ) {
+        messages.clear();
+        let mut cursor = self.sent;
+        let mut used = 0;
+        while messages.len() < MESSAGES_PER_CALL
+            && let Some(batch) = self.batches.get(cursor.batch)
+            && used + batch.pieces <= PARTS_PER_CALL
+        {
+            let first = used;
+            let segments = self.step(&mut cursor, cuts, |extent| {
+                parts[used] = IoSlice::new(areas.slice(extent));
+                used += 1;
+            });
+            messages.push(Message {
+                to: batch.target.address,
+                tos: batch.target.tos,
+                segment_bytes: (segments > 1).then_some(batch.segment_bytes as u16),
+                parts: first..used,
+            });
+        }
+    }
+
+    /// Moves a cursor over the next message, and says how many packets and which bytes it holds.
+    fn step(&self, cursor: &mut Cursor, cuts: bool, mut emit: impl FnMut(Extent)) -> usize {
+        let batch = &self.batches[cursor.batch];
+        if cursor.segments == 0 {
+            *cursor = Cursor { piece: batch.first, bytes_of_piece: 0, ..*cursor };
+        }
+        let segments_before = cursor.segments;
+        if cuts && !batch.is_single {
+            while let Some(piece) = self.pieces.get(cursor.piece as usize) {
+                emit(piece.extent.after(cursor.bytes_of_piece));
+                *cursor = Cursor { piece: piece.next, bytes_of_piece: 0, ..*cursor };
+            }
+            cursor.segments = batch.segments;
+        } else {
+            let piece = &self.pieces[cursor.piece as usize];
+            let rest = piece.extent.after(cursor.bytes_of_piece);
+            let bytes = rest.bytes.min(batch.segment_bytes);
+            emit(Extent { bytes, ..rest });
+            cursor.bytes_of_piece += bytes;
+            cursor.segments += 1;
+            if bytes == rest.bytes {
+                *cursor = Cursor { piece: piece.next, bytes_of_piece: 0, ..*cursor };
+            }
+        }
+        let segments = cursor.segments - segments_before;
+        if cursor.segments == batch.segments {
+            *cursor = Cursor { batch: cursor.batch + 1, ..Cursor::default() };
+        }
+        segments
+    }
+
+    /// Goes on to the next message, and says how many packets it leaves behind.
+    fn skip(&mut self, cuts: bool) -> u64 {
+        let mut cursor = self.sent;
+        let segments = self.step(&mut cursor, cuts, |_| {});
+        self.sent = cursor;
+        segments as u64
+    }
+
+    /// Deals with an error of the next message. Answers whether to go on sending.
+    fn handle_refusal(
+        &mut self,
+        now: Time,
+        error: &io::Error,
+        several: bool,
+        port: &mut impl Port,
+        stats: &mut Stats,
+    ) -> bool {
+        match Refusal::of(error, several) {
+            Refusal::Repeat => true,
+            Refusal::SendSingly => {
+                self.batches[self.sent.batch].is_single = true;
+                true
+            }
+            Refusal::NeverCut => {
+                port.stop_cutting();
+                true
+            }
+            Refusal::Drop => {
+                stats.dropped_refused += self.skip(port.cuts_sends());
+                stats.last_refusal = Some(error.kind());
+                true
+            }
+            Refusal::Defer(obstacle) => {
+                let since = self.deferral.map_or(now, |deferral| deferral.since);
+                self.deferral = Some(Deferral { since, obstacle });
+                let has_waited_enough = now.since(since) >= self.patience;
+                if has_waited_enough {
+                    stats.dropped_deferred += self.skip(port.cuts_sends());
+                } else {
+                    stats.sends_deferred += 1;
+                }
+                has_waited_enough
+            }
+        }
+    }
+}
+
+impl Batch {
+    fn new(target: Target, extent: Extent, pieces: &mut Vec<Piece>) -> Batch {
+        let first = pieces.len() as u32;
+        pieces.push(Piece { extent, next: NONE });
+        Batch {
+            target,
+            segment_bytes: extent.bytes,
+            bytes: extent.bytes,
+            segments: 1,
+            first,
+            last: first,
+            pieces: 1,
+            is_closed: false,
+            is_single: false,
+        }
+    }
+
+    #[inline]
+    fn takes(&self, target: &Target, bytes: usize) -> bool {
+        !self.is_closed
+            && self.target.node == target.node
+            && self.target.tos == target.tos
+            && bytes <= self.segment_bytes
+            && self.segments < SEGMENTS_PER_SEND
+            && self.bytes + bytes <= SEND_BYTES
+    }
+
+    #[inline]
+    fn append(&mut self, extent: Extent, pieces: &mut Vec<Piece>) {
+        self.bytes += extent.bytes;
+        self.segments += 1;
+        self.is_closed = extent.bytes < self.segment_bytes;
+        let next = pieces.len() as u32;
+        let last = &mut pieces[self.last as usize];
+        if last.extent.is_followed_by(&extent) {
+            last.extent.bytes += extent.bytes;
+            return;
+        }
+        last.next = next;
+        pieces.push(Piece { extent, next: NONE });
+        self.last = next;
+        self.pieces += 1;
+    }
+}
+
+impl Extent {
+    /// All but the first `bytes`.
+    fn after(self, bytes: usize) -> Extent {
+        Extent { start: self.start + bytes, bytes: self.bytes - bytes, ..self }
+    }
+
+    fn is_followed_by(&self, next: &Extent) -> bool {
+        self.area == next.area && self.start + self.bytes == next.start
+    }
+}
+
+impl<'a> Areas<'a> {
+    fn slice(&self, extent: Extent) -> &'a [u8] {
+        let area = match extent.area {
+            Area::Received => self.received,
+            Area::Lent => self.lent,
+        };
+        &area[extent.start..extent.start + extent.bytes]
+    }
+}
+
+impl Refusal {
+    /// What an error of a message of one or of several datagrams means.
+    fn of(error: &io::Error, several: bool) -> Refusal {
+        match error.raw_os_error() {
+            Some(libc::EINTR) => Refusal::Repeat,
+            Some(libc::EAGAIN) => Refusal::Defer(Obstacle::FullBuffer),
+            Some(libc::ENOBUFS | libc::ENOMEM) => Refusal::Defer(Obstacle::NoMemory),
+            // A datagram that exceeds the interface's MTU can be fragmented, but not cut.
+            Some(libc::EINVAL | libc::EMSGSIZE) if several => Refusal::SendSingly,
+            // The interface computes no checksums, or the kernel does not know the option.
+            Some(libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT) if several => Refusal::NeverCut,
+            _ => Refusal::Drop,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The system calls that need pointers. Everything `unsafe` of this crate is here.
+#![allow(unsafe_code)]
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
+
+use crate::layout::{Control, NAME_BYTES, decode_address, encode_address};
+use crate::message::{Arrival, MESSAGES_PER_CALL, Message};
+
+// SAFETY: all fields are integers and pointers, for which zero and null are valid.
+const EMPTY: libc::mmsghdr = unsafe { mem::zeroed() };
+
+/// Receives into as many buffers as there is something for, without waiting.
+pub(crate) fn receive_many(
+    socket: BorrowedFd<'_>,
+    buffers: &mut [IoSliceMut<'_>],
+    arrivals: &mut [Arrival],
+) -> io::Result<usize> {
+    let count = buffers.len().min(arrivals.len()).min(MESSAGES_PER_CALL);
+    let mut names = [[0; NAME_BYTES]; MESSAGES_PER_CALL];
+    let mut controls = [Control::EMPTY; MESSAGES_PER_CALL];
+    let mut headers = [EMPTY; MESSAGES_PER_CALL];
+    for (index, buffer) in buffers[..count].iter_mut().enumerate() {
+        let header = &mut headers[index].msg_hdr;
+        header.msg_name = names[index].as_mut_ptr().cast();
+        header.msg_namelen = NAME_BYTES as libc::socklen_t;
+        header.msg_iov = ptr::from_mut(buffer).cast();
+        header.msg_iovlen = 1;
+        let room = controls[index].room();
+        header.msg_controllen = room.len() as _;
+        header.msg_control = room.as_mut_ptr().cast();
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: the first `count` headers point at a name and a control buffer of the stated lengths
+    // and at one `IoSliceMut`, which has the layout of an `iovec`. All of them live in this frame or
+    // are borrowed mutably by it until the call returns, and nothing else refers to them meanwhile.
+    let taken = check(unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count as libc::c_uint,
+            flags as _,
+            ptr::null_mut(),
+        )
+    })? as usize;
+    for (index, arrival) in arrivals[..taken].iter_mut().enumerate() {
+        let header = &headers[index];
+        #[allow(clippy::unnecessary_cast, reason = "its type differs between C libraries")]
+        let control_bytes = header.msg_hdr.msg_controllen as usize;
+        let ancillary = controls[index].decode(control_bytes);
+        let name_bytes = (header.msg_hdr.msg_namelen as usize).min(NAME_BYTES);
+        *arrival = Arrival {
+            from: decode_address(&names[index][..name_bytes]),
+            bytes: header.msg_len as usize,
+            segment_bytes: ancillary.segment_bytes,
+            tos: ancillary.tos,
+        };
+    }
+    Ok(taken)
+}
+
+/// Sends messages in order, without waiting, and says how many the kernel took. An error is that of
+/// the first message; one of a later message shows when it is first in the next call.
+pub(crate) fn send_many(
+    socket: BorrowedFd<'_>,
+    parts: &[IoSlice<'_>],
+    messages: &[Message],
+) -> io::Result<usize> {
+    let count = messages.len().min(MESSAGES_PER_CALL);
+    let mut names = [[0; NAME_BYTES]; MESSAGES_PER_CALL];
+    let mut controls = [Control::EMPTY; MESSAGES_PER_CALL];
+    let mut headers = [EMPTY; MESSAGES_PER_CALL];
+    for (index, message) in messages[..count].iter().enumerate() {
+        let header = &mut headers[index].msg_hdr;
+        let (name, name_bytes) = encode_address(&message.to);
+        names[index] = name;
+        header.msg_name = names[index].as_mut_ptr().cast();
+        header.msg_namelen = name_bytes as libc::socklen_t;
+        let parts = &parts[message.parts.clone()];
+        header.msg_iov = parts.as_ptr().cast::<libc::iovec>().cast_mut();
+        header.msg_iovlen = parts.len() as _;
+        let control = &mut controls[index];
+        control.push_tos(message.to.is_ipv6(), message.tos);
+        if let Some(segment_bytes) = message.segment_bytes {
+            control.push_segment_bytes(segment_bytes);
+        }
+        let filled = control.filled();
+        header.msg_controllen = filled.len() as _;
+        header.msg_control = filled.as_mut_ptr().cast();
+    }
+    // SAFETY: the first `count` headers point at a name and control messages of the stated lengths
+    // in this frame, and at `IoSlice`s, which have the layout of an `iovec` and are borrowed until
+    // the call returns. Sending only reads through the pointers that were cast to mutable ones.
+    let taken = check(unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count as libc::c_uint,
+            libc::MSG_DONTWAIT as _,
+        )
+    })?;
+    Ok(taken as usize)
+}
+
+/// Sets an integer option.
+pub(crate) fn set_option(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: i32,
+) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of one integer that outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(&value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Makes a counter that one thread adds to and another can sleep on.
+pub(crate) fn event() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers.
+    let event = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
+    // SAFETY: the kernel has just opened it, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(event) })
+}
+
+/// Sleeps until the socket is ready for the events, or the waker was used, or the time is up, and
+/// says whether the waker was used. A signal ends it early.
+pub(crate) fn wait(
+    socket: Option<(BorrowedFd<'_>, i16)>,
+    waker: Option<BorrowedFd<'_>>,
+    at_most: Duration,
+) -> io::Result<bool> {
+    // The kernel passes over entries with a negative file.
+    let entry = |fd: Option<BorrowedFd<'_>>, events| libc::pollfd {
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
+        events,
+        revents: 0,
+    };
+    let events = socket.map_or(0, |(_, events)| events);
+    let mut entries = [entry(socket.map(|(fd, _)| fd), events), entry(waker, libc::POLLIN)];
+    let timeout = libc::timespec {
+        tv_sec: at_most.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_nsec: at_most.subsec_nanos() as _,
+    };
+    let count = entries.len() as libc::nfds_t;
+    // SAFETY: the entries, as many as stated, and the timeout live in this frame; a null mask leaves
+    // signals alone.
+    match check(unsafe { libc::ppoll(entries.as_mut_ptr(), count, &timeout, ptr::null()) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(entries[1].revents != 0),
+    }
+}
+
+/// Binds the calling thread to one core.
+pub(crate) fn pin_to_core(core: usize) -> io::Result<()> {
+    if core >= libc::CPU_SETSIZE as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: a zeroed set is an empty one, and `core` is below its size. The call reads the set,
+    // whose length is stated, and changes nothing but where this thread runs.
+    check(unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set)
+    })?;
+    Ok(())
+}
+
+/// Processor time that the calling thread has used.
+pub(crate) fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one `timespec` that lives in this frame. It cannot fail for this
+    // clock; if it did, the zero above would stand.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,138 @@
+//! The smallest machines that show one thing each.
+
+use thalweg_core::{
+    Body, BodySize, Dscp, Ecn, Machine, Meta, NodeId, Outbox, Packet, Time, Verdict,
+};
+
+/// A packet as a test writes it down.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parcel {
+    pub node: NodeId,
+    pub dscp: Dscp,
+    pub ecn: Ecn,
+    pub first_header_byte: u8,
+    pub body: Vec<u8>,
+}
+
+impl Parcel {
+    /// A packet for a node, whose bytes all depend on `seed`.
+    pub fn new(node: u32, seed: usize, body_bytes: usize) -> Parcel {
+        Parcel {
+            node: NodeId(node),
+            dscp: Dscp::new(seed as u8),
+            ecn: [Ecn::NotCapable, Ecn::Capable, Ecn::Congested][seed % 3],
+            first_header_byte: seed as u8,
+            body: (0..body_bytes).map(|index| (index * 31 + seed) as u8).collect(),
+        }
+    }
+
+    /// As [`Parcel::new`], of one class of service, so that many share a batch.
+    pub fn plain(node: u32, seed: usize, body_bytes: usize) -> Parcel {
+        let class = Parcel::new(node, 0, 0);
+        Parcel { dscp: class.dscp, ecn: class.ecn, ..Parcel::new(node, seed, body_bytes) }
+    }
+}
+
+/// Sends parcels in order, as there is room.
+#[derive(Default)]
+pub struct Sender {
+    pub parcels: Vec<Parcel>,
+    pub sent: usize,
+}
+
+impl Machine for Sender {
+    type Event = ();
+
+    fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
+        while let Some(parcel) = self.parcels.get(self.sent) {
+            let room = outbox.room();
+            let Some(packet) = outbox.lend(BodySize::Bytes(parcel.body.len() as u32)) else {
+                assert_eq!(room, 0, "where there is room, it is lent");
+                return;
+            };
+            assert_eq!(*packet.header, [0; 64]);
+            packet.meta.dst = parcel.node;
+            packet.meta.dscp = parcel.dscp;
+            packet.meta.ecn = parcel.ecn;
+            packet.header[0] = parcel.first_header_byte;
+            let Body::Bytes(body) = packet.body else { panic!("bytes were asked for") };
+            body.copy_from_slice(&parcel.body);
+            self.sent += 1;
+        }
+    }
+
+    fn poll_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+}
+
+/// Keeps what arrives, with its sender instead of its destination.
+#[derive(Default)]
+pub struct Collector {
+    pub parcels: Vec<Parcel>,
+    pub metas: Vec<Meta>,
+}
+
+impl Machine for Collector {
+    type Event = ();
+
+    fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        let Body::Bytes(body) = packet.body else { panic!("a network carries bytes") };
+        self.parcels.push(Parcel {
+            node: packet.meta.src,
+            dscp: packet.meta.dscp,
+            ecn: packet.meta.ecn,
+            first_header_byte: packet.header[0],
+            body: body.to_vec(),
+        });
+        self.metas.push(*packet.meta);
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, _outbox: &mut dyn Outbox) {}
+
+    fn poll_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+}
+
+/// Calls a function whenever it is asked for packets.
+pub struct Lending<F>(pub F);
+
+impl<F: FnMut(&mut dyn Outbox)> Machine for Lending<F> {
+    type Event = ();
+
+    fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
+        (self.0)(outbox);
+    }
+
+    fn poll_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+}
