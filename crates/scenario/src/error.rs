@@ -1,0 +1,189 @@
+//! What is wrong with a scenario file, where, and what to change.
+
+mod wording;
+
+use std::ops::Range;
+
+use thiserror::Error;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A mistake in a scenario file. Its text is one line: file, line, key, what is wrong and what to
+/// change.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{file}:{line}: {key}{message}", key = key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
+pub struct ScenarioError {
+    /// The file, as the user named it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The way to the key, as a sweep writes it, where there is one: `traffic.0.poisson.load`.
+    pub key: Option<String>,
+    /// What is wrong and what to change.
+    pub message: String,
+}
+
+/// What is wrong with the value of a key, before anybody knows on which line that is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Mistake {
+    /// The way to the key from the table that was checked.
+    path: Vec<String>,
+    message: String,
+}
+
+impl Mistake {
+    /// With the table itself.
+    pub(crate) fn here(message: impl ToString) -> Mistake {
+        Mistake { path: Vec::new(), message: message.to_string() }
+    }
+
+    /// With one of its keys.
+    pub(crate) fn at(key: impl ToString, message: impl ToString) -> Mistake {
+        Mistake::here(message).under(key)
+    }
+
+    /// The same, seen from the table around.
+    pub(crate) fn under(mut self, key: impl ToString) -> Mistake {
+        self.path.insert(0, key.to_string());
+        self
+    }
+}
+
+/// The text of a scenario file, to tell where in it something is.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+}
+
+/// Where a key and its value are.
+struct Place {
+    path: Vec<String>,
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+impl Source<'_> {
+    /// An error at a key. If the file does not have it, at the table where it belongs.
+    pub(crate) fn error(&self, mistake: &Mistake) -> ScenarioError {
+        let places = self.places();
+        let find = |path: &[String]| places.iter().find(|place| place.path == path);
+        let path = &mistake.path;
+        let known = (1..=path.len()).rev().find_map(|length| find(&path[..length]));
+        self.error_at(known.map_or(0, |place| place.key.start), known, &mistake.message)
+    }
+
+    /// An error that the reader of TOML found.
+    pub(crate) fn toml_error(&self, error: &toml::de::Error) -> ScenarioError {
+        let span = error.span().unwrap_or(0..0);
+        let places = self.places();
+        // What the whole file lacks is said of no place in it. In a file that cannot be read to its
+        // end, what follows the error may seem to be around it.
+        let on_line = |place: &&Place| self.line(place.key.start) == self.line(span.start);
+        let around = places.iter().filter(|_| span != (0..0)).filter(on_line);
+        let around = around.filter_map(|place| Some((place.length_around(&span)?, place)));
+        let innermost = around.min_by_key(|(length, _)| *length).map(|(_, place)| place);
+        let text = self.text.get(span.clone()).unwrap_or_default();
+        self.error_at(span.start, innermost, &wording::for_people(error.message(), text))
+    }
+
+    /// Where the file has a key.
+    pub(crate) fn position(&self, path: &[String]) -> Option<usize> {
+        let places = self.places();
+        places.iter().find(|place| place.path == path).map(|place| place.key.start)
+    }
+
+    fn error_at(&self, start: usize, place: Option<&Place>, message: &str) -> ScenarioError {
+        ScenarioError {
+            file: self.file.to_owned(),
+            line: self.line(start),
+            key: place.map(|place| dotted(&place.path)),
+            message: message.lines().map(str::trim).collect::<Vec<_>>().join("; "),
+        }
+    }
+
+    /// The number of the line, from 1.
+    fn line(&self, start: usize) -> usize {
+        self.text.get(..start).unwrap_or(self.text).matches('\n').count() + 1
+    }
+
+    /// All keys, as far as the text can be read.
+    fn places(&self) -> Vec<Place> {
+        let (root, _) = DeTable::parse_recoverable(self.text);
+        let mut places = Vec::new();
+        add_table(&mut Vec::new(), root.get_ref(), &mut places);
+        places
+    }
+}
+
+impl Place {
+    /// The length of its key or value, whichever has the span in it.
+    fn length_around(&self, span: &Range<usize>) -> Option<usize> {
+        let covers = |place: &&Range<usize>| place.start <= span.start && span.end <= place.end;
+        [&self.key, &self.value].into_iter().find(covers).map(Range::len)
+    }
+}
+
+fn add_table(path: &mut Vec<String>, table: &DeTable<'_>, places: &mut Vec<Place>) {
+    for (key, value) in table {
+        add(path, key.get_ref(), key.span(), value, places);
+    }
+}
+
+fn add(
+    path: &mut Vec<String>,
+    name: &str,
+    key: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+    places: &mut Vec<Place>,
+) {
+    path.push(name.to_owned());
+    places.push(Place { path: path.clone(), key, value: value.span() });
+    match value.get_ref() {
+        DeValue::Table(table) => add_table(path, table, places),
+        DeValue::Array(items) => {
+            for (number, item) in items.iter().enumerate() {
+                add(path, &number.to_string(), item.span(), item, places);
+            }
+        }
+        _ => {}
+    }
+    path.pop();
+}
+
+/// The way to a key as TOML writes it.
+fn dotted(path: &[String]) -> String {
+    let quoted = |part: &String| {
+        if part.contains('.') { format!("\"{part}\"") } else { part.clone() }
+    };
+    path.iter().map(quoted).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "title = \"x\"\n[switch]\nalpha = 0\n[[faults]]\n\
+        loss = { probability = 2 }\n[[faults]]\n[faults.loss]\nprobability = 3\n";
+
+    fn shown(mistake: &Mistake) -> String {
+        Source { file: "a.toml", text: TEXT }.error(mistake).to_string()
+    }
+
+    #[test]
+    fn an_error_names_file_line_and_key() {
+        let alpha = Mistake::at("alpha", "must be positive").under("switch");
+        assert_eq!(shown(&alpha), "a.toml:3: switch.alpha: must be positive");
+        let of_fault = |number: usize| {
+            shown(&Mistake::at("probability", "no").under("loss").under(number).under("faults"))
+        };
+        assert_eq!(of_fault(0), "a.toml:5: faults.0.loss.probability: no");
+        assert_eq!(of_fault(1), "a.toml:8: faults.1.loss.probability: no");
+    }
+
+    #[test]
+    fn a_key_that_is_not_there_is_missed_in_its_table() {
+        assert_eq!(shown(&Mistake::at("buffer", "no").under("switch")), "a.toml:2: switch: no");
+        assert_eq!(shown(&Mistake::at("traffic", "two\nlines")), "a.toml:1: two; lines");
+    }
+}

@@ -1,0 +1,396 @@
+//! The scenario file as it is written. Everything that can be left out has its default here.
+
+use serde::Deserialize;
+use thalweg_core::{Bytes, Rate, Span};
+
+use crate::units;
+
+/// A scenario file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct File {
+    pub(crate) title: String,
+    /// The run ends here even if flows are unfinished.
+    #[serde(default, deserialize_with = "units::optional_span")]
+    pub(crate) stop_after: Option<Span>,
+    pub(crate) topology: TopologyTable,
+    #[serde(default)]
+    pub(crate) switch: SwitchTable,
+    #[serde(default)]
+    pub(crate) transport: TransportTable,
+    #[serde(default)]
+    pub(crate) traffic: Vec<TrafficTable>,
+    #[serde(default)]
+    pub(crate) faults: Vec<FaultTable>,
+    /// Read before this one, and only here so that it is known.
+    #[serde(default)]
+    #[expect(dead_code, reason = "the sweep is taken from the text before it is varied")]
+    pub(crate) sweep: Option<SweepTable>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TopologyTable {
+    OneSwitch(OneSwitchTable),
+    Dumbbell(DumbbellTable),
+    LeafSpine(LeafSpineTable),
+    ThreeTier(ThreeTierTable),
+    List(ListTable),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct CableTable {
+    #[serde(deserialize_with = "units::rate")]
+    pub(crate) rate: Rate,
+    #[serde(deserialize_with = "units::span")]
+    pub(crate) delay: Span,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct OneSwitchTable {
+    pub(crate) hosts: u32,
+    pub(crate) host_cable: CableTable,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct DumbbellTable {
+    pub(crate) hosts_per_side: u32,
+    pub(crate) host_cable: CableTable,
+    pub(crate) trunk: CableTable,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct LeafSpineTable {
+    pub(crate) racks: u32,
+    pub(crate) hosts_per_rack: u32,
+    pub(crate) spines: u32,
+    #[serde(default = "one")]
+    pub(crate) uplinks_per_spine: u32,
+    pub(crate) host_cable: CableTable,
+    pub(crate) uplink: CableTable,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ThreeTierTable {
+    pub(crate) pods: u32,
+    pub(crate) racks_per_pod: u32,
+    pub(crate) hosts_per_rack: u32,
+    pub(crate) aggregations_per_pod: u32,
+    pub(crate) cores: u32,
+    pub(crate) host_cable: CableTable,
+    pub(crate) aggregation_cable: CableTable,
+    pub(crate) core_cable: CableTable,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ListTable {
+    pub(crate) hosts: Vec<String>,
+    pub(crate) switches: Vec<String>,
+    pub(crate) cables: Vec<ListedCable>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ListedCable {
+    pub(crate) ends: [String; 2],
+    #[serde(deserialize_with = "units::rate")]
+    pub(crate) rate: Rate,
+    #[serde(deserialize_with = "units::span")]
+    pub(crate) delay: Span,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct SwitchTable {
+    pub(crate) queues: QueuesWord,
+    /// Of each port.
+    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) port_buffer: Option<Bytes>,
+    /// Of the whole switch, in place of `port_buffer`.
+    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) shared_buffer: Option<Bytes>,
+    /// With `shared_buffer`: how many times the free memory a port may hold.
+    pub(crate) alpha: f64,
+    pub(crate) ecn_threshold: Option<Threshold>,
+    pub(crate) ecn_counts: EcnWord,
+    pub(crate) drop_unmarkable: bool,
+    pub(crate) routing: RoutingWord,
+}
+
+impl Default for SwitchTable {
+    fn default() -> SwitchTable {
+        SwitchTable {
+            queues: QueuesWord::Fifo,
+            port_buffer: None,
+            shared_buffer: None,
+            alpha: 1.0,
+            ecn_threshold: None,
+            ecn_counts: EcnWord::Queue,
+            drop_unmarkable: false,
+            routing: RoutingWord::PerFlow,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum QueuesWord {
+    Fifo,
+    Strict,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EcnWord {
+    Queue,
+    Port,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RoutingWord {
+    PerFlow,
+    PerPacket,
+    Explicit,
+}
+
+/// A size on its own, so that it can be optional.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Threshold(#[serde(deserialize_with = "units::bytes")] pub(crate) Bytes);
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct TransportTable {
+    pub(crate) control: Option<ControlWord>,
+    pub(crate) dctcp_gain: Option<f64>,
+    pub(crate) dctcp_initial_alpha: Option<f64>,
+    pub(crate) segment_bytes: Option<u32>,
+    pub(crate) overhead_bytes: Option<u32>,
+    pub(crate) ack_bytes: Option<u32>,
+    pub(crate) initial_window_packets: Option<u32>,
+    pub(crate) reordering_packets: Option<u32>,
+    #[serde(deserialize_with = "units::optional_span")]
+    pub(crate) min_rto: Option<Span>,
+    #[serde(deserialize_with = "units::optional_span")]
+    pub(crate) initial_rto: Option<Span>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ControlWord {
+    Dctcp,
+    NewReno,
+    Cubic,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TrafficTable {
+    Poisson(PoissonTable),
+    Incast(IncastTable),
+    Permutation(PermutationTable),
+    List(FlowListTable),
+    Training(TrainingTable),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct PoissonTable {
+    pub(crate) sizes: SizesTable,
+    /// Larger flows are cut to this.
+    #[serde(default, deserialize_with = "units::optional_bytes")]
+    pub(crate) cap: Option<Bytes>,
+    pub(crate) load: f64,
+    /// Stop after so many flows,
+    #[serde(default)]
+    pub(crate) flows: Option<u64>,
+    /// or after so much time.
+    #[serde(default, deserialize_with = "units::optional_span")]
+    pub(crate) lasting: Option<Span>,
+    #[serde(default)]
+    pub(crate) between: BetweenWord,
+    /// Whether load counts payload or what occupies the links.
+    #[serde(default)]
+    pub(crate) load_counts: LoadWord,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum BetweenWord {
+    #[default]
+    AllHosts,
+    Racks,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LoadWord {
+    #[default]
+    Payload,
+    Wire,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SizesTable {
+    WebSearch,
+    DataMining,
+    Fixed(Threshold),
+    Uniform([Threshold; 2]),
+    Csv(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct IncastTable {
+    pub(crate) senders: Vec<u32>,
+    pub(crate) receiver: u32,
+    #[serde(deserialize_with = "units::bytes")]
+    pub(crate) bytes_each: Bytes,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) start: Span,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) jitter: Span,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct PermutationTable {
+    #[serde(deserialize_with = "units::bytes")]
+    pub(crate) bytes_each: Bytes,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) start: Span,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct FlowListTable {
+    /// A file with the columns `start_us,src,dst,bytes`, and perhaps `path`.
+    pub(crate) csv: String,
+    /// Starts are rescaled to this.
+    #[serde(default)]
+    pub(crate) load: Option<f64>,
+    /// With `load`: what it counts.
+    #[serde(default)]
+    pub(crate) load_counts: Option<LoadWord>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TrainingTable {
+    /// The name of a built-in model,
+    #[serde(default)]
+    pub(crate) model: Option<String>,
+    /// or a file with the table of one.
+    #[serde(default)]
+    pub(crate) json: Option<String>,
+    pub(crate) workers: Vec<u32>,
+    pub(crate) server: u32,
+    pub(crate) iterations: u64,
+    /// Measured times,
+    #[serde(default, deserialize_with = "units::optional_span")]
+    pub(crate) forward: Option<Span>,
+    #[serde(default, deserialize_with = "units::optional_span")]
+    pub(crate) backward: Option<Span>,
+    /// or the speed of an accelerator and its samples.
+    #[serde(default)]
+    pub(crate) flops_per_s: Option<f64>,
+    #[serde(default)]
+    pub(crate) batch: Option<u32>,
+    /// Gradients are put together up to this.
+    #[serde(default, deserialize_with = "units::optional_bytes")]
+    pub(crate) bucket: Option<Bytes>,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) start: Span,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FaultTable {
+    Loss(ChanceTable),
+    Bursts(BurstsTable),
+    Duplicate(ChanceTable),
+    Reorder(ReorderTable),
+    Jitter(JitterTable),
+    LinkDown(WhenTable),
+    NodeDown(NodeDownTable),
+}
+
+/// Where a fault is and when. Every fault table has these keys too: `serde(flatten)` would lose the
+/// lines of errors.
+macro_rules! fault_table {
+    ($name:ident { $($(#[$meta:meta])* $field:ident: $kind:ty),* $(,)? }) => {
+        #[derive(Clone, Debug, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub(crate) struct $name {
+            #[serde(default)]
+            pub(crate) on: PlaceTable,
+            #[serde(default, deserialize_with = "units::span")]
+            pub(crate) from: Span,
+            #[serde(default, deserialize_with = "units::optional_span")]
+            pub(crate) until: Option<Span>,
+            $($(#[$meta])* pub(crate) $field: $kind,)*
+        }
+
+        impl $name {
+            pub(crate) fn when(&self) -> WhenTable {
+                WhenTable { on: self.on, from: self.from, until: self.until }
+            }
+        }
+    };
+}
+
+fault_table!(WhenTable {});
+fault_table!(ChanceTable { probability: f64 });
+fault_table!(BurstsTable { begin: f64, end: f64 });
+fault_table!(ReorderTable {
+    probability: f64,
+    #[serde(deserialize_with = "units::span")]
+    by: Span,
+});
+fault_table!(JitterTable {
+    #[serde(deserialize_with = "units::span")]
+    up_to: Span,
+});
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct NodeDownTable {
+    pub(crate) node: u32,
+    #[serde(deserialize_with = "units::span")]
+    pub(crate) from: Span,
+    #[serde(default, deserialize_with = "units::optional_span")]
+    pub(crate) until: Option<Span>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PlaceTable {
+    #[default]
+    Everywhere,
+    HostCables,
+    SwitchCables,
+    Cable(u32),
+    Into(u32),
+    OutOf(u32),
+}
+
+/// Runs the scenario once for every combination.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct SweepTable {
+    pub(crate) seeds: Vec<u64>,
+    /// Keys as dotted paths, quoted or not, each with the values it takes.
+    pub(crate) vary: toml::Table,
+}
+
+fn one() -> u32 {
+    1
+}

@@ -1,0 +1,130 @@
+//! What a run gave, as data.
+
+use thalweg_core::{Digest, NodeId, Rate, Span, Time};
+use thalweg_fabric::{FabricStats, LinkStats, Violation};
+use thalweg_report::stats::{Sample, Summary};
+
+use crate::director::FlowRecord;
+use crate::run::Ending;
+use crate::samples::QueueSample;
+use crate::training::JobRecord;
+
+/// The outcome of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Reproduces it.
+    pub seed: u64,
+    /// Proves that it was reproduced.
+    pub digest: Digest,
+    /// When it ended.
+    pub now: Time,
+    /// Why it ended.
+    pub ending: Ending,
+    /// Every flow, in order of starting.
+    pub flows: Vec<FlowRecord>,
+    /// How long each would have taken alone.
+    pub ideals: Vec<Span>,
+    /// What the training jobs did, in the order of their tables.
+    pub jobs: Vec<JobRecord>,
+    /// What the fabric did.
+    pub stats: FabricStats,
+    /// Packets that were sent again.
+    pub resent_packets: u64,
+    /// What each link did.
+    pub links: Vec<LinkUse>,
+    /// Queue lengths over time.
+    pub queues: Vec<QueueSample>,
+    /// Whether the simulator kept its own laws.
+    pub check: Result<(), Violation>,
+}
+
+/// One direction of a cable and what it did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkUse {
+    /// Where it comes from.
+    pub from: NodeId,
+    /// Where it leads.
+    pub to: NodeId,
+    /// Its rate.
+    pub rate: Rate,
+    /// Its counters.
+    pub stats: LinkStats,
+}
+
+/// Flows of about one size.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SizeClass {
+    /// What it is called.
+    pub name: &'static str,
+    /// Flows that arrived whole.
+    pub count: usize,
+    /// Their completion times in microseconds.
+    pub fct_us: Summary,
+    /// Their completion times divided by the ideal ones.
+    pub slowdown: Summary,
+}
+
+/// Names and upper ends of the size classes.
+const CLASSES: [(&str, u64); 5] = [
+    ("up to 10 KB", 10_000),
+    ("10 – 100 KB", 100_000),
+    ("100 KB – 1 MB", 1_000_000),
+    ("1 – 10 MB", 10_000_000),
+    ("over 10 MB", u64::MAX),
+];
+
+impl Outcome {
+    /// The time a flow took, if it arrived whole.
+    pub fn completion(&self, flow: &FlowRecord) -> Option<Span> {
+        flow.end.filter(|end| end.arrived).map(|end| end.at.since(flow.spec.start))
+    }
+
+    /// Flows by size, and all of them last. Classes without flows are left out.
+    pub fn classes(&self) -> Vec<SizeClass> {
+        let mut lower = 0;
+        let mut classes = Vec::new();
+        for (name, upper) in CLASSES {
+            classes.extend(self.class(name, lower, upper));
+            lower = upper;
+        }
+        classes.extend(self.class("all", 0, u64::MAX));
+        classes
+    }
+
+    /// Flows that did not arrive whole.
+    pub fn unfinished(&self) -> usize {
+        self.flows.iter().filter(|flow| self.completion(flow).is_none()).count()
+    }
+
+    /// Share of its time that a link was busy.
+    pub fn utilization(&self, link: &LinkUse) -> f64 {
+        let capacity_bits = link.rate.as_bps() as f64 * self.now.as_s_f64();
+        let sent_bits = link.stats.sent_bytes as f64 * 8.0;
+        // A packet counts when it starts, and the run may end before it is out.
+        if capacity_bits == 0.0 { 0.0 } else { (sent_bits / capacity_bits).min(1.0) }
+    }
+
+    /// Packets that were marked anywhere.
+    pub fn marked_packets(&self) -> u64 {
+        self.links.iter().map(|link| link.stats.marked_packets).sum()
+    }
+
+    /// Flows of more than `above` and at most `up_to` bytes.
+    fn class(&self, name: &'static str, above: u64, up_to: u64) -> Option<SizeClass> {
+        let in_class = |flow: &FlowRecord| {
+            let bytes = flow.spec.bytes.as_u64();
+            above < bytes && bytes <= up_to
+        };
+        let mut fct_us = Vec::new();
+        let mut slowdown = Vec::new();
+        for (flow, ideal) in self.flows.iter().zip(&self.ideals) {
+            if let Some(span) = self.completion(flow).filter(|_| in_class(flow)) {
+                fct_us.push(span.as_us_f64());
+                slowdown.push(span.as_ps() as f64 / ideal.as_ps() as f64);
+            }
+        }
+        let count = fct_us.len();
+        let (fct_us, slowdown) = (Sample::new(fct_us)?.summary(), Sample::new(slowdown)?.summary());
+        Some(SizeClass { name, count, fct_us, slowdown })
+    }
+}

@@ -1,0 +1,97 @@
+//! A scenario: read, checked, and ready to run with any seed.
+
+use thalweg_core::{NodeId, Span};
+use thalweg_fabric::{Config, Spread, Topology};
+
+use crate::director::FlowRecord;
+use crate::error::{Mistake, ScenarioError, Source};
+use crate::file::File;
+use crate::ideal::{Ideal, PacketSizes};
+use crate::plan;
+use crate::run::Run;
+use crate::traffic::{Load, Setting, Traffic};
+
+/// A checked scenario. Nothing about it can fail any more.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub(crate) title: String,
+    pub(crate) topology: Topology,
+    pub(crate) node_names: Vec<String>,
+    pub(crate) fabric: Config,
+    pub(crate) transport: thalweg_flow::Config,
+    pub(crate) traffic: Vec<Traffic>,
+    pub(crate) stop_after: Option<Span>,
+}
+
+impl Scenario {
+    /// Reads a scenario. `file` is how the user named it, for errors; `load` reads the files that it
+    /// names in turn.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        load: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<Scenario, ScenarioError> {
+        let source = Source { file, text };
+        let parsed: File = toml::from_str(text).map_err(|error| source.toml_error(&error))?;
+        Scenario::check(parsed, load).map_err(|mistake| source.error(&mistake))
+    }
+
+    fn check(file: File, load: Load<'_>) -> Result<Scenario, Mistake> {
+        let topology = plan::topology(&file.topology);
+        let (topology, node_names) = topology.map_err(|mistake| mistake.under("topology"))?;
+        let fabric = plan::fabric(&file, &topology)?;
+        let transport = plan::transport(&file.transport);
+        let transport = transport.map_err(|mistake| mistake.under("transport"))?;
+        if file.traffic.is_empty() {
+            return Err(Mistake::at("traffic", "nobody sends: add a [[traffic]] table"));
+        }
+        let setting = Setting { topology: &topology, transport: &transport, load };
+        let mut traffic = Vec::new();
+        for (number, table) in file.traffic.iter().enumerate() {
+            let checked = Traffic::new(table, &setting);
+            traffic.push(checked.map_err(|mistake| mistake.under(number).under("traffic"))?);
+        }
+        let File { title, stop_after, .. } = file;
+        Ok(Scenario { title, topology, node_names, fabric, transport, traffic, stop_after })
+    }
+
+    /// What it is called.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Its nodes and cables.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What a node is called.
+    pub fn node_name(&self, node: NodeId) -> &str {
+        &self.node_names[node.index()]
+    }
+
+    /// Starts a run.
+    pub fn run(&self, seed: u64) -> Run<'_> {
+        Run::new(self, seed, true)
+    }
+
+    /// Starts a run that samples nothing, for speed.
+    pub fn run_bare(&self, seed: u64) -> Run<'_> {
+        Run::new(self, seed, false)
+    }
+
+    pub(crate) fn ideals(&self, flows: &[FlowRecord]) -> Vec<Span> {
+        let sizes = PacketSizes {
+            segment_bytes: self.transport.segment_bytes,
+            overhead_bytes: self.transport.overhead_bytes,
+            ack_bytes: self.transport.ack_wire_bytes,
+        };
+        let sprays = self.fabric.spread == Spread::PerPacket;
+        let mut ideal = Ideal::new(&self.topology, sizes, sprays);
+        let of = |flow: &FlowRecord| {
+            let (src, dst) = (NodeId(flow.spec.src as u32), NodeId(flow.spec.dst as u32));
+            ideal.completion(src, dst, flow.spec.bytes)
+        };
+        flows.iter().map(of).collect()
+    }
+}

@@ -1,0 +1,189 @@
+//! The scenarios that come with the project run and show what they say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use thalweg_core::NodeId;
+use thalweg_fabric::DropReason;
+use thalweg_scenario::sweep::{Variant, on_all_cores, variants};
+use thalweg_scenario::{Ending, LinkUse, Outcome};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn read(file: &str) -> Result<String, String> {
+    fs::read_to_string(folder().join(file)).map_err(|error| format!("{file}: {error}"))
+}
+
+fn expand(file: &str, text: &str) -> Vec<Variant> {
+    variants(file, text, None, &|named| read(named)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn run(variant: &Variant) -> Outcome {
+    let outcome = variant.scenario.run(variant.seed).finish();
+    assert_eq!(outcome.check, Ok(()), "{}", variant.label);
+    outcome
+}
+
+/// Runs a preset that is no sweep. All its flows arrive, none faster than it can.
+fn complete(file: &str, text: &str) -> Outcome {
+    let [variant] = &expand(file, text)[..] else { panic!("{file} is a sweep") };
+    let outcome = run(variant);
+    assert_eq!((outcome.ending, outcome.unfinished()), (Ending::Complete, 0), "{file}");
+    for (flow, ideal) in outcome.flows.iter().zip(&outcome.ideals) {
+        assert!(outcome.completion(flow) >= Some(*ideal), "{file}: {flow:?} against {ideal}");
+    }
+    outcome
+}
+
+fn preset(file: &str) -> Outcome {
+    complete(file, &read(file).expect("the preset is there"))
+}
+
+/// The same with fewer flows: a test has less time than a person.
+fn shortened(file: &str, flows: &str, fewer: &str) -> Outcome {
+    let text = read(file).expect("the preset is there");
+    assert!(text.contains(flows), "{file} no longer has {flows}");
+    complete(file, &text.replace(flows, fewer))
+}
+
+fn links_between(outcome: &Outcome, a: u32, b: u32) -> impl Iterator<Item = &LinkUse> {
+    let ends = [(NodeId(a), NodeId(b)), (NodeId(b), NodeId(a))];
+    outcome.links.iter().filter(move |link| ends.contains(&(link.from, link.to)))
+}
+
+#[test]
+fn every_preset_can_be_read() {
+    let files = fs::read_dir(folder()).expect("the folder is there");
+    let names = files.map(|file| file.expect("readable").file_name().into_string().expect("text"));
+    let mut presets: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
+    presets.sort();
+    for file in &presets {
+        assert!(!expand(file, &read(file).expect("readable")).is_empty());
+    }
+    let tested = [
+        "flows",
+        "grayloss",
+        "incast",
+        "list",
+        "speed",
+        "sweep",
+        "three-tier",
+        "training",
+        "websearch",
+    ];
+    assert_eq!(presets, tested.map(|name| format!("{name}.toml")), "a preset without a test");
+}
+
+#[test]
+fn websearch_slows_some_flows_down_much_more_than_most() {
+    let outcome = shortened("websearch.toml", "flows = 2000", "flows = 150");
+    assert_eq!(outcome.flows.len(), 150);
+    let classes = outcome.classes();
+    let all = classes.last().expect("the class of all flows");
+    assert!(all.slowdown.min >= 1.0, "{all:?}");
+    assert!(all.slowdown.p99 > 2.0 * all.slowdown.p50, "{all:?}");
+}
+
+#[test]
+fn speed_is_the_same_on_more_hosts() {
+    let outcome = shortened("speed.toml", "flows = 4000", "flows = 30");
+    assert_eq!(outcome.flows.len(), 30);
+}
+
+#[test]
+fn incast_overflows_the_port_of_its_receiver_and_no_other() {
+    let outcome = preset("incast.toml");
+    let dropped = |link: &LinkUse| link.stats.dropped_packets;
+    let at_receiver: u64 = links_between(&outcome, 0, 144).map(dropped).sum();
+    assert!(at_receiver > 0);
+    assert_eq!(at_receiver, outcome.stats.dropped());
+    assert!(outcome.resent_packets >= at_receiver);
+}
+
+#[test]
+fn grayloss_loses_packets_only_where_it_says() {
+    let outcome = preset("grayloss.toml");
+    // Hosts 0 to 15, the racks' switches 16 to 19, the spines 20 to 23.
+    let lost = |links: &mut dyn Iterator<Item = &LinkUse>| -> (u64, u64) {
+        links.fold((0, 0), |(lost, sent), link| {
+            (lost + link.stats.lost_packets, sent + link.stats.sent_packets)
+        })
+    };
+    let (gray, crossed) = lost(&mut links_between(&outcome, 16, 20));
+    let (dead, _) = lost(&mut links_between(&outcome, 17, 21));
+    let (all, _) = lost(&mut outcome.links.iter());
+    assert!(gray > 0 && dead > 0);
+    assert_eq!(gray + dead, all);
+    let share = gray as f64 / crossed as f64;
+    assert!((0.004..0.006).contains(&share), "{share}");
+}
+
+#[test]
+fn three_tier_is_tightest_at_the_cores() {
+    let outcome = shortened("three-tier.toml", "flows = 3000", "flows = 1000");
+    // 32 hosts, 8 racks' switches, 8 aggregation switches, 4 cores.
+    let mean_use = |tier: fn(u32) -> bool| {
+        let of_tier = |link: &&LinkUse| tier(link.from.0) || tier(link.to.0);
+        let used: Vec<f64> =
+            outcome.links.iter().filter(of_tier).map(|link| outcome.utilization(link)).collect();
+        used.iter().sum::<f64>() / used.len() as f64
+    };
+    let (cores, hosts) = (mean_use(|node| node >= 48), mean_use(|node| node < 32));
+    assert!(cores > 2.0 * hosts, "cores {cores}, hosts {hosts}");
+}
+
+#[test]
+fn list_uses_both_ways_and_loses_what_is_in_the_switch_that_goes_down() {
+    let outcome = preset("list.toml");
+    // near is 5, north 7, south 8.
+    for way in [7, 8] {
+        assert!(links_between(&outcome, 5, way).all(|link| link.stats.sent_packets > 0), "{way}");
+    }
+    assert!(outcome.stats.dropped_packets[DropReason::NodeDown as usize] > 0);
+    let backups = outcome.flows.iter().filter(|flow| flow.spec.bytes.as_u64() == 10_000_000);
+    assert_eq!(backups.count(), 3);
+}
+
+#[test]
+fn training_waits_for_the_network() {
+    let outcome = preset("training.toml");
+    let [job] = &outcome.jobs[..] else { panic!("one job") };
+    // 32 · 8,178,368,512 / 5·10¹³ s and 32 · 16,120,709,120 / 5·10¹³ s, each rounded.
+    assert_eq!(job.compute.as_ps(), 15_551_409_685);
+    assert_eq!((job.model.as_str(), job.iterations.len()), ("resnet50", 3));
+    let bytes: u64 = outcome.flows.iter().map(|flow| flow.spec.bytes.as_u64()).sum();
+    assert_eq!(bytes, 3 * 4 * 2 * 4 * 25_557_032);
+    for iteration in &job.iterations {
+        // The parts of four workers need 33.6 ms on the server's cable, from when the first is ready.
+        let ms = iteration.as_us_f64() / 1e3;
+        assert!((5.2 + 33.6..5.2 + 2.0 * 33.6).contains(&ms), "{ms} ms");
+    }
+}
+
+#[test]
+fn flows_are_those_of_the_file() {
+    let outcome = preset("flows.toml");
+    assert_eq!(outcome.flows.len(), 10);
+    let one_byte = outcome.flows.iter().position(|flow| flow.spec.bytes.as_u64() == 1);
+    let one_byte = one_byte.expect("a flow of one byte");
+    assert_eq!(outcome.flows[one_byte].spec.start.as_ps(), 250_500_000);
+    // 12 µs there and 12 back, and hardly anything to send.
+    let fct = outcome.completion(&outcome.flows[one_byte]).expect("it arrived");
+    assert!((24.0..40.0).contains(&fct.as_us_f64()), "{fct}");
+}
+
+#[test]
+fn sweep_gets_slower_with_the_load() {
+    let variants = expand("sweep.toml", &read("sweep.toml").expect("the preset is there"));
+    assert_eq!(variants.len(), 27);
+    let outcomes = on_all_cores(&variants, 2, run);
+    let slowdown = |outcome: &Outcome| {
+        assert_eq!((outcome.ending, outcome.unfinished()), (Ending::Complete, 0));
+        outcome.classes().last().expect("the class of all flows").slowdown.mean
+    };
+    let by_load: Vec<f64> =
+        outcomes.chunks(9).map(|runs| runs.iter().map(slowdown).sum()).collect();
+    assert!(by_load.is_sorted(), "{by_load:?}");
+}
