@@ -1,0 +1,39 @@
+//! Why a command did not do what was asked.
+
+use std::process::ExitCode;
+
+use thalweg_scenario::ScenarioError;
+use thiserror::Error;
+
+/// Ends a command. The message is one line and says what to change.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    /// What the user gave cannot be used.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A file cannot be read.
+    #[error("{path}: {reason}; check the path")]
+    Unreadable { path: String, reason: String },
+    /// A file cannot be written.
+    #[error("{path}: {reason}; choose a place that can be written")]
+    Unwritable { path: String, reason: String },
+    /// The command line asks for what cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// It ran, and the result is not one.
+    #[error("{0}")]
+    Ran(String),
+    /// The user pressed Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Ran(_) => ExitCode::from(1),
+            Failure::Interrupted => ExitCode::from(130),
+            _ => ExitCode::from(2),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Reading and writing with errors that name the file.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use crate::failure::Failure;
+
+pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::Unreadable {
+        path: path.display().to_string(),
+        reason: error.to_string(),
+    })
+}
+
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| unwritable(path, &error))
+}
+
+/// Writes a result to standard output. Whoever reads it may stop early: that is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(unwritable(Path::new("standard output"), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn create_folder(path: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(path).map_err(|error| unwritable(path, &error))
+}
+
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::Unwritable { path: path.display().to_string(), reason: error.to_string() }
+}

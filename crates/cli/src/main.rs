@@ -1,0 +1,55 @@
+//! The `thalweg` program: thin commands over the libraries.
+//!
+//! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
+//! 1 it ran and failed, 2 bad input, 130 interrupted.
+
+mod bench;
+mod failure;
+mod files;
+mod interrupt;
+mod sim;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Moves gradients: sums them on the way through the network and brings the sum back.
+///
+/// This version holds the ground that the rest stands on: a deterministic packet-level simulator of
+/// data-centre networks with reliable transports.
+#[derive(Parser)]
+#[command(name = "thalweg", version, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg sim scenarios/websearch.toml                 flow completion times on a data-centre network
+  thalweg sim scenarios/incast.toml --out out/incast   the same with a report page, JSON and CSV
+  thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs
+  thalweg bench fabric                                 how fast the simulator is on this machine";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a scenario file and print flow completion times, links and drops
+    Sim(sim::SimArguments),
+    /// Measure speed
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Sim(arguments) => sim::sim(&arguments),
+        Command::Bench(command) => bench::bench(&command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("thalweg: {failure}");
+            failure.exit_code()
+        }
+    }
+}

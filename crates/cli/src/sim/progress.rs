@@ -1,0 +1,52 @@
+//! Progress on standard error, where it is a terminal.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thalweg_report::format::format_span_us;
+use thalweg_scenario::Progress;
+
+/// A progress bar.
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    /// For one run.
+    pub(crate) fn new() -> Bar {
+        Bar::with_style(None, "{bar:32} {pos}/{len} flows  {msg}  {elapsed}")
+    }
+
+    /// For a number of runs.
+    pub(crate) fn of_runs(runs: u64) -> Bar {
+        Bar::with_style(Some(runs), "{bar:32} {pos}/{len} runs  {elapsed}, {eta} left")
+    }
+
+    fn with_style(length: Option<u64>, template: &str) -> Bar {
+        let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
+        let style = ProgressStyle::with_template(template).expect("the template is a constant");
+        bar.set_style(style.progress_chars("━╸─"));
+        Bar(bar)
+    }
+
+    /// Shows how far a run is.
+    pub(crate) fn show(&self, progress: &Progress, wall: Duration) {
+        let flows = progress.expected_flows.unwrap_or(progress.started_flows);
+        self.0.set_length(flows.max(1));
+        self.0.set_position(progress.ended_flows);
+        let hops_per_s = progress.packet_hops as f64 / wall.as_secs_f64().max(1e-9);
+        self.0.set_message(format!(
+            "{} simulated, {:.1} M hops/s",
+            format_span_us(progress.now.as_us_f64()),
+            hops_per_s / 1e6
+        ));
+    }
+
+    /// One more run is over.
+    pub(crate) fn run_ended(&self) {
+        self.0.inc(1);
+    }
+
+    /// Takes the bar away: what follows is the result.
+    pub(crate) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

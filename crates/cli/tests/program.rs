@@ -1,0 +1,196 @@
+//! The program as a user meets it: what it prints where, and how it ends.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const SMALL: &str = r#"
+title = "Four hosts"
+
+[topology.one-switch]
+hosts = 4
+host-cable = { rate = "10Gbps", delay = "1us" }
+
+[[traffic]]
+[traffic.permutation]
+bytes-each = "100KB"
+"#;
+
+fn thalweg(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    Command::new(program).args(arguments).output().expect("the program starts")
+}
+
+/// A folder of the test's own, removed when it ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("a temporary file");
+        path.display().to_string()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).expect("the file was written")
+}
+
+#[test]
+fn a_run_prints_a_table_and_ends_well() {
+    let folder = Folder::new("table");
+    let file = folder.file("small.toml", SMALL);
+    let output = thalweg(&["sim", &file]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for word in
+        ["Four hosts", "flow size", "10 – 100 KB", "slowdown", "switch to host", "dropped: 0"]
+    {
+        assert!(printed.contains(word), "{word:?} is missing in:\n{printed}");
+    }
+    assert!(!printed.contains('\u{1b}'), "no colours into a pipe");
+}
+
+#[test]
+fn json_is_one_document_and_the_seed_decides_it() {
+    let folder = Folder::new("json");
+    let file = folder.file("small.toml", SMALL);
+    let run = |seed: &str| -> Value {
+        let output = thalweg(&["sim", &file, "--json", "--seed", seed]);
+        serde_json::from_slice(&output.stdout).expect("standard output is JSON and nothing else")
+    };
+    let first = run("7");
+    assert_eq!(first["seed"], 7);
+    assert_eq!(first["flows"], 4);
+    assert_eq!(first["unfinished_flows"], 0);
+    assert_eq!(first["classes"][0]["count"], 4);
+    assert_eq!(first["digest"], run("7")["digest"]);
+    assert_ne!(first["digest"], run("8")["digest"]);
+}
+
+#[test]
+fn out_holds_a_page_json_and_one_line_a_flow() {
+    let folder = Folder::new("out");
+    let file = folder.file("small.toml", SMALL);
+    let out = folder.path("results");
+    let output = thalweg(&["sim", &file, "--out", &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let csv = read(Path::new(&out).join("flows.csv"));
+    let mut lines = csv.lines();
+    let header = "id,src,dst,bytes,start_us,fct_us,ideal_us,retransmissions";
+    assert_eq!(lines.next(), Some(header));
+    for line in lines.clone() {
+        let fields: Vec<f64> = line.split(',').map(|f| f.parse().expect("a number")).collect();
+        assert_eq!(fields.len(), 8);
+        assert!(fields[5] >= fields[6], "no flow beats the ideal: {line}");
+    }
+    assert_eq!(lines.count(), 4);
+    let page = read(Path::new(&out).join("report.html"));
+    assert!(page.starts_with("<!DOCTYPE html>") || page.starts_with("<!doctype html>"));
+    assert!(page.contains("<svg") && page.contains("Four hosts"));
+    let json: Value =
+        serde_json::from_str(&read(Path::new(&out).join("result.json"))).expect("JSON");
+    assert_eq!(json["flows"], 4);
+}
+
+#[test]
+fn traces_open_by_their_ending() {
+    let folder = Folder::new("trace");
+    let file = folder.file("small.toml", SMALL);
+    let plain: Value =
+        serde_json::from_slice(&thalweg(&["sim", &file, "--json"]).stdout).expect("JSON");
+    for (name, start) in [("t.pcapng", &b"\x0a\x0d\x0d\x0a"[..]), ("t.jsonl", b"{\"ps\":")] {
+        let path = folder.path(name);
+        let output = thalweg(&["sim", &file, "--json", "--trace", &path]);
+        assert!(std::fs::read(&path).expect("a trace").starts_with(start));
+        let traced: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(traced["digest"], plain["digest"], "tracing changes nothing");
+    }
+    let output = thalweg(&["sim", &file, "--trace", &folder.path("t.txt")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains(".pcapng"));
+}
+
+#[test]
+fn a_bad_file_names_line_key_and_fix() {
+    let folder = Folder::new("bad");
+    let file = folder.file("bad.toml", &SMALL.replace("10Gbps", "10Gb"));
+    let output = thalweg(&["sim", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains("bad.toml:6: topology.one-switch.host-cable.rate:"), "{message}");
+    assert!(message.contains("Gbps"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_missing_file_and_a_missing_command_are_bad_input() {
+    let output = thalweg(&["sim", "nowhere/none.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("nowhere/none.toml"));
+    assert_eq!(thalweg(&["sim"]).status.code(), Some(2));
+    assert_eq!(thalweg(&["simulate"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_sweep_has_a_row_for_every_run() {
+    let folder = Folder::new("sweep");
+    let sweep =
+        "\n[sweep]\nseeds = [1, 2]\n[sweep.vary]\n\"transport.control\" = [\"dctcp\", \"cubic\"]\n";
+    let file = folder.file("sweep.toml", &format!("{SMALL}\n[transport]\n{sweep}"));
+    let output = thalweg(&["sim", &file, "--json", "--threads", "2"]);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let runs = json["runs"].as_array().expect("a list");
+    let seeds: Vec<u64> = runs.iter().filter_map(|run| run["seed"].as_u64()).collect();
+    assert_eq!(seeds, [1, 2, 1, 2]);
+    assert_eq!(runs[2]["variant"], "transport.control = \"cubic\"");
+    let out = folder.path("results");
+    assert_eq!(thalweg(&["sim", &file, "--out", &out]).status.code(), Some(0));
+    let page = read(Path::new(&out).join("run-002/report.html"));
+    assert!(page.contains("the file above with transport.control = "), "says what was varied");
+}
+
+#[test]
+fn a_reader_may_stop_early() {
+    let folder = Folder::new("pipe");
+    let file = folder.file("small.toml", SMALL);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["sim", &file])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(program.stdout.take());
+    let output = program.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn help_teaches() {
+    let printed = text(&thalweg(&["--help"]).stdout);
+    assert!(printed.contains("Examples:") && printed.contains("thalweg sim scenarios/"));
+    assert!(text(&thalweg(&["sim", "--help"]).stdout).contains("Slowdown"));
+}

@@ -1,0 +1,166 @@
+//! A Rust file, with its tests told apart from the rest.
+
+use crate::lexer;
+
+/// What an item has to carry to be compiled for tests only.
+const TEST_ATTRIBUTES: &[&str] = &["#[cfg(test)]", "#[cfg(all(test,"];
+
+/// What a file is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// Part of a library or a program; may hold tests in items of their own.
+    Code,
+    /// Nothing but tests.
+    Test,
+    /// Benchmarks and fuzz targets: they neither implement nor prove anything.
+    Aside,
+}
+
+/// One Rust file. Lines are counted from zero here and from one in messages.
+pub struct Source {
+    pub path: String,
+    pub text: String,
+    pub code: String,
+    pub comments: String,
+    pub role: Role,
+    test_lines: Vec<bool>,
+}
+
+impl Source {
+    pub fn new(path: &str, text: &str) -> Self {
+        let lexer::Split { code, comments } = lexer::split(text);
+        let role = role(path);
+        let test_lines = test_lines(&code, role == Role::Test);
+        Self { path: path.into(), text: text.into(), code, comments, role, test_lines }
+    }
+
+    pub fn is_test(&self, line: usize) -> bool {
+        self.test_lines.get(line).copied().unwrap_or(false)
+    }
+
+    /// The code with the lines of tests left blank, so that line numbers stay.
+    pub fn code_outside_tests(&self) -> String {
+        let lines = self.code.lines().enumerate();
+        lines
+            .map(|(line, code)| if self.is_test(line) { "\n".into() } else { format!("{code}\n") })
+            .collect()
+    }
+
+    /// How many lines are not part of a test item; in a file of tests, all lines count.
+    pub fn lines_to_read(&self) -> usize {
+        let all = self.text.lines().count();
+        match self.role {
+            Role::Test => all,
+            _ => all - self.test_lines.iter().filter(|is_test| **is_test).count(),
+        }
+    }
+}
+
+fn role(path: &str) -> Role {
+    let holds = |name| path.split('/').any(|part| part == name);
+    if holds("fuzz") || holds("benches") {
+        Role::Aside
+    } else if holds("tests") || holds("tests.rs") {
+        Role::Test
+    } else {
+        Role::Code
+    }
+}
+
+fn test_lines(code: &str, all: bool) -> Vec<bool> {
+    let mut marks = vec![all || code.contains("#![cfg(test)]"); code.lines().count()];
+    let line_of = |at: usize| code[..at].matches('\n').count();
+    let mut from = 0;
+    while let Some(start) = next_test_attribute(code, from) {
+        let end = item_end(code, start);
+        marks[line_of(start)..=line_of(end)].fill(true);
+        from = end + 1;
+    }
+    marks
+}
+
+fn next_test_attribute(code: &str, from: usize) -> Option<usize> {
+    let rest = code.get(from..)?;
+    TEST_ATTRIBUTES.iter().filter_map(|attribute| rest.find(attribute)).min().map(|at| from + at)
+}
+
+/// Where the item ends that begins, with its attributes, at `start`: at its closing brace, at its
+/// semicolon, or where the block around it ends.
+fn item_end(code: &str, start: usize) -> usize {
+    let mut depth = 0_i32;
+    for (offset, byte) in code[start..].bytes().enumerate() {
+        match byte {
+            b'{' | b'(' | b'[' => depth += 1,
+            b'}' | b')' | b']' => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 || (depth == 0 && matches!(byte, b'}' | b';')) {
+            return start + offset;
+        }
+    }
+    code.trim_end().len().saturating_sub(1).max(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Role, Source};
+
+    fn tested(text: &str) -> Vec<bool> {
+        let source = Source::new("crates/a/src/lib.rs", text);
+        (0..text.lines().count()).map(|line| source.is_test(line)).collect()
+    }
+
+    #[test]
+    fn roles_follow_from_paths() {
+        let role = |path| Source::new(path, "").role;
+        assert_eq!(role("crates/a/src/lib.rs"), Role::Code);
+        assert_eq!(role("crates/a/src/tests_of_time.rs"), Role::Code);
+        assert_eq!(role("crates/a/src/window/tests.rs"), Role::Test);
+        assert_eq!(role("crates/a/tests/swarm/main.rs"), Role::Test);
+        assert_eq!(role("fuzz/fuzz_targets/wire.rs"), Role::Aside);
+        assert_eq!(role("crates/a/benches/hop.rs"), Role::Aside);
+    }
+
+    #[test]
+    fn a_test_module_is_a_test_and_what_follows_is_not() {
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\" }\n}\nfn c() {}\n";
+        assert_eq!(tested(text), [false, true, true, true, true, false]);
+        assert_eq!(Source::new("a.rs", text).lines_to_read(), 2);
+        assert_eq!(
+            Source::new("a.rs", text).code_outside_tests(),
+            "fn a() {}\n\n\n\n\nfn c() {}\n"
+        );
+    }
+
+    #[test]
+    fn a_test_module_in_a_file_of_its_own_is_one_item() {
+        assert_eq!(tested("#[cfg(test)]\nmod tests;\n\nfn a() {}\n"), [true, true, false, false]);
+    }
+
+    #[test]
+    fn other_items_for_tests_are_found_to_their_end() {
+        let text = "impl A {\n#[cfg(test)]\n#[inline]\nfn b(\n c: [u8; 2],\n) -> u8 {\n}\n}\n";
+        assert_eq!(tested(text), [false, true, true, true, true, true, true, false]);
+        assert_eq!(
+            tested("struct A {\n#[cfg(test)]\nb: u8,\n}\nfn c() {}"),
+            [false, true, true, true, false]
+        );
+    }
+
+    #[test]
+    fn an_attribute_in_a_string_or_comment_is_not_one() {
+        assert_eq!(tested("// #[cfg(test)]\nconst A: &str = \"#[cfg(test)]\";\n"), [false, false]);
+    }
+
+    #[test]
+    fn an_item_that_never_ends_reaches_the_end_of_the_file() {
+        assert_eq!(tested("fn a() {}\n#[cfg(test)]\nmod tests {\n"), [false, true, true]);
+    }
+
+    #[test]
+    fn a_file_of_tests_is_all_test_and_all_counted() {
+        let source = Source::new("crates/a/tests/b.rs", "fn a() {}\nfn b() {}\n");
+        assert!(source.is_test(0) && source.is_test(1) && !source.is_test(2));
+        assert_eq!(source.lines_to_read(), 2);
+    }
+}
