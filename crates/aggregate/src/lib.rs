@@ -1,0 +1,1 @@
+//! In-network aggregation: gradients summed in switches, completed by a server.

@@ -1,0 +1,1 @@
+//! What only researchers run: published systems that ours is compared with.

@@ -1,0 +1,1 @@
+//! Published figures, run again: plan, run, compare, draw.
