@@ -4,13 +4,16 @@
 //! Each panics where a rule is broken and answers whether the bytes were accepted, so that a caller
 //! can tell whether it tried more than refusals.
 
-use thalweg_core::{HEADER_BYTES, Header, JobId};
-use thalweg_wire::aggregate::{Gradient, GradientView, Parameter, ParameterView};
+use thalweg_core::{HEADER_BYTES, Header, JobId, NodeId};
+use thalweg_wire::aggregate::{
+    Announcement, Ask, AskKind, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice, Parameter,
+    ParameterView, StationBytes,
+};
 use thalweg_wire::flow::{Ack, AckView, Data, DataView};
 use thalweg_wire::tag::{Key, seal, seal_with_body, verify, verify_with_body};
 use thalweg_wire::{Kind, Prefix, peek, prefix as layout};
 
-/// A prefix is read as its layout says, and the four decoders accept only their own kind.
+/// A prefix is read as its layout says, and the decoders accept only their own kinds.
 pub fn prefix(bytes: &[u8]) -> bool {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
     let read = peek(header).ok();
@@ -20,6 +23,10 @@ pub fn prefix(bytes: &[u8]) -> bool {
         (Kind::FlowAck, Ack::decode(header).is_ok()),
         (Kind::AggregateGradient, Gradient::decode(header).is_ok()),
         (Kind::AggregateParameter, Parameter::decode(header).is_ok()),
+        (Kind::AggregateQuery, asked(header) == Some(AskKind::Query)),
+        (Kind::AggregateRequest, asked(header) == Some(AskKind::Request)),
+        (Kind::AggregateNotice, Notice::decode(header).is_ok()),
+        (Kind::AggregateAnnouncement, Announcement::decode(header).is_ok()),
     ];
     for (kind, is_accepted) in accepted {
         assert!(!is_accepted || read.is_some_and(|prefix| prefix.kind == kind));
@@ -46,8 +53,21 @@ pub fn flow(bytes: &[u8]) -> bool {
 }
 
 /// Aggregation headers that are accepted are the encoding of their meaning, and their fields agree.
+/// Behind an announcement's header stands its body; behind the others, nothing is looked at.
 pub fn aggregate(bytes: &[u8]) -> bool {
-    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
+    let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return false };
+    // All of them, so that each decoder sees every input.
+    let accepted = [
+        gradient(header),
+        parameter(header),
+        ask(header),
+        announcement(header, body),
+        notice(header),
+    ];
+    accepted.contains(&true)
+}
+
+fn gradient(header: &Header) -> bool {
     let gradient = Gradient::decode(header);
     assert_eq!(gradient.is_ok(), GradientView::check(header).is_ok());
     if let Ok(gradient) = gradient {
@@ -59,13 +79,50 @@ pub fn aggregate(bytes: &[u8]) -> bool {
             assert_eq!(branch.full(level).count_ones(), u32::from(branch.fan_in(level)));
         }
         assert!(gradient.watermark() <= gradient.identity.sequence);
+        let view = GradientView::check(header).expect("it was accepted");
+        assert_eq!((view.level(), view.bitmap_level()), (gradient.level, gradient.bitmap_level));
     }
+    gradient.is_ok()
+}
+
+fn parameter(header: &Header) -> bool {
     let parameter = Parameter::decode(header);
     assert_eq!(parameter.is_ok(), ParameterView::check(header).is_ok());
     if let Ok(parameter) = parameter {
         assert_canonical(header, |again| parameter.encode(again));
+        assert!(parameter.everyone() <= parameter.identity.sequence);
+        assert!(parameter.next_from() >= parameter.identity.sequence);
     }
-    gradient.is_ok() || parameter.is_ok()
+    parameter.is_ok()
+}
+
+fn ask(header: &Header) -> bool {
+    let Ok(ask) = Ask::decode(header) else { return false };
+    assert_canonical(header, |again| ask.encode(again));
+    assert!(usize::from(ask.level) <= LEVELS);
+    assert!(ask.watermark() <= ask.identity.sequence);
+    true
+}
+
+fn announcement(header: &Header, body: &[u8]) -> bool {
+    let Ok(announcement) = Announcement::decode(header) else { return false };
+    assert_canonical(header, |again| announcement.encode(again));
+    let Ok(stations) = announcement.stations(body) else { return false };
+    assert_eq!(stations.len(), usize::from(announcement.stations));
+    assert_eq!(Announcement::body_bytes(stations.len()), body.len());
+    for station in stations {
+        let children: Vec<NodeId> = station.children().collect();
+        assert!((1..=usize::from(FAN_IN_MAX)).contains(&children.len()));
+        assert_eq!(StationBytes::new(station.places, &children), *station);
+        assert!(station.places[..=usize::from(announcement.level)].iter().all(|&place| place == 0));
+    }
+    true
+}
+
+fn notice(header: &Header) -> bool {
+    let Ok(notice) = Notice::decode(header) else { return false };
+    assert_canonical(header, |again| notice.encode(again));
+    true
 }
 
 /// What is sealed verifies; what is changed afterwards does not. The bytes are a key, a header, and
@@ -95,6 +152,10 @@ pub fn tag(bytes: &[u8]) -> bool {
     true
 }
 
+fn asked(header: &Header) -> Option<AskKind> {
+    Ask::decode(header).ok().map(|ask| ask.kind)
+}
+
 /// Encoding again gives the same bytes, but for the tag, which encoders leave to the sealer.
 fn assert_canonical(header: &Header, encode: impl FnOnce(&mut Header)) {
     let mut again = [0xff; HEADER_BYTES];
@@ -115,6 +176,10 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
         2 => Kind::FlowAck,
         16 => Kind::AggregateGradient,
         17 => Kind::AggregateParameter,
+        18 => Kind::AggregateQuery,
+        19 => Kind::AggregateRequest,
+        20 => Kind::AggregateNotice,
+        21 => Kind::AggregateAnnouncement,
         _ => return None,
     };
     let number = |from: usize, bytes: usize| {

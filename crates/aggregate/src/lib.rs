@@ -1,1 +1,21 @@
 //! In-network aggregation: gradients summed in switches, completed by a server.
+//!
+//! Three machines play together, and `docs/aggregation.md` tells how: a [`Worker`] cuts tensors into
+//! fragments and sends them, a [`Switch`] sums what it has room for, a [`Server`] completes the sums
+//! and sends them back. A [`Setup`] tells workers and servers of one job who they are; the
+//! [`join::Registrar`] makes it.
+//!
+//! Bodies may be real values or only lengths: all machines take either.
+
+mod index;
+pub mod join;
+pub mod server;
+mod setup;
+mod sum;
+pub mod switch;
+mod tree;
+pub mod window;
+pub mod worker;
+
+pub use setup::{Attempt, Indexing, Numeric, Recovery, Setup};
+pub use tree::{Group, GroupStation, Member, Top, Tree, TreeError};

@@ -1,1 +1,25 @@
 //! Published figures, run again: plan, run, compare, draw.
+//!
+//! A figure is a [`Figure`] in a file of its own and a plan in `plans/NAME.toml`. [`run`] takes it
+//! through one seed or several and gives a [`Report`]; [`output`] turns that into text, JSON, CSV,
+//! SVG and a page.
+//!
+//! To add one: write `plans/NAME.toml` and `src/NAME.rs`, put it into [`all`], and give it a section
+//! in `docs/figures.md`. The tests of this crate hold every figure to that.
+
+mod atp_table1;
+mod frame;
+pub mod output;
+
+pub use frame::claim::{Claim, Rule, Value};
+pub use frame::context::{Context, Point, Watch};
+pub use frame::error::{FigureError, UnknownFigure};
+pub use frame::figure::{Figure, find};
+pub use frame::findings::{Findings, Listing, Plot};
+pub use frame::plan::{Heading, Plan};
+pub use frame::report::{Report, Settings, Verdict, run};
+
+/// Every figure, in the order of the list.
+pub fn all() -> &'static [&'static dyn Figure] {
+    &[&atp_table1::AtpTable1]
+}

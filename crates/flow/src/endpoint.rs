@@ -75,7 +75,24 @@ impl Endpoint {
 
     /// Begins to send a message.
     pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
-        self.outgoing.start(&self.config, now, message)
+        self.outgoing.start(&self.config, now, message, None)
+    }
+
+    /// Begins to send a message whose number the caller chooses, so that its receiver can tell from
+    /// [`FlowId::number`] what it is. A number may be used once in the life of an endpoint, in any
+    /// order; [`start`](Endpoint::start) goes on above the largest.
+    ///
+    /// # Panics
+    ///
+    /// If `number` is not below [`FlowId::NUMBERS`].
+    pub fn start_numbered(
+        &mut self,
+        now: Time,
+        number: u64,
+        message: Message,
+    ) -> Result<FlowId, StartError> {
+        assert!(number < FlowId::NUMBERS, "message number {number} does not fit a flow id");
+        self.outgoing.start(&self.config, now, message, Some(number))
     }
 
     /// How many messages are being sent.

@@ -5,10 +5,29 @@ use thiserror::Error;
 
 use crate::config::MAX_PACKETS;
 
-/// Names a message among all that one endpoint ever sends. Grows with every message and is never
-/// used again.
+/// Names a message among all that one endpoint ever sends. Grows with every message, unless the
+/// sender chooses the numbers, and is never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowId(pub u64);
+
+impl FlowId {
+    /// Numbers of messages are below this.
+    pub const NUMBERS: u64 = 1 << (64 - FlowId::SLOT_BITS);
+
+    /// An id holds the number of the message and, in this many low bits, the place of its sender, so
+    /// that an acknowledgement finds it without a search.
+    pub(crate) const SLOT_BITS: u32 = 24;
+
+    pub(crate) const fn new(number: u64, slot: u32) -> FlowId {
+        FlowId(number << FlowId::SLOT_BITS | slot as u64)
+    }
+
+    /// The number of the message: running, or
+    /// [chosen by its sender](crate::Endpoint::start_numbered).
+    pub const fn number(self) -> u64 {
+        self.0 >> FlowId::SLOT_BITS
+    }
+}
 
 /// A message to send.
 pub struct Message {

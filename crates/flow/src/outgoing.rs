@@ -9,10 +9,6 @@ use crate::config::Config;
 use crate::message::{Event, FlowId, Message, StartError};
 use crate::sender::{Outcome, Sender};
 
-/// A flow id holds a running number and, in this many low bits, the place of the sender, so that an
-/// acknowledgement finds it without a search.
-const SLOT_BITS: u32 = 24;
-
 /// Outgoing messages in places that are used again.
 pub(crate) struct Outgoing {
     senders: Vec<Sender>,
@@ -20,7 +16,7 @@ pub(crate) struct Outgoing {
     /// Who may have something to send, in turn. Each place stands in it at most once.
     ready: VecDeque<u32>,
     timers: Timers,
-    /// The running number of the next message.
+    /// The running number of the next message: above all numbers so far.
     sequence: u64,
     /// Of all messages so far.
     retransmissions: u64,
@@ -39,16 +35,19 @@ impl Outgoing {
         }
     }
 
+    /// Starts a message with the number `chosen`, or the next one.
     pub fn start(
         &mut self,
         config: &Config,
         now: Time,
         message: Message,
+        chosen: Option<u64>,
     ) -> Result<FlowId, StartError> {
+        let number = chosen.unwrap_or(self.sequence);
         let slot = self.vacant_slot(config)?;
-        let flow = FlowId(self.sequence << SLOT_BITS | u64::from(slot));
+        let flow = FlowId::new(number, slot);
         self.senders[slot as usize].begin(config, now, flow, message)?;
-        self.sequence += 1;
+        self.sequence = self.sequence.max(number + 1);
         self.vacant.pop();
         self.enqueue_if_ready(config, slot);
         Ok(flow)
@@ -60,7 +59,7 @@ impl Outgoing {
             return Ok(slot);
         }
         let slot = self.senders.len() as u32;
-        if slot >> SLOT_BITS != 0 {
+        if slot >> FlowId::SLOT_BITS != 0 {
             return Err(StartError::TooMany);
         }
         self.senders.push(Sender::vacant(config));
@@ -117,11 +116,11 @@ impl Outgoing {
         ack: &Ack,
         events: &mut VecDeque<Event>,
     ) -> bool {
-        let slot = ack.flow as u32 & ((1 << SLOT_BITS) - 1);
+        let slot = ack.flow as u32 & ((1 << FlowId::SLOT_BITS) - 1);
         let Some(sender) = self.senders.get_mut(slot as usize) else { return false };
         if !sender.is_live || sender.flow.0 != ack.flow {
             // Late answers come when a message is done and its place has the next one.
-            return ack.flow <= sender.flow.0;
+            return FlowId(ack.flow).number() < self.sequence;
         }
         match sender.on_ack(config, now, src, ack) {
             Outcome::Rejected => return false,

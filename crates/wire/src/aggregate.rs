@@ -2,19 +2,27 @@
 //!
 //! A worker cuts a tensor into fragments and sends each as a [`Gradient`] towards the server.
 //! Switches on the way sum the gradients of one fragment; the server completes the sum and sends it
-//! back as a [`Parameter`], which also acknowledges the fragment and frees its aggregators. Ids such
-//! as A-05 are those of the requirements in `specs/`.
+//! back as a [`Parameter`], which also acknowledges the fragment and frees its aggregators. Who lacks
+//! something sends an [`Ask`]. What a switch has to know of a job, it is told by an [`Announcement`],
+//! and says with a [`Notice`] that it does not know it. `docs/aggregation.md` tells how they play
+//! together; ids such as A-05 are those of the requirements in `specs/`.
 //!
-//! Both headers hold what a switch compares (sequence, attempt, aggregator) at the same offsets.
+//! All headers about a fragment hold what a switch compares (sequence, attempt, aggregator, server) at
+//! the same offsets.
 
+mod announcement;
+mod ask;
 mod branch;
 mod gradient;
+mod levels;
 mod numbers;
 mod parameter;
 
 use thalweg_core::JobId;
 use thiserror::Error;
 
+pub use announcement::{Announcement, CHILDREN_MAX, GroupView, Notice, STATIONS_MAX, StationBytes};
+pub use ask::{Ask, AskKind, AskView};
 pub use branch::{Branch, BranchError, FAN_IN_MAX, LEVELS};
 pub use gradient::{Gradient, GradientView};
 pub use numbers::{Magnitude, Numbers, Scale};
@@ -62,10 +70,13 @@ pub enum AggregateError {
     },
     /// More fragments in flight than there were.
     #[error("the watermark lies {0} below the sequence number, before the first fragment")]
-    Watermark(u32),
+    Watermark(u16),
     /// A scale that does not turn numbers into fixed point and back.
     #[error("the scale with bits {0:#010x} is not a positive normal number")]
     Scale(u32),
+    /// The body of an announcement contradicts itself or its header.
+    #[error("the announcement is cut off, or names too many or too few stations or children")]
+    Announcement,
 }
 
 /// Flag: a queue was congested on the way. It outlives the IP header's mark, which ends where
@@ -79,6 +90,11 @@ pub const OVERFLOW: u8 = 1 << 2;
 pub const COLLISION: u8 = 1 << 3;
 /// Gradient flag: not for the sums on the way: it was sent before, or passed over.
 pub const RESEND: u8 = 1 << 4;
+/// Gradient flag: sent again because somebody asked for it. It joins the sum that waits for it, and
+/// goes on to the server where none does (T-10).
+pub const REPAIR: u8 = 1 << 5;
+/// Gradient flag: no contribution, but the finished sum, for a server that has lost it.
+pub const RESULT: u8 = 1 << 6;
 /// Parameter flag: no sum, but the wish for floats instead.
 pub const REPEAT: u8 = 1 << 2;
 /// Parameter flag: another aggregator is to be used.

@@ -34,6 +34,14 @@ pub enum Kind {
     AggregateGradient = 16,
     /// Sums on their way back: [`aggregate::Parameter`](crate::aggregate::Parameter).
     AggregateParameter = 17,
+    /// The wish for a sum that does not come: [`aggregate::Ask`](crate::aggregate::Ask).
+    AggregateQuery = 18,
+    /// The wish for a contribution that is owed: [`aggregate::Ask`](crate::aggregate::Ask).
+    AggregateRequest = 19,
+    /// A switch does not know a job: [`aggregate::Notice`](crate::aggregate::Notice).
+    AggregateNotice = 20,
+    /// What a switch has to know: [`aggregate::Announcement`](crate::aggregate::Announcement).
+    AggregateAnnouncement = 21,
 }
 
 impl Kind {
@@ -189,7 +197,7 @@ mod tests {
     #[test]
     fn numbers_and_kinds_are_the_same_thing() {
         let known: Vec<u8> = (0..=255).filter(|&number| Kind::from_u8(number).is_some()).collect();
-        assert_eq!(known, [1, 2, 16, 17]);
+        assert_eq!(known, [1, 2, 16, 17, 18, 19, 20, 21]);
         for number in known {
             assert_eq!(Kind::from_u8(number).unwrap() as u8, number);
         }

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::path::Path;
 
 use thalweg_core::HEADER_BYTES;
-use thalweg_wire::aggregate::{GradientView, ParameterView};
+use thalweg_wire::aggregate::{AskView, GradientView, GroupView, ParameterView, StationBytes};
 use thalweg_wire::flow::{AckView, DataView};
 use thalweg_wire::prefix::{PREFIX_BYTES, PrefixView};
 
@@ -28,13 +28,16 @@ fn the_document_has_the_fields_of_the_code() {
         priority, reserved);
     let ack = fields!(AckView: flow, sent_at, sack, cumulative, index, transmission, flags,
         reserved);
-    let gradient = fields!(GradientView: sequence, aggregator, scale, watermark_distance, bitmap,
-        fan_ins, places, level, bitmap_level, flags, attempt, next_magnitude, reserved, values);
-    let parameter = fields!(ParameterView: sequence, aggregator, scale, next_from, next_aggregator,
-        next_scale, reserved_low, flags, attempt, reserved_high, values);
+    let gradient = fields!(GradientView: sequence, aggregator, scale, server, bitmap, fan_ins,
+        places, watermark_distance, flags, attempt, levels, next_magnitude, values);
+    let parameter = fields!(ParameterView: sequence, aggregator, scale, server, next_aggregator,
+        next_scale, next_distance, everyone_distance, flags, attempt, reserved, values);
+    let ask = fields!(AskView: sequence, aggregator, reserved, server, wanted, fan_ins, places,
+        watermark_distance, flags, attempt, level, reserved_end);
+    let group = fields!(GroupView: sequence, aggregator, reserved, server, other, level, stations,
+        reserved_end);
 
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wire.md");
-    let document = std::fs::read_to_string(path).expect("the document is committed");
+    let document = document();
     assert_eq!(table(&document, "## Prefix"), prefix);
     assert_covers(&prefix, 0, PREFIX_BYTES);
     for (heading, fields) in [
@@ -42,10 +45,39 @@ fn the_document_has_the_fields_of_the_code() {
         ("## Flow acknowledgement", ack),
         ("## Aggregate gradient", gradient),
         ("## Aggregate parameter", parameter),
+        ("## Aggregate query and request", ask),
+        ("## Aggregate announcement", group.clone()),
+        ("## Aggregate notice", group),
     ] {
         assert_eq!(table(&document, heading), fields, "{heading}");
         assert_covers(&fields, PREFIX_BYTES, HEADER_BYTES);
     }
+}
+
+#[test]
+fn the_document_has_the_body_of_announcements() {
+    let station = fields!(StationBytes: places, count, children);
+    assert_eq!(table(&document(), "## Stations"), station);
+    assert_covers(&station, 0, 136);
+}
+
+/// What a switch compares lies at the same offset in every aggregation header.
+#[test]
+fn aggregation_headers_agree() {
+    let gradient = fields!(GradientView: sequence, aggregator, server);
+    assert_eq!(gradient, fields!(ParameterView: sequence, aggregator, server));
+    assert_eq!(gradient, fields!(AskView: sequence, aggregator, server));
+    assert_eq!(gradient, fields!(GroupView: sequence, aggregator, server));
+    let attempt = fields!(GradientView: flags, attempt);
+    assert_eq!(attempt, fields!(ParameterView: flags, attempt));
+    assert_eq!(attempt, fields!(AskView: flags, attempt));
+    let branch = fields!(GradientView: fan_ins, places, watermark_distance);
+    assert_eq!(branch, fields!(AskView: fan_ins, places, watermark_distance));
+}
+
+fn document() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wire.md");
+    std::fs::read_to_string(path).expect("the document is committed")
 }
 
 /// The rows of the layout table under a heading: those with a number for an offset and a size.
@@ -61,11 +93,11 @@ fn row(line: &str) -> Option<Field> {
     Some((offset, size, cells.next()?.trim_matches('`').to_owned()))
 }
 
-/// The fields follow each other without gaps, each aligned to its size.
+/// The fields follow each other without gaps, each number aligned to its size.
 fn assert_covers(fields: &[Field], from: usize, to: usize) {
     let end = fields.iter().fold(from, |at, (offset, size, name)| {
         assert_eq!(*offset, at, "{name}");
-        let is_number = size.is_power_of_two();
+        let is_number = size.is_power_of_two() && *size <= 8;
         assert!(!is_number || offset % size == 0, "{name} is not aligned");
         offset + size
     });

@@ -1,6 +1,6 @@
 //! Values on their way to the server.
 
-use thalweg_core::{Header, JobId};
+use thalweg_core::{Header, JobId, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_mut,
@@ -9,16 +9,16 @@ use zerocopy::{
 
 use super::{
     AggregateError, Branch, COLLISION, CONGESTED, FLOAT, Identity, LEVELS, Magnitude, Numbers,
-    OVERFLOW, RESEND, flag,
+    OVERFLOW, REPAIR, RESEND, RESULT, flag, levels,
 };
 use crate::prefix::{Kind, PrefixView};
 
 /// One worker's values of a fragment, or the sum of several workers' values.
 ///
 /// Whose values are in it: those of the children of one switch, `bitmap_level` levels up, that
-/// `bitmap` names. Which switch that is, follows from the branch. Only the lowest level ever sends a
-/// part of its children on, the others all or one, so one bitmap and the places say as much as
-/// a bitmap for every level.
+/// `bitmap` names, each child with everything below it. Which switch that is, follows from the branch.
+/// Only one level of a packet can be partial, so one bitmap and the places say as much as a bitmap for
+/// every level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gradient {
     /// Which fragment it is.
@@ -27,9 +27,12 @@ pub struct Gradient {
     pub aggregator: u32,
     /// What the values are.
     pub numbers: Numbers,
+    /// The server that completes the sum: the root of the tree that `branch` is a part of.
+    pub server: NodeId,
     /// How far below this fragment the sender's watermark lies. Everything below the watermark is
-    /// complete at the sender: the server may forget it and switches may free it.
-    pub watermark_distance: u32,
+    /// complete at the sender, or at all senders of a sum: the server may forget it when all are
+    /// past it, and switches may free it.
+    pub watermark_distance: u16,
     /// Which children of the switch at `bitmap_level` have contributed; a worker that sends its own
     /// values names itself at the level where it enters.
     pub bitmap: u32,
@@ -52,6 +55,10 @@ pub struct Gradient {
     pub collision: bool,
     /// See [`RESEND`].
     pub resend: bool,
+    /// See [`REPAIR`].
+    pub repair: bool,
+    /// See [`RESULT`].
+    pub result: bool,
 }
 
 /// The bytes of [`Gradient`].
@@ -66,31 +73,30 @@ pub struct GradientView {
     pub aggregator: U32,
     /// Bits of the [`Scale`](super::Scale); zero for floats.
     pub scale: U32,
-    /// [`Gradient::watermark_distance`].
-    pub watermark_distance: U32,
+    /// [`Gradient::server`].
+    pub server: U32,
     /// [`Gradient::bitmap`].
     pub bitmap: U32,
     /// [`Branch::fan_ins`].
     pub fan_ins: [u8; LEVELS],
     /// [`Branch::places`].
     pub places: [u8; LEVELS],
-    /// [`Gradient::level`].
-    pub level: u8,
-    /// [`Gradient::bitmap_level`].
-    pub bitmap_level: u8,
-    /// [`CONGESTED`], [`FLOAT`], [`OVERFLOW`], [`COLLISION`], [`RESEND`]; the other bits are zero.
+    /// [`Gradient::watermark_distance`].
+    pub watermark_distance: U16,
+    /// [`CONGESTED`], [`FLOAT`], [`OVERFLOW`], [`COLLISION`], [`RESEND`], [`REPAIR`], [`RESULT`]; the
+    /// other bit is zero.
     pub flags: u8,
     /// [`Identity::attempt`].
     pub attempt: u8,
+    /// [`Gradient::level`] in the lower half, [`Gradient::bitmap_level`] in the upper.
+    pub levels: u8,
     /// [`Gradient::next_magnitude`].
     pub next_magnitude: u8,
-    /// Zero.
-    pub reserved: u8,
     /// [`Gradient::values`].
     pub values: U16,
 }
 
-const FLAGS: u8 = CONGESTED | FLOAT | OVERFLOW | COLLISION | RESEND;
+const FLAGS: u8 = CONGESTED | FLOAT | OVERFLOW | COLLISION | RESEND | REPAIR | RESULT;
 
 impl Gradient {
     /// Everything below this number is complete at the sender.
@@ -108,20 +114,21 @@ impl Gradient {
             sequence: U64::new(sequence),
             aggregator: U32::new(self.aggregator),
             scale: U32::new(self.numbers.scale_bits()),
-            watermark_distance: U32::new(self.watermark_distance),
+            server: U32::new(self.server.0),
             bitmap: U32::new(self.bitmap),
             fan_ins: self.branch.fan_ins(),
             places: self.branch.places(),
-            level: self.level,
-            bitmap_level: self.bitmap_level,
+            watermark_distance: U16::new(self.watermark_distance),
             flags: self.numbers.flag()
                 | flag(self.congested, CONGESTED)
                 | flag(self.overflow, OVERFLOW)
                 | flag(self.collision, COLLISION)
-                | flag(self.resend, RESEND),
+                | flag(self.resend, RESEND)
+                | flag(self.repair, REPAIR)
+                | flag(self.result, RESULT),
             attempt,
+            levels: levels::pack(self.level, self.bitmap_level),
             next_magnitude: self.next_magnitude.exponent(),
-            reserved: 0,
             values: U16::new(self.values),
         });
     }
@@ -149,10 +156,28 @@ impl GradientView {
         view.meaning().map(|_| view)
     }
 
+    /// [`Gradient::level`].
+    #[inline]
+    pub fn level(&self) -> u8 {
+        levels::unpack(self.levels).0
+    }
+
+    /// [`Gradient::bitmap_level`].
+    #[inline]
+    pub fn bitmap_level(&self) -> u8 {
+        levels::unpack(self.levels).1
+    }
+
+    /// Writes both levels, as they are; the far end refuses those that contradict the branch.
+    #[inline]
+    pub fn set_levels(&mut self, level: u8, bitmap_level: u8) {
+        self.levels = levels::pack(level, bitmap_level);
+    }
+
     #[inline]
     fn meaning(&self) -> Result<Gradient, AggregateError> {
         self.prefix.expect(Kind::AggregateGradient)?;
-        if self.reserved != 0 || self.flags & !FLAGS != 0 {
+        if self.flags & !FLAGS != 0 {
             return Err(AggregateError::Reserved);
         }
         let is_set = |flag| self.flags & flag != 0;
@@ -165,10 +190,11 @@ impl GradientView {
             },
             aggregator: self.aggregator.get(),
             numbers: Numbers::read(self.flags, self.scale.get())?,
+            server: NodeId(self.server.get()),
             watermark_distance: self.watermark_distance.get(),
             bitmap: self.bitmap.get(),
-            bitmap_level: self.bitmap_level,
-            level: self.level,
+            bitmap_level: self.bitmap_level(),
+            level: self.level(),
             branch: Branch::new(self.fan_ins, self.places)?,
             next_magnitude: Magnitude::from_exponent(self.next_magnitude),
             values: self.values.get(),
@@ -176,6 +202,8 @@ impl GradientView {
             overflow: is_set(OVERFLOW),
             collision: is_set(COLLISION),
             resend: is_set(RESEND),
+            repair: is_set(REPAIR),
+            result: is_set(RESULT),
         };
         gradient.check()?;
         Ok(gradient)

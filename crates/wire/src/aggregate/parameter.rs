@@ -1,6 +1,6 @@
 //! Sums on their way back to the workers.
 
-use thalweg_core::{Header, JobId};
+use thalweg_core::{Header, JobId, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
@@ -20,13 +20,19 @@ pub struct Parameter {
     pub aggregator: u32,
     /// What the values are.
     pub numbers: Numbers,
+    /// The server that sends it: the root of the tree that it goes down.
+    pub server: NodeId,
     /// What fragments are to use that would have used `aggregator`.
     pub next_aggregator: Option<u32>,
     /// The scale to use from now on.
     pub next_scale: Option<Scale>,
-    /// The sequence number from which the two above hold, the same for all workers, so that they
-    /// change together. Means nothing without either, and is then sent as zero.
-    pub next_from: u64,
+    /// How far above this fragment the first one lies for which the two above hold, the same for all
+    /// workers, so that they change together. Means nothing without either, and is then sent as
+    /// zero.
+    pub next_distance: u32,
+    /// Everything that lies at least so far below this fragment is complete at every worker: nobody
+    /// will ask for it again.
+    pub everyone_distance: u16,
     /// How many values the body holds.
     pub values: u16,
     /// Whether a queue was congested on the way up.
@@ -48,21 +54,23 @@ pub struct ParameterView {
     pub aggregator: U32,
     /// Bits of the [`Scale`]; zero for floats.
     pub scale: U32,
-    /// [`Parameter::next_from`].
-    pub next_from: U64,
+    /// [`Parameter::server`].
+    pub server: U32,
     /// [`Parameter::next_aggregator`]; zero without [`NEXT_AGGREGATOR`].
     pub next_aggregator: U32,
     /// Bits of [`Parameter::next_scale`]; zero without [`NEXT_SCALE`].
     pub next_scale: U32,
-    /// Zero.
-    pub reserved_low: [u8; 2],
+    /// [`Parameter::next_distance`]; zero without either.
+    pub next_distance: U32,
+    /// [`Parameter::everyone_distance`].
+    pub everyone_distance: U16,
     /// [`CONGESTED`], [`FLOAT`], [`REPEAT`], [`NEXT_AGGREGATOR`], [`NEXT_SCALE`]; the other bits are
     /// zero.
     pub flags: u8,
     /// [`Identity::attempt`].
     pub attempt: u8,
     /// Zero.
-    pub reserved_high: [u8; 2],
+    pub reserved: [u8; 2],
     /// [`Parameter::values`].
     pub values: U16,
 }
@@ -70,6 +78,16 @@ pub struct ParameterView {
 const FLAGS: u8 = CONGESTED | FLOAT | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE;
 
 impl Parameter {
+    /// The sequence number from which a next aggregator or scale holds.
+    pub fn next_from(&self) -> u64 {
+        self.identity.sequence.saturating_add(u64::from(self.next_distance))
+    }
+
+    /// Everything below this number is complete at every worker.
+    pub fn everyone(&self) -> u64 {
+        self.identity.sequence.saturating_sub(u64::from(self.everyone_distance))
+    }
+
     /// Writes the whole header, tag zero.
     #[inline]
     pub fn encode(&self, header: &mut Header) {
@@ -80,17 +98,18 @@ impl Parameter {
             sequence: U64::new(sequence),
             aggregator: U32::new(self.aggregator),
             scale: U32::new(self.numbers.scale_bits()),
-            next_from: U64::new(if changes { self.next_from } else { 0 }),
+            server: U32::new(self.server.0),
             next_aggregator: U32::new(self.next_aggregator.unwrap_or(0)),
             next_scale: U32::new(self.next_scale.map_or(0, Scale::bits)),
-            reserved_low: [0; 2],
+            next_distance: U32::new(if changes { self.next_distance } else { 0 }),
+            everyone_distance: U16::new(self.everyone_distance),
             flags: self.numbers.flag()
                 | flag(self.congested, CONGESTED)
                 | flag(self.repeat, REPEAT)
                 | flag(self.next_aggregator.is_some(), NEXT_AGGREGATOR)
                 | flag(self.next_scale.is_some(), NEXT_SCALE),
             attempt,
-            reserved_high: [0; 2],
+            reserved: [0; 2],
             values: U16::new(self.values),
         });
     }
@@ -125,11 +144,13 @@ impl ParameterView {
             },
             aggregator: self.aggregator.get(),
             numbers: Numbers::read(self.flags, self.scale.get())?,
+            server: NodeId(self.server.get()),
             next_aggregator: is_set(NEXT_AGGREGATOR).then(|| self.next_aggregator.get()),
             next_scale: is_set(NEXT_SCALE)
                 .then(|| Scale::read(self.next_scale.get()))
                 .transpose()?,
-            next_from: self.next_from.get(),
+            next_distance: self.next_distance.get(),
+            everyone_distance: self.everyone_distance.get(),
             values: self.values.get(),
             congested: is_set(CONGESTED),
             repeat: is_set(REPEAT),
@@ -141,11 +162,10 @@ impl ParameterView {
     fn check_unused(&self) -> Result<(), AggregateError> {
         let unused = |flags, is_zero| self.flags & flags != 0 || is_zero;
         let clean = self.flags & !FLAGS == 0
-            && self.reserved_low == [0; 2]
-            && self.reserved_high == [0; 2]
+            && self.reserved == [0; 2]
             && unused(NEXT_AGGREGATOR, self.next_aggregator.get() == 0)
             && unused(NEXT_SCALE, self.next_scale.get() == 0)
-            && unused(NEXT_AGGREGATOR | NEXT_SCALE, self.next_from.get() == 0);
+            && unused(NEXT_AGGREGATOR | NEXT_SCALE, self.next_distance.get() == 0);
         if clean { Ok(()) } else { Err(AggregateError::Reserved) }
     }
 }

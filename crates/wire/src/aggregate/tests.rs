@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use thalweg_core::{HEADER_BYTES, Header};
+use thalweg_core::{HEADER_BYTES, Header, NodeId};
 
 use super::*;
 use crate::prefix::Kind;
@@ -13,7 +13,8 @@ fn gradient() -> Gradient {
         identity: IDENTITY,
         aggregator: 0x2345,
         numbers: Numbers::Fixed(Scale::new(1e8).unwrap()),
-        watermark_distance: 0x30,
+        server: NodeId(0x0a0b_0c0d),
+        watermark_distance: 0x0230,
         bitmap: 0b1011,
         bitmap_level: 0,
         level: 1,
@@ -24,6 +25,8 @@ fn gradient() -> Gradient {
         overflow: false,
         collision: true,
         resend: true,
+        repair: false,
+        result: true,
     }
 }
 
@@ -33,9 +36,10 @@ const GRADIENT_BYTES: Header = [
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x00, 0x10, 0, 0, 0, 0, 0, 0, // sequence
     0x45, 0x23, 0, 0, 0x20, 0xbc, 0xbe, 0x4c, // aggregator, scale
-    0x30, 0, 0, 0, 0x0b, 0, 0, 0, // watermark_distance, bitmap
+    0x0d, 0x0c, 0x0b, 0x0a, 0x0b, 0, 0, 0, // server, bitmap
     4, 32, 0, 0, 3, 17, 0, 0, // fan_ins, places
-    1, 0, 0x19, 2, 127, 0, 0x60, 0x01, // levels, flags, attempt, magnitude, reserved, values
+    0x30, 0x02, 0x59, 2, // watermark_distance, flags, attempt
+    0x01, 127, 0x60, 0x01, // levels, next_magnitude, values
 ];
 
 /// The sum of all; from fragment 0x2000 on, aggregator 0x2345 is to be replaced.
@@ -44,9 +48,11 @@ fn parameter() -> Parameter {
         identity: IDENTITY,
         aggregator: 0x2345,
         numbers: Numbers::Float,
+        server: NodeId(0x0a0b_0c0d),
         next_aggregator: Some(0x6789),
         next_scale: None,
-        next_from: 0x2000,
+        next_distance: 0x1000,
+        everyone_distance: 0x0150,
         values: 352,
         congested: true,
         repeat: false,
@@ -59,9 +65,10 @@ const PARAMETER_BYTES: Header = [
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x00, 0x10, 0, 0, 0, 0, 0, 0, // sequence
     0x45, 0x23, 0, 0, 0, 0, 0, 0, // aggregator, scale
-    0x00, 0x20, 0, 0, 0, 0, 0, 0, // next_from
-    0x89, 0x67, 0, 0, 0, 0, 0, 0, // next_aggregator, next_scale
-    0, 0, 0x0b, 2, 0, 0, 0x60, 0x01, // reserved, flags, attempt, reserved, values
+    0x0d, 0x0c, 0x0b, 0x0a, 0x89, 0x67, 0, 0, // server, next_aggregator
+    0, 0, 0, 0, 0x00, 0x10, 0, 0, // next_scale, next_distance
+    0x50, 0x01, 0x0b, 2, // everyone_distance, flags, attempt
+    0, 0, 0x60, 0x01, // reserved, values
 ];
 
 fn encoded(gradient: &Gradient) -> Header {
@@ -74,20 +81,53 @@ fn encoded(gradient: &Gradient) -> Header {
 fn literal_bytes_have_their_meaning_and_back() {
     assert_eq!(encoded(&gradient()), GRADIENT_BYTES);
     assert_eq!(Gradient::decode(&GRADIENT_BYTES), Ok(gradient()));
-    assert_eq!(gradient().watermark(), 0xfd0);
+    assert_eq!(gradient().watermark(), 0xdd0);
     let mut header = [0xff; HEADER_BYTES];
     parameter().encode(&mut header);
     assert_eq!(header, PARAMETER_BYTES);
     assert_eq!(Parameter::decode(&PARAMETER_BYTES), Ok(parameter()));
+    assert_eq!((parameter().next_from(), parameter().everyone()), (0x2000, 0xeb0));
+}
+
+#[test]
+fn every_flag_of_a_gradient_has_its_bit() {
+    let sum = Gradient { congested: false, collision: false, ..gradient() };
+    let none = Gradient { resend: false, result: false, ..sum };
+    assert_eq!(encoded(&none)[58], 0);
+    let flags: [(u8, Gradient); 7] = [
+        (0x01, Gradient { congested: true, ..none }),
+        (0x02, Gradient { numbers: Numbers::Float, ..none }),
+        (0x04, Gradient { overflow: true, ..none }),
+        (0x08, Gradient { collision: true, ..none }),
+        (0x10, Gradient { resend: true, ..none }),
+        (0x20, Gradient { repair: true, ..none }),
+        (0x40, Gradient { result: true, ..none }),
+    ];
+    for (bit, gradient) in flags {
+        let header = encoded(&gradient);
+        assert_eq!(header[58], bit);
+        assert_eq!(Gradient::decode(&header), Ok(gradient));
+    }
 }
 
 #[test]
 fn one_kind_is_not_taken_for_another() {
-    let (up, down) = (Kind::AggregateGradient, Kind::AggregateParameter);
-    let error = PrefixError::OtherKind { expected: up, found: down };
-    assert_eq!(Gradient::decode(&PARAMETER_BYTES), Err(error.into()));
-    let error = PrefixError::OtherKind { expected: down, found: up };
-    assert_eq!(Parameter::decode(&GRADIENT_BYTES), Err(error.into()));
+    for found in (0..=255).filter_map(Kind::from_u8) {
+        let mut header = GRADIENT_BYTES;
+        header[3] = found as u8;
+        let decoded = [
+            (Kind::AggregateGradient, Gradient::decode(&header).err()),
+            (Kind::AggregateParameter, Parameter::decode(&header).err()),
+            (Kind::AggregateRequest, Ask::decode(&header).err()),
+            (Kind::AggregateNotice, Notice::decode(&header).err()),
+            (Kind::AggregateAnnouncement, Announcement::decode(&header).err()),
+        ];
+        for (expected, error) in decoded {
+            let is_ask = expected == Kind::AggregateRequest && found == Kind::AggregateQuery;
+            let other = AggregateError::from(PrefixError::OtherKind { expected, found });
+            assert_eq!(error == Some(other), found != expected && !is_ask, "{expected:?}");
+        }
+    }
 }
 
 #[test]
@@ -96,42 +136,35 @@ fn reserved_bits_are_refused() {
         header[at] |= 1 << bit;
         header
     };
-    for bit in 0..8 {
-        let header = set(GRADIENT_BYTES, 61, bit);
-        assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved));
-        for at in [56, 57, 60, 61] {
-            let header = set(PARAMETER_BYTES, at, bit);
-            assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
-        }
-    }
-    for bit in 5..8 {
-        let header = set(GRADIENT_BYTES, 58, bit);
-        assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved));
-        let header = set(PARAMETER_BYTES, 58, bit);
-        assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
+    let header = set(GRADIENT_BYTES, 58, 7);
+    assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved));
+    let whole = [60, 61].into_iter().flat_map(|at| (0..8).map(move |bit| (at, bit)));
+    for (at, bit) in whole.chain((5..8).map(|bit| (58, bit))) {
+        let header = set(PARAMETER_BYTES, at, bit);
+        assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "{at}, bit {bit}");
     }
 }
 
 #[test]
 fn fields_without_their_flag_are_refused() {
     // Floats have no scale, and there is no next scale in these bytes.
-    for at in (36..40).chain(52..56) {
+    for at in (36..40).chain(48..52) {
         let mut header = PARAMETER_BYTES;
         header[at] = 1;
         assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "byte {at}");
     }
-    // Without the flag for it, a next aggregator and a sequence number to start from mean nothing.
+    // Without the flag for it, a next aggregator and a distance to where it holds mean nothing.
     let mut header = PARAMETER_BYTES;
     header[58] = CONGESTED | FLOAT;
     assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
-    header[48..52].fill(0);
+    header[44..48].fill(0);
     assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
-    header[40..48].fill(0);
+    header[52..56].fill(0);
     assert!(Parameter::decode(&header).is_ok());
 
     let mut encoded = [0; HEADER_BYTES];
     Parameter { next_aggregator: None, ..parameter() }.encode(&mut encoded);
-    assert_eq!(encoded, header, "encoding drops a sequence number that means nothing");
+    assert_eq!(encoded, header, "encoding drops a distance that means nothing");
 }
 
 #[test]
@@ -143,7 +176,7 @@ fn scales_that_do_not_scale_are_refused() {
         assert_eq!(Gradient::decode(&header), Err(error));
         let mut header = PARAMETER_BYTES;
         header[58] |= NEXT_SCALE;
-        header[52..56].copy_from_slice(&scale.to_le_bytes());
+        header[48..52].copy_from_slice(&scale.to_le_bytes());
         assert_eq!(Parameter::decode(&header), Err(error));
     }
 }
@@ -153,7 +186,12 @@ fn contradictions_with_the_branch_are_refused() {
     let decode = |gradient: Gradient| Gradient::decode(&encoded(&gradient));
     let good = gradient();
     assert_eq!(decode(Gradient { level: 3, ..good }), Err(AggregateError::Level(3)));
-    assert_eq!(decode(Gradient { level: 255, ..good }), Err(AggregateError::Level(255)));
+    for wide in [16, 255] {
+        let high = Gradient { level: wide, ..good };
+        assert_eq!(decode(high), Err(AggregateError::Level(15)), "{wide} does not wrap");
+        let high = Gradient { bitmap_level: wide, ..good };
+        assert_eq!(decode(high), Err(AggregateError::Level(15)), "{wide} does not wrap");
+    }
     assert_eq!(
         decode(Gradient { level: 2, bitmap_level: 2, ..good }),
         Err(AggregateError::Level(2))
@@ -192,14 +230,18 @@ fn a_worker_in_the_servers_rack_has_no_level_below() {
 fn a_switch_rewrites_where_the_bytes_lie() {
     let mut header = GRADIENT_BYTES;
     let view = GradientView::check_mut(&mut header).unwrap();
-    view.level = 2;
+    assert_eq!((view.level(), view.bitmap_level()), (1, 0));
+    view.set_levels(2, 1);
     view.flags |= OVERFLOW;
-    view.bitmap.set(0b1111);
-    let expected = Gradient { level: 2, overflow: true, bitmap: 0b1111, ..gradient() };
+    view.bitmap.set(0xffff_ffff);
+    assert_eq!((view.level(), view.bitmap_level()), (2, 1));
+    assert_eq!(header[60], 0x12);
+    let bitmap = 0xffff_ffff;
+    let expected = Gradient { level: 2, bitmap_level: 1, overflow: true, bitmap, ..gradient() };
     assert_eq!(Gradient::decode(&header), Ok(expected));
     assert_eq!(GradientView::check(&header).unwrap().sequence.get(), 0x1000);
-    assert_eq!(ParameterView::check(&PARAMETER_BYTES).unwrap().next_from.get(), 0x2000);
-    header[61] = 1;
+    assert_eq!(ParameterView::check(&PARAMETER_BYTES).unwrap().next_distance.get(), 0x1000);
+    header[58] |= 0x80;
     assert!(GradientView::check_mut(&mut header).is_err());
 }
 
@@ -244,14 +286,15 @@ proptest! {
     fn gradients_come_back(
         (identity, numbers) in (any_identity(), any_numbers()),
         (branch, level, bitmap_level, bitmap) in any_position(),
-        (aggregator, distance, exponent, values) in any::<(u32, u32, u8, u16)>(),
-        flags in any::<[bool; 4]>(),
+        (aggregator, server, distance, exponent, values) in any::<(u32, u32, u16, u8, u16)>(),
+        flags in any::<[bool; 6]>(),
     ) {
         let gradient = Gradient {
             identity,
             aggregator,
             numbers,
-            watermark_distance: distance.min(u32::try_from(identity.sequence).unwrap_or(u32::MAX)),
+            server: NodeId(server),
+            watermark_distance: distance.min(u16::try_from(identity.sequence).unwrap_or(u16::MAX)),
             bitmap,
             bitmap_level,
             level,
@@ -262,6 +305,8 @@ proptest! {
             overflow: flags[1],
             collision: flags[2],
             resend: flags[3],
+            repair: flags[4],
+            result: flags[5],
         };
         prop_assert_eq!(Gradient::decode(&encoded(&gradient)), Ok(gradient));
     }
@@ -269,8 +314,9 @@ proptest! {
     #[test]
     fn parameters_come_back(
         (identity, numbers) in (any_identity(), any_numbers()),
-        (aggregator, next_aggregator, values) in any::<(u32, Option<u32>, u16)>(),
-        (next_scale, next_from) in (prop::option::of(any_scale()), any::<u64>()),
+        (aggregator, server, next_aggregator, values) in any::<(u32, u32, Option<u32>, u16)>(),
+        next_scale in prop::option::of(any_scale()),
+        (next_distance, everyone_distance) in any::<(u32, u16)>(),
         (congested, repeat) in any::<(bool, bool)>(),
     ) {
         let changes = next_aggregator.is_some() || next_scale.is_some();
@@ -278,9 +324,11 @@ proptest! {
             identity,
             aggregator,
             numbers,
+            server: NodeId(server),
             next_aggregator,
             next_scale,
-            next_from: if changes { next_from } else { 0 },
+            next_distance: if changes { next_distance } else { 0 },
+            everyone_distance,
             values,
             congested,
             repeat,

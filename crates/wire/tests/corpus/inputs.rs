@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 
-use thalweg_core::{Bytes, HEADER_BYTES, Header, JobId, Time};
-use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale};
+use thalweg_core::{Bytes, HEADER_BYTES, Header, JobId, NodeId, Time};
+use thalweg_wire::aggregate::{
+    Announcement, Ask, AskKind, Branch, Gradient, Identity, LEVELS, Magnitude, Notice, Numbers,
+    Parameter, Scale, StationBytes,
+};
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
+use zerocopy::IntoBytes;
 
 /// Names and bytes.
 pub type Inputs = Vec<(&'static str, Vec<u8>)>;
@@ -15,7 +19,14 @@ pub fn targets() -> [(&'static str, Inputs); 4] {
     let headers = |named: &[(&'static str, Header)]| {
         named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
     };
-    let (flow, aggregate) = (headers(&flow_headers()), headers(&aggregate_headers()));
+    let flow = headers(&flow_headers());
+    let aggregate = [
+        headers(&gradient_headers()),
+        headers(&parameter_headers()),
+        headers(&ask_headers()),
+        group_packets(),
+    ]
+    .concat();
     let all = [flow.clone(), aggregate.clone()].concat();
     [("prefix", all), ("flow", flow), ("aggregate", aggregate), ("tag", tagged_packets())]
 }
@@ -67,15 +78,24 @@ fn flow_headers() -> [(&'static str, Header); 5] {
     ]
 }
 
-fn aggregate_headers() -> [(&'static str, Header); 7] {
-    let branch = |fan_ins, places| Branch::new(fan_ins, places).expect("a branch");
-    let fixed = Numbers::Fixed(Scale::new(1e8).expect("a scale"));
-    let identity =
-        Identity { job: JobId(0x5eed_0000_0000_0002), epoch: 3, sequence: 5_000, attempt: 0 };
+const IDENTITY: Identity =
+    Identity { job: JobId(0x5eed_0000_0000_0002), epoch: 3, sequence: 5_000, attempt: 0 };
+const SERVER: NodeId = NodeId(9);
+
+fn branch(fan_ins: [u8; LEVELS], places: [u8; LEVELS]) -> Branch {
+    Branch::new(fan_ins, places).expect("a branch")
+}
+
+fn fixed() -> Numbers {
+    Numbers::Fixed(Scale::new(1e8).expect("a scale"))
+}
+
+fn gradient_headers() -> [(&'static str, Header); 6] {
     let worker = Gradient {
-        identity,
+        identity: IDENTITY,
         aggregator: 777,
-        numbers: fixed,
+        numbers: fixed(),
+        server: SERVER,
         watermark_distance: 40,
         bitmap: 0b100,
         bitmap_level: 0,
@@ -87,11 +107,15 @@ fn aggregate_headers() -> [(&'static str, Header); 7] {
         overflow: false,
         collision: false,
         resend: false,
+        repair: false,
+        result: false,
     };
     let rack = Gradient { bitmap: 0b1111, level: 1, congested: true, overflow: true, ..worker };
     let collided = Gradient { level: 1, collision: true, resend: true, ..worker };
+    let repair = Gradient { repair: true, ..worker };
+    let result = Gradient { numbers: Numbers::Float, level: 2, result: true, ..worker };
     let deep = Gradient {
-        identity: Identity { attempt: 1, ..identity },
+        identity: Identity { attempt: 1, ..IDENTITY },
         numbers: Numbers::Float,
         bitmap: 0xffff_ffff,
         bitmap_level: 3,
@@ -99,13 +123,26 @@ fn aggregate_headers() -> [(&'static str, Header); 7] {
         branch: branch([32; 4], [31, 0, 15, 7]),
         ..worker
     };
-    let parameter = Parameter {
-        identity,
+    [
+        ("gradient-worker", header(|to| worker.encode(to))),
+        ("gradient-rack", header(|to| rack.encode(to))),
+        ("gradient-collided", header(|to| collided.encode(to))),
+        ("gradient-repair", header(|to| repair.encode(to))),
+        ("gradient-result", header(|to| result.encode(to))),
+        ("gradient-deep", header(|to| deep.encode(to))),
+    ]
+}
+
+fn parameter_headers() -> [(&'static str, Header); 3] {
+    let sum = Parameter {
+        identity: IDENTITY,
         aggregator: 777,
-        numbers: fixed,
+        numbers: fixed(),
+        server: SERVER,
         next_aggregator: None,
         next_scale: None,
-        next_from: 0,
+        next_distance: 0,
+        everyone_distance: 60,
         values: 352,
         congested: false,
         repeat: false,
@@ -113,19 +150,67 @@ fn aggregate_headers() -> [(&'static str, Header); 7] {
     let changes = Parameter {
         next_aggregator: Some(1_234),
         next_scale: Scale::new(1e6),
-        next_from: 5_100,
+        next_distance: 100,
         congested: true,
-        ..parameter
+        ..sum
     };
-    let repeat = Parameter { values: 0, repeat: true, ..parameter };
+    let repeat = Parameter { values: 0, repeat: true, ..sum };
     [
-        ("gradient-worker", header(|to| worker.encode(to))),
-        ("gradient-rack", header(|to| rack.encode(to))),
-        ("gradient-collided", header(|to| collided.encode(to))),
-        ("gradient-deep", header(|to| deep.encode(to))),
-        ("parameter-sum", header(|to| parameter.encode(to))),
+        ("parameter-sum", header(|to| sum.encode(to))),
         ("parameter-changes", header(|to| changes.encode(to))),
         ("parameter-repeat", header(|to| repeat.encode(to))),
+    ]
+}
+
+fn ask_headers() -> [(&'static str, Header); 4] {
+    let query = Ask {
+        kind: AskKind::Query,
+        identity: IDENTITY,
+        aggregator: 777,
+        server: SERVER,
+        branch: branch([4, 3, 0, 0], [2, 1, 0, 0]),
+        level: 0,
+        watermark_distance: 40,
+        wanted: 0,
+        straight: false,
+        afresh: false,
+    };
+    let straight = Ask { level: 2, straight: true, ..query };
+    let request = Ask { kind: AskKind::Request, watermark_distance: 0, wanted: 0b1010, ..query };
+    let afresh = Ask { level: 1, wanted: 0b111, afresh: true, ..request };
+    [
+        ("query", header(|to| query.encode(to))),
+        ("query-straight", header(|to| straight.encode(to))),
+        ("request", header(|to| request.encode(to))),
+        ("request-afresh", header(|to| afresh.encode(to))),
+    ]
+}
+
+/// Announcements with their bodies, and a notice.
+fn group_packets() -> Inputs {
+    let rack = Announcement {
+        job: IDENTITY.job,
+        epoch: IDENTITY.epoch,
+        server: SERVER,
+        parent: NodeId(8),
+        level: 0,
+        stations: 1,
+    };
+    let wide = Announcement { parent: SERVER, level: 1, stations: 2, ..rack };
+    let children: Vec<NodeId> = (10..42).map(NodeId).collect();
+    let rack_station = [StationBytes::new([0, 1, 0, 0], &children[..4])];
+    let wide_stations = [
+        StationBytes::new([0; LEVELS], &children),
+        StationBytes::new([0, 0, 1, 0], &children[..1]),
+    ];
+    let notice = Notice { job: IDENTITY.job, epoch: IDENTITY.epoch, switch: NodeId(8) };
+    let packet = |announcement: Announcement, stations: &[StationBytes]| {
+        [&header(|to| announcement.encode(to)), stations.as_bytes()].concat()
+    };
+    vec![
+        ("announcement-rack", packet(rack, &rack_station)),
+        ("announcement-wide", packet(wide, &wide_stations)),
+        ("notice", header(|to| notice.encode(to)).to_vec()),
     ]
 }
 

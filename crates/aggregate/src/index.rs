@@ -1,0 +1,75 @@
+//! Where a fragment is summed.
+
+use thalweg_core::JobId;
+use thalweg_wire::aggregate::LEVELS;
+
+/// The index of a slot, the same at every worker.
+// spec: A-30
+pub(crate) fn first(job: JobId, slot: u32, aggregators: u32) -> u32 {
+    below(mix(job.0 ^ mix(u64::from(slot))), aggregators)
+}
+
+/// The next index after one that collided.
+// spec: A-22
+pub(crate) fn next(index: u32, aggregators: u32) -> u32 {
+    below(mix(!u64::from(index)), aggregators)
+}
+
+/// Where in a switch's array a station sums what has this index. Stations of one switch must not all
+/// want the same place.
+#[inline]
+pub(crate) fn place(index: u32, level: u8, upper_places: [u8; LEVELS], aggregators: u32) -> u32 {
+    let station = u32::from_le_bytes(upper_places);
+    if station == 0 {
+        return index % aggregators;
+    }
+    let shift = mix(u64::from(station) << 8 | u64::from(level));
+    ((u64::from(index) + (shift >> 32)) % u64::from(aggregators)) as u32
+}
+
+/// The places at the levels above one: what tells the stations of a level apart.
+#[inline]
+pub(crate) fn upper_places(places: [u8; LEVELS], level: u8) -> [u8; LEVELS] {
+    let shift = 8 * (u32::from(level) + 1).min(4);
+    let above = u64::from(u32::from_le_bytes(places)) >> shift << shift;
+    (above as u32).to_le_bytes()
+}
+
+#[inline]
+fn below(hash: u64, bound: u32) -> u32 {
+    ((u128::from(hash) * u128::from(bound)) >> 64) as u32
+}
+
+/// The finaliser of SplitMix64: spreads every bit over all others.
+#[inline]
+const fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: A-30
+    #[test]
+    fn indices_are_fixed_by_job_and_slot_and_spread_evenly() {
+        assert_eq!(first(JobId(7), 3, 1_000), first(JobId(7), 3, 1_000));
+        assert_ne!(first(JobId(7), 3, 1 << 30), first(JobId(8), 3, 1 << 30));
+        let mut hits = [0_u32; 16];
+        (0..16_000).for_each(|slot| hits[first(JobId(1), slot, 16) as usize] += 1);
+        assert!(hits.iter().all(|&hits| (900..1_100).contains(&hits)), "{hits:?}");
+    }
+
+    #[test]
+    fn stations_of_one_switch_have_different_places() {
+        assert_eq!(upper_places([1, 2, 3, 4], 0), [0, 2, 3, 4]);
+        assert_eq!(upper_places([1, 2, 3, 4], 3), [0; 4]);
+        let places = [[0, 0, 0, 0], [0, 1, 0, 0], [0, 2, 0, 0]];
+        let at = places.map(|upper| place(5, 0, upper, 1 << 20));
+        assert!(at[0] == 5 && at[1] != at[2] && at[1] != 5 && at[2] != 5);
+        assert!(places.iter().all(|&upper| place(77, 0, upper, 1) == 0));
+    }
+}

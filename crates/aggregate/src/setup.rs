@@ -1,0 +1,127 @@
+//! What the workers and servers of a job agree on.
+
+use std::sync::Arc;
+
+use thalweg_core::JobId;
+use thalweg_wire::aggregate::{Numbers, Scale};
+
+use crate::tree::Tree;
+
+/// One set-up of a job: everything that its workers and servers have to agree on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setup {
+    /// The job.
+    pub job: JobId,
+    /// Which set-up of the job this is. Grows with each.
+    pub epoch: u32,
+    /// The trees, one for each server. Fragment *s* belongs to tree *s* mod their number.
+    pub trees: Vec<Arc<Tree>>,
+    /// Values of a fragment. Default 352: fills an Ethernet frame.
+    pub fragment_values: u16,
+    /// What bodies hold.
+    pub numeric: Numeric,
+    /// How losses are repaired.
+    pub recovery: Recovery,
+    /// How fragments are spread over aggregators.
+    pub indexing: Indexing,
+    /// How many aggregators a switch has.
+    pub aggregators: u32,
+    /// How far the highest fragment that a worker has sent may be above its watermark.
+    pub span_fragments: u16,
+    /// What a packet occupies of a link beside its body.
+    pub overhead_bytes: u32,
+    /// Everything below is complete at every worker.
+    pub resume_from: u64,
+}
+
+/// What bodies hold: a setting of the job (T-09).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Numeric {
+    /// `f32`: no range to overflow, NaN and infinity as they are.
+    Float,
+    /// `i32` in fixed point, which data planes without floats can add.
+    Fixed {
+        /// The scale to begin with.
+        scale: Scale,
+        /// Whether the server lowers the scale when overflow is frequent.
+        dynamic: bool,
+    },
+}
+
+/// How losses are repaired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recovery {
+    /// Who lacks a contribution asks those that owe it; partial sums stay where they are (T-10).
+    #[default]
+    Selective,
+    /// Everybody sends the fragment again, past the switches.
+    Paper,
+}
+
+/// How fragments are spread over aggregators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Indexing {
+    /// By a hash of job and slot, moved away from collisions.
+    #[default]
+    Hashed,
+    /// One after the other: what the paper compares with.
+    Linear,
+}
+
+/// Which try at a fragment a packet belongs to. Bit 0 is set for the repeat in floats; the other bits
+/// count changes of the scale, so that numbers of different meaning have different identities.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Attempt(pub u8);
+
+impl Attempt {
+    /// The first try with the scale of this generation.
+    pub const fn of_generation(generation: u8) -> Attempt {
+        Attempt(generation << 1)
+    }
+
+    /// The repeat in floats of this try.
+    pub const fn in_floats(self) -> Attempt {
+        Attempt(self.0 | 1)
+    }
+
+    /// Whether it is a repeat in floats.
+    pub const fn is_in_floats(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// How often the scale had changed, modulo 128.
+    pub const fn generation(self) -> u8 {
+        self.0 >> 1
+    }
+}
+
+impl Setup {
+    /// The most that a span can be: twice as much still fits the distances in headers.
+    pub const SPAN_MAX: u16 = 32_767;
+
+    /// The tree, and so the server, of a fragment.
+    pub fn tree(&self, sequence: u64) -> &Tree {
+        &self.trees[self.shard(sequence)]
+    }
+
+    /// Which tree a fragment belongs to.
+    // spec: A-24
+    pub fn shard(&self, sequence: u64) -> usize {
+        (sequence % self.trees.len() as u64) as usize
+    }
+
+    /// What a full packet occupies of a link.
+    pub fn packet_bytes(&self) -> u32 {
+        u32::from(self.fragment_values) * 4 + self.overhead_bytes
+    }
+}
+
+impl Numeric {
+    /// What bodies hold at first.
+    pub fn numbers(self) -> Numbers {
+        match self {
+            Numeric::Float => Numbers::Float,
+            Numeric::Fixed { scale, .. } => Numbers::Fixed(scale),
+        }
+    }
+}

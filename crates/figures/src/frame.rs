@@ -1,0 +1,9 @@
+//! What every figure stands in.
+
+pub(crate) mod claim;
+pub(crate) mod context;
+pub(crate) mod error;
+pub(crate) mod figure;
+pub(crate) mod findings;
+pub(crate) mod plan;
+pub(crate) mod report;

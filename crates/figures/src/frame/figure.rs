@@ -1,0 +1,86 @@
+//! A figure, and how it is found.
+
+use super::context::Context;
+use super::error::{FigureError, UnknownFigure};
+use super::findings::Findings;
+use crate::all;
+
+/// A published figure or table that can be run again.
+///
+/// The same plan, size and seed give the same findings, whatever the number of threads.
+pub trait Figure: Sync {
+    /// What it is called on the command line: the paper, then the figure, such as `atp-table1`.
+    fn name(&self) -> &'static str;
+
+    /// The text of `plans/NAME.toml`; see [`Plan`](crate::Plan) for what it holds.
+    fn plan(&self) -> &'static str;
+
+    /// Runs one seed at the size that the context asks for.
+    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError>;
+}
+
+/// The figure of that name.
+pub fn find(name: &str) -> Result<&'static dyn Figure, UnknownFigure> {
+    let found = all().iter().find(|figure| figure.name() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<&'static str> = all().iter().map(|figure| figure.name()).collect();
+        UnknownFigure { name: name.to_owned(), nearest: nearest(name, &names), names }
+    })
+}
+
+/// The name that the fewest edits lead to, unless most of it would have to change.
+fn nearest(name: &str, names: &[&'static str]) -> Option<&'static str> {
+    let (edits, best) = names.iter().map(|known| (edits_between(name, known), *known)).min()?;
+    (edits * 2 <= name.chars().count()).then_some(best)
+}
+
+/// How many insertions, removals and replacements turn one word into the other.
+fn edits_between(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    // The edits from what was read of `from` to every beginning of `to`.
+    let mut edits: Vec<usize> = (0..=to.len()).collect();
+    for (read, letter) in from.chars().enumerate() {
+        let mut diagonal = read;
+        edits[0] = read + 1;
+        for (index, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = edits[index + 1];
+            edits[index + 1] = replaced.min(diagonal + 1).min(edits[index] + 1);
+        }
+    }
+    edits[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        let cases =
+            [("", "", 0), ("abc", "abc", 0), ("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3)];
+        for (from, to, edits) in cases {
+            assert_eq!(edits_between(from, to), edits, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn a_slip_finds_its_name_and_nonsense_none() {
+        let names = ["atp-table1", "atp-fig7", "mlt-fig9"];
+        assert_eq!(nearest("atp-tabel1", &names), Some("atp-table1"));
+        assert_eq!(nearest("atp-fig8", &names), Some("atp-fig7"));
+        assert_eq!(nearest("quicksort", &names), None);
+        assert_eq!(nearest("", &names), None);
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_list() {
+        let error = find("atp-tabel1").err().unwrap();
+        let message = error.to_string();
+        assert!(message.starts_with("there is no figure \"atp-tabel1\", did you mean atp-table1?"));
+        for figure in all() {
+            assert!(error.names.contains(&figure.name()));
+        }
+        assert_eq!(find("atp-table1").ok().map(|figure| figure.name()), Some("atp-table1"));
+    }
+}

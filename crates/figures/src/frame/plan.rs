@@ -1,0 +1,134 @@
+//! What a figure is run with.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+use super::error::FigureError;
+use super::figure::Figure;
+
+/// A plan: what a figure is, and its settings at two sizes.
+///
+/// `[setup]` holds what both sizes share; `[full]` is the size that counts, `[quick]` one that ends
+/// within seconds. A key of a size replaces the same key of the set-up, so a size may change
+/// anything.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    #[serde(flatten)]
+    heading: Heading,
+    #[serde(default)]
+    setup: Table,
+    full: Table,
+    quick: Table,
+}
+
+/// What a figure is, for lists and titles.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Heading {
+    /// What is shown.
+    pub title: String,
+    /// Where it was published: `ATP, Table 1`.
+    pub paper: String,
+    /// What it shows, in one line.
+    pub about: String,
+    /// How long the full size takes on a machine with two cores, roughly.
+    pub full_run_s: f64,
+    /// The same for the quick size.
+    pub quick_run_s: f64,
+}
+
+impl Plan {
+    /// The plan of a figure.
+    pub fn of(figure: &dyn Figure) -> Result<Plan, FigureError> {
+        toml::from_str(figure.plan()).map_err(|error| mistake(figure, &error))
+    }
+
+    /// What the figure is.
+    pub fn heading(&self) -> &Heading {
+        &self.heading
+    }
+
+    /// The settings of one size, as the figure's own type. That type should deny unknown fields, or
+    /// a slip in a key would go unseen.
+    pub fn settings<T: DeserializeOwned>(
+        &self,
+        figure: &dyn Figure,
+        quick: bool,
+    ) -> Result<T, FigureError> {
+        let size = if quick { &self.quick } else { &self.full };
+        let mut settings = self.setup.clone();
+        settings.extend(size.clone());
+        settings.try_into().map_err(|error| mistake(figure, &error))
+    }
+}
+
+fn mistake(figure: &dyn Figure, error: &toml::de::Error) -> FigureError {
+    FigureError::Plan { figure: figure.name(), reason: error.message().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Context, Findings};
+
+    struct Sample(&'static str);
+
+    impl Figure for Sample {
+        fn name(&self) -> &'static str {
+            "sample"
+        }
+
+        fn plan(&self) -> &'static str {
+            self.0
+        }
+
+        fn run(&self, _: &Context<'_>) -> Result<Findings, FigureError> {
+            Ok(Findings::default())
+        }
+    }
+
+    #[derive(Deserialize, PartialEq, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Settings {
+        hosts: u64,
+        flows: u64,
+    }
+
+    const TEXT: &str = r#"
+        title = "A sample"
+        paper = "Nobody, Figure 1"
+        about = "shows nothing"
+        full-run-s = 10
+        quick-run-s = 0.5
+        setup = { hosts = 8 }
+        full = { flows = 1_000 }
+        quick = { flows = 10, hosts = 2 }
+    "#;
+
+    #[test]
+    fn a_size_adds_to_the_setup_and_replaces_its_keys() {
+        let figure = Sample(TEXT);
+        let plan = Plan::of(&figure).unwrap();
+        assert_eq!(plan.heading().title, "A sample");
+        assert_eq!(plan.heading().full_run_s, 10.0);
+        let settings = |quick| plan.settings::<Settings>(&figure, quick).unwrap();
+        assert_eq!(settings(false), Settings { hosts: 8, flows: 1_000 });
+        assert_eq!(settings(true), Settings { hosts: 2, flows: 10 });
+    }
+
+    #[test]
+    fn mistakes_name_the_figure_and_the_key() {
+        let missing = Sample("title = \"A sample\"");
+        let message = Plan::of(&missing).unwrap_err().to_string();
+        assert!(message.starts_with("the plan of sample cannot be used: missing field"), "{message}");
+        let figure = Sample(
+            "title = \"\"\npaper = \"\"\nabout = \"\"\nfull-run-s = 1\nquick-run-s = 1\n\
+             full = { hosts = 1, flows = 1, flow = 2 }\nquick = {}",
+        );
+        let plan = Plan::of(&figure).unwrap();
+        let message = plan.settings::<Settings>(&figure, false).unwrap_err().to_string();
+        assert!(message.contains("unknown field `flow`"), "{message}");
+    }
+}

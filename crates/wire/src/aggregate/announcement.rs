@@ -1,0 +1,362 @@
+//! What a switch has to know of a job, as soft state.
+
+use thalweg_core::{Header, JobId, NodeId};
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+
+use super::{AggregateError, FAN_IN_MAX, LEVELS};
+use crate::prefix::{Kind, PrefixView};
+
+/// Most stations of one tree in one switch.
+pub const STATIONS_MAX: usize = 4;
+
+/// Most children of all stations of one tree in one switch.
+pub const CHILDREN_MAX: usize = STATIONS_MAX * FAN_IN_MAX as usize;
+
+/// Tells a switch where it stands in the tree of a job: who is above it and who is below.
+///
+/// The switch is one *station* of the tree, or several where it has more children than a bitmap has
+/// bits. They stand in the body, one [`StationBytes`] each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Announcement {
+    /// Whose tree it is.
+    pub job: JobId,
+    /// Which set-up of the job.
+    pub epoch: u32,
+    /// The root of the tree.
+    pub server: NodeId,
+    /// Where sums are sent on to: the next switch, or the server.
+    pub parent: NodeId,
+    /// The level of the switch in this tree.
+    pub level: u8,
+    /// How many stations the body holds.
+    pub stations: u8,
+}
+
+/// One station in the body of an [`Announcement`].
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct StationBytes {
+    /// Its place at every level above its own; zero at and below.
+    pub places: [u8; LEVELS],
+    /// How many children it has.
+    pub count: U32,
+    /// The nodes to send to, in the order of their places; zero beyond the count.
+    pub children: [U32; FAN_IN_MAX as usize],
+}
+
+/// A switch tells the server that it does not know a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// Whose tree it is.
+    pub job: JobId,
+    /// Which set-up of the job.
+    pub epoch: u32,
+    /// The switch that wants to know.
+    pub switch: NodeId,
+}
+
+/// The bytes of [`Announcement`] and [`Notice`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct GroupView {
+    /// Of kind [`Kind::AggregateAnnouncement`] or [`Kind::AggregateNotice`].
+    pub prefix: PrefixView,
+    /// Zero: it is about no fragment.
+    pub sequence: U64,
+    /// Zero.
+    pub aggregator: U32,
+    /// Zero.
+    pub reserved: U32,
+    /// [`Announcement::server`]; zero in a notice.
+    pub server: U32,
+    /// [`Announcement::parent`] or [`Notice::switch`].
+    pub other: U32,
+    /// [`Announcement::level`]; zero in a notice.
+    pub level: u8,
+    /// [`Announcement::stations`]; zero in a notice.
+    pub stations: u8,
+    /// Zero.
+    pub reserved_end: [u8; 14],
+}
+
+impl GroupView {
+    fn new(kind: Kind, job: JobId, epoch: u32) -> GroupView {
+        GroupView {
+            prefix: PrefixView::new(kind, job, epoch),
+            sequence: U64::ZERO,
+            aggregator: U32::ZERO,
+            reserved: U32::ZERO,
+            server: U32::ZERO,
+            other: U32::ZERO,
+            level: 0,
+            stations: 0,
+            reserved_end: [0; 14],
+        }
+    }
+
+    fn check(&self) -> Result<(), AggregateError> {
+        let clean = self.sequence == U64::ZERO
+            && self.aggregator == U32::ZERO
+            && self.reserved == U32::ZERO
+            && self.reserved_end == [0; 14];
+        if clean { Ok(()) } else { Err(AggregateError::Reserved) }
+    }
+}
+
+impl Announcement {
+    /// Writes the whole header, tag zero.
+    pub fn encode(&self, header: &mut Header) {
+        *header = transmute!(GroupView {
+            server: U32::new(self.server.0),
+            other: U32::new(self.parent.0),
+            level: self.level,
+            stations: self.stations,
+            ..GroupView::new(Kind::AggregateAnnouncement, self.job, self.epoch)
+        });
+    }
+
+    /// Reads a header. Does not look at the tag.
+    pub fn decode(header: &Header) -> Result<Announcement, AggregateError> {
+        let view: &GroupView = transmute_ref!(header);
+        view.prefix.expect(Kind::AggregateAnnouncement)?;
+        view.check()?;
+        if usize::from(view.level) >= LEVELS {
+            return Err(AggregateError::Level(view.level));
+        }
+        if !(1..=STATIONS_MAX).contains(&usize::from(view.stations)) {
+            return Err(AggregateError::Announcement);
+        }
+        Ok(Announcement {
+            job: JobId(view.prefix.job.get()),
+            epoch: view.prefix.epoch.get(),
+            server: NodeId(view.server.get()),
+            parent: NodeId(view.other.get()),
+            level: view.level,
+            stations: view.stations,
+        })
+    }
+
+    /// How long the body is.
+    pub const fn body_bytes(stations: usize) -> usize {
+        stations * size_of::<StationBytes>()
+    }
+
+    /// The stations in a body, if it keeps the rules: one meaning has one form.
+    pub fn stations<'a>(&self, body: &'a [u8]) -> Result<&'a [StationBytes], AggregateError> {
+        let stations = <[StationBytes]>::ref_from_bytes(body);
+        let stations = stations.map_err(|_| AggregateError::Announcement)?;
+        let right = stations.len() == usize::from(self.stations)
+            && stations.iter().all(|station| station.fits(self.level));
+        if right { Ok(stations) } else { Err(AggregateError::Announcement) }
+    }
+}
+
+impl StationBytes {
+    /// A station with these children, of which there are at most [`FAN_IN_MAX`].
+    pub fn new(places: [u8; LEVELS], children: &[NodeId]) -> StationBytes {
+        let child = |at: usize| U32::new(children.get(at).map_or(0, |child| child.0));
+        StationBytes {
+            places,
+            count: U32::new(children.len() as u32),
+            children: std::array::from_fn(child),
+        }
+    }
+
+    /// Whether it keeps the rules, in a switch of this level.
+    fn fits(&self, level: u8) -> bool {
+        let count = self.count.get();
+        let (below, above) = self.places.split_at((usize::from(level) + 1).min(LEVELS));
+        (1..=u32::from(FAN_IN_MAX)).contains(&count)
+            && below.iter().all(|&place| place == 0)
+            && above.iter().all(|&place| place < FAN_IN_MAX)
+            && self.children.iter().skip(count as usize).all(|&child| child == U32::ZERO)
+    }
+
+    /// The nodes to send to, in the order of their places.
+    pub fn children(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let count = self.count.get() as usize;
+        self.children.iter().take(count).map(|child| NodeId(child.get()))
+    }
+}
+
+impl Notice {
+    /// Writes the whole header, tag zero.
+    pub fn encode(&self, header: &mut Header) {
+        *header = transmute!(GroupView {
+            other: U32::new(self.switch.0),
+            ..GroupView::new(Kind::AggregateNotice, self.job, self.epoch)
+        });
+    }
+
+    /// Reads a header. Does not look at the tag.
+    pub fn decode(header: &Header) -> Result<Notice, AggregateError> {
+        let view: &GroupView = transmute_ref!(header);
+        view.prefix.expect(Kind::AggregateNotice)?;
+        view.check()?;
+        if view.server != U32::ZERO || view.level != 0 || view.stations != 0 {
+            return Err(AggregateError::Reserved);
+        }
+        Ok(Notice {
+            job: JobId(view.prefix.job.get()),
+            epoch: view.prefix.epoch.get(),
+            switch: NodeId(view.other.get()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use thalweg_core::HEADER_BYTES;
+
+    use super::*;
+
+    const JOB: JobId = JobId(0x0102_0304_0506_0708);
+
+    /// A switch of the second level, below node 4.
+    const ANNOUNCEMENT: Announcement = Announcement {
+        job: JOB,
+        epoch: 5,
+        server: NodeId(0x0a0b_0c0d),
+        parent: NodeId(4),
+        level: 1,
+        stations: 2,
+    };
+
+    const ANNOUNCEMENT_BYTES: Header = [
+        0x54, 0x57, 1, 21, 5, 0, 0, 0, // magic, version, kind, epoch
+        8, 7, 6, 5, 4, 3, 2, 1, // job
+        0, 0, 0, 0, 0, 0, 0, 0, // tag
+        0, 0, 0, 0, 0, 0, 0, 0, // sequence
+        0, 0, 0, 0, 0, 0, 0, 0, // aggregator, reserved
+        0x0d, 0x0c, 0x0b, 0x0a, 4, 0, 0, 0, // server, other
+        1, 2, 0, 0, 0, 0, 0, 0, // level, stations, reserved_end
+        0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
+    ];
+
+    const NOTICE: Notice = Notice { job: JOB, epoch: 5, switch: NodeId(0x4d) };
+
+    const NOTICE_BYTES: Header = [
+        0x54, 0x57, 1, 20, 5, 0, 0, 0, // magic, version, kind, epoch
+        8, 7, 6, 5, 4, 3, 2, 1, // job
+        0, 0, 0, 0, 0, 0, 0, 0, // tag
+        0, 0, 0, 0, 0, 0, 0, 0, // sequence
+        0, 0, 0, 0, 0, 0, 0, 0, // aggregator, reserved
+        0, 0, 0, 0, 0x4d, 0, 0, 0, // server, other
+        0, 0, 0, 0, 0, 0, 0, 0, // level, stations, reserved_end
+        0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
+    ];
+
+    fn announced(announcement: &Announcement) -> Header {
+        let mut header = [0xff; HEADER_BYTES];
+        announcement.encode(&mut header);
+        header
+    }
+
+    #[test]
+    fn literal_bytes_have_their_meaning_and_back() {
+        assert_eq!(announced(&ANNOUNCEMENT), ANNOUNCEMENT_BYTES);
+        assert_eq!(Announcement::decode(&ANNOUNCEMENT_BYTES), Ok(ANNOUNCEMENT));
+        let mut header = [0xff; HEADER_BYTES];
+        NOTICE.encode(&mut header);
+        assert_eq!(header, NOTICE_BYTES);
+        assert_eq!(Notice::decode(&NOTICE_BYTES), Ok(NOTICE));
+    }
+
+    #[test]
+    fn literal_bodies_have_their_meaning_and_back() {
+        let mut body = [0; 272];
+        body[..20].copy_from_slice(&[
+            0, 0, 2, 31, 3, 0, 0, 0, // places, count
+            10, 0, 0, 0, 11, 0, 0, 0, 12, 1, 0, 0, // children
+        ]);
+        body[136..148].copy_from_slice(&[0, 0, 3, 31, 1, 0, 0, 0, 13, 0, 0, 0]);
+        let children = [NodeId(10), NodeId(11), NodeId(0x10c)];
+        let stations = [
+            StationBytes::new([0, 0, 2, 31], &children),
+            StationBytes::new([0, 0, 3, 31], &[NodeId(13)]),
+        ];
+        assert_eq!(stations.as_bytes(), body);
+        assert_eq!(Announcement::body_bytes(2), body.len());
+        let read = ANNOUNCEMENT.stations(&body).unwrap();
+        assert_eq!(read, stations);
+        assert_eq!(read[0].children().collect::<Vec<_>>(), children);
+        assert_eq!(read[1].children().collect::<Vec<_>>(), [NodeId(13)]);
+    }
+
+    #[test]
+    fn reserved_bits_are_refused() {
+        let set = |mut header: Header, at: usize, bit: u8| {
+            header[at] |= 1 << bit;
+            header
+        };
+        for bit in 0..8 {
+            for at in (24..40).chain(50..64) {
+                let header = set(ANNOUNCEMENT_BYTES, at, bit);
+                assert_eq!(Announcement::decode(&header), Err(AggregateError::Reserved), "{at}");
+            }
+            for at in (24..44).chain(48..64) {
+                let header = set(NOTICE_BYTES, at, bit);
+                assert_eq!(Notice::decode(&header), Err(AggregateError::Reserved), "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn headers_that_contradict_are_refused() {
+        let decode = |announcement| Announcement::decode(&announced(&announcement));
+        let high = Announcement { level: 4, ..ANNOUNCEMENT };
+        assert_eq!(decode(high), Err(AggregateError::Level(4)));
+        for stations in [0, 5, 255] {
+            let wrong = Announcement { stations, ..ANNOUNCEMENT };
+            assert_eq!(decode(wrong), Err(AggregateError::Announcement), "{stations}");
+        }
+    }
+
+    #[test]
+    fn bodies_that_contradict_are_refused() {
+        let one = StationBytes::new([0, 0, 1, 0], &[NodeId(1)]);
+        let announcement = Announcement { stations: 1, ..ANNOUNCEMENT };
+        let refused =
+            |body: &[u8]| announcement.stations(body) == Err(AggregateError::Announcement);
+        assert!(!refused(one.as_bytes()));
+        assert!(refused(&one.as_bytes()[1..]) && refused(&[]));
+        assert!(refused([one, one].as_bytes()), "one is announced");
+        assert!(refused(StationBytes { count: U32::ZERO, ..one }.as_bytes()));
+        assert!(refused(StationBytes::new([0; LEVELS], &[NodeId(1); 33]).as_bytes()));
+        assert!(refused(StationBytes { places: [0, 0, 32, 0], ..one }.as_bytes()));
+        assert!(refused(StationBytes { places: [0, 1, 0, 0], ..one }.as_bytes()), "its own level");
+        let mut beyond = one;
+        beyond.children[1] = U32::new(2);
+        assert!(refused(beyond.as_bytes()), "a child beyond the count");
+    }
+
+    proptest! {
+        #[test]
+        fn announcements_come_back(
+            (job, epoch, server, parent) in any::<(u64, u32, u32, u32)>(),
+            (level, stations) in (0..4_u8, 1..=4_u8),
+            places in prop::array::uniform4(0..FAN_IN_MAX),
+            children in prop::collection::vec(any::<u32>().prop_map(NodeId), 1..=32),
+        ) {
+            let announcement = Announcement {
+                job: JobId(job),
+                epoch,
+                server: NodeId(server),
+                parent: NodeId(parent),
+                level,
+                stations,
+            };
+            prop_assert_eq!(Announcement::decode(&announced(&announcement)), Ok(announcement));
+            let above = std::array::from_fn(|at| if at > level.into() { places[at] } else { 0 });
+            let station = StationBytes::new(above, &children);
+            let body = vec![station; stations.into()];
+            let read = announcement.stations(body.as_bytes());
+            prop_assert_eq!(read, Ok(&body[..]));
+            prop_assert_eq!(station.children().collect::<Vec<_>>(), children);
+        }
+    }
+}

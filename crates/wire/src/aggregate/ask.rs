@@ -1,0 +1,341 @@
+//! Who lacks something asks for it.
+
+use thalweg_core::{Header, JobId, NodeId};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+
+use super::{AggregateError, Branch, Identity, LEVELS, flag};
+use crate::prefix::{Kind, PrefixView};
+
+/// Flag: past all switches, between worker and server.
+const STRAIGHT: u8 = 1 << 0;
+/// Flag: nothing of the sum is left.
+const AFRESH: u8 = 1 << 1;
+
+/// A packet without body that asks for what does not come (T-10).
+///
+/// A *query* goes up from a worker that misses a sum, to the first switch that lacks a contribution,
+/// or to the server. A *request* goes down from there to those that owe it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// Which way it goes.
+    pub kind: AskKind,
+    /// Which fragment it is about.
+    pub identity: Identity,
+    /// Which aggregator sums it.
+    pub aggregator: u32,
+    /// The root of the tree.
+    pub server: NodeId,
+    /// Query: the way of the worker that asks. Request: of whom is asked, as far as it lies above
+    /// `level`; what lies below means nothing.
+    pub branch: Branch,
+    /// Query: the level of the next switch. Request: the level of the switch that lacks something,
+    /// [`Branch::end`] or above for the server.
+    pub level: u8,
+    /// Query: how far below the fragment the worker's watermark lies. Request: means nothing, and is
+    /// sent as zero.
+    pub watermark_distance: u16,
+    /// Request: which children of the asking switch owe something. Query: means nothing, and is sent
+    /// as zero.
+    pub wanted: u32,
+    /// Query: for the server alone. Request: to be answered straight to the server, with the resend
+    /// flag.
+    pub straight: bool,
+    /// Request: nothing of the sum is left where it is asked for, so that the answer may take an
+    /// aggregator. Query: means nothing, and is sent as not set.
+    pub afresh: bool,
+}
+
+/// Which way an [`Ask`] goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AskKind {
+    /// Up.
+    Query,
+    /// Down.
+    Request,
+}
+
+/// The bytes of [`Ask`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct AskView {
+    /// Of kind [`Kind::AggregateQuery`] or [`Kind::AggregateRequest`].
+    pub prefix: PrefixView,
+    /// [`Identity::sequence`].
+    pub sequence: U64,
+    /// [`Ask::aggregator`].
+    pub aggregator: U32,
+    /// Zero.
+    pub reserved: U32,
+    /// [`Ask::server`].
+    pub server: U32,
+    /// [`Ask::wanted`]; zero in a query.
+    pub wanted: U32,
+    /// [`Branch::fan_ins`].
+    pub fan_ins: [u8; LEVELS],
+    /// [`Branch::places`].
+    pub places: [u8; LEVELS],
+    /// [`Ask::watermark_distance`]; zero in a request.
+    pub watermark_distance: U16,
+    /// Bit 0 [`Ask::straight`], bit 1 [`Ask::afresh`], in requests only; the other bits are zero.
+    pub flags: u8,
+    /// [`Identity::attempt`].
+    pub attempt: u8,
+    /// [`Ask::level`].
+    pub level: u8,
+    /// Zero.
+    pub reserved_end: [u8; 3],
+}
+
+impl AskKind {
+    const fn kind(self) -> Kind {
+        match self {
+            AskKind::Query => Kind::AggregateQuery,
+            AskKind::Request => Kind::AggregateRequest,
+        }
+    }
+}
+
+impl Ask {
+    /// Writes the whole header, tag zero, without what means nothing in its kind: a switch may turn a
+    /// query into a request field by field.
+    #[inline]
+    pub fn encode(&self, header: &mut Header) {
+        let Identity { job, epoch, sequence, attempt } = self.identity;
+        let (watermark_distance, wanted, afresh) = match self.kind {
+            AskKind::Query => (self.watermark_distance, 0, false),
+            AskKind::Request => (0, self.wanted, self.afresh),
+        };
+        *header = transmute!(AskView {
+            prefix: PrefixView::new(self.kind.kind(), job, epoch),
+            sequence: U64::new(sequence),
+            aggregator: U32::new(self.aggregator),
+            reserved: U32::ZERO,
+            server: U32::new(self.server.0),
+            wanted: U32::new(wanted),
+            fan_ins: self.branch.fan_ins(),
+            places: self.branch.places(),
+            watermark_distance: U16::new(watermark_distance),
+            flags: flag(self.straight, STRAIGHT) | flag(afresh, AFRESH),
+            attempt,
+            level: self.level,
+            reserved_end: [0; 3],
+        });
+    }
+
+    /// Reads a header of either kind. Does not look at the tag.
+    pub fn decode(header: &Header) -> Result<Ask, AggregateError> {
+        let view: &AskView = transmute_ref!(header);
+        let kind = match view.prefix.meaning()?.kind {
+            Kind::AggregateQuery => AskKind::Query,
+            _ => {
+                view.prefix.expect(Kind::AggregateRequest)?;
+                AskKind::Request
+            }
+        };
+        let clean = view.reserved == U32::ZERO && view.reserved_end == [0; 3];
+        if !clean || view.flags & !(STRAIGHT | AFRESH) != 0 {
+            return Err(AggregateError::Reserved);
+        }
+        let ask = Ask {
+            kind,
+            identity: Identity {
+                job: JobId(view.prefix.job.get()),
+                epoch: view.prefix.epoch.get(),
+                sequence: view.sequence.get(),
+                attempt: view.attempt,
+            },
+            aggregator: view.aggregator.get(),
+            server: NodeId(view.server.get()),
+            branch: Branch::new(view.fan_ins, view.places)?,
+            level: view.level,
+            watermark_distance: view.watermark_distance.get(),
+            wanted: view.wanted.get(),
+            straight: view.flags & STRAIGHT != 0,
+            afresh: view.flags & AFRESH != 0,
+        };
+        ask.check()?;
+        Ok(ask)
+    }
+
+    /// Everything below this number is complete at the worker that asks.
+    pub fn watermark(&self) -> u64 {
+        self.identity.sequence.saturating_sub(u64::from(self.watermark_distance))
+    }
+
+    /// Whether the fields agree with each other and with the kind.
+    fn check(&self) -> Result<(), AggregateError> {
+        let clean = match self.kind {
+            AskKind::Query => self.wanted == 0 && !self.afresh,
+            AskKind::Request => self.watermark_distance == 0,
+        };
+        if !clean {
+            return Err(AggregateError::Reserved);
+        }
+        if usize::from(self.level) > LEVELS {
+            return Err(AggregateError::Level(self.level));
+        }
+        if u64::from(self.watermark_distance) > self.identity.sequence {
+            return Err(AggregateError::Watermark(self.watermark_distance));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use thalweg_core::HEADER_BYTES;
+
+    use super::super::BranchError;
+    use super::*;
+
+    /// Worker 3 of a rack of 4 misses fragment 500, at the first of two levels.
+    fn query() -> Ask {
+        Ask {
+            kind: AskKind::Query,
+            identity: Identity { job: JobId(7), epoch: 1, sequence: 500, attempt: 2 },
+            aggregator: 9,
+            server: NodeId(0x0a0b_0c0d),
+            branch: Branch::new([4, 2, 0, 0], [3, 1, 0, 0]).unwrap(),
+            level: 0,
+            watermark_distance: 300,
+            wanted: 0,
+            straight: true,
+            afresh: false,
+        }
+    }
+
+    const QUERY_BYTES: Header = [
+        0x54, 0x57, 1, 18, 1, 0, 0, 0, // magic, version, kind, epoch
+        7, 0, 0, 0, 0, 0, 0, 0, // job
+        0, 0, 0, 0, 0, 0, 0, 0, // tag
+        0xf4, 0x01, 0, 0, 0, 0, 0, 0, // sequence
+        9, 0, 0, 0, 0, 0, 0, 0, // aggregator, reserved
+        0x0d, 0x0c, 0x0b, 0x0a, 0, 0, 0, 0, // server, wanted
+        4, 2, 0, 0, 3, 1, 0, 0, // fan_ins, places
+        0x2c, 0x01, 1, 2, 0, 0, 0,
+        0, // watermark_distance, flags, attempt, level, reserved_end
+    ];
+
+    /// The switch of the second level lacks its child 1.
+    fn request() -> Ask {
+        Ask {
+            kind: AskKind::Request,
+            level: 1,
+            watermark_distance: 0,
+            wanted: 0b10,
+            straight: false,
+            afresh: true,
+            ..query()
+        }
+    }
+
+    const REQUEST_BYTES: Header = [
+        0x54, 0x57, 1, 19, 1, 0, 0, 0, // magic, version, kind, epoch
+        7, 0, 0, 0, 0, 0, 0, 0, // job
+        0, 0, 0, 0, 0, 0, 0, 0, // tag
+        0xf4, 0x01, 0, 0, 0, 0, 0, 0, // sequence
+        9, 0, 0, 0, 0, 0, 0, 0, // aggregator, reserved
+        0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, // server, wanted
+        4, 2, 0, 0, 3, 1, 0, 0, // fan_ins, places
+        0, 0, 2, 2, 1, 0, 0, 0, // watermark_distance, flags, attempt, level, reserved_end
+    ];
+
+    fn encoded(ask: &Ask) -> Header {
+        let mut header = [0xff; HEADER_BYTES];
+        ask.encode(&mut header);
+        header
+    }
+
+    #[test]
+    fn literal_bytes_have_their_meaning_and_back() {
+        assert_eq!(encoded(&query()), QUERY_BYTES);
+        assert_eq!(Ask::decode(&QUERY_BYTES), Ok(query()));
+        assert_eq!(query().watermark(), 200);
+        assert_eq!(encoded(&request()), REQUEST_BYTES);
+        assert_eq!(Ask::decode(&REQUEST_BYTES), Ok(request()));
+        assert_eq!(request().watermark(), 500);
+    }
+
+    #[test]
+    fn reserved_bits_are_refused() {
+        for header in [QUERY_BYTES, REQUEST_BYTES] {
+            let reserved = (36..40).chain(61..64).flat_map(|at| (0..8).map(move |bit| (at, bit)));
+            for (at, bit) in reserved.chain((2..8).map(|bit| (58, bit))) {
+                let mut bad = header;
+                bad[at] |= 1 << bit;
+                assert_eq!(Ask::decode(&bad), Err(AggregateError::Reserved), "{at}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn fields_of_the_other_kind_are_refused_and_not_written() {
+        let mixed = Ask { watermark_distance: 300, wanted: 0b10, afresh: true, ..query() };
+        assert_eq!(encoded(&Ask { straight: true, ..mixed }), QUERY_BYTES);
+        let down = Ask { kind: AskKind::Request, level: 1, straight: false, ..mixed };
+        assert_eq!(encoded(&down), REQUEST_BYTES);
+
+        let refused = |mut header: Header, at: usize, byte: u8| {
+            header[at] = byte;
+            Ask::decode(&header) == Err(AggregateError::Reserved)
+        };
+        assert!(refused(QUERY_BYTES, 44, 1), "wanted");
+        assert!(refused(QUERY_BYTES, 58, AFRESH), "afresh");
+        assert!(refused(REQUEST_BYTES, 56, 1), "watermark_distance");
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let high = Ask { level: 5, ..query() };
+        assert_eq!(Ask::decode(&encoded(&high)), Err(AggregateError::Level(5)));
+        let early = Ask { watermark_distance: 501, ..query() };
+        assert_eq!(Ask::decode(&encoded(&early)), Err(AggregateError::Watermark(501)));
+        let first = Ask { watermark_distance: 500, ..query() };
+        assert_eq!(Ask::decode(&encoded(&first)).unwrap().watermark(), 0);
+        let mut header = QUERY_BYTES;
+        header[52] = 4;
+        let error = BranchError::Place { level: 0, place: 4 };
+        assert_eq!(Ask::decode(&header), Err(error.into()));
+    }
+
+    proptest! {
+        #[test]
+        fn queries_come_back(
+            (job, epoch, sequence, attempt) in any::<(u64, u32, u64, u8)>(),
+            (aggregator, server, distance) in any::<(u32, u32, u16)>(),
+            (level, straight) in (0..=4_u8, any::<bool>()),
+        ) {
+            let query = Ask {
+                identity: Identity { job: JobId(job), epoch, sequence, attempt },
+                aggregator,
+                server: NodeId(server),
+                level,
+                watermark_distance: distance.min(u16::try_from(sequence).unwrap_or(u16::MAX)),
+                straight,
+                ..query()
+            };
+            prop_assert_eq!(Ask::decode(&encoded(&query)), Ok(query));
+        }
+
+        #[test]
+        fn requests_come_back(
+            (job, epoch, sequence, attempt) in any::<(u64, u32, u64, u8)>(),
+            (aggregator, server, wanted) in any::<(u32, u32, u32)>(),
+            (level, straight, afresh) in (0..=4_u8, any::<bool>(), any::<bool>()),
+        ) {
+            let request = Ask {
+                identity: Identity { job: JobId(job), epoch, sequence, attempt },
+                aggregator,
+                server: NodeId(server),
+                level,
+                wanted,
+                straight,
+                afresh,
+                ..request()
+            };
+            prop_assert_eq!(Ask::decode(&encoded(&request)), Ok(request));
+        }
+    }
+}
