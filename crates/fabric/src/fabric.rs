@@ -1,5 +1,6 @@
 //! The event loop: machines on a network, in one total order of time.
 
+use std::any::Any;
 use std::io;
 
 use thalweg_core::{Digest, Machine, NodeId, Packet, Rng, Time, Verdict};
@@ -39,10 +40,16 @@ pub struct Fabric<M: Machine> {
     lent: Vec<PacketRef>,
 }
 
+/// A machine that can be a switch's program. Every machine is one that can be sent to another thread
+/// and borrows nothing.
+pub trait SwitchMachine: Machine + Any + Send {}
+
+impl<M: Machine + Any + Send> SwitchMachine for M {}
+
 /// A machine in a switch, with the packets it is shown.
 pub struct Program<E> {
     /// The machine.
-    pub machine: Box<dyn Machine<Event = E> + Send>,
+    pub machine: Box<dyn SwitchMachine<Event = E>>,
     /// Which packets it is shown.
     pub door: Door,
 }
@@ -197,6 +204,13 @@ impl<M: Machine> Fabric<M> {
     /// A host's machine, to read from.
     pub fn machine(&self, host: NodeId) -> &M {
         &self.machines[host.index()]
+    }
+
+    /// A switch's program, to read from, if it has one of this type.
+    pub fn program<P: SwitchMachine<Event = M::Event>>(&self, switch: NodeId) -> Option<&P> {
+        let program = self.programs[switch.index()].as_ref()?;
+        let machine: &dyn Any = &*program.machine;
+        machine.downcast_ref()
     }
 
     /// Checks what must hold at every moment, whatever happened.

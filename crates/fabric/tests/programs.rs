@@ -114,6 +114,8 @@ fn a_program_sees_what_its_door_lets_in() {
     let (fabric, listener) = run_clerk(Duty::Consume, Door::Addressed);
     assert_eq!(listener.heard_from(SWITCH), [1, 3]);
     assert_eq!(numbers(&fabric, 1), [0, 2]);
+    let clerk = fabric.program::<Clerk>(SWITCH).expect("it was installed");
+    assert!(clerk.shown.is_empty() && fabric.program::<Probe>(SWITCH).is_none());
     let (fabric, listener) = run_clerk(Duty::Consume, Door::Everything);
     assert_eq!(listener.heard_from(SWITCH), [0, 1, 2, 3]);
     assert_eq!((numbers(&fabric, 1), fabric.stats().consumed_packets), (vec![], 4));
