@@ -5,6 +5,7 @@
 
 mod bench;
 mod failure;
+mod figure;
 mod files;
 mod interrupt;
 mod sim;
@@ -29,12 +30,16 @@ Examples:
   thalweg sim scenarios/websearch.toml                 flow completion times on a data-centre network
   thalweg sim scenarios/incast.toml --out out/incast   the same with a report page, JSON and CSV
   thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs
+  thalweg figure --list                                published figures that can be run again
+  thalweg figure atp-table1                            one of them, the paper's numbers beside ours
   thalweg bench fabric                                 how fast the simulator is on this machine";
 
 #[derive(Subcommand)]
 enum Command {
     /// Run a scenario file and print flow completion times, links and drops
     Sim(sim::SimArguments),
+    /// Run a published figure again, the paper's numbers beside ours
+    Figure(figure::FigureArguments),
     /// Measure speed
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -43,6 +48,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Sim(arguments) => sim::sim(&arguments),
+        Command::Figure(arguments) => figure::figure(&arguments),
         Command::Bench(command) => bench::bench(&command),
     };
     match result {

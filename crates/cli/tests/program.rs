@@ -189,6 +189,78 @@ fn a_reader_may_stop_early() {
 }
 
 #[test]
+fn figures_are_listed_for_people_and_programs() {
+    let output = thalweg(&["figure", "--list"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.contains("atp-table1") && printed.contains("full run"), "{printed}");
+    let output = thalweg(&["figure", "--list", "--json"]);
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let entry = &list.as_array().expect("a list")[0];
+    for key in ["figure", "title", "source", "about", "full_run_s", "quick_run_s"] {
+        assert!(!entry[key].is_null(), "{key} is missing in {entry}");
+    }
+}
+
+#[test]
+fn an_unknown_figure_is_answered_with_names() {
+    let output = thalweg(&["figure", "atp-tabel1", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let message = text(&output.stderr);
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains("did you mean atp-table1?"), "{message}");
+    assert!(message.contains("the figures are: atp-table1"), "{message}");
+    assert_eq!(thalweg(&["figure"]).status.code(), Some(2));
+    assert_eq!(thalweg(&["figure", "atp-table1", "--list"]).status.code(), Some(2));
+    assert_eq!(thalweg(&["figure", "atp-table1", "--seeds", "0"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_figure_is_one_document_and_the_seed_decides_it() {
+    let run = |arguments: &[&str]| -> Value {
+        let output = thalweg(&[&["figure", "atp-table1", "--quick", "--json"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let mut json: Value =
+            serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+        let seconds = json["seconds"].take();
+        assert!(seconds.as_f64().is_some_and(|seconds| seconds > 0.0), "{seconds}");
+        json
+    };
+    let json = run(&["--seed", "7", "--threads", "1"]);
+    assert_eq!(json["figure"], "atp-table1");
+    assert_eq!(json["seed"], 7);
+    assert_eq!(json["paper"][1]["value"], "37,002, 231,528, 1,156,126, 14,602,998");
+    assert_eq!(json["ours"].as_array().map(Vec::len), Some(6));
+    assert_eq!(json["ours"][0]["claim"], json["paper"][0]["claim"]);
+    assert_eq!(json["holds"], true, "{}", json["verdict"]);
+    assert_eq!(json, run(&["--seed", "7", "--threads", "3"]));
+    let seeds = run(&["--seed", "7", "--seeds", "2"]);
+    assert_eq!(seeds["seeds"], serde_json::json!([7, 8]));
+    let values = seeds["ours"][5]["values"].as_array().expect("a value for each seed");
+    assert_eq!(values[0], json["ours"][5]["value"]);
+    assert_ne!(values[0], values[1]);
+}
+
+#[test]
+fn a_figure_leaves_drawing_json_csv_and_page() {
+    let folder = Folder::new("figure");
+    let out = folder.path("results");
+    let output = thalweg(&["figure", "atp-table1", "--quick", "--out", &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.ends_with("atp-table1: holds: all 6 claims\n"), "{printed}");
+    let file = |name: &str| read(Path::new(&out).join(name));
+    assert!(file("atp-table1.svg").starts_with("<svg"));
+    assert!(
+        file("index.html").contains("Run it again: thalweg figure atp-table1 --quick --seed 1")
+    );
+    assert_eq!(file("atp-table1.csv").lines().count(), 1 + 2 * 4);
+    let json: Value = serde_json::from_str(&file("atp-table1.json")).expect("JSON");
+    assert_eq!(json["figure"], "atp-table1");
+}
+
+#[test]
 fn help_teaches() {
     let printed = text(&thalweg(&["--help"]).stdout);
     assert!(printed.contains("Examples:") && printed.contains("thalweg sim scenarios/"));

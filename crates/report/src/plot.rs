@@ -95,6 +95,21 @@ impl Chart {
         &self.title
     }
 
+    /// The horizontal axis.
+    pub fn x_axis(&self) -> &Axis {
+        &self.x
+    }
+
+    /// The vertical axis.
+    pub fn y_axis(&self) -> &Axis {
+        &self.y
+    }
+
+    /// Every series, in the order in which they were added.
+    pub fn all_series(&self) -> &[Series] {
+        &self.series
+    }
+
     /// Draws the chart: one `<svg>` element that needs nothing else.
     pub fn to_svg(&self) -> String {
         draw::chart(self)

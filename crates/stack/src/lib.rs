@@ -1,1 +1,12 @@
-//! Where the planes meet, still without I/O: the stack of a host and the program of a switch.
+//! Where the planes meet, still without I/O.
+//!
+//! A [`Host`] is the machine of a node: ordinary flows, a server of in-network aggregation, and a
+//! [`Participant`] for every job that the node works for, taking turns on one interface. What a
+//! switch runs is [`thalweg_aggregate::Switch`], or that of a baseline.
+
+mod host;
+mod part;
+mod participant;
+
+pub use host::{Event, Host, HostError};
+pub use participant::Participant;

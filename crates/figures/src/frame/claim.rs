@@ -216,7 +216,10 @@ mod tests {
                 assert!(!rule.accepts(value), "{rule:?} refuses {value}");
             }
         }
-        assert!(!Rule::WithinFactor { of: -8.0, factor: 4.0 }.accepts(-8.0), "factors are positive");
+        assert!(
+            !Rule::WithinFactor { of: -8.0, factor: 4.0 }.accepts(-8.0),
+            "factors are positive"
+        );
     }
 
     #[test]

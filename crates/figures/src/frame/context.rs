@@ -159,10 +159,14 @@ mod tests {
         let watch = |_: f64, _: &str| ControlFlow::Break(());
         let started = AtomicU32::new(0);
         let context = Context::new(false, 1, 2, &watch);
-        let result = context.each(&[1, 2, 3], |_| String::new(), |_, _| {
-            started.fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        });
+        let result = context.each(
+            &[1, 2, 3],
+            |_| String::new(),
+            |_, _| {
+                started.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            },
+        );
         assert!(matches!(result, Err(FigureError::Stopped)));
         assert_eq!(started.into_inner(), 0);
     }

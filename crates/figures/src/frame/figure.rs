@@ -57,8 +57,13 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        let cases =
-            [("", "", 0), ("abc", "abc", 0), ("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3)];
+        let cases = [
+            ("", "", 0),
+            ("abc", "abc", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+        ];
         for (from, to, edits) in cases {
             assert_eq!(edits_between(from, to), edits, "{from} to {to}");
         }

@@ -9,13 +9,13 @@ use super::figure::Figure;
 
 /// A plan: what a figure is, and its settings at two sizes.
 ///
-/// `[setup]` holds what both sizes share; `[full]` is the size that counts, `[quick]` one that ends
+/// `[figure]` is its [`Heading`]. `[setup]` holds what both sizes share; `[full]` is the size that counts, `[quick]` one that ends
 /// within seconds. A key of a size replaces the same key of the set-up, so a size may change
 /// anything.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    #[serde(flatten)]
+    #[serde(rename = "figure")]
     heading: Heading,
     #[serde(default)]
     setup: Table,
@@ -25,7 +25,7 @@ pub struct Plan {
 
 /// What a figure is, for lists and titles.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Heading {
     /// What is shown.
     pub title: String,
@@ -97,14 +97,19 @@ mod tests {
     }
 
     const TEXT: &str = r#"
+        [figure]
         title = "A sample"
         paper = "Nobody, Figure 1"
         about = "shows nothing"
         full-run-s = 10
         quick-run-s = 0.5
-        setup = { hosts = 8 }
-        full = { flows = 1_000 }
-        quick = { flows = 10, hosts = 2 }
+        [setup]
+        hosts = 8
+        [full]
+        flows = 1_000
+        [quick]
+        flows = 10
+        hosts = 2
     "#;
 
     #[test]
@@ -120,13 +125,16 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_figure_and_the_key() {
-        let missing = Sample("title = \"A sample\"");
+        let missing = Sample("[figure]\ntitle = \"A sample\"");
         let message = Plan::of(&missing).unwrap_err().to_string();
-        assert!(message.starts_with("the plan of sample cannot be used: missing field"), "{message}");
-        let figure = Sample(
-            "title = \"\"\npaper = \"\"\nabout = \"\"\nfull-run-s = 1\nquick-run-s = 1\n\
-             full = { hosts = 1, flows = 1, flow = 2 }\nquick = {}",
+        assert!(
+            message.starts_with("the plan of sample cannot be used: missing field"),
+            "{message}"
         );
+        let figure = Sample(concat!(
+            "[figure]\ntitle = ''\npaper = ''\nabout = ''\nfull-run-s = 1\nquick-run-s = 1\n",
+            "[full]\nhosts = 1\nflows = 1\nflow = 2\n[quick]"
+        ));
         let plan = Plan::of(&figure).unwrap();
         let message = plan.settings::<Settings>(&figure, false).unwrap_err().to_string();
         assert!(message.contains("unknown field `flow`"), "{message}");

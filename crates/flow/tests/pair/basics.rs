@@ -2,7 +2,8 @@
 
 use thalweg_core::{Bytes, Dscp, Ecn, Machine, NodeId, Rate, Span, Tag, Tagger, Time};
 use thalweg_flow::{
-    Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError,
+    Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Received, Sent,
+    StartError,
 };
 
 use crate::network::{Network, Tray, random_bytes};
@@ -205,12 +206,8 @@ fn names_grow_and_are_never_used_again() {
 #[test]
 fn a_receiver_reads_the_number_that_its_sender_chose() {
     let mut network = Network::new(2, &Config::default(), 0);
-    let message = || Message {
-        dst: NodeId(1),
-        body: length(100),
-        tagger: FlowTagger::default(),
-        entropy: 0,
-    };
+    let message =
+        || Message { dst: NodeId(1), body: length(100), tagger: FlowTagger::default(), entropy: 0 };
     for number in [7, 3, FlowId::NUMBERS - 2] {
         let flow = network.nodes[0].start_numbered(network.now, number, message());
         assert_eq!(flow.map(FlowId::number), Ok(number));

@@ -64,6 +64,17 @@ impl Axis {
         self
     }
 
+    /// What the axis is called.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The name that stands at `x`, on an axis of names.
+    pub fn category(&self, x: f64) -> Option<&str> {
+        let is_index = x >= 0.0 && x.fract() == 0.0;
+        is_index.then(|| self.categories.get(x as usize).map(String::as_str)).flatten()
+    }
+
     pub(super) fn without_categories(mut self) -> Self {
         self.categories.clear();
         self

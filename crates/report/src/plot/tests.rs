@@ -254,6 +254,19 @@ fn any_axis() -> impl Strategy<Value = Axis> {
     })
 }
 
+#[test]
+fn a_chart_says_what_it_was_given() {
+    let chart = Chart::new("bars")
+        .x(Axis::categories("model", ["a", "b"]))
+        .y(Axis::linear("speed-up"))
+        .series(Series::bars("ours", [1.0, 2.0]));
+    assert_eq!((chart.x_axis().label(), chart.y_axis().label()), ("model", "speed-up"));
+    assert_eq!(chart.all_series()[0].points(), [(0.0, 1.0), (1.0, 2.0)]);
+    let names = [0.0, 1.0, 2.0, 0.5, -1.0, f64::NAN].map(|x| chart.x_axis().category(x));
+    assert_eq!(names, [Some("a"), Some("b"), None, None, None, None]);
+    assert_eq!(chart.y_axis().category(0.0), None);
+}
+
 proptest! {
     #[test]
     fn whatever_the_input_the_drawing_is_sound(

@@ -13,8 +13,8 @@ impl Figure for Sample {
     }
 
     fn plan(&self) -> &'static str {
-        "title = \"A sample\"\npaper = \"Nobody\"\nabout = \"\"\nfull-run-s = 1\nquick-run-s = 1\n\
-         full = {}\nquick = {}"
+        "[figure]\ntitle = 'A sample'\npaper = 'Nobody'\nabout = ''\nfull-run-s = 1\n\
+         quick-run-s = 1\n[full]\n[quick]"
     }
 
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
@@ -80,7 +80,8 @@ fn seeds_share_the_progress() {
 
 #[test]
 fn a_figure_that_changes_or_makes_no_claims_fails() {
-    let message = |seed, seeds| run(&Sample, settings(seed, seeds), &go_on).unwrap_err().to_string();
+    let message =
+        |seed, seeds| run(&Sample, settings(seed, seeds), &go_on).unwrap_err().to_string();
     assert_eq!(message(99, 2), "sample ran and failed: seed 100 makes other claims than the first");
     assert_eq!(message(200, 1), "sample ran and failed: it compares nothing with the paper");
 }

@@ -1,0 +1,123 @@
+//! `thalweg figure`: run a published figure again.
+
+mod progress;
+mod write;
+
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use thalweg_figures::{FigureError, Report, Settings, output};
+use thalweg_report::table::Style;
+
+use crate::failure::Failure;
+use crate::{files, interrupt};
+use progress::Bar;
+
+/// What `thalweg figure` takes.
+#[derive(Args)]
+#[command(after_long_help = FIGURE_HELP)]
+pub(crate) struct FigureArguments {
+    /// The figure; --list has their names
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+    /// Print every figure, what it shows and how long it takes
+    #[arg(long, conflicts_with_all = ["name", "quick", "out", "seed", "seeds", "threads"])]
+    list: bool,
+    /// Print one JSON document instead of tables
+    #[arg(long)]
+    json: bool,
+    /// A small size, for a look: it ends within seconds
+    #[arg(long)]
+    quick: bool,
+    /// Write NAME.svg, NAME.json, NAME.csv and index.html into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Seed of everything random; the same seed gives the same findings, bit for bit
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Seeds to run, from --seed upwards; a claim holds only if it does over all of them
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    seeds: u32,
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+const FIGURE_HELP: &str = "\
+A figure compares what a paper published with what comes out here: for each claim the paper's value,
+ours, the rule by which they agree, and whether they do. A figure that does not hold is a result and
+no failure: the exit code is 0, and the last line says \"does NOT hold\".
+
+docs/figures.md describes every figure and says where its set-up departs from the paper's.";
+
+/// Runs it.
+pub(crate) fn figure(arguments: &FigureArguments) -> Result<(), Failure> {
+    let Some(name) = &arguments.name else { return list(arguments.json) };
+    let figure =
+        thalweg_figures::find(name).map_err(|unknown| Failure::Usage(unknown.to_string()))?;
+    if let Some(out) = &arguments.out {
+        files::create_folder(out)?;
+    }
+    interrupt::listen();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let settings = Settings {
+        quick: arguments.quick,
+        seed: arguments.seed,
+        seeds: arguments.seeds,
+        threads: arguments.threads.unwrap_or(cores),
+    };
+    let report = timed(|watch| thalweg_figures::run(figure, settings, watch))?;
+    if arguments.json {
+        files::print(&format!("{}\n", output::json(&report)))?;
+    } else {
+        files::print(&output::text(&report, style()))?;
+    }
+    if let Some(out) = &arguments.out {
+        write::report(out, &report)?;
+        eprintln!("wrote {}", out.join("index.html").display());
+    }
+    Ok(())
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let figures = thalweg_figures::all();
+    if json {
+        let list = output::list_json(figures).map_err(failure)?;
+        files::print(&format!("{list}\n"))
+    } else {
+        files::print(&output::list_text(figures, style()).map_err(failure)?)
+    }
+}
+
+/// Runs under a progress bar that Ctrl-C stops.
+#[expect(clippy::disallowed_methods, reason = "the program reports how long it took")]
+fn timed(
+    run: impl FnOnce(&thalweg_figures::Watch<'_>) -> Result<Report, FigureError>,
+) -> Result<Report, Failure> {
+    let start = Instant::now();
+    let bar = Bar::new();
+    let result = run(&|done, label| {
+        bar.show(done, label);
+        if interrupt::is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.finish();
+    let mut report = result.map_err(failure)?;
+    report.seconds = Some(start.elapsed().as_secs_f64());
+    Ok(report)
+}
+
+/// Plans are ours, so no error of a figure is the user's.
+fn failure(error: FigureError) -> Failure {
+    match error {
+        FigureError::Stopped => Failure::Interrupted,
+        error => Failure::Ran(error.to_string()),
+    }
+}
+
+fn style() -> Style {
+    if std::io::stdout().is_terminal() { Style::Ansi } else { Style::Plain }
+}

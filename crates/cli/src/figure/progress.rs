@@ -1,0 +1,32 @@
+//! Progress on standard error, where it is a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The bar's steps: finer than anybody can see.
+const STEPS: u64 = 10_000;
+
+/// A bar from nothing to all.
+pub(super) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(super) fn new() -> Bar {
+        let template = "{bar:32} {percent:>3}%  {msg}  {elapsed}, {eta} left";
+        let style = ProgressStyle::with_template(template).expect("the template is a constant");
+        let bar = ProgressBar::new(STEPS);
+        bar.set_style(style.progress_chars("━╸─"));
+        Bar(bar)
+    }
+
+    /// Shows how far the run is, from 0 to 1, and what it is at.
+    pub(super) fn show(&self, done: f64, label: &str) {
+        if self.0.message() != label {
+            self.0.set_message(label.to_owned());
+        }
+        self.0.set_position((done * STEPS as f64) as u64);
+    }
+
+    /// Takes the bar away: what follows is the result.
+    pub(super) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,63 @@
+//! What a member tells the application, and why it cannot go on.
+
+use thalweg_core::{NodeId, Operation, Tensor};
+use thalweg_flow::StartError;
+use thiserror::Error;
+
+use crate::plan::MAX_VALUES;
+
+/// What a member tells the application. Every operation ends with one of these.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// The sum is here.
+    Finished {
+        /// Which operation.
+        operation: Operation,
+        /// The sum over all workers, the same bits at each of them.
+        tensor: Tensor,
+    },
+    /// The sum will not come.
+    Failed {
+        /// Which operation.
+        operation: Operation,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// Why a member stopped. A collective needs everybody, so the first failure is the end of it: the
+/// job has to be set up again, in a new epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Failure {
+    /// A peer is gone.
+    #[error(
+        "node {0} did not answer for too long: check it and the way to it, and set the job up again"
+    )]
+    Lost(NodeId),
+    /// A peer works on something else.
+    #[error(
+        "node {0} sent values of another length or kind: submit the same tensors in the same order at \
+         every worker"
+    )]
+    Mismatch(NodeId),
+    /// The transport took no message.
+    #[error("a piece could not be sent: {0}")]
+    Start(StartError),
+}
+
+/// Why an operation cannot begin. The caller is at fault, except after a failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SubmitError {
+    /// This node only serves.
+    #[error("this node is a server and no worker: submit tensors at the workers")]
+    NotAWorker,
+    /// More values than an operation can have.
+    #[error("{0} values are more than {MAX_VALUES}: split the tensor")]
+    TooLong(u64),
+    /// All numbers of messages are used up.
+    #[error("no message numbers are left: set the job up again in a new epoch")]
+    Exhausted,
+    /// The member has stopped.
+    #[error("this member has stopped: {0}")]
+    Stopped(Failure),
+}

@@ -1,0 +1,147 @@
+//! Values in messages: 32-bit floats, little-endian, or only their length.
+
+use std::ops::Range;
+
+use multiversion::multiversion;
+use thalweg_core::{Bytes, Tensor};
+use thalweg_flow::Payload;
+
+/// Size of a value.
+pub(crate) const VALUE_BYTES: u64 = 4;
+
+/// What a message with a copy of these values consists of.
+pub(crate) fn cut(tensor: &Tensor, range: Range<u64>) -> Payload {
+    match tensor {
+        Tensor::Length(_) => length((range.end - range.start) * VALUE_BYTES),
+        Tensor::Values(values) => {
+            let values = &values[indices(range)];
+            let mut bytes = vec![0; size_of_val(values)].into_boxed_slice();
+            encode(values, bytes.as_chunks_mut().0);
+            Payload::Bytes(bytes)
+        }
+    }
+}
+
+/// Whether a message can stand for these values. A tensor that is only a length takes real bytes
+/// too: drivers of real networks send zeros for a length.
+pub(crate) fn fits(tensor: &Tensor, range: &Range<u64>, payload: &Payload) -> bool {
+    let bytes = payload.bytes().as_u64();
+    bytes == (range.end - range.start) * VALUE_BYTES
+        && (bytes == 0
+            || matches!(tensor, Tensor::Length(_))
+            || matches!(payload, Payload::Bytes(_)))
+}
+
+/// Adds values to a message that [`fits`] them.
+pub(crate) fn add_values(payload: &mut Payload, tensor: &Tensor, range: Range<u64>) {
+    match (&mut *payload, tensor) {
+        (Payload::Bytes(sums), Tensor::Values(values)) => {
+            add_floats(sums.as_chunks_mut().0, &values[indices(range)]);
+        }
+        _ => *payload = Payload::Length(payload.bytes()),
+    }
+}
+
+/// Adds a message to one of the same length. What is unknown in one is unknown in the sum.
+pub(crate) fn add(payload: &mut Payload, other: &Payload) {
+    match (&mut *payload, other) {
+        (Payload::Bytes(sums), Payload::Bytes(values)) => {
+            add_bytes(sums.as_chunks_mut().0, values.as_chunks().0);
+        }
+        _ => *payload = Payload::Length(payload.bytes()),
+    }
+}
+
+/// Writes a message that [`fits`] over the values.
+pub(crate) fn write(tensor: &mut Tensor, range: Range<u64>, payload: &Payload) {
+    if let (Tensor::Values(values), Payload::Bytes(bytes)) = (tensor, payload) {
+        decode(bytes.as_chunks().0, &mut values[indices(range)]);
+    }
+}
+
+/// A message of so many bytes that nobody reads.
+fn length(bytes: u64) -> Payload {
+    Payload::Length(Bytes::new(bytes))
+}
+
+/// A range of values that are in memory has indices.
+fn indices(range: Range<u64>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}
+
+// Loops over slices, so that they compile to vector instructions; the widest that the machine has are
+// chosen at run time. The bits are the same in all of them.
+
+#[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx+avx2"))]
+fn add_bytes(sums: &mut [[u8; 4]], values: &[[u8; 4]]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum = (f32::from_le_bytes(*sum) + f32::from_le_bytes(*value)).to_le_bytes();
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx+avx2"))]
+fn add_floats(sums: &mut [[u8; 4]], values: &[f32]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum = (f32::from_le_bytes(*sum) + value).to_le_bytes();
+    }
+}
+
+fn encode(values: &[f32], bytes: &mut [[u8; 4]]) {
+    for (bytes, value) in bytes.iter_mut().zip(values) {
+        *bytes = value.to_le_bytes();
+    }
+}
+
+fn decode(bytes: &[[u8; 4]], values: &mut [f32]) {
+    for (value, bytes) in values.iter_mut().zip(bytes) {
+        *value = f32::from_le_bytes(*bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(values: &[f32]) -> Payload {
+        cut(&Tensor::Values(values.to_vec()), 0..values.len() as u64)
+    }
+
+    #[test]
+    fn values_travel_little_endian() {
+        let tensor = Tensor::Values(vec![9.0, 1.0, -2.5]);
+        let expected = [0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0];
+        assert_eq!(cut(&tensor, 1..3), Payload::Bytes(Box::new(expected)));
+        assert_eq!(cut(&Tensor::Length(3), 1..3), length(8));
+    }
+
+    #[test]
+    fn sums_are_written_where_they_belong() {
+        let mut tensor = Tensor::Values(vec![1.0, 2.0, 3.0, 4.0]);
+        let mut payload = bytes(&[10.0, 20.0]);
+        add_values(&mut payload, &tensor, 1..3);
+        assert_eq!(payload, bytes(&[12.0, 23.0]));
+        add(&mut payload, &bytes(&[0.5, f32::INFINITY]));
+        write(&mut tensor, 2..4, &payload);
+        assert_eq!(tensor, Tensor::Values(vec![1.0, 2.0, 12.5, f32::INFINITY]));
+    }
+
+    #[test]
+    fn what_is_unknown_stays_unknown() {
+        let mut payload = bytes(&[1.0]);
+        add(&mut payload, &length(4));
+        assert_eq!(payload, length(4));
+        let mut payload = bytes(&[1.0]);
+        add_values(&mut payload, &Tensor::Length(5), 2..3);
+        assert_eq!(payload, length(4));
+    }
+
+    #[test]
+    fn a_message_fits_by_length_and_kind() {
+        let values = Tensor::Values(vec![0.0; 4]);
+        assert!(fits(&values, &(0..2), &bytes(&[1.0, 2.0])));
+        assert!(!fits(&values, &(0..2), &length(8)));
+        assert!(!fits(&values, &(0..1), &bytes(&[1.0, 2.0])));
+        assert!(fits(&values, &(2..2), &length(0)));
+        assert!(fits(&Tensor::Length(4), &(0..2), &bytes(&[1.0, 2.0])));
+    }
+}

@@ -1,0 +1,136 @@
+//! Operations cut into pieces that are numbered through, over all operations.
+//!
+//! Workers submit the same tensors in the same order, so a piece has the same number at all of them
+//! without a word about it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use thalweg_core::{Operation, Tensor};
+
+use crate::event::SubmitError;
+
+/// Most values of an operation: their bytes can still be counted.
+pub(crate) const MAX_VALUES: u64 = 1 << 60;
+
+/// The operations that a worker has not finished.
+pub(crate) struct Plan {
+    /// By the number of their first piece.
+    jobs: BTreeMap<u64, Job>,
+    piece_values: u64,
+    /// How many pieces all operations had so far.
+    pieces: u64,
+    max_pieces: u64,
+}
+
+/// An operation.
+struct Job {
+    operation: Operation,
+    tensor: Tensor,
+    pieces: u64,
+    open_pieces: u64,
+}
+
+impl Plan {
+    /// No operations; pieces have at most `piece_values` and there may be `max_pieces` in all.
+    pub fn new(piece_values: u64, max_pieces: u64) -> Plan {
+        Plan { jobs: BTreeMap::new(), piece_values, pieces: 0, max_pieces }
+    }
+
+    /// Adds an operation. An empty tensor has one piece too, so that it ends when everybody is there.
+    pub fn add(&mut self, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
+        if tensor.len() > MAX_VALUES {
+            return Err(SubmitError::TooLong(tensor.len()));
+        }
+        let pieces = tensor.len().div_ceil(self.piece_values).max(1);
+        if pieces > self.max_pieces - self.pieces {
+            return Err(SubmitError::Exhausted);
+        }
+        self.jobs.insert(self.pieces, Job { operation, tensor, pieces, open_pieces: pieces });
+        self.pieces += pieces;
+        Ok(())
+    }
+
+    /// How many pieces there are so far. The next operation begins with this one.
+    pub fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
+    /// The tensor that a piece belongs to, and its place there. `None` if its operation has ended or
+    /// did not begin.
+    pub fn find(&mut self, piece: u64) -> Option<(&mut Tensor, Range<u64>)> {
+        let (first, job) = self.jobs.range_mut(..=piece).next_back()?;
+        let place = piece - first;
+        if place >= job.pieces {
+            return None;
+        }
+        let range = part(0..job.tensor.len(), job.pieces, place);
+        Some((&mut job.tensor, range))
+    }
+
+    /// Notes that a piece has its sum. Returns the operation if it was the last one.
+    pub fn close(&mut self, piece: u64) -> Option<(Operation, Tensor)> {
+        let (&first, job) = self.jobs.range_mut(..=piece).next_back()?;
+        job.open_pieces -= 1;
+        if job.open_pieces > 0 {
+            return None;
+        }
+        let job = self.jobs.remove(&first)?;
+        Some((job.operation, job.tensor))
+    }
+
+    /// Drops all operations and says which they were.
+    pub fn abandon(&mut self) -> Vec<Operation> {
+        let jobs = std::mem::take(&mut self.jobs);
+        jobs.into_values().map(|job| job.operation).collect()
+    }
+}
+
+/// One of `count` parts of a range, which differ by at most one in length.
+pub(crate) fn part(range: Range<u64>, count: u64, index: u64) -> Range<u64> {
+    let length = u128::from(range.end - range.start);
+    // A quotient of at most the length.
+    let cut = |index: u64| (length * u128::from(index) / u128::from(count)) as u64;
+    range.start + cut(index)..range.start + cut(index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_even_and_leave_nothing_out() {
+        let parts: Vec<_> = (0..4).map(|index| part(100..110, 4, index)).collect();
+        assert_eq!(parts, [100..102, 102..105, 105..107, 107..110]);
+        assert_eq!(part(0..MAX_VALUES, 1 << 40, (1 << 40) - 1).end, MAX_VALUES);
+        assert_eq!(part(5..6, 3, 0), 5..5);
+    }
+
+    #[test]
+    fn pieces_are_numbered_through() {
+        let mut plan = Plan::new(4, 100);
+        for (operation, values) in [(0, 10), (1, 0), (2, 4)] {
+            plan.add(Operation(operation), Tensor::Length(values)).expect("short enough");
+        }
+        let ranges: Vec<_> = (0..6).map(|piece| plan.find(piece).map(|found| found.1)).collect();
+        let expected = [Some(0..3), Some(3..6), Some(6..10), Some(0..0), Some(0..4), None];
+        assert_eq!(ranges, expected);
+        assert_eq!(plan.close(1), None);
+        assert_eq!(plan.close(4), Some((Operation(2), Tensor::Length(4))));
+        assert_eq!(plan.close(0), None);
+        assert_eq!(plan.close(2), Some((Operation(0), Tensor::Length(10))));
+        assert_eq!(plan.find(2), None);
+        assert_eq!(plan.abandon(), [Operation(1)]);
+    }
+
+    #[test]
+    fn what_cannot_be_numbered_is_refused() {
+        let mut plan = Plan::new(4, 3);
+        assert_eq!(plan.add(Operation(0), Tensor::Length(13)), Err(SubmitError::Exhausted));
+        assert_eq!(plan.add(Operation(0), Tensor::Length(12)), Ok(()));
+        assert_eq!(plan.add(Operation(1), Tensor::Length(0)), Err(SubmitError::Exhausted));
+        let too_long = MAX_VALUES + 1;
+        let error = plan.add(Operation(1), Tensor::Length(too_long));
+        assert_eq!(error, Err(SubmitError::TooLong(too_long)));
+    }
+}

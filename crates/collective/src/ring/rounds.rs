@@ -1,0 +1,229 @@
+//! Which segment goes on when.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use thalweg_core::{NodeId, Operation, Tensor, Time};
+use thalweg_flow::Payload;
+
+use crate::event::{Failure, SubmitError};
+use crate::member::Part;
+use crate::payload;
+use crate::plan::{Plan, part};
+use crate::post::{MAX_MESSAGES, Post};
+use crate::window::Window;
+
+/// The place of a worker in the ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Neighbours {
+    pub predecessor: NodeId,
+    pub successor: NodeId,
+    pub rank: u64,
+    pub workers: u64,
+}
+
+/// The rounds of all pieces.
+///
+/// A message is known by its piece and its round: in round h worker r sends segment r − h. What
+/// comes in one round goes on in the next, so rounds of different pieces, and even of one, may
+/// overtake each other.
+pub struct Rounds {
+    neighbours: Neighbours,
+    plan: Plan,
+    pieces_in_flight: u64,
+    /// The first piece that this worker has not begun.
+    unbegun: u64,
+    progress: Window<Progress>,
+    /// What came for operations that were not submitted here yet, by piece and round.
+    early: BTreeMap<(u64, u64), Payload>,
+}
+
+/// The rounds of a piece in which its message has come.
+#[derive(Debug, Default)]
+struct Progress {
+    has_come: Vec<bool>,
+    count: u64,
+}
+
+impl Rounds {
+    pub(super) fn new(neighbours: Neighbours, chunk_values: u64, pieces_in_flight: u32) -> Rounds {
+        // A worker alone sends nothing, so there is nothing to be gained from pieces.
+        let piece_values =
+            if neighbours.workers == 1 { u64::MAX } else { chunk_values * neighbours.workers };
+        let max_pieces = MAX_MESSAGES / neighbours.rounds().max(1);
+        Rounds {
+            neighbours,
+            plan: Plan::new(piece_values, max_pieces),
+            pieces_in_flight: pieces_in_flight.into(),
+            unbegun: 0,
+            progress: Window::default(),
+            early: BTreeMap::new(),
+        }
+    }
+
+    /// How far beyond the oldest piece one may be that the predecessor sends. Others may have
+    /// finished all that this worker has begun, and have begun as many again.
+    fn span(&self) -> u64 {
+        2 * self.pieces_in_flight
+    }
+
+    /// Keeps a message until its operation is submitted. Before that no segment can be all the way
+    /// around.
+    fn keep(&mut self, post: &mut Post, piece: u64, round: u64, payload: Payload) {
+        let is_near = piece < self.progress.oldest() + self.span();
+        let is_new = !self.early.contains_key(&(piece, round));
+        if is_near && is_new && round < self.neighbours.workers - 1 {
+            self.early.insert((piece, round), payload);
+        } else {
+            post.refuse();
+        }
+    }
+
+    /// Takes in the message of a round and sends that of the next.
+    fn take(
+        &mut self,
+        now: Time,
+        post: &mut Post,
+        piece: u64,
+        round: u64,
+        mut payload: Payload,
+    ) -> Result<(), Failure> {
+        let Neighbours { predecessor, workers, .. } = self.neighbours;
+        let (rounds, span) = (self.neighbours.rounds(), self.span());
+        let slot = self.progress.slot(piece, span).filter(|progress| !progress.has(round));
+        let (Some(progress), Some((tensor, range))) = (slot, self.plan.find(piece)) else {
+            post.refuse();
+            return Ok(());
+        };
+        let range = self.neighbours.segment(range, round + 1);
+        if !payload::fits(tensor, &range, &payload) {
+            return Err(Failure::Mismatch(predecessor));
+        }
+        if round + 1 < workers {
+            payload::add_values(&mut payload, tensor, range.clone());
+        }
+        if round + 2 >= workers {
+            payload::write(tensor, range, &payload);
+        }
+        progress.note(round, rounds);
+        let is_done = progress.count == rounds;
+        if round + 1 < rounds {
+            self.send(now, post, piece, round + 1, payload)?;
+        }
+        if is_done {
+            self.progress.slide(|progress| progress.count == rounds);
+            self.close(post, piece);
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        now: Time,
+        post: &mut Post,
+        piece: u64,
+        round: u64,
+        payload: Payload,
+    ) -> Result<(), Failure> {
+        let index = piece * self.neighbours.rounds() + round;
+        post.send(now, self.neighbours.successor, index, payload)
+    }
+
+    fn close(&mut self, post: &mut Post, piece: u64) {
+        if let Some(finished) = self.plan.close(piece) {
+            post.finish(finished);
+        }
+    }
+
+    /// Sends the first segment of the next piece.
+    fn begin(&mut self, now: Time, post: &mut Post) -> Result<(), Failure> {
+        let piece = self.unbegun;
+        self.unbegun += 1;
+        if self.neighbours.workers == 1 {
+            self.close(post, piece);
+            return Ok(());
+        }
+        let Some((tensor, range)) = self.plan.find(piece) else { return Ok(()) };
+        let payload = payload::cut(tensor, self.neighbours.segment(range, 0));
+        self.send(now, post, piece, 0, payload)
+    }
+
+    fn may_begin(&self) -> bool {
+        let is_near = self.unbegun < self.progress.oldest() + self.pieces_in_flight;
+        self.unbegun < self.plan.pieces() && (is_near || self.neighbours.workers == 1)
+    }
+}
+
+impl Part for Rounds {
+    fn add(&mut self, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
+        self.plan.add(operation, tensor)
+    }
+
+    fn on_received(
+        &mut self,
+        now: Time,
+        post: &mut Post,
+        src: NodeId,
+        index: u64,
+        payload: Payload,
+    ) -> Result<(), Failure> {
+        let rounds = self.neighbours.rounds();
+        if src != self.neighbours.predecessor || rounds == 0 {
+            post.refuse();
+            return Ok(());
+        }
+        let (piece, round) = (index / rounds, index % rounds);
+        if piece >= self.plan.pieces() {
+            self.keep(post, piece, round, payload);
+            return Ok(());
+        }
+        self.take(now, post, piece, round, payload)
+    }
+
+    fn on_sent(&mut self, _index: u64) {}
+
+    fn advance(&mut self, now: Time, post: &mut Post) -> Result<(), Failure> {
+        while self.may_begin() {
+            self.begin(now, post)?;
+        }
+        while let Some(entry) = self.early.first_entry() {
+            let (piece, round) = *entry.key();
+            if piece >= self.plan.pieces() {
+                break;
+            }
+            let payload = entry.remove();
+            self.take(now, post, piece, round, payload)?;
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) -> Vec<Operation> {
+        self.early.clear();
+        self.plan.abandon()
+    }
+}
+
+impl Neighbours {
+    /// How many messages of a piece a worker sends, and receives.
+    fn rounds(&self) -> u64 {
+        2 * (self.workers - 1)
+    }
+
+    /// The values of a piece that this worker sends in a round.
+    fn segment(&self, piece: Range<u64>, round: u64) -> Range<u64> {
+        let segment = (self.rank + 2 * self.workers - round) % self.workers;
+        part(piece, self.workers, segment)
+    }
+}
+
+impl Progress {
+    fn has(&self, round: u64) -> bool {
+        self.has_come.get(round as usize).copied().unwrap_or(false)
+    }
+
+    fn note(&mut self, round: u64, rounds: u64) {
+        self.has_come.resize(rounds as usize, false);
+        self.has_come[round as usize] = true;
+        self.count += 1;
+    }
+}

@@ -1,0 +1,140 @@
+//! The server's role: contributions in, sums out.
+
+use thalweg_flow::Payload;
+
+use crate::payload;
+use crate::window::Window;
+
+/// The sums of one server, by the chunk's number here.
+///
+/// It knows no operations: workers agree on the chunks, so a chunk is complete when each of them
+/// has pushed it. No worker pushes one that is further ahead of a chunk that is not complete than
+/// its window, which bounds what has to be kept.
+pub(super) struct Sums {
+    workers: usize,
+    chunks_in_flight: u64,
+    sums: Window<Sum>,
+}
+
+/// One chunk.
+#[derive(Default)]
+struct Sum {
+    /// Contributions that came before one of a lower rank, by rank.
+    waiting: Vec<Option<Payload>>,
+    /// The sum of the ranks below `next_rank`, once there is one, until it is complete.
+    sum: Option<Payload>,
+    next_rank: usize,
+    /// Length of every contribution, once there is one.
+    bytes: Option<u64>,
+}
+
+/// What became of a contribution.
+pub(super) enum Intake {
+    /// Nobody waited for it.
+    Unexpected,
+    /// It has another length than the others.
+    Mismatch,
+    /// It was taken in.
+    Taken,
+    /// It was the last one; this is the sum.
+    Complete(Payload),
+}
+
+impl Sums {
+    pub fn new(workers: usize, chunks_in_flight: u32) -> Sums {
+        let chunks_in_flight = chunks_in_flight.into();
+        Sums { workers, chunks_in_flight, sums: Window::default() }
+    }
+
+    /// Takes in what a worker contributes to the chunk with this number.
+    pub fn take(&mut self, rank: usize, number: u64, payload: Payload) -> Intake {
+        let workers = self.workers;
+        let Some(sum) = self.sums.slot(number, self.chunks_in_flight) else {
+            return Intake::Unexpected;
+        };
+        sum.waiting.resize(workers, None);
+        if rank < sum.next_rank || sum.waiting[rank].is_some() {
+            return Intake::Unexpected;
+        }
+        let bytes = payload.bytes().as_u64();
+        if *sum.bytes.get_or_insert(bytes) != bytes {
+            return Intake::Mismatch;
+        }
+        sum.waiting[rank] = Some(payload);
+        sum.add_waiting();
+        if sum.next_rank < workers {
+            return Intake::Taken;
+        }
+        let complete = sum.sum.take();
+        self.sums.slide(|sum| sum.next_rank == workers);
+        complete.map_or(Intake::Taken, Intake::Complete)
+    }
+}
+
+impl Sum {
+    /// Adds the contributions that are next in order.
+    fn add_waiting(&mut self) {
+        while let Some(payload) = self.waiting.get_mut(self.next_rank).and_then(Option::take) {
+            self.next_rank += 1;
+            match &mut self.sum {
+                Some(sum) => payload::add(sum, &payload),
+                None => self.sum = Some(payload),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_core::{Bytes, Tensor};
+
+    use super::*;
+
+    fn one(value: f32) -> Payload {
+        payload::cut(&Tensor::Values(vec![value]), 0..1)
+    }
+
+    fn complete(intake: Intake) -> Option<Payload> {
+        match intake {
+            Intake::Complete(sum) => Some(sum),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_sum_is_in_the_order_of_the_ranks() {
+        // (1e8 + 1) − 1e8 is 0 in 32 bits, (1e8 − 1e8) + 1 is not.
+        let values = [1e8, 1.0, -1e8];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+            let mut sums = Sums::new(3, 1);
+            let mut last = None;
+            for rank in order {
+                assert_eq!(last, None);
+                last = complete(sums.take(rank, 0, one(values[rank])));
+            }
+            assert_eq!(last, Some(one(0.0)), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_counted_twice() {
+        let mut sums = Sums::new(2, 2);
+        assert!(matches!(sums.take(1, 0, one(2.0)), Intake::Taken));
+        assert!(matches!(sums.take(1, 0, one(2.0)), Intake::Unexpected));
+        assert_eq!(complete(sums.take(0, 0, one(1.0))), Some(one(3.0)));
+        assert!(matches!(sums.take(0, 0, one(1.0)), Intake::Unexpected));
+        // The first that is not complete is number 1 now.
+        assert!(matches!(sums.take(0, 3, one(1.0)), Intake::Unexpected));
+        assert!(matches!(sums.take(0, 2, one(1.0)), Intake::Taken));
+        assert_eq!(complete(sums.take(1, 2, one(1.0))), Some(one(2.0)));
+        assert!(matches!(sums.take(0, 2, one(1.0)), Intake::Unexpected));
+    }
+
+    #[test]
+    fn contributions_have_one_length() {
+        let mut sums = Sums::new(2, 1);
+        assert!(matches!(sums.take(0, 0, one(2.0)), Intake::Taken));
+        let other = Payload::Length(Bytes::new(8));
+        assert!(matches!(sums.take(1, 0, other), Intake::Mismatch));
+    }
+}

@@ -1,0 +1,99 @@
+//! The worker's role: which chunks to push, where the sums go.
+
+use thalweg_core::{Operation, Tensor};
+use thalweg_flow::Payload;
+
+use crate::event::SubmitError;
+use crate::payload;
+use crate::plan::Plan;
+use crate::window::Window;
+
+/// Cuts tensors into chunks and deals them out to the servers: chunk c goes to server c mod N and is
+/// number c / N there.
+pub(super) struct Worker {
+    plan: Plan,
+    /// One for each server.
+    lanes: Vec<Lane>,
+    chunks_in_flight: u64,
+    pushes_at_once: u32,
+}
+
+/// The chunks of one server.
+#[derive(Default)]
+struct Lane {
+    /// The first that was not pushed.
+    unpushed: u64,
+    /// How many pushes are on the way.
+    pushes: u32,
+    /// Which of those that were pushed have their sum.
+    has_sum: Window<bool>,
+}
+
+/// What became of a sum.
+pub(super) enum Intake {
+    /// Nobody waited for it.
+    Unexpected,
+    /// It cannot be of the chunk that it names.
+    Mismatch,
+    /// It was taken in.
+    Taken,
+    /// It was the last one of an operation.
+    Finished((Operation, Tensor)),
+}
+
+impl Worker {
+    pub fn new(plan: Plan, servers: usize, chunks_in_flight: u32, pushes_at_once: u32) -> Worker {
+        let lanes = (0..servers).map(|_| Lane::default()).collect();
+        Worker { plan, lanes, chunks_in_flight: chunks_in_flight.into(), pushes_at_once }
+    }
+
+    pub fn add(&mut self, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
+        self.plan.add(operation, tensor)
+    }
+
+    pub fn abandon(&mut self) -> Vec<Operation> {
+        self.plan.abandon()
+    }
+
+    /// The next chunk for a server, if one may be pushed now. It counts as on the way until
+    /// [`on_pushed`](Worker::on_pushed).
+    pub fn next_push(&mut self, server: usize) -> Option<(u64, Payload)> {
+        let servers = self.lanes.len() as u64;
+        let lane = &mut self.lanes[server];
+        let chunk = lane.unpushed * servers + server as u64;
+        let may_push = chunk < self.plan.pieces()
+            && lane.unpushed < lane.has_sum.oldest() + self.chunks_in_flight
+            && lane.pushes < self.pushes_at_once;
+        if !may_push {
+            return None;
+        }
+        let (tensor, range) = self.plan.find(chunk)?;
+        lane.unpushed += 1;
+        lane.pushes += 1;
+        Some((chunk, payload::cut(tensor, range)))
+    }
+
+    /// A push is no longer on the way.
+    pub fn on_pushed(&mut self, chunk: u64) {
+        let lane = (chunk % self.lanes.len() as u64) as usize;
+        self.lanes[lane].pushes -= 1;
+    }
+
+    /// Takes in the sum of a chunk.
+    pub fn take(&mut self, chunk: u64, payload: &Payload) -> Intake {
+        let servers = self.lanes.len() as u64;
+        let lane = &mut self.lanes[(chunk % servers) as usize];
+        let pushed = lane.unpushed - lane.has_sum.oldest();
+        let slot = lane.has_sum.slot(chunk / servers, pushed).filter(|has_sum| !**has_sum);
+        let (Some(has_sum), Some((tensor, range))) = (slot, self.plan.find(chunk)) else {
+            return Intake::Unexpected;
+        };
+        if !payload::fits(tensor, &range, payload) {
+            return Intake::Mismatch;
+        }
+        payload::write(tensor, range, payload);
+        *has_sum = true;
+        lane.has_sum.slide(|&has_sum| has_sum);
+        self.plan.close(chunk).map_or(Intake::Taken, Intake::Finished)
+    }
+}

@@ -1,0 +1,81 @@
+//! Messages that no honest member sends, under any number and of any length.
+
+use proptest::prelude::*;
+use thalweg_core::{Bytes, Machine, NodeId, Tensor, Time};
+use thalweg_flow::{Endpoint, FlowId, FlowTagger, Message, Payload};
+
+use crate::group::{Collective, rings, servers};
+use crate::shuttle::Tray;
+
+/// A message of one packet: its number and length in bytes, and whether they are real.
+type Forged = (u64, u32, bool);
+
+fn forged() -> impl Strategy<Value = Vec<Forged>> {
+    let number = prop_oneof![0..40u64, 0..FlowId::NUMBERS];
+    let bytes = prop_oneof![Just(4u32), Just(8u32), 0..100u32];
+    prop::collection::vec((number, bytes, any::<bool>()), 0..200)
+}
+
+/// Delivers forged messages to a machine, as its peer or as a stranger would send them.
+fn deliver<M: Collective>(machine: &mut M, src: NodeId, messages: &[Forged]) {
+    let mut endpoint = Endpoint::new(thalweg_flow::Config::default()).expect("defaults work");
+    for &(number, bytes, is_real) in messages {
+        let body = match is_real {
+            true => Payload::Bytes(vec![0x3f; bytes as usize].into()),
+            false => Payload::Length(Bytes::from(bytes)),
+        };
+        let message = Message { dst: NodeId(0), body, tagger: FlowTagger::default(), entropy: 0 };
+        endpoint.start_numbered(Time::ZERO, number, message).expect("short enough");
+        let mut packets = Vec::new();
+        endpoint.poll_transmit(Time::ZERO, &mut Tray { src, heap: &mut packets });
+        for mut packet in packets {
+            machine.handle_packet(Time::ZERO, packet.lend());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+
+    #[test]
+    fn a_forging_peer_breaks_nothing_but_sums(
+        messages in forged(),
+        submitted in 0..6usize,
+        src in 1..3u32,
+    ) {
+        let mut ring = rings(3, |config| config.chunk_bytes = 8).swap_remove(0);
+        let mut node = servers(3, 0, 2, |config| config.chunk_bytes = 8).swap_remove(0);
+        for values in 0..submitted {
+            ring.submit(Time::ZERO, Tensor::Values(vec![1.0; values])).expect("it goes on");
+            node.submit(Time::ZERO, Tensor::Values(vec![1.0; values])).expect("it goes on");
+        }
+        deliver(&mut ring, NodeId(src), &messages);
+        deliver(&mut node, NodeId(src), &messages);
+        prop_assert!(ring.poll_timeout() >= Time::ZERO);
+    }
+}
+
+#[test]
+fn strangers_are_refused() {
+    let messages = [(0, 4, true), (1, 4, true), (2, 8, false), (FlowId::NUMBERS - 1, 0, true)];
+    let mut ring = rings(3, |_| ()).swap_remove(0);
+    // Node 1 comes after node 0, not before it.
+    deliver(&mut ring, NodeId(1), &messages);
+    let mut node = servers(3, 0, 2, |_| ()).swap_remove(0);
+    deliver(&mut node, NodeId(9), &messages);
+    assert_eq!(ring.counters().refused_messages, 4);
+    assert_eq!(node.counters().refused_messages, 4);
+    assert_eq!((ring.failure(), node.failure()), (None, None));
+}
+
+#[test]
+fn what_lies_too_far_ahead_is_refused() {
+    let mut ring = rings(3, |config| config.pieces_in_flight = 2).swap_remove(0);
+    // Four rounds a piece. Nobody can be four pieces ahead, and no sum is there before ours is in it.
+    deliver(&mut ring, NodeId(2), &[(4 * 3 + 1, 4, true), (4 * 4, 4, true), (2, 4, true)]);
+    assert_eq!(ring.counters().refused_messages, 2);
+    let mut node = servers(3, 0, 2, |config| config.chunks_in_flight = 2).swap_remove(0);
+    // Pushes have even numbers, and every other chunk is for another server.
+    deliver(&mut node, NodeId(2), &[(2 * 2, 4, true), (2 * 4, 4, true), (2, 4, true)]);
+    assert_eq!(node.counters().refused_messages, 2);
+}

@@ -1,0 +1,11 @@
+//! Collectives in memory and in the fabric, against sums that are computed here.
+
+mod bounds;
+mod exact;
+mod failures;
+mod group;
+mod hostile;
+mod lossy;
+mod oracle;
+mod shuttle;
+mod stage;

@@ -1,0 +1,301 @@
+//! The machine of a node.
+
+use std::collections::VecDeque;
+
+use thalweg_aggregate::{Server, Worker, server};
+use thalweg_collective::{Failure, SubmitError};
+use thalweg_core::{JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict};
+use thalweg_flow::Endpoint;
+use thalweg_wire::{Kind, peek};
+use thiserror::Error;
+
+use crate::part::{Part, Turn};
+use crate::participant::{End, Participant};
+
+/// Everything that one node does: ordinary flows, sums for others, and its part in jobs.
+///
+/// The parts take turns on the interface, so that none starves another. Packets find their part by
+/// kind and job.
+pub struct Host {
+    flows: Endpoint,
+    /// Most hosts of a simulation have flows and nothing else.
+    jobs: Option<Box<Jobs>>,
+    me: NodeId,
+}
+
+struct Jobs {
+    server: Server,
+    participants: Vec<(JobId, Participant)>,
+    /// Whose turn it is to send: 0 the flows, 1 the server, then the participants.
+    turn: usize,
+    events: VecDeque<Event>,
+}
+
+/// What a host tells the application.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// Something about a flow.
+    Flow(thalweg_flow::Event),
+    /// A sum is here.
+    Finished {
+        /// Whose.
+        job: JobId,
+        /// Which.
+        operation: Operation,
+        /// The sum.
+        tensor: Tensor,
+        /// How many fragments at its beginning are missing: only where a worker lost its memory
+        /// after all others had completed them.
+        missing_below: u64,
+    },
+    /// A sum will not come.
+    Failed {
+        /// Whose.
+        job: JobId,
+        /// Which.
+        operation: Operation,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// Why an operation cannot begin. The caller is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum HostError {
+    /// The host has no part in the job.
+    #[error("this host has no part in {0:?}: join it first")]
+    NoSuchJob(JobId),
+    /// Its part does not take the operation.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
+impl Host {
+    /// A host with flows and no jobs.
+    pub fn new(me: NodeId, flows: Endpoint) -> Host {
+        Host { flows, jobs: None, me }
+    }
+
+    /// Its ordinary flows.
+    pub fn flows(&self) -> &Endpoint {
+        &self.flows
+    }
+
+    /// Its ordinary flows, to start some.
+    pub fn flows_mut(&mut self) -> &mut Endpoint {
+        &mut self.flows
+    }
+
+    /// Takes part in a job from now on, in place of the part it had.
+    pub fn enter(&mut self, job: JobId, participant: Participant) {
+        self.leave(job);
+        self.jobs_mut().participants.push((job, participant));
+    }
+
+    /// Takes no more part in a job.
+    pub fn leave(&mut self, job: JobId) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.participants.retain(|(own, _)| *own != job);
+        }
+    }
+
+    /// Its part in a job.
+    pub fn participant(&self, job: JobId) -> Option<&Participant> {
+        let participants = self.jobs.as_ref().map(|jobs| &jobs.participants)?;
+        participants.iter().find(|(own, _)| *own == job).map(|(_, participant)| participant)
+    }
+
+    /// Its part in a job, to call commands on.
+    pub fn participant_mut(&mut self, job: JobId) -> Option<&mut Participant> {
+        self.jobs.as_mut()?.participant(job)
+    }
+
+    /// Its worker of in-network aggregation in a job.
+    pub fn worker_mut(&mut self, job: JobId) -> Option<&mut Worker> {
+        match self.participant_mut(job)? {
+            Participant::Aggregate(worker) => Some(worker),
+            _ => None,
+        }
+    }
+
+    /// The server that completes sums of in-network aggregation, if it ever was asked for.
+    pub fn server(&self) -> Option<&Server> {
+        self.jobs.as_ref().map(|jobs| &jobs.server)
+    }
+
+    /// The server that completes sums of in-network aggregation.
+    pub fn server_mut(&mut self) -> &mut Server {
+        &mut self.jobs_mut().server
+    }
+
+    /// Begins to sum a tensor over all workers of a job.
+    pub fn submit(
+        &mut self,
+        now: Time,
+        job: JobId,
+        tensor: Tensor,
+    ) -> Result<Operation, HostError> {
+        let participant = self.participant_mut(job).ok_or(HostError::NoSuchJob(job))?;
+        Ok(participant.submit(now, tensor)?)
+    }
+
+    fn jobs_mut(&mut self) -> &mut Jobs {
+        let me = self.me;
+        self.jobs.get_or_insert_with(|| Box::new(Jobs::new(me)))
+    }
+
+    /// Everybody sends in turn, as long as there is room and somebody has something to send.
+    fn take_turns(flows: &mut Endpoint, jobs: &mut Jobs, now: Time, outbox: &mut dyn Outbox) {
+        let mut idle = 0;
+        while idle < jobs.parts() && outbox.room() > 0 {
+            let before = outbox.room();
+            let mut turn = Turn::new(outbox);
+            match jobs.turn {
+                0 => Machine::poll_transmit(flows, now, &mut turn),
+                own => jobs.part_mut(own).poll_transmit(now, &mut turn),
+            }
+            idle = if outbox.room() == before { idle + 1 } else { 0 };
+            jobs.turn = (jobs.turn + 1) % jobs.parts();
+        }
+    }
+}
+
+impl Jobs {
+    fn new(me: NodeId) -> Jobs {
+        Jobs {
+            server: Server::new(server::Config::new(me)).expect("the defaults work"),
+            participants: Vec::new(),
+            turn: 0,
+            events: VecDeque::new(),
+        }
+    }
+
+    fn participant(&mut self, job: JobId) -> Option<&mut Participant> {
+        let own = self.participants.iter_mut().find(|(own, _)| *own == job);
+        own.map(|(_, participant)| participant)
+    }
+
+    /// How many parts take turns, with the flows.
+    fn parts(&self) -> usize {
+        2 + self.participants.len()
+    }
+
+    fn part(&self, turn: usize) -> &dyn Part {
+        match turn {
+            0 | 1 => &self.server,
+            other => self.participants[other - 2].1.part(),
+        }
+    }
+
+    fn part_mut(&mut self, turn: usize) -> &mut dyn Part {
+        match turn {
+            0 | 1 => &mut self.server,
+            other => self.participants[other - 2].1.part_mut(),
+        }
+    }
+
+    /// Hands a packet to whom it is for. Says whether that is somebody here.
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
+        let Ok(prefix) = peek(packet.header) else { return };
+        match prefix.kind {
+            Kind::AggregateGradient | Kind::AggregateQuery | Kind::AggregateNotice => {
+                self.server.handle_packet(now, packet);
+            }
+            _ => {
+                let Some(participant) = self.participant(prefix.job) else { return };
+                participant.handle_packet(now, packet);
+                self.collect(prefix.job);
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        for turn in 1..self.parts() {
+            if self.part(turn).poll_timeout() <= now {
+                self.part_mut(turn).handle_timeout(now);
+            }
+        }
+        for index in 0..self.participants.len() {
+            self.collect(self.participants[index].0);
+        }
+    }
+
+    /// Takes what a participant has to tell.
+    fn collect(&mut self, job: JobId) {
+        let Jobs { participants, events, .. } = self;
+        let own = participants.iter_mut().find(|(own, _)| *own == job);
+        let Some((_, participant)) = own else { return };
+        while let Some(end) = participant.poll_end() {
+            events.push_back(match end {
+                End::Finished { operation, tensor, missing_below } => {
+                    Event::Finished { job, operation, tensor, missing_below }
+                }
+                End::Failed { operation, failure } => Event::Failed { job, operation, failure },
+            });
+        }
+    }
+}
+
+impl Machine for Host {
+    type Event = Event;
+
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        let Some(jobs) = &mut self.jobs else { return self.flows.handle_packet(now, packet) };
+        let is_flow = |kind| matches!(kind, Kind::FlowData | Kind::FlowAck);
+        match peek(packet.header) {
+            Ok(prefix) if is_flow(prefix.kind) && jobs.participant(prefix.job).is_none() => {
+                self.flows.handle_packet(now, packet)
+            }
+            _ => {
+                jobs.handle_packet(now, packet);
+                Verdict::Consume
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.flows.poll_timeout() <= now {
+            self.flows.handle_timeout(now);
+        }
+        if let Some(jobs) = &mut self.jobs {
+            jobs.handle_timeout(now);
+        }
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        match &mut self.jobs {
+            None => self.flows.poll_transmit(now, outbox),
+            Some(jobs) => Host::take_turns(&mut self.flows, jobs, now, outbox),
+        }
+    }
+
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        let in_jobs = |jobs: &Jobs| (1..jobs.parts()).any(|turn| jobs.part(turn).has_backlog());
+        self.flows.has_backlog() || self.jobs.as_deref().is_some_and(in_jobs)
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        let flows = self.flows.poll_timeout();
+        let Some(jobs) = &self.jobs else { return flows };
+        (1..jobs.parts()).map(|turn| jobs.part(turn).poll_timeout()).fold(flows, Time::min)
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.flows.poll_event() {
+            return Some(Event::Flow(event));
+        }
+        let jobs = self.jobs.as_mut()?;
+        if jobs.events.is_empty() {
+            // Commands may have finished operations without a packet.
+            for index in 0..jobs.participants.len() {
+                jobs.collect(jobs.participants[index].0);
+            }
+        }
+        jobs.events.pop_front()
+    }
+}

@@ -1,0 +1,102 @@
+//! A node's part in one job.
+
+use thalweg_aggregate::{Worker, worker};
+use thalweg_baselines::switchml;
+use thalweg_collective::{Failure, SubmitError, ring, server};
+use thalweg_core::{Machine, Operation, Packet, Tensor, Time};
+
+use crate::part::Part;
+
+/// A node's part in one job, by the collective that the job uses.
+pub enum Participant {
+    /// In-network aggregation.
+    Aggregate(Box<Worker>),
+    /// Parameter servers over flows; a node may be worker, server, or both.
+    Server(Box<server::Node>),
+    /// A ring over flows.
+    Ring(Box<ring::Ring>),
+    /// The switch as the server.
+    SwitchMl(Box<switchml::Worker>),
+}
+
+/// How an operation ended.
+pub(crate) enum End {
+    Finished { operation: Operation, tensor: Tensor, missing_below: u64 },
+    Failed { operation: Operation, failure: Failure },
+}
+
+impl Participant {
+    /// Begins to sum a tensor over all workers of the job.
+    pub fn submit(&mut self, now: Time, tensor: Tensor) -> Result<Operation, SubmitError> {
+        match self {
+            Participant::Aggregate(worker) => Ok(worker.submit(now, tensor)),
+            Participant::Server(node) => node.submit(now, tensor),
+            Participant::Ring(ring) => ring.submit(now, tensor),
+            Participant::SwitchMl(worker) => Ok(worker.submit(now, tensor)),
+        }
+    }
+
+    pub(crate) fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
+        match self {
+            Participant::Aggregate(worker) => worker.handle_packet(now, packet),
+            Participant::Server(node) => node.handle_packet(now, packet),
+            Participant::Ring(ring) => ring.handle_packet(now, packet),
+            Participant::SwitchMl(worker) => worker.handle_packet(now, packet),
+        };
+    }
+
+    pub(crate) fn poll_end(&mut self) -> Option<End> {
+        match self {
+            Participant::Aggregate(worker) => poll_worker(worker),
+            Participant::Server(node) => node.poll_event().map(End::from),
+            Participant::Ring(ring) => ring.poll_event().map(End::from),
+            Participant::SwitchMl(worker) => poll_switchml(worker),
+        }
+    }
+
+    pub(crate) fn part(&self) -> &dyn Part {
+        match self {
+            Participant::Aggregate(worker) => &**worker,
+            Participant::Server(node) => &**node,
+            Participant::Ring(ring) => &**ring,
+            Participant::SwitchMl(worker) => &**worker,
+        }
+    }
+
+    pub(crate) fn part_mut(&mut self) -> &mut dyn Part {
+        match self {
+            Participant::Aggregate(worker) => &mut **worker,
+            Participant::Server(node) => &mut **node,
+            Participant::Ring(ring) => &mut **ring,
+            Participant::SwitchMl(worker) => &mut **worker,
+        }
+    }
+}
+
+/// The worker keeps its copy until everyone has the result.
+fn poll_worker(worker: &mut Worker) -> Option<End> {
+    let worker::Event::Finished { operation, missing_below } = worker.poll_event()?;
+    let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
+    worker.release(operation);
+    Some(End::Finished { operation, tensor, missing_below })
+}
+
+fn poll_switchml(worker: &mut switchml::Worker) -> Option<End> {
+    let switchml::Event::Finished { operation } = worker.poll_event()?;
+    let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
+    worker.release(operation);
+    Some(End::Finished { operation, tensor, missing_below: 0 })
+}
+
+impl From<thalweg_collective::Event> for End {
+    fn from(event: thalweg_collective::Event) -> End {
+        match event {
+            thalweg_collective::Event::Finished { operation, tensor } => {
+                End::Finished { operation, tensor, missing_below: 0 }
+            }
+            thalweg_collective::Event::Failed { operation, failure } => {
+                End::Failed { operation, failure }
+            }
+        }
+    }
+}

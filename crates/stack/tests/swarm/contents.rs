@@ -1,0 +1,115 @@
+//! What workers contribute, and what the sum has to be.
+
+use thalweg_aggregate::Numeric;
+use thalweg_core::{Fixed, Rng};
+
+use crate::plan::{Contents, JobPlan};
+
+/// The tensor of one worker for one operation. Always the same one, as if computed again.
+pub fn tensor(seed: u64, job: usize, plan: &JobPlan, rank: usize, operation: usize) -> Vec<f32> {
+    let label = format!("tensor {job} {operation}");
+    let mut draw = Rng::new(seed).substream(&label, rank as u64);
+    let values = plan.operations[operation];
+    (0..values).map(|_| plan.contents.value(&mut draw)).collect()
+}
+
+impl Contents {
+    fn value(self, draw: &mut Rng) -> f32 {
+        let small = (draw.uniform() - 0.5) as f32 * 0.2;
+        match self {
+            Contents::Small => small,
+            Contents::Large if draw.chance(0.02) => small * 150.0,
+            Contents::Strange if draw.chance(0.005) => {
+                [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30][draw.below(4) as usize]
+            }
+            Contents::Large | Contents::Strange => small,
+        }
+    }
+}
+
+/// The contributions to one operation, and the laws that its sum has to keep.
+pub struct Oracle {
+    tensors: Vec<Vec<f32>>,
+    numeric: Numeric,
+    contents: Contents,
+    /// The bits that the first worker got, where it got any.
+    seen: Vec<Option<u32>>,
+}
+
+impl Oracle {
+    pub fn new(seed: u64, job: usize, plan: &JobPlan, operation: usize) -> Oracle {
+        let ranks = 0..plan.workers.len();
+        let values = plan.operations[operation] as usize;
+        Oracle {
+            tensors: ranks.map(|rank| tensor(seed, job, plan, rank, operation)).collect(),
+            numeric: plan.numeric,
+            contents: plan.contents,
+            seen: vec![None; values],
+        }
+    }
+
+    /// Checks a sum, of which the values below `from` are missing.
+    pub fn check(&mut self, sum: &[f32], from: usize) -> Result<(), String> {
+        if sum.len() != self.seen.len() {
+            return Err(format!("{} values instead of {}", sum.len(), self.seen.len()));
+        }
+        for (at, &value) in sum.iter().enumerate().skip(from) {
+            let seen = *self.seen[at].get_or_insert(value.to_bits());
+            if seen != value.to_bits() {
+                let first = f32::from_bits(seen);
+                return Err(format!("value {at} is {value}, another worker has {first}"));
+            }
+            self.check_value(at, value)?;
+        }
+        Ok(())
+    }
+
+    fn check_value(&self, at: usize, value: f32) -> Result<(), String> {
+        let parts = || self.tensors.iter().map(|tensor| tensor[at]);
+        let exact: f64 = parts().map(f64::from).sum();
+        if !exact.is_finite() {
+            let right = if exact.is_nan() { value.is_nan() } else { f64::from(value) == exact };
+            return if right { Ok(()) } else { Err(format!("value {at} is {value}, not {exact}")) };
+        }
+        if let (Numeric::Fixed { scale, .. }, Contents::Small) = (self.numeric, self.contents) {
+            let expected = fixed_sum(scale.value(), parts());
+            if expected.to_bits() == value.to_bits() {
+                return Ok(());
+            }
+            return Err(format!("value {at} is {value}, exactly it is {expected}"));
+        }
+        let magnitude: f64 = parts().map(|part| f64::from(part.abs())).sum();
+        let allowed = magnitude * self.tensors.len() as f64 * f64::from(f32::EPSILON) + self.step();
+        if (f64::from(value) - exact).abs() <= allowed {
+            return Ok(());
+        }
+        Err(format!("value {at} is {value}, not within {allowed} of {exact}"))
+    }
+
+    /// What rounding every contribution to fixed point may cost, with the smallest scale that can be
+    /// chosen.
+    fn step(&self) -> f64 {
+        let workers = self.tensors.len() as f64;
+        match self.numeric {
+            Numeric::Float => 0.0,
+            Numeric::Fixed { scale, dynamic: false } => workers / f64::from(scale.value()),
+            Numeric::Fixed { dynamic: true, .. } => {
+                let largest = f64::from(1_u32 << 31) / (workers * 32.0) / 2.0;
+                workers / largest
+            }
+        }
+    }
+}
+
+fn fixed_sum(scale: f32, parts: impl Iterator<Item = f32>) -> f32 {
+    let fixed = Fixed::new(scale).expect("a scale");
+    let mut sum = 0;
+    for part in parts {
+        let mut integer = [0];
+        let _ = fixed.encode(&[part], &mut integer);
+        sum += integer[0];
+    }
+    let mut value = [0.0];
+    fixed.decode(&[sum], &mut value);
+    value[0]
+}

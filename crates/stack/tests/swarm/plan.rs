@@ -1,0 +1,257 @@
+//! What one seed stands for: a network, jobs on it, and what goes wrong.
+
+use thalweg_aggregate::{Indexing, Numeric, Recovery};
+use thalweg_core::{NodeId, Rate, Rng, Span, Time};
+use thalweg_fabric::topology::{CableSpec, LeafSpine};
+use thalweg_fabric::{Config, Discipline, Effect, Marking, Outage, Place, Rule, Spread, Topology};
+use thalweg_wire::aggregate::Scale;
+
+/// Everything about a run that is drawn.
+#[derive(Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub racks: u32,
+    pub hosts_per_rack: u32,
+    pub spines: u32,
+    pub aggregators: u32,
+    pub stale_after: Span,
+    pub jobs: Vec<JobPlan>,
+    pub faults: Vec<Rule>,
+    pub outages: Vec<Outage>,
+    pub marks_above_bytes: u64,
+}
+
+/// One job.
+#[derive(Debug)]
+pub struct JobPlan {
+    pub workers: Vec<NodeId>,
+    pub servers: Vec<NodeId>,
+    pub way: Way,
+    /// Values of each operation.
+    pub operations: Vec<u64>,
+    pub fragment_values: u16,
+    pub numeric: Numeric,
+    pub recovery: Recovery,
+    pub indexing: Indexing,
+    pub span_fragments: u16,
+    /// All operations are handed over at once, or each when the one before is finished.
+    pub all_at_once: bool,
+    pub contents: Contents,
+    pub window_bytes: Option<u64>,
+    pub start: Time,
+}
+
+/// Which switches sum for a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// None: everything is summed at the server.
+    Straight,
+    /// The worker's own.
+    Rack,
+    /// The worker's own and the server's.
+    TwoLevels,
+    /// The worker's own, a spine, and the server's.
+    ThreeLevels,
+}
+
+/// What tensors hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// Numbers that fit fixed point whatever is added.
+    Small,
+    /// Numbers of which some sums do not fit.
+    Large,
+    /// Now and then NaN and infinity.
+    Strange,
+}
+
+const LAST_START: Span = Span::from_us(300);
+
+impl Plan {
+    pub fn draw(seed: u64) -> Plan {
+        let rng = Rng::new(seed);
+        let mut draw = rng.stream("plan");
+        let racks = 1 + draw.below(3) as u32;
+        let hosts_per_rack = hosts_per_rack(&mut draw, racks);
+        let aggregators = 1 + (1_u64 << draw.below(8)) as u32 - 1;
+        let hosts = racks * hosts_per_rack;
+        let jobs = 1 + draw.below(4);
+        let mut plan = Plan {
+            seed,
+            racks,
+            hosts_per_rack,
+            spines: 1 + draw.below(2) as u32,
+            aggregators,
+            stale_after: Span::from_ms(2 + draw.below(20)),
+            jobs: (0..jobs).map(|job| JobPlan::draw(&mut rng.substream("job", job), hosts)).collect(),
+            faults: Vec::new(),
+            outages: Vec::new(),
+            marks_above_bytes: 1_000 * (1 + draw.below(30)),
+        };
+        plan.faults = faults(&mut rng.stream("faults"));
+        plan.outages = plan.draw_outages(&mut rng.stream("outages"));
+        plan
+    }
+
+    pub fn topology(&self) -> Topology {
+        let cable = |gbps| CableSpec { rate: Rate::from_gbps(gbps), delay: Span::from_us(1) };
+        let shape = LeafSpine {
+            racks: self.racks,
+            hosts_per_rack: self.hosts_per_rack,
+            spines: self.spines,
+            host_cable: cable(10),
+            uplink: cable(40),
+            uplinks_per_spine: 1,
+        };
+        shape.build().expect("shapes that are drawn can be built")
+    }
+
+    pub fn fabric(&self) -> Config {
+        let marking = Marking { threshold_bytes: self.marks_above_bytes, drop_unmarkable: false };
+        Config {
+            discipline: Discipline::Fifo(marking),
+            spread: Spread::PerPacket,
+            faults: self.faults.clone(),
+            outages: self.outages.clone(),
+            ..Config::default()
+        }
+    }
+
+    pub fn hosts(&self) -> u32 {
+        self.racks * self.hosts_per_rack
+    }
+
+    pub fn switches(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (self.hosts()..self.hosts() + self.racks + self.spines).map(NodeId)
+    }
+
+    /// The switches that sum for a worker of a job on the way to a server.
+    pub fn path(&self, way: Way, worker: NodeId, server: NodeId) -> Vec<NodeId> {
+        let rack = |host: NodeId| NodeId(self.hosts() + host.0 / self.hosts_per_rack);
+        let spine = NodeId(self.hosts() + self.racks);
+        let (own, last) = (rack(worker), rack(server));
+        match way {
+            Way::Straight => vec![],
+            Way::Rack => vec![own],
+            _ if own == last => vec![last],
+            Way::TwoLevels => vec![own, last],
+            Way::ThreeLevels => vec![own, spine, last],
+        }
+    }
+
+    /// Restarts of switches, and of hosts that work or serve.
+    fn draw_outages(&self, draw: &mut Rng) -> Vec<Outage> {
+        let mut outages = Vec::new();
+        let mut restart = |draw: &mut Rng, node| {
+            let from = Time::ZERO + Span::from_us(20 + draw.below(2_000));
+            let until = from + Span::from_us(10 + draw.below(1_000));
+            outages.push(Outage { node, from, until });
+        };
+        for _ in 0..draw.below(3) {
+            let switch = self.hosts() + draw.below(u64::from(self.racks + self.spines)) as u32;
+            restart(draw, NodeId(switch));
+        }
+        if draw.chance(0.4) {
+            let job = &self.jobs[draw.below(self.jobs.len() as u64) as usize];
+            restart(draw, job.workers[draw.below(job.workers.len() as u64) as usize]);
+        }
+        if draw.chance(0.3) {
+            let job = &self.jobs[draw.below(self.jobs.len() as u64) as usize];
+            restart(draw, job.servers[draw.below(job.servers.len() as u64) as usize]);
+        }
+        // One outage of a node ends before its next begins.
+        outages.sort_by_key(|outage| (outage.node, outage.from));
+        outages.dedup_by_key(|outage| outage.node);
+        outages
+    }
+}
+
+/// Room for the workers of the largest job and a server. Most seeds are small, so that there can be
+/// many.
+fn hosts_per_rack(draw: &mut Rng, racks: u32) -> u32 {
+    let most = match draw.below(10) {
+        0 => 65,
+        1..=3 => 24,
+        _ => 9,
+    };
+    (3 + draw.below(most - 2) as u32).div_ceil(racks).max(2)
+}
+
+impl JobPlan {
+    fn draw(draw: &mut Rng, hosts: u32) -> JobPlan {
+        let mut nodes: Vec<NodeId> = (0..hosts).map(NodeId).collect();
+        draw.shuffle(&mut nodes);
+        let servers = 1 + draw.below(3).min(u64::from(hosts) - 2) as usize;
+        let rest = hosts as usize - servers;
+        let workers = 2.min(rest) + draw.below((rest - 2.min(rest)) as u64 + 1) as usize;
+        let fragment_values = 1 + draw.below(24) as u16;
+        let fragments = 1 + draw.below(if workers > 16 { 20 } else { 60 });
+        let operations = (0..1 + draw.below(4))
+            .map(|_| 1 + draw.below(fragments * u64::from(fragment_values)))
+            .collect();
+        JobPlan {
+            servers: nodes[..servers].to_vec(),
+            workers: nodes[servers..servers + workers].to_vec(),
+            way: [Way::TwoLevels, Way::TwoLevels, Way::ThreeLevels, Way::Rack, Way::Straight]
+                [draw.below(5) as usize],
+            operations,
+            fragment_values,
+            numeric: numeric(draw),
+            recovery: if draw.chance(0.3) { Recovery::Paper } else { Recovery::Selective },
+            indexing: if draw.chance(0.2) { Indexing::Linear } else { Indexing::Hashed },
+            span_fragments: 4 + draw.below(60) as u16,
+            all_at_once: draw.chance(0.5),
+            contents: match draw.below(10) {
+                0 | 1 => Contents::Large,
+                2 => Contents::Strange,
+                _ => Contents::Small,
+            },
+            window_bytes: draw.chance(0.2).then(|| 1_000 + draw.below(100_000)),
+            start: Time::from_ps(draw.below(LAST_START.as_ps())),
+        }
+    }
+}
+
+fn numeric(draw: &mut Rng) -> Numeric {
+    let scale = Scale::new(1e8).expect("a scale");
+    match draw.below(5) {
+        0 | 1 => Numeric::Float,
+        2 => Numeric::Fixed { scale, dynamic: true },
+        _ => Numeric::Fixed { scale, dynamic: false },
+    }
+}
+
+/// Loss up to a fifth, copies, reordering, and spells of any of them.
+fn faults(draw: &mut Rng) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let always = (Time::ZERO, Time::NEVER);
+    let mut add = |draw: &mut Rng, effect, (from, until)| {
+        let place = [Place::Everywhere, Place::HostCables, Place::SwitchCables];
+        let place = place[draw.below(3) as usize];
+        rules.push(Rule { place, effect, from, until });
+    };
+    if draw.chance(0.8) {
+        // Squared, so that most runs are at moderate loss and some at the worst.
+        let loss = 0.2 * draw.uniform() * draw.uniform();
+        add(draw, Effect::Loss(loss), always);
+    }
+    if draw.chance(0.5) {
+        let share = 0.2 * draw.uniform();
+        add(draw, Effect::Duplicate(share), always);
+    }
+    if draw.chance(0.5) {
+        let by = Span::from_us(1 + draw.below(200));
+        let probability = 0.2 * draw.uniform();
+        add(draw, Effect::Reorder { probability, by }, always);
+    }
+    if draw.chance(0.3) {
+        let up_to = Span::from_us(1 + draw.below(50));
+        add(draw, Effect::Jitter(up_to), always);
+    }
+    if draw.chance(0.2) {
+        let from = Time::ZERO + Span::from_us(draw.below(500));
+        let until = from + Span::from_us(100 + draw.below(2_000));
+        add(draw, Effect::Loss(0.2), (from, until));
+    }
+    rules
+}
