@@ -1,1 +1,385 @@
-//! Being written.
+//! How a job comes together, and again after a failure.
+//!
+//! The [`Registrar`] is a machine without packets: [`Message`]s in, [`Instruction`]s out. A control
+//! channel carries both; it may delay, double, lose and reorder them.
+//!
+//! **Rounds.** A job is set up in rounds, numbered from 1. In a round every seat is asked for what its
+//! worker remembers ([`Instruction::Report`]); when all have answered ([`Message::Answer`]), the set-up
+//! goes out, and the round's number is its epoch. A failure or a departure begins the next round. Only
+//! answers that carry the number of the current round count, so that whatever was said before a
+//! failure is void, however late it comes.
+//!
+//! **Seats.** A job has a seat for every worker; a seat's number is the rank. A process asks for one
+//! ([`Message::Join`]), is offered one by a report, and takes it with its answer. When a worker leaves
+//! for good its seat goes with it, and the ranks above move down by one; reports and set-ups carry the
+//! new rank. Ranks change only between rounds.
+//!
+//! **Where to go on** (A-41). A set-up resumes from the least watermark of those that kept their memory.
+//! Whoever lost it begins there: its application has to be brought to that state, from a checkpoint or
+//! by a peer. When nobody kept anything, the job begins a new *age*: at a number that no fragment ever
+//! had, because servers keep results over set-ups, and those of the old numbers belong to tensors that
+//! nobody remembers. All workers then number their next fragment as the set-up says.
+//!
+//! **Patience** is the caller's. A worker that keeps silent keeps the round open
+//! ([`Registrar::waits_for`] names it) until somebody calls it lost. Who misses an answer says the same
+//! again; [`Registrar::remind`] repeats what may have been lost on the way out. Every message may be
+//! repeated without harm.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use thalweg_core::{JobId, NodeId, Rng};
+use thalweg_wire::aggregate::LEVELS;
+use thiserror::Error;
+
+use crate::setup::Setup;
+use crate::tree::TreeError;
+
+mod job;
+mod membership;
+mod spec;
+#[cfg(test)]
+mod swarm;
+#[cfg(test)]
+mod tests;
+
+use job::Job;
+pub use membership::Membership;
+pub use spec::{FRAGMENT_VALUES_MAX, JobSpec, SERVERS_MAX, SpecError, WORKERS_MAX};
+
+/// Most jobs at a time.
+pub const JOBS_MAX: usize = 4_096;
+
+/// How many fragment numbers belong to one age of a job: more than a year's, at 100 Gbps.
+pub const AGE_FRAGMENTS: u64 = 1 << 48;
+
+/// One run of a program on a node. One process holds at most one seat of a job, and the processes of a
+/// job are on different nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Where it runs.
+    pub node: NodeId,
+    /// Tells it from every other process that ever ran there: random, or the time of its start.
+    pub life: u64,
+}
+
+/// What a process still knows of the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// Its contributions and results from the watermark on.
+    Kept {
+        /// All fragments below are complete there.
+        watermark: u64,
+    },
+    /// Nothing: it is new.
+    Lost,
+}
+
+/// What the registrar is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// A process asks for a seat. Answered by a report, or by the set-up if it is in it.
+    Join {
+        /// The job.
+        job: JobId,
+        /// Who asks.
+        process: Process,
+        /// Which seat, if it matters: an empty one.
+        rank: Option<u32>,
+    },
+    /// A process answers a report.
+    Answer {
+        /// The job.
+        job: JobId,
+        /// Who answers.
+        process: Process,
+        /// The round of the report.
+        round: u32,
+        /// The rank of the report.
+        rank: u32,
+        /// The switches on its way up to each server, in the order of [`JobSpec::servers`].
+        paths: Vec<Vec<NodeId>>,
+        /// What it knows.
+        memory: Memory,
+    },
+    /// A process leaves for good. The job goes on with one worker less; without workers it is over.
+    Leave {
+        /// The job.
+        job: JobId,
+        /// Who leaves.
+        process: Process,
+    },
+    /// A worker is gone, and another process will come for its seat.
+    Lost {
+        /// The job.
+        job: JobId,
+        /// The latest round that the speaker knows, so that the wrong worker cannot be meant.
+        round: u32,
+        /// The seat.
+        rank: u32,
+    },
+    /// A worker is gone, or its seat empty, and nobody will come for it.
+    GivenUp {
+        /// The job.
+        job: JobId,
+        /// The latest round that the speaker knows.
+        round: u32,
+        /// The seat.
+        rank: u32,
+    },
+    /// A server is there again and has nothing. All of its jobs are set up again.
+    ServerRestarted {
+        /// The server, and which of its lives this is.
+        process: Process,
+    },
+}
+
+/// What the registrar wants done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Instruction {
+    /// The process shall say what it remembers: a set-up is to come. Answered by
+    /// [`Message::Answer`].
+    Report {
+        /// To whom.
+        process: Process,
+        /// The job.
+        job: JobId,
+        /// Which round this is.
+        round: u32,
+        /// The seat that it has, or is offered.
+        rank: u32,
+    },
+    /// The worker adopts the set-up.
+    AdoptWorker {
+        /// To whom. Another process on that node must not take it for its own.
+        process: Process,
+        /// Its rank.
+        rank: u32,
+        /// The set-up.
+        setup: Arc<Setup>,
+    },
+    /// The server adopts the set-up.
+    AdoptServer {
+        /// To whom.
+        node: NodeId,
+        /// The set-up.
+        setup: Arc<Setup>,
+    },
+    /// The node has no part in the job any more, unless it has adopted an epoch from `round` on.
+    Retire {
+        /// To whom.
+        node: NodeId,
+        /// The job.
+        job: JobId,
+        /// The round that it has no part in.
+        round: u32,
+    },
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// It changed something.
+    New,
+    /// It was known. What it asks for is answered again.
+    Again,
+    /// It is about a round that is over, and changed nothing.
+    Stale,
+}
+
+/// Why there is no job.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RegisterError {
+    /// The specification contradicts itself or asks for too much.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// No room.
+    #[error("{JOBS_MAX} jobs are registered, there is no room for another: end one")]
+    TooManyJobs,
+}
+
+/// Why a message was refused. It changed nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum JoinError {
+    /// Never registered, or over.
+    #[error("{0:?} is not registered, or it is over")]
+    UnknownJob(JobId),
+    /// No job has this server.
+    #[error("{0:?} is no server of any job")]
+    UnknownServer(NodeId),
+    /// No such seat.
+    #[error("there is no rank {rank}: the job has {workers} workers")]
+    UnknownRank {
+        /// The rank.
+        rank: u32,
+        /// How many seats there are.
+        workers: u32,
+    },
+    /// A round that has not begun.
+    #[error("round {round} has not begun, the job is in round {current}")]
+    Future {
+        /// The round of the message.
+        round: u32,
+        /// The job's.
+        current: u32,
+    },
+    /// The seat belongs to another process, or the node has another one.
+    #[error("rank {rank} belongs to {holder:?}: if that is gone, report it lost first")]
+    Taken {
+        /// The seat.
+        rank: u32,
+        /// Who has it.
+        holder: Process,
+    },
+    /// No seat is empty.
+    #[error("all seats are taken: register the job with more workers")]
+    Full,
+    /// Not one way for each server.
+    #[error("{given} ways up were given, the job has {servers} servers: one for each is needed")]
+    Paths {
+        /// How many there are.
+        given: usize,
+        /// How many there should be.
+        servers: usize,
+    },
+    /// More switches than a header has room for.
+    #[error("{0} switches are on the way to a server, at most {LEVELS} fit")]
+    LongPath(usize),
+    /// The process was not part of the last set-up, so what it remembers is not what the job knows.
+    #[error("the process was not in the last set-up: it has to begin with an empty memory")]
+    Outdated,
+    /// A watermark that no worker of the job can have.
+    #[error("watermark {watermark} is not in {least}..{limit}, where this job can be")]
+    Watermark {
+        /// The watermark.
+        watermark: u64,
+        /// The least that it can be.
+        least: u64,
+        /// What it is below.
+        limit: u64,
+    },
+    /// The ways that were given form no tree. Whoever answers again may give another way.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// Epochs or ages are used up.
+    #[error("{0:?} was set up too often, its numbers are used up: register a new job")]
+    WornOut(JobId),
+}
+
+/// Sets up jobs, and sets them up again when somebody fails or leaves.
+///
+/// After every call drain [`poll`](Registrar::poll). It keeps nothing of jobs that are over.
+#[derive(Debug)]
+pub struct Registrar {
+    rng: Rng,
+    jobs: BTreeMap<JobId, Job>,
+    instructions: VecDeque<Instruction>,
+}
+
+impl Registrar {
+    /// A registrar that draws the ids of jobs from `rng`.
+    pub fn new(rng: Rng) -> Registrar {
+        Registrar { rng, jobs: BTreeMap::new(), instructions: VecDeque::new() }
+    }
+
+    /// Makes a job, whose workers may join from now on.
+    // spec: A-40
+    pub fn register(&mut self, spec: JobSpec) -> Result<JobId, RegisterError> {
+        spec.check()?;
+        if self.jobs.len() >= JOBS_MAX {
+            return Err(RegisterError::TooManyJobs);
+        }
+        let mut id = JobId(self.rng.bits());
+        while self.jobs.contains_key(&id) {
+            id = JobId(self.rng.bits());
+        }
+        self.jobs.insert(id, Job::new(id, spec));
+        Ok(id)
+    }
+
+    /// Takes in a message.
+    pub fn handle(&mut self, message: Message) -> Result<Heard, JoinError> {
+        let out = &mut self.instructions;
+        match message {
+            Message::Join { job, process, rank } => {
+                find(&mut self.jobs, job)?.join(process, rank, out)
+            }
+            Message::Answer { job, process, round, rank, paths, memory } => {
+                let answer = job::Answer { paths, memory };
+                find(&mut self.jobs, job)?.answer(process, round, rank, answer, out)
+            }
+            Message::Leave { job, process } => {
+                let heard = find(&mut self.jobs, job)?.leave(process, out)?;
+                self.end_if_empty(job);
+                Ok(heard)
+            }
+            Message::Lost { job, round, rank } => find(&mut self.jobs, job)?.lose(round, rank, out),
+            Message::GivenUp { job, round, rank } => {
+                let heard = find(&mut self.jobs, job)?.give_up(round, rank, out)?;
+                self.end_if_empty(job);
+                Ok(heard)
+            }
+            Message::ServerRestarted { process } => self.restart_server(process),
+        }
+    }
+
+    /// The next thing to be done.
+    pub fn poll(&mut self) -> Option<Instruction> {
+        self.instructions.pop_front()
+    }
+
+    /// Repeats what nobody may have heard: the reports that the open round waits for, or else the
+    /// set-up.
+    pub fn remind(&mut self, job: JobId) -> Result<(), JoinError> {
+        find(&mut self.jobs, job)?.remind(&mut self.instructions);
+        Ok(())
+    }
+
+    /// Ends a job: everybody may forget it.
+    pub fn end(&mut self, job: JobId) -> Result<(), JoinError> {
+        let ended = self.jobs.remove(&job).ok_or(JoinError::UnknownJob(job))?;
+        ended.retire_all(&mut self.instructions);
+        Ok(())
+    }
+
+    /// The round that a job is in.
+    pub fn round(&self, job: JobId) -> Option<u32> {
+        self.jobs.get(&job).map(Job::round)
+    }
+
+    /// The ranks without which the job's open round cannot end; nobody where the set-up is out.
+    pub fn waits_for(&self, job: JobId) -> impl Iterator<Item = u32> + '_ {
+        self.jobs.get(&job).into_iter().flat_map(Job::waits_for)
+    }
+
+    /// The last set-up of a job.
+    pub fn setup(&self, job: JobId) -> Option<&Arc<Setup>> {
+        self.jobs.get(&job)?.setup()
+    }
+
+    fn restart_server(&mut self, server: Process) -> Result<Heard, JoinError> {
+        let mut heard = Err(JoinError::UnknownServer(server.node));
+        for job in self.jobs.values_mut().filter(|job| job.has_server(server.node)) {
+            let one = job.restart_server(server, &mut self.instructions);
+            heard = match (heard, one) {
+                // One job's trouble is none of the others', but is not hidden either.
+                (_, Err(error)) => Err(error),
+                (Err(JoinError::UnknownServer(_)) | Ok(Heard::Again), one) => one,
+                (heard, _) => heard,
+            };
+        }
+        heard
+    }
+
+    fn end_if_empty(&mut self, job: JobId) {
+        if self.jobs.get(&job).is_some_and(Job::is_empty)
+            && let Some(ended) = self.jobs.remove(&job)
+        {
+            ended.retire_all(&mut self.instructions);
+        }
+    }
+}
+
+fn find(jobs: &mut BTreeMap<JobId, Job>, job: JobId) -> Result<&mut Job, JoinError> {
+    jobs.get_mut(&job).ok_or(JoinError::UnknownJob(job))
+}

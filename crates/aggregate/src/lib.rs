@@ -17,5 +17,8 @@ mod tree;
 pub mod window;
 pub mod worker;
 
+pub use server::Server;
 pub use setup::{Attempt, Indexing, Numeric, Recovery, Setup};
+pub use switch::Switch;
 pub use tree::{Group, GroupStation, Member, Top, Tree, TreeError};
+pub use worker::Worker;

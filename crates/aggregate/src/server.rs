@@ -1,1 +1,234 @@
-//! Being written.
+//! Completes sums, and sends them back.
+//!
+//! A [`Server`] takes in what switches could not sum, finishes it, and answers. It keeps results until
+//! every worker has them, and asks for what is missing when a worker misses a result. The rules are in
+//! `docs/aggregation.md`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Span, Time, Verdict};
+use thalweg_wire::aggregate::{AggregateError, Ask, Gradient, Notice, Scale};
+use thalweg_wire::prefix::{self, Kind, Prefix};
+use thalweg_wire::tag::{self, Secret};
+use thiserror::Error;
+
+use self::intake::Arrival;
+use self::job::{Context, Job};
+use self::queue::{Progress, Queue};
+pub use self::stats::Stats;
+use crate::setup::Setup;
+
+mod intake;
+mod job;
+mod judge;
+mod queue;
+mod ring;
+mod scaling;
+mod seats;
+mod send;
+mod slot;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+/// Settings of a [`Server`].
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The node that it runs on: it serves the trees with this root.
+    pub me: NodeId,
+    /// How long the same is not asked, answered or announced again. Default 50 µs: a few round trips
+    /// of a data centre, so that what was sent can arrive before it is sent once more.
+    pub ask_gap: Span,
+    /// Most jobs at a time. Default 1,024.
+    pub jobs_max: u32,
+    /// Keys of jobs are derived from it: packets are sealed with them, and what was not is dropped.
+    /// Default none: a simulation without attackers.
+    pub secret: Option<Secret>,
+}
+
+/// Why settings cannot work. The configuration is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ConfigError {
+    /// A setting that has to be positive.
+    #[error("{0} is zero: set it to more")]
+    Zero(&'static str),
+}
+
+/// What a server tells its application.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Event {
+    /// A job was not taken, because there are as many as [`Config::jobs_max`].
+    Refused {
+        /// The job.
+        job: JobId,
+    },
+    /// Overflow was frequent: workers will use another scale.
+    Rescaled {
+        /// The job.
+        job: JobId,
+        /// The first fragment with the new scale.
+        from: u64,
+        /// The new scale.
+        scale: Scale,
+    },
+}
+
+/// The server of any number of jobs, on one node.
+///
+/// It acts on packets alone and needs no timer. Memory is bounded by the jobs' set-ups, whatever
+/// arrives: a window of fragments for each tree, allocated when a job is adopted, and buffers for the
+/// values, which are used again.
+#[derive(Debug)]
+pub struct Server {
+    config: Config,
+    jobs: BTreeMap<JobId, Job>,
+    queue: Queue,
+    events: VecDeque<Event>,
+    /// Of jobs that are over, and of packets that belong to no job.
+    past: Stats,
+}
+
+impl Config {
+    /// The defaults for a server on this node.
+    pub fn new(me: NodeId) -> Config {
+        Config { me, ask_gap: Span::from_us(50), jobs_max: 1_024, secret: None }
+    }
+
+    /// Whether it can work.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.ask_gap == Span::ZERO {
+            return Err(ConfigError::Zero("ask_gap"));
+        }
+        if self.jobs_max == 0 {
+            return Err(ConfigError::Zero("jobs_max"));
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    /// A server without jobs.
+    pub fn new(config: Config) -> Server {
+        Server {
+            config,
+            jobs: BTreeMap::new(),
+            queue: Queue::default(),
+            events: VecDeque::new(),
+            past: Stats::default(),
+        }
+    }
+
+    /// Takes on a job, or a new epoch of one, and tells its switches. Trees of other servers are
+    /// theirs; without any of its own, the job is over here. A set-up that is not newer than what it
+    /// has changes nothing.
+    // spec
+    pub fn adopt(&mut self, now: Time, setup: Arc<Setup>) {
+        let id = setup.job;
+        if self.jobs.get(&id).is_some_and(|job| setup.epoch <= job.setup.epoch) {
+            return;
+        }
+        if setup.trees.iter().all(|tree| tree.server() != self.config.me) {
+            return self.retire(id);
+        }
+        let mut job = match self.jobs.remove(&id) {
+            Some(job) => job.renew(&self.config, setup),
+            None if self.jobs.len() >= self.config.jobs_max as usize => {
+                self.events.push_back(Event::Refused { job: id });
+                return;
+            }
+            None => Job::new(&self.config, setup),
+        };
+        self.queue.forget(id);
+        job.announce(&mut Context { now, queue: &mut self.queue, events: &mut self.events });
+        self.jobs.insert(id, job);
+    }
+
+    /// Forgets a job that is over. Late packets of it are dropped.
+    pub fn retire(&mut self, job: JobId) {
+        if let Some(over) = self.jobs.remove(&job) {
+            self.past += &over.stats;
+            self.queue.forget(job);
+        }
+    }
+
+    /// What was counted for all jobs, with those that are over.
+    pub fn stats(&self) -> Stats {
+        let mut all = self.past;
+        self.jobs.values().for_each(|job| all += &job.stats);
+        all
+    }
+
+    /// What was counted for a job. `None` if it is over, or was never here.
+    pub fn stats_of(&self, job: JobId) -> Option<Stats> {
+        self.jobs.get(&job).map(|job| job.stats)
+    }
+
+    fn take_in(&mut self, now: Time, packet: Packet<'_>) -> Result<(), AggregateError> {
+        let Prefix { kind, job, epoch } = prefix::peek(packet.header)?;
+        let Some(job) = self.jobs.get_mut(&job) else {
+            self.past.unknown += 1;
+            return Ok(());
+        };
+        // What is of another epoch has another key, and is dropped anyway.
+        let is_forged = |key| epoch == job.setup.epoch && !tag::verify(packet.header, key);
+        if job.key.as_ref().is_some_and(is_forged) {
+            job.stats.forged += 1;
+            return Ok(());
+        }
+        let context = &mut Context { now, queue: &mut self.queue, events: &mut self.events };
+        match kind {
+            Kind::AggregateQuery => job.handle_query(&Ask::decode(packet.header)?, context),
+            Kind::AggregateNotice => job.handle_notice(&Notice::decode(packet.header)?, context),
+            // Whatever else it may be, it is not for a server.
+            _ => {
+                let arrival = Arrival {
+                    gradient: Gradient::decode(packet.header)?,
+                    body: packet.body,
+                    ecn: packet.meta.ecn,
+                    wire_bytes: packet.meta.wire_bytes,
+                };
+                job.handle_gradient(&arrival, context);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Machine for Server {
+    type Event = Event;
+
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        if self.take_in(now, packet).is_err() {
+            self.past.malformed += 1;
+        }
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
+        while outbox.room() > 0
+            && let Some((id, task)) = self.queue.front()
+        {
+            let job = self.jobs.get_mut(&id);
+            match job.map_or(Progress::Finished, |job| job.send(task, outbox)) {
+                Progress::More => {}
+                Progress::Finished => self.queue.pop(),
+                Progress::NoRoom => return,
+            }
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    fn poll_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

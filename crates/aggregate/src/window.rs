@@ -1,1 +1,152 @@
-//! Being written.
+//! How much a worker may have on the way.
+
+/// How the window moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// Additive increase, multiplicative decrease.
+    Aimd {
+        /// The window to begin with. Default 60 KB: the paper's 200 packets of 300 bytes, about the
+        /// bandwidth-delay product of 100 Gbps.
+        initial_bytes: u64,
+        /// What it never exceeds. Default 16 MB: 400 Gbps for 320 µs.
+        max_bytes: u64,
+    },
+    /// Always so many bytes.
+    Fixed(u64),
+}
+
+impl Default for Control {
+    fn default() -> Control {
+        Control::Aimd { initial_bytes: 60_000, max_bytes: 16_000_000 }
+    }
+}
+
+/// What the window grows by: one packet of an Ethernet.
+const STEP_BYTES: u64 = 1_500;
+
+/// The floor: with fewer packets on the way, nothing would overtake a lost one.
+const FLOOR_PACKETS: u64 = 2;
+
+/// The window of one worker. Signals name the transmission that they are about, so that those of one
+/// round count once.
+// spec: A-34
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    bytes: u64,
+    floor_bytes: u64,
+    /// `None`: the window does not move.
+    max_bytes: Option<u64>,
+    /// Below, the window grows with every answer.
+    threshold_bytes: u64,
+    /// Answered since the last step above the threshold.
+    answered_bytes: u64,
+    /// The first transmission after the last halving. What befell earlier ones, it has answered.
+    round_from: u64,
+}
+
+impl Window {
+    /// The window to begin with, for packets of this size.
+    pub fn new(control: Control, packet_bytes: u32) -> Window {
+        let floor_bytes = FLOOR_PACKETS * u64::from(packet_bytes);
+        let (bytes, max_bytes) = match control {
+            Control::Aimd { initial_bytes, max_bytes } => {
+                (initial_bytes.min(max_bytes), Some(max_bytes))
+            }
+            Control::Fixed(bytes) => (bytes, None),
+        };
+        Window {
+            bytes: bytes.max(floor_bytes),
+            floor_bytes,
+            max_bytes,
+            threshold_bytes: u64::MAX,
+            answered_bytes: 0,
+            round_from: 0,
+        }
+    }
+
+    /// How much may be on the way.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A packet was answered, without a mark.
+    #[inline]
+    pub fn on_answer(&mut self, packet_bytes: u64) {
+        let Some(max_bytes) = self.max_bytes else { return };
+        if self.bytes >= self.threshold_bytes {
+            self.answered_bytes += packet_bytes;
+            if self.answered_bytes < self.bytes {
+                return;
+            }
+            self.answered_bytes -= self.bytes;
+        }
+        self.bytes = (self.bytes + STEP_BYTES).min(max_bytes.max(self.floor_bytes));
+    }
+
+    /// A transmission was marked or lost. Halves the window, unless that was done since it left; says
+    /// whether it did.
+    pub fn on_congestion(&mut self, transmission: u64, next_transmission: u64) -> bool {
+        if self.max_bytes.is_none() || transmission < self.round_from {
+            return false;
+        }
+        self.bytes = (self.bytes / 2).max(self.floor_bytes);
+        self.threshold_bytes = self.bytes;
+        self.answered_bytes = 0;
+        self.round_from = next_transmission;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(window: &mut Window, packets: u32) -> u64 {
+        (0..packets).for_each(|_| window.on_answer(1_500));
+        window.bytes()
+    }
+
+    // spec: A-34
+    #[test]
+    fn it_grows_by_packets_then_by_windows() {
+        let mut window = Window::new(Control::default(), 1_500);
+        assert_eq!(window.bytes(), 60_000);
+        assert_eq!(answered(&mut window, 1), 61_500);
+        assert_eq!(answered(&mut window, 9), 75_000);
+        assert!(window.on_congestion(3, 60));
+        assert_eq!(window.bytes(), 37_500);
+        // A window of 37,500 bytes is 25 packets.
+        assert_eq!(answered(&mut window, 24), 37_500);
+        assert_eq!(answered(&mut window, 1), 39_000);
+        assert_eq!(answered(&mut window, 25), 39_000);
+        assert_eq!(answered(&mut window, 1), 40_500);
+    }
+
+    // spec: A-34
+    #[test]
+    fn one_round_halves_it_once() {
+        let mut window = Window::new(Control::default(), 1_500);
+        assert!(window.on_congestion(10, 40));
+        assert!(!window.on_congestion(11, 41), "sent before the halving");
+        assert!(!window.on_congestion(39, 80));
+        assert_eq!(window.bytes(), 30_000);
+        assert!(window.on_congestion(40, 80), "sent after it");
+        assert_eq!(window.bytes(), 15_000);
+        assert!(window.on_congestion(80, 90) && window.on_congestion(90, 91));
+        assert_eq!(window.bytes(), 3_750);
+        assert!(window.on_congestion(91, 92) && window.on_congestion(92, 93));
+        assert_eq!(window.bytes(), 3_000, "two packets are left");
+    }
+
+    #[test]
+    fn limits_hold() {
+        let control = Control::Aimd { initial_bytes: 10_000, max_bytes: 12_000 };
+        assert_eq!(answered(&mut Window::new(control, 1_500), 5), 12_000);
+        assert_eq!(Window::new(control, 9_000).bytes(), 18_000);
+        let mut fixed = Window::new(Control::Fixed(50_000), 1_500);
+        assert!(!fixed.on_congestion(0, 1));
+        assert_eq!(answered(&mut fixed, 100), 50_000);
+        assert_eq!(Window::new(Control::Fixed(0), 1_500).bytes(), 3_000);
+    }
+}

@@ -1,1 +1,315 @@
-//! Being written.
+//! A worker of a job: cuts tensors into fragments, sends them, and takes in the sums.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use thalweg_core::{Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict};
+use thalweg_wire::tag::Key;
+
+use crate::setup::Setup;
+use crate::window::Window;
+
+mod agreed;
+mod config;
+mod flight;
+mod fragments;
+mod operations;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Config, ConfigError, LOSS_THRESHOLD_MAX, Stats};
+
+use agreed::Agreed;
+use flight::Flight;
+use fragments::Fragments;
+use operations::Operations;
+use send::Wanted;
+
+/// One worker of one job.
+///
+/// [`submit`](Worker::submit) tensors, in the same order and of the same lengths at every worker;
+/// each becomes the sum of all workers' tensors, in place. [`adopt`](Worker::adopt) the set-up before
+/// or after, and every later one. When [`Event::Finished`] comes, [`tensor`](Worker::tensor) has the
+/// sum; [`release`](Worker::release) it afterwards. Its memory is kept until every worker has it,
+/// because a server that lost it asks for it.
+///
+/// Everything else is the [`Machine`] contract.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    work: Work,
+    /// `None` before the first set-up.
+    epoch: Option<Epoch>,
+    /// Whether it has reported and waits for the next set-up.
+    is_paused: bool,
+}
+
+/// What a worker tells the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// All fragments of an operation are complete.
+    Finished {
+        /// The operation.
+        operation: Operation,
+        /// So many fragments at its beginning may be without result, and hold what this worker
+        /// submitted: all others had them before this one, which lost its memory, came back. 0
+        /// otherwise.
+        missing_below: u64,
+    },
+}
+
+/// What outlives an epoch.
+#[derive(Clone, Debug)]
+struct Work {
+    config: Config,
+    key: Option<Key>,
+    operations: Operations,
+    fragments: Fragments,
+    /// Fragments below are complete at every other worker.
+    resume_from: u64,
+    events: VecDeque<Event>,
+    stats: Stats,
+}
+
+/// What begins anew with an epoch.
+#[derive(Clone, Debug)]
+struct Epoch {
+    setup: Arc<Setup>,
+    rank: u32,
+    agreed: Agreed,
+    window: Window,
+    flight: Flight,
+    /// The first fragment that was neither sent nor completed.
+    next: u64,
+    /// What was sent and not answered, each fragment once.
+    in_flight_bytes: u64,
+    /// Fragments to do something about, because no answer came.
+    due: VecDeque<u64>,
+    /// Fragments to send because somebody asked.
+    answers: VecDeque<u64>,
+    /// Results to send because the server lost them.
+    results: VecDeque<Wanted>,
+    /// Zero before the first sample.
+    round_trip: Span,
+    /// How often the timeout was doubled since the last answer.
+    doublings: u32,
+    /// When answers came again after a timeout.
+    calm_from: Time,
+    last_answer_at: Time,
+}
+
+impl Worker {
+    /// A worker that begins with the job.
+    pub fn new(config: Config) -> Worker {
+        Worker::resuming(config, Operation(0), 0)
+    }
+
+    /// A worker that lost its memory, or came later: its next operation is this one, and that one's
+    /// first fragment has this number.
+    // spec: A-41
+    pub fn resuming(config: Config, operation: Operation, first_sequence: u64) -> Worker {
+        Worker {
+            work: Work {
+                config,
+                key: None,
+                operations: Operations::new(operation, first_sequence),
+                fragments: Fragments::new(first_sequence),
+                resume_from: 0,
+                events: VecDeque::new(),
+                stats: Stats::default(),
+            },
+            epoch: None,
+            is_paused: false,
+        }
+    }
+
+    /// Seals with this key from now on, and takes in only what was sealed with it. A key belongs to an
+    /// epoch: set it together with the set-up.
+    pub fn set_key(&mut self, key: Option<Key>) {
+        self.work.key = key;
+    }
+
+    /// Takes the place of `rank` in a set-up: the first, or one of a later epoch. What is not complete
+    /// is sent again. What everyone else has, counts as complete without result.
+    ///
+    /// `false`, and nothing changes, if the set-up is not of a later epoch of the same job, cuts
+    /// tensors otherwise than the last one, or has no place for `rank`.
+    // spec: A-41
+    pub fn adopt(&mut self, now: Time, setup: Arc<Setup>, rank: u32) -> bool {
+        let follows = |last: &Epoch| last.setup.job == setup.job && last.setup.epoch < setup.epoch;
+        let is_sound = is_sound(&setup, rank) && self.epoch.as_ref().is_none_or(follows);
+        if !is_sound || !self.work.operations.cut(setup.fragment_values) {
+            return false;
+        }
+        self.work.fragments.begin_anew();
+        self.work.resume_from = self.work.resume_from.max(setup.resume_from);
+        self.work.skip_missing();
+        let mut epoch = Epoch::new(&self.work, setup, rank, now);
+        epoch.skip_complete(&self.work);
+        self.epoch = Some(epoch);
+        self.is_paused = false;
+        true
+    }
+
+    /// Begins the next operation.
+    pub fn submit(&mut self, _now: Time, tensor: Tensor) -> Operation {
+        let is_empty = tensor.is_empty();
+        let operation = self.work.operations.submit(tensor);
+        if is_empty {
+            self.work.events.push_back(Event::Finished { operation, missing_below: 0 });
+        }
+        self.work.skip_missing();
+        if let Some(epoch) = &mut self.epoch {
+            epoch.skip_complete(&self.work);
+        }
+        operation
+    }
+
+    /// All fragments below are complete here.
+    pub fn watermark(&self) -> u64 {
+        self.work.fragments.watermark()
+    }
+
+    /// The watermark to report to the registrar. From now on nothing is taken in and nothing sent,
+    /// until the next set-up: what is reported must stay true, since whoever lost its memory begins at
+    /// the least of all reports.
+    // spec: A-41
+    pub fn pause(&mut self) -> u64 {
+        self.is_paused = true;
+        self.watermark()
+    }
+
+    /// All fragments below are complete at every worker.
+    pub fn everyone(&self) -> u64 {
+        self.work.operations.everyone()
+    }
+
+    /// The result of an operation once it is finished, as long as it is held.
+    pub fn tensor(&self, operation: Operation) -> Option<&Tensor> {
+        self.work.operations.tensor(operation)
+    }
+
+    /// The application is done with an operation. Its memory is dropped when every worker has it.
+    pub fn release(&mut self, operation: Operation) {
+        self.work.operations.release(operation);
+    }
+
+    /// How much may be on the way; 0 before the first set-up.
+    pub fn window_bytes(&self) -> u64 {
+        self.epoch.as_ref().map_or(0, |epoch| epoch.window.bytes())
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> Stats {
+        self.work.stats
+    }
+}
+
+impl Machine for Worker {
+    type Event = Event;
+
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        match &mut self.epoch {
+            Some(epoch) if !self.is_paused => epoch.take_in(&mut self.work, now, &packet),
+            _ => self.work.stats.ignored += 1,
+        }
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if let Some(epoch) = self.epoch.as_mut().filter(|_| !self.is_paused) {
+            epoch.expire(&mut self.work, now);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        if let Some(epoch) = self.epoch.as_mut().filter(|_| !self.is_paused) {
+            epoch.transmit(&mut self.work, now, outbox);
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        let epoch = self.epoch.as_ref().filter(|_| !self.is_paused);
+        epoch.is_some_and(|epoch| epoch.has_backlog(&self.work))
+    }
+
+    fn poll_timeout(&self) -> Time {
+        let epoch = self.epoch.as_ref().filter(|_| !self.is_paused);
+        epoch.map_or(Time::NEVER, |epoch| epoch.next_timeout(&self.work))
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.work.events.pop_front()
+    }
+}
+
+impl Work {
+    /// Completes without result what every other worker has.
+    fn skip_missing(&mut self) {
+        let end = self.resume_from.min(self.operations.end());
+        for sequence in self.fragments.watermark()..end {
+            if !self.fragments.is_complete(sequence) {
+                self.events.extend(self.operations.complete(sequence, false));
+            }
+        }
+        self.fragments.complete_below(end);
+        self.operations.settle(end);
+    }
+
+    /// A fragment has its sum.
+    fn complete(&mut self, sequence: u64) {
+        self.events.extend(self.operations.complete(sequence, true));
+        self.fragments.complete(sequence);
+    }
+}
+
+impl Epoch {
+    fn new(work: &Work, setup: Arc<Setup>, rank: u32, now: Time) -> Epoch {
+        Epoch {
+            rank,
+            agreed: Agreed::new(&setup),
+            window: Window::new(work.config.control, setup.packet_bytes()),
+            flight: Flight::new(setup.trees.len(), work.config.loss_threshold),
+            next: work.fragments.watermark(),
+            in_flight_bytes: 0,
+            due: VecDeque::new(),
+            answers: VecDeque::new(),
+            results: VecDeque::new(),
+            round_trip: Span::ZERO,
+            doublings: 0,
+            calm_from: now,
+            last_answer_at: now,
+            setup,
+        }
+    }
+
+    /// Moves on to the next fragment that has to be sent.
+    #[inline]
+    fn skip_complete(&mut self, work: &Work) {
+        self.next = self.next.max(work.fragments.watermark());
+        while work.fragments.is_complete(self.next) {
+            self.next += 1;
+        }
+    }
+
+    /// How long a fragment may be unanswered.
+    fn timeout(&self, work: &Work) -> Span {
+        // Spans saturate long before the shift does.
+        (work.config.timeout_after * (1 << self.doublings.min(40))).min(work.config.timeout_max)
+    }
+
+    fn next_timeout(&self, work: &Work) -> Time {
+        let oldest = self.flight.oldest_sent_at(&work.fragments);
+        oldest.map_or(Time::NEVER, |sent_at| sent_at.max(self.calm_from) + self.timeout(work))
+    }
+}
+
+/// Whether a set-up has what a worker counts on.
+fn is_sound(setup: &Setup, rank: u32) -> bool {
+    !setup.trees.is_empty()
+        && setup.trees.iter().all(|tree| rank < tree.workers())
+        && setup.fragment_values > 0
+        && setup.aggregators > 0
+        && (1..=Setup::SPAN_MAX).contains(&setup.span_fragments)
+}

@@ -1,1 +1,3 @@
 //! What only researchers run: published systems that ours is compared with.
+
+pub mod switchml;

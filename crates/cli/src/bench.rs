@@ -1,5 +1,6 @@
 //! `thalweg bench`: measure speed.
 
+mod aggregate;
 mod fabric;
 mod hold;
 mod memory;
@@ -13,6 +14,13 @@ use crate::failure::Failure;
 pub(crate) enum BenchCommand {
     /// The simulator: 144 hosts, DCTCP, web-search flows at load 0.6, one thread
     Fabric(FabricArguments),
+    /// One step of an aggregating switch: a gradient of 62, 256 or 352 values, and copying as much
+    ///
+    /// A steady stream of fixed-point gradients of 8 workers goes through a switch with 512
+    /// aggregators. Every eighth gradient completes its sum and takes it along, and every sum is freed
+    /// by its parameter packet. The time of all that is divided by the number of gradients. Beside it
+    /// stands the time of copying the same bodies in the same order to memory of the same size.
+    Aggregate(AggregateArguments),
 }
 
 /// What `thalweg bench fabric` takes.
@@ -26,9 +34,21 @@ pub(crate) struct FabricArguments {
     runs: u32,
 }
 
+/// What `thalweg bench aggregate` takes.
+#[derive(Args)]
+pub(crate) struct AggregateArguments {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Rounds; the fastest counts, since other work on the machine can only slow one down
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+}
+
 /// Runs it.
 pub(crate) fn bench(command: &BenchCommand) -> Result<(), Failure> {
     match command {
         BenchCommand::Fabric(arguments) => fabric::fabric(arguments),
+        BenchCommand::Aggregate(arguments) => aggregate::aggregate(arguments),
     }
 }

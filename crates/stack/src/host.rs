@@ -36,6 +36,8 @@ struct Jobs {
 pub enum Event {
     /// Something about a flow.
     Flow(thalweg_flow::Event),
+    /// Something about the sums that it completes for others.
+    Server(server::Event),
     /// A sum is here.
     Finished {
         /// Whose.
@@ -151,8 +153,8 @@ impl Host {
             let before = outbox.room();
             let mut turn = Turn::new(outbox);
             match jobs.turn {
-                0 => Machine::poll_transmit(flows, now, &mut turn),
-                own => jobs.part_mut(own).poll_transmit(now, &mut turn),
+                0 => flows.poll_transmit(now, &mut turn),
+                own => jobs.part_mut(own).transmit(now, &mut turn),
             }
             idle = if outbox.room() == before { idle + 1 } else { 0 };
             jobs.turn = (jobs.turn + 1) % jobs.parts();
@@ -163,7 +165,7 @@ impl Host {
 impl Jobs {
     fn new(me: NodeId) -> Jobs {
         Jobs {
-            server: Server::new(server::Config::new(me)).expect("the defaults work"),
+            server: Server::new(server::Config::new(me)),
             participants: Vec::new(),
             turn: 0,
             events: VecDeque::new(),
@@ -211,8 +213,8 @@ impl Jobs {
 
     fn handle_timeout(&mut self, now: Time) {
         for turn in 1..self.parts() {
-            if self.part(turn).poll_timeout() <= now {
-                self.part_mut(turn).handle_timeout(now);
+            if self.part(turn).next_timeout() <= now {
+                self.part_mut(turn).time_out(now);
             }
         }
         for index in 0..self.participants.len() {
@@ -273,7 +275,7 @@ impl Machine for Host {
 
     #[inline]
     fn has_backlog(&self) -> bool {
-        let in_jobs = |jobs: &Jobs| (1..jobs.parts()).any(|turn| jobs.part(turn).has_backlog());
+        let in_jobs = |jobs: &Jobs| (1..jobs.parts()).any(|turn| jobs.part(turn).has_more());
         self.flows.has_backlog() || self.jobs.as_deref().is_some_and(in_jobs)
     }
 
@@ -281,7 +283,7 @@ impl Machine for Host {
     fn poll_timeout(&self) -> Time {
         let flows = self.flows.poll_timeout();
         let Some(jobs) = &self.jobs else { return flows };
-        (1..jobs.parts()).map(|turn| jobs.part(turn).poll_timeout()).fold(flows, Time::min)
+        (1..jobs.parts()).map(|turn| jobs.part(turn).next_timeout()).fold(flows, Time::min)
     }
 
     #[inline]
@@ -290,6 +292,9 @@ impl Machine for Host {
             return Some(Event::Flow(event));
         }
         let jobs = self.jobs.as_mut()?;
+        if let Some(event) = jobs.server.poll_event() {
+            return Some(Event::Server(event));
+        }
         if jobs.events.is_empty() {
             // Commands may have finished operations without a packet.
             for index in 0..jobs.participants.len() {

@@ -4,27 +4,27 @@ use thalweg_core::{BodySize, Machine, Outbox, Packet, Time};
 
 /// What a host asks of every machine in it, whatever its events are.
 pub(crate) trait Part {
-    fn has_backlog(&self) -> bool;
-    fn poll_timeout(&self) -> Time;
-    fn handle_timeout(&mut self, now: Time);
-    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox);
+    fn has_more(&self) -> bool;
+    fn next_timeout(&self) -> Time;
+    fn time_out(&mut self, now: Time);
+    fn transmit(&mut self, now: Time, outbox: &mut dyn Outbox);
 }
 
 impl<M: Machine> Part for M {
-    fn has_backlog(&self) -> bool {
-        Machine::has_backlog(self)
+    fn has_more(&self) -> bool {
+        self.has_backlog()
     }
 
-    fn poll_timeout(&self) -> Time {
-        Machine::poll_timeout(self)
+    fn next_timeout(&self) -> Time {
+        self.poll_timeout()
     }
 
-    fn handle_timeout(&mut self, now: Time) {
-        Machine::handle_timeout(self, now);
+    fn time_out(&mut self, now: Time) {
+        self.handle_timeout(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
-        Machine::poll_transmit(self, now, outbox);
+    fn transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        self.poll_transmit(now, outbox);
     }
 }
 

@@ -62,10 +62,7 @@ fn children_by_node(
 }
 
 /// One station at the top: that of the only child, or one at the server.
-fn sketch_root(
-    server: NodeId,
-    below: &BTreeMap<NodeId, Vec<Below>>,
-) -> Result<Sketch, TreeError> {
+fn sketch_root(server: NodeId, below: &BTreeMap<NodeId, Vec<Below>>) -> Result<Sketch, TreeError> {
     let mut children = sketch_children(below, server)?;
     if let [Branching::Station(_)] = children[..]
         && let Some(Branching::Station(only)) = children.pop()
@@ -211,7 +208,11 @@ impl<'a> Numbering<'a> {
         let mut tree = Tree {
             server: self.server,
             stations: self.stations,
-            leaves: self.leaves.into_iter().map(|leaf| leaf.expect("every rank is below")).collect(),
+            leaves: self
+                .leaves
+                .into_iter()
+                .map(|leaf| leaf.expect("every rank is below"))
+                .collect(),
             ranks: self.ranks,
             top_nodes: Vec::new(),
         };

@@ -86,11 +86,10 @@ fn a_wide_rack_is_several_stations_below_the_server() {
     let groups = tree.groups();
     assert_eq!((groups.len(), groups[0].stations.len(), groups[0].parent), (1, 3, SERVER));
     let tops: Vec<Top> = tree.tops().collect();
-    assert_eq!(tops.iter().map(|top| (top.ask_level, top.wanted)).collect::<Vec<_>>(), [
-        (1, 0b001),
-        (1, 0b010),
-        (1, 0b100)
-    ]);
+    assert_eq!(
+        tops.iter().map(|top| (top.ask_level, top.wanted)).collect::<Vec<_>>(),
+        [(1, 0b001), (1, 0b010), (1, 0b100)]
+    );
     assert_eq!((tops[2].first_seat, tops[2].seats), (64, 6));
 }
 

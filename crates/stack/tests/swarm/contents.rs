@@ -93,6 +93,10 @@ impl Oracle {
         match self.numeric {
             Numeric::Float => 0.0,
             Numeric::Fixed { scale, dynamic: false } => workers / f64::from(scale.value()),
+            // What is too large even for the least scale goes in floats and harms nobody.
+            Numeric::Fixed { dynamic: true, .. } if self.contents == Contents::Strange => {
+                workers / 65_536.0
+            }
             Numeric::Fixed { dynamic: true, .. } => {
                 let largest = f64::from(1_u32 << 31) / (workers * 32.0) / 2.0;
                 workers / largest

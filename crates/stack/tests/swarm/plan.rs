@@ -83,7 +83,9 @@ impl Plan {
             spines: 1 + draw.below(2) as u32,
             aggregators,
             stale_after: Span::from_ms(2 + draw.below(20)),
-            jobs: (0..jobs).map(|job| JobPlan::draw(&mut rng.substream("job", job), hosts)).collect(),
+            jobs: (0..jobs)
+                .map(|job| JobPlan::draw(&mut rng.substream("job", job), hosts))
+                .collect(),
             faults: Vec::new(),
             outages: Vec::new(),
             marks_above_bytes: 1_000 * (1 + draw.below(30)),
@@ -153,11 +155,13 @@ impl Plan {
         }
         if draw.chance(0.4) {
             let job = &self.jobs[draw.below(self.jobs.len() as u64) as usize];
-            restart(draw, job.workers[draw.below(job.workers.len() as u64) as usize]);
+            let worker = draw.below(job.workers.len() as u64) as usize;
+            restart(draw, job.workers[worker]);
         }
         if draw.chance(0.3) {
             let job = &self.jobs[draw.below(self.jobs.len() as u64) as usize];
-            restart(draw, job.servers[draw.below(job.servers.len() as u64) as usize]);
+            let server = draw.below(job.servers.len() as u64) as usize;
+            restart(draw, job.servers[server]);
         }
         // One outage of a node ends before its next begins.
         outages.sort_by_key(|outage| (outage.node, outage.from));

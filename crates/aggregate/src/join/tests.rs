@@ -1,0 +1,397 @@
+use thalweg_wire::aggregate::Branch;
+
+use super::*;
+use crate::tree::TreeError;
+
+/// Two racks below the switches 100 and 101; the server 90 in the rack of switch 102.
+const SERVER: NodeId = NodeId(90);
+const RACK_0: [u32; 2] = [100, 102];
+const RACK_1: [u32; 2] = [101, 102];
+const SERVERS_RACK: [u32; 1] = [102];
+
+/// A registrar with one job, and what it has said.
+struct Desk {
+    registrar: Registrar,
+    job: JobId,
+    said: Vec<Instruction>,
+}
+
+impl Desk {
+    fn new(workers: u32) -> Desk {
+        let mut registrar = Registrar::new(Rng::new(5));
+        let job = registrar.register(JobSpec::new(workers, vec![SERVER])).unwrap();
+        Desk { registrar, job, said: Vec::new() }
+    }
+
+    /// Five workers: two in the first rack, two in the second, one beside the server.
+    fn set_up() -> Desk {
+        let mut desk = Desk::new(5);
+        let ways: [&[u32]; 5] = [&RACK_0, &RACK_1, &SERVERS_RACK, &RACK_0, &RACK_1];
+        for (rank, way) in (0..).zip(ways) {
+            desk.join(rank, 0).unwrap();
+            desk.answer(1, rank, (rank, 0), way, Memory::Lost).unwrap();
+        }
+        desk
+    }
+
+    fn handle(&mut self, message: Message) -> Result<Heard, JoinError> {
+        let heard = self.registrar.handle(message);
+        self.said = std::iter::from_fn(|| self.registrar.poll()).collect();
+        heard
+    }
+
+    fn join(&mut self, node: u32, life: u64) -> Result<Heard, JoinError> {
+        let process = Process { node: NodeId(node), life };
+        self.handle(Message::Join { job: self.job, process, rank: None })
+    }
+
+    fn answer(
+        &mut self,
+        round: u32,
+        rank: u32,
+        (node, life): (u32, u64),
+        way: &[u32],
+        memory: Memory,
+    ) -> Result<Heard, JoinError> {
+        let process = Process { node: NodeId(node), life };
+        let paths = vec![way.iter().copied().map(NodeId).collect()];
+        self.handle(Message::Answer { job: self.job, process, round, rank, paths, memory })
+    }
+
+    fn lose(&mut self, round: u32, rank: u32) -> Result<Heard, JoinError> {
+        self.handle(Message::Lost { job: self.job, round, rank })
+    }
+
+    fn restart_server(&mut self, node: NodeId, life: u64) -> Result<Heard, JoinError> {
+        self.handle(Message::ServerRestarted { process: Process { node, life } })
+    }
+
+    fn setup(&self) -> &Setup {
+        self.registrar.setup(self.job).unwrap()
+    }
+
+    fn waits_for(&self) -> Vec<u32> {
+        self.registrar.waits_for(self.job).collect()
+    }
+
+    /// Who was asked to report, as (node, rank).
+    fn asked(&self, of_round: u32) -> Vec<(u32, u32)> {
+        let asked = |instruction: &Instruction| match *instruction {
+            Instruction::Report { process, round, rank, .. } if round == of_round => {
+                Some((process.node.0, rank))
+            }
+            _ => None,
+        };
+        self.said.iter().filter_map(asked).collect()
+    }
+
+    /// Which workers were told to adopt, as (node, rank).
+    fn adopters(&self) -> Vec<(u32, u32)> {
+        let adopter = |instruction: &Instruction| match instruction {
+            Instruction::AdoptWorker { process, rank, .. } => Some((process.node.0, *rank)),
+            _ => None,
+        };
+        self.said.iter().filter_map(adopter).collect()
+    }
+}
+
+fn branch(fan_ins: [u8; 2], places: [u8; 2]) -> Branch {
+    let four = |[low, high]: [u8; 2]| [low, high, 0, 0];
+    Branch::new(four(fan_ins), four(places)).unwrap()
+}
+
+const KEPT: fn(u64) -> Memory = |watermark| Memory::Kept { watermark };
+
+// spec: A-40
+#[test]
+fn the_first_set_up_has_ranks_and_the_fan_ins_of_the_topology() {
+    let desk = Desk::set_up();
+    assert_eq!(desk.adopters(), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
+    let Some(Instruction::AdoptServer { node: SERVER, setup }) = desk.said.first() else {
+        panic!("the server is told first: {:?}", desk.said);
+    };
+    assert_eq!((setup.job, setup.epoch, setup.resume_from), (desk.job, 1, 0));
+    assert_eq!((setup.fragment_values, setup.overhead_bytes), (352, 130));
+    let tree = &setup.trees[0];
+    assert_eq!(tree.branch(0), branch([2, 3], [0, 0]));
+    assert_eq!(tree.branch(1), branch([2, 3], [0, 1]));
+    assert_eq!(tree.branch(2), branch([0, 3], [0, 2]));
+    assert_eq!(tree.branch(3), branch([2, 3], [1, 0]));
+    assert_eq!(tree.branch(4), branch([2, 3], [1, 1]));
+}
+
+// spec: A-40
+#[test]
+fn every_job_has_an_id_of_its_own_and_there_is_an_end_of_them() {
+    let mut registrar = Registrar::new(Rng::new(1));
+    let spec = || JobSpec::new(1, vec![SERVER]);
+    let mut ids: Vec<JobId> = (0..JOBS_MAX).map(|_| registrar.register(spec()).unwrap()).collect();
+    assert_eq!(registrar.register(spec()), Err(RegisterError::TooManyJobs));
+    let first = ids[0];
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), JOBS_MAX);
+    registrar.end(first).unwrap();
+    assert_eq!(registrar.end(first), Err(JoinError::UnknownJob(first)));
+    let again = registrar.register(spec()).unwrap();
+    assert!(!ids.contains(&again));
+    let none = registrar.register(JobSpec::new(0, vec![SERVER]));
+    assert_eq!(none, Err(SpecError::Workers(0).into()));
+}
+
+// spec: A-41
+#[test]
+fn a_crashed_worker_comes_back_on_another_rack_and_fan_ins_follow() {
+    let mut desk = Desk::set_up();
+    assert_eq!(desk.lose(1, 3), Ok(Heard::New));
+    assert_eq!(desk.asked(2), [(0, 0), (1, 1), (2, 2), (4, 4)]);
+    assert_eq!(desk.waits_for(), [0, 1, 2, 3, 4]);
+    desk.answer(2, 0, (0, 0), &RACK_0, KEPT(70)).unwrap();
+    desk.answer(2, 1, (1, 0), &RACK_1, KEPT(75)).unwrap();
+    desk.answer(2, 2, (2, 0), &SERVERS_RACK, KEPT(64)).unwrap();
+    desk.answer(2, 4, (4, 0), &RACK_1, KEPT(90)).unwrap();
+    assert_eq!(desk.waits_for(), [3], "the one that is gone");
+    desk.join(33, 0).unwrap();
+    assert_eq!(desk.asked(2), [(33, 3)]);
+    desk.answer(2, 3, (33, 0), &RACK_1, Memory::Lost).unwrap();
+    assert_eq!(desk.adopters(), [(0, 0), (1, 1), (2, 2), (33, 3), (4, 4)]);
+    let retired = Instruction::Retire { node: NodeId(3), job: desk.job, round: 2 };
+    assert_eq!(desk.said[0], retired, "whoever was called dead may live");
+    let setup = desk.setup();
+    assert_eq!((setup.epoch, setup.resume_from), (2, 64));
+    assert_eq!(setup.trees[0].branch(0), branch([1, 3], [0, 0]));
+    assert_eq!(setup.trees[0].branch(3), branch([3, 3], [1, 1]));
+    assert_eq!(setup.trees[0].node(3), NodeId(33));
+}
+
+// spec: A-41
+#[test]
+fn a_restarted_server_makes_everybody_report() {
+    let mut desk = Desk::set_up();
+    assert_eq!(desk.restart_server(SERVER, 7), Ok(Heard::New));
+    assert_eq!(desk.asked(2), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
+    assert_eq!(desk.restart_server(SERVER, 7), Ok(Heard::Again));
+    assert!(desk.said.is_empty());
+    let way: [&[u32]; 5] = [&RACK_0, &RACK_1, &SERVERS_RACK, &RACK_0, &RACK_1];
+    for rank in 0..5 {
+        let memory = KEPT(100 + u64::from(rank));
+        desk.answer(2, rank, (rank, 0), way[rank as usize], memory).unwrap();
+    }
+    assert_eq!((desk.setup().epoch, desk.setup().resume_from), (2, 100));
+    assert!(matches!(desk.said[0], Instruction::AdoptServer { node: SERVER, .. }));
+    // While a round is open, its set-up serves as well.
+    desk.lose(2, 0).unwrap();
+    assert_eq!(desk.restart_server(SERVER, 8), Ok(Heard::New));
+    assert_eq!((desk.said.len(), desk.registrar.round(desk.job)), (0, Some(3)));
+    let nobody = desk.restart_server(NodeId(91), 1);
+    assert_eq!(nobody, Err(JoinError::UnknownServer(NodeId(91))));
+}
+
+// spec: A-41
+#[test]
+fn who_leaves_takes_its_rank_along() {
+    let mut desk = Desk::set_up();
+    let leave = Message::Leave { job: desk.job, process: Process { node: NodeId(1), life: 0 } };
+    assert_eq!(desk.handle(leave.clone()), Ok(Heard::New));
+    assert_eq!(desk.asked(2), [(0, 0), (2, 1), (3, 2), (4, 3)], "ranks above move down");
+    let retire = Instruction::Retire { node: NodeId(1), job: desk.job, round: 2 };
+    assert_eq!(desk.said.last(), Some(&retire));
+    assert_eq!(desk.handle(leave), Ok(Heard::Again));
+    assert_eq!(desk.said, [retire]);
+    let ways: [&[u32]; 4] = [&RACK_0, &SERVERS_RACK, &RACK_0, &RACK_1];
+    for (rank, node) in (0..).zip([0, 2, 3, 4]) {
+        desk.answer(2, rank, (node, 0), ways[rank as usize], KEPT(8)).unwrap();
+    }
+    assert_eq!(desk.adopters(), [(0, 0), (2, 1), (3, 2), (4, 3)]);
+    assert_eq!((desk.setup().epoch, desk.setup().trees[0].workers()), (2, 4));
+    assert_eq!(desk.setup().trees[0].branch(3), branch([1, 3], [0, 2]));
+    // Nobody will come for a seat.
+    desk.lose(2, 0).unwrap();
+    let given_up = Message::GivenUp { job: desk.job, round: 3, rank: 0 };
+    assert_eq!(desk.handle(given_up.clone()), Ok(Heard::New));
+    assert_eq!(desk.handle(given_up), Ok(Heard::Stale), "not the next one too");
+    assert_eq!(desk.asked(4).len() + desk.waits_for().len(), 3);
+}
+
+#[test]
+fn when_the_last_one_leaves_the_job_is_over() {
+    let mut desk = Desk::new(1);
+    desk.join(4, 0).unwrap();
+    desk.answer(1, 0, (4, 0), &RACK_0, Memory::Lost).unwrap();
+    let process = Process { node: NodeId(4), life: 0 };
+    desk.handle(Message::Leave { job: desk.job, process }).unwrap();
+    let retire = |node| Instruction::Retire { node, job: desk.job, round: 2 };
+    assert!(desk.said.contains(&retire(NodeId(4))) && desk.said.contains(&retire(SERVER)));
+    assert_eq!(desk.join(5, 0), Err(JoinError::UnknownJob(desk.job)));
+}
+
+// spec: A-41
+#[test]
+fn when_nobody_remembers_old_numbers_are_not_used_again() {
+    let mut desk = Desk::new(2);
+    for (rank, life) in [(0, 0), (1, 0)] {
+        desk.answer(1, rank, (rank, life), &RACK_0, Memory::Lost).unwrap();
+    }
+    assert_eq!(desk.setup().resume_from, 0);
+    desk.lose(1, 0).unwrap();
+    desk.lose(2, 1).unwrap();
+    desk.answer(3, 0, (0, 1), &RACK_0, Memory::Lost).unwrap();
+    desk.answer(3, 1, (1, 1), &RACK_0, Memory::Lost).unwrap();
+    assert_eq!((desk.setup().epoch, desk.setup().resume_from), (3, 1 << 48));
+    // From here on a watermark of the old age is a lie, as is one of the next.
+    desk.lose(3, 0).unwrap();
+    let (least, limit) = (1 << 48, 1 << 49);
+    for watermark in [5, limit] {
+        let error = JoinError::Watermark { watermark, least, limit };
+        assert_eq!(desk.answer(4, 1, (1, 1), &RACK_0, KEPT(watermark)), Err(error));
+    }
+    assert_eq!(desk.answer(4, 1, (1, 1), &RACK_0, KEPT(least)), Ok(Heard::New));
+}
+
+#[test]
+fn a_failure_in_the_middle_of_a_round_voids_what_was_said() {
+    let mut desk = Desk::set_up();
+    desk.lose(1, 0).unwrap();
+    desk.answer(2, 1, (1, 0), &RACK_1, KEPT(10)).unwrap();
+    assert_eq!(desk.lose(2, 1), Ok(Heard::New));
+    assert_eq!(desk.lose(2, 1), Ok(Heard::Stale));
+    assert_eq!(desk.lose(3, 1), Ok(Heard::Again), "it is lost already");
+    assert_eq!(desk.answer(2, 1, (1, 0), &RACK_1, KEPT(10)), Ok(Heard::Stale));
+    assert_eq!(desk.answer(2, 2, (2, 0), &SERVERS_RACK, KEPT(10)), Ok(Heard::Stale));
+    assert_eq!(desk.waits_for(), [0, 1, 2, 3, 4]);
+    // It was not dead after all, and its memory still counts.
+    desk.join(1, 0).unwrap();
+    assert_eq!(desk.asked(3), [(1, 0)]);
+    assert_eq!(desk.answer(3, 0, (1, 0), &RACK_1, KEPT(10)), Ok(Heard::New));
+}
+
+#[test]
+fn who_was_replaced_cannot_bring_its_memory_back() {
+    let mut desk = Desk::new(1);
+    desk.answer(1, 0, (1, 0), &RACK_0, Memory::Lost).unwrap();
+    desk.lose(1, 0).unwrap();
+    desk.answer(2, 0, (2, 0), &RACK_0, Memory::Lost).unwrap();
+    desk.lose(2, 0).unwrap();
+    assert_eq!(desk.answer(3, 0, (1, 0), &RACK_0, KEPT(5)), Err(JoinError::Outdated));
+    assert_eq!(desk.answer(3, 0, (1, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
+}
+
+#[test]
+fn repeated_messages_are_answered_again_and_change_nothing() {
+    let mut desk = Desk::new(2);
+    assert_eq!(desk.join(7, 0), Ok(Heard::New));
+    assert_eq!(desk.join(7, 0), Ok(Heard::Again));
+    assert_eq!(desk.asked(1), [(7, 0)], "the same seat");
+    assert_eq!(desk.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
+    assert_eq!(desk.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Heard::Again));
+    assert_eq!(desk.join(7, 0), Ok(Heard::Again));
+    assert!(desk.said.is_empty(), "it has said all");
+    desk.join(8, 0).unwrap();
+    desk.answer(1, 1, (8, 0), &RACK_1, Memory::Lost).unwrap();
+    // Whoever missed the set-up says again what it said.
+    assert_eq!(desk.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Heard::Again));
+    assert_eq!(desk.adopters(), [(7, 0)]);
+    assert_eq!(desk.join(8, 0), Ok(Heard::Again));
+    assert_eq!(desk.adopters(), [(8, 1)]);
+    desk.registrar.remind(desk.job).unwrap();
+    desk.said = std::iter::from_fn(|| desk.registrar.poll()).collect();
+    assert_eq!((desk.said.len(), desk.adopters()), (3, vec![(7, 0), (8, 1)]));
+}
+
+#[test]
+fn offers_to_the_dead_do_not_keep_a_seat_from_the_living() {
+    let mut desk = Desk::new(2);
+    for node in [7, 8, 9] {
+        desk.join(node, 0).unwrap();
+    }
+    assert_eq!(desk.asked(1), [(9, 0)], "the oldest offer is made again");
+    assert_eq!(desk.answer(1, 0, (9, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
+    let holder = Process { node: NodeId(9), life: 0 };
+    let late = desk.answer(1, 0, (7, 0), &RACK_0, Memory::Lost);
+    assert_eq!(late, Err(JoinError::Taken { rank: 0, holder }));
+    desk.join(7, 0).unwrap();
+    assert_eq!(desk.asked(1), [(7, 1)]);
+    assert_eq!(desk.answer(1, 1, (8, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
+    assert_eq!(desk.join(7, 0), Err(JoinError::Full));
+}
+
+#[test]
+fn a_process_that_restarted_in_place_is_not_taken_for_the_old_one() {
+    let mut desk = Desk::set_up();
+    let holder = Process { node: NodeId(3), life: 0 };
+    assert_eq!(desk.join(3, 1), Err(JoinError::Taken { rank: 3, holder }));
+    let answer = desk.answer(1, 3, (3, 1), &RACK_0, Memory::Lost);
+    assert_eq!(answer, Err(JoinError::Taken { rank: 3, holder }));
+    desk.lose(1, 3).unwrap();
+    assert_eq!(desk.join(3, 1), Ok(Heard::New));
+    assert_eq!(desk.answer(2, 3, (3, 1), &RACK_0, Memory::Lost), Ok(Heard::New));
+}
+
+#[test]
+fn nonsense_is_refused_and_changes_nothing() {
+    let mut desk = Desk::new(2);
+    let strange = JobId(desk.job.0 ^ 1);
+    let lost = Message::Lost { job: strange, round: 1, rank: 0 };
+    assert_eq!(desk.handle(lost), Err(JoinError::UnknownJob(strange)));
+    assert_eq!(desk.lose(1, 2), Err(JoinError::UnknownRank { rank: 2, workers: 2 }));
+    assert_eq!(desk.lose(2, 0), Err(JoinError::Future { round: 2, current: 1 }));
+    let process = Process { node: NodeId(1), life: 0 };
+    let join = Message::Join { job: desk.job, process, rank: Some(u32::MAX) };
+    let error = JoinError::UnknownRank { rank: u32::MAX, workers: 2 };
+    assert_eq!(desk.handle(join), Err(error));
+    let long = desk.answer(1, 0, (1, 0), &[1, 2, 3, 4, 5], Memory::Lost);
+    assert_eq!(long, Err(JoinError::LongPath(5)));
+    let early = desk.answer(1, 0, (1, 0), &RACK_0, KEPT(0));
+    assert_eq!(early, Err(JoinError::Outdated), "nobody has a memory of what never was");
+    let answer = Message::Answer {
+        job: desk.job,
+        process,
+        round: 1,
+        rank: 0,
+        paths: vec![],
+        memory: Memory::Lost,
+    };
+    assert_eq!(desk.handle(answer), Err(JoinError::Paths { given: 0, servers: 1 }));
+    assert_eq!((desk.registrar.round(desk.job), desk.waits_for()), (Some(1), vec![0, 1]));
+}
+
+#[test]
+fn ways_that_form_no_tree_can_be_corrected() {
+    let mut desk = Desk::new(2);
+    desk.answer(1, 0, (1, 0), &[100, 103], Memory::Lost).unwrap();
+    let error = JoinError::Tree(TreeError::TwoParents(NodeId(100)));
+    assert_eq!(desk.answer(1, 1, (2, 0), &RACK_0, Memory::Lost), Err(error));
+    assert_eq!(desk.waits_for(), [1]);
+    desk.answer(1, 0, (1, 0), &RACK_0, Memory::Lost).unwrap();
+    assert_eq!(desk.answer(1, 1, (2, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
+    assert_eq!(desk.setup().epoch, 1);
+}
+
+#[test]
+fn a_member_adopts_only_what_it_answered_for() {
+    let desk = Desk::set_up();
+    let process = Process { node: NodeId(3), life: 1 };
+    let report = |process, round| Instruction::Report { process, job: desk.job, round, rank: 3 };
+    let adopt = |process, epoch| {
+        let setup = Arc::new(Setup { epoch, ..desk.setup().clone() });
+        Instruction::AdoptWorker { process, rank: 3, setup }
+    };
+    let mut member = Membership::new(desk.job, process, vec![vec![]]);
+    let predecessor = Process { life: 0, ..process };
+    assert_eq!(member.answer(&report(predecessor, 1), 9), None);
+    assert_eq!(member.adopt(&adopt(process, 1)), None, "it was never asked");
+    let first = member.answer(&report(process, 1), 9);
+    let Some(Message::Answer { memory: Memory::Lost, round: 1, rank: 3, .. }) = first else {
+        panic!("nothing to remember before the first set-up: {first:?}");
+    };
+    assert_eq!(member.adopt(&adopt(predecessor, 1)), None);
+    assert_eq!(member.adopt(&adopt(process, 1)).map(|(rank, _)| rank), Some(3));
+    assert_eq!(member.adopt(&adopt(process, 1)), None, "once");
+    let later = member.answer(&report(process, 4), 9);
+    let Some(Message::Answer { memory: Memory::Kept { watermark: 9 }, .. }) = later else {
+        panic!("{later:?}");
+    };
+    assert_eq!(member.answer(&report(process, 3), 9), None, "an old report");
+    assert_eq!(member.adopt(&adopt(process, 3)), None);
+    assert!(member.adopt(&adopt(process, 4)).is_some());
+}

@@ -1,0 +1,226 @@
+//! Gradient packets: from what arrives to a complete sum.
+
+use thalweg_core::{Body, Ecn};
+use thalweg_wire::aggregate::{Gradient, Identity, Numbers};
+
+use super::Event;
+use super::job::{Context, Job, Site};
+use super::judge::{self, Action, Age, Asker, Relation, State, Told};
+use super::ring::Place;
+use super::seats;
+use super::stats::Refusal;
+use crate::index;
+use crate::setup::{Attempt, Indexing, Numeric, Recovery};
+use crate::tree::Tree;
+
+/// A gradient packet.
+pub(super) struct Arrival<'a> {
+    pub gradient: Gradient,
+    pub body: Body<'a>,
+    pub ecn: Ecn,
+    pub wire_bytes: u32,
+}
+
+impl Job {
+    /// Does with a gradient packet what the table says.
+    pub(super) fn handle_gradient(&mut self, arrival: &Arrival<'_>, context: &mut Context<'_>) {
+        self.stats.gradients += 1;
+        self.stats.gradient_bytes += u64::from(arrival.wire_bytes);
+        self.stats.collisions += u64::from(arrival.gradient.collision);
+        if let Err(why) = self.take_in(arrival, context) {
+            self.stats.refuse(why);
+        }
+    }
+
+    fn take_in(&mut self, arrival: &Arrival<'_>, context: &mut Context<'_>) -> Result<(), Refusal> {
+        let Arrival { gradient, body, ecn, .. } = arrival;
+        let sequence = gradient.identity.sequence;
+        let shard = self.locate(&gradient.identity, gradient.server)?;
+        self.check_form(gradient, body)?;
+        let (job, gap, recovery) = (self.setup.job, self.ask_gap, self.setup.recovery);
+        let Site { tree, place, .. } = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
+        let (named, both) = overlap(tree, gradient, place.seats).ok_or(Refusal::Foreign)?;
+        let slot = &mut *place.slot;
+        let relation = Relation::of(named, slot.seated, both);
+        let age = Age::of(Attempt(gradient.identity.attempt), slot.attempt);
+        let action = judge::judge(slot.state, gradient.result, age, relation, recovery);
+        match action {
+            Action::Begin | Action::Add | Action::Replace => {
+                let is_complete = merge(action, tree, arrival, place)?;
+                *match action {
+                    Action::Replace => &mut self.stats.replaced,
+                    _ => &mut self.stats.added,
+                } += 1;
+                if is_complete {
+                    self.complete(shard, sequence, context);
+                }
+            }
+            Action::Drop => {
+                slot.mark(gradient, *ecn);
+                *match slot.state {
+                    State::Done => &mut self.stats.late,
+                    _ => &mut self.stats.overlaps,
+                } += 1;
+            }
+            Action::Refuse => return Err(Refusal::Mismatched),
+            // What comes late within the gap has crossed the repeat.
+            // spec: A-23
+            Action::AskFloats => {
+                slot.mark(gradient, *ecn);
+                if !slot.was_told_within(gap, context.now) {
+                    slot.ask(false, job, gap, context);
+                }
+            }
+            Action::Answer => {
+                slot.meet(&gradient.identity, gradient.aggregator);
+                slot.mark(gradient, *ecn);
+                let asks = recovery == Recovery::Paper && gradient.resend;
+                let asker = if asks { Asker::Resend } else { Asker::Stray };
+                slot.answer(asker, job, gap, context);
+                self.stats.late += 1;
+            }
+            Action::Adopt => {
+                adopt(arrival, place)?;
+                self.stats.adopted += 1;
+                self.finish(shard, sequence, context);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the numbers are what the job and the attempt call for, and the body holds them.
+    // spec: T-09, A-23
+    fn check_form(&self, gradient: &Gradient, body: &Body<'_>) -> Result<(), Refusal> {
+        let in_floats = Attempt(gradient.identity.attempt).is_in_floats();
+        let fits = match (self.setup.numeric, gradient.numbers) {
+            (_, Numbers::Float) if gradient.result => true,
+            (Numeric::Float, Numbers::Float) => !in_floats,
+            (Numeric::Float, Numbers::Fixed(_)) => false,
+            (Numeric::Fixed { .. }, Numbers::Float) => in_floats,
+            (Numeric::Fixed { .. }, Numbers::Fixed(_)) => !in_floats && !gradient.result,
+        };
+        let has_room = gradient.values <= self.setup.fragment_values;
+        let is_whole = body.len() == usize::from(gradient.values) * 4;
+        if fits && has_room && is_whole { Ok(()) } else { Err(Refusal::Mismatched) }
+    }
+
+    /// All contributions are there.
+    fn complete(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
+        let job = self.setup.job;
+        let Some(Site { place: Place { slot, seats, .. }, .. }) = self.site(shard, sequence) else {
+            return;
+        };
+        let (watermark, magnitude) = (slot.watermark, slot.magnitude);
+        let is_fixed = matches!(slot.numbers, Numbers::Fixed(_));
+        let overflowed = is_fixed && slot.overflow;
+        if overflowed {
+            // spec: A-23
+            slot.await_floats();
+            seats.fill(0);
+            slot.tell(Told::First, job, context);
+            self.stats.repeats += 1;
+        }
+        if is_fixed {
+            self.scaling.record(sequence, overflowed, magnitude);
+        }
+        if !overflowed {
+            self.decide_changes(shard, sequence, context);
+            self.finish(shard, sequence, context);
+        }
+        self.advance(watermark);
+    }
+
+    /// What holds from a span above this fragment on. Nobody has its result yet, so nobody is there.
+    fn decide_changes(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
+        let setup = &*self.setup;
+        let Some(state) = &mut self.shards[shard] else { return };
+        let slot = state.ring.at(sequence / setup.trees.len() as u64).slot;
+        // spec: A-22
+        let moves = slot.collision && setup.indexing == Indexing::Hashed;
+        slot.next_aggregator = moves.then(|| index::next(slot.aggregator, setup.aggregators));
+        if let (Numeric::Fixed { dynamic: true, .. }, Some(scale)) = (setup.numeric, slot.scale) {
+            let (span, workers) = (setup.span_fragments, setup.trees[shard].workers());
+            slot.next_scale = self.scaling.decide(sequence, span, scale, workers);
+        }
+        if let Some(scale) = slot.next_scale {
+            self.stats.rescaled += 1;
+            let from = sequence.saturating_add(u64::from(setup.span_fragments));
+            context.events.push_back(Event::Rescaled { job: setup.job, from, scale });
+        }
+    }
+
+    /// The values are the result: from here on they never change.
+    // spec: A-21, T-09
+    fn finish(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
+        let job = self.setup.job;
+        let Some(site) = self.site(shard, sequence) else { return };
+        let slot = site.place.slot;
+        slot.state = State::Done;
+        slot.tell(Told::First, job, context);
+        self.stats.completed += 1;
+    }
+}
+
+/// How many workers a packet names, and how many of them are there already. `None` if the tree does
+/// not know them.
+// spec: A-12
+fn overlap(tree: &Tree, gradient: &Gradient, taken: &[u64]) -> Option<(u32, u32)> {
+    let ranges = tree.seats(&gradient.branch, gradient.bitmap_level, gradient.bitmap)?;
+    Some(ranges.fold((0, 0), |(named, both), range| {
+        (named + range.len() as u32, both + seats::count(taken, range))
+    }))
+}
+
+/// Takes a packet's values and set in, and says whether all workers are there then.
+fn merge(
+    action: Action,
+    tree: &Tree,
+    arrival: &Arrival<'_>,
+    place: Place<'_>,
+) -> Result<bool, Refusal> {
+    let Arrival { gradient, body, ecn, .. } = arrival;
+    let Place { slot, seats: taken, vacant } = place;
+    if action != Action::Begin && !slot.fits(gradient, body) {
+        return Err(Refusal::Mismatched);
+    }
+    match action {
+        Action::Begin => slot.begin(gradient, body, vacant),
+        // The first floats after a repeat.
+        Action::Add if slot.seated == 0 => slot.replace(gradient, body, vacant),
+        Action::Add => slot.add(gradient, body),
+        _ => slot.replace(gradient, body, vacant),
+    }
+    if action != Action::Add {
+        slot.seated = 0;
+        taken.fill(0);
+    }
+    slot.mark(gradient, *ecn);
+    let ranges = tree.seats(&gradient.branch, gradient.bitmap_level, gradient.bitmap);
+    for range in ranges.into_iter().flatten() {
+        slot.seated += range.len() as u32;
+        seats::take(taken, range);
+    }
+    Ok(slot.seated == tree.workers())
+}
+
+/// Takes a packet's values for the result. Whoever has it already may be a span ahead, so that it must
+/// not bring changes.
+// spec: A-41
+fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
+    let Arrival { gradient, body, ecn, .. } = arrival;
+    let Place { slot, vacant, .. } = place;
+    if slot.state != State::Empty && !slot.is_as_long(gradient, body) {
+        return Err(Refusal::Mismatched);
+    }
+    if slot.state == State::Empty {
+        // Results always travel in floats; what waits in switches does not.
+        let attempt = Attempt::of_generation(Attempt(gradient.identity.attempt).generation());
+        let identity = Identity { attempt: attempt.0, ..gradient.identity };
+        slot.meet(&identity, gradient.aggregator);
+    }
+    slot.numbers = Numbers::Float;
+    slot.values = gradient.values;
+    slot.replace(gradient, body, vacant);
+    slot.mark(gradient, *ecn);
+    Ok(())
+}

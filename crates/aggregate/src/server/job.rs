@@ -1,0 +1,315 @@
+//! One job at a server.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use thalweg_core::{JobId, NodeId, Span, Time};
+use thalweg_wire::aggregate::{Ask, Identity, Notice};
+use thalweg_wire::tag::Key;
+
+use super::judge::{self, Asker, State, Told, Whom};
+use super::queue::{Queue, Task};
+use super::ring::{Place, Ring};
+use super::scaling::Scaling;
+use super::slot::Slot;
+use super::stats::{Refusal, Stats};
+use super::{Config, Event};
+use crate::setup::{Attempt, Setup};
+use crate::tree::{Group, Top, Tree};
+
+/// The furthest that a fragment may lie above everyone's watermark: what a header can say.
+const WINDOW_MAX: u64 = 1 << 16;
+
+/// One job: its set-up, and what is known of its fragments.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub setup: Arc<Setup>,
+    pub me: NodeId,
+    /// The key of this epoch.
+    pub key: Option<Key>,
+    pub ask_gap: Span,
+    /// All fragments below are complete at every worker.
+    everyone: u64,
+    /// Fragments from so far above `everyone` on are dropped.
+    window: u64,
+    /// By tree; `None` where another server is the root.
+    pub shards: Vec<Option<Shard>>,
+    pub scaling: Scaling,
+    pub stats: Stats,
+}
+
+/// What belongs to one tree.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub ring: Ring,
+    tops: Vec<Top>,
+    pub groups: Vec<Announced>,
+}
+
+/// A group, and what its switch was told.
+#[derive(Debug)]
+pub(super) struct Announced {
+    pub group: Group,
+    /// Whether the announcement waits.
+    pub is_queued: bool,
+    /// When it was last put into the queue.
+    at: Time,
+}
+
+/// A fragment, with what it belongs to.
+pub(super) struct Site<'a> {
+    pub setup: &'a Setup,
+    pub key: Option<Key>,
+    pub tree: &'a Tree,
+    pub tops: &'a [Top],
+    /// See [`Job::everyone`].
+    pub everyone: u64,
+    pub place: Place<'a>,
+}
+
+/// What a packet meets: the clock, and where answers wait.
+pub(super) struct Context<'a> {
+    pub now: Time,
+    pub queue: &'a mut Queue,
+    pub events: &'a mut VecDeque<Event>,
+}
+
+impl Job {
+    /// A job that begins, or a server that lost its memory.
+    pub(super) fn new(config: &Config, setup: Arc<Setup>) -> Job {
+        // The fastest worker is at most a span above the last complete fragment, and that is at most
+        // a span above the slowest worker; each tree's last complete one may be the tree before.
+        let trees = setup.trees.len() as u64;
+        let window = (2 * u64::from(setup.span_fragments) + trees).min(WINDOW_MAX);
+        let shards = setup.trees.iter().map(|tree| {
+            (tree.server() == config.me).then(|| Shard {
+                ring: Ring::new(window / trees + 1, tree.workers()),
+                tops: tree.tops().collect(),
+                groups: tree.groups().into_iter().map(Announced::new).collect(),
+            })
+        });
+        Job {
+            me: config.me,
+            key: config.secret.map(|secret| Key::derive(&secret, setup.job, setup.epoch)),
+            ask_gap: config.ask_gap,
+            everyone: setup.resume_from,
+            window,
+            shards: shards.collect(),
+            scaling: Scaling::default(),
+            stats: Stats::default(),
+            setup,
+        }
+    }
+
+    /// The same job in a new epoch: results stay, unfinished sums go. Scale and aggregators begin
+    /// anew for all workers, since some may have lost their memory.
+    // spec: A-41
+    pub(super) fn renew(self, config: &Config, setup: Arc<Setup>) -> Job {
+        let mut job = Job::new(config, setup);
+        job.stats = self.stats;
+        let slots = self.shards.into_iter().flatten().flat_map(|shard| shard.ring.into_slots());
+        for slot in slots.filter(|slot| slot.state == State::Done) {
+            job.inherit(slot);
+        }
+        job
+    }
+
+    fn inherit(&mut self, old: Slot) {
+        if let Ok(shard) = self.shard(old.sequence)
+            && let Some(site) = self.site(shard, old.sequence)
+        {
+            *site.place.slot = Slot {
+                state: State::Done,
+                sequence: old.sequence,
+                numbers: old.numbers,
+                values: old.values,
+                body: old.body,
+                is_inherited: true,
+                ..Slot::default()
+            };
+        }
+    }
+
+    /// Tells all switches of its trees where they stand.
+    pub(super) fn announce(&mut self, context: &mut Context<'_>) {
+        self.announce_to(|_| true, context);
+    }
+
+    /// Tells a switch that does not know.
+    pub(super) fn handle_notice(&mut self, notice: &Notice, context: &mut Context<'_>) {
+        self.stats.notices += 1;
+        if notice.epoch != self.setup.epoch {
+            return self.stats.refuse(Refusal::Stale);
+        }
+        let (now, gap) = (context.now, self.ask_gap);
+        let is_due =
+            |known: &Announced| known.group.switch == notice.switch && now.since(known.at) >= gap;
+        self.announce_to(is_due, context);
+    }
+
+    fn announce_to(&mut self, is_due: impl Fn(&Announced) -> bool, context: &mut Context<'_>) {
+        let shards = self.shards.iter_mut().enumerate();
+        for (at, shard) in shards.filter_map(|(at, shard)| Some((at, shard.as_mut()?))) {
+            for (group, known) in shard.groups.iter_mut().enumerate() {
+                if !known.is_queued && is_due(known) {
+                    (known.is_queued, known.at) = (true, context.now);
+                    context.queue.push_small(self.setup.job, Task::Announce(at, group));
+                }
+            }
+        }
+    }
+
+    /// Answers a worker that misses a result: with it, or by asking those that owe something.
+    // spec: T-10
+    pub(super) fn handle_query(&mut self, ask: &Ask, context: &mut Context<'_>) {
+        self.stats.queries += 1;
+        if let Err(why) = self.look_into(ask, context) {
+            self.stats.refuse(why);
+        }
+    }
+
+    fn look_into(&mut self, ask: &Ask, context: &mut Context<'_>) -> Result<(), Refusal> {
+        let shard = self.locate(&ask.identity, ask.server)?;
+        let (job, gap) = (self.setup.job, self.ask_gap);
+        let site = self.site(shard, ask.identity.sequence).ok_or(Refusal::Foreign)?;
+        let slot = site.place.slot;
+        let worker = site.tree.worker_at(&ask.branch).ok_or(Refusal::Foreign)?;
+        slot.meet(&ask.identity, ask.aggregator);
+        if slot.state == State::Done {
+            slot.answer(Asker::Query(worker), job, gap, context);
+        } else {
+            slot.ask(ask.straight, job, gap, context);
+        }
+        Ok(())
+    }
+
+    /// Which tree a fragment belongs to, if the fragment is any of ours now.
+    pub(super) fn locate(&self, identity: &Identity, server: NodeId) -> Result<usize, Refusal> {
+        if identity.epoch != self.setup.epoch {
+            return Err(Refusal::Stale);
+        }
+        if server != self.me {
+            return Err(Refusal::Foreign);
+        }
+        self.shard(identity.sequence)
+    }
+
+    /// The same, where epoch and server are right.
+    fn shard(&self, sequence: u64) -> Result<usize, Refusal> {
+        match sequence.checked_sub(self.everyone) {
+            None => Err(Refusal::Stale),
+            Some(ahead) if ahead >= self.window => Err(Refusal::Beyond),
+            Some(_) => Ok(self.setup.shard(sequence)),
+        }
+    }
+
+    /// All about a fragment of a tree. `None` if another server is the root.
+    pub(super) fn site(&mut self, shard: usize, sequence: u64) -> Option<Site<'_>> {
+        let Shard { ring, tops, .. } = self.shards[shard].as_mut()?;
+        let index = sequence / self.setup.trees.len() as u64;
+        let (setup, tree) = (&*self.setup, &*self.setup.trees[shard]);
+        let (key, everyone) = (self.key, self.everyone);
+        Some(Site { setup, key, tree, tops, everyone, place: ring.at(index) })
+    }
+
+    /// All about a fragment that a task is about. `None` if it is over.
+    pub(super) fn pending(&mut self, sequence: u64) -> Option<Site<'_>> {
+        let shard = self.shard(sequence).ok()?;
+        self.site(shard, sequence)
+    }
+
+    /// Forgets what everyone has.
+    pub(super) fn advance(&mut self, everyone: u64) {
+        if everyone <= self.everyone {
+            return;
+        }
+        let trees = self.setup.trees.len() as u64;
+        for (at, shard) in (0..).zip(&mut self.shards) {
+            let Some(shard) = shard else { continue };
+            let first = |from: u64| from.saturating_sub(at).div_ceil(trees);
+            (first(self.everyone)..first(everyone)).for_each(|index| shard.ring.clear(index));
+        }
+        self.everyone = everyone;
+    }
+}
+
+impl Announced {
+    fn new(group: Group) -> Announced {
+        Announced { group, is_queued: false, at: Time::ZERO }
+    }
+}
+
+impl Slot {
+    /// Learns what only senders know, where there is nothing of this epoch yet.
+    pub(super) fn meet(&mut self, identity: &Identity, aggregator: u32) {
+        if self.state == State::Empty || self.is_inherited {
+            self.attempt = Attempt(identity.attempt);
+            self.sequence = identity.sequence;
+            self.aggregator = aggregator;
+            self.is_inherited = false;
+        }
+    }
+
+    /// Sends to all what there is to tell: a result or, which is small, the wish for floats.
+    pub(super) fn tell(&mut self, told: Told, job: JobId, context: &mut Context<'_>) {
+        (self.told, self.told_at) = (told, context.now);
+        self.outgoing.is_again = told == Told::Again;
+        // Whoever got something older from a round that was cut short gets this as well.
+        if self.outgoing.tell.replace(0).is_some() {
+            return;
+        }
+        let task = Task::Tell(self.sequence);
+        match self.state {
+            State::Done => context.queue.push_sum(job, task),
+            State::Empty | State::Partial | State::Floats => context.queue.push_small(job, task),
+        }
+    }
+
+    /// Sends the result once more, to whom it is due.
+    // spec: A-21
+    pub(super) fn answer(
+        &mut self,
+        asker: Asker,
+        job: JobId,
+        gap: Span,
+        context: &mut Context<'_>,
+    ) {
+        if self.outgoing.tell.is_some() {
+            return;
+        }
+        let recently = self.was_told_within(gap, context.now);
+        match (judge::answer(asker, self.told, recently), self.outgoing.answer) {
+            (Some(Whom::One(worker)), None) => {
+                (self.told, self.told_at) = (Told::One(worker), context.now);
+                self.outgoing.answer = Some(worker);
+                context.queue.push_sum(job, Task::Answer(self.sequence));
+            }
+            (Some(Whom::One(worker)), Some(waiting)) if worker == waiting => {}
+            (Some(_), _) => self.tell(Told::Again, job, context),
+            (None, _) => {}
+        }
+    }
+
+    /// Whether everybody or somebody was told less than a gap ago.
+    pub(super) fn was_told_within(&self, gap: Span, now: Time) -> bool {
+        self.told != Told::Nobody && now.since(self.told_at) < gap
+    }
+
+    /// Asks for what is missing, unless that was done just now. A straight question, which reaches
+    /// everybody, need not wait for one that does not.
+    // spec: T-10
+    pub(super) fn ask(&mut self, straight: bool, job: JobId, gap: Span, context: &mut Context<'_>) {
+        if let Some((at, was_straight)) = self.asked
+            && context.now.since(at) < gap
+            && (was_straight || !straight)
+        {
+            return;
+        }
+        self.asked = Some((context.now, straight));
+        if self.state == State::Floats && self.seated == 0 {
+            self.tell(Told::Again, job, context);
+        } else if self.outgoing.ask.replace(0).is_none() {
+            context.queue.push_small(job, Task::Ask(self.sequence));
+        }
+    }
+}

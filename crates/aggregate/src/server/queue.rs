@@ -1,0 +1,67 @@
+//! What waits to be sent.
+
+use std::collections::VecDeque;
+
+use thalweg_core::JobId;
+
+/// Something to send, of which every packet is made at the last moment. Slots and groups know
+/// themselves whether they wait, so that nothing waits twice and the queue stays bounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Task {
+    /// What there is to tell about a fragment, to all.
+    Tell(u64),
+    /// The same, to one worker that asked.
+    Answer(u64),
+    /// The wish for what is missing of a fragment.
+    Ask(u64),
+    /// The group of a switch: which tree, and which of its groups.
+    Announce(usize, usize),
+}
+
+/// Whether a task can be taken from the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    /// A packet was sent, another follows.
+    More,
+    /// Nothing follows.
+    Finished,
+    /// There was no room.
+    NoRoom,
+}
+
+/// Tasks in the order in which they came, small packets before sums.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    small: VecDeque<(JobId, Task)>,
+    sums: VecDeque<(JobId, Task)>,
+}
+
+impl Queue {
+    pub(super) fn push_small(&mut self, job: JobId, task: Task) {
+        self.small.push_back((job, task));
+    }
+
+    pub(super) fn push_sum(&mut self, job: JobId, task: Task) {
+        self.sums.push_back((job, task));
+    }
+
+    pub(super) fn front(&self) -> Option<(JobId, Task)> {
+        self.small.front().or(self.sums.front()).copied()
+    }
+
+    pub(super) fn pop(&mut self) {
+        if self.small.pop_front().is_none() {
+            self.sums.pop_front();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.small.is_empty() && self.sums.is_empty()
+    }
+
+    /// Drops the tasks of a job whose slots and groups are about to go.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.small.retain(|(of, _)| *of != job);
+        self.sums.retain(|(of, _)| *of != job);
+    }
+}

@@ -1,0 +1,265 @@
+//! From tasks to packets.
+
+use thalweg_core::{Body, BodySize, Ecn, Header, Meta, NodeId, Outbox};
+use thalweg_wire::aggregate::{
+    Announcement, Ask, AskKind, Identity, Numbers, Parameter, StationBytes,
+};
+use thalweg_wire::tag::{self, Key};
+
+use super::job::{Job, Site};
+use super::judge::State;
+use super::queue::{Progress, Task};
+use super::ring::Place;
+use super::seats;
+use super::slot::{Slot, Values};
+use crate::setup::{Attempt, Setup};
+use crate::tree::Top;
+
+/// Who is asked for what is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owing {
+    /// A station of which nothing is there.
+    Station(Top),
+    /// A worker, straight.
+    Worker(u32),
+}
+
+impl Job {
+    /// Sends the next packet of a task.
+    pub(super) fn send(&mut self, task: Task, outbox: &mut dyn Outbox) -> Progress {
+        let sent = match task {
+            Task::Tell(sequence) => self.send_to_all(sequence, outbox),
+            Task::Answer(sequence) => self.send_answer(sequence, outbox),
+            Task::Ask(sequence) => self.send_ask(sequence, outbox),
+            Task::Announce(shard, group) => self.send_announcement(shard, group, outbox),
+        };
+        // A task whose fragment is over has nothing to send.
+        sent.unwrap_or(Progress::Finished)
+    }
+
+    fn send_to_all(&mut self, sequence: u64, outbox: &mut dyn Outbox) -> Option<Progress> {
+        let mut site = self.pending(sequence)?;
+        let next = site.place.slot.outgoing.tell?;
+        let nodes = site.tree.top_nodes();
+        let is_last = next + 1 >= nodes.len();
+        let (node, is_again) = (*nodes.get(next)?, site.place.slot.outgoing.is_again);
+        let Some(is_repeat) = site.put_parameter(node, outbox) else {
+            return Some(Progress::NoRoom);
+        };
+        site.place.slot.outgoing.tell = (!is_last).then_some(next + 1);
+        self.count_parameter(is_repeat, is_again);
+        Some(if is_last { Progress::Finished } else { Progress::More })
+    }
+
+    fn send_answer(&mut self, sequence: u64, outbox: &mut dyn Outbox) -> Option<Progress> {
+        let mut site = self.pending(sequence)?;
+        let worker = site.place.slot.outgoing.answer?;
+        // It may get it with all others.
+        if site.place.slot.outgoing.tell.is_some() {
+            site.place.slot.outgoing.answer = None;
+            return None;
+        }
+        let Some(is_repeat) = site.put_parameter(site.tree.node(worker), outbox) else {
+            return Some(Progress::NoRoom);
+        };
+        site.place.slot.outgoing.answer = None;
+        self.count_parameter(is_repeat, true);
+        None
+    }
+
+    fn count_parameter(&mut self, is_repeat: bool, is_again: bool) {
+        if is_repeat {
+            self.stats.repeats_sent += 1;
+        } else {
+            self.stats.parameters += 1;
+            self.stats.parameters_again += u64::from(is_again);
+        }
+    }
+
+    /// Asks the next one that owes something: for floats if these are wanted, else for its part.
+    // spec: T-10
+    fn send_ask(&mut self, sequence: u64, outbox: &mut dyn Outbox) -> Option<Progress> {
+        let mut site = self.pending(sequence)?;
+        let from = site.place.slot.outgoing.ask?;
+        let Some((owing, next)) = site.next_owing(from) else {
+            site.place.slot.outgoing.ask = None;
+            return None;
+        };
+        let wants_floats = site.place.slot.state == State::Floats;
+        let is_sent = match owing {
+            Owing::Worker(worker) if wants_floats => {
+                site.put_parameter(site.tree.node(worker), outbox).is_some()
+            }
+            _ => site.put_request(owing, outbox),
+        };
+        if !is_sent {
+            return Some(Progress::NoRoom);
+        }
+        site.place.slot.outgoing.ask = Some(next);
+        *if wants_floats { &mut self.stats.repeats_sent } else { &mut self.stats.requests } += 1;
+        Some(Progress::More)
+    }
+
+    fn send_announcement(
+        &mut self,
+        shard: usize,
+        group: usize,
+        outbox: &mut dyn Outbox,
+    ) -> Option<Progress> {
+        let setup = &*self.setup;
+        let known = self.shards[shard].as_mut()?.groups.get_mut(group)?;
+        let group = &known.group;
+        let body_bytes = Announcement::body_bytes(group.stations.len()) as u32;
+        let Some(packet) = outbox.lend(BodySize::Bytes(body_bytes)) else {
+            return Some(Progress::NoRoom);
+        };
+        let announcement = Announcement {
+            job: setup.job,
+            epoch: setup.epoch,
+            server: self.me,
+            parent: group.parent,
+            level: group.level,
+            stations: group.stations.len() as u8,
+        };
+        announcement.encode(packet.header);
+        if let Body::Bytes(body) = packet.body {
+            let size = Announcement::body_bytes(1);
+            for (station, bytes) in group.stations.iter().zip(body.chunks_exact_mut(size)) {
+                write_station(&StationBytes::new(station.upper_places, &station.children), bytes);
+            }
+        }
+        post(packet.meta, packet.header, setup, self.key, group.switch, body_bytes);
+        known.is_queued = false;
+        self.stats.announcements += 1;
+        None
+    }
+}
+
+impl Slot {
+    /// What workers are told: the result, or the wish for floats.
+    // spec
+    fn parameter(&self, setup: &Setup, server: NodeId, everyone: u64) -> Parameter {
+        let repeat = self.state != State::Done;
+        // A repeat answers, and frees, what was sent in fixed point.
+        let fixed = Attempt::of_generation(self.attempt.generation());
+        let attempt = if repeat { fixed } else { self.attempt };
+        let numbers = match self.scale {
+            Some(scale) if repeat => Numbers::Fixed(scale),
+            None if repeat => setup.numeric.numbers(),
+            _ => self.numbers,
+        };
+        let ahead = self.sequence.saturating_sub(everyone);
+        Parameter {
+            identity: identity(setup, self.sequence, attempt),
+            aggregator: self.aggregator,
+            numbers,
+            server,
+            next_aggregator: self.next_aggregator,
+            next_scale: self.next_scale,
+            next_distance: u32::from(setup.span_fragments),
+            // The window is no wider.
+            everyone_distance: ahead as u16,
+            values: if repeat { 0 } else { self.values },
+            congested: self.congested,
+            repeat,
+        }
+    }
+}
+
+impl Site<'_> {
+    /// Sends what workers are told, and says whether it was the wish for floats. `None` if there was
+    /// no room.
+    fn put_parameter(&mut self, to: NodeId, outbox: &mut dyn Outbox) -> Option<bool> {
+        let slot = &*self.place.slot;
+        let parameter = slot.parameter(self.setup, self.tree.server(), self.everyone);
+        let body_bytes = u32::from(parameter.values) * 4;
+        let size = match slot.body {
+            Values::Real(_) if !parameter.repeat => BodySize::Bytes(body_bytes),
+            _ => BodySize::Length(body_bytes),
+        };
+        let packet = outbox.lend(size)?;
+        parameter.encode(packet.header);
+        if let (Values::Real(values), Body::Bytes(body), false) =
+            (&slot.body, packet.body, parameter.repeat)
+        {
+            body.copy_from_slice(values);
+        }
+        post(packet.meta, packet.header, self.setup, self.key, to, body_bytes);
+        Some(parameter.repeat)
+    }
+
+    fn put_request(&mut self, owing: Owing, outbox: &mut dyn Outbox) -> bool {
+        let slot = &*self.place.slot;
+        let Some(packet) = outbox.lend(BodySize::Length(0)) else { return false };
+        let (to, branch, level, wanted, straight) = match owing {
+            Owing::Station(top) => (top.at, top.branch, top.ask_level, top.wanted, false),
+            Owing::Worker(rank) => {
+                let branch = self.tree.branch(rank);
+                (self.tree.node(rank), branch, branch.end(), 1, true)
+            }
+        };
+        let ask = Ask {
+            kind: AskKind::Request,
+            identity: identity(self.setup, slot.sequence, slot.attempt),
+            aggregator: slot.aggregator,
+            server: self.tree.server(),
+            branch,
+            level,
+            watermark_distance: 0,
+            wanted,
+            straight,
+            afresh: false,
+        };
+        ask.encode(packet.header);
+        post(packet.meta, packet.header, self.setup, self.key, to, 0);
+        true
+    }
+
+    /// The first one from a seat on that owes something, and the seat after. A station is asked if
+    /// nothing at all of it is there: a part that came past it would overlap with its sum.
+    // spec: T-10
+    fn next_owing(&self, from: u32) -> Option<(Owing, u32)> {
+        let Place { slot, seats: taken, .. } = &self.place;
+        if slot.state == State::Done {
+            return None;
+        }
+        let straight = slot.state == State::Floats || slot.asked.is_some_and(|asked| asked.1);
+        let seat = seats::first_missing(taken, from..self.tree.workers())?;
+        let of_top = |top: &Top| top.first_seat..top.first_seat + top.seats;
+        let above = self.tops.iter().find(|top| !straight && of_top(top).contains(&seat));
+        match above.filter(|top| seats::count(taken, of_top(top)) == 0) {
+            Some(top) => Some((Owing::Station(*top), of_top(top).end)),
+            None => Some((Owing::Worker(self.tree.rank_at(seat)), seat + 1)),
+        }
+    }
+}
+
+fn identity(setup: &Setup, sequence: u64, attempt: Attempt) -> Identity {
+    Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0 }
+}
+
+/// Addresses and seals a packet whose header is complete.
+fn post(
+    meta: &mut Meta,
+    header: &mut Header,
+    setup: &Setup,
+    key: Option<Key>,
+    to: NodeId,
+    body_bytes: u32,
+) {
+    meta.dst = to;
+    meta.wire_bytes = body_bytes + setup.overhead_bytes;
+    meta.ecn = Ecn::Capable;
+    // Packets of a job stay on one path, in order.
+    meta.entropy = setup.job.0 as u16;
+    if let Some(key) = key {
+        tag::seal(header, &key);
+    }
+}
+
+/// The bytes of a station, in the order of its fields.
+fn write_station(station: &StationBytes, out: &mut [u8]) {
+    let words = station.children.iter().map(|child| child.to_bytes());
+    let words = [station.places, station.count.to_bytes()].into_iter().chain(words);
+    out.as_chunks_mut::<4>().0.iter_mut().zip(words).for_each(|(out, word)| *out = word);
+}

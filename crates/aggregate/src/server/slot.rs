@@ -1,0 +1,199 @@
+//! What a server keeps of one fragment.
+
+use thalweg_core::{Body, Ecn, Time};
+use thalweg_wire::aggregate::{Gradient, Magnitude, Numbers, Scale};
+
+use super::judge::{State, Told};
+use crate::setup::Attempt;
+use crate::sum;
+
+/// One fragment. Whose contributions are in it stands beside it, in the words of the ring.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub state: State,
+    /// Its number, unless empty.
+    pub sequence: u64,
+    /// The attempt that is summed, or was. Before anything came, the one that was asked about.
+    pub attempt: Attempt,
+    /// What the values are, unless empty.
+    pub numbers: Numbers,
+    /// The scale of the attempt in fixed point, once something of it came.
+    pub scale: Option<Scale>,
+    /// Where switches sum it.
+    pub aggregator: u32,
+    /// How many values it has, unless empty.
+    pub values: u16,
+    pub body: Values,
+    /// How many workers' contributions are in it.
+    pub seated: u32,
+    pub congested: bool,
+    pub overflow: bool,
+    pub collision: bool,
+    /// The least watermark of the contributions in it.
+    pub watermark: u64,
+    /// The largest of all magnitudes that came with it.
+    pub magnitude: Magnitude,
+    /// What workers are told for later fragments. Decided when it is done and never after, since all
+    /// have to be told the same.
+    pub next_aggregator: Option<u32>,
+    /// As above.
+    pub next_scale: Option<Scale>,
+    /// A result of an earlier epoch: attempt and aggregator are those of whoever asks first.
+    pub is_inherited: bool,
+    pub told: Told,
+    /// When `told` became what it is.
+    pub told_at: Time,
+    /// When others were last asked for what is missing, and whether straight.
+    pub asked: Option<(Time, bool)>,
+    pub outgoing: Outgoing,
+}
+
+/// What of a fragment waits to be sent. Each waits at most once.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    /// What there is to tell goes to all, and the next of the top nodes is this one.
+    pub tell: Option<usize>,
+    /// Whether that is not the first time.
+    pub is_again: bool,
+    /// It goes to this worker as well.
+    pub answer: Option<u32>,
+    /// Those that are missing are asked, from this seat on.
+    pub ask: Option<u32>,
+}
+
+/// The values of a fragment.
+#[derive(Debug, Default)]
+pub(super) enum Values {
+    /// Nobody carries them.
+    #[default]
+    Length,
+    /// Little-endian, four bytes each.
+    Real(Vec<u8>),
+}
+
+/// Buffers that are not in use.
+pub(super) type Vacant = Vec<Vec<u8>>;
+
+impl Default for Slot {
+    fn default() -> Slot {
+        Slot {
+            state: State::Empty,
+            sequence: 0,
+            attempt: Attempt::default(),
+            numbers: Numbers::Float,
+            scale: None,
+            aggregator: 0,
+            values: 0,
+            body: Values::Length,
+            seated: 0,
+            congested: false,
+            overflow: false,
+            collision: false,
+            watermark: u64::MAX,
+            magnitude: Magnitude::default(),
+            next_aggregator: None,
+            next_scale: None,
+            is_inherited: false,
+            told: Told::Nobody,
+            told_at: Time::ZERO,
+            asked: None,
+            outgoing: Outgoing::default(),
+        }
+    }
+}
+
+impl Slot {
+    /// Begins a sum with a packet. What its sender has said about the network stays.
+    pub(super) fn begin(&mut self, gradient: &Gradient, body: &Body<'_>, vacant: &mut Vacant) {
+        let attempt = Attempt(gradient.identity.attempt);
+        self.state = if attempt.is_in_floats() { State::Floats } else { State::Partial };
+        self.sequence = gradient.identity.sequence;
+        self.attempt = attempt;
+        self.numbers = gradient.numbers;
+        if let Numbers::Fixed(scale) = gradient.numbers {
+            self.scale = Some(scale);
+        }
+        self.aggregator = gradient.aggregator;
+        self.values = gradient.values;
+        self.replace(gradient, body, vacant);
+    }
+
+    /// Takes the packet's values instead of its own.
+    pub(super) fn replace(&mut self, gradient: &Gradient, body: &Body<'_>, vacant: &mut Vacant) {
+        self.body.write(body, vacant);
+        self.overflow = gradient.overflow;
+        self.watermark = gradient.watermark();
+        self.magnitude = self.magnitude.max(gradient.next_magnitude);
+    }
+
+    /// Adds the packet's values. Once the range was left, values no longer matter.
+    // spec: A-20
+    pub(super) fn add(&mut self, gradient: &Gradient, body: &Body<'_>) {
+        self.overflow |= gradient.overflow;
+        if let (Values::Real(sum), Body::Bytes(body)) = (&mut self.body, body) {
+            match self.numbers {
+                Numbers::Float => sum::add_float(sum, body),
+                Numbers::Fixed(_) if self.overflow => {}
+                Numbers::Fixed(_) => self.overflow = sum::add_fixed(sum, body),
+            }
+        }
+        self.watermark = self.watermark.min(gradient.watermark());
+        self.magnitude = self.magnitude.max(gradient.next_magnitude);
+    }
+
+    /// Notes what the network did to a packet, whatever becomes of its values.
+    // spec: A-10
+    pub(super) fn mark(&mut self, gradient: &Gradient, ecn: Ecn) {
+        self.congested |= gradient.congested || ecn.is_congested();
+        self.collision |= gradient.collision;
+    }
+
+    /// Whether a packet is made of the same stuff: only then may it be added.
+    pub(super) fn fits(&self, gradient: &Gradient, body: &Body<'_>) -> bool {
+        gradient.numbers == self.numbers && self.is_as_long(gradient, body)
+    }
+
+    /// Whether a packet has as many values, of which both or none are real.
+    pub(super) fn is_as_long(&self, gradient: &Gradient, body: &Body<'_>) -> bool {
+        let is_real = matches!(self.body, Values::Real(_));
+        gradient.values == self.values && is_real == matches!(body, Body::Bytes(_))
+    }
+
+    /// Gives up the sum and waits for floats.
+    // spec: A-23
+    pub(super) fn await_floats(&mut self) {
+        self.state = State::Floats;
+        self.attempt = self.attempt.in_floats();
+        self.numbers = Numbers::Float;
+        self.seated = 0;
+        self.overflow = false;
+        self.watermark = u64::MAX;
+        self.asked = None;
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self, vacant: &mut Vacant) {
+        let body = std::mem::take(self).body;
+        body.release(vacant);
+    }
+}
+
+impl Values {
+    fn write(&mut self, body: &Body<'_>, vacant: &mut Vacant) {
+        let old = std::mem::take(self);
+        let Body::Bytes(bytes) = body else { return old.release(vacant) };
+        let mut buffer = match old {
+            Values::Real(buffer) => buffer,
+            Values::Length => vacant.pop().unwrap_or_default(),
+        };
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        *self = Values::Real(buffer);
+    }
+
+    fn release(self, vacant: &mut Vacant) {
+        if let Values::Real(buffer) = self {
+            vacant.push(buffer);
+        }
+    }
+}

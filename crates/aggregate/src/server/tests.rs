@@ -1,0 +1,280 @@
+//! A server among packets made by hand.
+
+use std::sync::Arc;
+
+use thalweg_core::{
+    Body, BodySize, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Span,
+    Time, Verdict,
+};
+use thalweg_wire::aggregate::{
+    Announcement, Ask, AskKind, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Scale,
+};
+
+use super::{Config, Event, Server, Stats};
+use crate::setup::{Attempt, Indexing, Numeric, Recovery, Setup};
+use crate::tree::{Member, Tree};
+
+mod lifecycle;
+mod random;
+mod repair;
+mod sums;
+
+const SERVER: NodeId = NodeId(900);
+const JOB: JobId = JobId(0x1234_5678_9abc_def0);
+const GAP: Span = Span::from_us(50);
+const SPAN: u16 = 8;
+
+fn member(node: u32, path: &[u32]) -> Member {
+    Member { node: NodeId(node), path: path.iter().copied().map(NodeId).collect() }
+}
+
+/// Workers 0 and 3 below switch 100, workers 1, 4 and 5 below 101, both below 102 with worker 2.
+fn racks() -> Vec<Member> {
+    let paths: [&[u32]; 6] =
+        [&[100, 102], &[101, 102], &[102], &[100, 102], &[101, 102], &[101, 102]];
+    (0..).zip(paths).map(|(node, path)| member(node, path)).collect()
+}
+
+/// Workers 0 and 1 below switch 100, workers 2 and 3 below 101, and worker 4, all below the server.
+fn side_by_side() -> Vec<Member> {
+    let paths: [&[u32]; 5] = [&[100], &[100], &[101], &[101], &[]];
+    (0..).zip(paths).map(|(node, path)| member(node, path)).collect()
+}
+
+fn scale(value: f32) -> Scale {
+    Scale::new(value).unwrap()
+}
+
+fn setup(members: &[Member]) -> Setup {
+    Setup {
+        job: JOB,
+        epoch: 1,
+        trees: vec![Arc::new(Tree::build(SERVER, members).unwrap())],
+        fragment_values: 4,
+        numeric: Numeric::Fixed { scale: scale(1_000.0), dynamic: false },
+        recovery: Recovery::Selective,
+        indexing: Indexing::Hashed,
+        aggregators: 1_000,
+        span_fragments: SPAN,
+        overhead_bytes: 100,
+        resume_from: 0,
+    }
+}
+
+fn fixed(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// A packet that the server sent.
+#[derive(Clone, PartialEq, Debug)]
+struct Sent {
+    meta: Meta,
+    header: Header,
+    size: BodySize,
+    body: Vec<u8>,
+}
+
+impl Sent {
+    fn parameter(&self) -> Parameter {
+        Parameter::decode(&self.header).unwrap()
+    }
+
+    fn request(&self) -> Ask {
+        let ask = Ask::decode(&self.header).unwrap();
+        assert_eq!(ask.kind, AskKind::Request);
+        ask
+    }
+
+    fn to(&self) -> u32 {
+        self.meta.dst.0
+    }
+}
+
+#[derive(Default)]
+struct Tray {
+    room: usize,
+    sent: Vec<Sent>,
+}
+
+impl Outbox for Tray {
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn lend(&mut self, size: BodySize) -> Option<Packet<'_>> {
+        self.room = self.room.checked_sub(1)?;
+        let bytes = if let BodySize::Bytes(bytes) = size { bytes as usize } else { 0 };
+        let (meta, header) = (Meta::default(), [0; HEADER_BYTES]);
+        self.sent.push(Sent { meta, header, size, body: vec![0; bytes] });
+        let Sent { meta, header, body, .. } = self.sent.last_mut()?;
+        let body = match size {
+            BodySize::Length(bytes) => Body::Length(bytes),
+            BodySize::Bytes(_) => Body::Bytes(body),
+        };
+        Some(Packet { meta, header, body })
+    }
+}
+
+/// A server with one job, whose announcements are over.
+struct Bench {
+    server: Server,
+    setup: Arc<Setup>,
+    now: Time,
+}
+
+impl Bench {
+    fn new(setup: Setup) -> Bench {
+        let mut server = Server::new(Config { ask_gap: GAP, ..Config::new(SERVER) });
+        let setup = Arc::new(setup);
+        // Long after the start, so that nothing seems to have happened just now.
+        let now = Time::ZERO + Span::from_ms(1);
+        server.adopt(now, setup.clone());
+        let mut bench = Bench { server, setup, now };
+        bench.drain();
+        bench
+    }
+
+    fn stats(&self) -> Stats {
+        self.server.stats_of(JOB).unwrap()
+    }
+
+    /// Lets so many microseconds pass.
+    fn wait_us(&mut self, us: u64) {
+        self.now += Span::from_us(us);
+    }
+
+    /// What a worker sends for a fragment: itself in the bitmap of its level of entry.
+    fn own(&self, rank: u32, sequence: u64) -> Gradient {
+        let branch = self.setup.tree(sequence).branch(rank);
+        let entry = branch.entry();
+        Gradient {
+            bitmap: branch.bit(entry),
+            bitmap_level: entry,
+            level: branch.end(),
+            branch,
+            ..self.blank(rank, sequence)
+        }
+    }
+
+    /// What a switch sends for children of the station at this level above a worker.
+    fn sum(&self, rank: u32, sequence: u64, bitmap_level: u8, bitmap: u32) -> Gradient {
+        Gradient { bitmap, bitmap_level, ..self.own(rank, sequence) }
+    }
+
+    fn blank(&self, rank: u32, sequence: u64) -> Gradient {
+        Gradient {
+            identity: self.identity(sequence, 0),
+            aggregator: 77,
+            numbers: self.setup.numeric.numbers(),
+            server: SERVER,
+            // The first fragment is complete nowhere.
+            watermark_distance: sequence as u16,
+            bitmap: 1,
+            bitmap_level: 0,
+            level: 0,
+            branch: self.setup.tree(sequence).branch(rank),
+            next_magnitude: Magnitude::default(),
+            values: 1,
+            congested: false,
+            overflow: false,
+            collision: false,
+            resend: false,
+            repair: false,
+            result: false,
+        }
+    }
+
+    fn identity(&self, sequence: u64, attempt: u8) -> Identity {
+        Identity { job: JOB, epoch: self.setup.epoch, sequence, attempt }
+    }
+
+    fn query(&self, rank: u32, sequence: u64, straight: bool) -> Ask {
+        let branch = self.setup.tree(sequence).branch(rank);
+        Ask {
+            kind: AskKind::Query,
+            identity: self.identity(sequence, 0),
+            aggregator: 77,
+            server: SERVER,
+            branch,
+            level: branch.end(),
+            watermark_distance: 0,
+            wanted: 0,
+            straight,
+            afresh: false,
+        }
+    }
+
+    /// Hands a gradient in, with the number of values that the body has.
+    fn give(&mut self, gradient: Gradient, body: &[u8]) {
+        self.give_marked(gradient, body, Ecn::Capable);
+    }
+
+    fn give_marked(&mut self, gradient: Gradient, body: &[u8], ecn: Ecn) {
+        let gradient = Gradient { values: (body.len() / 4) as u16, ..gradient };
+        let mut header = [0; HEADER_BYTES];
+        gradient.encode(&mut header);
+        let mut body = body.to_vec();
+        self.hand_in(header, Body::Bytes(&mut body), ecn);
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        let mut header = [0; HEADER_BYTES];
+        ask.encode(&mut header);
+        self.hand_in(header, Body::Length(0), Ecn::Capable);
+    }
+
+    fn hand_in(&mut self, mut header: Header, body: Body<'_>, ecn: Ecn) {
+        let wire_bytes = body.len() as u32 + self.setup.overhead_bytes;
+        let mut meta = Meta { ecn, wire_bytes, ..Meta::default() };
+        let packet = Packet { meta: &mut meta, header: &mut header, body };
+        assert_eq!(self.server.handle_packet(self.now, packet), Verdict::Consume);
+    }
+
+    /// Everything that waits.
+    fn drain(&mut self) -> Vec<Sent> {
+        let sent = self.drain_some(usize::MAX);
+        assert!(!self.server.has_backlog());
+        sent
+    }
+
+    fn drain_some(&mut self, room: usize) -> Vec<Sent> {
+        let mut tray = Tray { room, sent: Vec::new() };
+        self.server.poll_transmit(self.now, &mut tray);
+        assert_eq!(self.server.poll_timeout(), Time::NEVER);
+        tray.sent
+    }
+
+    /// Every worker of the tree sends its own values, which are alike.
+    fn give_all(&mut self, sequence: u64, body: &[u8]) {
+        let ranks: Vec<u32> = (0..self.setup.tree(sequence).workers()).collect();
+        self.give_from(&ranks, sequence, body);
+    }
+
+    fn give_from(&mut self, ranks: &[u32], sequence: u64, body: &[u8]) {
+        for &rank in ranks {
+            self.give(self.own(rank, sequence), body);
+        }
+    }
+
+    fn give_floats_from(&mut self, ranks: &[u32], sequence: u64, body: &[u8]) {
+        for &rank in ranks {
+            self.give(in_floats(self.own(rank, sequence)), body);
+        }
+    }
+}
+
+/// Where packets went, in order.
+fn destinations(sent: &[Sent]) -> Vec<u32> {
+    sent.iter().map(Sent::to).collect()
+}
+
+/// The same in the attempt that answers a repeat.
+fn in_floats(gradient: Gradient) -> Gradient {
+    let attempt = Attempt(gradient.identity.attempt).in_floats().0;
+    let identity = Identity { attempt, ..gradient.identity };
+    Gradient { identity, numbers: Numbers::Float, overflow: false, ..gradient }
+}

@@ -1,0 +1,178 @@
+//! What is lost, and asked for again.
+
+use super::*;
+
+// spec: A-21
+#[test]
+fn the_papers_resend_brings_the_parameter_packet_again() {
+    let mut bench = Bench::new(Setup { recovery: Recovery::Paper, ..setup(&racks()) });
+    bench.give_all(0, &fixed(&[1]));
+    let first = bench.drain();
+    let resent = Gradient { resend: true, ..bench.own(3, 0) };
+    (0..3).for_each(|_| bench.give(resent, &fixed(&[1])));
+    assert_eq!(bench.drain(), first, "once per gap");
+    bench.give(resent, &fixed(&[1]));
+    assert!(bench.drain().is_empty());
+    bench.wait_us(60);
+    bench.give(resent, &fixed(&[1]));
+    assert_eq!(bench.drain(), first);
+    let stats = bench.stats();
+    assert_eq!((stats.parameters, stats.parameters_again, stats.late), (3, 2, 5));
+}
+
+// spec: A-21, T-10
+#[test]
+fn one_that_asks_is_answered_alone_and_two_with_all_others() {
+    let mut bench = Bench::new(setup(&racks()));
+    bench.give_all(0, &fixed(&[1]));
+    bench.ask(bench.query(4, 0, false));
+    let first = bench.drain();
+    assert_eq!(destinations(&first), [102], "it gets what is on its way out");
+    (0..2).for_each(|_| bench.ask(bench.query(4, 0, false)));
+    let sent = bench.drain();
+    assert_eq!(destinations(&sent), [4]);
+    assert_eq!((&sent[0].body, sent[0].header), (&first[0].body, first[0].header));
+    bench.ask(bench.query(4, 0, false));
+    assert!(bench.drain().is_empty(), "within the gap");
+    bench.ask(bench.query(1, 0, false));
+    assert_eq!(bench.drain(), first);
+    bench.ask(bench.query(5, 0, false));
+    assert!(bench.drain().is_empty(), "all were told");
+    bench.wait_us(60);
+    bench.ask(bench.query(5, 0, false));
+    bench.ask(bench.query(4, 0, false));
+    assert_eq!(bench.drain(), first, "together, since both still wait");
+    assert_eq!(bench.stats().parameters_again, 3);
+}
+
+// spec: T-10
+#[test]
+fn stations_of_which_nothing_came_are_asked_and_else_the_workers() {
+    let mut bench = Bench::new(setup(&side_by_side()));
+    bench.give(bench.own(0, 6), &fixed(&[1]));
+    bench.ask(bench.query(3, 6, false));
+    let sent = bench.drain();
+    assert_eq!(destinations(&sent), [1, 101, 4]);
+    let tree = &bench.setup.trees[0];
+    let asked: Vec<(u8, u32, bool)> = sent
+        .iter()
+        .map(|sent| sent.request())
+        .map(|request| (request.level, request.wanted, request.straight))
+        .collect();
+    assert_eq!(asked, [(2, 1, true), (1, 0b010, false), (2, 1, true)]);
+    for (sent, rank) in sent.iter().zip([1, 2, 4]) {
+        let request = sent.request();
+        assert_eq!(request.branch, tree.branch(rank));
+        assert_eq!((request.identity, request.aggregator), (bench.identity(6, 0), 77));
+        assert_eq!((request.server, request.afresh), (SERVER, false));
+        assert_eq!((sent.meta.wire_bytes, sent.size), (100, BodySize::Length(0)));
+    }
+    assert_eq!(bench.stats().requests, 3);
+}
+
+// spec: T-10
+#[test]
+fn questions_are_asked_once_per_gap_but_straight_ones_do_not_wait() {
+    let mut bench = Bench::new(setup(&racks()));
+    (0..2).for_each(|_| bench.ask(bench.query(0, 0, false)));
+    let sent = bench.drain();
+    assert_eq!(destinations(&sent), [102], "nothing is there: the only station is asked");
+    assert_eq!((sent[0].request().level, sent[0].request().wanted), (2, 1));
+    bench.ask(bench.query(1, 0, false));
+    assert!(bench.drain().is_empty());
+    bench.give(bench.own(2, 0), &fixed(&[1]));
+    bench.ask(bench.query(1, 0, true));
+    let sent = bench.drain();
+    assert_eq!(destinations(&sent), [0, 3, 1, 4, 5], "in the order of seats");
+    assert!(sent.iter().all(|sent| sent.request().straight));
+    bench.ask(bench.query(0, 0, true));
+    assert!(bench.drain().is_empty());
+    bench.wait_us(60);
+    bench.ask(bench.query(0, 0, false));
+    assert_eq!(bench.drain().len(), 5, "a part is there: the workers are asked");
+}
+
+// spec: T-10
+#[test]
+fn what_comes_while_a_question_waits_is_not_asked_for() {
+    let mut bench = Bench::new(setup(&side_by_side()));
+    bench.ask(bench.query(0, 0, true));
+    assert_eq!(destinations(&bench.drain_some(1)), [0]);
+    bench.give_from(&[1, 2, 3], 0, &fixed(&[1]));
+    assert_eq!(destinations(&bench.drain()), [4]);
+    bench.wait_us(60);
+    bench.ask(bench.query(0, 0, true));
+    bench.give_from(&[0, 4], 0, &fixed(&[1]));
+    let sent = bench.drain();
+    assert!(sent.iter().all(|sent| sent.body == fixed(&[5])) && sent.len() == 3);
+}
+
+// spec: A-23, T-10
+#[test]
+fn who_asks_while_floats_are_missing_makes_those_that_owe_them_send() {
+    let mut bench = Bench::new(setup(&racks()));
+    bench.give(Gradient { overflow: true, ..bench.sum(0, 0, 1, 0b111) }, &fixed(&[7]));
+    bench.drain();
+    bench.ask(bench.query(3, 0, false));
+    assert_eq!(destinations(&bench.drain()), [102], "nobody has answered yet");
+    bench.give_floats_from(&[0, 1, 4, 5], 0, &floats(&[1.0]));
+    bench.wait_us(60);
+    bench.ask(bench.query(3, 0, false));
+    let sent = bench.drain();
+    assert_eq!(destinations(&sent), [3, 2]);
+    assert!(sent.iter().all(|sent| sent.parameter().repeat));
+    assert_eq!(bench.stats().repeats_sent, 4);
+}
+
+#[test]
+fn small_packets_go_before_sums() {
+    let mut bench = Bench::new(setup(&side_by_side()));
+    bench.give_all(0, &fixed(&[1]));
+    bench.ask(bench.query(0, 1, false));
+    let sent = bench.drain();
+    assert_eq!(destinations(&sent), [100, 101, 4, 100, 101, 4]);
+    assert!(sent[..3].iter().all(|sent| Ask::decode(&sent.header).is_ok()));
+}
+
+// spec: A-21
+#[test]
+fn a_stray_contribution_brings_the_result_only_long_after() {
+    let mut bench = Bench::new(setup(&racks()));
+    bench.give_all(0, &fixed(&[1]));
+    let first = bench.drain();
+    bench.give(bench.own(0, 0), &fixed(&[1]));
+    assert!(bench.drain().is_empty(), "it crossed the result");
+    bench.wait_us(60);
+    bench.give(bench.own(0, 0), &fixed(&[1]));
+    assert_eq!(bench.drain(), first);
+}
+
+// spec: A-41
+#[test]
+fn a_result_that_a_worker_supplies_is_the_result() {
+    let mut bench = Bench::new(setup(&racks()));
+    bench.give(bench.own(0, 4), &fixed(&[1]));
+    let supplied = Gradient {
+        result: true,
+        numbers: Numbers::Float,
+        collision: true,
+        watermark_distance: 1,
+        ..bench.own(2, 4)
+    };
+    bench.give(supplied, &floats(&[0.1]));
+    let sent = bench.drain();
+    assert_eq!((destinations(&sent), &sent[0].body), (vec![102], &floats(&[0.1])));
+    let parameter = sent[0].parameter();
+    assert_eq!((parameter.numbers, parameter.identity), (Numbers::Float, bench.identity(4, 0)));
+    assert_eq!(parameter.everyone_distance, 4, "one worker's watermark is not everyone's");
+    assert_eq!(parameter.next_aggregator, None, "its sender may be past the change");
+    bench.give(supplied, &floats(&[0.2]));
+    assert!(bench.drain().is_empty());
+    bench.ask(bench.query(5, 4, false));
+    assert_eq!(bench.drain()[0].body, floats(&[0.1]));
+    assert_eq!((bench.stats().adopted, bench.stats().completed), (1, 1));
+    let unheard = Gradient { identity: bench.identity(5, 1), ..supplied };
+    bench.give(Gradient { watermark_distance: 5, ..unheard }, &floats(&[0.3]));
+    let parameter = bench.drain()[0].parameter();
+    assert_eq!(parameter.identity, bench.identity(5, 0), "it frees what others sent");
+}

@@ -1,0 +1,344 @@
+//! The array of aggregators, made at start.
+
+use thalweg_core::{Body, Span, Time};
+use thalweg_wire::aggregate::{CONGESTED, Gradient, GradientView, Magnitude, OVERFLOW};
+
+use super::key::{Fragment, Key, Part};
+use super::table::Found;
+use crate::sum;
+
+/// One aggregator without its values. All that a step looks at lies in one cache line.
+// spec: A-01
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(super) struct Aggregator {
+    /// Means nothing in an empty aggregator.
+    pub(super) key: Key,
+    /// The children that have contributed. None in an empty aggregator.
+    pub(super) bitmap: u32,
+    /// How many they are.
+    pub(super) counter: u8,
+    /// [`CONGESTED`] and [`OVERFLOW`] of any part, [`QUEUED`] and [`ASKED`].
+    marks: u8,
+    next_magnitude: u8,
+    /// The largest of all parts: the least watermark.
+    watermark_distance: u16,
+    /// As in the headers. It need not be the place.
+    index: u32,
+    /// When a packet of the fragment was last seen.
+    touched: Time,
+}
+
+/// Bit of [`Aggregator::marks`]: the sum waits for being sent again.
+const QUEUED: u8 = 1 << 6;
+/// Bit of [`Aggregator::marks`]: there is a time at which the children were asked.
+const ASKED: u8 = 1 << 7;
+
+/// Why a fragment is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Over {
+    /// It was not touched for the stale age.
+    Stale,
+    /// Its job is beyond it.
+    Passed,
+}
+
+/// All aggregators.
+#[derive(Debug)]
+pub(super) struct Array {
+    slots: Vec<Aggregator>,
+    /// The values of all slots, one after the other.
+    values: Vec<u8>,
+    /// Where the values of the first slot begin.
+    values_from: usize,
+    slot_bytes: usize,
+    /// When the children were last asked, by slot. Apart, because few steps look at it.
+    asked_at: Vec<Time>,
+    stale_after: Span,
+    occupied: u32,
+}
+
+/// What vector instructions like values to be aligned to.
+const ALIGNMENT: usize = 64;
+
+impl Aggregator {
+    const EMPTY: Aggregator = Aggregator {
+        key: Key::NONE,
+        bitmap: 0,
+        counter: 0,
+        marks: 0,
+        next_magnitude: 0,
+        watermark_distance: 0,
+        index: 0,
+        touched: Time::ZERO,
+    };
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.bitmap == 0
+    }
+
+    /// The children that are missing.
+    pub(super) fn missing(&self) -> u32 {
+        self.key.full() & !self.bitmap
+    }
+
+    /// The header of the sum on its way up, asked for; its level is the station's own.
+    pub(super) fn header(&self) -> Option<Gradient> {
+        let Fragment { identity, server, level, .. } = self.key.fragment();
+        Some(Gradient {
+            identity,
+            aggregator: self.index,
+            numbers: self.key.numbers()?,
+            server,
+            watermark_distance: self.watermark_distance,
+            bitmap: self.bitmap,
+            bitmap_level: level,
+            level,
+            branch: self.key.branch()?,
+            next_magnitude: Magnitude::from_exponent(self.next_magnitude),
+            values: self.key.values(),
+            congested: self.marks & CONGESTED != 0,
+            overflow: self.marks & OVERFLOW != 0,
+            collision: false,
+            resend: false,
+            repair: true,
+            result: false,
+        })
+    }
+}
+
+impl Array {
+    /// So many empty aggregators, each with room for so many values.
+    pub(super) fn new(aggregators: u32, values_max: u16, stale_after: Span) -> Array {
+        let count = aggregators as usize;
+        let slot_bytes = (usize::from(values_max) * 4).next_multiple_of(ALIGNMENT);
+        let values = vec![0; count * slot_bytes + ALIGNMENT];
+        // The pointer decides about speed only; it can say `usize::MAX`.
+        let values_from = values.as_ptr().align_offset(ALIGNMENT) % ALIGNMENT;
+        Array {
+            slots: vec![Aggregator::EMPTY; count],
+            values,
+            values_from,
+            slot_bytes,
+            asked_at: vec![Time::ZERO; count],
+            stale_after,
+            occupied: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    #[inline]
+    pub(super) fn occupied(&self) -> u32 {
+        self.occupied
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, place: u32) -> &Aggregator {
+        &self.slots[place as usize]
+    }
+
+    /// All that are not empty.
+    pub(super) fn taken(&self) -> impl Iterator<Item = &Aggregator> {
+        self.slots.iter().filter(|slot| !slot.is_empty())
+    }
+
+    /// What a gradient with this watermark finds.
+    #[inline]
+    pub(super) fn find(&self, now: Time, place: u32, part: &Part, watermark: u64) -> Found {
+        let slot = self.slot(place);
+        if slot.is_empty() {
+            return Found::Empty;
+        }
+        if slot.key != part.key {
+            return match self.over(now, place, &part.key, watermark) {
+                Some(_) => Found::Over,
+                None => Found::Other,
+            };
+        }
+        if slot.bitmap & part.bit == 0 {
+            Found::Unseen
+        } else if slot.bitmap == part.full {
+            Found::Full
+        } else {
+            Found::Seen
+        }
+    }
+
+    /// Whether the fragment that is there is over, seen from a packet with this key and watermark.
+    // spec: A-09
+    pub(super) fn over(&self, now: Time, place: u32, key: &Key, watermark: u64) -> Option<Over> {
+        if self.is_stale(now, place) {
+            Some(Over::Stale)
+        } else if self.slot(place).key.is_passed_by(key, watermark) {
+            Some(Over::Passed)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the aggregator is taken, but was not touched for the stale age.
+    pub(super) fn is_stale(&self, now: Time, place: u32) -> bool {
+        let slot = self.slot(place);
+        !slot.is_empty() && now.since(slot.touched) >= self.stale_after
+    }
+
+    /// The aggregator of a fragment, if it is there.
+    pub(super) fn find_fragment(&self, place: u32, fragment: &Fragment) -> Option<&Aggregator> {
+        let slot = self.slot(place);
+        (!slot.is_empty() && slot.key.fragment() == *fragment).then_some(slot)
+    }
+
+    /// A gradient takes an empty aggregator.
+    // spec: A-02
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        place: u32,
+        part: &Part,
+        view: &GradientView,
+        body: &Body<'_>,
+    ) {
+        self.occupied += 1;
+        self.slots[place as usize] = Aggregator {
+            key: part.key,
+            bitmap: part.bit,
+            counter: 1,
+            marks: view.flags & (CONGESTED | OVERFLOW),
+            next_magnitude: view.next_magnitude,
+            watermark_distance: view.watermark_distance.get(),
+            index: view.aggregator.get(),
+            touched: now,
+        };
+        if let Body::Bytes(body) = body {
+            self.values_mut(place, body.len()).copy_from_slice(body);
+        }
+    }
+
+    /// A gradient of the same fragment is added. Says whether the sum left the range.
+    // spec
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        place: u32,
+        part: &Part,
+        view: &GradientView,
+        body: &Body<'_>,
+    ) -> bool {
+        let slot = &mut self.slots[place as usize];
+        slot.bitmap |= part.bit;
+        slot.counter += 1;
+        slot.marks |= view.flags & (CONGESTED | OVERFLOW);
+        slot.next_magnitude = slot.next_magnitude.max(view.next_magnitude);
+        let distance = view.watermark_distance.get();
+        slot.watermark_distance = slot.watermark_distance.max(distance);
+        slot.touched = now;
+        let Body::Bytes(body) = body else { return false };
+        if slot.marks & OVERFLOW != 0 {
+            return false;
+        }
+        let sum = self.values_mut(place, body.len());
+        if part.key.is_float() {
+            sum::add_float(sum, body);
+            return false;
+        }
+        let left = sum::add_fixed(sum, body);
+        if left {
+            self.slots[place as usize].marks |= OVERFLOW;
+        }
+        left
+    }
+
+    /// A gradient that is in the sum already leaves its mark.
+    // spec
+    pub(super) fn mark(&mut self, now: Time, place: u32, view: &GradientView) {
+        let slot = &mut self.slots[place as usize];
+        slot.marks |= view.flags & CONGESTED;
+        slot.touched = now;
+    }
+
+    /// The sum goes into a gradient of the same fragment.
+    // spec
+    #[inline]
+    pub(super) fn copy_out(&self, place: u32, view: &mut GradientView, body: &mut Body<'_>) {
+        let slot = self.slot(place);
+        view.bitmap.set(slot.bitmap);
+        view.flags |= slot.marks & (CONGESTED | OVERFLOW);
+        view.next_magnitude = slot.next_magnitude;
+        view.watermark_distance.set(slot.watermark_distance);
+        if let Body::Bytes(body) = body {
+            body.copy_from_slice(self.values(place, body.len()));
+        }
+    }
+
+    #[inline]
+    pub(super) fn free(&mut self, place: u32) {
+        let slot = &mut self.slots[place as usize];
+        if !slot.is_empty() {
+            (slot.bitmap, slot.counter) = (0, 0);
+            self.occupied -= 1;
+        }
+    }
+
+    /// Whether the children of a sum may be asked now. If so, not again before the gap is over.
+    // spec: T-10
+    pub(super) fn may_ask(&mut self, now: Time, place: u32, gap: Span) -> bool {
+        let slot = &mut self.slots[place as usize];
+        let asked_at = &mut self.asked_at[place as usize];
+        slot.touched = now;
+        if slot.marks & ASKED != 0 && now.since(*asked_at) < gap {
+            return false;
+        }
+        slot.marks |= ASKED;
+        *asked_at = now;
+        true
+    }
+
+    /// Notes that the sum is to be sent again. `false` if it was noted before.
+    pub(super) fn enqueue(&mut self, now: Time, place: u32) -> bool {
+        let slot = &mut self.slots[place as usize];
+        slot.touched = now;
+        let is_new = slot.marks & QUEUED == 0;
+        slot.marks |= QUEUED;
+        is_new
+    }
+
+    /// Takes that note back.
+    pub(super) fn dequeue(&mut self, place: u32) {
+        self.slots[place as usize].marks &= !QUEUED;
+    }
+
+    /// The sum that was noted for being sent again, if it is still there.
+    pub(super) fn queued(&self, place: u32) -> Option<&Aggregator> {
+        let slot = self.slot(place);
+        (!slot.is_empty() && slot.marks & QUEUED != 0).then_some(slot)
+    }
+
+    #[inline]
+    pub(super) fn values(&self, place: u32, bytes: usize) -> &[u8] {
+        let from = self.values_from + place as usize * self.slot_bytes;
+        &self.values[from..from + bytes]
+    }
+
+    #[inline]
+    fn values_mut(&mut self, place: u32, bytes: usize) -> &mut [u8] {
+        let from = self.values_from + place as usize * self.slot_bytes;
+        &mut self.values[from..from + bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_looks_at_one_cache_line() {
+        assert_eq!(size_of::<Aggregator>(), 64);
+    }
+}

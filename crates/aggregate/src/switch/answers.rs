@@ -1,0 +1,59 @@
+//! What comes from the server: parameter packets and announcements.
+
+use thalweg_core::{Body, Packet, Time, Verdict};
+use thalweg_wire::aggregate::{Announcement, Identity, Parameter};
+
+use super::Switch;
+use super::groups::Station;
+use super::key::Fragment;
+use crate::index;
+
+impl<E> Switch<E> {
+    /// Frees what the parameter packet answers, and passes it down.
+    // spec: A-06
+    pub(super) fn handle_parameter(&mut self, now: Time, packet: &Packet<'_>) -> Verdict<'_> {
+        let Ok(parameter) = Parameter::decode(packet.header) else { return self.drop_malformed() };
+        let Parameter { identity, server, aggregator, .. } = parameter;
+        self.stats.parameters += 1;
+        let Identity { job, epoch, .. } = identity;
+        let Some(index) = self.groups.index(job, epoch, server) else {
+            self.notice(now, job, epoch, server);
+            return Verdict::Consume;
+        };
+        let group = self.groups.at(index);
+        for station in group.stations() {
+            let Station { upper_places, .. } = *station;
+            let fragment = Fragment { identity, server, level: group.level, upper_places };
+            let place = index::place(aggregator, group.level, upper_places, self.array.len());
+            if self.array.find_fragment(place, &fragment).is_some() {
+                self.stats.freed_by_parameter += 1;
+                self.array.free(place);
+            } else if self.array.is_stale(now, place) {
+                // spec: A-09
+                self.stats.freed_stale += 1;
+                self.array.free(place);
+            }
+        }
+        Verdict::Multicast(group.targets())
+    }
+
+    /// Learns a group.
+    pub(super) fn handle_announcement(&mut self, packet: &Packet<'_>) -> Verdict<'_> {
+        let (Ok(announcement), Body::Bytes(body)) =
+            (Announcement::decode(packet.header), &packet.body)
+        else {
+            return self.drop_malformed();
+        };
+        let Ok(stations) = announcement.stations(body) else { return self.drop_malformed() };
+        let me = self.config.me;
+        let below = stations.iter().flat_map(|station| station.children());
+        // What it sends to itself would go round for ever.
+        let mut sent_to = [announcement.parent, announcement.server].into_iter().chain(below);
+        if sent_to.any(|node| node == me) {
+            return self.drop_malformed();
+        }
+        self.stats.announcements += 1;
+        self.groups.announce(&announcement, stations);
+        Verdict::Consume
+    }
+}

@@ -1,0 +1,165 @@
+//! Queries and requests.
+
+use thalweg_core::{NodeId, Packet, Time, Verdict};
+use thalweg_wire::aggregate::{Ask, AskKind, Branch, Identity, LEVELS, STATIONS_MAX};
+
+use super::Switch;
+use super::groups::Station;
+use super::key::Fragment;
+use super::outgoing::Task;
+use crate::index;
+
+impl<E> Switch<E> {
+    /// Asks for what is missing here, or passes the query on.
+    // spec: T-10
+    pub(super) fn handle_query(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        let Some(ask) = self.read_ask(&packet) else { return self.drop_malformed() };
+        self.stats.queries += 1;
+        let upper_places = index::upper_places(ask.branch.places(), ask.level);
+        let fragment = fragment_at(&ask, ask.level, upper_places);
+        if ask.straight || ask.branch.fan_in(ask.level) == 0 {
+            return pass_on(&ask, ask.server, ask.branch.end(), packet);
+        }
+        let place = self.place_of(&ask, &fragment);
+        let missing = self.array.find_fragment(place, &fragment).map_or(0, |slot| slot.missing());
+        if missing != 0 && self.list_children(&fragment, missing) {
+            if !self.array.may_ask(now, place, self.config.ask_gap) {
+                self.stats.asks_held += 1;
+                return Verdict::Consume;
+            }
+            self.stats.asked += 1;
+            let kind = AskKind::Request;
+            Ask { kind, wanted: missing, afresh: false, ..ask }.encode(packet.header);
+            return Verdict::Multicast(&self.listed);
+        }
+        let (parent, level) = self.above(now, &fragment, ask.branch.end());
+        pass_on(&ask, parent, level, packet)
+    }
+
+    /// Sends again what is here in full, and asks for what is not.
+    // spec: T-10
+    pub(super) fn handle_request(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        let Some(ask) = self.read_ask(&packet) else { return self.drop_malformed() };
+        let Identity { job, epoch, .. } = ask.identity;
+        self.stats.requests += 1;
+        let Some(group) = self.groups.find(job, epoch, ask.server) else {
+            self.notice(now, job, epoch, ask.server);
+            return Verdict::Consume;
+        };
+        if ask.straight || ask.level != group.level + 1 {
+            return self.drop_malformed();
+        }
+        let level = group.level;
+        let mut stations = [None; STATIONS_MAX];
+        for (kept, station) in stations.iter_mut().zip(group.stations()) {
+            *kept = is_asked(&ask, station).then_some(*station);
+        }
+        // The packet itself becomes the first request that is needed; seldom are there more.
+        let mut first = None;
+        for station in stations.into_iter().flatten() {
+            let Some(request) = self.request_below(now, &ask, level, &station) else { continue };
+            if first.is_none() {
+                first = Some((request, station));
+            } else {
+                self.push_requests(&request, &station);
+            }
+        }
+        let Some((request, station)) = first else { return Verdict::Consume };
+        let fragment = fragment_at(&request, level, station.upper_places);
+        if !self.list_children(&fragment, request.wanted) {
+            return Verdict::Consume;
+        }
+        request.encode(packet.header);
+        Verdict::Multicast(&self.listed)
+    }
+
+    fn read_ask(&self, packet: &Packet<'_>) -> Option<Ask> {
+        let ask = Ask::decode(packet.header).ok()?;
+        (packet.body.is_empty() && ask.server != self.config.me).then_some(ask)
+    }
+
+    fn place_of(&self, ask: &Ask, fragment: &Fragment) -> u32 {
+        let Fragment { level, upper_places, .. } = *fragment;
+        index::place(ask.aggregator, level, upper_places, self.array.len())
+    }
+
+    /// What a station that is asked asks its own children, if anything.
+    fn request_below(&mut self, now: Time, ask: &Ask, level: u8, station: &Station) -> Option<Ask> {
+        let fragment = fragment_at(ask, level, station.upper_places);
+        let place = self.place_of(ask, &fragment);
+        let missing = self.array.find_fragment(place, &fragment).map(|slot| slot.missing());
+        let (wanted, afresh) = match missing {
+            Some(0) => {
+                if self.array.enqueue(now, place) && !self.push(Task::Sum(place)) {
+                    self.array.dequeue(place);
+                }
+                return None;
+            }
+            Some(_) if !self.array.may_ask(now, place, self.config.ask_gap) => {
+                self.stats.asks_held += 1;
+                return None;
+            }
+            Some(missing) => (missing, false),
+            None => (station.full(), true),
+        };
+        let branch = branch_to(ask, level, station)?;
+        self.stats.asked += 1;
+        Some(Ask { branch, level, wanted, afresh, ..*ask })
+    }
+
+    /// Remembers to send a request to each node that it names.
+    fn push_requests(&mut self, request: &Ask, station: &Station) {
+        let fragment = fragment_at(request, request.level, station.upper_places);
+        if self.list_children(&fragment, request.wanted) {
+            for at in 0..self.listed.len() {
+                let to = self.listed[at];
+                self.push(Task::Request { ask: *request, to });
+            }
+        }
+    }
+
+    /// Lists the nodes that a bitmap names, each once. `false` if there are none.
+    fn list_children(&mut self, fragment: &Fragment, bitmap: u32) -> bool {
+        self.listed.clear();
+        let Fragment { identity, server, level, upper_places } = *fragment;
+        let group = self.groups.find(identity.job, identity.epoch, server);
+        if let Some(group) = group.filter(|group| group.level == level) {
+            let at = group.stations().iter().find(|at| at.upper_places == upper_places);
+            for child in at.into_iter().flat_map(|station| group.named(station, bitmap)) {
+                if !self.listed.contains(&child) {
+                    self.listed.push(child);
+                }
+            }
+        }
+        !self.listed.is_empty()
+    }
+}
+
+/// The fragment that an ask is about, at a station.
+fn fragment_at(ask: &Ask, level: u8, upper_places: [u8; LEVELS]) -> Fragment {
+    Fragment { identity: ask.identity, server: ask.server, level, upper_places }
+}
+
+/// Sends a query on.
+fn pass_on<'a>(ask: &Ask, to: NodeId, level: u8, packet: Packet<'_>) -> Verdict<'a> {
+    Ask { level, ..*ask }.encode(packet.header);
+    packet.meta.dst = to;
+    Verdict::Forward
+}
+
+/// Whether a request names a station: its place at the asking level is wanted, and the places above
+/// are its own.
+fn is_asked(ask: &Ask, station: &Station) -> bool {
+    let place = station.upper_places.get(usize::from(ask.level)).copied().unwrap_or(0);
+    let above = |places| index::upper_places(places, ask.level);
+    ask.wanted >> place & 1 == 1 && above(station.upper_places) == above(ask.branch.places())
+}
+
+/// The way to a station, from the request that reached it.
+fn branch_to(ask: &Ask, level: u8, station: &Station) -> Option<Branch> {
+    let mut fan_ins = ask.branch.fan_ins();
+    let own = usize::from(level).min(LEVELS - 1);
+    fan_ins[..own].fill(0);
+    fan_ins[own] = station.fan_in();
+    Branch::new(fan_ins, station.upper_places).ok()
+}

@@ -1,0 +1,109 @@
+//! The settings of a switch.
+
+use thalweg_core::{NodeId, Span};
+use thiserror::Error;
+
+/// The settings of a switch. Nothing in it is about any job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The switch's own node.
+    pub me: NodeId,
+    /// How many aggregators it has. Default 16,384: with full frames 22 MiB, what a data-plane
+    /// switch has of memory.
+    pub aggregators: u32,
+    /// The most values that an aggregator holds. Default 352: fills an Ethernet frame.
+    pub values_max: u16,
+    /// How old an untouched aggregator has to be to be taken for abandoned. Default 100 ms: far
+    /// longer than anybody waits before asking for what is missing.
+    pub stale_after: Span,
+    /// Into how many steps a sweep over all aggregators is cut. One sweep takes `stale_after`.
+    /// Default 64.
+    pub sweep_steps: u32,
+    /// The least time between asking children for the same thing twice, and between two notices
+    /// about the same tree. Default 100 µs, a few round trips in a data centre.
+    pub ask_gap: Span,
+    /// How many trees it can know at once; the least recently used is forgotten. Default 256.
+    pub groups_max: u32,
+    /// What a packet occupies of a link beside its body. Default 130: Ethernet with preamble and
+    /// gap, IPv4, UDP, and the header area.
+    pub overhead_bytes: u32,
+}
+
+/// Why there is no switch with these settings. Whoever configured it is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ConfigError {
+    /// A setting that has to be at least one.
+    #[error("`{0}` is zero: it has to be at least 1")]
+    Zero(&'static str),
+    /// More than any switch has.
+    #[error(
+        "{aggregators} aggregators of {values_max} values need more than {max} GiB: have fewer",
+        max = VALUES_BYTES_MAX >> 30
+    )]
+    Memory {
+        /// How many aggregators.
+        aggregators: u32,
+        /// How many values each.
+        values_max: u16,
+    },
+}
+
+/// The most memory that all values together may take.
+const VALUES_BYTES_MAX: u64 = 16 << 30;
+
+impl Config {
+    /// The default settings, at this node.
+    pub const fn new(me: NodeId) -> Config {
+        Config {
+            me,
+            aggregators: 16_384,
+            values_max: 352,
+            stale_after: Span::from_ms(100),
+            sweep_steps: 64,
+            ask_gap: Span::from_us(100),
+            groups_max: 256,
+            overhead_bytes: 130,
+        }
+    }
+
+    /// Whether there can be such a switch.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let counts = [
+            ("aggregators", u64::from(self.aggregators)),
+            ("values_max", u64::from(self.values_max)),
+            ("stale_after", self.stale_after.as_ps()),
+            ("sweep_steps", u64::from(self.sweep_steps)),
+            ("groups_max", u64::from(self.groups_max)),
+        ];
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(ConfigError::Zero(name));
+        }
+        let Config { aggregators, values_max, .. } = *self;
+        if u64::from(aggregators) * u64::from(values_max) * 4 > VALUES_BYTES_MAX {
+            return Err(ConfigError::Memory { aggregators, values_max });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_settings_are_refused() {
+        let good = Config::new(NodeId(1));
+        assert_eq!(good.check(), Ok(()));
+        let zero = |config: Config| config.check().unwrap_err().to_string();
+        let message = zero(Config { aggregators: 0, ..good });
+        assert_eq!(message, "`aggregators` is zero: it has to be at least 1");
+        assert!(zero(Config { values_max: 0, ..good }).contains("values_max"));
+        assert!(zero(Config { stale_after: Span::ZERO, ..good }).contains("stale_after"));
+        assert!(zero(Config { sweep_steps: 0, ..good }).contains("sweep_steps"));
+        assert!(zero(Config { groups_max: 0, ..good }).contains("groups_max"));
+        let large = Config { aggregators: u32::MAX, ..good };
+        let error = ConfigError::Memory { aggregators: u32::MAX, values_max: 352 };
+        assert_eq!(large.check(), Err(error));
+        assert!(error.to_string().contains("16 GiB"));
+    }
+}

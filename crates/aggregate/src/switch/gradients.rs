@@ -1,0 +1,235 @@
+//! Gradients: the table's actions, done.
+
+use thalweg_core::{Body, Meta, NodeId, Packet, Time, Verdict};
+use thalweg_wire::aggregate::{COLLISION, CONGESTED, GradientView, LEVELS, REPAIR, RESEND, RESULT};
+
+use super::Switch;
+use super::aggregator::Over;
+use super::key::{Key, Part, full};
+use super::table::{self, Action, Class, Tier};
+use crate::index;
+
+/// A gradient that has come to a station.
+struct Arrival<'a> {
+    now: Time,
+    meta: &'a mut Meta,
+    view: &'a mut GradientView,
+    body: Body<'a>,
+    /// The level of the station.
+    level: u8,
+    part: Part,
+    /// Where in the array it is summed.
+    place: u32,
+}
+
+impl<E> Switch<E> {
+    pub(super) fn handle_gradient(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        let Packet { meta, header, body } = packet;
+        let Ok(view) = GradientView::check_mut(header) else { return self.drop_malformed() };
+        let values = view.values.get();
+        let fits = values <= self.config.values_max && body.len() == usize::from(values) * 4;
+        let server = NodeId(view.server.get());
+        if !fits || server == self.config.me {
+            return self.drop_malformed();
+        }
+        self.stats.gradients += 1;
+        // spec: A-10
+        if meta.ecn.is_congested() {
+            view.flags |= CONGESTED;
+        }
+        let level = view.level();
+        let Some(part) = part(view, level, &body) else {
+            // It was on its last stretch.
+            self.stats.passed += 1;
+            meta.dst = server;
+            return Verdict::Forward;
+        };
+        let index = view.aggregator.get();
+        let place = index::place(index, level, part.key.upper_places(), self.array.len());
+        let arrival = Arrival { now, meta, view, body, level, part, place };
+        self.step(arrival)
+    }
+
+    /// One step of the table.
+    fn step(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
+        let Arrival { now, place, level, part, .. } = arrival;
+        let found = self.array.find(now, place, &part, watermark(arrival.view));
+        let tier = if level == 0 { Tier::First } else { Tier::Above };
+        match table::action(found, class(arrival.view, level, tier), tier) {
+            Action::Add => return self.add(arrival),
+            Action::Take => return self.take(arrival),
+            Action::Replace => {
+                self.evict(&arrival);
+                return self.take(arrival);
+            }
+            Action::Drop => {
+                self.array.mark(now, place, arrival.view);
+                self.stats.duplicates += 1;
+                return Verdict::Consume;
+            }
+            Action::AddAndFlush => {
+                self.merge(&arrival);
+                self.flush(&mut arrival);
+            }
+            Action::Flush => {
+                self.array.mark(now, place, arrival.view);
+                self.flush(&mut arrival);
+            }
+            Action::Discard => {
+                self.array.free(place);
+                self.stats.discarded += 1;
+                self.pass_up(&mut arrival);
+            }
+            Action::SendAgain => {
+                self.array.mark(now, place, arrival.view);
+                self.stats.sent_again += 1;
+                self.send_on(&mut arrival);
+            }
+            Action::PassUp => self.pass_up(&mut arrival),
+            Action::PassStraight => self.pass_straight(&mut arrival),
+            Action::Collide => {
+                // spec: A-03
+                self.stats.collisions += 1;
+                arrival.view.flags |= COLLISION;
+                self.pass_straight(&mut arrival);
+            }
+        }
+        Verdict::Forward
+    }
+
+    /// The fragment that is there is over.
+    fn evict(&mut self, arrival: &Arrival<'_>) {
+        let Arrival { now, place, part, .. } = arrival;
+        match self.array.over(*now, *place, &part.key, watermark(arrival.view)) {
+            Some(Over::Stale) => self.stats.freed_stale += 1,
+            Some(Over::Passed) | None => self.stats.freed_by_watermark += 1,
+        }
+        self.array.free(*place);
+    }
+
+    fn take(&mut self, arrival: Arrival<'_>) -> Verdict<'_> {
+        let Arrival { now, place, part, .. } = arrival;
+        self.array.take(now, place, &part, arrival.view, &arrival.body);
+        self.stats.taken += 1;
+        if self.array.occupied() == 1 {
+            self.sweep.start(now);
+        }
+        self.send_on_if_full(arrival)
+    }
+
+    fn add(&mut self, arrival: Arrival<'_>) -> Verdict<'_> {
+        self.merge(&arrival);
+        self.send_on_if_full(arrival)
+    }
+
+    fn merge(&mut self, arrival: &Arrival<'_>) {
+        let Arrival { now, place, part, .. } = arrival;
+        let left = self.array.add(*now, *place, part, arrival.view, &arrival.body);
+        self.stats.added += 1;
+        self.stats.overflowed += u64::from(left);
+    }
+
+    // spec: A-05
+    fn send_on_if_full(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
+        if self.array.slot(arrival.place).bitmap != arrival.part.full {
+            return Verdict::Consume;
+        }
+        self.stats.completed += 1;
+        self.send_on(&mut arrival);
+        Verdict::Forward
+    }
+
+    /// The packet takes what there is with it.
+    // spec: A-07
+    fn flush(&mut self, arrival: &mut Arrival<'_>) {
+        self.stats.flushed += 1;
+        self.send_on(arrival);
+        self.array.free(arrival.place);
+    }
+
+    /// The packet takes a copy of the sum to the parent.
+    fn send_on(&mut self, arrival: &mut Arrival<'_>) {
+        self.array.copy_out(arrival.place, arrival.view, &mut arrival.body);
+        let level = arrival.level;
+        arrival.view.set_levels(level, level);
+        self.go_up(arrival);
+    }
+
+    /// A resent packet goes on, so that the next switch frees what it has of the fragment.
+    fn pass_up(&mut self, arrival: &mut Arrival<'_>) {
+        self.stats.passed += 1;
+        self.go_up(arrival);
+    }
+
+    /// The packet goes to the server, and no switch on the way sums it.
+    // spec: A-03
+    fn pass_straight(&mut self, arrival: &mut Arrival<'_>) {
+        self.stats.passed += 1;
+        arrival.view.flags |= RESEND;
+        arrival.view.set_levels(end(arrival.view), arrival.view.bitmap_level());
+        arrival.meta.dst = NodeId(arrival.view.server.get());
+    }
+
+    /// To the parent, one level up; to the server where it is the parent or no parent is known.
+    fn go_up(&mut self, arrival: &mut Arrival<'_>) {
+        let fragment = arrival.part.key.fragment();
+        let (parent, level) = self.above(arrival.now, &fragment, end(arrival.view));
+        arrival.view.set_levels(level, arrival.view.bitmap_level());
+        arrival.meta.dst = parent;
+    }
+}
+
+/// What a gradient is to the station at this level. `None` if it has no station there.
+#[inline]
+fn part(view: &GradientView, level: u8, body: &Body<'_>) -> Option<Part> {
+    let slot = usize::from(level);
+    let (fan_in, place) = (*view.fan_ins.get(slot)?, *view.places.get(slot)?);
+    if fan_in == 0 {
+        return None;
+    }
+    Some(Part { key: Key::of(view, level, body), bit: 1 << place, full: full(fan_in) })
+}
+
+/// How the packet comes, and whether the station counts it.
+#[inline]
+fn class(view: &GradientView, level: u8, tier: Tier) -> Class {
+    let is_whole = is_whole_child(view, level);
+    match view.flags & (RESEND | REPAIR | RESULT) {
+        0 if is_whole => Class::Fresh,
+        REPAIR if is_whole => Class::Repair,
+        // What is resent above may be a part of a child: it frees, and is not summed.
+        flags if flags & RESEND != 0 && flags & RESULT == 0 => match tier {
+            Tier::First if !is_whole => Class::Odd,
+            Tier::First | Tier::Above => Class::Resent,
+        },
+        _ => Class::Odd,
+    }
+}
+
+/// Whether the packet names one child of the station at this level, with everything below it: a
+/// worker that enters here, or a station below that is full.
+// spec: A-12
+#[inline]
+fn is_whole_child(view: &GradientView, level: u8) -> bool {
+    let (bitmap, bitmap_level) = (view.bitmap.get(), view.bitmap_level());
+    let fan_in = |level: u8| view.fan_ins.get(usize::from(level)).copied().unwrap_or(0);
+    let bit = 1 << view.places.get(usize::from(level)).copied().unwrap_or(0);
+    if bitmap_level == level {
+        let enters = level == 0 || fan_in(level - 1) == 0;
+        enters && bitmap == bit
+    } else {
+        bitmap_level + 1 == level && bitmap == full(fan_in(bitmap_level))
+    }
+}
+
+/// The level of the server.
+#[inline]
+fn end(view: &GradientView) -> u8 {
+    let unused = u32::from_le_bytes(view.fan_ins).leading_zeros() / 8;
+    (LEVELS as u32 - unused) as u8
+}
+
+#[inline]
+fn watermark(view: &GradientView) -> u64 {
+    view.sequence.get().saturating_sub(u64::from(view.watermark_distance.get()))
+}

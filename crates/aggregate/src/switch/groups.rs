@@ -1,0 +1,237 @@
+//! The trees that a switch knows, as soft state.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use thalweg_core::{JobId, NodeId};
+use thalweg_wire::aggregate::{Announcement, CHILDREN_MAX, LEVELS, STATIONS_MAX, StationBytes};
+
+/// Job and server: one tree in each epoch.
+type Name = (JobId, NodeId);
+
+/// What the switch was told of a tree.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    name: Name,
+    epoch: u32,
+    /// Where sums go.
+    pub(super) parent: NodeId,
+    pub(super) level: u8,
+    stations: [Station; STATIONS_MAX],
+    station_count: usize,
+    /// The children of all stations, one station after the other.
+    children: [NodeId; CHILDREN_MAX],
+    /// The same nodes, each once: a switch below may be several children.
+    targets: [NodeId; CHILDREN_MAX],
+    target_count: usize,
+    /// When it was last needed, in a count of lookups.
+    used: u64,
+}
+
+/// One of the switch's stations in a tree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Station {
+    pub(super) upper_places: [u8; LEVELS],
+    first_child: usize,
+    child_count: usize,
+}
+
+impl Station {
+    /// The bitmap that names all of its children.
+    pub(super) fn full(&self) -> u32 {
+        ((1_u64 << self.child_count) - 1) as u32
+    }
+
+    /// How many children it has.
+    pub(super) fn fan_in(&self) -> u8 {
+        self.child_count as u8
+    }
+}
+
+impl Group {
+    fn new(announcement: &Announcement, stations: &[StationBytes], used: u64) -> Group {
+        let mut group = Group {
+            name: (announcement.job, announcement.server),
+            epoch: announcement.epoch,
+            parent: announcement.parent,
+            level: announcement.level,
+            stations: [Station::default(); STATIONS_MAX],
+            station_count: 0,
+            children: [NodeId(0); CHILDREN_MAX],
+            targets: [NodeId(0); CHILDREN_MAX],
+            target_count: 0,
+            used,
+        };
+        let mut next_child = 0;
+        for station in stations.iter().take(STATIONS_MAX) {
+            let first_child = next_child;
+            for child in station.children() {
+                group.children[next_child] = child;
+                next_child += 1;
+                if !group.targets().contains(&child) {
+                    group.targets[group.target_count] = child;
+                    group.target_count += 1;
+                }
+            }
+            group.stations[group.station_count] = Station {
+                upper_places: station.places,
+                first_child,
+                child_count: next_child - first_child,
+            };
+            group.station_count += 1;
+        }
+        group
+    }
+
+    /// Everybody below, each once.
+    pub(super) fn targets(&self) -> &[NodeId] {
+        &self.targets[..self.target_count]
+    }
+
+    pub(super) fn stations(&self) -> &[Station] {
+        &self.stations[..self.station_count]
+    }
+
+    /// The nodes below a station that `bitmap` names, in the order of their places.
+    pub(super) fn named(&self, station: &Station, bitmap: u32) -> impl Iterator<Item = NodeId> {
+        let children = &self.children[station.first_child..][..station.child_count];
+        let is_named = move |place: &usize| bitmap >> place & 1 == 1;
+        (0..children.len()).filter(is_named).map(|place| children[place])
+    }
+}
+
+/// All groups, in memory that is reserved at start.
+#[derive(Debug)]
+pub(super) struct Groups {
+    /// Never iterated.
+    by_name: HashMap<Name, u32, FixedState>,
+    groups: Vec<Group>,
+    groups_max: usize,
+    lookups: u64,
+}
+
+impl Groups {
+    /// Room for so many.
+    pub(super) fn new(groups_max: u32) -> Groups {
+        let groups_max = groups_max as usize;
+        Groups {
+            groups_max,
+            // A table that is never more than half full cleans itself up where it is.
+            by_name: HashMap::with_capacity_and_hasher(2 * groups_max, FixedState::default()),
+            groups: Vec::with_capacity(groups_max),
+            lookups: 0,
+        }
+    }
+
+    /// The group of a tree, if it is known.
+    pub(super) fn find(&mut self, job: JobId, epoch: u32, server: NodeId) -> Option<&Group> {
+        let index = self.index(job, epoch, server)?;
+        Some(self.at(index))
+    }
+
+    /// The same, for who has to do something before it looks at the group.
+    pub(super) fn index(&mut self, job: JobId, epoch: u32, server: NodeId) -> Option<usize> {
+        let index = *self.by_name.get(&(job, server))? as usize;
+        let group = &mut self.groups[index];
+        if group.epoch != epoch {
+            return None;
+        }
+        self.lookups += 1;
+        group.used = self.lookups;
+        Some(index)
+    }
+
+    /// The group with this index.
+    pub(super) fn at(&self, index: usize) -> &Group {
+        &self.groups[index]
+    }
+
+    /// Takes in what is announced, unless something newer is known of the tree. The least recently
+    /// used group goes where there is no room.
+    pub(super) fn announce(&mut self, announcement: &Announcement, stations: &[StationBytes]) {
+        self.lookups += 1;
+        let group = Group::new(announcement, stations, self.lookups);
+        if let Some(&index) = self.by_name.get(&group.name) {
+            let known = &mut self.groups[index as usize];
+            if known.epoch <= group.epoch {
+                *known = group;
+            }
+            return;
+        }
+        let index = self.groups.len();
+        if index < self.groups_max {
+            self.by_name.insert(group.name, index as u32);
+            self.groups.push(group);
+            return;
+        }
+        let oldest = (0..index).min_by_key(|&index| self.groups[index].used);
+        let oldest = oldest.expect("there is room for at least one group");
+        self.by_name.remove(&self.groups[oldest].name);
+        self.by_name.insert(group.name, oldest as u32);
+        self.groups[oldest] = group;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: NodeId = NodeId(9);
+
+    fn announce(groups: &mut Groups, job: u64, epoch: u32, children: &[&[u32]]) {
+        let announcement = Announcement {
+            job: JobId(job),
+            epoch,
+            server: SERVER,
+            parent: NodeId(8),
+            level: 0,
+            stations: children.len() as u8,
+        };
+        let station = |(place, children): (u8, &&[u32])| {
+            let children: Vec<NodeId> = children.iter().copied().map(NodeId).collect();
+            StationBytes::new([0, place, 0, 0], &children)
+        };
+        let stations: Vec<StationBytes> = (0..).zip(children).map(station).collect();
+        groups.announce(&announcement, &stations);
+    }
+
+    fn knows(groups: &mut Groups, job: u64, epoch: u32) -> bool {
+        groups.find(JobId(job), epoch, SERVER).is_some()
+    }
+
+    #[test]
+    fn a_group_knows_its_stations_and_names_every_node_once() {
+        let mut groups = Groups::new(4);
+        announce(&mut groups, 1, 1, &[&[5, 6, 6], &[6, 7]]);
+        let group = groups.find(JobId(1), 1, SERVER).unwrap();
+        assert_eq!(group.targets(), [NodeId(5), NodeId(6), NodeId(7)]);
+        let [first, second] = *group.stations() else { panic!("two stations") };
+        assert_eq!((first.full(), second.full()), (0b111, 0b11));
+        assert_eq!(second.upper_places, [0, 1, 0, 0]);
+        assert_eq!(group.named(&first, 0b101).collect::<Vec<_>>(), [NodeId(5), NodeId(6)]);
+        assert_eq!(group.named(&second, 0b10).collect::<Vec<_>>(), [NodeId(7)]);
+        assert_eq!(group.named(&second, 0b100).count(), 0);
+    }
+
+    #[test]
+    fn a_new_epoch_replaces_the_old_one_and_not_the_other_way_round() {
+        let mut groups = Groups::new(4);
+        announce(&mut groups, 1, 5, &[&[5]]);
+        announce(&mut groups, 1, 4, &[&[6]]);
+        assert!(knows(&mut groups, 1, 5) && !knows(&mut groups, 1, 4));
+        announce(&mut groups, 1, 6, &[&[7]]);
+        assert!(knows(&mut groups, 1, 6) && !knows(&mut groups, 1, 5));
+        assert!(groups.find(JobId(1), 6, NodeId(10)).is_none(), "another server's tree");
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_where_there_is_no_room() {
+        let mut groups = Groups::new(2);
+        announce(&mut groups, 1, 1, &[&[5]]);
+        announce(&mut groups, 2, 1, &[&[5]]);
+        assert!(knows(&mut groups, 1, 1));
+        announce(&mut groups, 3, 1, &[&[5]]);
+        assert!(!knows(&mut groups, 2, 1));
+        assert!(knows(&mut groups, 1, 1) && knows(&mut groups, 3, 1));
+    }
+}

@@ -1,0 +1,153 @@
+//! Packets that a switch sends of its own accord.
+
+use std::collections::VecDeque;
+
+use thalweg_core::{Body, BodySize, Ecn, Header, JobId, Meta, NodeId, Outbox, Span, Time};
+use thalweg_wire::aggregate::{Ask, Notice};
+
+use super::Switch;
+
+/// Something to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Task {
+    /// The sum at this place, again.
+    Sum(u32),
+    /// A request.
+    Request {
+        /// What is asked.
+        ask: Ask,
+        /// Whom.
+        to: NodeId,
+    },
+    /// That a tree is not known.
+    Notice {
+        /// What is said.
+        notice: Notice,
+        /// To whom.
+        server: NodeId,
+    },
+}
+
+/// How much can wait at once. Whoever misses what does not fit asks again.
+const TASKS_MAX: usize = 1_024;
+
+/// For how many trees the switch remembers that it sent a notice. Trees that share a place share its
+/// notices, too: the other one is said after the gap.
+const NOTICED_PLACES: usize = 64;
+
+/// What waits for being sent.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    tasks: VecDeque<Task>,
+    /// From when on the next notice can be sent, by a hash of the tree.
+    notice_from: [Time; NOTICED_PLACES],
+}
+
+impl Outgoing {
+    pub(super) fn new() -> Outgoing {
+        Outgoing {
+            tasks: VecDeque::with_capacity(TASKS_MAX),
+            notice_from: [Time::ZERO; NOTICED_PLACES],
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Keeps a task, if there is room.
+    pub(super) fn push(&mut self, task: Task) -> bool {
+        let has_room = self.tasks.len() < TASKS_MAX;
+        if has_room {
+            self.tasks.push_back(task);
+        }
+        has_room
+    }
+
+    /// Whether it is time for a notice about a tree. If so, not again before the gap is over.
+    fn may_notice(&mut self, now: Time, job: JobId, server: NodeId, gap: Span) -> bool {
+        let hash = (job.0 ^ u64::from(server.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let from = &mut self.notice_from[(hash >> 32) as usize % NOTICED_PLACES];
+        let may = now >= *from;
+        if may {
+            *from = now + gap;
+        }
+        may
+    }
+}
+
+impl<E> Switch<E> {
+    /// Tells the server that its tree is not known.
+    pub(super) fn notice(&mut self, now: Time, job: JobId, epoch: u32, server: NodeId) {
+        self.stats.unknown_groups += 1;
+        if self.outgoing.may_notice(now, job, server, self.config.ask_gap) {
+            let notice = Notice { job, epoch, switch: self.config.me };
+            self.push(Task::Notice { notice, server });
+        }
+    }
+
+    /// Keeps a task, or counts that there was no room.
+    pub(super) fn push(&mut self, task: Task) -> bool {
+        let is_kept = self.outgoing.push(task);
+        self.stats.queue_full += u64::from(!is_kept);
+        is_kept
+    }
+
+    /// Sends what waits, as long as there is room.
+    pub(super) fn transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        while outbox.room() > 0
+            && let Some(task) = self.outgoing.tasks.pop_front()
+        {
+            match task {
+                Task::Sum(place) => self.transmit_sum(now, place, outbox),
+                Task::Request { ask, to } => {
+                    self.transmit_small(outbox, ask.identity.job, to, |header| ask.encode(header));
+                }
+                Task::Notice { notice, server } => {
+                    self.stats.notices += 1;
+                    self.transmit_small(outbox, notice.job, server, |header| notice.encode(header));
+                }
+            }
+        }
+    }
+
+    /// A full sum once more, unless it is gone.
+    // spec: T-10
+    fn transmit_sum(&mut self, now: Time, place: u32, outbox: &mut dyn Outbox) {
+        let Some(slot) = self.array.queued(place) else { return };
+        let (key, header) = (slot.key, slot.header());
+        self.array.dequeue(place);
+        let Some(mut gradient) = header else { return };
+        let (dst, level) = self.above(now, &key.fragment(), gradient.branch.end());
+        gradient.level = level;
+        let bytes = u32::from(gradient.values) * 4;
+        let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
+        let Some(packet) = outbox.lend(size) else { return };
+        if let Body::Bytes(body) = packet.body {
+            body.copy_from_slice(self.array.values(place, body.len()));
+        }
+        gradient.encode(packet.header);
+        self.address(packet.meta, gradient.identity.job, dst, bytes);
+        self.stats.sent_again += 1;
+    }
+
+    fn transmit_small(
+        &self,
+        outbox: &mut dyn Outbox,
+        job: JobId,
+        dst: NodeId,
+        encode: impl FnOnce(&mut Header),
+    ) {
+        if let Some(packet) = outbox.lend(BodySize::Length(0)) {
+            encode(packet.header);
+            self.address(packet.meta, job, dst, 0);
+        }
+    }
+
+    fn address(&self, meta: &mut Meta, job: JobId, dst: NodeId, body_bytes: u32) {
+        meta.dst = dst;
+        meta.wire_bytes = body_bytes.saturating_add(self.config.overhead_bytes);
+        meta.entropy = job.0 as u16;
+        meta.ecn = Ecn::Capable;
+    }
+}

@@ -1,0 +1,191 @@
+//! Who lacks something asks for it, and gets it from who has it.
+
+use thalweg_core::{Body, JobId, Machine, NodeId, Span};
+use thalweg_wire::aggregate::{Announcement, Ask, AskKind, Gradient, StationBytes};
+
+use super::harness::{
+    Bench, Content, Fate, ME, OVERHEAD, PARENT, Packets, SERVER, Sent, branch_of, gradient,
+    parameter,
+};
+
+/// A worker of [`gradient`] misses the sum.
+fn query(worker: u8) -> Ask {
+    let Gradient { identity, aggregator, server, branch, .. } = gradient(worker);
+    Ask {
+        kind: AskKind::Query,
+        identity,
+        aggregator,
+        server,
+        branch,
+        level: 0,
+        watermark_distance: 10,
+        wanted: 0,
+        straight: false,
+        afresh: false,
+    }
+}
+
+/// The switch above asks this one, whose place there is 1.
+fn request() -> Ask {
+    Ask { kind: AskKind::Request, level: 1, watermark_distance: 0, wanted: 0b10, ..query(0) }
+}
+
+fn ask(bench: &mut Bench, ask: &Ask) -> (Fate, Sent, Ask) {
+    let mut sent = Sent::new(ME, Content::Length(0));
+    ask.encode(&mut sent.header);
+    let fate = bench.handle(&mut sent);
+    let read = Ask::decode(&sent.header).unwrap();
+    (fate, sent, read)
+}
+
+// spec: T-10
+#[test]
+fn a_query_becomes_a_request_where_a_child_is_missing() {
+    let mut bench = Bench::knowing();
+    bench.send(&gradient(0), &[3, -4]);
+    let (fate, _, read) = ask(&mut bench, &query(0));
+    assert_eq!(fate, Fate::Multicast(vec![NodeId(2)]));
+    let wanted = Ask { kind: AskKind::Request, watermark_distance: 0, wanted: 0b10, ..query(0) };
+    assert_eq!(read, wanted);
+
+    bench.now += Span::from_us(99);
+    assert_eq!(ask(&mut bench, &query(1)).0, Fate::Consumed, "it was just asked for");
+    bench.now += Span::from_us(1);
+    assert_eq!(ask(&mut bench, &query(1)).0, Fate::Multicast(vec![NodeId(2)]));
+    assert_eq!((bench.switch.stats().asked, bench.switch.stats().asks_held), (2, 1));
+
+    let repair = Gradient { repair: true, ..gradient(1) };
+    let (fate, sent) = bench.send(&repair, &[10, 20]);
+    assert_eq!((fate, sent.meta.dst, sent.values()), (Fate::Forwarded, PARENT, vec![13, 16]));
+    assert_eq!(sent.read(), Gradient { bitmap: 0b11, level: 1, ..repair });
+}
+
+// spec: T-10
+#[test]
+fn a_query_goes_on_where_nothing_or_nobody_is_missing() {
+    let mut bench = Bench::knowing();
+    let up = Ask { level: 1, ..query(0) };
+    let (fate, sent, read) = ask(&mut bench, &query(0));
+    assert_eq!((fate, sent.meta.dst, read), (Fate::Forwarded, PARENT, up));
+    bench.send(&gradient(0), &[3, -4]);
+    let mut other = query(0);
+    other.identity.attempt = 1;
+    assert_eq!(ask(&mut bench, &other).0, Fate::Forwarded, "another attempt");
+    bench.send(&gradient(1), &[3, -4]);
+    let (fate, sent, read) = ask(&mut bench, &query(0));
+    assert_eq!((fate, sent.meta.dst, read), (Fate::Forwarded, PARENT, up));
+    for past in [Ask { straight: true, ..query(0) }, Ask { level: 2, ..query(0) }] {
+        let (fate, sent, read) = ask(&mut bench, &past);
+        assert_eq!((fate, sent.meta.dst), (Fate::Forwarded, SERVER));
+        assert_eq!(read, Ask { level: 2, ..past });
+    }
+    let mut bench = Bench::new();
+    bench.send(&gradient(0), &[3, -4]);
+    let (fate, sent, read) = ask(&mut bench, &query(0));
+    assert_eq!((fate, sent.meta.dst, read.level), (Fate::Forwarded, SERVER, 2));
+    assert_eq!(bench.transmit().len(), 1, "it does not know whom to ask, and says so");
+}
+
+// spec: T-10
+#[test]
+fn a_full_station_that_is_asked_sends_its_sum_again() {
+    let mut bench = Bench::knowing();
+    bench.send(&Gradient { congested: true, ..gradient(0) }, &[3, -4]);
+    bench.send(&Gradient { watermark_distance: 20, ..gradient(1) }, &[10, 20]);
+    for _ in 0..2 {
+        assert_eq!(ask(&mut bench, &request()).0, Fate::Consumed);
+    }
+    let mut nothing = Packets { packets: Vec::new(), room: 0 };
+    bench.switch.poll_transmit(bench.now, &mut nothing);
+    assert!(bench.switch.has_backlog(), "it waits for room");
+    let sent = bench.transmit();
+    let [sum] = &sent[..] else { panic!("once, not {sent:?}") };
+    assert_eq!((sum.meta.dst, sum.meta.wire_bytes), (PARENT, 8 + OVERHEAD));
+    assert_eq!(sum.values(), [13, 16]);
+    let expected = Gradient {
+        bitmap: 0b11,
+        level: 1,
+        branch: branch_of(2, 0),
+        watermark_distance: 20,
+        congested: true,
+        repair: true,
+        ..gradient(0)
+    };
+    assert_eq!(sum.read(), expected);
+    assert_eq!(bench.switch.stats().sent_again, 1);
+
+    ask(&mut bench, &request());
+    bench.handle(&mut parameter(&gradient(0)));
+    assert_eq!(bench.transmit(), [], "what was freed is not sent");
+    // A worker that was asked finds the sum full: it takes a copy with it.
+    bench.send(&gradient(0), &[3, -4]);
+    bench.send(&gradient(1), &[10, 20]);
+    let repair = Gradient { repair: true, ..gradient(0) };
+    let (fate, sent) = bench.send(&repair, &[3, -4]);
+    assert_eq!((fate, sent.values(), sent.read().bitmap), (Fate::Forwarded, vec![13, 16], 0b11));
+}
+
+// spec: T-10
+#[test]
+fn sums_without_values_are_sent_again_as_lengths() {
+    let mut bench = Bench::knowing();
+    for worker in [0, 1] {
+        let mut sent = Sent::new(ME, Content::Length(8));
+        gradient(worker).encode(&mut sent.header);
+        bench.handle(&mut sent);
+    }
+    ask(&mut bench, &request());
+    let mut sent = bench.transmit();
+    assert_eq!(sent[0].lend().body, Body::Length(8));
+    assert_eq!(sent[0].read().bitmap, 0b11);
+}
+
+// spec: T-10
+#[test]
+fn a_station_that_is_asked_asks_those_that_it_lacks() {
+    let mut bench = Bench::knowing();
+    let branch = branch_of(2, 0);
+    let down = Ask { level: 0, branch, ..request() };
+    let (fate, _, read) = ask(&mut bench, &request());
+    assert_eq!(fate, Fate::Multicast(vec![NodeId(1), NodeId(2)]));
+    assert_eq!(read, Ask { wanted: 0b11, afresh: true, ..down });
+    bench.send(&gradient(1), &[3, -4]);
+    let (fate, _, read) = ask(&mut bench, &request());
+    assert_eq!((fate, read), (Fate::Multicast(vec![NodeId(1)]), Ask { wanted: 0b01, ..down }));
+    assert_eq!(ask(&mut bench, &request()).0, Fate::Consumed, "within the gap");
+    let not_me = Ask { wanted: 0b01, ..request() };
+    assert_eq!(ask(&mut bench, &not_me).0, Fate::Consumed);
+    assert_eq!(bench.switch.stats().malformed, 0);
+    for wrong in [Ask { level: 2, ..request() }, Ask { straight: true, ..request() }] {
+        assert_eq!(ask(&mut bench, &wrong).0, Fate::Consumed);
+    }
+    assert_eq!((bench.switch.stats().malformed, bench.switch.stats().asked), (2, 2));
+}
+
+// spec: T-10
+#[test]
+fn stations_of_one_switch_are_asked_each() {
+    let mut bench = Bench::new();
+    let announcement = Announcement {
+        job: JobId(7),
+        epoch: 3,
+        server: SERVER,
+        parent: PARENT,
+        level: 0,
+        stations: 2,
+    };
+    let stations = [
+        StationBytes::new([0, 0, 0, 0], &[NodeId(1), NodeId(2)]),
+        StationBytes::new([0, 1, 0, 0], &[NodeId(3), NodeId(4)]),
+    ];
+    bench.announce(&announcement, &stations);
+    bench.send(&gradient(0), &[3, -4]);
+    let (fate, _, read) = ask(&mut bench, &Ask { wanted: 0b11, ..request() });
+    assert_eq!(fate, Fate::Multicast(vec![NodeId(1), NodeId(2)]));
+    assert_eq!((read.branch.places(), read.afresh), ([0; 4], true));
+    let sent = bench.transmit();
+    let [other] = &sent[..] else { panic!("the missing child, not {sent:?}") };
+    assert_eq!((other.meta.dst, other.meta.wire_bytes), (NodeId(4), OVERHEAD));
+    let read = Ask::decode(&other.header).unwrap();
+    assert_eq!((read.branch.places(), read.wanted, read.afresh), ([0, 1, 0, 0], 0b10, false));
+}

@@ -1,0 +1,130 @@
+//! Settings of a worker, and what it counts.
+
+use thalweg_core::{Span, Tag};
+use thiserror::Error;
+
+use crate::window::Control;
+
+/// Settings of a [`Worker`](super::Worker). They may differ between the workers of a job.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Config {
+    /// How much may be on the way.
+    pub control: Control,
+    /// How long a fragment may be unanswered before something is done about it. Default 1 ms, the
+    /// paper's.
+    pub timeout_after: Span,
+    /// Longest such time, however often it was doubled because nothing came. Default 64 ms: six
+    /// doublings, since another worker may just be late.
+    pub timeout_max: Span,
+    /// A fragment is lost when so many that were sent later were answered. Default 3. 0 where
+    /// packets are sprayed or prioritised and overtaking means nothing: then by time only.
+    pub loss_threshold: u32,
+    /// After so many queries in vain, the next ones go straight to the server; after so many resends,
+    /// every other one becomes such a query. Default 3 (T-10).
+    pub queries_before_straight: u32,
+    /// What packets are tagged with. Default: the least urgent class, ECN-capable.
+    pub tag: Tag,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            control: Control::default(),
+            timeout_after: Span::from_ms(1),
+            timeout_max: Span::from_ms(64),
+            loss_threshold: 3,
+            queries_before_straight: 3,
+            tag: Tag::default(),
+        }
+    }
+}
+
+/// The largest [`Config::loss_threshold`]: so many numbers are remembered for each server.
+pub const LOSS_THRESHOLD_MAX: u32 = 1_024;
+
+/// Why settings cannot work. The configuration is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ConfigError {
+    /// Everything would count as lost at once.
+    #[error("timeout_after is zero: set it to at least a round trip")]
+    NoTimeout,
+    /// The limits of the timeout contradict each other.
+    #[error("timeout_max is {max}, below timeout_after, {after}: raise it")]
+    TimeoutMax {
+        /// The largest timeout.
+        max: Span,
+        /// The timeout to begin with.
+        after: Span,
+    },
+    /// More than is remembered.
+    #[error("loss_threshold is {0}, at most {LOSS_THRESHOLD_MAX} fit; 0 means by time only")]
+    LossThreshold(u32),
+}
+
+impl Config {
+    /// Whether a worker can work with it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.timeout_after == Span::ZERO {
+            return Err(ConfigError::NoTimeout);
+        }
+        if self.timeout_max < self.timeout_after {
+            let (max, after) = (self.timeout_max, self.timeout_after);
+            return Err(ConfigError::TimeoutMax { max, after });
+        }
+        if self.loss_threshold > LOSS_THRESHOLD_MAX {
+            return Err(ConfigError::LossThreshold(self.loss_threshold));
+        }
+        Ok(())
+    }
+}
+
+/// What a worker has counted, over all epochs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Fragments sent for the first time in their epoch.
+    pub fragments_sent: u64,
+    /// Contributions sent again because they seemed lost.
+    pub resent: u64,
+    /// Queries sent (T-10).
+    pub queries: u64,
+    /// Contributions sent because they were asked for (T-10).
+    pub repairs: u64,
+    /// Results sent because a server had lost them.
+    pub results: u64,
+    /// Contributions sent in floats because a sum left the range.
+    pub repeats: u64,
+    /// Fragments that nothing came for in time.
+    pub timeouts: u64,
+    /// Fragments that were overtaken.
+    pub losses: u64,
+    /// How often a congestion mark halved the window.
+    pub mark_halvings: u64,
+    /// How often a loss halved the window.
+    pub loss_halvings: u64,
+    /// Parameter packets of this set-up that arrived.
+    pub parameters: u64,
+    /// Those of them for fragments that were complete already.
+    pub duplicates: u64,
+    /// Packets that were not for this worker, this set-up or any fragment.
+    pub ignored: u64,
+    /// Bytes of values for which the sum is there.
+    pub completed_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_work_and_contradictions_are_refused() {
+        let config = Config::default();
+        assert_eq!(config.check(), Ok(()));
+        let check = |config: Config| config.check().unwrap_err();
+        assert_eq!(check(Config { timeout_after: Span::ZERO, ..config }), ConfigError::NoTimeout);
+        let (max, after) = (Span::from_us(1), config.timeout_after);
+        let error = ConfigError::TimeoutMax { max, after };
+        assert_eq!(check(Config { timeout_max: max, ..config }), error);
+        let error = ConfigError::LossThreshold(1_025);
+        assert_eq!(check(Config { loss_threshold: 1_025, ..config }), error);
+    }
+}

@@ -1,0 +1,254 @@
+//! The tensors of a worker, and which fragments they are cut into.
+
+use std::collections::VecDeque;
+
+use thalweg_core::{Body, Fixed, Operation, Tensor};
+use thalweg_wire::aggregate::{Numbers, Parameter};
+
+use super::Event;
+
+/// All operations whose memory is still held.
+#[derive(Clone, Debug)]
+pub(super) struct Operations {
+    /// `None` before the first set-up: fragments have no numbers yet.
+    fragment_values: Option<u16>,
+    held: VecDeque<Entry>,
+    /// The number of the first one held.
+    first: u64,
+    /// The sequence number after the last fragment.
+    end: u64,
+    /// All fragments below are complete at every worker.
+    everyone: u64,
+    /// How many of those held end at or below `everyone`.
+    settled: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The first fragment.
+    first: u64,
+    /// The one after the last.
+    end: u64,
+    /// How many are not complete.
+    left: u64,
+    /// One after the last that is complete without result; `first` if there is none.
+    missing_end: u64,
+    is_finished: bool,
+    is_released: bool,
+    /// `None` when nobody needs it any more.
+    tensor: Option<Tensor>,
+}
+
+/// The values of one fragment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Piece<'a> {
+    Length(u16),
+    Values(&'a [f32]),
+}
+
+impl Piece<'_> {
+    #[inline]
+    pub fn len(self) -> u16 {
+        match self {
+            Piece::Length(values) => values,
+            // A fragment is no longer than its header can say.
+            Piece::Values(values) => values.len() as u16,
+        }
+    }
+
+    #[inline]
+    pub fn bytes(self) -> u32 {
+        4 * u32::from(self.len())
+    }
+}
+
+impl Operations {
+    pub fn new(first: Operation, first_sequence: u64) -> Operations {
+        Operations {
+            fragment_values: None,
+            held: VecDeque::new(),
+            first: first.0,
+            end: first_sequence,
+            everyone: 0,
+            settled: 0,
+        }
+    }
+
+    /// The sequence number after the last fragment.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub fn everyone(&self) -> u64 {
+        self.everyone
+    }
+
+    /// Takes in a tensor. An empty one is finished.
+    pub fn submit(&mut self, tensor: Tensor) -> Operation {
+        let operation = Operation(self.first + self.held.len() as u64);
+        self.held.push_back(Entry {
+            first: self.end,
+            end: self.end,
+            left: 0,
+            missing_end: self.end,
+            is_finished: tensor.is_empty(),
+            is_released: false,
+            tensor: Some(tensor),
+        });
+        self.number_fragments(self.held.len() - 1);
+        operation
+    }
+
+    /// Learns how long fragments are. `false` if that would be a change.
+    pub fn cut(&mut self, fragment_values: u16) -> bool {
+        if self.fragment_values.is_none() {
+            self.fragment_values = Some(fragment_values);
+            (0..self.held.len()).for_each(|index| self.number_fragments(index));
+        }
+        self.fragment_values == Some(fragment_values)
+    }
+
+    // spec: A-30
+    fn number_fragments(&mut self, index: usize) {
+        let Some(values) = self.fragment_values else { return };
+        let entry = &mut self.held[index];
+        entry.first = self.end;
+        entry.missing_end = self.end;
+        entry.left = entry.tensor.as_ref().map_or(0, Tensor::len).div_ceil(u64::from(values));
+        self.end += entry.left;
+        entry.end = self.end;
+    }
+
+    /// The values of a fragment, as long as they are held: the worker's own, or the sum once it is
+    /// complete. `None` also for one that is complete without result.
+    #[inline]
+    pub fn piece(&self, sequence: u64) -> Option<Piece<'_>> {
+        let entry = &self.held[self.locate(sequence)?];
+        let (from, to) = self.range(entry, sequence)?;
+        match entry.tensor.as_ref()? {
+            _ if sequence < entry.missing_end => None,
+            Tensor::Length(_) => Some(Piece::Length((to - from) as u16)),
+            Tensor::Values(values) => Some(Piece::Values(&values[from as usize..to as usize])),
+        }
+    }
+
+    /// Writes a sum where it belongs. `false`, and nothing is written, if it has another length.
+    // spec
+    pub fn write(&mut self, sequence: u64, parameter: &Parameter, body: &Body<'_>) -> bool {
+        let Some(index) = self.locate(sequence) else { return false };
+        let Some((from, to)) = self.range(&self.held[index], sequence) else { return false };
+        let values = to - from;
+        if u64::from(parameter.values) != values || body.len() as u64 != 4 * values {
+            return false;
+        }
+        match (&mut self.held[index].tensor, body) {
+            (None, _) | (Some(Tensor::Values(_)), Body::Length(_)) => false,
+            (Some(Tensor::Length(_)), _) => true,
+            (Some(Tensor::Values(sums)), Body::Bytes(bytes)) => {
+                decode(parameter.numbers, bytes, &mut sums[from as usize..to as usize]);
+                true
+            }
+        }
+    }
+
+    /// A fragment that was not complete is now. Says if that finishes the operation.
+    #[inline]
+    pub fn complete(&mut self, sequence: u64, has_result: bool) -> Option<Event> {
+        let index = self.locate(sequence)?;
+        let entry = &mut self.held[index];
+        entry.left = entry.left.saturating_sub(1);
+        if !has_result {
+            entry.missing_end = entry.missing_end.max(sequence + 1);
+        }
+        if entry.left > 0 {
+            return None;
+        }
+        entry.is_finished = true;
+        Some(Event::Finished {
+            operation: Operation(self.first + index as u64),
+            missing_below: entry.missing_end - entry.first,
+        })
+    }
+
+    /// The result of a finished operation, as long as it is held.
+    pub fn tensor(&self, operation: Operation) -> Option<&Tensor> {
+        let entry = self.held.get(self.index(operation)?)?;
+        entry.tensor.as_ref().filter(|_| entry.is_finished)
+    }
+
+    /// The application is done with an operation.
+    pub fn release(&mut self, operation: Operation) {
+        let Some(index) = self.index(operation) else { return };
+        let Some(entry) = self.held.get_mut(index) else { return };
+        entry.is_released = true;
+        if index < self.settled {
+            entry.tensor = None;
+            self.drop_unneeded();
+        }
+    }
+
+    /// All fragments below are complete at every worker, this one too.
+    #[inline]
+    pub fn settle(&mut self, everyone: u64) {
+        if everyone > self.everyone {
+            self.everyone = everyone;
+            self.settle_operations();
+        }
+    }
+
+    fn settle_operations(&mut self) {
+        let is_past = |entry: &mut Entry, everyone| entry.is_finished && entry.end <= everyone;
+        while let Some(entry) = self.held.get_mut(self.settled)
+            && is_past(entry, self.everyone)
+        {
+            if entry.is_released {
+                entry.tensor = None;
+            }
+            self.settled += 1;
+        }
+        self.drop_unneeded();
+    }
+
+    fn drop_unneeded(&mut self) {
+        while self.settled > 0 && self.held.front().is_some_and(|entry| entry.tensor.is_none()) {
+            self.held.pop_front();
+            self.first += 1;
+            self.settled -= 1;
+        }
+    }
+
+    fn index(&self, operation: Operation) -> Option<usize> {
+        operation.0.checked_sub(self.first).map(|index| index as usize)
+    }
+
+    /// The operation of a fragment. The others hold no fragment or other ones.
+    #[inline]
+    fn locate(&self, sequence: u64) -> Option<usize> {
+        let index = self.held.partition_point(|entry| entry.end <= sequence);
+        self.held.get(index).filter(|entry| entry.first <= sequence).map(|_| index)
+    }
+
+    /// Which values of its operation a fragment has.
+    #[inline]
+    fn range(&self, entry: &Entry, sequence: u64) -> Option<(u64, u64)> {
+        let values = u64::from(self.fragment_values?);
+        let len = entry.tensor.as_ref()?.len();
+        let from = (sequence - entry.first) * values;
+        Some((from, len.min(from + values)))
+    }
+}
+
+fn decode(numbers: Numbers, bytes: &[u8], sums: &mut [f32]) {
+    match numbers {
+        Numbers::Fixed(scale) => {
+            let fixed = Fixed::new(scale.value()).expect("a scale is positive and finite");
+            fixed.decode_le(bytes, sums);
+        }
+        Numbers::Float => {
+            for (sum, bytes) in sums.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                *sum = f32::from_le_bytes(*bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What a worker takes in, and what it does when nothing comes.
+
+use thalweg_core::{NodeId, Packet, Span, Time};
+use thalweg_wire::aggregate::{Ask, Identity, Numbers, Parameter};
+use thalweg_wire::{Kind, peek, tag};
+
+use super::agreed::Terms;
+use super::flight::Sent;
+use super::fragments::Fragment;
+use super::send::{How, Wanted};
+use super::{Epoch, Work};
+use crate::index::upper_places;
+use crate::setup::{Attempt, Numeric};
+
+/// Most results that wait to be sent. The server asks again for what is beyond.
+const RESULTS_MAX: usize = 256;
+
+impl Epoch {
+    pub(super) fn take_in(&mut self, work: &mut Work, now: Time, packet: &Packet<'_>) {
+        let is_sealed = work.key.as_ref().is_none_or(|key| tag::verify(packet.header, key));
+        let kind = peek(packet.header).ok().filter(|_| is_sealed).map(|prefix| prefix.kind);
+        let taken = match kind {
+            Some(Kind::AggregateParameter) => self.on_parameter(work, now, packet),
+            Some(Kind::AggregateRequest) => self.on_request(work, packet),
+            _ => None,
+        };
+        if taken.is_none() {
+            work.stats.ignored += 1;
+        }
+    }
+
+    /// Takes in a parameter packet. `None` if it is not of this set-up or does not fit.
+    // spec: A-32
+    fn on_parameter(&mut self, work: &mut Work, now: Time, packet: &Packet<'_>) -> Option<()> {
+        let parameter = Parameter::decode(packet.header).ok()?;
+        let sequence = parameter.identity.sequence;
+        let is_known = sequence < work.operations.end().min(self.limit(work));
+        if !is_known || !self.is_ours(&parameter.identity, parameter.server) {
+            return None;
+        }
+        work.stats.parameters += 1;
+        work.operations.settle(parameter.everyone().min(work.fragments.watermark()));
+        if work.fragments.is_complete(sequence) {
+            work.stats.duplicates += 1;
+            return Some(());
+        }
+        let congested = parameter.congested || packet.meta.ecn.is_congested();
+        if parameter.repeat {
+            self.on_repeat(work, now, sequence, congested)
+        } else {
+            self.on_sum(work, now, &parameter, packet, congested)
+        }
+    }
+
+    fn on_sum(
+        &mut self,
+        work: &mut Work,
+        now: Time,
+        parameter: &Parameter,
+        packet: &Packet<'_>,
+        congested: bool,
+    ) -> Option<()> {
+        let sequence = parameter.identity.sequence;
+        if !work.operations.write(sequence, parameter, &packet.body) {
+            return None;
+        }
+        self.agreed.learn(parameter);
+        let packet_bytes = self.packet_bytes(work, sequence);
+        if let Some(fragment) = work.fragments.sent_mut(sequence).copied() {
+            self.in_flight_bytes -= packet_bytes;
+            self.on_answer(work, now, sequence, &fragment, congested);
+        }
+        work.stats.completed_bytes += packet.body.len() as u64;
+        work.complete(sequence);
+        self.skip_complete(work);
+        self.find_losses(work, now, self.setup.shard(sequence));
+        Some(())
+    }
+
+    /// The sum left the range: the values are wanted in floats.
+    // spec: A-23
+    fn on_repeat(
+        &mut self,
+        work: &mut Work,
+        now: Time,
+        sequence: u64,
+        congested: bool,
+    ) -> Option<()> {
+        let patience = self.patience(work);
+        let fragment = work.fragments.sent_mut(sequence)?;
+        let was_in_floats = fragment.terms.attempt.is_in_floats();
+        // They are on the way, unless a query since then says that they did not arrive.
+        let is_on_its_way =
+            was_in_floats && fragment.tries == 0 && now < fragment.sent_at + patience;
+        if fragment.owes_floats || is_on_its_way {
+            work.stats.duplicates += 1;
+            return Some(());
+        }
+        if !was_in_floats && fragment.terms.numbers == Numbers::Float {
+            return None;
+        }
+        let before = *fragment;
+        fragment.terms.attempt = fragment.terms.attempt.in_floats();
+        fragment.terms.numbers = Numbers::Float;
+        fragment.owes_floats = true;
+        if !std::mem::replace(&mut fragment.is_due, true) {
+            self.due.push_back(sequence);
+        }
+        if !was_in_floats {
+            self.on_answer(work, now, sequence, &before, congested);
+        }
+        self.find_losses(work, now, self.setup.shard(sequence));
+        Some(())
+    }
+
+    /// What any first answer to a fragment tells about the network.
+    // spec: A-34
+    fn on_answer(
+        &mut self,
+        work: &mut Work,
+        now: Time,
+        sequence: u64,
+        fragment: &Fragment,
+        congested: bool,
+    ) {
+        let transmission = fragment.first_transmission;
+        self.last_answer_at = now;
+        if self.doublings > 0 {
+            self.doublings = 0;
+            self.calm_from = now;
+        }
+        if fragment.is_measurable {
+            self.measure(now.since(fragment.sent_at));
+        }
+        if !congested {
+            self.window.on_answer(self.packet_bytes(work, sequence));
+        } else if self.window.on_congestion(transmission, self.flight.next_transmission()) {
+            work.stats.mark_halvings += 1;
+        }
+        self.flight.on_answer(self.setup.shard(sequence), transmission);
+    }
+
+    fn measure(&mut self, round_trip: Span) {
+        self.round_trip = match self.round_trip {
+            Span::ZERO => round_trip,
+            smoothed => smoothed - smoothed / 8 + round_trip / 8,
+        };
+    }
+
+    /// How long to wait after something was done about a fragment before more is done.
+    fn patience(&self, work: &Work) -> Span {
+        (self.round_trip * 2).min(self.timeout(work))
+    }
+
+    // spec: A-33
+    fn find_losses(&mut self, work: &mut Work, now: Time, shard: usize) {
+        let patience = self.patience(work);
+        while let Some(sent) = self.flight.pop_overtaken(shard, &work.fragments) {
+            let is_recent =
+                |fragment: &Fragment| fragment.tries > 0 && now < fragment.sent_at + patience;
+            if work.fragments.get(sent.sequence).is_some_and(is_recent) {
+                self.flight.hold(sent);
+            } else {
+                self.on_overtaken(work, sent);
+            }
+        }
+        while let Some(sent) = self.flight.pop_held(now, patience, &work.fragments) {
+            self.on_overtaken(work, sent);
+        }
+        self.flight.tidy(&work.fragments);
+    }
+
+    fn on_overtaken(&mut self, work: &mut Work, sent: Sent) {
+        work.stats.losses += 1;
+        self.on_lost(work, sent, true);
+    }
+
+    fn on_lost(&mut self, work: &mut Work, sent: Sent, is_congestion: bool) {
+        if let Some(fragment) = work.fragments.sent_mut(sent.sequence) {
+            fragment.is_due = true;
+            self.due.push_back(sent.sequence);
+        }
+        let next = self.flight.next_transmission();
+        if is_congestion && self.window.on_congestion(sent.transmission, next) {
+            work.stats.loss_halvings += 1;
+        }
+    }
+
+    /// Does something about every fragment that was not answered in time.
+    // spec: A-33
+    pub(super) fn expire(&mut self, work: &mut Work, now: Time) {
+        let (timeout, calm_from) = (self.timeout(work), self.calm_from);
+        let mut has_expired = false;
+        while let Some(sent) = self.flight.pop_expired(now, calm_from, timeout, &work.fragments) {
+            work.stats.timeouts += 1;
+            has_expired = true;
+            // If nothing at all came since, another worker is late, and no queue is to blame.
+            let is_overtaken = |fragment: &Fragment| self.last_answer_at > fragment.sent_at;
+            let is_congestion = work.fragments.get(sent.sequence).is_some_and(is_overtaken);
+            self.on_lost(work, sent, is_congestion);
+        }
+        self.doublings += u32::from(has_expired);
+    }
+
+    /// Takes in a request. `None` if it is not of this set-up or for another worker.
+    // spec: T-10
+    fn on_request(&mut self, work: &mut Work, packet: &Packet<'_>) -> Option<()> {
+        let ask = Ask::decode(packet.header).ok()?;
+        let sequence = ask.identity.sequence;
+        if !self.is_ours(&ask.identity, ask.server) || !self.is_asked(&ask) {
+            return None;
+        }
+        if work.fragments.is_complete(sequence) {
+            self.supply(work, &ask);
+            return Some(());
+        }
+        // What was not sent yet will come; what is in another attempt is of no use there.
+        let fragment = work.fragments.sent_mut(sequence)?;
+        if fragment.terms.attempt.0 != ask.identity.attempt {
+            return None;
+        }
+        let how = match (ask.straight, ask.afresh) {
+            (true, _) => How::Straight,
+            (false, true) => How::Fresh,
+            (false, false) => How::Repair,
+        };
+        match fragment.answer {
+            Some(How::Straight) => {}
+            Some(_) => fragment.answer = Some(how),
+            None => {
+                fragment.answer = Some(how);
+                self.answers.push_back(sequence);
+            }
+        }
+        Some(())
+    }
+
+    /// Plans to send a result to a server that lost it.
+    // spec: A-41
+    fn supply(&mut self, work: &Work, ask: &Ask) {
+        let asked = Attempt(ask.identity.attempt);
+        let attempt = match self.setup.numeric {
+            Numeric::Float => asked,
+            Numeric::Fixed { .. } => asked.in_floats(),
+        };
+        let terms = Terms { aggregator: ask.aggregator, attempt, numbers: Numbers::Float };
+        let wanted = Wanted { sequence: ask.identity.sequence, terms };
+        let is_held = work.operations.piece(wanted.sequence).is_some();
+        if is_held && self.results.len() < RESULTS_MAX && !self.results.contains(&wanted) {
+            self.results.push_back(wanted);
+        }
+    }
+
+    fn is_ours(&self, identity: &Identity, server: NodeId) -> bool {
+        identity.job == self.setup.job
+            && identity.epoch == self.setup.epoch
+            && server == self.setup.tree(identity.sequence).server()
+    }
+
+    /// Whether this worker is among those that a request names.
+    fn is_asked(&self, ask: &Ask) -> bool {
+        let branch = self.setup.tree(ask.identity.sequence).branch(self.rank);
+        let (places, level) = (branch.places(), ask.level);
+        // Above the last level the server has but one child.
+        let place = places.get(usize::from(level)).copied().unwrap_or(0);
+        let is_below = upper_places(places, level) == upper_places(ask.branch.places(), level);
+        let is_named = level >= branch.entry() && ask.wanted >> place & 1 == 1;
+        ask.straight || (is_below && is_named)
+    }
+}

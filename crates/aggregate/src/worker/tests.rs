@@ -1,0 +1,257 @@
+//! A worker against hand-made packets.
+
+mod agreement;
+mod epochs;
+mod lossy;
+mod recovery;
+mod sending;
+
+use thalweg_core::{
+    Body, BodySize, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Span,
+};
+use thalweg_wire::Kind;
+use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Numbers, Parameter, Scale};
+use thalweg_wire::peek;
+
+use super::*;
+use crate::setup::{Indexing, Numeric, Recovery};
+use crate::tree::{Member, Tree};
+use crate::window::Control;
+
+const JOB: JobId = JobId(7);
+const SWITCH: NodeId = NodeId(10);
+const SERVER: NodeId = NodeId(20);
+
+/// Two workers below one switch. Fragments of 4 values, packets of 116 bytes, a span of 8.
+fn setup() -> Setup {
+    Setup {
+        job: JOB,
+        epoch: 1,
+        trees: vec![tree(SERVER)],
+        fragment_values: 4,
+        numeric: Numeric::Float,
+        recovery: Recovery::Selective,
+        indexing: Indexing::Hashed,
+        aggregators: 1_000,
+        span_fragments: 8,
+        overhead_bytes: 100,
+        resume_from: 0,
+    }
+}
+
+fn tree(server: NodeId) -> Arc<Tree> {
+    let member = |node| Member { node: NodeId(node), path: vec![SWITCH] };
+    Arc::new(Tree::build(server, &[member(0), member(1)]).unwrap())
+}
+
+fn fixed(scale: f32, dynamic: bool) -> Numeric {
+    Numeric::Fixed { scale: Scale::new(scale).unwrap(), dynamic }
+}
+
+/// A packet that outlives its driver's memory.
+#[derive(Clone, Debug)]
+struct Owned {
+    meta: Meta,
+    header: Header,
+    /// Empty where only a length was sent.
+    body: Vec<u8>,
+}
+
+impl Owned {
+    fn kind(&self) -> Kind {
+        peek(&self.header).unwrap().kind
+    }
+
+    fn gradient(&self) -> Gradient {
+        Gradient::decode(&self.header).unwrap()
+    }
+
+    fn query(&self) -> Ask {
+        let ask = Ask::decode(&self.header).unwrap();
+        assert_eq!(ask.kind, AskKind::Query);
+        ask
+    }
+
+    fn sequence(&self) -> u64 {
+        match self.kind() {
+            Kind::AggregateQuery => self.query().identity.sequence,
+            _ => self.gradient().identity.sequence,
+        }
+    }
+
+    fn floats(&self) -> Vec<f32> {
+        self.body.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+}
+
+#[derive(Default)]
+struct Wire {
+    room: usize,
+    packets: Vec<Owned>,
+}
+
+impl Outbox for Wire {
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.room = self.room.checked_sub(1)?;
+        let (bytes, length) = match body {
+            BodySize::Length(length) => (0, Some(length)),
+            BodySize::Bytes(bytes) => (bytes, None),
+        };
+        self.packets.push(Owned {
+            meta: Meta::default(),
+            header: [0; HEADER_BYTES],
+            body: vec![0; bytes as usize],
+        });
+        let packet = self.packets.last_mut()?;
+        Some(Packet {
+            meta: &mut packet.meta,
+            header: &mut packet.header,
+            body: length.map_or(Body::Bytes(&mut packet.body), Body::Length),
+        })
+    }
+}
+
+/// A worker, its set-up and its clock.
+struct Bench {
+    worker: Worker,
+    setup: Arc<Setup>,
+    now: Time,
+}
+
+impl Bench {
+    fn new(setup: Setup) -> Bench {
+        Bench::with(setup, Config { control: Control::Fixed(1 << 20), ..Config::default() })
+    }
+
+    fn with(setup: Setup, config: Config) -> Bench {
+        assert_eq!(config.check(), Ok(()));
+        let mut bench =
+            Bench { worker: Worker::new(config), setup: Arc::new(setup), now: Time::ZERO };
+        let last_rank = bench.setup.trees[0].workers() - 1;
+        assert!(bench.worker.adopt(bench.now, bench.setup.clone(), last_rank));
+        bench
+    }
+
+    /// With a tensor of so many fragments, of which all that fit the window were sent.
+    fn with_sent(setup: Setup, config: Config, fragments: u64) -> Bench {
+        let mut bench = Bench::with(setup, config);
+        bench.submit_length(fragments * u64::from(bench.setup.fragment_values));
+        bench.sent();
+        bench
+    }
+
+    fn submit(&mut self, values: &[f32]) -> Operation {
+        self.worker.submit(self.now, Tensor::Values(values.to_vec()))
+    }
+
+    fn submit_length(&mut self, values: u64) -> Operation {
+        self.worker.submit(self.now, Tensor::Length(values))
+    }
+
+    fn wait(&mut self, span: Span) {
+        self.now += span;
+    }
+
+    /// Waits until the timeout, and lets it come.
+    fn expire(&mut self) -> Span {
+        let at = self.worker.poll_timeout();
+        assert!(at != Time::NEVER && at >= self.now);
+        let waited = at.since(self.now);
+        self.now = at;
+        self.worker.handle_timeout(at);
+        waited
+    }
+
+    /// Everything that it sends now.
+    fn sent(&mut self) -> Vec<Owned> {
+        let mut wire = Wire { room: usize::MAX, packets: Vec::new() };
+        self.worker.poll_transmit(self.now, &mut wire);
+        assert!(!self.worker.has_backlog());
+        wire.packets
+    }
+
+    fn sent_sequences(&mut self) -> Vec<u64> {
+        self.sent().iter().map(Owned::sequence).collect()
+    }
+
+    fn finished(&mut self) -> Vec<(u64, u64)> {
+        let events = std::iter::from_fn(|| self.worker.poll_event());
+        events
+            .map(|Event::Finished { operation, missing_below }| (operation.0, missing_below))
+            .collect()
+    }
+
+    fn identity(&self, sequence: u64) -> Identity {
+        Identity { job: JOB, epoch: self.setup.epoch, sequence, attempt: 0 }
+    }
+
+    /// The sum of a full fragment.
+    fn parameter(&self, sequence: u64) -> Parameter {
+        Parameter {
+            identity: self.identity(sequence),
+            aggregator: 0,
+            numbers: Numbers::Float,
+            server: self.setup.tree(sequence).server(),
+            next_aggregator: None,
+            next_scale: None,
+            next_distance: 0,
+            everyone_distance: sequence as u16,
+            values: self.setup.fragment_values,
+            congested: false,
+            repeat: false,
+        }
+    }
+
+    fn deliver(&mut self, mut header: Header, body: Body<'_>, ecn: Ecn) {
+        let mut meta = Meta { ecn, ..Meta::default() };
+        let packet = Packet { meta: &mut meta, header: &mut header, body };
+        assert_eq!(self.worker.handle_packet(self.now, packet), Verdict::Consume);
+    }
+
+    fn answer_with(&mut self, parameter: Parameter) {
+        let mut header = [0; HEADER_BYTES];
+        parameter.encode(&mut header);
+        self.deliver(header, Body::Length(4 * u32::from(parameter.values)), Ecn::Capable);
+    }
+
+    /// Completes full fragments of a tensor without values.
+    fn answer(&mut self, sequences: impl IntoIterator<Item = u64>) {
+        for sequence in sequences {
+            self.answer_with(self.parameter(sequence));
+        }
+    }
+
+    fn answer_values(&mut self, sequence: u64, sums: &[f32]) {
+        let parameter = Parameter { values: sums.len() as u16, ..self.parameter(sequence) };
+        let mut header = [0; HEADER_BYTES];
+        parameter.encode(&mut header);
+        let mut body: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        self.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
+    }
+
+    /// A request of the switch for this worker's contribution.
+    fn request(&self, sequence: u64) -> Ask {
+        Ask {
+            kind: AskKind::Request,
+            identity: self.identity(sequence),
+            aggregator: 0,
+            server: self.setup.tree(sequence).server(),
+            branch: self.setup.tree(sequence).branch(0),
+            level: 0,
+            watermark_distance: 0,
+            wanted: 0b10,
+            straight: false,
+            afresh: false,
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        let mut header = [0; HEADER_BYTES];
+        ask.encode(&mut header);
+        self.deliver(header, Body::Length(0), Ecn::Capable);
+    }
+}

@@ -1,0 +1,244 @@
+use thalweg_core::Dscp;
+use thalweg_wire::aggregate::Magnitude;
+use thalweg_wire::tag;
+
+use super::*;
+use crate::index;
+
+// spec
+#[test]
+fn tensors_become_fragments_of_all_servers() {
+    let other = NodeId(21);
+    let mut bench = Bench::new(Setup { trees: vec![tree(SERVER), tree(other)], ..setup() });
+    bench.submit(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, f32::NAN]);
+    assert_eq!(bench.submit(&[0.5]), Operation(1));
+    let sent = bench.sent();
+    let gradients: Vec<Gradient> = sent.iter().map(Owned::gradient).collect();
+    assert_eq!(gradients.iter().map(|g| g.identity.sequence).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(gradients.iter().map(|g| g.values).collect::<Vec<_>>(), [4, 4, 2, 1]);
+    assert_eq!(
+        gradients.iter().map(|g| g.server).collect::<Vec<_>>(),
+        [SERVER, other, SERVER, other]
+    );
+    assert_eq!(gradients.iter().map(|g| g.watermark_distance).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(sent.iter().map(|p| p.meta.wire_bytes).collect::<Vec<_>>(), [116, 116, 108, 104]);
+    for (sequence, (packet, gradient)) in sent.iter().zip(&gradients).enumerate() {
+        assert_eq!((packet.meta.dst, packet.meta.ecn), (SWITCH, Ecn::Capable));
+        assert_eq!(packet.meta.dscp, Dscp::default());
+        assert_eq!((gradient.identity.job, gradient.identity.epoch), (JOB, 1));
+        assert_eq!(gradient.aggregator, index::first(JOB, sequence as u32, 1_000));
+        assert_eq!((gradient.bitmap, gradient.bitmap_level, gradient.level), (0b10, 0, 0));
+        assert_eq!(gradient.numbers, Numbers::Float);
+        assert!(!gradient.resend && !gradient.repair && !gradient.result && !gradient.overflow);
+    }
+    assert_eq!(sent[1].floats(), [4.0, 5.0, 6.0, 7.0]);
+    let [eight, nan] = sent[2].floats()[..] else { panic!("two values") };
+    assert!(eight == 8.0 && nan.is_nan());
+}
+
+// spec: A-30
+#[test]
+fn slots_come_again_after_a_span_and_linear_ones_after_all_aggregators() {
+    let aggregators = |setup: Setup| -> Vec<u32> {
+        let mut bench = Bench::new(setup);
+        bench.submit_length(4 * 12);
+        let mut sent = bench.sent();
+        bench.answer(0..4);
+        sent.extend(bench.sent());
+        sent.iter().map(|packet| packet.gradient().aggregator).collect()
+    };
+    let hashed = aggregators(setup());
+    assert_eq!(hashed[8..12], hashed[..4]);
+    let few = aggregators(Setup { aggregators: 3, ..setup() });
+    assert!(few[3..6] == few[..3] && few.iter().all(|&index| index < 3));
+    let linear = aggregators(Setup { aggregators: 5, indexing: Indexing::Linear, ..setup() });
+    assert_eq!(linear, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]);
+}
+
+// spec
+#[test]
+fn the_window_and_the_span_hold_fragments_back() {
+    // 350 bytes: three packets of 116.
+    let config = Config { control: Control::Fixed(350), ..Config::default() };
+    let mut bench = Bench::with(setup(), config);
+    bench.submit_length(4 * 20);
+    assert_eq!(bench.sent_sequences(), [0, 1, 2]);
+    bench.answer([2]);
+    assert_eq!(bench.sent_sequences(), [3]);
+    bench.answer([0, 1]);
+    assert_eq!(bench.sent_sequences(), [4, 5]);
+    assert_eq!(bench.worker.watermark(), 3);
+
+    let mut bench = Bench::new(setup());
+    bench.submit_length(4 * 20);
+    assert_eq!(bench.sent_sequences(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    bench.answer([1, 2]);
+    assert_eq!(bench.sent_sequences(), []);
+    bench.answer([0]);
+    assert_eq!(bench.sent_sequences(), [8, 9, 10]);
+}
+
+#[test]
+fn packets_wait_for_room() {
+    let mut bench = Bench::new(setup());
+    bench.submit_length(4 * 3);
+    let mut wire = Wire { room: 2, packets: Vec::new() };
+    bench.worker.poll_transmit(bench.now, &mut wire);
+    assert_eq!(wire.packets.len(), 2);
+    assert!(bench.worker.has_backlog());
+    assert_eq!(bench.sent_sequences(), [2]);
+}
+
+// spec: A-32
+#[test]
+fn sums_are_written_once_where_they_belong() {
+    let mut bench = Bench::new(setup());
+    let first = bench.submit(&[1.0; 6]);
+    let second = bench.submit(&[2.0; 4]);
+    bench.sent();
+    bench.answer_values(2, &[20.0, 21.0, 22.0, f32::INFINITY]);
+    assert_eq!(bench.finished(), [(1, 0)]);
+    bench.answer_values(1, &[14.0, 15.0]);
+    assert_eq!((bench.worker.watermark(), bench.worker.tensor(first)), (0, None));
+    bench.answer_values(0, &[10.0, 11.0, 12.0, 13.0]);
+    assert_eq!((bench.worker.watermark(), bench.finished()), (3, vec![(0, 0)]));
+    bench.answer_values(0, &[99.0; 4]);
+    let result = |operation| bench.worker.tensor(operation).unwrap().values().unwrap().to_vec();
+    assert_eq!(result(first), [10.0, 11.0, 12.0, 13.0, 14.0, 15.0]);
+    assert_eq!(result(second), [20.0, 21.0, 22.0, f32::INFINITY]);
+    let stats = bench.worker.stats();
+    assert_eq!((stats.parameters, stats.duplicates, stats.completed_bytes), (4, 1, 40));
+    assert_eq!(bench.worker.poll_timeout(), Time::NEVER);
+}
+
+#[test]
+fn sums_that_do_not_fit_are_ignored() {
+    let mut bench = Bench::new(setup());
+    bench.submit(&[1.0; 6]);
+    bench.sent();
+    bench.answer_values(1, &[9.0; 4]);
+    bench.answer_values(0, &[9.0; 2]);
+    bench.answer([0]);
+    bench.answer_with(Parameter { server: SWITCH, ..bench.parameter(0) });
+    bench.answer_with(Parameter {
+        identity: Identity { job: JobId(8), ..bench.identity(0) },
+        ..bench.parameter(0)
+    });
+    bench.answer_with(Parameter {
+        identity: Identity { epoch: 0, ..bench.identity(0) },
+        ..bench.parameter(0)
+    });
+    bench.answer_with(bench.parameter(2));
+    assert_eq!((bench.worker.watermark(), bench.worker.stats().ignored), (0, 7));
+}
+
+// spec: A-31, T-09
+#[test]
+fn fixed_point_is_scaled_and_what_does_not_fit_is_flagged() {
+    let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
+    let operation = bench.submit(&[1.5, -0.014, 0.0, 2.0, 1.0, f32::NAN, 1.0, 1.0, 3e7]);
+    let sent = bench.sent();
+    let integers: Vec<i32> =
+        sent[0].body.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
+    assert_eq!(integers, [150, -1, 0, 200]);
+    let flags: Vec<bool> = sent.iter().map(|packet| packet.gradient().overflow).collect();
+    assert_eq!(flags, [false, true, true]);
+    let scale = Scale::new(100.0).unwrap();
+    assert_eq!(sent[0].gradient().numbers, Numbers::Fixed(scale));
+
+    // Another worker's scale does not matter: the header has that of the sum.
+    let numbers = Numbers::Fixed(Scale::new(10.0).unwrap());
+    let mut header = [0; HEADER_BYTES];
+    Parameter { numbers, ..bench.parameter(0) }.encode(&mut header);
+    let mut body: Vec<u8> = [45_i32, -5, 0, 10].iter().flat_map(|sum| sum.to_le_bytes()).collect();
+    bench.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
+    bench.answer_values(1, &[1.0, f32::NAN, 2.0, 2.0]);
+    bench.answer_values(2, &[6e7]);
+    let result = bench.worker.tensor(operation).unwrap().values().unwrap();
+    assert_eq!(result[..5], [4.5, -0.5, 0.0, 1.0, 1.0]);
+    assert!(result[5].is_nan() && result[8] == 6e7);
+}
+
+// spec: A-36
+#[test]
+fn the_magnitude_of_the_next_window_travels_along() {
+    let config = Config { control: Control::Fixed(350), ..Config::default() };
+    let magnitudes = |dynamic| -> Vec<Magnitude> {
+        let mut bench = Bench::with(Setup { numeric: fixed(1.0, dynamic), ..setup() }, config);
+        let mut values = vec![1.0; 4 * 5];
+        values[3 * 4 + 1] = -9.0;
+        bench.submit(&values);
+        bench.sent().iter().map(|packet| packet.gradient().next_magnitude).collect()
+    };
+    // Three packets fit the window: fragment 3 leaves when fragment 0 is answered.
+    assert_eq!(magnitudes(true), [Magnitude::of(8.0), Magnitude::of(1.0), Magnitude::default()]);
+    assert_eq!(magnitudes(false), [Magnitude::default(); 3]);
+}
+
+#[test]
+fn tensors_without_values_send_the_same_headers() {
+    let run = |tensor: Tensor| {
+        let mut bench = Bench::new(setup());
+        bench.worker.submit(bench.now, tensor);
+        bench.sent()
+    };
+    let (values, lengths) = (run(Tensor::Values(vec![1.0; 11])), run(Tensor::Length(11)));
+    assert_eq!(values.len(), 3);
+    for (value, length) in values.iter().zip(&lengths) {
+        assert_eq!((value.header, value.meta), (length.header, length.meta));
+        assert!(length.body.is_empty());
+    }
+}
+
+#[test]
+fn empty_tensors_finish_at_once_and_tensors_may_come_before_the_set_up() {
+    let mut worker = Worker::new(Config::default());
+    assert_eq!(worker.submit(Time::ZERO, Tensor::Length(5)), Operation(0));
+    assert_eq!(worker.submit(Time::ZERO, Tensor::Values(vec![])), Operation(1));
+    assert_eq!(worker.submit(Time::ZERO, Tensor::Length(1)), Operation(2));
+    let finished = Event::Finished { operation: Operation(1), missing_below: 0 };
+    assert_eq!((worker.poll_event(), worker.poll_event()), (Some(finished), None));
+    assert_eq!(worker.tensor(Operation(1)), Some(&Tensor::Values(vec![])));
+    assert!(!worker.has_backlog());
+    let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };
+    assert!(bench.worker.adopt(bench.now, bench.setup.clone(), 1));
+    assert_eq!(bench.sent_sequences(), [0, 1, 2]);
+}
+
+// spec: A-41
+#[test]
+fn memory_is_kept_until_released_here_and_complete_everywhere() {
+    let mut bench = Bench::new(setup());
+    let operations = [(); 4].map(|()| bench.submit_length(4));
+    bench.sent();
+    bench.answer(0..3);
+    let held = |bench: &Bench| operations.map(|operation| bench.worker.tensor(operation).is_some());
+    bench.worker.release(operations[1]);
+    assert_eq!(held(&bench), [true, true, true, false]);
+    // Everyone has 0 and 1, says a copy of the packet for 2.
+    bench.answer_with(Parameter { everyone_distance: 0, ..bench.parameter(2) });
+    assert_eq!(bench.worker.everyone(), 2);
+    assert_eq!(held(&bench), [true, false, true, false]);
+    bench.worker.release(operations[0]);
+    bench.worker.release(operations[2]);
+    assert_eq!(held(&bench), [false, false, true, false]);
+    bench.answer_with(Parameter { everyone_distance: 0, ..bench.parameter(3) });
+    assert_eq!(held(&bench), [false, false, false, true]);
+    bench.worker.release(Operation(99));
+}
+
+#[test]
+fn headers_are_sealed_and_only_sealed_ones_are_taken() {
+    let key = Key([3; 16]);
+    let mut bench = Bench::new(setup());
+    bench.worker.set_key(Some(key));
+    bench.submit_length(4);
+    assert!(tag::verify(&bench.sent()[0].header, &key));
+    bench.answer([0]);
+    assert_eq!((bench.worker.watermark(), bench.worker.stats().ignored), (0, 1));
+    let mut header = [0; HEADER_BYTES];
+    bench.parameter(0).encode(&mut header);
+    tag::seal(&mut header, &key);
+    bench.deliver(header, Body::Length(16), Ecn::Capable);
+    assert_eq!(bench.worker.watermark(), 1);
+}

@@ -1,0 +1,256 @@
+//! A switch allocates nothing once it is made.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use thalweg_aggregate::switch::{Config, Switch};
+use thalweg_core::{
+    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Span, Time,
+};
+use thalweg_wire::aggregate::{
+    Announcement, Ask, AskKind, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale,
+};
+
+/// The system's allocator, which counts what each thread asks for.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: every call goes to the system's allocator as it is. Counting touches a thread-local that
+// needs neither memory nor a destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const SWITCH: NodeId = NodeId(1);
+const SERVER: NodeId = NodeId(2);
+const WORKERS: u8 = 3;
+const VALUES: u16 = 8;
+/// More than the switch can know at once.
+const JOBS: u64 = 12;
+
+#[test]
+fn no_packet_makes_a_switch_allocate() {
+    let config = Config {
+        aggregators: 16,
+        values_max: VALUES,
+        groups_max: 4,
+        stale_after: Span::from_ms(1),
+        ..Config::new(SWITCH)
+    };
+    let mut driver = Driver {
+        switch: Switch::new(config).unwrap(),
+        now: Time::ZERO,
+        buffer: [0; BUFFER_BYTES],
+        outbox: Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: [0; 32], sent: 0 },
+    };
+    assert!(ALLOCATIONS.get() > 0, "the counter counts");
+    let before = ALLOCATIONS.get();
+    for round in 0..2_000 {
+        driver.round(round);
+    }
+    let allocations = ALLOCATIONS.get() - before;
+    let stats = *driver.switch.stats();
+    // All that a switch can do was done.
+    let done = [
+        stats.taken,
+        stats.added,
+        stats.duplicates,
+        stats.completed,
+        stats.sent_again,
+        stats.flushed,
+        stats.collisions,
+        stats.freed_by_parameter,
+        stats.freed_by_watermark,
+        stats.freed_by_sweep,
+        stats.asked,
+        stats.unknown_groups,
+        stats.notices,
+        stats.announcements,
+        driver.outbox.sent,
+    ];
+    assert!(done.iter().all(|&count| count > 50), "{stats:?}");
+    assert_eq!(allocations, 0);
+}
+
+const BUFFER_BYTES: usize = 136;
+
+struct Driver {
+    switch: Switch,
+    now: Time,
+    buffer: [u8; BUFFER_BYTES],
+    outbox: Sink,
+}
+
+impl Driver {
+    /// A fragment of one of the jobs, with everything that can go wrong.
+    fn round(&mut self, round: u64) {
+        let job = JobId(round % JOBS);
+        let identity = Identity { job, epoch: 1, sequence: round, attempt: 0 };
+        let header_of = |gradient: Gradient| {
+            let mut header = [0; HEADER_BYTES];
+            gradient.encode(&mut header);
+            header
+        };
+        if round % 5 < 3 {
+            self.announce(job);
+        }
+        let repair = round % 4 == 1;
+        for worker in [0, 1, 1, 2] {
+            let resend = round % 7 == 3 && worker == 2;
+            self.handle(header_of(Gradient { resend, ..gradient(identity, worker) }), 32);
+            for kind in [AskKind::Query, AskKind::Request] {
+                self.handle(ask(identity, kind), 0);
+            }
+        }
+        if repair {
+            self.handle(header_of(Gradient { repair, ..gradient(identity, 0) }), 32);
+        }
+        if round.is_multiple_of(3) {
+            self.handle(parameter(identity), 32);
+        }
+        self.now += Span::from_us(if round.is_multiple_of(50) { 2_500 } else { 40 });
+        if self.switch.poll_timeout() <= self.now {
+            self.switch.handle_timeout(self.now);
+        }
+    }
+
+    fn announce(&mut self, job: JobId) {
+        let announcement =
+            Announcement { job, epoch: 1, server: SERVER, parent: SERVER, level: 0, stations: 1 };
+        let mut header = [0; HEADER_BYTES];
+        announcement.encode(&mut header);
+        self.buffer.fill(0);
+        self.buffer[4] = WORKERS;
+        self.buffer[8..][..12].copy_from_slice(&[10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0]);
+        self.handle(header, BUFFER_BYTES);
+    }
+
+    fn handle(&mut self, mut header: Header, body_bytes: usize) {
+        let mut meta = Meta { dst: SWITCH, ..Meta::default() };
+        let body = Body::Bytes(&mut self.buffer[..body_bytes]);
+        let packet = Packet { meta: &mut meta, header: &mut header, body };
+        self.switch.handle_packet(self.now, packet);
+        self.switch.poll_transmit(self.now, &mut self.outbox);
+    }
+}
+
+fn branch(worker: u8) -> Branch {
+    Branch::new([WORKERS, 0, 0, 0], [worker, 0, 0, 0]).expect("a place below three")
+}
+
+fn numbers() -> Numbers {
+    Numbers::Fixed(Scale::new(1.0).expect("one is a scale"))
+}
+
+fn aggregator(identity: Identity) -> u32 {
+    (identity.sequence % 8) as u32
+}
+
+fn gradient(identity: Identity, worker: u8) -> Gradient {
+    Gradient {
+        identity,
+        aggregator: aggregator(identity),
+        numbers: numbers(),
+        server: SERVER,
+        watermark_distance: 0,
+        bitmap: 1 << worker,
+        bitmap_level: 0,
+        level: 0,
+        branch: branch(worker),
+        next_magnitude: Magnitude::default(),
+        values: VALUES,
+        congested: false,
+        overflow: false,
+        collision: false,
+        resend: false,
+        repair: false,
+        result: false,
+    }
+}
+
+fn parameter(identity: Identity) -> Header {
+    let parameter = Parameter {
+        identity,
+        aggregator: aggregator(identity),
+        numbers: numbers(),
+        server: SERVER,
+        next_aggregator: None,
+        next_scale: None,
+        next_distance: 0,
+        everyone_distance: 0,
+        values: VALUES,
+        congested: false,
+        repeat: false,
+    };
+    let mut header = [0; HEADER_BYTES];
+    parameter.encode(&mut header);
+    header
+}
+
+fn ask(identity: Identity, kind: AskKind) -> Header {
+    let (level, wanted) = if kind == AskKind::Query { (0, 0) } else { (1, 1) };
+    let ask = Ask {
+        kind,
+        identity,
+        aggregator: aggregator(identity),
+        server: SERVER,
+        branch: branch(0),
+        level,
+        watermark_distance: 0,
+        wanted,
+        straight: false,
+        afresh: false,
+    };
+    let mut header = [0; HEADER_BYTES];
+    ask.encode(&mut header);
+    header
+}
+
+/// Takes packets and forgets them.
+struct Sink {
+    meta: Meta,
+    header: Header,
+    body: [u8; 32],
+    sent: u64,
+}
+
+impl Outbox for Sink {
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.sent += 1;
+        let body = match body {
+            BodySize::Length(bytes) => Body::Length(bytes),
+            BodySize::Bytes(bytes) => Body::Bytes(&mut self.body[..bytes as usize]),
+        };
+        Some(Packet { meta: &mut self.meta, header: &mut self.header, body })
+    }
+}

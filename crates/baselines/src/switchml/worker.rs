@@ -1,0 +1,337 @@
+//! A worker: streams fragments through the switch's slots.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use thalweg_core::{
+    Body, BodySize, Ecn, Fit, Fixed, Machine, Operation, Outbox, Packet, Tensor, Time, Verdict,
+};
+use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter};
+
+use super::{Config, ConfigError, EPOCH, place};
+
+/// One worker of one job.
+///
+/// [`submit`](Worker::submit) tensors, in the same order and of the same lengths at every worker; each
+/// becomes the sum of all workers' tensors, in place. When [`Event::Finished`] comes,
+/// [`tensor`](Worker::tensor) has the sum; [`release`](Worker::release) it afterwards.
+///
+/// Everything else is the [`Machine`] contract.
+// spec: A-50
+#[derive(Clone, Debug)]
+pub struct Worker {
+    config: Config,
+    fixed: Fixed,
+    branch: Branch,
+    slots: Vec<Slot>,
+    /// Slots that have something to send, in the order in which they came to have it.
+    ready: VecDeque<u32>,
+    /// When what was sent has to be answered, the earliest first: all wait equally long.
+    deadlines: VecDeque<Deadline>,
+    /// The operations that are not released, in order, without gaps.
+    operations: VecDeque<Submitted>,
+    next_operation: u64,
+    /// The first fragment of the next operation.
+    next_sequence: u64,
+    events: VecDeque<Event>,
+    stats: WorkerStats,
+}
+
+/// What a worker tells the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// An operation's tensor is the sum.
+    Finished {
+        /// The operation.
+        operation: Operation,
+    },
+}
+
+/// What a worker has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WorkerStats {
+    /// Packets sent, resent ones included.
+    pub sent_packets: u64,
+    /// Packets sent again after a timeout.
+    pub resent_packets: u64,
+    /// Results that were there already, or that nobody waited for.
+    pub ignored_packets: u64,
+    /// Packets with values that the scale cannot express: their sums are wrong.
+    pub clipped_packets: u64,
+}
+
+/// A slot of the switch as this worker uses it.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The fragment that is in it, or that will be as soon as it is submitted.
+    sequence: u64,
+    /// When it was last sent; `None` before.
+    sent_at: Option<Time>,
+    /// Whether it is in `ready`.
+    is_ready: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Deadline {
+    at: Time,
+    slot: u32,
+    sequence: u64,
+    sent_at: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Submitted {
+    first_sequence: u64,
+    unfinished_fragments: u64,
+    is_released: bool,
+    tensor: Tensor,
+}
+
+impl Worker {
+    /// A worker of a job that has its slots.
+    pub fn new(config: Config) -> Result<Worker, ConfigError> {
+        config.check()?;
+        let Config { rank, workers, slots, .. } = config;
+        let slot = |sequence| Slot { sequence, sent_at: None, is_ready: false };
+        Ok(Worker {
+            fixed: Fixed::new(config.scale.value()).expect("scales are positive"),
+            branch: Branch::new([workers, 0, 0, 0], [rank, 0, 0, 0]).expect("the rank was checked"),
+            slots: (0..u64::from(slots)).map(slot).collect(),
+            ready: VecDeque::with_capacity(slots as usize),
+            deadlines: VecDeque::new(),
+            operations: VecDeque::new(),
+            next_operation: 0,
+            next_sequence: 0,
+            events: VecDeque::new(),
+            stats: WorkerStats::default(),
+            config,
+        })
+    }
+
+    /// Begins the next operation.
+    pub fn submit(&mut self, _now: Time, tensor: Tensor) -> Operation {
+        let operation = Operation(self.next_operation);
+        self.next_operation += 1;
+        let fragments = tensor.len().div_ceil(u64::from(self.config.fragment_values));
+        let first_sequence = self.next_sequence;
+        self.next_sequence += fragments;
+        if fragments == 0 {
+            self.events.push_back(Event::Finished { operation });
+        }
+        self.operations.push_back(Submitted {
+            first_sequence,
+            unfinished_fragments: fragments,
+            is_released: false,
+            tensor,
+        });
+        let pool = u64::from(self.config.slots);
+        for sequence in first_sequence..self.next_sequence.min(first_sequence + pool) {
+            let (slot, _) = place(sequence, self.config.slots);
+            if self.slots[slot as usize].sequence == sequence {
+                self.make_ready(slot);
+            }
+        }
+        operation
+    }
+
+    /// The result of an operation once it is finished, until it is released.
+    pub fn tensor(&self, operation: Operation) -> Option<&Tensor> {
+        let submitted = self.operations.get(self.position(operation)?)?;
+        (submitted.unfinished_fragments == 0).then_some(&submitted.tensor)
+    }
+
+    /// The application is done with a finished operation.
+    pub fn release(&mut self, operation: Operation) {
+        if let Some(at) = self.position(operation) {
+            self.operations[at].is_released |= self.operations[at].unfinished_fragments == 0;
+        }
+        while self.operations.front().is_some_and(|front| front.is_released) {
+            self.operations.pop_front();
+        }
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> WorkerStats {
+        self.stats
+    }
+
+    fn position(&self, operation: Operation) -> Option<usize> {
+        let first = self.next_operation - self.operations.len() as u64;
+        let at = operation.0.checked_sub(first)? as usize;
+        (at < self.operations.len()).then_some(at)
+    }
+
+    /// Which operation a fragment belongs to, and the values of the fragment there.
+    fn values_of(&self, sequence: u64) -> Option<(usize, Range<u64>)> {
+        let after = self.operations.partition_point(|one| one.first_sequence <= sequence);
+        let at = after.checked_sub(1)?;
+        let submitted = &self.operations[at];
+        let length = u64::from(self.config.fragment_values);
+        let begin = (sequence - submitted.first_sequence) * length;
+        let end = (begin + length).min(submitted.tensor.len());
+        (begin < end).then_some((at, begin..end))
+    }
+
+    fn make_ready(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.slots[slot as usize].is_ready, true) {
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// Drops deadlines that were met.
+    fn tidy_deadlines(&mut self) {
+        while self.deadlines.front().is_some_and(|front| !self.is_owed(front)) {
+            self.deadlines.pop_front();
+        }
+    }
+
+    /// Whether the answer has not come yet, and nothing was sent since.
+    fn is_owed(&self, deadline: &Deadline) -> bool {
+        let slot = &self.slots[deadline.slot as usize];
+        slot.sequence == deadline.sequence && slot.sent_at == Some(deadline.sent_at)
+    }
+
+    /// Sends the fragment of a slot. `false` without room.
+    fn send(&mut self, now: Time, slot: u32, outbox: &mut dyn Outbox) -> bool {
+        let Slot { sequence, sent_at, .. } = self.slots[slot as usize];
+        let Some((at, range)) = self.values_of(sequence) else { return true };
+        let values = (range.end - range.start) as u16;
+        let bytes = u32::from(values) * 4;
+        let tensor = self.operations[at].tensor.values();
+        let size = if tensor.is_some() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
+        let Some(packet) = outbox.lend(size) else { return false };
+        self.gradient(sequence, values).encode(packet.header);
+        packet.meta.dst = self.config.switch;
+        packet.meta.wire_bytes = bytes + self.config.overhead_bytes;
+        packet.meta.entropy = self.config.job.0 as u16;
+        packet.meta.ecn = Ecn::NotCapable;
+        if let (Some(tensor), Body::Bytes(body)) = (tensor, packet.body) {
+            let fit = self.fixed.encode_le(&tensor[range.start as usize..range.end as usize], body);
+            self.stats.clipped_packets += u64::from(fit == Fit::Clipped);
+        }
+        self.stats.sent_packets += 1;
+        self.stats.resent_packets += u64::from(sent_at.is_some());
+        self.slots[slot as usize].sent_at = Some(now);
+        let at = now + self.config.timeout_after;
+        self.deadlines.push_back(Deadline { at, slot, sequence, sent_at: now });
+        true
+    }
+
+    fn gradient(&self, sequence: u64, values: u16) -> Gradient {
+        let Config { job, switch, scale, slots, .. } = self.config;
+        let (aggregator, attempt) = place(sequence, slots);
+        Gradient {
+            identity: Identity { job, epoch: EPOCH, sequence, attempt },
+            aggregator,
+            numbers: Numbers::Fixed(scale),
+            server: switch,
+            watermark_distance: 0,
+            bitmap: self.branch.bit(0),
+            bitmap_level: 0,
+            level: 0,
+            branch: self.branch,
+            next_magnitude: Magnitude::default(),
+            values,
+            congested: false,
+            overflow: false,
+            collision: false,
+            resend: false,
+            repair: false,
+            result: false,
+        }
+    }
+
+    /// Writes a result where it belongs, once. `false` if nobody waits for it.
+    fn take_in(&mut self, parameter: &Parameter, body: &Body<'_>) -> bool {
+        let Config { job, scale, slots, .. } = self.config;
+        let Identity { sequence, .. } = parameter.identity;
+        let (index, attempt) = place(sequence, slots);
+        let expected = Identity { job, epoch: EPOCH, sequence, attempt };
+        let slot = self.slots[index as usize];
+        if parameter.identity != expected
+            || parameter.numbers != Numbers::Fixed(scale)
+            || slot.sequence != sequence
+            || slot.sent_at.is_none()
+        {
+            return false;
+        }
+        let Some((at, range)) = self.values_of(sequence) else { return false };
+        if body.len() as u64 != (range.end - range.start) * 4 {
+            return false;
+        }
+        match (&mut self.operations[at].tensor, body) {
+            (Tensor::Values(values), Body::Bytes(bytes)) => {
+                let here = &mut values[range.start as usize..range.end as usize];
+                self.fixed.decode_le(bytes, here);
+            }
+            (Tensor::Length(_), _) => {}
+            (Tensor::Values(_), Body::Length(_)) => return false,
+        }
+        self.finish_fragment(at);
+        self.advance(index);
+        true
+    }
+
+    fn finish_fragment(&mut self, at: usize) {
+        let first = self.next_operation - self.operations.len() as u64;
+        let submitted = &mut self.operations[at];
+        submitted.unfinished_fragments -= 1;
+        if submitted.unfinished_fragments == 0 {
+            self.events.push_back(Event::Finished { operation: Operation(first + at as u64) });
+        }
+    }
+
+    /// The slot is free for its next fragment, in the other version.
+    fn advance(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.sequence += u64::from(self.config.slots);
+        slot.sent_at = None;
+        if slot.sequence < self.next_sequence {
+            self.make_ready(index);
+        }
+    }
+}
+
+impl Machine for Worker {
+    type Event = Event;
+
+    fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        let is_taken = Parameter::decode(packet.header)
+            .is_ok_and(|parameter| self.take_in(&parameter, &packet.body));
+        self.stats.ignored_packets += u64::from(!is_taken);
+        self.tidy_deadlines();
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(front) = self.deadlines.front().copied().filter(|front| front.at <= now) {
+            self.deadlines.pop_front();
+            if self.is_owed(&front) {
+                self.make_ready(front.slot);
+            }
+        }
+        self.tidy_deadlines();
+    }
+
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        while let Some(&slot) = self.ready.front() {
+            if !self.send(now, slot, outbox) {
+                return;
+            }
+            self.ready.pop_front();
+            self.slots[slot as usize].is_ready = false;
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    fn poll_timeout(&self) -> Time {
+        self.deadlines.front().map_or(Time::NEVER, |front| front.at)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

@@ -1,0 +1,391 @@
+//! Plays applications, the control channel, and the crashes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_aggregate::join::{
+    AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
+};
+use thalweg_aggregate::{Setup, Switch, Worker, switch, window, worker};
+use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Tensor, Time};
+use thalweg_fabric::{Director, Door, Hosts, Program};
+use thalweg_flow::Endpoint;
+use thalweg_stack::{Event, Host, Participant};
+
+use crate::contents::{self, Oracle};
+use crate::plan::Plan;
+
+/// What is on its way over the control channel, or due at a time.
+enum Mail {
+    Tell(Message),
+    Instruct(Instruction),
+    /// All workers of a job ask to join.
+    Begin(usize),
+    /// A worker that was not set up yet asks again.
+    Again {
+        job: usize,
+        rank: usize,
+        life: u64,
+    },
+    /// Whoever waits is reminded.
+    Remind(usize),
+    Crash(NodeId),
+}
+
+/// One run.
+pub struct Swarm<'a> {
+    plan: &'a Plan,
+    registrar: Registrar,
+    rng: Rng,
+    mail: BTreeMap<(Time, u64), Mail>,
+    posted: u64,
+    lives: u64,
+    jobs: Vec<Job>,
+    /// What went wrong first.
+    pub failure: Option<String>,
+}
+
+struct Job {
+    id: JobId,
+    oracles: Vec<Oracle>,
+    /// The first fragment of each operation, and one past the last.
+    firsts: Vec<u64>,
+    seats: Vec<Seat>,
+}
+
+/// What the control side knows of a worker.
+struct Seat {
+    life: u64,
+    membership: Membership,
+    /// The operation that it began with; `None` before it was set up.
+    first: Option<usize>,
+    submitted: usize,
+    finished: usize,
+}
+
+impl<'a> Swarm<'a> {
+    pub fn new(plan: &'a Plan) -> Swarm<'a> {
+        let rng = Rng::new(plan.seed);
+        let mut swarm = Swarm {
+            plan,
+            registrar: Registrar::new(rng.stream("registrar")),
+            rng: rng.stream("control"),
+            mail: BTreeMap::new(),
+            posted: 0,
+            lives: 0,
+            jobs: Vec::new(),
+            failure: None,
+        };
+        for job in 0..plan.jobs.len() {
+            swarm.register(job);
+        }
+        for outage in plan.outages.iter().filter(|outage| outage.node.0 < plan.hosts()) {
+            swarm.post(outage.from, Mail::Crash(outage.node));
+        }
+        swarm
+    }
+
+    /// A host without memory.
+    pub fn host(&self, node: NodeId) -> Host {
+        Host::new(node, Endpoint::new(thalweg_flow::Config::default()).expect("defaults work"))
+    }
+
+    /// A switch without memory.
+    pub fn program(&self, switch: NodeId) -> Program<Event> {
+        let config = switch::Config {
+            aggregators: self.plan.aggregators,
+            values_max: 24,
+            stale_after: self.plan.stale_after,
+            ask_gap: Span::from_us(20),
+            groups_max: 8,
+            ..switch::Config::new(switch)
+        };
+        let machine = Switch::<Event>::new(config).expect("settings that are drawn work");
+        Program { machine: Box::new(machine), door: Door::Addressed }
+    }
+
+    /// Who has not finished, for the report of a run that did not end.
+    pub fn unfinished(&self) -> Vec<String> {
+        let seats = self.jobs.iter().enumerate().flat_map(|(job, state)| {
+            let open = move |(rank, seat): (usize, &Seat)| {
+                let last = self.plan.jobs[job].operations.len();
+                (!seat.is_done(last)).then(|| {
+                    let Seat { first, submitted, finished, .. } = seat;
+                    format!("job {job} rank {rank}: from {first:?}, {submitted} submitted, {finished} finished")
+                })
+            };
+            state.seats.iter().enumerate().filter_map(open)
+        });
+        seats.collect()
+    }
+
+    fn register(&mut self, job: usize) {
+        let plan = &self.plan.jobs[job];
+        let spec = JobSpec {
+            fragment_values: plan.fragment_values,
+            numeric: plan.numeric,
+            recovery: plan.recovery,
+            indexing: plan.indexing,
+            aggregators: self.plan.aggregators,
+            span_fragments: plan.span_fragments,
+            ..JobSpec::new(plan.workers.len() as u32, plan.servers.clone())
+        };
+        let id = self.registrar.register(spec).expect("jobs that are drawn can be registered");
+        let fragments = |values: &u64| values.div_ceil(u64::from(plan.fragment_values));
+        let mut firsts = vec![0];
+        for operation in &plan.operations {
+            firsts.push(firsts[firsts.len() - 1] + fragments(operation));
+        }
+        let operations = 0..plan.operations.len();
+        let oracle = |operation| Oracle::new(self.plan.seed, job, plan, operation);
+        let oracles = operations.map(oracle).collect();
+        let seats = (0..plan.workers.len()).map(|rank| self.seat(id, job, rank)).collect();
+        self.post(plan.start, Mail::Begin(job));
+        self.jobs.push(Job { id, oracles, firsts, seats });
+    }
+
+    /// A worker's process that has just begun.
+    fn seat(&mut self, id: JobId, job: usize, rank: usize) -> Seat {
+        self.lives += 1;
+        let plan = &self.plan.jobs[job];
+        let node = plan.workers[rank];
+        let paths = plan.servers.iter().map(|&server| self.plan.path(plan.way, node, server));
+        let process = Process { node, life: self.lives };
+        Seat {
+            life: self.lives,
+            membership: Membership::new(id, process, paths.collect()),
+            first: None,
+            submitted: 0,
+            finished: 0,
+        }
+    }
+
+    fn post(&mut self, at: Time, mail: Mail) {
+        self.posted += 1;
+        self.mail.insert((at, self.posted), mail);
+    }
+
+    fn send(&mut self, now: Time, mail: Mail) {
+        let delay = Span::from_us(5 + self.rng.below(100));
+        self.post(now + delay, mail);
+    }
+
+    fn is_down(&self, now: Time, node: NodeId) -> bool {
+        let outages = self.plan.outages.iter();
+        outages
+            .filter(|outage| outage.node == node)
+            .any(|outage| outage.from <= now && now < outage.until)
+    }
+
+    fn handle_mail(&mut self, now: Time, mail: Mail, hosts: &mut Hosts<'_, Host>) {
+        match mail {
+            Mail::Begin(job) => {
+                (0..self.jobs[job].seats.len()).for_each(|rank| self.ask_to_join(now, job, rank));
+                self.post(now + Span::from_us(500), Mail::Remind(job));
+            }
+            Mail::Again { job, rank, life } => {
+                let seat = &self.jobs[job].seats[rank];
+                if seat.life == life && seat.first.is_none() {
+                    self.ask_to_join(now, job, rank);
+                }
+            }
+            Mail::Remind(job) => {
+                let id = self.jobs[job].id;
+                self.registrar.remind(id).expect("it is registered");
+                self.post(now + Span::from_us(500), Mail::Remind(job));
+            }
+            Mail::Tell(message) => self.tell(message),
+            Mail::Instruct(instruction) => self.instruct(now, instruction, hosts),
+            Mail::Crash(node) => self.crash(now, node),
+        }
+        while let Some(instruction) = self.registrar.poll() {
+            self.send(now, Mail::Instruct(instruction));
+        }
+    }
+
+    /// What is refused or stale is repeated until it fits. Who finds its seat taken by its former life
+    /// knows that this one is gone.
+    fn tell(&mut self, message: Message) {
+        let told = (message.clone(), self.registrar.handle(message));
+        let (Message::Join { job, process, .. }, Err(JoinError::Taken { rank, holder })) = told
+        else {
+            return;
+        };
+        if let Some(round) = self.registrar.round(job).filter(|_| holder.node == process.node) {
+            drop(self.registrar.handle(Message::Lost { job, round, rank }));
+        }
+    }
+
+    fn ask_to_join(&mut self, now: Time, job: usize, rank: usize) {
+        let seat = &self.jobs[job].seats[rank];
+        let (message, life) = (seat.membership.join(Some(rank as u32)), seat.life);
+        if !self.is_down(now, self.plan.jobs[job].workers[rank]) {
+            self.send(now, Mail::Tell(message));
+        }
+        self.post(now + Span::from_us(300), Mail::Again { job, rank, life });
+    }
+
+    fn instruct(&mut self, now: Time, instruction: Instruction, hosts: &mut Hosts<'_, Host>) {
+        match &instruction {
+            Instruction::Report { process, job, .. } if !self.is_down(now, process.node) => {
+                let worker = hosts.machine(process.node).worker_mut(*job);
+                let watermark = worker.as_ref().map_or(0, |worker| worker.watermark());
+                let (_, seat) = self.seat_of(*job, process.node);
+                if let Some(answer) = seat.membership.answer(&instruction, watermark) {
+                    worker.map(Worker::pause);
+                    self.send(now, Mail::Tell(answer));
+                }
+            }
+            Instruction::AdoptWorker { process, setup, .. } if !self.is_down(now, process.node) => {
+                let (job, seat) = self.seat_of(setup.job, process.node);
+                if let Some((rank, setup)) = seat.membership.adopt(&instruction) {
+                    self.adopt(now, job, rank, &setup, hosts.machine(process.node));
+                }
+            }
+            Instruction::AdoptServer { node, setup } if !self.is_down(now, *node) => {
+                hosts.machine(*node).server_mut().adopt(now, setup.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn adopt(&mut self, now: Time, job: usize, rank: u32, setup: &Arc<Setup>, host: &mut Host) {
+        let plan = &self.plan.jobs[job];
+        if self.jobs[job].seats[rank as usize].first.is_none() {
+            let firsts = &self.jobs[job].firsts;
+            // When nobody remembers anything, numbers begin again at a new age.
+            let age = setup.resume_from - setup.resume_from % AGE_FRAGMENTS;
+            let first = firsts[1..].iter().position(|&end| setup.resume_from < age + end);
+            let first = first.unwrap_or(plan.operations.len());
+            let mut config = worker::Config::default();
+            if let Some(bytes) = plan.window_bytes {
+                config.control = window::Control::Fixed(bytes);
+            }
+            let worker = Worker::resuming(config, Operation(first as u64), age + firsts[first]);
+            host.enter(setup.job, Participant::Aggregate(Box::new(worker)));
+            let seat = &mut self.jobs[job].seats[rank as usize];
+            (seat.first, seat.submitted, seat.finished) = (Some(first), first, first);
+            self.submit(now, job, rank as usize, host);
+        }
+        let worker = host.worker_mut(setup.job).expect("it has entered");
+        assert!(worker.adopt(now, setup.clone(), rank), "a later epoch of the same job");
+    }
+
+    /// Hands over the next operation, or all of them.
+    fn submit(&mut self, now: Time, job: usize, rank: usize, host: &mut Host) {
+        let plan = &self.plan.jobs[job];
+        let Job { id, seats, .. } = &mut self.jobs[job];
+        let seat = &mut seats[rank];
+        while seat.submitted < plan.operations.len() {
+            let values = contents::tensor(self.plan.seed, job, plan, rank, seat.submitted);
+            let operation = host.submit(now, *id, Tensor::Values(values)).expect("it has entered");
+            assert_eq!(operation, Operation(seat.submitted as u64));
+            seat.submitted += 1;
+            if !plan.all_at_once {
+                return;
+            }
+        }
+    }
+
+    fn crash(&mut self, now: Time, node: NodeId) {
+        for job in 0..self.jobs.len() {
+            let plan = &self.plan.jobs[job];
+            let Some(rank) = plan.workers.iter().position(|&worker| worker == node) else {
+                continue;
+            };
+            let id = self.jobs[job].id;
+            self.jobs[job].seats[rank] = self.seat(id, job, rank);
+            let round = self.registrar.round(id).expect("it is registered");
+            self.send(now, Mail::Tell(Message::Lost { job: id, round, rank: rank as u32 }));
+            if self.mail.values().all(|mail| !matches!(mail, Mail::Begin(own) if *own == job)) {
+                self.ask_to_join(now, job, rank);
+            }
+        }
+    }
+
+    fn seat_of(&mut self, job: JobId, node: NodeId) -> (usize, &mut Seat) {
+        let index = self.jobs.iter().position(|own| own.id == job).expect("a job of ours");
+        let rank = self.plan.jobs[index].workers.iter().position(|&worker| worker == node);
+        (index, &mut self.jobs[index].seats[rank.expect("a worker of it")])
+    }
+
+    fn finish(
+        &mut self,
+        (job, node): (JobId, NodeId),
+        operation: Operation,
+        tensor: &Tensor,
+        missing_below: u64,
+    ) -> (usize, usize) {
+        let index = self.jobs.iter().position(|own| own.id == job).expect("a job of ours");
+        let plan = &self.plan.jobs[index];
+        let rank = plan.workers.iter().position(|&worker| worker == node).expect("its worker");
+        let state = &mut self.jobs[index];
+        state.seats[rank].finished += 1;
+        let from = missing_below as usize * usize::from(plan.fragment_values);
+        let sum = tensor.values().expect("values were handed over");
+        let checked = state.oracles[operation.0 as usize].check(sum, from);
+        if let Err(problem) = checked {
+            let place = format!("job {index} rank {rank} operation {}", operation.0);
+            self.failure.get_or_insert(format!("{place}: {problem}"));
+        }
+        (index, rank)
+    }
+}
+
+impl Seat {
+    fn is_done(&self, operations: usize) -> bool {
+        self.first.is_some() && self.finished == operations
+    }
+}
+
+impl Director<Host> for Swarm<'_> {
+    fn next_wake(&mut self) -> Time {
+        self.mail.keys().next().map_or(Time::NEVER, |(at, _)| *at)
+    }
+
+    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Host>) {
+        while let Some(entry) = self.mail.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let mail = entry.remove();
+            self.handle_mail(now, mail, hosts);
+        }
+    }
+
+    fn handle_event(&mut self, now: Time, node: NodeId, event: Event, hosts: &mut Hosts<'_, Host>) {
+        let (job, operation, tensor, missing_below) = match event {
+            Event::Finished { job, operation, tensor, missing_below } => {
+                (job, operation, tensor, missing_below)
+            }
+            Event::Server(_) => return,
+            other => {
+                self.failure.get_or_insert(format!("{node:?} reports {other:?}"));
+                return;
+            }
+        };
+        let (job, rank) = self.finish((job, node), operation, &tensor, missing_below);
+        self.submit(now, job, rank, hosts.machine(node));
+    }
+
+    fn handle_restart(&mut self, now: Time, host: NodeId, _old: &Host) -> Option<Host> {
+        if self.plan.jobs.iter().any(|job| job.servers.contains(&host)) {
+            self.lives += 1;
+            let process = Process { node: host, life: self.lives };
+            self.send(now, Mail::Tell(Message::ServerRestarted { process }));
+        }
+        Some(self.host(host))
+    }
+
+    fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program<Event>> {
+        Some(self.program(switch))
+    }
+
+    fn is_done(&mut self) -> bool {
+        let is_done = |(job, state): (usize, &Job)| {
+            let operations = self.plan.jobs[job].operations.len();
+            state.seats.iter().all(|seat| seat.is_done(operations))
+        };
+        self.failure.is_some() || self.jobs.iter().enumerate().all(is_done)
+    }
+}

@@ -1,0 +1,122 @@
+//! Swarms: from one seed a network, jobs, and everything that can go wrong; every sum is exact, or in
+//! floats the same bits everywhere; every operation ends; every aggregator is free at the end.
+
+mod contents;
+mod director;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use director::Swarm;
+use plan::Plan;
+use thalweg_aggregate::Switch;
+use thalweg_core::{Span, Time};
+use thalweg_fabric::{Bystander, Fabric, Limit, Pause};
+use thalweg_stack::Event;
+
+/// Nothing takes longer, whatever goes wrong.
+const END: Time = Time::from_ps(20_000_000_000_000);
+
+/// Runs a seed and checks all laws.
+fn run(seed: u64) -> Result<(), String> {
+    let plan = Plan::draw(seed);
+    let mut swarm = Swarm::new(&plan);
+    let mut fabric = Fabric::new(plan.topology(), &plan.fabric(), seed, |node| swarm.host(node));
+    for switch in plan.switches() {
+        fabric.install(switch, swarm.program(switch));
+    }
+    let pause = fabric.run(&mut swarm, Limit::until(END));
+    if let Some(failure) = &swarm.failure {
+        return Err(failure.clone());
+    }
+    if pause != Pause::Done {
+        return Err(format!("not ended at {:?}: {}", fabric.now(), swarm.unfinished().join("; ")));
+    }
+    fabric.check().map_err(|violation| violation.to_string())?;
+    let swept = fabric.now() + plan.stale_after * 3 + Span::from_ms(50);
+    fabric.run(&mut Bystander, Limit::until(swept));
+    for switch in plan.switches() {
+        let program = fabric.program::<Switch<Event>>(switch).expect("it was installed");
+        if program.occupied() > 0 {
+            return Err(format!("{switch:?} still has {} taken aggregators", program.occupied()));
+        }
+    }
+    Ok(())
+}
+
+/// Runs many seeds on all cores and reports those that fail, up to a few.
+fn run_all(seeds: std::ops::Range<u64>) {
+    const REPORTED: usize = 10;
+    let next = AtomicU64::new(seeds.start);
+    let failed = Mutex::new(BTreeMap::new());
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while failed.lock().expect("nobody panics with it").len() < REPORTED {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let outcome = std::panic::catch_unwind(|| run(seed));
+                    if !matches!(outcome, Ok(Ok(()))) {
+                        let mut failed = failed.lock().expect("nobody panics with it");
+                        failed.insert(seed, problem(outcome));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panics with it");
+    for (seed, problem) in &failed {
+        println!("seed {seed}: {problem}");
+    }
+    if let Some(seed) = failed.keys().next() {
+        panic!(
+            "seed {seed} fails; replay it with\n  THALWEG_SEED={seed} \
+             cargo test -p thalweg-stack --test swarm replay -- --ignored --nocapture"
+        );
+    }
+}
+
+fn problem(outcome: std::thread::Result<Result<(), String>>) -> String {
+    match outcome {
+        Ok(Ok(())) => "fine".to_owned(),
+        Ok(Err(problem)) => problem,
+        Err(_) => "panicked".to_owned(),
+    }
+}
+
+/// A number from the environment: how a replay is told its seed.
+#[expect(clippy::disallowed_methods, reason = "a test is told which seed to replay")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+// spec: A-14, A-41, T-09, T-10
+#[test]
+fn two_thousand_seeds_are_exact_and_end() {
+    run_all(0..2_000);
+}
+
+#[test]
+#[ignore = "replays the seed in THALWEG_SEED"]
+fn replay() {
+    let seed = number("THALWEG_SEED").expect("set THALWEG_SEED to a number");
+    println!("{:#?}", Plan::draw(seed));
+    if let Err(problem) = run(seed) {
+        panic!("seed {seed}: {problem}");
+    }
+    println!("seed {seed} is fine");
+}
+
+#[test]
+#[ignore = "runs the number of seeds in THALWEG_SEEDS, from THALWEG_SEED on"]
+fn many() {
+    let first = number("THALWEG_SEED").unwrap_or(0);
+    let count = number("THALWEG_SEEDS").expect("set THALWEG_SEEDS to a number");
+    run_all(first..first + count);
+}
