@@ -85,6 +85,11 @@ impl<'a> Swarm<'a> {
         swarm
     }
 
+    /// The jobs' ids.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.jobs.iter().map(|job| job.id)
+    }
+
     /// A host without memory.
     pub fn host(&self, node: NodeId) -> Host {
         Host::new(node, Endpoint::new(thalweg_flow::Config::default()).expect("defaults work"))

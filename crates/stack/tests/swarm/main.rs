@@ -2,6 +2,7 @@
 //! floats the same bits everywhere; every operation ends; every aggregator is free at the end.
 
 mod contents;
+mod coverage;
 mod director;
 mod plan;
 
@@ -10,18 +11,19 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use coverage::Coverage;
 use director::Swarm;
 use plan::Plan;
 use thalweg_aggregate::Switch;
-use thalweg_core::{Span, Time};
+use thalweg_core::{NodeId, Span, Time};
 use thalweg_fabric::{Bystander, Fabric, Limit, Pause};
 use thalweg_stack::Event;
 
 /// Nothing takes longer, whatever goes wrong.
 const END: Time = Time::from_ps(20_000_000_000_000);
 
-/// Runs a seed and checks all laws.
-fn run(seed: u64) -> Result<(), String> {
+/// Runs a seed and checks all laws. Says what happened in it.
+fn run(seed: u64) -> Result<Coverage, String> {
     let plan = Plan::draw(seed);
     let mut swarm = Swarm::new(&plan);
     let mut fabric = Fabric::new(plan.topology(), &plan.fabric(), seed, |node| swarm.host(node));
@@ -38,18 +40,24 @@ fn run(seed: u64) -> Result<(), String> {
     fabric.check().map_err(|violation| violation.to_string())?;
     let swept = fabric.now() + plan.stale_after * 3 + Span::from_ms(50);
     fabric.run(&mut Bystander, Limit::until(swept));
+    let mut coverage = Coverage::default();
     for switch in plan.switches() {
         let program = fabric.program::<Switch<Event>>(switch).expect("it was installed");
         if program.occupied() > 0 {
             return Err(format!("{switch:?} still has {} taken aggregators", program.occupied()));
         }
+        coverage.add_switch(program.stats());
     }
-    Ok(())
+    for host in (0..plan.hosts()).map(NodeId) {
+        coverage.add_host(fabric.machine(host), swarm.jobs());
+    }
+    Ok(coverage)
 }
 
 /// Runs many seeds on all cores and reports those that fail, up to a few.
-fn run_all(seeds: std::ops::Range<u64>) {
+fn run_all(seeds: std::ops::Range<u64>) -> Coverage {
     const REPORTED: usize = 10;
+    let total = Mutex::new(Coverage::default());
     let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(BTreeMap::new());
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -61,10 +69,15 @@ fn run_all(seeds: std::ops::Range<u64>) {
                     if seed >= seeds.end {
                         return;
                     }
-                    let outcome = std::panic::catch_unwind(|| run(seed));
-                    if !matches!(outcome, Ok(Ok(()))) {
-                        let mut failed = failed.lock().expect("nobody panics with it");
-                        failed.insert(seed, problem(outcome));
+                    match std::panic::catch_unwind(|| run(seed)) {
+                        Ok(Ok(seen)) => total.lock().expect("nobody panics with it").add(&seen),
+                        Ok(Err(problem)) => {
+                            failed.lock().expect("nobody panics with it").insert(seed, problem);
+                        }
+                        Err(_) => {
+                            let problem = "panicked".to_owned();
+                            failed.lock().expect("nobody panics with it").insert(seed, problem);
+                        }
                     }
                 }
             });
@@ -80,14 +93,7 @@ fn run_all(seeds: std::ops::Range<u64>) {
              cargo test -p thalweg-stack --test swarm replay -- --ignored --nocapture"
         );
     }
-}
-
-fn problem(outcome: std::thread::Result<Result<(), String>>) -> String {
-    match outcome {
-        Ok(Ok(())) => "fine".to_owned(),
-        Ok(Err(problem)) => problem,
-        Err(_) => "panicked".to_owned(),
-    }
+    total.into_inner().expect("nobody panics with it")
 }
 
 /// A number from the environment: how a replay is told its seed.
@@ -99,7 +105,7 @@ fn number(name: &str) -> Option<u64> {
 // spec: A-14, A-41, T-09, T-10
 #[test]
 fn two_thousand_seeds_are_exact_and_end() {
-    run_all(0..2_000);
+    run_all(0..2_000).check();
 }
 
 #[test]
@@ -107,10 +113,10 @@ fn two_thousand_seeds_are_exact_and_end() {
 fn replay() {
     let seed = number("THALWEG_SEED").expect("set THALWEG_SEED to a number");
     println!("{:#?}", Plan::draw(seed));
-    if let Err(problem) = run(seed) {
-        panic!("seed {seed}: {problem}");
+    match run(seed) {
+        Err(problem) => panic!("seed {seed}: {problem}"),
+        Ok(coverage) => println!("seed {seed} is fine\n{coverage:#?}"),
     }
-    println!("seed {seed} is fine");
 }
 
 #[test]
@@ -118,5 +124,5 @@ fn replay() {
 fn many() {
     let first = number("THALWEG_SEED").unwrap_or(0);
     let count = number("THALWEG_SEEDS").expect("set THALWEG_SEEDS to a number");
-    run_all(first..first + count);
+    println!("{:#?}", run_all(first..first + count));
 }

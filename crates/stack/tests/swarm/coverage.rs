@@ -1,0 +1,113 @@
+//! What happened in runs. A swarm that never meets a case does not test it.
+
+use thalweg_aggregate::switch;
+use thalweg_core::JobId;
+use thalweg_stack::{Host, Participant};
+
+macro_rules! coverage {
+    ($($name:ident),+ $(,)?) => {
+        /// How often each thing happened, at machines that lived to the end.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct Coverage {
+            $($name: u64),+
+        }
+
+        impl Coverage {
+            pub fn add(&mut self, other: &Coverage) {
+                $(self.$name += other.$name;)+
+            }
+
+            /// Everything has to have happened.
+            pub fn check(&self) {
+                let never: Vec<&str> =
+                    [$((stringify!($name), self.$name)),+].iter().filter(|(_, count)| *count == 0)
+                        .map(|(name, _)| *name).collect();
+                assert!(never.is_empty(), "never happened: {never:?}");
+            }
+        }
+    };
+}
+
+coverage!(
+    taken,
+    duplicates_at_switches,
+    completed_at_switches,
+    sums_sent_again,
+    flushed,
+    discarded,
+    overflowed_at_switches,
+    collisions,
+    freed_by_parameter,
+    freed_stale,
+    freed_by_watermark,
+    freed_by_sweep,
+    asked_by_switches,
+    unknown_groups,
+    completed_at_servers,
+    replaced,
+    overlaps,
+    late,
+    adopted_results,
+    repeats,
+    rescaled,
+    parameters_again,
+    requests_by_servers,
+    notices,
+    resent,
+    queries,
+    repairs,
+    results_supplied,
+    repeats_in_floats,
+    timeouts,
+    losses,
+    mark_halvings,
+    duplicate_parameters,
+);
+
+impl Coverage {
+    pub fn add_switch(&mut self, stats: &switch::Stats) {
+        self.taken += stats.taken;
+        self.duplicates_at_switches += stats.duplicates;
+        self.completed_at_switches += stats.completed;
+        self.sums_sent_again += stats.sent_again;
+        self.flushed += stats.flushed;
+        self.discarded += stats.discarded;
+        self.overflowed_at_switches += stats.overflowed;
+        self.collisions += stats.collisions;
+        self.freed_by_parameter += stats.freed_by_parameter;
+        self.freed_stale += stats.freed_stale;
+        self.freed_by_watermark += stats.freed_by_watermark;
+        self.freed_by_sweep += stats.freed_by_sweep;
+        self.asked_by_switches += stats.asked;
+        self.unknown_groups += stats.unknown_groups;
+    }
+
+    pub fn add_host(&mut self, host: &Host, jobs: impl Iterator<Item = JobId>) {
+        if let Some(server) = host.server() {
+            let stats = server.stats();
+            self.completed_at_servers += stats.completed;
+            self.replaced += stats.replaced;
+            self.overlaps += stats.overlaps;
+            self.late += stats.late;
+            self.adopted_results += stats.adopted;
+            self.repeats += stats.repeats;
+            self.rescaled += stats.rescaled;
+            self.parameters_again += stats.parameters_again;
+            self.requests_by_servers += stats.requests;
+            self.notices += stats.notices;
+        }
+        for job in jobs {
+            let Some(Participant::Aggregate(worker)) = host.participant(job) else { continue };
+            let stats = worker.stats();
+            self.resent += stats.resent;
+            self.queries += stats.queries;
+            self.repairs += stats.repairs;
+            self.results_supplied += stats.results;
+            self.repeats_in_floats += stats.repeats;
+            self.timeouts += stats.timeouts;
+            self.losses += stats.losses;
+            self.mark_halvings += stats.mark_halvings;
+            self.duplicate_parameters += stats.duplicates;
+        }
+    }
+}
