@@ -35,7 +35,7 @@ pub(crate) struct SimArguments {
     /// Print one JSON document instead of tables
     #[arg(long)]
     json: bool,
-    /// Write report.html, result.json and flows.csv into this folder
+    /// Write report.html, result.json, flows.csv and jobs.csv into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write every packet's arrivals to FILE: .pcapng for Wireshark, .jsonl for JSON lines
@@ -47,8 +47,8 @@ pub(crate) struct SimArguments {
 }
 
 const SIM_HELP: &str = "\
-A scenario has a title, a [topology], [[traffic]] and, if you like, a [switch], a [transport],
-[[faults]] and a [sweep]. The files in scenarios/ are commented examples of each.
+A scenario has a title, a [topology], [[traffic]] and, if you like, a [switch], a [transport], an
+[aggregation], [[faults]] and a [sweep]. The files in scenarios/ are commented examples of each.
 
 Completion times run from the start of a flow until its last acknowledgement is back. Slowdown is
 that time over the closed form for the same flow alone on an idle network.

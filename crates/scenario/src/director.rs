@@ -1,19 +1,20 @@
 //! Starts the flows of a scenario at their times and notes when they end.
 //!
 //! A host that goes down loses its memory, so the flows that it sends end there. Those that it
-//! receives go on: their senders try again until they give up. The jobs that it takes part in end.
+//! receives go on: their senders try again until they give up. The jobs that it takes part in end,
+//! and a switch starts its program again.
 
 use std::collections::BTreeMap;
 
 use thalweg_core::{NodeId, Rng, Time};
-use thalweg_fabric::{Director, Hosts, Outage};
-use thalweg_flow::{
-    Endpoint, Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError,
-};
+use thalweg_fabric::{Director, Hosts, Outage, Program};
+use thalweg_flow::{Endpoint, FlowId, FlowTagger, Message, Payload, Sent, StartError};
+use thalweg_stack::{Event, Host};
 use thalweg_workload::FlowSpec;
 
+use crate::jobs::Jobs;
+use crate::programs::Programs;
 use crate::source::Source;
-use crate::training::{JobRecord, Part};
 
 /// One flow of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,12 +38,14 @@ pub struct FlowEnd {
     pub timeouts: u32,
 }
 
-pub(crate) struct FlowDirector {
+pub(crate) struct ScenarioDirector<'a> {
     sources: Vec<Source>,
     entropy: Rng,
     pub(crate) records: Vec<FlowRecord>,
-    /// Flows on their way, by sender and name.
-    live: BTreeMap<(NodeId, FlowId), LiveFlow>,
+    /// The records of flows on their way, by sender and name.
+    live: BTreeMap<(NodeId, FlowId), usize>,
+    pub(crate) jobs: Jobs<'a>,
+    programs: Programs,
     /// In order of time. They may overlap, and some are of switches.
     outages: Vec<Outage>,
     /// How many of them have begun.
@@ -50,29 +53,25 @@ pub(crate) struct FlowDirector {
     /// Packets that endpoints sent again before they lost their memory.
     pub(crate) resent_before_restarts: u64,
     /// Builds the endpoint of a host that lost its memory.
-    transport: thalweg_flow::Config,
+    transport: &'a thalweg_flow::Config,
 }
 
-struct LiveFlow {
-    /// The index of its record.
-    record: usize,
-    /// The source whose job waits for it, and as what, until it has arrived.
-    awaited_by: Option<(usize, Part)>,
-}
-
-impl FlowDirector {
+impl<'a> ScenarioDirector<'a> {
     pub(crate) fn new(
         sources: Vec<Source>,
+        (jobs, programs): (Jobs<'a>, Programs),
         entropy: Rng,
         mut outages: Vec<Outage>,
-        transport: thalweg_flow::Config,
-    ) -> FlowDirector {
+        transport: &'a thalweg_flow::Config,
+    ) -> ScenarioDirector<'a> {
         outages.sort_by_key(|outage| outage.from);
-        FlowDirector {
+        ScenarioDirector {
             sources,
             entropy,
             records: Vec::new(),
             live: BTreeMap::new(),
+            jobs,
+            programs,
             outages,
             begun_outages: 0,
             resent_before_restarts: 0,
@@ -80,39 +79,35 @@ impl FlowDirector {
         }
     }
 
+    /// A host that knows nothing yet.
+    pub(crate) fn host(&self, node: NodeId, first_message: u64) -> Host {
+        let config = thalweg_flow::Config { first_message, ..self.transport.clone() };
+        let endpoint = Endpoint::new(config).expect("checked when the file was read");
+        let mut host = Host::new(node, endpoint);
+        self.jobs.prepare(node, &mut host);
+        host
+    }
+
     pub(crate) fn finished(&self) -> usize {
         self.records.len() - self.live.len()
     }
 
-    /// The flows and the jobs as they are now.
-    pub(crate) fn into_records(self) -> (Vec<FlowRecord>, Vec<JobRecord>) {
-        let record = |source| match source {
-            Source::Flows(_) => None,
-            Source::Job(job) => Some(job.into_record()),
-        };
-        (self.records, self.sources.into_iter().filter_map(record).collect())
-    }
-
-    /// Of the sources' next flows the earliest; of equal ones that of the first source.
+    /// The earliest start of a flow; of equal ones the first source's.
     fn next_start(sources: &mut [Source]) -> Option<(Time, usize)> {
         let starts = sources.iter_mut().enumerate();
-        starts.filter_map(|(index, source)| Some((source.next_start()?, index))).min()
+        starts.filter_map(|(index, source)| Some((source.peek()?.start, index))).min()
     }
 
-    fn start(&mut self, now: Time, source: usize, hosts: &mut Hosts<'_, Endpoint>) {
-        let Some((spec, part)) = self.sources[source].next_flow() else { return };
-        let awaited_by = part.map(|part| (source, part));
-        let record = self.records.len();
-        match self.try_start(now, &spec, hosts) {
+    fn start(&mut self, now: Time, source: usize, hosts: &mut Hosts<'_, Host>) {
+        let Some(spec) = self.sources[source].next() else { return };
+        let end = match self.try_start(now, &spec, hosts) {
             Some(name) => {
-                self.live.insert(name, LiveFlow { record, awaited_by });
-                self.records.push(FlowRecord { spec, end: None });
+                self.live.insert(name, self.records.len());
+                None
             }
-            None => {
-                self.records.push(FlowRecord { spec, end: Some(FlowEnd::lost(now)) });
-                self.fail_job(awaited_by);
-            }
-        }
+            None => Some(FlowEnd::lost(now)),
+        };
+        self.records.push(FlowRecord { spec, end });
     }
 
     /// Begins to send a flow, unless its host is down or has no name left for it.
@@ -120,7 +115,7 @@ impl FlowDirector {
         &mut self,
         now: Time,
         spec: &FlowSpec,
-        hosts: &mut Hosts<'_, Endpoint>,
+        hosts: &mut Hosts<'_, Host>,
     ) -> Option<(NodeId, FlowId)> {
         let src = NodeId(spec.src as u32);
         if self.is_down(now, src) {
@@ -134,7 +129,7 @@ impl FlowDirector {
             tagger: FlowTagger::default(),
             entropy: spec.path.unwrap_or(drawn),
         };
-        match hosts.machine(src).start(now, message) {
+        match hosts.machine(src).flows_mut().start(now, message) {
             Ok(flow) => Some((src, flow)),
             Err(StartError::TooMany) => None,
             Err(error @ StartError::TooLong(_)) => {
@@ -144,27 +139,10 @@ impl FlowDirector {
     }
 
     fn end(&mut self, now: Time, host: NodeId, sent: &Sent, arrived: bool) {
-        let Some(flow) = self.live.remove(&(host, sent.flow)) else { return };
+        let Some(record) = self.live.remove(&(host, sent.flow)) else { return };
         let Sent { retransmissions, timeouts, .. } = *sent;
         let end = FlowEnd { at: now, arrived, retransmissions, timeouts };
-        self.records[flow.record].end = Some(end);
-        self.fail_job(flow.awaited_by);
-    }
-
-    /// The job of a flow that ended, if it still waited for it.
-    fn fail_job(&mut self, awaited_by: Option<(usize, Part)>) {
-        let source = awaited_by.map(|(source, _)| &mut self.sources[source]);
-        if let Some(job) = source.and_then(Source::job) {
-            job.on_failure();
-        }
-    }
-
-    fn arrive(&mut self, now: Time, received: &Received) {
-        let flow = self.live.get_mut(&(received.src, received.flow));
-        let Some((source, part)) = flow.and_then(|flow| flow.awaited_by.take()) else { return };
-        if let Some(job) = self.sources[source].job() {
-            job.on_arrival(now, part);
-        }
+        self.records[record].end = Some(end);
     }
 
     /// When the next outage begins.
@@ -180,9 +158,8 @@ impl FlowDirector {
     fn lose_flows_of(&mut self, now: Time, host: NodeId) {
         let own = (host, FlowId(0))..=(host, FlowId(u64::MAX));
         let lost: Vec<_> = self.live.extract_if(own, |_, _| true).collect();
-        for (_, flow) in lost {
-            self.records[flow.record].end = Some(FlowEnd::lost(now));
-            self.fail_job(flow.awaited_by);
+        for (_, record) in lost {
+            self.records[record].end = Some(FlowEnd::lost(now));
         }
     }
 }
@@ -194,21 +171,25 @@ impl FlowEnd {
     }
 }
 
-impl Director<Endpoint> for FlowDirector {
+impl Director<Host> for ScenarioDirector<'_> {
     fn next_wake(&mut self) -> Time {
-        let start = FlowDirector::next_start(&mut self.sources);
-        start.map_or(Time::NEVER, |(start, _)| start).min(self.next_outage())
+        let start = ScenarioDirector::next_start(&mut self.sources);
+        let start = start.map_or(Time::NEVER, |(start, _)| start);
+        start.min(self.next_outage()).min(self.jobs.next_wake())
     }
 
-    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Endpoint>) {
+    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Host>) {
         while self.next_outage() <= now {
-            let host = self.outages[self.begun_outages].node;
+            let node = self.outages[self.begun_outages].node;
             self.begun_outages += 1;
-            self.lose_flows_of(now, host);
-            let jobs = self.sources.iter_mut().filter_map(Source::job);
-            jobs.for_each(|job| job.on_host_down(host.index()));
+            self.lose_flows_of(now, node);
+            self.jobs.on_host_down(node, hosts);
+            for job in self.programs.jobs_that_end_with(node) {
+                self.jobs.on_failure(job, format!("switch {node} went down"), hosts);
+            }
         }
-        while let Some((start, index)) = FlowDirector::next_start(&mut self.sources) {
+        self.jobs.handle_wake(now, hosts);
+        while let Some((start, index)) = ScenarioDirector::next_start(&mut self.sources) {
             if start > now {
                 return;
             }
@@ -216,30 +197,33 @@ impl Director<Endpoint> for FlowDirector {
         }
     }
 
-    fn handle_event(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        event: Event,
-        _hosts: &mut Hosts<'_, Endpoint>,
-    ) {
+    fn handle_event(&mut self, now: Time, node: NodeId, event: Event, hosts: &mut Hosts<'_, Host>) {
         match event {
-            Event::Sent(sent) => self.end(now, node, &sent, true),
-            Event::Failed(sent) => self.end(now, node, &sent, false),
-            Event::Received(received) => self.arrive(now, &received),
+            Event::Flow(thalweg_flow::Event::Sent(sent)) => self.end(now, node, &sent, true),
+            Event::Flow(thalweg_flow::Event::Failed(sent)) => self.end(now, node, &sent, false),
+            Event::Flow(thalweg_flow::Event::Received(_)) | Event::Server(_) => {}
+            Event::Finished { job, operation, .. } => self.jobs.on_sum(now, node, job, operation),
+            Event::Failed { job, failure, .. } => {
+                self.jobs.on_failure(job, failure.to_string(), hosts);
+            }
         }
     }
 
-    fn handle_restart(&mut self, now: Time, host: NodeId, old: &Endpoint) -> Option<Endpoint> {
-        self.resent_before_restarts += old.retransmissions();
+    fn handle_restart(&mut self, now: Time, node: NodeId, old: &Host) -> Option<Host> {
+        self.resent_before_restarts += old.flows().retransmissions();
         // One may have started in the same moment, before the host was up.
-        self.lose_flows_of(now, host);
+        self.lose_flows_of(now, node);
         // No host has started more flows than there are in all.
-        let first_message = self.records.len() as u64;
-        Endpoint::new(thalweg_flow::Config { first_message, ..self.transport.clone() }).ok()
+        Some(self.host(node, self.records.len() as u64))
+    }
+
+    fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program<Event>> {
+        self.programs.start(switch)
     }
 
     fn is_done(&mut self) -> bool {
-        self.live.is_empty() && FlowDirector::next_start(&mut self.sources).is_none()
+        self.live.is_empty()
+            && self.jobs.are_over()
+            && ScenarioDirector::next_start(&mut self.sources).is_none()
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct File {
     #[serde(default)]
     pub(crate) transport: TransportTable,
     #[serde(default)]
+    pub(crate) aggregation: AggregationTable,
+    #[serde(default)]
     pub(crate) traffic: Vec<TrafficTable>,
     #[serde(default)]
     pub(crate) faults: Vec<FaultTable>,
@@ -190,6 +192,60 @@ pub(crate) enum ControlWord {
     Cubic,
 }
 
+/// How jobs and switches aggregate. All jobs are alike.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct AggregationTable {
+    /// Of each switch.
+    pub(crate) aggregators: Option<u32>,
+    pub(crate) fragment_values: Option<u16>,
+    pub(crate) overhead_bytes: Option<u32>,
+    pub(crate) numeric: NumericWord,
+    pub(crate) scale: Option<f32>,
+    pub(crate) recovery: RecoveryWord,
+    pub(crate) indexing: IndexingWord,
+    /// `"aimd"`, or a size that it keeps.
+    pub(crate) window: Option<String>,
+    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) initial_window: Option<Bytes>,
+    #[serde(deserialize_with = "units::optional_span")]
+    pub(crate) timeout: Option<Span>,
+    pub(crate) reordering_packets: Option<u32>,
+    pub(crate) span_fragments: Option<u16>,
+    #[serde(deserialize_with = "units::optional_span")]
+    pub(crate) stale_after: Option<Span>,
+    #[serde(deserialize_with = "units::optional_span")]
+    pub(crate) ask_gap: Option<Span>,
+    pub(crate) levels: Option<u32>,
+    /// Of each job with a static pool.
+    pub(crate) slots: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum NumericWord {
+    #[default]
+    Float,
+    Fixed,
+    Dynamic,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RecoveryWord {
+    #[default]
+    Selective,
+    Paper,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum IndexingWord {
+    #[default]
+    Hashed,
+    Linear,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TrafficTable {
@@ -198,6 +254,7 @@ pub(crate) enum TrafficTable {
     Permutation(PermutationTable),
     List(FlowListTable),
     Training(TrainingTable),
+    AllReduce(AllReduceTable),
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -292,7 +349,14 @@ pub(crate) struct TrainingTable {
     #[serde(default)]
     pub(crate) json: Option<String>,
     pub(crate) workers: Vec<u32>,
-    pub(crate) server: u32,
+    #[serde(default)]
+    pub(crate) collective: CollectiveWord,
+    /// Who adds up, one host
+    #[serde(default)]
+    pub(crate) server: Option<u32>,
+    /// or several.
+    #[serde(default)]
+    pub(crate) servers: Option<Vec<u32>>,
     pub(crate) iterations: u64,
     /// Measured times,
     #[serde(default, deserialize_with = "units::optional_span")]
@@ -307,6 +371,38 @@ pub(crate) struct TrainingTable {
     /// Gradients are put together up to this.
     #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) bucket: Option<Bytes>,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) start: Span,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CollectiveWord {
+    Aggregate,
+    RackOnly,
+    #[default]
+    Server,
+    Ring,
+    Switchml,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct AllReduceTable {
+    pub(crate) workers: Vec<u32>,
+    #[serde(default)]
+    pub(crate) collective: CollectiveWord,
+    #[serde(default)]
+    pub(crate) server: Option<u32>,
+    #[serde(default)]
+    pub(crate) servers: Option<Vec<u32>>,
+    /// Of each tensor.
+    #[serde(deserialize_with = "units::bytes")]
+    pub(crate) bytes: Bytes,
+    pub(crate) rounds: u64,
+    /// Tensors that a worker hands over before the first of them is summed.
+    #[serde(default = "two")]
+    pub(crate) in_flight: u64,
     #[serde(default, deserialize_with = "units::span")]
     pub(crate) start: Span,
 }
@@ -393,4 +489,8 @@ pub(crate) struct SweepTable {
 
 fn one() -> u32 {
     1
+}
+
+fn two() -> u64 {
+    2
 }

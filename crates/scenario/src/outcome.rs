@@ -5,9 +5,10 @@ use thalweg_fabric::{FabricStats, LinkStats, Violation};
 use thalweg_report::stats::{Sample, Summary};
 
 use crate::director::FlowRecord;
+use crate::job::JobRecord;
+use crate::programs::SwitchUse;
 use crate::run::Ending;
 use crate::samples::QueueSample;
-use crate::training::JobRecord;
 
 /// The outcome of a run.
 #[derive(Clone, Debug)]
@@ -24,8 +25,10 @@ pub struct Outcome {
     pub flows: Vec<FlowRecord>,
     /// How long each would have taken alone.
     pub ideals: Vec<Span>,
-    /// What the training jobs did, in the order of their tables.
+    /// What the jobs did, in the order of their tables.
     pub jobs: Vec<JobRecord>,
+    /// What each switch with a program did.
+    pub switches: Vec<SwitchUse>,
     /// What the fabric did.
     pub stats: FabricStats,
     /// Packets that were sent again.

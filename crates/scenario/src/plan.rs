@@ -1,7 +1,9 @@
 //! From what is written to what can run: every check that needs more than one key.
 
+mod aggregation;
 mod topology;
 
+pub(crate) use aggregation::{Aggregation, aggregation};
 pub(crate) use topology::topology;
 
 use thalweg_core::{NodeId, Span, Time};

@@ -2,13 +2,17 @@
 
 use std::io;
 
+use thalweg_aggregate::server;
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::trace::Tracer;
-use thalweg_fabric::{Fabric, Limit, LinkId, Pause, Violation};
-use thalweg_flow::Endpoint;
+use thalweg_fabric::{Fabric, Limit, LinkId, LinkStats, Pause, Violation};
+use thalweg_stack::{Host, Participant};
 
-use crate::director::FlowDirector;
+use crate::director::ScenarioDirector;
+use crate::job::WorkerStats;
+use crate::jobs::Jobs;
 use crate::outcome::{LinkUse, Outcome};
+use crate::programs::{Programs, SwitchStats, SwitchUse};
 use crate::samples::{QueueSample, Samples};
 use crate::scenario::Scenario;
 
@@ -17,8 +21,10 @@ use crate::scenario::Scenario;
 pub struct Run<'a> {
     scenario: &'a Scenario,
     seed: u64,
-    fabric: Fabric<Endpoint>,
-    director: FlowDirector,
+    fabric: Fabric<Host>,
+    director: ScenarioDirector<'a>,
+    /// Those with a program.
+    switches: Vec<NodeId>,
     samples: Option<Samples>,
     ports: Vec<LinkId>,
     ended: Option<Ending>,
@@ -35,6 +41,10 @@ pub struct Progress {
     pub ended_flows: u64,
     /// Flows there will be, where that is known.
     pub expected_flows: Option<u64>,
+    /// Sums that workers have, over all jobs.
+    pub finished_sums: u64,
+    /// Sums there will be.
+    pub expected_sums: u64,
     /// Packets that crossed a link.
     pub packet_hops: u64,
     /// Why it is over, if it is.
@@ -44,11 +54,11 @@ pub struct Progress {
 /// Why a run is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Every flow has ended.
+    /// Every flow and every job has ended.
     Complete,
     /// The scenario's time was up.
     TimeUp,
-    /// Nothing was left to happen, yet flows had not ended.
+    /// Nothing was left to happen, yet not everything had ended.
     Stuck,
     /// Whoever ran it went no further.
     Interrupted,
@@ -58,20 +68,24 @@ impl<'a> Run<'a> {
     /// A run at time zero. Queue lengths are sampled unless speed is all that counts.
     pub fn new(scenario: &'a Scenario, seed: u64, sample_queues: bool) -> Run<'a> {
         let rng = Rng::new(seed);
-        let endpoint = |_: NodeId| {
-            Endpoint::new(scenario.transport.clone()).expect("checked when the file was read")
-        };
-        let fabric = Fabric::new(scenario.topology.clone(), &scenario.fabric, seed, endpoint);
         let sources = scenario.traffic.iter().enumerate().map(|(index, traffic)| {
             let source = traffic.source(&rng.substream("traffic", index as u64));
             source.expect("checked when the file was read")
         });
-        let director = FlowDirector::new(
+        let (casts, programs) = scenario.cast(&rng).expect("checked when the file was read");
+        let switches: Vec<NodeId> = programs.switches().collect();
+        let director = ScenarioDirector::new(
             sources.collect(),
+            (Jobs::new(scenario.jobs(), casts, scenario.stage()), programs.clone()),
             rng.stream("entropy"),
             scenario.fabric.outages.clone(),
-            scenario.transport.clone(),
+            &scenario.transport,
         );
+        let host = |node: NodeId| director.host(node, 0);
+        let mut fabric = Fabric::new(scenario.topology.clone(), &scenario.fabric, seed, host);
+        for &switch in &switches {
+            fabric.install(switch, programs.start(switch).expect("it has one"));
+        }
         let links = scenario.topology.links();
         let from_switch =
             |link: &LinkId| !scenario.topology.is_host(scenario.topology.link_ends(*link).0);
@@ -80,6 +94,7 @@ impl<'a> Run<'a> {
             seed,
             fabric,
             director,
+            switches,
             samples: sample_queues.then(Samples::default),
             ports: links.filter(from_switch).collect(),
             ended: None,
@@ -100,7 +115,18 @@ impl<'a> Run<'a> {
     pub fn advance(&mut self, events: u64) -> Progress {
         let goal = self.fabric.stats().events.saturating_add(events);
         while self.ended.is_none() && self.fabric.stats().events < goal {
-            self.slice(goal - self.fabric.stats().events);
+            self.slice(goal - self.fabric.stats().events, Time::NEVER);
+        }
+        self.progress()
+    }
+
+    /// Goes on to a moment: what happens then has happened.
+    pub fn advance_until(&mut self, at: Time) -> Progress {
+        while self.ended.is_none() {
+            self.slice(u64::MAX, at);
+            if self.fabric.now() >= at {
+                break;
+            }
         }
         self.progress()
     }
@@ -121,9 +147,47 @@ impl<'a> Run<'a> {
             started_flows: self.director.records.len() as u64,
             ended_flows: self.director.finished() as u64,
             expected_flows: expected,
+            finished_sums: self.director.jobs.finished_sums(),
+            expected_sums: self.scenario.jobs().map(|job| job.expected_sums()).sum(),
             packet_hops: self.fabric.stats().packet_hops,
             ended: self.ended,
         }
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> Time {
+        self.fabric.now()
+    }
+
+    /// What a link did so far.
+    pub fn link_stats(&mut self, link: LinkId) -> LinkStats {
+        self.fabric.link_stats(link)
+    }
+
+    /// What a switch's program counted since it last started; `None` if it has none.
+    pub fn switch_stats(&self, switch: NodeId) -> Option<SwitchStats> {
+        Programs::stats(&self.fabric, switch)
+    }
+
+    /// What a server of in-network aggregation counted for a job, counted from 0 in the order of the
+    /// file; `None` if it is no server of that job.
+    pub fn server_stats(&self, host: NodeId, job: usize) -> Option<server::Stats> {
+        self.director.jobs.server_stats(job, host, self.fabric.machine(host))
+    }
+
+    /// What a worker of a job counted.
+    pub fn worker_stats(&self, job: usize, rank: usize) -> Option<WorkerStats> {
+        self.director.jobs.worker_stats(job, rank, |host| self.fabric.machine(host))
+    }
+
+    /// Bytes of tensors whose sums a worker of a job has.
+    pub fn summed_bytes(&self, job: usize, rank: usize) -> Option<u64> {
+        self.director.jobs.summed_bytes(job, rank)
+    }
+
+    /// The machine of a host in a job, to read from. A job that ended early has none.
+    pub fn participant(&self, host: NodeId, job: usize) -> Option<&Participant> {
+        self.fabric.machine(host).participant(self.director.jobs.id(job)?)
     }
 
     /// Checks what must hold at every moment.
@@ -140,32 +204,38 @@ impl<'a> Run<'a> {
             LinkUse { from, to, rate, stats: self.fabric.link_stats(link) }
         };
         let links = links.map(link_use).collect();
-        let hosts = (0..self.scenario.topology.hosts()).map(NodeId);
-        let resent_now: u64 = hosts.map(|host| self.fabric.machine(host).retransmissions()).sum();
-        let resent_packets = resent_now + self.director.resent_before_restarts;
-        let ideals = self.scenario.ideals(&self.director.records);
-        let (flows, jobs) = self.director.into_records();
+        let hosts = || (0..self.scenario.topology.hosts()).map(NodeId);
+        let of_flows = |host| self.fabric.machine(host).flows().retransmissions();
+        let resent_now: u64 = hosts().map(of_flows).sum();
+        let switch_use = |&switch: &NodeId| {
+            Some(SwitchUse { switch, stats: Programs::stats(&self.fabric, switch)? })
+        };
+        let switches = self.switches.iter().filter_map(switch_use).collect();
+        let ScenarioDirector { records: flows, jobs, resent_before_restarts, .. } = self.director;
+        let jobs = jobs.into_records(|host| self.fabric.machine(host));
+        let resent_by_jobs: u64 = jobs.iter().map(|job| job.total().resent).sum();
         Outcome {
             seed: self.seed,
             digest: self.fabric.digest(),
             now: self.fabric.now(),
             ending: self.ended.unwrap_or(Ending::Interrupted),
             stats: self.fabric.stats(),
-            resent_packets,
+            resent_packets: resent_now + resent_before_restarts + resent_by_jobs,
             links,
-            ideals,
+            ideals: self.scenario.ideals(&flows),
             flows,
             jobs,
+            switches,
             queues: self.samples.map(|samples| samples.taken).unwrap_or_default(),
             check: self.fabric.check(),
         }
     }
 
-    /// Runs to the next sample, the end of time, or for so many events.
-    fn slice(&mut self, events: u64) {
+    /// Runs to the next sample, the end of time or another moment, or for so many events.
+    fn slice(&mut self, events: u64, at: Time) {
         let stop = self.scenario.stop_after.map_or(Time::NEVER, |span| Time::ZERO + span);
         let sample_at = self.samples.as_ref().map_or(Time::NEVER, Samples::next);
-        let until = stop.min(sample_at);
+        let until = stop.min(sample_at).min(at);
         let last = self.fabric.stats().events.saturating_add(events);
         let pause = self.fabric.run(&mut self.director, Limit { until, events });
         match pause {

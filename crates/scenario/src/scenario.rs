@@ -1,13 +1,15 @@
 //! A scenario: read, checked, and ready to run with any seed.
 
-use thalweg_core::{NodeId, Span};
+use thalweg_core::{NodeId, Rng, Span};
 use thalweg_fabric::{Config, Spread, Topology};
 
 use crate::director::FlowRecord;
 use crate::error::{Mistake, ScenarioError, Source};
 use crate::file::File;
 use crate::ideal::{Ideal, PacketSizes};
-use crate::plan;
+use crate::job::{Cast, Collective, Job, Stage};
+use crate::plan::{self, Aggregation};
+use crate::programs::Programs;
 use crate::run::Run;
 use crate::traffic::{Load, Setting, Traffic};
 
@@ -19,6 +21,7 @@ pub struct Scenario {
     pub(crate) node_names: Vec<String>,
     pub(crate) fabric: Config,
     pub(crate) transport: thalweg_flow::Config,
+    pub(crate) aggregation: Aggregation,
     pub(crate) traffic: Vec<Traffic>,
     pub(crate) stop_after: Option<Span>,
 }
@@ -42,6 +45,8 @@ impl Scenario {
         let fabric = plan::fabric(&file, &topology)?;
         let transport = plan::transport(&file.transport);
         let transport = transport.map_err(|mistake| mistake.under("transport"))?;
+        let aggregation = plan::aggregation(&file.aggregation);
+        let aggregation = aggregation.map_err(|mistake| mistake.under("aggregation"))?;
         if file.traffic.is_empty() {
             return Err(Mistake::at("traffic", "nobody sends: add a [[traffic]] table"));
         }
@@ -52,7 +57,19 @@ impl Scenario {
             traffic.push(checked.map_err(|mistake| mistake.under(number).under("traffic"))?);
         }
         let File { title, stop_after, .. } = file;
-        Ok(Scenario { title, topology, node_names, fabric, transport, traffic, stop_after })
+        let scenario = Scenario {
+            title,
+            topology,
+            node_names,
+            fabric,
+            transport,
+            aggregation,
+            traffic,
+            stop_after,
+        };
+        // Names are drawn anew for every seed, but whether jobs can be set up is known now.
+        scenario.cast(&Rng::new(0))?;
+        Ok(scenario)
     }
 
     /// What it is called.
@@ -78,6 +95,36 @@ impl Scenario {
     /// Starts a run that samples nothing, for speed.
     pub fn run_bare(&self, seed: u64) -> Run<'_> {
         Run::new(self, seed, false)
+    }
+
+    /// The jobs, in the order of their tables.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.traffic.iter().filter_map(Traffic::job)
+    }
+
+    /// What jobs have in common.
+    pub(crate) fn stage(&self) -> Stage<'_> {
+        let static_pools = self.jobs().filter(|job| job.collective == Collective::SwitchMl);
+        let share = self.aggregation.aggregators() / (static_pools.count() as u32).max(1);
+        Stage {
+            topology: &self.topology,
+            transport: &self.transport,
+            aggregation: &self.aggregation,
+            slots: self.aggregation.slots.unwrap_or(share.max(1)),
+        }
+    }
+
+    /// The machines of all jobs, and what switches run for them.
+    pub(crate) fn cast(&self, rng: &Rng) -> Result<(Vec<Cast>, Programs), Mistake> {
+        let in_table = |(number, mistake): (usize, Mistake)| {
+            let tables = self.traffic.iter().enumerate();
+            let mut jobs = tables.filter_map(|(table, traffic)| Some((table, traffic.job()?)));
+            let (table, job) = jobs.nth(number).expect("the job that the mistake is about");
+            mistake.under(job.kind.name()).under(table).under("traffic")
+        };
+        let casts = Cast::all(self.jobs(), self.stage(), rng).map_err(in_table)?;
+        let programs = Programs::new(self.jobs(), &casts, self.stage()).map_err(in_table)?;
+        Ok((casts, programs))
     }
 
     pub(crate) fn ideals(&self, flows: &[FlowRecord]) -> Vec<Span> {

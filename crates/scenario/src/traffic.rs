@@ -1,5 +1,7 @@
-//! From traffic tables to flows with starting times.
+//! From traffic tables to flows with starting times, and to jobs.
 
+mod all_reduce;
+mod members;
 mod training;
 
 use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
@@ -14,17 +16,17 @@ use crate::file::{
     BetweenWord, FlowListTable, IncastTable, LoadWord, PermutationTable, PoissonTable, SizesTable,
     TrafficTable,
 };
-use crate::source::Source;
-use crate::training::Training;
+use crate::job::Job;
+use crate::source::{Source, source};
 
-/// One source of flows, checked.
+/// One source of traffic, checked.
 #[derive(Clone, Debug)]
 pub(crate) enum Traffic {
     Poisson(PoissonArrivals),
     Incast(Incast),
     Permutation { hosts: usize, bytes: Bytes, start: Time },
     List(Vec<FlowSpec>),
-    Training(Training),
+    Job(Box<Job>),
 }
 
 /// Reads a file that a scenario names.
@@ -46,6 +48,7 @@ impl Traffic {
             TrafficTable::Permutation(table) => ("permutation", setting.permutation(table)),
             TrafficTable::List(table) => ("list", setting.list(table)),
             TrafficTable::Training(table) => ("training", setting.training(table)),
+            TrafficTable::AllReduce(table) => ("all-reduce", setting.all_reduce(table)),
         };
         // Flows are drawn anew for every seed, but whether they can be drawn at all is known now.
         let drawn = checked.and_then(|traffic| {
@@ -59,14 +62,14 @@ impl Traffic {
     /// Where its flows come from in one run.
     pub(crate) fn source(&self, rng: &Rng) -> Result<Source, ArrivalError> {
         Ok(match self {
-            Traffic::Poisson(arrivals) => Source::of(arrivals.clone().flows(rng)?),
-            Traffic::Incast(incast) => Source::of(incast.flows(rng)?.into_iter()),
+            Traffic::Poisson(arrivals) => source(arrivals.clone().flows(rng)?),
+            Traffic::Incast(incast) => source(incast.flows(rng)?.into_iter()),
             &Traffic::Permutation { hosts, bytes, start } => {
                 let flows = thalweg_workload::permutation(hosts, bytes, start, rng)?;
-                Source::of(flows.into_iter())
+                source(flows.into_iter())
             }
-            Traffic::List(flows) => Source::of(flows.clone().into_iter()),
-            Traffic::Training(training) => Source::Job(Box::new(training.run())),
+            Traffic::List(flows) => source(flows.clone().into_iter()),
+            Traffic::Job(_) => source(std::iter::empty()),
         })
     }
 
@@ -78,7 +81,15 @@ impl Traffic {
             Traffic::Incast(incast) => Some(incast.senders.len() as u64),
             Traffic::Permutation { hosts, .. } => Some(*hosts as u64),
             Traffic::List(flows) => Some(flows.len() as u64),
-            Traffic::Training(training) => Some(training.expected_flows()),
+            Traffic::Job(_) => Some(0),
+        }
+    }
+
+    /// The job, if it is one.
+    pub(crate) fn job(&self) -> Option<&Job> {
+        match self {
+            Traffic::Job(job) => Some(job),
+            _ => None,
         }
     }
 }

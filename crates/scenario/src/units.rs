@@ -33,6 +33,11 @@ pub(crate) fn optional_bytes<'de, D: Deserializer<'de>>(
     bytes(source).map(Some)
 }
 
+/// A size from the text that stands for one.
+pub(crate) fn size(text: &str) -> Option<Bytes> {
+    parse(text, SIZES).map(Bytes::new)
+}
+
 /// Units and what they stand for, in the base unit.
 type Units = &'static [(&'static str, f64)];
 

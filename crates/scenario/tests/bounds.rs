@@ -4,6 +4,7 @@
 mod draw;
 
 use draw::Drawn;
+use thalweg_core::Span;
 use thalweg_scenario::Ending;
 
 #[test]
@@ -17,7 +18,9 @@ fn no_flow_is_faster_than_the_ideal_one() {
         assert_eq!(outcome.unfinished(), 0, "{}", context());
         for job in &outcome.jobs {
             assert_eq!(job.iterations.len() as u64, job.planned_iterations, "{}", context());
-            assert!(job.iterations.iter().all(|span| *span > job.compute), "{}", context());
+            // Who is alone may need no network.
+            let is_slower = |span: &Span| *span > job.compute || job.workers == 1;
+            assert!(job.iterations.iter().all(is_slower), "{}", context());
         }
         for (flow, ideal) in outcome.flows.iter().zip(&outcome.ideals) {
             let fct = outcome.completion(flow).expect("counted above");

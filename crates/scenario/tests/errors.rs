@@ -86,13 +86,13 @@ const WORDS_AND_KEYS: Cases = &[
     (
         1,
         r#"titel = "base""#,
-        "1: titel: unknown key `titel`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `traffic`, `faults`, `sweep`",
+        "1: titel: unknown key `titel`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `traffic`, `faults`, `sweep`",
     ),
     (1, "", "1: `title` is missing: add it"),
     (
         9,
         "[swich]",
-        "9: swich: unknown key `swich`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `traffic`, `faults`, `sweep`",
+        "9: swich: unknown key `swich`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `traffic`, `faults`, `sweep`",
     ),
     (
         3,
@@ -118,7 +118,7 @@ const WORDS_AND_KEYS: Cases = &[
     (
         15,
         "[traffic.bulk]",
-        "15: traffic.0.bulk: unknown word `bulk`: write one of `poisson`, `incast`, `permutation`, `list`, `training`",
+        "15: traffic.0.bulk: unknown word `bulk`: write one of `poisson`, `incast`, `permutation`, `list`, `training`, `all-reduce`",
     ),
     (
         17,
@@ -448,18 +448,49 @@ const JOBS: Cases = &[
         "workers = []",
         "8: traffic.0.training.workers: the job has no workers: name at least one host",
     ),
-    (
-        8,
-        "workers = [1, 1]",
-        "8: traffic.0.training.workers: host 1 is named twice: a host is one worker",
-    ),
+    (8, "workers = [1, 1]", "8: traffic.0.training.workers: host 1 is named twice: name it once"),
     (
         8,
         "workers = [0, 3]",
         "8: traffic.0.training.workers.1: there is no host 3: they go from 0 to 2",
     ),
     (9, "server = 3", "9: traffic.0.training.server: there is no host 3: they go from 0 to 2"),
-    (9, "server = 1", "9: traffic.0.training.server: host 1 is a worker too: give another host"),
+    (
+        9,
+        "",
+        "6: traffic.0.training: say who adds up: server = 4 or servers = [4, 5], or take another collective",
+    ),
+    (
+        9,
+        "servers = []",
+        "6: traffic.0.training: say who adds up: server = 4 or servers = [4, 5], or take another collective",
+    ),
+    (
+        9,
+        "servers = [2, 5]",
+        "9: traffic.0.training.servers.1: there is no host 5: they go from 0 to 2",
+    ),
+    (9, "servers = [2, 2]", "9: traffic.0.training.servers: host 2 is named twice: name it once"),
+    (
+        9,
+        "server = 2\nservers = [1]",
+        "10: traffic.0.training.servers: server and servers exclude each other: keep one",
+    ),
+    (
+        9,
+        "server = 2\ncollective = \"ring\"",
+        "9: traffic.0.training.server: ring has no server: take this away",
+    ),
+    (
+        9,
+        "servers = [2]\ncollective = \"switchml\"",
+        "9: traffic.0.training.servers: switchml has no server: take this away",
+    ),
+    (
+        9,
+        "server = 2\ncollective = \"rings\"",
+        "10: traffic.0.training.collective: unknown word `rings`: write one of `aggregate`, `rack-only`, `server`, `ring`, `switchml`",
+    ),
     (
         10,
         "iterations = 0",
@@ -482,6 +513,171 @@ const JOBS: Cases = &[
 fn mistakes_in_training_jobs_are_named() {
     Scenario::parse("good.toml", TRAINING, &load).expect("no mistake");
     check(TRAINING, JOBS);
+}
+
+const ALL_REDUCE: &str = r#"title = "all-reduce"
+[topology.dumbbell]
+hosts-per-side = 2
+host-cable = { rate = "10Gbps", delay = "1us" }
+trunk = { rate = "10Gbps", delay = "1us" }
+[[traffic]]
+[traffic.all-reduce]
+workers = [0, 1]
+collective = "aggregate"
+server = 2
+bytes = "4MB"
+rounds = 3
+in-flight = 1
+[aggregation]
+numeric = "fixed"
+scale = 1e6
+window = "aimd"
+initial-window = "60KB"
+timeout = "1ms"
+levels = 3
+slots = 64
+"#;
+
+const BENCHMARKS: Cases = &[
+    (
+        8,
+        "workers = []",
+        "8: traffic.0.all-reduce.workers: nobody has tensors: name at least one host",
+    ),
+    (11, "bytes = \"4MB\"\nserver = 3", "12: `server` is given twice: keep one"),
+    (
+        11,
+        "bytes = \"10B\"",
+        "11: traffic.0.all-reduce.bytes: 10 bytes are no values of 4 bytes: give a multiple of 4",
+    ),
+    (
+        11,
+        "bytes = \"0B\"",
+        "11: traffic.0.all-reduce.bytes: 0 bytes are no values of 4 bytes: give a multiple of 4",
+    ),
+    (12, "rounds = 0", "12: traffic.0.all-reduce.rounds: nothing would be summed: give 1 or more"),
+    (
+        13,
+        "in-flight = 0",
+        "13: traffic.0.all-reduce.in-flight: nothing would be summed: give 1 or more",
+    ),
+    (
+        8,
+        "workers = [0, 2]\nstart = 3",
+        "9: traffic.0.all-reduce.start: write the time as text, such as \"500ns\"",
+    ),
+    (
+        15,
+        "numeric = \"int\"",
+        "15: aggregation.numeric: unknown word `int`: write one of `float`, `fixed`, `dynamic`",
+    ),
+    (
+        15,
+        "numeric = \"float\"",
+        "16: aggregation.scale: floats have no scale: write numeric = \"fixed\", or take this away",
+    ),
+    (
+        16,
+        "scale = -1.0",
+        "16: aggregation.scale: -1 is no scale: give a number above 0, such as 1e8",
+    ),
+    (
+        17,
+        "window = \"large\"",
+        "18: aggregation.initial-window: the window has one size: take this away, or write window = \"aimd\"",
+    ),
+    (
+        19,
+        "timeout = \"0s\"",
+        "19: aggregation.timeout: everything would be lost at once: give a round trip or more",
+    ),
+    (20, "levels = 4", "20: aggregation.levels: 4 levels are not offered: write 2 or 3"),
+    (21, "slots = 0", "21: aggregation.slots: a job without slots sums nothing: give at least 1"),
+    (21, "aggregators = 0", "21: aggregation.aggregators: aggregators is 0, must be at least 1"),
+    (
+        21,
+        "aggregators = 4000000000",
+        "21: aggregation.aggregators: 4000000000 aggregators of 352 values need more than 16 GiB: have fewer",
+    ),
+    (
+        21,
+        "fragment-values = 0",
+        "21: aggregation.fragment-values: fragment-values is 0, must be 1 to 16360",
+    ),
+    (
+        21,
+        "fragment-values = 70000",
+        "21: aggregation.fragment-values: this is integer `70000`: write a whole number from 0 to 65535",
+    ),
+    (
+        21,
+        "span-fragments = 40000",
+        "21: aggregation.span-fragments: span-fragments is 40000, must be 1 to 32767",
+    ),
+    (
+        21,
+        "overhead-bytes = 70000",
+        "21: aggregation.overhead-bytes: overhead-bytes is 70000, must be at most 65535",
+    ),
+    (
+        21,
+        "reordering-packets = 5000",
+        "21: aggregation.reordering-packets: at most 1024 are remembered: give fewer, or 0 for time only",
+    ),
+    (
+        21,
+        "stale-after = \"0s\"",
+        "21: aggregation.stale-after: `stale-after` is zero: it has to be at least 1",
+    ),
+    (
+        21,
+        "ask-gap = \"0s\"",
+        "21: aggregation.ask-gap: everything would be asked for at once: give more",
+    ),
+];
+
+#[test]
+fn mistakes_in_benchmarks_and_aggregation_are_named() {
+    Scenario::parse("good.toml", ALL_REDUCE, &load).expect("no mistake");
+    check(ALL_REDUCE, BENCHMARKS);
+}
+
+#[test]
+fn a_window_has_a_size() {
+    let text =
+        ALL_REDUCE.replace("window = \"aimd\"\ninitial-window = \"60KB\"", "window = \"many\"");
+    let error = Scenario::parse("bad.toml", &text, &load).expect_err("no size").to_string();
+    let expected =
+        "17: aggregation.window: \"many\" is no window: write \"aimd\" or a size, \"240KB\"";
+    assert_eq!(error, format!("bad.toml:{expected}"));
+}
+
+/// What takes more than one table to be wrong.
+#[test]
+fn jobs_that_cannot_be_set_up_are_named() {
+    let error = |text: &str| Scenario::parse("bad.toml", text, &load).expect_err(text).to_string();
+    let switchml = ALL_REDUCE.replace("\"aggregate\"\nserver = 2", "\"switchml\"");
+    Scenario::parse("good.toml", &switchml, &load).expect("no mistake");
+    assert_eq!(
+        error(&switchml.replace("[0, 1]", "[0, 2]")),
+        "bad.toml:8: traffic.0.all-reduce.workers: SwitchML sums in one switch: name workers that \
+         are all connected to the same one, or take another collective"
+    );
+    let table = "[traffic.all-reduce]\nworkers = [0, 1]\ncollective = \"switchml\"\n\
+                 bytes = \"4MB\"\nrounds = 1\n";
+    assert_eq!(
+        error(&format!("{ALL_REDUCE}[[traffic]]\n{table}")),
+        "bad.toml:25: traffic.1.all-reduce.collective: switch 4 would have to run two programs, \
+         aggregation and SwitchML: keep the jobs apart, or take one collective for both"
+    );
+    let both = format!("{switchml}aggregators = 100\n[[traffic]]\n{table}");
+    assert_eq!(
+        error(&both),
+        "bad.toml:23: traffic.1.all-reduce: switch 4 has 100 aggregators, too few for 64 slots of \
+         each job: set fewer slots or more aggregators in [aggregation]"
+    );
+    let shared = both.replace("slots = 64\n", "");
+    Scenario::parse("good.toml", &shared, &load).expect("each has half of them");
 }
 
 #[test]

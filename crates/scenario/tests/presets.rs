@@ -71,6 +71,7 @@ fn every_preset_can_be_read() {
         "sweep",
         "three-tier",
         "training",
+        "two-racks",
         "websearch",
     ];
     assert_eq!(presets, tested.map(|name| format!("{name}.toml")), "a preset without a test");
@@ -153,13 +154,31 @@ fn training_waits_for_the_network() {
     // 32 · 8,178,368,512 / 5·10¹³ s and 32 · 16,120,709,120 / 5·10¹³ s, each rounded.
     assert_eq!(job.compute.as_ps(), 15_551_409_685);
     assert_eq!((job.model.as_str(), job.iterations.len()), ("resnet50", 3));
-    let bytes: u64 = outcome.flows.iter().map(|flow| flow.spec.bytes.as_u64()).sum();
-    assert_eq!(bytes, 3 * 4 * 2 * 4 * 25_557_032);
+    assert_eq!(job.summed_bytes, [3 * 4 * 25_557_032; 4]);
     for iteration in &job.iterations {
         // The parts of four workers need 33.6 ms on the server's cable, from when the first is ready.
         let ms = iteration.as_us_f64() / 1e3;
         assert!((5.2 + 33.6..5.2 + 2.0 * 33.6).contains(&ms), "{ms} ms");
     }
+}
+
+#[test]
+fn two_racks_sum_in_their_switches() {
+    let outcome = preset("two-racks.toml");
+    let [both, left, right] = &outcome.jobs[..] else { panic!("three jobs") };
+    for (job, iterations) in [(both, 2), (left, 3), (right, 20)] {
+        assert_eq!((job.iterations.len(), &job.failure), (iterations, &None));
+        // Nearly every fragment comes to the server once, as one sum.
+        let stats = job.servers[0].stats;
+        let per_sum = stats.gradients as f64 / stats.completed as f64;
+        assert!((1.0..1.1).contains(&per_sum), "{per_sum}");
+    }
+    assert!(both.total().queries > 0, "packets are lost on the trunk");
+    // The trunk carries one sum of job 0 each way, and little else.
+    let trunk: u64 =
+        links_between(&outcome, 14, 15).map(|link| link.stats.sent_bytes).max().unwrap();
+    let tensors: u64 = 2 * 4 * 25_557_032 / 1_408 * 1_538;
+    assert!((1.0..1.15).contains(&(trunk as f64 / tensors as f64)), "{trunk} {tensors}");
 }
 
 #[test]

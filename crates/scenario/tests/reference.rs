@@ -5,6 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
+use thalweg_aggregate::join::JobSpec;
+use thalweg_aggregate::{server, switch, window, worker};
+use thalweg_core::NodeId;
 use thalweg_fabric::Buffer;
 use thalweg_flow::{Config, Control};
 use thalweg_scenario::sweep::{Variant, variants};
@@ -14,9 +17,9 @@ use thalweg_scenario::{Ending, Outcome, output};
 fn complete_examples_run() {
     let document = document();
     let examples = complete_examples(&document);
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 4);
     let runs: Vec<usize> = examples.iter().map(|text| read(text).len()).collect();
-    assert_eq!(runs, [1, 1, 8]);
+    assert_eq!(runs, [1, 1, 3, 8]);
     for variant in examples.iter().flat_map(|text| read(text)) {
         let outcome = run(&variant);
         assert_eq!(outcome.check, Ok(()), "{}", variant.label);
@@ -50,7 +53,7 @@ fn every_key_that_is_explained_exists() {
     let keys = keys_of_source();
     let document = document();
     let rows: Vec<(&str, &str)> = input_part(&document).lines().filter_map(row).collect();
-    assert!(rows.len() > 90, "{} rows", rows.len());
+    assert!(rows.len() > 120, "{} rows", rows.len());
     let stale: Vec<&str> =
         rows.iter().map(|(key, _)| *key).filter(|key| !keys.contains(*key)).collect();
     assert!(stale.is_empty(), "not in the code: {stale:?}");
@@ -85,22 +88,59 @@ fn defaults_are_those_of_the_code() {
 }
 
 #[test]
+fn defaults_of_aggregation_are_those_of_the_code() {
+    let spec = JobSpec::new(1, vec![NodeId(0)]);
+    let worker = worker::Config::default();
+    let window::Control::Aimd { initial_bytes, .. } = worker.control else {
+        panic!("the default control is {:?}", worker.control)
+    };
+    let switch = switch::Config::new(NodeId(0));
+    let in_text = |quantity: String| format!("{:?}", quantity.replace(' ', ""));
+    let expected = [
+        ("aggregators", spec.aggregators.to_string()),
+        ("fragment-values", spec.fragment_values.to_string()),
+        ("overhead-bytes", spec.overhead_bytes.to_string()),
+        ("initial-window", in_text(format!("{}KB", initial_bytes / 1_000))),
+        ("timeout", in_text(worker.timeout_after.to_string())),
+        ("reordering-packets", worker.loss_threshold.to_string()),
+        ("span-fragments", spec.span_fragments.to_string()),
+        ("stale-after", in_text(switch.stale_after.to_string())),
+    ];
+    let document = document();
+    let (_, section) = document.split_once("\n## Aggregation\n").expect("the heading");
+    for (key, value) in expected {
+        let found = section.lines().filter_map(row).find(|(found, _)| *found == key);
+        assert_eq!(found, Some((key, format!("`{value}`").as_str())));
+    }
+    let gaps = format!(
+        "`{:?}` in switches, `{:?}` in servers",
+        switch.ask_gap.to_string().replace(' ', "").replace('µ', "u"),
+        server::Config::new(NodeId(0)).ask_gap.to_string().replace(' ', "").replace('µ', "u"),
+    );
+    assert!(section.contains(&gaps), "{gaps}");
+}
+
+#[test]
 fn columns_and_json_keys_are_explained() {
     let document = document();
     let (_, output_part) = document.split_once(OUTPUT_HEADING).expect("the heading");
     let spans = code_spans(output_part);
     let examples = complete_examples(&document);
-    let with_job = examples.iter().find(|text| text.contains("traffic.training"));
-    let [variant] = &read(with_job.expect("an example with a job"))[..] else {
-        panic!("the example is a sweep")
-    };
-    let outcome = run(variant);
-
-    let csv = output::csv::flows(&outcome);
-    let mut names: Vec<String> =
-        csv.lines().next().expect("a header").split(',').map(str::to_owned).collect();
-    add_keys(&output::json::outcome(&variant.scenario, &outcome), &mut names);
-    for sample in ["fct_us", "digest", "p99_slowdown", "max_use", "queue full", "iterations_us"] {
+    let mut names = Vec::new();
+    let small_job = examples.iter().find(|text| text.contains("server = 2")).expect("a job");
+    let in_one_switch = small_job.replace("server = 2", "collective = \"switchml\"");
+    let all = examples.iter().copied().chain([in_one_switch.as_str()]);
+    for variant in all.flat_map(read) {
+        let outcome = run(&variant);
+        for csv in [output::csv::flows(&outcome), output::csv::jobs(&outcome)] {
+            let header = csv.lines().next().expect("a header");
+            names.extend(header.split(',').map(str::to_owned));
+        }
+        add_keys(&output::json::outcome(&variant.scenario, &outcome), &mut names);
+    }
+    let samples = ["fct_us", "digest", "p99_slowdown", "max_use", "queue full", "iterations_us"];
+    let of_jobs = ["collective", "gradient_bytes", "collisions", "repeated", "mark_halvings"];
+    for sample in samples.into_iter().chain(of_jobs) {
         assert!(names.iter().any(|name| name == sample), "{sample} does not come out");
     }
     let missing: Vec<&String> = names.iter().filter(|name| !spans.contains(*name)).collect();

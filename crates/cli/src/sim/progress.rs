@@ -12,7 +12,7 @@ pub(crate) struct Bar(ProgressBar);
 impl Bar {
     /// For one run.
     pub(crate) fn new() -> Bar {
-        Bar::with_style(None, "{bar:32} {pos}/{len} flows  {msg}  {elapsed}")
+        Bar::with_style(None, "{bar:32} {pos}/{len} {prefix}  {msg}  {elapsed}")
     }
 
     /// For a number of runs.
@@ -30,8 +30,14 @@ impl Bar {
     /// Shows how far a run is.
     pub(crate) fn show(&self, progress: &Progress, wall: Duration) {
         let flows = progress.expected_flows.unwrap_or(progress.started_flows);
-        self.0.set_length(flows.max(1));
-        self.0.set_position(progress.ended_flows);
+        let total = flows.saturating_add(progress.expected_sums);
+        self.0.set_length(total.max(1));
+        self.0.set_position(progress.ended_flows + progress.finished_sums);
+        self.0.set_prefix(match (flows, progress.expected_sums) {
+            (_, 0) => "flows",
+            (0, _) => "sums",
+            _ => "flows and sums",
+        });
         let hops_per_s = progress.packet_hops as f64 / wall.as_secs_f64().max(1e-9);
         self.0.set_message(format!(
             "{} simulated, {:.1} M hops/s",

@@ -58,9 +58,10 @@ const WHOLE: [(&str, &str); 6] = [
 /// What a type of the program is called outside of it.
 fn kind(expected: &str) -> &str {
     match expected {
+        "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",
         "u64" => "a whole number, 0 or more",
-        "f64" => "a number",
+        "f32" | "f64" => "a number",
         "a string" => "text in quotes",
         "a boolean" => "true or false",
         "a sequence" => "a list in [brackets]",

@@ -1,4 +1,4 @@
-//! One line a flow.
+//! One line a flow, or an iteration of a job.
 
 use std::fmt::Write;
 
@@ -22,6 +22,26 @@ pub fn flows(outcome: &Outcome) -> String {
             ideal.as_us_f64(),
         )
         .expect("writing to a string cannot fail");
+    }
+    text
+}
+
+/// All iterations of all jobs as CSV.
+pub fn jobs(outcome: &Outcome) -> String {
+    let mut text = String::from("job,kind,model,collective,workers,iteration,iteration_us\n");
+    for (number, job) in outcome.jobs.iter().enumerate() {
+        for (iteration, span) in job.iterations.iter().enumerate() {
+            writeln!(
+                text,
+                "{number},{},{},{},{},{iteration},{}",
+                job.kind.name(),
+                job.model,
+                job.collective.name(),
+                job.workers,
+                span.as_us_f64(),
+            )
+            .expect("writing to a string cannot fail");
+        }
     }
     text
 }

@@ -4,10 +4,11 @@ use serde_json::{Map, Value, json};
 use thalweg_fabric::DropReason;
 
 use super::links::link_groups;
+use crate::job::{JobRecord, ServerUse};
 use crate::outcome::{Outcome, SizeClass};
+use crate::programs::{SwitchStats, SwitchUse};
 use crate::run::Ending;
 use crate::scenario::Scenario;
-use crate::training::JobRecord;
 
 /// One run as a JSON object.
 pub fn outcome(scenario: &Scenario, outcome: &Outcome) -> Value {
@@ -40,6 +41,7 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome) -> Value {
         "unfinished_flows": outcome.unfinished(),
         "classes": outcome.classes().iter().map(class).collect::<Vec<_>>(),
         "jobs": outcome.jobs.iter().enumerate().map(job).collect::<Vec<_>>(),
+        "switches": outcome.switches.iter().map(switch).collect::<Vec<_>>(),
         "links": links,
         "packets": packets(outcome),
     })
@@ -58,14 +60,67 @@ fn class(class: &SizeClass) -> Value {
 }
 
 fn job((number, job): (usize, &JobRecord)) -> Value {
+    let total = job.total();
     json!({
         "job": number,
+        "kind": job.kind.name(),
         "model": job.model,
+        "collective": job.collective.name(),
         "workers": job.workers,
         "compute_us": job.compute.as_us_f64(),
         "planned_iterations": job.planned_iterations,
         "iterations_us": job.iterations.iter().map(|span| span.as_us_f64()).collect::<Vec<_>>(),
+        "goodput_bytes_per_s": job.goodput_bytes_per_s(),
+        "summed_bytes": job.summed_bytes,
+        "resent": total.resent,
+        "queries": total.queries,
+        "repairs": total.repairs,
+        "timeouts": total.timeouts,
+        "mark_halvings": total.mark_halvings,
+        "loss_halvings": total.loss_halvings,
+        "servers": job.servers.iter().map(server).collect::<Vec<_>>(),
+        "failure": job.failure,
     })
+}
+
+fn server(server: &ServerUse) -> Value {
+    let stats = &server.stats;
+    json!({
+        "host": server.host.0,
+        "gradients": stats.gradients,
+        "gradient_bytes": stats.gradient_bytes,
+        "added": stats.added,
+        "completed": stats.completed,
+        "collisions": stats.collisions,
+        "parameters": stats.parameters,
+        "requests": stats.requests,
+    })
+}
+
+fn switch(switch: &SwitchUse) -> Value {
+    match &switch.stats {
+        SwitchStats::Aggregate(stats) => json!({
+            "switch": switch.switch.0,
+            "program": "aggregate",
+            "gradients": stats.gradients,
+            "added": stats.taken + stats.added,
+            "completed": stats.completed,
+            "collisions": stats.collisions,
+            "passed": stats.passed,
+            "duplicates": stats.duplicates,
+            "parameters": stats.parameters,
+            "stale": stats.freed_stale + stats.freed_by_sweep,
+        }),
+        SwitchStats::SwitchMl(stats) => json!({
+            "switch": switch.switch.0,
+            "program": "switchml",
+            "added": stats.added_packets,
+            "completed": stats.complete_packets,
+            "duplicates": stats.known_packets,
+            "repeated": stats.repeated_packets,
+            "refused": stats.refused_packets,
+        }),
+    }
 }
 
 fn packets(outcome: &Outcome) -> Value {

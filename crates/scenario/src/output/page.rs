@@ -1,5 +1,6 @@
 //! Outcomes to look at: one self-contained page.
 
+use thalweg_core::Time;
 use thalweg_report::format::{Unit, format_count, format_ratio, format_span_us};
 use thalweg_report::page::{Card, Page, Section, Tone};
 use thalweg_report::plot::{Axis, Chart, Series};
@@ -23,10 +24,12 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome, source: &str, changes: &s
     let mut page =
         Page::new(scenario.title()).subtitle(headline).section(overview(scenario, outcome));
     if !outcome.jobs.is_empty() {
-        page = page.section(jobs(outcome));
+        page = page.section(jobs(scenario, outcome));
     }
-    page.section(completion_times(outcome))
-        .section(queues(outcome))
+    if !outcome.flows.is_empty() {
+        page = page.section(completion_times(outcome));
+    }
+    page.section(queues(outcome))
         .section(
             Section::new("Scenario")
                 .paragraph("The file that made this run, for the record.")
@@ -44,12 +47,14 @@ fn overview(scenario: &Scenario, outcome: &Outcome) -> Section {
     if let Some(all) = outcome.classes().last() {
         section = section.cards(cards(outcome, all));
     }
-    section
-        .table(
+    if !outcome.flows.is_empty() {
+        section = section.table(
             text::classes(outcome),
             "Completion times, from the start of a flow until its last acknowledgement is back; \
              slowdown is against the closed form for an idle network",
-        )
+        );
+    }
+    section
         .table(text::links(scenario, outcome), "Links over the whole run")
         .paragraph(text::packets(outcome))
 }
@@ -72,22 +77,37 @@ fn cards(outcome: &Outcome, all: &SizeClass) -> Vec<Card> {
     ]
 }
 
-fn jobs(outcome: &Outcome) -> Section {
-    let mut chart = Chart::new("Iteration time")
+fn jobs(scenario: &Scenario, outcome: &Outcome) -> Section {
+    let mut iterations = Chart::new("Iteration time")
         .x(Axis::linear("iteration"))
         .y(Axis::linear("time").unit(Unit::SpanUs));
+    let mut goodput = Chart::new("Sums over time")
+        .x(Axis::linear("simulated time").unit(Unit::SpanUs))
+        .y(Axis::linear("sums that all workers have"));
     for (number, job) in outcome.jobs.iter().enumerate() {
+        let name = format!("job {number}: {}, {}", job.model, job.collective.name());
         let times = job.iterations.iter().enumerate();
         let points = times.map(|(iteration, span)| (iteration as f64, span.as_us_f64()));
-        let name = format!("job {number}: {}", job.model);
-        chart = chart.series(Series::scatter(name, points.collect()));
+        iterations = iterations.series(Series::scatter(&name, points.collect()));
+        let mut sums: Vec<Time> = job.sums_at.concat();
+        sums.sort_unstable();
+        let counted = sums.iter().zip(1..).map(|(at, count)| (at.as_us_f64(), f64::from(count)));
+        goodput = goodput.series(Series::line(&name, counted.collect()));
     }
-    Section::new("Training jobs")
-        .table(
-            text::jobs(outcome),
-            "Iterations, from the start of the forward pass until every worker has every result",
-        )
-        .plot(chart, "Every iteration that was completed, computing included.")
+    let mut section = Section::new("Jobs").table(
+        text::jobs(outcome),
+        "Iterations, from the first worker's start until the last worker has all sums; goodput is \
+         what a worker receives of sums",
+    );
+    if !outcome.switches.is_empty() {
+        section = section.table(text::switches(scenario, outcome), "Switches that sum");
+    }
+    if outcome.jobs.iter().any(|job| !job.servers.is_empty()) {
+        section = section.table(text::servers(scenario, outcome), "Servers that complete sums");
+    }
+    section
+        .plot(iterations, "Every iteration that was completed, computing included.")
+        .plot(goodput, "How many sums had come, over all workers of a job.")
 }
 
 fn completion_times(outcome: &Outcome) -> Section {

@@ -2,26 +2,38 @@
 
 use thalweg_fabric::DropReason;
 use thalweg_report::format::{
-    format_bytes, format_count, format_percent, format_ratio, format_span_us,
+    format_bytes, format_count, format_percent, format_rate_bps, format_ratio, format_span_us,
 };
 use thalweg_report::stats::{Sample, Summary};
 use thalweg_report::table::{Column, Style, Table};
 
 use super::links::link_groups;
+use crate::job::WorkerStats;
 use crate::outcome::Outcome;
+use crate::programs::SwitchStats;
 use crate::run::Ending;
 use crate::scenario::Scenario;
 
-/// One run: iterations of jobs, completion times by size, links, and what was dropped and marked.
+/// One run: iterations of jobs, what switches did for them, completion times by size, links, and what
+/// was dropped and marked.
 pub fn outcome(scenario: &Scenario, outcome: &Outcome, style: Style) -> String {
     let mut text = format!("{}\n{}\n\n", scenario.title(), headline(outcome));
+    let mut tables = Vec::new();
     if !outcome.jobs.is_empty() {
-        text += &jobs(outcome).to_text(style);
-        text += "\n";
+        tables.push(jobs(outcome));
     }
-    text += &classes(outcome).to_text(style);
-    text += "\n";
-    text += &links(scenario, outcome).to_text(style);
+    if !outcome.switches.is_empty() {
+        tables.push(switches(scenario, outcome));
+    }
+    if outcome.jobs.iter().any(|job| !job.servers.is_empty()) {
+        tables.push(servers(scenario, outcome));
+    }
+    if !outcome.flows.is_empty() {
+        tables.push(classes(outcome));
+    }
+    tables.push(links(scenario, outcome));
+    let tables: Vec<String> = tables.iter().map(|table| table.to_text(style)).collect();
+    text += &tables.join("\n");
     text += &format!("\n{}\n", packets(outcome));
     text
 }
@@ -51,17 +63,22 @@ pub fn classes(outcome: &Outcome) -> Table {
     table
 }
 
-/// How long the iterations of training jobs took.
+/// How long the iterations of jobs took, and what it cost.
 pub fn jobs(outcome: &Outcome) -> Table {
     let mut table = Table::new([
         Column::right("job"),
         Column::left("model"),
+        Column::left("collective"),
         Column::right("workers"),
         Column::right("iterations"),
         Column::right("computing"),
         Column::right("mean"),
         Column::right("shortest"),
         Column::right("longest"),
+        Column::right("goodput"),
+        Column::right("resent"),
+        Column::right("queries"),
+        Column::right("halvings"),
     ]);
     for (number, job) in outcome.jobs.iter().enumerate() {
         let planned = format_count(job.planned_iterations);
@@ -69,6 +86,7 @@ pub fn jobs(outcome: &Outcome) -> Table {
         let mut row = vec![
             number.to_string(),
             job.model.clone(),
+            job.collective.name().to_owned(),
             format_count(job.workers as u64),
             if done == job.planned_iterations {
                 planned
@@ -84,7 +102,67 @@ pub fn jobs(outcome: &Outcome) -> Table {
             }
             None => row.extend(["–"; 3].map(str::to_owned)),
         }
+        let goodput = job.goodput_bytes_per_s().map(|bytes| format_rate_bps(bytes * 8.0));
+        row.push(goodput.unwrap_or_else(|| "–".to_owned()));
+        let WorkerStats { resent, queries, mark_halvings, loss_halvings, .. } = job.total();
+        row.extend([resent, queries, mark_halvings + loss_halvings].map(format_count));
         table.push(row);
+    }
+    table
+}
+
+/// What the programs of switches did.
+pub fn switches(scenario: &Scenario, outcome: &Outcome) -> Table {
+    let mut table = Table::new([
+        Column::left("switch"),
+        Column::left("program"),
+        Column::right("packets summed"),
+        Column::right("sums"),
+        Column::right("collisions"),
+        Column::right("passed on"),
+        Column::right("doubles"),
+    ]);
+    for switch in &outcome.switches {
+        let (program, counts) = match &switch.stats {
+            SwitchStats::Aggregate(stats) => {
+                let summed = stats.taken + stats.added;
+                let [collisions, passed] = [stats.collisions, stats.passed];
+                ("aggregate", [summed, stats.completed, collisions, passed, stats.duplicates])
+            }
+            SwitchStats::SwitchMl(stats) => {
+                let [summed, sums] = [stats.added_packets, stats.complete_packets];
+                ("switchml", [summed, sums, 0, 0, stats.known_packets])
+            }
+        };
+        let mut row = vec![scenario.node_name(switch.switch).to_owned(), program.to_owned()];
+        row.extend(counts.map(format_count));
+        table.push(row);
+    }
+    table
+}
+
+/// What the servers of in-network aggregation did.
+pub fn servers(scenario: &Scenario, outcome: &Outcome) -> Table {
+    let mut table = Table::new([
+        Column::left("server"),
+        Column::right("job"),
+        Column::right("gradients in"),
+        Column::right("packets summed"),
+        Column::right("sums"),
+        Column::right("collisions"),
+    ]);
+    for (number, job) in outcome.jobs.iter().enumerate() {
+        for server in &job.servers {
+            let stats = &server.stats;
+            table.push([
+                scenario.node_name(server.host).to_owned(),
+                number.to_string(),
+                format_bytes(stats.gradient_bytes),
+                format_count(stats.added),
+                format_count(stats.completed),
+                format_count(stats.collisions),
+            ]);
+        }
     }
     table
 }
@@ -136,21 +214,35 @@ pub fn packets(outcome: &Outcome) -> String {
 
 /// How the run went, in one line.
 pub fn headline(outcome: &Outcome) -> String {
-    let ending = match outcome.ending {
-        Ending::Complete => "all flows ended",
-        Ending::TimeUp => "stopped at the scenario's time limit",
-        Ending::Stuck => "nothing was left to happen",
-        Ending::Interrupted => "interrupted",
+    let what = match (outcome.jobs.len(), outcome.flows.len()) {
+        (0, flows) => many(flows, "flow"),
+        (jobs, 0) => many(jobs, "job"),
+        (jobs, flows) => format!("{} and {}", many(jobs, "job"), many(flows, "flow")),
+    };
+    let ending = match (outcome.ending, outcome.jobs.is_empty()) {
+        (Ending::Complete, true) => "all flows ended",
+        (Ending::Complete, false) => "all ended",
+        (Ending::TimeUp, _) => "stopped at the scenario's time limit",
+        (Ending::Stuck, _) => "nothing was left to happen",
+        (Ending::Interrupted, _) => "interrupted",
     };
     let unfinished = match outcome.unfinished() {
         0 => String::new(),
         count => format!(", {} did not arrive whole", format_count(count as u64)),
     };
+    let failed = outcome.jobs.iter().enumerate().filter_map(|(number, job)| {
+        Some(format!(", job {number} ended early: {}", job.failure.as_ref()?))
+    });
     format!(
-        "{} flows in {} of simulated time, {ending}{unfinished} (seed {}, digest {})",
-        format_count(outcome.flows.len() as u64),
+        "{what} in {} of simulated time, {ending}{unfinished}{} (seed {}, digest {})",
         format_span_us(outcome.now.as_us_f64()),
+        failed.collect::<String>(),
         outcome.seed,
         outcome.digest,
     )
+}
+
+fn many(count: usize, name: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {name}{plural}", format_count(count as u64))
 }

@@ -3,36 +3,44 @@
 use thalweg_core::Time;
 use thalweg_workload::{Buckets, Compute, Model, TrainingError, TrainingJob, models};
 
+use super::members::Members;
 use super::{Setting, Traffic};
 use crate::error::Mistake;
 use crate::file::TrainingTable;
-use crate::training::Training;
-
-/// Gradients are exchanged in single precision.
-const BYTES_PER_VALUE: u8 = 4;
+use crate::job::{Job, JobKind, Ready, Script, VALUE_BYTES};
 
 impl Setting<'_> {
     pub(super) fn training(&self, table: &TrainingTable) -> Result<Traffic, Mistake> {
-        for (index, &host) in table.workers.iter().enumerate() {
-            self.host(host).map_err(|message| Mistake::at(index, message).under("workers"))?;
-        }
-        self.host(table.server).map_err(|message| Mistake::at("server", message))?;
-        if table.workers.contains(&table.server) {
-            let message = format!("host {} is a worker too: give another host", table.server);
-            return Err(Mistake::at("server", message));
-        }
-        let job = TrainingJob {
+        let Members { collective, workers, servers } =
+            self.members(table.collective, &table.workers, table.server, table.servers.as_deref())?;
+        let training = TrainingJob {
             model: self.model(table)?,
-            workers: table.workers.iter().map(|&host| host as usize).collect(),
+            workers: workers.iter().map(|host| host.index()).collect(),
             iterations: table.iterations,
             compute: compute(table)?,
-            bytes_per_value: BYTES_PER_VALUE,
+            // Gradients are exchanged in single precision.
+            bytes_per_value: VALUE_BYTES as u8,
             buckets: table.bucket.map(|bytes| Buckets { first: bytes, others: bytes }),
         };
-        let training = Training::new(job, table.server as usize, Time::ZERO + table.start);
-        let training = training.map_err(|error| training_mistake(&error))?;
-        self.fits(training.largest_flow(), if table.json.is_some() { "json" } else { "model" })?;
-        Ok(Traffic::Training(training))
+        let plan = training.plan().map_err(|error| training_mistake(&error))?;
+        let ready = |gradient: &thalweg_workload::Ready| Ready {
+            at: gradient.at,
+            values: gradient.bytes.as_u64() / VALUE_BYTES,
+        };
+        Ok(Traffic::Job(Box::new(Job {
+            kind: JobKind::Training,
+            model: training.model.name().to_owned(),
+            collective,
+            workers,
+            servers,
+            start: Time::ZERO + table.start,
+            compute: plan.forward + plan.backward,
+            script: Script {
+                tensors: plan.gradients.iter().map(ready).collect(),
+                rounds: table.iterations,
+                open_rounds: 1,
+            },
+        })))
     }
 
     fn model(&self, table: &TrainingTable) -> Result<Model, Mistake> {

@@ -33,6 +33,7 @@ impl Drawn {
         let shape = draw.topology();
         draw.switch();
         draw.transport();
+        draw.aggregation();
         let sources = draw.within(1, 3);
         let mut csv = String::new();
         for _ in 0..sources {
@@ -225,12 +226,31 @@ impl Draw {
         ));
     }
 
+    fn aggregation(&mut self) {
+        let aggregators = self.one_of(&["1", "7", "64", "1000"]);
+        let values = self.one_of(&["32", "352", "1000"]);
+        let numeric = self.one_of(&["float", "fixed", "dynamic"]);
+        let recovery = self.one_of(&["selective", "paper"]);
+        let indexing = self.one_of(&["hashed", "linear"]);
+        let window = self.one_of(&["aimd", "10KB", "200KB"]);
+        let timeout = self.one_of(&["100us", "1ms"]);
+        let reordering = self.one_of(&["0", "3", "30"]);
+        let span = self.one_of(&["10", "100", "4096"]);
+        self.line(format!(
+            "[aggregation]\naggregators = {aggregators}\nfragment-values = {values}\n\
+             numeric = \"{numeric}\"\nrecovery = \"{recovery}\"\nindexing = \"{indexing}\"\n\
+             window = \"{window}\"\ntimeout = \"{timeout}\"\nspan-fragments = {span}\n\
+             reordering-packets = {reordering}"
+        ));
+    }
+
     fn traffic(&mut self, hosts: u64, csv: &mut String) {
         self.line("[[traffic]]");
-        match self.within(0, 4) {
+        match self.within(0, 5) {
             0 => self.poisson(),
             1 => self.incast(hosts),
             3 => self.training(hosts),
+            4 => self.all_reduce(hosts),
             2 => {
                 let bytes = self.within(1, 60_000);
                 self.line(format!(
@@ -274,16 +294,41 @@ impl Draw {
     }
 
     fn training(&mut self, hosts: u64) {
-        let server = self.within(0, hosts - 1);
-        let workers: Vec<u64> = (0..hosts).filter(|host| *host != server).collect();
+        self.line("[traffic.training]\njson = \"model.json\"");
+        self.members(hosts);
         let iterations = self.within(1, 3);
         let (forward, backward) = (self.within(0, 50), self.within(0, 50));
         self.line(format!(
-            "[traffic.training]\njson = \"model.json\"\nworkers = {workers:?}\nserver = {server}\n\
-             iterations = {iterations}\nforward = \"{forward}us\"\nbackward = \"{backward}us\""
+            "iterations = {iterations}\nforward = \"{forward}us\"\nbackward = \"{backward}us\""
         ));
         if self.chance(0.3) {
             self.line("bucket = \"10KB\"");
+        }
+    }
+
+    fn all_reduce(&mut self, hosts: u64) {
+        self.line("[traffic.all-reduce]");
+        self.members(hosts);
+        let (bytes, rounds) = (4 * self.within(1, 15_000), self.within(1, 4));
+        let in_flight = self.within(1, 3);
+        self.line(format!(
+            "bytes = \"{bytes}B\"\nrounds = {rounds}\nin-flight = {in_flight}\nstart = \"5us\""
+        ));
+    }
+
+    /// Some hosts work, and where servers are needed some others or the same serve.
+    fn members(&mut self, hosts: u64) {
+        let collective = self.one_of(&["aggregate", "aggregate", "rack-only", "server", "ring"]);
+        let first = self.within(0, hosts - 1);
+        let some = |count: u64| (0..count).map(|index| (first + index) % hosts).collect();
+        let workers: Vec<u64> = some(self.within(1, hosts));
+        let mut servers: Vec<u64> = some(self.within(1, hosts.min(3)));
+        if self.chance(0.7) {
+            servers = vec![(first + hosts - 1) % hosts];
+        }
+        self.line(format!("collective = \"{collective}\"\nworkers = {workers:?}"));
+        if collective != "ring" {
+            self.line(format!("servers = {servers:?}"));
         }
     }
 

@@ -32,36 +32,46 @@ pub struct Oracle {
     tensors: Vec<Vec<f32>>,
     numeric: Numeric,
     contents: Contents,
-    /// The bits that the first worker got, where it got any.
-    seen: Vec<Option<u32>>,
+    /// What each worker got that still lives: from which value on, and the values.
+    held: Vec<Option<(usize, Vec<f32>)>>,
 }
 
 impl Oracle {
     pub fn new(seed: u64, job: usize, plan: &JobPlan, operation: usize) -> Oracle {
         let ranks = 0..plan.workers.len();
-        let values = plan.operations[operation] as usize;
         Oracle {
             tensors: ranks.map(|rank| tensor(seed, job, plan, rank, operation)).collect(),
             numeric: plan.numeric,
             contents: plan.contents,
-            seen: vec![None; values],
+            held: vec![None; plan.workers.len()],
         }
     }
 
-    /// Checks a sum, of which the values below `from` are missing.
-    pub fn check(&mut self, sum: &[f32], from: usize) -> Result<(), String> {
-        if sum.len() != self.seen.len() {
-            return Err(format!("{} values instead of {}", sum.len(), self.seen.len()));
+    /// Checks a worker's sum, of which the values below `from` are missing.
+    pub fn check(&mut self, rank: usize, sum: &[f32], from: usize) -> Result<(), String> {
+        let values = self.tensors[0].len();
+        if sum.len() != values {
+            return Err(format!("{} values instead of {values}", sum.len()));
         }
         for (at, &value) in sum.iter().enumerate().skip(from) {
-            let seen = *self.seen[at].get_or_insert(value.to_bits());
-            if seen != value.to_bits() {
-                let first = f32::from_bits(seen);
-                return Err(format!("value {at} is {value}, another worker has {first}"));
-            }
             self.check_value(at, value)?;
         }
+        for (other, others) in self.held.iter().flatten() {
+            let from = from.max(*other);
+            let pairs = sum.iter().zip(others).skip(from);
+            if let Some((own, other)) = pairs.into_iter().find(|(a, b)| a.to_bits() != b.to_bits())
+            {
+                return Err(format!("a value is {own}, another worker has {other}"));
+            }
+        }
+        self.held[rank] = Some((from, sum.to_vec()));
         Ok(())
+    }
+
+    /// A worker crashed. What it alone had seen, nobody knows any more, and may be summed anew in
+    /// another order.
+    pub fn forget(&mut self, rank: usize) {
+        self.held[rank] = None;
     }
 
     fn check_value(&self, at: usize, value: f32) -> Result<(), String> {

@@ -300,6 +300,7 @@ impl<'a> Swarm<'a> {
             };
             let id = self.jobs[job].id;
             self.jobs[job].seats[rank] = self.seat(id, job, rank);
+            self.jobs[job].oracles.iter_mut().for_each(|oracle| oracle.forget(rank));
             let round = self.registrar.round(id).expect("it is registered");
             self.send(now, Mail::Tell(Message::Lost { job: id, round, rank: rank as u32 }));
             if self.mail.values().all(|mail| !matches!(mail, Mail::Begin(own) if *own == job)) {
@@ -328,7 +329,7 @@ impl<'a> Swarm<'a> {
         state.seats[rank].finished += 1;
         let from = missing_below as usize * usize::from(plan.fragment_values);
         let sum = tensor.values().expect("values were handed over");
-        let checked = state.oracles[operation.0 as usize].check(sum, from);
+        let checked = state.oracles[operation.0 as usize].check(rank, sum, from);
         if let Err(problem) = checked {
             let place = format!("job {index} rank {rank} operation {}", operation.0);
             self.failure.get_or_insert(format!("{place}: {problem}"));

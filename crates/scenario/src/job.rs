@@ -1,0 +1,94 @@
+//! Jobs: workers that sum tensors, round after round.
+//!
+//! A [`Job`] is what a table of the file says, checked. [`script`] decides when each worker hands over
+//! which tensor, [`cast`] puts the machines of its collective on the hosts, and [`JobRun`] keeps the
+//! books while it runs.
+
+mod agree;
+mod cast;
+mod paths;
+mod record;
+mod run;
+mod script;
+mod stats;
+
+use thalweg_core::{NodeId, Span, Time};
+
+pub(crate) use agree::agree;
+pub(crate) use cast::{Cast, Part, Stage};
+pub(crate) use paths::{paths, rack_switch};
+pub use record::{JobKind, JobRecord, ServerUse};
+pub(crate) use run::JobRun;
+pub(crate) use script::{Ready, Script};
+pub use stats::WorkerStats;
+
+/// Bytes of a value of a tensor.
+pub(crate) const VALUE_BYTES: u64 = 4;
+
+/// How the workers of a job sum their tensors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Collective {
+    /// In switches of all levels, completed by servers.
+    Aggregate,
+    /// In the workers' rack switches only, completed by servers.
+    RackOnly,
+    /// By parameter servers, without switches.
+    Server,
+    /// Around a ring of workers.
+    Ring,
+    /// In one switch with static pools, without a server.
+    SwitchMl,
+}
+
+impl Collective {
+    /// What files call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Collective::Aggregate => "aggregate",
+            Collective::RackOnly => "rack-only",
+            Collective::Server => "server",
+            Collective::Ring => "ring",
+            Collective::SwitchMl => "switchml",
+        }
+    }
+
+    /// Whether switches sum and servers complete.
+    pub(crate) const fn is_aggregation(self) -> bool {
+        matches!(self, Collective::Aggregate | Collective::RackOnly)
+    }
+
+    /// Whether hosts are needed that add up.
+    pub(crate) const fn has_servers(self) -> bool {
+        self.is_aggregation() || matches!(self, Collective::Server)
+    }
+}
+
+/// A job, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) kind: JobKind,
+    /// What is trained, if anything is.
+    pub(crate) model: String,
+    pub(crate) collective: Collective,
+    /// By rank.
+    pub(crate) workers: Vec<NodeId>,
+    pub(crate) servers: Vec<NodeId>,
+    pub(crate) start: Time,
+    /// How long a worker computes in every round.
+    pub(crate) compute: Span,
+    pub(crate) script: Script,
+}
+
+impl Job {
+    /// Every host that takes part, once.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let only_servers = self.servers.iter().filter(|server| !self.workers.contains(server));
+        self.workers.iter().chain(only_servers).copied()
+    }
+
+    /// How many sums all workers are to get.
+    pub(crate) fn expected_sums(&self) -> u64 {
+        let tensors = self.script.tensors.len() as u64;
+        self.script.rounds.saturating_mul(tensors).saturating_mul(self.workers.len() as u64)
+    }
+}

@@ -1,0 +1,84 @@
+//! What a run made of a job.
+
+use thalweg_aggregate::server;
+use thalweg_core::{NodeId, Span, Time};
+
+use super::Collective;
+use super::stats::WorkerStats;
+
+/// What a run made of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobRecord {
+    /// What kind of a job it was.
+    pub kind: JobKind,
+    /// What was trained; `all-reduce` if nothing was.
+    pub model: String,
+    /// How the tensors were summed.
+    pub collective: Collective,
+    /// How many hosts had tensors.
+    pub workers: usize,
+    /// How long a worker computes in every iteration.
+    pub compute: Span,
+    /// When it was to start.
+    pub start: Time,
+    /// How many iterations, or rounds, were asked for.
+    pub planned_iterations: u64,
+    /// How long each that was completed took: from the first worker's start until the last worker had
+    /// all sums. A worker starts its next one when it has its own sums, so they may overlap.
+    pub iterations: Vec<Span>,
+    /// When sums came, by rank, in order of time.
+    pub sums_at: Vec<Vec<Time>>,
+    /// Bytes of tensors whose sums came, by rank.
+    pub summed_bytes: Vec<u64>,
+    /// What the workers counted, by rank. Of a collective without switches and with servers, also the
+    /// servers that are no workers, after the workers.
+    pub stats: Vec<WorkerStats>,
+    /// What its servers of in-network aggregation counted.
+    pub servers: Vec<ServerUse>,
+    /// Why it ended early, if it did.
+    pub failure: Option<String>,
+}
+
+/// What kind of a job it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobKind {
+    /// Iterations that compute and exchange gradients.
+    Training,
+    /// Tensors one after the other, and nothing else.
+    AllReduce,
+}
+
+impl JobKind {
+    /// What files call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            JobKind::Training => "training",
+            JobKind::AllReduce => "all-reduce",
+        }
+    }
+}
+
+/// A server of in-network aggregation and what it counted for one job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerUse {
+    /// The host.
+    pub host: NodeId,
+    /// Its counters.
+    pub stats: server::Stats,
+}
+
+impl JobRecord {
+    /// Bytes of sums that a worker received in a second, averaged over the workers: from the start of
+    /// the job until the last sum. `None` before any came.
+    pub fn goodput_bytes_per_s(&self) -> Option<f64> {
+        let last = self.sums_at.iter().filter_map(|times| times.last()).max()?;
+        let seconds = last.since(self.start).as_s_f64();
+        let bytes: u64 = self.summed_bytes.iter().sum();
+        (seconds > 0.0).then(|| bytes as f64 / self.workers as f64 / seconds)
+    }
+
+    /// What all its hosts counted.
+    pub fn total(&self) -> WorkerStats {
+        self.stats.iter().fold(WorkerStats::default(), |sum, one| sum.with(one))
+    }
+}

@@ -1,0 +1,120 @@
+//! A job in motion: where each worker is, and what came so far.
+
+use std::collections::VecDeque;
+
+use thalweg_core::{Span, Time};
+
+use super::record::{JobKind, JobRecord};
+use super::script::Place;
+use super::stats::WorkerStats;
+use super::{Job, ServerUse, VALUE_BYTES};
+
+/// A job in motion. It decides what is handed over when; whoever runs it does that.
+#[derive(Clone, Debug)]
+pub(crate) struct JobRun<'a> {
+    job: &'a Job,
+    /// By rank.
+    places: Vec<Place>,
+    /// Rounds that some worker has started and not every worker has ended.
+    open: VecDeque<OpenRound>,
+    iterations: Vec<Span>,
+    sums_at: Vec<Vec<Time>>,
+    summed_bytes: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenRound {
+    started: Time,
+    /// How many workers have not ended it.
+    unfinished: usize,
+}
+
+impl<'a> JobRun<'a> {
+    /// At its start.
+    pub(crate) fn new(job: &'a Job) -> JobRun<'a> {
+        let workers = job.workers.len();
+        JobRun {
+            job,
+            places: vec![Place::new(&job.script, job.start); workers],
+            open: VecDeque::from([OpenRound { started: job.start, unfinished: workers }]),
+            iterations: Vec::new(),
+            sums_at: vec![Vec::new(); workers],
+            summed_bytes: vec![0; workers],
+        }
+    }
+
+    /// When a worker has something to hand over, and how many values.
+    pub(crate) fn next(&self, rank: usize) -> Option<(Time, u64)> {
+        self.places[rank].next(&self.job.script)
+    }
+
+    /// A worker handed that over.
+    pub(crate) fn on_submitted(&mut self, now: Time, rank: usize) {
+        let started = self.places[rank].on_submitted(now, &self.job.script);
+        self.note_start(now, started);
+    }
+
+    /// A worker has a sum.
+    pub(crate) fn on_sum(&mut self, now: Time, rank: usize, operation: u64) {
+        let script = &self.job.script;
+        let place = &mut self.places[rank];
+        let tensor = (operation % script.tensors.len() as u64) as usize;
+        self.sums_at[rank].push(now);
+        self.summed_bytes[rank] += script.tensors[tensor].values * VALUE_BYTES;
+        // Workers may be rounds apart; the first open round is that of the slowest.
+        let first = place.ended() as usize - self.iterations.len();
+        let (ended, started) = place.on_sum(now, script, operation);
+        for round in self.open.iter_mut().skip(first).take(ended as usize) {
+            round.unfinished -= 1;
+        }
+        while let Some(round) = self.open.pop_front_if(|round| round.unfinished == 0) {
+            self.iterations.push(now.since(round.started));
+        }
+        self.note_start(now, started);
+    }
+
+    /// Whether every worker has every sum.
+    pub(crate) fn is_over(&self) -> bool {
+        self.places.iter().all(|place| place.is_over(&self.job.script))
+    }
+
+    /// Bytes of tensors whose sums a worker has.
+    pub(crate) fn summed_bytes(&self, rank: usize) -> Option<u64> {
+        self.summed_bytes.get(rank).copied()
+    }
+
+    /// What it did so far.
+    pub(crate) fn into_record(
+        self,
+        stats: Vec<WorkerStats>,
+        servers: Vec<ServerUse>,
+        failure: Option<String>,
+    ) -> JobRecord {
+        let job = self.job;
+        JobRecord {
+            kind: job.kind,
+            model: match job.kind {
+                JobKind::Training => job.model.clone(),
+                JobKind::AllReduce => "all-reduce".to_owned(),
+            },
+            collective: job.collective,
+            workers: job.workers.len(),
+            compute: job.compute,
+            start: job.start,
+            planned_iterations: job.script.rounds,
+            iterations: self.iterations,
+            sums_at: self.sums_at,
+            summed_bytes: self.summed_bytes,
+            stats,
+            servers,
+            failure,
+        }
+    }
+
+    fn note_start(&mut self, now: Time, round: Option<u64>) {
+        let Some(round) = round else { return };
+        if self.iterations.len() + self.open.len() == round as usize {
+            self.open.push_back(OpenRound { started: now, unfinished: self.places.len() });
+        }
+    }
+}

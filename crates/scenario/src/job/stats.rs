@@ -1,0 +1,61 @@
+//! What a participant of a job has counted, whatever the collective.
+
+use thalweg_core::JobId;
+use thalweg_stack::{Host, Participant};
+
+/// What one host has counted for one job. What a collective does not have is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WorkerStats {
+    /// Packets with values that were sent again because they seemed lost.
+    pub resent: u64,
+    /// Packets that ask for what is missing.
+    pub queries: u64,
+    /// Packets with values that were sent because somebody asked for them.
+    pub repairs: u64,
+    /// Fragments that nothing came for in time.
+    pub timeouts: u64,
+    /// How often a congestion mark halved the window.
+    pub mark_halvings: u64,
+    /// How often a loss halved the window.
+    pub loss_halvings: u64,
+    /// Bytes that may be on the way now.
+    pub window_bytes: u64,
+}
+
+impl WorkerStats {
+    /// Of a host's part in a job; nothing if it has none.
+    pub(crate) fn of(host: &Host, job: JobId) -> WorkerStats {
+        let resent = |resent: u64| WorkerStats { resent, ..WorkerStats::default() };
+        match host.participant(job) {
+            None => WorkerStats::default(),
+            Some(Participant::Aggregate(worker)) => {
+                let stats = worker.stats();
+                WorkerStats {
+                    resent: stats.resent,
+                    queries: stats.queries,
+                    repairs: stats.repairs,
+                    timeouts: stats.timeouts,
+                    mark_halvings: stats.mark_halvings,
+                    loss_halvings: stats.loss_halvings,
+                    window_bytes: worker.window_bytes(),
+                }
+            }
+            Some(Participant::Server(node)) => resent(node.endpoint().retransmissions()),
+            Some(Participant::Ring(ring)) => resent(ring.endpoint().retransmissions()),
+            Some(Participant::SwitchMl(worker)) => resent(worker.stats().resent_packets),
+        }
+    }
+
+    /// The two together.
+    pub(crate) fn with(self, other: &WorkerStats) -> WorkerStats {
+        WorkerStats {
+            resent: self.resent + other.resent,
+            queries: self.queries + other.queries,
+            repairs: self.repairs + other.repairs,
+            timeouts: self.timeouts + other.timeouts,
+            mark_halvings: self.mark_halvings + other.mark_halvings,
+            loss_halvings: self.loss_halvings + other.loss_halvings,
+            window_bytes: self.window_bytes + other.window_bytes,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! From the table of aggregation to the settings of workers, servers and switches.
+
+use thalweg_aggregate::join::{JobSpec, SpecError};
+use thalweg_aggregate::{Indexing, Numeric, Recovery, server, switch, window, worker};
+use thalweg_core::{NodeId, Span};
+use thalweg_wire::aggregate::Scale;
+
+use super::as_key;
+use crate::error::Mistake;
+use crate::file::{AggregationTable, IndexingWord, NumericWord, RecoveryWord};
+use crate::units;
+
+/// What the paper multiplies gradients with.
+const DEFAULT_SCALE: f32 = 1e8;
+
+/// How jobs and switches aggregate, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Aggregation {
+    /// Everything but the workers and servers means something here.
+    spec: JobSpec,
+    pub(crate) worker: worker::Config,
+    pub(crate) stale_after: Span,
+    ask_gap: Option<Span>,
+    /// How many levels of switches may sum, from the worker's rack to the server's.
+    pub(crate) levels: u32,
+    /// Of each job with a static pool, where the file says it.
+    pub(crate) slots: Option<u32>,
+}
+
+impl Aggregation {
+    /// The specification of one job.
+    pub(crate) fn job(&self, workers: usize, servers: Vec<NodeId>) -> JobSpec {
+        JobSpec { workers: workers as u32, servers, ..self.spec.clone() }
+    }
+
+    /// The settings of a server.
+    pub(crate) fn server(&self, me: NodeId) -> server::Config {
+        let default = server::Config::new(me);
+        server::Config { ask_gap: self.ask_gap.unwrap_or(default.ask_gap), ..default }
+    }
+
+    /// The settings of a switch.
+    pub(crate) fn switch(&self, me: NodeId) -> switch::Config {
+        let default = switch::Config::new(me);
+        switch::Config {
+            aggregators: self.spec.aggregators,
+            values_max: self.spec.fragment_values,
+            stale_after: self.stale_after,
+            ask_gap: self.ask_gap.unwrap_or(default.ask_gap),
+            overhead_bytes: self.spec.overhead_bytes,
+            ..default
+        }
+    }
+
+    /// Values of a packet.
+    pub(crate) fn fragment_values(&self) -> u16 {
+        self.spec.fragment_values
+    }
+
+    /// What a packet occupies of a link beside its values.
+    pub(crate) fn overhead_bytes(&self) -> u32 {
+        self.spec.overhead_bytes
+    }
+
+    /// Aggregators of a switch.
+    pub(crate) fn aggregators(&self) -> u32 {
+        self.spec.aggregators
+    }
+
+    /// What bodies hold.
+    pub(crate) fn numeric(&self) -> Numeric {
+        self.spec.numeric
+    }
+}
+
+/// Checks the table.
+pub(crate) fn aggregation(table: &AggregationTable) -> Result<Aggregation, Mistake> {
+    let default = JobSpec::new(1, vec![NodeId(0)]);
+    let spec = JobSpec {
+        fragment_values: table.fragment_values.unwrap_or(default.fragment_values),
+        numeric: numeric(table)?,
+        recovery: match table.recovery {
+            RecoveryWord::Selective => Recovery::Selective,
+            RecoveryWord::Paper => Recovery::Paper,
+        },
+        indexing: match table.indexing {
+            IndexingWord::Hashed => Indexing::Hashed,
+            IndexingWord::Linear => Indexing::Linear,
+        },
+        aggregators: table.aggregators.unwrap_or(default.aggregators),
+        span_fragments: table.span_fragments.unwrap_or(default.span_fragments),
+        overhead_bytes: table.overhead_bytes.unwrap_or(default.overhead_bytes),
+        ..default
+    };
+    spec.check().map_err(|error| spec_mistake(&error))?;
+    let aggregation = Aggregation {
+        spec,
+        worker: worker(table)?,
+        stale_after: table.stale_after.unwrap_or(switch::Config::new(NodeId(0)).stale_after),
+        ask_gap: table.ask_gap,
+        levels: levels(table)?,
+        slots: table.slots,
+    };
+    let switch = aggregation.switch(NodeId(0));
+    switch.check().map_err(|error| switch_mistake(&error))?;
+    if table.ask_gap == Some(Span::ZERO) {
+        return Err(Mistake::at("ask-gap", "everything would be asked for at once: give more"));
+    }
+    if table.slots == Some(0) {
+        return Err(Mistake::at("slots", "a job without slots sums nothing: give at least 1"));
+    }
+    Ok(aggregation)
+}
+
+fn numeric(table: &AggregationTable) -> Result<Numeric, Mistake> {
+    let dynamic = match table.numeric {
+        NumericWord::Float if table.scale.is_some() => {
+            let message = "floats have no scale: write numeric = \"fixed\", or take this away";
+            return Err(Mistake::at("scale", message));
+        }
+        NumericWord::Float => return Ok(Numeric::Float),
+        NumericWord::Fixed => false,
+        NumericWord::Dynamic => true,
+    };
+    let factor = table.scale.unwrap_or(DEFAULT_SCALE);
+    let scale = Scale::new(factor).ok_or_else(|| {
+        Mistake::at("scale", format!("{factor} is no scale: give a number above 0, such as 1e8"))
+    })?;
+    Ok(Numeric::Fixed { scale, dynamic })
+}
+
+fn worker(table: &AggregationTable) -> Result<worker::Config, Mistake> {
+    let default = worker::Config::default();
+    let timeout_after = table.timeout.unwrap_or(default.timeout_after);
+    let config = worker::Config {
+        control: control(table)?,
+        timeout_after,
+        timeout_max: default.timeout_max.max(timeout_after),
+        loss_threshold: table.reordering_packets.unwrap_or(default.loss_threshold),
+        ..default
+    };
+    config.check().map_err(|error| match error {
+        worker::ConfigError::LossThreshold(_) => {
+            let most = worker::LOSS_THRESHOLD_MAX;
+            let message = format!("at most {most} are remembered: give fewer, or 0 for time only");
+            Mistake::at("reordering-packets", message)
+        }
+        _ => Mistake::at("timeout", "everything would be lost at once: give a round trip or more"),
+    })?;
+    Ok(config)
+}
+
+fn control(table: &AggregationTable) -> Result<window::Control, Mistake> {
+    let initial = table.initial_window;
+    match table.window.as_deref() {
+        None | Some("aimd") => {
+            let default = window::Control::default();
+            Ok(match (default, initial) {
+                (window::Control::Aimd { max_bytes, .. }, Some(initial)) => {
+                    let initial_bytes = initial.as_u64();
+                    window::Control::Aimd { initial_bytes, max_bytes: max_bytes.max(initial_bytes) }
+                }
+                _ => default,
+            })
+        }
+        Some(_) if initial.is_some() => {
+            let message = "the window has one size: take this away, or write window = \"aimd\"";
+            Err(Mistake::at("initial-window", message))
+        }
+        Some(text) => match units::size(text) {
+            Some(size) => Ok(window::Control::Fixed(size.as_u64())),
+            None => {
+                let message = format!("{text:?} is no window: write \"aimd\" or a size, \"240KB\"");
+                Err(Mistake::at("window", message))
+            }
+        },
+    }
+}
+
+fn levels(table: &AggregationTable) -> Result<u32, Mistake> {
+    match table.levels.unwrap_or(2) {
+        levels @ (2 | 3) => Ok(levels),
+        other => {
+            let message = format!("{other} levels are not offered: write 2 or 3");
+            Err(Mistake::at("levels", message))
+        }
+    }
+}
+
+fn spec_mistake(error: &SpecError) -> Mistake {
+    let key = match error {
+        SpecError::FragmentValues(_) => "fragment-values",
+        SpecError::NoAggregators => "aggregators",
+        SpecError::Span(_) => "span-fragments",
+        SpecError::Overhead(_) => "overhead-bytes",
+        SpecError::Workers(_) | SpecError::Servers(_) | SpecError::SameServer(_) => {
+            return Mistake::here(as_key(&error.to_string()));
+        }
+    };
+    Mistake::at(key, as_key(&error.to_string()))
+}
+
+fn switch_mistake(error: &switch::ConfigError) -> Mistake {
+    match error {
+        switch::ConfigError::Zero(name) => Mistake::at(as_key(name), as_key(&error.to_string())),
+        switch::ConfigError::Memory { .. } => Mistake::at("aggregators", error),
+    }
+}

@@ -1,0 +1,156 @@
+//! What switches run for the jobs of a scenario.
+
+use std::collections::BTreeMap;
+
+use thalweg_aggregate::{Switch, switch};
+use thalweg_baselines::switchml;
+use thalweg_core::{JobId, NodeId};
+use thalweg_fabric::{Door, Fabric, Program};
+use thalweg_stack::{Event, Host};
+
+use crate::error::Mistake;
+use crate::job::{Cast, Job, Part, Stage};
+
+/// What each switch with a program runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Programs {
+    by_switch: BTreeMap<NodeId, Kind>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Aggregate(switch::Config),
+    SwitchMl { slots: u32, pools: Vec<Pool> },
+}
+
+/// The slots of one job.
+#[derive(Clone, Debug)]
+struct Pool {
+    job: JobId,
+    slots: u32,
+    workers: Vec<NodeId>,
+}
+
+/// A switch with a program and what it counted since it last started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchUse {
+    /// The switch.
+    pub switch: NodeId,
+    /// Its counters.
+    pub stats: SwitchStats,
+}
+
+/// What a switch's program counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwitchStats {
+    /// In-network aggregation.
+    Aggregate(switch::Stats),
+    /// SwitchML.
+    SwitchMl(switchml::SwitchStats),
+}
+
+impl Programs {
+    /// The programs that jobs need. The mistake comes with the number of the job.
+    pub(crate) fn new<'a>(
+        jobs: impl Iterator<Item = &'a Job>,
+        casts: &[Cast],
+        stage: Stage<'_>,
+    ) -> Result<Programs, (usize, Mistake)> {
+        let mut programs = Programs::default();
+        for (number, (job, cast)) in jobs.zip(casts).enumerate() {
+            programs.add(job, cast, stage).map_err(|mistake| (number, mistake))?;
+        }
+        Ok(programs)
+    }
+
+    /// All switches that have one.
+    pub(crate) fn switches(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.by_switch.keys().copied()
+    }
+
+    /// The jobs that end when a switch loses its memory.
+    pub(crate) fn jobs_that_end_with(&self, switch: NodeId) -> impl Iterator<Item = JobId> + '_ {
+        let pools = match self.by_switch.get(&switch) {
+            Some(Kind::SwitchMl { pools, .. }) => &pools[..],
+            Some(Kind::Aggregate(_)) | None => &[],
+        };
+        pools.iter().map(|pool| pool.job)
+    }
+
+    /// A program that has just started.
+    pub(crate) fn start(&self, switch: NodeId) -> Option<Program<Event>> {
+        let door = Door::Addressed;
+        Some(match self.by_switch.get(&switch)? {
+            Kind::Aggregate(config) => {
+                let machine = Switch::<Event>::new(*config).expect("checked with the file");
+                Program { machine: Box::new(machine), door }
+            }
+            Kind::SwitchMl { slots, pools } => {
+                let mut machine = switchml::Switch::<Event>::new(switch, *slots);
+                for Pool { job, slots, workers } in pools {
+                    let allotted = machine.allot(*job, *slots, workers.clone());
+                    allotted.expect("checked with the file");
+                }
+                Program { machine: Box::new(machine), door }
+            }
+        })
+    }
+
+    /// What a switch's program counted, if it has one.
+    pub(crate) fn stats(fabric: &Fabric<Host>, switch: NodeId) -> Option<SwitchStats> {
+        let aggregate = fabric.program::<Switch<Event>>(switch);
+        let aggregate = aggregate.map(|program| SwitchStats::Aggregate(*program.stats()));
+        aggregate.or_else(|| {
+            let program = fabric.program::<switchml::Switch<Event>>(switch);
+            program.map(|program| SwitchStats::SwitchMl(program.stats()))
+        })
+    }
+
+    fn add(&mut self, job: &Job, cast: &Cast, stage: Stage<'_>) -> Result<(), Mistake> {
+        match &cast.part {
+            Part::Server | Part::Ring => Ok(()),
+            Part::Aggregation(setup) => {
+                for group in setup.trees.iter().flat_map(|tree| tree.groups()) {
+                    let config = stage.aggregation.switch(group.switch);
+                    let kind =
+                        self.by_switch.entry(group.switch).or_insert(Kind::Aggregate(config));
+                    if matches!(kind, Kind::SwitchMl { .. }) {
+                        return Err(two_programs(group.switch));
+                    }
+                }
+                Ok(())
+            }
+            &Part::SwitchMl { switch, slots } => {
+                let whole = stage.aggregation.aggregators();
+                let empty = Kind::SwitchMl { slots: whole, pools: Vec::new() };
+                match self.by_switch.entry(switch).or_insert(empty) {
+                    Kind::Aggregate(_) => return Err(two_programs(switch)),
+                    Kind::SwitchMl { pools, .. } => {
+                        let used: u64 = pools.iter().map(|pool| u64::from(pool.slots)).sum();
+                        if used + u64::from(slots) > u64::from(whole) {
+                            return Err(no_slots(switch, whole, slots));
+                        }
+                        pools.push(Pool { job: cast.id, slots, workers: job.workers.clone() });
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn two_programs(switch: NodeId) -> Mistake {
+    let message = format!(
+        "switch {switch} would have to run two programs, aggregation and SwitchML: keep the jobs \
+         apart, or take one collective for both"
+    );
+    Mistake::at("collective", message)
+}
+
+fn no_slots(switch: NodeId, whole: u32, slots: u32) -> Mistake {
+    let message = format!(
+        "switch {switch} has {whole} aggregators, too few for {slots} slots of each job: set fewer \
+         slots or more aggregators in [aggregation]"
+    );
+    Mistake::here(message)
+}

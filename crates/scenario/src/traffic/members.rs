@@ -1,0 +1,71 @@
+//! Who takes part in a job.
+
+use std::collections::BTreeSet;
+
+use thalweg_core::NodeId;
+
+use super::Setting;
+use crate::error::Mistake;
+use crate::file::CollectiveWord;
+use crate::job::Collective;
+
+/// The hosts of a job and what they do.
+pub(super) struct Members {
+    pub(super) collective: Collective,
+    pub(super) workers: Vec<NodeId>,
+    pub(super) servers: Vec<NodeId>,
+}
+
+impl Setting<'_> {
+    /// Checks the keys that all jobs have.
+    pub(super) fn members(
+        &self,
+        word: CollectiveWord,
+        workers: &[u32],
+        server: Option<u32>,
+        servers: Option<&[u32]>,
+    ) -> Result<Members, Mistake> {
+        let collective = match word {
+            CollectiveWord::Aggregate => Collective::Aggregate,
+            CollectiveWord::RackOnly => Collective::RackOnly,
+            CollectiveWord::Server => Collective::Server,
+            CollectiveWord::Ring => Collective::Ring,
+            CollectiveWord::Switchml => Collective::SwitchMl,
+        };
+        let workers = self.nodes("workers", workers)?;
+        let (key, servers) = match (server, servers) {
+            (Some(_), Some(_)) => {
+                let message = "server and servers exclude each other: keep one";
+                return Err(Mistake::at("servers", message));
+            }
+            (Some(server), None) => {
+                self.host(server).map_err(|message| Mistake::at("server", message))?;
+                ("server", vec![NodeId(server)])
+            }
+            (None, Some(servers)) => ("servers", self.nodes("servers", servers)?),
+            (None, None) => ("servers", Vec::new()),
+        };
+        match (collective.has_servers(), servers.is_empty()) {
+            (true, true) => Err(Mistake::here(
+                "say who adds up: server = 4 or servers = [4, 5], or take another collective",
+            )),
+            (false, false) => {
+                let message = format!("{} has no server: take this away", collective.name());
+                Err(Mistake::at(key, message))
+            }
+            _ => Ok(Members { collective, workers, servers }),
+        }
+    }
+
+    /// Whether there are such hosts, each named once.
+    fn nodes(&self, key: &str, hosts: &[u32]) -> Result<Vec<NodeId>, Mistake> {
+        let mut seen = BTreeSet::new();
+        for (index, &host) in hosts.iter().enumerate() {
+            self.host(host).map_err(|message| Mistake::at(index, message).under(key))?;
+            if !seen.insert(host) {
+                return Err(Mistake::at(key, format!("host {host} is named twice: name it once")));
+            }
+        }
+        Ok(hosts.iter().copied().map(NodeId).collect())
+    }
+}
