@@ -9,10 +9,10 @@ pub(crate) fn first(job: JobId, slot: u32, aggregators: u32) -> u32 {
     below(mix(job.0 ^ mix(u64::from(slot))), aggregators)
 }
 
-/// The next index after one that collided.
+/// The next index after one that collided. Two jobs that collided go different ways.
 // spec: A-22
-pub(crate) fn next(index: u32, aggregators: u32) -> u32 {
-    below(mix(!u64::from(index)), aggregators)
+pub(crate) fn next(job: JobId, index: u32, aggregators: u32) -> u32 {
+    below(mix(job.0 ^ mix(!u64::from(index))), aggregators)
 }
 
 /// Where in a switch's array a station sums what has this index. Stations of one switch must not all
@@ -56,11 +56,20 @@ mod tests {
     // spec: A-30
     #[test]
     fn indices_are_fixed_by_job_and_slot_and_spread_evenly() {
-        assert_eq!(first(JobId(7), 3, 1_000), first(JobId(7), 3, 1_000));
+        // Literal values: workers of different releases have to agree.
+        assert_eq!([0, 1, 2].map(|slot| first(JobId(7), slot, 1_000)), [393, 465, 107]);
         assert_ne!(first(JobId(7), 3, 1 << 30), first(JobId(8), 3, 1 << 30));
         let mut hits = [0_u32; 16];
         (0..16_000).for_each(|slot| hits[first(JobId(1), slot, 16) as usize] += 1);
         assert!(hits.iter().all(|&hits| (900..1_100).contains(&hits)), "{hits:?}");
+    }
+
+    // spec: A-22
+    #[test]
+    fn two_jobs_that_collide_part() {
+        assert_ne!(next(JobId(1), 5, 1 << 20), next(JobId(2), 5, 1 << 20));
+        assert_ne!(next(JobId(1), 5, 1 << 20), 5);
+        assert!((0..1_000).all(|index| next(JobId(1), index, 10) < 10));
     }
 
     #[test]

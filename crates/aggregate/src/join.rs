@@ -109,14 +109,14 @@ pub enum Message {
         /// Who leaves.
         process: Process,
     },
-    /// A worker is gone, and another process will come for its seat.
+    /// A worker is gone, and another process will come for its seat. It is named by its process, so that
+    /// a late copy cannot mean whoever came after it. Who was called lost and is not asks for a seat
+    /// again.
     Lost {
         /// The job.
         job: JobId,
-        /// The latest round that the speaker knows, so that the wrong worker cannot be meant.
-        round: u32,
-        /// The seat.
-        rank: u32,
+        /// Who is gone.
+        process: Process,
     },
     /// A worker is gone, or its seat empty, and nobody will come for it.
     GivenUp {
@@ -158,10 +158,13 @@ pub enum Instruction {
         /// The set-up.
         setup: Arc<Setup>,
     },
-    /// The server adopts the set-up.
+    /// The server adopts the set-up, if it still is in this life. One that has restarted must not
+    /// take a set-up from before: somebody may have seen sums that it has lost.
     AdoptServer {
         /// To whom.
         node: NodeId,
+        /// The life in which it last said that it had restarted; `None` if it never did.
+        life: Option<u64>,
         /// The set-up.
         setup: Arc<Setup>,
     },
@@ -313,7 +316,7 @@ impl Registrar {
                 self.end_if_empty(job);
                 Ok(heard)
             }
-            Message::Lost { job, round, rank } => find(&mut self.jobs, job)?.lose(round, rank, out),
+            Message::Lost { job, process } => find(&mut self.jobs, job)?.lose(process, out),
             Message::GivenUp { job, round, rank } => {
                 let heard = find(&mut self.jobs, job)?.give_up(round, rank, out)?;
                 self.end_if_empty(job);

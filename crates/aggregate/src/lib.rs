@@ -11,7 +11,6 @@ mod index;
 pub mod join;
 pub mod server;
 mod setup;
-mod sum;
 pub mod switch;
 mod tree;
 pub mod window;

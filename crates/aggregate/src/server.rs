@@ -43,7 +43,8 @@ pub struct Config {
     /// Most jobs at a time. Default 1,024.
     pub jobs_max: u32,
     /// Keys of jobs are derived from it: packets are sealed with them, and what was not is dropped.
-    /// Default none: a simulation without attackers.
+    /// Default none: a simulation without attackers. Switches do not seal yet, so there must be none on
+    /// the way.
     pub secret: Option<Secret>,
 }
 
@@ -109,14 +110,15 @@ impl Config {
 
 impl Server {
     /// A server without jobs.
-    pub fn new(config: Config) -> Server {
-        Server {
+    pub fn new(config: Config) -> Result<Server, ConfigError> {
+        config.check()?;
+        Ok(Server {
             config,
             jobs: BTreeMap::new(),
             queue: Queue::default(),
             events: VecDeque::new(),
             past: Stats::default(),
-        }
+        })
     }
 
     /// Takes on a job, or a new epoch of one, and tells its switches. Trees of other servers are

@@ -114,7 +114,7 @@ impl<E> Machine for Switch<E> {
         }
         match Kind::from_u8(packet.header[KIND_AT]) {
             Some(Kind::AggregateGradient) => self.handle_gradient(now, packet),
-            Some(Kind::AggregateParameter) => self.handle_parameter(now, &packet),
+            Some(Kind::AggregateParameter) => self.handle_parameter(now, packet),
             Some(Kind::AggregateQuery) => self.handle_query(now, packet),
             Some(Kind::AggregateRequest) => self.handle_request(now, packet),
             Some(Kind::AggregateAnnouncement) => self.handle_announcement(&packet),

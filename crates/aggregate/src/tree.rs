@@ -117,6 +117,9 @@ pub enum TreeError {
         /// How many levels there are.
         levels: usize,
     },
+    /// The server cannot be on the way to itself.
+    #[error("the server, node {0}, is named as a switch: name only what lies between")]
+    ServerOnTheWay(NodeId),
     /// Two workers disagree about what is above a switch.
     #[error("switch {0} has two parents: the ways from all workers must form a tree")]
     TwoParents(NodeId),

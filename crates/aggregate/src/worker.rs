@@ -100,16 +100,22 @@ struct Epoch {
 }
 
 impl Worker {
-    /// A worker that begins with the job.
-    pub fn new(config: Config) -> Worker {
+    /// A worker that begins with the job, at fragment 0. Where set-ups begin elsewhere, because the job
+    /// is older, [`Worker::resuming`] is the one to use.
+    pub fn new(config: Config) -> Result<Worker, ConfigError> {
         Worker::resuming(config, Operation(0), 0)
     }
 
     /// A worker that lost its memory, or came later: its next operation is this one, and that one's
     /// first fragment has this number.
     // spec: A-41
-    pub fn resuming(config: Config, operation: Operation, first_sequence: u64) -> Worker {
-        Worker {
+    pub fn resuming(
+        config: Config,
+        operation: Operation,
+        first_sequence: u64,
+    ) -> Result<Worker, ConfigError> {
+        config.check()?;
+        Ok(Worker {
             work: Work {
                 config,
                 key: None,
@@ -121,11 +127,12 @@ impl Worker {
             },
             epoch: None,
             is_paused: false,
-        }
+        })
     }
 
     /// Seals with this key from now on, and takes in only what was sealed with it. A key belongs to an
-    /// epoch: set it together with the set-up.
+    /// epoch: set it together with the set-up. Switches do not seal yet, so there must be none on the
+    /// way.
     pub fn set_key(&mut self, key: Option<Key>) {
         self.work.key = key;
     }
@@ -134,11 +141,14 @@ impl Worker {
     /// is sent again. What everyone else has, counts as complete without result.
     ///
     /// `false`, and nothing changes, if the set-up is not of a later epoch of the same job, cuts
-    /// tensors otherwise than the last one, or has no place for `rank`.
+    /// tensors otherwise than the last one, has no place for `rank`, or, as the first one, begins below
+    /// the worker's first fragment.
     // spec: A-41
     pub fn adopt(&mut self, now: Time, setup: Arc<Setup>, rank: u32) -> bool {
         let follows = |last: &Epoch| last.setup.job == setup.job && last.setup.epoch < setup.epoch;
-        let is_sound = is_sound(&setup, rank) && self.epoch.as_ref().is_none_or(follows);
+        // Nobody begins above what others still lack.
+        let begins = setup.resume_from >= self.watermark();
+        let is_sound = is_sound(&setup, rank) && self.epoch.as_ref().map_or(begins, follows);
         if !is_sound || !self.work.operations.cut(setup.fragment_values) {
             return false;
         }

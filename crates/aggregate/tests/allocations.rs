@@ -204,6 +204,7 @@ fn parameter(identity: Identity) -> Header {
         next_scale: None,
         next_distance: 0,
         everyone_distance: 0,
+        level: 4,
         values: VALUES,
         congested: false,
         repeat: false,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use multiversion::multiversion;
-use thalweg_core::{Bytes, Tensor};
+use thalweg_core::{Bytes, Tensor, sum};
 use thalweg_flow::Payload;
 
 /// Size of a value.
@@ -46,7 +46,7 @@ pub(crate) fn add_values(payload: &mut Payload, tensor: &Tensor, range: Range<u6
 pub(crate) fn add(payload: &mut Payload, other: &Payload) {
     match (&mut *payload, other) {
         (Payload::Bytes(sums), Payload::Bytes(values)) => {
-            add_bytes(sums.as_chunks_mut().0, values.as_chunks().0);
+            sum::add_float(sums, values);
         }
         _ => *payload = Payload::Length(payload.bytes()),
     }
@@ -71,13 +71,6 @@ fn indices(range: Range<u64>) -> Range<usize> {
 
 // Loops over slices, so that they compile to vector instructions; the widest that the machine has are
 // chosen at run time. The bits are the same in all of them.
-
-#[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx+avx2"))]
-fn add_bytes(sums: &mut [[u8; 4]], values: &[[u8; 4]]) {
-    for (sum, value) in sums.iter_mut().zip(values) {
-        *sum = (f32::from_le_bytes(*sum) + f32::from_le_bytes(*value)).to_le_bytes();
-    }
-}
 
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx+avx2"))]
 fn add_floats(sums: &mut [[u8; 4]], values: &[f32]) {

@@ -15,6 +15,7 @@ pub mod machine;
 pub mod packet;
 pub mod relay;
 pub mod rng;
+pub mod sum;
 pub mod tagger;
 pub mod tensor;
 pub mod time;

@@ -14,7 +14,7 @@ mod stats;
 
 use thalweg_core::{NodeId, Span, Time};
 
-pub(crate) use agree::agree;
+pub(crate) use agree::{AgreeError, agree};
 pub(crate) use cast::{Cast, Part, Stage};
 pub(crate) use paths::{paths, rack_switch};
 pub use record::{JobKind, JobRecord, ServerUse};

@@ -95,7 +95,8 @@ impl<'a> Jobs<'a> {
             live.job.collective.is_aggregation() && live.job.servers.contains(&node)
         };
         if self.all.iter().any(serves) {
-            *host.server_mut() = Server::new(self.stage.aggregation.server(node));
+            let server = Server::new(self.stage.aggregation.server(node));
+            *host.server_mut() = server.expect("checked when the file was read");
         }
     }
 

@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
             ended_flows: self.director.finished() as u64,
             expected_flows: expected,
             finished_sums: self.director.jobs.finished_sums(),
-            expected_sums: self.scenario.jobs().map(|job| job.expected_sums()).sum(),
+            expected_sums: self.scenario.expected_sums(),
             packet_hops: self.fabric.stats().packet_hops,
             ended: self.ended,
         }

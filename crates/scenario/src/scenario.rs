@@ -102,6 +102,11 @@ impl Scenario {
         self.traffic.iter().filter_map(Traffic::job)
     }
 
+    /// How many sums all workers of all jobs are to get.
+    pub(crate) fn expected_sums(&self) -> u64 {
+        self.jobs().fold(0, |sums, job| sums.saturating_add(job.expected_sums()))
+    }
+
     /// What jobs have in common.
     pub(crate) fn stage(&self) -> Stage<'_> {
         let static_pools = self.jobs().filter(|job| job.collective == Collective::SwitchMl);

@@ -680,6 +680,40 @@ fn jobs_that_cannot_be_set_up_are_named() {
     Scenario::parse("good.toml", &shared, &load).expect("each has half of them");
 }
 
+/// Switches in a row, with hosts at the first, the second and the last.
+const ROW: &str = r#"title = "row"
+[topology.list]
+hosts = ["a", "b", "c"]
+switches = ["w", "x", "y", "z"]
+cables = [
+  { ends = ["a", "w"], rate = "1Gbps", delay = "1us" },
+  { ends = ["b", "x"], rate = "1Gbps", delay = "1us" },
+  { ends = ["c", "z"], rate = "1Gbps", delay = "1us" },
+  { ends = ["w", "x"], rate = "1Gbps", delay = "1us" },
+  { ends = ["x", "y"], rate = "1Gbps", delay = "1us" },
+  { ends = ["y", "z"], rate = "1Gbps", delay = "1us" },
+]
+[[traffic]]
+[traffic.all-reduce]
+workers = [0, 1]
+collective = "aggregate"
+server = 2
+bytes = "4MB"
+rounds = 1
+[aggregation]
+levels = 3
+"#;
+
+/// The second switch is above the first, and below the third for its own host.
+#[test]
+fn ways_that_form_no_tree_are_refused() {
+    let error = Scenario::parse("bad.toml", ROW, &load).expect_err("no tree").to_string();
+    let expected = "bad.toml:14: traffic.0.all-reduce: switch 4 has two parents: the ways from all \
+                    workers must form a tree: write levels = 2 in [aggregation]";
+    assert_eq!(error, expected);
+    Scenario::parse("good.toml", &ROW.replace("levels = 3", ""), &load).expect("no mistake");
+}
+
 #[test]
 fn a_cap_makes_room_for_any_curve() {
     let sizes = "sizes = { csv = \"huge.csv\" }\ncap = \"1MB\"";

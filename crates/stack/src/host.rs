@@ -98,6 +98,8 @@ impl Host {
     pub fn leave(&mut self, job: JobId) {
         if let Some(jobs) = &mut self.jobs {
             jobs.participants.retain(|(own, _)| *own != job);
+            // It may have been the turn of one that is gone.
+            jobs.turn = 0;
         }
     }
 
@@ -165,7 +167,7 @@ impl Host {
 impl Jobs {
     fn new(me: NodeId) -> Jobs {
         Jobs {
-            server: Server::new(server::Config::new(me)),
+            server: Server::new(server::Config::new(me)).expect("the defaults work"),
             participants: Vec::new(),
             turn: 0,
             events: VecDeque::new(),
@@ -196,7 +198,7 @@ impl Jobs {
         }
     }
 
-    /// Hands a packet to whom it is for. Says whether that is somebody here.
+    /// Hands a packet to whom it is for, if that is somebody here.
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
         let Ok(prefix) = peek(packet.header) else { return };
         match prefix.kind {

@@ -84,7 +84,7 @@ fn run(numeric: Numeric) -> (Vec<Vec<f32>>, server::Stats) {
         if node == SERVER {
             host.server_mut().adopt(Time::ZERO, setup.clone());
         } else {
-            let mut worker = Worker::new(worker::Config::default());
+            let mut worker = Worker::new(worker::Config::default()).expect("defaults work");
             assert!(worker.adopt(Time::ZERO, setup.clone(), node.0));
             worker.submit(Time::ZERO, Tensor::Values(tensor(node.0)));
             host.enter(JOB, Participant::Aggregate(Box::new(worker)));

@@ -164,17 +164,10 @@ impl Job {
     /// Empties a seat.
     pub(super) fn lose(
         &mut self,
-        round: u32,
-        rank: u32,
+        process: Process,
         out: &mut Instructions,
     ) -> Result<Heard, JoinError> {
-        if self.is_stale(round)? {
-            return Ok(Heard::Stale);
-        }
-        let rank = self.check_rank(rank)?;
-        if self.seats[rank].holder.is_none() {
-            return Ok(Heard::Again);
-        }
+        let Some(rank) = self.rank_of(process) else { return Ok(Heard::Again) };
         let round = self.next_round()?;
         self.seats[rank].holder = None;
         self.begin_round(round, out);
@@ -352,8 +345,9 @@ impl Job {
     }
 
     fn adopt_servers(&self, out: &mut Instructions) {
-        for (&node, setup) in self.spec.servers.iter().zip(self.setup.iter().cycle()) {
-            out.push_back(Instruction::AdoptServer { node, setup: Arc::clone(setup) });
+        let Some(setup) = &self.setup else { return };
+        for (&node, &life) in self.spec.servers.iter().zip(&self.server_lives) {
+            out.push_back(Instruction::AdoptServer { node, life, setup: Arc::clone(setup) });
         }
     }
 
@@ -441,13 +435,13 @@ mod tests {
         job.next_age = Some(u64::MAX - AGE_FRAGMENTS + 1);
         assert_eq!(answer(&mut job, Memory::Lost), Ok(Heard::New));
         assert_eq!(job.setup().map(|setup| setup.resume_from), Some(u64::MAX - AGE_FRAGMENTS + 1));
-        job.lose(1, 0, out).unwrap();
+        job.lose(PROCESS, out).unwrap();
         assert_eq!(answer(&mut job, Memory::Lost), Err(JoinError::WornOut(JobId(1))));
         assert_eq!(answer(&mut job, Memory::Kept { watermark: u64::MAX - 1 }), Ok(Heard::New));
         // The last round, then none.
         job.begin_round(u32::MAX, out);
         assert_eq!(answer(&mut job, Memory::Kept { watermark: u64::MAX - 1 }), Ok(Heard::New));
-        assert_eq!(job.lose(u32::MAX, 0, out), Err(JoinError::WornOut(JobId(1))));
+        assert_eq!(job.lose(PROCESS, out), Err(JoinError::WornOut(JobId(1))));
         assert_eq!(job.leave(PROCESS, out), Err(JoinError::WornOut(JobId(1))));
         assert_eq!(job.waits_for().count(), 0, "it runs on");
     }

@@ -102,9 +102,9 @@ impl World {
             }
             // Called lost: sometimes rightly, sometimes late.
             90..93 => {
-                let round = self.round.saturating_sub(self.rng.below(3) as u32);
-                let rank = self.any_rank();
-                self.messages.push(Message::Lost { job: self.job, round, rank });
+                let chosen = self.below(self.workers.len()) as usize;
+                let process = self.workers[chosen].process;
+                self.messages.push(Message::Lost { job: self.job, process });
             }
             93 if self.seats.len() > 2 => {
                 let (round, rank) = (self.round, self.any_rank());
@@ -158,7 +158,10 @@ impl World {
                 Message::Answer { process, rank, .. } => {
                     self.seats[rank as usize] = Some(process);
                 }
-                Message::Lost { rank, .. } => self.seats[rank as usize] = None,
+                Message::Lost { process, .. } => {
+                    let held = self.seats.iter_mut().filter(|seat| **seat == Some(process));
+                    held.for_each(|seat| *seat = None);
+                }
                 Message::GivenUp { rank, .. } => drop(self.seats.remove(rank as usize)),
                 Message::Leave { process, .. } => {
                     self.seats.retain(|&seat| seat != Some(process));
@@ -246,9 +249,9 @@ impl World {
         self.messages.clear();
         self.instructions.clear();
         for rank in (0..self.seats.len() as u32).rev() {
-            let dead = |process| !self.worker(process).is_alive;
-            if self.seats[rank as usize].is_some_and(dead) {
-                self.tell(Message::Lost { job: self.job, round: self.round, rank });
+            let Some(process) = self.seats[rank as usize] else { continue };
+            if !self.worker(process).is_alive {
+                self.tell(Message::Lost { job: self.job, process });
             }
         }
         for _ in 0..6 {

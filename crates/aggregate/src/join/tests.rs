@@ -58,8 +58,9 @@ impl Desk {
         self.handle(Message::Answer { job: self.job, process, round, rank, paths, memory })
     }
 
-    fn lose(&mut self, round: u32, rank: u32) -> Result<Heard, JoinError> {
-        self.handle(Message::Lost { job: self.job, round, rank })
+    fn lose(&mut self, (node, life): (u32, u64)) -> Result<Heard, JoinError> {
+        let process = Process { node: NodeId(node), life };
+        self.handle(Message::Lost { job: self.job, process })
     }
 
     fn restart_server(&mut self, node: NodeId, life: u64) -> Result<Heard, JoinError> {
@@ -107,7 +108,8 @@ const KEPT: fn(u64) -> Memory = |watermark| Memory::Kept { watermark };
 fn the_first_set_up_has_ranks_and_the_fan_ins_of_the_topology() {
     let desk = Desk::set_up();
     assert_eq!(desk.adopters(), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
-    let Some(Instruction::AdoptServer { node: SERVER, setup }) = desk.said.first() else {
+    let Some(Instruction::AdoptServer { node: SERVER, life: None, setup }) = desk.said.first()
+    else {
         panic!("the server is told first: {:?}", desk.said);
     };
     assert_eq!((setup.job, setup.epoch, setup.resume_from), (desk.job, 1, 0));
@@ -143,7 +145,7 @@ fn every_job_has_an_id_of_its_own_and_there_is_an_end_of_them() {
 #[test]
 fn a_crashed_worker_comes_back_on_another_rack_and_fan_ins_follow() {
     let mut desk = Desk::set_up();
-    assert_eq!(desk.lose(1, 3), Ok(Heard::New));
+    assert_eq!(desk.lose((3, 0)), Ok(Heard::New));
     assert_eq!(desk.asked(2), [(0, 0), (1, 1), (2, 2), (4, 4)]);
     assert_eq!(desk.waits_for(), [0, 1, 2, 3, 4]);
     desk.answer(2, 0, (0, 0), &RACK_0, KEPT(70)).unwrap();
@@ -180,7 +182,7 @@ fn a_restarted_server_makes_everybody_report() {
     assert_eq!((desk.setup().epoch, desk.setup().resume_from), (2, 100));
     assert!(matches!(desk.said[0], Instruction::AdoptServer { node: SERVER, .. }));
     // While a round is open, its set-up serves as well.
-    desk.lose(2, 0).unwrap();
+    desk.lose((0, 0)).unwrap();
     assert_eq!(desk.restart_server(SERVER, 8), Ok(Heard::New));
     assert_eq!((desk.said.len(), desk.registrar.round(desk.job)), (0, Some(3)));
     let nobody = desk.restart_server(NodeId(91), 1);
@@ -206,7 +208,7 @@ fn who_leaves_takes_its_rank_along() {
     assert_eq!((desk.setup().epoch, desk.setup().trees[0].workers()), (2, 4));
     assert_eq!(desk.setup().trees[0].branch(3), branch([1, 3], [0, 2]));
     // Nobody will come for a seat.
-    desk.lose(2, 0).unwrap();
+    desk.lose((0, 0)).unwrap();
     let given_up = Message::GivenUp { job: desk.job, round: 3, rank: 0 };
     assert_eq!(desk.handle(given_up.clone()), Ok(Heard::New));
     assert_eq!(desk.handle(given_up), Ok(Heard::Stale), "not the next one too");
@@ -233,13 +235,13 @@ fn when_nobody_remembers_old_numbers_are_not_used_again() {
         desk.answer(1, rank, (rank, life), &RACK_0, Memory::Lost).unwrap();
     }
     assert_eq!(desk.setup().resume_from, 0);
-    desk.lose(1, 0).unwrap();
-    desk.lose(2, 1).unwrap();
+    desk.lose((0, 0)).unwrap();
+    desk.lose((1, 0)).unwrap();
     desk.answer(3, 0, (0, 1), &RACK_0, Memory::Lost).unwrap();
     desk.answer(3, 1, (1, 1), &RACK_0, Memory::Lost).unwrap();
     assert_eq!((desk.setup().epoch, desk.setup().resume_from), (3, 1 << 48));
     // From here on a watermark of the old age is a lie, as is one of the next.
-    desk.lose(3, 0).unwrap();
+    desk.lose((0, 1)).unwrap();
     let (least, limit) = (1 << 48, 1 << 49);
     for watermark in [5, limit] {
         let error = JoinError::Watermark { watermark, least, limit };
@@ -251,11 +253,10 @@ fn when_nobody_remembers_old_numbers_are_not_used_again() {
 #[test]
 fn a_failure_in_the_middle_of_a_round_voids_what_was_said() {
     let mut desk = Desk::set_up();
-    desk.lose(1, 0).unwrap();
+    desk.lose((0, 0)).unwrap();
     desk.answer(2, 1, (1, 0), &RACK_1, KEPT(10)).unwrap();
-    assert_eq!(desk.lose(2, 1), Ok(Heard::New));
-    assert_eq!(desk.lose(2, 1), Ok(Heard::Stale));
-    assert_eq!(desk.lose(3, 1), Ok(Heard::Again), "it is lost already");
+    assert_eq!(desk.lose((1, 0)), Ok(Heard::New));
+    assert_eq!(desk.lose((1, 0)), Ok(Heard::Again), "it is lost already");
     assert_eq!(desk.answer(2, 1, (1, 0), &RACK_1, KEPT(10)), Ok(Heard::Stale));
     assert_eq!(desk.answer(2, 2, (2, 0), &SERVERS_RACK, KEPT(10)), Ok(Heard::Stale));
     assert_eq!(desk.waits_for(), [0, 1, 2, 3, 4]);
@@ -269,9 +270,10 @@ fn a_failure_in_the_middle_of_a_round_voids_what_was_said() {
 fn who_was_replaced_cannot_bring_its_memory_back() {
     let mut desk = Desk::new(1);
     desk.answer(1, 0, (1, 0), &RACK_0, Memory::Lost).unwrap();
-    desk.lose(1, 0).unwrap();
+    desk.lose((1, 0)).unwrap();
     desk.answer(2, 0, (2, 0), &RACK_0, Memory::Lost).unwrap();
-    desk.lose(2, 0).unwrap();
+    assert_eq!(desk.lose((1, 0)), Ok(Heard::Again), "a late copy means nobody");
+    desk.lose((2, 0)).unwrap();
     assert_eq!(desk.answer(3, 0, (1, 0), &RACK_0, KEPT(5)), Err(JoinError::Outdated));
     assert_eq!(desk.answer(3, 0, (1, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
 }
@@ -322,7 +324,7 @@ fn a_process_that_restarted_in_place_is_not_taken_for_the_old_one() {
     assert_eq!(desk.join(3, 1), Err(JoinError::Taken { rank: 3, holder }));
     let answer = desk.answer(1, 3, (3, 1), &RACK_0, Memory::Lost);
     assert_eq!(answer, Err(JoinError::Taken { rank: 3, holder }));
-    desk.lose(1, 3).unwrap();
+    desk.lose((3, 0)).unwrap();
     assert_eq!(desk.join(3, 1), Ok(Heard::New));
     assert_eq!(desk.answer(2, 3, (3, 1), &RACK_0, Memory::Lost), Ok(Heard::New));
 }
@@ -331,10 +333,14 @@ fn a_process_that_restarted_in_place_is_not_taken_for_the_old_one() {
 fn nonsense_is_refused_and_changes_nothing() {
     let mut desk = Desk::new(2);
     let strange = JobId(desk.job.0 ^ 1);
-    let lost = Message::Lost { job: strange, round: 1, rank: 0 };
+    let nobody = Process { node: NodeId(9), life: 0 };
+    let lost = Message::Lost { job: strange, process: nobody };
     assert_eq!(desk.handle(lost), Err(JoinError::UnknownJob(strange)));
-    assert_eq!(desk.lose(1, 2), Err(JoinError::UnknownRank { rank: 2, workers: 2 }));
-    assert_eq!(desk.lose(2, 0), Err(JoinError::Future { round: 2, current: 1 }));
+    assert_eq!(desk.lose((9, 0)), Ok(Heard::Again));
+    let given_up = |round, rank| Message::GivenUp { job: desk.job, round, rank };
+    let (early, unknown) = (given_up(2, 0), given_up(1, 2));
+    assert_eq!(desk.handle(early), Err(JoinError::Future { round: 2, current: 1 }));
+    assert_eq!(desk.handle(unknown), Err(JoinError::UnknownRank { rank: 2, workers: 2 }));
     let process = Process { node: NodeId(1), life: 0 };
     let join = Message::Join { job: desk.job, process, rank: Some(u32::MAX) };
     let error = JoinError::UnknownRank { rank: u32::MAX, workers: 2 };

@@ -72,7 +72,7 @@ impl Job {
                 }
             }
             Action::Answer => {
-                slot.meet(&gradient.identity, gradient.aggregator);
+                slot.meet(&summed(gradient), gradient.aggregator);
                 slot.mark(gradient, *ecn);
                 let asks = recovery == Recovery::Paper && gradient.resend;
                 let asker = if asks { Asker::Resend } else { Asker::Stray };
@@ -137,7 +137,8 @@ impl Job {
         let slot = state.ring.at(sequence / setup.trees.len() as u64).slot;
         // spec: A-22
         let moves = slot.collision && setup.indexing == Indexing::Hashed;
-        slot.next_aggregator = moves.then(|| index::next(slot.aggregator, setup.aggregators));
+        slot.next_aggregator =
+            moves.then(|| index::next(setup.job, slot.aggregator, setup.aggregators));
         if let (Numeric::Fixed { dynamic: true, .. }, Some(scale)) = (setup.numeric, slot.scale) {
             let (span, workers) = (setup.span_fragments, setup.trees[shard].workers());
             slot.next_scale = self.scaling.decide(sequence, span, scale, workers);
@@ -213,14 +214,19 @@ fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
         return Err(Refusal::Mismatched);
     }
     if slot.state == State::Empty {
-        // Results always travel in floats; what waits in switches does not.
-        let attempt = Attempt::of_generation(Attempt(gradient.identity.attempt).generation());
-        let identity = Identity { attempt: attempt.0, ..gradient.identity };
-        slot.meet(&identity, gradient.aggregator);
+        slot.meet(&summed(gradient), gradient.aggregator);
     }
     slot.numbers = Numbers::Float;
     slot.values = gradient.values;
     slot.replace(gradient, body, vacant);
     slot.mark(gradient, *ecn);
     Ok(())
+}
+
+/// What waits for the sum in switches. Results always travel in floats; what they answer does not.
+fn summed(gradient: &Gradient) -> Identity {
+    let attempt = Attempt(gradient.identity.attempt);
+    let fixed =
+        if gradient.result { Attempt::of_generation(attempt.generation()) } else { attempt };
+    Identity { attempt: fixed.0, ..gradient.identity }
 }

@@ -107,8 +107,7 @@ pub(super) fn judge(
     recovery: Recovery,
 ) -> Action {
     match (state, is_result, age, relation, recovery) {
-        (State::Done, false, ..) => Action::Answer,
-        (State::Done, true, ..) => Action::Drop,
+        (State::Done, ..) => Action::Answer,
         (_, true, ..) => Action::Adopt,
         (State::Empty, ..) => Action::Begin,
         (_, _, Age::Older, ..) => Action::AskFloats,
@@ -130,9 +129,8 @@ pub(super) fn answer(asker: Asker, told: Told, recently: bool) -> Option<Whom> {
         (Asker::Query(worker), Told::One(other)) => (worker != other).then_some(Whom::All),
         (Asker::Query(worker), Told::Nobody | Told::First) => Some(Whom::One(worker)),
         (Asker::Resend, Told::Nobody | Told::First | Told::One(_)) => Some(Whom::All),
-        // It crossed what is on its way.
-        (Asker::Stray, Told::First | Told::One(_) | Told::Again) => None,
-        (Asker::Stray, Told::Nobody) => Some(Whom::All),
+        // Once told, whoever lacks it asks; a copy that comes late does not.
+        (Asker::Stray, _) => (told == Told::Nobody).then_some(Whom::All),
     }
 }
 
@@ -195,7 +193,8 @@ mod tests {
                         is(Action::Refuse, collecting && age == Age::Foreign);
                         is(Action::Adopt, false);
                         let result = judge(state, true, age, relation, recovery);
-                        let kept = if state == State::Done { Action::Drop } else { Action::Adopt };
+                        let kept =
+                            if state == State::Done { Action::Answer } else { Action::Adopt };
                         assert_eq!(result, kept, "{case:?}");
                     }
                 }
@@ -209,15 +208,15 @@ mod tests {
         use Asker::{Query, Resend, Stray};
         let (one, all) = (|worker| Some(Whom::One(worker)), Some(Whom::All));
         let rows = [
-            (Query(1), [one(1), one(1), None, all, None]),
-            (Resend, [all, all, all, all, None]),
-            (Stray, [all, None, None, None, None]),
+            (Query(1), [one(1), one(1), None, all, None], [one(1); 5]),
+            (Resend, [all, all, all, all, None], [all; 5]),
+            (Stray, [all, None, None, None, None], [all, None, None, None, None]),
         ];
-        for (asker, answers) in rows {
+        for (asker, soon, later) in rows {
             let told = [Told::Nobody, Told::First, Told::One(1), Told::One(2), Told::Again];
-            for (told, expected) in told.into_iter().zip(answers) {
-                assert_eq!(answer(asker, told, true), expected, "{asker:?} {told:?}");
-                assert_eq!(answer(asker, told, false), answers[0], "{asker:?} {told:?} long ago");
+            for (told, (soon, later)) in told.into_iter().zip(soon.into_iter().zip(later)) {
+                assert_eq!(answer(asker, told, true), soon, "{asker:?} {told:?}");
+                assert_eq!(answer(asker, told, false), later, "{asker:?} {told:?} long ago");
             }
         }
     }

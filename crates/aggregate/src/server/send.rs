@@ -159,6 +159,8 @@ impl Slot {
             next_distance: u32::from(setup.span_fragments),
             // The window is no wider.
             everyone_distance: ahead as u16,
+            // The server is above all stations.
+            level: setup.tree(self.sequence).branch(0).end(),
             values: if repeat { 0 } else { self.values },
             congested: self.congested,
             repeat,

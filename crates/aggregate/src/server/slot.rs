@@ -1,11 +1,10 @@
 //! What a server keeps of one fragment.
 
-use thalweg_core::{Body, Ecn, Time};
+use thalweg_core::{Body, Ecn, Time, sum};
 use thalweg_wire::aggregate::{Gradient, Magnitude, Numbers, Scale};
 
 use super::judge::{State, Told};
 use crate::setup::Attempt;
-use crate::sum;
 
 /// One fragment. Whose contributions are in it stands beside it, in the words of the ring.
 #[derive(Debug)]

@@ -128,7 +128,7 @@ struct Bench {
 
 impl Bench {
     fn new(setup: Setup) -> Bench {
-        let mut server = Server::new(Config { ask_gap: GAP, ..Config::new(SERVER) });
+        let mut server = Server::new(Config { ask_gap: GAP, ..Config::new(SERVER) }).unwrap();
         let setup = Arc::new(setup);
         // Long after the start, so that nothing seems to have happened just now.
         let now = Time::ZERO + Span::from_ms(1);

@@ -1,11 +1,10 @@
 //! The array of aggregators, made at start.
 
-use thalweg_core::{Body, Span, Time};
+use thalweg_core::{Body, Span, Time, sum};
 use thalweg_wire::aggregate::{CONGESTED, Gradient, GradientView, Magnitude, OVERFLOW};
 
 use super::key::{Fragment, Key, Part};
 use super::table::Found;
-use crate::sum;
 
 /// One aggregator without its values. All that a step looks at lies in one cache line.
 // spec: A-01
@@ -240,12 +239,13 @@ impl Array {
         slot.watermark_distance = slot.watermark_distance.max(distance);
         slot.touched = now;
         let Body::Bytes(body) = body else { return false };
-        if slot.marks & OVERFLOW != 0 {
-            return false;
-        }
+        let is_over = slot.marks & OVERFLOW != 0;
         let sum = self.values_mut(place, body.len());
         if part.key.is_float() {
             sum::add_float(sum, body);
+            return false;
+        }
+        if is_over {
             return false;
         }
         let left = sum::add_fixed(sum, body);

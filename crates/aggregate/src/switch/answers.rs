@@ -11,7 +11,7 @@ use crate::index;
 impl<E> Switch<E> {
     /// Frees what the parameter packet answers, and passes it down.
     // spec: A-06
-    pub(super) fn handle_parameter(&mut self, now: Time, packet: &Packet<'_>) -> Verdict<'_> {
+    pub(super) fn handle_parameter(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Ok(parameter) = Parameter::decode(packet.header) else { return self.drop_malformed() };
         let Parameter { identity, server, aggregator, .. } = parameter;
         self.stats.parameters += 1;
@@ -20,7 +20,12 @@ impl<E> Switch<E> {
             self.notice(now, job, epoch, server);
             return Verdict::Consume;
         };
+        // What does not come from above would go round for ever.
+        if parameter.level <= self.groups.at(index).level {
+            return self.drop_malformed();
+        }
         let group = self.groups.at(index);
+        Parameter { level: group.level, ..parameter }.encode(packet.header);
         for station in group.stations() {
             let Station { upper_places, .. } = *station;
             let fragment = Fragment { identity, server, level: group.level, upper_places };

@@ -27,9 +27,8 @@ impl<E> Switch<E> {
         let Packet { meta, header, body } = packet;
         let Ok(view) = GradientView::check_mut(header) else { return self.drop_malformed() };
         let values = view.values.get();
-        let fits = values <= self.config.values_max && body.len() == usize::from(values) * 4;
         let server = NodeId(view.server.get());
-        if !fits || server == self.config.me {
+        if body.len() != usize::from(values) * 4 || server == self.config.me {
             return self.drop_malformed();
         }
         self.stats.gradients += 1;
@@ -38,9 +37,11 @@ impl<E> Switch<E> {
             view.flags |= CONGESTED;
         }
         let level = view.level();
-        let Some(part) = part(view, level, &body) else {
-            // It was on its last stretch.
+        let has_room = values <= self.config.values_max;
+        let Some(part) = part(view, level, &body).filter(|_| has_room) else {
+            // It was on its last stretch, or is longer than what is summed here.
             self.stats.passed += 1;
+            view.set_levels(end(view), view.bitmap_level());
             meta.dst = server;
             return Verdict::Forward;
         };
@@ -131,7 +132,7 @@ impl<E> Switch<E> {
 
     // spec: A-05
     fn send_on_if_full(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
-        if self.array.slot(arrival.place).bitmap != arrival.part.full {
+        if u32::from(self.array.slot(arrival.place).counter) < arrival.part.full.count_ones() {
             return Verdict::Consume;
         }
         self.stats.completed += 1;

@@ -49,6 +49,9 @@ fn children_by_node(
     for (rank, member) in (0..).zip(members) {
         let first = member.path.first().copied().unwrap_or(server);
         below.entry(first).or_default().push(Below::Worker(rank));
+        if member.path.contains(&server) {
+            return Err(TreeError::ServerOnTheWay(server));
+        }
         for (at, &switch) in member.path.iter().enumerate() {
             let parent = member.path.get(at + 1).copied().unwrap_or(server);
             match parents.insert(switch, parent) {

@@ -115,6 +115,12 @@ fn a_single_station_at_the_top_is_asked_from_above() {
 fn what_is_no_tree_is_refused() {
     let error = |members: &[Member]| Tree::build(SERVER, members).unwrap_err();
     assert_eq!(error(&[]), TreeError::NoWorkers);
+    for path in [&[SERVER.0][..], &[1, SERVER.0], &[SERVER.0, 1]] {
+        assert_eq!(error(&[member(0, path)]), TreeError::ServerOnTheWay(SERVER));
+    }
+    let circle = [member(0, &[1, 2]), member(3, &[2, 1])];
+    assert!(matches!(error(&circle), TreeError::TwoParents(_)));
+    assert_eq!(error(&[member(0, &[1, 1])]), TreeError::TwoParents(NodeId(1)));
     let crossed = [member(0, &[1, 2]), member(3, &[1, 4])];
     assert_eq!(error(&crossed), TreeError::TwoParents(NodeId(1)));
     let deep = [member(9, &[]), member(0, &[1, 2, 3, 4])];

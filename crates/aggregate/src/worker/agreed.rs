@@ -105,7 +105,10 @@ impl Agreed {
         while let Some(&Reverse((from, scale))) = self.scales.peek()
             && from < end
         {
-            self.numbers = Numbers::Fixed(scale);
+            // Another server may have asked for less, not knowing of it.
+            if let Numbers::Fixed(current) = self.numbers {
+                self.numbers = Numbers::Fixed(current.min(scale));
+            }
             self.generation = self.generation.wrapping_add(1);
             self.scales.pop();
         }

@@ -130,7 +130,7 @@ impl Bench {
     fn with(setup: Setup, config: Config) -> Bench {
         assert_eq!(config.check(), Ok(()));
         let mut bench =
-            Bench { worker: Worker::new(config), setup: Arc::new(setup), now: Time::ZERO };
+            Bench { worker: Worker::new(config).unwrap(), setup: Arc::new(setup), now: Time::ZERO };
         let last_rank = bench.setup.trees[0].workers() - 1;
         assert!(bench.worker.adopt(bench.now, bench.setup.clone(), last_rank));
         bench
@@ -200,6 +200,7 @@ impl Bench {
             next_scale: None,
             next_distance: 0,
             everyone_distance: sequence as u16,
+            level: 1,
             values: self.setup.fragment_values,
             congested: false,
             repeat: false,

@@ -1,6 +1,6 @@
 //! The slots of one job in a switch.
 
-use thalweg_core::{Body, NodeId};
+use thalweg_core::{Body, NodeId, sum};
 use thalweg_wire::aggregate::{Gradient, Numbers};
 
 use super::place;
@@ -114,14 +114,7 @@ impl Sum {
             self.values.extend_from_slice(bytes);
             return false;
         }
-        let mut saturated = false;
-        let sums = self.values.as_chunks_mut::<4>().0.iter_mut();
-        for (sum, value) in sums.zip(bytes.as_chunks::<4>().0) {
-            let (a, b) = (i32::from_le_bytes(*sum), i32::from_le_bytes(*value));
-            saturated |= a.checked_add(b).is_none();
-            *sum = a.saturating_add(b).to_le_bytes();
-        }
-        saturated
+        sum::add_fixed(&mut self.values, bytes)
     }
 
     fn copy_to(&self, body: &mut Body<'_>) {

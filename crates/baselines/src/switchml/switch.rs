@@ -178,6 +178,7 @@ fn result_of(gradient: &Gradient, me: NodeId) -> Parameter {
         next_scale: None,
         next_distance: 0,
         everyone_distance: 0,
+        level: 1,
         values: gradient.values,
         congested: false,
         repeat: false,

@@ -206,6 +206,7 @@ impl Track {
             next_scale: None,
             next_distance: 0,
             everyone_distance: 0,
+            level: 4,
             values: self.values,
             congested: false,
             repeat: false,

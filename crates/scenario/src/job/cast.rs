@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use thalweg_aggregate::join::Registrar;
-use thalweg_aggregate::{Numeric, Setup, Worker, server};
+use thalweg_aggregate::join::{JoinError, Registrar};
+use thalweg_aggregate::{Numeric, Setup, TreeError, Worker, server};
 use thalweg_baselines::switchml;
 use thalweg_collective::{ring, server as parameter_server};
 use thalweg_core::{JobId, NodeId, Rng, Time};
@@ -12,7 +12,7 @@ use thalweg_stack::{Host, Participant};
 use thalweg_wire::aggregate::FAN_IN_MAX;
 
 use super::stats::WorkerStats;
-use super::{Collective, Job, ServerUse, agree, paths, rack_switch};
+use super::{AgreeError, Collective, Job, ServerUse, agree, paths, rack_switch};
 use crate::error::Mistake;
 use crate::plan::Aggregation;
 
@@ -148,7 +148,8 @@ impl Cast {
                 Participant::Ring(Box::new(ring.map_err(Mistake::here)?))
             }
             (Part::Aggregation(setup), Some(rank)) => {
-                let mut worker = Worker::new(stage.aggregation.worker);
+                let worker = Worker::new(stage.aggregation.worker);
+                let mut worker = worker.expect("checked when the file was read");
                 let fits = worker.adopt(now, Arc::clone(setup), rank as u32);
                 assert!(fits, "the registrar makes set-ups that fit");
                 Participant::Aggregate(Box::new(worker))
@@ -201,9 +202,18 @@ impl Part {
                 let spec = stage.aggregation.job(job.workers.len(), job.servers.clone());
                 let paths = paths(stage.topology, job, stage.aggregation.levels, number);
                 let setup = agree(registrar, spec, &job.workers, paths);
-                Part::Aggregation(setup.map_err(Mistake::here)?)
+                Part::Aggregation(setup.map_err(|error| setup_mistake(&error))?)
             }
         })
+    }
+}
+
+fn setup_mistake(error: &AgreeError) -> Mistake {
+    match error {
+        AgreeError::Join(JoinError::Tree(TreeError::TwoParents(_))) => {
+            Mistake::here(format!("{error}: write levels = 2 in [aggregation]"))
+        }
+        _ => Mistake::here(error),
     }
 }
 

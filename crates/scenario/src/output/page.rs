@@ -1,12 +1,13 @@
 //! Outcomes to look at: one self-contained page.
 
 use thalweg_core::Time;
-use thalweg_report::format::{Unit, format_count, format_ratio, format_span_us};
+use thalweg_report::format::{Unit, format_count, format_rate_bps, format_ratio, format_span_us};
 use thalweg_report::page::{Card, Page, Section, Tone};
 use thalweg_report::plot::{Axis, Chart, Series};
 use thalweg_report::stats::Sample;
 
 use super::text;
+use crate::job::JobRecord;
 use crate::outcome::{Outcome, SizeClass};
 use crate::samples::QueueSample;
 use crate::scenario::Scenario;
@@ -43,10 +44,17 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome, source: &str, changes: &s
 }
 
 fn overview(scenario: &Scenario, outcome: &Outcome) -> Section {
-    let mut section = Section::new("Overview");
+    let mut cards: Vec<Card> = job_cards(outcome).into_iter().flatten().collect();
     if let Some(all) = outcome.classes().last() {
-        section = section.cards(cards(outcome, all));
+        cards.extend(flow_cards(outcome, all));
     }
+    let dropped = outcome.stats.dropped();
+    cards.push(
+        Card::new("dropped packets", format_count(dropped))
+            .note(format!("{} resent", format_count(outcome.resent_packets)))
+            .tone(if dropped == 0 { Tone::Good } else { Tone::Warning }),
+    );
+    let mut section = Section::new("Overview").cards(cards);
     if !outcome.flows.is_empty() {
         section = section.table(
             text::classes(outcome),
@@ -59,8 +67,25 @@ fn overview(scenario: &Scenario, outcome: &Outcome) -> Section {
         .paragraph(text::packets(outcome))
 }
 
-fn cards(outcome: &Outcome, all: &SizeClass) -> Vec<Card> {
-    let dropped = outcome.stats.dropped();
+fn job_cards(outcome: &Outcome) -> Option<Vec<Card>> {
+    let jobs = &outcome.jobs;
+    let failed = jobs.iter().filter(|job| job.failure.is_some()).count() as u64;
+    let iterations = jobs.iter().flat_map(|job| &job.iterations);
+    let iteration = Sample::new(iterations.map(|span| span.as_us_f64()))?;
+    let goodput = Sample::new(jobs.iter().filter_map(JobRecord::goodput_bytes_per_s))?;
+    let count = Card::new("jobs", format_count(jobs.len() as u64));
+    Some(vec![
+        match failed {
+            0 => count,
+            failed => count.note(format!("{} ended early", format_count(failed))).tone(Tone::Bad),
+        },
+        Card::new("mean iteration", format_span_us(iteration.summary().mean)),
+        Card::new("mean goodput", format_rate_bps(goodput.summary().mean * 8.0))
+            .note("of a worker"),
+    ])
+}
+
+fn flow_cards(outcome: &Outcome, all: &SizeClass) -> Vec<Card> {
     let unfinished = outcome.unfinished() as u64;
     let flows = Card::new("flows", format_count(outcome.flows.len() as u64));
     vec![
@@ -71,9 +96,6 @@ fn cards(outcome: &Outcome, all: &SizeClass) -> Vec<Card> {
         Card::new("median completion", format_span_us(all.fct_us.p50)),
         Card::new("99th percentile", format_span_us(all.fct_us.p99)),
         Card::new("mean slowdown", format_ratio(all.slowdown.mean)).note("against an idle network"),
-        Card::new("dropped packets", format_count(dropped))
-            .note(format!("{} resent", format_count(outcome.resent_packets)))
-            .tone(if dropped == 0 { Tone::Good } else { Tone::Warning }),
     ]
 }
 

@@ -16,6 +16,7 @@ use crate::contents::{self, Oracle};
 use crate::plan::Plan;
 
 /// What is on its way over the control channel, or due at a time.
+#[derive(Clone)]
 enum Mail {
     Tell(Message),
     Instruct(Instruction),
@@ -29,6 +30,8 @@ enum Mail {
     },
     /// Whoever waits is reminded.
     Remind(usize),
+    /// A server that restarted says so, until it is set up again.
+    Restarted(Process),
     Crash(NodeId),
 }
 
@@ -40,6 +43,8 @@ pub struct Swarm<'a> {
     mail: BTreeMap<(Time, u64), Mail>,
     posted: u64,
     lives: u64,
+    /// Of servers that have restarted.
+    server_lives: BTreeMap<NodeId, u64>,
     jobs: Vec<Job>,
     /// What went wrong first.
     pub failure: Option<String>,
@@ -73,6 +78,7 @@ impl<'a> Swarm<'a> {
             mail: BTreeMap::new(),
             posted: 0,
             lives: 0,
+            server_lives: BTreeMap::new(),
             jobs: Vec::new(),
             failure: None,
         };
@@ -99,7 +105,7 @@ impl<'a> Swarm<'a> {
     pub fn program(&self, switch: NodeId) -> Program<Event> {
         let config = switch::Config {
             aggregators: self.plan.aggregators,
-            values_max: 24,
+            values_max: self.plan.values_max,
             stale_after: self.plan.stale_after,
             ask_gap: Span::from_us(20),
             groups_max: 8,
@@ -170,7 +176,15 @@ impl<'a> Swarm<'a> {
         self.mail.insert((at, self.posted), mail);
     }
 
+    /// Sends something over the control channel, which loses it now and then, or doubles it.
     fn send(&mut self, now: Time, mail: Mail) {
+        if self.rng.chance(0.05) {
+            return;
+        }
+        if self.rng.chance(0.05) {
+            let delay = Span::from_us(5 + self.rng.below(2_000));
+            self.post(now + delay, mail.clone());
+        }
         let delay = Span::from_us(5 + self.rng.below(100));
         self.post(now + delay, mail);
     }
@@ -199,6 +213,12 @@ impl<'a> Swarm<'a> {
                 self.registrar.remind(id).expect("it is registered");
                 self.post(now + Span::from_us(500), Mail::Remind(job));
             }
+            Mail::Restarted(process) => {
+                if self.server_lives.get(&process.node) == Some(&process.life) {
+                    self.send(now, Mail::Tell(Message::ServerRestarted { process }));
+                    self.post(now + Span::from_us(400), Mail::Restarted(process));
+                }
+            }
             Mail::Tell(message) => self.tell(message),
             Mail::Instruct(instruction) => self.instruct(now, instruction, hosts),
             Mail::Crash(node) => self.crash(now, node),
@@ -216,8 +236,9 @@ impl<'a> Swarm<'a> {
         else {
             return;
         };
-        if let Some(round) = self.registrar.round(job).filter(|_| holder.node == process.node) {
-            drop(self.registrar.handle(Message::Lost { job, round, rank }));
+        let is_current = self.seat_of(job, process.node).1.life == process.life;
+        if holder.node == process.node && is_current {
+            drop(self.registrar.handle(Message::Lost { job, process: holder }));
         }
     }
 
@@ -247,8 +268,10 @@ impl<'a> Swarm<'a> {
                     self.adopt(now, job, rank, &setup, hosts.machine(process.node));
                 }
             }
-            Instruction::AdoptServer { node, setup } if !self.is_down(now, *node) => {
-                hosts.machine(*node).server_mut().adopt(now, setup.clone());
+            Instruction::AdoptServer { node, life, setup } if !self.is_down(now, *node) => {
+                if self.server_lives.get(node) == life.as_ref() {
+                    hosts.machine(*node).server_mut().adopt(now, setup.clone());
+                }
             }
             _ => {}
         }
@@ -266,8 +289,10 @@ impl<'a> Swarm<'a> {
             if let Some(bytes) = plan.window_bytes {
                 config.control = window::Control::Fixed(bytes);
             }
+            config.loss_threshold = plan.loss_threshold;
             let worker = Worker::resuming(config, Operation(first as u64), age + firsts[first]);
-            host.enter(setup.job, Participant::Aggregate(Box::new(worker)));
+            let worker = Box::new(worker.expect("settings that are drawn work"));
+            host.enter(setup.job, Participant::Aggregate(worker));
             let seat = &mut self.jobs[job].seats[rank as usize];
             (seat.first, seat.submitted, seat.finished) = (Some(first), first, first);
             self.submit(now, job, rank as usize, host);
@@ -299,10 +324,10 @@ impl<'a> Swarm<'a> {
                 continue;
             };
             let id = self.jobs[job].id;
+            let process = Process { node, life: self.jobs[job].seats[rank].life };
             self.jobs[job].seats[rank] = self.seat(id, job, rank);
             self.jobs[job].oracles.iter_mut().for_each(|oracle| oracle.forget(rank));
-            let round = self.registrar.round(id).expect("it is registered");
-            self.send(now, Mail::Tell(Message::Lost { job: id, round, rank: rank as u32 }));
+            self.send(now, Mail::Tell(Message::Lost { job: id, process }));
             if self.mail.values().all(|mail| !matches!(mail, Mail::Begin(own) if *own == job)) {
                 self.ask_to_join(now, job, rank);
             }
@@ -378,7 +403,8 @@ impl Director<Host> for Swarm<'_> {
         if self.plan.jobs.iter().any(|job| job.servers.contains(&host)) {
             self.lives += 1;
             let process = Process { node: host, life: self.lives };
-            self.send(now, Mail::Tell(Message::ServerRestarted { process }));
+            self.server_lives.insert(host, self.lives);
+            self.post(now, Mail::Restarted(process));
         }
         Some(self.host(host))
     }

@@ -20,7 +20,7 @@ use thalweg_fabric::{Bystander, Fabric, Limit, Pause};
 use thalweg_stack::Event;
 
 /// Nothing takes longer, whatever goes wrong.
-const END: Time = Time::from_ps(20_000_000_000_000);
+const END: Time = Time::from_ps(200_000_000_000_000);
 
 /// Runs a seed and checks all laws. Says what happened in it.
 fn run(seed: u64) -> Result<Coverage, String> {

@@ -19,6 +19,8 @@ pub struct Plan {
     pub faults: Vec<Rule>,
     pub outages: Vec<Outage>,
     pub marks_above_bytes: u64,
+    /// The most values that a switch sums; some jobs' fragments are longer.
+    pub values_max: u16,
 }
 
 /// One job.
@@ -38,6 +40,8 @@ pub struct JobPlan {
     pub all_at_once: bool,
     pub contents: Contents,
     pub window_bytes: Option<u64>,
+    /// 0: losses show by time alone.
+    pub loss_threshold: u32,
     pub start: Time,
 }
 
@@ -73,7 +77,7 @@ impl Plan {
         let mut draw = rng.stream("plan");
         let racks = 1 + draw.below(3) as u32;
         let hosts_per_rack = hosts_per_rack(&mut draw, racks);
-        let aggregators = 1 + (1_u64 << draw.below(8)) as u32 - 1;
+        let aggregators = 1 << draw.below(8);
         let hosts = racks * hosts_per_rack;
         let jobs = 1 + draw.below(4);
         let mut plan = Plan {
@@ -89,6 +93,7 @@ impl Plan {
             faults: Vec::new(),
             outages: Vec::new(),
             marks_above_bytes: 1_000 * (1 + draw.below(30)),
+            values_max: if draw.chance(0.1) { 12 } else { 24 },
         };
         plan.faults = faults(&mut rng.stream("faults"));
         plan.outages = plan.draw_outages(&mut rng.stream("outages"));
@@ -165,7 +170,9 @@ impl Plan {
         }
         // One outage of a node ends before its next begins.
         outages.sort_by_key(|outage| (outage.node, outage.from));
-        outages.dedup_by_key(|outage| outage.node);
+        outages.dedup_by(|later, earlier| {
+            later.node == earlier.node && later.from <= earlier.until + Span::from_us(10)
+        });
         outages
     }
 }
@@ -193,9 +200,11 @@ impl JobPlan {
         let operations = (0..1 + draw.below(4))
             .map(|_| 1 + draw.below(fragments * u64::from(fragment_values)))
             .collect();
+        // Now and then servers are on workers' hosts.
+        let first = if draw.chance(0.2) { 0 } else { servers };
         JobPlan {
             servers: nodes[..servers].to_vec(),
-            workers: nodes[servers..servers + workers].to_vec(),
+            workers: nodes[first..first + workers].to_vec(),
             way: [Way::TwoLevels, Way::TwoLevels, Way::ThreeLevels, Way::Rack, Way::Straight]
                 [draw.below(5) as usize],
             operations,
@@ -210,6 +219,7 @@ impl JobPlan {
                 2 => Contents::Strange,
                 _ => Contents::Small,
             },
+            loss_threshold: if draw.chance(0.1) { 0 } else { 3 },
             window_bytes: draw.chance(0.2).then(|| 1_000 + draw.below(100_000)),
             start: Time::from_ps(draw.below(LAST_START.as_ps())),
         }

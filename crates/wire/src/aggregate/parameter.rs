@@ -5,8 +5,8 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{
-    AggregateError, CONGESTED, FLOAT, Identity, NEXT_AGGREGATOR, NEXT_SCALE, Numbers, REPEAT,
-    Scale, flag,
+    AggregateError, CONGESTED, FLOAT, Identity, LEVELS, NEXT_AGGREGATOR, NEXT_SCALE, Numbers,
+    REPEAT, Scale, flag,
 };
 use crate::prefix::{Kind, PrefixView};
 
@@ -33,6 +33,8 @@ pub struct Parameter {
     /// Everything that lies at least so far below this fragment is complete at every worker: nobody
     /// will ask for it again.
     pub everyone_distance: u16,
+    /// The level from which it comes: only stations below it take it, so that it cannot go round.
+    pub level: u8,
     /// How many values the body holds.
     pub values: u16,
     /// Whether a queue was congested on the way up.
@@ -69,8 +71,10 @@ pub struct ParameterView {
     pub flags: u8,
     /// [`Identity::attempt`].
     pub attempt: u8,
+    /// [`Parameter::level`].
+    pub level: u8,
     /// Zero.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
     /// [`Parameter::values`].
     pub values: U16,
 }
@@ -109,7 +113,8 @@ impl Parameter {
                 | flag(self.next_aggregator.is_some(), NEXT_AGGREGATOR)
                 | flag(self.next_scale.is_some(), NEXT_SCALE),
             attempt,
-            reserved: [0; 2],
+            level: self.level,
+            reserved: 0,
             values: U16::new(self.values),
         });
     }
@@ -134,6 +139,9 @@ impl ParameterView {
     fn meaning(&self) -> Result<Parameter, AggregateError> {
         self.prefix.expect(Kind::AggregateParameter)?;
         self.check_unused()?;
+        if usize::from(self.level) > LEVELS {
+            return Err(AggregateError::Level(self.level));
+        }
         let is_set = |flag| self.flags & flag != 0;
         Ok(Parameter {
             identity: Identity {
@@ -151,6 +159,7 @@ impl ParameterView {
                 .transpose()?,
             next_distance: self.next_distance.get(),
             everyone_distance: self.everyone_distance.get(),
+            level: self.level,
             values: self.values.get(),
             congested: is_set(CONGESTED),
             repeat: is_set(REPEAT),
@@ -162,7 +171,7 @@ impl ParameterView {
     fn check_unused(&self) -> Result<(), AggregateError> {
         let unused = |flags, is_zero| self.flags & flags != 0 || is_zero;
         let clean = self.flags & !FLAGS == 0
-            && self.reserved == [0; 2]
+            && self.reserved == 0
             && unused(NEXT_AGGREGATOR, self.next_aggregator.get() == 0)
             && unused(NEXT_SCALE, self.next_scale.get() == 0)
             && unused(NEXT_AGGREGATOR | NEXT_SCALE, self.next_distance.get() == 0);

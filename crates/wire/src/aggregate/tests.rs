@@ -53,6 +53,7 @@ fn parameter() -> Parameter {
         next_scale: None,
         next_distance: 0x1000,
         everyone_distance: 0x0150,
+        level: 3,
         values: 352,
         congested: true,
         repeat: false,
@@ -68,7 +69,7 @@ const PARAMETER_BYTES: Header = [
     0x0d, 0x0c, 0x0b, 0x0a, 0x89, 0x67, 0, 0, // server, next_aggregator
     0, 0, 0, 0, 0x00, 0x10, 0, 0, // next_scale, next_distance
     0x50, 0x01, 0x0b, 2, // everyone_distance, flags, attempt
-    0, 0, 0x60, 0x01, // reserved, values
+    3, 0, 0x60, 0x01, // level, reserved, values
 ];
 
 fn encoded(gradient: &Gradient) -> Header {
@@ -138,7 +139,7 @@ fn reserved_bits_are_refused() {
     };
     let header = set(GRADIENT_BYTES, 58, 7);
     assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved));
-    let whole = [60, 61].into_iter().flat_map(|at| (0..8).map(move |bit| (at, bit)));
+    let whole = [61].into_iter().flat_map(|at| (0..8).map(move |bit| (at, bit)));
     for (at, bit) in whole.chain((5..8).map(|bit| (58, bit))) {
         let header = set(PARAMETER_BYTES, at, bit);
         assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "{at}, bit {bit}");
@@ -329,6 +330,7 @@ proptest! {
             next_scale,
             next_distance: if changes { next_distance } else { 0 },
             everyone_distance,
+            level: everyone_distance as u8 % 5,
             values,
             congested,
             repeat,

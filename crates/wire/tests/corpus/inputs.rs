@@ -143,6 +143,7 @@ fn parameter_headers() -> [(&'static str, Header); 3] {
         next_scale: None,
         next_distance: 0,
         everyone_distance: 60,
+        level: 2,
         values: 352,
         congested: false,
         repeat: false,

@@ -123,7 +123,7 @@ fn long_jobs_go_round_and_use_the_same_buffers() {
 
 #[test]
 fn switches_are_told_at_the_beginning_and_when_they_ask() {
-    let mut server = Server::new(Config { ask_gap: GAP, ..Config::new(SERVER) });
+    let mut server = Server::new(Config { ask_gap: GAP, ..Config::new(SERVER) }).unwrap();
     server.adopt(Time::ZERO, Arc::new(setup(&racks())));
     let mut bench = Bench { server, setup: Arc::new(setup(&racks())), now: Time::ZERO };
     let sent = bench.drain();
@@ -156,7 +156,7 @@ fn switches_are_told_at_the_beginning_and_when_they_ask() {
 #[test]
 fn jobs_end_and_more_than_allowed_are_refused() {
     let config = Config { jobs_max: 1, ..Config::new(SERVER) };
-    let mut server = Server::new(config);
+    let mut server = Server::new(config).unwrap();
     server.adopt(Time::ZERO, Arc::new(setup(&racks())));
     let other = JobId(5);
     server.adopt(Time::ZERO, Arc::new(Setup { job: other, ..setup(&racks()) }));
@@ -179,7 +179,7 @@ fn with_a_secret_only_sealed_packets_count_and_all_are_sealed() {
     let secret = Secret(*b"sixteen letters.");
     let key = Key::derive(&secret, JOB, 1);
     let config = Config { secret: Some(secret), ..Config::new(SERVER) };
-    let mut server = Server::new(config);
+    let mut server = Server::new(config).unwrap();
     server.adopt(Time::ZERO, Arc::new(setup(&racks())));
     let mut bench = Bench { server, setup: Arc::new(setup(&racks())), now: Time::ZERO };
     bench.give_all(0, &fixed(&[1]));

@@ -120,6 +120,7 @@ pub(super) fn parameter(gradient: &Gradient) -> Sent {
         next_scale: None,
         next_distance: 0,
         everyone_distance: 0,
+        level: 4,
         values,
         congested: false,
         repeat: false,

@@ -139,10 +139,13 @@ fn a_parameter_packet_frees_and_reaches_everybody_below() {
     assert_eq!(bench.handle(&mut parameter(&other)), below);
     assert_eq!(bench.switch.occupied(), 1, "another attempt is another fragment");
     let mut sent = parameter(&gradient(0));
-    let header = sent.header;
+    let mut header = sent.header;
+    // The level it comes from is this one now.
+    header[60] = 0;
     assert_eq!((bench.handle(&mut sent), sent.header), (below.clone(), header));
     assert_eq!((bench.switch.occupied(), bench.switch.stats().freed_by_parameter), (0, 1));
-    assert_eq!(bench.handle(&mut sent), below, "again, for whoever lost it");
+    assert_eq!(bench.handle(&mut parameter(&gradient(0))), below, "again, for whoever lost it");
+    assert_eq!(bench.handle(&mut sent), Fate::Consumed, "it came from here");
 }
 
 #[test]
@@ -399,7 +402,6 @@ fn packets_that_break_a_rule_are_dropped_and_counted() {
     let body = |bytes| Content::Bytes(vec![0; bytes]);
     let good = gradient(0);
     let bad = [
-        (Gradient { values: 5, ..good }, body(20)),
         (good, body(7)),
         (good, body(12)),
         (good, Content::Length(12)),
@@ -418,7 +420,17 @@ fn packets_that_break_a_rule_are_dropped_and_counted() {
         Announcement { job: JobId(7), epoch: 3, server: SERVER, parent: ME, level: 0, stations: 1 };
     let station = StationBytes::new([0; 4], &[NodeId(1)]);
     bench.announce(&announcement, &[station]);
-    assert_eq!((bench.switch.stats().malformed, bench.switch.occupied()), (8, 0));
+    assert_eq!((bench.switch.stats().malformed, bench.switch.occupied()), (7, 0));
+}
+
+// spec: A-14
+#[test]
+fn fragments_that_are_too_long_to_be_summed_go_to_the_server() {
+    let mut bench = Bench::knowing();
+    let long = Gradient { values: 5, ..gradient(0) };
+    let (fate, sent) = bench.send(&long, &[1, 2, 3, 4, 5]);
+    assert_eq!((fate, sent.meta.dst, sent.read().level), (Fate::Forwarded, SERVER, 2));
+    assert_eq!((bench.switch.occupied(), bench.switch.stats().passed), (0, 1));
 }
 
 #[test]

@@ -63,7 +63,9 @@ fn expected(aggregators: u32, changes: &[Change], sequence: u64) -> (u32, u8, Nu
     let first = index::first(JOB, (sequence % period) as u32, aggregators);
     let scales: Vec<u8> = before.iter().filter_map(|change| change.1).collect();
     let initial = Scale::new(1e8).unwrap();
-    let numbers = Numbers::Fixed(scales.last().map_or(initial, |&power| scale(power)));
+    // Servers do not know of each other's changes: the smallest holds.
+    let smallest = scales.iter().map(|&power| scale(power)).fold(initial, Scale::min);
+    let numbers = Numbers::Fixed(smallest);
     (moved.unwrap_or(first), Attempt::of_generation(scales.len() as u8).0, numbers)
 }
 

@@ -192,7 +192,7 @@ fn tensors_without_values_send_the_same_headers() {
 
 #[test]
 fn empty_tensors_finish_at_once_and_tensors_may_come_before_the_set_up() {
-    let mut worker = Worker::new(Config::default());
+    let mut worker = Worker::new(Config::default()).unwrap();
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(5)), Operation(0));
     assert_eq!(worker.submit(Time::ZERO, Tensor::Values(vec![])), Operation(1));
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(1)), Operation(2));

@@ -4,7 +4,7 @@ use multiversion::multiversion;
 
 /// Adds fixed-point values with saturation, in place. Says whether any sum left the range.
 // spec
-pub(crate) fn add_fixed(sum: &mut [u8], body: &[u8]) -> bool {
+pub fn add_fixed(sum: &mut [u8], body: &[u8]) -> bool {
     let (sum, body) = (sum.as_chunks_mut().0, body.as_chunks().0);
     let left = add_wrapping(sum, body);
     if left {
@@ -15,7 +15,7 @@ pub(crate) fn add_fixed(sum: &mut [u8], body: &[u8]) -> bool {
 
 /// Adds floats, in place.
 // spec: T-09
-pub(crate) fn add_float(sum: &mut [u8], body: &[u8]) {
+pub fn add_float(sum: &mut [u8], body: &[u8]) {
     add_floats(sum.as_chunks_mut().0, body.as_chunks().0);
 }
 
