@@ -16,8 +16,8 @@ use clap::{Parser, Subcommand};
 
 /// Moves gradients: sums them on the way through the network and brings the sum back.
 ///
-/// This version holds the ground that the rest stands on: a deterministic packet-level simulator of
-/// data-centre networks with reliable transports.
+/// This version does so in a deterministic packet-level simulator of data-centre networks, beside
+/// parameter servers, rings and ordinary traffic, and runs the published figures again.
 #[derive(Parser)]
 #[command(name = "thalweg", version, after_help = EXAMPLES)]
 struct Arguments {

@@ -7,6 +7,8 @@ use thalweg_wire::aggregate::{Branch, CHILDREN_MAX, FAN_IN_MAX, LEVELS};
 
 use super::{Child, Leaf, Member, Station, Tree, TreeError};
 
+// Two full levels hold 1,024 workers.
+// spec: A-13
 const FAN_IN: usize = FAN_IN_MAX as usize;
 
 /// A station whose children are not numbered yet.
