@@ -10,9 +10,26 @@ pub(crate) fn first(job: JobId, slot: u32, aggregators: u32) -> u32 {
 }
 
 /// The next index after one that collided. Two jobs that collided go different ways.
+///
+/// Going on from one to the next leads through all of them. A hash of the old index would not: it would
+/// drive whatever collides often into a few, where it collides for ever.
 // spec: A-22
 pub(crate) fn next(job: JobId, index: u32, aggregators: u32) -> u32 {
-    below(mix(job.0 ^ mix(!u64::from(index))), aggregators)
+    ((u64::from(index) + u64::from(stride(job, aggregators))) % u64::from(aggregators)) as u32
+}
+
+/// A step of the job's own that has no divisor in common with the size of the array.
+fn stride(job: JobId, aggregators: u32) -> u32 {
+    let from = below(mix(!job.0), aggregators).max(1);
+    let is_coprime = |stride: &u32| gcd(*stride, aggregators) == 1;
+    (from..).find(is_coprime).expect("one more than the size is")
+}
+
+const fn gcd(mut one: u32, mut other: u32) -> u32 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 /// Where in a switch's array a station sums what has this index. Stations of one switch must not all
@@ -70,6 +87,24 @@ mod tests {
         assert_ne!(next(JobId(1), 5, 1 << 20), next(JobId(2), 5, 1 << 20));
         assert_ne!(next(JobId(1), 5, 1 << 20), 5);
         assert!((0..1_000).all(|index| next(JobId(1), index, 10) < 10));
+    }
+
+    // spec: A-22
+    #[test]
+    fn moving_on_leads_through_all_indices() {
+        for aggregators in [1, 2, 3, 6, 7, 100, 1_980, 4_096] {
+            for job in 0..20 {
+                let mut seen = vec![false; aggregators as usize];
+                let mut index = 0;
+                for _ in 0..aggregators {
+                    let known = std::mem::replace(&mut seen[index as usize], true);
+                    assert!(!known, "{index} of {aggregators} comes again");
+                    index = next(JobId(job), index, aggregators);
+                }
+                assert_eq!(index, 0, "{aggregators}");
+            }
+        }
+        assert!(next(JobId(1), u32::MAX - 1, u32::MAX) < u32::MAX - 1);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(super) struct Fragment {
     pub sent_at: Time,
     /// How often something was done because no answer came.
     pub tries: u32,
+    /// Whether later ones were answered, and the answer to it has to say why.
+    pub is_overtaken: bool,
     /// Whether it waits to have something done about it.
     pub is_due: bool,
     /// Whether the values are to be sent in floats, and were not yet.
@@ -57,6 +59,7 @@ impl Fragment {
         last_transmission: 0,
         sent_at: Time::ZERO,
         tries: 0,
+        is_overtaken: false,
         is_due: false,
         owes_floats: false,
         is_measurable: false,

@@ -10,7 +10,7 @@ use super::fragments::Fragment;
 use super::send::{How, Wanted};
 use super::{Epoch, Work};
 use crate::index::upper_places;
-use crate::setup::{Attempt, Numeric};
+use crate::setup::{Attempt, Numeric, Recovery};
 
 /// Most results that wait to be sent. The server asks again for what is beyond.
 const RESULTS_MAX: usize = 256;
@@ -69,6 +69,9 @@ impl Epoch {
         if let Some(fragment) = work.fragments.sent_mut(sequence).copied() {
             self.in_flight_bytes -= packet_bytes;
             self.on_answer(work, now, sequence, &fragment, congested);
+            if fragment.is_overtaken && parameter.next_aggregator.is_none() {
+                self.on_loss(work, fragment.first_transmission);
+            }
         }
         work.stats.completed_bytes += packet.body.len() as u64;
         work.complete(sequence);
@@ -170,18 +173,32 @@ impl Epoch {
         self.flight.tidy(&work.fragments);
     }
 
+    /// A collision may have kept some contributions from the switch and not the others, which wait
+    /// there in vain: nothing was lost then, and the sum says so by moving the slot. Selective repair
+    /// leaves the window alone until it knows. The paper's rule takes it for a loss at once.
+    // spec: A-34, T-10
     fn on_overtaken(&mut self, work: &mut Work, sent: Sent) {
         work.stats.losses += 1;
-        self.on_lost(work, sent, true);
+        let is_known = self.setup.recovery == Recovery::Paper;
+        if let Some(fragment) = work.fragments.sent_mut(sent.sequence) {
+            fragment.is_overtaken = !is_known;
+        }
+        self.on_unanswered(work, sent, is_known);
     }
 
-    fn on_lost(&mut self, work: &mut Work, sent: Sent, is_congestion: bool) {
+    fn on_unanswered(&mut self, work: &mut Work, sent: Sent, is_congestion: bool) {
         if let Some(fragment) = work.fragments.sent_mut(sent.sequence) {
             fragment.is_due = true;
             self.due.push_back(sent.sequence);
         }
+        if is_congestion {
+            self.on_loss(work, sent.transmission);
+        }
+    }
+
+    fn on_loss(&mut self, work: &mut Work, transmission: u64) {
         let next = self.flight.next_transmission();
-        if is_congestion && self.window.on_congestion(sent.transmission, next) {
+        if self.window.on_congestion(transmission, next) {
             work.stats.loss_halvings += 1;
         }
     }
@@ -197,7 +214,7 @@ impl Epoch {
             // If nothing at all came since, another worker is late, and no queue is to blame.
             let is_overtaken = |fragment: &Fragment| self.last_answer_at > fragment.sent_at;
             let is_congestion = work.fragments.get(sent.sequence).is_some_and(is_overtaken);
-            self.on_lost(work, sent, is_congestion);
+            self.on_unanswered(work, sent, is_congestion);
         }
         self.doublings += u32::from(has_expired);
     }

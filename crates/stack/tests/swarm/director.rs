@@ -232,7 +232,7 @@ impl<'a> Swarm<'a> {
     /// knows that this one is gone.
     fn tell(&mut self, message: Message) {
         let told = (message.clone(), self.registrar.handle(message));
-        let (Message::Join { job, process, .. }, Err(JoinError::Taken { rank, holder })) = told
+        let (Message::Join { job, process, .. }, Err(JoinError::Taken { holder, .. })) = told
         else {
             return;
         };
@@ -268,10 +268,10 @@ impl<'a> Swarm<'a> {
                     self.adopt(now, job, rank, &setup, hosts.machine(process.node));
                 }
             }
-            Instruction::AdoptServer { node, life, setup } if !self.is_down(now, *node) => {
-                if self.server_lives.get(node) == life.as_ref() {
-                    hosts.machine(*node).server_mut().adopt(now, setup.clone());
-                }
+            Instruction::AdoptServer { node, life, setup }
+                if !self.is_down(now, *node) && self.server_lives.get(node) == life.as_ref() =>
+            {
+                hosts.machine(*node).server_mut().adopt(now, setup.clone());
             }
             _ => {}
         }

@@ -178,11 +178,27 @@ fn marks_halve_the_window_once_a_round() {
 // spec: A-34
 #[test]
 fn a_loss_halves_the_window() {
-    let mut bench = Bench::with_sent(setup(), Config::default(), 8);
+    let setup = Setup { recovery: Recovery::Paper, ..setup() };
+    let mut bench = Bench::with_sent(setup, Config::default(), 8);
     bench.answer([2, 3, 4]);
     // Three answers add three packets; both losses are of one round.
     assert_eq!((bench.worker.window_bytes(), bench.worker.stats().loss_halvings), (32_250, 1));
     assert_eq!(bench.worker.stats().losses, 2);
+}
+
+// spec: A-34, T-10
+#[test]
+fn selective_repair_halves_the_window_unless_it_was_a_collision() {
+    let halved = |next_aggregator: Option<u32>| {
+        let mut bench = Bench::with_sent(setup(), Config::default(), 8);
+        bench.answer([2, 3, 4]);
+        assert_eq!((bench.worker.window_bytes(), bench.worker.stats().losses), (64_500, 2));
+        let next_distance = u32::from(setup().span_fragments);
+        bench.answer_with(Parameter { next_aggregator, next_distance, ..bench.parameter(0) });
+        (bench.worker.window_bytes(), bench.worker.stats().loss_halvings)
+    };
+    assert_eq!(halved(None), (33_000, 1));
+    assert_eq!(halved(Some(5)), (66_000, 0));
 }
 
 // spec: T-10
