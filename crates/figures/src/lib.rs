@@ -7,9 +7,20 @@
 //! To add one: write `plans/NAME.toml` and `src/NAME.rs`, put it into [`all`], and give it a section
 //! in `docs/figures.md`. The tests of this crate hold every figure to that.
 
+mod atp_10;
+mod atp_13;
+mod atp_14;
+mod atp_15;
+mod atp_16;
+mod atp_8;
+mod atp_9;
+mod atp_scale;
 mod atp_table1;
 mod frame;
 pub mod output;
+mod shrink;
+mod stepwise;
+mod tenants;
 
 pub use frame::claim::{Claim, Rule, Value};
 pub use frame::context::{Context, Point, Watch};
@@ -21,5 +32,15 @@ pub use frame::report::{Report, Settings, Verdict, run};
 
 /// Every figure, in the order of the list.
 pub fn all() -> &'static [&'static dyn Figure] {
-    &[&atp_table1::AtpTable1]
+    &[
+        &atp_8::Atp8,
+        &atp_9::Atp9,
+        &atp_10::Atp10,
+        &atp_13::Atp13,
+        &atp_14::Atp14,
+        &atp_15::Atp15,
+        &atp_16::Atp16,
+        &atp_table1::AtpTable1,
+        &atp_scale::AtpScale,
+    ]
 }

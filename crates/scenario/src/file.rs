@@ -371,6 +371,9 @@ pub(crate) struct TrainingTable {
     /// Gradients are put together up to this.
     #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) bucket: Option<Bytes>,
+    /// Most bytes of a message, where hosts sum.
+    #[serde(default, deserialize_with = "units::optional_bytes")]
+    pub(crate) chunk: Option<Bytes>,
     #[serde(default, deserialize_with = "units::span")]
     pub(crate) start: Span,
 }
@@ -403,6 +406,9 @@ pub(crate) struct AllReduceTable {
     /// Tensors that a worker hands over before the first of them is summed.
     #[serde(default = "two")]
     pub(crate) in_flight: u64,
+    /// Most bytes of a message, where hosts sum.
+    #[serde(default, deserialize_with = "units::optional_bytes")]
+    pub(crate) chunk: Option<Bytes>,
     #[serde(default, deserialize_with = "units::span")]
     pub(crate) start: Span,
 }

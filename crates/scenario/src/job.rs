@@ -12,7 +12,7 @@ mod run;
 mod script;
 mod stats;
 
-use thalweg_core::{NodeId, Span, Time};
+use thalweg_core::{Bytes, NodeId, Span, Time};
 
 pub(crate) use agree::{AgreeError, agree};
 pub(crate) use cast::{Cast, Part, Stage};
@@ -57,6 +57,11 @@ impl Collective {
         matches!(self, Collective::Aggregate | Collective::RackOnly)
     }
 
+    /// Whether hosts send messages to each other and sum what they get.
+    pub(crate) const fn has_messages(self) -> bool {
+        matches!(self, Collective::Server | Collective::Ring)
+    }
+
     /// Whether hosts are needed that add up.
     pub(crate) const fn has_servers(self) -> bool {
         self.is_aggregation() || matches!(self, Collective::Server)
@@ -73,6 +78,8 @@ pub(crate) struct Job {
     /// By rank.
     pub(crate) workers: Vec<NodeId>,
     pub(crate) servers: Vec<NodeId>,
+    /// Most bytes of a message, where hosts sum and the file says it.
+    pub(crate) chunk: Option<Bytes>,
     pub(crate) start: Time,
     /// How long a worker computes in every round.
     pub(crate) compute: Span,

@@ -562,6 +562,11 @@ const BENCHMARKS: Cases = &[
         "13: traffic.0.all-reduce.in-flight: nothing would be summed: give 1 or more",
     ),
     (
+        13,
+        "chunk = \"1MB\"",
+        "13: traffic.0.all-reduce.chunk: aggregate sends no messages: take this away",
+    ),
+    (
         8,
         "workers = [0, 2]\nstart = 3",
         "9: traffic.0.all-reduce.start: write the time as text, such as \"500ns\"",

@@ -28,6 +28,8 @@ struct Jobs {
     participants: Vec<(JobId, Participant)>,
     /// Whose turn it is to send: 0 the flows, 1 the server, then the participants.
     turn: usize,
+    /// What it may still send before it is the next one's turn.
+    left_bytes: u32,
     events: VecDeque<Event>,
 }
 
@@ -152,14 +154,19 @@ impl Host {
     fn take_turns(flows: &mut Endpoint, jobs: &mut Jobs, now: Time, outbox: &mut dyn Outbox) {
         let mut idle = 0;
         while idle < jobs.parts() && outbox.room() > 0 {
-            let before = outbox.room();
-            let mut turn = Turn::new(outbox);
+            let mut turn = Turn::new(outbox, jobs.left_bytes);
             match jobs.turn {
                 0 => flows.poll_transmit(now, &mut turn),
                 own => jobs.part_mut(own).transmit(now, &mut turn),
             }
-            idle = if outbox.room() == before { idle + 1 } else { 0 };
-            jobs.turn = (jobs.turn + 1) % jobs.parts();
+            let left_bytes = turn.left_bytes();
+            idle = if left_bytes == jobs.left_bytes { idle + 1 } else { 0 };
+            jobs.left_bytes = left_bytes;
+            // Who only found no more room goes on when there is some.
+            if outbox.room() > 0 || left_bytes == 0 {
+                jobs.turn = (jobs.turn + 1) % jobs.parts();
+                jobs.left_bytes = Turn::BYTES;
+            }
         }
     }
 }
@@ -170,6 +177,7 @@ impl Jobs {
             server: Server::new(server::Config::new(me)).expect("the defaults work"),
             participants: Vec::new(),
             turn: 0,
+            left_bytes: Turn::BYTES,
             events: VecDeque::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! One of several machines on an interface.
 
-use thalweg_core::{BodySize, Machine, Outbox, Packet, Time};
+use thalweg_core::{BodySize, HEADER_BYTES, Machine, Outbox, Packet, Time};
 
 /// What a host asks of every machine in it, whatever its events are.
 pub(crate) trait Part {
@@ -29,31 +29,44 @@ impl<M: Machine> Part for M {
 }
 
 /// The part of an outbox that one machine may fill before it is the next one's turn.
+///
+/// It is counted in bytes. Counted in packets, whoever sends small ones would get less of the link.
 pub(crate) struct Turn<'a> {
     outbox: &'a mut dyn Outbox,
-    left: usize,
+    left_bytes: u32,
 }
 
 impl<'a> Turn<'a> {
-    /// Long enough to fill a batch for the kernel, short enough to be fair.
-    const PACKETS: usize = 16;
+    /// A whole turn: 16 packets of an Ethernet. Long enough to fill a batch for the kernel, short
+    /// enough to be fair.
+    pub(crate) const BYTES: u32 = 24_000;
 
-    pub(crate) fn new(outbox: &'a mut dyn Outbox) -> Turn<'a> {
-        Turn { outbox, left: Turn::PACKETS }
+    /// What is left of a turn.
+    pub(crate) fn new(outbox: &'a mut dyn Outbox, left_bytes: u32) -> Turn<'a> {
+        Turn { outbox, left_bytes }
+    }
+
+    /// What the machine may still send. The last packet may be larger than that.
+    pub(crate) fn left_bytes(&self) -> u32 {
+        self.left_bytes
     }
 }
 
 impl Outbox for Turn<'_> {
     fn room(&self) -> usize {
-        self.outbox.room().min(self.left)
+        // No packet is smaller than its header.
+        let most = (self.left_bytes as usize).div_ceil(HEADER_BYTES);
+        self.outbox.room().min(most)
     }
 
     fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
-        if self.left == 0 {
+        if self.left_bytes == 0 {
             return None;
         }
+        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
         let packet = self.outbox.lend(body)?;
-        self.left -= 1;
+        let occupied = bytes.saturating_add(HEADER_BYTES as u32);
+        self.left_bytes = self.left_bytes.saturating_sub(occupied);
         Some(packet)
     }
 }

@@ -6,7 +6,7 @@ use thalweg_aggregate::join::{JoinError, Registrar};
 use thalweg_aggregate::{Numeric, Setup, TreeError, Worker, server};
 use thalweg_baselines::switchml;
 use thalweg_collective::{ring, server as parameter_server};
-use thalweg_core::{JobId, NodeId, Rng, Time};
+use thalweg_core::{Bytes, JobId, NodeId, Rng, Time};
 use thalweg_fabric::{Hosts, Topology};
 use thalweg_stack::{Host, Participant};
 use thalweg_wire::aggregate::FAN_IN_MAX;
@@ -135,8 +135,10 @@ impl Cast {
             (Part::Server, _) => {
                 let config =
                     parameter_server::Config::new(job.workers.clone(), job.servers.clone());
+                let chunk_bytes = job.chunk.map_or(config.chunk_bytes, Bytes::as_u64);
                 let node = parameter_server::Node::new(parameter_server::Config {
                     flow,
+                    chunk_bytes,
                     ..config.at(node)
                 });
                 Participant::Server(Box::new(node.map_err(Mistake::here)?))
@@ -144,7 +146,8 @@ impl Cast {
             (_, None) => return Ok(None),
             (Part::Ring, Some(rank)) => {
                 let config = ring::Config::new(job.workers.clone(), rank as u32);
-                let ring = ring::Ring::new(ring::Config { flow, ..config });
+                let chunk_bytes = job.chunk.map_or(config.chunk_bytes, Bytes::as_u64);
+                let ring = ring::Ring::new(ring::Config { flow, chunk_bytes, ..config });
                 Participant::Ring(Box::new(ring.map_err(Mistake::here)?))
             }
             (Part::Aggregation(setup), Some(rank)) => {

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Span, Time};
 
-use super::members::Members;
+use super::members::{Members, chunk};
 use super::{Setting, Traffic};
 use crate::error::Mistake;
 use crate::file::AllReduceTable;
@@ -31,6 +31,7 @@ impl Setting<'_> {
             collective,
             workers,
             servers,
+            chunk: chunk(collective, table.chunk)?,
             start: Time::ZERO + table.start,
             compute: Span::ZERO,
             script: Script {

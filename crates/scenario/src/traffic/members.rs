@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_core::NodeId;
+use thalweg_core::{Bytes, NodeId};
 
 use super::Setting;
 use crate::error::Mistake;
@@ -14,6 +14,18 @@ pub(super) struct Members {
     pub(super) collective: Collective,
     pub(super) workers: Vec<NodeId>,
     pub(super) servers: Vec<NodeId>,
+}
+
+/// Checks the size of messages.
+pub(super) fn chunk(
+    collective: Collective,
+    chunk: Option<Bytes>,
+) -> Result<Option<Bytes>, Mistake> {
+    if chunk.is_some() && !collective.has_messages() {
+        let message = format!("{} sends no messages: take this away", collective.name());
+        return Err(Mistake::at("chunk", message));
+    }
+    Ok(chunk)
 }
 
 impl Setting<'_> {

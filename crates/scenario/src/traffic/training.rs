@@ -3,7 +3,7 @@
 use thalweg_core::Time;
 use thalweg_workload::{Buckets, Compute, Model, TrainingError, TrainingJob, models};
 
-use super::members::Members;
+use super::members::{Members, chunk};
 use super::{Setting, Traffic};
 use crate::error::Mistake;
 use crate::file::TrainingTable;
@@ -33,6 +33,7 @@ impl Setting<'_> {
             collective,
             workers,
             servers,
+            chunk: chunk(collective, table.chunk)?,
             start: Time::ZERO + table.start,
             compute: plan.forward + plan.backward,
             script: Script {

@@ -1,0 +1,230 @@
+//! From runs to claims, charts and tables.
+
+use thalweg_report::format::{Unit, format_count, format_number, format_ratio};
+use thalweg_report::plot::{Axis, Chart, Series};
+use thalweg_report::table::{Column, Table};
+
+use super::phases::{convergence, with_and_without};
+use super::{Cell, Results, Setup, Trained};
+use crate::tenants::{Interval, Merges, Sharing};
+use crate::{Claim, Findings, Listing, Plot, Rule};
+
+/// What the paper says of the worst shortage.
+const PAPER_GAIN: f64 = 1.38;
+/// What counts as clearly ahead.
+const LEAST_GAIN: f64 = 1.2;
+/// The upper end of what half of the aggregators cost in the paper.
+const MOST_COST: f64 = 0.1;
+/// What counts as no worse.
+const AS_GOOD: f64 = 0.95;
+/// What may be left to the server once indices have moved apart.
+const MOST_LEFT: f64 = 0.05;
+/// How many intervals are the beginning.
+const FIRST_INTERVALS: usize = 5;
+
+const SHARINGS: [Sharing; 4] =
+    [Sharing::Static, Sharing::SwitchMl, Sharing::Dynamic, Sharing::Selective];
+
+const NOT_MEASURED: [&str; 1] =
+    ["throughput after a whole epoch: ours is the mean of some iterations after a few others"];
+
+const NOTES: [&str; 6] = [
+    "Static means that a job has a third of the aggregators and a window of as many packets, as \
+     SwitchML has; its sums go through the server, as the paper's text has it. Jobs with fixed shares \
+     and hosts of their own meet nowhere, so one of them is run.",
+    "SwitchML itself needs no server, so that a slot is free after half the time, and has two versions \
+     of every slot: with as many slots as half its share it takes the same memory. Packets are those of \
+     the others.",
+    "Bytes and computing times of VGG16 are divided by the same number; round trips are not.",
+    "Every job has three workers and a server of its own; the paper does not say how many. Servers have \
+     60 Gbps, beyond which the paper's do not go.",
+    "A job never has more packets on the way than the share that is enough for it, so that its slots \
+     are as many and can find places of their own.",
+    "Workers that are in step see the same collisions. Out of step, some packets of a fragment find \
+     the aggregator taken and others find it free, and the sum waits in vain until it is repaired. The \
+     paper's rule takes that for congestion and halves the window each time.",
+];
+
+impl Results {
+    fn trained(&self, sharing: Sharing, share: f64, unevenness: Option<&str>) -> Option<&Trained> {
+        let wanted = Cell { share, sharing, unevenness: unevenness.map(str::to_owned) };
+        self.cells.iter().find(|(cell, _)| *cell == wanted).map(|(_, trained)| trained)
+    }
+
+    /// Images a second of each worker.
+    fn images(&self, sharing: Sharing, share: f64, unevenness: Option<&str>) -> f64 {
+        self.trained(sharing, share, unevenness).map_or(f64::NAN, |run| run.images_per_s)
+    }
+
+    /// How much faster than with fixed shares.
+    fn gain(&self, sharing: Sharing, share: f64, unevenness: Option<&str>) -> f64 {
+        let fixed = self.images(Sharing::Static, share, unevenness);
+        self.images(sharing, share, unevenness) / fixed
+    }
+
+    fn intervals(&self, share: f64) -> &[Interval] {
+        self.trained(Sharing::Dynamic, share, None).map_or(&[], |run| &run.intervals)
+    }
+}
+
+impl Setup {
+    pub(super) fn findings(&self, results: &Results) -> Findings {
+        let mut tables = vec![self.throughputs(results)];
+        if !self.unevenness.is_empty() {
+            tables.push(self.out_of_step(results));
+        }
+        Findings {
+            claims: self.claims(results),
+            plots: vec![
+                self.plot(results),
+                series(
+                    "Additions at the server",
+                    "All aggregators: collisions at first, then none",
+                    results.intervals(1.0),
+                    |merges| merges.at_server,
+                ),
+                series(
+                    "Additions in the switch",
+                    "The fewest aggregators: while one job computes, the others get more",
+                    results.intervals(self.least()),
+                    |merges| merges.at_switch,
+                ),
+            ],
+            tables,
+            not_measured: NOT_MEASURED.map(str::to_owned).into(),
+            notes: NOTES.map(str::to_owned).into(),
+        }
+    }
+
+    fn claims(&self, results: &Results) -> Vec<Claim> {
+        let (half, least) = (self.half(), self.least());
+        let percent = |share: f64| Unit::Percent.format(share);
+        let gain = |share| results.gain(Sharing::Dynamic, share, None);
+        let gains: Vec<f64> = self.shares.iter().map(|&share| gain(share)).collect();
+        let images = |share| results.images(Sharing::Dynamic, share, None);
+        let (first, last) = convergence(results.intervals(1.0), FIRST_INTERVALS);
+        let phases = with_and_without(results.intervals(least));
+        let mut claims = vec![
+            Claim::measured(
+                "all aggregators: dynamic over static",
+                "about the same",
+                gains[0],
+                Unit::Ratio,
+                Rule::AtLeast(AS_GOOD),
+            ),
+            Claim::rising("the fewer, the further ahead", "so drawn", &gains, Unit::Ratio),
+            Claim::measured(
+                format!("{} of them: dynamic over static", percent(least)),
+                PAPER_GAIN,
+                gain(least),
+                Unit::Ratio,
+                Rule::AtLeast(LEAST_GAIN),
+            ),
+            Claim::measured(
+                format!("{} of them cost dynamic", percent(half)),
+                "5 to 10%",
+                1.0 - images(half) / images(1.0),
+                Unit::Percent,
+                Rule::AtMost(MOST_COST),
+            ),
+            Claim::measured(
+                "additions left to the server at the end, with all aggregators",
+                "none",
+                last,
+                Unit::Percent,
+                Rule::AtMost(MOST_LEFT),
+            ),
+            Claim::rising("fewer than at the beginning", "so drawn", &[last, first], Unit::Percent),
+            Claim::measured(
+                "additions in the switch while another job is off, over those while none is",
+                "more",
+                phases.map_or(f64::NAN, |(with, without)| without / with),
+                Unit::Ratio,
+                Rule::AtLeast(1.1),
+            ),
+        ];
+        if let Some(up_to) = self.unevenness.first() {
+            claims.push(Claim::measured(
+                format!(
+                    "{} of them, out of step by {up_to}: selective over static",
+                    percent(least)
+                ),
+                "not in the paper",
+                results.gain(Sharing::Selective, least, Some(up_to)),
+                Unit::Ratio,
+                Rule::AtLeast(1.0),
+            ));
+        }
+        claims
+    }
+
+    fn plot(&self, results: &Results) -> Plot {
+        let names = self.shares.iter().map(|&share| Unit::Percent.format(share));
+        let mut chart = Chart::new("Training throughput")
+            .x(Axis::categories("of the peak throughput aggregators", names))
+            .y(Axis::linear("images a second and worker"));
+        for sharing in SHARINGS {
+            let values = self.shares.iter().map(|&share| results.images(sharing, share, None));
+            let points = values.enumerate().map(|(place, images)| (place as f64, images));
+            chart = chart.series(Series::line(sharing.name(), points.collect()));
+        }
+        let caption = "With fixed shares, half of the aggregators are half of the window.";
+        Plot { chart, caption: caption.to_owned() }
+    }
+
+    fn throughputs(&self, results: &Results) -> Listing {
+        let mut columns = vec![Column::right("share"), Column::right("aggregators")];
+        columns.extend(SHARINGS.map(|sharing| Column::right(sharing.name())));
+        columns.push(Column::right("dynamic over static"));
+        let mut table = Table::new(columns);
+        for &share in &self.shares {
+            let aggregators = (f64::from(results.peak_aggregators) * share) as u64;
+            let mut row = vec![Unit::Percent.format(share), format_count(aggregators)];
+            row.extend(SHARINGS.map(|one| format_number(results.images(one, share, None))));
+            row.push(format_ratio(results.gain(Sharing::Dynamic, share, None)));
+            table.push(row);
+        }
+        let caption = "Images a second and worker, workers in step".to_owned();
+        Listing { table, caption }
+    }
+
+    fn out_of_step(&self, results: &Results) -> Listing {
+        let mut table = Table::new([
+            Column::right("out of step by"),
+            Column::right("share"),
+            Column::right("static"),
+            Column::right("dynamic"),
+            Column::right("over static"),
+            Column::right("selective repair"),
+            Column::right("over static"),
+        ]);
+        for up_to in &self.unevenness {
+            for share in [1.0, self.half(), self.least()] {
+                let images = |sharing| format_number(results.images(sharing, share, Some(up_to)));
+                let gain = |sharing| format_ratio(results.gain(sharing, share, Some(up_to)));
+                table.push([
+                    up_to.clone(),
+                    Unit::Percent.format(share),
+                    images(Sharing::Static),
+                    images(Sharing::Dynamic),
+                    gain(Sharing::Dynamic),
+                    images(Sharing::Selective),
+                    gain(Sharing::Selective),
+                ]);
+            }
+        }
+        let caption = "Images a second and worker, workers out of step".to_owned();
+        Listing { table, caption }
+    }
+}
+
+fn series(title: &str, caption: &str, intervals: &[Interval], of: fn(&Merges) -> u64) -> Plot {
+    let mut chart =
+        Chart::new(title).x(Axis::linear("interval")).y(Axis::linear("additions of an interval"));
+    for job in 0..intervals.first().map_or(0, Vec::len) {
+        let points = intervals.iter().enumerate();
+        let points = points.map(|(at, interval)| (at as f64, of(&interval[job]) as f64));
+        chart = chart.series(Series::step(format!("job {}", job + 1), points.collect()));
+    }
+    Plot { chart, caption: caption.to_owned() }
+}

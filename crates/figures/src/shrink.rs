@@ -1,0 +1,42 @@
+//! Models that are smaller than they are, so that a simulation of them ends.
+
+use serde_json::json;
+use thalweg_workload::Model;
+
+/// The layer table of a model as JSON, with every tensor divided by `divisor`. Its work stays the same:
+/// an accelerator that is `divisor` times as fast keeps the ratio of computing and sending.
+pub(crate) fn model_json(model: &Model, divisor: f64) -> String {
+    let mut ranks = vec![0; model.tensors().len()];
+    for (rank, &tensor) in model.ready_order().iter().enumerate() {
+        ranks[tensor] = rank;
+    }
+    let parameter = |(tensor, rank): (&thalweg_workload::Tensor, usize)| {
+        let values = libm::round(tensor.values as f64 / divisor).max(1.0) as u64;
+        json!({
+            "name": tensor.name, "shape": [values], "numel": values, "grad_ready_rank": rank,
+        })
+    };
+    let parameters: Vec<_> = model.tensors().iter().zip(ranks).map(parameter).collect();
+    let layer = |layer: &thalweg_workload::Layer| json!({ "module": layer.name, "fwd_flops": layer.forward_flops });
+    let layers: Vec<_> = model.layers().iter().map(layer).collect();
+    json!({ "model": model.name(), "parameters": parameters, "layers": layers }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_workload::models;
+
+    use super::*;
+
+    #[test]
+    fn only_sizes_change() {
+        let whole = models::vgg16();
+        assert_eq!(Model::from_json(&model_json(&whole, 1.0)).unwrap(), whole);
+        let small = Model::from_json(&model_json(&whole, 100.0)).unwrap();
+        assert_eq!(small.layers(), whole.layers());
+        assert_eq!(small.ready_order(), whole.ready_order());
+        assert_eq!(whole.tensors()[26].values, 102_760_448, "the first matrix");
+        assert_eq!(small.tensors()[26].values, 1_027_604);
+        assert_eq!(small.tensors()[1].values, 1, "64 values leave one");
+    }
+}
