@@ -159,7 +159,7 @@ fn aggregation_claims(line: &Line, iterations: usize) -> [Claim; 3] {
             Rule::Within { of: 1.0, share: TOLERANCE },
         ),
         Claim::measured(
-            format!("time of an all-reduce {}, {name}", line.range()),
+            format!("growth of the time of an all-reduce {}, {name}", line.range()),
             NO_NUMBER,
             largest.time_us / smallest.time_us,
             Unit::Ratio,
@@ -172,14 +172,14 @@ fn server_claims(line: &Line) -> [Claim; 2] {
     let ((few, smallest), (many, largest)) = (line.smallest(), line.largest());
     [
         Claim::measured(
-            format!("bytes at a parameter server {}", line.range()),
+            format!("growth of the bytes at a parameter server {}", line.range()),
             NO_NUMBER,
             largest.busiest_host / smallest.busiest_host,
             Unit::Ratio,
             Rule::Within { of: many / few, share: TOLERANCE },
         ),
         Claim::measured(
-            format!("its time of an all-reduce {}", line.range()),
+            format!("growth of its time of an all-reduce {}", line.range()),
             NO_NUMBER,
             largest.time_us / smallest.time_us,
             Unit::Ratio,
@@ -194,8 +194,8 @@ fn time_plot(lines: &[Line]) -> Plot {
         .y(Axis::log10("time").unit(Unit::SpanUs));
     let chart =
         lines.iter().map(|line| line.series(|cost| cost.time_us)).fold(chart, Chart::series);
-    let caption = "From the moment the gradients are ready until every worker has the sum; both axes \
-                   are logarithmic.";
+    let caption = "From the moment the gradients are ready until every worker has the sum. Two and three \
+                   levels lie on each other; both axes are logarithmic.";
     Plot { chart, caption: caption.to_owned() }
 }
 
