@@ -210,7 +210,7 @@ fn an_unknown_figure_is_answered_with_names() {
     let message = text(&output.stderr);
     assert_eq!(message.lines().count(), 1, "{message}");
     assert!(message.contains("did you mean atp-table1?"), "{message}");
-    assert!(message.contains("the figures are: atp-table1"), "{message}");
+    assert!(message.contains("the figures are: atp-8, atp-9"), "{message}");
     assert_eq!(thalweg(&["figure"]).status.code(), Some(2));
     assert_eq!(thalweg(&["figure", "atp-table1", "--list"]).status.code(), Some(2));
     assert_eq!(thalweg(&["figure", "atp-table1", "--seeds", "0"]).status.code(), Some(2));
