@@ -9,6 +9,7 @@
 
 pub mod control;
 pub mod digest;
+pub mod element;
 pub mod fixed;
 pub mod id;
 pub mod machine;
@@ -24,6 +25,7 @@ pub mod units;
 
 pub use control::{Acked, CongestionControl, Pacer};
 pub use digest::Digest;
+pub use element::{Combine, Element};
 pub use fixed::{Fit, Fixed};
 pub use id::{JobId, NodeId};
 pub use machine::{Machine, Outbox, Verdict};
