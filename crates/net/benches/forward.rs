@@ -175,7 +175,7 @@ fn send(blaster: &Endpoint, payload: &[u8], relay: SocketAddr, sends: usize) -> 
     let message =
         Message { to: relay, tos: 0, segment_bytes: Some(PACKET_BYTES as u16), parts: 0..1 };
     let messages = vec![message; sends];
-    unless_blocked(blaster.send(&[IoSlice::new(payload)], &messages))
+    unless_blocked(blaster.send(0, &[IoSlice::new(payload)], &messages))
 }
 
 /// Counts what arrived. Reads only the first header of each super-packet, so that the sink costs

@@ -250,7 +250,7 @@ impl<M: Machine> Driver<M> {
         let at_most = until_due.min(at_most);
         let (readiness, at_most) = match self.queue.obstacle() {
             None => (Some(Readiness::Readable), at_most),
-            Some(Obstacle::FullBuffer) => (Some(Readiness::Writable), at_most),
+            Some(Obstacle::FullBuffer) => (Some(Readiness::Writable(self.queue.path())), at_most),
             Some(Obstacle::NoMemory) => (None, at_most.min(NO_MEMORY_PAUSE)),
         };
         Ok(self.endpoint.wait_or_wake(readiness, self.waker.as_ref(), at_most)?)
@@ -360,7 +360,8 @@ impl<M: Machine> Driver<M> {
 
     #[inline]
     fn hand_over_packet(&mut self, extent: Extent, mut meta: Meta, now: Time) {
-        let Driver { machine, queue, peers, stats, received, overhead_bytes, .. } = self;
+        let Driver { machine, queue, peers, stats, received, overhead_bytes, endpoint, .. } = self;
+        let paths = endpoint.paths();
         let datagram = &mut received[extent.start..extent.start + extent.bytes];
         let Some((header, body)) = datagram.split_first_chunk_mut() else {
             stats.dropped_short += 1;
@@ -373,12 +374,12 @@ impl<M: Machine> Driver<M> {
             Verdict::Consume => {}
             Verdict::Forward => {
                 stats.forwarded_packets += 1;
-                enqueue(queue, peers, stats, meta.dst, &meta, extent);
+                enqueue(queue, peers, paths, stats, meta.dst, &meta, extent);
             }
             Verdict::Multicast(nodes) => {
                 stats.forwarded_packets += nodes.len() as u64;
                 for &node in nodes {
-                    enqueue(queue, peers, stats, node, &meta, extent);
+                    enqueue(queue, peers, paths, stats, node, &meta, extent);
                 }
             }
         }
@@ -393,6 +394,7 @@ impl<M: Machine> Driver<M> {
                 arena: &mut self.arena,
                 queue: &mut self.queue,
                 peers: &self.peers,
+                paths: self.endpoint.paths(),
                 stats: &mut self.stats,
             };
             self.machine.poll_transmit(now, &mut lender);

@@ -8,8 +8,8 @@
 //! received packets where the kernel put them, and what it forwards or multicasts is sent from
 //! there; what it sends itself, it writes where the kernel takes it from.
 //!
-//! Linux only. Not carried yet: [`Meta::entropy`](thalweg_core::Meta::entropy) on sending, since an
-//! endpoint has one port (on receiving it is the sender's port), and
+//! [`Meta::entropy`](thalweg_core::Meta::entropy) picks the source port where an endpoint has several;
+//! on receiving it is the sender's port. Linux only. Not carried:
 //! [`Meta::rank`](thalweg_core::Meta::rank), which IP has no field for.
 
 mod clock;
@@ -18,6 +18,7 @@ pub mod driver;
 mod layout;
 mod memory;
 pub mod message;
+pub mod network;
 mod outbox;
 pub mod peers;
 mod queue;
@@ -29,6 +30,7 @@ pub mod waker;
 
 pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
 pub use message::{Arrival, MESSAGES_PER_CALL, Message};
+pub use network::{Network, PORTS_PER_NODE};
 pub use peers::{MAX_NODES, PeerError, Peers, STRANGER};
 pub use socket::{
     Endpoint, EndpointConfig, Offload, OpenError, Readiness, SEGMENTS_PER_SEND, SEND_BYTES,

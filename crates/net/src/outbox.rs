@@ -70,6 +70,8 @@ pub(crate) struct Lender<'a> {
     pub(crate) arena: &'a mut Arena,
     pub(crate) queue: &'a mut SendQueue,
     pub(crate) peers: &'a Peers,
+    /// How many source ports there are.
+    pub(crate) paths: u16,
     pub(crate) stats: &'a mut Stats,
 }
 
@@ -78,7 +80,7 @@ impl Lender<'_> {
     pub(crate) fn settle(&mut self) {
         let Some(Lent { meta, extent }) = self.arena.lent.take() else { return };
         self.stats.lent_packets += 1;
-        enqueue(self.queue, self.peers, self.stats, meta.dst, &meta, extent);
+        enqueue(self.queue, self.peers, self.paths, self.stats, meta.dst, &meta, extent);
     }
 }
 
@@ -123,6 +125,7 @@ impl Outbox for Lender<'_> {
 pub(crate) fn enqueue(
     queue: &mut SendQueue,
     peers: &Peers,
+    paths: u16,
     stats: &mut Stats,
     node: NodeId,
     meta: &Meta,
@@ -131,7 +134,8 @@ pub(crate) fn enqueue(
     match peers.address(node) {
         Some(address) => {
             let tos = meta.dscp.code() << 2 | meta.ecn.bits();
-            queue.push(Target { node, address, tos }, extent);
+            let path = (meta.entropy % paths) as u8;
+            queue.push(Target { node, address, tos, path }, extent);
         }
         None => stats.dropped_unroutable += 1,
     }

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use thalweg_core::NodeId;
 use thiserror::Error;
 
+use crate::network::Network;
+
 /// The node that packets of unknown senders come from, where such packets are admitted. It has no
 /// address: nothing can be sent to it.
 pub const STRANGER: NodeId = NodeId(u32::MAX);
@@ -23,6 +25,8 @@ pub struct Peers {
     /// slow either.
     nodes: HashMap<SocketAddr, NodeId, BuildHasherDefault<DefaultHasher>>,
     admits_strangers: bool,
+    /// Where all others are, if their numbers say it.
+    network: Option<Network>,
 }
 
 /// Why a peer could not be added.
@@ -57,6 +61,11 @@ impl Peers {
         self
     }
 
+    /// A table in which nodes are named by where they are. Others can be added.
+    pub fn in_network(network: Network) -> Peers {
+        Peers { network: Some(network), ..Peers::default() }
+    }
+
     /// Adds a node, or moves it to another address.
     pub fn insert(&mut self, node: NodeId, address: SocketAddr) -> Result<(), PeerError> {
         if node.0 >= MAX_NODES {
@@ -81,12 +90,18 @@ impl Peers {
     /// Where a node is.
     #[inline]
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        self.addresses.get(node.index()).copied().flatten()
+        let listed = self.addresses.get(node.index()).copied().flatten();
+        listed.or_else(|| self.network?.address(node))
     }
 
     /// Who sends from an address: for an unknown one [`STRANGER`] or nobody.
     pub fn node(&self, address: SocketAddr) -> Option<NodeId> {
-        let known = self.nodes.get(&without_flow(address)).copied();
+        let listed = if self.nodes.is_empty() {
+            None
+        } else {
+            self.nodes.get(&without_flow(address)).copied()
+        };
+        let known = listed.or_else(|| self.network?.node(address));
         known.or(self.admits_strangers.then_some(STRANGER))
     }
 

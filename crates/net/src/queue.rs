@@ -18,6 +18,9 @@ use crate::stats::Stats;
 /// Pieces of one call. A batch has at most [`SEGMENTS_PER_SEND`], so at least two always fit.
 const PARTS_PER_CALL: usize = 2 * SEGMENTS_PER_SEND;
 
+/// Entries of the table of latest batches: several for each of the nodes that one burst is for.
+const LATEST: usize = 1_024;
+
 /// The end of a list of pieces.
 const NONE: u32 = u32::MAX;
 
@@ -51,6 +54,8 @@ pub(crate) struct Target {
     pub(crate) node: NodeId,
     pub(crate) address: SocketAddr,
     pub(crate) tos: u8,
+    /// Which of the port's sockets it leaves from.
+    pub(crate) path: u8,
 }
 
 /// What a queue sends through.
@@ -60,7 +65,7 @@ pub(crate) trait Port {
     /// An interface turned out not to be able to.
     fn stop_cutting(&mut self);
     /// As [`Endpoint::send`].
-    fn send(&mut self, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize>;
+    fn send(&mut self, path: u8, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize>;
 }
 
 impl Port for Endpoint {
@@ -72,8 +77,8 @@ impl Port for Endpoint {
         Endpoint::stop_cutting(self);
     }
 
-    fn send(&mut self, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize> {
-        Endpoint::send(self, parts, messages)
+    fn send(&mut self, path: u8, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize> {
+        Endpoint::send(self, path, parts, messages)
     }
 }
 
@@ -82,8 +87,9 @@ impl Port for Endpoint {
 pub(crate) struct SendQueue {
     batches: Vec<Batch>,
     pieces: Vec<Piece>,
-    /// The latest batch of every node. Old entries are recognised by the batch's node.
-    latest: Vec<u32>,
+    /// The latest batch of the nodes that share an entry, told by the batch's node: who finds
+    /// another's begins a batch of its own.
+    latest: Box<[u32; LATEST]>,
     /// What was sent so far.
     sent: Cursor,
     /// The kernel has no room, if it has said nothing else since.
@@ -160,7 +166,7 @@ impl SendQueue {
         SendQueue {
             batches: Vec::new(),
             pieces: Vec::new(),
-            latest: Vec::new(),
+            latest: Box::new([NONE; LATEST]),
             sent: Cursor::default(),
             deferral: None,
             patience,
@@ -186,10 +192,7 @@ impl SendQueue {
     /// Adds a packet. Its memory stays as it is until the queue is empty.
     #[inline]
     pub(crate) fn push(&mut self, target: Target, extent: Extent) {
-        let index = target.node.index();
-        if self.latest.len() <= index {
-            self.latest.resize(index + 1, NONE);
-        }
+        let index = target.entry();
         let latest = self.latest[index] as usize;
         if latest >= self.sent.batch
             && let Some(batch) = self.batches.get_mut(latest)
@@ -214,7 +217,7 @@ impl SendQueue {
         while self.sent.batch < self.batches.len() {
             let mut parts = [IoSlice::new(&[]); PARTS_PER_CALL];
             self.plan(areas, port.cuts_sends(), &mut parts, &mut messages);
-            match port.send(&parts, &messages) {
+            match port.send(self.path(), &parts, &messages) {
                 Ok(taken) => {
                     self.deferral = None;
                     stats.sent_batches += taken as u64;
@@ -239,6 +242,11 @@ impl SendQueue {
         }
     }
 
+    /// The socket that the next message leaves from.
+    pub(crate) fn path(&self) -> u8 {
+        self.batches.get(self.sent.batch).map_or(0, |batch| batch.target.path)
+    }
+
     /// Writes down the next messages, as many as fit one call.
     fn plan<'a>(
         &self,
@@ -248,10 +256,12 @@ impl SendQueue {
         messages: &mut Vec<Message>,
     ) {
         messages.clear();
+        let path = self.path();
         let mut cursor = self.sent;
         let mut used = 0;
         while messages.len() < MESSAGES_PER_CALL
             && let Some(batch) = self.batches.get(cursor.batch)
+            && batch.target.path == path
             && used + batch.pieces <= PARTS_PER_CALL
         {
             let first = used;
@@ -368,6 +378,7 @@ impl Batch {
         !self.is_closed
             && self.target.node == target.node
             && self.target.tos == target.tos
+            && self.target.path == target.path
             && bytes <= self.segment_bytes
             && self.segments < SEGMENTS_PER_SEND
             && self.bytes + bytes <= SEND_BYTES
@@ -388,6 +399,16 @@ impl Batch {
         pieces.push(Piece { extent, next: NONE });
         self.last = next;
         self.pieces += 1;
+    }
+}
+
+impl Target {
+    /// Where the latest batch of its node and path is noted.
+    #[inline]
+    fn entry(&self) -> usize {
+        let key = u64::from(self.node.0) << 8 | u64::from(self.path);
+        // Fibonacci hashing: the upper bits of the product depend on all bits of the key.
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LATEST.ilog2())) as usize
     }
 }
 

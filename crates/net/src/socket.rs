@@ -13,6 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
 use crate::message::{Arrival, Message};
+use crate::network::PORTS_PER_NODE;
 use crate::sys;
 use crate::waker::Waker;
 
@@ -37,6 +38,10 @@ pub struct EndpointConfig {
     /// The address to bind. Loopback and a port of the kernel's choice by default: who wants to be
     /// reached from elsewhere says so.
     pub bind: SocketAddr,
+    /// How many source ports to send from, beginning with that of `bind`: 1 to [`PORTS_PER_NODE`].
+    /// With more than one, that has to be a multiple of [`PORTS_PER_NODE`], or 0 for a free block. 1
+    /// by default.
+    pub paths: u16,
     /// Whether to use segmentation offload.
     pub offload: Offload,
     /// Room for what arrives between two turns. A privileged process gets it as asked for, others
@@ -51,6 +56,7 @@ impl Default for EndpointConfig {
     fn default() -> EndpointConfig {
         EndpointConfig {
             bind: (Ipv4Addr::LOCALHOST, 0).into(),
+            paths: 1,
             offload: Offload::Kernel,
             receive_buffer_bytes: 4 << 20,
             send_buffer_bytes: 512 << 10,
@@ -69,6 +75,17 @@ pub enum OpenError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// A port that no node of a [`Network`](crate::Network) can have, or too many paths.
+    #[error(
+        "port {port} with {paths} paths: choose a port that is a multiple of {PORTS_PER_NODE}, or 0 for \
+         a free one, and 1 to {PORTS_PER_NODE} paths"
+    )]
+    Block {
+        /// The first port.
+        port: u16,
+        /// How many paths.
+        paths: u16,
+    },
     /// The kernel refuses something that every Linux since 4.0 allows.
     #[error("cannot set up a UDP socket ({step}): {source}")]
     Setup {
@@ -79,10 +96,14 @@ pub enum OpenError {
     },
 }
 
-/// A bound UDP socket that never waits, except in [`Endpoint::wait`].
+/// How often a free block of ports is looked for: with half of all blocks in use, one try in 2⁶⁴ fails.
+const BLOCK_TRIES: u32 = 64;
+
+/// A bound UDP socket, or one for each path, that never waits, except in [`Endpoint::wait`].
 #[derive(Debug)]
 pub struct Endpoint {
-    socket: Socket,
+    /// One a path. What arrives, arrives at the first.
+    sockets: Vec<Socket>,
     local_address: SocketAddr,
     cuts_sends: bool,
     joins_receives: bool,
@@ -93,32 +114,96 @@ pub struct Endpoint {
 pub enum Readiness {
     /// Something to receive.
     Readable,
-    /// Room to send.
-    Writable,
+    /// Room to send on this path.
+    Writable(u8),
 }
 
 impl Endpoint {
-    /// Opens and binds a socket, and finds out once what the kernel can do.
+    /// Opens and binds sockets, and finds out once what the kernel can do.
     pub fn open(config: &EndpointConfig) -> Result<Endpoint, OpenError> {
-        let domain = Domain::for_address(config.bind);
+        if config.paths == 1 {
+            return Endpoint::open_at(config, config.bind);
+        }
+        Endpoint::open_block(config)
+    }
+
+    /// Opens and binds the ports of a node of a [`Network`](crate::Network): a block that begins at a
+    /// multiple of [`PORTS_PER_NODE`].
+    pub fn open_block(config: &EndpointConfig) -> Result<Endpoint, OpenError> {
+        let (port, paths) = (config.bind.port(), config.paths);
+        let is_right = port.is_multiple_of(PORTS_PER_NODE) && (1..=PORTS_PER_NODE).contains(&paths);
+        if !is_right {
+            return Err(OpenError::Block { port, paths });
+        }
+        if port > 0 {
+            return Endpoint::open_at(config, config.bind);
+        }
+        // The kernel chooses a port; its block may be in use all the same.
+        let mut tries = 0;
+        loop {
+            let probe =
+                Endpoint::open_at(&EndpointConfig { paths: 1, ..config.clone() }, config.bind)?;
+            let port = probe.local_address.port();
+            drop(probe);
+            let first = (port - port % PORTS_PER_NODE).max(PORTS_PER_NODE);
+            match Endpoint::open_at(config, SocketAddr::new(config.bind.ip(), first)) {
+                Err(OpenError::Bind { .. }) if tries < BLOCK_TRIES => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn open_at(config: &EndpointConfig, first: SocketAddr) -> Result<Endpoint, OpenError> {
+        let wanted = config.offload == Offload::Kernel;
+        let mut endpoint = Endpoint {
+            sockets: Vec::new(),
+            local_address: first,
+            cuts_sends: wanted,
+            joins_receives: wanted,
+        };
+        for path in 0..config.paths {
+            let mut address = first;
+            if path > 0 {
+                address.set_port(first.port().saturating_add(path));
+            }
+            endpoint.add_socket(config, address)?;
+        }
+        Ok(endpoint)
+    }
+
+    fn add_socket(
+        &mut self,
+        config: &EndpointConfig,
+        address: SocketAddr,
+    ) -> Result<(), OpenError> {
+        let domain = Domain::for_address(address);
         let socket =
             Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).map_err(setup("open"))?;
         socket.set_nonblocking(true).map_err(setup("non-blocking mode"))?;
-        if config.bind.is_ipv6() {
+        if address.is_ipv6() {
             socket.set_only_v6(true).map_err(setup("IPv6 only"))?;
             socket.set_recv_tclass_v6(true).map_err(setup("receive traffic class"))?;
         } else {
             socket.set_recv_tos_v4(true).map_err(setup("receive type of service"))?;
         }
         grow_buffers(&socket, config).map_err(setup("buffer sizes"))?;
-        let wanted = config.offload == Offload::Kernel;
-        let cuts_sends = wanted && offers(&socket, libc::UDP_SEGMENT, 0);
-        let joins_receives = wanted && offers(&socket, libc::UDP_GRO, 1);
-        let bound = socket.bind(&config.bind.into()).and_then(|()| socket.local_addr());
-        let local_address = bound
-            .and_then(|address| address.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into()))
-            .map_err(|source| OpenError::Bind { address: config.bind, source })?;
-        Ok(Endpoint { socket, local_address, cuts_sends, joins_receives })
+        self.cuts_sends = self.cuts_sends && offers(&socket, libc::UDP_SEGMENT, 0);
+        self.joins_receives = self.joins_receives && offers(&socket, libc::UDP_GRO, 1);
+        let bound = socket.bind(&address.into()).and_then(|()| socket.local_addr());
+        let bound = bound
+            .and_then(|bound| bound.as_socket().ok_or(io::ErrorKind::AddrNotAvailable.into()))
+            .map_err(|source| OpenError::Bind { address, source })?;
+        if self.sockets.is_empty() {
+            self.local_address = bound;
+        }
+        self.sockets.push(socket);
+        Ok(())
+    }
+
+    /// How many source ports it sends from.
+    #[inline]
+    pub fn paths(&self) -> u16 {
+        self.sockets.len() as u16
     }
 
     /// The address it is bound to.
@@ -148,13 +233,13 @@ impl Endpoint {
         buffers: &mut [IoSliceMut<'_>],
         arrivals: &mut [Arrival],
     ) -> io::Result<usize> {
-        sys::receive_many(self.socket.as_fd(), buffers, arrivals)
+        sys::receive_many(self.sockets[0].as_fd(), buffers, arrivals)
     }
 
-    /// Sends messages in order and says how many the kernel took, at most
+    /// Sends messages from one of the source ports, in order, and says how many the kernel took, at most
     /// [`MESSAGES_PER_CALL`](crate::MESSAGES_PER_CALL). An error is that of the first one.
-    pub fn send(&self, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize> {
-        sys::send_many(self.socket.as_fd(), parts, messages)
+    pub fn send(&self, path: u8, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize> {
+        sys::send_many(self.sockets[usize::from(path)].as_fd(), parts, messages)
     }
 
     /// Sleeps until the socket is ready or the time is up. May end early.
@@ -170,8 +255,8 @@ impl Endpoint {
         at_most: Duration,
     ) -> io::Result<()> {
         let socket = readiness.map(|readiness| match readiness {
-            Readiness::Readable => (self.socket.as_fd(), libc::POLLIN),
-            Readiness::Writable => (self.socket.as_fd(), libc::POLLOUT),
+            Readiness::Readable => (self.sockets[0].as_fd(), libc::POLLIN),
+            Readiness::Writable(path) => (self.sockets[usize::from(path)].as_fd(), libc::POLLOUT),
         });
         let is_woken = sys::wait(socket, waker.map(Waker::as_fd), at_most)?;
         if let Some(waker) = waker.filter(|_| is_woken) {

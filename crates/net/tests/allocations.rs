@@ -136,6 +136,6 @@ fn blast(blaster: &Endpoint, to: std::net::SocketAddr) {
     for _ in 0..repeats {
         let parts = [IoSlice::new(&payload[..length])];
         // The sinks never read, so their buffers fill up; this one is read every round.
-        blaster.send(&parts, std::slice::from_ref(&message)).expect("loopback has room");
+        blaster.send(0, &parts, std::slice::from_ref(&message)).expect("loopback has room");
     }
 }

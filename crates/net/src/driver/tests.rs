@@ -17,7 +17,12 @@ impl Port for Refusing {
 
     fn stop_cutting(&mut self) {}
 
-    fn send(&mut self, _parts: &[IoSlice<'_>], _messages: &[Message]) -> io::Result<usize> {
+    fn send(
+        &mut self,
+        _path: u8,
+        _parts: &[IoSlice<'_>],
+        _messages: &[Message],
+    ) -> io::Result<usize> {
         Err(io::Error::from_raw_os_error(self.0))
     }
 }
@@ -30,7 +35,7 @@ fn wait_after(refusal: i32) -> Span {
     let mut driver = Driver::new(DriverConfig::default(), endpoint, Peers::new(), relay)
         .expect("the settings are right");
     driver.queue.push(
-        Target { node: NodeId(0), address, tos: 0 },
+        Target { node: NodeId(0), address, tos: 0, path: 0 },
         Extent { area: Area::Lent, start: 0, bytes: 64 },
     );
     let areas = Areas { received: &[], lent: &[0; 64] };

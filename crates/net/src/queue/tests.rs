@@ -35,7 +35,12 @@ impl Port for Kernel {
         self.cuts = false;
     }
 
-    fn send(&mut self, parts: &[IoSlice<'_>], messages: &[Message]) -> io::Result<usize> {
+    fn send(
+        &mut self,
+        _path: u8,
+        parts: &[IoSlice<'_>],
+        messages: &[Message],
+    ) -> io::Result<usize> {
         assert!((1..=MESSAGES_PER_CALL).contains(&messages.len()));
         let count = match self.replies.pop_front() {
             Some(Err(code)) => return Err(io::Error::from_raw_os_error(code)),
@@ -58,7 +63,7 @@ impl Port for Kernel {
 }
 
 fn to(node: u32, tos: u8) -> Target {
-    Target { node: NodeId(node), address: ([127, 0, 0, 1], node as u16).into(), tos }
+    Target { node: NodeId(node), address: ([127, 0, 0, 1], node as u16).into(), tos, path: 0 }
 }
 
 fn lent(start: usize, bytes: usize) -> Extent {

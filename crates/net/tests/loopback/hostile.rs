@@ -11,7 +11,7 @@ use crate::{driver, endpoint, peers, plain, turn, until};
 
 fn send(from: &Endpoint, to: SocketAddr, bytes: &[u8], segment_bytes: Option<u16>) {
     let message = Message { to, tos: 0, segment_bytes, parts: 0..1 };
-    assert_eq!(from.send(&[IoSlice::new(bytes)], &[message]).expect("loopback has room"), 1);
+    assert_eq!(from.send(0, &[IoSlice::new(bytes)], &[message]).expect("loopback has room"), 1);
 }
 
 #[test]
