@@ -43,8 +43,7 @@ pub struct Config {
     /// Most jobs at a time. Default 1,024.
     pub jobs_max: u32,
     /// Keys of jobs are derived from it: packets are sealed with them, and what was not is dropped.
-    /// Default none: a simulation without attackers. Switches do not seal yet, so there must be none on
-    /// the way.
+    /// Default none: a simulation without attackers.
     pub secret: Option<Secret>,
 }
 
@@ -73,6 +72,17 @@ pub enum Event {
         /// The new scale.
         scale: Scale,
     },
+}
+
+/// What is missing of a fragment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// The contributions of these ranks.
+    Ranks(Vec<u32>),
+    /// Nothing: the sum is complete, and was sent.
+    Nothing,
+    /// The fragment is none of those that the server works on.
+    Unknown,
 }
 
 /// The server of any number of jobs, on one node.
@@ -164,6 +174,12 @@ impl Server {
     /// What was counted for a job. `None` if it is over, or was never here.
     pub fn stats_of(&self, job: JobId) -> Option<Stats> {
         self.jobs.get(&job).map(|job| job.stats)
+    }
+
+    /// What is missing of a fragment of a job.
+    // spec: T-07
+    pub fn missing(&mut self, job: JobId, sequence: u64) -> Missing {
+        self.jobs.get_mut(&job).map_or(Missing::Unknown, |job| job.missing(sequence))
     }
 
     fn take_in(&mut self, now: Time, packet: Packet<'_>) -> Result<(), AggregateError> {

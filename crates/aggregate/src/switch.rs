@@ -7,25 +7,31 @@ mod config;
 mod gradients;
 mod groups;
 mod key;
+mod keyring;
 mod outgoing;
+mod shares;
 mod stats;
 mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::marker::PhantomData;
 
 use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Time, Verdict};
 use thalweg_wire::Kind;
 use thalweg_wire::aggregate::FAN_IN_MAX;
+use thalweg_wire::tag;
 
 use self::aggregator::{Aggregator, Array};
 pub use self::config::{Config, ConfigError};
 use self::groups::Groups;
 use self::key::Fragment;
+use self::keyring::Keyring;
 use self::outgoing::Outgoing;
+use self::shares::Shares;
 pub use self::stats::Stats;
 use self::sweep::Sweep;
 
@@ -45,6 +51,10 @@ pub struct Switch<E = Infallible> {
     sweep: Sweep,
     groups: Groups,
     outgoing: Outgoing,
+    /// `None` where headers are not sealed.
+    keyring: Option<Keyring>,
+    /// `None` where no job is held to its share.
+    shares: Option<Shares>,
     /// The children that are asked next; kept for its memory.
     listed: Vec<NodeId>,
     stats: Stats,
@@ -61,6 +71,8 @@ impl<E> Switch<E> {
             sweep: Sweep::new(config.aggregators, config.sweep_steps, config.stale_after),
             groups: Groups::new(config.groups_max),
             outgoing: Outgoing::new(),
+            keyring: config.secret.map(Keyring::new),
+            shares: shares(&config),
             listed: Vec::with_capacity(usize::from(FAN_IN_MAX)),
             stats: Stats::default(),
             events: PhantomData,
@@ -83,6 +95,15 @@ impl<E> Switch<E> {
         self.array.taken().filter(of_job).count() as u32
     }
 
+    /// How many aggregators each job has taken, by job. Looks at all of them.
+    pub fn occupancy(&self) -> BTreeMap<JobId, u32> {
+        let mut taken = BTreeMap::new();
+        for slot in self.array.taken() {
+            *taken.entry(slot.key.fragment().identity.job).or_insert(0) += 1;
+        }
+        taken
+    }
+
     /// Where packets of a fragment go from a station here, and their level there: to the parent, or
     /// straight to the server, whose level is `end`.
     fn above(&mut self, now: Time, fragment: &Fragment, end: u8) -> (NodeId, u8) {
@@ -99,6 +120,39 @@ impl<E> Switch<E> {
         }
     }
 
+    #[inline]
+    fn dispatch(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        match Kind::from_u8(packet.header[KIND_AT]) {
+            Some(Kind::AggregateGradient) => self.handle_gradient(now, packet),
+            Some(Kind::AggregateParameter) => self.handle_parameter(now, packet),
+            Some(Kind::AggregateQuery) => self.handle_query(now, packet),
+            Some(Kind::AggregateRequest) => self.handle_request(now, packet),
+            Some(Kind::AggregateAnnouncement) => self.handle_announcement(&packet),
+            _ => self.drop_malformed(),
+        }
+    }
+
+    /// Whether a job holds as many aggregators as it may, now that others want some.
+    #[inline]
+    fn has_its_share(&self, now: Time, job: JobId) -> bool {
+        self.shares.as_ref().is_some_and(|shares| shares.is_exhausted(now, job))
+    }
+
+    /// When an aggregator counts as touched: not now, if its job has more than its share.
+    fn touch(&self, now: Time, place: u32) -> Time {
+        let slot = self.array.slot(place);
+        if self.has_its_share(now, slot.key.job()) { slot.touched } else { now }
+    }
+
+    /// Frees an aggregator.
+    #[inline]
+    fn free(&mut self, place: u32) {
+        let job = self.array.free(place);
+        if let (Some(shares), Some(job)) = (&mut self.shares, job) {
+            shares.free(job);
+        }
+    }
+
     fn drop_malformed<'a>(&mut self) -> Verdict<'a> {
         self.stats.malformed += 1;
         Verdict::Consume
@@ -112,14 +166,18 @@ impl<E> Machine for Switch<E> {
         if packet.meta.dst != self.config.me {
             return Verdict::Forward;
         }
-        match Kind::from_u8(packet.header[KIND_AT]) {
-            Some(Kind::AggregateGradient) => self.handle_gradient(now, packet),
-            Some(Kind::AggregateParameter) => self.handle_parameter(now, packet),
-            Some(Kind::AggregateQuery) => self.handle_query(now, packet),
-            Some(Kind::AggregateRequest) => self.handle_request(now, packet),
-            Some(Kind::AggregateAnnouncement) => self.handle_announcement(&packet),
-            _ => self.drop_malformed(),
+        let Some(keyring) = &mut self.keyring else { return self.dispatch(now, packet) };
+        // spec: T-06
+        let Some(key) = keyring.verify(packet.header) else {
+            self.stats.forged += 1;
+            return Verdict::Consume;
+        };
+        let Packet { meta, header, body } = packet;
+        let verdict = self.dispatch(now, Packet { meta, header: &mut *header, body });
+        if verdict != Verdict::Consume {
+            tag::seal(header, &key);
         }
+        verdict
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -141,6 +199,10 @@ impl<E> Machine for Switch<E> {
     fn poll_event(&mut self) -> Option<E> {
         None
     }
+}
+
+fn shares(config: &Config) -> Option<Shares> {
+    config.holds_to_share.then(|| Shares::new(config.aggregators, config.stale_after))
 }
 
 /// Where a header says how to read it. The decoders check the rest of the prefix.

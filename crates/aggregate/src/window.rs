@@ -1,5 +1,11 @@
 //! How much a worker may have on the way.
 
+mod delay;
+
+use thalweg_core::{Span, Time};
+
+use self::delay::{Delay, Judgement};
+
 /// How the window moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Control {
@@ -11,6 +17,15 @@ pub enum Control {
         /// What it never exceeds. Default 16 MB: 400 Gbps for 320 µs.
         max_bytes: u64,
     },
+    /// By the time that answers take: a lost packet alone does not halve it. Marks do.
+    Delay {
+        /// The window to begin with.
+        initial_bytes: u64,
+        /// What it never exceeds.
+        max_bytes: u64,
+        /// How long packets may wait in queues.
+        target: Span,
+    },
     /// Always so many bytes.
     Fixed(u64),
 }
@@ -19,6 +34,13 @@ impl Default for Control {
     fn default() -> Control {
         Control::Aimd { initial_bytes: 60_000, max_bytes: 16_000_000 }
     }
+}
+
+impl Control {
+    /// What real networks begin with: hosts that sleep between packets need some milliseconds of them
+    /// on the way.
+    pub const DELAY: Control =
+        Control::Delay { initial_bytes: 120_000, max_bytes: 16_000_000, target: Span::from_ms(4) };
 }
 
 /// What the window grows by: one packet of an Ethernet.
@@ -42,6 +64,20 @@ pub(crate) struct Window {
     answered_bytes: u64,
     /// The first transmission after the last halving. What befell earlier ones, it has answered.
     round_from: u64,
+    /// What decides in place of losses.
+    delay: Option<Delay>,
+}
+
+/// An answer to a transmission.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub now: Time,
+    pub transmission: u64,
+    pub next_transmission: u64,
+    pub packet_bytes: u64,
+    /// Unless it was repeated.
+    pub round_trip: Option<Span>,
+    pub congested: bool,
 }
 
 impl Window {
@@ -49,7 +85,8 @@ impl Window {
     pub fn new(control: Control, packet_bytes: u32) -> Window {
         let floor_bytes = FLOOR_PACKETS * u64::from(packet_bytes);
         let (bytes, max_bytes) = match control {
-            Control::Aimd { initial_bytes, max_bytes } => {
+            Control::Aimd { initial_bytes, max_bytes }
+            | Control::Delay { initial_bytes, max_bytes, .. } => {
                 (initial_bytes.min(max_bytes), Some(max_bytes))
             }
             Control::Fixed(bytes) => (bytes, None),
@@ -61,6 +98,10 @@ impl Window {
             threshold_bytes: u64::MAX,
             answered_bytes: 0,
             round_from: 0,
+            delay: match control {
+                Control::Delay { target, .. } => Some(Delay::new(target)),
+                _ => None,
+            },
         }
     }
 
@@ -70,9 +111,50 @@ impl Window {
         self.bytes
     }
 
-    /// A packet was answered, without a mark.
+    /// A packet was answered. Says whether its mark halved the window.
     #[inline]
-    pub fn on_answer(&mut self, packet_bytes: u64) {
+    pub fn on_answer(&mut self, answer: &Answer) -> bool {
+        let &Answer { now, transmission, next_transmission, packet_bytes, round_trip, .. } = answer;
+        if let Some(delay) = &mut self.delay
+            && let Some(judgement) =
+                delay.on_answer(now, transmission, next_transmission, round_trip)
+        {
+            self.obey(judgement);
+        }
+        if answer.congested {
+            return self.on_congestion(transmission, next_transmission);
+        }
+        self.grow(packet_bytes);
+        false
+    }
+
+    /// A fragment was lost. Says whether that halved the window.
+    pub fn on_loss(&mut self, transmission: u64, next_transmission: u64) -> bool {
+        match &mut self.delay {
+            Some(delay) => {
+                delay.on_loss();
+                false
+            }
+            None => self.on_congestion(transmission, next_transmission),
+        }
+    }
+
+    fn obey(&mut self, judgement: Judgement) {
+        let share = match judgement {
+            Judgement::Empty => return,
+            Judgement::Filling => 1_000,
+            // Halving is enough for one round.
+            Judgement::Crowded(share) => share.max(500),
+            Judgement::Lossy => 500,
+        };
+        self.bytes = (self.bytes / 1_000 * share).max(self.floor_bytes);
+        // It has been found how much fits: from here on slowly.
+        self.threshold_bytes = self.bytes;
+        self.answered_bytes = 0;
+    }
+
+    #[inline]
+    fn grow(&mut self, packet_bytes: u64) {
         let Some(max_bytes) = self.max_bytes else { return };
         if self.bytes >= self.threshold_bytes {
             self.answered_bytes += packet_bytes;
@@ -84,9 +166,8 @@ impl Window {
         self.bytes = (self.bytes + STEP_BYTES).min(max_bytes.max(self.floor_bytes));
     }
 
-    /// A transmission was marked or lost. Halves the window, unless that was done since it left; says
-    /// whether it did.
-    pub fn on_congestion(&mut self, transmission: u64, next_transmission: u64) -> bool {
+    /// Halves the window, unless that was done since the transmission left; says whether it did.
+    fn on_congestion(&mut self, transmission: u64, next_transmission: u64) -> bool {
         if self.max_bytes.is_none() || transmission < self.round_from {
             return false;
         }
@@ -103,7 +184,7 @@ mod tests {
     use super::*;
 
     fn answered(window: &mut Window, packets: u32) -> u64 {
-        (0..packets).for_each(|_| window.on_answer(1_500));
+        (0..packets).for_each(|_| window.grow(1_500));
         window.bytes()
     }
 
@@ -148,5 +229,34 @@ mod tests {
         assert!(!fixed.on_congestion(0, 1));
         assert_eq!(answered(&mut fixed, 100), 50_000);
         assert_eq!(Window::new(Control::Fixed(0), 1_500).bytes(), 3_000);
+    }
+
+    /// Rounds of one answer each, with this round trip.
+    fn rounds(window: &mut Window, from: u64, count: u64, round_trip: Span) -> u64 {
+        for transmission in from..from + count {
+            window.on_answer(&Answer {
+                now: Time::ZERO,
+                transmission,
+                next_transmission: transmission + 1,
+                packet_bytes: 1_500,
+                round_trip: Some(round_trip),
+                congested: false,
+            });
+        }
+        window.bytes()
+    }
+
+    #[test]
+    fn waiting_ends_the_growth_and_losses_do_not() {
+        let target = Span::from_ms(4);
+        let control = Control::Delay { initial_bytes: 60_000, max_bytes: 900_000, target };
+        let mut window = Window::new(control, 1_500);
+        assert_eq!(rounds(&mut window, 0, 10, Span::from_ms(1)), 75_000, "quickly at first");
+        assert!(!window.on_loss(10, 11), "by chance");
+        assert_eq!(rounds(&mut window, 11, 10, Span::from_ms(1)), 90_000);
+        // Nine milliseconds instead of five: down to five ninths, then slowly up.
+        assert_eq!(rounds(&mut window, 21, 1, Span::from_ms(9)), 49_950);
+        assert_eq!(rounds(&mut window, 22, 3, Span::from_ms(1)), 49_950);
+        assert_eq!(rounds(&mut window, 25, 900, Span::from_ms(2)), 79_950);
     }
 }

@@ -70,6 +70,19 @@ struct Work {
     resume_from: u64,
     events: VecDeque<Event>,
     stats: Stats,
+    /// When a fragment was last completed, or could first be waited for.
+    moved_at: Time,
+}
+
+/// What a worker waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// The operation.
+    pub operation: Operation,
+    /// The first fragment that is not complete.
+    pub sequence: u64,
+    /// When something last moved.
+    pub since: Time,
 }
 
 /// What begins anew with an epoch.
@@ -92,6 +105,8 @@ struct Epoch {
     results: VecDeque<Wanted>,
     /// Zero before the first sample.
     round_trip: Span,
+    /// How far round trips are apart.
+    deviation: Span,
     /// How often the timeout was doubled since the last answer.
     doublings: u32,
     /// When answers came again after a timeout.
@@ -124,6 +139,7 @@ impl Worker {
                 resume_from: 0,
                 events: VecDeque::new(),
                 stats: Stats::default(),
+                moved_at: Time::ZERO,
             },
             epoch: None,
             is_paused: false,
@@ -131,8 +147,7 @@ impl Worker {
     }
 
     /// Seals with this key from now on, and takes in only what was sealed with it. A key belongs to an
-    /// epoch: set it together with the set-up. Switches do not seal yet, so there must be none on the
-    /// way.
+    /// epoch: set it together with the set-up.
     pub fn set_key(&mut self, key: Option<Key>) {
         self.work.key = key;
     }
@@ -153,6 +168,7 @@ impl Worker {
             return false;
         }
         self.work.fragments.begin_anew();
+        self.work.moved_at = now;
         self.work.resume_from = self.work.resume_from.max(setup.resume_from);
         self.work.skip_missing();
         let mut epoch = Epoch::new(&self.work, setup, rank, now);
@@ -163,8 +179,11 @@ impl Worker {
     }
 
     /// Begins the next operation.
-    pub fn submit(&mut self, _now: Time, tensor: Tensor) -> Operation {
+    pub fn submit(&mut self, now: Time, tensor: Tensor) -> Operation {
         let is_empty = tensor.is_empty();
+        if self.waits_for().is_none() {
+            self.work.moved_at = now;
+        }
         let operation = self.work.operations.submit(tensor);
         if is_empty {
             self.work.events.push_back(Event::Finished { operation, missing_below: 0 });
@@ -174,6 +193,14 @@ impl Worker {
             epoch.skip_complete(&self.work);
         }
         operation
+    }
+
+    /// What it waits for, if anything.
+    // spec: T-07
+    pub fn waits_for(&self) -> Option<Waiting> {
+        let (sequence, since) = (self.watermark(), self.work.moved_at);
+        let operation = self.work.operations.first_unfinished()?;
+        Some(Waiting { operation, sequence, since })
     }
 
     /// All fragments below are complete here.
@@ -196,7 +223,7 @@ impl Worker {
     }
 
     /// The result of an operation once it is finished, as long as it is held.
-    pub fn tensor(&self, operation: Operation) -> Option<&Tensor> {
+    pub fn tensor(&self, operation: Operation) -> Option<&Arc<Tensor>> {
         self.work.operations.tensor(operation)
     }
 
@@ -268,7 +295,8 @@ impl Work {
     }
 
     /// A fragment has its sum.
-    fn complete(&mut self, sequence: u64) {
+    fn complete(&mut self, now: Time, sequence: u64) {
+        self.moved_at = now;
         self.events.extend(self.operations.complete(sequence, true));
         self.fragments.complete(sequence);
     }
@@ -287,6 +315,7 @@ impl Epoch {
             answers: VecDeque::new(),
             results: VecDeque::new(),
             round_trip: Span::ZERO,
+            deviation: Span::ZERO,
             doublings: 0,
             calm_from: now,
             last_answer_at: now,
@@ -305,8 +334,11 @@ impl Epoch {
 
     /// How long a fragment may be unanswered.
     fn timeout(&self, work: &Work) -> Span {
+        let least = work.config.timeout_after;
+        let measured = self.round_trip + self.deviation * 4;
+        let most = work.config.timeout_max.max(measured);
         // Spans saturate long before the shift does.
-        (work.config.timeout_after * (1 << self.doublings.min(40))).min(work.config.timeout_max)
+        (least.max(measured) * (1 << self.doublings.min(40))).min(most)
     }
 
     fn next_timeout(&self, work: &Work) -> Time {

@@ -19,6 +19,11 @@ pub(crate) fn cut(tensor: &Tensor, range: Range<u64>) -> Payload {
             encode(values, bytes.as_chunks_mut().0);
             Payload::Bytes(bytes)
         }
+        // On the way sums are in full, so that they are rounded once.
+        Tensor::Halves(half, bits) => {
+            let values = bits[indices(range)].iter().map(|&bits| half.widen(bits));
+            Payload::Bytes(values.flat_map(f32::to_le_bytes).collect())
+        }
     }
 }
 
@@ -38,6 +43,11 @@ pub(crate) fn add_values(payload: &mut Payload, tensor: &Tensor, range: Range<u6
         (Payload::Bytes(sums), Tensor::Values(values)) => {
             add_floats(sums.as_chunks_mut().0, &values[indices(range)]);
         }
+        (Payload::Bytes(sums), Tensor::Halves(half, bits)) => {
+            for (sum, &bits) in sums.as_chunks_mut().0.iter_mut().zip(&bits[indices(range)]) {
+                *sum = (f32::from_le_bytes(*sum) + half.widen(bits)).to_le_bytes();
+            }
+        }
         _ => *payload = Payload::Length(payload.bytes()),
     }
 }
@@ -54,8 +64,16 @@ pub(crate) fn add(payload: &mut Payload, other: &Payload) {
 
 /// Writes a message that [`fits`] over the values.
 pub(crate) fn write(tensor: &mut Tensor, range: Range<u64>, payload: &Payload) {
-    if let (Tensor::Values(values), Payload::Bytes(bytes)) = (tensor, payload) {
-        decode(bytes.as_chunks().0, &mut values[indices(range)]);
+    match (tensor, payload) {
+        (Tensor::Values(values), Payload::Bytes(bytes)) => {
+            decode(bytes.as_chunks().0, &mut values[indices(range)]);
+        }
+        (Tensor::Halves(half, bits), Payload::Bytes(bytes)) => {
+            for (bits, sum) in bits[indices(range)].iter_mut().zip(bytes.as_chunks().0) {
+                *bits = half.round(f32::from_le_bytes(*sum));
+            }
+        }
+        _ => {}
     }
 }
 

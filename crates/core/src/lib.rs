@@ -33,7 +33,7 @@ pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet};
 pub use relay::Relay;
 pub use rng::Rng;
 pub use tagger::{Tag, Tagger};
-pub use tensor::{Operation, Tensor};
+pub use tensor::{Half, Operation, Tensor};
 pub use time::{Span, Time};
 pub use timers::Timers;
 pub use units::{Bytes, Rate};

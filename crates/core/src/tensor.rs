@@ -1,5 +1,7 @@
 //! What collectives work on.
 
+use half::{bf16, f16};
+
 /// Names a collective operation of one worker: counted from 0 in the order of the calls, never used
 /// again in a job's life. The same number is the same operation at every worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -12,6 +14,37 @@ pub enum Tensor {
     Length(u64),
     /// These values.
     Values(Vec<f32>),
+    /// These values, in the bits of half the length. They are summed as `f32` and rounded once.
+    Halves(Half, Vec<u16>),
+}
+
+/// Which numbers of 16 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Half {
+    /// IEEE 754 half precision.
+    F16,
+    /// The upper half of an `f32`.
+    Bf16,
+}
+
+impl Half {
+    /// The number that bits stand for.
+    #[inline]
+    pub fn widen(self, bits: u16) -> f32 {
+        match self {
+            Half::F16 => f16::from_bits(bits).to_f32(),
+            Half::Bf16 => bf16::from_bits(bits).to_f32(),
+        }
+    }
+
+    /// The bits of the nearest number.
+    #[inline]
+    pub fn round(self, value: f32) -> u16 {
+        match self {
+            Half::F16 => f16::from_f32(value).to_bits(),
+            Half::Bf16 => bf16::from_f32(value).to_bits(),
+        }
+    }
 }
 
 impl Tensor {
@@ -20,6 +53,7 @@ impl Tensor {
         match self {
             Tensor::Length(values) => *values,
             Tensor::Values(values) => values.len() as u64,
+            Tensor::Halves(_, bits) => bits.len() as u64,
         }
     }
 
@@ -28,10 +62,20 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// The values, where they are carried.
+    /// The same values in full.
+    pub fn widened(self) -> Tensor {
+        match self {
+            Tensor::Halves(half, bits) => {
+                Tensor::Values(bits.into_iter().map(|bits| half.widen(bits)).collect())
+            }
+            wide => wide,
+        }
+    }
+
+    /// The values, where they are carried in full.
     pub fn values(&self) -> Option<&[f32]> {
         match self {
-            Tensor::Length(_) => None,
+            Tensor::Length(_) | Tensor::Halves(..) => None,
             Tensor::Values(values) => Some(values),
         }
     }

@@ -1,6 +1,7 @@
 //! The machine of a node.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use thalweg_aggregate::{Server, Worker, server};
 use thalweg_collective::{Failure, SubmitError};
@@ -47,7 +48,7 @@ pub enum Event {
         /// Which.
         operation: Operation,
         /// The sum.
-        tensor: Tensor,
+        tensor: Arc<Tensor>,
         /// How many fragments at its beginning are missing: only where a worker lost its memory
         /// after all others had completed them.
         missing_below: u64,
@@ -122,6 +123,12 @@ impl Host {
             Participant::Aggregate(worker) => Some(worker),
             _ => None,
         }
+    }
+
+    /// Completes sums for others with these settings, and forgets what it has completed so far.
+    pub fn serve(&mut self, config: server::Config) -> Result<(), server::ConfigError> {
+        self.jobs_mut().server = Server::new(config)?;
+        Ok(())
     }
 
     /// The server that completes sums of in-network aggregation, if it ever was asked for.

@@ -34,8 +34,8 @@ impl Director<Host> for Listener {
     fn handle_wake(&mut self, _now: Time, _hosts: &mut Hosts<'_, Host>) {}
 
     fn handle_event(&mut self, _: Time, _: NodeId, event: Event, _: &mut Hosts<'_, Host>) {
-        if let Event::Finished { tensor: Tensor::Values(values), .. } = event {
-            self.sums.push(values);
+        if let Event::Finished { tensor, .. } = event {
+            self.sums.extend(tensor.values().map(<[f32]>::to_vec));
         }
     }
 

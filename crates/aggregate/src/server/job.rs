@@ -13,7 +13,7 @@ use super::ring::{Place, Ring};
 use super::scaling::Scaling;
 use super::slot::Slot;
 use super::stats::{Refusal, Stats};
-use super::{Config, Event};
+use super::{Config, Event, Missing, seats};
 use crate::setup::{Attempt, Setup};
 use crate::tree::{Group, Top, Tree};
 
@@ -216,6 +216,22 @@ impl Job {
     pub(super) fn pending(&mut self, sequence: u64) -> Option<Site<'_>> {
         let shard = self.shard(sequence).ok()?;
         self.site(shard, sequence)
+    }
+
+    /// Which ranks' contributions are missing of a fragment.
+    // spec: T-07
+    pub(super) fn missing(&mut self, sequence: u64) -> Missing {
+        let Some(Site { tree, place, .. }) = self.pending(sequence) else {
+            return Missing::Unknown;
+        };
+        if place.slot.state == State::Done {
+            return Missing::Nothing;
+        }
+        let seats = 0..tree.workers();
+        let is_missing = |seat: &u32| seats::count(place.seats, *seat..*seat + 1) == 0;
+        let mut ranks: Vec<u32> = seats.filter(is_missing).map(|seat| tree.rank_at(seat)).collect();
+        ranks.sort_unstable();
+        Missing::Ranks(ranks)
     }
 
     /// Forgets what everyone has.

@@ -10,7 +10,7 @@ use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Scale,
 };
 
-use super::{Config, Event, Server, Stats};
+use super::{Config, Event, Missing, Server, Stats};
 use crate::setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 use crate::tree::{Member, Tree};
 

@@ -1,6 +1,6 @@
 //! The array of aggregators, made at start.
 
-use thalweg_core::{Body, Span, Time, sum};
+use thalweg_core::{Body, JobId, Span, Time, sum};
 use thalweg_wire::aggregate::{CONGESTED, Gradient, GradientView, Magnitude, OVERFLOW};
 
 use super::key::{Fragment, Key, Part};
@@ -25,7 +25,7 @@ pub(super) struct Aggregator {
     /// As in the headers. It need not be the place.
     index: u32,
     /// When a packet of the fragment was last seen.
-    touched: Time,
+    pub(super) touched: Time,
 }
 
 /// Bit of [`Aggregator::marks`]: the sum waits for being sent again.
@@ -278,20 +278,22 @@ impl Array {
     }
 
     #[inline]
-    pub(super) fn free(&mut self, place: u32) {
+    pub(super) fn free(&mut self, place: u32) -> Option<JobId> {
         let slot = &mut self.slots[place as usize];
-        if !slot.is_empty() {
-            (slot.bitmap, slot.counter) = (0, 0);
-            self.occupied -= 1;
+        if slot.is_empty() {
+            return None;
         }
+        (slot.bitmap, slot.counter) = (0, 0);
+        self.occupied -= 1;
+        Some(slot.key.job())
     }
 
     /// Whether the children of a sum may be asked now. If so, not again before the gap is over.
     // spec: T-10
-    pub(super) fn may_ask(&mut self, now: Time, place: u32, gap: Span) -> bool {
+    pub(super) fn may_ask(&mut self, now: Time, place: u32, gap: Span, touched: Time) -> bool {
         let slot = &mut self.slots[place as usize];
         let asked_at = &mut self.asked_at[place as usize];
-        slot.touched = now;
+        slot.touched = touched;
         if slot.marks & ASKED != 0 && now.since(*asked_at) < gap {
             return false;
         }
@@ -301,9 +303,9 @@ impl Array {
     }
 
     /// Notes that the sum is to be sent again. `false` if it was noted before.
-    pub(super) fn enqueue(&mut self, now: Time, place: u32) -> bool {
+    pub(super) fn enqueue(&mut self, touched: Time, place: u32) -> bool {
         let slot = &mut self.slots[place as usize];
-        slot.touched = now;
+        slot.touched = touched;
         let is_new = slot.marks & QUEUED == 0;
         slot.marks |= QUEUED;
         is_new

@@ -4,7 +4,7 @@ use thalweg_core::{Body, Packet, Time, Verdict};
 use thalweg_wire::aggregate::{Announcement, Identity, Parameter};
 
 use super::Switch;
-use super::groups::Station;
+use super::groups::{Group, Station};
 use super::key::Fragment;
 use crate::index;
 
@@ -24,22 +24,22 @@ impl<E> Switch<E> {
         if parameter.level <= self.groups.at(index).level {
             return self.drop_malformed();
         }
-        let group = self.groups.at(index);
-        Parameter { level: group.level, ..parameter }.encode(packet.header);
-        for station in group.stations() {
-            let Station { upper_places, .. } = *station;
-            let fragment = Fragment { identity, server, level: group.level, upper_places };
-            let place = index::place(aggregator, group.level, upper_places, self.array.len());
+        let Group { level, .. } = *self.groups.at(index);
+        Parameter { level, ..parameter }.encode(packet.header);
+        for at in 0..self.groups.at(index).stations().len() {
+            let Station { upper_places, .. } = self.groups.at(index).stations()[at];
+            let fragment = Fragment { identity, server, level, upper_places };
+            let place = index::place(aggregator, level, upper_places, self.array.len());
             if self.array.find_fragment(place, &fragment).is_some() {
                 self.stats.freed_by_parameter += 1;
-                self.array.free(place);
+                self.free(place);
             } else if self.array.is_stale(now, place) {
                 // spec: A-09
                 self.stats.freed_stale += 1;
-                self.array.free(place);
+                self.free(place);
             }
         }
-        Verdict::Multicast(group.targets())
+        Verdict::Multicast(self.groups.at(index).targets())
     }
 
     /// Learns a group.

@@ -23,7 +23,7 @@ impl<E> Switch<E> {
         let place = self.place_of(&ask, &fragment);
         let missing = self.array.find_fragment(place, &fragment).map_or(0, |slot| slot.missing());
         if missing != 0 && self.list_children(&fragment, missing) {
-            if !self.array.may_ask(now, place, self.config.ask_gap) {
+            if !self.may_ask(now, place) {
                 self.stats.asks_held += 1;
                 return Verdict::Consume;
             }
@@ -73,6 +73,11 @@ impl<E> Switch<E> {
         Verdict::Multicast(&self.listed)
     }
 
+    fn may_ask(&mut self, now: Time, place: u32) -> bool {
+        let touched = self.touch(now, place);
+        self.array.may_ask(now, place, self.config.ask_gap, touched)
+    }
+
     fn read_ask(&self, packet: &Packet<'_>) -> Option<Ask> {
         let ask = Ask::decode(packet.header).ok()?;
         (packet.body.is_empty() && ask.server != self.config.me).then_some(ask)
@@ -90,12 +95,13 @@ impl<E> Switch<E> {
         let missing = self.array.find_fragment(place, &fragment).map(|slot| slot.missing());
         let (wanted, afresh) = match missing {
             Some(0) => {
-                if self.array.enqueue(now, place) && !self.push(Task::Sum(place)) {
+                if self.array.enqueue(self.touch(now, place), place) && !self.push(Task::Sum(place))
+                {
                     self.array.dequeue(place);
                 }
                 return None;
             }
-            Some(_) if !self.array.may_ask(now, place, self.config.ask_gap) => {
+            Some(_) if !self.may_ask(now, place) => {
                 self.stats.asks_held += 1;
                 return None;
             }

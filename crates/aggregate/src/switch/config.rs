@@ -1,6 +1,7 @@
 //! The settings of a switch.
 
 use thalweg_core::{NodeId, Span};
+use thalweg_wire::tag::Secret;
 use thiserror::Error;
 
 /// The settings of a switch. Nothing in it is about any job.
@@ -27,6 +28,12 @@ pub struct Config {
     /// What a packet occupies of a link beside its body. Default 130: Ethernet with preamble and
     /// gap, IPv4, UDP, and the header area.
     pub overhead_bytes: u32,
+    /// Keys of jobs are derived from it: what is not sealed with them is dropped. Default none: a
+    /// simulation without attackers.
+    pub secret: Option<Secret>,
+    /// Whether a job that others have to wait for is held to its share of the aggregators (T-06).
+    /// Default no, as in the paper.
+    pub holds_to_share: bool,
 }
 
 /// Why there is no switch with these settings. Whoever configured it is at fault.
@@ -63,6 +70,8 @@ impl Config {
             ask_gap: Span::from_us(100),
             groups_max: 256,
             overhead_bytes: 130,
+            secret: None,
+            holds_to_share: false,
         }
     }
 

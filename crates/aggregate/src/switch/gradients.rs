@@ -58,13 +58,13 @@ impl<E> Switch<E> {
         let tier = if level == 0 { Tier::First } else { Tier::Above };
         match table::action(found, class(arrival.view, level, tier), tier) {
             Action::Add => return self.add(arrival),
-            Action::Take => return self.take(arrival),
+            Action::Take => return self.take_if_allowed(arrival),
             Action::Replace => {
                 self.evict(&arrival);
-                return self.take(arrival);
+                return self.take_if_allowed(arrival);
             }
             Action::Drop => {
-                self.array.mark(now, place, arrival.view);
+                self.array.mark(self.touch(now, place), place, arrival.view);
                 self.stats.duplicates += 1;
                 return Verdict::Consume;
             }
@@ -77,7 +77,7 @@ impl<E> Switch<E> {
                 self.flush(&mut arrival);
             }
             Action::Discard => {
-                self.array.free(place);
+                self.free(place);
                 self.stats.discarded += 1;
                 self.pass_up(&mut arrival);
             }
@@ -91,6 +91,7 @@ impl<E> Switch<E> {
             Action::Collide => {
                 // spec: A-03
                 self.stats.collisions += 1;
+                self.contend(&arrival);
                 arrival.view.flags |= COLLISION;
                 self.pass_straight(&mut arrival);
             }
@@ -105,13 +106,37 @@ impl<E> Switch<E> {
             Some(Over::Stale) => self.stats.freed_stale += 1,
             Some(Over::Passed) | None => self.stats.freed_by_watermark += 1,
         }
-        self.array.free(*place);
+        self.free(*place);
+    }
+
+    /// The packet was turned away, perhaps by another job's.
+    fn contend(&mut self, arrival: &Arrival<'_>) {
+        let Arrival { now, place, part, .. } = arrival;
+        if let Some(shares) = &mut self.shares
+            && self.array.slot(*place).key.job() != part.key.job()
+        {
+            shares.contend(*now);
+        }
+    }
+
+    // spec: T-06
+    #[inline]
+    fn take_if_allowed(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
+        if !self.has_its_share(arrival.now, arrival.part.key.job()) {
+            return self.take(arrival);
+        }
+        self.stats.held_to_share += 1;
+        self.pass_straight(&mut arrival);
+        Verdict::Forward
     }
 
     fn take(&mut self, arrival: Arrival<'_>) -> Verdict<'_> {
         let Arrival { now, place, part, .. } = arrival;
         self.array.take(now, place, &part, arrival.view, &arrival.body);
         self.stats.taken += 1;
+        if let Some(shares) = &mut self.shares {
+            shares.take(part.key.job());
+        }
         if self.array.occupied() == 1 {
             self.sweep.start(now);
         }
@@ -145,7 +170,7 @@ impl<E> Switch<E> {
     fn flush(&mut self, arrival: &mut Arrival<'_>) {
         self.stats.flushed += 1;
         self.send_on(arrival);
-        self.array.free(arrival.place);
+        self.free(arrival.place);
     }
 
     /// The packet takes a copy of the sum to the parent.

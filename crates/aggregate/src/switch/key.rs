@@ -99,6 +99,11 @@ impl Key {
         }
     }
 
+    #[inline]
+    pub(super) fn job(&self) -> JobId {
+        self.job
+    }
+
     pub(super) fn level(&self) -> u8 {
         self.format & LEVEL
     }

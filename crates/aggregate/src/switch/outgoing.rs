@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{Body, BodySize, Ecn, Header, JobId, Meta, NodeId, Outbox, Span, Time};
-use thalweg_wire::aggregate::{Ask, Notice};
+use thalweg_wire::aggregate::{Ask, Identity, Notice};
+use thalweg_wire::tag;
 
 use super::Switch;
 
@@ -101,11 +102,13 @@ impl<E> Switch<E> {
             match task {
                 Task::Sum(place) => self.transmit_sum(now, place, outbox),
                 Task::Request { ask, to } => {
-                    self.transmit_small(outbox, ask.identity.job, to, |header| ask.encode(header));
+                    let Identity { job, epoch, .. } = ask.identity;
+                    self.transmit_small(outbox, (job, epoch), to, |header| ask.encode(header));
                 }
                 Task::Notice { notice, server } => {
                     self.stats.notices += 1;
-                    self.transmit_small(outbox, notice.job, server, |header| notice.encode(header));
+                    let of = (notice.job, notice.epoch);
+                    self.transmit_small(outbox, of, server, |header| notice.encode(header));
                 }
             }
         }
@@ -127,20 +130,30 @@ impl<E> Switch<E> {
             body.copy_from_slice(self.array.values(place, body.len()));
         }
         gradient.encode(packet.header);
-        self.address(packet.meta, gradient.identity.job, dst, bytes);
+        let Identity { job, epoch, .. } = gradient.identity;
+        self.seal(packet.header, job, epoch);
+        self.address(packet.meta, job, dst, bytes);
         self.stats.sent_again += 1;
     }
 
     fn transmit_small(
-        &self,
+        &mut self,
         outbox: &mut dyn Outbox,
-        job: JobId,
+        (job, epoch): (JobId, u32),
         dst: NodeId,
         encode: impl FnOnce(&mut Header),
     ) {
         if let Some(packet) = outbox.lend(BodySize::Length(0)) {
             encode(packet.header);
+            self.seal(packet.header, job, epoch);
             self.address(packet.meta, job, dst, 0);
+        }
+    }
+
+    // spec: T-06
+    fn seal(&mut self, header: &mut Header, job: JobId, epoch: u32) {
+        if let Some(keyring) = &mut self.keyring {
+            tag::seal(header, &keyring.key(job, epoch));
         }
     }
 

@@ -13,6 +13,8 @@ pub struct Stats {
     pub requests: u64,
     /// Announcements that could be read.
     pub announcements: u64,
+    /// Packets that were dropped because they are not sealed with their job's key.
+    pub forged: u64,
     /// Packets that were dropped because they break a rule, or have nothing to do here.
     pub malformed: u64,
 
@@ -34,6 +36,8 @@ pub struct Stats {
     pub overflowed: u64,
     /// Gradients that found the aggregator taken by another fragment.
     pub collisions: u64,
+    /// Gradients that found a free aggregator and did not take it, because their job had its share.
+    pub held_to_share: u64,
     /// Gradients that were sent on without being summed, collisions included.
     pub passed: u64,
 

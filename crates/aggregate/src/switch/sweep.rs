@@ -70,7 +70,7 @@ impl<E> Switch<E> {
             for place in self.sweep.step() {
                 if self.array.is_stale(now, place) {
                     self.stats.freed_by_sweep += 1;
-                    self.array.free(place);
+                    self.free(place);
                 }
             }
         }

@@ -2,6 +2,8 @@
 
 mod asks;
 mod harness;
+mod keys;
 mod model;
 mod rules;
+mod shares;
 mod trees;

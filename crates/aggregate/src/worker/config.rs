@@ -10,8 +10,8 @@ use crate::window::Control;
 pub struct Config {
     /// How much may be on the way.
     pub control: Control,
-    /// How long a fragment may be unanswered before something is done about it. Default 1 ms, the
-    /// paper's.
+    /// How long a fragment may at least be unanswered before something is done about it: longer where
+    /// round trips are. Default 1 ms, the paper's.
     pub timeout_after: Span,
     /// Longest such time, however often it was doubled because nothing came. Default 64 ms: six
     /// doublings, since another worker may just be late.

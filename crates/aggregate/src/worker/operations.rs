@@ -1,8 +1,9 @@
 //! The tensors of a worker, and which fragments they are cut into.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use thalweg_core::{Body, Fixed, Operation, Tensor};
+use thalweg_core::{Body, Fixed, Half, Operation, Tensor};
 use thalweg_wire::aggregate::{Numbers, Parameter};
 
 use super::Event;
@@ -35,8 +36,8 @@ struct Entry {
     missing_end: u64,
     is_finished: bool,
     is_released: bool,
-    /// `None` when nobody needs it any more.
-    tensor: Option<Tensor>,
+    /// `None` when nobody needs it any more. Shared with the application once it is finished.
+    tensor: Option<Arc<Tensor>>,
 }
 
 /// The values of one fragment.
@@ -44,6 +45,7 @@ struct Entry {
 pub(super) enum Piece<'a> {
     Length(u16),
     Values(&'a [f32]),
+    Halves(Half, &'a [u16]),
 }
 
 impl Piece<'_> {
@@ -53,6 +55,7 @@ impl Piece<'_> {
             Piece::Length(values) => values,
             // A fragment is no longer than its header can say.
             Piece::Values(values) => values.len() as u16,
+            Piece::Halves(_, bits) => bits.len() as u16,
         }
     }
 
@@ -94,7 +97,7 @@ impl Operations {
             missing_end: self.end,
             is_finished: tensor.is_empty(),
             is_released: false,
-            tensor: Some(tensor),
+            tensor: Some(Arc::new(tensor)),
         });
         self.number_fragments(self.held.len() - 1);
         operation
@@ -115,7 +118,8 @@ impl Operations {
         let entry = &mut self.held[index];
         entry.first = self.end;
         entry.missing_end = self.end;
-        entry.left = entry.tensor.as_ref().map_or(0, Tensor::len).div_ceil(u64::from(values));
+        entry.left =
+            entry.tensor.as_ref().map_or(0, |tensor| tensor.len()).div_ceil(u64::from(values));
         self.end += entry.left;
         entry.end = self.end;
     }
@@ -126,10 +130,13 @@ impl Operations {
     pub fn piece(&self, sequence: u64) -> Option<Piece<'_>> {
         let entry = &self.held[self.locate(sequence)?];
         let (from, to) = self.range(entry, sequence)?;
-        match entry.tensor.as_ref()? {
+        match &**entry.tensor.as_ref()? {
             _ if sequence < entry.missing_end => None,
             Tensor::Length(_) => Some(Piece::Length((to - from) as u16)),
             Tensor::Values(values) => Some(Piece::Values(&values[from as usize..to as usize])),
+            Tensor::Halves(half, bits) => {
+                Some(Piece::Halves(*half, &bits[from as usize..to as usize]))
+            }
         }
     }
 
@@ -142,13 +149,20 @@ impl Operations {
         if u64::from(parameter.values) != values || body.len() as u64 != 4 * values {
             return false;
         }
-        match (&mut self.held[index].tensor, body) {
-            (None, _) | (Some(Tensor::Values(_)), Body::Length(_)) => false,
+        // Nobody else has it before it is finished.
+        let tensor = self.held[index].tensor.as_mut().and_then(Arc::get_mut);
+        let range = from as usize..to as usize;
+        match (tensor, body) {
             (Some(Tensor::Length(_)), _) => true,
             (Some(Tensor::Values(sums)), Body::Bytes(bytes)) => {
-                decode(parameter.numbers, bytes, &mut sums[from as usize..to as usize]);
+                decode(parameter.numbers, bytes, &mut sums[range]);
                 true
             }
+            (Some(Tensor::Halves(half, sums)), Body::Bytes(bytes)) => {
+                decode_halves(*half, parameter.numbers, bytes, &mut sums[range]);
+                true
+            }
+            (None, _) | (Some(_), Body::Length(_)) => false,
         }
     }
 
@@ -171,8 +185,16 @@ impl Operations {
         })
     }
 
+    /// The first operation that is not finished.
+    pub fn first_unfinished(&self) -> Option<Operation> {
+        // Those that everyone has are finished.
+        let rest = self.held.iter().skip(self.settled);
+        let index = rest.take_while(|entry| entry.is_finished).count() + self.settled;
+        (index < self.held.len()).then(|| Operation(self.first + index as u64))
+    }
+
     /// The result of a finished operation, as long as it is held.
-    pub fn tensor(&self, operation: Operation) -> Option<&Tensor> {
+    pub fn tensor(&self, operation: Operation) -> Option<&Arc<Tensor>> {
         let entry = self.held.get(self.index(operation)?)?;
         entry.tensor.as_ref().filter(|_| entry.is_finished)
     }
@@ -236,6 +258,20 @@ impl Operations {
         let len = entry.tensor.as_ref()?.len();
         let from = (sequence - entry.first) * values;
         Some((from, len.min(from + values)))
+    }
+}
+
+/// Halves are decoded as many at a time as stay in the first-level cache.
+const BLOCK_VALUES: usize = 256;
+
+fn decode_halves(half: Half, numbers: Numbers, bytes: &[u8], sums: &mut [u16]) {
+    let mut wide = [0.0; BLOCK_VALUES];
+    for (sums, bytes) in sums.chunks_mut(BLOCK_VALUES).zip(bytes.chunks(4 * BLOCK_VALUES)) {
+        let wide = &mut wide[..sums.len()];
+        decode(numbers, bytes, wide);
+        for (sum, value) in sums.iter_mut().zip(wide) {
+            *sum = half.round(*value);
+        }
     }
 }
 

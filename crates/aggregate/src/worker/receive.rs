@@ -11,6 +11,7 @@ use super::send::{How, Wanted};
 use super::{Epoch, Work};
 use crate::index::upper_places;
 use crate::setup::{Attempt, Numeric, Recovery};
+use crate::window::Answer;
 
 /// Most results that wait to be sent. The server asks again for what is beyond.
 const RESULTS_MAX: usize = 256;
@@ -74,7 +75,7 @@ impl Epoch {
             }
         }
         work.stats.completed_bytes += packet.body.len() as u64;
-        work.complete(sequence);
+        work.complete(now, sequence);
         self.skip_complete(work);
         self.find_losses(work, now, self.setup.shard(sequence));
         Some(())
@@ -132,22 +133,32 @@ impl Epoch {
             self.doublings = 0;
             self.calm_from = now;
         }
-        if fragment.is_measurable {
-            self.measure(now.since(fragment.sent_at));
+        let round_trip = fragment.is_measurable.then(|| now.since(fragment.sent_at));
+        if let Some(round_trip) = round_trip {
+            self.measure(round_trip);
         }
-        if !congested {
-            self.window.on_answer(self.packet_bytes(work, sequence));
-        } else if self.window.on_congestion(transmission, self.flight.next_transmission()) {
-            work.stats.mark_halvings += 1;
-        }
+        let answer = Answer {
+            now,
+            transmission,
+            next_transmission: self.flight.next_transmission(),
+            packet_bytes: self.packet_bytes(work, sequence),
+            round_trip,
+            congested,
+        };
+        work.stats.mark_halvings += u64::from(self.window.on_answer(&answer));
         self.flight.on_answer(self.setup.shard(sequence), transmission);
     }
 
+    /// Smooths round trips and how far they are apart, as RFC 6298 does.
     fn measure(&mut self, round_trip: Span) {
-        self.round_trip = match self.round_trip {
-            Span::ZERO => round_trip,
-            smoothed => smoothed - smoothed / 8 + round_trip / 8,
-        };
+        let smoothed = self.round_trip;
+        if smoothed == Span::ZERO {
+            (self.round_trip, self.deviation) = (round_trip, round_trip / 2);
+            return;
+        }
+        let apart = round_trip.max(smoothed) - round_trip.min(smoothed);
+        self.deviation = self.deviation - self.deviation / 4 + apart / 4;
+        self.round_trip = smoothed - smoothed / 8 + round_trip / 8;
     }
 
     /// How long to wait after something was done about a fragment before more is done.
@@ -198,7 +209,7 @@ impl Epoch {
 
     fn on_loss(&mut self, work: &mut Work, transmission: u64) {
         let next = self.flight.next_transmission();
-        if self.window.on_congestion(transmission, next) {
+        if self.window.on_loss(transmission, next) {
             work.stats.loss_halvings += 1;
         }
     }

@@ -1,6 +1,6 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Fit, Fixed, Outbox, Packet, Time};
+use thalweg_core::{Body, BodySize, Fit, Fixed, Half, Outbox, Packet, Time};
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
 use thalweg_wire::tag;
 
@@ -159,7 +159,7 @@ impl Epoch {
         let Some(piece) = work.operations.piece(sequence) else { return };
         let size = match piece {
             Piece::Length(_) => BodySize::Length(piece.bytes()),
-            Piece::Values(_) => BodySize::Bytes(piece.bytes()),
+            Piece::Values(_) | Piece::Halves(..) => BodySize::Bytes(piece.bytes()),
         };
         let Some(mut packet) = outbox.lend(size) else { return };
         let mut gradient = self.gradient(work, sequence, terms, how, piece.len());
@@ -216,6 +216,10 @@ impl Epoch {
                 // Without their signs, bits are in the order of magnitudes.
                 let bits = values.iter().map(|value| value.to_bits() & 0x7fff_ffff).max();
                 Magnitude::of(f32::from_bits(bits.unwrap_or(0)))
+            }
+            Some(Piece::Halves(half, bits)) => {
+                let magnitudes = bits.iter().map(|&bits| half.widen(bits).to_bits() & 0x7fff_ffff);
+                Magnitude::of(f32::from_bits(magnitudes.max().unwrap_or(0)))
             }
             Some(Piece::Length(_)) | None => Magnitude::default(),
         }
@@ -279,7 +283,34 @@ fn watermark_distance(work: &Work, sequence: u64) -> u16 {
 /// Writes values into a body. Says whether the range had room for them.
 // spec: A-31, T-09
 fn encode(piece: Piece<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit {
-    let (Piece::Values(values), Body::Bytes(bytes)) = (piece, body) else { return Fit::Whole };
+    match (piece, body) {
+        (Piece::Values(values), Body::Bytes(bytes)) => encode_values(values, numbers, bytes),
+        (Piece::Halves(half, bits), Body::Bytes(bytes)) => {
+            encode_halves(half, bits, numbers, bytes)
+        }
+        _ => Fit::Whole,
+    }
+}
+
+/// Halves are widened as many at a time as stay in the first-level cache.
+const BLOCK_VALUES: usize = 256;
+
+fn encode_halves(half: Half, bits: &[u16], numbers: Numbers, bytes: &mut [u8]) -> Fit {
+    let mut wide = [0.0; BLOCK_VALUES];
+    let mut fit = Fit::Whole;
+    for (bits, bytes) in bits.chunks(BLOCK_VALUES).zip(bytes.chunks_mut(4 * BLOCK_VALUES)) {
+        let wide = &mut wide[..bits.len()];
+        for (wide, bits) in wide.iter_mut().zip(bits) {
+            *wide = half.widen(*bits);
+        }
+        if encode_values(wide, numbers, bytes) == Fit::Clipped {
+            fit = Fit::Clipped;
+        }
+    }
+    fit
+}
+
+fn encode_values(values: &[f32], numbers: Numbers, bytes: &mut [u8]) -> Fit {
     match numbers {
         Numbers::Fixed(scale) => {
             let fixed = Fixed::new(scale.value()).expect("a scale is positive and finite");

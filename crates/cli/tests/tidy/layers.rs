@@ -5,8 +5,8 @@ use crate::manifests::Package;
 /// Every crate and its layer, as drawn in the architecture.
 const LAYERS: &[(u32, &[&str])] = &[
     (0, &["thalweg-core"]),
-    (1, &["thalweg-wire", "thalweg-report"]),
-    (2, &["thalweg-fabric", "thalweg-net", "thalweg-workload"]),
+    (1, &["thalweg-wire", "thalweg-report", "thalweg-train"]),
+    (2, &["thalweg-fabric", "thalweg-lab", "thalweg-net", "thalweg-shared", "thalweg-workload"]),
     (3, &["thalweg-flow", "thalweg-aggregate", "thalweg-pace"]),
     (4, &["thalweg-deliver", "thalweg-prioritize"]),
     (5, &["thalweg-collective", "thalweg-baselines"]),

@@ -7,6 +7,7 @@ const PURE: &[&str] = &[
     "core",
     "wire",
     "report",
+    "train",
     "fabric",
     "workload",
     "flow",

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
-use thalweg_aggregate::{Setup, Switch, Worker, switch, window, worker};
+use thalweg_aggregate::{Setup, Switch, Worker, server, switch, window, worker};
 use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Tensor, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Host, Participant};
+use thalweg_wire::tag::Key;
 
 use crate::contents::{self, Oracle};
 use crate::plan::Plan;
@@ -98,7 +99,13 @@ impl<'a> Swarm<'a> {
 
     /// A host without memory.
     pub fn host(&self, node: NodeId) -> Host {
-        Host::new(node, Endpoint::new(thalweg_flow::Config::default()).expect("defaults work"))
+        let flows = Endpoint::new(thalweg_flow::Config::default()).expect("defaults work");
+        let mut host = Host::new(node, flows);
+        if let Some(secret) = self.plan.secret {
+            let config = server::Config { secret: Some(secret), ..server::Config::new(node) };
+            host.serve(config).expect("defaults work");
+        }
+        host
     }
 
     /// A switch without memory.
@@ -109,6 +116,8 @@ impl<'a> Swarm<'a> {
             stale_after: self.plan.stale_after,
             ask_gap: Span::from_us(20),
             groups_max: 8,
+            secret: self.plan.secret,
+            holds_to_share: self.plan.holds_to_share,
             ..switch::Config::new(switch)
         };
         let machine = Switch::<Event>::new(config).expect("settings that are drawn work");
@@ -288,6 +297,8 @@ impl<'a> Swarm<'a> {
             let mut config = worker::Config::default();
             if let Some(bytes) = plan.window_bytes {
                 config.control = window::Control::Fixed(bytes);
+            } else if self.plan.holds_to_share {
+                config.control = window::Control::DELAY;
             }
             config.loss_threshold = plan.loss_threshold;
             let worker = Worker::resuming(config, Operation(first as u64), age + firsts[first]);
@@ -299,6 +310,7 @@ impl<'a> Swarm<'a> {
         }
         let worker = host.worker_mut(setup.job).expect("it has entered");
         assert!(worker.adopt(now, setup.clone(), rank), "a later epoch of the same job");
+        worker.set_key(self.plan.secret.map(|secret| Key::derive(&secret, setup.job, setup.epoch)));
     }
 
     /// Hands over the next operation, or all of them.

@@ -5,6 +5,7 @@ use thalweg_core::{NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, LeafSpine};
 use thalweg_fabric::{Config, Discipline, Effect, Marking, Outage, Place, Rule, Spread, Topology};
 use thalweg_wire::aggregate::Scale;
+use thalweg_wire::tag::Secret;
 
 /// Everything about a run that is drawn.
 #[derive(Debug)]
@@ -21,6 +22,10 @@ pub struct Plan {
     pub marks_above_bytes: u64,
     /// The most values that a switch sums; some jobs' fragments are longer.
     pub values_max: u16,
+    /// Headers are sealed with keys that follow from it.
+    pub secret: Option<Secret>,
+    /// Switches hold jobs to their share of the aggregators.
+    pub holds_to_share: bool,
 }
 
 /// One job.
@@ -94,7 +99,12 @@ impl Plan {
             outages: Vec::new(),
             marks_above_bytes: 1_000 * (1 + draw.below(30)),
             values_max: if draw.chance(0.1) { 12 } else { 24 },
+            secret: None,
+            holds_to_share: false,
         };
+        let mut tenants = rng.stream("tenants");
+        plan.secret = tenants.chance(0.5).then_some(Secret([seed as u8; 16]));
+        plan.holds_to_share = tenants.chance(0.5);
         plan.faults = faults(&mut rng.stream("faults"));
         plan.outages = plan.draw_outages(&mut rng.stream("outages"));
         plan

@@ -176,3 +176,16 @@ fn a_result_that_a_worker_supplies_is_the_result() {
     let parameter = bench.drain()[0].parameter();
     assert_eq!(parameter.identity, bench.identity(5, 0), "it frees what others sent");
 }
+
+// spec: T-07
+#[test]
+fn it_knows_whose_part_is_missing() {
+    let mut bench = Bench::new(setup(&side_by_side()));
+    bench.give_from(&[4, 2], 0, &fixed(&[1, 2, 3, 4]));
+    assert_eq!(bench.server.missing(JOB, 0), Missing::Ranks(vec![0, 1, 3]));
+    assert_eq!(bench.server.missing(JOB, 1), Missing::Ranks(vec![0, 1, 2, 3, 4]));
+    bench.give_from(&[0, 1, 3], 0, &fixed(&[1, 2, 3, 4]));
+    assert_eq!(bench.server.missing(JOB, 0), Missing::Nothing);
+    assert_eq!(bench.server.missing(JOB, 1_000), Missing::Unknown);
+    assert_eq!(bench.server.missing(JobId(1), 0), Missing::Unknown);
+}

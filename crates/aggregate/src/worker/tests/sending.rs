@@ -1,4 +1,4 @@
-use thalweg_core::Dscp;
+use thalweg_core::{Dscp, Half};
 use thalweg_wire::aggregate::Magnitude;
 use thalweg_wire::tag;
 
@@ -198,7 +198,7 @@ fn empty_tensors_finish_at_once_and_tensors_may_come_before_the_set_up() {
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(1)), Operation(2));
     let finished = Event::Finished { operation: Operation(1), missing_below: 0 };
     assert_eq!((worker.poll_event(), worker.poll_event()), (Some(finished), None));
-    assert_eq!(worker.tensor(Operation(1)), Some(&Tensor::Values(vec![])));
+    assert_eq!(**worker.tensor(Operation(1)).unwrap(), Tensor::Values(vec![]));
     assert!(!worker.has_backlog());
     let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };
     assert!(bench.worker.adopt(bench.now, bench.setup.clone(), 1));
@@ -241,4 +241,44 @@ fn headers_are_sealed_and_only_sealed_ones_are_taken() {
     tag::seal(&mut header, &key);
     bench.deliver(header, Body::Length(16), Ecn::Capable);
     assert_eq!(bench.worker.watermark(), 1);
+}
+
+// spec: T-09
+#[test]
+fn halves_travel_in_full_and_are_rounded_once() {
+    let mut bench = Bench::new(setup());
+    // 1, -2 and the smallest and largest numbers, in IEEE halves.
+    let bits = vec![0x3c00, 0xc000, 0x0001, 0x7bff, 0x3c00];
+    let operation = bench.worker.submit(bench.now, Tensor::Halves(Half::F16, bits));
+    let sent = bench.sent();
+    assert_eq!(sent[0].floats(), [1.0, -2.0, 5.960_464_5e-8, 65_504.0]);
+    assert_eq!(sent[1].floats(), [1.0]);
+    bench.answer_values(0, &[2_049.0, f32::INFINITY, 1e-9, 1e9]);
+    bench.answer_values(1, &[0.1]);
+    assert_eq!(bench.finished(), [(0, 0)]);
+    // 2049 lies between two halves and goes to the even one; 0.1 to its nearest.
+    let sums = vec![0x6800, 0x7c00, 0x0000, 0x7c00, 0x2e66];
+    assert_eq!(**bench.worker.tensor(operation).unwrap(), Tensor::Halves(Half::F16, sums));
+}
+
+// spec: T-07
+#[test]
+fn what_is_waited_for_has_a_name_and_a_time() {
+    let mut bench = Bench::new(setup());
+    assert_eq!(bench.worker.waits_for(), None);
+    bench.wait(Span::from_ms(5));
+    let (first, second) = (bench.submit(&[1.0; 8]), bench.submit(&[1.0; 4]));
+    let since = bench.now;
+    bench.sent();
+    bench.wait(Span::from_ms(1));
+    let waiting = |operation, sequence, since| Some(Waiting { operation, sequence, since });
+    assert_eq!(bench.worker.waits_for(), waiting(first, 0, since));
+    bench.answer_values(2, &[2.0; 4]);
+    assert_eq!(bench.worker.waits_for(), waiting(first, 0, bench.now), "something moved");
+    bench.answer_values(0, &[2.0; 4]);
+    assert_eq!(bench.worker.waits_for(), waiting(first, 1, bench.now));
+    bench.answer_values(1, &[2.0; 4]);
+    assert_eq!(bench.worker.waits_for(), None, "the second is finished, too");
+    assert_eq!(bench.finished().len(), 2);
+    assert_eq!(second.0, 1);
 }

@@ -1,0 +1,114 @@
+//! Who may speak for a job.
+
+use thalweg_core::JobId;
+use thalweg_wire::aggregate::{Ask, Gradient, Notice};
+use thalweg_wire::tag::{self, Key, Secret};
+
+use super::harness::{Bench, Fate, ME, PARENT, SERVER, Sent, announcement, gradient, parameter};
+
+const SECRET: Secret = Secret([9; 16]);
+
+fn key() -> Key {
+    Key::derive(&SECRET, JobId(7), 3)
+}
+
+fn bench() -> Bench {
+    Bench::with(|config| config.secret = Some(SECRET))
+}
+
+fn sealed(mut sent: Sent) -> Sent {
+    tag::seal(&mut sent.header, &key());
+    sent
+}
+
+fn contribution(worker: u8) -> Sent {
+    Sent::gradient(ME, &gradient(worker), &[1, 2])
+}
+
+fn group() -> Sent {
+    use thalweg_core::NodeId;
+    use thalweg_wire::aggregate::{Announcement, StationBytes};
+    let job = JobId(7);
+    let what =
+        Announcement { job, epoch: 3, server: SERVER, parent: PARENT, level: 0, stations: 1 };
+    let station = StationBytes::new([0, 1, 0, 0], &[NodeId(1), NodeId(2)]);
+    announcement(ME, &what, &[station])
+}
+
+// spec: T-06
+#[test]
+fn what_goes_on_is_sealed_again() {
+    let mut bench = bench();
+    assert_eq!(bench.handle(&mut sealed(group())), Fate::Consumed);
+    assert_eq!(bench.handle(&mut sealed(contribution(0))), Fate::Consumed);
+    let mut last = sealed(contribution(1));
+    assert_eq!(bench.handle(&mut last), Fate::Forwarded);
+    assert!(tag::verify(&last.header, &key()));
+    assert_eq!(Gradient::decode(&last.header).unwrap().level, 1);
+    let mut answer = sealed(parameter(&gradient(0)));
+    assert!(matches!(bench.handle(&mut answer), Fate::Multicast(_)));
+    assert!(tag::verify(&answer.header, &key()));
+    assert_eq!(bench.switch.stats().forged, 0);
+}
+
+// spec: T-06
+#[test]
+fn a_switch_that_has_just_started_verifies_at_once() {
+    let mut bench = bench();
+    let mut first = sealed(contribution(0));
+    assert_eq!(bench.handle(&mut first), Fate::Consumed);
+    let mut resent = sealed(Sent::gradient(ME, &Gradient { resend: true, ..gradient(1) }, &[1, 2]));
+    assert_eq!(bench.handle(&mut resent), Fate::Forwarded, "straight on, nothing is known");
+    let notices = bench.transmit();
+    assert_eq!(notices.len(), 1);
+    assert!(Notice::decode(&notices[0].header).is_ok());
+    assert!(tag::verify(&notices[0].header, &key()));
+}
+
+// spec: T-06
+#[test]
+fn what_is_not_sealed_with_the_jobs_key_touches_nothing() {
+    let other_job = Key::derive(&SECRET, JobId(8), 3);
+    let other_epoch = Key::derive(&SECRET, JobId(7), 2);
+    let other_cluster = Key::derive(&Secret([8; 16]), JobId(7), 3);
+    for kind in [contribution(0), group(), parameter(&gradient(0)), query()] {
+        let mut bench = bench();
+        let mut forged = vec![kind.clone()];
+        for key in [other_job, other_epoch, other_cluster] {
+            let mut sent = kind.clone();
+            tag::seal(&mut sent.header, &key);
+            forged.push(sent);
+        }
+        let mut changed = sealed(kind);
+        changed.header[40] ^= 1;
+        forged.push(changed);
+        for (at, sent) in forged.iter_mut().enumerate() {
+            let before = sent.clone();
+            assert_eq!(bench.handle(sent), Fate::Consumed);
+            assert_eq!(*sent, before);
+            assert_eq!(bench.switch.stats().forged, at as u64 + 1);
+        }
+        assert_eq!((bench.switch.occupied(), bench.transmit().len()), (0, 0));
+    }
+}
+
+fn query() -> Sent {
+    use super::harness::Content;
+    use thalweg_wire::aggregate::AskKind;
+    let Gradient { identity, aggregator, branch, .. } = gradient(0);
+    let mut sent = Sent::new(ME, Content::Length(0));
+    let ask = Ask {
+        kind: AskKind::Query,
+        identity,
+        aggregator,
+        server: SERVER,
+        branch,
+        level: 0,
+        watermark_distance: 0,
+        wanted: 0,
+        straight: false,
+        afresh: false,
+    };
+    ask.encode(&mut sent.header);
+    sent
+}

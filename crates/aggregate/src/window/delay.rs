@@ -1,0 +1,176 @@
+//! What round trips tell about queues.
+//!
+//! A packet that is lost by chance says nothing about a queue, and on a link that loses one packet in a
+//! hundred, eight workers repair one fragment in twelve. So here the time that answers take decides. The
+//! shortest round trip of a round is compared with the shortest of the last seconds; what is more was
+//! waiting. The shortest, because a host that sleeps between packets makes single ones late.
+
+use thalweg_core::{Span, Time};
+
+/// Judges rounds: a round is over when something that was sent after its beginning is answered.
+#[derive(Clone, Debug)]
+pub(super) struct Delay {
+    /// How much waiting is wanted.
+    target: Span,
+    /// The shortest round trip of the current and of the last age.
+    base: [Option<Span>; 2],
+    age_ends: Time,
+    /// The first transmission of the next round.
+    round_to: u64,
+    /// The shortest round trip of this round.
+    shortest: Option<Span>,
+    answered: u64,
+    lost: u64,
+}
+
+/// What a round says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Judgement {
+    /// Queues are nearly empty.
+    Empty,
+    /// There is some waiting, less than wanted.
+    Filling,
+    /// There is more waiting than wanted: go down to this share of the window, in thousandths.
+    Crowded(u64),
+    /// Much was lost: a queue is full, though it is too short to make anybody wait.
+    Lossy,
+}
+
+/// How long the shortest round trip is believed. A path that became longer is known after twice that.
+const BASE_AGE: Span = Span::from_s(10);
+
+/// Of a round's fragments, one in so many may be lost by chance. A full queue loses more.
+const CHANCE_LOSSES: u64 = 4;
+
+/// So many prove nothing, however short the round was.
+const FEW_LOSSES: u64 = 2;
+
+impl Delay {
+    pub fn new(target: Span) -> Delay {
+        Delay {
+            target,
+            base: [None; 2],
+            age_ends: Time::ZERO,
+            round_to: 0,
+            shortest: None,
+            answered: 0,
+            lost: 0,
+        }
+    }
+
+    /// A transmission was answered; the round trip is known unless it was repeated. Judges the round if
+    /// that ends it.
+    pub fn on_answer(
+        &mut self,
+        now: Time,
+        transmission: u64,
+        next_transmission: u64,
+        round_trip: Option<Span>,
+    ) -> Option<Judgement> {
+        self.answered += 1;
+        if let Some(round_trip) = round_trip {
+            self.learn(now, round_trip);
+        }
+        if transmission < self.round_to {
+            return None;
+        }
+        let judgement = self.judge();
+        self.round_to = next_transmission;
+        (self.shortest, self.answered, self.lost) = (None, 0, 0);
+        judgement
+    }
+
+    /// A fragment had to be repaired.
+    pub fn on_loss(&mut self) {
+        self.lost += 1;
+    }
+
+    fn learn(&mut self, now: Time, round_trip: Span) {
+        if now >= self.age_ends {
+            self.base = [None, self.base[0]];
+            self.age_ends = now + BASE_AGE;
+        }
+        let least =
+            |known: Option<Span>| Some(known.map_or(round_trip, |span| span.min(round_trip)));
+        self.base[0] = least(self.base[0]);
+        self.shortest = least(self.shortest);
+    }
+
+    fn judge(&self) -> Option<Judgement> {
+        let base = self.base.iter().flatten().min()?;
+        let waiting = self.shortest? - *base;
+        if self.lost > FEW_LOSSES && self.lost * CHANCE_LOSSES > self.answered {
+            return Some(Judgement::Lossy);
+        }
+        Some(if waiting >= self.target {
+            let (wanted, found) = (*base + self.target, *base + waiting);
+            Judgement::Crowded(wanted.as_ps().saturating_mul(1_000) / found.as_ps().max(1))
+        } else if waiting * 2 >= self.target {
+            Judgement::Filling
+        } else {
+            Judgement::Empty
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: Span = Span::from_ms(4);
+
+    /// One round of answers with these round trips, and so many losses.
+    fn round(delay: &mut Delay, trips_ms: &[u64], lost: u64) -> Option<Judgement> {
+        (0..lost).for_each(|_| delay.on_loss());
+        let next = delay.round_to + 10;
+        let (last, before) = trips_ms.split_last().expect("a round has an answer");
+        for &trip in before {
+            assert_eq!(delay.on_answer(Time::ZERO, 0, next, Some(Span::from_ms(trip))), None);
+        }
+        delay.on_answer(Time::ZERO, delay.round_to, next, Some(Span::from_ms(*last)))
+    }
+
+    fn delay() -> Delay {
+        let mut delay = Delay::new(TARGET);
+        delay.round_to = 1;
+        assert_eq!(round(&mut delay, &[6, 2, 3], 0), Some(Judgement::Empty));
+        delay
+    }
+
+    #[test]
+    fn the_shortest_of_a_round_tells_how_long_packets_wait() {
+        let mut delay = delay();
+        assert_eq!(round(&mut delay, &[50, 3, 90], 0), Some(Judgement::Empty), "some were late");
+        assert_eq!(round(&mut delay, &[5, 4, 9], 0), Some(Judgement::Filling));
+        assert_eq!(round(&mut delay, &[12, 15], 0), Some(Judgement::Crowded(500)));
+        assert_eq!(round(&mut delay, &[6], 0), Some(Judgement::Crowded(1_000)));
+    }
+
+    #[test]
+    fn a_few_losses_are_chance_and_many_are_not() {
+        let mut delay = delay();
+        assert_eq!(round(&mut delay, &[2; 8], 2), Some(Judgement::Empty));
+        assert_eq!(round(&mut delay, &[2; 8], 3), Some(Judgement::Lossy));
+        assert_eq!(round(&mut delay, &[2; 8], 0), Some(Judgement::Empty), "they are forgotten");
+    }
+
+    #[test]
+    fn a_longer_path_is_believed_in_the_end() {
+        let mut delay = delay();
+        let mut now = Time::ZERO;
+        let judgements: Vec<_> = (0..3)
+            .map(|_| {
+                now += BASE_AGE;
+                delay.on_answer(now, u64::MAX, 0, Some(Span::from_ms(20)))
+            })
+            .collect();
+        assert_eq!(judgements[0], Some(Judgement::Crowded(300)));
+        assert_eq!(judgements[1], Some(Judgement::Empty));
+    }
+
+    #[test]
+    fn nothing_measured_says_nothing() {
+        let mut delay = Delay::new(TARGET);
+        assert_eq!(delay.on_answer(Time::ZERO, 5, 9, None), None);
+    }
+}
