@@ -176,6 +176,11 @@ impl Server {
         self.jobs.get(&job).map(|job| job.stats)
     }
 
+    /// What was counted for each job that is here.
+    pub fn jobs(&self) -> impl Iterator<Item = (JobId, Stats)> + '_ {
+        self.jobs.iter().map(|(id, job)| (*id, job.stats))
+    }
+
     /// What is missing of a fragment of a job.
     // spec: T-07
     pub fn missing(&mut self, job: JobId, sequence: u64) -> Missing {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use thalweg_lab::LabError;
 use thalweg_scenario::ScenarioError;
 use thiserror::Error;
 
@@ -20,6 +21,9 @@ pub(crate) enum Failure {
     /// The command line asks for what cannot be.
     #[error("{0}")]
     Usage(String),
+    /// There is no lab, or nothing can run in it.
+    #[error(transparent)]
+    Lab(#[from] LabError),
     /// It ran, and the result is not one.
     #[error("{0}")]
     Ran(String),
@@ -32,6 +36,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Ran(_) => ExitCode::from(1),
+            Failure::Lab(error) if !error.is_input() => ExitCode::from(1),
             Failure::Interrupted => ExitCode::from(130),
             _ => ExitCode::from(2),
         }

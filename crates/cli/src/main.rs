@@ -8,6 +8,7 @@ mod failure;
 mod figure;
 mod files;
 mod interrupt;
+mod lab;
 mod sim;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ Examples:
   thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs
   thalweg figure --list                                published figures that can be run again
   thalweg figure atp-table1                            one of them, the paper's numbers beside ours
+  thalweg lab --hosts 8 --rate 1gbit -- ./train.sh     a command on 8 hosts, all on this machine
   thalweg bench fabric                                 how fast the simulator is on this machine";
 
 #[derive(Subcommand)]
@@ -40,6 +42,9 @@ enum Command {
     Sim(sim::SimArguments),
     /// Run a published figure again, the paper's numbers beside ours
     Figure(figure::FigureArguments),
+    /// Run a command on every host of a network that exists only on this machine
+    #[command(long_about = lab::ABOUT)]
+    Lab(lab::LabArguments),
     /// Measure speed
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -49,6 +54,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Figure(arguments) => figure::figure(&arguments),
+        Command::Lab(arguments) => lab::lab(&arguments),
         Command::Bench(command) => bench::bench(&command),
     };
     match result {

@@ -266,6 +266,11 @@ impl<M: Machine> Driver<M> {
         Ok(waker)
     }
 
+    /// The time that machines are given.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
     /// The machine.
     pub fn machine(&self) -> &M {
         &self.machine

@@ -77,6 +77,39 @@ impl Stats {
     }
 }
 
+impl Stats {
+    /// All counters with their names.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("gradients", self.gradients),
+            ("gradient_bytes", self.gradient_bytes),
+            ("added", self.added),
+            ("replaced", self.replaced),
+            ("overlaps", self.overlaps),
+            ("late", self.late),
+            ("collisions", self.collisions),
+            ("completed", self.completed),
+            ("adopted", self.adopted),
+            ("repeats", self.repeats),
+            ("rescaled", self.rescaled),
+            ("parameters", self.parameters),
+            ("parameters_again", self.parameters_again),
+            ("repeats_sent", self.repeats_sent),
+            ("queries", self.queries),
+            ("requests", self.requests),
+            ("notices", self.notices),
+            ("announcements", self.announcements),
+            ("stale", self.stale),
+            ("beyond", self.beyond),
+            ("foreign", self.foreign),
+            ("mismatched", self.mismatched),
+            ("forged", self.forged),
+            ("unknown", self.unknown),
+            ("malformed", self.malformed),
+        ]
+    }
+}
+
 impl AddAssign<&Stats> for Stats {
     fn add_assign(&mut self, other: &Stats) {
         self.gradients += other.gradients;

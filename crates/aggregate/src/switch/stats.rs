@@ -61,3 +61,38 @@ pub struct Stats {
     /// Packets of its own that it could not remember to send.
     pub queue_full: u64,
 }
+
+impl Stats {
+    /// All counters with their names.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("gradients", self.gradients),
+            ("parameters", self.parameters),
+            ("queries", self.queries),
+            ("requests", self.requests),
+            ("announcements", self.announcements),
+            ("forged", self.forged),
+            ("malformed", self.malformed),
+            ("taken", self.taken),
+            ("added", self.added),
+            ("duplicates", self.duplicates),
+            ("completed", self.completed),
+            ("sent_again", self.sent_again),
+            ("flushed", self.flushed),
+            ("discarded", self.discarded),
+            ("overflowed", self.overflowed),
+            ("collisions", self.collisions),
+            ("held_to_share", self.held_to_share),
+            ("passed", self.passed),
+            ("freed_by_parameter", self.freed_by_parameter),
+            ("freed_stale", self.freed_stale),
+            ("freed_by_watermark", self.freed_by_watermark),
+            ("freed_by_sweep", self.freed_by_sweep),
+            ("asked", self.asked),
+            ("asks_held", self.asks_held),
+            ("unknown_groups", self.unknown_groups),
+            ("notices", self.notices),
+            ("queue_full", self.queue_full),
+        ]
+    }
+}

@@ -2,13 +2,12 @@
 
 use thalweg_aggregate::join::{JobSpec, SpecError};
 use thalweg_aggregate::{Indexing, Numeric, Recovery, server, switch, window, worker};
-use thalweg_core::{NodeId, Span};
+use thalweg_core::{Bytes, NodeId, Span};
 use thalweg_wire::aggregate::Scale;
 
 use super::as_key;
 use crate::error::Mistake;
 use crate::file::{AggregationTable, IndexingWord, NumericWord, RecoveryWord};
-use crate::units;
 
 /// What the paper multiplies gradients with.
 const DEFAULT_SCALE: f32 = 1e8;
@@ -167,9 +166,9 @@ fn control(table: &AggregationTable) -> Result<window::Control, Mistake> {
             let message = "the window has one size: take this away, or write window = \"aimd\"";
             Err(Mistake::at("initial-window", message))
         }
-        Some(text) => match units::size(text) {
-            Some(size) => Ok(window::Control::Fixed(size.as_u64())),
-            None => {
+        Some(text) => match text.parse::<Bytes>() {
+            Ok(size) => Ok(window::Control::Fixed(size.as_u64())),
+            Err(_) => {
                 let message = format!("{text:?} is no window: write \"aimd\" or a size, \"240KB\"");
                 Err(Mistake::at("window", message))
             }

@@ -1,0 +1,174 @@
+//! `thalweg lab`: run a command on every host of a network that exists only on this machine.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use thalweg_core::Rate;
+use thalweg_lab::{Lab, Place, Program, Spec};
+
+use crate::failure::Failure;
+use crate::interrupt;
+
+/// Where torch programs meet, on host 0.
+const MASTER_PORT: u16 = 29_500;
+/// How long a command may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What `thalweg lab` takes.
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct LabArguments {
+    /// Hosts, in all racks together
+    #[arg(long, default_value_t = 8)]
+    hosts: u32,
+    /// Rate of every host's link in each direction, such as 1gbit, 100mbit or 2.5Gbps
+    #[arg(long, default_value = "1gbit")]
+    rate: Rate,
+    /// Probability that a packet is lost where it is received, such as 0.01
+    #[arg(long, default_value_t = 0.0)]
+    loss: f64,
+    /// Send packets one by one, as on a wire, and not in pieces of up to 64 KB
+    ///
+    /// Pieces cost far less time, but one loss takes a whole piece. With losses you want this, and a
+    /// rate that the machine can carry packet by packet: 8 hosts of 100mbit need about 2 cores.
+    #[arg(long)]
+    per_packet: bool,
+    /// Racks that the hosts are spread over, 1 to 4
+    ///
+    /// They are joined by links as fast as all hosts of a rack together.
+    #[arg(long, default_value_t = 1)]
+    racks: u32,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// What `thalweg lab --help` says first.
+pub(crate) const ABOUT: &str = "\
+Run a command on every host of a network that exists only on this machine
+
+Each host has a link of its own to the switch of its rack, shaped in both directions, and sees nothing \
+of the machine's own network. Needs root. The network is gone when the command has ended on every host, \
+whatever happens.
+
+The commands find out who they are from the environment:
+  THALWEG_LAB_RANK, RANK          the number of the host, from 0
+  THALWEG_LAB_HOSTS, WORLD_SIZE   how many hosts there are
+  THALWEG_LAB_ADDR                the host's address, 10.77.R.N in rack R
+  MASTER_ADDR, MASTER_PORT        host 0, where torch programs meet
+  LOCAL_RANK                      0: one command a host
+  GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME   the host's interface
+
+Every line of output gets the host's number before it, as in `[3] done`. If the command fails on one \
+host, the others are asked to end (SIGTERM) and have 5 seconds; Ctrl-C does the same, and a second \
+Ctrl-C does not wait. Exit code: 0 if the command ended well everywhere, 1 if not, 2 for bad input, \
+130 after Ctrl-C.";
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo thalweg lab --hosts 2 -- sh -c 'echo I am $THALWEG_LAB_ADDR'
+      who is there
+  sudo thalweg lab --hosts 2 --rate 100mbit -- sh -c 'test $RANK = 0 || ping -c3 $MASTER_ADDR'
+      host 1 pings host 0
+  sudo thalweg lab --hosts 8 --rate 1gbit -- python3 train.py
+      a torch program on 8 hosts; init_process_group() needs no arguments
+  sudo thalweg lab --hosts 8 --rate 100mbit --per-packet --loss 0.01 -- python3 train.py
+      the same on slow links that lose every hundredth packet
+  sudo thalweg lab --hosts 8 --racks 2 -- python3 train.py
+      the same in two racks";
+
+/// Runs it.
+pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {
+    let lab = Lab::build(&Spec {
+        hosts: arguments.hosts,
+        rate: arguments.rate,
+        loss: arguments.loss,
+        per_packet: arguments.per_packet,
+        racks: arguments.racks,
+        servers: 0,
+    })?;
+    interrupt::count();
+    let mut hosts = Vec::new();
+    for (rank, place) in lab.hosts().iter().enumerate() {
+        let command = command_for(rank, place, &lab, &arguments.command);
+        let program = Program::start(place, command, &format!("[{rank}] "))?;
+        hosts.push(Host { rank, place, program, ended: None });
+    }
+    let failures = watch(&mut hosts)?;
+    if interrupt::is_asked() {
+        return Err(Failure::Interrupted);
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Ran(failures.join("; "))) }
+}
+
+/// A host and the program on it.
+struct Host<'a> {
+    rank: usize,
+    place: &'a Place,
+    program: Program,
+    ended: Option<ExitStatus>,
+}
+
+fn command_for(rank: usize, place: &Place, lab: &Lab, words: &[OsString]) -> Command {
+    let mut command = Command::new(&words[0]);
+    let hosts = lab.hosts().len().to_string();
+    command
+        .args(&words[1..])
+        .env("THALWEG_LAB_RANK", rank.to_string())
+        .env("THALWEG_LAB_HOSTS", &hosts)
+        .env("THALWEG_LAB_ADDR", place.address().to_string())
+        .env("MASTER_ADDR", lab.host(0).address().to_string())
+        .env("MASTER_PORT", MASTER_PORT.to_string())
+        .env("RANK", rank.to_string())
+        .env("WORLD_SIZE", hosts)
+        .env("LOCAL_RANK", "0")
+        // They would look the host's name up, and find an address of the machine's own network.
+        .env("GLOO_SOCKET_IFNAME", place.interface())
+        .env("NCCL_SOCKET_IFNAME", place.interface());
+    command
+}
+
+/// Waits until all have ended, and says which failed by themselves. From the first failure or Ctrl-C
+/// on the others are being stopped.
+#[expect(clippy::disallowed_methods, reason = "programs run in real time")]
+fn watch(hosts: &mut [Host<'_>]) -> Result<Vec<String>, Failure> {
+    let mut failures = Vec::new();
+    let mut asked_at: Option<Instant> = None;
+    loop {
+        for host in &mut *hosts {
+            failures.extend(host.look(asked_at.is_some())?);
+        }
+        if hosts.iter().all(|host| host.ended.is_some()) {
+            return Ok(failures);
+        }
+        match asked_at {
+            None if !failures.is_empty() || interrupt::is_asked() => {
+                hosts.iter().for_each(|host| host.program.terminate());
+                asked_at = Some(Instant::now());
+            }
+            Some(at) if at.elapsed() >= PATIENCE || interrupt::times() > 1 => {
+                hosts.iter().for_each(|host| host.program.kill());
+            }
+            _ => {}
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+impl Host<'_> {
+    /// Notes whether it has ended, and says so where it failed and nobody had asked it to stop.
+    fn look(&mut self, is_stopped: bool) -> Result<Option<String>, Failure> {
+        if self.ended.is_some() {
+            return Ok(None);
+        }
+        self.ended = self.program.poll().map_err(|error| Failure::Ran(error.to_string()))?;
+        let failed = self.ended.filter(|status| !status.success() && !is_stopped);
+        Ok(failed.map(|status| {
+            let (rank, address) = (self.rank, self.place.address());
+            format!("host {rank} ({address}) ended with {status}")
+        }))
+    }
+}

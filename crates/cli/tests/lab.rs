@@ -1,0 +1,125 @@
+//! `thalweg lab` as a user meets it. What needs root says so and passes without.
+
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn thalweg(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    Command::new(program).args(arguments).output().expect("the program starts")
+}
+
+/// Runs a script in a lab. `None` with a message where this user cannot have one.
+fn lab(options: &[&str], script: &str) -> Option<Output> {
+    let command = [&["lab"], options, &["--", "sh", "-c", script]].concat();
+    let output = thalweg(&command);
+    if text(&output.stderr) == "thalweg: a lab needs root: run with sudo\n" {
+        println!("skipped: not root");
+        assert_eq!(output.status.code(), Some(2));
+        return None;
+    }
+    Some(output)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn sorted_lines(bytes: &[u8]) -> Vec<String> {
+    let mut lines: Vec<String> = text(bytes).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn every_host_knows_who_it_is() {
+    let script = "echo $THALWEG_LAB_RANK/$THALWEG_LAB_HOSTS $THALWEG_LAB_ADDR; \
+                  echo $RANK/$WORLD_SIZE $LOCAL_RANK $MASTER_ADDR:$MASTER_PORT >&2";
+    let Some(output) = lab(&["--hosts", "2", "--racks", "2"], script) else { return };
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(sorted_lines(&output.stdout), ["[0] 0/2 10.77.0.1", "[1] 1/2 10.77.1.1"]);
+    assert_eq!(
+        sorted_lines(&output.stderr),
+        ["[0] 0/2 0 10.77.0.1:29500", "[1] 1/2 0 10.77.0.1:29500"]
+    );
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the others must not be waited for")]
+fn one_failure_stops_everybody_and_is_named() {
+    let start = Instant::now();
+    let Some(output) = lab(&["--hosts", "3"], "test $RANK = 1 && exit 7; sleep 100; true") else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "thalweg: host 1 (10.77.0.2) ended with exit status: 7\n");
+    assert!(start.elapsed() < Duration::from_secs(4));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it must not take longer than promised")]
+fn who_does_not_end_when_asked_is_killed() {
+    let start = Instant::now();
+    let script = "test $RANK = 1 && { sleep 0.3; kill -ABRT $$; }; trap '' TERM; sleep 100";
+    let Some(output) = lab(&["--hosts", "2"], script) else { return };
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.starts_with("thalweg: host 1 (10.77.0.2) ended with signal: 6"), "{message}");
+    assert!((5..9).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+}
+
+/// Runs a script that never ends, signals the program, and says how it ended and whether anything
+/// is left of the script.
+#[expect(clippy::disallowed_methods, reason = "programs take real time to end")]
+fn signalled(signal: &str, marker: &str) -> Option<(Option<i32>, bool)> {
+    lab(&["--hosts", "1"], "true")?;
+    let script = format!("echo started; sleep {marker}; true");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["lab", "--hosts", "2", "--", "sh", "-c", &script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut output = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut output, &mut line).expect("a line");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args([signal, &id]).status().expect("kill").success());
+    let code = child.wait().expect("it ends").code();
+    // What the kernel does after a kill takes a moment.
+    std::thread::sleep(Duration::from_millis(500));
+    Some((code, is_running(&format!("sleep {marker}"))))
+}
+
+fn is_running(words: &str) -> bool {
+    let list = Command::new("ps").args(["-eo", "args"]).output().expect("ps");
+    text(&list.stdout).lines().any(|line| line == words)
+}
+
+#[test]
+fn nothing_is_left_after_an_interruption() {
+    let cases =
+        [("-INT", "100.125", Some(130)), ("-TERM", "100.25", Some(130)), ("-KILL", "100.5", None)];
+    for (signal, marker, code) in cases {
+        let Some(outcome) = signalled(signal, marker) else { return };
+        assert_eq!(outcome, (code, false), "{signal}");
+    }
+}
+
+#[test]
+fn bad_input_is_one_line_that_says_what_to_change() {
+    let cases: [(&[&str], &str); 3] = [
+        (&["--racks", "9"], "thalweg: 9 racks: give 1 to 4\n"),
+        (&["--loss", "1.5"], "thalweg: a loss of 1.5: give a probability from 0 to below 1\n"),
+        (&["--hosts", "0"], "thalweg: 0 hosts in 1 racks: give 1 to 200 hosts a rack\n"),
+    ];
+    for (options, message) in cases {
+        let output = thalweg(&[&["lab"], options, &["--", "true"]].concat());
+        assert_eq!(text(&output.stderr), message);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+    }
+    let output = thalweg(&["lab", "--rate", "fast", "--", "true"]);
+    assert!(text(&output.stderr).contains("\"fast\" is not a rate: write a number and one of"));
+    assert_eq!(output.status.code(), Some(2));
+    let output = thalweg(&["lab"]);
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,205 @@
+//! Puts a lab together.
+//!
+//! ```text
+//!   host 0   host 1   server 0        host 2   host 3
+//!    eth0     eth0      eth0           eth0     eth0
+//!      \       |        /                \       /
+//!     br0 in rack 0 (10.77.0.254)       br0 in rack 1 (10.77.1.254)
+//!                     \                  /
+//!                       br0 in the core
+//! ```
+//!
+//! Every line is a pair of devices. Each end shapes what it sends. Packets are lost where they end:
+//! at `eth0` of a host, and at `br0` of a rack, which is given only what is for the switch itself.
+
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::lab::Lab;
+use crate::link::{self, End, LOOPBACK};
+use crate::loss::Loss;
+use crate::namespace::Namespace;
+use crate::netlink::Netlink;
+use crate::place::Place;
+use crate::shape::Shape;
+use crate::spec::Spec;
+
+const HOST_INTERFACE: &str = "eth0";
+const BRIDGE_INTERFACE: &str = "br0";
+/// The number of the device that a place is named after, `eth0` or `br0`.
+const MAIN: u32 = 1_000;
+/// How long links may take to come up. They take milliseconds.
+const UP_WITHIN_S: u32 = 5;
+const LOOK_EVERY_MS: u32 = 1;
+
+pub(crate) struct Builder<'a> {
+    spec: &'a Spec,
+    loss: Option<Loss>,
+}
+
+/// A namespace on its way to be a place.
+struct Node {
+    namespace: Namespace,
+    /// All devices but the loopback one, in the order in which they were made.
+    devices: u32,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(spec: &'a Spec) -> Result<Builder<'a>, LabError> {
+        Ok(Builder { spec, loss: Loss::load(spec.loss)? })
+    }
+
+    pub(crate) fn build(&self) -> Result<Lab, LabError> {
+        let mut racks = (0..self.spec.racks)
+            .map(|rack| self.switch(Some(self.spec.switch_address(rack))))
+            .collect::<Result<Vec<Node>, LabError>>()?;
+        let mut core = match racks.len() {
+            1 => None,
+            _ => Some(self.switch(None)?),
+        };
+        if let Some(core) = &mut core {
+            for (rack, node) in racks.iter_mut().enumerate() {
+                self.join(core, node, rack)?;
+            }
+        }
+        let mut hosts = Vec::new();
+        for host in 0..self.spec.hosts {
+            let rack = &mut racks[self.spec.rack_of(host) as usize];
+            hosts.push(self.host(rack, format!("host{host}"), self.spec.host_address(host))?);
+        }
+        let mut servers = Vec::new();
+        for server in 0..self.spec.servers {
+            let address = self.spec.server_address(server);
+            servers.push(self.host(&mut racks[0], format!("server{server}"), address)?);
+        }
+        let all = racks.iter_mut().chain(&mut core).chain(&mut hosts).chain(&mut servers);
+        await_links(all)?;
+        let spec = self.spec;
+        Ok(Lab {
+            hosts: places(hosts, HOST_INTERFACE, |host| spec.host_address(host)),
+            servers: places(servers, HOST_INTERFACE, |server| spec.server_address(server)),
+            racks: places(racks, BRIDGE_INTERFACE, |rack| spec.switch_address(rack)),
+            _core: core.map(|core| core.into_place(BRIDGE_INTERFACE, Ipv4Addr::UNSPECIFIED)),
+        })
+    }
+
+    /// A namespace with a bridge, which has the address if one is given.
+    fn switch(&self, address: Option<Ipv4Addr>) -> Result<Node, LabError> {
+        let mut node = Node::new()?;
+        let bridge = node.end(BRIDGE_INTERFACE.to_owned(), address);
+        let netlink = &mut node.namespace.netlink;
+        link::add_bridge(netlink, &bridge)?;
+        if let Some(address) = address {
+            link::add_address(netlink, MAIN, address)?;
+            self.lose(netlink)?;
+        }
+        link::bring_up(netlink, MAIN)?;
+        Ok(node)
+    }
+
+    /// A namespace with a link to a switch.
+    fn host(&self, rack: &mut Node, port: String, address: Ipv4Addr) -> Result<Node, LabError> {
+        let mut node = Node::new()?;
+        let far = node.end(HOST_INTERFACE.to_owned(), Some(address));
+        let port = rack.end(port, None);
+        let shape = Shape::new(self.spec.rate, 1, self.spec.per_packet);
+        self.connect(rack, &port, &mut node, &far, shape)?;
+        let netlink = &mut node.namespace.netlink;
+        link::add_address(netlink, MAIN, address)?;
+        self.lose(netlink)?;
+        link::bring_up(netlink, MAIN)?;
+        Ok(node)
+    }
+
+    /// A link from the core to a switch, as fast as all its hosts together.
+    fn join(&self, core: &mut Node, rack: &mut Node, number: usize) -> Result<(), LabError> {
+        let far = rack.end("up".to_owned(), None);
+        let port = core.end(format!("rack{number}"), None);
+        let links = self.spec.hosts_per_rack();
+        let shape = Shape::new(self.spec.rate, links, self.spec.per_packet);
+        self.connect(core, &port, rack, &far, shape)?;
+        let netlink = &mut rack.namespace.netlink;
+        link::put_on_bridge(netlink, far.index, MAIN)?;
+        link::bring_up(netlink, far.index)
+    }
+
+    /// Makes a shaped pair and brings its near end up. The far end follows when it is ready: the
+    /// last one up can send at once, and of the two that should be the host.
+    fn connect(
+        &self,
+        near: &mut Node,
+        port: &End,
+        far: &mut Node,
+        end: &End,
+        shape: Shape,
+    ) -> Result<(), LabError> {
+        let near = &mut near.namespace.netlink;
+        link::add_pair(near, port, MAIN, end, far.namespace.file.as_raw_fd())?;
+        let far = &mut far.namespace.netlink;
+        for (netlink, index) in [(&mut *near, port.index), (far, end.index)] {
+            if self.spec.per_packet {
+                link::send_one_by_one(netlink, index)?;
+            }
+            shape.apply(netlink, index)?;
+        }
+        link::bring_up(near, port.index)
+    }
+
+    fn lose(&self, netlink: &mut Netlink) -> Result<(), LabError> {
+        self.loss.as_ref().map_or(Ok(()), |loss| loss.apply(netlink, MAIN))
+    }
+}
+
+impl Node {
+    fn new() -> Result<Node, LabError> {
+        let mut namespace = Namespace::new()?;
+        link::bring_up(&mut namespace.netlink, LOOPBACK)?;
+        Ok(Node { namespace, devices: 0 })
+    }
+
+    /// The next device.
+    fn end(&mut self, name: String, address: Option<Ipv4Addr>) -> End {
+        let index = MAIN + self.devices;
+        self.devices += 1;
+        End { index, name, hardware: address.map(link::hardware_address) }
+    }
+
+    fn is_up(&mut self) -> Result<bool, LabError> {
+        for index in MAIN..MAIN + self.devices {
+            if !link::is_up(&mut self.namespace.netlink, index)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn into_place(self, interface: &'static str, address: Ipv4Addr) -> Place {
+        Place { address, interface, index: MAIN, namespace: self.namespace.file }
+    }
+}
+
+/// Waits until packets can pass everywhere. The kernel tells a bridge of its ports a little later.
+#[expect(clippy::disallowed_methods, reason = "the kernel brings links up in real time")]
+fn await_links<'n>(nodes: impl Iterator<Item = &'n mut Node>) -> Result<(), LabError> {
+    let mut looks_left = UP_WITHIN_S * 1_000 / LOOK_EVERY_MS;
+    for node in nodes {
+        while !node.is_up()? {
+            if looks_left == 0 {
+                return Err(LabError::Down(UP_WITHIN_S));
+            }
+            looks_left -= 1;
+            std::thread::sleep(Duration::from_millis(u64::from(LOOK_EVERY_MS)));
+        }
+    }
+    Ok(())
+}
+
+fn places(
+    nodes: Vec<Node>,
+    interface: &'static str,
+    address: impl Fn(u32) -> Ipv4Addr,
+) -> Vec<Place> {
+    (0..).zip(nodes).map(|(number, node)| node.into_place(interface, address(number))).collect()
+}

@@ -1,0 +1,63 @@
+//! A network of many hosts on one machine.
+
+use crate::builder::Builder;
+use crate::error::LabError;
+use crate::place::Place;
+use crate::spec::Spec;
+use crate::sys;
+
+/// A network of many hosts on one machine. It lives until this is dropped and the last process or
+/// thread in it has ended.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use thalweg_lab::{Lab, Spec};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let lab = Lab::build(&Spec { hosts: 2, ..Spec::default() })?;
+/// let mut ping = Command::new("ping");
+/// ping.arg("-c1").arg(lab.host(1).address().to_string());
+/// lab.host(0).enter(&mut ping);
+/// assert!(ping.status()?.success());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Lab {
+    pub(crate) hosts: Vec<Place>,
+    pub(crate) servers: Vec<Place>,
+    pub(crate) racks: Vec<Place>,
+    /// The namespace that joins the racks, if there are several.
+    pub(crate) _core: Option<Place>,
+}
+
+impl Lab {
+    /// Builds it, and returns when packets can pass.
+    pub fn build(spec: &Spec) -> Result<Lab, LabError> {
+        spec.check()?;
+        if !sys::is_root() {
+            return Err(LabError::NotRoot);
+        }
+        Builder::new(spec)?.build()
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> &[Place] {
+        &self.hosts
+    }
+
+    /// A host. Panics where there is none, as a slice does.
+    pub fn host(&self, host: u32) -> &Place {
+        &self.hosts[host as usize]
+    }
+
+    /// One of the further hosts in rack 0. Panics where there is none, as a slice does.
+    pub fn server(&self, server: u32) -> &Place {
+        &self.servers[server as usize]
+    }
+
+    /// The switch of a rack. Panics where there is none, as a slice does.
+    pub fn rack(&self, rack: u32) -> &Place {
+        &self.racks[rack as usize]
+    }
+}

@@ -1,0 +1,154 @@
+//! Links: making them, and bringing them up.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::RawFd;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{AddressAttribute, AddressHeader, AddressMessage};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoBridge, InfoData, InfoKind, InfoVeth,
+    LinkAttribute, LinkFlags, LinkHeader, LinkInfo, LinkMessage, State,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::error::LabError;
+use crate::kernel::{ADDRESS, BRIDGE, NETLINK, VETH};
+use crate::netlink::Netlink;
+use crate::spec::PREFIX_BITS;
+
+/// The kernel's number for the loopback device of every namespace.
+pub(crate) const LOOPBACK: u32 = 1;
+
+/// One end of a pair, as it shall be called in its namespace. We choose the number: the kernel may
+/// have given low ones to devices of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    /// The station's hardware address; the kernel draws one for a port.
+    pub(crate) hardware: Option<[u8; 6]>,
+}
+
+/// The hardware address of a station: locally administered, and readable.
+pub(crate) fn hardware_address(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    [2, 0, a, b, c, d]
+}
+
+/// Makes a bridge.
+pub(crate) fn add_bridge(netlink: &mut Netlink, bridge: &End) -> Result<(), LabError> {
+    // Group traffic is flooded: who asks for what is not known before the first query.
+    let options = vec![InfoBridge::MulticastSnooping(false)];
+    let kind = LinkInfo::Kind(InfoKind::Bridge);
+    let mut message = message(bridge);
+    let info = vec![kind, LinkInfo::Data(InfoData::Bridge(options))];
+    message.attributes.push(LinkAttribute::LinkInfo(info));
+    add(netlink, message).map_err(|error| BRIDGE.refused(error))
+}
+
+/// Makes a pair whose one end is a port of a bridge in this namespace and whose other end lies in
+/// another namespace.
+pub(crate) fn add_pair(
+    netlink: &mut Netlink,
+    port: &End,
+    bridge: u32,
+    far: &End,
+    far_namespace: RawFd,
+) -> Result<(), LabError> {
+    let mut peer = message(far);
+    peer.attributes.push(LinkAttribute::NetNsFd(far_namespace));
+    let mut message = message(port);
+    let data = LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer)));
+    let info = vec![LinkInfo::Kind(InfoKind::Veth), data];
+    message.attributes.push(LinkAttribute::LinkInfo(info));
+    message.attributes.push(LinkAttribute::Controller(bridge));
+    add(netlink, message).map_err(|error| VETH.refused(error))
+}
+
+/// Makes a link a port of a bridge in the same namespace.
+pub(crate) fn put_on_bridge(
+    netlink: &mut Netlink,
+    index: u32,
+    bridge: u32,
+) -> Result<(), LabError> {
+    set(netlink, index, vec![LinkAttribute::Controller(bridge)])
+        .map_err(|error| BRIDGE.refused(error))
+}
+
+/// Has the kernel cut everything into single packets before it enters a link.
+pub(crate) fn send_one_by_one(netlink: &mut Netlink, index: u32) -> Result<(), LabError> {
+    set(netlink, index, vec![LinkAttribute::GsoMaxSegs(1)]).map_err(|error| VETH.refused(error))
+}
+
+/// Brings a link up. IPv6 stays silent on it: nobody uses it, and its announcements would be
+/// strange packets in every count.
+pub(crate) fn bring_up(netlink: &mut Netlink, index: u32) -> Result<(), LabError> {
+    if index != LOOPBACK {
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        let silent = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+        // A kernel without IPv6 refuses, and is silent anyway.
+        let _ = set(netlink, index, vec![silent]);
+    }
+    let header = LinkHeader {
+        index,
+        flags: LinkFlags::Up,
+        change_mask: LinkFlags::Up,
+        ..LinkHeader::default()
+    };
+    let mut message = LinkMessage::default();
+    message.header = header;
+    netlink.change(RouteNetlinkMessage::SetLink(message), 0).map_err(|error| NETLINK.refused(error))
+}
+
+/// Gives a link its address.
+pub(crate) fn add_address(
+    netlink: &mut Netlink,
+    index: u32,
+    address: Ipv4Addr,
+) -> Result<(), LabError> {
+    let mut message = AddressMessage::default();
+    message.header = AddressHeader {
+        family: AddressFamily::Inet,
+        prefix_len: PREFIX_BITS,
+        index,
+        ..AddressHeader::default()
+    };
+    let network_bits = u32::MAX << (32 - PREFIX_BITS);
+    let broadcast = Ipv4Addr::from_bits(address.to_bits() | !network_bits);
+    message.attributes = vec![
+        AddressAttribute::Local(IpAddr::V4(address)),
+        AddressAttribute::Address(IpAddr::V4(address)),
+        AddressAttribute::Broadcast(broadcast),
+    ];
+    netlink
+        .change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+        .map_err(|error| ADDRESS.refused(error))
+}
+
+/// Whether packets can pass.
+pub(crate) fn is_up(netlink: &mut Netlink, index: u32) -> Result<bool, LabError> {
+    let link = netlink.link(index).map_err(|error| NETLINK.refused(error))?;
+    Ok(link.attributes.contains(&LinkAttribute::OperState(State::Up)))
+}
+
+fn message(end: &End) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header = LinkHeader { index: end.index, ..LinkHeader::default() };
+    message.attributes = vec![LinkAttribute::IfName(end.name.clone())];
+    if let Some(hardware) = end.hardware {
+        message.attributes.push(LinkAttribute::Address(hardware.to_vec()));
+    }
+    message
+}
+
+fn add(netlink: &mut Netlink, message: LinkMessage) -> io::Result<()> {
+    netlink.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+fn set(netlink: &mut Netlink, index: u32, attributes: Vec<LinkAttribute>) -> io::Result<()> {
+    let mut message = LinkMessage::default();
+    message.header = LinkHeader { index, ..LinkHeader::default() };
+    message.attributes = attributes;
+    netlink.change(RouteNetlinkMessage::SetLink(message), 0)
+}

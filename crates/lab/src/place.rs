@@ -1,0 +1,92 @@
+//! Somewhere in a lab.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
+use std::sync::Arc;
+
+use netlink_packet_route::link::LinkAttribute;
+
+use crate::error::LabError;
+use crate::kernel::{NAMESPACE, NETLINK};
+use crate::namespace::on_thread;
+use crate::netlink::Netlink;
+use crate::sys;
+
+/// A host, a server or a switch: somewhere in a lab that programs and threads can run.
+#[derive(Clone)]
+pub struct Place {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) interface: &'static str,
+    pub(crate) index: u32,
+    pub(crate) namespace: Arc<OwnedFd>,
+}
+
+/// What a place has sent and received. A piece of up to 64 KB that the kernel passes on whole counts
+/// as one packet. Packets that were lost on purpose count as received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Packets received.
+    pub received_packets: u64,
+    /// Bytes received; at a host with Ethernet headers.
+    pub received_bytes: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes sent, with Ethernet headers.
+    pub sent_bytes: u64,
+}
+
+impl Place {
+    /// Its address.
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// The name of the device that has the address.
+    pub fn interface(&self) -> &'static str {
+        self.interface
+    }
+
+    /// Makes a command run here, and die when the **thread** that starts it ends, even by `SIGKILL`:
+    /// start it from a thread that lives long enough.
+    pub fn enter(&self, command: &mut Command) {
+        sys::enter_before_start(command, Arc::clone(&self.namespace));
+    }
+
+    /// Moves the calling thread here for the rest of its life. Sockets that it opens from now on are
+    /// here, and so are the threads that it starts.
+    pub fn move_thread(&self) -> Result<(), LabError> {
+        sys::enter_network(self.namespace.as_fd()).map_err(|error| NAMESPACE.refused(error))
+    }
+
+    /// Runs `work` on a thread here, and waits for it. Panics if it panics.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        on_thread(|| {
+            self.move_thread()?;
+            Ok(work())
+        })
+    }
+
+    /// What it has sent and received until now.
+    pub fn counters(&self) -> Result<LinkCounters, LabError> {
+        let link = self.run(|| Netlink::open()?.link(self.index))?;
+        let link = link.map_err(|error| NETLINK.refused(error))?;
+        let counters = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(stats) => Some(LinkCounters {
+                received_packets: stats.rx_packets,
+                received_bytes: stats.rx_bytes,
+                sent_packets: stats.tx_packets,
+                sent_bytes: stats.tx_bytes,
+            }),
+            _ => None,
+        });
+        Ok(counters.unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.address, self.interface)
+    }
+}

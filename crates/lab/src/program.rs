@@ -1,0 +1,168 @@
+//! A program in a lab, with output that tells who wrote it.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::place::Place;
+use crate::sys;
+
+/// Longer lines are cut, so that a program that never ends its line does not fill the memory.
+const LINE_BYTES: u64 = 64 * 1024;
+/// How long the output of an ended program may be held open by processes that got away from it.
+const LAST_OUTPUT_MS: u32 = 1_000;
+
+/// A running program, and what it starts: they are one process group, and end together. Dropping it
+/// ends them at once.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    /// What it ended with, once somebody has looked.
+    ended: Option<ExitStatus>,
+    readers: Vec<JoinHandle<()>>,
+    /// Taken away before the group's number can be somebody else's.
+    guard: Option<Guard>,
+}
+
+/// Ends a process group when this process is gone, even by `SIGKILL`: a shell that waits for the end
+/// of its input, which only this process holds open. The kernel itself would end the program, but
+/// not what it has started.
+#[derive(Debug)]
+struct Guard(Child);
+
+impl Program {
+    /// Starts a command at a place. Every line that it writes to standard output or standard error
+    /// goes to the same stream of this process, with the prefix before it. Its input is empty.
+    ///
+    /// The program dies when the calling **thread** ends, whatever the reason.
+    pub fn start(place: &Place, mut command: Command, prefix: &str) -> Result<Program, LabError> {
+        place.enter(&mut command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own: Ctrl-C in a terminal is for us, and we tell everybody.
+        command.process_group(0);
+        let mut child = command.spawn().map_err(|source| LabError::Start {
+            program: command.get_program().to_string_lossy().into_owned(),
+            source,
+        })?;
+        let mut readers = Vec::new();
+        if let Some(output) = child.stdout.take() {
+            let prefix = prefix.to_owned();
+            readers.push(thread::spawn(move || copy_lines(output, &prefix, io::stdout())));
+        }
+        if let Some(output) = child.stderr.take() {
+            let prefix = prefix.to_owned();
+            readers.push(thread::spawn(move || copy_lines(output, &prefix, io::stderr())));
+        }
+        // Without a shell the program still dies with us.
+        let guard = Guard::over(child.id()).ok();
+        Ok(Program { child, ended: None, readers, guard })
+    }
+
+    /// How it ended, or `None` while it runs. When it has ended, so has everything it started, and
+    /// all its output is written.
+    pub fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.ended.is_none() && sys::has_ended(self.child.id())? {
+            self.end()?;
+        }
+        Ok(self.ended)
+    }
+
+    /// Asks it and what it has started to end, with `SIGTERM`.
+    pub fn terminate(&self) {
+        if self.ended.is_none() {
+            sys::signal_group(self.child.id(), libc::SIGTERM);
+        }
+    }
+
+    /// Ends it and what it has started, with `SIGKILL`.
+    pub fn kill(&self) {
+        if self.ended.is_none() {
+            sys::signal_group(self.child.id(), libc::SIGKILL);
+        }
+    }
+
+    /// Ends what is left of the group, then waits: until then the group's number is ours.
+    #[expect(clippy::disallowed_methods, reason = "the rest of the output takes real time")]
+    fn end(&mut self) -> io::Result<()> {
+        self.guard = None;
+        self.kill();
+        self.ended = Some(self.child.wait()?);
+        for _ in 0..LAST_OUTPUT_MS {
+            if self.readers.iter().all(JoinHandle::is_finished) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+impl Guard {
+    fn over(leader: u32) -> io::Result<Guard> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read -r _; kill -s KILL -- -$0", &leader.to_string()]);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ctrl-C in a terminal is not for it.
+        shell.process_group(0).spawn().map(Guard)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Killed before its input ends, so that it does nothing.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            // There is nobody to tell of a failure, and a killed process is gone anyway.
+            let _ = self.end();
+        }
+    }
+}
+
+fn copy_lines(source: impl Read, prefix: &str, mut sink: impl Write) {
+    let mut source = BufReader::new(source);
+    loop {
+        // One write for the whole line, so that lines of different programs do not mix.
+        let mut line = prefix.as_bytes().to_vec();
+        match source.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        if line.last() != Some(&b'\n') {
+            line.push(b'\n');
+        }
+        // Whoever reads our output may have stopped. The program must not notice.
+        let _ = sink.write_all(&line).and_then(|()| sink.flush());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copied(source: &str) -> String {
+        let mut sink = Vec::new();
+        copy_lines(source.as_bytes(), "[3] ", &mut sink);
+        String::from_utf8(sink).expect("UTF-8")
+    }
+
+    #[test]
+    fn every_line_has_the_prefix() {
+        assert_eq!(copied("a\n\nb"), "[3] a\n[3] \n[3] b\n");
+        assert_eq!(copied(""), "");
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut() {
+        let copied = copied(&"x".repeat(100_000));
+        let lengths: Vec<usize> = copied.lines().map(str::len).collect();
+        assert_eq!(lengths, [65_540, 34_468]);
+    }
+}

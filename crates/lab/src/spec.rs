@@ -1,0 +1,186 @@
+//! What a lab shall be like.
+
+use std::net::Ipv4Addr;
+
+use thalweg_core::Rate;
+use thiserror::Error;
+
+/// Most racks of a lab.
+pub const MAX_RACKS: u32 = 4;
+/// Most hosts of one rack.
+pub const MAX_HOSTS_PER_RACK: u32 = 200;
+/// Most servers of a lab.
+pub const MAX_SERVERS: u32 = 50;
+
+/// Prefix length of the one network that all addresses are from.
+pub(crate) const PREFIX_BITS: u8 = 16;
+/// The last byte of the first server's address; hosts count from 1.
+const FIRST_SERVER: u32 = 201;
+/// The last byte of a switch's address.
+const SWITCH: u32 = 254;
+/// Slower links do not carry a packet in any time one would wait for.
+const MIN_RATE_BPS: u64 = 100_000;
+
+/// What a lab shall be like.
+///
+/// Host `i` has the address 10.77.R.N, where R is its rack and N counts from 1. Racks are filled in
+/// order and as evenly as possible. The switch of rack R has 10.77.R.254, server `j` has
+/// 10.77.0.(201 + `j`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// Hosts, in all racks together.
+    pub hosts: u32,
+    /// The rate of every host's and every server's link, in each direction. With several racks each
+    /// is joined to the others by a link of this rate times the hosts of the fullest rack, so that
+    /// the core is no bottleneck. What a switch itself sends and receives passes only these links.
+    pub rate: Rate,
+    /// Probability from 0 to below 1 that an IPv4 packet is lost where it is received, at a host, a
+    /// server or a switch; packets that a switch only forwards are not lost on the way. The kernel
+    /// draws: two runs differ.
+    pub loss: f64,
+    /// Packets travel one by one, as on a wire. Otherwise the kernel passes up to 64 KB on in one
+    /// piece, which costs far less time, but a loss then takes the whole piece.
+    pub per_packet: bool,
+    /// Racks.
+    pub racks: u32,
+    /// Further hosts in rack 0, for daemons.
+    pub servers: u32,
+}
+
+/// A lab that cannot be. Says what to change.
+#[derive(Clone, Copy, Debug, Error, PartialEq)]
+pub enum SpecError {
+    /// Too few or too many hosts.
+    #[error("{hosts} hosts in {racks} racks: give 1 to {MAX_HOSTS_PER_RACK} hosts a rack")]
+    Hosts {
+        /// Hosts asked for.
+        hosts: u32,
+        /// Racks asked for.
+        racks: u32,
+    },
+    /// Too few or too many racks.
+    #[error("{0} racks: give 1 to {MAX_RACKS}")]
+    Racks(u32),
+    /// Too many servers.
+    #[error("{0} servers: give at most {MAX_SERVERS}")]
+    Servers(u32),
+    /// No probability, or nothing would ever arrive.
+    #[error("a loss of {0}: give a probability from 0 to below 1")]
+    Loss(f64),
+    /// Too slow to be useful.
+    #[error("a rate of {0}: give at least 100kbps")]
+    Rate(Rate),
+}
+
+impl Default for Spec {
+    /// Eight hosts in one rack with links of 1 Gbps, no loss, no servers.
+    fn default() -> Spec {
+        Spec {
+            hosts: 8,
+            rate: Rate::from_gbps(1),
+            loss: 0.0,
+            per_packet: false,
+            racks: 1,
+            servers: 0,
+        }
+    }
+}
+
+impl Spec {
+    /// Whether such a lab can be built.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if !(1..=MAX_RACKS).contains(&self.racks) {
+            return Err(SpecError::Racks(self.racks));
+        }
+        if self.hosts < self.racks || self.hosts_per_rack() > MAX_HOSTS_PER_RACK {
+            return Err(SpecError::Hosts { hosts: self.hosts, racks: self.racks });
+        }
+        if self.servers > MAX_SERVERS {
+            return Err(SpecError::Servers(self.servers));
+        }
+        if !(0.0..1.0).contains(&self.loss) {
+            return Err(SpecError::Loss(self.loss));
+        }
+        if self.rate.as_bps() < MIN_RATE_BPS {
+            return Err(SpecError::Rate(self.rate));
+        }
+        Ok(())
+    }
+
+    /// Hosts of the fullest rack.
+    pub(crate) fn hosts_per_rack(&self) -> u32 {
+        self.hosts.div_ceil(self.racks)
+    }
+
+    /// The rack of a host.
+    pub(crate) fn rack_of(&self, host: u32) -> u32 {
+        (u64::from(host) * u64::from(self.racks) / u64::from(self.hosts)) as u32
+    }
+
+    pub(crate) fn host_address(&self, host: u32) -> Ipv4Addr {
+        let rack = self.rack_of(host);
+        let first = (u64::from(rack) * u64::from(self.hosts)).div_ceil(u64::from(self.racks));
+        address(rack, host - first as u32 + 1)
+    }
+
+    pub(crate) fn server_address(&self, server: u32) -> Ipv4Addr {
+        address(0, FIRST_SERVER + server)
+    }
+
+    pub(crate) fn switch_address(&self, rack: u32) -> Ipv4Addr {
+        address(rack, SWITCH)
+    }
+}
+
+fn address(rack: u32, number: u32) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, rack as u8, number as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(hosts: u32, racks: u32) -> Spec {
+        Spec { hosts, racks, ..Spec::default() }
+    }
+
+    #[test]
+    fn racks_are_filled_evenly_and_in_order() {
+        let spec = spec(5, 4);
+        let addresses: Vec<String> =
+            (0..5).map(|host| spec.host_address(host).to_string()).collect();
+        assert_eq!(addresses, ["10.77.0.1", "10.77.0.2", "10.77.1.1", "10.77.2.1", "10.77.3.1"]);
+        assert_eq!(spec.hosts_per_rack(), 2);
+    }
+
+    #[test]
+    fn the_largest_lab_has_an_address_for_everybody() {
+        let spec = Spec { servers: 50, ..spec(800, 4) };
+        assert_eq!(spec.check(), Ok(()));
+        assert_eq!(spec.host_address(799), Ipv4Addr::new(10, 77, 3, 200));
+        assert_eq!(spec.server_address(49), Ipv4Addr::new(10, 77, 0, 250));
+        assert_eq!(spec.switch_address(3), Ipv4Addr::new(10, 77, 3, 254));
+    }
+
+    #[test]
+    fn what_cannot_be_says_what_to_change() {
+        let slow = Rate::from_bps(99_999).expect("not zero");
+        let cases = [
+            (spec(0, 1), "0 hosts in 1 racks: give 1 to 200 hosts a rack"),
+            (spec(801, 4), "801 hosts in 4 racks: give 1 to 200 hosts a rack"),
+            (spec(1, 2), "1 hosts in 2 racks: give 1 to 200 hosts a rack"),
+            (spec(8, 5), "5 racks: give 1 to 4"),
+            (spec(8, 0), "0 racks: give 1 to 4"),
+            (Spec { servers: 51, ..spec(8, 1) }, "51 servers: give at most 50"),
+            (Spec { loss: 1.0, ..spec(8, 1) }, "a loss of 1: give a probability from 0 to below 1"),
+            (
+                Spec { loss: f64::NAN, ..spec(8, 1) },
+                "a loss of NaN: give a probability from 0 to below 1",
+            ),
+            (Spec { rate: slow, ..spec(8, 1) }, "a rate of 99999 bps: give at least 100kbps"),
+        ];
+        for (spec, message) in cases {
+            assert_eq!(spec.check().expect_err(message).to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The system calls that no safe interface offers. Everything `unsafe` of this crate is here.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+/// Whether the effective user is root.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Moves the calling thread into a new network namespace.
+pub(crate) fn leave_network() -> io::Result<()> {
+    // SAFETY: the call takes no pointers and changes only which network this thread sees.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
+}
+
+/// The network namespace of the calling thread. It lives as long as the file is open.
+pub(crate) fn this_network() -> io::Result<OwnedFd> {
+    File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
+}
+
+/// Moves the calling thread into a network namespace.
+pub(crate) fn enter_network(network: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the call takes an open file and changes only which network this thread sees.
+    check(unsafe { libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) })
+}
+
+/// Makes the command run in a network namespace, and die when the thread that starts it ends.
+pub(crate) fn enter_before_start(command: &mut Command, network: Arc<OwnedFd>) {
+    let parent = std::process::id();
+    let enter = move || {
+        enter_network(std::os::fd::AsFd::as_fd(&*network))?;
+        // SAFETY: the call takes integers only.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+        // The parent may have died before the child could ask to die with it.
+        // SAFETY: the call takes nothing and cannot fail.
+        if unsafe { libc::getppid() } as u32 == parent {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        }
+    };
+    // SAFETY: the closure runs between fork and exec. It makes three system calls that may be made
+    // there, allocates nothing, and takes no locks.
+    unsafe { command.pre_exec(enter) };
+}
+
+/// Sends a signal to the process group that a process leads. The process must not have been waited
+/// for, or its number could be somebody else's by now.
+pub(crate) fn signal_group(leader: u32, signal: i32) {
+    // A group that is already gone needs no signal, and signals to one's own children are allowed.
+    // SAFETY: the call takes integers only.
+    let _ = unsafe { libc::kill(-(leader as libc::pid_t), signal) };
+}
+
+/// Whether a child has ended. It can still be waited for.
+pub(crate) fn has_ended(child: u32) -> io::Result<bool> {
+    // SAFETY: it is a structure of integers, for which zero is valid.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the call writes one structure that lives in this frame.
+    check(unsafe { libc::waitid(libc::P_PID, child, &mut info, options) })?;
+    // SAFETY: the call has filled the structure in, or left the zeroes where nothing has ended.
+    Ok(unsafe { info.si_pid() } != 0)
+}
+
+/// Has the kernel check and compile a traffic classifier.
+pub(crate) fn load_classifier(instructions: &[[u8; 8]], name: [u8; 16]) -> io::Result<OwnedFd> {
+    /// The part of `union bpf_attr` that loading uses.
+    #[repr(C)]
+    struct Load {
+        kind: u32,
+        instruction_count: u32,
+        instructions: u64,
+        license: u64,
+        log_level: u32,
+        log_bytes: u32,
+        log: u64,
+        kernel_version: u32,
+        flags: u32,
+        name: [u8; 16],
+    }
+    const LOAD: libc::c_int = 5;
+    const SCHED_CLS: u32 = 3;
+    let load = Load {
+        kind: SCHED_CLS,
+        instruction_count: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
+        log_level: 0,
+        log_bytes: 0,
+        log: 0,
+        kernel_version: 0,
+        flags: 0,
+        name,
+    };
+    // SAFETY: the kernel reads a structure of the stated size, as many instructions of 8 bytes as it
+    // states, and a string that ends with zero. All of them outlive the call.
+    let program = unsafe { libc::syscall(libc::SYS_bpf, LOAD, &load, size_of::<Load>()) };
+    check(program as libc::c_int)?;
+    // SAFETY: the kernel has just opened it, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(program as i32) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
