@@ -112,6 +112,8 @@ struct Epoch {
     /// When answers came again after a timeout.
     calm_from: Time,
     last_answer_at: Time,
+    /// When the oldest fragment was last asked for without a timeout.
+    probed_at: Time,
 }
 
 impl Worker {
@@ -319,6 +321,7 @@ impl Epoch {
             doublings: 0,
             calm_from: now,
             last_answer_at: now,
+            probed_at: now,
             setup,
         }
     }
@@ -343,7 +346,19 @@ impl Epoch {
 
     fn next_timeout(&self, work: &Work) -> Time {
         let oldest = self.flight.oldest_sent_at(&work.fragments);
-        oldest.map_or(Time::NEVER, |sent_at| sent_at.max(self.calm_from) + self.timeout(work))
+        oldest.map_or(Time::NEVER, |sent_at| {
+            let timeout = sent_at.max(self.calm_from) + self.timeout(work);
+            timeout.min(self.next_probe(work, sent_at))
+        })
+    }
+}
+
+impl Epoch {
+    /// When to ask for the oldest fragment that is awaited, which left at this time.
+    fn next_probe(&self, work: &Work, sent_at: Time) -> Time {
+        let Some(after) = work.config.probe_after else { return Time::NEVER };
+        let quiet_since = sent_at.max(self.last_answer_at).max(self.probed_at);
+        quiet_since + after.max(self.round_trip * 2)
     }
 }
 

@@ -61,6 +61,14 @@ pub enum ConfigError {
         /// The longest message.
         max: u64,
     },
+    /// A chunk that would cut values.
+    #[error("chunk_bytes is {chunk_bytes}: make it a multiple of {unit}, the size of a value")]
+    ChunkNotWhole {
+        /// What it was set to.
+        chunk_bytes: u64,
+        /// Size of the largest value.
+        unit: u64,
+    },
     /// The transport's settings cannot work.
     #[error("flow: {0}")]
     Flow(#[from] thalweg_flow::ConfigError),
@@ -104,9 +112,20 @@ pub(crate) fn chunk_values(
     if chunk_bytes < VALUE_BYTES {
         return Err(ConfigError::ChunkTooShort(chunk_bytes));
     }
+    check_fits_message(chunk_bytes, 0, flow)?;
+    Ok(chunk_bytes / VALUE_BYTES)
+}
+
+/// Whether a chunk and what goes with it fit a message.
+pub(crate) fn check_fits_message(
+    chunk_bytes: u64,
+    overhead_bytes: u64,
+    flow: &thalweg_flow::Config,
+) -> Result<(), ConfigError> {
     let max = flow.max_message_bytes.min(u64::from(flow.segment_bytes) * u64::from(MAX_PACKETS));
+    let max = max.saturating_sub(overhead_bytes);
     if chunk_bytes > max {
         return Err(ConfigError::ChunkTooLong { chunk_bytes, max });
     }
-    Ok(chunk_bytes / VALUE_BYTES)
+    Ok(())
 }

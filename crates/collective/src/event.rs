@@ -42,7 +42,7 @@ pub enum Failure {
     Mismatch(NodeId),
     /// The transport took no message.
     #[error("a piece could not be sent: {0}")]
-    Start(StartError),
+    Start(#[from] StartError),
 }
 
 /// Why an operation cannot begin. The caller is at fault, except after a failure.
@@ -59,5 +59,5 @@ pub enum SubmitError {
     Exhausted,
     /// The member has stopped.
     #[error("this member has stopped: {0}")]
-    Stopped(Failure),
+    Stopped(#[from] Failure),
 }

@@ -1,7 +1,9 @@
-//! All-reduce without help from the network: parameter servers and rings, over reliable flows.
+//! Collectives without help from the network, over reliable flows: sums through parameter servers and
+//! rings, and everything else straight between ranks.
 //!
-//! [`ring::Ring`] and [`server::Node`] are the machines of one host each. Both are a [`Member`]
-//! around a part that knows who sends what to whom; see there for how to use them.
+//! [`ring::Ring`], [`server::Node`] and [`mesh::Mesh`] are the machines of one host each. All are a
+//! [`Member`] around a part that knows who sends what to whom; see there for how to use them. The
+//! first two sum tensors of floats, also where a simulation carries only their lengths.
 //!
 //! Way of a tensor: `plan` cuts it into pieces, which are numbered through over all operations → the
 //! part decides which piece may leave (`window`) → `post` hands it to the flow endpoint as a message
@@ -10,6 +12,7 @@
 mod config;
 mod event;
 mod member;
+pub mod mesh;
 mod payload;
 mod plan;
 mod post;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{Bytes, NodeId, Operation, Tag, Tensor, Time};
-use thalweg_flow::{Endpoint, FlowId, FlowTagger, Message, Payload};
+use thalweg_flow::{Endpoint, FlowId, FlowTagger, Message, Payload, StartError};
 
 use crate::config::ConfigError;
 use crate::event::{Event, Failure};
@@ -26,16 +26,16 @@ pub struct Counters {
 }
 
 /// The endpoint, and what the application is to be told.
-pub struct Post {
+pub struct Post<E = Event> {
     pub(crate) endpoint: Endpoint,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: VecDeque<E>,
     pub(crate) counters: Counters,
     first_message: u64,
     tag: Tag,
 }
 
-impl Post {
-    pub(crate) fn new(flow: thalweg_flow::Config, tag: Tag) -> Result<Post, ConfigError> {
+impl<E> Post<E> {
+    pub(crate) fn new(flow: thalweg_flow::Config, tag: Tag) -> Result<Post<E>, ConfigError> {
         let first_message = flow.first_message;
         let endpoint = Endpoint::new(flow)?;
         let counters = Counters::default();
@@ -49,13 +49,13 @@ impl Post {
         dst: NodeId,
         index: u64,
         body: Payload,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StartError> {
         self.counters.sent_bytes += body.bytes();
         // Every message may take another path, as parallel connections do.
         let message =
             Message { dst, body, tagger: FlowTagger::Fixed(self.tag), entropy: index as u16 };
         let number = self.first_message + index;
-        self.endpoint.start_numbered(now, number, message).map(|_| ()).map_err(Failure::Start)
+        self.endpoint.start_numbered(now, number, message).map(|_| ())
     }
 
     /// The index that a message of a member was sent with.
@@ -67,10 +67,18 @@ impl Post {
     pub(crate) fn refuse(&mut self) {
         self.counters.refused_messages += 1;
     }
+}
 
+impl Post {
     /// Hands out a sum.
     pub(crate) fn finish(&mut self, (operation, tensor): (Operation, Tensor)) {
         self.counters.finished_operations += 1;
         self.events.push_back(Event::Finished { operation, tensor });
+    }
+
+    /// Tells that operations will not end well.
+    pub(crate) fn fail(&mut self, operations: Vec<Operation>, failure: Failure) {
+        let failed = |operation| Event::Failed { operation, failure };
+        self.events.extend(operations.into_iter().map(failed));
     }
 }

@@ -201,7 +201,10 @@ impl Director<Host> for ScenarioDirector<'_> {
         match event {
             Event::Flow(thalweg_flow::Event::Sent(sent)) => self.end(now, node, &sent, true),
             Event::Flow(thalweg_flow::Event::Failed(sent)) => self.end(now, node, &sent, false),
-            Event::Flow(thalweg_flow::Event::Received(_)) | Event::Server(_) => {}
+            // No job of a scenario has a mesh.
+            Event::Flow(thalweg_flow::Event::Received(_))
+            | Event::Server(_)
+            | Event::Mesh { .. } => {}
             Event::Finished { job, operation, .. } => self.jobs.on_sum(now, node, job, operation),
             Event::Failed { job, failure, .. } => {
                 self.jobs.on_failure(job, failure.to_string(), hosts);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use thalweg_aggregate::{Server, Worker, server};
-use thalweg_collective::{Failure, SubmitError};
+use thalweg_collective::{Failure, SubmitError, mesh};
 use thalweg_core::{JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict};
 use thalweg_flow::Endpoint;
 use thalweg_wire::{Kind, peek};
@@ -52,6 +52,13 @@ pub enum Event {
         /// How many fragments at its beginning are missing: only where a worker lost its memory
         /// after all others had completed them.
         missing_below: u64,
+    },
+    /// Something about what is not a sum.
+    Mesh {
+        /// Whose.
+        job: JobId,
+        /// What.
+        event: mesh::Event,
     },
     /// A sum will not come.
     Failed {
@@ -121,6 +128,22 @@ impl Host {
     pub fn worker_mut(&mut self, job: JobId) -> Option<&mut Worker> {
         match self.participant_mut(job)? {
             Participant::Aggregate(worker) => Some(worker),
+            _ => None,
+        }
+    }
+
+    /// Its mesh in a job.
+    pub fn mesh(&self, job: JobId) -> Option<&mesh::Mesh> {
+        match self.participant(job)? {
+            Participant::Mesh(mesh) => Some(mesh),
+            _ => None,
+        }
+    }
+
+    /// Its mesh in a job, to call commands on.
+    pub fn mesh_mut(&mut self, job: JobId) -> Option<&mut mesh::Mesh> {
+        match self.participant_mut(job)? {
+            Participant::Mesh(mesh) => Some(mesh),
             _ => None,
         }
     }
@@ -250,6 +273,7 @@ impl Jobs {
                     Event::Finished { job, operation, tensor, missing_below }
                 }
                 End::Failed { operation, failure } => Event::Failed { job, operation, failure },
+                End::Mesh(event) => Event::Mesh { job, event },
             });
         }
     }

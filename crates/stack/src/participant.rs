@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::{Worker, worker};
 use thalweg_baselines::switchml;
-use thalweg_collective::{Failure, SubmitError, ring, server};
+use thalweg_collective::{Failure, SubmitError, mesh, ring, server};
 use thalweg_core::{Machine, Operation, Packet, Tensor, Time};
 
 use crate::part::Part;
@@ -17,6 +17,9 @@ pub enum Participant {
     Server(Box<server::Node>),
     /// A ring over flows.
     Ring(Box<ring::Ring>),
+    /// Everything but sums, over flows straight between ranks. It takes calls by
+    /// [`Host::mesh_mut`](crate::Host::mesh_mut) and not by [`submit`](Participant::submit).
+    Mesh(Box<mesh::Mesh>),
     /// The switch as the server.
     SwitchMl(Box<switchml::Worker>),
 }
@@ -25,6 +28,7 @@ pub enum Participant {
 pub(crate) enum End {
     Finished { operation: Operation, tensor: Arc<Tensor>, missing_below: u64 },
     Failed { operation: Operation, failure: Failure },
+    Mesh(mesh::Event),
 }
 
 impl Participant {
@@ -34,6 +38,7 @@ impl Participant {
             Participant::Aggregate(worker) => Ok(worker.submit(now, tensor)),
             Participant::Server(node) => node.submit(now, tensor),
             Participant::Ring(ring) => ring.submit(now, tensor),
+            Participant::Mesh(_) => Err(SubmitError::NotAWorker),
             Participant::SwitchMl(worker) => Ok(worker.submit(now, tensor)),
         }
     }
@@ -43,6 +48,7 @@ impl Participant {
             Participant::Aggregate(worker) => worker.handle_packet(now, packet),
             Participant::Server(node) => node.handle_packet(now, packet),
             Participant::Ring(ring) => ring.handle_packet(now, packet),
+            Participant::Mesh(mesh) => mesh.handle_packet(now, packet),
             Participant::SwitchMl(worker) => worker.handle_packet(now, packet),
         };
     }
@@ -52,6 +58,7 @@ impl Participant {
             Participant::Aggregate(worker) => poll_worker(worker),
             Participant::Server(node) => node.poll_event().map(End::from),
             Participant::Ring(ring) => ring.poll_event().map(End::from),
+            Participant::Mesh(mesh) => mesh.poll_event().map(End::Mesh),
             Participant::SwitchMl(worker) => poll_switchml(worker),
         }
     }
@@ -61,6 +68,7 @@ impl Participant {
             Participant::Aggregate(worker) => &**worker,
             Participant::Server(node) => &**node,
             Participant::Ring(ring) => &**ring,
+            Participant::Mesh(mesh) => &**mesh,
             Participant::SwitchMl(worker) => &**worker,
         }
     }
@@ -70,6 +78,7 @@ impl Participant {
             Participant::Aggregate(worker) => &mut **worker,
             Participant::Server(node) => &mut **node,
             Participant::Ring(ring) => &mut **ring,
+            Participant::Mesh(mesh) => &mut **mesh,
             Participant::SwitchMl(worker) => &mut **worker,
         }
     }

@@ -13,6 +13,9 @@ pub struct Config {
     /// How long a fragment may at least be unanswered before something is done about it: longer where
     /// round trips are. Default 1 ms, the paper's.
     pub timeout_after: Span,
+    /// How long to wait at least after the last answer before the oldest fragment alone is asked for,
+    /// and at least two round trips: cheaper than a timeout, and sooner where it is set. Default never.
+    pub probe_after: Option<Span>,
     /// Longest such time, however often it was doubled because nothing came. Default 64 ms: six
     /// doublings, since another worker may just be late.
     pub timeout_max: Span,
@@ -31,6 +34,7 @@ impl Default for Config {
         Config {
             control: Control::default(),
             timeout_after: Span::from_ms(1),
+            probe_after: None,
             timeout_max: Span::from_ms(64),
             loss_threshold: 3,
             queries_before_straight: 3,
@@ -95,6 +99,8 @@ pub struct Stats {
     pub repeats: u64,
     /// Fragments that nothing came for in time.
     pub timeouts: u64,
+    /// Times that the oldest fragment was asked for because nothing came.
+    pub probes: u64,
     /// Fragments that were overtaken.
     pub losses: u64,
     /// How often a congestion mark halved the window.

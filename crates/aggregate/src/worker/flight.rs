@@ -122,10 +122,14 @@ impl Flight {
         pop_aged(&mut self.in_order, fragments, |sent_at| sent_at.max(calm_from) + timeout <= now)
     }
 
-    /// When the oldest transmission left that is still awaited.
+    /// The oldest transmission that is still awaited.
+    pub fn oldest(&self, fragments: &Fragments) -> Option<Sent> {
+        self.in_order.iter().find(|sent| fragments.awaits(sent)).copied()
+    }
+
+    /// When it left.
     pub fn oldest_sent_at(&self, fragments: &Fragments) -> Option<Time> {
-        let oldest = self.in_order.iter().find(|sent| fragments.awaits(sent))?;
-        fragments.get(oldest.sequence).map(|fragment| fragment.sent_at)
+        fragments.get(self.oldest(fragments)?.sequence).map(|fragment| fragment.sent_at)
     }
 
     /// Passes over what is no longer awaited, so that the oldest is quickly found.

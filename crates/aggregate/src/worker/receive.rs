@@ -129,13 +129,15 @@ impl Epoch {
     ) {
         let transmission = fragment.first_transmission;
         self.last_answer_at = now;
-        if self.doublings > 0 {
-            self.doublings = 0;
-            self.calm_from = now;
-        }
         let round_trip = fragment.is_measurable.then(|| now.since(fragment.sent_at));
         if let Some(round_trip) = round_trip {
             self.measure(round_trip);
+        }
+        if self.doublings > 0 {
+            // The answer to a repeat may be one to the original, so it does not tell that the timeout
+            // was long enough.
+            self.doublings = if round_trip.is_some() { 0 } else { self.doublings - 1 };
+            self.calm_from = now;
         }
         let answer = Answer {
             now,
@@ -228,6 +230,22 @@ impl Epoch {
             self.on_unanswered(work, sent, is_congestion);
         }
         self.doublings += u32::from(has_expired);
+        if !has_expired {
+            self.probe(work, now);
+        }
+    }
+
+    /// Asks for the oldest fragment when nothing has come for a while: what is lost at the end of a
+    /// tensor, nothing overtakes.
+    // spec: T-10
+    fn probe(&mut self, work: &mut Work, now: Time) {
+        let Some(oldest) = self.flight.oldest(&work.fragments) else { return };
+        let sent_at = work.fragments.get(oldest.sequence).map(|fragment| fragment.sent_at);
+        if sent_at.is_some_and(|sent_at| self.next_probe(work, sent_at) <= now) {
+            self.probed_at = now;
+            work.stats.probes += 1;
+            self.on_unanswered(work, oldest, false);
+        }
     }
 
     /// Takes in a request. `None` if it is not of this set-up or for another worker.

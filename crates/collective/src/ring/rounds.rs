@@ -6,7 +6,7 @@ use std::ops::Range;
 use thalweg_core::{NodeId, Operation, Tensor, Time};
 use thalweg_flow::Payload;
 
-use crate::event::{Failure, SubmitError};
+use crate::event::{Event, Failure, SubmitError};
 use crate::member::Part;
 use crate::payload;
 use crate::plan::{Plan, part};
@@ -126,7 +126,7 @@ impl Rounds {
         payload: Payload,
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
-        post.send(now, self.neighbours.successor, index, payload)
+        Ok(post.send(now, self.neighbours.successor, index, payload)?)
     }
 
     fn close(&mut self, post: &mut Post, piece: u64) {
@@ -155,7 +155,12 @@ impl Rounds {
 }
 
 impl Part for Rounds {
-    fn add(&mut self, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
+    type Call = Tensor;
+    type Refusal = SubmitError;
+    type Event = Event;
+    type Failure = Failure;
+
+    fn add(&mut self, _: Time, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
         self.plan.add(operation, tensor)
     }
 
@@ -180,7 +185,7 @@ impl Part for Rounds {
         self.take(now, post, piece, round, payload)
     }
 
-    fn on_sent(&mut self, _index: u64) {}
+    fn on_sent(&mut self, _: &mut Post, _index: u64) {}
 
     fn advance(&mut self, now: Time, post: &mut Post) -> Result<(), Failure> {
         while self.may_begin() {
@@ -197,9 +202,13 @@ impl Part for Rounds {
         Ok(())
     }
 
-    fn abandon(&mut self) -> Vec<Operation> {
+    fn lost(&self, node: NodeId) -> Failure {
+        Failure::Lost(node)
+    }
+
+    fn abandon(&mut self, _: Time, post: &mut Post, failure: Failure) {
         self.early.clear();
-        self.plan.abandon()
+        post.fail(self.plan.abandon(), failure);
     }
 }
 

@@ -8,7 +8,7 @@ use thalweg_flow::Payload;
 use super::config::Config;
 use super::sums::{self, Sums};
 use super::worker::{self, Worker};
-use crate::event::{Failure, SubmitError};
+use crate::event::{Event, Failure, SubmitError};
 use crate::member::Part;
 use crate::plan::Plan;
 use crate::post::{MAX_MESSAGES, Post};
@@ -129,7 +129,12 @@ impl Roles {
 }
 
 impl Part for Roles {
-    fn add(&mut self, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
+    type Call = Tensor;
+    type Refusal = SubmitError;
+    type Event = Event;
+    type Failure = Failure;
+
+    fn add(&mut self, _: Time, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
         let (_, worker) = self.worker.as_mut().ok_or(SubmitError::NotAWorker)?;
         worker.add(operation, tensor)
     }
@@ -155,7 +160,7 @@ impl Part for Roles {
         }
     }
 
-    fn on_sent(&mut self, index: u64) {
+    fn on_sent(&mut self, _: &mut Post, index: u64) {
         if let Some((_, worker)) = &mut self.worker
             && index.is_multiple_of(2)
         {
@@ -179,8 +184,14 @@ impl Part for Roles {
         }
     }
 
-    fn abandon(&mut self) -> Vec<Operation> {
+    fn lost(&self, node: NodeId) -> Failure {
+        Failure::Lost(node)
+    }
+
+    fn abandon(&mut self, _: Time, post: &mut Post, failure: Failure) {
         self.local.clear();
-        self.worker.as_mut().map(|(_, worker)| worker.abandon()).unwrap_or_default()
+        if let Some((_, worker)) = &mut self.worker {
+            post.fail(worker.abandon(), failure);
+        }
     }
 }

@@ -6,6 +6,7 @@ mod failures;
 mod group;
 mod hostile;
 mod lossy;
+mod mesh;
 mod oracle;
 mod shuttle;
 mod stage;

@@ -3,15 +3,15 @@
 
 use thalweg_collective::Event;
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, Meta, NodeId, Operation, Outbox, Packet, Rng, Tensor,
-    Time,
+    Body, BodySize, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Rng,
+    Tensor, Time,
 };
 
 use crate::group::Collective;
 
-pub struct Shuttle<M> {
+pub struct Shuttle<M: Machine> {
     pub machines: Vec<M>,
-    pub events: Vec<(NodeId, Event)>,
+    pub events: Vec<(NodeId, M::Event)>,
     pub now: Time,
     pub loss: f64,
     pub duplication: f64,
@@ -35,7 +35,7 @@ pub struct Tray<'a> {
     pub heap: &'a mut Vec<Owned>,
 }
 
-impl<M: Collective> Shuttle<M> {
+impl<M: Machine> Shuttle<M> {
     pub fn new(machines: Vec<M>, seed: u64) -> Shuttle<M> {
         Shuttle {
             machines,
@@ -49,28 +49,17 @@ impl<M: Collective> Shuttle<M> {
         }
     }
 
-    pub fn submit(&mut self, node: usize, tensor: Tensor) -> Operation {
-        let operation = self.machines[node].submit(self.now, tensor).expect("it is a worker");
+    /// Has a machine do something.
+    pub fn command<T>(&mut self, node: usize, command: impl FnOnce(&mut M, Time) -> T) -> T {
+        let result = command(&mut self.machines[node], self.now);
         self.drain(node);
-        operation
+        result
     }
 
     /// Delivers up to so many packets, or lets time pass where there are none. Returns whether there
     /// is more to do.
     pub fn run(&mut self, steps: u64) -> bool {
         (0..steps).all(|_| self.step())
-    }
-
-    /// The sums that a node got, by operation.
-    pub fn sums(&self, node: usize) -> Vec<(u64, Tensor)> {
-        let own = self.events.iter().filter(|(at, _)| at.index() == node);
-        let sum = |(_, event): &(NodeId, Event)| match event {
-            Event::Finished { operation, tensor } => (operation.0, tensor.clone()),
-            Event::Failed { operation, failure } => panic!("{operation:?} failed: {failure}"),
-        };
-        let mut sums: Vec<_> = own.map(sum).collect();
-        sums.sort_by_key(|(operation, _)| *operation);
-        sums
     }
 
     fn step(&mut self) -> bool {
@@ -111,6 +100,24 @@ impl<M: Collective> Shuttle<M> {
         while let Some(event) = self.machines[node].poll_event() {
             self.events.push((NodeId(node as u32), event));
         }
+    }
+}
+
+impl<M: Collective> Shuttle<M> {
+    pub fn submit(&mut self, node: usize, tensor: Tensor) -> Operation {
+        self.command(node, |machine, now| machine.submit(now, tensor)).expect("it is a worker")
+    }
+
+    /// The sums that a node got, by operation.
+    pub fn sums(&self, node: usize) -> Vec<(u64, Tensor)> {
+        let own = self.events.iter().filter(|(at, _)| at.index() == node);
+        let sum = |(_, event): &(NodeId, Event)| match event {
+            Event::Finished { operation, tensor } => (operation.0, tensor.clone()),
+            Event::Failed { operation, failure } => panic!("{operation:?} failed: {failure}"),
+        };
+        let mut sums: Vec<_> = own.map(sum).collect();
+        sums.sort_by_key(|(operation, _)| *operation);
+        sums
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whole groups in the fabric, around one switch.
 
 use thalweg_collective::Event;
-use thalweg_core::{NodeId, Rate, Span, Tensor, Time};
+use thalweg_core::{Machine, NodeId, Rate, Span, Tensor, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{
     Config, Director, Discipline, Effect, Fabric, Hosts, Limit, Marking, Pause, Place, Rule,
@@ -25,6 +25,24 @@ pub struct Played {
 /// Has every worker submit its tensors at once and runs until all sums are there. `scripts` has the
 /// tensors of each worker; nodes beyond it only serve.
 pub fn play<M: Collective>(machines: Vec<M>, scripts: Vec<Vec<Tensor>>, loss: f64) -> Played {
+    let mut script = Script {
+        missing: scripts.iter().map(Vec::len).sum(),
+        sums: scripts.iter().map(|tensors| vec![None; tensors.len()]).collect(),
+        scripts: Some(scripts),
+        end: Time::ZERO,
+    };
+    let mut fabric = fabric(machines, loss);
+    let pause = fabric.run(&mut script, Limit::until(Time::ZERO + Span::from_s(100)));
+    assert_eq!(pause, Pause::Done, "{} sums are missing", script.missing);
+    fabric.check().expect("the fabric keeps its laws");
+    let whole = |sums: Vec<Option<Tensor>>| sums.into_iter().map(|sum| sum.expect("none missing"));
+    let sums = script.sums.into_iter().map(|sums| whole(sums).collect()).collect();
+    let lost_packets = fabric.stats().dropped();
+    Played { took: script.end.since(Time::ZERO), sums, lost_packets }
+}
+
+/// Machines around one switch, whose links lose some packets.
+pub fn fabric<M: Machine>(machines: Vec<M>, loss: f64) -> Fabric<M> {
     let cable = CableSpec { rate: RATE, delay: Span::from_us(1) };
     let hosts = machines.len() as u32;
     let topology = OneSwitch { hosts, host_cable: cable }.build().expect("it is connected");
@@ -40,22 +58,9 @@ pub fn play<M: Collective>(machines: Vec<M>, scripts: Vec<Vec<Tensor>>, loss: f6
         ..Config::default()
     };
     let mut machines = machines.into_iter().map(Some).collect::<Vec<_>>();
-    let mut script = Script {
-        missing: scripts.iter().map(Vec::len).sum(),
-        sums: scripts.iter().map(|tensors| vec![None; tensors.len()]).collect(),
-        scripts: Some(scripts),
-        end: Time::ZERO,
-    };
-    let mut fabric = Fabric::new(topology, &config, 7, |host| {
+    Fabric::new(topology, &config, 7, |host| {
         machines[host.index()].take().expect("one machine for each host")
-    });
-    let pause = fabric.run(&mut script, Limit::until(Time::ZERO + Span::from_s(100)));
-    assert_eq!(pause, Pause::Done, "{} sums are missing", script.missing);
-    fabric.check().expect("the fabric keeps its laws");
-    let whole = |sums: Vec<Option<Tensor>>| sums.into_iter().map(|sum| sum.expect("none missing"));
-    let sums = script.sums.into_iter().map(|sums| whole(sums).collect()).collect();
-    let lost_packets = fabric.stats().dropped();
-    Played { took: script.end.since(Time::ZERO), sums, lost_packets }
+    })
 }
 
 struct Script {

@@ -27,7 +27,7 @@ impl WorkerStats {
     pub(crate) fn of(host: &Host, job: JobId) -> WorkerStats {
         let resent = |resent: u64| WorkerStats { resent, ..WorkerStats::default() };
         match host.participant(job) {
-            None => WorkerStats::default(),
+            None | Some(Participant::Mesh(_)) => WorkerStats::default(),
             Some(Participant::Aggregate(worker)) => {
                 let stats = worker.stats();
                 WorkerStats {

@@ -123,21 +123,29 @@ fn after_three_resends_in_vain_the_paper_way_asks_now_and_then() {
 // spec: A-33
 #[test]
 fn timeouts_double_until_something_comes() {
-    let mut bench = Bench::with_sent(setup(), config(), 3);
+    let mut bench = Bench::with_sent(setup(), config(), 4);
     let waits: Vec<Span> = (0..8)
         .map(|_| {
             let waited = bench.expire();
-            assert_eq!(bench.sent_sequences(), [0, 1, 2]);
+            assert_eq!(bench.sent_sequences(), [0, 1, 2, 3]);
             waited
         })
         .collect();
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64].map(Span::from_ms));
-    // Its answer is there again; those of the others have as long as ever.
+    // Whether the original was answered or a repeat, nobody knows: each answer takes back one doubling.
     bench.wait(Span::from_ms(50));
-    bench.answer([1]);
+    bench.answer([1, 2]);
+    assert_eq!(bench.expire(), Span::from_ms(64));
+    assert_eq!(bench.sent_sequences(), [0, 3]);
+    bench.answer([0, 3]);
+    bench.submit_length(4);
+    bench.sent();
+    bench.answer([4]);
+    // One that was sent once tells: from here on as ever.
+    bench.submit_length(4);
+    bench.sent();
     assert_eq!(bench.expire(), Span::from_ms(1));
-    assert_eq!(bench.sent_sequences(), [0, 2]);
-    assert_eq!(bench.worker.stats().timeouts, 3 * 8 + 2);
+    assert_eq!(bench.worker.stats().timeouts, 4 * 8 + 3);
 }
 
 // spec: A-34
@@ -357,4 +365,19 @@ fn a_job_in_floats_has_nothing_to_repeat() {
     let mut bench = Bench::with_sent(setup(), config(), 1);
     bench.answer_with(Parameter { repeat: true, ..bench.parameter(0) });
     assert_eq!((bench.sent().len(), bench.worker.stats().ignored), (0, 1));
+}
+
+// spec: T-10
+#[test]
+fn the_oldest_fragment_alone_is_asked_for_when_nothing_comes() {
+    let probing = Config { probe_after: Some(Span::from_us(300)), ..config() };
+    let mut bench = Bench::with_sent(setup(), probing, 3);
+    bench.wait(Span::from_us(100));
+    bench.answer([1]);
+    // Two round trips after the answer are less than the least wait.
+    assert_eq!(bench.expire(), Span::from_us(300));
+    assert_eq!(bench.sent_sequences(), [0]);
+    assert_eq!(bench.expire(), Span::from_us(300));
+    assert_eq!(bench.sent_sequences(), [2], "now the one that was asked about least lately");
+    assert_eq!((bench.worker.stats().probes, bench.worker.stats().timeouts), (2, 0));
 }

@@ -1,0 +1,242 @@
+//! What a mesh tells the application, and why it cannot go on.
+
+use thalweg_core::{Combine, Element, Operation, Time};
+use thalweg_flow::StartError;
+use thiserror::Error;
+
+use super::call::{Kind, Outcome};
+
+/// Names a transfer between this rank and another one: counted from 0 in the order of the calls of
+/// [`send`](super::Mesh::send) and [`receive`](super::Mesh::receive) here, never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Transfer(pub u64);
+
+/// What a mesh tells the application. Every operation and every transfer ends with one of these.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// An operation is done here: its outcome is there, and all that others need of this rank was
+    /// handed to the transport. Run the mesh on until
+    /// [`outgoing`](thalweg_flow::Endpoint::outgoing) of its endpoint is zero before ending it.
+    Finished {
+        /// Which operation.
+        operation: Operation,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// An operation will not end well.
+    Failed {
+        /// Which operation.
+        operation: Operation,
+        /// Why.
+        failure: Failure,
+    },
+    /// All bytes of a transfer have arrived, and this rank knows it.
+    Sent {
+        /// Which transfer.
+        transfer: Transfer,
+    },
+    /// A transfer is here.
+    Received {
+        /// Which transfer.
+        transfer: Transfer,
+        /// What was sent.
+        bytes: Vec<u8>,
+    },
+    /// A transfer will not end well.
+    TransferFailed {
+        /// Which transfer.
+        transfer: Transfer,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// Why a mesh stopped. Operations need everybody, so the first failure is the end of it: the job has
+/// to be set up again, in a new epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Failure {
+    /// A rank is gone.
+    #[error(
+        "rank {rank} did not answer for too long: check it and the way to it, and set the job up again"
+    )]
+    Lost {
+        /// Which.
+        rank: u32,
+    },
+    /// A rank works on something else.
+    #[error(
+        "rank {rank} disagrees about operation {operation}: {difference}; make the same calls in the \
+         same order at every rank"
+    )]
+    Mismatch {
+        /// Which.
+        rank: u32,
+        /// In which operation.
+        operation: u64,
+        /// What about.
+        difference: Difference,
+    },
+    /// A rank is too far ahead of this one.
+    #[error(
+        "rank {rank} sent more than there is room for before this rank made its calls: let it wait for \
+         results now and then, or raise max_early_bytes and max_early_messages"
+    )]
+    TooEarly {
+        /// Whose message had no room.
+        rank: u32,
+    },
+    /// A rank announces more than there is room for.
+    #[error("rank {rank} announces {bytes} bytes: raise max_bytes, or split the data")]
+    TooLong {
+        /// Which.
+        rank: u32,
+        /// How many.
+        bytes: u64,
+    },
+    /// A rank sent what none with the same settings sends.
+    #[error("rank {rank} sent a chunk of a wrong length: use the same chunk_bytes at every rank")]
+    Garbled {
+        /// Which.
+        rank: u32,
+    },
+    /// Another rank stopped first.
+    #[error("rank {rank} stopped because of rank {culprit}: see there for the reason")]
+    Stopped {
+        /// Which.
+        rank: u32,
+        /// The rank that its failure names, or itself.
+        culprit: u32,
+    },
+    /// The transport took no message.
+    #[error("a chunk could not be sent: {0}")]
+    Start(#[from] StartError),
+    /// All numbers of messages are used up.
+    #[error("no message numbers are left: set the job up again in a new epoch")]
+    Exhausted,
+}
+
+impl Failure {
+    /// The rank that is to blame, if one is.
+    pub fn culprit(&self) -> Option<u32> {
+        match *self {
+            Failure::Lost { rank }
+            | Failure::Mismatch { rank, .. }
+            | Failure::TooEarly { rank }
+            | Failure::TooLong { rank, .. }
+            | Failure::Garbled { rank } => Some(rank),
+            Failure::Stopped { culprit, .. } => Some(culprit),
+            Failure::Start(_) | Failure::Exhausted => None,
+        }
+    }
+}
+
+/// What ranks disagree about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Difference {
+    /// Which operation it is.
+    #[error("it is a {there} there and a {here} here")]
+    Kind {
+        /// At this rank.
+        here: Kind,
+        /// At the other one.
+        there: Kind,
+    },
+    /// Who the root is.
+    #[error("its root is {there} there and {here} here")]
+    Root {
+        /// At this rank.
+        here: u32,
+        /// At the other one.
+        there: u32,
+    },
+    /// The type of the values, or how they are combined.
+    #[error(
+        "it is {how} of {element} there and {here_how} of {here_element} here",
+        how = name(there.1), element = there.0.name(),
+        here_how = name(here.1), here_element = here.0.name()
+    )]
+    Reduction {
+        /// At this rank.
+        here: (Element, Combine),
+        /// At the other one.
+        there: (Element, Combine),
+    },
+    /// How long the data is, or this rank's part of it.
+    #[error("it has {there} bytes there and {here} here")]
+    Length {
+        /// At this rank.
+        here: u64,
+        /// At the other one.
+        there: u64,
+    },
+}
+
+fn name(how: Combine) -> &'static str {
+    match how {
+        Combine::Sum => "the sum",
+        Combine::Product => "the product",
+        Combine::Min => "the least",
+        Combine::Max => "the largest",
+    }
+}
+
+/// Why an operation or a transfer cannot begin. The caller is at fault, except after a failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SubmitError {
+    /// A rank beyond the last one.
+    #[error("there is no rank {rank}: there are {ranks}, counted from 0")]
+    NoSuchRank {
+        /// What was asked for.
+        rank: u32,
+        /// How many there are.
+        ranks: u32,
+    },
+    /// A transfer that does not leave the rank.
+    #[error("a rank cannot send to or receive from itself: keep the bytes")]
+    Oneself,
+    /// Data that ends in the middle of a value.
+    #[error("{bytes} bytes are no whole number of {element} values: check element and data")]
+    NotWhole {
+        /// Bytes of the data.
+        bytes: u64,
+        /// The type of the values.
+        element: &'static str,
+    },
+    /// Not one part for each rank.
+    #[error("{parts} parts are not one for each of {ranks} ranks")]
+    Parts {
+        /// How many there are.
+        parts: usize,
+        /// How many there have to be.
+        ranks: u32,
+    },
+    /// Parts that are not the whole.
+    #[error("the counts of all ranks have to add up to {values}, the number of values")]
+    Counts {
+        /// How many values there are.
+        values: u64,
+    },
+    /// More bytes than a rank takes.
+    #[error("{bytes} bytes are more than max_bytes, {max}: split the data, or raise it")]
+    TooLong {
+        /// How many.
+        bytes: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The mesh has stopped.
+    #[error("this mesh has stopped: {0}")]
+    Stopped(#[from] Failure),
+}
+
+/// A rank that an operation waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// Which.
+    pub rank: u32,
+    /// When the last message of the operation came from it; the moment of the call if none did.
+    pub since: Time,
+    /// Whether it is known to have made the call. If not, it is behind; if so, it may itself wait for
+    /// somebody.
+    pub has_called: bool,
+}

@@ -1,0 +1,374 @@
+//! All that a rank has to do with the others.
+
+use std::collections::BTreeMap;
+
+use thalweg_core::{NodeId, Operation, Time};
+use thalweg_flow::Payload;
+
+use super::call::{Call, Terms};
+use super::config::{Config, Place};
+use super::early::{self, Early, Key};
+use super::event::{Event, Failure, SubmitError, Transfer, Wait};
+use super::lanes::Lane;
+use super::letter::{Letter, StreamId};
+use super::op::{Chunk, Op};
+use super::points::{self, PointKey, Points};
+use crate::member::Part;
+use crate::post::{MAX_MESSAGES, Post};
+
+/// The operations and transfers of a rank, and the ways to the others.
+pub struct Hub {
+    place: Place,
+    members: Vec<NodeId>,
+    ranks: BTreeMap<NodeId, u32>,
+    chunks_at_once: u32,
+    /// By rank.
+    lanes: Vec<Lane>,
+    /// The next operation that is not submitted here.
+    next_operation: u64,
+    ops: BTreeMap<u64, Op>,
+    /// What the last operations that ended here were about.
+    ended: BTreeMap<u64, Terms>,
+    points: Points,
+    early: Early,
+    /// Calls that were made here since the early messages were last looked at.
+    called: Vec<Key>,
+    /// The next message.
+    next_index: u64,
+    /// The chunks that are on the way: to whom, and of what.
+    in_flight: BTreeMap<u64, (u32, StreamId)>,
+}
+
+type MeshPost = Post<Event>;
+
+/// How many ended operations are remembered, to notice a rank that was in something else.
+const ENDED_MEMORY: usize = 1_024;
+
+impl Hub {
+    pub(super) fn new(config: Config, place: Place) -> Hub {
+        Hub {
+            place,
+            ranks: config.members.iter().copied().zip(0..).collect(),
+            lanes: config.members.iter().map(|_| Lane::default()).collect(),
+            members: config.members,
+            chunks_at_once: config.chunks_at_once,
+            next_operation: 0,
+            ops: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            points: Points::new(place),
+            early: Early::new(config.max_early_bytes, config.max_early_messages),
+            called: Vec::new(),
+            next_index: 0,
+            in_flight: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        to: u32,
+        tag: u64,
+        bytes: Vec<u8>,
+    ) -> Result<Transfer, SubmitError> {
+        let (transfer, key) = self.points.send(to, tag, bytes)?;
+        self.lanes[to as usize].wake(points::stream_of(key));
+        Ok(transfer)
+    }
+
+    pub(super) fn receive(&mut self, from: u32, tag: u64) -> Result<Transfer, SubmitError> {
+        let (transfer, key) = self.points.receive(from, tag)?;
+        self.called.push(Key::Point(key));
+        Ok(transfer)
+    }
+
+    pub(super) fn waits(&self, operation: Operation) -> Vec<Wait> {
+        self.ops.get(&operation.0).map(Op::waits).unwrap_or_default()
+    }
+
+    /// Acts on a message of another rank.
+    fn on_letter(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        message: early::Message,
+    ) -> Result<(), Failure> {
+        if let Some(key) = message.key().filter(|&key| self.is_early(key)) {
+            return self.early.keep(key, message);
+        }
+        let early::Message { from, letter, body } = message;
+        match letter {
+            Letter::Operation { stream, terms, total, chunk } => {
+                self.on_chunk(now, post, from, Chunk { stream, terms, total, chunk, body })
+            }
+            Letter::Point { tag, number, total, chunk } => {
+                let key = (from, tag, number);
+                let change = self.points.take(key, total, chunk, body)?;
+                self.on_point(now, post, key, change)
+            }
+            Letter::Go { stream } => {
+                self.on_go(now, from, stream);
+                Ok(())
+            }
+            Letter::Stop { culprit } => Err(Failure::Stopped { rank: from, culprit }),
+        }
+    }
+
+    /// Whether the call that a message needs was not made here yet.
+    fn is_early(&self, key: Key) -> bool {
+        match key {
+            Key::Operation(operation) => operation >= self.next_operation,
+            Key::Point(key) => self.points.is_early(key),
+        }
+    }
+
+    /// Acts on a chunk of an operation that was submitted here.
+    fn on_chunk(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        from: u32,
+        chunk: Chunk,
+    ) -> Result<(), Failure> {
+        let stream = chunk.stream;
+        let (StreamId::Give(operation) | StreamId::Share(operation)) = stream else {
+            return Ok(());
+        };
+        let Some(op) = self.ops.get_mut(&operation) else {
+            post.refuse();
+            return self.check_ended(from, operation, &chunk.terms);
+        };
+        let change = op.take(now, from, chunk)?;
+        if change.is_refused {
+            post.refuse();
+        }
+        if change.needs_go {
+            self.tell(now, post, from, Letter::Go { stream })?;
+        }
+        if change.is_first {
+            self.lanes[from as usize].wake(StreamId::Give(operation));
+            self.lanes[from as usize].wake(StreamId::Share(operation));
+        }
+        if change.can_share {
+            self.wake_all(StreamId::Share(operation));
+        }
+        self.end_if_done(post, operation);
+        Ok(())
+    }
+
+    /// A message of an operation that has ended here is a copy that comes late, or a rank is in
+    /// something else.
+    fn check_ended(&self, from: u32, operation: u64, theirs: &Terms) -> Result<(), Failure> {
+        match self.ended.get(&operation).and_then(|terms| terms.difference(theirs)) {
+            Some(difference) => Err(Failure::Mismatch { rank: from, operation, difference }),
+            None => Ok(()),
+        }
+    }
+
+    fn on_point(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        key: PointKey,
+        change: points::Change,
+    ) -> Result<(), Failure> {
+        match change {
+            points::Change::Refused => post.refuse(),
+            points::Change::Taken { needs_go: false } => {}
+            points::Change::Taken { needs_go: true } => {
+                let (from, ..) = key;
+                self.tell(now, post, from, Letter::Go { stream: points::stream_of(key) })?;
+            }
+            points::Change::Complete(transfer, bytes) => {
+                post.events.push_back(Event::Received { transfer, bytes });
+            }
+        }
+        Ok(())
+    }
+
+    /// A rank has made the call that a transfer to it belongs to. The transfer may have ended.
+    fn on_go(&mut self, now: Time, from: u32, stream: StreamId) {
+        match stream {
+            StreamId::Give(operation) | StreamId::Share(operation) => {
+                if let Some(op) = self.ops.get_mut(&operation) {
+                    op.on_heard(now, from);
+                }
+            }
+            StreamId::Point { tag, number } => self.points.on_go((from, tag, number)),
+        }
+        self.lanes[from as usize].wake(stream);
+    }
+
+    fn end_if_done(&mut self, post: &mut MeshPost, operation: u64) {
+        if !self.ops.get(&operation).is_some_and(Op::is_done) {
+            return;
+        }
+        if let Some(op) = self.ops.remove(&operation) {
+            self.ended.insert(operation, op.terms());
+            if self.ended.len() > ENDED_MEMORY {
+                self.ended.pop_first();
+            }
+            post.counters.finished_operations += 1;
+            let (operation, outcome) = (Operation(operation), op.outcome());
+            post.events.push_back(Event::Finished { operation, outcome });
+        }
+    }
+
+    /// A transfer to every other rank may have a chunk to send.
+    fn wake_all(&mut self, stream: StreamId) {
+        for (rank, lane) in (0..).zip(&mut self.lanes) {
+            if self.place.is_other(rank) {
+                lane.wake(stream);
+            }
+        }
+    }
+
+    /// Acts on the messages that came before the calls that were made since.
+    fn replay(&mut self, now: Time, post: &mut MeshPost) -> Result<(), Failure> {
+        for key in std::mem::take(&mut self.called) {
+            for message in self.early.take(key) {
+                self.on_letter(now, post, message)?;
+            }
+            // A rank alone waits for nobody.
+            if let Key::Operation(operation) = key {
+                self.end_if_done(post, operation);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends to a rank what may be sent.
+    fn fill_lane(&mut self, now: Time, post: &mut MeshPost, to: u32) -> Result<(), Failure> {
+        while let Some(stream) = self.lanes[to as usize].next(self.chunks_at_once) {
+            let message = match stream {
+                StreamId::Give(operation) | StreamId::Share(operation) => {
+                    self.ops.get_mut(&operation).and_then(|op| op.next_message(stream, to))
+                }
+                StreamId::Point { tag, number } => self.points.next_message((to, tag, number)),
+            };
+            let Some(message) = message else {
+                self.lanes[to as usize].rest(stream);
+                continue;
+            };
+            let index = self.start(now, post, to, message)?;
+            self.in_flight.insert(index, (to, stream));
+            self.lanes[to as usize].on_started();
+            if let StreamId::Give(operation) | StreamId::Share(operation) = stream {
+                self.end_if_done(post, operation);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is too short to wait for its turn.
+    fn tell(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        to: u32,
+        letter: Letter,
+    ) -> Result<(), Failure> {
+        self.start(now, post, to, letter.seal(&[])).map(|_| ())
+    }
+
+    fn start(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        to: u32,
+        message: Box<[u8]>,
+    ) -> Result<u64, Failure> {
+        let index = self.next_index;
+        if index >= MAX_MESSAGES {
+            return Err(Failure::Exhausted);
+        }
+        self.next_index += 1;
+        post.send(now, self.members[to as usize], index, Payload::Bytes(message))?;
+        Ok(index)
+    }
+
+    /// Tells everybody who can still hear it that this rank has stopped.
+    fn tell_stop(&mut self, now: Time, post: &mut MeshPost, failure: Failure) {
+        if matches!(failure, Failure::Stopped { .. }) {
+            return;
+        }
+        let lost = if let Failure::Lost { rank } = failure { Some(rank) } else { None };
+        let culprit = failure.culprit().unwrap_or(self.place.rank);
+        for rank in 0..self.place.ranks {
+            if self.place.is_other(rank) && Some(rank) != lost {
+                // Where this fails too, silence tells the others.
+                let _ = self.tell(now, post, rank, Letter::Stop { culprit });
+            }
+        }
+    }
+}
+
+impl Part for Hub {
+    type Call = Call;
+    type Refusal = SubmitError;
+    type Event = Event;
+    type Failure = Failure;
+
+    fn add(&mut self, now: Time, operation: Operation, call: Call) -> Result<(), SubmitError> {
+        let terms = call.check(&self.place)?;
+        self.ops.insert(operation.0, Op::new(now, operation, self.place, terms, call));
+        self.next_operation = operation.0 + 1;
+        self.called.push(Key::Operation(operation.0));
+        self.wake_all(StreamId::Give(operation.0));
+        Ok(())
+    }
+
+    fn on_received(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        src: NodeId,
+        _index: u64,
+        payload: Payload,
+    ) -> Result<(), Failure> {
+        let from = self.ranks.get(&src).copied().filter(|&rank| self.place.is_other(rank));
+        if let (Some(from), Payload::Bytes(bytes)) = (from, payload) {
+            let mut body = bytes.into_vec();
+            if let Some(letter) = Letter::open(&mut body) {
+                return self.on_letter(now, post, early::Message { from, letter, body });
+            }
+        }
+        post.refuse();
+        Ok(())
+    }
+
+    fn on_sent(&mut self, post: &mut MeshPost, index: u64) {
+        let Some((to, stream)) = self.in_flight.remove(&index) else { return };
+        self.lanes[to as usize].on_sent();
+        if let StreamId::Point { tag, number } = stream
+            && let Some(transfer) = self.points.on_sent((to, tag, number))
+        {
+            post.events.push_back(Event::Sent { transfer });
+        }
+    }
+
+    fn advance(&mut self, now: Time, post: &mut MeshPost) -> Result<(), Failure> {
+        self.replay(now, post)?;
+        let Place { rank, ranks, .. } = self.place;
+        // Everybody begins with the next one, so that not all send to the same rank first.
+        for to in (rank + 1..ranks).chain(0..rank) {
+            self.fill_lane(now, post, to)?;
+        }
+        Ok(())
+    }
+
+    fn lost(&self, node: NodeId) -> Failure {
+        let rank = self.ranks.get(&node).copied();
+        Failure::Lost { rank: rank.expect("messages go to members only") }
+    }
+
+    fn abandon(&mut self, now: Time, post: &mut MeshPost, failure: Failure) {
+        self.tell_stop(now, post, failure);
+        self.early.clear();
+        self.called.clear();
+        for operation in std::mem::take(&mut self.ops).into_keys().map(Operation) {
+            post.events.push_back(Event::Failed { operation, failure });
+        }
+        for transfer in self.points.abandon() {
+            post.events.push_back(Event::TransferFailed { transfer, failure });
+        }
+    }
+}

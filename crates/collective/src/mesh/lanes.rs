@@ -1,0 +1,76 @@
+//! Whose turn it is to send to a rank.
+
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::letter::StreamId;
+
+/// The way to one rank.
+///
+/// Transfers take turns chunk by chunk, so that a short one does not wait for a long one.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Chunks that are on the way.
+    in_flight: u32,
+    /// Transfers that may have a chunk to send.
+    ready: BTreeSet<StreamId>,
+    /// Who sent last.
+    last: Option<StreamId>,
+}
+
+impl Lane {
+    /// A transfer may have a chunk to send.
+    pub fn wake(&mut self, stream: StreamId) {
+        self.ready.insert(stream);
+    }
+
+    /// Whose turn it is, if there is room for a chunk.
+    pub fn next(&mut self, chunks_at_once: u32) -> Option<StreamId> {
+        if self.in_flight >= chunks_at_once {
+            return None;
+        }
+        let after = self.last.and_then(|last| self.ready.range((Excluded(last), Unbounded)).next());
+        let stream = after.or_else(|| self.ready.first()).copied();
+        self.last = stream;
+        stream
+    }
+
+    /// A chunk of the transfer whose turn it was is on the way.
+    pub fn on_started(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// The transfer whose turn it was has nothing to send until it is woken.
+    pub fn rest(&mut self, stream: StreamId) {
+        self.ready.remove(&stream);
+    }
+
+    /// A chunk is no longer on the way.
+    pub fn on_sent(&mut self) {
+        self.in_flight -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transfers_take_turns() {
+        let mut lane = Lane::default();
+        let [first, second, third] =
+            [StreamId::Give(3), StreamId::Share(1), StreamId::Point { tag: 0, number: 0 }];
+        [third, first, second].into_iter().for_each(|stream| lane.wake(stream));
+        let mut turns = Vec::new();
+        while let Some(stream) = lane.next(5) {
+            turns.push(stream);
+            lane.on_started();
+            if stream == second {
+                lane.rest(stream);
+            }
+        }
+        assert_eq!(turns, [first, second, third, first, third]);
+        lane.on_sent();
+        assert_eq!(lane.next(5), Some(first));
+    }
+}

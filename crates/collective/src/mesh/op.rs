@@ -1,0 +1,226 @@
+//! One operation at one rank.
+
+use std::collections::BTreeSet;
+
+use thalweg_core::{Operation, Time};
+
+use super::call::{Call, Outcome, Terms};
+use super::config::Place;
+use super::event::{Difference, Failure, Wait};
+use super::grid::{Grid, Intake, zeroed};
+use super::layout::Layout;
+use super::letter::{Letter, StreamId};
+use super::parts::{Parts, Source};
+use super::whole::Whole;
+
+/// An operation that has not ended here.
+#[derive(Debug)]
+pub(super) struct Op {
+    operation: Operation,
+    place: Place,
+    terms: Terms,
+    begun: Time,
+    state: State,
+    /// When the last message of it came from each rank. Who sent one has made the call.
+    heard: Vec<Option<Time>>,
+    /// The long transfers whose senders know that this rank has made the call.
+    told: BTreeSet<(u32, StreamId)>,
+}
+
+/// How far it is.
+#[derive(Debug)]
+enum State {
+    /// A broadcast, before its length is known.
+    Unknown,
+    /// An operation on data of one length.
+    Whole(Whole),
+    /// One on data of any lengths.
+    Parts(Parts),
+}
+
+/// A chunk of a transfer to this rank.
+pub(super) struct Chunk {
+    pub stream: StreamId,
+    pub terms: Terms,
+    pub total: u64,
+    pub chunk: u64,
+    pub body: Vec<u8>,
+}
+
+/// What a chunk changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Change {
+    /// Nobody waited for it.
+    pub is_refused: bool,
+    /// Its sender has to be told that this rank has made the call.
+    pub needs_go: bool,
+    /// It is the first that shows that its sender has made the call.
+    pub is_first: bool,
+    /// There is a chunk to share.
+    pub can_share: bool,
+}
+
+impl Op {
+    /// The operation of a call that was checked.
+    pub fn new(now: Time, operation: Operation, place: Place, terms: Terms, call: Call) -> Op {
+        let parts = |source| State::Parts(Parts::new(place, terms.kind, terms.root, source));
+        let whole = |layout, data| State::Whole(Whole::new(place, layout, terms.reduction, data));
+        let state = match call {
+            Call::AllReduce { data, .. } | Call::Reduce { data, .. } => {
+                let bytes = data.len() as u64;
+                whole(Layout::of_reduction(&place, &terms, operation.0, bytes), data)
+            }
+            Call::ReduceScatter { data, counts, element, .. } => {
+                whole(Layout::of_counts(&counts, element.bytes()), data)
+            }
+            Call::Broadcast { data, root } if root == place.rank => {
+                whole(Layout::of_broadcast(&place, root, data.len() as u64), data)
+            }
+            Call::Broadcast { .. } => State::Unknown,
+            Call::AllGather { data } | Call::Gather { data, .. } => parts(Source::Same(data)),
+            Call::Scatter { root, .. } if root != place.rank => parts(Source::Each(Vec::new())),
+            Call::Scatter { parts: each, .. } | Call::AllToAll { parts: each } => {
+                parts(Source::Each(each))
+            }
+            Call::Barrier => parts(Source::Same(Vec::new())),
+        };
+        let heard = vec![None; place.ranks as usize];
+        Op { operation, place, terms, begun: now, state, heard, told: BTreeSet::new() }
+    }
+
+    /// What the ranks have to agree on, as far as it is known here.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// The next message of a transfer to a rank.
+    pub fn next_message(&mut self, stream: StreamId, rank: u32) -> Option<Box<[u8]>> {
+        let terms = self.terms;
+        let has_called = self.heard[rank as usize].is_some();
+        let (grid, chunk, bytes) = match (&mut self.state, stream) {
+            (State::Whole(whole), StreamId::Give(_)) => whole.next_give(rank, has_called),
+            (State::Whole(whole), StreamId::Share(_)) => whole.next_share(rank, has_called),
+            (State::Parts(parts), StreamId::Give(_)) => parts.next_give(rank, has_called),
+            _ => None,
+        }?;
+        let letter = Letter::Operation { stream, terms, total: grid.total, chunk };
+        Some(letter.seal(bytes))
+    }
+
+    /// A rank has made the call.
+    pub fn on_heard(&mut self, now: Time, rank: u32) {
+        self.heard[rank as usize] = Some(now);
+    }
+
+    /// Takes in a chunk that a rank sent.
+    pub fn take(&mut self, now: Time, rank: u32, chunk: Chunk) -> Result<Change, Failure> {
+        if let Some(difference) = self.terms.difference(&chunk.terms) {
+            return Err(self.mismatch(rank, difference));
+        }
+        let is_first = self.heard[rank as usize].is_none();
+        self.on_heard(now, rank);
+        if chunk.total > self.place.max_bytes {
+            return Err(Failure::TooLong { rank, bytes: chunk.total });
+        }
+        self.learn_length(rank, &chunk.terms)?;
+        let refusal = Change { is_refused: true, is_first, ..Change::default() };
+        let Some(grid) = self.expected(rank, &chunk) else { return Ok(refusal) };
+        if grid.total != chunk.total {
+            let difference = Difference::Length { here: grid.total, there: chunk.total };
+            return Err(self.mismatch(rank, difference));
+        }
+        let (stream, combined) = (chunk.stream, self.combined());
+        match self.take_in(rank, grid, chunk)? {
+            Intake::Garbled => Err(Failure::Garbled { rank }),
+            Intake::Unexpected => Ok(refusal),
+            Intake::Taken => {
+                let needs_go = self.place.needs_go(grid) && self.told.insert((rank, stream));
+                let can_share = self.combined() > combined;
+                Ok(Change { needs_go, is_first, can_share, is_refused: false })
+            }
+        }
+    }
+
+    fn mismatch(&self, rank: u32, difference: Difference) -> Failure {
+        Failure::Mismatch { rank, operation: self.operation.0, difference }
+    }
+
+    /// The first message of a broadcast says how long it is.
+    fn learn_length(&mut self, rank: u32, theirs: &Terms) -> Result<(), Failure> {
+        let (State::Unknown, Some(bytes)) = (&self.state, theirs.bytes) else { return Ok(()) };
+        let room = Some(bytes).filter(|&bytes| bytes <= self.place.max_bytes).and_then(zeroed);
+        let room = room.ok_or(Failure::TooLong { rank, bytes })?;
+        let layout = Layout::of_broadcast(&self.place, self.terms.root, bytes);
+        self.terms.bytes = Some(bytes);
+        self.state = State::Whole(Whole::new(self.place, layout, None, room));
+        Ok(())
+    }
+
+    /// How a transfer from a rank has to be cut. `None` if none is to come.
+    fn expected(&self, rank: u32, chunk: &Chunk) -> Option<Grid> {
+        match (&self.state, chunk.stream) {
+            (State::Whole(whole), StreamId::Give(_)) => whole.expected_give(rank),
+            (State::Whole(whole), StreamId::Share(_)) => whole.expected_share(rank),
+            // Its sender chooses the length.
+            (State::Parts(parts), StreamId::Give(_)) => {
+                parts.expects(rank).then(|| self.place.grid(chunk.total))
+            }
+            _ => None,
+        }
+    }
+
+    fn take_in(&mut self, rank: u32, grid: Grid, chunk: Chunk) -> Result<Intake, Failure> {
+        let Chunk { stream, total, chunk, body, .. } = chunk;
+        match (&mut self.state, stream) {
+            (State::Whole(whole), StreamId::Give(_)) => Ok(whole.take_give(rank, chunk, body)),
+            (State::Whole(whole), StreamId::Share(_)) => Ok(whole.take_share(rank, chunk, &body)),
+            (State::Parts(parts), StreamId::Give(_)) => {
+                parts.take(rank, grid, chunk, body).ok_or(Failure::TooLong { rank, bytes: total })
+            }
+            _ => Ok(Intake::Unexpected),
+        }
+    }
+
+    /// How many chunks can be shared so far.
+    fn combined(&self) -> usize {
+        if let State::Whole(whole) = &self.state { whole.combined() } else { 0 }
+    }
+
+    /// Whether everything has come, and everything has left.
+    pub fn is_done(&self) -> bool {
+        match &self.state {
+            State::Unknown => false,
+            State::Whole(whole) => whole.is_done(),
+            State::Parts(parts) => parts.is_done(),
+        }
+    }
+
+    /// What this rank gets, once all is done.
+    pub fn outcome(self) -> Outcome {
+        let Terms { kind, root, .. } = self.terms;
+        match self.state {
+            State::Unknown => Outcome::Nothing,
+            State::Whole(whole) => whole.outcome(kind),
+            State::Parts(parts) => parts.outcome(kind, root),
+        }
+    }
+
+    /// The ranks whose messages have not come, and those that did not ask for what is left to send.
+    pub fn waits(&self) -> Vec<Wait> {
+        let wait = |rank: u32| {
+            let heard = self.heard[rank as usize];
+            let wait =
+                Wait { rank, since: heard.unwrap_or(self.begun), has_called: heard.is_some() };
+            self.is_waiting_for(rank, wait.has_called).then_some(wait)
+        };
+        (0..self.place.ranks).filter(|&rank| self.place.is_other(rank)).filter_map(wait).collect()
+    }
+
+    fn is_waiting_for(&self, rank: u32, has_called: bool) -> bool {
+        match &self.state {
+            State::Unknown => rank == self.terms.root,
+            State::Whole(whole) => whole.awaits(rank) || (!has_called && whole.is_held(rank)),
+            State::Parts(parts) => parts.awaits(rank) || (!has_called && parts.is_held(rank)),
+        }
+    }
+}

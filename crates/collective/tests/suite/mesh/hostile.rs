@@ -1,0 +1,94 @@
+//! Messages that no honest rank sends.
+
+use proptest::prelude::*;
+use thalweg_collective::mesh::{Call, Kind, Mesh};
+use thalweg_core::{Combine, Element, Machine, NodeId, Time};
+use thalweg_flow::{Endpoint, FlowTagger, Message, Payload};
+
+use super::{meshes, tiny};
+use crate::shuttle::Tray;
+
+/// Delivers messages to rank 0 as another node would send them.
+fn deliver(mesh: &mut Mesh, src: NodeId, messages: Vec<Payload>) {
+    let mut endpoint = Endpoint::new(thalweg_flow::Config::default()).expect("defaults work");
+    for body in messages {
+        let message = Message { dst: NodeId(0), body, tagger: FlowTagger::default(), entropy: 0 };
+        endpoint.start(Time::ZERO, message).expect("short enough");
+        let mut packets = Vec::new();
+        endpoint.poll_transmit(Time::ZERO, &mut Tray { src, heap: &mut packets });
+        for mut packet in packets {
+            mesh.handle_packet(Time::ZERO, packet.lend());
+        }
+    }
+}
+
+/// A message whose last 48 bytes say something that can be read, most of the time.
+fn forged() -> impl Strategy<Value = Payload> {
+    let codes = (0..5u8, 0..4u8, 0..10u8, prop_oneof![Just(255u8), 0..13u8], 0..5u8);
+    let small = || prop_oneof![0..4u64, Just(16), Just(64), Just(u64::MAX), any::<u64>()];
+    let words = (0..4u64, 0..4u64, small(), small(), small());
+    let body = prop_oneof![Just(0usize), Just(16), Just(64), 0..80usize];
+    (codes, words, body).prop_map(|(codes, words, body)| {
+        let (form, stream, kind, element, how) = codes;
+        let (root, number, third, total, chunk) = words;
+        let codes = u64::from_le_bytes([form, stream, kind, element, how, 0, 0, 0]);
+        let words = [codes, root, number, third, total, chunk].map(u64::to_le_bytes);
+        let mut message = vec![1; body];
+        message.extend_from_slice(words.as_flattened());
+        Payload::Bytes(message.into())
+    })
+}
+
+/// A call of some kind at rank 0 of three.
+fn call(kind: Kind) -> Call {
+    let (element, how, data) = (Element::U8, Combine::Sum, vec![1; 64]);
+    match kind {
+        Kind::AllReduce => Call::AllReduce { element, how, data },
+        Kind::ReduceScatter => Call::ReduceScatter { element, how, data, counts: vec![16, 32, 16] },
+        Kind::Reduce => Call::Reduce { root: 1, element, how, data },
+        Kind::Broadcast => Call::Broadcast { root: 1, data },
+        Kind::AllGather => Call::AllGather { data },
+        Kind::Gather => Call::Gather { root: 0, data },
+        Kind::Scatter => Call::Scatter { root: 1, parts: vec![] },
+        Kind::AllToAll => Call::AllToAll { parts: vec![data; 3] },
+        Kind::Barrier => Call::Barrier,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+    #[test]
+    fn a_forging_rank_breaks_nothing_but_outcomes(
+        messages in prop::collection::vec(forged(), 0..60),
+        kinds in prop::collection::vec(prop::sample::select(Kind::ALL.to_vec()), 0..4),
+        receives in 0..3u64,
+    ) {
+        let mut mesh = meshes(3, |config| {
+            tiny(config);
+            config.max_bytes = 1 << 20;
+        }).swap_remove(0);
+        let count = kinds.len() as u64 + receives;
+        kinds.into_iter().for_each(|kind| _ = mesh.submit(Time::ZERO, call(kind)));
+        (0..receives).for_each(|tag| _ = mesh.receive(Time::ZERO, 1, tag));
+        deliver(&mut mesh, NodeId(1), messages);
+        let ended = std::iter::from_fn(|| mesh.poll_event()).count();
+        prop_assert!(ended as u64 <= count, "something ended twice");
+    }
+}
+
+#[test]
+fn strangers_and_noise_are_refused() {
+    let mut mesh = meshes(3, tiny).swap_remove(0);
+    let stop: Vec<u8> = [3u64, 0, 0, 0, 0, 0].map(u64::to_le_bytes).concat();
+    let real = |bytes: Vec<u8>| Payload::Bytes(bytes.into());
+    // Somebody else, this rank itself, and a member that sends nothing that can be read.
+    deliver(&mut mesh, NodeId(9), vec![real(stop.clone())]);
+    deliver(&mut mesh, NodeId(0), vec![real(stop.clone())]);
+    let length = Payload::Length(thalweg_core::Bytes::new(48));
+    deliver(&mut mesh, NodeId(1), vec![real(vec![0; 47]), real(vec![9; 48]), length]);
+    assert_eq!((mesh.counters().refused_messages, mesh.failure()), (5, None));
+    deliver(&mut mesh, NodeId(2), vec![real(stop)]);
+    let stopped = thalweg_collective::mesh::Failure::Stopped { rank: 2, culprit: 0 };
+    assert_eq!(mesh.failure(), Some(stopped));
+}
