@@ -20,6 +20,10 @@
 //! had, because servers keep results over set-ups, and those of the old numbers belong to tensors that
 //! nobody remembers. All workers then number their next fragment as the set-up says.
 //!
+//! **A registrar that restarts** has lost its jobs, and their workers have not. They bring the job's id,
+//! the latest round they know and their watermarks, and it goes on with them
+//! ([`Registrar::restore`]).
+//!
 //! **Patience** is the caller's. A worker that keeps silent keeps the round open
 //! ([`Registrar::waits_for`] names it) until somebody calls it lost. Who misses an answer says the same
 //! again; [`Registrar::remind`] repeats what may have been lost on the way out. Every message may be
@@ -199,6 +203,15 @@ pub enum RegisterError {
     /// No room.
     #[error("{JOBS_MAX} jobs are registered, there is no room for another: end one")]
     TooManyJobs,
+    /// The id belongs to a job.
+    #[error("{0:?} is registered: take another id, or end that job")]
+    Taken(JobId),
+    /// More processes than any job had.
+    #[error("{0} processes are said to remember the job, at most {WORKERS_MAX} can")]
+    Roster(usize),
+    /// No epoch is left to go on in.
+    #[error("{0:?} was set up too often, its epochs are used up: register a new job")]
+    WornOut(JobId),
 }
 
 /// Why a message was refused. It changed nothing.
@@ -288,16 +301,41 @@ impl Registrar {
     /// Makes a job, whose workers may join from now on.
     // spec: A-40
     pub fn register(&mut self, spec: JobSpec) -> Result<JobId, RegisterError> {
-        spec.check()?;
-        if self.jobs.len() >= JOBS_MAX {
-            return Err(RegisterError::TooManyJobs);
-        }
         let mut id = JobId(self.rng.bits());
         while self.jobs.contains_key(&id) {
             id = JobId(self.rng.bits());
         }
-        self.jobs.insert(id, Job::new(id, spec));
+        self.register_as(id, spec)?;
         Ok(id)
+    }
+
+    /// Makes a job with an id that the caller has drawn.
+    pub fn register_as(&mut self, id: JobId, spec: JobSpec) -> Result<(), RegisterError> {
+        self.check_new(id, &spec)?;
+        self.jobs.insert(id, Job::new(id, spec));
+        Ok(())
+    }
+
+    /// Makes a job again whose registrar lost its memory. It goes on in the round after `epoch`, the
+    /// latest that any of its processes has heard of. Everybody joins again; those of `roster` were in
+    /// its last set-up and may say that they kept their memory, from `watermark` on or above. If none
+    /// of them does, the job begins an age above the watermark's.
+    // spec: A-41
+    pub fn restore(
+        &mut self,
+        id: JobId,
+        spec: JobSpec,
+        epoch: u32,
+        roster: Vec<Process>,
+        watermark: u64,
+    ) -> Result<(), RegisterError> {
+        self.check_new(id, &spec)?;
+        if roster.len() > WORKERS_MAX as usize {
+            return Err(RegisterError::Roster(roster.len()));
+        }
+        let round = epoch.checked_add(1).ok_or(RegisterError::WornOut(id))?;
+        self.jobs.insert(id, Job::restore(id, spec, round, roster, watermark));
+        Ok(())
     }
 
     /// Takes in a message.
@@ -358,6 +396,14 @@ impl Registrar {
     /// The last set-up of a job.
     pub fn setup(&self, job: JobId) -> Option<&Arc<Setup>> {
         self.jobs.get(&job)?.setup()
+    }
+
+    fn check_new(&self, id: JobId, spec: &JobSpec) -> Result<(), RegisterError> {
+        spec.check()?;
+        if self.jobs.len() >= JOBS_MAX {
+            return Err(RegisterError::TooManyJobs);
+        }
+        if self.jobs.contains_key(&id) { Err(RegisterError::Taken(id)) } else { Ok(()) }
     }
 
     fn restart_server(&mut self, server: Process) -> Result<Heard, JoinError> {

@@ -34,6 +34,7 @@ pub use network::{Network, PORTS_PER_NODE};
 pub use peers::{MAX_NODES, PeerError, Peers, STRANGER};
 pub use socket::{
     Endpoint, EndpointConfig, Offload, OpenError, Readiness, SEGMENTS_PER_SEND, SEND_BYTES,
+    local_address_towards,
 };
 pub use stats::Stats;
 pub use waker::Waker;

@@ -5,7 +5,7 @@
 //! does not know it, the same calls carry single datagrams.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -264,6 +264,21 @@ impl Endpoint {
         }
         Ok(())
     }
+}
+
+/// The address that packets to `remote` leave from, with port 0. Sends nothing.
+#[expect(clippy::disallowed_methods, reason = "this is where sockets are made")]
+pub fn local_address_towards(remote: SocketAddr) -> io::Result<SocketAddr> {
+    let any: SocketAddr = if remote.is_ipv4() {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(remote)?;
+    let mut local = socket.local_addr()?;
+    local.set_port(0);
+    Ok(local)
 }
 
 fn setup(step: &'static str) -> impl FnOnce(io::Error) -> OpenError {

@@ -24,8 +24,10 @@ pub(super) struct Job {
     offers: u64,
     /// The outcome of the last round that ended: its epoch is that round.
     setup: Option<Arc<Setup>>,
-    /// Who is in `setup`, by the ranks there.
+    /// Who was in the last set-up: those who may remember the job.
     roster: Vec<Process>,
+    /// The least watermark that any of the roster can have.
+    least_watermark: u64,
     /// The first fragment of the age after this one; `None` when numbers are used up.
     next_age: Option<u64>,
     /// The life in which each server last said that it had restarted.
@@ -59,10 +61,23 @@ impl Job {
             offers: 0,
             setup: None,
             roster: Vec::new(),
+            least_watermark: 0,
             next_age: Some(0),
             server_lives: vec![None; spec.servers.len()],
             spec,
         }
+    }
+
+    /// A job that was set up before, by a registrar that forgot all but this.
+    pub(super) fn restore(
+        id: JobId,
+        spec: JobSpec,
+        round: u32,
+        roster: Vec<Process>,
+        watermark: u64,
+    ) -> Job {
+        let next_age = (watermark / AGE_FRAGMENTS + 1).checked_mul(AGE_FRAGMENTS);
+        Job { round, roster, least_watermark: watermark, next_age, ..Job::new(id, spec) }
     }
 
     pub(super) fn round(&self) -> u32 {
@@ -294,10 +309,10 @@ impl Job {
             return Err(JoinError::LongPath(long));
         }
         let Memory::Kept { watermark } = answer.memory else { return Ok(()) };
-        let Some(setup) = self.setup.as_ref().filter(|_| self.roster.contains(&process)) else {
+        if !self.roster.contains(&process) {
             return Err(JoinError::Outdated);
-        };
-        let (least, limit) = (setup.resume_from, self.next_age.unwrap_or(u64::MAX));
+        }
+        let (least, limit) = (self.least_watermark, self.next_age.unwrap_or(u64::MAX));
         if !(least..limit).contains(&watermark) {
             return Err(JoinError::Watermark { watermark, least, limit });
         }
@@ -357,7 +372,7 @@ impl Job {
         }
         let trees = self.trees()?;
         let (resume_from, next_age) = self.resume_from()?;
-        self.next_age = next_age;
+        (self.least_watermark, self.next_age) = (resume_from, next_age);
         self.setup = Some(Arc::new(self.setup_with(trees, resume_from)));
         let before = std::mem::replace(
             &mut self.roster,

@@ -29,6 +29,8 @@ struct World {
     /// Who sits where, from what the registrar said of each message.
     seats: Vec<Option<Process>>,
     setup: Option<Arc<Setup>>,
+    /// Whether the registrar knows of it: not after a restart.
+    setup_is_known: bool,
     /// Who is in the set-up.
     roster: Vec<Process>,
     /// Everybody in the last set-up had completed this when the current round began.
@@ -49,6 +51,7 @@ impl World {
             instructions: Vec::new(),
             seats: vec![None; workers as usize],
             setup: None,
+            setup_is_known: false,
             roster: Vec::new(),
             everyone: 0,
             round: 1,
@@ -119,6 +122,7 @@ impl World {
                 self.messages.push(Message::ServerRestarted { process });
             }
             96 => self.registrar.remind(self.job).unwrap(),
+            97 => self.restart_registrar(),
             _ => {
                 let chosen = self.below(self.workers.len()) as usize;
                 if self.workers[chosen].is_alive {
@@ -127,6 +131,27 @@ impl World {
             }
         }
         self.collect();
+    }
+
+    /// The registrar comes back without its memory, and with new channels. It goes on if anybody is
+    /// there who remembers the job.
+    fn restart_registrar(&mut self) {
+        let is_there = |worker: &&Worker| worker.is_alive && self.roster.contains(&worker.process);
+        let there = self.workers.iter().filter(is_there);
+        let rounds = there.clone().flat_map(|worker| worker.answered.iter().copied());
+        let remembers = |worker: &Worker| Some((worker.process, worker.watermark?));
+        let (roster, watermarks): (Vec<Process>, Vec<u64>) = there.filter_map(remembers).unzip();
+        let (Some(round), Some(&least)) = (rounds.max(), watermarks.iter().min()) else { return };
+        self.messages.clear();
+        self.instructions.clear();
+        self.seats.fill(None);
+        self.round = round + 1;
+        let spec = JobSpec::new(self.seats.len() as u32, vec![SERVER]);
+        self.registrar = Registrar::new(Rng::new(self.rng.bits()));
+        self.registrar.restore(self.job, spec, round, roster, least).unwrap();
+        self.setup_is_known = false;
+        let there = self.workers.iter().filter(|worker| worker.is_alive);
+        self.messages.extend(there.map(|worker| worker.membership.join(None)));
     }
 
     /// Takes one out of those on the way, in any order. Some stay, to come again; some get lost.
@@ -201,10 +226,11 @@ impl World {
     /// Every set-up is newer, has exactly the members, and nobody has to go back or is left behind.
     fn note_setup(&mut self) {
         let setup = self.registrar.setup(self.job).cloned();
-        if setup == self.setup {
+        if setup == self.setup || (setup.is_none() && !self.setup_is_known) {
             return;
         }
         let setup = setup.expect("set-ups do not vanish");
+        self.setup_is_known = true;
         if let Some(before) = &self.setup {
             assert!(setup.epoch > before.epoch && setup.resume_from >= before.resume_from);
         }

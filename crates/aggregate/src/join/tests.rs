@@ -373,6 +373,72 @@ fn ways_that_form_no_tree_can_be_corrected() {
     assert_eq!(desk.setup().epoch, 1);
 }
 
+const fn process(node: u32, life: u64) -> Process {
+    Process { node: NodeId(node), life }
+}
+
+// spec: A-41
+#[test]
+fn a_registrar_that_forgot_goes_on_with_what_the_workers_know() {
+    let roster = vec![process(1, 11), process(2, 22)];
+    let mut registrar = Registrar::new(Rng::new(5));
+    let job = JobId(0xabc0);
+    let spec = JobSpec::new(3, vec![SERVER]);
+    registrar.restore(job, spec, 6, roster, 500).unwrap();
+    let mut desk = Desk { registrar, job, said: Vec::new() };
+    assert_eq!(desk.registrar.round(job), Some(7));
+    assert_eq!(desk.join(1, 11), Ok(Heard::New));
+    assert_eq!(desk.asked(7), [(1, 0)]);
+    let early = desk.answer(6, 0, (1, 11), &RACK_0, KEPT(500));
+    assert_eq!(early, Ok(Heard::Stale), "said to the registrar before");
+    // The least that anybody had is the least that anybody can have.
+    let (least, limit) = (500, 1 << 48);
+    let gone_back = Err(JoinError::Watermark { watermark: 499, least, limit });
+    assert_eq!(desk.answer(7, 0, (1, 11), &RACK_0, KEPT(499)), gone_back);
+    desk.answer(7, 0, (1, 11), &RACK_0, KEPT(510)).unwrap();
+    desk.answer(7, 1, (2, 22), &RACK_1, KEPT(505)).unwrap();
+    let stranger = desk.answer(7, 2, (3, 33), &RACK_1, KEPT(505));
+    assert_eq!(stranger, Err(JoinError::Outdated), "it was not in the last set-up");
+    desk.answer(7, 2, (3, 33), &RACK_1, Memory::Lost).unwrap();
+    assert_eq!(desk.adopters(), [(1, 0), (2, 1), (3, 2)]);
+    assert_eq!((desk.setup().job, desk.setup().epoch, desk.setup().resume_from), (job, 7, 505));
+}
+
+// spec: A-41
+#[test]
+fn a_restored_job_that_nobody_remembers_begins_an_age_above_the_watermark() {
+    let begin = |watermark| {
+        let mut registrar = Registrar::new(Rng::new(5));
+        let job = JobId(4);
+        let spec = JobSpec::new(1, vec![SERVER]);
+        registrar.restore(job, spec, 1, vec![process(1, 1)], watermark).unwrap();
+        let mut desk = Desk { registrar, job, said: Vec::new() };
+        desk.answer(2, 0, (1, 2), &RACK_0, Memory::Lost)?;
+        Ok(desk.setup().resume_from)
+    };
+    assert_eq!(begin(0), Ok(1 << 48));
+    assert_eq!(begin((1 << 48) + 7), Ok(1 << 49));
+    assert_eq!(begin(u64::MAX - 1), Err(JoinError::WornOut(JobId(4))));
+}
+
+#[test]
+fn ids_that_are_brought_along_do_not_collide() {
+    let mut registrar = Registrar::new(Rng::new(1));
+    let spec = || JobSpec::new(1, vec![SERVER]);
+    let drawn = Registrar::new(Rng::new(1)).register(spec()).unwrap();
+    registrar.restore(drawn, spec(), 1, vec![], 0).unwrap();
+    assert_eq!(registrar.register_as(drawn, spec()), Err(RegisterError::Taken(drawn)));
+    let again = registrar.restore(drawn, spec(), 1, vec![], 0);
+    assert_eq!(again, Err(RegisterError::Taken(drawn)));
+    assert_ne!(registrar.register(spec()).unwrap(), drawn, "the same would have been drawn");
+    let crowd = vec![process(1, 1); WORKERS_MAX as usize + 1];
+    let error = RegisterError::Roster(4_097);
+    assert_eq!(registrar.restore(JobId(8), spec(), 1, crowd, 0), Err(error));
+    let last = registrar.restore(JobId(8), spec(), u32::MAX, vec![], 0);
+    assert_eq!(last, Err(RegisterError::WornOut(JobId(8))));
+    assert_eq!(registrar.register_as(JobId(8), spec()), Ok(()), "nothing of it stayed");
+}
+
 #[test]
 fn a_member_adopts_only_what_it_answered_for() {
     let desk = Desk::set_up();

@@ -1,0 +1,155 @@
+//! How to reach a service.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Request, Status};
+
+use crate::v1::control_client::ControlClient;
+
+/// Where a service is, and what it asks for.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Host and port.
+    pub endpoint: String,
+    /// The token, if it wants one.
+    pub token: Option<String>,
+    /// The certificate of whoever signed the service's: then the connection is encrypted.
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// Why a service cannot even be tried.
+#[derive(Debug, Error)]
+pub enum AccessError {
+    /// No address.
+    #[error("{endpoint:?} is no address: give host:port")]
+    Endpoint {
+        /// What was given.
+        endpoint: String,
+    },
+    /// A token that no header can carry.
+    #[error("the token has characters that cannot be sent: use printable ASCII")]
+    Token,
+    /// A file that cannot be read.
+    #[error("{path:?} cannot be read: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: std::io::Error,
+    },
+    /// A certificate that is none.
+    #[error("{path:?} is no certificate: {reason}")]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// A service that can be tried.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    endpoint: Endpoint,
+    bearer: Bearer,
+}
+
+/// A client that shows its token.
+pub(crate) type Client = ControlClient<InterceptedService<Channel, Bearer>>;
+
+/// Adds the token to every request.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Access {
+    /// Checks everything that can be checked here.
+    pub(crate) fn door(&self) -> Result<Door, AccessError> {
+        let wrong = || AccessError::Endpoint { endpoint: self.endpoint.clone() };
+        let scheme = if self.tls_ca.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.endpoint));
+        let mut endpoint = endpoint
+            .map_err(|_| wrong())?
+            .connect_timeout(Duration::from_secs(2))
+            .tcp_nodelay(true)
+            // Notices a service whose host is gone.
+            .http2_keep_alive_interval(Duration::from_secs(2))
+            .keep_alive_timeout(Duration::from_secs(3))
+            .keep_alive_while_idle(true);
+        if endpoint.uri().port().is_none() {
+            return Err(wrong());
+        }
+        if let Some(path) = &self.tls_ca {
+            let pem = fs::read(path)
+                .map_err(|reason| AccessError::File { path: path.clone(), reason })?;
+            let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+            endpoint = endpoint.tls_config(tls).map_err(|error| AccessError::Certificate {
+                path: path.clone(),
+                reason: chain(&error),
+            })?;
+        }
+        let bearer = |token: &String| format!("Bearer {token}").parse();
+        let bearer = self.token.as_ref().map(bearer).transpose();
+        Ok(Door { endpoint, bearer: Bearer(bearer.map_err(|_| AccessError::Token)?) })
+    }
+}
+
+impl Door {
+    /// Tries it.
+    pub(crate) async fn open(&self) -> Result<Client, tonic::transport::Error> {
+        let channel = self.endpoint.connect().await?;
+        Ok(ControlClient::with_interceptor(channel, self.bearer.clone()))
+    }
+}
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(bearer) = &self.0 {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    texts.dedup();
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_refused_before_it_is_tried() {
+        let text = |endpoint: &str, token: Option<&str>, tls_ca: Option<&str>| {
+            let access = Access {
+                endpoint: endpoint.into(),
+                token: token.map(String::from),
+                tls_ca: tls_ca.map(PathBuf::from),
+            };
+            access.door().map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(text("localhost:4800", Some("secret"), None), Ok(()));
+        let no_port = "\"localhost\" is no address: give host:port";
+        assert_eq!(text("localhost", None, None), Err(no_port.into()));
+        assert!(text("two words:1", None, None).is_err());
+        assert!(text("localhost:1", Some("new\nline"), None).unwrap_err().contains("printable"));
+        let missing = text("localhost:1", None, Some("/nowhere/ca.pem")).unwrap_err();
+        assert!(missing.starts_with("\"/nowhere/ca.pem\" cannot be read"), "{missing}");
+    }
+}

@@ -1,0 +1,162 @@
+//! A rank's end of the control channel.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use thalweg_aggregate::Setup;
+use thalweg_core::{NodeId, Span};
+use thalweg_wire::tag::Key;
+use thiserror::Error;
+use tokio::runtime;
+use tokio::sync::mpsc;
+
+use self::call::Call;
+use crate::access::{Access, AccessError};
+use crate::message::{Diagnosis, Failure, FromRank, Welcome};
+use crate::settings::Settings;
+
+mod call;
+pub(crate) mod rounds;
+
+/// Who attends what, and where.
+#[derive(Clone, Debug)]
+pub struct AttendConfig {
+    /// The service.
+    pub access: Access,
+    /// The name of the job.
+    pub name: String,
+    /// How many ranks it has.
+    pub workers: u32,
+    /// Which of them this is.
+    pub rank: u32,
+    /// Where this rank's packets go.
+    pub node: NodeId,
+    /// Tells this process from every other that ever was this rank: random.
+    pub life: u64,
+    /// Ranks that say the same can share memory.
+    pub host: String,
+    /// The switch of the rack, if there is one.
+    pub switch: Option<NodeId>,
+    /// What all ranks agree on.
+    pub settings: Settings,
+    /// How long to look for the service, at the start and whenever it is lost.
+    pub patience: Span,
+}
+
+/// Why nobody attends.
+#[derive(Debug, Error)]
+pub enum AttendError {
+    /// The service cannot even be tried.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The system gives no thread.
+    #[error("the system does not give a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// What a rank learns.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ControlEvent {
+    /// All ranks are there. Comes again after a reconnection, and when somebody came back as another
+    /// process: the latest counts.
+    Welcome(Arc<Welcome>),
+    /// Not all ranks are there.
+    Waiting {
+        /// The first of those that are not.
+        missing: Arc<[u32]>,
+    },
+    /// A leader shall pause its worker and send [`FromRank::Answer`]. May come again for the same
+    /// round: the same answer is due.
+    Report {
+        /// The round.
+        round: u32,
+        /// Its seat.
+        seat: u32,
+    },
+    /// A leader adopts a set-up: once, and only the outcome of the latest round that it answered in.
+    Adopt {
+        /// The set-up.
+        setup: Arc<Setup>,
+        /// Its seat: the rank in the set-up's trees.
+        seat: u32,
+        /// The key of the set-up's epoch.
+        key: Key,
+    },
+    /// A leader has no part in the set-ups before this round any more.
+    Retire {
+        /// The round.
+        round: u32,
+    },
+    /// Why the job stalls. It goes on.
+    Diagnosis(Arc<Diagnosis>),
+    /// The job is over, everywhere for the same reason. Nothing comes after it.
+    Failed(Arc<Failure>),
+    /// The service is out of reach; it is looked for. Comes every second until that ends.
+    Disconnected {
+        /// For how long.
+        since: Span,
+        /// Why.
+        text: String,
+    },
+    /// The service was out of reach for too long, or does not want this rank. Nothing comes after it.
+    GaveUp {
+        /// Why.
+        text: String,
+    },
+}
+
+/// One rank's attendance of a job.
+///
+/// Events come from a thread of its own, in order; the function that takes them must not block. The
+/// connection is looked for again whenever it breaks. Whoever drops it without
+/// [`leave`](Attendance::leave) is missed by the others, as if the process had died.
+#[derive(Debug)]
+pub struct Attendance {
+    commands: mpsc::UnboundedSender<FromRank>,
+    watermark: Arc<Mutex<Option<u64>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Attendance {
+    /// Attends in a thread of its own. Returns at once.
+    pub fn start(
+        config: AttendConfig,
+        events: impl FnMut(ControlEvent) + Send + 'static,
+    ) -> Result<Attendance, AttendError> {
+        let door = config.access.door()?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (commands, commands_in) = mpsc::unbounded_channel();
+        let watermark = Arc::new(Mutex::new(None));
+        let remembered = Arc::clone(&watermark);
+        let body = move || {
+            let call = Call::new(config, door, commands_in, remembered, Box::new(events));
+            runtime.block_on(call.run());
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("thalweg-attend".into()).spawn(body)?;
+        Ok(Attendance { commands, watermark, thread: Some(thread) })
+    }
+
+    /// Says something, without waiting. While the service is out of reach the last progress and a
+    /// failure are kept; the rest is lost, because the service asks again.
+    pub fn send(&self, said: FromRank) {
+        // Nobody is there to hear it after the end.
+        let _ = self.commands.send(said);
+    }
+
+    /// Keeps what to tell a service that lost its memory: all fragments below are complete here. To be
+    /// called once a set-up is adopted, and as the watermark grows.
+    pub fn set_watermark(&self, watermark: u64) {
+        *self.watermark.lock().unwrap_or_else(PoisonError::into_inner) = Some(watermark);
+    }
+
+    /// Leaves for good, and returns when the service knows, or after two seconds.
+    pub fn leave(mut self) {
+        self.send(FromRank::Leave);
+        if let Some(thread) = self.thread.take() {
+            // It has told on its way out if it panicked.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The thread behind an attendance: connects, talks, connects again.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use thalweg_aggregate::join::Process;
+use thalweg_core::{JobId, Span, Time};
+use tokio::sync::mpsc;
+use tokio::time::{self, Interval, MissedTickBehavior};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming};
+
+use super::rounds::Rounds;
+use super::{AttendConfig, ControlEvent};
+use crate::access::{Door, chain};
+use crate::clock::Clock;
+use crate::convert;
+use crate::message::{FromRank, Join, Progress, Ticket, ToRank};
+use crate::registry::Registration;
+use crate::v1;
+
+/// How long to wait before the next try.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// How long one try may take.
+const TRY_WITHIN: Duration = Duration::from_secs(5);
+
+/// The service is told at least this often that the rank lives.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// How often the application hears that the service is out of reach.
+const TOLD_EVERY: Span = Span::from_s(1);
+
+/// How long whoever leaves looks for a service to say so to.
+const LEAVE_WITHIN: Span = Span::from_s(2);
+
+/// How much may wait for a service that does not listen before the stream is given up.
+const QUEUE_MESSAGES: usize = 1_024;
+
+pub(super) struct Call {
+    config: AttendConfig,
+    door: Door,
+    commands: mpsc::UnboundedReceiver<FromRank>,
+    watermark: Arc<Mutex<Option<u64>>>,
+    events: Box<dyn FnMut(ControlEvent) + Send>,
+    clock: Clock,
+    /// The job as last registered.
+    job: Option<JobId>,
+    /// From the welcome on.
+    ticket: Option<Ticket>,
+    rounds: Rounds,
+    /// What the application last said, and when.
+    progress: (Time, Progress),
+    /// Why the application gives up, until the service knows.
+    failing: Option<String>,
+    /// When to stop trying to leave. `None` while it stays.
+    leaving: Option<Time>,
+}
+
+/// How a connection, or a try at one, ended.
+enum End {
+    /// There is nothing more to do.
+    Over,
+    /// Worth another try.
+    Broken(String),
+    /// The service does not want us.
+    Refused(String),
+}
+
+/// An open connection.
+struct Line {
+    inbound: Streaming<v1::ToRank>,
+    outbound: mpsc::Sender<v1::FromRank>,
+}
+
+impl Call {
+    pub(super) fn new(
+        config: AttendConfig,
+        door: Door,
+        commands: mpsc::UnboundedReceiver<FromRank>,
+        watermark: Arc<Mutex<Option<u64>>>,
+        events: Box<dyn FnMut(ControlEvent) + Send>,
+    ) -> Call {
+        let clock = Clock::start();
+        Call {
+            config,
+            door,
+            commands,
+            watermark,
+            events,
+            clock,
+            job: None,
+            ticket: None,
+            rounds: Rounds::default(),
+            progress: (clock.now(), Progress::default()),
+            failing: None,
+            leaving: None,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut away = self.clock.now();
+        let mut told = None;
+        loop {
+            let (end, was_there) = match self.connect().await {
+                Ok(line) => (self.talk(line).await, true),
+                Err(end) => (end, false),
+            };
+            if was_there {
+                (away, told) = (self.clock.now(), None);
+            }
+            let text = match end {
+                End::Over => return,
+                End::Refused(text) => return (self.events)(ControlEvent::GaveUp { text }),
+                End::Broken(text) => text,
+            };
+            if self.give_up(away, &mut told, text) || self.wait().await {
+                return;
+            }
+        }
+    }
+
+    /// Tells the application that the service is away, or that this was too long. Whether it was.
+    fn give_up(&mut self, away: Time, told: &mut Option<Time>, text: String) -> bool {
+        let now = self.clock.now();
+        if self.leaving.is_some_and(|leaving| now >= leaving) {
+            return true;
+        }
+        let since = now.since(away);
+        if since >= self.config.patience {
+            let (endpoint, seconds) = (&self.config.access.endpoint, since.as_s_f64());
+            let text =
+                format!("no connection to the registrar at {endpoint} for {seconds:.1} s: {text}");
+            (self.events)(ControlEvent::GaveUp { text });
+            return true;
+        }
+        if told.is_none_or(|told| now.since(told) >= TOLD_EVERY) {
+            *told = Some(now);
+            (self.events)(ControlEvent::Disconnected { since, text });
+        }
+        false
+    }
+
+    /// Waits a little. Whether that is all there is to do.
+    async fn wait(&mut self) -> bool {
+        let mut pause = pin!(time::sleep(RETRY_AFTER));
+        loop {
+            tokio::select! {
+                () = &mut pause => return false,
+                command = self.commands.recv() => if self.keep(command) {
+                    return true;
+                },
+            }
+        }
+    }
+
+    /// Keeps what has to be said later. Whether there is nobody left who would say it.
+    fn keep(&mut self, command: Option<FromRank>) -> bool {
+        match command {
+            None => return true,
+            Some(FromRank::Progress(progress)) => self.progress = (self.clock.now(), progress),
+            Some(FromRank::Failing { text }) => self.failing = Some(text),
+            Some(FromRank::Leave) => self.leaving = Some(self.clock.now() + LEAVE_WITHIN),
+            Some(FromRank::Answer { round, .. }) => self.rounds.answer(round),
+            Some(FromRank::Stalled(_)) => {}
+        }
+        false
+    }
+
+    async fn connect(&mut self) -> Result<Line, End> {
+        let attempt = attempt(self.door.clone(), self.registration(), self.join());
+        let mut attempt = pin!(time::timeout(TRY_WITHIN, attempt));
+        loop {
+            let result = tokio::select! {
+                result = &mut attempt => result,
+                command = self.commands.recv() => {
+                    if self.keep(command) {
+                        return Err(End::Over);
+                    }
+                    continue;
+                }
+            };
+            let (job, line) = result.unwrap_or_else(|_| {
+                let text = format!("nothing came within {} s", TRY_WITHIN.as_secs());
+                Err(End::Broken(text))
+            })?;
+            if self.job.replace(job) != Some(job) {
+                self.rounds = Rounds::default();
+            }
+            return Ok(line);
+        }
+    }
+
+    fn registration(&self) -> Registration {
+        Registration {
+            name: self.config.name.clone(),
+            workers: self.config.workers,
+            settings: self.config.settings.clone(),
+            resume: self.ticket,
+        }
+    }
+
+    fn join(&self) -> Join {
+        let watermark = *self.watermark.lock().unwrap_or_else(PoisonError::into_inner);
+        Join {
+            // Filled in when the job is registered.
+            job: JobId::default(),
+            rank: self.config.rank,
+            process: Process { node: self.config.node, life: self.config.life },
+            host: self.config.host.clone(),
+            switch: self.config.switch,
+            resume: self.ticket.map(|_| self.rounds.resume(watermark)),
+        }
+    }
+
+    async fn talk(&mut self, mut line: Line) -> End {
+        let mut heartbeat = heartbeat();
+        if let Some(end) = self.catch_up(&line) {
+            return end;
+        }
+        loop {
+            if self.leaving.is_some() {
+                return leave(line).await;
+            }
+            let end = tokio::select! {
+                message = line.inbound.message() => self.hear(message),
+                command = self.commands.recv() => match command {
+                    // The application is gone; the service will notice.
+                    None => Some(End::Over),
+                    Some(said) => self.say(&line, said),
+                },
+                _ = heartbeat.tick() => self.beat(&line),
+            };
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    /// Says what was kept while nobody heard it.
+    fn catch_up(&mut self, line: &Line) -> Option<End> {
+        if let Some(text) = self.failing.clone() {
+            return line.say(&FromRank::Failing { text });
+        }
+        if self.leaving.is_some() {
+            return line.say(&FromRank::Leave);
+        }
+        None
+    }
+
+    fn say(&mut self, line: &Line, said: FromRank) -> Option<End> {
+        let end = line.say(&said);
+        self.keep(Some(said));
+        end
+    }
+
+    fn beat(&self, line: &Line) -> Option<End> {
+        let (at, progress) = self.progress;
+        let since = progress.since + self.clock.now().since(at);
+        line.say(&FromRank::Progress(Progress { since, ..progress }))
+    }
+
+    fn hear(&mut self, message: Result<Option<v1::ToRank>, Status>) -> Option<End> {
+        let told = match message {
+            Ok(Some(message)) => convert::told(message),
+            Ok(None) => return Some(End::Broken("the registrar ended the stream".into())),
+            Err(status) => return Some(ended(&status)),
+        };
+        let told = match told {
+            Ok(told) => told,
+            Err(error) => return Some(End::Refused(format!("the registrar: {error}"))),
+        };
+        if !self.rounds.admit(&told) {
+            return None;
+        }
+        let event = match told {
+            ToRank::Welcome(welcome) => {
+                self.ticket = Some(welcome.ticket);
+                ControlEvent::Welcome(welcome)
+            }
+            ToRank::Waiting { missing } => ControlEvent::Waiting { missing },
+            ToRank::Report { round, seat } => ControlEvent::Report { round, seat },
+            ToRank::Adopt { seat, key, setup } => ControlEvent::Adopt { setup, seat, key },
+            ToRank::Retire { round } => ControlEvent::Retire { round },
+            ToRank::Diagnosis(diagnosis) => ControlEvent::Diagnosis(diagnosis),
+            ToRank::Failed(failure) => {
+                (self.events)(ControlEvent::Failed(failure));
+                return Some(End::Over);
+            }
+        };
+        (self.events)(event);
+        None
+    }
+}
+
+impl Line {
+    /// Says something without waiting.
+    fn say(&self, said: &FromRank) -> Option<End> {
+        let sent = self.outbound.try_send(convert::to_said(said));
+        sent.is_err().then(|| End::Broken("the registrar does not listen".into()))
+    }
+}
+
+/// Waits until the service has heard that this rank leaves.
+async fn leave(mut line: Line) -> End {
+    let end = async { while let Ok(Some(_)) = line.inbound.message().await {} };
+    // Whoever leaves does not wait for ever.
+    let _ = time::timeout(Duration::from_secs(2), end).await;
+    End::Over
+}
+
+async fn attempt(
+    door: Door,
+    registration: Registration,
+    mut join: Join,
+) -> Result<(JobId, Line), End> {
+    let client = door.open().await;
+    let mut client = client.map_err(|error| End::Broken(chain(&error)))?;
+    let request = convert::to_registration(&registration);
+    let registered = client.register(request).await.map_err(|status| ended(&status))?;
+    join.job = JobId(registered.into_inner().job);
+    let (outbound, messages) = mpsc::channel(QUEUE_MESSAGES);
+    // The queue is empty.
+    let _ = outbound.try_send(convert::to_join(&join));
+    let attended = client.attend(ReceiverStream::new(messages)).await;
+    let inbound = attended.map_err(|status| ended(&status))?.into_inner();
+    Ok((join.job, Line { inbound, outbound }))
+}
+
+/// Whether a status is worth another try.
+fn ended(status: &Status) -> End {
+    let text = status.message().to_owned();
+    match status.code() {
+        Code::InvalidArgument
+        | Code::FailedPrecondition
+        | Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Unimplemented => End::Refused(text),
+        _ => End::Broken(text),
+    }
+}
+
+fn heartbeat() -> Interval {
+    let mut heartbeat = time::interval(HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat
+}

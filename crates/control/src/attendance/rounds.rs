@@ -1,0 +1,92 @@
+//! Which reports and set-ups are news.
+
+use crate::message::{Resume, ToRank};
+
+/// The rounds of a job that this rank knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Rounds {
+    /// The latest of all.
+    heard: u32,
+    answered: u32,
+    adopted: u32,
+}
+
+impl Rounds {
+    /// Notes an answer.
+    pub(crate) fn answer(&mut self, round: u32) {
+        self.answered = self.answered.max(round);
+        self.heard = self.heard.max(round);
+    }
+
+    /// Whether a message is to be passed on. A report may come again until its round has ended; a
+    /// set-up counts once, and only if it was answered for.
+    pub(crate) fn admit(&mut self, told: &ToRank) -> bool {
+        match told {
+            ToRank::Report { round, .. } => *round >= self.answered && *round > self.adopted,
+            ToRank::Adopt { setup, .. } => {
+                let is_news = setup.epoch == self.answered && setup.epoch > self.adopted;
+                if is_news {
+                    self.adopted = setup.epoch;
+                }
+                is_news
+            }
+            ToRank::Welcome(welcome) => {
+                self.heard = self.heard.max(welcome.round);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// What to tell a registrar that forgot.
+    pub(crate) fn resume(&self, watermark: Option<u64>) -> Resume {
+        let watermark = watermark.filter(|_| self.adopted > 0);
+        Resume { round: self.heard, watermark }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use thalweg_aggregate::{Indexing, Member, Numeric, Recovery, Setup, Tree};
+    use thalweg_core::{JobId, NodeId};
+    use thalweg_wire::tag::Key;
+
+    use super::*;
+
+    fn adopt(epoch: u32) -> ToRank {
+        let member = Member { node: NodeId(1), path: vec![] };
+        let setup = Setup {
+            job: JobId(4),
+            epoch,
+            trees: vec![Arc::new(Tree::build(NodeId(9), &[member]).unwrap())],
+            fragment_values: 352,
+            numeric: Numeric::Float,
+            recovery: Recovery::Selective,
+            indexing: Indexing::Hashed,
+            aggregators: 1,
+            span_fragments: 1,
+            overhead_bytes: 1,
+            resume_from: 0,
+        };
+        ToRank::Adopt { seat: 0, key: Key([0; 16]), setup: Arc::new(setup) }
+    }
+
+    #[test]
+    fn set_ups_count_once_and_only_if_answered_for() {
+        let report = |round| ToRank::Report { round, seat: 0 };
+        let mut rounds = Rounds::default();
+        assert!(!rounds.admit(&adopt(1)), "it was never asked");
+        assert!(rounds.admit(&report(1)));
+        rounds.answer(1);
+        assert_eq!(rounds.resume(Some(9)), Resume { round: 1, watermark: None });
+        assert!(rounds.admit(&report(1)), "the answer may be lost");
+        assert!(rounds.admit(&adopt(1)));
+        assert!(!rounds.admit(&adopt(1)) && !rounds.admit(&report(1)), "that is over");
+        rounds.answer(4);
+        assert!(!rounds.admit(&report(3)) && !rounds.admit(&adopt(3)));
+        assert_eq!(rounds.resume(Some(9)), Resume { round: 4, watermark: Some(9) });
+        assert!(rounds.admit(&adopt(4)));
+    }
+}

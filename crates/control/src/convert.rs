@@ -1,0 +1,266 @@
+//! Between what travels and what it means.
+
+use std::sync::Arc;
+
+use thalweg_aggregate::join::Process;
+use thalweg_aggregate::{Numeric, Recovery};
+use thalweg_core::{JobId, NodeId, Span};
+use thalweg_wire::aggregate::Scale;
+use thalweg_wire::tag::Key;
+use thiserror::Error;
+
+use crate::clock::milliseconds;
+use crate::message::{
+    Diagnosis, Failure, FromRank, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits,
+    Welcome,
+};
+use crate::registry::Registration;
+use crate::settings::Settings;
+use crate::v1;
+
+mod setup;
+#[cfg(test)]
+mod tests;
+
+/// A message that means nothing. Its sender is at fault.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("the message makes no sense: {0} is missing or out of range")]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+/// What comes from a rank.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Said {
+    /// The first message.
+    Join(Join),
+    /// Every other one.
+    Later(FromRank),
+}
+
+pub(crate) fn registration(request: v1::RegisterRequest) -> Result<Registration, Malformed> {
+    let settings = request.settings.ok_or(Malformed("settings"))?;
+    let resume = request.resume.map(ticket).transpose()?;
+    let (name, workers) = (request.name, request.workers);
+    Ok(Registration { name, workers, settings: from_settings(settings)?, resume })
+}
+
+pub(crate) fn to_registration(registration: &Registration) -> v1::RegisterRequest {
+    v1::RegisterRequest {
+        name: registration.name.clone(),
+        workers: registration.workers,
+        settings: Some(to_settings(&registration.settings)),
+        resume: registration.resume.as_ref().map(to_ticket),
+    }
+}
+
+fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
+    Ok(Settings {
+        fragment_values: narrow("fragment_values", settings.fragment_values)?,
+        recovery: recovery(settings.recovery())?,
+        numeric: numeric(settings.numeric)?,
+        aggregators: settings.aggregators,
+        span_fragments: narrow("span_fragments", settings.span_fragments)?,
+        patience: Span::from_ms(settings.patience_ms),
+        stall_after: Span::from_ms(settings.stall_after_ms),
+    })
+}
+
+fn to_settings(settings: &Settings) -> v1::Settings {
+    v1::Settings {
+        fragment_values: settings.fragment_values.into(),
+        numeric: Some(to_numeric(settings.numeric)),
+        recovery: to_recovery(settings.recovery).into(),
+        aggregators: settings.aggregators,
+        span_fragments: settings.span_fragments.into(),
+        patience_ms: milliseconds(settings.patience),
+        stall_after_ms: milliseconds(settings.stall_after),
+    }
+}
+
+fn numeric(numeric: Option<v1::Numeric>) -> Result<Numeric, Malformed> {
+    let Some(fixed) = numeric.ok_or(Malformed("numeric"))?.fixed else {
+        return Ok(Numeric::Float);
+    };
+    let scale = Scale::new(fixed.scale).ok_or(Malformed("scale"))?;
+    Ok(Numeric::Fixed { scale, dynamic: fixed.dynamic })
+}
+
+fn to_numeric(numeric: Numeric) -> v1::Numeric {
+    let fixed = match numeric {
+        Numeric::Float => None,
+        Numeric::Fixed { scale, dynamic } => Some(v1::FixedPoint { scale: scale.value(), dynamic }),
+    };
+    v1::Numeric { fixed }
+}
+
+fn recovery(recovery: v1::Recovery) -> Result<Recovery, Malformed> {
+    match recovery {
+        v1::Recovery::Unspecified => Err(Malformed("recovery")),
+        v1::Recovery::Selective => Ok(Recovery::Selective),
+        v1::Recovery::Paper => Ok(Recovery::Paper),
+    }
+}
+
+fn to_recovery(recovery: Recovery) -> v1::Recovery {
+    match recovery {
+        Recovery::Selective => v1::Recovery::Selective,
+        Recovery::Paper => v1::Recovery::Paper,
+    }
+}
+
+fn ticket(ticket: v1::Ticket) -> Result<Ticket, Malformed> {
+    Ok(Ticket { job: JobId(ticket.job), proof: key("proof", &ticket.proof)? })
+}
+
+fn to_ticket(ticket: &Ticket) -> v1::Ticket {
+    v1::Ticket { job: ticket.job.0, proof: ticket.proof.0.to_vec() }
+}
+
+fn key(name: &'static str, bytes: &[u8]) -> Result<Key, Malformed> {
+    bytes.try_into().map(Key).map_err(|_| Malformed(name))
+}
+
+fn narrow(name: &'static str, value: u32) -> Result<u16, Malformed> {
+    value.try_into().map_err(|_| Malformed(name))
+}
+
+pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
+    use v1::from_rank::Message;
+    Ok(Said::Later(match message.message.ok_or(Malformed("message"))? {
+        Message::Join(join) => return Ok(Said::Join(from_join(join))),
+        Message::Answer(v1::Answer { round, seat, watermark }) => {
+            FromRank::Answer { round, seat, watermark }
+        }
+        Message::Progress(v1::Progress { operation, fragment, since_ms }) => {
+            FromRank::Progress(Progress { operation, fragment, since: Span::from_ms(since_ms) })
+        }
+        Message::Stalled(v1::Stalled { operation, fragment, ranks, since_ms }) => {
+            let waits = fragment.map_or(Waits::Ranks(ranks), Waits::Fragment);
+            FromRank::Stalled(Stall { operation, waits, since: Span::from_ms(since_ms) })
+        }
+        Message::Failing(v1::Failing { text }) => FromRank::Failing { text },
+        Message::Leave(v1::Leave {}) => FromRank::Leave,
+    }))
+}
+
+pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
+    use v1::from_rank::Message;
+    let message = match said.clone() {
+        FromRank::Answer { round, seat, watermark } => {
+            Message::Answer(v1::Answer { round, seat, watermark })
+        }
+        FromRank::Progress(Progress { operation, fragment, since }) => {
+            Message::Progress(v1::Progress { operation, fragment, since_ms: milliseconds(since) })
+        }
+        FromRank::Stalled(Stall { operation, waits, since }) => {
+            let (fragment, ranks) = match waits {
+                Waits::Fragment(sequence) => (Some(sequence), Vec::new()),
+                Waits::Ranks(ranks) => (None, ranks),
+            };
+            let since_ms = milliseconds(since);
+            Message::Stalled(v1::Stalled { operation, fragment, ranks, since_ms })
+        }
+        FromRank::Failing { text } => Message::Failing(v1::Failing { text }),
+        FromRank::Leave => Message::Leave(v1::Leave {}),
+    };
+    v1::FromRank { message: Some(message) }
+}
+
+fn from_join(join: v1::Join) -> Join {
+    let resume = join.resume.map(|v1::Resume { round, watermark }| Resume { round, watermark });
+    Join {
+        job: JobId(join.job),
+        rank: join.rank,
+        process: Process { node: NodeId(join.node), life: join.life },
+        host: join.host,
+        switch: join.switch.map(NodeId),
+        resume,
+    }
+}
+
+pub(crate) fn to_join(join: &Join) -> v1::FromRank {
+    let resume = join.resume.map(|Resume { round, watermark }| v1::Resume { round, watermark });
+    let join = v1::Join {
+        job: join.job.0,
+        rank: join.rank,
+        node: join.process.node.0,
+        host: join.host.clone(),
+        life: join.process.life,
+        switch: join.switch.map(|switch| switch.0),
+        resume,
+    };
+    v1::FromRank { message: Some(v1::from_rank::Message::Join(join)) }
+}
+
+pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
+    use v1::to_rank::Message;
+    Ok(match message.message.ok_or(Malformed("message"))? {
+        Message::Welcome(welcome) => ToRank::Welcome(Arc::new(from_welcome(welcome)?)),
+        Message::Waiting(v1::Waiting { missing }) => ToRank::Waiting { missing: missing.into() },
+        Message::Report(v1::Report { round, seat }) => ToRank::Report { round, seat },
+        Message::Adopt(v1::Adopt { seat, key: bytes, setup }) => {
+            let setup = setup::from_setup(setup.ok_or(Malformed("setup"))?)?;
+            if seat >= setup.trees[0].workers() {
+                return Err(Malformed("seat"));
+            }
+            ToRank::Adopt { seat, key: key("key", &bytes)?, setup: Arc::new(setup) }
+        }
+        Message::Retire(v1::Retire { round }) => ToRank::Retire { round },
+        Message::Diagnosis(v1::Diagnosis { text, culprits, fragment, since_ms }) => {
+            let since = Span::from_ms(since_ms);
+            ToRank::Diagnosis(Arc::new(Diagnosis { text, culprits, fragment, since }))
+        }
+        Message::Failed(v1::Failed { text, culprits }) => {
+            ToRank::Failed(Arc::new(Failure { text, culprits }))
+        }
+    })
+}
+
+pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
+    use v1::to_rank::Message;
+    let message = match told {
+        ToRank::Welcome(welcome) => Message::Welcome(to_welcome(welcome)),
+        ToRank::Waiting { missing } => Message::Waiting(v1::Waiting { missing: missing.to_vec() }),
+        &ToRank::Report { round, seat } => Message::Report(v1::Report { round, seat }),
+        ToRank::Adopt { seat, key, setup } => Message::Adopt(v1::Adopt {
+            seat: *seat,
+            key: key.0.to_vec(),
+            setup: Some(setup::to_setup(setup)),
+        }),
+        &ToRank::Retire { round } => Message::Retire(v1::Retire { round }),
+        ToRank::Diagnosis(diagnosis) => Message::Diagnosis(v1::Diagnosis {
+            text: diagnosis.text.clone(),
+            culprits: diagnosis.culprits.clone(),
+            fragment: diagnosis.fragment,
+            since_ms: milliseconds(diagnosis.since),
+        }),
+        ToRank::Failed(failure) => Message::Failed(v1::Failed {
+            text: failure.text.clone(),
+            culprits: failure.culprits.clone(),
+        }),
+    };
+    v1::ToRank { message: Some(message) }
+}
+
+fn from_welcome(welcome: v1::Welcome) -> Result<Welcome, Malformed> {
+    let [first, second, third] = &welcome.lane_keys[..] else {
+        return Err(Malformed("lane_keys"));
+    };
+    let lane = |bytes: &[u8]| key("lane_keys", bytes);
+    let place = |place: v1::Place| Place { node: NodeId(place.node), host: place.host };
+    Ok(Welcome {
+        ticket: ticket(welcome.ticket.ok_or(Malformed("ticket"))?)?,
+        lane_keys: [lane(first)?, lane(second)?, lane(third)?],
+        roster: welcome.roster.into_iter().map(place).collect(),
+        round: welcome.round,
+    })
+}
+
+fn to_welcome(welcome: &Welcome) -> v1::Welcome {
+    let place = |place: &Place| v1::Place { node: place.node.0, host: place.host };
+    v1::Welcome {
+        ticket: Some(to_ticket(&welcome.ticket)),
+        lane_keys: welcome.lane_keys.iter().map(|key| key.0.to_vec()).collect(),
+        roster: welcome.roster.iter().map(place).collect(),
+        round: welcome.round,
+    }
+}

@@ -1,0 +1,135 @@
+use thalweg_aggregate::{Indexing, Member, Setup, Tree};
+
+use super::*;
+
+/// Two racks with a switch above both, one worker beside the server, and settings that are not the
+/// defaults.
+fn setup() -> Setup {
+    let member = |node: u32, path: &[u32]| Member {
+        node: NodeId(node),
+        path: path.iter().copied().map(NodeId).collect(),
+    };
+    let members = [
+        member(1, &[100, 102]),
+        member(2, &[101, 102]),
+        member(3, &[102]),
+        member(4, &[]),
+        member(5, &[100, 102]),
+    ];
+    Setup {
+        job: JobId(0x1234_5678_9abc_def0),
+        epoch: 7,
+        trees: vec![Arc::new(Tree::build(NodeId(90), &members).unwrap())],
+        fragment_values: 62,
+        numeric: Numeric::Fixed { scale: Scale::new(1_024.0).unwrap(), dynamic: true },
+        recovery: Recovery::Paper,
+        indexing: Indexing::Hashed,
+        aggregators: 77,
+        span_fragments: 500,
+        overhead_bytes: 99,
+        resume_from: u64::MAX - 5,
+    }
+}
+
+fn crowd(workers: u32) -> Setup {
+    let member = |rank| Member { node: NodeId(rank), path: vec![] };
+    let members: Vec<Member> = (0..workers).map(member).collect();
+    Setup { trees: vec![Arc::new(Tree::build(NodeId(9_000), &members).unwrap())], ..setup() }
+}
+
+#[test]
+fn whatever_a_rank_is_told_arrives_as_it_was() {
+    let key = |byte: u8| Key([byte; 16]);
+    let ticket = Ticket { job: JobId(4), proof: key(1) };
+    let roster = vec![Place { node: NodeId(7), host: 0 }, Place { node: NodeId(8), host: 1 }];
+    let lane_keys = [key(2), key(3), key(4)];
+    let diagnosis = Diagnosis {
+        text: "why".into(),
+        culprits: vec![3],
+        fragment: Some(0),
+        since: Span::from_ms(12),
+    };
+    let messages = [
+        ToRank::Welcome(Arc::new(Welcome { ticket, lane_keys, roster, round: 6 })),
+        ToRank::Waiting { missing: [1, 2].into() },
+        ToRank::Report { round: 3, seat: 4 },
+        ToRank::Adopt { seat: 4, key: key(9), setup: Arc::new(setup()) },
+        ToRank::Adopt { seat: 0, key: key(9), setup: Arc::new(crowd(40)) },
+        ToRank::Retire { round: 5 },
+        ToRank::Diagnosis(Arc::new(diagnosis.clone())),
+        ToRank::Diagnosis(Arc::new(Diagnosis { fragment: None, ..diagnosis })),
+        ToRank::Failed(Arc::new(Failure { text: "so".into(), culprits: vec![] })),
+    ];
+    for message in messages {
+        assert_eq!(told(to_told(&message)), Ok(message));
+    }
+}
+
+#[test]
+fn whatever_a_rank_says_arrives_as_it_was() {
+    let since = Span::from_ms(1_500);
+    let stall = |waits| FromRank::Stalled(Stall { operation: 1, waits, since });
+    let messages = [
+        FromRank::Answer { round: 1, seat: 2, watermark: Some(0) },
+        FromRank::Answer { round: 1, seat: 2, watermark: None },
+        FromRank::Progress(Progress { operation: 3, fragment: 4, since }),
+        stall(Waits::Fragment(0)),
+        stall(Waits::Ranks(vec![5, 6])),
+        FromRank::Failing { text: "no".into() },
+        FromRank::Leave,
+    ];
+    for message in messages {
+        assert_eq!(said(to_said(&message)), Ok(Said::Later(message)));
+    }
+    let resume = Some(Resume { round: 2, watermark: None });
+    let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
+    let join =
+        Join { job: JobId(8), rank: 1, process, host: "a".into(), switch: Some(NodeId(0)), resume };
+    assert_eq!(said(to_join(&join)), Ok(Said::Join(join)));
+}
+
+#[test]
+fn a_registration_arrives_as_it_was() {
+    let settings = Settings {
+        numeric: Numeric::Fixed { scale: Scale::new(0.5).unwrap(), dynamic: false },
+        recovery: Recovery::Paper,
+        ..Settings::default()
+    };
+    let ticket = Ticket { job: JobId(12), proof: Key([7; 16]) };
+    for resume in [None, Some(ticket)] {
+        let wanted =
+            Registration { name: "n".into(), workers: 3, settings: settings.clone(), resume };
+        assert_eq!(registration(to_registration(&wanted)), Ok(wanted));
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    assert_eq!(said(v1::FromRank { message: None }), Err(Malformed("message")));
+    assert_eq!(told(v1::ToRank { message: None }), Err(Malformed("message")));
+    let adopt = |change: fn(&mut v1::Adopt)| {
+        let message = ToRank::Adopt { seat: 0, key: Key([0; 16]), setup: Arc::new(setup()) };
+        let mut message = to_told(&message);
+        let Some(v1::to_rank::Message::Adopt(adopt)) = &mut message.message else { unreachable!() };
+        change(adopt);
+        told(message).unwrap_err().0
+    };
+    fn first(adopt: &mut v1::Adopt) -> &mut v1::Setup {
+        adopt.setup.as_mut().unwrap()
+    }
+    assert_eq!(adopt(|adopt| adopt.setup = None), "setup");
+    assert_eq!(adopt(|adopt| adopt.seat = 5), "seat");
+    assert_eq!(adopt(|adopt| adopt.key.truncate(15)), "key");
+    assert_eq!(adopt(|adopt| first(adopt).trees.clear()), "a setting");
+    assert_eq!(adopt(|adopt| first(adopt).trees[0].members.clear()), "trees");
+    assert_eq!(adopt(|adopt| first(adopt).trees[0].members[0].path = vec![90]), "trees");
+    assert_eq!(adopt(|adopt| first(adopt).fragment_values = 65_536 + 352), "fragment_values");
+    assert_eq!(adopt(|adopt| first(adopt).span_fragments = 32_768), "a setting");
+    assert_eq!(adopt(|adopt| first(adopt).recovery = 0), "recovery");
+    assert_eq!(adopt(|adopt| first(adopt).numeric = None), "numeric");
+    let scale = adopt(|adopt| {
+        let fixed = v1::FixedPoint { scale: f32::NAN, dynamic: false };
+        first(adopt).numeric = Some(v1::Numeric { fixed: Some(fixed) });
+    });
+    assert_eq!(scale, "scale");
+}

@@ -1,0 +1,36 @@
+//! The control channel of real clusters: how the ranks of a job find each other, are set up, and learn
+//! why they wait.
+//!
+//! The daemon runs a [`Service`]; every rank holds one [`Attendance`] at it, a stream of gRPC. What the
+//! service decides is decided by the [`Registry`], a machine without I/O; what it cannot know it asks
+//! its [`DataPlane`]. Both ends hide the async runtime behind a thread of their own, so that nothing on
+//! the data path ever meets it. [`inquiry`] asks a service how it does.
+
+mod access;
+mod address;
+mod attendance;
+mod clock;
+mod convert;
+pub mod inquiry;
+mod message;
+mod plane;
+pub mod registry;
+mod service;
+mod settings;
+
+pub use access::{Access, AccessError};
+pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent};
+pub use message::{
+    Diagnosis, Failure, FromRank, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits,
+    Welcome,
+};
+pub use plane::{DataPlane, Missing, MissingAnswer};
+pub use registry::Registry;
+pub use service::{Service, ServiceConfig, ServiceError, TlsFiles};
+pub use settings::{Settings, SettingsError};
+
+/// What travels. Made from the protocol file; a test says how to make it again.
+#[allow(missing_docs, clippy::all, clippy::too_many_lines, reason = "generated")]
+pub mod v1 {
+    include!("generated/thalweg.v1.rs");
+}

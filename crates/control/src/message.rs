@@ -1,0 +1,190 @@
+//! What ranks and the registrar say to each other.
+
+use std::sync::Arc;
+
+use thalweg_aggregate::Setup;
+use thalweg_aggregate::join::Process;
+use thalweg_core::{JobId, NodeId, Span};
+use thalweg_wire::tag::Key;
+
+/// What a rank says.
+#[derive(Clone, PartialEq, Debug)]
+pub enum FromRank {
+    /// The answer to a report. Only leaders are asked.
+    Answer {
+        /// The round of the report.
+        round: u32,
+        /// The seat of the report.
+        seat: u32,
+        /// All fragments below are complete there; `None` if its memory is lost.
+        watermark: Option<u64>,
+    },
+    /// How far it is. The heartbeat.
+    Progress(Progress),
+    /// It waits for too long. To be repeated while that lasts, every `stall_after` of the settings; a
+    /// stall that is not repeated for three times as long counts as over.
+    Stalled(Stall),
+    /// It gives up, so everybody shall.
+    Failing {
+        /// Why.
+        text: String,
+    },
+    /// It is done. Said by [`Attendance::leave`](crate::Attendance::leave).
+    Leave,
+}
+
+/// How a rank enters a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Join {
+    /// The job.
+    pub job: JobId,
+    /// Which rank it is.
+    pub rank: u32,
+    /// Its address, and which of the lives of that address this is.
+    pub process: Process,
+    /// Ranks that say the same can share memory.
+    pub host: String,
+    /// The switch of its rack, if there is one.
+    pub switch: Option<NodeId>,
+    /// What it knows of the job, if it has been in it.
+    pub resume: Option<Resume>,
+}
+
+/// What a process knows of a job, for a registrar that forgot it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Resume {
+    /// The latest round that it has heard of; 0 for none.
+    pub round: u32,
+    /// All fragments below are complete there; `None` if it remembers nothing.
+    pub watermark: Option<u64>,
+}
+
+/// How far a rank is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// The first operation that is not complete there.
+    pub operation: u64,
+    /// The first fragment that is not complete there.
+    pub fragment: u64,
+    /// How long ago either last changed.
+    pub since: Span,
+}
+
+/// A wait that takes too long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stall {
+    /// The operation that waits.
+    pub operation: u64,
+    /// For what.
+    pub waits: Waits,
+    /// For how long.
+    pub since: Span,
+}
+
+/// What a rank waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Waits {
+    /// The result of this fragment.
+    Fragment(u64),
+    /// These ranks.
+    Ranks(Vec<u32>),
+}
+
+/// What a rank is told.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ToRank {
+    /// All ranks are there. Comes again when somebody came back as another process: the latest counts.
+    Welcome(Arc<Welcome>),
+    /// Not all ranks are there.
+    Waiting {
+        /// Those that are not.
+        missing: Arc<[u32]>,
+    },
+    /// A leader shall pause and say what it remembers.
+    Report {
+        /// The round.
+        round: u32,
+        /// Its seat.
+        seat: u32,
+    },
+    /// A leader adopts a set-up.
+    Adopt {
+        /// Its seat.
+        seat: u32,
+        /// The key of the set-up's epoch.
+        key: Key,
+        /// The set-up.
+        setup: Arc<Setup>,
+    },
+    /// A leader has no part in the set-ups before this round any more.
+    Retire {
+        /// The round.
+        round: u32,
+    },
+    /// Why the job stalls. It goes on.
+    Diagnosis(Arc<Diagnosis>),
+    /// The job is over, everywhere for the same reason.
+    Failed(Arc<Failure>),
+}
+
+/// Who is in a job, and the keys of its members.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// Proves membership to a registrar that has forgotten the job.
+    pub ticket: Ticket,
+    /// The keys of the lanes 1, 2 and 3: the jobs with the next three ids, in epoch 1.
+    pub lane_keys: [Key; 3],
+    /// By rank.
+    pub roster: Vec<Place>,
+    /// The round that the job is in.
+    pub round: u32,
+}
+
+/// Proof of a membership. Only the cluster's secret makes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// Of this job.
+    pub job: JobId,
+    /// The key of the job's epoch 0, which no set-up has.
+    pub proof: Key,
+}
+
+/// Where a rank is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Its address.
+    pub node: NodeId,
+    /// Its host. Hosts are numbered in the order of their lowest ranks, their *leaders*; the number is
+    /// also the leader's seat.
+    pub host: u32,
+}
+
+/// Why a job stalls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnosis {
+    /// For people: which rank, which fragment, which link, since when.
+    pub text: String,
+    /// The ranks at fault, where that is known.
+    pub culprits: Vec<u32>,
+    /// The fragment that does not come, if it is about one.
+    pub fragment: Option<u64>,
+    /// For how long.
+    pub since: Span,
+}
+
+/// Why a job is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// For people.
+    pub text: String,
+    /// The ranks at fault, where that is known.
+    pub culprits: Vec<u32>,
+}
+
+impl Welcome {
+    /// Whether a rank leads its host: it holds the host's seat in the aggregation.
+    pub fn is_leader(&self, rank: u32) -> bool {
+        let host_of = |rank: u32| self.roster.get(rank as usize).map(|place| place.host);
+        host_of(rank).is_some() && (0..rank).all(|lower| host_of(lower) != host_of(rank))
+    }
+}

@@ -1,0 +1,494 @@
+//! What the service decides: who is in which job, who is gone, and whose fault a stall is.
+//!
+//! The [`Registry`] is a machine without I/O: what ranks say and the time go in, [`Action`]s come out.
+//! Among the ranks of a job it knows *hosts*, those that can share memory, and *leaders*, the lowest
+//! rank of each host. Only leaders take part in the aggregation; a
+//! [`Registrar`] sets it up among them.
+//!
+//! **A job's life.** It is registered under a name, and gathers its ranks. When all are there they are
+//! welcomed, and the leaders are set up. When all have left it is forgotten. When it fails, everybody
+//! is told the same, and the name is free at once; who comes late is told too.
+//!
+//! **Who loses its connection** is given the job's patience to come back. The same process finds
+//! everything as it was. Another process takes over the rank with an empty memory, and the leaders are
+//! set up again.
+//!
+//! **A registry that restarts** knows nothing. The ranks register their job again with a [`Ticket`],
+//! which only the cluster's secret makes, and bring what they remember.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use thalweg_aggregate::Setup;
+use thalweg_aggregate::join::{JOBS_MAX, Message, Registrar};
+use thalweg_core::{JobId, NodeId, Rng, Span, Time};
+use thalweg_wire::tag::{Key, Secret};
+
+use crate::address::Network;
+use crate::message::{Failure, FromRank, Join, Ticket, ToRank};
+use crate::plane::Missing;
+use crate::settings::Settings;
+
+mod cluster;
+mod explain;
+mod job;
+mod refusal;
+mod seating;
+mod stall;
+#[cfg(test)]
+mod swarm;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use cluster::Cluster;
+use job::{Attendee, Job};
+pub use refusal::Refusal;
+
+/// Most ranks of all jobs at a time.
+pub const RANKS_MAX: usize = 65_536;
+
+/// Longest name of a job or a host.
+pub const NAME_BYTES_MAX: usize = 256;
+
+/// Longest reason that a rank can give, in characters.
+const REASON_CHARS_MAX: usize = 1_024;
+
+/// How long a connected rank may be silent before another process may take over: four heartbeats.
+const SILENT_AFTER: Span = Span::from_s(2);
+
+/// How often those who wait are told for whom.
+const WAITING_EVERY: Span = Span::from_s(1);
+
+/// How long a job is kept that nobody attends.
+const UNATTENDED_FOR: Span = Span::from_s(60);
+
+/// How long and how many failures are kept for members who come late.
+const FAILURES_FOR: Span = Span::from_s(600);
+const FAILURES_MAX: usize = 4_096;
+
+/// Settings of a [`Registry`].
+#[derive(Clone, Debug)]
+pub struct RegistryConfig {
+    /// The parameter server.
+    pub server: NodeId,
+    /// The switch of its rack, if there is one.
+    pub switch: Option<NodeId>,
+    /// An address of the cluster. The upper half is the same for all nodes.
+    pub network: Ipv4Addr,
+    /// Keys of jobs are derived from it.
+    pub secret: Secret,
+    /// Ids of jobs are drawn from it: another one for every start.
+    pub seed: u64,
+}
+
+/// One stream of one rank. The caller numbers them and never uses a number again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LinkId(pub u64);
+
+/// A job that somebody wants.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Registration {
+    /// What its ranks call it.
+    pub name: String,
+    /// How many ranks there are.
+    pub workers: u32,
+    /// What they agree on.
+    pub settings: Settings,
+    /// From whoever has been welcomed to it before.
+    pub resume: Option<Ticket>,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Tell a rank.
+    Tell {
+        /// On this stream.
+        link: LinkId,
+        /// This.
+        message: ToRank,
+    },
+    /// End a stream, after what was told on it.
+    Close {
+        /// This one.
+        link: LinkId,
+    },
+    /// The server adopts a set-up.
+    Adopt {
+        /// This one.
+        setup: Arc<Setup>,
+    },
+    /// The server forgets a job.
+    Retire {
+        /// This one.
+        job: JobId,
+    },
+    /// Ask the server who has not contributed. Answered by [`Registry::explain`].
+    AskMissing {
+        /// To this job.
+        job: JobId,
+        /// To this fragment.
+        sequence: u64,
+    },
+    /// A line for the operator.
+    Note(String),
+}
+
+/// All jobs of a service.
+///
+/// After every call drain [`poll`](Registry::poll), in order. Call [`tick`](Registry::tick) ten times a
+/// second. Memory is bounded by [`RANKS_MAX`] and by the jobs that the aggregation allows.
+#[derive(Debug)]
+pub struct Registry {
+    cluster: Cluster,
+    secret: Secret,
+    rng: Rng,
+    registrar: Registrar,
+    jobs: BTreeMap<JobId, Job>,
+    names: BTreeMap<String, JobId>,
+    links: BTreeMap<LinkId, (JobId, u32)>,
+    /// Jobs that failed, and when.
+    failures: BTreeMap<JobId, (Time, Arc<Failure>)>,
+    actions: VecDeque<Action>,
+}
+
+impl Registry {
+    /// A registry without jobs.
+    pub fn new(config: RegistryConfig) -> Registry {
+        let rng = Rng::new(config.seed);
+        let network = Network::of(config.network);
+        Registry {
+            cluster: Cluster { server: config.server, switch: config.switch, network },
+            secret: config.secret,
+            registrar: Registrar::new(rng.stream("registrar")),
+            rng: rng.stream("jobs"),
+            jobs: BTreeMap::new(),
+            names: BTreeMap::new(),
+            links: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// The next thing to be done.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// How many jobs there are.
+    pub fn jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Makes a job, or finds it.
+    pub fn register(&mut self, now: Time, wanted: Registration) -> Result<JobId, Refusal> {
+        refusal::check_name("name", &wanted.name)?;
+        wanted.settings.check(wanted.workers)?;
+        let Some(ticket) = wanted.resume else { return self.register_new(now, wanted) };
+        if ticket.job.0 & 3 != 0 || ticket.proof != Key::derive(&self.secret, ticket.job, 0) {
+            return Err(Refusal::Ticket);
+        }
+        if self.failures.contains_key(&ticket.job) {
+            // Whoever attends it is told why.
+            return Ok(ticket.job);
+        }
+        if let Some(job) = self.jobs.get(&ticket.job) {
+            return job.agree(&wanted).map(|()| ticket.job);
+        }
+        self.resume(now, ticket.job, wanted)
+    }
+
+    /// A rank attends on a new stream.
+    pub fn attend(&mut self, now: Time, link: LinkId, join: Join) -> Result<(), Refusal> {
+        if let Some((_, failure)) = self.failures.get(&join.job) {
+            let message = ToRank::Failed(Arc::clone(failure));
+            self.actions.extend([Action::Tell { link, message }, Action::Close { link }]);
+            return Ok(());
+        }
+        self.check_join(now, &join)?;
+        let (id, rank) = (join.job, join.rank);
+        let job = find(&mut self.jobs, id)?;
+        let before = job.take_in(now, link, join);
+        self.links.insert(link, (id, rank));
+        if let Some(before) = before {
+            self.succeed(id, rank, &before);
+        }
+        self.welcome(now, id, rank)
+    }
+
+    /// A rank says something.
+    pub fn hear(&mut self, now: Time, link: LinkId, said: FromRank) {
+        let Some(&(id, rank)) = self.links.get(&link) else { return };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(attendee) = job.ranks.get_mut(&rank) else { return };
+        attendee.heard = now;
+        match said {
+            FromRank::Answer { round, seat, watermark } => {
+                self.answer(now, (id, rank), round, seat, watermark);
+            }
+            FromRank::Progress(progress) => {
+                attendee.progress = Some((now, progress));
+                job.stalls.progress(rank, &progress);
+            }
+            FromRank::Stalled(stall) => {
+                job.note_stall(now, rank, stall);
+                self.investigate(now, id);
+            }
+            FromRank::Failing { text } => {
+                let name = explain::name_of(&self.cluster, job, rank);
+                let text = format!("{name} gives up: {}", printable(&text));
+                self.fail(now, id, Failure { text, culprits: vec![rank] });
+            }
+            FromRank::Leave => self.leave(id, rank, link),
+        }
+    }
+
+    /// A stream broke.
+    pub fn hang_up(&mut self, now: Time, link: LinkId) {
+        let Some((id, rank)) = self.links.remove(&link) else { return };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.lose_link(now, rank) {
+            let name = explain::name_of(&self.cluster, job, rank);
+            let text = format!("job {:?}: {name} lost its control connection", job.name);
+            self.actions.push_back(Action::Note(text));
+        }
+    }
+
+    /// The server says who has not contributed to a fragment.
+    pub fn explain(&mut self, now: Time, job: JobId, sequence: u64, missing: Missing) {
+        let Some(found) = self.jobs.get_mut(&job) else { return };
+        found.stalls.answer(sequence, missing);
+        self.diagnose(now, job);
+    }
+
+    /// Fails a job for a reason from outside.
+    pub fn fail_job(&mut self, now: Time, job: JobId, text: String) {
+        self.fail(now, job, Failure { text, culprits: Vec::new() });
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Time) {
+        self.failures.retain(|_, (at, _)| now.since(*at) < FAILURES_FOR);
+        let ids: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in ids {
+            self.tick_job(now, id);
+        }
+    }
+
+    fn register_new(&mut self, now: Time, wanted: Registration) -> Result<JobId, Refusal> {
+        if let Some(job) = self.names.get(&wanted.name).and_then(|id| self.jobs.get(id)) {
+            let agreed = job.agree(&wanted);
+            if job.is_attended() || (agreed.is_ok() && job.hosts.is_empty()) {
+                return agreed.map(|()| job.id);
+            }
+            // Everybody is gone, and whoever comes remembers nothing: it is another job.
+            let id = job.id;
+            let text = format!("job {:?} was registered anew when nobody was there", job.name);
+            self.fail_job(now, id, text);
+        }
+        let mut id = JobId(self.rng.bits() & !3);
+        while self.jobs.contains_key(&id) || self.failures.contains_key(&id) {
+            id = JobId(self.rng.bits() & !3);
+        }
+        self.insert(now, id, wanted, false)
+    }
+
+    /// Makes a job again that was forgotten.
+    // spec: A-41
+    fn resume(&mut self, now: Time, id: JobId, wanted: Registration) -> Result<JobId, Refusal> {
+        if let Some(other) = self.names.get(&wanted.name).and_then(|other| self.jobs.get(other)) {
+            if !other.hosts.is_empty() || other.is_resumed {
+                return Err(Refusal::NameTaken { name: wanted.name });
+            }
+            // Newcomers were faster than members. They register again, and find the members' job.
+            let other = other.id;
+            self.forget(other);
+        }
+        self.insert(now, id, wanted, true)
+    }
+
+    fn insert(
+        &mut self,
+        now: Time,
+        id: JobId,
+        wanted: Registration,
+        is_resumed: bool,
+    ) -> Result<JobId, Refusal> {
+        if self.jobs.len() >= JOBS_MAX {
+            return Err(Refusal::TooManyJobs);
+        }
+        let how = if is_resumed { "registered again by its members" } else { "registered" };
+        self.note(format!("job {:?}: {how} as {id:?}, {} ranks", wanted.name, wanted.workers));
+        self.names.insert(wanted.name.clone(), id);
+        self.jobs.insert(id, Job::new(now, id, wanted, is_resumed));
+        Ok(id)
+    }
+
+    fn check_join(&mut self, now: Time, join: &Join) -> Result<(), Refusal> {
+        refusal::check_name("host", &join.host)?;
+        let ranks: usize = self.jobs.values().map(|job| job.ranks.len()).sum();
+        let job = find(&mut self.jobs, join.job)?;
+        if !job.ranks.contains_key(&join.rank) && ranks >= RANKS_MAX {
+            return Err(Refusal::TooManyRanks);
+        }
+        if join.process.node == self.cluster.server {
+            return Err(Refusal::ServersNode { address: self.cluster.address(join.process.node) });
+        }
+        job.check_join(now, join, &self.cluster)
+    }
+
+    /// What follows from another process or another stream for a rank.
+    fn succeed(&mut self, id: JobId, rank: u32, before: &Attendee) {
+        if let Some(link) = before.link {
+            self.links.remove(&link);
+            self.actions.push_back(Action::Close { link });
+        }
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.ranks.get(&rank).is_some_and(|now| now.process == before.process) {
+            return;
+        }
+        job.welcome = None;
+        if job.seat_of(rank).is_some() {
+            let lost = Message::Lost { job: id, process: before.process };
+            // It may have had no seat yet; then nothing is lost.
+            let _ = self.registrar.handle(lost);
+        }
+        let name = explain::name_of(&self.cluster, job, rank);
+        let text = format!("job {:?}: {name} is another process than before", job.name);
+        self.actions.push_back(Action::Note(text));
+    }
+
+    /// Welcomes everybody once all are there, or `rank` alone if it came back.
+    fn welcome(&mut self, now: Time, id: JobId, rank: u32) -> Result<(), Refusal> {
+        let job = find(&mut self.jobs, id)?;
+        let is_back = job.welcome.is_some();
+        if job.welcome.is_none() && job.is_complete() {
+            let is_first = job.hosts.is_empty();
+            job.gather();
+            if is_first && let Err(text) = self.begin(id) {
+                self.fail_job(now, id, text);
+                return Ok(());
+            }
+            let round = self.registrar.round(id).unwrap_or(0);
+            find(&mut self.jobs, id)?.invite(&self.secret, round);
+        }
+        let job = find(&mut self.jobs, id)?;
+        match &job.welcome {
+            Some(welcome) if is_back => {
+                let message = ToRank::Welcome(Arc::clone(welcome));
+                self.actions.extend(job.tell(rank, message));
+            }
+            Some(welcome) => {
+                let message = ToRank::Welcome(Arc::clone(welcome));
+                self.actions.extend(job.tell_all(&message));
+            }
+            None => {
+                let missing = job.missing().into();
+                self.actions.extend(job.tell(rank, ToRank::Waiting { missing }));
+            }
+        }
+        self.seat(now, id, if is_back { Some(rank) } else { None });
+        Ok(())
+    }
+
+    fn leave(&mut self, id: JobId, rank: u32, link: LinkId) {
+        self.links.remove(&link);
+        self.actions.push_back(Action::Close { link });
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.leave(rank);
+        if job.is_over() {
+            let text = format!("job {:?}: over, all ranks have left", job.name);
+            self.note(text);
+            self.forget(id);
+        }
+    }
+
+    // spec: T-07
+    fn investigate(&mut self, now: Time, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        match job.stalls.question(now) {
+            Some(sequence) => self.actions.push_back(Action::AskMissing { job: id, sequence }),
+            None => self.diagnose(now, id),
+        }
+    }
+
+    /// Tells everybody why the job stalls, if that is news.
+    // spec: T-07
+    fn diagnose(&mut self, now: Time, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.stalls.is_explained()) else {
+            return;
+        };
+        let Some(diagnosis) = explain::diagnosis(now, &self.cluster, job) else { return };
+        if job.stalls.is_news(now, job.settings.stall_after, &diagnosis) {
+            let message = ToRank::Diagnosis(Arc::new(diagnosis));
+            self.actions.extend(job.tell_all(&message));
+        }
+    }
+
+    fn tick_job(&mut self, now: Time, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.is_unattended(now) {
+            self.note_about(id, "forgotten, nobody came");
+            return self.forget(id);
+        }
+        job.stalls.expire(now, job.settings.stall_after);
+        if let Some(failure) = explain::failure(now, &self.cluster, job) {
+            return self.fail(now, id, failure);
+        }
+        if let Some(missing) = job.waiting(now) {
+            let message = ToRank::Waiting { missing };
+            self.actions.extend(job.tell_all(&message));
+        }
+    }
+
+    /// Ends a job for everybody.
+    fn fail(&mut self, now: Time, id: JobId, failure: Failure) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        self.note(format!("job {:?}: failed: {}", job.name, failure.text));
+        let failure = Arc::new(failure);
+        let Some(job) = self.jobs.get(&id) else { return };
+        self.actions.extend(job.tell_all(&ToRank::Failed(Arc::clone(&failure))));
+        self.forget(id);
+        if self.failures.len() >= FAILURES_MAX {
+            let oldest = self.failures.iter().min_by_key(|(_, (at, _))| *at).map(|(id, _)| *id);
+            oldest.map(|oldest| self.failures.remove(&oldest));
+        }
+        self.failures.insert(id, (now, failure));
+    }
+
+    /// Removes a job and ends its streams.
+    fn forget(&mut self, id: JobId) {
+        let Some(job) = self.jobs.remove(&id) else { return };
+        self.names.remove(&job.name);
+        for link in job.ranks.values().filter_map(|attendee| attendee.link) {
+            self.links.remove(&link);
+            self.actions.push_back(Action::Close { link });
+        }
+        // It is there only once the job was gathered.
+        let _ = self.registrar.end(id);
+        self.obey();
+    }
+
+    fn note_about(&mut self, id: JobId, what: &str) {
+        if let Some(job) = self.jobs.get(&id) {
+            let text = format!("job {:?}: {what}", job.name);
+            self.note(text);
+        }
+    }
+
+    fn note(&mut self, text: String) {
+        self.actions.push_back(Action::Note(text));
+    }
+}
+
+fn find(jobs: &mut BTreeMap<JobId, Job>, job: JobId) -> Result<&mut Job, Refusal> {
+    jobs.get_mut(&job).ok_or(Refusal::UnknownJob)
+}
+
+/// A text from a client, cut and without anything that could harm a terminal.
+fn printable(text: &str) -> String {
+    let clean = |char: char| if char.is_control() { ' ' } else { char };
+    text.chars().take(REASON_CHARS_MAX).map(clean).collect()
+}

@@ -1,0 +1,300 @@
+//! One job: its ranks, from registration to the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_aggregate::join::Process;
+use thalweg_core::{JobId, NodeId, Time};
+use thalweg_wire::tag::{Key, Secret};
+
+use super::cluster::Cluster;
+use super::stall::Stalls;
+use super::{Action, LinkId, Refusal, Registration, SILENT_AFTER, UNATTENDED_FOR, WAITING_EVERY};
+use crate::message::{Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome};
+use crate::settings::Settings;
+
+/// How many missing ranks are named.
+const MISSING_NAMED_MAX: usize = 256;
+
+/// A job between registration and end.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) id: JobId,
+    pub(super) name: String,
+    pub(super) workers: u32,
+    pub(super) settings: Settings,
+    /// Whether its members know it from before this registry.
+    pub(super) is_resumed: bool,
+    pub(super) created: Time,
+    /// Before the job is gathered, those that are connected; afterwards all.
+    pub(super) ranks: BTreeMap<u32, Attendee>,
+    /// The leader of every host, by seat. Empty until the job is gathered.
+    pub(super) hosts: Vec<u32>,
+    /// `None` until all ranks are there, and again when one is another process, until all are.
+    pub(super) welcome: Option<Arc<Welcome>>,
+    pub(super) stalls: Stalls,
+    /// When those who wait were last told for whom.
+    waiting_told: Time,
+    /// When the last one was gone. Means something only while nobody is there.
+    deserted: Time,
+}
+
+/// Who attends as a rank.
+#[derive(Clone, Debug)]
+pub(super) struct Attendee {
+    pub(super) process: Process,
+    pub(super) host: String,
+    pub(super) switch: Option<NodeId>,
+    pub(super) resume: Option<Resume>,
+    pub(super) link: Option<LinkId>,
+    /// When the link broke. Means something only without one.
+    pub(super) broke: Time,
+    pub(super) heard: Time,
+    /// What it last said, and when.
+    pub(super) progress: Option<(Time, Progress)>,
+    pub(super) has_left: bool,
+}
+
+/// What the leaders of a resumed job remember.
+pub(super) struct Past {
+    pub(super) round: u32,
+    pub(super) roster: Vec<Process>,
+    pub(super) watermark: u64,
+}
+
+impl Job {
+    pub(super) fn new(now: Time, id: JobId, wanted: Registration, is_resumed: bool) -> Job {
+        Job {
+            id,
+            name: wanted.name,
+            workers: wanted.workers,
+            settings: wanted.settings,
+            is_resumed,
+            created: now,
+            ranks: BTreeMap::new(),
+            hosts: Vec::new(),
+            welcome: None,
+            stalls: Stalls::default(),
+            waiting_told: now,
+            deserted: now,
+        }
+    }
+
+    /// Whether somebody who registers it means the same.
+    pub(super) fn agree(&self, wanted: &Registration) -> Result<(), Refusal> {
+        let mut differences = self.settings.differences(&wanted.settings);
+        if self.workers != wanted.workers {
+            let (own, others) = (self.workers, wanted.workers);
+            differences.insert(0, format!("workers is {own} in the job, {others} here"));
+        }
+        if self.name != wanted.name {
+            differences.insert(0, format!("its name was {:?}", wanted.name));
+        }
+        let name = self.name.clone();
+        if differences.is_empty() { Ok(()) } else { Err(Refusal::Differs { name, differences }) }
+    }
+
+    pub(super) fn check_join(
+        &self,
+        now: Time,
+        join: &Join,
+        cluster: &Cluster,
+    ) -> Result<(), Refusal> {
+        let (rank, workers) = (join.rank, self.workers);
+        if rank >= workers {
+            return Err(Refusal::UnknownRank { rank, workers });
+        }
+        let is_there =
+            |other: &&u32| **other != rank && self.ranks[*other].process.node == join.process.node;
+        if let Some(&rank) = self.ranks.keys().find(is_there) {
+            let address = cluster.address(join.process.node);
+            return Err(Refusal::SameNode { address, rank });
+        }
+        let Some(before) = self.ranks.get(&rank) else { return Ok(()) };
+        if before.has_left {
+            return Err(Refusal::Ending);
+        }
+        if before.process != join.process {
+            let heard = now.since(before.heard);
+            if before.link.is_some() && heard < SILENT_AFTER {
+                let address = cluster.address(before.process.node);
+                return Err(Refusal::Taken { rank, address, heard });
+            }
+            if self.ranks.values().any(|attendee| attendee.has_left) {
+                return Err(Refusal::Ending);
+            }
+        }
+        if self.fits(join, before) {
+            return Ok(());
+        }
+        Err(Refusal::Moved { rank, before: before.host.clone() })
+    }
+
+    /// Whether the hosts stay what they are.
+    fn fits(&self, join: &Join, before: &Attendee) -> bool {
+        let on = |host: &str| self.ranks.values().filter(|other| other.host == host).count();
+        let is_same = join.host == before.host;
+        is_same || self.hosts.is_empty() || (on(&before.host) == 1 && on(&join.host) == 0)
+    }
+
+    /// Takes in a rank that may join. Returns who had it before.
+    pub(super) fn take_in(&mut self, now: Time, link: LinkId, join: Join) -> Option<Attendee> {
+        let before = self.ranks.remove(&join.rank);
+        let same = before.as_ref().filter(|before| before.process == join.process);
+        let progress = same.and_then(|same| same.progress);
+        if same.is_none() {
+            self.stalls.forget(join.rank);
+        }
+        let attendee = Attendee {
+            process: join.process,
+            host: join.host,
+            switch: join.switch,
+            resume: join.resume,
+            link: Some(link),
+            broke: now,
+            heard: now,
+            progress,
+            has_left: false,
+        };
+        self.ranks.insert(join.rank, attendee);
+        before
+    }
+
+    /// All are there: finds the hosts.
+    pub(super) fn gather(&mut self) {
+        let (leaders, _) = self.places();
+        self.hosts = leaders;
+    }
+
+    /// Makes the welcome.
+    pub(super) fn invite(&mut self, secret: &Secret, round: u32) {
+        let (_, roster) = self.places();
+        let lane = |number: u64| Key::derive(secret, JobId(self.id.0 + number), 1);
+        let ticket = Ticket { job: self.id, proof: Key::derive(secret, self.id, 0) };
+        let lane_keys = [lane(1), lane(2), lane(3)];
+        self.welcome = Some(Arc::new(Welcome { ticket, lane_keys, roster, round }));
+    }
+
+    /// The leaders, and where everybody is.
+    fn places(&self) -> (Vec<u32>, Vec<Place>) {
+        let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut leaders = Vec::new();
+        let mut roster = Vec::new();
+        for (&rank, attendee) in &self.ranks {
+            let host = *hosts.entry(&attendee.host).or_insert_with(|| {
+                leaders.push(rank);
+                leaders.len() as u32 - 1
+            });
+            roster.push(Place { node: attendee.process.node, host });
+        }
+        (leaders, roster)
+    }
+
+    /// What is left of the set-ups before this registry. `None` if nobody knows of them.
+    ///
+    /// Every set-up takes all leaders, and a welcome tells of those before it. So a leader that was
+    /// welcomed before knows of every set-up; where all of them are new, epochs could be used twice.
+    pub(super) fn past(&self) -> Option<Past> {
+        let leaders = self.hosts.iter().filter_map(|leader| self.ranks.get(leader));
+        let known = leaders.filter_map(|leader| Some((leader.process, leader.resume?)));
+        let round = known.clone().map(|(_, resume)| resume.round).max()?;
+        let memory = known.filter_map(|(process, resume)| Some((process, resume.watermark?)));
+        let (roster, watermarks): (Vec<Process>, Vec<u64>) = memory.unzip();
+        Some(Past { round, roster, watermark: watermarks.into_iter().min().unwrap_or(0) })
+    }
+
+    /// The seat of a leader.
+    pub(super) fn seat_of(&self, rank: u32) -> Option<u32> {
+        self.hosts.binary_search(&rank).ok().map(|seat| seat as u32)
+    }
+
+    /// Notes that a rank has no stream. Returns whether it is missed.
+    pub(super) fn lose_link(&mut self, now: Time, rank: u32) -> bool {
+        if self.hosts.is_empty() {
+            self.ranks.remove(&rank);
+            self.deserted = now;
+            return false;
+        }
+        let Some(attendee) = self.ranks.get_mut(&rank) else { return false };
+        (attendee.link, attendee.broke) = (None, now);
+        true
+    }
+
+    pub(super) fn leave(&mut self, rank: u32) {
+        self.stalls.forget(rank);
+        if self.hosts.is_empty() {
+            self.ranks.remove(&rank);
+        } else if let Some(attendee) = self.ranks.get_mut(&rank) {
+            (attendee.link, attendee.has_left) = (None, true);
+        }
+    }
+
+    /// Takes down what a rank waits for, as far as it can be.
+    pub(super) fn note_stall(&mut self, now: Time, rank: u32, mut stall: Stall) {
+        if let Waits::Ranks(ranks) = &mut stall.waits {
+            ranks.retain(|other| *other < self.workers && *other != rank);
+            ranks.sort_unstable();
+            ranks.dedup();
+        }
+        self.stalls.note(now, rank, stall);
+    }
+
+    /// Whether all ranks have left.
+    pub(super) fn is_over(&self) -> bool {
+        self.ranks.values().all(|attendee| attendee.has_left)
+    }
+
+    /// Whether anybody is connected.
+    pub(super) fn is_attended(&self) -> bool {
+        self.ranks.values().any(|attendee| attendee.link.is_some())
+    }
+
+    /// Whether all ranks are connected.
+    pub(super) fn is_complete(&self) -> bool {
+        self.ranks.len() == self.workers as usize
+            && self.ranks.values().all(|attendee| attendee.link.is_some())
+    }
+
+    /// Whether nobody came for so long that nobody will.
+    pub(super) fn is_unattended(&self, now: Time) -> bool {
+        self.ranks.is_empty() && now.since(self.deserted) >= UNATTENDED_FOR
+    }
+
+    /// The ranks that are not connected, at most as many as are worth naming.
+    pub(super) fn missing(&self) -> Vec<u32> {
+        let is_missing =
+            |rank: &u32| self.ranks.get(rank).is_none_or(|attendee| attendee.link.is_none());
+        (0..self.workers).filter(is_missing).take(MISSING_NAMED_MAX).collect()
+    }
+
+    /// Who is missing, if it is time to say so.
+    pub(super) fn waiting(&mut self, now: Time) -> Option<Arc<[u32]>> {
+        let is_due = now.since(self.waiting_told) >= WAITING_EVERY;
+        if self.welcome.is_some() || !is_due || self.ranks.is_empty() {
+            return None;
+        }
+        self.waiting_told = now;
+        Some(self.missing().into())
+    }
+
+    pub(super) fn tell(&self, rank: u32, message: ToRank) -> Option<Action> {
+        let link = self.ranks.get(&rank)?.link?;
+        Some(Action::Tell { link, message })
+    }
+
+    pub(super) fn tell_all(&self, message: &ToRank) -> Vec<Action> {
+        self.ranks.keys().filter_map(|rank| self.tell(*rank, message.clone())).collect()
+    }
+
+    /// Tells the holder of a seat, if it still is the one that is meant.
+    pub(super) fn tell_seat(&self, seat: u32, process: Process, message: ToRank) -> Option<Action> {
+        let leader = *self.hosts.get(seat as usize)?;
+        self.ranks.get(&leader).filter(|attendee| attendee.process == process)?;
+        self.tell(leader, message)
+    }
+
+    pub(super) fn tell_node(&self, node: NodeId, message: ToRank) -> Option<Action> {
+        let (rank, _) = self.ranks.iter().find(|(_, other)| other.process.node == node)?;
+        self.tell(*rank, message)
+    }
+}

@@ -1,0 +1,118 @@
+//! Between the ranks of a job and the registrar of its aggregation.
+
+use std::sync::Arc;
+
+use thalweg_aggregate::Setup;
+use thalweg_aggregate::join::{Instruction, JoinError, Memory, Message, Process};
+use thalweg_core::{JobId, Time};
+use thalweg_wire::tag::Key;
+
+use super::{Action, Registry};
+use crate::message::ToRank;
+
+impl Registry {
+    /// Makes the aggregation among the leaders, or says why there is none.
+    pub(super) fn begin(&mut self, id: JobId) -> Result<(), String> {
+        let Some(job) = self.jobs.get(&id) else { return Ok(()) };
+        let spec = job.settings.spec(job.hosts.len() as u32, self.cluster.server);
+        let made = match job.past().filter(|_| job.is_resumed) {
+            Some(past) => self.registrar.restore(id, spec, past.round, past.roster, past.watermark),
+            None if job.is_resumed => {
+                return Err("the registrar restarted, and the lowest ranks of all hosts are new: \
+                            nobody remembers the job"
+                    .into());
+            }
+            None => self.registrar.register_as(id, spec),
+        };
+        made.map_err(|error| format!("the job cannot be set up: {error}"))
+    }
+
+    /// Asks for seats for one leader or all of them. Who has one is reminded of what it may have missed.
+    pub(super) fn seat(&mut self, now: Time, id: JobId, only: Option<u32>) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        // Nobody is set up before it is welcomed.
+        let leaders = if job.welcome.is_some() { &job.hosts[..] } else { &[] };
+        let joins = (0..)
+            .zip(leaders)
+            .filter(|(_, leader)| only.is_none_or(|only| only == **leader))
+            .filter_map(|(seat, leader)| Some((seat, job.ranks.get(leader)?.process)))
+            .map(|(seat, process)| Message::Join { job: id, process, rank: Some(seat) });
+        for join in joins.collect::<Vec<Message>>() {
+            self.tell_registrar(now, id, join);
+        }
+        self.obey();
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        now: Time,
+        (id, rank): (JobId, u32),
+        round: u32,
+        seat: u32,
+        watermark: Option<u64>,
+    ) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(attendee) = job.ranks.get(&rank) else { return };
+        // A rank can only speak for its own seat.
+        if job.seat_of(rank) != Some(seat) {
+            return;
+        }
+        let memory = watermark.map_or(Memory::Lost, |watermark| Memory::Kept { watermark });
+        let paths = vec![self.cluster.path(attendee.switch)];
+        let process = attendee.process;
+        let message = Message::Answer { job: id, process, round, rank: seat, paths, memory };
+        self.tell_registrar(now, id, message);
+        self.obey();
+    }
+
+    fn tell_registrar(&mut self, now: Time, id: JobId, message: Message) {
+        match self.registrar.handle(message) {
+            // Said too late or too early: it will be asked again.
+            Ok(_) | Err(JoinError::UnknownJob(_) | JoinError::Future { .. }) => {}
+            Err(error) => self.fail_job(now, id, format!("the job cannot be set up: {error}")),
+        }
+    }
+
+    /// Passes on what the registrar wants.
+    pub(super) fn obey(&mut self) {
+        while let Some(instruction) = self.registrar.poll() {
+            match instruction {
+                Instruction::Report { process, job, round, rank: seat } => {
+                    self.tell_seat(job, seat, process, ToRank::Report { round, seat });
+                }
+                Instruction::AdoptWorker { process, rank: seat, setup } => {
+                    let key = Key::derive(&self.secret, setup.job, setup.epoch);
+                    self.tell_seat(setup.job, seat, process, ToRank::Adopt { seat, key, setup });
+                }
+                Instruction::AdoptServer { setup, .. } => self.adopt(setup),
+                Instruction::Retire { node, job, .. } if node == self.cluster.server => {
+                    self.actions.push_back(Action::Retire { job });
+                }
+                Instruction::Retire { node, job, round } => {
+                    let message = ToRank::Retire { round };
+                    self.actions
+                        .extend(self.jobs.get(&job).and_then(|job| job.tell_node(node, message)));
+                }
+            }
+        }
+    }
+
+    fn tell_seat(&mut self, job: JobId, seat: u32, process: Process, message: ToRank) {
+        let Some(job) = self.jobs.get(&job) else { return };
+        self.actions.extend(job.tell_seat(seat, process, message));
+    }
+
+    fn adopt(&mut self, setup: Arc<Setup>) {
+        if let Some(job) = self.jobs.get(&setup.job) {
+            self.note(format!(
+                "job {:?}: set up in epoch {} with {} ranks on {} hosts, from fragment {}",
+                job.name,
+                setup.epoch,
+                job.workers,
+                job.hosts.len(),
+                setup.resume_from
+            ));
+        }
+        self.actions.push_back(Action::Adopt { setup });
+    }
+}

@@ -1,0 +1,312 @@
+//! Random lives of a job whose streams break, whose processes die and whose registry forgets, against
+//! what the processes know to be true.
+
+use proptest::prelude::*;
+use thalweg_aggregate::join::Process;
+use thalweg_core::Rng;
+
+use super::*;
+use crate::attendance::rounds::Rounds;
+
+const SERVER: NodeId = NodeId(1);
+const SECRET: Secret = Secret([3; 16]);
+const PATIENCE: Span = Span::from_s(3_600);
+
+/// A process as it really is.
+struct Client {
+    rank: u32,
+    process: Process,
+    job: Option<JobId>,
+    ticket: Option<Ticket>,
+    rounds: Rounds,
+    /// `None` until it adopts its first set-up.
+    watermark: Option<u64>,
+    /// Whether it has answered a report and not yet got the set-up.
+    is_paused: bool,
+    /// The epoch it has.
+    epoch: u32,
+    link: Option<LinkId>,
+    /// What is on the way, both ways. Lost when the stream breaks.
+    inbound: VecDeque<ToRank>,
+    outbound: VecDeque<FromRank>,
+}
+
+struct World {
+    rng: Rng,
+    registry: Registry,
+    now: Time,
+    next_link: u64,
+    next_life: u64,
+    clients: Vec<Client>,
+    /// Every set-up that was adopted. Nobody may have another of the same epoch.
+    setups: BTreeMap<(JobId, u32), Arc<Setup>>,
+    /// The epochs that the server has adopted since it started.
+    server_epochs: BTreeMap<JobId, u32>,
+}
+
+impl World {
+    fn new(seed: u64, workers: u32) -> World {
+        let mut rng = Rng::new(seed).stream("world");
+        let registry = registry(&mut rng);
+        let mut world = World {
+            rng,
+            registry,
+            now: Time::ZERO,
+            next_link: 0,
+            next_life: 0,
+            clients: Vec::new(),
+            setups: BTreeMap::new(),
+            server_epochs: BTreeMap::new(),
+        };
+        world.clients = (0..workers).map(|rank| world.spawn(rank)).collect();
+        world
+    }
+
+    /// A new process for a rank, now and then on another node.
+    fn spawn(&mut self, rank: u32) -> Client {
+        self.next_life += 1;
+        let node = NodeId(100 + rank + 100 * self.rng.below(3) as u32);
+        Client {
+            rank,
+            process: Process { node, life: self.next_life },
+            job: None,
+            ticket: None,
+            rounds: Rounds::default(),
+            watermark: None,
+            is_paused: false,
+            epoch: 0,
+            link: None,
+            inbound: VecDeque::new(),
+            outbound: VecDeque::new(),
+        }
+    }
+
+    fn step(&mut self) {
+        let chosen = self.rng.below(self.clients.len() as u64) as usize;
+        match self.rng.below(100) {
+            0..35 => self.deliver(chosen),
+            35..65 => self.obey(chosen),
+            65..78 => self.connect(chosen),
+            78..84 => {
+                let more = self.rng.below(50);
+                let client = &mut self.clients[chosen];
+                if !client.is_paused {
+                    client.watermark = client.watermark.map(|watermark| watermark + more);
+                }
+            }
+            84..92 => {
+                self.now += Span::from_ms(300);
+                self.registry.tick(self.now);
+            }
+            92..95 => self.break_stream(chosen),
+            // Some die without a word: the registry hears nothing of it.
+            95 | 96 => self.kill(chosen),
+            97 => self.restart(),
+            _ => self.beat(),
+        }
+        self.act();
+    }
+
+    fn beat(&mut self) {
+        for client in self.clients.iter_mut().filter(|client| client.link.is_some()) {
+            client.outbound.push_back(FromRank::Progress(Default::default()));
+        }
+    }
+
+    fn kill(&mut self, chosen: usize) {
+        if self.rng.chance(0.5) {
+            self.break_stream(chosen);
+        }
+        let rank = self.clients[chosen].rank;
+        self.clients[chosen] = self.spawn(rank);
+    }
+
+    fn break_stream(&mut self, chosen: usize) {
+        let client = &mut self.clients[chosen];
+        if let Some(link) = client.link.take() {
+            client.inbound.clear();
+            client.outbound.clear();
+            self.registry.hang_up(self.now, link);
+        }
+    }
+
+    /// The registry, and the server with it, starts again with nothing.
+    fn restart(&mut self) {
+        self.registry = registry(&mut self.rng);
+        self.server_epochs.clear();
+        for client in &mut self.clients {
+            client.link = None;
+            client.inbound.clear();
+            client.outbound.clear();
+        }
+    }
+
+    fn connect(&mut self, chosen: usize) {
+        let workers = self.clients.len() as u32;
+        let client = &mut self.clients[chosen];
+        if client.link.is_some() {
+            return;
+        }
+        let settings = Settings { patience: PATIENCE, ..Settings::default() };
+        let (name, resume) = ("swarm".to_owned(), client.ticket);
+        let wanted = Registration { name, workers, settings, resume };
+        let job = self.registry.register(self.now, wanted).expect("a member is always taken");
+        let client = &mut self.clients[chosen];
+        if client.job.replace(job) != Some(job) {
+            client.rounds = Rounds::default();
+        }
+        let link = LinkId(self.next_link);
+        self.next_link += 1;
+        client.link = Some(link);
+        let join = Join {
+            job,
+            rank: client.rank,
+            process: client.process,
+            host: format!("host {}", client.rank / 2),
+            switch: client.rank.is_multiple_of(3).then_some(NodeId(50 + client.rank % 2)),
+            resume: client.ticket.map(|_| client.rounds.resume(client.watermark)),
+        };
+        match self.registry.attend(self.now, link, join) {
+            Ok(()) => {}
+            // The one before it seems to live.
+            Err(Refusal::Taken { .. }) => self.clients[chosen].link = None,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn deliver(&mut self, chosen: usize) {
+        let client = &mut self.clients[chosen];
+        if let (Some(link), Some(said)) = (client.link, client.outbound.pop_front()) {
+            self.registry.hear(self.now, link, said);
+        }
+    }
+
+    fn obey(&mut self, chosen: usize) {
+        let client = &mut self.clients[chosen];
+        let Some(told) = client.inbound.pop_front() else { return };
+        if !client.rounds.admit(&told) {
+            return;
+        }
+        match told {
+            ToRank::Welcome(welcome) => {
+                assert_eq!(welcome.roster[client.rank as usize].node, client.process.node);
+                client.ticket = Some(welcome.ticket);
+            }
+            ToRank::Report { round, seat } => {
+                assert!(client.ticket.is_some(), "nobody is set up before it is welcomed");
+                client.is_paused = true;
+                client.rounds.answer(round);
+                let watermark = client.watermark;
+                client.outbound.push_back(FromRank::Answer { round, seat, watermark });
+            }
+            ToRank::Adopt { seat, key, setup } => self.adopt(chosen, seat, key, setup),
+            ToRank::Failed(failure) => {
+                let reasons = ["registered anew", "nobody remembers"];
+                let is_known = reasons.iter().any(|reason| failure.text.contains(reason));
+                assert!(is_known, "{}", failure.text);
+                let rank = client.rank;
+                self.break_stream(chosen);
+                self.clients[chosen] = self.spawn(rank);
+            }
+            ToRank::Waiting { .. } | ToRank::Retire { .. } => {}
+            ToRank::Diagnosis(diagnosis) => panic!("nobody stalls: {}", diagnosis.text),
+        }
+    }
+
+    /// Every set-up is newer, the same for all, and nobody has to go back behind what it has.
+    fn adopt(&mut self, chosen: usize, seat: u32, key: Key, setup: Arc<Setup>) {
+        let client = &mut self.clients[chosen];
+        assert_eq!(key, Key::derive(&SECRET, setup.job, setup.epoch));
+        assert_eq!(Some(setup.job), client.job);
+        assert_eq!(setup.trees[0].node(seat), client.process.node);
+        assert!(setup.epoch > client.epoch || client.watermark.is_none());
+        assert!(client.watermark.is_none_or(|watermark| watermark >= setup.resume_from));
+        client.watermark = client.watermark.or(Some(setup.resume_from));
+        (client.epoch, client.is_paused) = (setup.epoch, false);
+        let known = self.setups.entry((setup.job, setup.epoch)).or_insert(Arc::clone(&setup));
+        assert_eq!(*known, setup, "two set-ups of one epoch");
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.registry.poll() {
+            match action {
+                Action::Tell { link, message } => {
+                    let mut clients = self.clients.iter_mut();
+                    if let Some(client) = clients.find(|client| client.link == Some(link)) {
+                        client.inbound.push_back(message);
+                    }
+                }
+                Action::Close { link } => {
+                    let mut clients = self.clients.iter_mut();
+                    if let Some(client) = clients.find(|client| client.link == Some(link)) {
+                        // What was told before is still heard.
+                        client.link = None;
+                        client.outbound.clear();
+                    }
+                }
+                Action::Adopt { setup } => {
+                    let before = self.server_epochs.insert(setup.job, setup.epoch);
+                    assert!(before.is_none_or(|before| before < setup.epoch));
+                }
+                Action::Retire { job } => drop(self.server_epochs.remove(&job)),
+                Action::AskMissing { .. } => panic!("nobody stalls"),
+                Action::Note(_) => {}
+            }
+        }
+    }
+
+    /// From now on nothing breaks: the job must come together.
+    fn settle(&mut self) {
+        for _ in 0..40 {
+            for chosen in 0..self.clients.len() {
+                self.connect(chosen);
+                self.act();
+                while !self.clients[chosen].inbound.is_empty() {
+                    self.obey(chosen);
+                }
+                while !self.clients[chosen].outbound.is_empty() {
+                    self.deliver(chosen);
+                    self.act();
+                }
+            }
+            self.beat();
+            self.now += Span::from_ms(300);
+            self.registry.tick(self.now);
+            self.act();
+        }
+        let job = self.clients[0].job.expect("it is registered");
+        let setup = self.registry.registrar.setup(job).expect("it is set up");
+        assert_eq!(self.server_epochs.get(&job), Some(&setup.epoch));
+        for client in &self.clients {
+            assert_eq!(client.job, Some(job));
+            let seat = self.registry.jobs[&job].seat_of(client.rank);
+            let epoch = seat.map_or(client.epoch, |_| setup.epoch);
+            assert_eq!(client.epoch, epoch, "rank {} is left behind", client.rank);
+        }
+    }
+}
+
+fn registry(rng: &mut Rng) -> Registry {
+    Registry::new(RegistryConfig {
+        server: SERVER,
+        switch: None,
+        network: Ipv4Addr::LOCALHOST,
+        secret: SECRET,
+        seed: rng.bits(),
+    })
+}
+
+// spec: A-41
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn whatever_breaks_jobs_come_together(
+        seed in any::<u64>(),
+        workers in 1..7_u32,
+        steps in 0..600_u32,
+    ) {
+        let mut world = World::new(seed, workers);
+        (0..steps).for_each(|_| world.step());
+        world.settle();
+    }
+}

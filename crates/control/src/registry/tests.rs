@@ -1,0 +1,200 @@
+//! Lives of jobs, one by one.
+
+use thalweg_aggregate::join::Process;
+
+use super::*;
+use crate::message::{Diagnosis, Place, Progress, Resume, Stall, Waits, Welcome};
+
+mod failing;
+mod joining;
+mod resuming;
+mod stalling;
+
+const SECRET: Secret = Secret([7; 16]);
+/// 10.1.0.1:4800.
+const SERVER: NodeId = NodeId(0x0001_12c0);
+/// 10.1.0.2:4801.
+const SWITCH: NodeId = NodeId(0x0002_12c1);
+
+/// Where a rank is: 10.1.1.{rank}:4808.
+fn node(rank: u32) -> NodeId {
+    NodeId(0x0100_12c8 + (rank << 16))
+}
+
+/// A registry, and what it wanted done since the last look.
+struct Hall {
+    registry: Registry,
+    now: Time,
+    next_link: u64,
+    done: Vec<Action>,
+    workers: u32,
+    job: JobId,
+    /// The last stream of each rank.
+    links: BTreeMap<u32, LinkId>,
+}
+
+impl Hall {
+    fn new(workers: u32) -> Hall {
+        let mut hall = Hall::empty(workers, 5);
+        hall.job = hall.register(None).unwrap();
+        hall
+    }
+
+    fn empty(workers: u32, seed: u64) -> Hall {
+        let config = RegistryConfig {
+            server: SERVER,
+            switch: None,
+            network: Ipv4Addr::new(10, 1, 0, 1),
+            secret: SECRET,
+            seed,
+        };
+        Hall {
+            registry: Registry::new(config),
+            now: Time::ZERO + Span::from_s(1_000),
+            next_link: 0,
+            done: Vec::new(),
+            workers,
+            job: JobId(0),
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// Ranks on as many hosts as there are names, all welcomed and set up in epoch 1.
+    fn set_up(hosts: &[&str]) -> Hall {
+        let mut hall = Hall::new(hosts.len() as u32);
+        for (rank, host) in (0..).zip(hosts) {
+            hall.attend(hall.join(rank, host)).unwrap();
+        }
+        hall.answer_all(1, None);
+        hall.look();
+        hall
+    }
+
+    /// All leaders answer in a round.
+    fn answer_all(&mut self, round: u32, watermark: Option<u64>) {
+        for (seat, leader) in (0..).zip(self.leaders()) {
+            self.say(leader, FromRank::Answer { round, seat, watermark });
+        }
+    }
+
+    fn leaders(&self) -> Vec<u32> {
+        self.registry.jobs[&self.job].hosts.clone()
+    }
+
+    fn register(&mut self, resume: Option<Ticket>) -> Result<JobId, Refusal> {
+        self.register_as("train", Settings::default(), resume)
+    }
+
+    fn register_as(
+        &mut self,
+        name: &str,
+        settings: Settings,
+        resume: Option<Ticket>,
+    ) -> Result<JobId, Refusal> {
+        let (name, workers) = (name.to_owned(), self.workers);
+        self.registry.register(self.now, Registration { name, workers, settings, resume })
+    }
+
+    fn join(&self, rank: u32, host: &str) -> Join {
+        let process = Process { node: node(rank), life: u64::from(rank) };
+        let host = host.to_owned();
+        Join { job: self.job, rank, process, host, switch: None, resume: None }
+    }
+
+    fn attend(&mut self, join: Join) -> Result<LinkId, Refusal> {
+        let link = LinkId(self.next_link);
+        self.next_link += 1;
+        let rank = join.rank;
+        self.registry.attend(self.now, link, join)?;
+        self.links.insert(rank, link);
+        Ok(link)
+    }
+
+    fn say(&mut self, rank: u32, said: FromRank) {
+        self.registry.hear(self.now, self.links[&rank], said);
+    }
+
+    fn hang_up(&mut self, rank: u32) {
+        self.registry.hang_up(self.now, self.links[&rank]);
+    }
+
+    /// Time passes in steps of 100 ms; those who are connected show that they live.
+    fn pass(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now += Span::from_ms(100);
+            for rank in self.links.clone().into_keys() {
+                self.say(rank, FromRank::Progress(Progress::default()));
+            }
+            self.registry.tick(self.now);
+        }
+    }
+
+    /// What was wanted since the last look.
+    fn look(&mut self) -> &[Action] {
+        self.done = std::iter::from_fn(|| self.registry.poll()).collect();
+        &self.done
+    }
+
+    /// What a rank was told, as of the last look.
+    fn told(&self, rank: u32) -> Vec<ToRank> {
+        let mine = |action: &Action| match action {
+            Action::Tell { link, message } if *link == self.links[&rank] => Some(message.clone()),
+            _ => None,
+        };
+        self.done.iter().filter_map(mine).collect()
+    }
+
+    fn notes(&self) -> Vec<&str> {
+        let mut notes = Vec::new();
+        for action in &self.done {
+            if let Action::Note(text) = action {
+                notes.push(text.as_str());
+            }
+        }
+        notes
+    }
+
+    fn closed(&self, rank: u32) -> bool {
+        self.done.contains(&Action::Close { link: self.links[&rank] })
+    }
+
+    fn setup(&self) -> &Setup {
+        self.registry.registrar.setup(self.job).unwrap()
+    }
+
+    /// The one failure that a rank was told.
+    fn failure(&self, rank: u32) -> Failure {
+        let failed = |message: ToRank| match message {
+            ToRank::Failed(failure) => Some((*failure).clone()),
+            _ => None,
+        };
+        let all: Vec<Failure> = self.told(rank).into_iter().filter_map(failed).collect();
+        assert_eq!(all.len(), 1, "{:?}", self.done);
+        all[0].clone()
+    }
+
+    fn diagnoses(&self, rank: u32) -> Vec<Diagnosis> {
+        let diagnosis = |message: ToRank| match message {
+            ToRank::Diagnosis(diagnosis) => Some((*diagnosis).clone()),
+            _ => None,
+        };
+        self.told(rank).into_iter().filter_map(diagnosis).collect()
+    }
+
+    fn welcomes(&self, rank: u32) -> Vec<Arc<Welcome>> {
+        let welcome = |message: ToRank| match message {
+            ToRank::Welcome(welcome) => Some(welcome),
+            _ => None,
+        };
+        self.told(rank).into_iter().filter_map(welcome).collect()
+    }
+}
+
+fn progress(operation: u64, fragment: u64) -> FromRank {
+    FromRank::Progress(Progress { operation, fragment, since: Span::ZERO })
+}
+
+fn stalled(operation: u64, waits: Waits, since: Span) -> FromRank {
+    FromRank::Stalled(Stall { operation, waits, since })
+}

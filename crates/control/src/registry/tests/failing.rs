@@ -1,0 +1,208 @@
+use super::*;
+
+#[test]
+fn a_rank_that_stays_away_is_named_to_all_others() {
+    let mut hall = Hall::set_up(&["a", "a", "b", "c"]);
+    hall.say(3, progress(17, 20_411));
+    hall.hang_up(3);
+    hall.look();
+    let name = "rank 3 (10.1.1.3:4808)";
+    assert_eq!(hall.notes(), [format!("job \"train\": {name} lost its control connection")]);
+    hall.pass(Span::from_ms(29_900));
+    assert!(hall.look().is_empty(), "it may come back");
+    hall.pass(Span::from_ms(100));
+    hall.look();
+    let text = format!(
+        "{name} is gone: its control connection broke 30.0 s ago; last heard: operation 17, \
+         fragment 20411"
+    );
+    let failure = Failure { text: text.clone(), culprits: vec![3] };
+    for rank in 0..3 {
+        assert_eq!(hall.failure(rank), failure);
+        assert!(hall.closed(rank));
+    }
+    assert!(hall.done.contains(&Action::Retire { job: hall.job }));
+    assert_eq!(hall.notes(), [format!("job \"train\": failed: {text}")]);
+    // It stays failed for its members, and the name is free.
+    let late = hall.attend(hall.join(3, "c"));
+    assert!(late.is_ok());
+    hall.look();
+    assert_eq!(hall.failure(3), failure);
+    let next = hall.register(None).unwrap();
+    assert_ne!(next, hall.job);
+}
+
+#[test]
+fn silence_is_as_bad_as_a_broken_connection() {
+    let mut hall = Hall::set_up(&["a", "b"]);
+    let silent = hall.links.remove(&1).unwrap();
+    hall.pass(Span::from_s(30));
+    hall.look();
+    let text = "rank 1 (10.1.1.1:4808) is gone: last heard 30.0 s ago";
+    assert_eq!(hall.failure(0).text, text);
+    hall.links.insert(1, silent);
+    assert_eq!(hall.failure(1).text, text, "it is told, should it still hear");
+}
+
+#[test]
+fn the_same_process_finds_everything_as_it_was() {
+    let mut hall = Hall::set_up(&["a", "a", "b"]);
+    let setup = hall.setup().clone();
+    for rank in [2, 1] {
+        hall.hang_up(rank);
+        hall.pass(Span::from_s(14));
+    }
+    hall.look();
+    hall.attend(hall.join(2, "b")).unwrap();
+    hall.attend(hall.join(1, "a")).unwrap();
+    hall.look();
+    assert!(hall.told(0).is_empty());
+    assert_eq!(hall.welcomes(1).len(), 1);
+    let key = Key::derive(&SECRET, hall.job, 1);
+    let setup = Arc::new(setup);
+    assert_eq!(hall.told(2)[1..], [ToRank::Adopt { seat: 1, key, setup }]);
+    hall.pass(Span::from_s(60));
+    assert_eq!(hall.registry.jobs(), 1);
+}
+
+// spec: A-41
+#[test]
+fn another_process_takes_over_with_an_empty_memory() {
+    let mut hall = Hall::set_up(&["a", "a", "b"]);
+    hall.hang_up(2);
+    hall.pass(Span::from_s(5));
+    hall.look();
+    let process = Process { node: node(9), life: 99 };
+    let join = Join { process, ..hall.join(2, "elsewhere") };
+    hall.attend(join).unwrap();
+    hall.look();
+    for rank in 0..3 {
+        assert_eq!(hall.welcomes(rank)[0].roster[2], Place { node: node(9), host: 1 });
+    }
+    let report = |seat| ToRank::Report { round: 2, seat };
+    assert!(hall.told(0).contains(&report(0)) && hall.told(2).contains(&report(1)));
+    assert_eq!(hall.told(1).len(), 1, "no seat, no report");
+    hall.say(0, FromRank::Answer { round: 2, seat: 0, watermark: Some(640) });
+    hall.say(2, FromRank::Answer { round: 2, seat: 1, watermark: None });
+    hall.look();
+    assert_eq!((hall.setup().epoch, hall.setup().resume_from), (2, 640));
+    assert_eq!(hall.setup().trees[0].node(1), node(9));
+    assert!(matches!(hall.told(2)[..], [ToRank::Adopt { seat: 1, .. }]));
+}
+
+#[test]
+fn nobody_is_set_up_before_all_are_back() {
+    let mut hall = Hall::set_up(&["a", "b", "c"]);
+    hall.hang_up(1);
+    hall.hang_up(2);
+    let process = Process { node: node(1), life: 99 };
+    hall.attend(Join { process, ..hall.join(1, "b") }).unwrap();
+    hall.look();
+    assert_eq!(hall.told(1), [ToRank::Waiting { missing: [2].into() }]);
+    hall.attend(hall.join(2, "c")).unwrap();
+    hall.look();
+    assert!(hall.told(1).contains(&ToRank::Report { round: 2, seat: 1 }));
+    assert_eq!(hall.welcomes(0).len(), 1);
+}
+
+#[test]
+fn who_shared_memory_can_only_come_back_to_it() {
+    let mut hall = Hall::set_up(&["a", "a", "b"]);
+    hall.hang_up(1);
+    hall.hang_up(2);
+    let join = |rank, host| {
+        let process = Process { node: node(rank), life: 99 };
+        Join { process, ..hall.join(rank, host) }
+    };
+    let (away, into, back) = (join(1, "c"), join(2, "a"), join(1, "a"));
+    let error = hall.attend(away).unwrap_err().to_string();
+    assert_eq!(error, "rank 1 was on host \"a\" with others: it can only come back there");
+    assert!(matches!(hall.attend(into), Err(Refusal::Moved { rank: 2, .. })));
+    assert!(hall.attend(back).is_ok());
+}
+
+#[test]
+fn when_others_have_left_nobody_is_replaced() {
+    let mut hall = Hall::set_up(&["a", "b", "c"]);
+    hall.hang_up(1);
+    hall.hang_up(2);
+    let process = Process { node: node(1), life: 99 };
+    hall.attend(Join { process, ..hall.join(1, "b") }).unwrap();
+    hall.say(0, FromRank::Leave);
+    hall.pass(Span::from_ms(100));
+    hall.look();
+    assert_eq!(hall.failure(1).text, "ranks 0, 2 cannot be replaced: others have left");
+}
+
+#[test]
+fn who_gives_up_takes_everybody_along() {
+    let mut hall = Hall::set_up(&["a", "b"]);
+    let text = format!("out of\u{1b}[2Jmemory{}", "!".repeat(2_000));
+    hall.say(1, FromRank::Failing { text });
+    hall.look();
+    let failure = hall.failure(0);
+    assert!(failure.text.starts_with("rank 1 (10.1.1.1:4808) gives up: out of [2Jmemory!"));
+    assert_eq!((failure.text.chars().count(), failure.culprits), (1_024 + 33, vec![1]));
+    assert_eq!(hall.failure(1).text, failure.text);
+    assert_eq!(hall.registry.jobs(), 0);
+}
+
+#[test]
+fn ways_that_form_no_tree_fail_the_job() {
+    let mut hall = Hall::new(1);
+    hall.attend(Join { switch: Some(SERVER), ..hall.join(0, "a") }).unwrap();
+    hall.say(0, FromRank::Answer { round: 1, seat: 0, watermark: None });
+    hall.look();
+    let text = hall.failure(0).text;
+    assert!(text.starts_with("the job cannot be set up: the server, node 70336,"), "{text}");
+}
+
+#[test]
+fn memory_of_what_never_was_fails_the_job() {
+    let mut hall = Hall::new(1);
+    hall.attend(hall.join(0, "a")).unwrap();
+    hall.say(0, FromRank::Answer { round: 9, seat: 0, watermark: None });
+    assert_eq!(hall.registry.jobs(), 1, "too early changes nothing");
+    hall.say(0, FromRank::Answer { round: 1, seat: 0, watermark: Some(5) });
+    hall.look();
+    assert!(hall.failure(0).text.contains("was not in the last set-up"));
+}
+
+#[test]
+fn when_all_died_the_name_is_a_new_job() {
+    let mut hall = Hall::set_up(&["a", "b"]);
+    hall.hang_up(0);
+    assert_eq!(hall.register(None), Ok(hall.job), "rank 1 is there: somebody replaces rank 0");
+    hall.hang_up(1);
+    hall.look();
+    let old = hall.job;
+    hall.job = hall.register(None).unwrap();
+    assert_ne!(hall.job, old);
+    assert!(hall.look().contains(&Action::Retire { job: old }));
+    let late = Join { job: old, ..hall.join(1, "b") };
+    hall.attend(late).unwrap();
+    hall.look();
+    let text = "job \"train\" was registered anew when nobody was there";
+    assert_eq!(hall.failure(1).text, text);
+}
+
+#[test]
+fn when_all_died_one_after_the_other_the_name_is_a_new_job() {
+    let mut hall = Hall::set_up(&["a", "b"]);
+    hall.hang_up(0);
+    hall.hang_up(1);
+    let process = Process { node: node(0), life: 99 };
+    hall.attend(Join { process, ..hall.join(0, "a") }).unwrap();
+    hall.hang_up(0);
+    assert_ne!(hall.register(None).unwrap(), hall.job);
+}
+
+#[test]
+fn the_data_plane_can_fail_a_job() {
+    let mut hall = Hall::set_up(&["a"]);
+    hall.registry.fail_job(hall.now, hall.job, "the server is full".into());
+    hall.look();
+    assert_eq!(hall.failure(0), Failure { text: "the server is full".into(), culprits: vec![] });
+    hall.registry.fail_job(hall.now, hall.job, "again".into());
+    assert!(hall.look().is_empty());
+}

@@ -1,0 +1,140 @@
+use super::*;
+
+fn ticket(job: JobId) -> Ticket {
+    Ticket { job, proof: Key::derive(&SECRET, job, 0) }
+}
+
+/// A registry that knows nothing, and a job that two ranks remember.
+fn restarted(workers: u32) -> Hall {
+    let mut hall = Hall::empty(workers, 6);
+    hall.job = JobId(0xabcd_0000);
+    hall
+}
+
+fn remembering(hall: &Hall, rank: u32, host: &str, round: u32, watermark: u64) -> Join {
+    let resume = Some(Resume { round, watermark: Some(watermark) });
+    Join { resume, ..hall.join(rank, host) }
+}
+
+// spec: A-41
+#[test]
+fn a_registry_that_restarts_goes_on_with_the_same_job() {
+    let mut hall = restarted(3);
+    let job = hall.job;
+    assert_eq!(hall.register(Some(ticket(job))), Ok(job));
+    assert_eq!(hall.register(Some(ticket(job))), Ok(job));
+    hall.attend(remembering(&hall, 0, "a", 4, 700)).unwrap();
+    hall.attend(Join { resume: Some(Resume::default()), ..hall.join(1, "a") }).unwrap();
+    hall.look();
+    assert_eq!(hall.told(1), [ToRank::Waiting { missing: [2].into() }]);
+    hall.attend(remembering(&hall, 2, "b", 5, 690)).unwrap();
+    hall.look();
+    assert_eq!(hall.welcomes(1)[0].ticket, ticket(job));
+    // Above all that anybody has heard of.
+    assert!(hall.told(0).contains(&ToRank::Report { round: 6, seat: 0 }));
+    hall.say(0, FromRank::Answer { round: 6, seat: 0, watermark: Some(700) });
+    hall.say(2, FromRank::Answer { round: 6, seat: 1, watermark: Some(695) });
+    hall.look();
+    assert_eq!((hall.setup().job, hall.setup().epoch, hall.setup().resume_from), (job, 6, 695));
+    assert!(matches!(hall.told(2)[..], [ToRank::Adopt { seat: 1, .. }]));
+}
+
+// spec: A-41
+#[test]
+fn a_newcomer_among_members_begins_where_they_are() {
+    let mut hall = restarted(2);
+    // The newcomer is faster, and registers a job that nobody knows.
+    let stranger = hall.register(None).unwrap();
+    let join = Join { job: stranger, ..hall.join(1, "b") };
+    let link = hall.attend(join.clone()).unwrap();
+    hall.look();
+    assert_eq!(hall.register(Some(ticket(hall.job))), Ok(hall.job));
+    assert!(hall.look().contains(&Action::Close { link }), "it shall register again");
+    assert_eq!(hall.attend(join), Err(Refusal::UnknownJob));
+    assert_eq!(hall.register(None), Ok(hall.job));
+    hall.attend(hall.join(1, "b")).unwrap();
+    hall.attend(remembering(&hall, 0, "a", 2, 50)).unwrap();
+    hall.say(0, FromRank::Answer { round: 3, seat: 0, watermark: Some(50) });
+    hall.say(1, FromRank::Answer { round: 3, seat: 1, watermark: None });
+    assert_eq!((hall.setup().epoch, hall.setup().resume_from), (3, 50));
+}
+
+#[test]
+fn who_was_only_welcomed_knows_which_epochs_were_used() {
+    let mut hall = restarted(2);
+    hall.register(Some(ticket(hall.job))).unwrap();
+    let resume = Some(Resume { round: 3, watermark: None });
+    hall.attend(Join { resume, ..hall.join(0, "a") }).unwrap();
+    hall.attend(hall.join(1, "b")).unwrap();
+    hall.look();
+    assert_eq!(hall.welcomes(1)[0].round, 4);
+    hall.answer_all(4, None);
+    assert_eq!((hall.setup().epoch, hall.setup().resume_from), (4, 1 << 48));
+}
+
+#[test]
+fn where_all_leaders_are_new_the_job_is_over() {
+    let mut hall = restarted(2);
+    hall.register(Some(ticket(hall.job))).unwrap();
+    let resume = Some(Resume { round: 3, watermark: None });
+    hall.attend(Join { resume, ..hall.join(1, "a") }).unwrap();
+    hall.attend(hall.join(0, "a")).unwrap();
+    hall.look();
+    assert!(hall.failure(1).text.ends_with("nobody remembers the job"));
+}
+
+#[test]
+fn nobody_takes_over_a_job_without_its_ticket() {
+    let mut hall = restarted(1);
+    let wrong = [
+        Ticket { job: hall.job, proof: Key([0; 16]) },
+        Ticket { job: hall.job, proof: Key::derive(&SECRET, hall.job, 1) },
+        Ticket { job: hall.job, proof: Key::derive(&SECRET, JobId(hall.job.0 + 4), 0) },
+        Ticket { job: hall.job, proof: Key::derive(&Secret([8; 16]), hall.job, 0) },
+        ticket(JobId(hall.job.0 + 1)),
+    ];
+    for ticket in wrong {
+        assert_eq!(hall.register(Some(ticket)), Err(Refusal::Ticket));
+    }
+    hall.register(Some(ticket(hall.job))).unwrap();
+    let other = hall.register_as("other", Settings::default(), Some(ticket(hall.job)));
+    assert!(matches!(other, Err(Refusal::Differs { .. })), "one job, one name");
+}
+
+#[test]
+fn whoever_does_not_come_back_is_named() {
+    let mut hall = restarted(4);
+    hall.register(Some(ticket(hall.job))).unwrap();
+    hall.attend(remembering(&hall, 1, "a", 1, 5)).unwrap();
+    hall.pass(Span::from_ms(29_900));
+    assert_eq!(hall.registry.jobs(), 1);
+    hall.pass(Span::from_ms(100));
+    hall.look();
+    let text = "ranks 0, 2, 3 did not come back since the registrar restarted 30.0 s ago";
+    let culprits = vec![0, 2, 3];
+    assert_eq!(hall.failure(1), Failure { text: text.into(), culprits });
+    // Who comes late is told the same.
+    assert_eq!(hall.register(Some(ticket(hall.job))), Ok(hall.job));
+    hall.attend(remembering(&hall, 0, "a", 1, 5)).unwrap();
+    hall.look();
+    assert_eq!(hall.failure(0).text, text);
+}
+
+#[test]
+fn a_name_that_others_have_by_now_is_theirs() {
+    let mut hall = restarted(1);
+    let old = hall.job;
+    hall.job = hall.register(None).unwrap();
+    hall.attend(hall.join(0, "a")).unwrap();
+    let error = hall.register(Some(ticket(old)));
+    assert_eq!(error, Err(Refusal::NameTaken { name: "train".into() }));
+}
+
+#[test]
+fn epochs_that_are_used_up_fail_the_job() {
+    let mut hall = restarted(1);
+    hall.register(Some(ticket(hall.job))).unwrap();
+    hall.attend(remembering(&hall, 0, "a", u32::MAX, 5)).unwrap();
+    hall.look();
+    assert!(hall.failure(0).text.contains("epochs are used up"));
+}

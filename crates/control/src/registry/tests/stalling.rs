@@ -1,0 +1,166 @@
+use super::*;
+
+const FRAGMENT: Waits = Waits::Fragment(20_411);
+
+/// Ranks 0 and 1 on one host, 2 and 3 on others; rank 3 behind a switch. Rank 2 is at operation 16.
+fn hall() -> Hall {
+    let mut hall = Hall::new(4);
+    for (rank, host) in (0..3).zip(["a", "a", "b"]) {
+        hall.attend(hall.join(rank, host)).unwrap();
+    }
+    hall.attend(Join { switch: Some(SWITCH), ..hall.join(3, "c") }).unwrap();
+    hall.answer_all(1, None);
+    hall.say(2, progress(16, 20_390));
+    hall.look();
+    hall
+}
+
+// spec: T-07
+#[test]
+fn a_stall_names_rank_fragment_link_and_time() {
+    let mut hall = hall();
+    hall.now += Span::from_ms(200);
+    hall.say(0, stalled(17, FRAGMENT, Span::from_ms(3_200)));
+    let ask = Action::AskMissing { job: hall.job, sequence: 20_411 };
+    assert_eq!(hall.look(), [ask]);
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1, 2]));
+    hall.look();
+    let text = "operation 17 stalls at fragment 20411 for 3.2 s: \
+                rank 2 (10.1.1.2:4808) has not contributed over the link \
+                10.1.1.2:4808 → 10.1.0.1:4800, last heard 0.2 s ago at operation 16, fragment 20390; \
+                rank 3 (10.1.1.3:4808) has not contributed over the link \
+                10.1.1.3:4808 → 10.1.0.2:4801, last heard 0.2 s ago";
+    let diagnosis = Diagnosis {
+        text: text.into(),
+        culprits: vec![2, 3],
+        fragment: Some(20_411),
+        since: Span::from_ms(3_200),
+    };
+    for rank in 0..4 {
+        assert_eq!(hall.diagnoses(rank), std::slice::from_ref(&diagnosis));
+    }
+}
+
+// spec: T-07
+#[test]
+fn a_sum_that_was_sent_makes_the_way_down_suspect() {
+    let mut hall = hall();
+    hall.say(3, stalled(17, FRAGMENT, Span::from_s(2)));
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Complete);
+    hall.look();
+    let text = "operation 17 stalls at fragment 20411 for 2.0 s: the server 10.1.0.1:4800 has sent the \
+                sum, but rank 3 (10.1.1.3:4808) has not got it: look at the link \
+                10.1.0.2:4801 → 10.1.1.3:4808";
+    assert_eq!(hall.diagnoses(1)[0].text, text);
+    assert_eq!(hall.diagnoses(1)[0].culprits, [3]);
+}
+
+// spec: T-07
+#[test]
+fn where_the_server_knows_nothing_whoever_does_not_wait_is_suspect() {
+    let mut hall = hall();
+    hall.say(0, stalled(17, FRAGMENT, Span::from_s(2)));
+    hall.say(3, stalled(17, FRAGMENT, Span::from_s(2)));
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Unknown);
+    hall.look();
+    let diagnosis = hall.diagnoses(0).remove(0);
+    assert_eq!(diagnosis.culprits, [2]);
+    let text = "nothing of it has reached the server 10.1.0.1:4800; rank 2 (10.1.1.2:4808) has not";
+    assert!(diagnosis.text.contains(text), "{}", diagnosis.text);
+    hall.say(2, stalled(17, FRAGMENT, Span::from_s(2)));
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Unknown);
+    hall.look();
+    let diagnosis = hall.diagnoses(0).remove(0);
+    assert_eq!(diagnosis.culprits, []);
+    assert!(diagnosis.text.ends_with("all hosts wait for it: look at the links there"));
+}
+
+// spec: T-07
+#[test]
+fn a_chain_of_waits_ends_at_the_culprit() {
+    let mut hall = hall();
+    hall.say(0, stalled(17, Waits::Ranks(vec![1, 99, 0]), Span::from_s(2)));
+    hall.look();
+    let text = "operation 17 stalls for 2.0 s: rank 0 (10.1.1.0:4808) waits for rank 1 \
+                (10.1.1.1:4808), last heard 0.0 s ago";
+    assert_eq!(hall.diagnoses(3)[0].text, text);
+    // The server misses the host of rank 0, whose leader waits for rank 1.
+    hall.say(3, stalled(17, FRAGMENT, Span::from_s(2)));
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![0]));
+    hall.look();
+    assert_eq!(hall.diagnoses(3)[0].culprits, [1]);
+    let expected = "rank 1 (10.1.1.1:4808) has not contributed, last heard";
+    assert!(hall.diagnoses(3)[0].text.contains(expected), "{}", hall.diagnoses(3)[0].text);
+    // Two that wait for each other are both named.
+    hall.say(1, stalled(17, Waits::Ranks(vec![0]), Span::from_s(2)));
+    hall.say(3, progress(17, 20_412));
+    hall.say(0, stalled(17, Waits::Ranks(vec![1]), Span::from_s(2)));
+    let job = &hall.registry.jobs[&hall.job];
+    assert_eq!(job.stalls.roots(vec![0]), [0]);
+    assert_eq!(job.stalls.roots(vec![0, 1]), [0, 1]);
+}
+
+#[test]
+fn the_same_is_not_asked_or_told_all_the_time() {
+    let mut hall = hall();
+    let ask = Action::AskMissing { job: hall.job, sequence: 20_411 };
+    hall.say(0, stalled(17, FRAGMENT, Span::from_s(2)));
+    hall.say(3, stalled(17, FRAGMENT, Span::from_s(2)));
+    hall.say(2, stalled(18, Waits::Fragment(30_000), Span::from_s(9)));
+    assert_eq!(hall.look(), std::slice::from_ref(&ask), "the lowest fragment explains the rest");
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1]));
+    assert_eq!(hall.look().len(), 4);
+    hall.now += Span::from_ms(600);
+    hall.say(0, stalled(17, FRAGMENT, Span::from_ms(2_600)));
+    assert_eq!(hall.look(), [ask]);
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1]));
+    assert!(hall.look().is_empty());
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![2]));
+    assert_eq!(hall.look().len(), 4, "that is news");
+    hall.registry.explain(hall.now, hall.job, 30_000, Missing::Complete);
+    assert!(hall.look().is_empty(), "nobody asked that");
+}
+
+// spec: T-07
+#[test]
+fn a_stall_that_lasts_fails_the_job_with_its_reason() {
+    let mut hall = hall();
+    for _ in 0..14 {
+        let since = Span::from_s(2) + hall.now.since(Time::ZERO + Span::from_s(1_000));
+        hall.say(0, stalled(17, FRAGMENT, since));
+        hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1]));
+        hall.look();
+        hall.pass(Span::from_s(2));
+    }
+    hall.look();
+    let Failure { text, culprits } = hall.failure(3);
+    assert!(text.starts_with("operation 17 stalls at fragment 20411 for 30.0 s: rank 2"), "{text}");
+    assert_eq!(culprits, [2]);
+}
+
+#[test]
+fn a_stall_ends_with_progress_or_silence() {
+    let mut hall = hall();
+    let is_stalled = |hall: &Hall| hall.registry.jobs[&hall.job].stalls.first().is_some();
+    hall.say(0, stalled(17, FRAGMENT, Span::from_s(2)));
+    hall.say(0, progress(17, 20_411));
+    assert!(is_stalled(&hall), "it still waits for that one");
+    hall.say(0, progress(17, 20_412));
+    assert!(!is_stalled(&hall));
+    hall.say(0, stalled(17, Waits::Ranks(vec![1]), Span::from_s(2)));
+    hall.say(0, progress(17, 30_000));
+    assert!(is_stalled(&hall));
+    hall.say(0, progress(18, 30_000));
+    assert!(!is_stalled(&hall));
+    hall.say(0, stalled(18, Waits::Ranks(vec![1]), Span::from_s(2)));
+    hall.pass(Span::from_s(6));
+    assert!(is_stalled(&hall));
+    hall.pass(Span::from_ms(100));
+    assert!(!is_stalled(&hall), "not repeated for three times stall_after");
+    hall.say(0, stalled(18, FRAGMENT, Span::from_s(29)));
+    hall.hang_up(0);
+    hall.attend(hall.join(0, "a")).unwrap();
+    assert!(is_stalled(&hall), "the same process still stalls");
+    hall.say(0, FromRank::Leave);
+    assert!(!is_stalled(&hall));
+}

@@ -1,0 +1,68 @@
+//! What the registry tells people.
+
+use std::collections::BTreeSet;
+
+use thalweg_core::{JobId, NodeId, Time};
+
+use super::Registry;
+use super::job::{Attendee, Job};
+use crate::clock::milliseconds;
+use crate::v1;
+
+impl Registry {
+    /// Who is there, and where.
+    pub fn topology(&self) -> v1::TopologyResponse {
+        let ranks = self.jobs.values().flat_map(|job| job.ranks.values());
+        let told = ranks.filter_map(|attendee| attendee.switch);
+        let switches: BTreeSet<NodeId> = told.chain(self.cluster.switch).collect();
+        v1::TopologyResponse {
+            servers: vec![self.text(self.cluster.server)],
+            switches: switches.into_iter().map(|switch| self.text(switch)).collect(),
+            jobs: self.jobs.values().map(|job| self.places(job)).collect(),
+        }
+    }
+
+    /// How far one job is, or all of them. Counters are for the caller to add.
+    pub fn statistics(&self, now: Time, only: Option<JobId>) -> Vec<v1::JobStatistics> {
+        let jobs = self.jobs.values().filter(|job| only.is_none_or(|only| only == job.id));
+        jobs.map(|job| v1::JobStatistics {
+            name: job.name.clone(),
+            job: job.id.0,
+            epoch: self.registrar.setup(job.id).map_or(0, |setup| setup.epoch),
+            ranks: job.ranks.iter().map(|(rank, who)| progress(now, *rank, who)).collect(),
+            counters: Vec::new(),
+        })
+        .collect()
+    }
+
+    fn places(&self, job: &Job) -> v1::JobPlaces {
+        let place = |(&rank, attendee): (&u32, &Attendee)| v1::RankPlace {
+            rank,
+            address: self.text(attendee.process.node),
+            host: attendee.host.clone(),
+            switch: attendee.switch.map(|switch| self.text(switch)),
+            connected: attendee.link.is_some(),
+        };
+        v1::JobPlaces {
+            name: job.name.clone(),
+            job: job.id.0,
+            workers: job.workers,
+            ranks: job.ranks.iter().map(place).collect(),
+        }
+    }
+
+    fn text(&self, node: NodeId) -> String {
+        self.cluster.address(node).to_string()
+    }
+}
+
+fn progress(now: Time, rank: u32, attendee: &Attendee) -> v1::RankProgress {
+    let (at, last) = attendee.progress.unwrap_or((now, Default::default()));
+    v1::RankProgress {
+        rank,
+        operation: last.operation,
+        fragment: last.fragment,
+        since_ms: milliseconds(last.since + now.since(at)),
+        heard_ms: milliseconds(now.since(attendee.heard)),
+    }
+}

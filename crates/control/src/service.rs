@@ -1,0 +1,284 @@
+//! The registrar as a service.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use thalweg_core::{JobId, NodeId};
+use thalweg_wire::tag::Secret;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{self, MissedTickBehavior};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
+
+use self::desk::{Desk, Errand};
+use self::guard::Guard;
+use self::shell::Shell;
+use crate::access::chain;
+use crate::plane::DataPlane;
+use crate::registry::{Registry, RegistryConfig};
+use crate::v1::control_server::ControlServer;
+
+mod desk;
+mod guard;
+mod shell;
+
+/// How often the registry looks at the clock.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long streams get to end when the service stops.
+const STOP_AFTER: Duration = Duration::from_millis(500);
+
+/// Longest message from a client: more than the ranks of a job take.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Most streams of one connection. Every rank has a connection of its own.
+const STREAMS_MAX: u32 = 64;
+
+/// How often a silent connection is tried, and how long it may take to answer.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Settings of a [`Service`].
+pub struct ServiceConfig {
+    /// Where to listen. Beyond loopback a token or a certificate is needed.
+    pub bind: SocketAddr,
+    /// The node of the parameter server.
+    pub server: NodeId,
+    /// The switch of its rack, if there is one.
+    pub switch: Option<NodeId>,
+    /// An address of the cluster. The upper half is the same for all nodes.
+    pub network: Ipv4Addr,
+    /// Keys of jobs are derived from it. The same after a restart, or no job survives that.
+    pub secret: Secret,
+    /// What clients have to show, if anything.
+    pub token: Option<String>,
+    /// What the service shows, if anything: then connections are encrypted.
+    pub tls: Option<TlsFiles>,
+    /// Ids of jobs are drawn from it: another one for every start.
+    pub seed: u64,
+    /// Gets lines that are worth telling an operator. Called from the service's thread.
+    pub on_note: Box<dyn Fn(String) + Send>,
+}
+
+/// Files that prove who the service is, in PEM format.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// The certificate.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// Why a service does not start.
+#[derive(Debug, Error)]
+pub enum ServiceError {
+    /// Everybody could come in.
+    #[error(
+        "{0} can be reached from other machines, and anybody there could join and read keys: give a \
+         token or a certificate, or listen on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+    /// A token that is none.
+    #[error("the token is empty: give at least one character, or no token")]
+    EmptyToken,
+    /// A file that cannot be read.
+    #[error("{path:?} cannot be read: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: io::Error,
+    },
+    /// Certificate or key is none.
+    #[error("certificate and key cannot be used: {0}")]
+    Tls(String),
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {bind}: {reason}")]
+    Bind {
+        /// Where.
+        bind: SocketAddr,
+        /// Why not.
+        reason: io::Error,
+    },
+    /// The system gives no thread or no runtime.
+    #[error("the system does not give a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// A running service. Stops when dropped.
+#[derive(Debug)]
+pub struct Service {
+    local_address: SocketAddr,
+    errands: mpsc::UnboundedSender<Errand>,
+    /// Dropped to stop.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Starts a service in a thread of its own. Returns when it listens.
+    pub fn start(
+        config: ServiceConfig,
+        plane: Arc<dyn DataPlane>,
+    ) -> Result<Service, ServiceError> {
+        guard::check_bind(config.bind, config.token.as_deref(), config.tls.is_some())?;
+        let mut builder = Server::builder();
+        if let Some(files) = &config.tls {
+            let tls = builder.tls_config(tls_config(files)?);
+            builder = tls.map_err(|error| ServiceError::Tls(chain(&error)))?;
+        }
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServiceError::Thread)?;
+        let bind = config.bind;
+        let listener = runtime.block_on(TcpListener::bind(bind));
+        let failed = |reason| ServiceError::Bind { bind, reason };
+        let listener = listener.map_err(failed)?;
+        let local_address = listener.local_addr().map_err(failed)?;
+        let (errands, errands_in) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel();
+        let guard = Guard::new(config.token.as_deref());
+        let shell = shell(config, plane, errands.clone());
+        let body = move || {
+            runtime.block_on(run(builder, listener, guard, shell, errands_in, stopped));
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("thalweg-control".into()).spawn(body);
+        let thread = thread.map_err(ServiceError::Thread)?;
+        Ok(Service { local_address, errands, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local_address
+    }
+
+    /// Fails a job, for a reason that the data plane has.
+    pub fn fail(&self, job: JobId, text: String) {
+        // A service that has ended has no jobs.
+        let _ = self.errands.send(Errand::Fail { job, text });
+    }
+
+    /// Stops. Ranks see their streams end, and look for the service until their patience ends.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // It has told on its way out if it panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for ServiceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ServiceConfig { bind, server, switch, network, tls, .. } = self;
+        let mut debug = f.debug_struct("ServiceConfig");
+        debug.field("bind", bind).field("server", server).field("switch", switch);
+        debug.field("network", network).field("tls", tls).finish_non_exhaustive()
+    }
+}
+
+fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServiceError> {
+    let read = |path: &PathBuf| {
+        fs::read(path).map_err(|reason| ServiceError::File { path: path.clone(), reason })
+    };
+    let identity = Identity::from_pem(read(&files.cert)?, read(&files.key)?);
+    Ok(ServerTlsConfig::new().identity(identity))
+}
+
+fn shell(
+    config: ServiceConfig,
+    plane: Arc<dyn DataPlane>,
+    errands: mpsc::UnboundedSender<Errand>,
+) -> Shell {
+    let ServiceConfig { server, switch, network, secret, seed, on_note, .. } = config;
+    let registry = Registry::new(RegistryConfig { server, switch, network, secret, seed });
+    Shell::new(Desk::new(registry, plane, errands, on_note))
+}
+
+/// Serves until it is told to stop.
+async fn run(
+    builder: Server,
+    listener: TcpListener,
+    guard: Guard,
+    shell: Shell,
+    errands: mpsc::UnboundedReceiver<Errand>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let control = ControlServer::new(shell.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let router = builder
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .add_service(InterceptedService::new(control, guard));
+    let (end, ended) = oneshot::channel::<()>();
+    let (accepted, incoming) = mpsc::channel(1);
+    tokio::spawn(accept(shell.clone(), listener, accepted));
+    let incoming = ReceiverStream::new(incoming);
+    let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });
+    let serving = tokio::spawn(serving);
+    tokio::spawn(errands_of(shell.clone(), errands));
+    tokio::spawn(ticks_of(shell.clone()));
+    let _ = stopped.await;
+    shell.close();
+    drop(end);
+    // Connections that do not end by themselves end with the runtime.
+    let _ = time::timeout(STOP_AFTER, serving).await;
+}
+
+/// Takes in connections. Where the system has no room for one, it may have later.
+async fn accept(
+    shell: Shell,
+    listener: TcpListener,
+    accepted: mpsc::Sender<Result<TcpStream, io::Error>>,
+) {
+    let mut is_full = false;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                is_full = false;
+                // Merely faster.
+                let _ = stream.set_nodelay(true);
+                if accepted.send(Ok(stream)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                if !is_full {
+                    shell.note(format!("a connection could not be taken: {error}"));
+                }
+                is_full = true;
+                time::sleep(TICK).await;
+            }
+        }
+    }
+}
+
+async fn errands_of(shell: Shell, mut errands: mpsc::UnboundedReceiver<Errand>) {
+    while let Some(errand) = errands.recv().await {
+        shell.run(errand);
+    }
+}
+
+async fn ticks_of(shell: Shell) {
+    let mut ticks = time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        shell.tick();
+    }
+}

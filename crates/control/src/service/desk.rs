@@ -1,0 +1,127 @@
+//! The registry with its streams and its data plane.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_core::{JobId, Time};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::Clock;
+use crate::message::{Join, ToRank};
+use crate::plane::{DataPlane, Missing};
+use crate::registry::{Action, LinkId, Refusal, Registry};
+
+/// How much may wait for a rank that does not listen before its stream is given up.
+const QUEUE_MESSAGES: usize = 256;
+
+/// What comes from outside of the streams.
+#[derive(Debug)]
+pub(super) enum Errand {
+    /// The data plane's answer.
+    Missing { job: JobId, sequence: u64, missing: Missing },
+    /// The data plane cannot serve a job.
+    Fail { job: JobId, text: String },
+}
+
+/// Does what the registry wants done.
+pub(super) struct Desk {
+    pub(super) registry: Registry,
+    pub(super) plane: Arc<dyn DataPlane>,
+    pub(super) clock: Clock,
+    streams: BTreeMap<LinkId, Outgoing>,
+    next_link: u64,
+    errands: mpsc::UnboundedSender<Errand>,
+    on_note: Box<dyn Fn(String) + Send>,
+}
+
+/// Our end of a stream. Dropping it ends the stream.
+struct Outgoing {
+    messages: mpsc::Sender<ToRank>,
+    _is_open: oneshot::Sender<()>,
+}
+
+/// The other end of a stream.
+pub(super) struct Stream {
+    pub(super) link: LinkId,
+    pub(super) messages: mpsc::Receiver<ToRank>,
+    /// Resolves when the stream has ended.
+    pub(super) closed: oneshot::Receiver<()>,
+}
+
+impl Desk {
+    pub(super) fn new(
+        registry: Registry,
+        plane: Arc<dyn DataPlane>,
+        errands: mpsc::UnboundedSender<Errand>,
+        on_note: Box<dyn Fn(String) + Send>,
+    ) -> Desk {
+        let (streams, clock) = (BTreeMap::new(), Clock::start());
+        Desk { registry, plane, clock, streams, next_link: 0, errands, on_note }
+    }
+
+    /// Opens a stream for a rank.
+    pub(super) fn attend(&mut self, join: Join) -> Result<Stream, Refusal> {
+        let link = LinkId(self.next_link);
+        self.next_link += 1;
+        let (sender, messages) = mpsc::channel(QUEUE_MESSAGES);
+        let (_is_open, closed) = oneshot::channel();
+        self.streams.insert(link, Outgoing { messages: sender, _is_open });
+        let attended = self.tell(|registry, now| registry.attend(now, link, join));
+        if let Err(refusal) = attended {
+            self.streams.remove(&link);
+            return Err(refusal);
+        }
+        Ok(Stream { link, messages, closed })
+    }
+
+    /// Forgets a stream that broke.
+    pub(super) fn hang_up(&mut self, link: LinkId) {
+        self.streams.remove(&link);
+        self.tell(|registry, now| registry.hang_up(now, link));
+    }
+
+    /// Tells the registry something, and does what it wants done.
+    pub(super) fn tell<T>(&mut self, what: impl FnOnce(&mut Registry, Time) -> T) -> T {
+        let now = self.clock.now();
+        let result = what(&mut self.registry, now);
+        while let Some(action) = self.registry.poll() {
+            self.act(now, action);
+        }
+        result
+    }
+
+    /// Tells the operator.
+    pub(super) fn note(&self, text: String) {
+        (self.on_note)(text);
+    }
+
+    /// Ends all streams.
+    pub(super) fn close(&mut self) {
+        self.streams.clear();
+    }
+
+    fn act(&mut self, now: Time, action: Action) {
+        match action {
+            Action::Tell { link, message } => {
+                let Some(stream) = self.streams.get(&link) else { return };
+                // Whoever does not listen is as good as gone.
+                if stream.messages.try_send(message).is_err() {
+                    self.streams.remove(&link);
+                    self.registry.hang_up(now, link);
+                }
+            }
+            Action::Close { link } => drop(self.streams.remove(&link)),
+            Action::Adopt { setup } => self.plane.adopt(setup),
+            Action::Retire { job } => self.plane.retire(job),
+            Action::AskMissing { job, sequence } => {
+                let errands = self.errands.clone();
+                let answer = move |missing| {
+                    // Nobody wants to know any more when the service has ended.
+                    let _ = errands.send(Errand::Missing { job, sequence, missing });
+                };
+                self.plane.missing(job, sequence, Box::new(answer));
+            }
+            Action::Note(text) => self.note(text),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+use std::time::Instant;
+
+use thalweg_control::{ControlEvent, FromRank, Missing, Stall, Waits};
+use thalweg_core::Span;
+
+use super::stage::{Rank, Told, attend_config, free_address, pair, stage};
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "this is about time")]
+fn a_rank_that_dies_is_named_to_the_others() {
+    let stage = stage(|_| {});
+    let [first, second] = pair(stage.service.local_address(), Span::from_ms(700));
+    let died = Instant::now();
+    drop(second);
+    let (text, culprits) = first.failed();
+    let within = died.elapsed().as_secs_f64();
+    assert!((0.6..5.0).contains(&within), "patience is 0.7 s, it took {within} s");
+    let expected = "rank 1 (127.0.0.1:5001) is gone: its control connection broke 0.";
+    assert!(text.starts_with(expected), "{text}");
+    assert_eq!(culprits, [1]);
+}
+
+// spec: T-07
+#[test]
+fn a_stall_is_explained_to_everybody_and_then_fatal() {
+    let stage = stage(|_| {});
+    *stage.plane.missing.lock().unwrap() = Some(Missing::Seats(vec![1]));
+    let ranks = pair(stage.service.local_address(), Span::from_s(4));
+    let waits = Waits::Fragment(77);
+    let stall = |since| Stall { operation: 5, waits: waits.clone(), since };
+    ranks[0].attendance.send(FromRank::Stalled(stall(Span::from_s(2))));
+    for rank in &ranks {
+        let diagnosis = rank.expect(|event| match event {
+            ControlEvent::Diagnosis(diagnosis) => Some(diagnosis.clone()),
+            _ => None,
+        });
+        assert_eq!((diagnosis.fragment, &diagnosis.culprits[..]), (Some(77), &[1][..]));
+        let expected = "operation 5 stalls at fragment 77 for 2.0 s: rank 1 (127.0.0.1:5001) has not \
+                        contributed over the link 127.0.0.1:5001 → 127.0.0.1:4800, last heard";
+        assert!(diagnosis.text.starts_with(expected), "{}", diagnosis.text);
+    }
+    let asked = stage.plane.told.lock().unwrap().last().cloned();
+    assert!(matches!(asked, Some(Told::Missing(_, 77))));
+    for rank in &ranks {
+        let (text, culprits) = rank.failed();
+        assert!(text.starts_with("operation 5 stalls at fragment 77 for 4."), "{text}");
+        assert_eq!(culprits, [1]);
+    }
+}
+
+#[test]
+fn who_gives_up_takes_everybody_along() {
+    let stage = stage(|_| {});
+    let ranks = pair(stage.service.local_address(), Span::from_s(30));
+    ranks[1].attendance.send(FromRank::Failing { text: "out of memory".into() });
+    let text = "rank 1 (127.0.0.1:5001) gives up: out of memory";
+    for rank in &ranks {
+        assert_eq!(rank.failed(), (text.into(), vec![1]));
+    }
+}
+
+#[test]
+fn the_data_plane_can_fail_a_job() {
+    let stage = stage(|_| {});
+    let rank = Rank::start(attend_config(stage.service.local_address(), 1, 0, "a"));
+    let job = rank.welcome().ticket.job;
+    stage.service.fail(job, "the server is full".into());
+    assert_eq!(rank.failed().0, "the server is full");
+}
+
+#[test]
+fn who_is_alone_for_too_long_gives_up_and_says_where_it_looked() {
+    let address = free_address(2);
+    let mut config = attend_config(address, 1, 0, "a");
+    config.patience = Span::from_ms(600);
+    let text = Rank::start(config).gave_up();
+    let expected = format!("no connection to the registrar at {address} for 0.");
+    assert!(text.starts_with(&expected) && text.contains("refused"), "{text}");
+}

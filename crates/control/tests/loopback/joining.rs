@@ -1,0 +1,87 @@
+use thalweg_control::{AttendConfig, ControlEvent, FromRank, Place, Progress, inquiry};
+use thalweg_core::{JobId, Span};
+use thalweg_wire::tag::Key;
+
+use super::stage::{Rank, SECRET, SERVER, SWITCH, Told, attend_config, free_address, node, stage};
+
+#[test]
+fn four_ranks_on_two_hosts_are_set_up_and_leave() {
+    let stage = stage(|_| {});
+    let address = stage.service.local_address();
+    let start = |rank: u32, host| {
+        let config = attend_config(address, 4, rank, host);
+        let switch = (rank == 2).then_some(SWITCH);
+        Rank::start(AttendConfig { switch, ..config })
+    };
+    let first = start(0, "a");
+    let missing = first.expect(|event| match event {
+        ControlEvent::Waiting { missing } => Some(missing.to_vec()),
+        _ => None,
+    });
+    assert_eq!(missing, [1, 2, 3]);
+    let ranks = [first, start(1, "a"), start(2, "b"), start(3, "b")];
+    let welcome = ranks[3].welcome();
+    let job = welcome.ticket.job;
+    let place = |rank, host| Place { node: node(rank), host };
+    assert_eq!(welcome.roster, [place(0, 0), place(1, 0), place(2, 1), place(3, 1)]);
+    assert_eq!(welcome.lane_keys[2], Key::derive(&SECRET, JobId(job.0 + 3), 1));
+    assert_eq!((ranks[0].answer(None), ranks[2].answer(None)), (1, 1));
+    let (key, setup, seat) = ranks[2].expect(|event| match event {
+        ControlEvent::Adopt { setup, seat, key } => Some((*key, setup.clone(), *seat)),
+        _ => None,
+    });
+    assert_eq!((key, seat), (Key::derive(&SECRET, job, 1), 1));
+    let tree = &setup.trees[0];
+    assert_eq!((tree.server(), tree.workers()), (SERVER, 2));
+    assert_eq!((tree.node(0), tree.first_hop(0)), (node(0), SERVER));
+    assert_eq!((tree.node(1), tree.first_hop(1)), (node(2), SWITCH));
+    assert_eq!(stage.plane.told.lock().unwrap()[..], [Told::Adopt(setup.clone())]);
+
+    let progress = Progress { operation: 3, fragment: 70, since: Span::ZERO };
+    ranks[1].attendance.send(FromRank::Progress(progress));
+    let access = attend_config(address, 4, 0, "a").access;
+    let health = inquiry::health(&access).unwrap();
+    assert_eq!((health.jobs, health.version.as_str()), (1, env!("CARGO_PKG_VERSION")));
+    let topology = inquiry::topology(&access).unwrap();
+    assert_eq!(topology.servers, ["127.0.0.1:4800"]);
+    assert_eq!(topology.switches, ["127.0.0.1:4801"]);
+    assert_eq!(topology.jobs[0].ranks[3].address, "127.0.0.1:5003");
+    // What was said comes as fast as it can, not at once.
+    let statistics = loop {
+        let statistics = inquiry::statistics(&access, Some(job)).unwrap();
+        if statistics.jobs[0].ranks[1].fragment == 70 {
+            break statistics;
+        }
+    };
+    assert_eq!((statistics.jobs[0].epoch, statistics.jobs[0].ranks[1].operation), (1, 3));
+    assert_eq!(statistics.jobs[0].counters[0].name, "fragments");
+    assert_eq!(statistics.counters[0].value, 42);
+
+    ranks.into_iter().for_each(|rank| rank.attendance.leave());
+    assert_eq!(stage.plane.told.lock().unwrap().last(), Some(&Told::Retire(job)));
+    assert_eq!(inquiry::health(&access).unwrap().jobs, 0);
+    stage.service.stop();
+    let notes: Vec<String> = stage.notes.iter().collect();
+    assert_eq!(notes.last().unwrap(), "job \"train\": over, all ranks have left");
+}
+
+#[test]
+fn ranks_may_start_before_the_service() {
+    let address = free_address(1);
+    let rank = Rank::start(attend_config(address, 1, 0, "a"));
+    rank.expect(|event| matches!(event, ControlEvent::Disconnected { .. }).then_some(()));
+    let _stage = stage(|config| config.bind = address);
+    assert_eq!(rank.answer(None), 1);
+    assert_eq!(rank.adopt().0.epoch, 1);
+}
+
+#[test]
+fn ranks_that_disagree_are_told_how() {
+    let stage = stage(|_| {});
+    let address = stage.service.local_address();
+    let first = Rank::start(attend_config(address, 2, 0, "a"));
+    first.expect(|event| matches!(event, ControlEvent::Waiting { .. }).then_some(()));
+    let other = Rank::start(attend_config(address, 3, 1, "a"));
+    let text = other.gave_up();
+    assert!(text.ends_with("workers is 2 in the job, 3 here"), "{text}");
+}

@@ -1,0 +1,54 @@
+use std::net::SocketAddr;
+
+use thalweg_control::{AttendConfig, ControlEvent};
+use thalweg_core::Span;
+
+use super::stage::{Rank, Stage, Told, attend_config, free_address, node, pair, stage};
+
+fn restart(address: SocketAddr) -> Stage {
+    stage(|config| (config.bind, config.seed) = (address, 2))
+}
+
+// spec: A-41
+#[test]
+fn a_service_that_restarts_goes_on_with_the_same_job() {
+    let address = free_address(3);
+    let before = stage(|config| config.bind = address);
+    let ranks = pair(address, Span::from_s(30));
+    let Told::Adopt(setup) = before.plane.told.lock().unwrap()[0].clone() else { panic!() };
+    ranks[0].attendance.set_watermark(700);
+    ranks[1].attendance.set_watermark(690);
+    before.service.stop();
+    for rank in &ranks {
+        rank.expect(|event| matches!(event, ControlEvent::Disconnected { .. }).then_some(()));
+    }
+    let after = restart(address);
+    assert_eq!(ranks[0].welcome().ticket.job, setup.job);
+    assert_eq!(ranks[0].answer(Some(705)), 2);
+    assert_eq!(ranks[1].answer(Some(690)), 2);
+    for (seat, rank) in (0..).zip(&ranks) {
+        let (again, its_seat) = rank.adopt();
+        assert_eq!((again.job, again.epoch, again.resume_from), (setup.job, 2, 690));
+        assert_eq!(its_seat, seat);
+    }
+    let told = after.plane.told.lock().unwrap();
+    assert!(matches!(&told[..], [Told::Adopt(again)] if again.epoch == 2));
+}
+
+// spec: A-41
+#[test]
+fn another_process_takes_over_a_rank() {
+    let stage = stage(|_| {});
+    let address = stage.service.local_address();
+    let [first, second] = pair(address, Span::from_s(30));
+    drop(second);
+    let mut config = attend_config(address, 2, 1, "c");
+    config.settings.patience = Span::from_s(30);
+    let new = Rank::start(AttendConfig { life: 77, node: node(9), ..config });
+    assert_eq!(first.answer(Some(64)), 2);
+    assert_eq!(new.answer(None), 2);
+    for rank in [&first, &new] {
+        let (setup, _) = rank.adopt();
+        assert_eq!((setup.epoch, setup.resume_from, setup.trees[0].node(1)), (2, 64, node(9)));
+    }
+}

@@ -1,0 +1,14 @@
+//! What a rank has counted.
+
+use thalweg_aggregate::worker;
+
+/// What a rank has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// By the sockets.
+    pub net: thalweg_net::Stats,
+    /// By the worker of aggregation, if the rank leads its host.
+    pub worker: worker::Stats,
+    /// How many bytes the worker may have on the way.
+    pub window_bytes: u64,
+}

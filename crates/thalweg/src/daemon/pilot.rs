@@ -1,0 +1,106 @@
+//! A thread that runs one machine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thalweg_core::Machine;
+use thalweg_net::{Driver, DriverError, Waker};
+
+use crate::error::Error;
+
+/// How long it sleeps at most.
+const NAP: Duration = Duration::from_millis(100);
+
+type Command<M> = Box<dyn FnOnce(&mut Driver<M>) + Send>;
+
+/// How other threads reach a machine that runs on its own.
+pub(super) struct Pilot<M> {
+    commands: Sender<Command<M>>,
+    waker: Waker,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), DriverError>>>,
+}
+
+impl<M: Machine + Send + 'static> Pilot<M> {
+    /// Starts the thread.
+    pub fn start(name: &str, mut driver: Driver<M>) -> Result<Pilot<M>, Error> {
+        let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
+        let (commands, queue) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || fly(driver, &queue, &flag))
+            .map_err(Error::system("cannot start a thread"))?;
+        Ok(Pilot { commands, waker, stop, thread: Some(thread) })
+    }
+
+    /// Has something done on the thread, soon.
+    pub fn tell(&self, command: impl FnOnce(&mut Driver<M>) + Send + 'static) {
+        if self.commands.send(Box::new(command)).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    /// Has something done on the thread, and waits for its result. `None` if the thread has ended.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Driver<M>) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, answered) = channel();
+        self.tell(move |driver| {
+            // Who no longer waits does not need it.
+            let _ = answer.send(question(driver));
+        });
+        answered.recv().ok()
+    }
+
+    /// Whether the thread still runs: it ends by itself only when its socket is broken.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends the thread, and says what it died of if it already had.
+    pub fn stop(&mut self) -> Result<(), Error> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+        let ended = self.thread.take().map(JoinHandle::join);
+        match ended {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => {
+                Err(Error::System { what: "the data path ended", why: error.to_string() })
+            }
+            Some(Err(_)) => Err(Error::System { what: "the data path", why: "panicked".into() }),
+        }
+    }
+}
+
+impl<M> Drop for Pilot<M> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // Nobody is left to be told.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn fly<M: Machine>(
+    mut driver: Driver<M>,
+    queue: &Receiver<Command<M>>,
+    stop: &AtomicBool,
+) -> Result<(), DriverError> {
+    while !stop.load(Ordering::Relaxed) {
+        while let Ok(command) = queue.try_recv() {
+            command(&mut driver);
+        }
+        if driver.turn(|_| {})?.is_idle {
+            driver.wait(NAP)?;
+        }
+    }
+    Ok(())
+}

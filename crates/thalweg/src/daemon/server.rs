@@ -1,0 +1,199 @@
+//! A server: completes sums, and knows who is in which job.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thalweg_aggregate::{Setup, server};
+use thalweg_control::{DataPlane, Missing, MissingAnswer, Service, ServiceConfig, TlsFiles};
+use thalweg_core::{JobId, Time};
+use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
+use thalweg_stack::Host;
+use thalweg_wire::tag::Secret;
+
+use super::pilot::Pilot;
+use crate::error::Error;
+use crate::random;
+use crate::tuning;
+
+/// Settings of a [`ServerDaemon`].
+#[derive(Clone, Debug)]
+pub struct ServerDaemonConfig {
+    /// Where it is reached: UDP for values, TCP for control, the same port. A multiple of 8. Default
+    /// loopback.
+    pub bind: SocketAddr,
+    /// What the switches and servers of the cluster share.
+    pub secret: Secret,
+    /// The switch of its rack, if there is one.
+    pub switch: Option<SocketAddr>,
+    /// What ranks have to say to be let in. Needed beyond loopback, unless there is TLS.
+    pub token: Option<String>,
+    /// Certificate and key, for TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Whether the kernel cuts and joins datagrams. Default where it can.
+    pub offload: Offload,
+    /// What to do when there is nothing to do. Default sleep.
+    pub wait: Wait,
+}
+
+/// A server that runs on its own threads until it is stopped or dropped.
+pub struct ServerDaemon {
+    service: Option<Service>,
+    data: Arc<Data>,
+    address: SocketAddr,
+}
+
+/// How a server does.
+#[derive(Clone, Debug)]
+pub struct ServerSnapshot {
+    /// What the sockets counted.
+    pub net: thalweg_net::Stats,
+    /// What was counted for all jobs.
+    pub server: server::Stats,
+    /// What was counted for each job.
+    pub jobs: Vec<(JobId, server::Stats)>,
+}
+
+/// The machine, as the control channel sees it.
+struct Data {
+    pilot: Pilot<Host>,
+}
+
+impl ServerDaemonConfig {
+    /// The defaults.
+    pub fn new(bind: SocketAddr, secret: Secret) -> ServerDaemonConfig {
+        ServerDaemonConfig {
+            bind,
+            secret,
+            switch: None,
+            token: None,
+            tls: None,
+            offload: Offload::Kernel,
+            wait: Wait::Sleep,
+        }
+    }
+}
+
+impl ServerDaemon {
+    /// Opens its sockets and starts. `notes` gets lines that an operator may want to read.
+    pub fn start(
+        config: &ServerDaemonConfig,
+        notes: impl Fn(String) + Send + 'static,
+    ) -> Result<ServerDaemon, Error> {
+        let wrong = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
+        let endpoint = EndpointConfig {
+            bind: config.bind,
+            offload: config.offload,
+            send_buffer_bytes: 128 << 10,
+            receive_buffer_bytes: 16 << 20,
+            ..EndpointConfig::default()
+        };
+        let endpoint = Endpoint::open_block(&endpoint).map_err(|error| wrong(&error))?;
+        let address = endpoint.local_address();
+        let network = Network::of(address.ip());
+        let node = network.node(address).ok_or(Error::Closed)?;
+        let switch = config.switch.map(|switch| {
+            network.node(switch).ok_or(Error::Network { own: address, server: switch })
+        });
+        let switch = switch.transpose()?;
+        let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
+            .map_err(|error| wrong(&error))?;
+        let mut host = Host::new(node, flows);
+        host.serve(tuning::server(node, config.secret)).map_err(|error| wrong(&error))?;
+        let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
+        let driver = Driver::new(driver, endpoint, Peers::in_network(network), host)
+            .map_err(|error| wrong(&error))?;
+        let data = Arc::new(Data { pilot: Pilot::start("thalweg-server", driver)? });
+        let service = ServiceConfig {
+            bind: address,
+            server: node,
+            switch,
+            secret: config.secret,
+            token: config.token.clone(),
+            tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
+            network: ipv4(address)?,
+            seed: random::draw()?,
+            on_note: Box::new(notes),
+        };
+        let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;
+        let service = Service::start(service, plane).map_err(|error| wrong(&error))?;
+        Ok(ServerDaemon { service: Some(service), data, address })
+    }
+
+    /// Where it is reached.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How it does. `None` if its data path has ended.
+    pub fn snapshot(&self) -> Option<ServerSnapshot> {
+        self.data.pilot.ask(|driver| ServerSnapshot {
+            net: *driver.stats(),
+            server: driver.machine().server().map(server::Server::stats).unwrap_or_default(),
+            jobs: driver
+                .machine()
+                .server()
+                .map(|server| server.jobs().collect())
+                .unwrap_or_default(),
+        })
+    }
+
+    /// Whether its data path runs.
+    pub fn is_running(&self) -> bool {
+        self.data.pilot.is_running()
+    }
+
+    /// Ends it: ranks find out, and wait for another to be started.
+    pub fn stop(mut self) {
+        if let Some(service) = self.service.take() {
+            service.stop();
+        }
+    }
+}
+
+fn ipv4(address: SocketAddr) -> Result<Ipv4Addr, Error> {
+    match address.ip() {
+        IpAddr::V4(ip) => Ok(ip),
+        IpAddr::V6(_) => {
+            Err(Error::Config(format!("{address} is IPv6: control names nodes by IPv4")))
+        }
+    }
+}
+
+impl DataPlane for Data {
+    fn adopt(&self, setup: Arc<Setup>) {
+        self.pilot.tell(move |driver| {
+            let adopt = |host: &mut Host, now: Time| host.server_mut().adopt(now, setup);
+            driver.command(adopt, |_| {});
+        });
+    }
+
+    fn retire(&self, job: JobId) {
+        self.pilot.tell(move |driver| {
+            driver.command(|host: &mut Host, _| host.server_mut().retire(job), |_| {});
+        });
+    }
+
+    fn missing(&self, job: JobId, sequence: u64, answer: MissingAnswer) {
+        self.pilot.tell(move |driver| {
+            let look = |host: &mut Host, _| host.server_mut().missing(job, sequence);
+            answer(match driver.command(look, |_| {}) {
+                server::Missing::Ranks(seats) => Missing::Seats(seats),
+                server::Missing::Nothing => Missing::Complete,
+                server::Missing::Unknown => Missing::Unknown,
+            });
+        });
+    }
+
+    fn counters(&self, job: Option<JobId>) -> Vec<(String, u64)> {
+        let stats = self.pilot.ask(move |driver| {
+            let server = driver.machine().server()?;
+            match job {
+                Some(job) => server.stats_of(job),
+                None => Some(server.stats()),
+            }
+        });
+        let named = stats.flatten().map(|stats| stats.named()).unwrap_or_default();
+        named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+}

@@ -1,0 +1,205 @@
+//! The thread that runs a rank's machines over its sockets.
+//!
+//! Everything reaches it as a [`Command`]: operations from the application, and what the control
+//! channel says. Nothing on it waits for anybody but the kernel.
+
+mod command;
+mod membership;
+mod pending;
+mod watch;
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thalweg_control::{Attendance, FromRank};
+use thalweg_core::{NodeId, Span, Time};
+use thalweg_net::{Driver, DriverError, Waker};
+use thalweg_stack::Host;
+
+pub(crate) use command::{Command, Sum};
+pub(crate) use membership::Joined;
+
+use crate::error::Error;
+use crate::handle::Reply;
+use crate::session::Note;
+use membership::Membership;
+use pending::Pending;
+use watch::Watch;
+
+/// How long it sleeps at most: the time it may take to notice that an operation stalls.
+const NAP: Duration = Duration::from_millis(50);
+
+/// How long a rank that leaves goes on answering those that have not heard everything.
+const LINGER: Span = Span::from_s(5);
+
+/// What tells people of things that go on.
+pub(crate) type Notes = Arc<dyn Fn(Note) + Send + Sync>;
+
+/// The control channel: there as soon as it has begun, gone when the rank has left.
+pub(crate) type Control = Arc<Mutex<Option<Attendance>>>;
+
+/// The control channel. Whoever panicked while it held it did not change it.
+pub(crate) fn lock(control: &Control) -> std::sync::MutexGuard<'_, Option<Attendance>> {
+    control.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who a rank is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub rank: u32,
+    pub node: NodeId,
+}
+
+/// How long a rank waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Until it says that it stalls.
+    pub stall_after: Span,
+    /// Until a flow gives up.
+    pub give_up_after: Span,
+}
+
+/// How other threads reach the engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Post {
+    commands: Sender<Command>,
+    waker: Waker,
+}
+
+impl Post {
+    /// Hands over a command. Whoever is gone drops it, and so says that the session is over.
+    pub fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            self.waker.wake();
+        }
+    }
+}
+
+/// The engine, on its own thread.
+pub(crate) struct Engine {
+    driver: Driver<Host>,
+    inbox: Receiver<Command>,
+    identity: Identity,
+    patience: Patience,
+    control: Control,
+    notes: Notes,
+    /// Until the rank has its place.
+    joining: Option<Reply>,
+    membership: Option<Membership>,
+    pending: Pending,
+    watch: Watch,
+    /// Why nothing goes on any more.
+    failure: Option<Error>,
+    /// Since when it only lingers, and who waits for that.
+    leaving: Option<(Time, Reply)>,
+}
+
+impl Engine {
+    /// Starts the thread. `joining` ends when the rank has its place in the job.
+    pub fn start(
+        mut driver: Driver<Host>,
+        identity: Identity,
+        patience: Patience,
+        control: Control,
+        notes: Notes,
+        joining: Reply,
+    ) -> Result<(Post, JoinHandle<()>), Error> {
+        let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
+        let (commands, inbox) = channel();
+        let engine = Engine {
+            driver,
+            inbox,
+            identity,
+            patience,
+            control,
+            notes,
+            joining: Some(joining),
+            membership: None,
+            pending: Pending::default(),
+            watch: Watch::default(),
+            failure: None,
+            leaving: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("thalweg-{}", identity.rank))
+            .spawn(move || engine.run())
+            .map_err(Error::system("cannot start a thread"))?;
+        Ok((Post { commands, waker }, thread))
+    }
+
+    fn run(mut self) {
+        let mut events = Vec::new();
+        loop {
+            while let Ok(command) = self.inbox.try_recv() {
+                self.obey(command, &mut events);
+                self.take_in(&mut events);
+            }
+            let is_idle = match self.driver.turn(|event| events.push(event)) {
+                Ok(turn) => turn.is_idle,
+                Err(error) => return self.break_down(&error),
+            };
+            self.take_in(&mut events);
+            self.look_around();
+            if self.has_left() {
+                return;
+            }
+            if is_idle && let Err(error) = self.driver.wait(NAP) {
+                return self.break_down(&error);
+            }
+        }
+    }
+
+    /// What the machines have to tell.
+    fn take_in(&mut self, events: &mut Vec<thalweg_stack::Event>) {
+        for event in events.drain(..) {
+            if let Some(text) = self.pending.end(event) {
+                // Everybody is told, this rank too, so that all fail alike.
+                self.say(FromRank::Failing { text });
+            }
+        }
+    }
+
+    fn say(&self, message: FromRank) {
+        if let Some(control) = &*lock(&self.control) {
+            control.send(message);
+        }
+    }
+
+    /// Ends everything that is under way, and everything to come, with one error.
+    fn fail(&mut self, error: Error) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.pending.fail(&error);
+        if let Some(joining) = self.joining.take() {
+            joining.fail(error.clone());
+        }
+        self.failure = Some(error);
+    }
+
+    fn break_down(mut self, error: &DriverError) {
+        let text = format!("rank {} cannot go on: {error}", self.identity.rank);
+        self.say(FromRank::Failing { text: text.clone() });
+        self.fail(Error::job(text, vec![self.identity.rank]));
+    }
+
+    /// Whether the rank is done, and has answered whoever still had questions.
+    fn has_left(&mut self) -> bool {
+        let Some((since, _)) = &self.leaving else { return false };
+        let now = self.driver.now();
+        let is_quiet = self.pending.is_empty() && self.outgoing() == 0;
+        let is_over = is_quiet || self.failure.is_some() || now.since(*since) >= LINGER;
+        if is_over && let Some((_, reply)) = self.leaving.take() {
+            reply.end(Ok(()));
+        }
+        is_over
+    }
+
+    /// Messages of the mesh that others have not acknowledged.
+    fn outgoing(&self) -> usize {
+        let mesh = self.membership.as_ref().and_then(|membership| membership.mesh(&self.driver));
+        mesh.map_or(0, |mesh| mesh.endpoint().outgoing())
+    }
+}

@@ -1,0 +1,226 @@
+//! A rank's place in its job, and what the control channel says about it.
+
+use std::sync::Arc;
+
+use thalweg_aggregate::{Setup, Worker};
+use thalweg_collective::{mesh, ring, server};
+use thalweg_control::{ControlEvent, FromRank, Welcome};
+use thalweg_core::{JobId, NodeId, Time};
+use thalweg_net::Driver;
+use thalweg_stack::{Event, Host, Participant};
+use thalweg_wire::tag::Key;
+
+use super::{Engine, Identity, Patience, lock};
+use crate::error::Error;
+use crate::policy::Collective;
+use crate::session::Note;
+use crate::tuning;
+
+/// The lanes of a job: ids next to its own, each with a key of its own, for transports beside
+/// aggregation.
+const MESH_LANE: usize = 1;
+const RING_LANE: usize = 2;
+const SERVER_LANE: usize = 3;
+/// Lanes are set up once.
+const LANE_EPOCH: u32 = 1;
+
+/// What a rank is told when everybody is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Joined {
+    pub welcome: Arc<Welcome>,
+}
+
+/// A rank's place in its job.
+pub(super) struct Membership {
+    welcome: Arc<Welcome>,
+    job: JobId,
+    is_leader: bool,
+    /// The latest round that it answered in, and the epoch that it has adopted; 0 for none.
+    answered_round: u32,
+    epoch: u32,
+}
+
+impl Membership {
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// Which job's participant carries out sums of this kind.
+    pub fn job_of(&self, via: Collective) -> JobId {
+        match via {
+            Collective::Auto | Collective::Aggregate => self.job,
+            Collective::Ring => lane(self.job, RING_LANE),
+            Collective::Server => lane(self.job, SERVER_LANE),
+        }
+    }
+
+    pub fn mesh_lane(&self) -> JobId {
+        lane(self.job, MESH_LANE)
+    }
+
+    pub fn mesh<'a>(&self, driver: &'a Driver<Host>) -> Option<&'a mesh::Mesh> {
+        driver.machine().mesh(self.mesh_lane())
+    }
+}
+
+impl Engine {
+    /// Does what the control channel says.
+    pub(super) fn hear(&mut self, event: ControlEvent, events: &mut Vec<Event>) {
+        match event {
+            ControlEvent::Waiting { missing } => (self.notes)(Note::Waiting(missing.to_vec())),
+            ControlEvent::Welcome(welcome) => self.enter(welcome),
+            ControlEvent::Report { round, seat } => self.report(round, seat),
+            ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
+            ControlEvent::Retire { .. } => {}
+            ControlEvent::Diagnosis(diagnosis) => {
+                (self.notes)(Note::Stalled(diagnosis.text.clone()));
+            }
+            ControlEvent::Failed(failure) => {
+                self.fail(Error::job(failure.text.clone(), failure.culprits.clone()));
+            }
+            ControlEvent::Disconnected { text, .. } => (self.notes)(Note::Disconnected(text)),
+            ControlEvent::GaveUp { text } => self.fail(Error::job(text, Vec::new())),
+        }
+    }
+
+    /// Everybody is there: takes part in all lanes.
+    fn enter(&mut self, welcome: Arc<Welcome>) {
+        if let Some(membership) = &self.membership {
+            if membership.welcome.roster != welcome.roster {
+                let text = "a rank came back as another process: start all ranks again".to_owned();
+                self.say(FromRank::Failing { text });
+            }
+            return;
+        }
+        let job = welcome.ticket.job;
+        let Identity { rank, .. } = self.identity;
+        let is_leader = welcome.is_leader(rank);
+        let entered = match participants(&welcome, self.identity, self.patience) {
+            Ok(participants) => participants,
+            Err(error) => return self.fail(error),
+        };
+        let enter = |host: &mut Host, _now: Time| {
+            for (job, participant) in entered {
+                host.enter(job, participant);
+            }
+        };
+        self.driver.command(enter, |_| {});
+        self.membership = Some(Membership {
+            welcome: Arc::clone(&welcome),
+            job,
+            is_leader,
+            answered_round: 0,
+            epoch: 0,
+        });
+        if !is_leader || is_alone(&welcome) {
+            self.be_ready();
+        }
+    }
+
+    fn be_ready(&mut self) {
+        if let (Some(joining), Some(membership)) = (self.joining.take(), &self.membership) {
+            joining.end(Ok(Joined { welcome: Arc::clone(&membership.welcome) }));
+        }
+    }
+
+    /// Pauses, and says what it remembers.
+    // spec: A-41
+    fn report(&mut self, round: u32, seat: u32) {
+        let Some(membership) = &mut self.membership else { return };
+        if round < membership.answered_round || round <= membership.epoch {
+            return;
+        }
+        membership.answered_round = round;
+        let (job, has_memory) = (membership.job, membership.epoch > 0);
+        let pause = |host: &mut Host, _now: Time| host.worker_mut(job).map(Worker::pause);
+        let watermark = self.driver.command(pause, |_| {}).filter(|_| has_memory);
+        self.say(FromRank::Answer { round, seat, watermark });
+    }
+
+    fn adopt(&mut self, seat: u32, key: Key, setup: &Arc<Setup>, events: &mut Vec<Event>) {
+        let Some(membership) = &mut self.membership else { return };
+        let Membership { job, answered_round, epoch, .. } = *membership;
+        if setup.job != job || setup.epoch != answered_round || setup.epoch <= epoch {
+            return;
+        }
+        membership.epoch = setup.epoch;
+        let adopt = |host: &mut Host, now: Time| {
+            let Some(worker) = host.worker_mut(job) else { return false };
+            worker.set_key(Some(key));
+            worker.adopt(now, Arc::clone(setup), seat)
+        };
+        if self.driver.command(adopt, |event| events.push(event)) {
+            (self.notes)(Note::SetUp { epoch: setup.epoch });
+            self.remember();
+            self.be_ready();
+        } else {
+            let rank = self.identity.rank;
+            let text = format!("rank {rank} was given a set-up that does not follow its last one");
+            self.say(FromRank::Failing { text });
+        }
+    }
+
+    /// What the registrar would have to know if it forgot the job.
+    pub(super) fn remember(&mut self) {
+        let Some(membership) = &self.membership else { return };
+        if !membership.is_leader {
+            return;
+        }
+        let Membership { job, epoch, .. } = *membership;
+        let watermark = |host: &mut Host, _| host.worker_mut(job).map(|worker| worker.watermark());
+        let watermark = self.driver.command(watermark, |_| {}).filter(|_| epoch > 0);
+        if let (Some(watermark), Some(control)) = (watermark, &*lock(&self.control)) {
+            control.set_watermark(watermark);
+        }
+    }
+}
+
+/// Whether there is nobody to sum with.
+fn is_alone(welcome: &Welcome) -> bool {
+    welcome.roster.len() == 1
+}
+
+fn lane(job: JobId, lane: usize) -> JobId {
+    JobId(job.0 + lane as u64)
+}
+
+/// A rank's machines: the mesh of all ranks, and among leaders those that sum.
+fn participants(
+    welcome: &Welcome,
+    identity: Identity,
+    patience: Patience,
+) -> Result<Vec<(JobId, Participant)>, Error> {
+    let job = welcome.ticket.job;
+    let flow = |at: usize| {
+        let key = welcome.lane_keys[at - 1];
+        tuning::flow(lane(job, at), LANE_EPOCH, key, patience.give_up_after)
+    };
+    let wrong = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
+    let nodes = welcome.roster.iter().map(|place| place.node).collect();
+    let config = mesh::Config { flow: flow(MESH_LANE), ..mesh::Config::new(nodes, identity.rank) };
+    let mesh = mesh::Mesh::new(config).map_err(|error| wrong(&error))?;
+    let mut all = vec![(lane(job, MESH_LANE), Participant::Mesh(Box::new(mesh)))];
+    if !welcome.is_leader(identity.rank) {
+        return Ok(all);
+    }
+    let worker = Worker::new(tuning::worker()).map_err(|error| wrong(&error))?;
+    all.push((job, Participant::Aggregate(Box::new(worker))));
+    let (leaders, seat) = leaders(welcome, identity.rank);
+    let config = ring::Config { flow: flow(RING_LANE), ..ring::Config::new(leaders.clone(), seat) };
+    let ring = ring::Ring::new(config).map_err(|error| wrong(&error))?;
+    all.push((lane(job, RING_LANE), Participant::Ring(Box::new(ring))));
+    let mut config = server::Config::new(leaders.clone(), leaders);
+    (config.rank, config.server, config.flow) = (Some(seat), Some(seat), flow(SERVER_LANE));
+    let node = server::Node::new(config).map_err(|error| wrong(&error))?;
+    all.push((lane(job, SERVER_LANE), Participant::Server(Box::new(node))));
+    Ok(all)
+}
+
+/// The leaders by seat, and the seat of one of them.
+fn leaders(welcome: &Welcome, rank: u32) -> (Vec<NodeId>, u32) {
+    let is_leader = |rank: &u32| welcome.is_leader(*rank);
+    let ranks: Vec<u32> = (0..welcome.roster.len() as u32).filter(is_leader).collect();
+    let seat = ranks.iter().position(|leader| *leader == rank).unwrap_or(0);
+    let nodes = ranks.iter().map(|rank| welcome.roster[*rank as usize].node).collect();
+    (nodes, seat as u32)
+}

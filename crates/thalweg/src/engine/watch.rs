@@ -1,0 +1,72 @@
+//! Heartbeats, and operations that do not move.
+
+use thalweg_aggregate::worker::Waiting;
+use thalweg_control::{FromRank, Progress, Stall, Waits};
+use thalweg_core::{Operation, Span, Time};
+use thalweg_stack::Host;
+
+use super::Engine;
+
+/// How often a rank says how far it is.
+const BEAT: Span = Span::from_ms(500);
+
+/// When things were last said.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    beat_at: Time,
+    stall_said_at: Time,
+}
+
+impl Engine {
+    /// Says how far it is now and then, and if something does not move.
+    // spec: T-07
+    pub(super) fn look_around(&mut self) {
+        let now = self.driver.now();
+        if now.since(self.watch.beat_at) < BEAT || self.failure.is_some() {
+            return;
+        }
+        self.watch.beat_at = now;
+        self.remember();
+        let waiting = self.waits_for_sum();
+        let progress = waiting.map(|waiting| Progress {
+            operation: waiting.operation.0,
+            fragment: waiting.sequence,
+            since: now.since(waiting.since),
+        });
+        self.say(FromRank::Progress(progress.unwrap_or_default()));
+        let stall =
+            waiting.map(|waiting| stalled_sum(now, waiting)).or_else(|| self.stalled_call());
+        let stall_after = self.patience.stall_after;
+        if let Some(stall) = stall
+            && stall.since >= stall_after
+            && now.since(self.watch.stall_said_at) >= stall_after
+        {
+            self.watch.stall_said_at = now;
+            self.say(FromRank::Stalled(stall));
+        }
+    }
+
+    fn waits_for_sum(&mut self) -> Option<Waiting> {
+        let job = self.membership.as_ref()?.job();
+        self.driver.command(|host: &mut Host, _| host.worker_mut(job)?.waits_for(), |_| {})
+    }
+
+    /// The oldest collective of the mesh, and the ranks that keep it.
+    fn stalled_call(&self) -> Option<Stall> {
+        let operation: Operation = self.pending.oldest_call()?;
+        let mesh = self.membership.as_ref()?.mesh(&self.driver)?;
+        let waits = mesh.waits_for(operation);
+        let now = self.driver.now();
+        let since = waits.iter().map(|wait| wait.since).max()?;
+        let ranks = waits.iter().map(|wait| wait.rank).collect();
+        Some(Stall { operation: operation.0, waits: Waits::Ranks(ranks), since: now.since(since) })
+    }
+}
+
+fn stalled_sum(now: Time, waiting: Waiting) -> Stall {
+    Stall {
+        operation: waiting.operation.0,
+        waits: Waits::Fragment(waiting.sequence),
+        since: now.since(waiting.since),
+    }
+}

@@ -1,0 +1,72 @@
+//! What can go wrong.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use thalweg_shared::TeamError;
+use thiserror::Error;
+
+/// Why an operation, or a session, failed. It can be cloned, because it fails many at once.
+#[derive(Clone, Debug, Error)]
+pub enum Error {
+    /// A setting is wrong. The caller is at fault.
+    #[error("{0}")]
+    Config(String),
+    /// Sockets or threads could not be had.
+    #[error("{what}: {why}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        why: String,
+    },
+    /// The server's network is not this host's.
+    #[error(
+        "{own} and {server} are not in one network: nodes of a cluster share the first 16 bits of \
+         their IPv4 address (the first 112 of an IPv6 one); bind to another address"
+    )]
+    Network {
+        /// This node.
+        own: SocketAddr,
+        /// The server.
+        server: SocketAddr,
+    },
+    /// The job is over, for all ranks alike.
+    #[error("{0}")]
+    Job(Arc<Failure>),
+    /// Ranks of one host could not work together.
+    #[error("on this host: {0}")]
+    Team(Arc<TeamError>),
+    /// An operation that makes no sense. The caller is at fault.
+    #[error("{0}")]
+    Call(String),
+    /// The session has been left.
+    #[error("the session is over")]
+    Closed,
+}
+
+/// Why a job is over.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{text}")]
+pub struct Failure {
+    /// For people: which rank, which operation, since when.
+    pub text: String,
+    /// The ranks at fault, where that is known.
+    pub culprits: Vec<u32>,
+}
+
+impl Error {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+        move |error| Error::System { what, why: error.to_string() }
+    }
+
+    pub(crate) fn job(text: impl Into<String>, culprits: Vec<u32>) -> Error {
+        Error::Job(Arc::new(Failure { text: text.into(), culprits }))
+    }
+}
+
+impl From<TeamError> for Error {
+    fn from(error: TeamError) -> Error {
+        Error::Team(Arc::new(error))
+    }
+}

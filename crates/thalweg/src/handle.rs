@@ -1,0 +1,150 @@
+//! Operations that are under way.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// The promise of a result.
+///
+/// The operation goes on whether anybody waits or not; dropping the handle does not end it, since the
+/// other ranks count on this one.
+#[must_use = "the result, or the error, comes by waiting"]
+pub struct Handle<T> {
+    shared: Arc<Shared>,
+    finish: Box<dyn FnOnce(Done) -> Result<T, Error> + Send>,
+}
+
+/// What an operation ends with, before it is what its caller expects.
+pub(crate) type Done = Box<dyn std::any::Any + Send>;
+
+/// Where an end comes from: keep it as long as there may be one.
+pub(crate) struct Reply {
+    shared: Option<Arc<Shared>>,
+}
+
+struct Shared {
+    end: Mutex<Option<Result<Done, Error>>>,
+    is_there: Condvar,
+}
+
+/// A handle, and what ends it.
+pub(crate) fn pair<D: Send + 'static, T>(
+    finish: impl FnOnce(D) -> Result<T, Error> + Send + 'static,
+) -> (Handle<T>, Reply) {
+    let shared = Arc::new(Shared { end: Mutex::new(None), is_there: Condvar::new() });
+    let finish = move |done: Done| {
+        let done = done.downcast::<D>().expect("an operation ends with what it began for");
+        finish(*done)
+    };
+    let reply = Reply { shared: Some(Arc::clone(&shared)) };
+    (Handle { shared, finish: Box::new(finish) }, reply)
+}
+
+impl<T> Handle<T> {
+    /// Waits for the result. A job that does not move fails in the end, so this does not wait for ever.
+    pub fn wait(self) -> Result<T, Error> {
+        let mut end = self.shared.lock();
+        loop {
+            if let Some(end) = end.take() {
+                return (self.finish)(end?);
+            }
+            end = self.shared.is_there.wait(end).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits at most so long. Gives itself back if there is no result yet.
+    pub fn wait_for(self, at_most: Duration) -> Result<Result<T, Error>, Handle<T>> {
+        let end = self.shared.lock();
+        let waited = self.shared.is_there.wait_timeout_while(end, at_most, |end| end.is_none());
+        let (mut end, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match end.take() {
+            Some(end_of_it) => {
+                drop(end);
+                Ok(end_of_it.and_then(self.finish))
+            }
+            None => {
+                drop(end);
+                Err(self)
+            }
+        }
+    }
+
+    /// The same promise, of something that follows from the result.
+    pub(crate) fn and_then<U>(
+        self,
+        next: impl FnOnce(T) -> Result<U, Error> + Send + 'static,
+    ) -> Handle<U>
+    where
+        T: 'static,
+    {
+        let finish = self.finish;
+        Handle { shared: self.shared, finish: Box::new(move |done| next(finish(done)?)) }
+    }
+
+    /// Whether the result, or an error, is there.
+    pub fn is_ready(&self) -> bool {
+        self.shared.lock().is_some()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Result<Done, Error>>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, result: Result<Done, Error>) {
+        *self.lock() = Some(result);
+        self.is_there.notify_all();
+    }
+}
+
+impl Reply {
+    /// Ends the operation.
+    pub fn end<D: Send + 'static>(mut self, result: Result<D, Error>) {
+        if let Some(shared) = self.shared.take() {
+            shared.end(result.map(|done| Box::new(done) as Done));
+        }
+    }
+}
+
+impl Reply {
+    /// Ends the operation with an error.
+    pub fn fail(self, error: Error) {
+        self.end::<()>(Err(error));
+    }
+}
+
+impl Drop for Reply {
+    /// Who drops it will never answer.
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.end(Err(Error::Closed));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_comes_once_it_is_there() {
+        let (handle, reply) = pair(|length: usize| Ok(length + 1));
+        assert!(!handle.is_ready());
+        let Err(handle) = handle.wait_for(Duration::from_millis(1)) else { panic!("too early") };
+        std::thread::spawn(move || reply.end(Ok(41_usize)));
+        assert_eq!(handle.wait().unwrap(), 42);
+    }
+
+    #[test]
+    fn who_never_answers_has_closed() {
+        let (handle, reply) = pair(|(): ()| Ok(()));
+        drop(reply);
+        assert!(handle.is_ready());
+        assert!(matches!(handle.wait(), Err(Error::Closed)));
+        let (handle, reply) = pair(|(): ()| Ok(()));
+        reply.end::<()>(Err(Error::job("rank 3 is gone", vec![3])));
+        assert_eq!(handle.wait().unwrap_err().to_string(), "rank 3 is gone");
+    }
+}

@@ -1,0 +1,138 @@
+//! Packets that get lost, where a real network would not lose any.
+
+use thalweg_core::{Machine, NodeId, Outbox, Packet, Rng, Time, Verdict};
+
+/// A machine that loses a share of the packets that come to it and of those that it passes on, each
+/// copy by itself. For demonstrations and tests: a run is repeated by its seed, as far as the real
+/// network under it repeats itself.
+#[derive(Debug)]
+pub struct Lossy<M> {
+    machine: M,
+    rng: Rng,
+    share: f64,
+    /// The nodes whose copies are not lost; kept for its memory.
+    reached: Vec<NodeId>,
+    lost: u64,
+}
+
+impl<M> Lossy<M> {
+    /// Loses this share of packets, 0 to 1.
+    pub fn new(machine: M, share: f64, seed: u64) -> Lossy<M> {
+        let rng = Rng::new(seed).stream("loss");
+        Lossy { machine, rng, share, reached: Vec::with_capacity(64), lost: 0 }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// How many packets it has lost.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+impl<M: Machine> Machine for Lossy<M> {
+    type Event = M::Event;
+
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        let Lossy { machine, rng, share, reached, lost } = self;
+        if *share == 0.0 {
+            return machine.handle_packet(now, packet);
+        }
+        let mut is_lost = || {
+            let is_lost = rng.chance(*share);
+            *lost += u64::from(is_lost);
+            is_lost
+        };
+        if is_lost() {
+            return Verdict::Consume;
+        }
+        match machine.handle_packet(now, packet) {
+            Verdict::Consume => Verdict::Consume,
+            Verdict::Forward if is_lost() => Verdict::Consume,
+            Verdict::Forward => Verdict::Forward,
+            Verdict::Multicast(nodes) => {
+                reached.clear();
+                reached.extend(nodes.iter().filter(|_| !is_lost()));
+                Verdict::Multicast(reached)
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.machine.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        self.machine.poll_transmit(now, outbox);
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.machine.has_backlog()
+    }
+
+    fn poll_timeout(&self) -> Time {
+        self.machine.poll_timeout()
+    }
+
+    fn poll_event(&mut self) -> Option<M::Event> {
+        self.machine.poll_event()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_core::{Body, HEADER_BYTES, Meta, Span};
+
+    use super::*;
+
+    /// Sends everything to three nodes.
+    struct Fan([NodeId; 3]);
+
+    impl Machine for Fan {
+        type Event = ();
+
+        fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
+            Verdict::Multicast(&self.0)
+        }
+
+        fn handle_timeout(&mut self, _now: Time) {}
+
+        fn poll_transmit(&mut self, _now: Time, _outbox: &mut dyn Outbox) {}
+
+        fn poll_timeout(&self) -> Time {
+            Time::NEVER
+        }
+
+        fn poll_event(&mut self) -> Option<()> {
+            None
+        }
+    }
+
+    fn copies(share: f64, packets: usize) -> (usize, u64) {
+        let mut lossy = Lossy::new(Fan([NodeId(1), NodeId(2), NodeId(3)]), share, 7);
+        let mut copies = 0;
+        for _ in 0..packets {
+            let (mut meta, mut header) = (Meta::default(), [0; HEADER_BYTES]);
+            let packet = Packet { meta: &mut meta, header: &mut header, body: Body::Length(0) };
+            match lossy.handle_packet(Time::ZERO + Span::from_us(1), packet) {
+                Verdict::Multicast(nodes) => copies += nodes.len(),
+                verdict => assert_eq!(verdict, Verdict::Consume),
+            }
+        }
+        (copies, lossy.lost())
+    }
+
+    #[test]
+    fn each_copy_is_lost_by_itself() {
+        assert_eq!(copies(0.0, 100), (300, 0));
+        assert_eq!(copies(1.0, 100), (0, 100));
+        // Of 1,000 packets 900 come in, and of their 2,700 copies 2,430 go out.
+        let (out, lost) = copies(0.1, 1_000);
+        assert!((2_300..2_560).contains(&out), "{out}");
+        assert!((280..460).contains(&lost), "{lost}");
+    }
+}

@@ -1,0 +1,178 @@
+//! Settings of a session.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_aggregate::Recovery;
+use thalweg_control::Settings;
+use thalweg_core::{NodeId, Span};
+use thalweg_net::{Network, Offload, Wait, local_address_towards};
+
+use crate::engine::Notes;
+use crate::error::Error;
+use crate::policy::Policy;
+
+/// Settings of a [`Session`](crate::Session). Those of the job have to be the same at every rank.
+#[derive(Clone)]
+pub struct SessionConfig {
+    /// Where the server is: `host:port`.
+    pub server: String,
+    /// The job's name. Ranks that say the same name work together.
+    pub job: String,
+    /// Which rank this is, from 0.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub ranks: u32,
+    /// The switch of this rack, `host:port`. Default none: everything is summed at the server.
+    pub switch: Option<String>,
+    /// The address to send from and be reached at. Default: the one that reaches the server, and a free
+    /// port.
+    pub bind: Option<SocketAddr>,
+    /// What lets the rank in, where the server asks for it.
+    pub token: Option<String>,
+    /// Who vouches for the server, where it uses TLS: a file with certificates.
+    pub tls_ca: Option<PathBuf>,
+    /// How sums are carried out. Its numeric is the job's.
+    pub policy: Policy,
+    /// Values of a fragment. Default 352: fills an Ethernet frame.
+    pub fragment_values: u16,
+    /// How losses are repaired. Default selective.
+    pub recovery: Recovery,
+    /// How many aggregators the switches have. Default 16,384.
+    pub aggregators: u32,
+    /// How long an operation may not move before that is explained. Default 5 s.
+    pub stall_after: Duration,
+    /// How long a rank may be gone, or nothing move, before the job fails. Default 30 s.
+    pub patience: Duration,
+    /// Whether ranks of one host combine through shared memory. Default yes.
+    pub share_memory: bool,
+    /// From how many source ports to send, 1 to 8. Default 1.
+    pub paths: u16,
+    /// Whether the kernel cuts and joins datagrams. Default where it can.
+    pub offload: Offload,
+    /// What to do when there is nothing to do. Default sleep.
+    pub wait: Wait,
+    /// Room for what the interface has not sent yet. Default 80 KiB: less than the queue of a slow
+    /// interface, so that the kernel says that there is no room instead of dropping what is too much.
+    pub send_buffer_bytes: usize,
+    /// Who is told of what goes on. Default nobody.
+    pub notes: Notes,
+}
+
+/// Something that people may want to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// The job waits for these ranks to begin.
+    Waiting(Vec<u32>),
+    /// The job was set up, for the first time or again.
+    SetUp {
+        /// The how manyth time.
+        epoch: u32,
+    },
+    /// An operation does not move, and why.
+    Stalled(String),
+    /// The server does not answer. The job goes on when it does again in time.
+    Disconnected(String),
+}
+
+impl SessionConfig {
+    /// The defaults.
+    pub fn new(
+        server: impl Into<String>,
+        job: impl Into<String>,
+        rank: u32,
+        ranks: u32,
+    ) -> SessionConfig {
+        let settings = Settings::default();
+        SessionConfig {
+            server: server.into(),
+            job: job.into(),
+            rank,
+            ranks,
+            switch: None,
+            bind: None,
+            token: None,
+            tls_ca: None,
+            policy: Policy::default(),
+            fragment_values: settings.fragment_values,
+            recovery: settings.recovery,
+            aggregators: settings.aggregators,
+            stall_after: Duration::from_secs(5),
+            patience: Duration::from_secs(30),
+            share_memory: true,
+            paths: 1,
+            offload: Offload::Kernel,
+            wait: Wait::Sleep,
+            send_buffer_bytes: 80 << 10,
+            notes: Arc::new(|_| {}),
+        }
+    }
+
+    /// What the ranks of the job agree on.
+    pub(super) fn settings(&self) -> Result<Settings, Error> {
+        if self.rank >= self.ranks {
+            let text = format!("rank {} of {} ranks: count them from 0", self.rank, self.ranks);
+            return Err(Error::Config(text));
+        }
+        let numeric = self.policy.numeric.bodies().ok_or_else(|| {
+            Error::Config("the scale of fixed point has to be positive and finite".into())
+        })?;
+        let settings = Settings {
+            fragment_values: self.fragment_values,
+            numeric,
+            recovery: self.recovery,
+            aggregators: self.aggregators,
+            patience: span(self.patience),
+            stall_after: span(self.stall_after),
+            ..Settings::default()
+        };
+        settings.check(self.ranks).map_err(|error| Error::Config(error.to_string()))?;
+        Ok(settings)
+    }
+
+    pub(super) fn server_address(&self) -> Result<SocketAddr, Error> {
+        resolve("server", &self.server)
+    }
+
+    pub(super) fn switch_node(&self, network: Network) -> Result<Option<NodeId>, Error> {
+        let Some(switch) = &self.switch else { return Ok(None) };
+        let address = resolve("switch", switch)?;
+        match network.node(address) {
+            Some(node) if network.address(node) == Some(address) => Ok(Some(node)),
+            _ => Err(Error::Config(format!(
+                "the switch at {address} is in another network, or its port is no multiple of 8"
+            ))),
+        }
+    }
+
+    /// The address to bind: the one that packets to the server leave from.
+    pub(super) fn bind_address(&self, server: SocketAddr) -> Result<SocketAddr, Error> {
+        if let Some(bind) = self.bind {
+            return Ok(bind);
+        }
+        local_address_towards(server).map_err(Error::system("no way leads to the server"))
+    }
+
+    /// What ranks that can share memory have in common.
+    pub(super) fn host_identity(&self, own: SocketAddr) -> String {
+        if self.share_memory {
+            thalweg_shared::host_identity()
+        } else {
+            // Nobody else is there.
+            own.to_string()
+        }
+    }
+}
+
+fn resolve(what: &str, text: &str) -> Result<SocketAddr, Error> {
+    let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
+    found.ok_or_else(|| {
+        Error::Config(format!("cannot find the {what} \"{text}\": write it as host:port"))
+    })
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 1_000))
+}

@@ -1,0 +1,61 @@
+//! Settings of the machines on real networks, where they differ from a simulation's.
+
+use thalweg_aggregate::window::Control;
+use thalweg_aggregate::{server, switch, worker};
+use thalweg_core::{HEADER_BYTES, JobId, NodeId, Span};
+use thalweg_wire::tag::{Key, Secret};
+
+/// Hosts sleep between packets, so that the same thing is said twice within this time only because two
+/// of them were late.
+const ASK_GAP: Span = Span::from_ms(1);
+
+/// What a packet occupies of an Ethernet link beside its body: preamble, header, checksum, gap, IPv4,
+/// UDP and the header area.
+const OVERHEAD_BYTES: u32 = 38 + 28 + HEADER_BYTES as u32;
+
+/// Bodies of flows fill an Ethernet frame, as those of gradients do.
+const SEGMENT_BYTES: u32 = 1_408;
+
+/// A worker of in-network aggregation.
+pub(crate) fn worker() -> worker::Config {
+    worker::Config {
+        control: Control::DELAY,
+        timeout_after: Span::from_ms(5),
+        timeout_max: Span::from_s(1),
+        ..worker::Config::default()
+    }
+}
+
+/// The server of in-network aggregation.
+pub(crate) fn server(me: NodeId, secret: Secret) -> server::Config {
+    server::Config { ask_gap: ASK_GAP, secret: Some(secret), ..server::Config::new(me) }
+}
+
+/// A switch.
+pub(crate) fn switch(me: NodeId, secret: Secret) -> switch::Config {
+    switch::Config {
+        ask_gap: ASK_GAP,
+        // Longer than a daemon may be stopped by its operating system.
+        stale_after: Span::from_s(1),
+        secret: Some(secret),
+        holds_to_share: true,
+        ..switch::Config::new(me)
+    }
+}
+
+/// Reliable flows between the ranks of a job.
+pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> thalweg_flow::Config {
+    thalweg_flow::Config {
+        segment_bytes: SEGMENT_BYTES,
+        overhead_bytes: OVERHEAD_BYTES,
+        ack_wire_bytes: OVERHEAD_BYTES,
+        control: thalweg_flow::Control::Cubic,
+        min_rto: Span::from_ms(10),
+        initial_rto: Span::from_ms(50),
+        give_up_after,
+        job,
+        epoch,
+        key: Some(key),
+        ..thalweg_flow::Config::default()
+    }
+}

@@ -1,0 +1,160 @@
+//! Values of all types.
+
+use half::vec::{HalfBitsVecExt, HalfFloatVecExt};
+use half::{bf16, f16};
+use thalweg_core::element::divide;
+use thalweg_core::{Element, Half, Tensor};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A type of value that collectives work on.
+pub trait Value: Copy + Send + Sync + Sized + 'static {
+    /// Which it is.
+    const ELEMENT: Element;
+
+    /// Values whose type is known at run time.
+    fn into_array(values: Vec<Self>) -> Array;
+
+    /// The values, if they are of this type.
+    fn from_array(array: Array) -> Option<Vec<Self>>;
+}
+
+macro_rules! values {
+    ($($variant:ident($type:ty)),* $(,)?) => {
+        /// Values whose type is known at run time.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum Array {
+            $(#[doc = concat!("`", stringify!($type), "`")] $variant(Vec<$type>),)*
+        }
+
+        $(impl Value for $type {
+            const ELEMENT: Element = Element::$variant;
+
+            fn into_array(values: Vec<$type>) -> Array {
+                Array::$variant(values)
+            }
+
+            fn from_array(array: Array) -> Option<Vec<$type>> {
+                match array {
+                    Array::$variant(values) => Some(values),
+                    _ => None,
+                }
+            }
+        })*
+
+        impl Array {
+            /// The type of the values.
+            pub fn element(&self) -> Element {
+                match self {
+                    $(Array::$variant(_) => Element::$variant,)*
+                }
+            }
+
+            /// How many there are.
+            pub fn len(&self) -> usize {
+                match self {
+                    $(Array::$variant(values) => values.len(),)*
+                }
+            }
+
+            /// The values as little-endian bytes.
+            pub fn as_bytes(&self) -> &[u8] {
+                match self {
+                    $(Array::$variant(values) => values.as_bytes(),)*
+                }
+            }
+
+            /// The values as little-endian bytes.
+            pub fn as_bytes_mut(&mut self) -> &mut [u8] {
+                match self {
+                    $(Array::$variant(values) => values.as_mut_slice().as_mut_bytes(),)*
+                }
+            }
+
+            /// The values that little-endian bytes stand for. A value that is cut short is left out.
+            pub fn from_bytes(element: Element, bytes: &[u8]) -> Array {
+                match element {
+                    $(Element::$variant => {
+                        let size = size_of::<$type>();
+                        let read = |bytes: &[u8]| <$type>::read_from_bytes(bytes).unwrap_or_default();
+                        Array::$variant(bytes.chunks_exact(size).map(read).collect())
+                    })*
+                }
+            }
+        }
+    };
+}
+
+values!(
+    F32(f32),
+    F64(f64),
+    F16(f16),
+    Bf16(bf16),
+    I8(i8),
+    I16(i16),
+    I32(i32),
+    I64(i64),
+    U8(u8),
+    U16(u16),
+    U32(u32),
+    U64(u64),
+);
+
+impl Array {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Divides every value; integers are rounded towards zero.
+    pub(crate) fn divide(&mut self, by: u32) {
+        let element = self.element();
+        divide(element, self.as_bytes_mut(), by);
+    }
+
+    /// What aggregation sums, if it can sum this type.
+    pub(crate) fn into_tensor(self) -> Result<Tensor, Array> {
+        match self {
+            Array::F32(values) => Ok(Tensor::Values(values)),
+            Array::F16(values) => Ok(Tensor::Halves(Half::F16, values.reinterpret_into())),
+            Array::Bf16(values) => Ok(Tensor::Halves(Half::Bf16, values.reinterpret_into())),
+            other => Err(other),
+        }
+    }
+
+    /// The values of a sum.
+    pub(crate) fn from_tensor(tensor: Tensor) -> Array {
+        match tensor {
+            Tensor::Values(values) => Array::F32(values),
+            Tensor::Halves(Half::F16, bits) => Array::F16(bits.reinterpret_into()),
+            Tensor::Halves(Half::Bf16, bits) => Array::Bf16(bits.reinterpret_into()),
+            // Sessions hand over values only.
+            Tensor::Length(_) => Array::F32(Vec::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back() {
+        for element in Element::ALL {
+            let bytes: Vec<u8> = (1..=48).collect();
+            let array = Array::from_bytes(element, &bytes);
+            assert_eq!((array.element(), array.len()), (element, 48 / element.bytes()));
+            assert_eq!(array.as_bytes(), bytes);
+        }
+        assert_eq!(Array::from_bytes(Element::I16, &[1, 2, 3]), Array::I16(vec![0x0201]));
+    }
+
+    #[test]
+    fn halves_keep_their_bits_on_the_way() {
+        let values = vec![f16::from_f32(1.5), f16::NAN, f16::NEG_INFINITY];
+        let tensor = Array::F16(values.clone()).into_tensor().unwrap();
+        let Array::F16(back) = Array::from_tensor(tensor) else { panic!("another type") };
+        let bits = |values: &[f16]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&back), bits(&values));
+        assert!(Array::F64(vec![1.0]).into_tensor().is_err());
+    }
+}

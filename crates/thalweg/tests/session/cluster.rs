@@ -1,0 +1,71 @@
+//! A server, a switch, and ranks on threads.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
+use thalweg::{Session, SessionConfig};
+use thalweg_wire::tag::Secret;
+
+/// What all daemons of a test share.
+pub const SECRET: Secret = Secret([5; 16]);
+
+/// The daemons of a cluster on loopback.
+pub struct Cluster {
+    pub server: ServerDaemon,
+    pub switch: SwitchDaemon,
+}
+
+/// Jobs of one test program have different names.
+static JOBS: AtomicU32 = AtomicU32::new(0);
+
+impl Cluster {
+    /// A cluster whose switch loses this share of packets.
+    pub fn losing(loss: f64) -> Cluster {
+        let loopback = ([127, 0, 0, 1], 0).into();
+        let switch = SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(loopback, SECRET) };
+        let switch = SwitchDaemon::start(&switch).expect("a switch starts on loopback");
+        let server = ServerDaemonConfig {
+            switch: Some(switch.address()),
+            ..ServerDaemonConfig::new(loopback, SECRET)
+        };
+        let server = ServerDaemon::start(&server, |_| {}).expect("a server starts on loopback");
+        Cluster { server, switch }
+    }
+
+    /// The settings of a rank on a host of its own.
+    pub fn config(&self, job: &str, rank: u32, ranks: u32) -> SessionConfig {
+        SessionConfig {
+            switch: Some(self.switch.address().to_string()),
+            share_memory: false,
+            patience: Duration::from_secs(20),
+            stall_after: Duration::from_secs(2),
+            ..SessionConfig::new(self.server.address().to_string(), job, rank, ranks)
+        }
+    }
+
+    /// Runs the same program at all ranks of a job, and gives their results by rank.
+    pub fn run<R: Send>(
+        &self,
+        ranks: u32,
+        change: impl Fn(&mut SessionConfig) + Sync,
+        program: impl Fn(&Session) -> R + Sync,
+    ) -> Vec<R> {
+        let job = format!("job-{}", JOBS.fetch_add(1, Ordering::Relaxed));
+        std::thread::scope(|scope| {
+            let rank = |rank| {
+                let mut config = self.config(&job, rank, ranks);
+                change(&mut config);
+                let program = &program;
+                scope.spawn(move || {
+                    let session = Session::join(config).expect("all ranks are there");
+                    let result = program(&session);
+                    session.leave().expect("everything has ended");
+                    result
+                })
+            };
+            let threads: Vec<_> = (0..ranks).map(rank).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+        })
+    }
+}

@@ -1,0 +1,6 @@
+//! Sessions over real sockets on loopback, with a real server and a real switch.
+
+mod cluster;
+mod collectives;
+
+use cluster::Cluster;
