@@ -148,6 +148,13 @@ impl Host {
         }
     }
 
+    /// How many messages of all its jobs others have not acknowledged. Whoever leaves before there is
+    /// none leaves others waiting.
+    pub fn outgoing(&self) -> usize {
+        let participants = self.jobs.iter().flat_map(|jobs| &jobs.participants);
+        participants.map(|(_, participant)| participant.outgoing()).sum()
+    }
+
     /// Completes sums for others with these settings, and forgets what it has completed so far.
     pub fn serve(&mut self, config: server::Config) -> Result<(), server::ConfigError> {
         self.jobs_mut().server = Server::new(config)?;

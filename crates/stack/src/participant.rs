@@ -43,6 +43,16 @@ impl Participant {
         }
     }
 
+    /// How many messages others have not acknowledged.
+    pub fn outgoing(&self) -> usize {
+        match self {
+            Participant::Server(node) => node.endpoint().outgoing(),
+            Participant::Ring(ring) => ring.endpoint().outgoing(),
+            Participant::Mesh(mesh) => mesh.endpoint().outgoing(),
+            Participant::Aggregate(_) | Participant::SwitchMl(_) => 0,
+        }
+    }
+
     pub(crate) fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
         match self {
             Participant::Aggregate(worker) => worker.handle_packet(now, packet),

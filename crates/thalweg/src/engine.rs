@@ -189,17 +189,11 @@ impl Engine {
     fn has_left(&mut self) -> bool {
         let Some((since, _)) = &self.leaving else { return false };
         let now = self.driver.now();
-        let is_quiet = self.pending.is_empty() && self.outgoing() == 0;
+        let is_quiet = self.pending.is_empty() && self.driver.machine().outgoing() == 0;
         let is_over = is_quiet || self.failure.is_some() || now.since(*since) >= LINGER;
         if is_over && let Some((_, reply)) = self.leaving.take() {
             reply.end(Ok(()));
         }
         is_over
-    }
-
-    /// Messages of the mesh that others have not acknowledged.
-    fn outgoing(&self) -> usize {
-        let mesh = self.membership.as_ref().and_then(|membership| membership.mesh(&self.driver));
-        mesh.map_or(0, |mesh| mesh.endpoint().outgoing())
     }
 }

@@ -99,7 +99,7 @@ impl Engine {
         };
         let begin = |host: &mut Host, now| host.submit(now, job, tensor);
         match self.driver.command(begin, |event| events.push(event)) {
-            Ok(operation) => self.pending.sum(job, operation, reply),
+            Ok(operation) => self.pending.sum(self.driver.now(), job, operation, reply),
             Err(error) => reply.fail(Error::Call(error.to_string())),
         }
     }

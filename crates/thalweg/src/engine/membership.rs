@@ -54,6 +54,12 @@ impl Membership {
         }
     }
 
+    /// The leaders of the other hosts.
+    pub fn other_leaders(&self, rank: u32) -> Vec<u32> {
+        let is_other = |other: &u32| *other != rank && self.welcome.is_leader(*other);
+        (0..self.welcome.roster.len() as u32).filter(is_other).collect()
+    }
+
     pub fn mesh_lane(&self) -> JobId {
         lane(self.job, MESH_LANE)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use thalweg_collective::mesh::{self, Transfer};
-use thalweg_core::{JobId, Operation};
+use thalweg_core::{JobId, Operation, Time};
 use thalweg_stack::Event;
 
 use crate::error::Error;
@@ -12,14 +12,15 @@ use crate::handle::Reply;
 /// Who waits for what.
 #[derive(Default)]
 pub(super) struct Pending {
-    sums: BTreeMap<(JobId, Operation), Reply>,
+    /// With the time when each began.
+    sums: BTreeMap<(JobId, Operation), (Time, Reply)>,
     calls: BTreeMap<Operation, Reply>,
     transfers: BTreeMap<Transfer, Reply>,
 }
 
 impl Pending {
-    pub fn sum(&mut self, job: JobId, operation: Operation, reply: Reply) {
-        self.sums.insert((job, operation), reply);
+    pub fn sum(&mut self, now: Time, job: JobId, operation: Operation, reply: Reply) {
+        self.sums.insert((job, operation), (now, reply));
     }
 
     pub fn call(&mut self, operation: Operation, reply: Reply) {
@@ -39,11 +40,17 @@ impl Pending {
         self.calls.first_key_value().map(|(operation, _)| *operation)
     }
 
+    /// The oldest sum of a lane, and when it began.
+    pub fn oldest_sum(&self, lane: JobId) -> Option<(Operation, Time)> {
+        let mut of_lane = self.sums.range((lane, Operation(0))..=(lane, Operation(u64::MAX)));
+        of_lane.next().map(|((_, operation), (since, _))| (*operation, *since))
+    }
+
     /// Ends what an event is about. The text of a failure that is everybody's.
     pub fn end(&mut self, event: Event) -> Option<String> {
         match event {
             Event::Finished { job, operation, tensor, .. } => {
-                if let Some(reply) = self.sums.remove(&(job, operation)) {
+                if let Some((_, reply)) = self.sums.remove(&(job, operation)) {
                     reply.end(Ok(tensor));
                 }
                 None
@@ -82,7 +89,7 @@ impl Pending {
 
     /// Ends everything with one error.
     pub fn fail(&mut self, error: &Error) {
-        let sums = std::mem::take(&mut self.sums).into_values();
+        let sums = std::mem::take(&mut self.sums).into_values().map(|(_, reply)| reply);
         let calls = std::mem::take(&mut self.calls).into_values();
         let transfers = std::mem::take(&mut self.transfers).into_values();
         for reply in sums.chain(calls).chain(transfers) {

@@ -6,6 +6,7 @@ use thalweg_core::{Operation, Span, Time};
 use thalweg_stack::Host;
 
 use super::Engine;
+use crate::policy::Collective;
 
 /// How often a rank says how far it is.
 const BEAT: Span = Span::from_ms(500);
@@ -34,8 +35,8 @@ impl Engine {
             since: now.since(waiting.since),
         });
         self.say(FromRank::Progress(progress.unwrap_or_default()));
-        let stall =
-            waiting.map(|waiting| stalled_sum(now, waiting)).or_else(|| self.stalled_call());
+        let stall = waiting.map(|waiting| stalled_sum(now, waiting));
+        let stall = stall.or_else(|| self.stalled_flow()).or_else(|| self.stalled_call());
         let stall_after = self.patience.stall_after;
         if let Some(stall) = stall
             && stall.since >= stall_after
@@ -49,6 +50,19 @@ impl Engine {
     fn waits_for_sum(&mut self) -> Option<Waiting> {
         let job = self.membership.as_ref()?.job();
         self.driver.command(|host: &mut Host, _| host.worker_mut(job)?.waits_for(), |_| {})
+    }
+
+    /// The oldest sum that hosts make among themselves. Any of the others may be late.
+    fn stalled_flow(&self) -> Option<Stall> {
+        let membership = self.membership.as_ref()?;
+        let lanes = [Collective::Ring, Collective::Server].map(|via| membership.job_of(via));
+        let oldest = lanes.into_iter().filter_map(|lane| self.pending.oldest_sum(lane));
+        let (operation, since) = oldest.min_by_key(|(_, since)| *since)?;
+        Some(Stall {
+            operation: operation.0,
+            waits: Waits::Ranks(membership.other_leaders(self.identity.rank)),
+            since: self.driver.now().since(since),
+        })
     }
 
     /// The oldest collective of the mesh, and the ranks that keep it.
