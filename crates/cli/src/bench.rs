@@ -1,6 +1,7 @@
 //! `thalweg bench`: measure speed.
 
 mod aggregate;
+pub(crate) mod allreduce;
 mod fabric;
 mod hold;
 mod memory;
@@ -21,6 +22,8 @@ pub(crate) enum BenchCommand {
     /// by its parameter packet. The time of all that is divided by the number of gradients. Beside it
     /// stands the time of copying the same bodies in the same order to memory of the same size.
     Aggregate(AggregateArguments),
+    /// All-reduce over real sockets, between processes of this host or on the hosts of a lab
+    Allreduce(allreduce::AllReduceArguments),
 }
 
 /// What `thalweg bench fabric` takes.
@@ -50,5 +53,6 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<(), Failure> {
     match command {
         BenchCommand::Fabric(arguments) => fabric::fabric(arguments),
         BenchCommand::Aggregate(arguments) => aggregate::aggregate(arguments),
+        BenchCommand::Allreduce(arguments) => allreduce::allreduce(arguments),
     }
 }

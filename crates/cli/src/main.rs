@@ -48,6 +48,9 @@ enum Command {
     /// Measure speed
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// One rank of a benchmark
+    #[command(hide = true)]
+    BenchRank(bench::allreduce::RankArguments),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Figure(arguments) => figure::figure(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Bench(command) => bench::bench(&command),
+        Command::BenchRank(arguments) => bench::allreduce::rank(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

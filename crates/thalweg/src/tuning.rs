@@ -5,9 +5,9 @@ use thalweg_aggregate::{server, switch, worker};
 use thalweg_core::{HEADER_BYTES, JobId, NodeId, Span};
 use thalweg_wire::tag::{Key, Secret};
 
-/// Hosts sleep between packets, so that the same thing is said twice within this time only because two
-/// of them were late.
-const ASK_GAP: Span = Span::from_ms(1);
+/// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
+/// has crossed its answer.
+const ASK_GAP: Span = Span::from_ms(5);
 
 /// What a packet occupies of an Ethernet link beside its body: preamble, header, checksum, gap, IPv4,
 /// UDP and the header area.
@@ -20,7 +20,9 @@ const SEGMENT_BYTES: u32 = 1_408;
 pub(crate) fn worker() -> worker::Config {
     worker::Config {
         control: Control::DELAY,
-        timeout_after: Span::from_ms(5),
+        // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
+        timeout_after: Span::from_ms(50),
+        probe_after: Some(Span::from_ms(4)),
         timeout_max: Span::from_s(1),
         ..worker::Config::default()
     }

@@ -1,0 +1,184 @@
+//! How fast tensors are summed over real sockets.
+
+mod rank;
+mod stage;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use thalweg::Collective;
+use thalweg_core::Rate;
+
+pub(crate) use self::rank::{RankArguments, rank};
+use self::stage::Stage;
+use crate::failure::Failure;
+use crate::files;
+
+/// What `thalweg bench allreduce` takes.
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct AllReduceArguments {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Ranks: each a process, and in a lab each on a host of its own
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+    hosts: u32,
+    /// Build a network on this machine, with links of --rate; needs root
+    #[arg(long)]
+    lab: bool,
+    /// Rate of every link of the lab, in each direction
+    #[arg(long, default_value = "1gbit", requires = "lab")]
+    rate: Rate,
+    /// Share of the packets that is lost at every receiver of the lab
+    #[arg(long, default_value_t = 0.0, requires = "lab")]
+    loss: f64,
+    /// The lab's links carry packets one by one, as a wire does; wanted with --loss
+    #[arg(long, requires = "lab")]
+    per_packet: bool,
+    /// MiB of a tensor of f32
+    #[arg(long, default_value_t = 16.0)]
+    mb: f64,
+    /// Only this collective; all of them without it
+    #[arg(long)]
+    collective: Option<Way>,
+    /// All-reduces that are measured, after one that is not
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: u32,
+    /// Ranks do not combine through shared memory, though they are on one host
+    #[arg(long)]
+    no_shared_memory: bool,
+}
+
+const EXAMPLES: &str = "\
+Time runs from when a rank has left a barrier until it has the sum, of the slowest rank; every sum is \
+checked. Of the line rate: bytes of the tensor over time × rate of a link.
+
+Examples:
+  thalweg bench allreduce --hosts 4 --mb 64                 4 processes of one host
+  thalweg bench allreduce --hosts 4 --no-shared-memory      the same over sockets
+  sudo thalweg bench allreduce --lab --hosts 8 --rate 1gbit --mb 16
+      8 hosts, a switch of their rack that sums, and a server
+  sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --loss 0.01
+      the same on slow links that lose every hundredth packet";
+
+/// Who adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Way {
+    /// The switch of the rack, and the server
+    Aggregate,
+    /// The hosts, each a parameter server for its share
+    Server,
+    /// The hosts, in a ring
+    Ring,
+}
+
+/// What came out for one collective.
+struct Outcome {
+    way: Way,
+    /// Of the slowest rank, by all-reduce.
+    times_ms: Vec<f64>,
+    exact: bool,
+}
+
+pub(super) fn allreduce(arguments: &AllReduceArguments) -> Result<(), Failure> {
+    check(arguments)?;
+    let ways = match arguments.collective {
+        Some(way) => vec![way],
+        None => vec![Way::Aggregate, Way::Server, Way::Ring],
+    };
+    let stage = Stage::build(arguments)?;
+    let mut outcomes = Vec::new();
+    for way in ways {
+        eprintln!("{way:?}: {} ranks, {} MiB …", arguments.hosts, arguments.mb);
+        outcomes.push(stage.run(arguments, way)?);
+    }
+    if arguments.json {
+        let list: Vec<Value> = outcomes.iter().map(|outcome| outcome.json(arguments)).collect();
+        files::print(&format!("{}\n", Value::from(list)))?;
+    } else {
+        files::print(&table(arguments, &outcomes))?;
+    }
+    match outcomes.iter().find(|outcome| !outcome.exact) {
+        Some(wrong) => Err(Failure::Ran(format!("the sums of {:?} are wrong", wrong.way))),
+        None => Ok(()),
+    }
+}
+
+fn check(arguments: &AllReduceArguments) -> Result<(), Failure> {
+    let wrong = |text: String| Err(Failure::Usage(text));
+    if !(arguments.mb > 0.0 && arguments.mb <= 4_096.0) {
+        return wrong(format!("--mb is {}: choose more than 0 and at most 4096", arguments.mb));
+    }
+    if !(0.0..1.0).contains(&arguments.loss) {
+        return wrong(format!("--loss is {}: choose 0 to below 1", arguments.loss));
+    }
+    Ok(())
+}
+
+impl Way {
+    fn collective(self) -> Collective {
+        match self {
+            Way::Aggregate => Collective::Aggregate,
+            Way::Server => Collective::Server,
+            Way::Ring => Collective::Ring,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Aggregate => "aggregate",
+            Way::Server => "server",
+            Way::Ring => "ring",
+        }
+    }
+}
+
+impl Outcome {
+    fn median_ms(&self) -> f64 {
+        let mut times = self.times_ms.clone();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+
+    /// The share of a link's rate, where links have one.
+    fn line_rate_fraction(&self, arguments: &AllReduceArguments) -> Option<f64> {
+        let bits = values(arguments.mb) as f64 * 32.0;
+        let seconds = self.median_ms() / 1e3;
+        arguments.lab.then(|| bits / (seconds * arguments.rate.as_bps() as f64))
+    }
+
+    fn json(&self, arguments: &AllReduceArguments) -> Value {
+        let round = |value: f64, digits: i32| {
+            let scale = 10f64.powi(digits);
+            (value * scale).round() / scale
+        };
+        json!({
+            "collective": self.way.name(),
+            "hosts": arguments.hosts,
+            "mb": arguments.mb,
+            "loss": arguments.loss,
+            "median_ms": round(self.median_ms(), 2),
+            "line_rate_fraction": self.line_rate_fraction(arguments).map(|share| round(share, 4)),
+            "exact": self.exact,
+            "shared_memory": !arguments.lab && !arguments.no_shared_memory,
+            "times_ms": self.times_ms.iter().map(|&time| round(time, 2)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Values of a tensor of so many MiB.
+fn values(mb: f64) -> usize {
+    (mb * 262_144.0).round().max(1.0) as usize
+}
+
+fn table(arguments: &AllReduceArguments, outcomes: &[Outcome]) -> String {
+    let mut text = String::from("collective  median       of the line rate  exact\n");
+    for outcome in outcomes {
+        let share = outcome.line_rate_fraction(arguments);
+        let share = share.map_or("–".to_owned(), |share| format!("{share:.3}"));
+        let exact = if outcome.exact { "yes" } else { "no" };
+        let (name, median) = (outcome.way.name(), outcome.median_ms());
+        text += &format!("{name:<10}  {median:>8.1} ms  {share:>16}  {exact:>5}\n");
+    }
+    text
+}

@@ -1,0 +1,155 @@
+//! Where the ranks run: processes of this host, or on the hosts of a lab.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
+use thalweg_lab::{Lab, Place, Spec};
+use thalweg_wire::tag::Secret;
+
+use super::{AllReduceArguments, Outcome, Way, values};
+use crate::failure::Failure;
+
+/// The ports of the daemons in a lab, where nobody else has any.
+const SWITCH_PORT: u16 = 4_800;
+const SERVER_PORT: u16 = 4_808;
+/// Nobody else is in the lab, and on loopback the benchmark is over soon.
+const TOKEN: &str = "bench";
+const SECRET: Secret = Secret(*b"thalweg bench 16");
+
+/// The daemons, and the lab that they are in.
+pub(super) struct Stage {
+    lab: Option<Lab>,
+    switch: SwitchDaemon,
+    server: ServerDaemon,
+    jobs: AtomicU32,
+}
+
+impl Stage {
+    pub fn build(arguments: &AllReduceArguments) -> Result<Stage, Failure> {
+        let jobs = AtomicU32::new(0);
+        if !arguments.lab {
+            let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+            let switch = start_switch(loopback(0))?;
+            let server = start_server(loopback(0), switch.address())?;
+            return Ok(Stage { lab: None, switch, server, jobs });
+        }
+        let lab = Lab::build(&Spec {
+            hosts: arguments.hosts,
+            rate: arguments.rate,
+            loss: arguments.loss,
+            per_packet: arguments.per_packet,
+            racks: 1,
+            servers: 1,
+        })?;
+        // Threads that daemons start are where they were started.
+        let at = |place: &Place, port| SocketAddr::from((place.address(), port));
+        let (rack, host) = (lab.rack(0), lab.server(0));
+        let switch = rack.run(|| start_switch(at(rack, SWITCH_PORT)))??;
+        let server = host.run(|| start_server(at(host, SERVER_PORT), switch.address()))??;
+        Ok(Stage { lab: Some(lab), switch, server, jobs })
+    }
+
+    /// Runs all ranks with one collective.
+    pub fn run(&self, arguments: &AllReduceArguments, way: Way) -> Result<Outcome, Failure> {
+        let job = format!("bench-{}", self.jobs.fetch_add(1, Ordering::Relaxed));
+        let mut children = Vec::new();
+        for rank in 0..arguments.hosts {
+            let mut command = self.command(arguments, way, &job, rank)?;
+            if let Some(lab) = &self.lab {
+                lab.host(rank).enter(&mut command);
+            }
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            let child = command.spawn();
+            children.push(Rank(child.map_err(|error| {
+                Failure::Ran(format!("rank {rank} cannot be started: {error}"))
+            })?));
+        }
+        let reports: Vec<Value> =
+            children.into_iter().map(Rank::report).collect::<Result<_, Failure>>()?;
+        if std::env::var_os("THALWEG_BENCH_VERBOSE").is_some() {
+            reports.iter().for_each(|report| eprintln!("{report}"));
+            eprintln!("{:?}", self.switch.snapshot());
+            eprintln!("{:?}", self.server.snapshot());
+        }
+        outcome(way, &reports)
+    }
+
+    fn command(
+        &self,
+        arguments: &AllReduceArguments,
+        way: Way,
+        job: &str,
+        rank: u32,
+    ) -> Result<Command, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::Ran(format!("cannot find this program: {error}")))?;
+        let mut command = Command::new(program);
+        command
+            .arg("bench-rank")
+            .args(["--server", &self.server.address().to_string()])
+            .args(["--switch", &self.switch.address().to_string()])
+            .args(["--token", TOKEN, "--job", job, "--collective", way.name()])
+            .args(["--rank", &rank.to_string(), "--ranks", &arguments.hosts.to_string()])
+            .args(["--values", &values(arguments.mb).to_string()])
+            .args(["--iterations", &arguments.iterations.to_string()]);
+        if !arguments.lab && !arguments.no_shared_memory {
+            command.arg("--shared-memory");
+        }
+        Ok(command)
+    }
+}
+
+/// A rank's process, which ends with the benchmark.
+struct Rank(Child);
+
+impl Rank {
+    fn report(mut self) -> Result<Value, Failure> {
+        let mut text = String::new();
+        if let Some(output) = &mut self.0.stdout {
+            output.read_to_string(&mut text).map_err(|error| Failure::Ran(error.to_string()))?;
+        }
+        let status = self.0.wait().map_err(|error| Failure::Ran(error.to_string()))?;
+        let report = serde_json::from_str(&text).ok().filter(|_| status.success());
+        report.ok_or_else(|| Failure::Ran(format!("a rank failed: {status}")))
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_switch(bind: SocketAddr) -> Result<SwitchDaemon, Failure> {
+    let config = SwitchDaemonConfig::new(bind, SECRET);
+    SwitchDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
+}
+
+fn start_server(bind: SocketAddr, switch: SocketAddr) -> Result<ServerDaemon, Failure> {
+    let config = ServerDaemonConfig {
+        switch: Some(switch),
+        token: Some(TOKEN.to_owned()),
+        ..ServerDaemonConfig::new(bind, SECRET)
+    };
+    ServerDaemon::start(&config, |_| {}).map_err(|error| Failure::Ran(error.to_string()))
+}
+
+/// Of every all-reduce the slowest rank's time.
+fn outcome(way: Way, reports: &[Value]) -> Result<Outcome, Failure> {
+    let times = |report: &Value| -> Option<Vec<f64>> {
+        report["times_ms"].as_array()?.iter().map(Value::as_f64).collect()
+    };
+    let all: Option<Vec<Vec<f64>>> = reports.iter().map(times).collect();
+    let all = all.filter(|all| !all.is_empty());
+    let all = all.ok_or_else(|| Failure::Ran("a rank measured nothing".to_owned()))?;
+    let rounds = all.iter().map(Vec::len).min().unwrap_or(0);
+    let slowest = |round: usize| all.iter().map(|times| times[round]).fold(0.0, f64::max);
+    let exact = reports.iter().all(|report| report["exact"] == Value::Bool(true));
+    Ok(Outcome { way, times_ms: (0..rounds).map(slowest).collect(), exact })
+}
