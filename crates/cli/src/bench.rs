@@ -5,6 +5,7 @@ pub(crate) mod allreduce;
 mod fabric;
 mod hold;
 mod memory;
+mod switch;
 
 use clap::{Args, Subcommand};
 
@@ -24,6 +25,12 @@ pub(crate) enum BenchCommand {
     Aggregate(AggregateArguments),
     /// All-reduce over real sockets, between processes of this host or on the hosts of a lab
     Allreduce(allreduce::AllReduceArguments),
+    /// An aggregating switch over real sockets: packets for a second of one core
+    ///
+    /// Real workers and a real server on one thread keep a switch on another one busy, over loopback. The
+    /// packets that the switch received, gradients and results, are divided by the processor time of its
+    /// thread, the kernel's work for it included. Headers are sealed and checked, as in a daemon.
+    Switch(switch::SwitchArguments),
 }
 
 /// What `thalweg bench fabric` takes.
@@ -54,5 +61,6 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Fabric(arguments) => fabric::fabric(arguments),
         BenchCommand::Aggregate(arguments) => aggregate::aggregate(arguments),
         BenchCommand::Allreduce(arguments) => allreduce::allreduce(arguments),
+        BenchCommand::Switch(arguments) => switch::switch(arguments),
     }
 }

@@ -47,6 +47,9 @@ pub(crate) struct AllReduceArguments {
     /// Ranks do not combine through shared memory, though they are on one host
     #[arg(long)]
     no_shared_memory: bool,
+    /// Tell what ranks, switch and server have counted, on standard error
+    #[arg(long)]
+    details: bool,
 }
 
 const EXAMPLES: &str = "\

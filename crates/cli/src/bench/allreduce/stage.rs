@@ -70,12 +70,21 @@ impl Stage {
         }
         let reports: Vec<Value> =
             children.into_iter().map(Rank::report).collect::<Result<_, Failure>>()?;
-        if std::env::var_os("THALWEG_BENCH_VERBOSE").is_some() {
-            reports.iter().for_each(|report| eprintln!("{report}"));
-            eprintln!("{:?}", self.switch.snapshot());
-            eprintln!("{:?}", self.server.snapshot());
+        if arguments.details {
+            self.tell_details(&reports);
         }
         outcome(way, &reports)
+    }
+
+    /// What everybody has counted.
+    fn tell_details(&self, reports: &[Value]) {
+        reports.iter().for_each(|report| eprintln!("{report}"));
+        if let (Some(switch), Some(server)) = (self.switch.snapshot(), self.server.snapshot()) {
+            eprintln!(
+                "{:?}\n{:?}\n{:?}\n{:?}",
+                switch.switch, switch.net, server.server, server.net
+            );
+        }
     }
 
     fn command(
