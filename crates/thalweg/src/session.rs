@@ -1,25 +1,23 @@
 //! One rank's part in a job.
 
 mod config;
+mod lane;
 mod team;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 use thalweg_collective::mesh::{Call, Outcome};
-use thalweg_control::{Access, AttendConfig, Attendance, Welcome};
+use thalweg_control::Welcome;
 use thalweg_core::Tensor;
-use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
-use thalweg_stack::Host;
 
 pub use self::config::{Note, SessionConfig};
+use self::lane::Lanes;
 use self::team::TeamThread;
 use crate::counters::Counters;
-use crate::engine::{Command, Control, Engine, Identity, Joined, Patience, Post, Sum, lock};
+use crate::engine::{Command, Sum};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
 use crate::policy::{Collective, Policy, Reduce};
-use crate::random;
 use crate::value::{Array, Value};
 
 /// One rank's part in a job.
@@ -36,67 +34,23 @@ pub struct Session {
     ranks: u32,
     policy: Policy,
     hosts: u32,
-    post: Post,
-    /// The ranks of this host, if there are several.
+    /// The ranks of this host, if there are several. It uses the lanes, so it goes before them.
     team: Option<TeamThread>,
-    control: Control,
-    engine: Mutex<Option<JoinHandle<()>>>,
+    lanes: Lanes,
 }
 
 impl Session {
     /// Joins a job, and waits until all of its ranks are there.
     pub fn join(config: SessionConfig) -> Result<Session, Error> {
-        let settings = config.settings()?;
-        let server = config.server_address()?;
-        let endpoint = open(&config, server)?;
-        let network = Network::of(endpoint.local_address().ip());
-        let own = endpoint.local_address();
-        if network.node(server).is_none() {
-            return Err(Error::Network { own, server });
-        }
-        let node = network.node(own).ok_or(Error::Network { own, server })?;
-        let switch = config.switch_node(network)?;
-        let identity = Identity { rank: config.rank, node };
-        let driver = driver(&config, endpoint, network, identity)?;
-        let control = Control::default();
-        let (joined, joining) = pair(|joined: Joined| Ok(joined));
-        let patience =
-            Patience { stall_after: settings.stall_after, give_up_after: settings.patience };
-        let notes = Arc::clone(&config.notes);
-        let (post, engine) =
-            Engine::start(driver, identity, patience, Arc::clone(&control), notes, joining)?;
-        let attend = AttendConfig {
-            access: Access {
-                endpoint: config.server.clone(),
-                token: config.token.clone(),
-                tls_ca: config.tls_ca.clone(),
-            },
-            name: config.job.clone(),
-            workers: config.ranks,
-            rank: config.rank,
-            node,
-            host: config.host_identity(own),
-            switch,
-            life: random::draw()?,
-            patience: settings.patience,
-            settings,
-        };
-        let events = post.clone();
-        let attendance =
-            Attendance::start(attend, move |event| events.send(Command::Control(event)))
-                .map_err(|error| Error::Config(error.to_string()))?;
-        *lock(&control) = Some(attendance);
-        let Joined { welcome } = joined.wait()?;
-        let team = TeamThread::join(&config, &welcome, post.clone())?;
+        let (lanes, welcome) = Lanes::join(&config)?;
+        let team = TeamThread::join(&config, &welcome)?;
         Ok(Session {
             rank: config.rank,
             ranks: config.ranks,
             policy: config.policy,
             hosts: hosts(&welcome),
-            post,
             team,
-            control,
-            engine: Mutex::new(Some(engine)),
+            lanes,
         })
     }
 
@@ -140,7 +94,9 @@ impl Session {
             Some(team) if self.hosts == 1 => Ok(team.all_reduce(array, how.combine(), divisor)),
             team => match (how, array.into_tensor()) {
                 (Reduce::Sum | Reduce::Mean, Ok(tensor)) => Ok(match team {
-                    Some(team) => team.sum(tensor, via, divisor),
+                    Some(team) => {
+                        team.sum(self.lanes.choose(bytes_of(&tensor)), tensor, via, divisor)
+                    }
                     None => self.sum(tensor, via, divisor),
                 }),
                 (_, Ok(tensor)) => Ok(self.reduce_in_mesh(Array::from_tensor(tensor), how)),
@@ -207,7 +163,7 @@ impl Session {
     pub fn send<T: Value>(&self, to: u32, tag: u64, values: Vec<T>) -> Result<Handle<()>, Error> {
         let (handle, reply) = pair(|(): ()| Ok(()));
         let bytes = T::into_array(values).as_bytes().to_vec();
-        self.post.send(Command::Send { to, tag, bytes, reply });
+        self.lanes.first().send(Command::Send { to, tag, bytes, reply });
         Ok(handle)
     }
 
@@ -218,14 +174,21 @@ impl Session {
             T::from_array(array).ok_or(Error::Closed)
         };
         let (handle, reply) = pair(to_values);
-        self.post.send(Command::Receive { from, tag, reply });
+        self.lanes.first().send(Command::Receive { from, tag, reply });
         Ok(handle)
     }
 
-    /// What was counted so far.
+    /// What was counted so far by the first sending thread.
     pub fn counters(&self) -> Result<Counters, Error> {
+        self.counters_of(0)
+    }
+
+    /// What was counted so far by one of the sending threads.
+    pub fn counters_of(&self, thread: usize) -> Result<Counters, Error> {
+        let post = self.lanes.get(thread);
+        let post = post.ok_or_else(|| Error::Call(format!("there is no thread {thread}")))?;
         let (handle, reply) = pair(|counters: Counters| Ok(counters));
-        self.post.send(Command::Count(reply));
+        post.send(Command::Count(reply));
         handle.wait()
     }
 
@@ -233,16 +196,13 @@ impl Session {
     pub fn leave(mut self) -> Result<(), Error> {
         // It has to have handed over what it works on.
         self.team = None;
-        let (handle, reply) = pair(|(): ()| Ok(()));
-        self.post.send(Command::Leave(reply));
-        let left = handle.wait();
-        self.end();
-        left
+        self.lanes.leave()
     }
 
     fn sum(&self, tensor: Tensor, via: Collective, divisor: u32) -> Handle<Array> {
         let (handle, reply) = pair(move |sum: Arc<Tensor>| Ok(team::divided(sum, divisor)));
-        self.post.send(Command::Sum(Sum { tensor, via, reply }));
+        let lane = self.lanes.choose(bytes_of(&tensor));
+        lane.send(Command::Sum(Sum { tensor, via, reply }));
         handle
     }
 
@@ -262,62 +222,18 @@ impl Session {
 
     fn call<T>(&self, call: Call, finish: impl FnOnce(Outcome) -> T + Send + 'static) -> Handle<T> {
         let (handle, reply) = pair(move |outcome: Outcome| Ok(finish(outcome)));
-        self.post.send(Command::Call(call, reply));
+        self.lanes.first().send(Command::Call(call, reply));
         handle
     }
-
-    fn end(&mut self) {
-        self.team = None;
-        if let Some(attendance) = lock(&self.control).take() {
-            attendance.leave();
-        }
-        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(engine) = engine {
-            // What it died of, its commands were told.
-            let _ = engine.join();
-        }
-    }
-}
-
-impl Drop for Session {
-    /// Leaves without waiting for what is under way.
-    fn drop(&mut self) {
-        if self.engine.lock().is_ok_and(|engine| engine.is_some()) {
-            let (_, reply) = pair(|(): ()| Ok(()));
-            self.post.send(Command::Leave(reply));
-            self.end();
-        }
-    }
-}
-
-fn open(config: &SessionConfig, server: std::net::SocketAddr) -> Result<Endpoint, Error> {
-    let bind = config.bind_address(server)?;
-    let endpoint = EndpointConfig {
-        bind,
-        paths: config.paths,
-        offload: config.offload,
-        send_buffer_bytes: config.send_buffer_bytes,
-        ..EndpointConfig::default()
-    };
-    Endpoint::open_block(&endpoint).map_err(|error| Error::Config(error.to_string()))
-}
-
-fn driver(
-    config: &SessionConfig,
-    endpoint: Endpoint,
-    network: Network,
-    identity: Identity,
-) -> Result<Driver<Host>, Error> {
-    let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
-        .map_err(|error| Error::Config(error.to_string()))?;
-    let host = Host::new(identity.node, flows);
-    let driver = DriverConfig { node: identity.node, wait: config.wait, ..DriverConfig::default() };
-    Driver::new(driver, endpoint, Peers::in_network(network), host)
-        .map_err(|error| Error::Config(error.to_string()))
 }
 
 fn hosts(welcome: &Welcome) -> u32 {
     welcome.roster.iter().map(|place| place.host + 1).max().unwrap_or(0)
+}
+
+fn bytes_of(tensor: &Tensor) -> u64 {
+    let size = if matches!(tensor, Tensor::Halves(..)) { 2 } else { 4 };
+    tensor.len() * size
 }
 
 /// A handle whose result is there.

@@ -48,6 +48,9 @@ pub struct SessionConfig {
     pub patience: Duration,
     /// Whether ranks of one host combine through shared memory. Default yes.
     pub share_memory: bool,
+    /// How many sending threads there are; a sum goes to the one that was given least. Default 1. The
+    /// same at every rank.
+    pub threads: u32,
     /// From how many source ports to send, 1 to 8. Default 1.
     pub paths: u16,
     /// Whether the kernel cuts and joins datagrams. Default where it can.
@@ -102,6 +105,7 @@ impl SessionConfig {
             stall_after: Duration::from_secs(5),
             patience: Duration::from_secs(30),
             share_memory: true,
+            threads: 1,
             paths: 1,
             offload: Offload::Kernel,
             wait: Wait::Sleep,

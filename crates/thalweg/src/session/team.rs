@@ -24,7 +24,6 @@ const LEADER: u32 = 0;
 pub(super) struct TeamThread {
     /// `None` when it is to end.
     work: Option<Sender<Work>>,
-    post: Post,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -32,11 +31,7 @@ type Work = Box<dyn FnOnce(&mut Team) + Send>;
 
 impl TeamThread {
     /// Meets the other ranks of the host. `None` if there are none.
-    pub fn join(
-        config: &SessionConfig,
-        welcome: &Welcome,
-        post: Post,
-    ) -> Result<Option<TeamThread>, Error> {
+    pub fn join(config: &SessionConfig, welcome: &Welcome) -> Result<Option<TeamThread>, Error> {
         let host = welcome.roster[config.rank as usize].host;
         let mates = |ranks: &[thalweg_control::Place]| {
             ranks.iter().filter(|place| place.host == host).count() as u32
@@ -59,7 +54,7 @@ impl TeamThread {
             .name(format!("thalweg-{}-host", config.rank))
             .spawn(move || queue.into_iter().for_each(|work| work(&mut team)))
             .map_err(Error::system("cannot start a thread"))?;
-        Ok(Some(TeamThread { work: Some(work), post, thread: Some(thread) }))
+        Ok(Some(TeamThread { work: Some(work), thread: Some(thread) }))
     }
 
     /// Combines values of the ranks of this host, which are all there are.
@@ -77,9 +72,15 @@ impl TeamThread {
     }
 
     /// Sums within the host, then over all hosts, and shares the sum within the host again.
-    pub fn sum(&self, mut tensor: Tensor, via: Collective, divisor: u32) -> Handle<Array> {
+    pub fn sum(
+        &self,
+        lane: &Post,
+        mut tensor: Tensor,
+        via: Collective,
+        divisor: u32,
+    ) -> Handle<Array> {
         let (handle, reply) = pair(|array: Array| Ok(array));
-        let post = self.post.clone();
+        let post = lane.clone();
         self.queue(move |team| {
             let summed = sum_within(team, &mut tensor)
                 .and_then(|()| sum_over_hosts(team, tensor, via, &post))

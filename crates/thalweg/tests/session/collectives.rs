@@ -181,3 +181,34 @@ fn ranks_of_one_host_share_memory_first() {
     assert!(sums.iter().all(|(sums, most)| *sums == expected && *most == [3; 10]));
     assert_eq!(cluster.switch.snapshot().expect("it runs").switch.gradients, 0, "no network");
 }
+
+// spec: A-35
+#[test]
+fn sums_go_to_the_least_loaded_thread() {
+    let cluster = Cluster::losing(0.0);
+    // Two long ones, one on each thread; then short ones, which balance them.
+    let lengths = [90_000, 60_000, 10_000, 10_000, 10_000, 50_000];
+    let sums = cluster.run(
+        3,
+        |config| config.threads = 2,
+        |session| {
+            let begin =
+                |values| session.all_reduce(contribution(session.rank(), values), Reduce::Sum);
+            let handles: Vec<_> = lengths.map(|values| begin(values).expect("it begins")).into();
+            let sums: Vec<_> =
+                handles.into_iter().map(|handle| handle.wait().expect("it ends")).collect();
+            let fragments = |thread| session.counters_of(thread).unwrap().worker.fragments_sent;
+            assert!(session.counters_of(2).is_err());
+            (sums, fragments(0), fragments(1))
+        },
+    );
+    for (sums, first, second) in sums {
+        assert!(lengths.iter().zip(&sums).all(|(&values, sums)| *sums == sum(3, values)));
+        let packets =
+            |lengths: &[u64]| lengths.iter().map(|values| values.div_ceil(352)).sum::<u64>();
+        assert_eq!(
+            (first, second),
+            (packets(&[90_000, 50_000]), packets(&[60_000, 10_000, 10_000, 10_000]))
+        );
+    }
+}

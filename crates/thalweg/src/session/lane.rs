@@ -1,0 +1,169 @@
+//! The sending threads of a session.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use thalweg_control::{Access, AttendConfig, Attendance, Welcome};
+use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
+use thalweg_stack::Host;
+
+use super::SessionConfig;
+use crate::engine::{Command, Control, Engine, Identity, Joined, Patience, Post, lock};
+use crate::error::Error;
+use crate::handle::pair;
+use crate::random;
+
+/// One sending thread: a socket, an engine, and a job of its own, so that its fragments have numbers
+/// of their own.
+struct Lane {
+    post: Post,
+    control: Control,
+    engine: Option<JoinHandle<()>>,
+}
+
+/// All sending threads. The first one also carries everything that is not a sum.
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    /// How many bytes each was given.
+    given: Mutex<Vec<u64>>,
+}
+
+impl Lanes {
+    /// Starts all threads, and waits until everybody is there.
+    pub fn join(config: &SessionConfig) -> Result<(Lanes, Arc<Welcome>), Error> {
+        if config.threads == 0 {
+            return Err(Error::Config("threads is 0: a session needs at least one".into()));
+        }
+        let (first, welcome) = Lane::join(config, config.job.clone())?;
+        let mut lanes = vec![first];
+        for thread in 1..config.threads {
+            lanes.push(Lane::join(config, format!("{}#{thread}", config.job))?.0);
+        }
+        let given = Mutex::new(vec![0; lanes.len()]);
+        Ok((Lanes { lanes, given }, welcome))
+    }
+
+    pub fn first(&self) -> &Post {
+        &self.lanes[0].post
+    }
+
+    pub fn get(&self, thread: usize) -> Option<&Post> {
+        self.lanes.get(thread).map(|lane| &lane.post)
+    }
+
+    /// The least loaded one, for so many bytes. What counts is what each was given: that is the same
+    /// at every rank, and what each has left to do is not.
+    // spec: A-35
+    pub fn choose(&self, bytes: u64) -> &Post {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let least = (0..given.len()).min_by_key(|&lane| given[lane]).unwrap_or(0);
+        given[least] += bytes;
+        &self.lanes[least].post
+    }
+
+    /// Leaves all jobs when everything that was begun has ended.
+    pub fn leave(&mut self) -> Result<(), Error> {
+        let ask = |lane: &Lane| {
+            let (handle, reply) = pair(|(): ()| Ok(()));
+            lane.post.send(Command::Leave(reply));
+            handle
+        };
+        let handles: Vec<_> = self.lanes.iter().map(ask).collect();
+        let left: Vec<_> = handles.into_iter().map(|handle| handle.wait()).collect();
+        self.end();
+        left.into_iter().collect()
+    }
+
+    fn end(&mut self) {
+        for lane in &mut self.lanes {
+            if let Some(attendance) = lock(&lane.control).take() {
+                attendance.leave();
+            }
+            if let Some(engine) = lane.engine.take() {
+                // What it died of, its commands were told.
+                let _ = engine.join();
+            }
+        }
+    }
+}
+
+impl Drop for Lanes {
+    /// Leaves without waiting for what is under way.
+    fn drop(&mut self) {
+        for lane in self.lanes.iter().filter(|lane| lane.engine.is_some()) {
+            let (_, reply) = pair(|(): ()| Ok(()));
+            lane.post.send(Command::Leave(reply));
+        }
+        self.end();
+    }
+}
+
+impl Lane {
+    fn join(config: &SessionConfig, job: String) -> Result<(Lane, Arc<Welcome>), Error> {
+        let settings = config.settings()?;
+        let server = config.server_address()?;
+        let endpoint = open(config, server)?;
+        let own = endpoint.local_address();
+        let network = Network::of(own.ip());
+        let (Some(node), Some(_)) = (network.node(own), network.node(server)) else {
+            return Err(Error::Network { own, server });
+        };
+        let switch = config.switch_node(network)?;
+        let identity = Identity { rank: config.rank, node };
+        let driver = driver(config, endpoint, network, identity)?;
+        let patience =
+            Patience { stall_after: settings.stall_after, give_up_after: settings.patience };
+        let (joined, joining) = pair(|joined: Joined| Ok(joined));
+        let (control, notes) = (Control::default(), Arc::clone(&config.notes));
+        let (post, engine) =
+            Engine::start(driver, identity, patience, Arc::clone(&control), notes, joining)?;
+        let lane = Lane { post: post.clone(), control, engine: Some(engine) };
+        let attend = AttendConfig {
+            access: Access {
+                endpoint: config.server.clone(),
+                token: config.token.clone(),
+                tls_ca: config.tls_ca.clone(),
+            },
+            name: job,
+            workers: config.ranks,
+            rank: config.rank,
+            node,
+            life: random::draw()?,
+            host: config.host_identity(own),
+            switch,
+            patience: settings.patience,
+            settings,
+        };
+        let attendance = Attendance::start(attend, move |event| post.send(Command::Control(event)))
+            .map_err(|error| Error::Config(error.to_string()))?;
+        *lock(&lane.control) = Some(attendance);
+        let Joined { welcome } = joined.wait()?;
+        Ok((lane, welcome))
+    }
+}
+
+fn open(config: &SessionConfig, server: SocketAddr) -> Result<Endpoint, Error> {
+    let endpoint = EndpointConfig {
+        bind: config.bind_address(server)?,
+        paths: config.paths,
+        offload: config.offload,
+        send_buffer_bytes: config.send_buffer_bytes,
+        ..EndpointConfig::default()
+    };
+    Endpoint::open_block(&endpoint).map_err(|error| Error::Config(error.to_string()))
+}
+
+fn driver(
+    config: &SessionConfig,
+    endpoint: Endpoint,
+    network: Network,
+    identity: Identity,
+) -> Result<Driver<Host>, Error> {
+    let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
+        .map_err(|error| Error::Config(error.to_string()))?;
+    let host = Host::new(identity.node, flows);
+    let driver = DriverConfig { node: identity.node, wait: config.wait, ..DriverConfig::default() };
+    Driver::new(driver, endpoint, Peers::in_network(network), host)
+        .map_err(|error| Error::Config(error.to_string()))
+}
