@@ -39,6 +39,7 @@ fn sums_go_through_the_switch_and_are_exact() {
     assert_eq!(snapshot.switch.forged + snapshot.switch.malformed, 0);
 }
 
+// spec: T-08
 #[test]
 fn loss_changes_nothing() {
     let cluster = Cluster::losing(0.02);
