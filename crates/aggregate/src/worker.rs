@@ -225,8 +225,14 @@ impl Worker {
     }
 
     /// The result of an operation once it is finished, as long as it is held.
-    pub fn tensor(&self, operation: Operation) -> Option<&Arc<Tensor>> {
+    pub fn tensor(&self, operation: Operation) -> Option<&Tensor> {
         self.work.operations.tensor(operation)
+    }
+
+    /// The result of a finished operation, handed out: it is [released](Worker::release) as well, and
+    /// what other workers may lack of it is copied.
+    pub fn take(&mut self, operation: Operation) -> Option<Tensor> {
+        self.work.operations.take(operation)
     }
 
     /// The application is done with an operation. Its memory is dropped when every worker has it.

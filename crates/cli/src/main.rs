@@ -4,6 +4,7 @@
 //! 1 it ran and failed, 2 bad input, 130 interrupted.
 
 mod bench;
+mod demo;
 mod failure;
 mod figure;
 mod files;
@@ -28,6 +29,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  thalweg demo                                         everything at work on this machine, in a minute
   thalweg sim scenarios/websearch.toml                 flow completion times on a data-centre network
   thalweg sim scenarios/incast.toml --out out/incast   the same with a report page, JSON and CSV
   thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs
@@ -38,6 +40,9 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train two models at once over a lossy switch, all on this machine, and check the result
+    #[command(long_about = demo::ABOUT)]
+    Demo(demo::DemoArguments),
     /// Run a scenario file and print flow completion times, links and drops
     Sim(sim::SimArguments),
     /// Run a published figure again, the paper's numbers beside ours
@@ -48,6 +53,12 @@ enum Command {
     /// Measure speed
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// A switch or a server of the demo
+    #[command(subcommand, hide = true)]
+    DemoDaemon(demo::DaemonCommand),
+    /// A worker of the demo
+    #[command(hide = true)]
+    DemoWorker,
     /// One rank of a benchmark
     #[command(hide = true)]
     BenchRank(bench::allreduce::RankArguments),
@@ -55,6 +66,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Demo(arguments) => demo::demo(&arguments),
+        Command::DemoDaemon(command) => demo::daemon(&command),
+        Command::DemoWorker => demo::worker(),
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Figure(arguments) => figure::figure(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),

@@ -1,7 +1,6 @@
 //! The machine of a node.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use thalweg_aggregate::{Server, Worker, server};
 use thalweg_collective::{Failure, SubmitError, mesh};
@@ -48,7 +47,7 @@ pub enum Event {
         /// Which.
         operation: Operation,
         /// The sum.
-        tensor: Arc<Tensor>,
+        tensor: Tensor,
         /// How many fragments at its beginning are missing: only where a worker lost its memory
         /// after all others had completed them.
         missing_below: u64,

@@ -1,7 +1,5 @@
 //! A node's part in one job.
 
-use std::sync::Arc;
-
 use thalweg_aggregate::{Worker, worker};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Failure, SubmitError, mesh, ring, server};
@@ -26,7 +24,7 @@ pub enum Participant {
 
 /// How an operation ended.
 pub(crate) enum End {
-    Finished { operation: Operation, tensor: Arc<Tensor>, missing_below: u64 },
+    Finished { operation: Operation, tensor: Tensor, missing_below: u64 },
     Failed { operation: Operation, failure: Failure },
     Mesh(mesh::Event),
 }
@@ -94,21 +92,16 @@ impl Participant {
     }
 }
 
-fn nothing() -> Arc<Tensor> {
-    Arc::new(Tensor::Length(0))
-}
-
-/// The worker keeps the result as well, until everyone has it.
+/// The worker keeps what others may lack.
 fn poll_worker(worker: &mut Worker) -> Option<End> {
     let worker::Event::Finished { operation, missing_below } = worker.poll_event()?;
-    let tensor = worker.tensor(operation).cloned().unwrap_or_else(nothing);
-    worker.release(operation);
+    let tensor = worker.take(operation).unwrap_or(Tensor::Length(0));
     Some(End::Finished { operation, tensor, missing_below })
 }
 
 fn poll_switchml(worker: &mut switchml::Worker) -> Option<End> {
     let switchml::Event::Finished { operation } = worker.poll_event()?;
-    let tensor = worker.tensor(operation).cloned().map_or_else(nothing, Arc::new);
+    let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
     worker.release(operation);
     Some(End::Finished { operation, tensor, missing_below: 0 })
 }
@@ -117,7 +110,7 @@ impl From<thalweg_collective::Event> for End {
     fn from(event: thalweg_collective::Event) -> End {
         match event {
             thalweg_collective::Event::Finished { operation, tensor } => {
-                End::Finished { operation, tensor: Arc::new(tensor), missing_below: 0 }
+                End::Finished { operation, tensor, missing_below: 0 }
             }
             thalweg_collective::Event::Failed { operation, failure } => {
                 End::Failed { operation, failure }

@@ -4,8 +4,6 @@ mod config;
 mod lane;
 mod team;
 
-use std::sync::Arc;
-
 use thalweg_collective::mesh::{Call, Outcome};
 use thalweg_control::Welcome;
 use thalweg_core::Tensor;
@@ -200,7 +198,7 @@ impl Session {
     }
 
     fn sum(&self, tensor: Tensor, via: Collective, divisor: u32) -> Handle<Array> {
-        let (handle, reply) = pair(move |sum: Arc<Tensor>| Ok(team::divided(sum, divisor)));
+        let (handle, reply) = pair(move |sum: Tensor| Ok(team::divided(sum, divisor)));
         let lane = self.lanes.choose(bytes_of(&tensor));
         lane.send(Command::Sum(Sum { tensor, via, reply }));
         handle

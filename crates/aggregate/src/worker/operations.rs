@@ -1,7 +1,6 @@
 //! The tensors of a worker, and which fragments they are cut into.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use thalweg_core::{Body, Fixed, Half, Operation, Tensor};
 use thalweg_wire::aggregate::{Numbers, Parameter};
@@ -36,8 +35,20 @@ struct Entry {
     missing_end: u64,
     is_finished: bool,
     is_released: bool,
-    /// `None` when nobody needs it any more. Shared with the application once it is finished.
-    tensor: Option<Arc<Tensor>>,
+    /// How many values it has.
+    values: u64,
+    held: Held,
+}
+
+/// What is held of an operation's values.
+#[derive(Clone, Debug)]
+enum Held {
+    /// All of them.
+    All(Tensor),
+    /// The application has them. Those from this fragment on are kept: not every worker has them.
+    From(u64, Tensor),
+    /// None: nobody needs them any more.
+    Nothing,
 }
 
 /// The values of one fragment.
@@ -97,7 +108,8 @@ impl Operations {
             missing_end: self.end,
             is_finished: tensor.is_empty(),
             is_released: false,
-            tensor: Some(Arc::new(tensor)),
+            values: tensor.len(),
+            held: Held::All(tensor),
         });
         self.number_fragments(self.held.len() - 1);
         operation
@@ -118,8 +130,7 @@ impl Operations {
         let entry = &mut self.held[index];
         entry.first = self.end;
         entry.missing_end = self.end;
-        entry.left =
-            entry.tensor.as_ref().map_or(0, |tensor| tensor.len()).div_ceil(u64::from(values));
+        entry.left = entry.values.div_ceil(u64::from(values));
         self.end += entry.left;
         entry.end = self.end;
     }
@@ -130,13 +141,16 @@ impl Operations {
     pub fn piece(&self, sequence: u64) -> Option<Piece<'_>> {
         let entry = &self.held[self.locate(sequence)?];
         let (from, to) = self.range(entry, sequence)?;
-        match &**entry.tensor.as_ref()? {
-            _ if sequence < entry.missing_end => None,
-            Tensor::Length(_) => Some(Piece::Length((to - from) as u16)),
-            Tensor::Values(values) => Some(Piece::Values(&values[from as usize..to as usize])),
-            Tensor::Halves(half, bits) => {
-                Some(Piece::Halves(*half, &bits[from as usize..to as usize]))
+        if sequence < entry.missing_end {
+            return None;
+        }
+        match &entry.held {
+            Held::All(tensor) => Some(cut(tensor, from, to)),
+            Held::From(first, rest) => {
+                let (begin, _) = self.range(entry, *first)?;
+                Some(cut(rest, from.checked_sub(begin)?, to - begin))
             }
+            Held::Nothing => None,
         }
     }
 
@@ -149,20 +163,19 @@ impl Operations {
         if u64::from(parameter.values) != values || body.len() as u64 != 4 * values {
             return false;
         }
-        // Nobody else has it before it is finished.
-        let tensor = self.held[index].tensor.as_mut().and_then(Arc::get_mut);
+        let Held::All(tensor) = &mut self.held[index].held else { return false };
         let range = from as usize..to as usize;
         match (tensor, body) {
-            (Some(Tensor::Length(_)), _) => true,
-            (Some(Tensor::Values(sums)), Body::Bytes(bytes)) => {
+            (Tensor::Length(_), _) => true,
+            (Tensor::Values(sums), Body::Bytes(bytes)) => {
                 decode(parameter.numbers, bytes, &mut sums[range]);
                 true
             }
-            (Some(Tensor::Halves(half, sums)), Body::Bytes(bytes)) => {
+            (Tensor::Halves(half, sums), Body::Bytes(bytes)) => {
                 decode_halves(*half, parameter.numbers, bytes, &mut sums[range]);
                 true
             }
-            (None, _) | (Some(_), Body::Length(_)) => false,
+            (_, Body::Length(_)) => false,
         }
     }
 
@@ -193,10 +206,31 @@ impl Operations {
         (index < self.held.len()).then(|| Operation(self.first + index as u64))
     }
 
-    /// The result of a finished operation, as long as it is held.
-    pub fn tensor(&self, operation: Operation) -> Option<&Arc<Tensor>> {
+    /// The result of a finished operation, until it is taken, or released and everyone has it.
+    pub fn tensor(&self, operation: Operation) -> Option<&Tensor> {
         let entry = self.held.get(self.index(operation)?)?;
-        entry.tensor.as_ref().filter(|_| entry.is_finished)
+        match &entry.held {
+            Held::All(tensor) if entry.is_finished => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// Hands the result of a finished operation out, and keeps a copy of what others may lack: little
+    /// of a long tensor, since they cannot be further behind than a window.
+    // spec: A-41
+    pub fn take(&mut self, operation: Operation) -> Option<Tensor> {
+        let index = self.index(operation)?;
+        let entry = self.held.get(index).filter(|entry| entry.is_finished)?;
+        let kept_from = self.everyone.clamp(entry.first, entry.end);
+        let begin = self.range(entry, kept_from).map_or(entry.values, |(from, _)| from);
+        let Held::All(tensor) = &entry.held else { return None };
+        let kept = Held::From(kept_from, rest(tensor, begin.min(entry.values)));
+        let taken = std::mem::replace(&mut self.held[index].held, kept);
+        self.release(operation);
+        match taken {
+            Held::All(tensor) => Some(tensor),
+            Held::From(..) | Held::Nothing => None,
+        }
     }
 
     /// The application is done with an operation.
@@ -205,7 +239,7 @@ impl Operations {
         let Some(entry) = self.held.get_mut(index) else { return };
         entry.is_released = true;
         if index < self.settled {
-            entry.tensor = None;
+            entry.held = Held::Nothing;
             self.drop_unneeded();
         }
     }
@@ -225,7 +259,7 @@ impl Operations {
             && is_past(entry, self.everyone)
         {
             if entry.is_released {
-                entry.tensor = None;
+                entry.held = Held::Nothing;
             }
             self.settled += 1;
         }
@@ -233,7 +267,8 @@ impl Operations {
     }
 
     fn drop_unneeded(&mut self) {
-        while self.settled > 0 && self.held.front().is_some_and(|entry| entry.tensor.is_none()) {
+        let is_needless = |entry: &Entry| matches!(entry.held, Held::Nothing);
+        while self.settled > 0 && self.held.front().is_some_and(is_needless) {
             self.held.pop_front();
             self.first += 1;
             self.settled -= 1;
@@ -255,9 +290,28 @@ impl Operations {
     #[inline]
     fn range(&self, entry: &Entry, sequence: u64) -> Option<(u64, u64)> {
         let values = u64::from(self.fragment_values?);
-        let len = entry.tensor.as_ref()?.len();
         let from = (sequence - entry.first) * values;
-        Some((from, len.min(from + values)))
+        Some((from, entry.values.min(from + values)))
+    }
+}
+
+/// Some values of a tensor.
+#[inline]
+fn cut(tensor: &Tensor, from: u64, to: u64) -> Piece<'_> {
+    let range = from as usize..to as usize;
+    match tensor {
+        Tensor::Length(_) => Piece::Length((to - from) as u16),
+        Tensor::Values(values) => Piece::Values(&values[range]),
+        Tensor::Halves(half, bits) => Piece::Halves(*half, &bits[range]),
+    }
+}
+
+/// A copy of all values from one on.
+fn rest(tensor: &Tensor, from: u64) -> Tensor {
+    match tensor {
+        Tensor::Length(values) => Tensor::Length(values - from),
+        Tensor::Values(values) => Tensor::Values(values[from as usize..].to_vec()),
+        Tensor::Halves(half, bits) => Tensor::Halves(*half, bits[from as usize..].to_vec()),
     }
 }
 

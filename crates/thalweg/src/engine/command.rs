@@ -13,7 +13,7 @@ use crate::policy::Collective;
 
 /// Something to do.
 pub(crate) enum Command {
-    /// Sum a tensor over all hosts. Ends with an `Arc<Tensor>`.
+    /// Sum a tensor over all hosts. Ends with a [`Tensor`].
     Sum(Sum),
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
     Call(mesh::Call, Reply),

@@ -1,6 +1,5 @@
 //! The ranks of one host, which send once for all.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -85,7 +84,7 @@ impl TeamThread {
             let summed = sum_within(team, &mut tensor)
                 .and_then(|()| sum_over_hosts(team, tensor, via, &post))
                 .and_then(|tensor| share(team, tensor));
-            reply.end(summed.map(|tensor| divided(Arc::new(tensor), divisor)));
+            reply.end(summed.map(|tensor| divided(tensor, divisor)));
         });
         handle
     }
@@ -121,7 +120,7 @@ fn sum_over_hosts(
     if team.me() != LEADER {
         return Ok(tensor);
     }
-    let (handle, reply) = pair(|sum: Arc<Tensor>| Ok(Arc::unwrap_or_clone(sum)));
+    let (handle, reply) = pair(|sum: Tensor| Ok(sum));
     post.send(Command::Sum(Sum { tensor, via, reply }));
     handle.wait()
 }
@@ -141,9 +140,9 @@ fn bytes_of(tensor: &mut Tensor) -> (Element, &mut [u8]) {
     }
 }
 
-/// The values of a sum, divided. The sum itself is kept for a server that forgets it.
-pub(super) fn divided(sum: Arc<Tensor>, divisor: u32) -> Array {
-    let mut array = Array::from_tensor(Arc::unwrap_or_clone(sum));
+/// The values of a sum, divided.
+pub(super) fn divided(sum: Tensor, divisor: u32) -> Array {
+    let mut array = Array::from_tensor(sum);
     if divisor > 1 {
         array.divide(divisor);
     }

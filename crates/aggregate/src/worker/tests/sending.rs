@@ -198,7 +198,7 @@ fn empty_tensors_finish_at_once_and_tensors_may_come_before_the_set_up() {
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(1)), Operation(2));
     let finished = Event::Finished { operation: Operation(1), missing_below: 0 };
     assert_eq!((worker.poll_event(), worker.poll_event()), (Some(finished), None));
-    assert_eq!(**worker.tensor(Operation(1)).unwrap(), Tensor::Values(vec![]));
+    assert_eq!(*worker.tensor(Operation(1)).unwrap(), Tensor::Values(vec![]));
     assert!(!worker.has_backlog());
     let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };
     assert!(bench.worker.adopt(bench.now, bench.setup.clone(), 1));
@@ -258,7 +258,7 @@ fn halves_travel_in_full_and_are_rounded_once() {
     assert_eq!(bench.finished(), [(0, 0)]);
     // 2049 lies between two halves and goes to the even one; 0.1 to its nearest.
     let sums = vec![0x6800, 0x7c00, 0x0000, 0x7c00, 0x2e66];
-    assert_eq!(**bench.worker.tensor(operation).unwrap(), Tensor::Halves(Half::F16, sums));
+    assert_eq!(*bench.worker.tensor(operation).unwrap(), Tensor::Halves(Half::F16, sums));
 }
 
 // spec: T-07
@@ -281,4 +281,33 @@ fn what_is_waited_for_has_a_name_and_a_time() {
     assert_eq!(bench.worker.waits_for(), None, "the second is finished, too");
     assert_eq!(bench.finished().len(), 2);
     assert_eq!(second.0, 1);
+}
+
+// spec: A-41
+#[test]
+fn a_result_that_was_taken_is_kept_as_far_as_others_lack_it() {
+    let mut bench = Bench::new(setup());
+    let operation = bench.submit(&[1.0; 14]);
+    bench.sent();
+    for sequence in 0..3 {
+        // The last one says that everyone has the first fragment.
+        let everyone_distance = if sequence == 2 { 1 } else { sequence as u16 };
+        let parameter = Parameter { everyone_distance, ..bench.parameter(sequence) };
+        let mut header = [0; HEADER_BYTES];
+        parameter.encode(&mut header);
+        let mut body = [sequence as f32; 4].map(f32::to_le_bytes).concat();
+        bench.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
+    }
+    assert_eq!(bench.worker.take(operation), None, "it is not finished");
+    bench.answer_values(3, &[3.0; 2]);
+    let Some(Tensor::Values(sums)) = bench.worker.take(operation) else { panic!("no result") };
+    assert_eq!(sums[..5], [0.0, 0.0, 0.0, 0.0, 1.0]);
+    assert_eq!((sums.len(), bench.worker.take(operation)), (14, None));
+    // A server that has forgotten everything asks.
+    for sequence in [0, 1, 2, 3] {
+        bench.ask(bench.request(sequence));
+    }
+    let supplied: Vec<_> =
+        bench.sent().iter().map(|sent| (sent.sequence(), sent.floats())).collect();
+    assert_eq!(supplied, [(1, vec![1.0; 4]), (2, vec![2.0; 4]), (3, vec![3.0; 2])]);
 }

@@ -1,0 +1,142 @@
+//! What the demo and its workers say to each other: a JSON document a line.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What a worker is told first.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Assignment {
+    /// Where the server is.
+    pub(super) server: String,
+    /// Where the switch is.
+    pub(super) switch: String,
+    /// The job that it works in.
+    pub(super) job: String,
+    pub(super) rank: u32,
+    pub(super) ranks: u32,
+    pub(super) work: Work,
+}
+
+/// What a worker does.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) enum Work {
+    /// Trains its shard.
+    Train(Lesson),
+    /// Sums the same values again and again.
+    Compare(Exercise),
+}
+
+/// What is learnt, and how long. The same lesson gives the same bits.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Lesson {
+    pub(super) subject: Subject,
+    pub(super) seed: u64,
+    pub(super) steps: usize,
+    /// Files to learn from, in place of drawn examples.
+    pub(super) data: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Subject {
+    Digits,
+    Stripes,
+}
+
+/// All-reduces to be measured, by each way in turn.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Exercise {
+    pub(super) ways: Vec<Way>,
+    pub(super) values: usize,
+    pub(super) rounds: usize,
+}
+
+/// Who adds up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Way {
+    Aggregate,
+    Ring,
+    Server,
+}
+
+/// What a worker says.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Report {
+    /// All ranks are there.
+    Joined,
+    /// Something that people may want to know.
+    Note(String),
+    /// A step of training is done.
+    Step { step: usize, loss: f64, examples: usize, sum: Span },
+    /// It has computed a step's sum again, from the examples of all workers.
+    Checked { is_right: bool },
+    /// What it knows after a step. Only rank 0 says so.
+    Tested { step: usize, accuracy: f64 },
+    /// The last step is done. It now waits to be told to leave.
+    Trained(Trained),
+    /// One all-reduce of an exercise.
+    Summed { way: Way, sum: Span, is_exact: bool },
+    /// All of the exercise is done. It now waits to be told to leave.
+    Compared,
+}
+
+/// From the moment that a worker hands its values over until it has the sum, by the machine's clock:
+/// the workers share it.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Span {
+    pub(super) began_us: f64,
+    pub(super) ended_us: f64,
+}
+
+/// What a worker ends with.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Trained {
+    /// Of the bits of its parameters.
+    pub(super) digest: String,
+    /// The bits of its parameters, eight hexadecimal digits each.
+    pub(super) parameters: String,
+    /// Contributions that it sent because somebody lacked them.
+    pub(super) repairs: u64,
+    /// Questions that it sent because it lacked results.
+    pub(super) queries: u64,
+}
+
+impl Way {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Way::Aggregate => "aggregate",
+            Way::Ring => "ring",
+            Way::Server => "server",
+        }
+    }
+}
+
+/// Parameters as text.
+pub(super) fn to_hex(values: &[f32]) -> String {
+    values.iter().map(|value| format!("{:08x}", value.to_bits())).collect()
+}
+
+/// Parameters from their text; `None` if it is none.
+pub(super) fn from_hex(text: &str) -> Option<Vec<f32>> {
+    let (digits, rest) = text.as_bytes().as_chunks::<8>();
+    let value = |digits: &[u8; 8]| {
+        let bits = u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+        Some(f32::from_bits(bits))
+    };
+    if rest.is_empty() { digits.iter().map(value).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_of_a_parameter_arrives() {
+        let values = [0.0, -0.0, 1.5, f32::MIN_POSITIVE, -f32::MAX];
+        assert_eq!(to_hex(&values[..2]), "0000000080000000");
+        let back = from_hex(&to_hex(&values)).expect("it is such text");
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&back), bits(&values));
+        assert!(from_hex("0000000").is_none() && from_hex("0000000g").is_none());
+    }
+}
