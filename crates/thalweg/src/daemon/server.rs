@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use thalweg_aggregate::{Setup, server};
-use thalweg_control::{DataPlane, Missing, MissingAnswer, Service, ServiceConfig, TlsFiles};
+use thalweg_control::{
+    DataPlane, Missing, MissingAnswer, Service, ServiceConfig, ServiceError, TlsFiles,
+};
 use thalweg_core::{JobId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_stack::Host;
@@ -54,6 +56,25 @@ pub struct ServerSnapshot {
     pub jobs: Vec<(JobId, server::Stats)>,
 }
 
+/// Who is told of what goes on.
+type Notes = Arc<dyn Fn(String) + Send + Sync>;
+
+/// How often a free port is looked for.
+const FREE_PORT_TRIES: u32 = 32;
+
+/// Why a server does not start.
+enum Start {
+    /// Its port is in use.
+    Taken(Error),
+    Failed(Error),
+}
+
+impl From<Error> for Start {
+    fn from(error: Error) -> Start {
+        Start::Failed(error)
+    }
+}
+
 /// The machine, as the control channel sees it.
 struct Data {
     pilot: Pilot<Host>,
@@ -78,8 +99,22 @@ impl ServerDaemon {
     /// Opens its sockets and starts. `notes` gets lines that an operator may want to read.
     pub fn start(
         config: &ServerDaemonConfig,
-        notes: impl Fn(String) + Send + 'static,
+        notes: impl Fn(String) + Send + Sync + 'static,
     ) -> Result<ServerDaemon, Error> {
+        let notes: Notes = Arc::new(notes);
+        // A free block of UDP ports need not be free for TCP.
+        let mut tries = if config.bind.port() == 0 { FREE_PORT_TRIES } else { 1 };
+        loop {
+            tries -= 1;
+            match ServerDaemon::try_start(config, Arc::clone(&notes)) {
+                Err(Start::Taken(_)) if tries > 0 => {}
+                Err(Start::Taken(error) | Start::Failed(error)) => return Err(error),
+                Ok(daemon) => return Ok(daemon),
+            }
+        }
+    }
+
+    fn try_start(config: &ServerDaemonConfig, notes: Notes) -> Result<ServerDaemon, Start> {
         let wrong = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
         let endpoint = EndpointConfig {
             bind: config.bind,
@@ -113,10 +148,13 @@ impl ServerDaemon {
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
             seed: random::draw()?,
-            on_note: Box::new(notes),
+            on_note: Box::new(move |note| notes(note)),
         };
         let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;
-        let service = Service::start(service, plane).map_err(|error| wrong(&error))?;
+        let service = Service::start(service, plane).map_err(|error| match error {
+            ServiceError::Bind { .. } => Start::Taken(wrong(&error)),
+            _ => Start::Failed(wrong(&error)),
+        })?;
         Ok(ServerDaemon { service: Some(service), data, address })
     }
 
