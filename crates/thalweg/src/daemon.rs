@@ -6,6 +6,8 @@ mod secret;
 mod server;
 mod switch;
 
+pub use thalweg_control::JobSummary;
+
 pub use self::secret::{SecretError, read_secret};
 pub use self::server::{ServerDaemon, ServerDaemonConfig, ServerSnapshot};
 pub use self::switch::{SwitchDaemon, SwitchDaemonConfig, SwitchSnapshot};

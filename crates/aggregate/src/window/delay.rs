@@ -97,11 +97,12 @@ impl Delay {
     }
 
     fn judge(&self) -> Option<Judgement> {
-        let base = self.base.iter().flatten().min()?;
-        let waiting = self.shortest? - *base;
+        // Where everything had to be repaired, nothing can be measured, and that says enough.
         if self.lost > FEW_LOSSES && self.lost * CHANCE_LOSSES > self.answered {
             return Some(Judgement::Lossy);
         }
+        let base = self.base.iter().flatten().min()?;
+        let waiting = self.shortest? - *base;
         Some(if waiting >= self.target {
             let (wanted, found) = (*base + self.target, *base + waiting);
             Judgement::Crowded(wanted.as_ps().saturating_mul(1_000) / found.as_ps().max(1))
@@ -172,5 +173,8 @@ mod tests {
     fn nothing_measured_says_nothing() {
         let mut delay = Delay::new(TARGET);
         assert_eq!(delay.on_answer(Time::ZERO, 5, 9, None), None);
+        (0..3).for_each(|_| delay.on_loss());
+        let judgement = delay.on_answer(Time::ZERO, 9, 12, None);
+        assert_eq!(judgement, Some(Judgement::Lossy), "but losses do");
     }
 }

@@ -1,8 +1,8 @@
 //! A thread that runs one machine.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,8 +21,10 @@ pub(super) struct Pilot<M> {
     commands: Sender<Command<M>>,
     waker: Waker,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), DriverError>>>,
+    thread: Mutex<Option<Thread>>,
 }
+
+type Thread = JoinHandle<Result<(), DriverError>>;
 
 impl<M: Machine + Send + 'static> Pilot<M> {
     /// Starts the thread.
@@ -35,7 +37,7 @@ impl<M: Machine + Send + 'static> Pilot<M> {
             .name(name.to_owned())
             .spawn(move || fly(driver, &queue, &flag))
             .map_err(Error::system("cannot start a thread"))?;
-        Ok(Pilot { commands, waker, stop, thread: Some(thread) })
+        Ok(Pilot { commands, waker, stop, thread: Mutex::new(Some(thread)) })
     }
 
     /// Has something done on the thread, soon.
@@ -60,15 +62,12 @@ impl<M: Machine + Send + 'static> Pilot<M> {
 
     /// Whether the thread still runs: it ends by itself only when its socket is broken.
     pub fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.thread().as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     /// Ends the thread, and says what it died of if it already had.
-    pub fn stop(&mut self) -> Result<(), Error> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.waker.wake();
-        let ended = self.thread.take().map(JoinHandle::join);
-        match ended {
+    pub fn stop(&self) -> Result<(), Error> {
+        match self.end() {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => {
                 Err(Error::System { what: "the data path ended", why: error.to_string() })
@@ -78,14 +77,23 @@ impl<M: Machine + Send + 'static> Pilot<M> {
     }
 }
 
-impl<M> Drop for Pilot<M> {
-    fn drop(&mut self) {
+impl<M> Pilot<M> {
+    fn end(&self) -> Option<std::thread::Result<Result<(), DriverError>>> {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            // Nobody is left to be told.
-            let _ = thread.join();
-        }
+        let thread = self.thread().take();
+        thread.map(JoinHandle::join)
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M> Drop for Pilot<M> {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = self.end();
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::{Setup, server};
 use thalweg_control::{
-    DataPlane, Missing, MissingAnswer, Service, ServiceConfig, ServiceError, TlsFiles,
+    DataPlane, JobSummary, Missing, MissingAnswer, Service, ServiceConfig, ServiceError, TlsFiles,
 };
 use thalweg_core::{JobId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
@@ -54,6 +54,8 @@ pub struct ServerSnapshot {
     pub server: server::Stats,
     /// What was counted for each job.
     pub jobs: Vec<(JobId, server::Stats)>,
+    /// Who is in which job.
+    pub registered: Vec<JobSummary>,
 }
 
 /// Who is told of what goes on.
@@ -165,7 +167,9 @@ impl ServerDaemon {
 
     /// How it does. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<ServerSnapshot> {
+        let registered = self.service.as_ref().map(Service::jobs).unwrap_or_default();
         self.data.pilot.ask(|driver| ServerSnapshot {
+            registered,
             net: *driver.stats(),
             server: driver.machine().server().map(server::Server::stats).unwrap_or_default(),
             jobs: driver
@@ -181,11 +185,13 @@ impl ServerDaemon {
         self.data.pilot.is_running()
     }
 
-    /// Ends it: ranks find out, and wait for another to be started.
-    pub fn stop(mut self) {
+    /// Ends it, and says what it died of if it already had. Ranks find out, and wait for another to be
+    /// started.
+    pub fn stop(mut self) -> Result<(), Error> {
         if let Some(service) = self.service.take() {
             service.stop();
         }
+        self.data.pilot.stop()
     }
 }
 

@@ -130,8 +130,8 @@ impl SwitchDaemon {
         self.pilot.is_running()
     }
 
-    /// Ends it.
-    pub fn stop(mut self) -> Result<(), Error> {
+    /// Ends it, and says what it died of if it already had.
+    pub fn stop(self) -> Result<(), Error> {
         self.pilot.stop()
     }
 }

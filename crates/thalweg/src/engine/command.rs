@@ -1,11 +1,12 @@
 //! What the engine is told.
 
-use thalweg_collective::mesh;
-use thalweg_control::ControlEvent;
+use thalweg_collective::{SubmitError, mesh};
+use thalweg_control::{ControlEvent, FromRank};
 use thalweg_core::{Tensor, Time};
-use thalweg_stack::{Event, Host};
+use thalweg_stack::{Event, Host, HostError};
 
 use super::Engine;
+use super::membership::Membership;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::handle::Reply;
@@ -44,22 +45,21 @@ impl Engine {
         match command {
             Command::Sum(sum) => self.sum(sum, events),
             Command::Call(call, reply) => {
-                let submitted = self.with_mesh(events, |mesh, now| mesh.submit(now, call));
-                match submitted {
-                    Ok(operation) => self.pending.call(operation, reply),
-                    Err(error) => reply.fail(error),
+                let submit = |mesh: &mut mesh::Mesh, now| mesh.submit(now, call);
+                if let Some((operation, reply)) = self.begin_in_mesh(events, reply, submit) {
+                    self.pending.call(self.driver.now(), operation, reply);
                 }
             }
             Command::Send { to, tag, bytes, reply } => {
-                match self.with_mesh(events, |mesh, now| mesh.send(now, to, tag, bytes)) {
-                    Ok(transfer) => self.pending.transfer(transfer, reply),
-                    Err(error) => reply.fail(error),
+                let send = |mesh: &mut mesh::Mesh, now| mesh.send(now, to, tag, bytes);
+                if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, send) {
+                    self.pending.transfer(transfer, reply);
                 }
             }
             Command::Receive { from, tag, reply } => {
-                match self.with_mesh(events, |mesh, now| mesh.receive(now, from, tag)) {
-                    Ok(transfer) => self.pending.transfer(transfer, reply),
-                    Err(error) => reply.fail(error),
+                let receive = |mesh: &mut mesh::Mesh, now| mesh.receive(now, from, tag);
+                if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, receive) {
+                    self.pending.transfer(transfer, reply);
                 }
             }
             Command::Control(event) => self.hear(event, events),
@@ -80,16 +80,32 @@ impl Engine {
         }
     }
 
-    /// Gives the mesh a command.
-    fn with_mesh<R>(
+    /// Gives the mesh a command. What cannot begin ends with the reason.
+    fn begin_in_mesh<R>(
         &mut self,
         events: &mut Vec<Event>,
+        reply: Reply,
         command: impl FnOnce(&mut mesh::Mesh, Time) -> Result<R, mesh::SubmitError>,
-    ) -> Result<R, Error> {
-        let lane = self.membership.as_ref().ok_or(Error::Closed)?.mesh_lane();
+    ) -> Option<(R, Reply)> {
+        let Some(lane) = self.membership.as_ref().map(Membership::mesh_lane) else {
+            reply.fail(Error::Closed);
+            return None;
+        };
         let begin = |host: &mut Host, now| host.mesh_mut(lane).map(|mesh| command(mesh, now));
-        let begun = self.driver.command(begin, |event| events.push(event)).ok_or(Error::Closed)?;
-        begun.map_err(|error| Error::Call(error.to_string()))
+        match self.driver.command(begin, |event| events.push(event)) {
+            Some(Ok(begun)) => return Some((begun, reply)),
+            Some(Err(mesh::SubmitError::Stopped(failure))) => self.fail_with_all(&failure, reply),
+            Some(Err(error)) => reply.fail(Error::Call(error.to_string())),
+            None => reply.fail(Error::Closed),
+        }
+        None
+    }
+
+    /// A transport has stopped here because of another rank. What everybody is told ends the call too,
+    /// so that all fail alike.
+    fn fail_with_all(&mut self, failure: &impl ToString, reply: Reply) {
+        self.say(FromRank::Failing { text: failure.to_string() });
+        self.pending.doom(reply);
     }
 
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {
@@ -100,6 +116,9 @@ impl Engine {
         let begin = |host: &mut Host, now| host.submit(now, job, tensor);
         match self.driver.command(begin, |event| events.push(event)) {
             Ok(operation) => self.pending.sum(self.driver.now(), job, operation, reply),
+            Err(HostError::Submit(SubmitError::Stopped(failure))) => {
+                self.fail_with_all(&failure, reply);
+            }
             Err(error) => reply.fail(Error::Call(error.to_string())),
         }
     }

@@ -12,19 +12,42 @@ use crate::handle::Reply;
 /// Who waits for what.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// With the time when each began.
-    sums: BTreeMap<(JobId, Operation), (Time, Reply)>,
-    calls: BTreeMap<Operation, Reply>,
+    /// How many sums and collectives have begun.
+    begun: u64,
+    sums: BTreeMap<(JobId, Operation), (Begun, Reply)>,
+    calls: BTreeMap<Operation, (Begun, Reply)>,
     transfers: BTreeMap<Transfer, Reply>,
+    /// What can only fail, once everybody knows why.
+    doomed: Vec<Reply>,
+}
+
+/// The beginning of a sum or a collective.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    /// How many had begun before it: the same at every rank, whatever carries them out.
+    pub number: u64,
+    pub at: Time,
 }
 
 impl Pending {
     pub fn sum(&mut self, now: Time, job: JobId, operation: Operation, reply: Reply) {
-        self.sums.insert((job, operation), (now, reply));
+        let begun = self.begin(now);
+        self.sums.insert((job, operation), (begun, reply));
     }
 
-    pub fn call(&mut self, operation: Operation, reply: Reply) {
-        self.calls.insert(operation, reply);
+    pub fn call(&mut self, now: Time, operation: Operation, reply: Reply) {
+        let begun = self.begin(now);
+        self.calls.insert(operation, (begun, reply));
+    }
+
+    /// Keeps what cannot begin, because the job is about to fail.
+    pub fn doom(&mut self, reply: Reply) {
+        self.doomed.push(reply);
+    }
+
+    fn begin(&mut self, now: Time) -> Begun {
+        self.begun += 1;
+        Begun { number: self.begun - 1, at: now }
     }
 
     pub fn transfer(&mut self, transfer: Transfer, reply: Reply) {
@@ -32,18 +55,26 @@ impl Pending {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.sums.is_empty() && self.calls.is_empty() && self.transfers.is_empty()
+        let is_any_left = !self.sums.is_empty() || !self.calls.is_empty();
+        !is_any_left && self.transfers.is_empty() && self.doomed.is_empty()
+    }
+
+    /// The number of the first sum or collective that has not ended, or of the next one to begin.
+    pub fn first_open(&self) -> u64 {
+        let sums = self.sums.values().map(|(begun, _)| begun.number);
+        let calls = self.calls.values().map(|(begun, _)| begun.number);
+        sums.chain(calls).min().unwrap_or(self.begun)
     }
 
     /// The collective that waits longest.
-    pub fn oldest_call(&self) -> Option<Operation> {
-        self.calls.first_key_value().map(|(operation, _)| *operation)
+    pub fn oldest_call(&self) -> Option<(Operation, Begun)> {
+        self.calls.first_key_value().map(|(operation, (begun, _))| (*operation, *begun))
     }
 
-    /// The oldest sum of a lane, and when it began.
-    pub fn oldest_sum(&self, lane: JobId) -> Option<(Operation, Time)> {
+    /// The oldest sum of a lane.
+    pub fn oldest_sum(&self, lane: JobId) -> Option<Begun> {
         let mut of_lane = self.sums.range((lane, Operation(0))..=(lane, Operation(u64::MAX)));
-        of_lane.next().map(|((_, operation), (since, _))| (*operation, *since))
+        of_lane.next().map(|(_, (begun, _))| *begun)
     }
 
     /// Ends what an event is about. The text of a failure that is everybody's.
@@ -64,7 +95,7 @@ impl Pending {
     fn end_of_mesh(&mut self, event: mesh::Event) -> Option<String> {
         match event {
             mesh::Event::Finished { operation, outcome } => {
-                if let Some(reply) = self.calls.remove(&operation) {
+                if let Some((_, reply)) = self.calls.remove(&operation) {
                     reply.end(Ok(outcome));
                 }
                 None
@@ -90,9 +121,10 @@ impl Pending {
     /// Ends everything with one error.
     pub fn fail(&mut self, error: &Error) {
         let sums = std::mem::take(&mut self.sums).into_values().map(|(_, reply)| reply);
-        let calls = std::mem::take(&mut self.calls).into_values();
+        let calls = std::mem::take(&mut self.calls).into_values().map(|(_, reply)| reply);
         let transfers = std::mem::take(&mut self.transfers).into_values();
-        for reply in sums.chain(calls).chain(transfers) {
+        let doomed = std::mem::take(&mut self.doomed);
+        for reply in sums.chain(calls).chain(transfers).chain(doomed) {
             reply.fail(error.clone());
         }
     }

@@ -2,7 +2,7 @@
 
 use thalweg_aggregate::worker::Waiting;
 use thalweg_control::{FromRank, Progress, Stall, Waits};
-use thalweg_core::{Operation, Span, Time};
+use thalweg_core::{Span, Time};
 use thalweg_stack::Host;
 
 use super::Engine;
@@ -28,15 +28,15 @@ impl Engine {
         }
         self.watch.beat_at = now;
         self.remember();
-        let waiting = self.waits_for_sum();
-        let progress = waiting.map(|waiting| Progress {
-            operation: waiting.operation.0,
-            fragment: waiting.sequence,
-            since: now.since(waiting.since),
-        });
-        self.say(FromRank::Progress(progress.unwrap_or_default()));
-        let stall = waiting.map(|waiting| stalled_sum(now, waiting));
+        let (fragment, waiting) = self.sum_progress();
+        let stall = waiting.map(|waiting| self.stalled_sum(now, waiting));
         let stall = stall.or_else(|| self.stalled_flow()).or_else(|| self.stalled_call());
+        // Also when nothing is awaited: whoever thinks that this rank stalls learns that it does not.
+        self.say(FromRank::Progress(Progress {
+            operation: self.pending.first_open(),
+            fragment,
+            since: stall.as_ref().map_or(Span::ZERO, |stall| stall.since),
+        }));
         let stall_after = self.patience.stall_after;
         if let Some(stall) = stall
             && stall.since >= stall_after
@@ -47,9 +47,22 @@ impl Engine {
         }
     }
 
-    fn waits_for_sum(&mut self) -> Option<Waiting> {
-        let job = self.membership.as_ref()?.job();
-        self.driver.command(|host: &mut Host, _| host.worker_mut(job)?.waits_for(), |_| {})
+    /// How far the sums through aggregation are, and what they wait for.
+    fn sum_progress(&mut self) -> (u64, Option<Waiting>) {
+        let job = self.membership.as_ref().map(|membership| membership.job());
+        let look = |host: &mut Host, _| {
+            let worker = host.worker_mut(job?)?;
+            Some((worker.watermark(), worker.waits_for()))
+        };
+        self.driver.command(look, |_| {}).unwrap_or_default()
+    }
+
+    fn stalled_sum(&self, now: Time, waiting: Waiting) -> Stall {
+        Stall {
+            operation: self.pending.first_open(),
+            waits: Waits::Fragment(waiting.sequence),
+            since: now.since(waiting.since),
+        }
     }
 
     /// The oldest sum that hosts make among themselves. Any of the others may be late.
@@ -57,30 +70,23 @@ impl Engine {
         let membership = self.membership.as_ref()?;
         let lanes = [Collective::Ring, Collective::Server].map(|via| membership.job_of(via));
         let oldest = lanes.into_iter().filter_map(|lane| self.pending.oldest_sum(lane));
-        let (operation, since) = oldest.min_by_key(|(_, since)| *since)?;
+        let begun = oldest.min_by_key(|begun| begun.number)?;
         Some(Stall {
-            operation: operation.0,
+            operation: begun.number,
             waits: Waits::Ranks(membership.other_leaders(self.identity.rank)),
-            since: self.driver.now().since(since),
+            since: self.driver.now().since(begun.at),
         })
     }
 
     /// The oldest collective of the mesh, and the ranks that keep it.
     fn stalled_call(&self) -> Option<Stall> {
-        let operation: Operation = self.pending.oldest_call()?;
+        let (operation, begun) = self.pending.oldest_call()?;
         let mesh = self.membership.as_ref()?.mesh(&self.driver)?;
         let waits = mesh.waits_for(operation);
         let now = self.driver.now();
         let since = waits.iter().map(|wait| wait.since).max()?;
         let ranks = waits.iter().map(|wait| wait.rank).collect();
-        Some(Stall { operation: operation.0, waits: Waits::Ranks(ranks), since: now.since(since) })
-    }
-}
-
-fn stalled_sum(now: Time, waiting: Waiting) -> Stall {
-    Stall {
-        operation: waiting.operation.0,
-        waits: Waits::Fragment(waiting.sequence),
-        since: now.since(waiting.since),
+        let waits = Waits::Ranks(ranks);
+        Some(Stall { operation: begun.number, waits, since: now.since(since) })
     }
 }

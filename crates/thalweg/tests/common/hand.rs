@@ -1,0 +1,254 @@
+//! Machines alone: workers, a switch and a server, with packets passed by hand in a queue.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use thalweg_aggregate::{
+    Indexing, Member, Numeric, Recovery, Server, Setup, Switch, Tree, Worker, server, switch,
+    worker,
+};
+use thalweg_core::{
+    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Rng, Span,
+    Time, Verdict,
+};
+use thalweg_wire::tag::{Key, Secret};
+
+/// What the switch and the server share.
+pub const SECRET: Secret = Secret([7; 16]);
+pub const SERVER: NodeId = NodeId(100);
+pub const SWITCH: NodeId = NodeId(101);
+
+/// Between two packets.
+const STEP: Span = Span::from_ns(200);
+
+/// The node of a worker.
+pub fn node(rank: u32) -> NodeId {
+    NodeId(1 + rank)
+}
+
+/// What the workers of a job agree on: all of them below one switch.
+pub fn setup(job: JobId, nodes: &[NodeId], numeric: Numeric, fragment_values: u16) -> Arc<Setup> {
+    let member = |node: &NodeId| Member { node: *node, path: vec![SWITCH] };
+    let members: Vec<Member> = nodes.iter().map(member).collect();
+    Arc::new(Setup {
+        job,
+        epoch: 1,
+        trees: vec![Arc::new(Tree::build(SERVER, &members).expect("a tree"))],
+        fragment_values,
+        numeric,
+        recovery: Recovery::Selective,
+        indexing: Indexing::Hashed,
+        aggregators: AGGREGATORS,
+        span_fragments: 512,
+        overhead_bytes: 130,
+        resume_from: 0,
+    })
+}
+
+/// How many aggregators the switch has.
+pub const AGGREGATORS: u32 = 1_024;
+
+/// A packet that outlives its driver's memory.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    pub meta: Meta,
+    pub header: Header,
+    pub body: Vec<u8>,
+}
+
+impl Owned {
+    /// To a node, with nothing in it.
+    pub fn to(dst: NodeId) -> Owned {
+        let meta = Meta { dst, wire_bytes: 200, ..Meta::default() };
+        Owned { meta, header: [0; HEADER_BYTES], body: Vec::new() }
+    }
+}
+
+/// What is on the way.
+#[derive(Default)]
+struct Wire {
+    src: NodeId,
+    packets: VecDeque<Owned>,
+}
+
+impl Outbox for Wire {
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        let bytes = match body {
+            BodySize::Bytes(bytes) | BodySize::Length(bytes @ 0) => bytes,
+            BodySize::Length(_) => panic!("tensors have values here"),
+        };
+        let mut packet = Owned::to(NodeId::default());
+        packet.meta.src = self.src;
+        packet.body = vec![0; bytes as usize];
+        self.packets.push_back(packet);
+        let packet = self.packets.back_mut()?;
+        Some(Packet {
+            meta: &mut packet.meta,
+            header: &mut packet.header,
+            body: Body::Bytes(&mut packet.body),
+        })
+    }
+}
+
+/// What happens to packets between machines, each with its probability.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub loss: f64,
+    pub copies: f64,
+    pub overtaking: f64,
+}
+
+/// The machines of one rack, and what is on the way between them.
+pub struct Table {
+    pub now: Time,
+    pub switch: Switch,
+    pub server: Server,
+    pub workers: Vec<Worker>,
+    pub faults: Faults,
+    rng: Rng,
+    wire: Wire,
+}
+
+impl Table {
+    /// A job's workers with their set-up, and nothing to do.
+    pub fn new(setup: &Arc<Setup>) -> Table {
+        let config = server::Config { secret: Some(SECRET), ..server::Config::new(SERVER) };
+        let mut server = Server::new(config).expect("the settings are right");
+        server.adopt(Time::ZERO, Arc::clone(setup));
+        let key = Key::derive(&SECRET, setup.job, setup.epoch);
+        let worker = |rank| {
+            let mut worker = Worker::new(worker::Config::default()).expect("the defaults work");
+            worker.set_key(Some(key));
+            assert!(worker.adopt(Time::ZERO, Arc::clone(setup), rank));
+            worker
+        };
+        Table {
+            now: Time::ZERO,
+            switch: fresh_switch(),
+            server,
+            workers: (0..setup.trees[0].workers()).map(worker).collect(),
+            faults: Faults::default(),
+            rng: Rng::new(1),
+            wire: Wire::default(),
+        }
+    }
+
+    /// The switch starts again, and remembers nothing.
+    pub fn restart_switch(&mut self) {
+        self.switch = fresh_switch();
+    }
+
+    /// Passes on one packet, or lets time pass until somebody wants it. Whether there was anything.
+    pub fn step(&mut self) -> bool {
+        self.wake();
+        self.collect();
+        if let Some(packet) = self.wire.packets.pop_front() {
+            self.now += STEP;
+            self.pass(packet);
+            return true;
+        }
+        let next = self.next_timeout();
+        self.now = self.now.max(next);
+        next != Time::NEVER
+    }
+
+    /// Hands a packet to whom it is for, whoever sent it.
+    pub fn deliver(&mut self, mut packet: Owned) {
+        let dst = packet.meta.dst;
+        let lent = Packet {
+            meta: &mut packet.meta,
+            header: &mut packet.header,
+            body: Body::Bytes(&mut packet.body),
+        };
+        let verdict = match dst {
+            SWITCH => self.switch.handle_packet(self.now, lent),
+            SERVER => self.server.handle_packet(self.now, lent),
+            NodeId(other) => match self.workers.get_mut((other as usize).wrapping_sub(1)) {
+                Some(worker) => worker.handle_packet(self.now, lent),
+                None => return,
+            },
+        };
+        match verdict {
+            Verdict::Consume => {}
+            Verdict::Forward => self.wire.packets.push_back(packet),
+            Verdict::Multicast(nodes) => {
+                let copy = |node: &NodeId| {
+                    let mut copy = packet.clone();
+                    copy.meta.dst = *node;
+                    copy
+                };
+                self.wire.packets.extend(nodes.iter().map(copy));
+            }
+        }
+        self.collect();
+    }
+
+    /// What is next on the way, for whoever listens.
+    pub fn on_the_way(&self) -> Option<&Owned> {
+        self.wire.packets.front()
+    }
+
+    /// How much is on the way.
+    pub fn queued(&self) -> usize {
+        self.wire.packets.len()
+    }
+
+    fn pass(&mut self, packet: Owned) {
+        let Faults { loss, copies, overtaking } = self.faults;
+        if self.rng.chance(loss) {
+            return;
+        }
+        if self.rng.chance(overtaking) {
+            return self.wire.packets.push_back(packet);
+        }
+        if self.rng.chance(copies) {
+            self.wire.packets.push_back(packet.clone());
+        }
+        self.deliver(packet);
+    }
+
+    /// Takes what everybody wants to send.
+    fn collect(&mut self) {
+        let Table { now, switch, server, workers, wire, .. } = self;
+        wire.src = SWITCH;
+        switch.poll_transmit(*now, wire);
+        wire.src = SERVER;
+        server.poll_transmit(*now, wire);
+        for (rank, worker) in (0..).zip(workers) {
+            wire.src = node(rank);
+            worker.poll_transmit(*now, wire);
+        }
+    }
+
+    /// Tells everybody whose time has come.
+    fn wake(&mut self) {
+        if self.switch.poll_timeout() <= self.now {
+            self.switch.handle_timeout(self.now);
+        }
+        for worker in &mut self.workers {
+            if worker.poll_timeout() <= self.now {
+                worker.handle_timeout(self.now);
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Time {
+        let workers = self.workers.iter().map(Machine::poll_timeout);
+        workers.fold(self.switch.poll_timeout(), Time::min)
+    }
+}
+
+fn fresh_switch() -> Switch {
+    let config = switch::Config {
+        aggregators: AGGREGATORS,
+        secret: Some(SECRET),
+        holds_to_share: true,
+        ..switch::Config::new(SWITCH)
+    };
+    Switch::new(config).expect("the settings are right")
+}

@@ -1,0 +1,85 @@
+//! The tests, written once for all arms.
+
+use thalweg::Numeric;
+use thalweg_core::Rng;
+
+use crate::job::{Job, Trouble};
+
+/// Somewhere that jobs run: machines alone, the fabric, sockets. Gives the sums by rank and operation,
+/// or `None` where this machine has no such place.
+pub type Arm = fn(&Job) -> Option<Vec<Vec<Vec<f32>>>>;
+
+const FIXED: Numeric = Numeric::Fixed { scale: 1e6, dynamic: false };
+const DYNAMIC: Numeric = Numeric::Fixed { scale: 1e6, dynamic: true };
+
+fn run(arm: Arm, job: &Job) {
+    if let Some(sums) = arm(job) {
+        job.check(&sums);
+    }
+}
+
+pub fn lengths_around_fragments_and_windows(arm: Arm) {
+    run(arm, &Job::of_integers(3, &[1, 2, 351, 352, 353, 704, 1_001, 30_000, 100_003]));
+}
+
+pub fn empty_tensors_between_others(arm: Arm) {
+    run(arm, &Job::of_integers(2, &[0, 5, 0, 0, 1_000, 0]));
+}
+
+pub fn any_number_of_ranks(arm: Arm) {
+    for ranks in [1, 2, 3, 5, 8] {
+        run(arm, &Job::of_integers(ranks, &[700, 10]));
+    }
+}
+
+pub fn many_operations_in_flight(arm: Arm) {
+    let lengths: Vec<usize> = (0..60).map(|at| at * 97 % 2_000).collect();
+    run(arm, &Job::of_integers(3, &lengths));
+}
+
+pub fn values_that_no_integer_has(arm: Arm) {
+    run(arm, &Job::of(3, &[20_000], small_or_strange));
+}
+
+pub fn fixed_point(arm: Arm) {
+    for numeric in [FIXED, DYNAMIC] {
+        run(arm, &Job { numeric, ..Job::of(3, &[20_000, 7], small) });
+        run(arm, &Job { numeric, ..Job::of_integers(3, &[5_000]) });
+    }
+}
+
+pub fn what_fixed_point_cannot_hold_goes_in_floats(arm: Arm) {
+    for numeric in [FIXED, DYNAMIC] {
+        run(arm, &Job { numeric, ..Job::of(3, &[20_000], small_or_strange) });
+        run(arm, &Job { numeric, ..Job::of(3, &[20_000], small_or_large) });
+    }
+}
+
+pub fn loss_changes_nothing(arm: Arm) {
+    let trouble = Trouble::Loss;
+    run(arm, &Job { trouble, ..Job::of_integers(4, &[100_000, 1, 50_000]) });
+    run(arm, &Job { trouble, numeric: FIXED, ..Job::of(3, &[30_000], small_or_large) });
+}
+
+pub fn a_switch_that_restarts_in_the_middle_changes_nothing(arm: Arm) {
+    let trouble = Trouble::SwitchRestart;
+    run(arm, &Job { trouble, ..Job::of_integers(3, &[300_000; 12]) });
+}
+
+fn small(draw: &mut Rng) -> f32 {
+    (draw.uniform() - 0.5) as f32
+}
+
+/// A few fragments have something that no integer is.
+fn small_or_strange(draw: &mut Rng) -> f32 {
+    if !draw.chance(0.000_5) {
+        return small(draw);
+    }
+    [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30][draw.below(5) as usize]
+}
+
+/// A few values fit alone, but not three of them.
+fn small_or_large(draw: &mut Rng) -> f32 {
+    let value = small(draw);
+    if draw.chance(0.01) { value + 1_500.0 } else { value }
+}

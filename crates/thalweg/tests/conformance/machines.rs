@@ -1,0 +1,49 @@
+//! Machines alone.
+
+use thalweg_aggregate::worker::Event;
+use thalweg_core::{JobId, Machine, Tensor};
+
+use crate::fabric::bodies_of;
+use crate::hand::{Faults, Table, node, setup};
+use crate::job::{Job, Trouble};
+
+/// No job takes so many steps.
+const STEPS_MAX: u64 = 10_000_000;
+
+pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
+    let nodes: Vec<_> = (0..job.ranks()).map(node).collect();
+    let mut table = Table::new(&setup(JobId(8), &nodes, bodies_of(job.numeric), 352));
+    if job.trouble == Trouble::Loss {
+        table.faults = Faults { loss: 0.03, copies: 0.03, overtaking: 0.03 };
+    }
+    for (rank, worker) in (0..).zip(&mut table.workers) {
+        for tensor in job.tensors_of(rank) {
+            worker.submit(table.now, Tensor::Values(tensor));
+        }
+    }
+    let mut sums = vec![vec![Vec::new(); job.tensors.len()]; nodes.len()];
+    let mut left = nodes.len() * job.tensors.len();
+    let mut is_restart_due = job.trouble == Trouble::SwitchRestart;
+    for _ in 0..STEPS_MAX {
+        for (worker, sums) in table.workers.iter_mut().zip(&mut sums) {
+            while let Some(Event::Finished { operation, missing_below }) = worker.poll_event() {
+                assert_eq!(missing_below, 0);
+                let sum = worker.tensor(operation).expect("it is held until released");
+                sums[operation.0 as usize] =
+                    sum.values().expect("values were handed over").to_vec();
+                worker.release(operation);
+                left -= 1;
+            }
+        }
+        if left == 0 {
+            assert!(!is_restart_due, "it was over before the switch could restart");
+            return Some(sums);
+        }
+        if is_restart_due && table.switch.stats().completed >= 500 {
+            is_restart_due = false;
+            table.restart_switch();
+        }
+        assert!(table.step(), "nobody wants anything any more");
+    }
+    panic!("not ended after {STEPS_MAX} steps");
+}

@@ -1,0 +1,12 @@
+//! Ranks, switches and servers as processes that are killed, stopped and started again.
+//!
+//! Every failure is named, at every rank and in time; what comes back in time costs nothing but time.
+// spec: T-07
+#![allow(clippy::disallowed_methods, reason = "real processes take real time")]
+
+mod daemons;
+mod process;
+mod ranks;
+mod roles;
+mod stage;
+mod tenants;

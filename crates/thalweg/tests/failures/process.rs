@@ -1,0 +1,89 @@
+//! Processes that a test starts, listens to, stops and kills.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// What a child is told to be.
+pub const ROLE: &str = "THALWEG_FAILURES_ROLE";
+
+/// What lines begin with that are for the parent.
+pub const MARK: char = '@';
+
+/// This program, started again to run only the test `roles::child`. It ends with the test, whatever happens.
+pub struct Process {
+    name: String,
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    pub fn start(role: &str) -> Process {
+        let mut child = Command::new(env::current_exe().expect("this program has a path"))
+            .args(["roles::child", "--exact", "--nocapture"])
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        let stdin = child.stdin.take().expect("it is a pipe");
+        let stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
+        let (heard, lines) = channel();
+        std::thread::spawn(move || {
+            let marked = |line: String| Some(line.split_once(MARK)?.1.to_owned());
+            for line in stdout.lines().map_while(Result::ok).filter_map(marked) {
+                // A test that is over does not listen.
+                let _ = heard.send(line);
+            }
+        });
+        Process { name: role.to_owned(), child, stdin, lines }
+    }
+
+    /// Tells it something.
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").expect("it listens");
+    }
+
+    /// Waits for a line that begins like this, and gives its rest. Others are passed over, but not an
+    /// error that is not waited for.
+    pub fn expect(&self, start: &str, within: Duration) -> String {
+        let end = Instant::now() + within;
+        let mut last = String::from("nothing");
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
+                let name = &self.name;
+                panic!("{name}: no \"{start}\" within {within:?} ({error}), last heard: {last}")
+            });
+            if let Some(rest) = line.strip_prefix(start) {
+                return rest.trim().to_owned();
+            }
+            assert!(!line.starts_with("error"), "{}: {line}", self.name);
+            last = line;
+        }
+    }
+
+    /// Sends it a signal, by name.
+    pub fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "{} cannot be signalled", self.name);
+    }
+
+    /// Kills it, without a chance to say goodbye.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,131 @@
+//! What a child does: be a switch, a server or a rank, and obey lines on its standard input.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
+use thalweg::{Error, Note, Reduce, Session, SessionConfig};
+use thalweg_wire::tag::Secret;
+
+use crate::process::{MARK, ROLE};
+
+/// What all daemons of a test share.
+const SECRET: Secret = Secret([5; 16]);
+
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    match role.split(' ').collect::<Vec<_>>()[..] {
+        ["switch", bind] => switch(bind),
+        ["server", bind, switch] => server(bind, switch),
+        ["rank", server, switch, job, rank, ranks, patience_ms] => {
+            let patience = Duration::from_millis(number(patience_ms));
+            attend(SessionConfig {
+                switch: Some(switch.into()),
+                share_memory: false,
+                patience,
+                stall_after: Duration::from_millis(500),
+                notes: Arc::new(note),
+                ..SessionConfig::new(server, job, number(rank) as u32, number(ranks) as u32)
+            });
+        }
+        _ => panic!("no role {role}"),
+    }
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().expect("a number")
+}
+
+/// Tells the parent.
+fn tell(line: impl Display) {
+    let mut out = io::stdout().lock();
+    // A parent that is gone needs nothing.
+    let _ = writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush());
+}
+
+fn commands() -> impl Iterator<Item = String> {
+    io::stdin().lines().map_while(Result::ok)
+}
+
+fn switch(bind: &str) {
+    let config = SwitchDaemonConfig::new(bind.parse().expect("an address"), SECRET);
+    let switch = SwitchDaemon::start(&config).expect("the address is free");
+    tell(format_args!("at {}", switch.address()));
+    for _ in commands() {
+        let occupancy = switch.snapshot().expect("it runs").occupancy;
+        tell(format_args!("held {} {occupancy:?}", occupancy.values().sum::<u32>()));
+    }
+}
+
+fn server(bind: &str, switch: &str) {
+    let config = ServerDaemonConfig {
+        switch: Some(switch.parse().expect("an address")),
+        ..ServerDaemonConfig::new(bind.parse().expect("an address"), SECRET)
+    };
+    let server = ServerDaemon::start(&config, |_| {}).expect("the address is free");
+    tell(format_args!("at {}", server.address()));
+    for _ in commands() {
+        tell(format_args!("jobs {}", server.snapshot().expect("it runs").jobs.len()));
+    }
+}
+
+fn note(note: Note) {
+    if let Note::Stalled(text) = note {
+        tell(format_args!("stalled {text}"));
+    }
+}
+
+fn attend(config: SessionConfig) {
+    let session = match Session::join(config) {
+        Ok(session) => session,
+        Err(error) => return tell_error(&error),
+    };
+    tell("joined");
+    for command in commands() {
+        let done = match command.split(' ').collect::<Vec<_>>()[..] {
+            ["sum", values, times] => sums(&session, number(values) as usize, number(times)),
+            ["max", values] => most(&session, number(values) as usize),
+            ["barrier"] => session.barrier().and_then(thalweg::Handle::wait),
+            _ => panic!("no command {command}"),
+        };
+        match done {
+            Ok(()) => tell("done"),
+            Err(error) => tell_error(&error),
+        }
+    }
+}
+
+fn tell_error(error: &Error) {
+    let culprits = match error {
+        Error::Job(failure) => &failure.culprits[..],
+        _ => &[],
+    };
+    tell(format_args!("error {culprits:?} {error}"));
+}
+
+/// What a rank contributes: small integers, whose sums are exact.
+fn value(rank: u32, operation: u64, at: usize) -> f32 {
+    ((at as u64 * 7 + u64::from(rank) * 13 + operation * 31) % 101) as f32 - 50.0
+}
+
+fn sums(session: &Session, values: usize, times: u64) -> Result<(), Error> {
+    let (rank, ranks) = (session.rank(), session.ranks());
+    for operation in 0..times {
+        let own = (0..values).map(|at| value(rank, operation, at)).collect();
+        let sum: Vec<f32> = session.all_reduce(own, Reduce::Sum)?.wait()?;
+        let expected = |at| (0..ranks).map(|rank| value(rank, operation, at)).sum::<f32>();
+        let is_right = sum.iter().enumerate().all(|(at, value)| *value == expected(at));
+        assert!(is_right && sum.len() == values, "rank {rank}: sum {operation} is wrong");
+        tell(format_args!("sum {operation}"));
+    }
+    Ok(())
+}
+
+fn most(session: &Session, values: usize) -> Result<(), Error> {
+    let most = session.all_reduce(vec![session.rank(); values], Reduce::Max)?.wait()?;
+    assert_eq!(most, vec![session.ranks() - 1; values]);
+    Ok(())
+}

@@ -1,0 +1,13 @@
+//! Packets of those who wish ill, while an honest job sums: nothing panics, no sum changes, nothing
+//! grows (T-06).
+// spec: T-06
+#![allow(clippy::disallowed_methods, reason = "real networks take real sockets and real time")]
+
+mod attacker;
+#[path = "../common/cluster.rs"]
+mod cluster;
+#[path = "../common/hand.rs"]
+mod hand;
+mod machines;
+mod memory;
+mod sockets;

@@ -1,0 +1,107 @@
+//! Garbage at the ports of daemons and ranks, while sessions sum.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use thalweg::{Reduce, Session};
+use thalweg_aggregate::Numeric;
+use thalweg_core::{JobId, NodeId};
+use thalweg_wire::tag::Key;
+
+use crate::attacker::{Attacker, Trick};
+use crate::cluster::{Cluster, Ground};
+use crate::hand::setup;
+
+const RANKS: u32 = 3;
+const VALUES: usize = 30_000;
+const SUMS: u32 = 100;
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_flood_at_all_ports_changes_no_sum() {
+    let cluster = Cluster::start(Ground::Loopback, 0.0);
+    let (switch, server) = (cluster.switch.address(), cluster.server.address());
+    let (is_over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let cluster = std::thread::scope(|scope| {
+        let (is_over, sent) = (&is_over, &sent);
+        for seed in [1, 2] {
+            scope.spawn(move || flood(seed, &[switch, server], is_over, sent));
+        }
+        scope.spawn(move || knock(server, is_over));
+        // Also if a rank panics.
+        let _end = End(is_over);
+        cluster.run(RANKS, |_| {}, sums, |cluster| cluster).0
+    });
+    let sent = sent.load(Ordering::Relaxed);
+    let snapshot = cluster.switch.snapshot().expect("it runs");
+    println!("{sent} packets sent; the switch took {} for forged", snapshot.switch.forged);
+    assert!(snapshot.switch.forged > 1_000, "{snapshot:?}");
+    let held: u32 = snapshot.occupancy.values().sum();
+    assert!(held <= snapshot.aggregators, "{held} aggregators");
+    assert!(cluster.server.snapshot().is_some_and(|server| server.jobs.len() <= 1));
+}
+
+/// Ends the flood.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn sums(session: &Session) {
+    let value = |rank: u32, sum: u32, at: usize| (at as u32 + 3 * rank + 7 * sum) % 100;
+    let end = Instant::now() + LIMIT;
+    for sum in 0..SUMS {
+        let own = (0..VALUES).map(|at| value(session.rank(), sum, at) as f32).collect();
+        let handle = session.all_reduce(own, Reduce::Sum).expect("it begins");
+        let left = end.saturating_duration_since(Instant::now());
+        let Ok(result) = handle.wait_for(left) else { panic!("not ended within {LIMIT:?}") };
+        let expected = |at| (0..RANKS).map(|rank| value(rank, sum, at)).sum::<u32>() as f32;
+        let result: Vec<f32> = result.expect("it ends well");
+        assert!(result.iter().enumerate().all(|(at, value)| *value == expected(at)));
+    }
+}
+
+/// Sends whatever it can think of, as fast as the daemons can just bear.
+fn flood(seed: u64, to: &[SocketAddr], is_over: &AtomicBool, sent: &AtomicU64) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let victim = setup(JobId(4), &[NodeId(1), NodeId(2)], Numeric::Float, 32);
+    let mut attacker = Attacker::new(seed, JobId(8), Key([1; 16]), victim);
+    while !is_over.load(Ordering::Relaxed) {
+        for trick in Trick::ALL {
+            for address in to {
+                let packet = attacker.packet(trick);
+                let mut bytes = packet.header.to_vec();
+                bytes.extend(packet.body);
+                bytes.truncate(if trick == Trick::Cut { seed as usize * 30 } else { usize::MAX });
+                // A full queue is no reason to stop.
+                let _ = socket.send_to(&bytes, address);
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Speaks to the control channel in a language that it does not know, and leaves connections open.
+fn knock(server: SocketAddr, is_over: &AtomicBool) {
+    let mut open = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        if let Ok(mut stream) = TcpStream::connect(server) {
+            let lines: [&[u8]; 3] = [
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff",
+                &[0; 500],
+            ];
+            // The other end may have hung up.
+            let _ = stream.write_all(lines[open.len() % 3]);
+            open.push(stream);
+            open.truncate(64);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
