@@ -4,13 +4,18 @@
 //! 1 it ran and failed, 2 bad input, 130 interrupted.
 
 mod bench;
+mod daemon;
 mod demo;
 mod failure;
 mod figure;
 mod files;
 mod interrupt;
 mod lab;
+mod metrics;
+mod server;
 mod sim;
+mod switch;
+mod top;
 
 use std::process::ExitCode;
 
@@ -36,6 +41,9 @@ Examples:
   thalweg figure --list                                published figures that can be run again
   thalweg figure atp-table1                            one of them, the paper's numbers beside ours
   thalweg lab --hosts 8 --rate 1gbit -- ./train.sh     a command on 8 hosts, all on this machine
+  thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, to be watched
+  thalweg server --switch 127.0.0.1:4800               a server beside it
+  thalweg top                                          what they do, live
   thalweg bench fabric                                 how fast the simulator is on this machine";
 
 #[derive(Subcommand)]
@@ -50,6 +58,12 @@ enum Command {
     /// Run a command on every host of a network that exists only on this machine
     #[command(long_about = lab::ABOUT)]
     Lab(lab::LabArguments),
+    /// Run a switch: sums gradients on their way
+    Switch(switch::SwitchArguments),
+    /// Run a server: completes sums, and knows who is in which job
+    Server(server::ServerArguments),
+    /// Watch switches, servers and jobs
+    Top(top::TopArguments),
     /// Measure speed
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -72,6 +86,9 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Figure(arguments) => figure::figure(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),
+        Command::Switch(arguments) => switch::switch(&arguments),
+        Command::Server(arguments) => server::server(&arguments),
+        Command::Top(arguments) => top::top(&arguments),
         Command::Bench(command) => bench::bench(&command),
         Command::BenchRank(arguments) => bench::allreduce::rank(&arguments),
     };

@@ -25,7 +25,7 @@ pub use message::{
     Welcome,
 };
 pub use plane::{DataPlane, Missing, MissingAnswer};
-pub use registry::Registry;
+pub use registry::{JobSummary, Registry};
 pub use service::{Service, ServiceConfig, ServiceError, TlsFiles};
 pub use settings::{Settings, SettingsError};
 

@@ -45,6 +45,7 @@ mod view;
 use cluster::Cluster;
 use job::{Attendee, Job};
 pub use refusal::Refusal;
+pub use view::JobSummary;
 
 /// Most ranks of all jobs at a time.
 pub const RANKS_MAX: usize = 65_536;
@@ -422,8 +423,10 @@ impl Registry {
         };
         let Some(diagnosis) = explain::diagnosis(now, &self.cluster, job) else { return };
         if job.stalls.is_news(now, job.settings.stall_after, &diagnosis) {
+            let note = format!("job {:?}: stalled: {}", job.name, diagnosis.text);
             let message = ToRank::Diagnosis(Arc::new(diagnosis));
             self.actions.extend(job.tell_all(&message));
+            self.note(note);
         }
     }
 

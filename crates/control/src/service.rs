@@ -25,7 +25,7 @@ use self::guard::Guard;
 use self::shell::Shell;
 use crate::access::chain;
 use crate::plane::DataPlane;
-use crate::registry::{Registry, RegistryConfig};
+use crate::registry::{JobSummary, Registry, RegistryConfig};
 use crate::v1::control_server::ControlServer;
 
 mod desk;
@@ -165,6 +165,13 @@ impl Service {
     pub fn fail(&self, job: JobId, text: String) {
         // A service that has ended has no jobs.
         let _ = self.errands.send(Errand::Fail { job, text });
+    }
+
+    /// The jobs that there are. None once the service has ended.
+    pub fn jobs(&self) -> Vec<JobSummary> {
+        let (answer, answered) = std::sync::mpsc::channel();
+        let _ = self.errands.send(Errand::List { answer });
+        answered.recv().unwrap_or_default()
     }
 
     /// Stops. Ranks see their streams end, and look for the service until their patience ends.

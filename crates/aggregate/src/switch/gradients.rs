@@ -35,6 +35,7 @@ impl<E> Switch<E> {
         // spec: A-10
         if meta.ecn.is_congested() {
             view.flags |= CONGESTED;
+            self.stats.marked += 1;
         }
         let level = view.level();
         let has_room = values <= self.config.values_max;

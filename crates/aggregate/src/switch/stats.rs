@@ -5,6 +5,8 @@
 pub struct Stats {
     /// Gradients that could be read.
     pub gradients: u64,
+    /// Those among them that a queue on the way had marked for congestion.
+    pub marked: u64,
     /// Parameter packets that could be read.
     pub parameters: u64,
     /// Queries that could be read.
@@ -67,6 +69,7 @@ impl Stats {
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("gradients", self.gradients),
+            ("marked", self.marked),
             ("parameters", self.parameters),
             ("queries", self.queries),
             ("requests", self.requests),

@@ -9,7 +9,32 @@ use super::job::{Attendee, Job};
 use crate::clock::milliseconds;
 use crate::v1;
 
+/// A job, in a few words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobSummary {
+    /// Its number, which packets carry.
+    pub id: JobId,
+    /// Its name, which people gave it.
+    pub name: String,
+    /// How many ranks it has.
+    pub ranks: u32,
+    /// How many of them are connected.
+    pub connected: u32,
+}
+
 impl Registry {
+    /// The jobs that there are.
+    pub fn summaries(&self) -> Vec<JobSummary> {
+        let connected = |job: &Job| job.ranks.values().filter(|rank| rank.link.is_some()).count();
+        let jobs = self.jobs.values().map(|job| JobSummary {
+            id: job.id,
+            name: job.name.clone(),
+            ranks: job.workers,
+            connected: connected(job) as u32,
+        });
+        jobs.collect()
+    }
+
     /// Who is there, and where.
     pub fn topology(&self) -> v1::TopologyResponse {
         let ranks = self.jobs.values().flat_map(|job| job.ranks.values());

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clock::Clock;
 use crate::message::{Join, ToRank};
 use crate::plane::{DataPlane, Missing};
-use crate::registry::{Action, LinkId, Refusal, Registry};
+use crate::registry::{Action, JobSummary, LinkId, Refusal, Registry};
 
 /// How much may wait for a rank that does not listen before its stream is given up.
 const QUEUE_MESSAGES: usize = 256;
@@ -21,6 +21,8 @@ pub(super) enum Errand {
     Missing { job: JobId, sequence: u64, missing: Missing },
     /// The data plane cannot serve a job.
     Fail { job: JobId, text: String },
+    /// Somebody wants to know which jobs there are.
+    List { answer: std::sync::mpsc::Sender<Vec<JobSummary>> },
 }
 
 /// Does what the registry wants done.

@@ -42,6 +42,10 @@ impl Shell {
                 registry.explain(now, job, sequence, missing);
             }
             Errand::Fail { job, text } => registry.fail_job(now, job, text),
+            Errand::List { answer } => {
+                // Who no longer waits does not need it.
+                let _ = answer.send(registry.summaries());
+            }
         });
     }
 

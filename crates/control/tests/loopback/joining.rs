@@ -1,4 +1,4 @@
-use thalweg_control::{AttendConfig, ControlEvent, FromRank, Place, Progress, inquiry};
+use thalweg_control::{AttendConfig, ControlEvent, FromRank, JobSummary, Place, Progress, inquiry};
 use thalweg_core::{JobId, Span};
 use thalweg_wire::tag::Key;
 
@@ -56,6 +56,9 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     assert_eq!((statistics.jobs[0].epoch, statistics.jobs[0].ranks[1].operation), (1, 3));
     assert_eq!(statistics.jobs[0].counters[0].name, "fragments");
     assert_eq!(statistics.counters[0].value, 42);
+
+    let summary = JobSummary { id: job, name: "train".into(), ranks: 4, connected: 4 };
+    assert_eq!(stage.service.jobs(), [summary]);
 
     ranks.into_iter().for_each(|rank| rank.attendance.leave());
     assert_eq!(stage.plane.told.lock().unwrap().last(), Some(&Told::Retire(job)));

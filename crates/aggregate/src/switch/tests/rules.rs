@@ -334,6 +334,7 @@ fn a_mark_on_any_packet_reaches_the_sum() {
             last = Some(sent);
         }
         assert!(last.unwrap().read().congested);
+        assert_eq!(bench.switch.stats().marked, 1);
     }
     let mut sent = Sent::gradient(ME, &Gradient { repair: true, ..gradient(0) }, &[1, 2]);
     sent.meta.ecn = Ecn::Congested;

@@ -1,0 +1,156 @@
+//! What `thalweg switch` and `thalweg server` have in common: settings from a file, the secret, the
+//! line that says that they are ready, and how they end.
+
+mod settings;
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use thalweg::Error;
+use thalweg::daemon::read_secret;
+use thalweg_net::Wait;
+use thalweg_wire::tag::Secret;
+
+pub(crate) use self::settings::read as read_settings;
+use crate::failure::Failure;
+use crate::metrics::Endpoint;
+use crate::{files, interrupt};
+
+/// What daemons of one machine share where nobody chose a secret. It is no secret.
+const LOOPBACK_SECRET: Secret = Secret(*b"thalweg-loopback");
+
+/// How often a daemon asks itself whether it should end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How to write a secret.
+const WRITE_SECRET: &str = "od -An -N16 -tx1 /dev/urandom | tr -d ' \\n' > secret";
+
+/// A running daemon, as far as this program cares.
+pub(crate) trait Daemon: Send + Sync + Sized + 'static {
+    /// `switch` or `server`.
+    const ROLE: &'static str;
+
+    /// Where it is reached.
+    fn address(&self) -> SocketAddr;
+
+    /// Whether its data path runs.
+    fn is_running(&self) -> bool;
+
+    /// What it has counted, for Prometheus. `None` if its data path has ended.
+    fn exposition(&self) -> Option<String>;
+
+    /// What it has done, in a few words. `None` if its data path has ended.
+    fn summary(&self) -> Option<String>;
+
+    /// Ends it, and says what it died of if it already had.
+    fn stop(self) -> Result<(), Error>;
+}
+
+/// The line of a daemon that is ready.
+#[derive(Serialize)]
+struct Ready {
+    role: &'static str,
+    address: SocketAddr,
+    metrics: Option<SocketAddr>,
+}
+
+/// Runs a daemon until Ctrl-C, or until its data path ends.
+pub(crate) fn run<D: Daemon>(
+    daemon: D,
+    metrics: Option<SocketAddr>,
+    json: bool,
+) -> Result<(), Failure> {
+    interrupt::listen();
+    let daemon = Arc::new(daemon);
+    let endpoint = metrics.map(|bind| serve_metrics(bind, &daemon)).transpose()?;
+    let metrics = endpoint.as_ref().map(Endpoint::local_address);
+    announce(&Ready { role: D::ROLE, address: daemon.address(), metrics }, json)?;
+    wait(&*daemon);
+    let summary = daemon.summary();
+    drop(endpoint);
+    // Whoever looked at the metrics has let go of it.
+    let stopped = Arc::into_inner(daemon).map_or(Ok(()), D::stop);
+    stopped.map_err(|error| Failure::Ran(error.to_string()))?;
+    if !interrupt::is_asked() {
+        return Err(Failure::Ran(format!("the data path of the {} has ended", D::ROLE)));
+    }
+    say(format_args!("{} stopped: {}", D::ROLE, summary.unwrap_or_default()));
+    Ok(())
+}
+
+/// The secret of the cluster. Only where nobody else can reach the daemon there is a default.
+// spec: T-06
+pub(crate) fn secret(file: Option<&Path>, bind: SocketAddr) -> Result<Secret, Failure> {
+    if bind.ip().is_unspecified() {
+        return Err(Failure::Usage(format!(
+            "{bind} says no address that others could send to: bind to the address of an interface, \
+             such as 10.0.0.1:{}",
+            bind.port()
+        )));
+    }
+    match file {
+        Some(file) => read_secret(file).map_err(|error| Failure::Usage(error.to_string())),
+        None if bind.ip().is_loopback() => {
+            say("no --secret-file: using the well-known one, which is for loopback only");
+            Ok(LOOPBACK_SECRET)
+        }
+        None => Err(Failure::Usage(format!(
+            "{bind} can be reached from other machines, and without a secret anybody there could \
+             forge sums: run `{WRITE_SECRET}`, give all switches and servers that file with \
+             --secret-file, or bind to 127.0.0.1"
+        ))),
+    }
+}
+
+/// What to do while there is nothing to do.
+pub(crate) fn wait_by(spin: Option<bool>) -> Wait {
+    if spin == Some(true) { Wait::Spin } else { Wait::Sleep }
+}
+
+/// Why a daemon did not start: the settings are wrong, or the system is.
+pub(crate) fn not_started(error: Error) -> Failure {
+    match error {
+        Error::System { .. } => Failure::Ran(error.to_string()),
+        wrong => Failure::Usage(wrong.to_string()),
+    }
+}
+
+/// Tells the operator, with the time.
+#[expect(clippy::disallowed_methods, reason = "operators want to know when")]
+pub(crate) fn say(text: impl Display) {
+    eprintln!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now()));
+}
+
+fn serve_metrics<D: Daemon>(bind: SocketAddr, daemon: &Arc<D>) -> Result<Endpoint, Failure> {
+    let about = format!("thalweg {} at {}", D::ROLE, daemon.address());
+    let daemon = Arc::clone(daemon);
+    let endpoint = Endpoint::start(bind, about, move || daemon.exposition());
+    let endpoint = endpoint.map_err(|error| {
+        Failure::Usage(format!(
+            "cannot serve metrics at {bind}: {error}; choose another --metrics address"
+        ))
+    })?;
+    say(format_args!("metrics at http://{}/metrics", endpoint.local_address()));
+    Ok(endpoint)
+}
+
+/// Scripts wait for this line.
+fn announce(ready: &Ready, json: bool) -> Result<(), Failure> {
+    let line = if json {
+        serde_json::to_string(ready).map_err(|error| Failure::Ran(error.to_string()))?
+    } else {
+        format!("{} ready at {}", ready.role, ready.address)
+    };
+    files::print(&format!("{line}\n"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program has nothing else to do")]
+fn wait(daemon: &impl Daemon) {
+    while !interrupt::is_asked() && daemon.is_running() {
+        std::thread::sleep(LOOK_EVERY);
+    }
+}

@@ -1,0 +1,172 @@
+//! Prometheus' text format: written and read.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What kind of number a family holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Only grows, until the daemon is started again.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// A text under way: families, and after each its samples.
+#[derive(Default)]
+pub(super) struct Exposition {
+    text: String,
+    family: String,
+}
+
+/// One number of a daemon.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Sample {
+    /// Of the family.
+    pub name: String,
+    /// What tells it from others of the family.
+    pub labels: BTreeMap<String, String>,
+    /// The number.
+    pub value: f64,
+}
+
+impl Exposition {
+    /// Begins a family. The samples that follow belong to it.
+    pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        name.clone_into(&mut self.family);
+    }
+
+    /// Adds a sample to the family.
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
+        let pairs = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value)));
+        let pairs: Vec<String> = pairs.collect();
+        self.text.push_str(&self.family);
+        if !pairs.is_empty() {
+            self.push(format_args!("{{{}}}", pairs.join(",")));
+        }
+        self.push(format_args!(" {value}\n"));
+    }
+
+    /// A counter without labels.
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, Kind::Counter, help);
+        self.sample(&[], value);
+    }
+
+    /// A gauge without labels.
+    pub fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, Kind::Gauge, help);
+        self.sample(&[], value);
+    }
+
+    /// The text.
+    pub fn finish(self) -> String {
+        self.text
+    }
+
+    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+        self.text.write_fmt(text).expect("writing to a string cannot fail");
+    }
+}
+
+/// Reads the samples of a text. What is no sample is left out: others may know more than we do.
+pub(crate) fn parse(text: &str) -> Vec<Sample> {
+    text.lines().filter_map(sample).collect()
+}
+
+fn sample(line: &str) -> Option<Sample> {
+    let line = line.trim();
+    if line.starts_with('#') {
+        return None;
+    }
+    let end = line.find(['{', ' ', '\t'])?;
+    let (name, rest) = line.split_at(end);
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(rest) => labels(rest)?,
+        None => (BTreeMap::new(), rest),
+    };
+    // A time may follow.
+    let value = rest.split_whitespace().next()?.parse().ok()?;
+    Some(Sample { name: name.to_owned(), labels, value })
+}
+
+/// Reads labels up to the closing brace, and gives what follows.
+fn labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
+    let mut labels = BTreeMap::new();
+    loop {
+        rest = rest.trim_start_matches([',', ' ']);
+        if let Some(rest) = rest.strip_prefix('}') {
+            return Some((labels, rest));
+        }
+        let (name, quoted) = rest.split_once("=\"")?;
+        let (value, after) = unescape(quoted)?;
+        labels.insert(name.trim().to_owned(), value);
+        rest = after;
+    }
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Reads up to the closing quote, and gives what follows. What could harm a terminal is replaced.
+fn unescape(quoted: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = quoted.char_indices();
+    while let Some((at, char)) = chars.next() {
+        let char = match char {
+            '"' => return Some((value, &quoted[at + 1..])),
+            '\\' => match chars.next()?.1 {
+                'n' => '\n',
+                other => other,
+            },
+            other => other,
+        };
+        value.push(if char.is_control() { '\u{fffd}' } else { char });
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_has_help_and_type() {
+        let mut exposition = Exposition::default();
+        exposition.family("a_total", Kind::Counter, "How often.");
+        exposition.sample(&[("job", "x\"\\y"), ("reason", "z")], 3);
+        exposition.gauge("b", "How many.", 4);
+        let expected = "# HELP a_total How often.\n# TYPE a_total counter\n\
+                        a_total{job=\"x\\\"\\\\y\",reason=\"z\"} 3\n\
+                        # HELP b How many.\n# TYPE b gauge\nb 4\n";
+        assert_eq!(exposition.finish(), expected);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut exposition = Exposition::default();
+        exposition.family("a_total", Kind::Counter, "How often {x=\"1\"} 5.");
+        exposition.sample(&[("job", "x\"} \\y,="), ("reason", "")], 3);
+        exposition.sample(&[], u64::from(u32::MAX));
+        let samples = parse(&exposition.finish());
+        let labels = [("job", "x\"} \\y,="), ("reason", "")];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let first = Sample { name: "a_total".into(), labels, value: 3.0 };
+        assert_eq!(samples[0], first);
+        assert_eq!((samples[1].value, samples.len()), (4_294_967_295.0, 2));
+    }
+
+    #[test]
+    fn others_write_other_things() {
+        let samples = parse("\na 1.5e3 1700000000\nb{} +Inf\n# c 1\nd{x=\"1\ne{x=1} 2\nf\ng x\n");
+        let read: Vec<_> = samples.iter().map(|s| (s.name.as_str(), s.value)).collect();
+        assert_eq!(read, [("a", 1_500.0), ("b", f64::INFINITY)]);
+        assert_eq!(parse("a{x=\"\x1b[2J\\n\"} 1")[0].labels["x"], "\u{fffd}[2J\u{fffd}");
+    }
+}

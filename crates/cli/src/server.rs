@@ -1,0 +1,154 @@
+//! `thalweg server`: the daemon that completes sums and knows who is in which job.
+
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+use thalweg::Error;
+use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
+use thalweg_report::format::format_count;
+
+use crate::daemon::{self, Daemon};
+use crate::failure::Failure;
+use crate::{files, metrics};
+
+/// Where a server is reached if nobody says otherwise.
+const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_808);
+
+/// What `thalweg server` takes.
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ServerArguments {
+    /// Read settings from a TOML file, whose keys are the names of the flags; flags go first
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// When ready, print one JSON document instead of a line of text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// What can stand in the file as well.
+#[derive(Args, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    /// Where to be reached, by UDP and TCP; the port is a multiple of 8, or 0 for a free one
+    /// [default: 127.0.0.1:4808]
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<SocketAddr>,
+    /// The switch of this server's rack, host:port [default: none]
+    #[arg(long, value_name = "ADDR")]
+    switch: Option<String>,
+    /// The secret of the cluster: 32 hexadecimal digits; needed beyond loopback
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// What ranks have to show; other users of this machine can read it, unlike --token-file's
+    #[arg(long, value_name = "T", conflicts_with = "token_file")]
+    token: Option<String>,
+    /// A file that holds what ranks have to show
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Encrypt the control channel: the server's certificate, in PEM format
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM format
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Never sleep: takes a whole core and answers sooner
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    spin: Option<bool>,
+    /// Serve counters for Prometheus and `thalweg top` here, to whoever can reach it
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+}
+
+const EXAMPLES: &str = "\
+A server that is started again goes on where it was: the ranks of a job tell it. When it is ready it
+prints `server ready at ADDR`; what happens to jobs it says on standard error. Ctrl-C or SIGTERM ends
+it, with exit code 0.
+
+Examples:
+  thalweg server --switch 127.0.0.1:4800
+      on this machine only, beside `thalweg switch`
+  thalweg server --bind 10.0.3.2:4808 --switch 10.0.3.1:4800 --secret-file /etc/thalweg/secret \\
+      --token-file /etc/thalweg/token --tls-cert server.pem --tls-key server.key
+      the server of a cluster
+  thalweg server --config server.toml
+      the same from a file: bind = \"10.0.3.2:4808\", switch = \"10.0.3.1:4800\" and so on";
+
+/// Runs it.
+pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
+    let file: Settings = daemon::read_settings(arguments.config.as_deref())?;
+    let flags = &arguments.settings;
+    let bind = flags.bind.or(file.bind).unwrap_or(BIND);
+    let path = |flag: &Option<PathBuf>, file: &Option<PathBuf>| flag.clone().or(file.clone());
+    let secret_file = path(&flags.secret_file, &file.secret_file);
+    let config = ServerDaemonConfig {
+        switch: flags.switch.as_ref().or(file.switch.as_ref()).map(resolve).transpose()?,
+        token: token(flags).or_else(|| token(&file)).transpose()?,
+        tls: tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?,
+        wait: daemon::wait_by(flags.spin.or(file.spin)),
+        ..ServerDaemonConfig::new(bind, daemon::secret(secret_file.as_deref(), bind)?)
+    };
+    let server = ServerDaemon::start(&config, daemon::say);
+    let server = server.map_err(daemon::not_started)?;
+    daemon::run(server, flags.metrics.or(file.metrics), arguments.json)
+}
+
+fn resolve(text: &String) -> Result<SocketAddr, Failure> {
+    let found = text.to_socket_addrs().ok().and_then(|mut found| found.find(SocketAddr::is_ipv4));
+    found.ok_or_else(|| {
+        Failure::Usage(format!("cannot find the switch \"{text}\": write it as host:port"))
+    })
+}
+
+/// The token of these settings, if they have one.
+fn token(settings: &Settings) -> Option<Result<String, Failure>> {
+    let from_file = |file: &Path| files::read(file).map(|text| text.trim().to_owned());
+    let given = settings.token.clone().map(Ok);
+    given.or_else(|| settings.token_file.as_deref().map(from_file))
+}
+
+fn tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Failure::Usage("--tls-cert needs --tls-key as well".into())),
+        (None, Some(_)) => Err(Failure::Usage("--tls-key needs --tls-cert as well".into())),
+    }
+}
+
+impl Daemon for ServerDaemon {
+    const ROLE: &'static str = "server";
+
+    fn address(&self) -> SocketAddr {
+        ServerDaemon::address(self)
+    }
+
+    fn is_running(&self) -> bool {
+        ServerDaemon::is_running(self)
+    }
+
+    fn exposition(&self) -> Option<String> {
+        self.snapshot().map(|snapshot| metrics::server(Daemon::address(self), &snapshot))
+    }
+
+    fn summary(&self) -> Option<String> {
+        let snapshot = self.snapshot()?;
+        let (net, server) = (&snapshot.net, &snapshot.server);
+        let counts = [net.received_packets, net.sent_packets, server.completed];
+        let [received, sent, completed] = counts.map(format_count);
+        let jobs = snapshot.registered.len();
+        Some(format!(
+            "{received} packets received, {sent} sent, {completed} sums completed, \
+             {jobs} jobs under way"
+        ))
+    }
+
+    fn stop(self) -> Result<(), Error> {
+        ServerDaemon::stop(self)
+    }
+}

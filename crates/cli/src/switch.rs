@@ -1,0 +1,135 @@
+//! `thalweg switch`: the daemon that sums gradients on their way.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Deserialize;
+use thalweg::Error;
+use thalweg::daemon::{SwitchDaemon, SwitchDaemonConfig};
+use thalweg_report::format::{format_count, format_percent};
+
+use crate::daemon::{self, Daemon};
+use crate::failure::Failure;
+use crate::metrics;
+
+/// Where a switch is reached if nobody says otherwise.
+const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_800);
+
+/// What `thalweg switch` takes.
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct SwitchArguments {
+    /// Read settings from a TOML file, whose keys are the names of the flags; flags go first
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// When ready, print one JSON document instead of a line of text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// What can stand in the file as well.
+#[derive(Args, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    /// Where to be reached; the port is a multiple of 8, or 0 for a free one [default: 127.0.0.1:4800]
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<SocketAddr>,
+    /// The secret of the cluster: 32 hexadecimal digits; needed beyond loopback
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// How many sums can be under way at once [default: 16384]
+    #[arg(long, value_name = "N")]
+    aggregators: Option<u32>,
+    /// The most values of a packet that is summed here [default: 352]
+    #[arg(long, value_name = "N")]
+    values: Option<u16>,
+    /// Lose this share of all packets on purpose, such as 0.01
+    #[arg(long, value_name = "P")]
+    loss: Option<f64>,
+    /// What the losses are drawn from [default: 1]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Never sleep: takes a whole core and answers sooner
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    spin: Option<bool>,
+    /// Serve counters for Prometheus and `thalweg top` here, to whoever can reach it
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+}
+
+const EXAMPLES: &str = "\
+A switch keeps nothing that cannot be lost: start it again at any time, and jobs go on. When it is ready
+it prints `switch ready at ADDR`. Ctrl-C or SIGTERM ends it, with exit code 0.
+
+Examples:
+  thalweg switch
+      on this machine only
+  thalweg switch --bind 10.0.3.1:4800 --secret-file /etc/thalweg/secret --metrics 10.0.3.1:9464
+      the switch of a rack
+  thalweg switch --config rack.toml
+      the same from a file: bind = \"10.0.3.1:4800\", secret-file = \"/etc/thalweg/secret\"
+  thalweg switch --loss 0.01 --seed 7
+      one that loses packets, to see what happens";
+
+/// Runs it.
+pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
+    let file: Settings = daemon::read_settings(arguments.config.as_deref())?;
+    let flags = &arguments.settings;
+    let bind = flags.bind.or(file.bind).unwrap_or(BIND);
+    let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
+    let secret = daemon::secret(secret_file.map(PathBuf::as_path), bind)?;
+    let default = SwitchDaemonConfig::new(bind, secret);
+    let config = SwitchDaemonConfig {
+        aggregators: flags.aggregators.or(file.aggregators).unwrap_or(default.aggregators),
+        values_max: flags.values.or(file.values).unwrap_or(default.values_max),
+        loss: flags.loss.or(file.loss).unwrap_or(default.loss),
+        seed: flags.seed.or(file.seed).unwrap_or(default.seed),
+        wait: daemon::wait_by(flags.spin.or(file.spin)),
+        ..default
+    };
+    let switch = SwitchDaemon::start(&config).map_err(daemon::not_started)?;
+    if config.loss > 0.0 {
+        let share = format_percent(config.loss);
+        daemon::say(format_args!("{share} of all packets are lost on purpose (--loss)"));
+    }
+    daemon::run(switch, flags.metrics.or(file.metrics), arguments.json)
+}
+
+impl Daemon for SwitchDaemon {
+    const ROLE: &'static str = "switch";
+
+    fn address(&self) -> SocketAddr {
+        SwitchDaemon::address(self)
+    }
+
+    fn is_running(&self) -> bool {
+        SwitchDaemon::is_running(self)
+    }
+
+    fn exposition(&self) -> Option<String> {
+        self.snapshot().map(|snapshot| metrics::switch(Daemon::address(self), &snapshot))
+    }
+
+    fn summary(&self) -> Option<String> {
+        let snapshot = self.snapshot()?;
+        let (net, switch) = (&snapshot.net, &snapshot.switch);
+        let counts = [net.received_packets, net.sent_packets, switch.completed, switch.collisions];
+        let [received, sent, completed, collisions] = counts.map(format_count);
+        let lost = match snapshot.lost_on_purpose {
+            0 => String::new(),
+            lost => format!(", {} lost on purpose", format_count(lost)),
+        };
+        Some(format!(
+            "{received} packets received, {sent} sent, {completed} sums completed, \
+             {collisions} collisions{lost}"
+        ))
+    }
+
+    fn stop(self) -> Result<(), Error> {
+        SwitchDaemon::stop(self)
+    }
+}

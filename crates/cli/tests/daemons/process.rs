@@ -1,0 +1,93 @@
+//! Daemons as processes.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread::JoinHandle;
+
+/// A daemon that runs, and is gone when the test ends.
+pub struct Daemon {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    stderr: Option<JoinHandle<String>>,
+    /// The line that says that it is ready.
+    pub ready: String,
+}
+
+/// How a daemon ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    /// What it printed after it was ready.
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Daemon {
+    /// Starts one on a free port of loopback, and waits until it is ready.
+    pub fn start(role: &str, more: &[&str]) -> Daemon {
+        let program = env!("CARGO_BIN_EXE_thalweg");
+        let mut command = Command::new(program);
+        command.args([role, "--bind", "127.0.0.1:0"]).args(more);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut stderr = child.stderr.take().expect("it is piped");
+        let stderr = std::thread::spawn(move || {
+            let mut text = String::new();
+            stderr.read_to_string(&mut text).expect("it says things in UTF-8");
+            text
+        });
+        let mut ready = String::new();
+        stdout.read_line(&mut ready).expect("it says things in UTF-8");
+        let mut daemon = Daemon { child, stdout, stderr: Some(stderr), ready };
+        if daemon.ready.is_empty() {
+            panic!("{role} {more:?} is not ready: {}", daemon.end().stderr);
+        }
+        daemon
+    }
+
+    /// Where it is reached, for one that was started without `--json`.
+    pub fn address(&self) -> &str {
+        self.ready.trim().rsplit(' ').next().expect("a split has a part")
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn terminate(mut self) -> Ended {
+        let id = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(asked.expect("there is such a program").success());
+        self.end()
+    }
+
+    fn end(&mut self) -> Ended {
+        let code = self.child.wait().expect("it was started").code();
+        let mut stdout = String::new();
+        self.stdout.read_to_string(&mut stdout).expect("it says things in UTF-8");
+        let stderr = self.stderr.take().expect("it ends once").join().expect("no panic");
+        Ended { code, stdout, stderr }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the program to its end.
+pub fn thalweg(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    Command::new(program).args(arguments).stdin(Stdio::null()).output().expect("it starts")
+}
+
+/// The one line of a program that refuses its input.
+pub fn refusal(arguments: &[&str]) -> String {
+    let output = thalweg(arguments);
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "nothing is ready");
+    let lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("thalweg: ")).collect();
+    let [line] = lines[..] else { panic!("{arguments:?}: {stderr}") };
+    line.to_owned()
+}

@@ -1,0 +1,100 @@
+use std::fs;
+use std::path::PathBuf;
+
+use crate::process::{refusal, thalweg};
+
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("thalweg-{}-{name}", std::process::id()));
+    fs::write(&path, text).expect("a temporary file");
+    path
+}
+
+fn assert_says(arguments: &[&str], words: &[&str]) {
+    let line = refusal(arguments);
+    for word in words {
+        assert!(line.contains(word), "{arguments:?}: {word:?} is missing in: {line}");
+    }
+}
+
+#[test]
+fn wrong_settings_are_explained_on_one_line() {
+    assert_says(&["switch", "--bind", "127.0.0.1:4801"], &["4801", "multiple of 8"]);
+    assert_says(&["switch", "--bind", "127.0.0.1:0", "--loss", "2"], &["loss is 2", "0 to 1"]);
+    assert_says(&["switch", "--bind", "127.0.0.1:0", "--aggregators", "0"], &["aggregators"]);
+    assert_says(&["switch", "--bind", "0.0.0.0:4800"], &["address of an interface"]);
+    assert_says(&["switch", "--secret-file", "no-such-file"], &["no-such-file"]);
+    let server = |more: &[&'static str], words: &[&str]| {
+        assert_says(&[&["server", "--bind", "127.0.0.1:0"], more].concat(), words);
+    };
+    server(&["--switch", "somewhere"], &["\"somewhere\"", "host:port"]);
+    server(&["--switch", "10.0.0.1:4800"], &["10.0.0.1:4800", "first 16 bits"]);
+    server(&["--tls-cert", "a.pem"], &["--tls-key"]);
+    server(&["--tls-cert", "no.pem", "--tls-key", "no.key"], &["no.pem"]);
+    server(&["--token", ""], &["token is empty"]);
+    server(&["--token-file", "no-such-token"], &["no-such-token"]);
+}
+
+#[test]
+fn flags_that_cannot_be_are_usage_errors() {
+    for arguments in [
+        &["switch", "--bind", "here"][..],
+        &["switch", "--agregators", "3"],
+        &["server", "--token", "a", "--token-file", "b"],
+        &["top", "nowhere"],
+        &["top", "--interval", "0s"],
+    ] {
+        let output = thalweg(arguments);
+        let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("error: "), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place() {
+    let path = file("unknown.toml", "# Rack 3\nbind = \"127.0.0.1:0\"\nagregators = 64\n");
+    let place = format!("{}:3: ", path.display());
+    let config = path.display().to_string();
+    assert_says(&["switch", "--config", &config], &[&place, "`agregators`", "`aggregators`"]);
+    fs::write(&path, "switch = 7\n").unwrap();
+    let place = format!("{}:1: `switch`", path.display());
+    assert_says(&["server", "--config", &config], &[&place]);
+    fs::remove_file(&path).unwrap();
+    assert_says(&["server", "--config", &config], &[&config, "check the path"]);
+}
+
+/// Addresses that are no loopback and need not exist: what is wrong is found before they are bound.
+// spec: T-06
+#[test]
+fn beyond_loopback_nothing_is_open() {
+    for role in ["switch", "server"] {
+        let bind = ["--bind", "192.0.2.7:4800"];
+        let words = ["192.0.2.7:4800", "other machines", "--secret-file", "127.0.0.1"];
+        assert_says(&[&[role], &bind[..]].concat(), &words);
+    }
+}
+
+/// The server's own address has to exist for this: any that is no loopback does.
+// spec: T-06
+#[test]
+fn beyond_loopback_the_control_channel_needs_a_token_or_a_certificate() {
+    let Some(own) = own_address() else {
+        println!("skipped: this machine has no address but loopback");
+        return;
+    };
+    let secret = file("secret", "000102030405060708090a0b0c0d0e0f\n");
+    let secret = secret.display().to_string();
+    let bind = format!("{own}:0");
+    let arguments = ["server", "--bind", &bind, "--secret-file", &secret];
+    assert_says(&arguments, &["give a token or a certificate", "127.0.0.1"]);
+    fs::remove_file(secret).unwrap();
+}
+
+/// The address that packets to other machines leave from. None are sent.
+#[expect(clippy::disallowed_methods, reason = "the test asks the system for its address")]
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    (!own.is_loopback() && own.is_ipv4()).then_some(own)
+}
