@@ -37,10 +37,10 @@ impl Default for Control {
 }
 
 impl Control {
-    /// What real networks begin with: hosts that sleep between packets need some milliseconds of them
-    /// on the way.
+    /// What real networks begin with: hosts that sleep between packets need a millisecond of them on the
+    /// way. More makes longer bursts, which cost more than they bring.
     pub const DELAY: Control =
-        Control::Delay { initial_bytes: 120_000, max_bytes: 16_000_000, target: Span::from_ms(4) };
+        Control::Delay { initial_bytes: 120_000, max_bytes: 16_000_000, target: Span::from_ms(1) };
 }
 
 /// What the window grows by: one packet of an Ethernet.

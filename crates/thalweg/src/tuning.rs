@@ -22,6 +22,7 @@ pub(crate) fn worker() -> worker::Config {
         control: Control::DELAY,
         // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
         timeout_after: Span::from_ms(50),
+        patience_round_trips: 4,
         probe_after: Some(Span::from_ms(4)),
         timeout_max: Span::from_s(1),
         ..worker::Config::default()

@@ -13,6 +13,10 @@ pub struct Config {
     /// How long a fragment may at least be unanswered before something is done about it: longer where
     /// round trips are. Default 1 ms, the paper's.
     pub timeout_after: Span,
+    /// How many round trips to wait after something was done about a fragment before more is done.
+    /// Default 2: the question and its answer. Where links are slow, the answer to a question may be
+    /// another question, and twice as many save asking twice.
+    pub patience_round_trips: u32,
     /// How long to wait at least after the last answer before the oldest fragment alone is asked for,
     /// and at least two round trips: cheaper than a timeout, and sooner where it is set. Default never.
     pub probe_after: Option<Span>,
@@ -34,6 +38,7 @@ impl Default for Config {
         Config {
             control: Control::default(),
             timeout_after: Span::from_ms(1),
+            patience_round_trips: 2,
             probe_after: None,
             timeout_max: Span::from_ms(64),
             loss_threshold: 3,

@@ -165,7 +165,8 @@ impl Epoch {
 
     /// How long to wait after something was done about a fragment before more is done.
     fn patience(&self, work: &Work) -> Span {
-        (self.round_trip * 2).min(self.timeout(work))
+        let round_trips = u64::from(work.config.patience_round_trips);
+        (self.round_trip * round_trips).min(self.timeout(work))
     }
 
     // spec: A-33
