@@ -109,7 +109,7 @@ fn the_same_is_not_asked_or_told_all_the_time() {
     hall.say(2, stalled(18, Waits::Fragment(30_000), Span::from_s(9)));
     assert_eq!(hall.look(), std::slice::from_ref(&ask), "the lowest fragment explains the rest");
     hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1]));
-    assert_eq!(hall.look().len(), 4);
+    assert_eq!(hall.look().len(), 5, "four ranks and the operator are told");
     hall.now += Span::from_ms(600);
     hall.say(0, stalled(17, FRAGMENT, Span::from_ms(2_600)));
     assert_eq!(hall.look(), [ask]);
