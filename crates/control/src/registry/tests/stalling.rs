@@ -116,7 +116,7 @@ fn the_same_is_not_asked_or_told_all_the_time() {
     hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1]));
     assert!(hall.look().is_empty());
     hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![2]));
-    assert_eq!(hall.look().len(), 4, "that is news");
+    assert_eq!(hall.look().len(), 5, "that is news");
     hall.registry.explain(hall.now, hall.job, 30_000, Missing::Complete);
     assert!(hall.look().is_empty(), "nobody asked that");
 }
