@@ -1,10 +1,7 @@
 //! How much a worker may have on the way.
 
-mod delay;
-
+use thalweg_core::delay::{Delay, Judgement};
 use thalweg_core::{Span, Time};
-
-use self::delay::{Delay, Judgement};
 
 /// How the window moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,7 @@
 //! call protocols through.
 
 pub mod control;
+pub mod delay;
 pub mod digest;
 pub mod element;
 pub mod fixed;

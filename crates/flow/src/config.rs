@@ -22,6 +22,9 @@ pub struct Config {
     pub initial_window_packets: u32,
     /// How much may be on the way. Default DCTCP.
     pub control: Control,
+    /// Whether a message begins with the window and the timeout that the last one to the same node ended
+    /// with (RFC 9040), in place of the initial ones. Default no: flows that know nothing of each other.
+    pub remembers_paths: bool,
     /// Least wait for an answer. Default 1 ms: above the longest queue of a data centre, far below
     /// the 200 ms of wide-area stacks, which one lost packet of a small message would cost.
     pub min_rto: Span,
@@ -78,6 +81,12 @@ pub enum Control {
     NewReno,
     /// CUBIC (RFC 9438).
     Cubic,
+    /// By the time that answers take: for hosts whose own queues are long, and links that lose packets
+    /// by chance.
+    Delay {
+        /// How long packets may wait in queues.
+        target: Span,
+    },
 }
 
 impl Default for Control {
@@ -94,6 +103,7 @@ impl Default for Config {
             ack_wire_bytes: 64,
             initial_window_packets: 10,
             control: Control::default(),
+            remembers_paths: false,
             min_rto: Span::from_ms(1),
             initial_rto: Span::from_ms(10),
             max_rto: Span::from_s(1),

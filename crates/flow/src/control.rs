@@ -6,6 +6,7 @@
 
 mod cubic;
 mod dctcp;
+mod delay;
 mod newreno;
 mod window;
 
@@ -14,6 +15,7 @@ use thalweg_core::{Acked, Bytes, CongestionControl, Time};
 use crate::config::{Config, Control};
 use cubic::Cubic;
 use dctcp::Dctcp;
+use delay::DelayRule;
 use newreno::NewReno;
 use window::Window;
 
@@ -23,6 +25,7 @@ pub(crate) enum Controller {
     Dctcp(Windowed<Dctcp>),
     NewReno(Windowed<NewReno>),
     Cubic(Windowed<Cubic>),
+    Delay(Windowed<DelayRule>),
 }
 
 impl Controller {
@@ -35,6 +38,19 @@ impl Controller {
             }
             Control::NewReno => Controller::NewReno(Windowed { window, rule: NewReno }),
             Control::Cubic => Controller::Cubic(Windowed { window, rule: Cubic::default() }),
+            Control::Delay { target } => {
+                Controller::Delay(Windowed { window, rule: DelayRule::new(target) })
+            }
+        }
+    }
+
+    /// For another flow to the same node, whose transmissions are numbered from 0.
+    pub fn restart(&mut self) {
+        match self {
+            Controller::Dctcp(control) => restart(control),
+            Controller::NewReno(control) => restart(control),
+            Controller::Cubic(control) => restart(control),
+            Controller::Delay(control) => restart(control),
         }
     }
 }
@@ -46,6 +62,7 @@ impl CongestionControl for Controller {
             Controller::Dctcp(control) => control.on_ack(acked),
             Controller::NewReno(control) => control.on_ack(acked),
             Controller::Cubic(control) => control.on_ack(acked),
+            Controller::Delay(control) => control.on_ack(acked),
         }
     }
 
@@ -54,6 +71,7 @@ impl CongestionControl for Controller {
             Controller::Dctcp(control) => control.on_loss(now),
             Controller::NewReno(control) => control.on_loss(now),
             Controller::Cubic(control) => control.on_loss(now),
+            Controller::Delay(control) => control.on_loss(now),
         }
     }
 
@@ -62,6 +80,7 @@ impl CongestionControl for Controller {
             Controller::Dctcp(control) => control.on_timeout(now),
             Controller::NewReno(control) => control.on_timeout(now),
             Controller::Cubic(control) => control.on_timeout(now),
+            Controller::Delay(control) => control.on_timeout(now),
         }
     }
 
@@ -71,6 +90,7 @@ impl CongestionControl for Controller {
             Controller::Dctcp(control) => control.window(),
             Controller::NewReno(control) => control.window(),
             Controller::Cubic(control) => control.window(),
+            Controller::Delay(control) => control.window(),
         }
     }
 }
@@ -82,6 +102,11 @@ trait Rule {
 
     /// What a mark leaves of the window.
     fn mark_factor(&self) -> f64 {
+        Self::LOSS_FACTOR
+    }
+
+    /// What loss leaves of it now.
+    fn loss_factor(&self) -> f64 {
         Self::LOSS_FACTOR
     }
 
@@ -100,6 +125,9 @@ trait Rule {
 
     /// Sees the window before a timeout leaves one packet of it.
     fn before_collapse(&mut self, _window: &Window) {}
+
+    /// Keeps what holds for another flow to the same node, whose transmissions are numbered from 0.
+    fn restart(&mut self) {}
 }
 
 /// A window that follows a rule. Answers marks once per window of data.
@@ -107,6 +135,12 @@ trait Rule {
 pub(crate) struct Windowed<R> {
     window: Window,
     rule: R,
+}
+
+/// Keeps what holds for another flow to the same node.
+fn restart<R: Rule>(control: &mut Windowed<R>) {
+    control.window.restart();
+    control.rule.restart();
 }
 
 impl<R: Rule> CongestionControl for Windowed<R> {
@@ -123,7 +157,7 @@ impl<R: Rule> CongestionControl for Windowed<R> {
 
     fn on_loss(&mut self, _now: Time) {
         self.rule.before_cut(&self.window);
-        self.window.cut(R::LOSS_FACTOR);
+        self.window.cut(self.rule.loss_factor());
     }
 
     fn on_timeout(&mut self, _now: Time) {

@@ -1,13 +1,13 @@
 //! All outgoing messages of an endpoint: who sends next, whose answer is overdue.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{NodeId, Outbox, Time, Timers};
 use thalweg_wire::flow::Ack;
 
 use crate::config::Config;
 use crate::message::{Event, FlowId, Message, StartError};
-use crate::sender::{Outcome, Sender};
+use crate::sender::{Outcome, Path, Sender};
 
 /// Outgoing messages in places that are used again.
 pub(crate) struct Outgoing {
@@ -16,6 +16,8 @@ pub(crate) struct Outgoing {
     /// Who may have something to send, in turn. Each place stands in it at most once.
     ready: VecDeque<u32>,
     timers: Timers,
+    /// What the last messages have learned, if that is wanted.
+    paths: BTreeMap<NodeId, Path>,
     /// The running number of the next message: above all numbers so far.
     sequence: u64,
     /// Of all messages so far.
@@ -30,6 +32,7 @@ impl Outgoing {
             vacant: Vec::new(),
             ready: VecDeque::new(),
             timers: Timers::default(),
+            paths: BTreeMap::new(),
             sequence: first_message,
             retransmissions: 0,
         }
@@ -46,7 +49,9 @@ impl Outgoing {
         let number = chosen.unwrap_or(self.sequence);
         let slot = self.vacant_slot(config)?;
         let flow = FlowId::new(number, slot);
-        self.senders[slot as usize].begin(config, now, flow, message)?;
+        let known = self.paths.get(&message.dst);
+        let path = known.map_or_else(|| Path::new(config), Path::for_next);
+        self.senders[slot as usize].begin(config, now, flow, message, path)?;
         self.sequence = self.sequence.max(number + 1);
         self.vacant.pop();
         self.enqueue_if_ready(config, slot);
@@ -129,6 +134,10 @@ impl Outgoing {
                 self.enqueue_if_ready(config, slot);
             }
             Outcome::Complete => {
+                if config.remembers_paths {
+                    let (dst, path) = sender.lesson();
+                    self.paths.insert(dst, path.clone());
+                }
                 events.push_back(Event::Sent(sender.finish(now)));
                 self.vacant.push(slot);
             }

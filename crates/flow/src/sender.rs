@@ -28,14 +28,20 @@ pub(crate) struct Sender {
     last_bytes: u32,
     last_index: u32,
     board: Scoreboard,
-    control: Controller,
-    rtt: Rtt,
+    path: Path,
     /// Loss of a transmission below this number belongs to a window that was cut already.
     recovery_end: u32,
     timeouts: u32,
     started: Time,
     /// Since when something is on the way and nothing new came back.
     silent_since: Time,
+}
+
+/// What is known of the way to a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    control: Controller,
+    rtt: Rtt,
 }
 
 /// What an acknowledgement did to a message.
@@ -55,6 +61,21 @@ pub(crate) fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32
     u32::try_from(packets).ok().filter(|&packets| packets <= MAX_PACKETS)
 }
 
+impl Path {
+    /// Nothing is known.
+    pub fn new(config: &Config) -> Path {
+        Path { control: Controller::new(config), rtt: Rtt::new(config) }
+    }
+
+    /// What the next message may know.
+    pub fn for_next(&self) -> Path {
+        let mut next = self.clone();
+        next.control.restart();
+        next.rtt.stop_backing_off();
+        next
+    }
+}
+
 impl Sender {
     /// A place for messages.
     pub fn vacant(config: &Config) -> Sender {
@@ -70,8 +91,7 @@ impl Sender {
             last_bytes: 0,
             last_index: 0,
             board: Scoreboard::default(),
-            control: Controller::new(config),
-            rtt: Rtt::new(config),
+            path: Path::new(config),
             recovery_end: 0,
             timeouts: 0,
             started: Time::ZERO,
@@ -86,6 +106,7 @@ impl Sender {
         now: Time,
         flow: FlowId,
         message: Message,
+        path: Path,
     ) -> Result<(), StartError> {
         let bytes = message.body.bytes();
         let packets = packets_of(bytes, config.segment_bytes).ok_or(StartError::TooLong(bytes))?;
@@ -100,13 +121,17 @@ impl Sender {
         self.tagger = message.tagger;
         self.body = message.body;
         self.board.reset(packets);
-        self.control = Controller::new(config);
-        self.rtt = Rtt::new(config);
+        self.path = path;
         self.recovery_end = 0;
         self.timeouts = 0;
         self.started = now;
         self.silent_since = now;
         Ok(())
+    }
+
+    /// What it has learned of the way to its destination.
+    pub fn lesson(&self) -> (NodeId, &Path) {
+        (self.dst, &self.path)
     }
 
     /// Ends the message and says how it went.
@@ -132,7 +157,7 @@ impl Sender {
         let after = u64::from(self.board.in_flight_packets() + 1);
         self.is_live
             && self.board.has_work(config.span_packets)
-            && after * u64::from(config.segment_bytes) <= self.control.window().as_u64()
+            && after * u64::from(config.segment_bytes) <= self.path.control.window().as_u64()
     }
 
     #[inline]
@@ -159,9 +184,9 @@ impl Sender {
     }
 
     fn begin_waiting(&mut self, config: &Config, now: Time) {
-        self.deadline = now + self.rtt.timeout(config);
+        self.deadline = now + self.path.rtt.timeout(config);
         // After a timeout the silence goes on.
-        if !self.rtt.is_backing_off() {
+        if !self.path.rtt.is_backing_off() {
             self.silent_since = now;
         }
     }
@@ -242,11 +267,11 @@ impl Sender {
     ) {
         let segment = Bytes::from(config.segment_bytes);
         let round_trip = now.since(ack.sent_at);
-        self.rtt.sample(config, round_trip);
-        self.rtt.stop_backing_off();
-        self.deadline = now + self.rtt.timeout(config);
+        self.path.rtt.sample(config, round_trip);
+        self.path.rtt.stop_backing_off();
+        self.deadline = now + self.path.rtt.timeout(config);
         self.silent_since = now;
-        self.control.on_ack(&Acked {
+        self.path.control.on_ack(&Acked {
             now,
             // The last packet of a message counts as a full one.
             bytes: segment * u64::from(arrived_packets),
@@ -262,7 +287,7 @@ impl Sender {
     fn on_loss(&mut self, now: Time, lost_transmission: u32) {
         if lost_transmission >= self.recovery_end {
             self.recovery_end = self.board.next_transmission();
-            self.control.on_loss(now);
+            self.path.control.on_loss(now);
         }
     }
 
@@ -273,8 +298,8 @@ impl Sender {
         }
         self.timeouts += 1;
         self.board.on_timeout();
-        self.control.on_timeout(now);
-        self.rtt.back_off();
+        self.path.control.on_timeout(now);
+        self.path.rtt.back_off();
         self.recovery_end = self.board.next_transmission();
         true
     }

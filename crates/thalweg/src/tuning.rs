@@ -16,6 +16,16 @@ const OVERHEAD_BYTES: u32 = 38 + 28 + HEADER_BYTES as u32;
 /// Bodies of flows fill an Ethernet frame, as those of gradients do.
 const SEGMENT_BYTES: u32 = 1_408;
 
+/// How long packets of flows may wait in queues. Hosts that sleep between packets need some of them.
+const QUEUE_TARGET: Span = Span::from_ms(1);
+
+/// A message of a ring or to a server of floats. A simulation's are longer, as every message has to find
+/// out how fast it may be; here the next one knows from the last.
+pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
+
+/// Rounds of a ring that are under way at once. Hosts that sleep make some of them late.
+pub(crate) const PIECES_IN_FLIGHT: u32 = 8;
+
 /// A worker of in-network aggregation.
 pub(crate) fn worker() -> worker::Config {
     worker::Config {
@@ -52,7 +62,8 @@ pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> tha
         segment_bytes: SEGMENT_BYTES,
         overhead_bytes: OVERHEAD_BYTES,
         ack_wire_bytes: OVERHEAD_BYTES,
-        control: thalweg_flow::Control::Cubic,
+        control: thalweg_flow::Control::Delay { target: QUEUE_TARGET },
+        remembers_paths: true,
         min_rto: Span::from_ms(10),
         initial_rto: Span::from_ms(50),
         give_up_after,

@@ -92,6 +92,12 @@ impl Window {
         self.bytes = self.segment;
     }
 
+    /// Keeps its size for another flow, whose transmissions are numbered from 0.
+    pub fn restart(&mut self) {
+        self.bytes = self.bytes.max(FLOOR_PACKETS * self.segment);
+        self.cut_end = 0;
+    }
+
     #[inline]
     pub fn whole_bytes(&self) -> Bytes {
         Bytes::new(self.bytes as u64)

@@ -2,11 +2,10 @@
 
 use thalweg_core::{Bytes, Dscp, Ecn, Machine, NodeId, Rate, Span, Tag, Tagger, Time};
 use thalweg_flow::{
-    Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Received, Sent,
-    StartError,
+    Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError,
 };
 
-use crate::network::{Network, Tray, random_bytes};
+use crate::network::{CONTROLS, Network, Tray, random_bytes};
 
 fn length(bytes: u64) -> Payload {
     Payload::Length(Bytes::new(bytes))
@@ -46,8 +45,26 @@ fn an_idle_network_takes_exactly_as_long_as_it_must() {
 }
 
 #[test]
+fn a_message_can_begin_with_what_the_last_one_learned() {
+    let took = |remembers_paths| -> Vec<Span> {
+        let config = Config { remembers_paths, ..Config::default() };
+        let mut network = Network::new(2, &config, 0);
+        network.delay = Span::from_us(200);
+        for _ in 0..2 {
+            network.start(0, 1, length(500_000));
+            network.run(Time::ZERO + Span::from_s(1));
+        }
+        sent(&network.events).iter().map(|end| end.finished.since(end.started)).collect()
+    };
+    let (forgetful, mindful) = (took(false), took(true));
+    assert_eq!(forgetful[0], forgetful[1]);
+    assert_eq!(mindful[0], forgetful[0]);
+    assert!(mindful[1] < mindful[0], "no second slow start");
+}
+
+#[test]
 fn nothing_is_sent_twice_without_need() {
-    for control in [Control::default(), Control::NewReno, Control::Cubic] {
+    for control in CONTROLS {
         let config = Config { control, ..Config::default() };
         let mut network = Network::new(2, &config, 0);
         for _ in 0..20 {

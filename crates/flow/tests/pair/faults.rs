@@ -5,7 +5,7 @@ use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message
 use thalweg_wire::flow::Ack;
 use thalweg_wire::tag::Key;
 
-use crate::network::{Faults, Network, Owned, OwnedBody, Tray, random_bytes};
+use crate::network::{CONTROLS, Faults, Network, Owned, OwnedBody, Tray, random_bytes};
 
 const SEEDS: u64 = 3_000;
 
@@ -18,12 +18,12 @@ struct Started {
 }
 
 fn random_config(rng: &mut Rng) -> Config {
-    let controls = [Control::default(), Control::NewReno, Control::Cubic];
     let keyed = rng.chance(0.3);
     Config {
         segment_bytes: 1 + rng.below(1_460) as u32,
         initial_window_packets: 1 + rng.below(40) as u32,
-        control: controls[rng.below(3) as usize],
+        control: CONTROLS[rng.below(4) as usize],
+        remembers_paths: rng.chance(0.5),
         min_rto: Span::from_us(50 + rng.below(500)),
         initial_rto: Span::from_us(200),
         max_rto: Span::from_ms(5),

@@ -7,8 +7,16 @@ use thalweg_core::{
     Body, BodySize, Bytes, Ecn, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Rate,
     Rng, Span, Time, Verdict,
 };
-use thalweg_flow::{Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
+use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Data};
+
+/// All controls.
+pub const CONTROLS: [Control; 4] = [
+    Control::Dctcp { gain: 1.0 / 16.0, initial_alpha: 1.0 },
+    Control::NewReno,
+    Control::Cubic,
+    Control::Delay { target: Span::from_us(50) },
+];
 
 /// What the network does to packets, each with a probability.
 #[derive(Clone, Copy, Debug, Default)]

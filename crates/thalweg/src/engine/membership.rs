@@ -212,11 +212,17 @@ fn participants(
     let worker = Worker::new(tuning::worker()).map_err(|error| wrong(&error))?;
     all.push((job, Participant::Aggregate(Box::new(worker))));
     let (leaders, seat) = leaders(welcome, identity.rank);
-    let config = ring::Config { flow: flow(RING_LANE), ..ring::Config::new(leaders.clone(), seat) };
+    let config = ring::Config {
+        chunk_bytes: tuning::CHUNK_BYTES,
+        pieces_in_flight: tuning::PIECES_IN_FLIGHT,
+        flow: flow(RING_LANE),
+        ..ring::Config::new(leaders.clone(), seat)
+    };
     let ring = ring::Ring::new(config).map_err(|error| wrong(&error))?;
     all.push((lane(job, RING_LANE), Participant::Ring(Box::new(ring))));
     let mut config = server::Config::new(leaders.clone(), leaders);
     (config.rank, config.server, config.flow) = (Some(seat), Some(seat), flow(SERVER_LANE));
+    config.chunk_bytes = tuning::CHUNK_BYTES;
     let node = server::Node::new(config).map_err(|error| wrong(&error))?;
     all.push((lane(job, SERVER_LANE), Participant::Server(Box::new(node))));
     Ok(all)

@@ -1,15 +1,16 @@
 //! What round trips tell about queues.
 //!
 //! A packet that is lost by chance says nothing about a queue, and on a link that loses one packet in a
-//! hundred, eight workers repair one fragment in twelve. So here the time that answers take decides. The
-//! shortest round trip of a round is compared with the shortest of the last seconds; what is more was
-//! waiting. The shortest, because a host that sleeps between packets makes single ones late.
+//! hundred, eight workers repair one fragment in twelve. And a sender's own queue loses nothing: it only
+//! makes wait, its own answers too. So here the time that answers take decides. The shortest round trip
+//! of a round is compared with the shortest of the last seconds; what is more was waiting. The shortest,
+//! because a host that sleeps between packets makes single ones late.
 
-use thalweg_core::{Span, Time};
+use crate::time::{Span, Time};
 
 /// Judges rounds: a round is over when something that was sent after its beginning is answered.
 #[derive(Clone, Debug)]
-pub(super) struct Delay {
+pub struct Delay {
     /// How much waiting is wanted.
     target: Span,
     /// The shortest round trip of the current and of the last age.
@@ -25,7 +26,7 @@ pub(super) struct Delay {
 
 /// What a round says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Judgement {
+pub enum Judgement {
     /// Queues are nearly empty.
     Empty,
     /// There is some waiting, less than wanted.
@@ -39,13 +40,14 @@ pub(super) enum Judgement {
 /// How long the shortest round trip is believed. A path that became longer is known after twice that.
 const BASE_AGE: Span = Span::from_s(10);
 
-/// Of a round's fragments, one in so many may be lost by chance. A full queue loses more.
+/// Of a round's packets, one in so many may be lost by chance. A full queue loses more.
 const CHANCE_LOSSES: u64 = 4;
 
 /// So many prove nothing, however short the round was.
 const FEW_LOSSES: u64 = 2;
 
 impl Delay {
+    /// Packets may wait for `target`.
     pub fn new(target: Span) -> Delay {
         Delay {
             target,
@@ -80,7 +82,12 @@ impl Delay {
         judgement
     }
 
-    /// A fragment had to be repaired.
+    /// For another flow on the same path, whose transmissions are numbered from 0.
+    pub fn restarted(&self) -> Delay {
+        Delay { base: self.base, age_ends: self.age_ends, ..Delay::new(self.target) }
+    }
+
+    /// A packet had to be repaired.
     pub fn on_loss(&mut self) {
         self.lost += 1;
     }
@@ -167,6 +174,13 @@ mod tests {
             .collect();
         assert_eq!(judgements[0], Some(Judgement::Crowded(300)));
         assert_eq!(judgements[1], Some(Judgement::Empty));
+    }
+
+    #[test]
+    fn another_flow_knows_the_path() {
+        let mut delay = delay().restarted();
+        delay.round_to = 1;
+        assert_eq!(round(&mut delay, &[12, 15], 0), Some(Judgement::Crowded(500)));
     }
 
     #[test]
