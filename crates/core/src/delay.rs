@@ -8,6 +8,13 @@
 
 use crate::time::{Span, Time};
 
+/// What was lost lately, over several rounds: those of a small window are too short to tell.
+#[derive(Clone, Debug, Default)]
+struct Losses {
+    answered: u64,
+    lost: u64,
+}
+
 /// Judges rounds: a round is over when something that was sent after its beginning is answered.
 #[derive(Clone, Debug)]
 pub struct Delay {
@@ -20,8 +27,9 @@ pub struct Delay {
     round_to: u64,
     /// The shortest round trip of this round.
     shortest: Option<Span>,
+    /// Answers of this round.
     answered: u64,
-    lost: u64,
+    losses: Losses,
 }
 
 /// What a round says.
@@ -40,11 +48,26 @@ pub enum Judgement {
 /// How long the shortest round trip is believed. A path that became longer is known after twice that.
 const BASE_AGE: Span = Span::from_s(10);
 
-/// Of a round's packets, one in so many may be lost by chance. A full queue loses more.
+/// One in so many may be lost by chance. A full queue loses more.
 const CHANCE_LOSSES: u64 = 4;
 
-/// So many prove nothing, however short the round was.
-const FEW_LOSSES: u64 = 2;
+/// Of so many, losses by chance are not that many: where one in ten is lost, once in ten thousand times.
+const LOSSES_AMONG: u64 = 64;
+
+/// A round has at least so many. The shortest of few is longer than the shortest of many, so that a
+/// small window would believe in a crowd where a large one does not, and become smaller.
+const LEAST_ANSWERS: u64 = 8;
+
+impl Losses {
+    /// Whether a full queue has lost them. Begins to count anew when that can be told.
+    fn are_many(&mut self) -> bool {
+        if self.answered + self.lost < LOSSES_AMONG {
+            return false;
+        }
+        let Losses { answered, lost } = std::mem::take(self);
+        lost * CHANCE_LOSSES > answered
+    }
+}
 
 impl Delay {
     /// Packets may wait for `target`.
@@ -56,7 +79,7 @@ impl Delay {
             round_to: 0,
             shortest: None,
             answered: 0,
-            lost: 0,
+            losses: Losses::default(),
         }
     }
 
@@ -70,15 +93,16 @@ impl Delay {
         round_trip: Option<Span>,
     ) -> Option<Judgement> {
         self.answered += 1;
+        self.losses.answered += 1;
         if let Some(round_trip) = round_trip {
             self.learn(now, round_trip);
         }
-        if transmission < self.round_to {
+        if transmission < self.round_to || self.answered < LEAST_ANSWERS {
             return None;
         }
         let judgement = self.judge();
         self.round_to = next_transmission;
-        (self.shortest, self.answered, self.lost) = (None, 0, 0);
+        (self.shortest, self.answered) = (None, 0);
         judgement
     }
 
@@ -89,7 +113,7 @@ impl Delay {
 
     /// A packet had to be repaired.
     pub fn on_loss(&mut self) {
-        self.lost += 1;
+        self.losses.lost += 1;
     }
 
     fn learn(&mut self, now: Time, round_trip: Span) {
@@ -103,9 +127,9 @@ impl Delay {
         self.shortest = least(self.shortest);
     }
 
-    fn judge(&self) -> Option<Judgement> {
+    fn judge(&mut self) -> Option<Judgement> {
         // Where everything had to be repaired, nothing can be measured, and that says enough.
-        if self.lost > FEW_LOSSES && self.lost * CHANCE_LOSSES > self.answered {
+        if self.losses.are_many() {
             return Some(Judgement::Lossy);
         }
         let base = self.base.iter().flatten().min()?;
@@ -157,9 +181,13 @@ mod tests {
     #[test]
     fn a_few_losses_are_chance_and_many_are_not() {
         let mut delay = delay();
-        assert_eq!(round(&mut delay, &[2; 8], 2), Some(Judgement::Empty));
-        assert_eq!(round(&mut delay, &[2; 8], 3), Some(Judgement::Lossy));
-        assert_eq!(round(&mut delay, &[2; 8], 0), Some(Judgement::Empty), "they are forgotten");
+        let rounds = |delay: &mut Delay, lost: u64| -> Vec<_> {
+            (0..8).filter_map(|_| round(delay, &[2; 8], lost)).collect()
+        };
+        assert_eq!(rounds(&mut delay, 1), [Judgement::Empty; 8]);
+        let judgements = rounds(&mut delay, 3);
+        assert_eq!(judgements.iter().filter(|&&one| one == Judgement::Lossy).count(), 1);
+        assert_eq!(rounds(&mut delay, 0), [Judgement::Empty; 8], "they are forgotten");
     }
 
     #[test]
@@ -186,9 +214,11 @@ mod tests {
     #[test]
     fn nothing_measured_says_nothing() {
         let mut delay = Delay::new(TARGET);
-        assert_eq!(delay.on_answer(Time::ZERO, 5, 9, None), None);
-        (0..3).for_each(|_| delay.on_loss());
-        let judgement = delay.on_answer(Time::ZERO, 9, 12, None);
-        assert_eq!(judgement, Some(Judgement::Lossy), "but losses do");
+        let answers = |delay: &mut Delay| -> Vec<_> {
+            (0..LEAST_ANSWERS).filter_map(|at| delay.on_answer(Time::ZERO, at, 0, None)).collect()
+        };
+        assert_eq!(answers(&mut delay), []);
+        (0..LOSSES_AMONG).for_each(|_| delay.on_loss());
+        assert_eq!(answers(&mut delay), [Judgement::Lossy], "but losses do");
     }
 }

@@ -1,25 +1,28 @@
 //! The one clock of a driver.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use thalweg_core::{Span, Time};
 
-/// Counts from the moment it is made. Never goes back.
+/// Counts from the full second of the system's clock before it was made, so that hosts whose clocks are
+/// kept agree on when a second is full. Never goes back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
+    /// What it showed then.
+    shown: Time,
 }
 
 impl Clock {
-    /// A clock that stands at [`Time::ZERO`].
+    /// A clock that shows less than a second.
     pub(crate) fn start() -> Clock {
-        Clock { started: instant() }
+        Clock { started: instant(), shown: Time::ZERO + since_full_second() }
     }
 
-    /// The time since then.
+    /// The time.
     pub(crate) fn now(self) -> Time {
         let nanoseconds = instant().duration_since(self.started).as_nanos();
-        Time::ZERO + Span::from_ns(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+        self.shown + Span::from_ns(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 }
 
@@ -31,6 +34,12 @@ pub(crate) fn duration(span: Span) -> Duration {
 #[expect(clippy::disallowed_methods, reason = "the driver is where time enters")]
 fn instant() -> Instant {
     Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the driver is where time enters")]
+fn since_full_second() -> Span {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Span::from_ns(since_epoch.map_or(0, |since| since.subsec_nanos().into()))
 }
 
 #[cfg(test)]

@@ -158,7 +158,8 @@ pub struct Driver<M> {
 }
 
 impl<M: Machine> Driver<M> {
-    /// Takes in everything a run needs. Time starts here.
+    /// Takes in everything a run needs. Time starts here, at less than a second: full ones are those of
+    /// the system's clock.
     pub fn new(
         config: DriverConfig,
         endpoint: Endpoint,

@@ -28,6 +28,7 @@ pub(super) struct Job {
     /// The key of this epoch.
     pub key: Option<Key>,
     pub ask_gap: Span,
+    crossing: Span,
     /// All fragments below are complete at every worker.
     everyone: u64,
     /// Fragments from so far above `everyone` on are dropped.
@@ -92,6 +93,7 @@ impl Job {
             me: config.me,
             key: config.secret.map(|secret| Key::derive(&secret, setup.job, setup.epoch)),
             ask_gap: config.ask_gap,
+            crossing: config.crossing,
             everyone: setup.resume_from,
             window,
             shards: shards.collect(),
@@ -170,15 +172,15 @@ impl Job {
 
     fn look_into(&mut self, ask: &Ask, context: &mut Context<'_>) -> Result<(), Refusal> {
         let shard = self.locate(&ask.identity, ask.server)?;
-        let (job, gap) = (self.setup.job, self.ask_gap);
+        let (job, gap, crossing) = (self.setup.job, self.ask_gap, self.crossing);
         let site = self.site(shard, ask.identity.sequence).ok_or(Refusal::Foreign)?;
         let slot = site.place.slot;
         let worker = site.tree.worker_at(&ask.branch).ok_or(Refusal::Foreign)?;
         slot.meet(&ask.identity, ask.aggregator);
-        if slot.state == State::Done {
-            slot.answer(Asker::Query(worker), job, gap, context);
-        } else {
+        if slot.state != State::Done {
             slot.ask(ask.straight, job, gap, context);
+        } else if !slot.was_first_told_within(crossing, context.now) {
+            slot.answer(Asker::Query(worker), job, gap, context);
         }
         Ok(())
     }
@@ -309,6 +311,11 @@ impl Slot {
     /// Whether everybody or somebody was told less than a gap ago.
     pub(super) fn was_told_within(&self, gap: Span, now: Time) -> bool {
         self.told != Told::Nobody && now.since(self.told_at) < gap
+    }
+
+    /// Whether everybody was told less than a gap ago, for the first time.
+    fn was_first_told_within(&self, gap: Span, now: Time) -> bool {
+        self.told == Told::First && now.since(self.told_at) < gap
     }
 
     /// Asks for what is missing, unless that was done just now. A straight question, which reaches

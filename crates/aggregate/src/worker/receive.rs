@@ -68,7 +68,9 @@ impl Epoch {
         self.agreed.learn(parameter);
         let packet_bytes = self.packet_bytes(work, sequence);
         if let Some(fragment) = work.fragments.sent_mut(sequence).copied() {
-            self.in_flight_bytes -= packet_bytes;
+            if !(fragment.is_overtaken && self.window.forgives_losses()) {
+                self.in_flight_bytes -= packet_bytes;
+            }
             self.on_answer(work, now, sequence, &fragment, congested);
             if fragment.is_overtaken && parameter.next_aggregator.is_none() {
                 self.on_loss(work, fragment.first_transmission);
@@ -194,8 +196,14 @@ impl Epoch {
     fn on_overtaken(&mut self, work: &mut Work, sent: Sent) {
         work.stats.losses += 1;
         let is_known = self.setup.recovery == Recovery::Paper;
-        if let Some(fragment) = work.fragments.sent_mut(sent.sequence) {
-            fragment.is_overtaken = !is_known;
+        let packet_bytes = self.packet_bytes(work, sent.sequence);
+        if let Some(fragment) = work.fragments.sent_mut(sent.sequence)
+            && !is_known
+            && !std::mem::replace(&mut fragment.is_overtaken, true)
+            && self.window.forgives_losses()
+        {
+            // Nothing of it is on the way, and others need not wait for its repair.
+            self.in_flight_bytes -= packet_bytes;
         }
         self.on_unanswered(work, sent, is_known);
     }

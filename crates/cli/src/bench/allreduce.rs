@@ -35,6 +35,9 @@ pub(crate) struct AllReduceArguments {
     /// The lab's links carry packets one by one, as a wire does; wanted with --loss
     #[arg(long, requires = "lab")]
     per_packet: bool,
+    /// Jobs at once: each has a rank on every host, and all go through the same switch
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    jobs: u32,
     /// MiB of a tensor of f32
     #[arg(long, default_value_t = 16.0)]
     mb: f64,
@@ -54,7 +57,8 @@ pub(crate) struct AllReduceArguments {
 
 const EXAMPLES: &str = "\
 Time runs from when a rank has left a barrier until it has the sum, of the slowest rank; every sum is \
-checked. Of the line rate: bytes of the tensor over time × rate of a link.
+checked. Of the line rate: bytes of the tensor over time × rate of a link. Of several jobs each is told, \
+and its share: what it did while all of them ran, over the mean.
 
 Examples:
   thalweg bench allreduce --hosts 4 --mb 64                 4 processes of one host
@@ -62,7 +66,9 @@ Examples:
   sudo thalweg bench allreduce --lab --hosts 8 --rate 1gbit --mb 16
       8 hosts, a switch of their rack that sums, and a server
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --loss 0.01
-      the same on slow links that lose every hundredth packet";
+      the same on slow links that lose every hundredth packet
+  sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --jobs 2
+      two jobs that share hosts, links and switch";
 
 /// Who adds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -75,9 +81,15 @@ pub(crate) enum Way {
     Ring,
 }
 
-/// What came out for one collective.
+/// What came out for one job with one collective.
 struct Outcome {
     way: Way,
+    /// Counted from 0.
+    job: u32,
+    /// Its work while all jobs ran, over the mean of all.
+    share: f64,
+    /// From when to when each of its all-reduces took.
+    spans_ms: Vec<[f64; 2]>,
     /// Of the slowest rank, by all-reduce.
     times_ms: Vec<f64>,
     exact: bool,
@@ -93,7 +105,7 @@ pub(super) fn allreduce(arguments: &AllReduceArguments) -> Result<(), Failure> {
     let mut outcomes = Vec::new();
     for way in ways {
         eprintln!("{way:?}: {} ranks, {} MiB …", arguments.hosts, arguments.mb);
-        outcomes.push(stage.run(arguments, way)?);
+        outcomes.extend(with_shares(stage.run(arguments, way)?));
     }
     if arguments.json {
         let list: Vec<Value> = outcomes.iter().map(|outcome| outcome.json(arguments)).collect();
@@ -105,6 +117,19 @@ pub(super) fn allreduce(arguments: &AllReduceArguments) -> Result<(), Failure> {
         Some(wrong) => Err(Failure::Ran(format!("the sums of {:?} are wrong", wrong.way))),
         None => Ok(()),
     }
+}
+
+/// Compares jobs by what they did while all of them ran.
+fn with_shares(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    let begins = outcomes.iter().filter_map(|outcome| Some(outcome.spans_ms.first()?[0]));
+    let ends = outcomes.iter().filter_map(|outcome| Some(outcome.spans_ms.last()?[1]));
+    let (from, to) = (begins.fold(0.0, f64::max), ends.fold(f64::INFINITY, f64::min));
+    let works: Vec<f64> = outcomes.iter().map(|outcome| outcome.work_within(from, to)).collect();
+    let mean = works.iter().sum::<f64>() / works.len() as f64;
+    for (outcome, work) in outcomes.iter_mut().zip(works) {
+        outcome.share = work / mean;
+    }
+    outcomes
 }
 
 fn check(arguments: &AllReduceArguments) -> Result<(), Failure> {
@@ -143,6 +168,14 @@ impl Outcome {
         times[times.len() / 2]
     }
 
+    /// How many all-reduces it did between two moments, parts of them included.
+    fn work_within(&self, from: f64, to: f64) -> f64 {
+        let part = |&[start, end]: &[f64; 2]| {
+            ((end.min(to) - start.max(from)) / (end - start)).clamp(0.0, 1.0)
+        };
+        self.spans_ms.iter().map(part).sum()
+    }
+
     /// The share of a link's rate, where links have one.
     fn line_rate_fraction(&self, arguments: &AllReduceArguments) -> Option<f64> {
         let bits = values(arguments.mb) as f64 * 32.0;
@@ -160,6 +193,9 @@ impl Outcome {
             "hosts": arguments.hosts,
             "mb": arguments.mb,
             "loss": arguments.loss,
+            "job": self.job,
+            "jobs": arguments.jobs,
+            "share": round(self.share, 4),
             "median_ms": round(self.median_ms(), 2),
             "line_rate_fraction": self.line_rate_fraction(arguments).map(|share| round(share, 4)),
             "exact": self.exact,
@@ -175,13 +211,20 @@ fn values(mb: f64) -> usize {
 }
 
 fn table(arguments: &AllReduceArguments, outcomes: &[Outcome]) -> String {
-    let mut text = String::from("collective  median       of the line rate  exact\n");
+    let shares = arguments.jobs > 1;
+    let mut text = String::from("collective  median       of the line rate  exact");
+    text += if shares { "  job  share\n" } else { "\n" };
     for outcome in outcomes {
         let share = outcome.line_rate_fraction(arguments);
         let share = share.map_or("–".to_owned(), |share| format!("{share:.3}"));
         let exact = if outcome.exact { "yes" } else { "no" };
         let (name, median) = (outcome.way.name(), outcome.median_ms());
-        text += &format!("{name:<10}  {median:>8.1} ms  {share:>16}  {exact:>5}\n");
+        text += &format!("{name:<10}  {median:>8.1} ms  {share:>16}  {exact:>5}");
+        text += &if shares {
+            format!("  {:>3}  {:>5.3}\n", outcome.job, outcome.share)
+        } else {
+            "\n".to_owned()
+        };
     }
     text
 }

@@ -1,6 +1,6 @@
 //! One rank of the benchmark: a process that the benchmark starts.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use serde_json::json;
@@ -48,6 +48,7 @@ pub(crate) fn rank(arguments: &RankArguments) -> Result<(), Failure> {
     };
     let session = Session::join(config).map_err(failed)?;
     let mut times_ms = Vec::new();
+    let mut spans_ms = Vec::new();
     let mut exact = true;
     for round in 0..=arguments.iterations as usize {
         let values: Vec<f32> =
@@ -57,10 +58,12 @@ pub(crate) fn rank(arguments: &RankArguments) -> Result<(), Failure> {
         let sums =
             session.all_reduce(values, Reduce::Sum).and_then(|sums| sums.wait()).map_err(failed)?;
         let time_ms = started.elapsed().as_secs_f64() * 1e3;
+        let ended_ms = clock_ms();
         exact &= is_right(&sums, arguments.ranks, round);
         // The first one finds out how much fits.
         if round > 0 {
             times_ms.push(time_ms);
+            spans_ms.push([ended_ms - time_ms, ended_ms]);
         }
     }
     let counters = session.counters().map_err(failed)?;
@@ -69,6 +72,7 @@ pub(crate) fn rank(arguments: &RankArguments) -> Result<(), Failure> {
     let line = json!({
         "rank": arguments.rank,
         "times_ms": times_ms,
+        "spans_ms": spans_ms,
         "exact": exact,
         "window_bytes": counters.window_bytes,
         "queries": worker.queries,
@@ -95,4 +99,11 @@ fn is_right(sums: &[f32], ranks: u32, round: usize) -> bool {
 #[expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]
 fn now() -> Instant {
     Instant::now()
+}
+
+/// What all jobs of this machine can be compared by.
+#[expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]
+fn clock_ms() -> f64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.unwrap_or_default().as_secs_f64() * 1e3
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde::Deserialize;
 use serde_json::Value;
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 use thalweg_lab::{Lab, Place, Spec};
@@ -53,10 +54,25 @@ impl Stage {
         Ok(Stage { lab: Some(lab), switch, server, jobs })
     }
 
-    /// Runs all ranks with one collective.
-    pub fn run(&self, arguments: &AllReduceArguments, way: Way) -> Result<Outcome, Failure> {
+    /// Runs all ranks of all jobs with one collective.
+    pub fn run(&self, arguments: &AllReduceArguments, way: Way) -> Result<Vec<Outcome>, Failure> {
+        let jobs: Result<Vec<_>, Failure> =
+            (0..arguments.jobs).map(|_| self.start_job(arguments, way)).collect();
+        let mut outcomes = Vec::new();
+        for (job, ranks) in (0..).zip(jobs?) {
+            let reports: Vec<Value> =
+                ranks.into_iter().map(Rank::report).collect::<Result<_, Failure>>()?;
+            if arguments.details {
+                self.tell_details(&reports);
+            }
+            outcomes.push(outcome(way, job, &reports)?);
+        }
+        Ok(outcomes)
+    }
+
+    fn start_job(&self, arguments: &AllReduceArguments, way: Way) -> Result<Vec<Rank>, Failure> {
         let job = format!("bench-{}", self.jobs.fetch_add(1, Ordering::Relaxed));
-        let mut children = Vec::new();
+        let mut ranks = Vec::new();
         for rank in 0..arguments.hosts {
             let mut command = self.command(arguments, way, &job, rank)?;
             if let Some(lab) = &self.lab {
@@ -64,16 +80,11 @@ impl Stage {
             }
             command.stdin(Stdio::null()).stdout(Stdio::piped());
             let child = command.spawn();
-            children.push(Rank(child.map_err(|error| {
+            ranks.push(Rank(child.map_err(|error| {
                 Failure::Ran(format!("rank {rank} cannot be started: {error}"))
             })?));
         }
-        let reports: Vec<Value> =
-            children.into_iter().map(Rank::report).collect::<Result<_, Failure>>()?;
-        if arguments.details {
-            self.tell_details(&reports);
-        }
-        outcome(way, &reports)
+        Ok(ranks)
     }
 
     /// What everybody has counted.
@@ -150,7 +161,7 @@ fn start_server(bind: SocketAddr, switch: SocketAddr) -> Result<ServerDaemon, Fa
 }
 
 /// Of every all-reduce the slowest rank's time.
-fn outcome(way: Way, reports: &[Value]) -> Result<Outcome, Failure> {
+fn outcome(way: Way, job: u32, reports: &[Value]) -> Result<Outcome, Failure> {
     let times = |report: &Value| -> Option<Vec<f64>> {
         report["times_ms"].as_array()?.iter().map(Value::as_f64).collect()
     };
@@ -160,5 +171,8 @@ fn outcome(way: Way, reports: &[Value]) -> Result<Outcome, Failure> {
     let rounds = all.iter().map(Vec::len).min().unwrap_or(0);
     let slowest = |round: usize| all.iter().map(|times| times[round]).fold(0.0, f64::max);
     let exact = reports.iter().all(|report| report["exact"] == Value::Bool(true));
-    Ok(Outcome { way, times_ms: (0..rounds).map(slowest).collect(), exact })
+    let times_ms = (0..rounds).map(slowest).collect();
+    let spans_ms = reports.first().and_then(|report| Vec::deserialize(&report["spans_ms"]).ok());
+    let spans_ms = spans_ms.unwrap_or_default();
+    Ok(Outcome { way, job, share: 1.0, spans_ms, times_ms, exact })
 }
