@@ -156,7 +156,9 @@ mod tests {
         (0..lost).for_each(|_| delay.on_loss());
         let next = delay.round_to + 10;
         let (last, before) = trips_ms.split_last().expect("a round has an answer");
-        for &trip in before {
+        // The shortest decides, so further ones that are longer change nothing.
+        let others = LEAST_ANSWERS as usize - 1 - before.len();
+        for trip in before.iter().copied().chain(std::iter::repeat_n(99, others)) {
             assert_eq!(delay.on_answer(Time::ZERO, 0, next, Some(Span::from_ms(trip))), None);
         }
         delay.on_answer(Time::ZERO, delay.round_to, next, Some(Span::from_ms(*last)))
@@ -197,7 +199,8 @@ mod tests {
         let judgements: Vec<_> = (0..3)
             .map(|_| {
                 now += BASE_AGE;
-                delay.on_answer(now, u64::MAX, 0, Some(Span::from_ms(20)))
+                let answer = |_| delay.on_answer(now, u64::MAX, 0, Some(Span::from_ms(20)));
+                (0..LEAST_ANSWERS).filter_map(answer).last()
             })
             .collect();
         assert_eq!(judgements[0], Some(Judgement::Crowded(300)));

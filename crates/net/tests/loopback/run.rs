@@ -81,7 +81,8 @@ fn timers_fire_and_not_early() {
             })
             .expect("the socket works");
         assert_eq!(ticks, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-        assert!(started.elapsed().as_micros() >= 7_000);
+        // The first is due whenever a driver begins.
+        assert!(started.elapsed().as_micros() >= 9 * 700);
     }
 }
 
