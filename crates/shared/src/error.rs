@@ -169,6 +169,18 @@ pub enum TeamError {
 }
 
 impl TeamError {
+    /// The members at fault, where that is known.
+    pub fn culprits(&self) -> Vec<u32> {
+        match self {
+            TeamError::Absent { missing, .. } | TeamError::Stalled { missing, .. } => {
+                missing.clone()
+            }
+            TeamError::Died { members } | TeamError::Gone { members, .. } => members.clone(),
+            TeamError::Misused { member, .. } => vec![*member],
+            _ => Vec::new(),
+        }
+    }
+
     /// The operation that failed, if the team was formed.
     pub fn operation(&self) -> Option<u64> {
         match *self {

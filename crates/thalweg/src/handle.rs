@@ -18,12 +18,17 @@ pub struct Handle<T> {
 /// What an operation ends with, before it is what its caller expects.
 pub(crate) type Done = Box<dyn std::any::Any + Send>;
 
+/// Whom to tell that an operation has ended.
+type Watcher = Box<dyn FnOnce() + Send>;
+
 /// Where an end comes from: keep it as long as there may be one.
 pub(crate) struct Reply {
     shared: Option<Arc<Shared>>,
 }
 
 struct Shared {
+    /// Who wants to know when it has ended.
+    watcher: Mutex<Option<Watcher>>,
     end: Mutex<Option<Result<Done, Error>>>,
     is_there: Condvar,
 }
@@ -32,7 +37,11 @@ struct Shared {
 pub(crate) fn pair<D: Send + 'static, T>(
     finish: impl FnOnce(D) -> Result<T, Error> + Send + 'static,
 ) -> (Handle<T>, Reply) {
-    let shared = Arc::new(Shared { end: Mutex::new(None), is_there: Condvar::new() });
+    let shared = Arc::new(Shared {
+        watcher: Mutex::new(None),
+        end: Mutex::new(None),
+        is_there: Condvar::new(),
+    });
     let finish = move |done: Done| {
         let done = done.downcast::<D>().expect("an operation ends with what it began for");
         finish(*done)
@@ -82,6 +91,15 @@ impl<T> Handle<T> {
         Handle { shared: self.shared, finish: Box::new(move |done| next(finish(done)?)) }
     }
 
+    /// Calls `watcher` when the operation has ended, at once if it has. It runs on the thread that ended it,
+    /// and must not wait for anything.
+    pub fn when_ready(&self, watcher: impl FnOnce() + Send + 'static) {
+        let mut place = self.shared.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(Box::new(watcher));
+        drop(place);
+        self.shared.tell_watcher();
+    }
+
     /// Whether the result, or an error, is there.
     pub fn is_ready(&self) -> bool {
         self.shared.lock().is_some()
@@ -93,9 +111,21 @@ impl Shared {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls the watcher once the end is there. Both who ends it and who comes to watch call this, so that
+    /// one of them finds the other's.
+    fn tell_watcher(&self) {
+        if self.lock().is_some()
+            && let Some(watcher) =
+                self.watcher.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            watcher();
+        }
+    }
+
     fn end(&self, result: Result<Done, Error>) {
         *self.lock() = Some(result);
         self.is_there.notify_all();
+        self.tell_watcher();
     }
 }
 
@@ -135,6 +165,18 @@ mod tests {
         let Err(handle) = handle.wait_for(Duration::from_millis(1)) else { panic!("too early") };
         std::thread::spawn(move || reply.end(Ok(41_usize)));
         assert_eq!(handle.wait().unwrap(), 42);
+    }
+
+    #[test]
+    fn who_watches_is_told_once_before_or_after() {
+        let (sender, told) = std::sync::mpsc::channel();
+        let (handle, reply) = pair(|(): ()| Ok(()));
+        let early = sender.clone();
+        handle.when_ready(move || early.send("early").unwrap());
+        assert!(told.try_recv().is_err(), "nothing has ended");
+        reply.end(Ok(()));
+        handle.when_ready(move || sender.send("late").unwrap());
+        assert_eq!(told.iter().collect::<Vec<_>>(), ["early", "late"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod team;
 
 use thalweg_collective::mesh::{Call, Outcome};
 use thalweg_control::Welcome;
-use thalweg_core::Tensor;
+use thalweg_core::{Element, Tensor};
 
 pub use self::config::{Note, SessionConfig};
 use self::lane::Lanes;
@@ -89,7 +89,9 @@ impl Session {
         }
         let divisor = if how == Reduce::Mean { self.ranks } else { 1 };
         match &self.team {
-            Some(team) if self.hosts == 1 => Ok(team.all_reduce(array, how.combine(), divisor)),
+            Some(team) if self.hosts == 1 => {
+                Ok(team.all_reduce(array.element(), array, how.combine(), divisor))
+            }
             team => match (how, array.into_tensor()) {
                 (Reduce::Sum | Reduce::Mean, Ok(tensor)) => Ok(match team {
                     Some(team) => {
@@ -101,6 +103,31 @@ impl Session {
                 (_, Err(array)) => Ok(self.reduce_in_mesh(array, how)),
             },
         }
+    }
+
+    /// [`Session::all_reduce`] on memory of the caller's, a whole number of values of a type. Between ranks
+    /// of one host it works in place; else values are copied once each way.
+    pub fn all_reduce_bytes<B: AsMut<[u8]> + Send + 'static>(
+        &self,
+        element: Element,
+        mut values: B,
+        how: Reduce,
+        via: Collective,
+    ) -> Result<Handle<B>, Error> {
+        let bytes = values.as_mut();
+        if !bytes.len().is_multiple_of(element.bytes()) {
+            let (length, name) = (bytes.len(), element.name());
+            return Err(Error::Call(format!("{length} bytes are no whole number of {name}")));
+        }
+        if let Some(team) = self.team.as_ref().filter(|_| self.hosts == 1) {
+            let divisor = if how == Reduce::Mean { self.ranks } else { 1 };
+            return Ok(team.all_reduce(element, values, how.combine(), divisor));
+        }
+        let array = Array::from_bytes(element, bytes);
+        Ok(self.all_reduce_array(array, how, via)?.and_then(move |array| {
+            values.as_mut().copy_from_slice(array.as_bytes());
+            Ok(values)
+        }))
     }
 
     /// Everybody gets its part of the values of all ranks, combined: `counts[r]` values for rank *r*.

@@ -133,6 +133,12 @@ impl Array {
     }
 }
 
+impl AsMut<[u8]> for Array {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.as_bytes_mut()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,13 @@
 //! The ranks of one host, which send once for all.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use thalweg_control::Welcome;
+use thalweg_core::element::divide;
 use thalweg_core::{Combine, Element, Half, Tensor};
-use thalweg_shared::Team;
+use thalweg_shared::{Team, TeamError};
 use zerocopy::IntoBytes;
 
 use super::SessionConfig;
@@ -24,7 +26,12 @@ pub(super) struct TeamThread {
     /// `None` when it is to end.
     work: Option<Sender<Work>>,
     thread: Option<JoinHandle<()>>,
+    mates: Mates,
 }
+
+/// The ranks of this host, by member of the team.
+#[derive(Clone)]
+struct Mates(Arc<[u32]>);
 
 type Work = Box<dyn FnOnce(&mut Team) + Send>;
 
@@ -32,40 +39,46 @@ impl TeamThread {
     /// Meets the other ranks of the host. `None` if there are none.
     pub fn join(config: &SessionConfig, welcome: &Welcome) -> Result<Option<TeamThread>, Error> {
         let host = welcome.roster[config.rank as usize].host;
-        let mates = |ranks: &[thalweg_control::Place]| {
-            ranks.iter().filter(|place| place.host == host).count() as u32
-        };
-        let members = mates(&welcome.roster);
-        if members == 1 {
+        let is_mate = |rank: &u32| welcome.roster[*rank as usize].host == host;
+        let mates: Arc<[u32]> = (0..config.ranks).filter(is_mate).collect();
+        if mates.len() == 1 {
             return Ok(None);
         }
+        let me = mates.partition_point(|&mate| mate < config.rank) as u32;
+        let mates = Mates(mates);
         let team = thalweg_shared::Config {
             patience: config.patience,
             ..thalweg_shared::Config::new(
                 format!("thalweg-{:016x}-{host}", welcome.ticket.job.0),
-                members,
-                mates(&welcome.roster[..config.rank as usize]),
+                mates.0.len() as u32,
+                me,
             )
         };
-        let mut team = Team::join(team)?;
+        let mut team = Team::join(team).map_err(|error| mates.blame(error))?;
         let (work, queue) = channel::<Work>();
         let thread = std::thread::Builder::new()
             .name(format!("thalweg-{}-host", config.rank))
             .spawn(move || queue.into_iter().for_each(|work| work(&mut team)))
             .map_err(Error::system("cannot start a thread"))?;
-        Ok(Some(TeamThread { work: Some(work), thread: Some(thread) }))
+        Ok(Some(TeamThread { work: Some(work), thread: Some(thread), mates }))
     }
 
-    /// Combines values of the ranks of this host, which are all there are.
-    pub fn all_reduce(&self, mut array: Array, how: Combine, divisor: u32) -> Handle<Array> {
-        let (handle, reply) = pair(|array: Array| Ok(array));
+    /// Combines values of the ranks of this host, which are all there are, where they are.
+    pub fn all_reduce<B: AsMut<[u8]> + Send + 'static>(
+        &self,
+        element: Element,
+        mut values: B,
+        how: Combine,
+        divisor: u32,
+    ) -> Handle<B> {
+        let (handle, reply) = pair(|values: B| Ok(values));
+        let mates = self.mates.clone();
         self.queue(move |team| {
-            let element = array.element();
-            let combined = team.all_reduce(element, how, array.as_bytes_mut());
+            let combined = team.all_reduce(element, how, values.as_mut());
             if divisor > 1 && combined.is_ok() {
-                array.divide(divisor);
+                divide(element, values.as_mut(), divisor);
             }
-            reply.end(combined.map(|()| array).map_err(Error::from));
+            reply.end(combined.map(|()| values).map_err(|error| mates.blame(error)));
         });
         handle
     }
@@ -79,11 +92,12 @@ impl TeamThread {
         divisor: u32,
     ) -> Handle<Array> {
         let (handle, reply) = pair(|array: Array| Ok(array));
-        let post = lane.clone();
+        let (post, mates) = (lane.clone(), self.mates.clone());
         self.queue(move |team| {
             let summed = sum_within(team, &mut tensor)
+                .map_err(|error| mates.blame(error))
                 .and_then(|()| sum_over_hosts(team, tensor, via, &post))
-                .and_then(|tensor| share(team, tensor));
+                .and_then(|tensor| share(team, tensor).map_err(|error| mates.blame(error)));
             reply.end(summed.map(|tensor| divided(tensor, divisor)));
         });
         handle
@@ -106,9 +120,24 @@ impl Drop for TeamThread {
     }
 }
 
-fn sum_within(team: &mut Team, tensor: &mut Tensor) -> Result<(), Error> {
+impl Mates {
+    /// What went wrong among them, with the ranks that are at fault.
+    fn blame(&self, error: TeamError) -> Error {
+        let rank = |member: u32| self.0.get(member as usize).copied();
+        let culprits: Vec<u32> = error.culprits().into_iter().filter_map(rank).collect();
+        if culprits.is_empty() {
+            return error.into();
+        }
+        let names: Vec<String> = culprits.iter().map(|rank| format!("rank {rank}")).collect();
+        let text =
+            format!("{}, on this host: {error} (members are ranks {:?})", names.join(", "), self.0);
+        Error::job(text, culprits)
+    }
+}
+
+fn sum_within(team: &mut Team, tensor: &mut Tensor) -> Result<(), TeamError> {
     let (element, bytes) = bytes_of(tensor);
-    Ok(team.reduce_to(LEADER, element, Combine::Sum, bytes)?)
+    team.reduce_to(LEADER, element, Combine::Sum, bytes)
 }
 
 fn sum_over_hosts(
@@ -125,7 +154,7 @@ fn sum_over_hosts(
     handle.wait()
 }
 
-fn share(team: &mut Team, mut tensor: Tensor) -> Result<Tensor, Error> {
+fn share(team: &mut Team, mut tensor: Tensor) -> Result<Tensor, TeamError> {
     let (_, bytes) = bytes_of(&mut tensor);
     team.broadcast(LEADER, bytes)?;
     Ok(tensor)

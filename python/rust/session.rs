@@ -1,0 +1,377 @@
+//! One rank's part in a job.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use thalweg::{Collective, Error, Handle, Note, Policy, Reduce, SessionConfig};
+use thalweg_collective::mesh::{Call, Outcome};
+use thalweg_core::{Combine, Element};
+
+use crate::memory::{Memory, all};
+
+create_exception!(
+    thalweg._core,
+    SessionError,
+    PyRuntimeError,
+    "A job failed: the text says why, and which rank is to blame."
+);
+
+/// Copies the result of an operation to where it belongs, or says why there is none.
+type Finish = Box<dyn FnOnce() -> Result<(), Error> + Send>;
+
+/// A session. Every method that begins an operation returns its number.
+#[pyclass(module = "thalweg._core", frozen)]
+pub(crate) struct Session {
+    session: Mutex<Option<thalweg::Session>>,
+    under_way: Mutex<UnderWay>,
+    ended: Sender<u64>,
+    ends: Mutex<Receiver<u64>>,
+    notes: Arc<Mutex<Vec<String>>>,
+    via: Collective,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    next: u64,
+    finish: HashMap<u64, Finish>,
+}
+
+#[pymethods]
+impl Session {
+    /// Joins a job and waits until all ranks are there. `patience_s` is how long an operation that does
+    /// not move is waited for; `collective` is "auto", "aggregate", "server" or "ring".
+    #[new]
+    #[pyo3(signature = (
+        server, job, rank, ranks, *, switch = None, token = None, patience_s = 30.0, stall_s = 5.0,
+        collective = "auto", share_memory = true,
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn new(
+        py: Python<'_>,
+        server: &str,
+        job: &str,
+        rank: u32,
+        ranks: u32,
+        switch: Option<String>,
+        token: Option<String>,
+        patience_s: f64,
+        stall_s: f64,
+        collective: &str,
+        share_memory: bool,
+    ) -> PyResult<Session> {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&notes);
+        let config = SessionConfig {
+            switch,
+            token,
+            patience: seconds("patience_s", patience_s)?,
+            stall_after: seconds("stall_s", stall_s)?,
+            share_memory,
+            policy: Policy { collective: via(collective)?, ..Policy::default() },
+            notes: Arc::new(move |note| lock(&told).push(in_words(&note))),
+            ..SessionConfig::new(server, job, rank, ranks)
+        };
+        let via = config.policy.collective;
+        let session = py.detach(|| thalweg::Session::join(config)).map_err(raise)?;
+        let (ended, ends) = channel();
+        Ok(Session {
+            session: Mutex::new(Some(session)),
+            under_way: Mutex::default(),
+            ended,
+            ends: Mutex::new(ends),
+            notes,
+            via,
+        })
+    }
+
+    /// On how many hosts the ranks are.
+    #[getter]
+    fn hosts(&self) -> PyResult<u32> {
+        self.with(|session| Ok(session.hosts()))
+    }
+
+    /// Replaces values by those of all ranks, combined: "sum", "mean", "min", "max" or "product".
+    fn all_reduce(&self, memory: (usize, usize), element: &str, how: &str) -> PyResult<u64> {
+        let (memory, how) = (Memory::new(memory)?, reduce(how)?);
+        let element = element_of(element)?;
+        let via = self.via;
+        let handle = self.with(|session| session.all_reduce_bytes(element, memory, how, via))?;
+        Ok(self.begin(handle, |_| Ok(())))
+    }
+
+    /// As `all_reduce`, but only one rank gets the result.
+    fn reduce(&self, root: u32, memory: (usize, usize), element: &str, how: &str) -> PyResult<u64> {
+        let memory = Memory::new(memory)?;
+        let (element, how) = (element_of(element)?, combine(how)?);
+        let call = Call::Reduce { root, element, how, data: memory.read() };
+        self.call(call, move |outcome| match outcome {
+            Outcome::Bytes(bytes) => memory.write(&bytes),
+            Outcome::Parts(_) | Outcome::Nothing => Ok(()),
+        })
+    }
+
+    /// This rank gets its part of the values of all, combined: `counts[r]` values go to rank r.
+    fn reduce_scatter(
+        &self,
+        input: (usize, usize),
+        output: (usize, usize),
+        counts: Vec<u64>,
+        element: &str,
+        how: &str,
+    ) -> PyResult<u64> {
+        let (input, output) = (Memory::new(input)?, Memory::new(output)?);
+        let (element, how) = (element_of(element)?, combine(how)?);
+        let call = Call::ReduceScatter { element, how, data: input.read(), counts };
+        self.call(call, move |outcome| match outcome {
+            Outcome::Bytes(bytes) => output.write(&bytes),
+            Outcome::Parts(_) | Outcome::Nothing => output.write(&[]),
+        })
+    }
+
+    /// Everybody gets the bytes of one rank.
+    fn broadcast(&self, root: u32, memory: (usize, usize)) -> PyResult<u64> {
+        let memory = Memory::new(memory)?;
+        let call = Call::Broadcast { root, data: memory.read() };
+        self.call(call, move |outcome| match outcome {
+            Outcome::Bytes(bytes) => memory.write(&bytes),
+            Outcome::Parts(_) | Outcome::Nothing => Ok(()),
+        })
+    }
+
+    /// Everybody gets the bytes of every rank.
+    fn all_gather(&self, input: (usize, usize), outputs: Vec<(usize, usize)>) -> PyResult<u64> {
+        self.exchange(Call::AllGather { data: Memory::new(input)?.read() }, outputs)
+    }
+
+    /// One rank gets the bytes of every rank; the others have no outputs.
+    fn gather(
+        &self,
+        root: u32,
+        input: (usize, usize),
+        outputs: Vec<(usize, usize)>,
+    ) -> PyResult<u64> {
+        self.exchange(Call::Gather { root, data: Memory::new(input)?.read() }, outputs)
+    }
+
+    /// Every rank gets a part from one; the others have no inputs.
+    fn scatter(
+        &self,
+        root: u32,
+        inputs: Vec<(usize, usize)>,
+        output: (usize, usize),
+    ) -> PyResult<u64> {
+        let parts = all(inputs)?.into_iter().map(Memory::read).collect();
+        let output = Memory::new(output)?;
+        self.call(Call::Scatter { root, parts }, move |outcome| match outcome {
+            Outcome::Bytes(bytes) => output.write(&bytes),
+            Outcome::Parts(_) | Outcome::Nothing => output.write(&[]),
+        })
+    }
+
+    /// Everybody gets a part from each rank.
+    fn all_to_all(
+        &self,
+        inputs: Vec<(usize, usize)>,
+        outputs: Vec<(usize, usize)>,
+    ) -> PyResult<u64> {
+        let parts = all(inputs)?.into_iter().map(Memory::read).collect();
+        self.exchange(Call::AllToAll { parts }, outputs)
+    }
+
+    /// Ends when every rank is in it.
+    fn barrier(&self) -> PyResult<u64> {
+        let handle = self.with(thalweg::Session::barrier)?;
+        Ok(self.begin(handle, |()| Ok(())))
+    }
+
+    /// Sends bytes to a rank, which receives them with the same tag.
+    fn send(&self, to: u32, tag: u64, memory: (usize, usize)) -> PyResult<u64> {
+        let bytes = Memory::new(memory)?.read();
+        let handle = self.with(|session| session.send(to, tag, bytes))?;
+        Ok(self.begin(handle, |()| Ok(())))
+    }
+
+    /// Receives what a rank sends with this tag.
+    fn receive(&self, from: u32, tag: u64, memory: (usize, usize)) -> PyResult<u64> {
+        let memory = Memory::new(memory)?;
+        let handle = self.with(|session| session.receive::<u8>(from, tag))?;
+        Ok(self.begin(handle, move |bytes| memory.write(&bytes)))
+    }
+
+    /// Waits for an operation to end. Returns its number, and what went wrong if something did: a text and
+    /// the ranks to blame. `None` if nothing has ended in time.
+    #[expect(clippy::type_complexity, reason = "it is a tuple in Python")]
+    fn next(
+        &self,
+        py: Python<'_>,
+        timeout_s: f64,
+    ) -> PyResult<Option<(u64, Option<(String, Vec<u32>)>)>> {
+        let timeout = seconds("timeout_s", timeout_s)?;
+        py.detach(|| {
+            let number = match lock(&self.ends).recv_timeout(timeout) {
+                Ok(number) => number,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
+            };
+            let finish = lock(&self.under_way).finish.remove(&number);
+            let end = finish.map_or(Ok(()), |finish| finish());
+            Ok(Some((number, end.err().map(|error| explain(&error)))))
+        })
+    }
+
+    /// What there is to tell since the last call: stalls, and servers that went away or came back.
+    fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.notes))
+    }
+
+    /// Leaves the job when everything that was begun has ended.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        let session = lock(&self.session).take();
+        match session {
+            Some(session) => py.detach(|| session.leave()).map_err(raise),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends at once, whatever is under way. The others are told.
+    fn abort(&self, py: Python<'_>) {
+        let session = lock(&self.session).take();
+        py.detach(|| drop(session));
+    }
+}
+
+impl Session {
+    fn with<T>(&self, begin: impl FnOnce(&thalweg::Session) -> Result<T, Error>) -> PyResult<T> {
+        match &*lock(&self.session) {
+            Some(session) => begin(session).map_err(raise),
+            None => Err(SessionError::new_err("the session is over")),
+        }
+    }
+
+    fn call(
+        &self,
+        call: Call,
+        finish: impl FnOnce(Outcome) -> Result<(), String> + Send + 'static,
+    ) -> PyResult<u64> {
+        let handle = self.with(|session| session.call_bytes(call))?;
+        Ok(self.begin(handle, finish))
+    }
+
+    fn exchange(&self, call: Call, outputs: Vec<(usize, usize)>) -> PyResult<u64> {
+        let outputs = all(outputs)?;
+        self.call(call, move |outcome| {
+            let Outcome::Parts(parts) = outcome else { return Ok(()) };
+            if outputs.len() != parts.len() && !outputs.is_empty() {
+                return Err(format!("{} parts came for {} outputs", parts.len(), outputs.len()));
+            }
+            outputs.iter().zip(&parts).try_for_each(|(output, part)| output.write(part))
+        })
+    }
+
+    /// Notes an operation that was begun.
+    fn begin<T: 'static>(
+        &self,
+        handle: Handle<T>,
+        finish: impl FnOnce(T) -> Result<(), String> + Send + 'static,
+    ) -> u64 {
+        let handle = Arc::new(Mutex::new(Some(handle)));
+        let waiting = Arc::clone(&handle);
+        let finish: Finish = Box::new(move || {
+            let Some(handle) = lock(&waiting).take() else { return Err(Error::Closed) };
+            finish(handle.wait()?).map_err(Error::Call)
+        });
+        let mut under_way = lock(&self.under_way);
+        let number = under_way.next;
+        under_way.next += 1;
+        under_way.finish.insert(number, finish);
+        drop(under_way);
+        let ended = self.ended.clone();
+        if let Some(handle) = &*lock(&handle) {
+            // The receiver lives as long as the session.
+            handle.when_ready(move || {
+                let _ = ended.send(number);
+            });
+        }
+        number
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn seconds(name: &str, value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| PyValueError::new_err(format!("{name} is {value}: choose seconds from 0 on")))
+}
+
+fn via(name: &str) -> PyResult<Collective> {
+    Ok(match name {
+        "auto" => Collective::Auto,
+        "aggregate" => Collective::Aggregate,
+        "server" => Collective::Server,
+        "ring" => Collective::Ring,
+        _ => {
+            let text = format!("no collective \"{name}\": auto, aggregate, server or ring");
+            return Err(PyValueError::new_err(text));
+        }
+    })
+}
+
+fn reduce(name: &str) -> PyResult<Reduce> {
+    Ok(match name {
+        "sum" => Reduce::Sum,
+        "mean" => Reduce::Mean,
+        "min" => Reduce::Min,
+        "max" => Reduce::Max,
+        "product" => Reduce::Product,
+        _ => {
+            let text = format!("no reduction \"{name}\": sum, mean, min, max or product");
+            return Err(PyValueError::new_err(text));
+        }
+    })
+}
+
+/// Reductions in which the layer above divides for a mean.
+fn combine(name: &str) -> PyResult<Combine> {
+    Ok(match reduce(name)? {
+        Reduce::Sum => Combine::Sum,
+        Reduce::Min => Combine::Min,
+        Reduce::Max => Combine::Max,
+        Reduce::Product => Combine::Product,
+        Reduce::Mean => return Err(PyValueError::new_err("a mean is a sum that is divided later")),
+    })
+}
+
+fn element_of(name: &str) -> PyResult<Element> {
+    Element::ALL.into_iter().find(|element| element.name() == name).ok_or_else(|| {
+        let names = Element::ALL.map(Element::name).join(", ");
+        PyValueError::new_err(format!("no element \"{name}\": one of {names}"))
+    })
+}
+
+fn in_words(note: &Note) -> String {
+    match note {
+        Note::Waiting(ranks) => format!("waiting for ranks {ranks:?} to join"),
+        Note::SetUp { epoch } => format!("set up (epoch {epoch})"),
+        Note::Stalled(text) => text.clone(),
+        Note::Disconnected(text) => format!("the server does not answer: {text}"),
+    }
+}
+
+fn explain(error: &Error) -> (String, Vec<u32>) {
+    let culprits = match error {
+        Error::Job(failure) => failure.culprits.clone(),
+        _ => Vec::new(),
+    };
+    (error.to_string(), culprits)
+}
+
+fn raise(error: Error) -> PyErr {
+    let (text, _) = explain(&error);
+    SessionError::new_err(text)
+}

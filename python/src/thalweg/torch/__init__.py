@@ -1,0 +1,45 @@
+"""The backend ``thalweg`` of ``torch.distributed``.
+
+    import torch.distributed as dist
+    import thalweg.torch
+
+    dist.init_process_group("thalweg")
+
+Importing this module registers the backend. Ranks find each other through the store that ``torchrun``
+gives; rank 0 brings a switch and a server along, unless the settings name others
+(:mod:`thalweg.torch.settings`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import typing
+
+import torch.distributed as dist
+
+from .group import ThalwegGroup
+from .meeting import meet
+from .settings import Settings
+
+__all__ = ["Settings", "ThalwegGroup", "register"]
+
+
+def _create(options: typing.Any, _backend_options: typing.Any = None) -> ThalwegGroup:
+    """Called by torch for every group that uses the backend."""
+    timeout: datetime.timedelta = options.timeout
+    settings = Settings.load()
+    rank, size = options.group_rank, options.group_size
+    session = meet(options.store, rank, size, timeout.total_seconds(), settings)
+    return ThalwegGroup(rank, size, session, timeout)
+
+
+def register() -> None:
+    """Makes the backend known to torch. Called twice, it does nothing."""
+    if "thalweg" not in dist.Backend.backend_list:
+        dist.Backend.register_backend(
+            "thalweg", _create, extended_api=True, devices=["cpu", "cuda"]
+        )
+
+
+if dist.is_available():
+    register()

@@ -1,0 +1,373 @@
+"""The process group: every collective of ``torch.distributed``, by one of the compiled part."""
+
+from __future__ import annotations
+
+import atexit
+import datetime
+import logging
+import threading
+import time
+import typing
+import weakref
+
+import torch
+import torch.distributed as dist
+
+from .. import _core
+from .memory import Lent, element_of
+from .reductions import Reduction
+from .work import Work
+
+_log = logging.getLogger("thalweg")
+
+Tensors = typing.List[torch.Tensor]
+# How long the thread that hands out results may take to notice that the group is over.
+_LOOK_S = 0.2
+
+
+class ThalwegGroup(dist.ProcessGroup):
+    """Ranks that sum through switches.
+
+    Operations are begun in the order of calls. A thread of the group hands out results as they come.
+    """
+
+    def __init__(
+        self, rank: int, size: int, session: _core.Session, timeout: datetime.timedelta
+    ) -> None:
+        super().__init__(rank, size)
+        self._rank, self._size, self._timeout = rank, size, timeout
+        self._session = session
+        self._name = self._desc = "undefined"
+        self._works: dict[int, Work] = {}
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._calls = 0
+        self._thread = threading.Thread(
+            target=_hand_out, args=(weakref.ref(self), session), name="thalweg-results", daemon=True
+        )
+        self._thread.start()
+        # A process that ends without destroying its groups would be missed by the others.
+        atexit.register(_leave, weakref.ref(self))
+
+    # What torch asks of a group.
+
+    def getBackendName(self) -> str:
+        return "thalweg"
+
+    def name(self) -> str:
+        return "thalweg"
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    # Torch keeps names with backends of its own kind, and this group is none of them.
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    def _set_group_desc(self, desc: str) -> None:
+        self._desc = desc
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        return self._desc
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def getGroupDesc(self) -> str:
+        return self._desc
+
+    setGroupName, setGroupDesc = _set_group_name, _set_group_desc
+
+    def allreduce(self, tensors: Tensors, opts: typing.Any = None) -> Work:
+        return self._all_reduce("allreduce", _listed(tensors), opts)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: typing.Any = None) -> Work:
+        return self._all_reduce("allreduce_coalesced", tensors, opts)
+
+    def broadcast(self, tensors: Tensors, opts: typing.Any) -> Work:
+        lent = [Lent(tensor) for tensor in _listed(tensors)]
+        begin = [_later(self._session.broadcast, opts.rootRank, one.memory) for one in lent]
+        return self._start("broadcast", begin, tensors, _settle(lent))
+
+    def allgather(self, output: list[Tensors], input: Tensors, opts: typing.Any = None) -> Work:
+        lent, begin = [], []
+        for outputs, one in zip(output, input):
+            given, places = Lent(one), [Lent(place, reads=False) for place in outputs]
+            lent += [given, *places]
+            memories = [place.memory for place in places]
+            begin.append(_later(self._session.all_gather, given.memory, memories))
+        places = [one for one in lent if not any(one.tensor is given for given in input)]
+        return self._start("allgather", begin, output, _settle(places), keep=lent)
+
+    def allgather_coalesced(
+        self, output: list[Tensors], input: Tensors, opts: typing.Any = None
+    ) -> Work:
+        by_input = [list(outputs) for outputs in zip(*output)]
+        return self.allgather(by_input, input, opts)
+
+    def _allgather_base(
+        self, output: torch.Tensor, input: torch.Tensor, opts: typing.Any = None
+    ) -> Work:
+        return self.allgather_into_tensor_coalesced([output], [input], opts)
+
+    def allgather_into_tensor_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: typing.Any = None
+    ) -> Work:
+        begin, lent, keep = [], [], []
+        for output, input in zip(outputs, inputs):
+            given, place = Lent(input), Lent(output, reads=False)
+            lent.append(place)
+            keep.append(given)
+            begin.append(
+                _later(self._session.all_gather, given.memory, _divided(place, self._size))
+            )
+        return self._start("all_gather_into_tensor", begin, outputs, _settle(lent), keep=keep)
+
+    def reduce_scatter(self, output: Tensors, input: list[Tensors], opts: typing.Any = None) -> Work:
+        joined = [torch.cat([part.reshape(-1) for part in parts]) for parts in input]
+        counts = [[part.numel() for part in parts] for parts in input]
+        return self._reduce_scatter("reduce_scatter", output, joined, counts, opts)
+
+    def _reduce_scatter_base(
+        self, output: torch.Tensor, input: torch.Tensor, opts: typing.Any = None
+    ) -> Work:
+        return self.reduce_scatter_tensor_coalesced([output], [input], opts)
+
+    def reduce_scatter_tensor_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: typing.Any = None
+    ) -> Work:
+        counts = [[output.numel()] * self._size for output in outputs]
+        return self._reduce_scatter("reduce_scatter_tensor", outputs, inputs, counts, opts)
+
+    def reduce(self, tensors: Tensors, opts: typing.Any) -> Work:
+        reduction = Reduction(opts, self._size)
+        is_root = opts.rootRank == self._rank
+        # What the others contribute stays as it is.
+        kept = [tensor if is_root else tensor.clone() for tensor in _listed(tensors)]
+        lent = [reduction.lend(tensor) for tensor in kept]
+        begin = [
+            _later(
+                self._session.reduce,
+                opts.rootRank,
+                one.memory,
+                element_of(one.tensor),
+                reduction.name(one.tensor),
+            )
+            for one in lent
+        ]
+        return self._start("reduce", begin, tensors, lambda: is_root and reduction.settle(lent))
+
+    def gather(self, output: list[Tensors], input: Tensors, opts: typing.Any) -> Work:
+        given = Lent(_listed(input)[0])
+        places = [Lent(place, reads=False) for place in output[0]] if output else []
+        begin = [
+            _later(self._session.gather, opts.rootRank, given.memory, [p.memory for p in places])
+        ]
+        return self._start("gather", begin, output, _settle(places), keep=[given])
+
+    def scatter(self, output: Tensors, input: list[Tensors], opts: typing.Any) -> Work:
+        place = Lent(_listed(output)[0], reads=False)
+        given = [Lent(part) for part in input[0]] if input else []
+        begin = [
+            _later(self._session.scatter, opts.rootRank, [g.memory for g in given], place.memory)
+        ]
+        return self._start("scatter", begin, output, _settle([place]), keep=given)
+
+    def alltoall(self, output: Tensors, input: Tensors, opts: typing.Any = None) -> Work:
+        places = [Lent(place, reads=False) for place in output]
+        given = [Lent(part) for part in input]
+        begin = [
+            _later(self._session.all_to_all, [g.memory for g in given], [p.memory for p in places])
+        ]
+        return self._start("alltoall", begin, output, _settle(places), keep=given)
+
+    def alltoall_base(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_split_sizes: list[int],
+        input_split_sizes: list[int],
+        opts: typing.Any = None,
+    ) -> Work:
+        place, given = Lent(output, reads=False), Lent(input)
+        inputs = _divided(given, self._size, input_split_sizes)
+        outputs = _divided(place, self._size, output_split_sizes)
+        begin = [_later(self._session.all_to_all, inputs, outputs)]
+        return self._start("all_to_all_single", begin, output, _settle([place]), keep=[given])
+
+    def barrier(self, opts: typing.Any = None) -> Work:
+        return self._start("barrier", [self._session.barrier], None, lambda: None)
+
+    def monitored_barrier(self, timeout: typing.Any = None, wait_all_ranks: bool = False) -> None:
+        self.barrier().wait(timeout)
+
+    def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Work:
+        lent = Lent(_listed(tensors)[0])
+        begin = [_later(self._session.send, dst, tag, lent.memory)]
+        return self._start(f"send to rank {dst}", begin, tensors, lambda: None, keep=[lent])
+
+    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Work:
+        lent = Lent(_listed(tensors)[0], reads=False)
+        begin = [_later(self._session.receive, src, tag, lent.memory)]
+        return self._start(f"recv from rank {src}", begin, tensors, _settle([lent]))
+
+    # The same under the names that newer versions of torch use.
+
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+    all_to_all_single = alltoall_base
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        self._timeout = timeout
+
+    def shutdown(self) -> None:
+        """Leaves the job, when everything that was begun has ended."""
+        if not self._is_over.is_set():
+            self._is_over.set()
+            try:
+                self._session.leave()
+            except _core.SessionError as error:
+                _log.debug("left a job that had failed: %s", error)
+            self._thread.join()
+
+    def abort(self) -> None:
+        """Ends at once. What is under way fails, here and elsewhere."""
+        self._is_over.set()
+        self._session.abort()
+
+    # How it is done.
+
+    def _all_reduce(self, name: str, tensors: Tensors, opts: typing.Any) -> Work:
+        reduction = Reduction(opts, self._size)
+        lent = [reduction.lend(tensor) for tensor in tensors]
+        begin = [
+            _later(
+                self._session.all_reduce,
+                one.memory,
+                element_of(one.tensor),
+                reduction.name(one.tensor, divides=True),
+            )
+            for one in lent
+        ]
+        return self._start(name, begin, tensors, lambda: reduction.settle(lent, is_divided=True))
+
+    def _reduce_scatter(
+        self,
+        name: str,
+        outputs: Tensors,
+        inputs: Tensors,
+        counts: list[list[int]],
+        opts: typing.Any,
+    ) -> Work:
+        reduction = Reduction(opts, self._size)
+        begin, places, keep = [], [], []
+        for output, input, parts in zip(outputs, inputs, counts):
+            given, place = reduction.lend(input, is_changed=False), Lent(output, reads=False)
+            keep.append(given)
+            places.append(place)
+            begin.append(
+                _later(
+                    self._session.reduce_scatter,
+                    given.memory,
+                    place.memory,
+                    parts,
+                    element_of(input),
+                    reduction.name(input),
+                )
+            )
+        return self._start(name, begin, outputs, lambda: reduction.settle(places), keep=keep)
+
+    def _start(
+        self,
+        name: str,
+        begin: list[typing.Callable[[], int]],
+        result: typing.Any,
+        settle: typing.Callable[[], typing.Any],
+        keep: typing.Any = None,
+    ) -> Work:
+        with self._lock:
+            self._calls += 1
+            title = f"{name} (call {self._calls} of this group, rank {self._rank} of {self._size})"
+            # Keeps what was lent for as long as it takes.
+            work = Work(title, len(begin), result, lambda keep=keep: settle())
+            for one in begin:
+                self._works[one()] = work
+        if not begin:
+            work._parts = 1
+            work.end_part(None)
+        return work
+
+    def _on_end(self, number: int, failure: tuple[str, list[int]] | None) -> None:
+        with self._lock:
+            work = self._works.pop(number)
+        error = None
+        if failure is not None:
+            age = time.monotonic() - work.begun_at
+            error = _core.SessionError(f"{work.name}, begun {age:.1f} s ago: {failure[0]}")
+        work.end_part(error)
+
+    def _is_idle(self) -> bool:
+        with self._lock:
+            return not self._works
+
+
+def _hand_out(group: weakref.ref[ThalwegGroup], session: _core.Session) -> None:
+    """The thread of a group. It does not keep the group alive."""
+    while True:
+        end = session.next(_LOOK_S)
+        alive = group()
+        for note in session.take_notes():
+            _log.warning("%s", note) if "waiting" in note or "rank" in note else _log.info("%s", note)
+        if alive is None or (end is None and alive._is_over.is_set() and alive._is_idle()):
+            return
+        if end is not None:
+            alive._on_end(*end)
+        del alive
+
+
+def _leave(group: weakref.ref[ThalwegGroup]) -> None:
+    alive = group()
+    if alive is not None:
+        alive.shutdown()
+
+
+def _listed(tensors: torch.Tensor | Tensors) -> Tensors:
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+
+
+def _later(call: typing.Callable[..., int], *arguments: typing.Any) -> typing.Callable[[], int]:
+    return lambda: call(*arguments)
+
+
+def _settle(lent: list[Lent]) -> typing.Callable[[], None]:
+    return lambda: [one.settle() for one in lent] and None
+
+
+def _divided(lent: Lent, ranks: int, splits: list[int] | None = None) -> list[tuple[int, int]]:
+    """Its memory in one piece for each rank: equal ones, or so many rows each."""
+    address, length = lent.memory
+    if not splits:
+        if length % ranks:
+            raise ValueError(f"a tensor of {tuple(lent.host.shape)} cannot be divided by {ranks} ranks")
+        piece = length // ranks
+        return [(address + at * piece if piece else 0, piece) for at in range(ranks)]
+    rows = lent.host.shape[0] if lent.host.dim() else 0
+    if sum(splits) != rows:
+        raise ValueError(f"splits {splits} do not add up to {rows} rows")
+    row = length // rows if rows else 0
+    pieces, start = [], address
+    for split in splits:
+        pieces.append((start if split * row else 0, split * row))
+        start += split * row
+    return pieces

@@ -1,0 +1,60 @@
+"""What torch calls its reductions, and what is left to do beside adding."""
+
+from __future__ import annotations
+
+import typing
+
+import torch
+import torch.distributed as dist
+
+from .memory import Lent
+
+_NAMES = {
+    dist.ReduceOp.SUM: "sum",
+    dist.ReduceOp.AVG: "mean",
+    dist.ReduceOp.MIN: "min",
+    dist.ReduceOp.MAX: "max",
+    dist.ReduceOp.PRODUCT: "product",
+    dist.ReduceOp.PREMUL_SUM: "premul",
+}
+
+
+class Reduction:
+    """One reduction of a group of so many ranks."""
+
+    def __init__(self, opts: typing.Any, ranks: int) -> None:
+        op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+        self._ranks = ranks
+        self._factor: typing.Any = None
+        self._name = next((name for known, name in _NAMES.items() if op == known), None)
+        if self._name is None:
+            raise ValueError(f"thalweg does not know {op}: SUM, AVG, MIN, MAX, PRODUCT or PREMUL_SUM")
+        if self._name == "premul":
+            self._factor = op.factor
+
+    def lend(self, tensor: torch.Tensor, is_changed: bool = True) -> Lent:
+        """Lends a tensor, multiplied if the reduction wants that."""
+        if self._name == "mean" and not (tensor.is_floating_point() or tensor.is_complex()):
+            raise TypeError(f"the mean of {tensor.dtype} would be rounded: cast the tensor, or use SUM")
+        if self._factor is None:
+            return Lent(tensor)
+        if is_changed:
+            with torch.no_grad():
+                tensor.mul_(self._factor)
+            return Lent(tensor)
+        return Lent(tensor * self._factor)
+
+    def name(self, tensor: torch.Tensor, divides: bool = False) -> str:
+        """What the compiled part is to do, which for some operations can divide as well."""
+        if tensor.dtype == torch.bool:
+            return {"sum": "max", "product": "min"}.get(self._name, self._name)
+        if self._name == "mean" and divides:
+            return "mean"
+        return "sum" if self._name in ("mean", "premul") else self._name
+
+    def settle(self, lent: list[Lent], is_divided: bool = False) -> None:
+        """The operation has ended: divides for a mean, and brings results back."""
+        for one in lent:
+            if self._name == "mean" and not is_divided:
+                one.host.div_(self._ranks)
+            one.settle()
