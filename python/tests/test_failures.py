@@ -9,6 +9,8 @@ import time
 import torch
 import torch.distributed as dist
 
+import thalweg
+
 from conftest import TIMEOUT_S
 
 
@@ -35,6 +37,27 @@ def test_a_killed_rank_is_named_everywhere(start):
         assert answer < TIMEOUT_S + 10
 
 
+def _wait_for_the_stopped(rank: int, ranks: int) -> float:
+    dist.all_reduce(torch.ones(10))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        dist.all_reduce(torch.ones(1_000))
+    except RuntimeError as error:
+        assert "rank 1" in str(error), error
+        return time.monotonic() - began
+    raise AssertionError("nobody noticed")
+
+
+def test_a_stopped_rank_is_named_when_the_timeout_is_over(start, monkeypatch):
+    monkeypatch.setenv("TEST_TIMEOUT_S", "15")
+    answers = start(3, _wait_for_the_stopped).answers(2)
+    for rank, (is_right, answer) in answers.items():
+        assert is_right, f"rank {rank}:\n{answer}"
+        assert answer < 30
+
+
 def _wait_for_the_late(rank: int, ranks: int) -> str:
     dist.all_reduce(torch.ones(10))
     if rank == 0:
@@ -59,3 +82,52 @@ def _misuse(rank: int, ranks: int) -> str:
 
 def test_what_cannot_be_done_is_said_at_once(run):
     assert all("mean of torch.int32" in text for text in run(2, _misuse))
+
+
+def _sum_often(rank: int, ranks: int, sums: int) -> str:
+    for step in range(sums):
+        values = torch.arange(20_000, dtype=torch.float32) % 100 + rank + step
+        dist.all_reduce(values)
+        expected = (torch.arange(20_000, dtype=torch.float32) % 100 + step) * ranks
+        assert torch.equal(values, expected + sum(range(ranks))), f"sum {step} is wrong"
+    return "done"
+
+
+class _Daemons:
+    """A switch and a server that ranks are told of by their environment."""
+
+    def __init__(self, monkeypatch, loss: float = 0.0) -> None:
+        self.secret = os.urandom(16)
+        self.switch = thalweg.Switch("127.0.0.1:0", self.secret, loss=loss)
+        self.address = self.switch.address
+        self.server = thalweg.Server("127.0.0.1:0", self.secret, "test", self.address)
+        monkeypatch.setenv("THALWEG_SERVER", self.server.address)
+        monkeypatch.setenv("THALWEG_SWITCH", self.address)
+        monkeypatch.setenv("THALWEG_TOKEN", "test")
+        monkeypatch.setenv("THALWEG_SHARE_MEMORY", "0")
+
+    def stop(self) -> None:
+        self.server.stop()
+        self.switch.stop()
+
+
+def test_one_packet_in_a_hundred_is_lost(run, monkeypatch):
+    daemons = _Daemons(monkeypatch, loss=0.01)
+    assert run(3, _sum_often, 50) == ["done"] * 3
+    assert daemons.switch.counts()[1] > 0
+    daemons.stop()
+
+
+def test_a_switch_that_dies_and_comes_back(start, monkeypatch):
+    daemons = _Daemons(monkeypatch)
+    ranks = start(3, _sum_often, 2_000)
+    while daemons.switch.counts()[1] < 2_000:
+        assert any(process.is_alive() for process in ranks.processes), ranks.answers()
+        time.sleep(0.05)
+    daemons.switch.stop()
+    time.sleep(1)
+    daemons.switch = thalweg.Switch(daemons.address, daemons.secret)
+    answers = ranks.answers()
+    assert answers == {rank: (True, "done") for rank in range(3)}
+    assert daemons.switch.counts()[1] > 0, "the new one has summed"
+    daemons.stop()
