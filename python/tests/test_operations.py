@@ -188,4 +188,12 @@ def _through_sockets(rank: int, ranks: int) -> None:
 
 def test_sums_go_through_the_switch(run, monkeypatch):
     monkeypatch.setenv("THALWEG_SHARE_MEMORY", "0")
+    monkeypatch.setenv("THALWEG_COLLECTIVE", "aggregate")
     run(4, _through_sockets)
+
+
+@pytest.mark.parametrize("collective", ["auto", "ring"])
+def test_sums_go_straight_between_ranks(run, monkeypatch, collective):
+    monkeypatch.setenv("THALWEG_SHARE_MEMORY", "0")
+    monkeypatch.setenv("THALWEG_COLLECTIVE", collective)
+    run(3, _through_sockets)

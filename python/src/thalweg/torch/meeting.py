@@ -53,9 +53,15 @@ def meet(
         token=place["token"],
         patience_s=timeout_s,
         stall_s=min(5.0, timeout_s / 2),
-        collective=settings.collective,
+        collective=_collective(settings),
         share_memory=settings.share_memory,
     )
+
+
+def _collective(settings: Settings) -> str:
+    """A switch that rank 0 brings along is on no path: all sums would crowd into one host's link."""
+    is_embedded = settings.server is None and settings.switch is None
+    return "server" if settings.collective == "auto" and is_embedded else settings.collective
 
 
 def _place(store: typing.Any, rank: int, ranks: int, settings: Settings) -> dict:
