@@ -31,7 +31,8 @@ pub(crate) struct Session {
     under_way: Mutex<UnderWay>,
     ended: Sender<u64>,
     ends: Mutex<Receiver<u64>>,
-    notes: Arc<Mutex<Vec<String>>>,
+    /// What there is to tell, and whether it is worth a warning.
+    notes: Arc<Mutex<Vec<(bool, String)>>>,
     via: Collective,
 }
 
@@ -73,7 +74,7 @@ impl Session {
             stall_after: seconds("stall_s", stall_s)?,
             share_memory,
             policy: Policy { collective: via(collective)?, ..Policy::default() },
-            notes: Arc::new(move |note| lock(&told).push(in_words(&note))),
+            notes: Arc::new(move |note| lock(&told).push((is_warning(&note), in_words(&note)))),
             ..SessionConfig::new(server, job, rank, ranks)
         };
         let via = config.policy.collective;
@@ -223,8 +224,9 @@ impl Session {
         })
     }
 
-    /// What there is to tell since the last call: stalls, and servers that went away or came back.
-    fn take_notes(&self) -> Vec<String> {
+    /// What there is to tell since the last call: who is waited for, stalls, servers that went away. With
+    /// each, whether it is worth a warning.
+    fn take_notes(&self) -> Vec<(bool, String)> {
         std::mem::take(&mut *lock(&self.notes))
     }
 
@@ -352,6 +354,10 @@ fn element_of(name: &str) -> PyResult<Element> {
         let names = Element::ALL.map(Element::name).join(", ");
         PyValueError::new_err(format!("no element \"{name}\": one of {names}"))
     })
+}
+
+fn is_warning(note: &Note) -> bool {
+    matches!(note, Note::Stalled(_) | Note::Disconnected(_))
 }
 
 fn in_words(note: &Note) -> String {

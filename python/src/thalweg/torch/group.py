@@ -327,8 +327,8 @@ def _hand_out(group: weakref.ref[ThalwegGroup], session: _core.Session) -> None:
     while True:
         end = session.next(_LOOK_S)
         alive = group()
-        for note in session.take_notes():
-            _log.warning("%s", note) if "waiting" in note or "rank" in note else _log.info("%s", note)
+        for is_warning, note in session.take_notes():
+            _log.log(logging.WARNING if is_warning else logging.INFO, "%s", note)
         if alive is None or (end is None and alive._is_over.is_set() and alive._is_idle()):
             return
         if end is not None:
