@@ -37,7 +37,9 @@ def _all_reduces(rank: int, dtype: torch.dtype, count: int, gloo) -> None:
         dist.all_reduce(theirs, op=op, group=gloo)
         if op != Op.PRODUCT or dtype in (torch.float32, torch.float64, torch.int64):
             assert torch.equal(ours, theirs.to(dtype)), (dtype, op, ours[:4], theirs[:4])
-        dist.reduce(ours.clone(), 0, op=op)
+        at_root = _values(rank, dtype, count)
+        dist.reduce(at_root, 0, op=op)
+        assert torch.equal(at_root, ours if rank == 0 else _values(rank, dtype, count))
     if dtype.is_floating_point:
         ours = _values(rank, dtype, count)
         theirs = ours.to(torch.float64, copy=True)

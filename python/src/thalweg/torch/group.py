@@ -23,6 +23,8 @@ _log = logging.getLogger("thalweg")
 Tensors = typing.List[torch.Tensor]
 # How long the thread that hands out results may take to notice that the group is over.
 _LOOK_S = 0.2
+# Groups with operations under way. These work on memory of tensors, so nobody may let go of them.
+_busy: set[ThalwegGroup] = set()
 
 
 class ThalwegGroup(dist.ProcessGroup):
@@ -303,6 +305,7 @@ class ThalwegGroup(dist.ProcessGroup):
             work = Work(title, len(begin), result, lambda keep=keep: settle())
             for one in begin:
                 self._works[one()] = work
+                _busy.add(self)
         if not begin:
             work._parts = 1
             work.end_part(None)
@@ -311,6 +314,8 @@ class ThalwegGroup(dist.ProcessGroup):
     def _on_end(self, number: int, failure: tuple[str, list[int]] | None) -> None:
         with self._lock:
             work = self._works.pop(number)
+            if not self._works:
+                _busy.discard(self)
         error = None
         if failure is not None:
             age = time.monotonic() - work.begun_at
