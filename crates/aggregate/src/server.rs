@@ -40,10 +40,6 @@ pub struct Config {
     /// How long the same is not asked, answered or announced again. Default 50 µs: a few round trips
     /// of a data centre, so that what was sent can arrive before it is sent once more.
     pub ask_gap: Span,
-    /// A question that comes so soon after the result first left has crossed it, since who lacks a result
-    /// knows after a round trip, and is not answered. Who asked by chance asks again. Default zero: every
-    /// question is answered.
-    pub crossing: Span,
     /// Most jobs at a time. Default 1,024.
     pub jobs_max: u32,
     /// Keys of jobs are derived from it: packets are sealed with them, and what was not is dropped.
@@ -107,13 +103,7 @@ pub struct Server {
 impl Config {
     /// The defaults for a server on this node.
     pub fn new(me: NodeId) -> Config {
-        Config {
-            me,
-            ask_gap: Span::from_us(50),
-            crossing: Span::ZERO,
-            jobs_max: 1_024,
-            secret: None,
-        }
+        Config { me, ask_gap: Span::from_us(50), jobs_max: 1_024, secret: None }
     }
 
     /// Whether it can work.

@@ -224,6 +224,7 @@ fn ask(identity: Identity, kind: AskKind) -> Header {
         branch: branch(0),
         level,
         watermark_distance: 0,
+        heard_distance: 0,
         wanted,
         straight: false,
         afresh: false,

@@ -9,10 +9,6 @@ use thalweg_wire::tag::{Key, Secret};
 /// has crossed its answer.
 const ASK_GAP: Span = Span::from_ms(5);
 
-/// Most questions about a result that was late leave before it comes, and arrive so soon after it left.
-/// Those about a lost one, which later ones have to overtake, take longer.
-const CROSSING: Span = Span::from_ms(1);
-
 /// What a packet occupies of an Ethernet link beside its body: preamble, header, checksum, gap, IPv4,
 /// UDP and the header area.
 const OVERHEAD_BYTES: u32 = 38 + 28 + HEADER_BYTES as u32;
@@ -37,7 +33,7 @@ pub(crate) fn worker() -> worker::Config {
         // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
         timeout_after: Span::from_ms(50),
         patience_round_trips: 4,
-        probe_after: Some(Span::from_ms(4)),
+        probe_after: Some(Span::from_ms(1)),
         timeout_max: Span::from_s(1),
         ..worker::Config::default()
     }
@@ -45,12 +41,7 @@ pub(crate) fn worker() -> worker::Config {
 
 /// The server of in-network aggregation.
 pub(crate) fn server(me: NodeId, secret: Secret) -> server::Config {
-    server::Config {
-        ask_gap: ASK_GAP,
-        crossing: CROSSING,
-        secret: Some(secret),
-        ..server::Config::new(me)
-    }
+    server::Config { ask_gap: ASK_GAP, secret: Some(secret), ..server::Config::new(me) }
 }
 
 /// A switch.

@@ -32,7 +32,7 @@ fn the_document_has_the_fields_of_the_code() {
         places, watermark_distance, flags, attempt, levels, next_magnitude, values);
     let parameter = fields!(ParameterView: sequence, aggregator, scale, server, next_aggregator,
         next_scale, next_distance, everyone_distance, flags, attempt, level, reserved, values);
-    let ask = fields!(AskView: sequence, aggregator, reserved, server, wanted, fan_ins, places,
+    let ask = fields!(AskView: sequence, aggregator, heard_distance, server, wanted, fan_ins, places,
         watermark_distance, flags, attempt, level, reserved_end);
     let group = fields!(GroupView: sequence, aggregator, reserved, server, other, level, stations,
         reserved_end);

@@ -28,7 +28,6 @@ pub(super) struct Job {
     /// The key of this epoch.
     pub key: Option<Key>,
     pub ask_gap: Span,
-    crossing: Span,
     /// All fragments below are complete at every worker.
     everyone: u64,
     /// Fragments from so far above `everyone` on are dropped.
@@ -93,7 +92,6 @@ impl Job {
             me: config.me,
             key: config.secret.map(|secret| Key::derive(&secret, setup.job, setup.epoch)),
             ask_gap: config.ask_gap,
-            crossing: config.crossing,
             everyone: setup.resume_from,
             window,
             shards: shards.collect(),
@@ -172,14 +170,16 @@ impl Job {
 
     fn look_into(&mut self, ask: &Ask, context: &mut Context<'_>) -> Result<(), Refusal> {
         let shard = self.locate(&ask.identity, ask.server)?;
-        let (job, gap, crossing) = (self.setup.job, self.ask_gap, self.crossing);
+        let heard_told_at =
+            ask.heard().and_then(|heard| self.pending(heard)?.place.slot.first_told_at());
+        let (job, gap) = (self.setup.job, self.ask_gap);
         let site = self.site(shard, ask.identity.sequence).ok_or(Refusal::Foreign)?;
         let slot = site.place.slot;
         let worker = site.tree.worker_at(&ask.branch).ok_or(Refusal::Foreign)?;
         slot.meet(&ask.identity, ask.aggregator);
         if slot.state != State::Done {
             slot.ask(ask.straight, job, gap, context);
-        } else if !slot.was_first_told_within(crossing, context.now) {
+        } else if !slot.has_crossed(heard_told_at) {
             slot.answer(Asker::Query(worker), job, gap, context);
         }
         Ok(())
@@ -313,9 +313,15 @@ impl Slot {
         self.told != Told::Nobody && now.since(self.told_at) < gap
     }
 
-    /// Whether everybody was told less than a gap ago, for the first time.
-    fn was_first_told_within(&self, gap: Span, now: Time) -> bool {
-        self.told == Told::First && now.since(self.told_at) < gap
+    /// When everybody was told, if nobody was told again since.
+    fn first_told_at(&self) -> Option<Time> {
+        (self.state == State::Done && self.told == Told::First).then_some(self.told_at)
+    }
+
+    /// Whether a question left before the result could come. Who asks has heard a result that was told at
+    /// another time: if that was earlier, this one may still be on its way.
+    fn has_crossed(&self, heard_told_at: Option<Time>) -> bool {
+        self.first_told_at().zip(heard_told_at).is_some_and(|(told_at, heard)| heard < told_at)
     }
 
     /// Asks for what is missing, unless that was done just now. A straight question, which reaches

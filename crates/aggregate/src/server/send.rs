@@ -208,6 +208,7 @@ impl Site<'_> {
             branch,
             level,
             watermark_distance: 0,
+            heard_distance: 0,
             wanted,
             straight,
             afresh: false,

@@ -202,6 +202,7 @@ impl Bench {
             branch,
             level: branch.end(),
             watermark_distance: 0,
+            heard_distance: 0,
             wanted: 0,
             straight,
             afresh: false,

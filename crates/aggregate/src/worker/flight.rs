@@ -36,6 +36,8 @@ struct Shard {
     in_order: VecDeque<Sent>,
     /// The largest numbers that were answered, smallest first, at most as many as the threshold.
     answered: Vec<u64>,
+    /// The fragment whose answer came last.
+    heard: Option<u64>,
 }
 
 impl Flight {
@@ -66,8 +68,9 @@ impl Flight {
 
     /// A transmission was answered, each one once.
     #[inline]
-    pub fn on_answer(&mut self, shard: usize, transmission: u64) {
-        let answered = &mut self.shards[shard].answered;
+    pub fn on_answer(&mut self, shard: usize, sequence: u64, transmission: u64) {
+        let Shard { answered, heard, .. } = &mut self.shards[shard];
+        *heard = Some(sequence);
         let place = answered.partition_point(|&number| number < transmission);
         if answered.len() < self.loss_threshold {
             answered.insert(place, transmission);
@@ -76,6 +79,11 @@ impl Flight {
             answered[..place].rotate_left(1);
             answered[place - 1] = transmission;
         }
+    }
+
+    /// The fragment whose answer came last from this server.
+    pub fn heard(&self, shard: usize) -> Option<u64> {
+        self.shards[shard].heard
     }
 
     /// The next transmission that enough later ones have overtaken.

@@ -41,6 +41,8 @@ pub(super) struct Fragment {
     pub tries: u32,
     /// Whether later ones were answered, and the answer to it has to say why.
     pub is_overtaken: bool,
+    /// Whether time has run out, whatever came for others: then nothing tells that its answer is late.
+    pub is_overdue: bool,
     /// Whether it waits to have something done about it.
     pub is_due: bool,
     /// Whether the values are to be sent in floats, and were not yet.
@@ -60,6 +62,7 @@ impl Fragment {
         sent_at: Time::ZERO,
         tries: 0,
         is_overtaken: false,
+        is_overdue: false,
         is_due: false,
         owes_floats: false,
         is_measurable: false,

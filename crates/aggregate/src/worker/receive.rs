@@ -16,6 +16,15 @@ use crate::window::Answer;
 /// Most results that wait to be sent. The server asks again for what is beyond.
 const RESULTS_MAX: usize = 256;
 
+/// Why something has to be done about a fragment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// Later ones were answered.
+    Overtaken,
+    /// No answer for long.
+    Overdue,
+}
+
 impl Epoch {
     pub(super) fn take_in(&mut self, work: &mut Work, now: Time, packet: &Packet<'_>) {
         let is_sealed = work.key.as_ref().is_none_or(|key| tag::verify(packet.header, key));
@@ -150,7 +159,7 @@ impl Epoch {
             congested,
         };
         work.stats.mark_halvings += u64::from(self.window.on_answer(&answer));
-        self.flight.on_answer(self.setup.shard(sequence), transmission);
+        self.flight.on_answer(self.setup.shard(sequence), sequence, transmission);
     }
 
     /// Smooths round trips and how far they are apart, as RFC 6298 does.
@@ -205,12 +214,13 @@ impl Epoch {
             // Nothing of it is on the way, and others need not wait for its repair.
             self.in_flight_bytes -= packet_bytes;
         }
-        self.on_unanswered(work, sent, is_known);
+        self.on_unanswered(work, sent, Why::Overtaken, is_known);
     }
 
-    fn on_unanswered(&mut self, work: &mut Work, sent: Sent, is_congestion: bool) {
+    fn on_unanswered(&mut self, work: &mut Work, sent: Sent, why: Why, is_congestion: bool) {
         if let Some(fragment) = work.fragments.sent_mut(sent.sequence) {
             fragment.is_due = true;
+            fragment.is_overdue = why == Why::Overdue;
             self.due.push_back(sent.sequence);
         }
         if is_congestion {
@@ -236,7 +246,7 @@ impl Epoch {
             // If nothing at all came since, another worker is late, and no queue is to blame.
             let is_overtaken = |fragment: &Fragment| self.last_answer_at > fragment.sent_at;
             let is_congestion = work.fragments.get(sent.sequence).is_some_and(is_overtaken);
-            self.on_unanswered(work, sent, is_congestion);
+            self.on_unanswered(work, sent, Why::Overdue, is_congestion);
         }
         self.doublings += u32::from(has_expired);
         if !has_expired {
@@ -253,7 +263,7 @@ impl Epoch {
         if sent_at.is_some_and(|sent_at| self.next_probe(work, sent_at) <= now) {
             self.probed_at = now;
             work.stats.probes += 1;
-            self.on_unanswered(work, oldest, false);
+            self.on_unanswered(work, oldest, Why::Overdue, false);
         }
     }
 

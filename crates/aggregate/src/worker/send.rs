@@ -245,12 +245,21 @@ impl Epoch {
             branch,
             level: if is_straight { branch.end() } else { branch.entry() },
             watermark_distance: watermark_distance(work, sequence),
+            heard_distance: self.heard_distance(work, sequence),
             wanted: 0,
             straight: is_straight,
             afresh: false,
         };
         query.encode(packet.header);
         self.address(work, sequence, is_straight, packet);
+    }
+
+    /// Where the sum is that came last from the same server, unless time alone makes it ask.
+    fn heard_distance(&self, work: &Work, sequence: u64) -> i32 {
+        let is_overdue = work.fragments.get(sequence).is_some_and(|fragment| fragment.is_overdue);
+        let heard = self.flight.heard(self.setup.shard(sequence)).filter(|_| !is_overdue);
+        // Both are within the span, so it fits.
+        heard.map_or(0, |heard| heard.wrapping_sub(sequence) as i32)
     }
 
     fn identity(&self, sequence: u64, attempt: Attempt) -> Identity {

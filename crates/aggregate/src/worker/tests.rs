@@ -244,6 +244,7 @@ impl Bench {
             branch: self.setup.tree(sequence).branch(0),
             level: 0,
             watermark_distance: 0,
+            heard_distance: 0,
             wanted: 0b10,
             straight: false,
             afresh: false,

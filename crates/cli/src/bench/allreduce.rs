@@ -29,8 +29,8 @@ pub(crate) struct AllReduceArguments {
     /// Rate of every link of the lab, in each direction
     #[arg(long, default_value = "1gbit", requires = "lab")]
     rate: Rate,
-    /// Share of the packets that is lost at every receiver of the lab
-    #[arg(long, default_value_t = 0.0, requires = "lab")]
+    /// Share of the packets that is lost: at every receiver of the lab, or else by the switch
+    #[arg(long, default_value_t = 0.0)]
     loss: f64,
     /// The lab's links carry packets one by one, as a wire does; wanted with --loss
     #[arg(long, requires = "lab")]
@@ -63,6 +63,8 @@ and its share: what it did while all of them ran, over the mean.
 Examples:
   thalweg bench allreduce --hosts 4 --mb 64                 4 processes of one host
   thalweg bench allreduce --hosts 4 --no-shared-memory      the same over sockets
+  thalweg bench allreduce --no-shared-memory --collective aggregate --loss 0.01
+      the same through a switch that loses every hundredth packet
   sudo thalweg bench allreduce --lab --hosts 8 --rate 1gbit --mb 16
       8 hosts, a switch of their rack that sums, and a server
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --loss 0.01
@@ -139,6 +141,14 @@ fn check(arguments: &AllReduceArguments) -> Result<(), Failure> {
     }
     if !(0.0..1.0).contains(&arguments.loss) {
         return wrong(format!("--loss is {}: choose 0 to below 1", arguments.loss));
+    }
+    let through_switch = arguments.collective == Some(Way::Aggregate) && arguments.no_shared_memory;
+    if arguments.loss > 0.0 && !arguments.lab && !through_switch {
+        return wrong(
+            "without --lab only the switch loses packets: add --collective aggregate and \
+             --no-shared-memory, or --lab"
+                .to_owned(),
+        );
     }
     Ok(())
 }

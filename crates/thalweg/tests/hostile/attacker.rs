@@ -272,6 +272,7 @@ impl Attacker {
             branch: self.branch(),
             level: 0,
             watermark_distance: self.rng.below(100) as u16,
+            heard_distance: self.rng.below(100) as i32 - 50,
             wanted: self.rng.bits() as u32,
             straight: self.rng.chance(0.3),
             afresh: self.rng.chance(0.3),

@@ -1,7 +1,7 @@
 //! Who lacks something asks for it.
 
 use thalweg_core::{Header, JobId, NodeId};
-use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{AggregateError, Branch, Identity, LEVELS, flag};
@@ -35,6 +35,9 @@ pub struct Ask {
     /// Query: how far below the fragment the worker's watermark lies. Request: means nothing, and is
     /// sent as zero.
     pub watermark_distance: u16,
+    /// Query: how far above the fragment the sum is that came to the worker last, or below it; zero if it
+    /// asks because time has passed. Request: means nothing, and is sent as zero.
+    pub heard_distance: i32,
     /// Request: which children of the asking switch owe something. Query: means nothing, and is sent
     /// as zero.
     pub wanted: u32,
@@ -65,8 +68,8 @@ pub struct AskView {
     pub sequence: U64,
     /// [`Ask::aggregator`].
     pub aggregator: U32,
-    /// Zero.
-    pub reserved: U32,
+    /// [`Ask::heard_distance`]; zero in a request.
+    pub heard_distance: I32,
     /// [`Ask::server`].
     pub server: U32,
     /// [`Ask::wanted`]; zero in a query.
@@ -102,15 +105,15 @@ impl Ask {
     #[inline]
     pub fn encode(&self, header: &mut Header) {
         let Identity { job, epoch, sequence, attempt } = self.identity;
-        let (watermark_distance, wanted, afresh) = match self.kind {
-            AskKind::Query => (self.watermark_distance, 0, false),
-            AskKind::Request => (0, self.wanted, self.afresh),
+        let (watermark_distance, heard_distance, wanted, afresh) = match self.kind {
+            AskKind::Query => (self.watermark_distance, self.heard_distance, 0, false),
+            AskKind::Request => (0, 0, self.wanted, self.afresh),
         };
         *header = transmute!(AskView {
             prefix: PrefixView::new(self.kind.kind(), job, epoch),
             sequence: U64::new(sequence),
             aggregator: U32::new(self.aggregator),
-            reserved: U32::ZERO,
+            heard_distance: I32::new(heard_distance),
             server: U32::new(self.server.0),
             wanted: U32::new(wanted),
             fan_ins: self.branch.fan_ins(),
@@ -133,8 +136,7 @@ impl Ask {
                 AskKind::Request
             }
         };
-        let clean = view.reserved == U32::ZERO && view.reserved_end == [0; 3];
-        if !clean || view.flags & !(STRAIGHT | AFRESH) != 0 {
+        if view.reserved_end != [0; 3] || view.flags & !(STRAIGHT | AFRESH) != 0 {
             return Err(AggregateError::Reserved);
         }
         let ask = Ask {
@@ -150,6 +152,7 @@ impl Ask {
             branch: Branch::new(view.fan_ins, view.places)?,
             level: view.level,
             watermark_distance: view.watermark_distance.get(),
+            heard_distance: view.heard_distance.get(),
             wanted: view.wanted.get(),
             straight: view.flags & STRAIGHT != 0,
             afresh: view.flags & AFRESH != 0,
@@ -163,11 +166,17 @@ impl Ask {
         self.identity.sequence.saturating_sub(u64::from(self.watermark_distance))
     }
 
+    /// The fragment whose sum came to the worker last, where that made it ask.
+    pub fn heard(&self) -> Option<u64> {
+        let heard = self.identity.sequence.checked_add_signed(i64::from(self.heard_distance));
+        heard.filter(|_| self.heard_distance != 0)
+    }
+
     /// Whether the fields agree with each other and with the kind.
     fn check(&self) -> Result<(), AggregateError> {
         let clean = match self.kind {
             AskKind::Query => self.wanted == 0 && !self.afresh,
-            AskKind::Request => self.watermark_distance == 0,
+            AskKind::Request => self.watermark_distance == 0 && self.heard_distance == 0,
         };
         if !clean {
             return Err(AggregateError::Reserved);
@@ -200,6 +209,7 @@ mod tests {
             branch: Branch::new([4, 2, 0, 0], [3, 1, 0, 0]).unwrap(),
             level: 0,
             watermark_distance: 300,
+            heard_distance: -2,
             wanted: 0,
             straight: true,
             afresh: false,
@@ -211,7 +221,7 @@ mod tests {
         7, 0, 0, 0, 0, 0, 0, 0, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
         0xf4, 0x01, 0, 0, 0, 0, 0, 0, // sequence
-        9, 0, 0, 0, 0, 0, 0, 0, // aggregator, reserved
+        9, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, // aggregator, heard_distance
         0x0d, 0x0c, 0x0b, 0x0a, 0, 0, 0, 0, // server, wanted
         4, 2, 0, 0, 3, 1, 0, 0, // fan_ins, places
         0x2c, 0x01, 1, 2, 0, 0, 0,
@@ -224,6 +234,7 @@ mod tests {
             kind: AskKind::Request,
             level: 1,
             watermark_distance: 0,
+            heard_distance: 0,
             wanted: 0b10,
             straight: false,
             afresh: true,
@@ -236,7 +247,7 @@ mod tests {
         7, 0, 0, 0, 0, 0, 0, 0, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
         0xf4, 0x01, 0, 0, 0, 0, 0, 0, // sequence
-        9, 0, 0, 0, 0, 0, 0, 0, // aggregator, reserved
+        9, 0, 0, 0, 0, 0, 0, 0, // aggregator, heard_distance
         0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, // server, wanted
         4, 2, 0, 0, 3, 1, 0, 0, // fan_ins, places
         0, 0, 2, 2, 1, 0, 0, 0, // watermark_distance, flags, attempt, level, reserved_end
@@ -252,16 +263,16 @@ mod tests {
     fn literal_bytes_have_their_meaning_and_back() {
         assert_eq!(encoded(&query()), QUERY_BYTES);
         assert_eq!(Ask::decode(&QUERY_BYTES), Ok(query()));
-        assert_eq!(query().watermark(), 200);
+        assert_eq!((query().watermark(), query().heard()), (200, Some(498)));
         assert_eq!(encoded(&request()), REQUEST_BYTES);
         assert_eq!(Ask::decode(&REQUEST_BYTES), Ok(request()));
-        assert_eq!(request().watermark(), 500);
+        assert_eq!((request().watermark(), request().heard()), (500, None));
     }
 
     #[test]
     fn reserved_bits_are_refused() {
         for header in [QUERY_BYTES, REQUEST_BYTES] {
-            let reserved = (36..40).chain(61..64).flat_map(|at| (0..8).map(move |bit| (at, bit)));
+            let reserved = (61..64).flat_map(|at| (0..8).map(move |bit| (at, bit)));
             for (at, bit) in reserved.chain((2..8).map(|bit| (58, bit))) {
                 let mut bad = header;
                 bad[at] |= 1 << bit;
@@ -284,6 +295,7 @@ mod tests {
         assert!(refused(QUERY_BYTES, 44, 1), "wanted");
         assert!(refused(QUERY_BYTES, 58, AFRESH), "afresh");
         assert!(refused(REQUEST_BYTES, 56, 1), "watermark_distance");
+        assert!(refused(REQUEST_BYTES, 36, 1), "heard_distance");
     }
 
     #[test]
@@ -305,7 +317,7 @@ mod tests {
         fn queries_come_back(
             (job, epoch, sequence, attempt) in any::<(u64, u32, u64, u8)>(),
             (aggregator, server, distance) in any::<(u32, u32, u16)>(),
-            (level, straight) in (0..=4_u8, any::<bool>()),
+            (level, straight, heard_distance) in (0..=4_u8, any::<bool>(), any::<i32>()),
         ) {
             let query = Ask {
                 identity: Identity { job: JobId(job), epoch, sequence, attempt },
@@ -313,6 +325,7 @@ mod tests {
                 server: NodeId(server),
                 level,
                 watermark_distance: distance.min(u16::try_from(sequence).unwrap_or(u16::MAX)),
+                heard_distance,
                 straight,
                 ..query()
             };

@@ -172,12 +172,19 @@ fn ask_headers() -> [(&'static str, Header); 4] {
         branch: branch([4, 3, 0, 0], [2, 1, 0, 0]),
         level: 0,
         watermark_distance: 40,
+        heard_distance: 3,
         wanted: 0,
         straight: false,
         afresh: false,
     };
     let straight = Ask { level: 2, straight: true, ..query };
-    let request = Ask { kind: AskKind::Request, watermark_distance: 0, wanted: 0b1010, ..query };
+    let request = Ask {
+        kind: AskKind::Request,
+        watermark_distance: 0,
+        heard_distance: 0,
+        wanted: 0b1010,
+        ..query
+    };
     let afresh = Ask { level: 1, wanted: 0b111, afresh: true, ..request };
     [
         ("query", header(|to| query.encode(to))),

@@ -47,6 +47,29 @@ fn one_that_asks_is_answered_alone_and_two_with_all_others() {
 
 // spec: T-10
 #[test]
+fn a_question_that_crossed_the_result_rests() {
+    let mut bench = Bench::new(setup(&racks()));
+    for sequence in 0..3 {
+        bench.give_all(sequence, &fixed(&[1]));
+        bench.drain();
+        bench.wait_us(1);
+    }
+    let asking = |heard_distance| Ask { heard_distance, ..bench.query(4, 1, false) };
+    let (before, after, late) = (asking(-1), asking(1), asking(0));
+    bench.ask(before);
+    assert!(bench.drain().is_empty(), "what it heard last was told before");
+    bench.ask(after);
+    assert_eq!(destinations(&bench.drain()), [4], "what was told later has overtaken it");
+    bench.wait_us(60);
+    bench.ask(before);
+    assert_eq!(destinations(&bench.drain()), [4], "it was told again, and may ask for that");
+    bench.wait_us(60);
+    bench.ask(late);
+    assert_eq!(destinations(&bench.drain()), [4], "time has passed, whatever it heard");
+}
+
+// spec: T-10
+#[test]
 fn stations_of_which_nothing_came_are_asked_and_else_the_workers() {
     let mut bench = Bench::new(setup(&side_by_side()));
     bench.give(bench.own(0, 6), &fixed(&[1]));

@@ -19,6 +19,7 @@ fn query(worker: u8) -> Ask {
         branch,
         level: 0,
         watermark_distance: 10,
+        heard_distance: 0,
         wanted: 0,
         straight: false,
         afresh: false,

@@ -105,6 +105,7 @@ fn query() -> Sent {
         branch,
         level: 0,
         watermark_distance: 0,
+        heard_distance: 0,
         wanted: 0,
         straight: false,
         afresh: false,

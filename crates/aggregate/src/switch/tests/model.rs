@@ -115,6 +115,7 @@ impl Step {
             branch,
             level: if is_query { level } else { level + 1 },
             watermark_distance: 0,
+            heard_distance: 0,
             wanted: if is_query { 0 } else { 0b11 },
             straight: false,
             afresh: false,

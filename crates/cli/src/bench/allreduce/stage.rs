@@ -34,7 +34,7 @@ impl Stage {
         let jobs = AtomicU32::new(0);
         if !arguments.lab {
             let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-            let switch = start_switch(loopback(0))?;
+            let switch = start_switch(loopback(0), arguments.loss)?;
             let server = start_server(loopback(0), switch.address())?;
             return Ok(Stage { lab: None, switch, server, jobs });
         }
@@ -49,7 +49,7 @@ impl Stage {
         // Threads that daemons start are where they were started.
         let at = |place: &Place, port| SocketAddr::from((place.address(), port));
         let (rack, host) = (lab.rack(0), lab.server(0));
-        let switch = rack.run(|| start_switch(at(rack, SWITCH_PORT)))??;
+        let switch = rack.run(|| start_switch(at(rack, SWITCH_PORT), 0.0))??;
         let server = host.run(|| start_server(at(host, SERVER_PORT), switch.address()))??;
         Ok(Stage { lab: Some(lab), switch, server, jobs })
     }
@@ -146,8 +146,8 @@ impl Drop for Rank {
     }
 }
 
-fn start_switch(bind: SocketAddr) -> Result<SwitchDaemon, Failure> {
-    let config = SwitchDaemonConfig::new(bind, SECRET);
+fn start_switch(bind: SocketAddr, loss: f64) -> Result<SwitchDaemon, Failure> {
+    let config = SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(bind, SECRET) };
     SwitchDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
 }
 
