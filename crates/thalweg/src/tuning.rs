@@ -7,7 +7,7 @@ use thalweg_wire::tag::{Key, Secret};
 
 /// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
 /// has crossed its answer.
-const ASK_GAP: Span = Span::from_ms(5);
+const ASK_GAP: Span = Span::from_ms(2);
 
 /// What a packet occupies of an Ethernet link beside its body: preamble, header, checksum, gap, IPv4,
 /// UDP and the header area.
