@@ -27,7 +27,7 @@ pub(crate) enum BenchCommand {
     Allreduce(allreduce::AllReduceArguments),
     /// An aggregating switch over real sockets: packets for a second of one core
     ///
-    /// Real workers and a real server on one thread keep a switch on another one busy, over loopback. The
+    /// Real workers and a real server keep a switch on a thread of its own busy, over loopback. The
     /// packets that the switch received, gradients and results, are divided by the processor time of its
     /// thread, the kernel's work for it included. Headers are sealed and checked, as in a daemon.
     Switch(switch::SwitchArguments),

@@ -8,6 +8,7 @@ use clap::Args;
 use thalweg_core::Rate;
 use thalweg_lab::{Lab, Place, Program, Spec};
 
+use crate::embedded::{Daemons, TOKEN};
 use crate::failure::Failure;
 use crate::interrupt;
 
@@ -41,6 +42,12 @@ pub(crate) struct LabArguments {
     /// They are joined by links as fast as all hosts of a rack together.
     #[arg(long, default_value_t = 1)]
     racks: u32,
+    /// Start a switch in every rack and a server on a host of its own, and tell the commands
+    ///
+    /// They find them in THALWEG_SWITCH, THALWEG_SERVER and THALWEG_TOKEN, where torch programs with the
+    /// backend `thalweg` look.
+    #[arg(long)]
+    daemons: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -61,6 +68,7 @@ The commands find out who they are from the environment:
   MASTER_ADDR, MASTER_PORT        host 0, where torch programs meet
   LOCAL_RANK                      0: one command a host
   GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME   the host's interface
+  THALWEG_SWITCH, THALWEG_SERVER, THALWEG_TOKEN   with --daemons: the switch of the rack, the server
 
 Every line of output gets the host's number before it, as in `[3] done`. If the command fails on one \
 host, the others are asked to end (SIGTERM) and have 5 seconds; Ctrl-C does the same, and a second \
@@ -77,6 +85,8 @@ Examples:
       a torch program on 8 hosts; init_process_group() needs no arguments
   sudo thalweg lab --hosts 8 --rate 100mbit --per-packet --loss 0.01 -- python3 train.py
       the same on slow links that lose every hundredth packet
+  sudo thalweg lab --hosts 8 --rate 1gbit --daemons -- python3 -m thalweg.torch.bench --mb 16
+      all-reduces through a switch that sums, beside Gloo
   sudo thalweg lab --hosts 8 --racks 2 -- python3 train.py
       the same in two racks";
 
@@ -88,12 +98,16 @@ pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {
         loss: arguments.loss,
         per_packet: arguments.per_packet,
         racks: arguments.racks,
-        servers: 0,
+        servers: u32::from(arguments.daemons),
     })?;
+    let daemons = arguments.daemons.then(|| Daemons::in_lab(&lab)).transpose()?;
     interrupt::count();
     let mut hosts = Vec::new();
     for (rank, place) in lab.hosts().iter().enumerate() {
-        let command = command_for(rank, place, &lab, &arguments.command);
+        let mut command = command_for(rank, place, &lab, &arguments.command);
+        if let Some(daemons) = &daemons {
+            introduce(&mut command, place, daemons);
+        }
         let program = Program::start(place, command, &format!("[{rank}] "))?;
         hosts.push(Host { rank, place, program, ended: None });
     }
@@ -129,6 +143,14 @@ fn command_for(rank: usize, place: &Place, lab: &Lab, words: &[OsString]) -> Com
         .env("GLOO_SOCKET_IFNAME", place.interface())
         .env("NCCL_SOCKET_IFNAME", place.interface());
     command
+}
+
+/// Tells a command where the daemons are.
+fn introduce(command: &mut Command, place: &Place, daemons: &Daemons) {
+    command
+        .env("THALWEG_SWITCH", daemons.switch_of(place).to_string())
+        .env("THALWEG_SERVER", daemons.server.address().to_string())
+        .env("THALWEG_TOKEN", TOKEN);
 }
 
 /// Waits until all have ended, and says which failed by themselves. From the first failure or Ctrl-C

@@ -6,6 +6,7 @@
 mod bench;
 mod daemon;
 mod demo;
+mod embedded;
 mod failure;
 mod figure;
 mod files;

@@ -44,6 +44,16 @@ fn every_host_knows_who_it_is() {
 }
 
 #[test]
+fn daemons_are_there_when_asked_for() {
+    let script = "echo $THALWEG_SWITCH $THALWEG_SERVER; test -n \"$THALWEG_TOKEN\"";
+    let Some(output) = lab(&["--hosts", "2", "--racks", "2", "--daemons"], script) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let expected =
+        ["[0] 10.77.0.254:4800 10.77.0.201:4808", "[1] 10.77.1.254:4800 10.77.0.201:4808"];
+    assert_eq!(sorted_lines(&output.stdout), expected);
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "the others must not be waited for")]
 fn one_failure_stops_everybody_and_is_named() {
     let start = Instant::now();

@@ -56,6 +56,11 @@ impl Lab {
         &self.servers[server as usize]
     }
 
+    /// The switches of all racks.
+    pub fn racks(&self) -> &[Place] {
+        &self.racks
+    }
+
     /// The switch of a rack. Panics where there is none, as a slice does.
     pub fn rack(&self, rack: u32) -> &Place {
         &self.racks[rack as usize]

@@ -43,6 +43,12 @@ impl Place {
         self.address
     }
 
+    /// The rack that it is in, or the switch of.
+    pub fn rack(&self) -> u32 {
+        // Its address says so: see `Spec`.
+        u32::from(self.address.octets()[2])
+    }
+
     /// The name of the device that has the address.
     pub fn interface(&self) -> &'static str {
         self.interface

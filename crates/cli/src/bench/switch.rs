@@ -1,8 +1,10 @@
 //! How many packets a switch takes over real sockets.
 
 use std::net::Ipv4Addr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -62,17 +64,25 @@ pub(super) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     let (switch_end, server_end) = (open()?, open()?);
     let ends = (0..arguments.workers).map(|_| open()).collect::<Result<Vec<_>, Failure>>()?;
     let setup = Arc::new(setup(arguments, &switch_end, &server_end, &ends)?);
-    let mut load = Load::new(&setup, server_end, ends)?;
+    let loads = Load::of(&setup, server_end, ends)?;
     let driver = switch_driver(arguments, switch_end)?;
+    let (setup, time) = (&*setup, Duration::from_secs(arguments.seconds));
     let (count, wall) = std::thread::scope(|scope| {
         let switch = scope.spawn(|| run_switch(driver, &stop));
         let started = now();
-        let ran = load.run(&setup, Duration::from_secs(arguments.seconds));
+        let threads: Vec<_> =
+            loads.into_iter().map(|mut load| scope.spawn(move || load.run(setup, time))).collect();
+        let ran: Result<(), Failure> = threads.into_iter().map(joined).collect();
+        let wall = started.elapsed();
         stop.store(true, Ordering::Relaxed);
-        let count = switch.join().map_err(|_| ran_wrong("the switch panicked"))??;
-        ran.map(|()| (count, started.elapsed()))
+        let count = joined(switch)?;
+        ran.map(|()| (count, wall))
     })?;
     report(arguments, &count, wall)
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
+    thread.join().map_err(|_| ran_wrong("a thread panicked"))?
 }
 
 fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<(), Failure> {
@@ -103,21 +113,37 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
     ))
 }
 
-/// Workers and server, which share a core: the switch has the other one.
+/// Threads that keep a switch busy, where there are cores for them.
+const LOADS_MAX: usize = 3;
+
+/// Workers, or the server, that share a core: the switch has another one.
+#[derive(Default)]
 struct Load {
-    server: Driver<Host>,
+    server: Option<Driver<Host>>,
     workers: Vec<Driver<Host>>,
 }
 
 impl Load {
-    fn new(setup: &Arc<Setup>, server: End, ends: Vec<End>) -> Result<Load, Failure> {
+    /// The server and the workers, over as many cores as the switch leaves.
+    fn of(setup: &Arc<Setup>, server: End, ends: Vec<End>) -> Result<Vec<Load>, Failure> {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = (cores - 1).clamp(1, LOADS_MAX);
+        let mut loads: Vec<Load> = (0..threads).map(|_| Load::default()).collect();
+        loads[0].server = Some(Load::server(setup, server)?);
+        // The server has more to do than a worker.
+        for (at, (rank, end)) in (0..).zip(ends).enumerate() {
+            loads[threads - 1 - at % threads].workers.push(worker(setup, rank, end)?);
+        }
+        Ok(loads)
+    }
+
+    fn server(setup: &Arc<Setup>, server: End) -> Result<Driver<Host>, Failure> {
         let mut host = host(server.node)?;
         let config = server::Config { secret: Some(SECRET), ..server::Config::new(server.node) };
         host.serve(config).map_err(ran_wrong)?;
         let mut server = server.drive(host)?;
         server.command(|host, now| host.server_mut().adopt(now, Arc::clone(setup)), |_| {});
-        let workers = (0..).zip(ends).map(|(rank, end)| worker(setup, rank, end));
-        Ok(Load { server, workers: workers.collect::<Result<_, Failure>>()? })
+        Ok(server)
     }
 
     /// Sums tensors until the time is up.
@@ -129,7 +155,9 @@ impl Load {
             submit(driver, values)?;
         }
         while started.elapsed() < time {
-            self.server.turn(|_| {}).map_err(ran_wrong)?;
+            if let Some(server) = &mut self.server {
+                server.turn(|_| {}).map_err(ran_wrong)?;
+            }
             for (driver, finished) in self.workers.iter_mut().zip(&mut finished) {
                 let mut is_done = false;
                 driver

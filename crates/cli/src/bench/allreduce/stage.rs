@@ -1,31 +1,22 @@
 //! Where the ranks run: processes of this host, or on the hosts of a lab.
 
 use std::io::Read;
-use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::Deserialize;
 use serde_json::Value;
-use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg_lab::{Lab, Place, Spec};
-use thalweg_wire::tag::Secret;
+use thalweg_lab::{Lab, Spec};
 
 use super::{AllReduceArguments, Outcome, Way, values};
+use crate::embedded::{Daemons, TOKEN};
 use crate::failure::Failure;
-
-/// The ports of the daemons in a lab, where nobody else has any.
-const SWITCH_PORT: u16 = 4_800;
-const SERVER_PORT: u16 = 4_808;
-/// Nobody else is in the lab, and on loopback the benchmark is over soon.
-const TOKEN: &str = "bench";
-const SECRET: Secret = Secret(*b"thalweg bench 16");
 
 /// The daemons, and the lab that they are in.
 pub(super) struct Stage {
+    // Dropped before the lab that they are in.
+    daemons: Daemons,
     lab: Option<Lab>,
-    switch: SwitchDaemon,
-    server: ServerDaemon,
     jobs: AtomicU32,
 }
 
@@ -33,10 +24,7 @@ impl Stage {
     pub fn build(arguments: &AllReduceArguments) -> Result<Stage, Failure> {
         let jobs = AtomicU32::new(0);
         if !arguments.lab {
-            let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-            let switch = start_switch(loopback(0), arguments.loss)?;
-            let server = start_server(loopback(0), switch.address())?;
-            return Ok(Stage { lab: None, switch, server, jobs });
+            return Ok(Stage { daemons: Daemons::on_loopback(arguments.loss)?, lab: None, jobs });
         }
         let lab = Lab::build(&Spec {
             hosts: arguments.hosts,
@@ -46,12 +34,7 @@ impl Stage {
             racks: 1,
             servers: 1,
         })?;
-        // Threads that daemons start are where they were started.
-        let at = |place: &Place, port| SocketAddr::from((place.address(), port));
-        let (rack, host) = (lab.rack(0), lab.server(0));
-        let switch = rack.run(|| start_switch(at(rack, SWITCH_PORT), 0.0))??;
-        let server = host.run(|| start_server(at(host, SERVER_PORT), switch.address()))??;
-        Ok(Stage { lab: Some(lab), switch, server, jobs })
+        Ok(Stage { daemons: Daemons::in_lab(&lab)?, lab: Some(lab), jobs })
     }
 
     /// Runs all ranks of all jobs with one collective.
@@ -90,7 +73,8 @@ impl Stage {
     /// What everybody has counted.
     fn tell_details(&self, reports: &[Value]) {
         reports.iter().for_each(|report| eprintln!("{report}"));
-        if let (Some(switch), Some(server)) = (self.switch.snapshot(), self.server.snapshot()) {
+        let Daemons { switches, server } = &self.daemons;
+        if let (Some(switch), Some(server)) = (switches[0].snapshot(), server.snapshot()) {
             eprintln!(
                 "{:?}\n{:?}\n{:?}\n{:?}",
                 switch.switch, switch.net, server.server, server.net
@@ -110,8 +94,8 @@ impl Stage {
         let mut command = Command::new(program);
         command
             .arg("bench-rank")
-            .args(["--server", &self.server.address().to_string()])
-            .args(["--switch", &self.switch.address().to_string()])
+            .args(["--server", &self.daemons.server.address().to_string()])
+            .args(["--switch", &self.daemons.switches[0].address().to_string()])
             .args(["--token", TOKEN, "--job", job, "--collective", way.name()])
             .args(["--rank", &rank.to_string(), "--ranks", &arguments.hosts.to_string()])
             .args(["--values", &values(arguments.mb).to_string()])
@@ -144,20 +128,6 @@ impl Drop for Rank {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn start_switch(bind: SocketAddr, loss: f64) -> Result<SwitchDaemon, Failure> {
-    let config = SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(bind, SECRET) };
-    SwitchDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
-}
-
-fn start_server(bind: SocketAddr, switch: SocketAddr) -> Result<ServerDaemon, Failure> {
-    let config = ServerDaemonConfig {
-        switch: Some(switch),
-        token: Some(TOKEN.to_owned()),
-        ..ServerDaemonConfig::new(bind, SECRET)
-    };
-    ServerDaemon::start(&config, |_| {}).map_err(|error| Failure::Ran(error.to_string()))
 }
 
 /// Of every all-reduce the slowest rank's time.
