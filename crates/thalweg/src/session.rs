@@ -2,6 +2,7 @@
 
 mod config;
 mod lane;
+mod spares;
 mod team;
 
 use thalweg_collective::mesh::{Call, Outcome};
@@ -10,6 +11,7 @@ use thalweg_core::{Element, Tensor};
 
 pub use self::config::{Note, SessionConfig};
 use self::lane::Lanes;
+use self::spares::Spares;
 use self::team::TeamThread;
 use crate::counters::Counters;
 use crate::engine::{Command, Sum};
@@ -35,6 +37,7 @@ pub struct Session {
     /// The ranks of this host, if there are several. It uses the lanes, so it goes before them.
     team: Option<TeamThread>,
     lanes: Lanes,
+    spares: Spares,
 }
 
 impl Session {
@@ -49,6 +52,7 @@ impl Session {
             hosts: hosts(&welcome),
             team,
             lanes,
+            spares: Spares::default(),
         })
     }
 
@@ -123,9 +127,10 @@ impl Session {
             let divisor = if how == Reduce::Mean { self.ranks } else { 1 };
             return Ok(team.all_reduce(element, values, how.combine(), divisor));
         }
-        let array = Array::from_bytes(element, bytes);
+        let (array, spares) = (self.spares.fill(element, bytes), self.spares.clone());
         Ok(self.all_reduce_array(array, how, via)?.and_then(move |array| {
             values.as_mut().copy_from_slice(array.as_bytes());
+            spares.put(array);
             Ok(values)
         }))
     }

@@ -1,7 +1,6 @@
 //! How many packets a switch takes over real sockets.
 
 use std::net::Ipv4Addr;
-use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -38,6 +37,9 @@ pub(crate) struct SwitchArguments {
     /// Seconds to measure
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Threads that play workers and server, 1 to 8
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    feeders: u8,
     /// Every datagram travels alone
     #[arg(long)]
     plain: bool,
@@ -64,7 +66,7 @@ pub(super) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     let (switch_end, server_end) = (open()?, open()?);
     let ends = (0..arguments.workers).map(|_| open()).collect::<Result<Vec<_>, Failure>>()?;
     let setup = Arc::new(setup(arguments, &switch_end, &server_end, &ends)?);
-    let loads = Load::of(&setup, server_end, ends)?;
+    let loads = Load::on(usize::from(arguments.feeders), &setup, server_end, ends)?;
     let driver = switch_driver(arguments, switch_end)?;
     let (setup, time) = (&*setup, Duration::from_secs(arguments.seconds));
     let (count, wall) = std::thread::scope(|scope| {
@@ -96,6 +98,7 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
         let result = json!({
             "values": arguments.values,
             "workers": arguments.workers,
+            "feeders": arguments.feeders,
             "mpps": tenths(mpps),
             "ns_per_packet": tenths(ns),
             "gbps": tenths(mpps * f64::from(arguments.values) * 32.0 / 1e3),
@@ -113,9 +116,6 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
     ))
 }
 
-/// Threads that keep a switch busy, where there are cores for them.
-const LOADS_MAX: usize = 3;
-
 /// Workers, or the server, that share a core: the switch has another one.
 #[derive(Default)]
 struct Load {
@@ -124,10 +124,13 @@ struct Load {
 }
 
 impl Load {
-    /// The server and the workers, over as many cores as the switch leaves.
-    fn of(setup: &Arc<Setup>, server: End, ends: Vec<End>) -> Result<Vec<Load>, Failure> {
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = (cores - 1).clamp(1, LOADS_MAX);
+    /// The server and the workers, on so many threads.
+    fn on(
+        threads: usize,
+        setup: &Arc<Setup>,
+        server: End,
+        ends: Vec<End>,
+    ) -> Result<Vec<Load>, Failure> {
         let mut loads: Vec<Load> = (0..threads).map(|_| Load::default()).collect();
         loads[0].server = Some(Load::server(setup, server)?);
         // The server has more to do than a worker.

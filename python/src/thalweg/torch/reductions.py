@@ -30,7 +30,8 @@ class Reduction:
         if self._name is None:
             raise ValueError(f"thalweg does not know {op}: SUM, AVG, MIN, MAX, PRODUCT or PREMUL_SUM")
         if self._name == "premul":
-            self._factor = op.factor
+            # Older versions have no other way to it.
+            self._factor = op.__getstate__()[1]
 
     def lend(self, tensor: torch.Tensor, is_changed: bool = True) -> Lent:
         """Lends a tensor, multiplied if the reduction wants that."""
