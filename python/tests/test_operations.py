@@ -133,6 +133,36 @@ def test_magnitudes_and_values_that_are_no_numbers(run):
         assert found[4] != found[4] and found[5] == float("inf")
 
 
+def _magnitudes(rank: int, ranks: int) -> None:
+    """Sums of numbers of all sizes are as near to the truth as sums of that type can be."""
+    gloo = dist.new_group(backend="gloo")
+    for dtype, decades in ((torch.float32, 30), (torch.float64, 30), (torch.bfloat16, 30), (torch.float16, 3)):
+        draw = torch.Generator().manual_seed(rank)
+        exponents = (torch.rand(4_099, generator=draw, dtype=torch.float64) * 2 - 1) * decades
+        values = (torch.randn(4_099, generator=draw).sign() * 10**exponents).to(dtype)
+        exact, sizes = values.to(torch.float64, copy=True), values.double().abs()
+        dist.all_reduce(exact, group=gloo)
+        dist.all_reduce(sizes, group=gloo)
+        info = torch.finfo(dtype)
+        allowed = sizes * info.eps * ranks + info.tiny
+        for op, truth in ((dist.ReduceOp.SUM, exact), (dist.ReduceOp.AVG, exact / ranks)):
+            ours = values.clone()
+            dist.all_reduce(ours, op=op)
+            assert ((ours.double() - truth).abs() <= allowed).all(), (dtype, op)
+        for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX):
+            ours, theirs = values.clone(), values.clone()
+            dist.all_reduce(ours, op=op)
+            dist.all_reduce(theirs, op=op, group=gloo)
+            assert torch.equal(ours, theirs), (dtype, op)
+
+
+@pytest.mark.parametrize("share_memory", ["0", "1"])
+def test_numbers_of_all_sizes(run, monkeypatch, share_memory):
+    monkeypatch.setenv("THALWEG_SHARE_MEMORY", share_memory)
+    monkeypatch.setenv("THALWEG_COLLECTIVE", "aggregate")
+    run(4, _magnitudes)
+
+
 def _groups(rank: int, ranks: int) -> None:
     """Two groups work at the same time, and many small operations are on the way."""
     groups = [dist.new_group([0, 1], backend="thalweg"), dist.new_group([1, 2], backend="thalweg")]
