@@ -6,7 +6,7 @@ use thalweg_core::{
     Body, BodySize, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time, Verdict,
 };
 use thalweg_wire::flow::{Ack, Data};
-use thalweg_wire::{Kind, peek, tag};
+use thalweg_wire::{Kind, tag};
 
 use crate::config::{Config, ConfigError};
 use crate::incoming::{Incoming, Refusal};
@@ -116,15 +116,6 @@ impl Endpoint {
         self.dropped
     }
 
-    /// What kind of flow packet it is, if it is one that this endpoint may read.
-    #[inline]
-    fn admit(&self, header: &Header) -> Option<Kind> {
-        let prefix = peek(header).ok()?;
-        let is_ours = prefix.job == self.config.job && prefix.epoch == self.config.epoch;
-        let is_sealed = self.config.key.as_ref().is_none_or(|key| tag::verify(header, key));
-        (is_ours && is_sealed).then_some(prefix.kind)
-    }
-
     #[inline]
     fn handle_data(&mut self, now: Time, meta: &Meta, header: &Header, body: &Body<'_>) {
         let Endpoint { config, incoming, acks, events, dropped, .. } = self;
@@ -174,7 +165,7 @@ impl Machine for Endpoint {
 
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match self.admit(packet.header) {
+        match self.config.admits(packet.header) {
             Some(Kind::FlowData) => {
                 self.handle_data(now, packet.meta, packet.header, &packet.body);
             }
