@@ -20,6 +20,8 @@ mod config;
 mod endpoint;
 mod paths;
 mod pulls;
+#[cfg(test)]
+mod tests;
 
 pub use config::{Config, ConfigError};
 pub use endpoint::Endpoint;

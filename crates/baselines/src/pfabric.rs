@@ -13,6 +13,8 @@
 
 mod config;
 mod endpoint;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use config::{Config, ConfigError};

@@ -473,6 +473,11 @@ batch = 32
 
 const JOBS: Cases = &[
     (
+        5,
+        "[transport]\ncontrol = \"ndp\"\n[[traffic]]",
+        "8: traffic.0.training: control = \"ndp\" is for flows, and server jobs send by windows: take another collective, or another control",
+    ),
+    (
         7,
         "",
         r#"6: traffic.0.training: say what is trained: model = "resnet50" or json = "model.json""#,
