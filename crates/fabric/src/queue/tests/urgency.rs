@@ -20,9 +20,12 @@ fn outcome(offers: &[(u32, u32)]) -> (Vec<usize>, Vec<usize>) {
     (dropped.iter().map(place).collect(), drain(&mut queue).iter().map(place).collect())
 }
 
+/// Flows and ranks of packets, who is dropped, and who leaves in which order.
+type Case = (&'static [(u32, u32)], &'static [usize], &'static [usize]);
+
 #[test]
 fn ranks_decide_who_leaves_and_who_is_dropped() {
-    let table: [(&[(u32, u32)], &[usize], &[usize]); 7] = [
+    let table: [Case; 7] = [
         // The most urgent flow first.
         (&[(1, 9), (2, 3), (3, 5)], &[], &[1, 2, 0]),
         // Of the most urgent flow the packet that came first, whatever its rank.
