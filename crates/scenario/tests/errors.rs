@@ -215,56 +215,6 @@ const VALUES: Cases = &[
         "12: switch.alpha: 0 is no share: give a number above 0",
     ),
     (
-        10,
-        "trim-above = \"9KB\"",
-        "10: switch.trim-above: only queues = \"trimming\" cuts packets: write that, or take this away",
-    ),
-    (
-        10,
-        "queues = \"trimming\"\ntrim-above = \"200KB\"",
-        "11: switch.trim-above: data may fill all of the memory, 200000 bytes, and headers have none: give less here, or more memory",
-    ),
-    (
-        10,
-        "queues = \"trimming\"\necn-threshold = \"9KB\"",
-        "11: switch.ecn-threshold: queues = \"trimming\" marks nothing: take this away",
-    ),
-    (
-        10,
-        "queues = \"urgency\"\necn-threshold = \"9KB\"",
-        "11: switch.ecn-threshold: queues = \"urgency\" marks nothing: take this away",
-    ),
-    (
-        10,
-        "class-weights = [1, 2]",
-        "10: switch.class-weights: only queues = \"fair\" tells classes apart: write that, or take this away",
-    ),
-    (
-        10,
-        "queues = \"fair\"\nclass-weights = [1, 0]",
-        "11: switch.class-weights.1: a class of weight 0 would send nothing: give 1 or more",
-    ),
-    (
-        13,
-        "control = \"ndp\"\ninitial-rto = \"1ms\"",
-        "14: transport.initial-rto: control = \"ndp\" has no such setting: take this away",
-    ),
-    (
-        13,
-        "control = \"pfabric\"\nreordering-packets = 9",
-        "14: transport.reordering-packets: control = \"pfabric\" has no such setting: take this away",
-    ),
-    (
-        13,
-        "control = \"pfabric\"\nmin-rto = \"0s\"",
-        "14: transport.min-rto: min-rto is zero: set it to 1 or more",
-    ),
-    (
-        13,
-        "control = \"ndp\"\ninitial-window-packets = 0",
-        "14: transport.initial-window-packets: initial-window-packets is zero: set it to 1 or more",
-    ),
-    (
         13,
         "segment-bytes = 0",
         "13: transport.segment-bytes: segment-bytes is zero: set it to 1 or more",
@@ -472,11 +422,6 @@ batch = 32
 "#;
 
 const JOBS: Cases = &[
-    (
-        5,
-        "[transport]\ncontrol = \"ndp\"\n[[traffic]]",
-        "8: traffic.0.training: control = \"ndp\" is for flows, and server jobs send by windows: take another collective, or another control",
-    ),
     (
         7,
         "",

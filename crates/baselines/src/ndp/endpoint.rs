@@ -25,6 +25,9 @@ pub struct Endpoint {
     events: VecDeque<Event>,
 }
 
+/// How many flows whose senders are gone are never looked for.
+const SPARE_FLOWS: usize = 64;
+
 /// What is kept about an outgoing message.
 #[derive(Debug)]
 struct State {
@@ -89,6 +92,10 @@ impl Endpoint {
         let Some(missing) = inbound.missing(name.0, name.1) else { return pulls.on_complete(name) };
         let packets = packets_of(data.message_bytes, data.segment_bytes).unwrap_or(u32::MAX);
         pulls.on_arrival(name, missing, config.initial_window_packets.min(packets));
+        // Twice as many as arrive: so looking at all of them costs each arrival next to nothing.
+        if pulls.flows() > 2 * inbound.live() + SPARE_FLOWS {
+            pulls.retain(|(src, flow)| inbound.missing(src, flow).is_some());
+        }
     }
 
     fn on_answer(&mut self, now: Time, src: NodeId, ack: &Ack) {

@@ -61,6 +61,16 @@ impl Pulls {
         self.flows.remove(&name);
     }
 
+    /// How many flows are counted.
+    pub(super) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Forgets flows that nobody knows any more, since their senders are gone.
+    pub(super) fn retain(&mut self, is_known: impl Fn(Name) -> bool) {
+        self.flows.retain(|name, _| is_known(*name));
+    }
+
     /// The pull that may leave now, and what its credit says. It stays until [`Pulls::pop`].
     pub(super) fn next(&mut self, now: Time) -> Option<(Name, u32)> {
         if now < self.next_at {

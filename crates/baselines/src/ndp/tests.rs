@@ -76,6 +76,17 @@ fn a_complete_flow_pulls_no_more() {
 }
 
 #[test]
+fn flows_without_senders_are_forgotten() {
+    let mut pulls = Pulls::new(GAP);
+    for flow in 0..10 {
+        pulls.on_arrival(name(flow), 100, 3);
+    }
+    pulls.retain(|(_, flow)| flow.0 == 7);
+    assert_eq!(pulls.flows(), 1);
+    assert_eq!(pulled(&mut pulls, at(5)), [(7, 1)]);
+}
+
+#[test]
 fn nobody_is_woken_for_a_pull_that_only_lacks_room() {
     let mut pulls = Pulls::new(GAP);
     assert_eq!(pulls.next_at(), Time::NEVER);
