@@ -9,7 +9,7 @@ use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice, Parameter,
     ParameterView, StationBytes,
 };
-use thalweg_wire::flow::{Ack, AckView, Data, DataView};
+use thalweg_wire::flow::{Ack, AckView, Credit, Data, DataView};
 use thalweg_wire::tag::{Key, seal, seal_with_body, verify, verify_with_body};
 use thalweg_wire::{Kind, Prefix, peek, prefix as layout};
 
@@ -21,6 +21,7 @@ pub fn prefix(bytes: &[u8]) -> bool {
     let accepted = [
         (Kind::FlowData, Data::decode(header).is_ok()),
         (Kind::FlowAck, Ack::decode(header).is_ok()),
+        (Kind::FlowCredit, Credit::decode(header).is_ok()),
         (Kind::AggregateGradient, Gradient::decode(header).is_ok()),
         (Kind::AggregateParameter, Parameter::decode(header).is_ok()),
         (Kind::AggregateQuery, asked(header) == Some(AskKind::Query)),
@@ -49,7 +50,11 @@ pub fn flow(bytes: &[u8]) -> bool {
     if let Ok(ack) = ack {
         assert_canonical(header, |again| ack.encode(again));
     }
-    data.is_ok() || ack.is_ok()
+    let credit = Credit::decode(header);
+    if let Ok(credit) = credit {
+        assert_canonical(header, |again| credit.encode(again));
+    }
+    data.is_ok() || ack.is_ok() || credit.is_ok()
 }
 
 /// Aggregation headers that are accepted are the encoding of their meaning, and their fields agree.
@@ -174,6 +179,7 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
     let kind = match header[3] {
         1 => Kind::FlowData,
         2 => Kind::FlowAck,
+        3 => Kind::FlowCredit,
         16 => Kind::AggregateGradient,
         17 => Kind::AggregateParameter,
         18 => Kind::AggregateQuery,

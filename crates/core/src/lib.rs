@@ -31,7 +31,7 @@ pub use element::{Combine, Element};
 pub use fixed::{Fit, Fixed};
 pub use id::{JobId, NodeId};
 pub use machine::{Machine, Outbox, Verdict};
-pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet};
+pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, TrafficClass};
 pub use quantity::QuantityError;
 pub use relay::Relay;
 pub use rng::Rng;

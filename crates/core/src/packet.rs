@@ -58,10 +58,40 @@ impl Dscp {
         7 - (self.0 >> 3)
     }
 
+    /// The same priority in a class of traffic: one of the low bits, which class selectors leave
+    /// zero, says which.
+    pub const fn in_class(self, class: TrafficClass) -> Dscp {
+        let priority = self.0 & !Dscp::CLASS_BITS;
+        match class {
+            TrafficClass::Ordinary => Dscp(priority),
+            TrafficClass::Training => Dscp(priority | Dscp::TRAINING_BIT),
+        }
+    }
+
+    /// The class of traffic that [`Dscp::in_class`] encodes.
+    pub const fn class(self) -> TrafficClass {
+        if self.0 & Dscp::CLASS_BITS == 0 { TrafficClass::Ordinary } else { TrafficClass::Training }
+    }
+
     /// The code point.
     pub const fn code(self) -> u8 {
         self.0
     }
+
+    const CLASS_BITS: u8 = 0b111;
+    /// With priorities 3 to 6 these are the assured-forwarding code points AF41 to AF11.
+    const TRAINING_BIT: u8 = 0b010;
+}
+
+/// Whose traffic it is, for ports that divide a link between the two.
+// spec: M-15
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TrafficClass {
+    /// Everything else.
+    #[default]
+    Ordinary,
+    /// The exchange of gradients.
+    Training,
 }
 
 /// Explicit congestion notification, with the values of the IP header's two bits.
@@ -159,6 +189,17 @@ mod tests {
             assert_eq!(Dscp::of_priority(priority).priority(), priority);
         }
         assert_eq!(Dscp::of_priority(200), Dscp::of_priority(7));
+    }
+
+    #[test]
+    fn a_class_leaves_the_priority_as_it_is() {
+        for priority in 0..8 {
+            let ordinary = Dscp::of_priority(priority);
+            let training = ordinary.in_class(TrafficClass::Training);
+            assert_eq!(ordinary.class(), TrafficClass::Ordinary);
+            assert_eq!((training.class(), training.priority()), (TrafficClass::Training, priority));
+            assert_eq!(training.in_class(TrafficClass::Ordinary), ordinary);
+        }
     }
 
     #[test]

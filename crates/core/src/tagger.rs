@@ -1,6 +1,6 @@
 //! Which queue a packet waits in, and what a congested queue may do to it.
 
-use crate::packet::{Dscp, Ecn};
+use crate::packet::{Dscp, Ecn, TrafficClass};
 use crate::units::Bytes;
 
 /// What a tagger decides for one packet.
@@ -18,6 +18,15 @@ impl Default for Tag {
     /// The least urgent class, ECN-capable: what a transport without priorities sends.
     fn default() -> Tag {
         Tag { dscp: Dscp::of_priority(7), ecn: Ecn::Capable, rank: 0 }
+    }
+}
+
+impl Tag {
+    /// The same in the class of training, so that ports can divide a link between it and the rest.
+    // spec: M-15
+    pub const fn training() -> Tag {
+        let dscp = Dscp::of_priority(7).in_class(TrafficClass::Training);
+        Tag { dscp, ecn: Ecn::Capable, rank: 0 }
     }
 }
 

@@ -1,7 +1,11 @@
 //! How the fabric's switches and interfaces behave.
 
+use thalweg_core::Rng;
+
 use crate::fault::{Outage, Rule};
-use crate::queue::{Fifo, Marking, Queue, STRICT_QUEUES, Strict};
+use crate::queue::{
+    CLASSES, Fair, Fifo, Marking, Queue, STRICT_QUEUES, Strict, Trimming, TrimmingSpec, Urgency,
+};
 use crate::routing::Spread;
 
 /// Settings of a fabric, besides its topology. Nodes and cables that they name must be there: who
@@ -29,6 +33,18 @@ pub enum Discipline {
     StrictPerQueue([Marking; STRICT_QUEUES]),
     /// Eight strict priorities, marked by what waits in the port.
     StrictPerPort(Marking),
+    /// Full queues cut packets to their headers.
+    Trimming(TrimmingSpec),
+    /// The packet of the most urgent rank leaves, that of the least urgent is dropped.
+    Urgency,
+    /// Two classes of traffic divide the link in proportion to their weights. Each has eight strict
+    /// priorities, marked by what waits in the queue, and its share of the buffer.
+    Fair {
+        /// Of the classes of [`TrafficClass`](thalweg_core::TrafficClass), in order; none is 0.
+        weights: [u32; CLASSES],
+        /// When a queue marks.
+        marking: Marking,
+    },
 }
 
 /// The memory of a switch.
@@ -63,11 +79,15 @@ impl Default for Buffer {
 }
 
 impl Discipline {
-    pub(crate) fn queue(&self) -> Box<dyn Queue> {
+    /// An empty queue that draws from `rng`.
+    pub(crate) fn queue(&self, rng: &Rng) -> Box<dyn Queue> {
         match *self {
             Discipline::Fifo(marking) => Box::new(Fifo::new(marking)),
             Discipline::StrictPerQueue(markings) => Box::new(Strict::marking_per_queue(markings)),
             Discipline::StrictPerPort(marking) => Box::new(Strict::marking_per_port(marking)),
+            Discipline::Trimming(spec) => Box::new(Trimming::new(spec, rng.clone())),
+            Discipline::Urgency => Box::new(Urgency::default()),
+            Discipline::Fair { weights, marking } => Box::new(Fair::new(weights, marking)),
         }
     }
 }

@@ -225,7 +225,7 @@ impl Network {
             self.buffer.limit_bytes(self.used_bytes[link.from.index()], link.queue.bytes())
         };
         let was_congested = meta.ecn.is_congested();
-        let reason = match link.queue.enqueue(packet, meta, limit_bytes) {
+        match link.queue.enqueue(packet, meta, limit_bytes) {
             Admission::Queued => {
                 link.waiting += 1;
                 link.stats.marked_packets += u64::from(meta.ecn.is_congested() && !was_congested);
@@ -236,13 +236,54 @@ impl Network {
                 if link.eager {
                     link.rearm(link_id, self.now, &mut self.agenda);
                 }
-                return;
             }
-            Admission::Full => DropReason::QueueFull,
-            Admission::Unmarkable => DropReason::Unmarkable,
-        };
-        link.stats.dropped_packets += 1;
+            Admission::Full => self.turn_away(link_id, packet, DropReason::QueueFull),
+            Admission::Unmarkable => self.turn_away(link_id, packet, DropReason::Unmarkable),
+            Admission::Trimmed { packet: cut, header_bytes } => {
+                self.trim(link_id, packet, cut, header_bytes);
+            }
+            Admission::Displaced(victim) => {
+                self.displace(link_id, victim);
+                self.enqueue(link_id, packet);
+            }
+        }
+    }
+
+    #[cold]
+    fn turn_away(&mut self, link_id: LinkId, packet: PacketRef, reason: DropReason) {
+        self.links[link_id.index()].stats.dropped_packets += 1;
         self.discard(packet, Some(link_id), reason);
+    }
+
+    /// A packet has come into a queue, and for it one was cut to its header.
+    #[cold]
+    fn trim(&mut self, link_id: LinkId, packet: PacketRef, cut: PacketRef, header_bytes: u32) {
+        let came_bytes = self.pool.meta(packet).wire_bytes;
+        let saved_bytes = self.pool.meta(cut).wire_bytes - header_bytes;
+        self.pool.trim(cut, header_bytes);
+        let link = &mut self.links[link_id.index()];
+        link.waiting += 1;
+        link.stats.trimmed_packets += 1;
+        link.stats.peak_queue_bytes = link.stats.peak_queue_bytes.max(link.queue.bytes());
+        if self.buffer.is_shared() {
+            let used_bytes = &mut self.used_bytes[link.from.index()];
+            *used_bytes = *used_bytes + u64::from(came_bytes) - u64::from(saved_bytes);
+        }
+        if link.eager {
+            link.rearm(link_id, self.now, &mut self.agenda);
+        }
+    }
+
+    /// A packet was put out of a queue.
+    #[cold]
+    fn displace(&mut self, link_id: LinkId, victim: PacketRef) {
+        let link = &mut self.links[link_id.index()];
+        link.waiting -= 1;
+        if self.buffer.is_shared() {
+            let bytes = self.pool.meta(victim).wire_bytes;
+            self.used_bytes[link.from.index()] -= u64::from(bytes);
+        }
+        self.turn_away(link_id, victim, DropReason::QueueFull);
     }
 
     #[inline]
@@ -278,7 +319,7 @@ fn make_link(link: LinkId, topology: &Topology, config: &Config, rng: &Rng) -> L
         queue: if from_host {
             Box::new(Fifo::new(Marking::NONE))
         } else {
-            config.discipline.queue()
+            config.discipline.queue(&rng.substream("queue", u64::from(link.0)))
         },
         eager: from_host || config.buffer.is_shared() || faults.can_delay(),
         faults,

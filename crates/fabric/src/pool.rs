@@ -3,7 +3,7 @@
 //! Queues, links and events carry an index into the pool, never a packet. What every hop reads lies
 //! apart from headers and bodies, so that forwarding touches one cache line a packet.
 
-use thalweg_core::{Body, BodySize, HEADER_BYTES, Header, Meta, NodeId, Packet};
+use thalweg_core::{Body, BodySize, Dscp, HEADER_BYTES, Header, Meta, NodeId, Packet};
 
 /// A packet in the pool. Valid from when it was taken until it is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +64,17 @@ impl Pool {
         copy
     }
 
+    /// Cuts a packet to its header, which is urgent: it tells the receiver what is missing.
+    pub fn trim(&mut self, packet: PacketRef, header_bytes: u32) {
+        let slot = &mut self.slots[packet.0 as usize];
+        slot.meta.wire_bytes = header_bytes;
+        slot.meta.dscp = Dscp::of_priority(0).in_class(slot.meta.dscp.class());
+        slot.body_bytes = 0;
+        if slot.has_bytes {
+            self.body_mut(packet.0 as usize).clear();
+        }
+    }
+
     /// Gives a packet back.
     pub fn free(&mut self, packet: PacketRef) {
         let slot = &mut self.slots[packet.0 as usize];
@@ -122,6 +133,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::TrafficClass;
+
     use super::*;
 
     #[test]
@@ -156,5 +169,24 @@ mod tests {
         }
         assert_eq!(pool.lend(copy).body, Body::Bytes(&mut [7]));
         assert_eq!(pool.live(), 2);
+    }
+
+    #[test]
+    fn what_is_trimmed_keeps_its_header_and_loses_its_body() {
+        for (body, empty) in [
+            (BodySize::Length(1_400), Body::Length(0)),
+            (BodySize::Bytes(1_400), Body::Bytes(&mut [])),
+        ] {
+            let mut pool = Pool::default();
+            let packet = pool.take(NodeId(1), body);
+            pool.lend(packet).header[5] = 9;
+            let dscp = Dscp::of_priority(6).in_class(TrafficClass::Training);
+            *pool.meta_mut(packet) = Meta { wire_bytes: 1_500, dscp, ..Meta::default() };
+            pool.trim(packet, 64);
+            let lent = pool.lend(packet);
+            assert_eq!((lent.header[5], lent.body), (9, empty));
+            assert_eq!((lent.meta.wire_bytes, lent.meta.dscp.priority()), (64, 0));
+            assert_eq!(lent.meta.dscp.class(), TrafficClass::Training);
+        }
     }
 }

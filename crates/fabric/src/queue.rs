@@ -3,13 +3,19 @@
 //! A discipline decides three things: whether a packet is let in, whether it is marked, and who
 //! leaves next. Time, links and shared buffers are not its business.
 
+mod fair;
 mod fifo;
 mod strict;
 #[cfg(test)]
 mod tests;
+mod trimming;
+mod urgency;
 
+pub use fair::{CLASSES, Fair};
 pub use fifo::Fifo;
 pub use strict::{STRICT_QUEUES, Strict};
+pub use trimming::{Trimming, TrimmingSpec};
+pub use urgency::Urgency;
 
 use thalweg_core::Meta;
 
@@ -24,6 +30,15 @@ pub enum Admission {
     Full,
     /// The queue was above its threshold and the packet could not be marked.
     Unmarkable,
+    /// It waits, and a packet, itself or another that waits, is to be cut to its header.
+    Trimmed {
+        /// Which.
+        packet: PacketRef,
+        /// What it occupies of a link from now on. The queue counts that already.
+        header_bytes: u32,
+    },
+    /// It does not wait yet: this one, which waited, was put out to make room. Ask again.
+    Displaced(PacketRef),
 }
 
 /// A queue discipline.

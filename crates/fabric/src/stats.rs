@@ -11,6 +11,8 @@ pub struct LinkStats {
     pub dropped_packets: u64,
     /// Packets that its queue marked.
     pub marked_packets: u64,
+    /// Packets that its queue cut to their headers.
+    pub trimmed_packets: u64,
     /// Packets that a fault doubled.
     pub duplicated_packets: u64,
     /// Packets that a fault lost on the wire.

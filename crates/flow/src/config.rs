@@ -1,7 +1,8 @@
 //! Settings of an endpoint.
 
-use thalweg_core::{JobId, Span};
-use thalweg_wire::tag::Key;
+use thalweg_core::{Header, JobId, Span};
+use thalweg_wire::tag::{self, Key};
+use thalweg_wire::{Kind, peek};
 use thiserror::Error;
 
 /// Most packets of one message. Leaves the 32-bit transmission numbers room for fifteen resends of
@@ -162,6 +163,15 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// What kind of packet it is, if an endpoint with these settings may read it.
+    #[inline]
+    pub fn admits(&self, header: &Header) -> Option<Kind> {
+        let prefix = peek(header).ok()?;
+        let is_ours = prefix.job == self.job && prefix.epoch == self.epoch;
+        let is_sealed = self.key.as_ref().is_none_or(|key| tag::verify(header, key));
+        (is_ours && is_sealed).then_some(prefix.kind)
+    }
+
     /// Whether the settings can work together.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_positive()?;

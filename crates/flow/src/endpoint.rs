@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time, Verdict,
+    Body, BodySize, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time, TrafficClass,
+    Verdict,
 };
 use thalweg_wire::flow::{Ack, Data};
-use thalweg_wire::{Kind, peek, tag};
+use thalweg_wire::{Kind, tag};
 
 use crate::config::{Config, ConfigError};
 use crate::incoming::{Incoming, Refusal};
@@ -45,6 +46,8 @@ pub struct Endpoint {
 struct WaitingAck {
     dst: NodeId,
     entropy: u16,
+    /// That of the packet it answers.
+    class: TrafficClass,
     ack: Ack,
 }
 
@@ -116,15 +119,6 @@ impl Endpoint {
         self.dropped
     }
 
-    /// What kind of flow packet it is, if it is one that this endpoint may read.
-    #[inline]
-    fn admit(&self, header: &Header) -> Option<Kind> {
-        let prefix = peek(header).ok()?;
-        let is_ours = prefix.job == self.config.job && prefix.epoch == self.config.epoch;
-        let is_sealed = self.config.key.as_ref().is_none_or(|key| tag::verify(header, key));
-        (is_ours && is_sealed).then_some(prefix.kind)
-    }
-
     #[inline]
     fn handle_data(&mut self, now: Time, meta: &Meta, header: &Header, body: &Body<'_>) {
         let Endpoint { config, incoming, acks, events, dropped, .. } = self;
@@ -133,7 +127,8 @@ impl Endpoint {
             .and_then(|data| incoming.on_data(config, now, meta, &data, body, events));
         match result {
             Ok(ack) if acks.len() < config.max_waiting_acks as usize => {
-                acks.push_back(WaitingAck { dst: meta.src, entropy: meta.entropy, ack });
+                let class = meta.dscp.class();
+                acks.push_back(WaitingAck { dst: meta.src, entropy: meta.entropy, class, ack });
             }
             Ok(_) | Err(Refusal::NoRoom) => dropped.no_room += 1,
             Err(Refusal::Malformed) => dropped.malformed += 1,
@@ -153,12 +148,12 @@ impl Endpoint {
     /// Sends the acknowledgement that waits longest. `None` if none waits, or there is no room.
     #[inline]
     fn send_ack(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
-        let WaitingAck { dst, entropy, ack } = self.acks.front()?;
+        let WaitingAck { dst, entropy, class, ack } = self.acks.front()?;
         let packet = outbox.lend(BodySize::Length(0))?;
         packet.meta.dst = *dst;
         packet.meta.wire_bytes = self.config.ack_wire_bytes;
         packet.meta.entropy = *entropy;
-        packet.meta.dscp = Dscp::of_priority(0);
+        packet.meta.dscp = Dscp::of_priority(0).in_class(*class);
         packet.meta.ecn = Ecn::NotCapable;
         ack.encode(packet.header);
         if let Some(key) = &self.config.key {
@@ -174,7 +169,7 @@ impl Machine for Endpoint {
 
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match self.admit(packet.header) {
+        match self.config.admits(packet.header) {
             Some(Kind::FlowData) => {
                 self.handle_data(now, packet.meta, packet.header, &packet.body);
             }

@@ -11,7 +11,7 @@ use thalweg_core::{Body, Meta, NodeId, Time};
 use thalweg_wire::flow::{Ack, Data};
 
 use crate::config::Config;
-use crate::message::{Event, Received};
+use crate::message::{Event, FlowId, Received};
 use crate::receiver::{Intake, Receiver};
 use crate::sender::packets_of;
 
@@ -25,8 +25,9 @@ const SWEPT_PLACES: usize = 4;
 /// Sender and flow.
 type Name = (NodeId, u64);
 
-/// Incoming messages in places that are used again.
-pub(crate) struct Incoming {
+/// Incoming messages in places that are used again. [`Endpoint`](crate::Endpoint) puts messages
+/// together with it, and so can transports that send them in another way.
+pub struct Incoming {
     /// The place of each message that is arriving, or [`COMPLETE`]. Never iterated.
     table: HashMap<Name, u32, FixedState>,
     receivers: Vec<Receiver>,
@@ -41,7 +42,7 @@ pub(crate) struct Incoming {
 
 /// Why a packet was not taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// No honest sender sends it.
     Malformed,
     /// There is no room for it now.
@@ -49,6 +50,7 @@ pub(crate) enum Refusal {
 }
 
 impl Incoming {
+    /// No messages yet. All other calls need the same settings.
     pub fn new(config: &Config) -> Incoming {
         Incoming {
             // The job's random number makes it hard to choose flows that collide.
@@ -97,6 +99,33 @@ impl Incoming {
             Intake::Complete => events.push_back(Event::Received(self.complete(config, now, slot))),
         }
         Ok(ack)
+    }
+
+    /// Takes in a packet that has lost its payload, or was sent to ask. The answer asks for it again if it
+    /// is missing.
+    pub fn on_header(
+        &mut self,
+        config: &Config,
+        now: Time,
+        meta: &Meta,
+        data: &Data,
+        body: &Body<'_>,
+    ) -> Result<Ack, Refusal> {
+        let slot = match self.table.get(&(meta.src, data.flow)) {
+            Some(&COMPLETE) => return answer_complete(config, meta, data),
+            Some(&slot) => slot,
+            None => self.open(config, now, meta.src, data, body)?,
+        };
+        let receiver = &mut self.receivers[slot as usize];
+        let resend = receiver.hear_of(now, data, body).ok_or(Refusal::Malformed)?;
+        let (cumulative, sack) = (receiver.cumulative(), receiver.sack());
+        Ok(Ack { cumulative, sack, resend, ..answer(config, meta, data) })
+    }
+
+    /// How many packets of a message have not arrived; `None` if it is complete or not known.
+    pub fn missing(&self, src: NodeId, flow: FlowId) -> Option<u32> {
+        let slot = self.table.get(&(src, flow.0)).filter(|slot| **slot != COMPLETE)?;
+        Some(self.receivers[*slot as usize].missing())
     }
 
     /// Makes a place for the message of a first packet.

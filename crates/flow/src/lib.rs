@@ -22,4 +22,6 @@ mod sender;
 
 pub use config::{Config, ConfigError, Control, MAX_PACKETS};
 pub use endpoint::{Dropped, Endpoint};
+pub use incoming::{Incoming, Refusal};
 pub use message::{Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError};
+pub use sender::packets_of;

@@ -1,6 +1,6 @@
 //! What goes in and what comes out: messages, their names, and events.
 
-use thalweg_core::{Bytes, NodeId, Tag, Tagger, Time};
+use thalweg_core::{Body, BodySize, Bytes, NodeId, Tag, Tagger, Time};
 use thiserror::Error;
 
 use crate::config::MAX_PACKETS;
@@ -16,10 +16,16 @@ impl FlowId {
 
     /// An id holds the number of the message and, in this many low bits, the place of its sender, so
     /// that an acknowledgement finds it without a search.
-    pub(crate) const SLOT_BITS: u32 = 24;
+    pub const SLOT_BITS: u32 = 24;
 
-    pub(crate) const fn new(number: u64, slot: u32) -> FlowId {
+    /// The id of message `number` in place `slot` of its sender.
+    pub const fn new(number: u64, slot: u32) -> FlowId {
         FlowId(number << FlowId::SLOT_BITS | slot as u64)
+    }
+
+    /// The place of its sender.
+    pub const fn slot(self) -> u32 {
+        self.0 as u32 & ((1 << FlowId::SLOT_BITS) - 1)
     }
 
     /// The number of the message: running, or
@@ -56,6 +62,24 @@ impl Payload {
         match self {
             Payload::Length(bytes) => *bytes,
             Payload::Bytes(bytes) => Bytes::new(bytes.len() as u64),
+        }
+    }
+
+    /// The body that a packet with so much of it needs.
+    #[inline]
+    pub fn body_size(&self, bytes: u32) -> BodySize {
+        match self {
+            Payload::Length(_) => BodySize::Length(bytes),
+            Payload::Bytes(_) => BodySize::Bytes(bytes),
+        }
+    }
+
+    /// Fills such a body with what stands at `offset`, which lies that far before the end.
+    #[inline]
+    pub fn fill(&self, offset: Bytes, body: Body<'_>) {
+        if let (Payload::Bytes(message), Body::Bytes(room)) = (self, body) {
+            let start = offset.as_u64() as usize;
+            room.copy_from_slice(&message[start..start + room.len()]);
         }
     }
 }

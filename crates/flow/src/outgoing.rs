@@ -121,7 +121,7 @@ impl Outgoing {
         ack: &Ack,
         events: &mut VecDeque<Event>,
     ) -> bool {
-        let slot = ack.flow as u32 & ((1 << FlowId::SLOT_BITS) - 1);
+        let slot = FlowId(ack.flow).slot();
         let Some(sender) = self.senders.get_mut(slot as usize) else { return false };
         if !sender.is_live || sender.flow.0 != ack.flow {
             // Late answers come when a message is done and its place has the next one.

@@ -96,6 +96,21 @@ impl Receiver {
         if self.arrivals.cumulative() == self.packets { Intake::Complete } else { Intake::Taken }
     }
 
+    /// How many packets have not arrived.
+    pub fn missing(&self) -> u32 {
+        self.packets - self.arrivals.total()
+    }
+
+    /// Hears of a packet that has lost its payload. Says whether it is missing, and nothing if it
+    /// contradicts what came before.
+    pub fn hear_of(&mut self, now: Time, data: &Data, body: &Body<'_>) -> Option<bool> {
+        if !self.agrees(data, body) {
+            return None;
+        }
+        self.heard_at = now;
+        Some(!self.arrivals.contains(data.index))
+    }
+
     /// Whether it can be of the same message.
     #[inline]
     fn agrees(&self, data: &Data, body: &Body<'_>) -> bool {

@@ -1,8 +1,6 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
-use thalweg_core::{
-    Acked, Body, BodySize, Bytes, CongestionControl, NodeId, Outbox, Packet, Tagger, Time,
-};
+use thalweg_core::{Acked, Bytes, CongestionControl, NodeId, Outbox, Packet, Tagger, Time};
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag;
 
@@ -55,8 +53,8 @@ pub(crate) enum Outcome {
     Complete,
 }
 
-/// How many packets a message of this length has.
-pub(crate) fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
+/// How many packets a message of this length has; `None` if that is more than a flow can number.
+pub fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
     let packets = message_bytes.as_u64().div_ceil(u64::from(segment_bytes)).max(1);
     u32::try_from(packets).ok().filter(|&packets| packets <= MAX_PACKETS)
 }
@@ -171,10 +169,7 @@ impl Sender {
     pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let index = self.board.choose(config.span_packets)?;
         let payload_bytes = self.payload_bytes(config, index);
-        let packet = outbox.lend(match self.body {
-            Payload::Length(_) => BodySize::Length(payload_bytes),
-            Payload::Bytes(_) => BodySize::Bytes(payload_bytes),
-        })?;
+        let packet = outbox.lend(self.body.body_size(payload_bytes))?;
         if self.board.in_flight_packets() == 0 {
             self.begin_waiting(config, now);
         }
@@ -222,10 +217,7 @@ impl Sender {
         if let Some(key) = &config.key {
             tag::seal(packet.header, key);
         }
-        if let (Payload::Bytes(message), Body::Bytes(room)) = (&self.body, packet.body) {
-            let start = offset.as_u64() as usize;
-            room.copy_from_slice(&message[start..start + room.len()]);
-        }
+        self.body.fill(offset, packet.body);
     }
 
     /// Takes in an acknowledgement.

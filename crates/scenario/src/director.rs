@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::{Director, Hosts, Outage, Program};
-use thalweg_flow::{Endpoint, FlowId, FlowTagger, Message, Payload, Sent, StartError};
+use thalweg_flow::{FlowId, FlowTagger, Message, Payload, Sent, StartError};
 use thalweg_stack::{Event, Host};
 use thalweg_workload::FlowSpec;
 
 use crate::jobs::Jobs;
 use crate::programs::Programs;
+use crate::scenario::Scenario;
 use crate::source::Source;
 
 /// One flow of a run.
@@ -53,21 +54,23 @@ pub(crate) struct ScenarioDirector<'a> {
     /// Packets that endpoints sent again before they lost their memory.
     pub(crate) resent_before_restarts: u64,
     /// Builds the endpoint of a host that lost its memory.
-    transport: &'a thalweg_flow::Config,
+    scenario: &'a Scenario,
+    /// What endpoints draw from.
+    endpoints: Rng,
 }
 
 impl<'a> ScenarioDirector<'a> {
     pub(crate) fn new(
         sources: Vec<Source>,
         (jobs, programs): (Jobs<'a>, Programs),
-        entropy: Rng,
-        mut outages: Vec<Outage>,
-        transport: &'a thalweg_flow::Config,
+        rng: &Rng,
+        scenario: &'a Scenario,
     ) -> ScenarioDirector<'a> {
+        let mut outages = scenario.fabric.outages.clone();
         outages.sort_by_key(|outage| outage.from);
         ScenarioDirector {
             sources,
-            entropy,
+            entropy: rng.stream("entropy"),
             records: Vec::new(),
             live: BTreeMap::new(),
             jobs,
@@ -75,14 +78,18 @@ impl<'a> ScenarioDirector<'a> {
             outages,
             begun_outages: 0,
             resent_before_restarts: 0,
-            transport,
+            scenario,
+            endpoints: rng.stream("endpoints"),
         }
     }
 
     /// A host that knows nothing yet.
     pub(crate) fn host(&self, node: NodeId, first_message: u64) -> Host {
-        let config = thalweg_flow::Config { first_message, ..self.transport.clone() };
-        let endpoint = Endpoint::new(config).expect("checked when the file was read");
+        let Scenario { transport, protocol, topology, .. } = self.scenario;
+        let messages = thalweg_flow::Config { first_message, ..transport.clone() };
+        // A restarted host draws anew.
+        let rng = self.endpoints.substream("from", first_message);
+        let endpoint = protocol.endpoint(node, messages, topology, &rng);
         let mut host = Host::new(node, endpoint);
         self.jobs.prepare(node, &mut host);
         host

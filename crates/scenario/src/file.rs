@@ -122,6 +122,11 @@ pub(crate) struct SwitchTable {
     pub(crate) ecn_threshold: Option<Threshold>,
     pub(crate) ecn_counts: EcnWord,
     pub(crate) drop_unmarkable: bool,
+    /// With queues that trim: what data may fill of a port.
+    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) trim_above: Option<Bytes>,
+    /// With fair queues: of ordinary traffic and of training.
+    pub(crate) class_weights: Option<[u32; 2]>,
     pub(crate) routing: RoutingWord,
 }
 
@@ -135,6 +140,8 @@ impl Default for SwitchTable {
             ecn_threshold: None,
             ecn_counts: EcnWord::Queue,
             drop_unmarkable: false,
+            trim_above: None,
+            class_weights: None,
             routing: RoutingWord::PerFlow,
         }
     }
@@ -145,6 +152,9 @@ impl Default for SwitchTable {
 pub(crate) enum QueuesWord {
     Fifo,
     Strict,
+    Trimming,
+    Urgency,
+    Fair,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -190,6 +200,8 @@ pub(crate) enum ControlWord {
     Dctcp,
     NewReno,
     Cubic,
+    Ndp,
+    Pfabric,
 }
 
 /// How jobs and switches aggregate. All jobs are alike.

@@ -112,6 +112,11 @@ impl Outcome {
         self.links.iter().map(|link| link.stats.marked_packets).sum()
     }
 
+    /// Packets that were cut to their headers anywhere.
+    pub fn trimmed_packets(&self) -> u64 {
+        self.links.iter().map(|link| link.stats.trimmed_packets).sum()
+    }
+
     /// Flows of more than `above` and at most `up_to` bytes.
     fn class(&self, name: &'static str, above: u64, up_to: u64) -> Option<SizeClass> {
         let in_class = |flow: &FlowRecord| {

@@ -1,29 +1,25 @@
 //! From what is written to what can run: every check that needs more than one key.
 
 mod aggregation;
+mod switch;
 mod topology;
+mod transport;
 
 pub(crate) use aggregation::{Aggregation, aggregation};
 pub(crate) use topology::topology;
+pub(crate) use transport::{Protocol, protocol, transport};
 
 use thalweg_core::{NodeId, Span, Time};
-use thalweg_fabric::queue::STRICT_QUEUES;
-use thalweg_fabric::{
-    Buffer, Config, Discipline, Effect, Marking, Outage, Place, Rule, Spread, Topology,
-};
-use thalweg_flow::{ConfigError, Control};
+use thalweg_fabric::{Config, Effect, Outage, Place, Rule, Spread, Topology};
 
 use crate::error::Mistake;
-use crate::file::{
-    ControlWord, EcnWord, FaultTable, File, PlaceTable, QueuesWord, RoutingWord, SwitchTable,
-    TransportTable, WhenTable,
-};
+use crate::file::{FaultTable, File, PlaceTable, RoutingWord, WhenTable};
 
 /// Settings of switches and links.
 pub(crate) fn fabric(file: &File, topology: &Topology) -> Result<Config, Mistake> {
     let mut config = Config {
-        discipline: discipline(&file.switch),
-        buffer: buffer(&file.switch).map_err(|mistake| mistake.under("switch"))?,
+        discipline: switch::discipline(file).map_err(|mistake| mistake.under("switch"))?,
+        buffer: switch::buffer(&file.switch).map_err(|mistake| mistake.under("switch"))?,
         spread: match file.switch.routing {
             RoutingWord::PerFlow => Spread::PerFlow,
             RoutingWord::PerPacket => Spread::PerPacket,
@@ -36,37 +32,6 @@ pub(crate) fn fabric(file: &File, topology: &Topology) -> Result<Config, Mistake
         added.map_err(|mistake| mistake.under(fault.kind()).under(number).under("faults"))?;
     }
     Ok(config)
-}
-
-fn discipline(table: &SwitchTable) -> Discipline {
-    let marking = table.ecn_threshold.map_or(Marking::NONE, |threshold| Marking {
-        threshold_bytes: threshold.0.as_u64(),
-        drop_unmarkable: table.drop_unmarkable,
-    });
-    match (table.queues, table.ecn_counts) {
-        (QueuesWord::Fifo, _) => Discipline::Fifo(marking),
-        (QueuesWord::Strict, EcnWord::Port) => Discipline::StrictPerPort(marking),
-        (QueuesWord::Strict, EcnWord::Queue) => {
-            Discipline::StrictPerQueue([marking; STRICT_QUEUES])
-        }
-    }
-}
-
-fn buffer(table: &SwitchTable) -> Result<Buffer, Mistake> {
-    match (table.port_buffer, table.shared_buffer) {
-        (Some(_), Some(_)) => Err(Mistake::at(
-            "shared-buffer",
-            "port-buffer and shared-buffer exclude each other: keep one",
-        )),
-        (Some(bytes), None) => Ok(Buffer::PerPort { bytes: bytes.as_u64() }),
-        (None, None) => Ok(Buffer::default()),
-        (None, Some(bytes)) if table.alpha > 0.0 && table.alpha.is_finite() => {
-            Ok(Buffer::Shared { bytes: bytes.as_u64(), alpha: table.alpha })
-        }
-        (None, Some(_)) => {
-            Err(Mistake::at("alpha", format!("{} is no share: give a number above 0", table.alpha)))
-        }
-    }
 }
 
 impl FaultTable {
@@ -158,53 +123,6 @@ fn node(key: &str, number: u32, topology: &Topology) -> Result<NodeId, Mistake> 
     }
     let last = topology.nodes() - 1;
     Err(Mistake::at(key, format!("there is no node {number}: they go from 0 to {last}")))
-}
-
-/// Settings of the transport.
-pub(crate) fn transport(table: &TransportTable) -> Result<thalweg_flow::Config, Mistake> {
-    let default = thalweg_flow::Config::default();
-    let config = thalweg_flow::Config {
-        control: control(table),
-        segment_bytes: table.segment_bytes.unwrap_or(default.segment_bytes),
-        overhead_bytes: table.overhead_bytes.unwrap_or(default.overhead_bytes),
-        ack_wire_bytes: table.ack_bytes.unwrap_or(default.ack_wire_bytes),
-        initial_window_packets: table
-            .initial_window_packets
-            .unwrap_or(default.initial_window_packets),
-        reordering_packets: table.reordering_packets.unwrap_or(default.reordering_packets),
-        min_rto: table.min_rto.unwrap_or(default.min_rto),
-        initial_rto: table.initial_rto.unwrap_or(default.initial_rto),
-        ..default
-    };
-    if config.ack_wire_bytes == 0 {
-        return Err(Mistake::at("ack-bytes", "no packet has 0 bytes: give at least 1"));
-    }
-    config.check().map_err(transport_mistake)?;
-    Ok(config)
-}
-
-fn transport_mistake(error: ConfigError) -> Mistake {
-    let key = match error {
-        ConfigError::Zero(name) | ConfigError::TooManyPackets { name, .. } => as_key(name),
-        ConfigError::FirstMessage(_) => as_key("first_message"),
-        ConfigError::PacketTooLarge => "segment-bytes".to_owned(),
-        ConfigError::TimeoutOrder { max, .. } => {
-            return Mistake::at("min-rto", format!("no wait may pass {max}: give that or less"));
-        }
-        ConfigError::Share { name, .. } => format!("dctcp-{}", as_key(name)),
-    };
-    Mistake::at(key, as_key(&error.to_string()))
-}
-
-fn control(table: &TransportTable) -> Control {
-    match table.control.unwrap_or(ControlWord::Dctcp) {
-        ControlWord::Dctcp => Control::Dctcp {
-            gain: table.dctcp_gain.unwrap_or(1.0 / 16.0),
-            initial_alpha: table.dctcp_initial_alpha.unwrap_or(1.0),
-        },
-        ControlWord::NewReno => Control::NewReno,
-        ControlWord::Cubic => Control::Cubic,
-    }
 }
 
 /// Names of settings as files write them.

@@ -77,9 +77,8 @@ impl<'a> Run<'a> {
         let director = ScenarioDirector::new(
             sources.collect(),
             (Jobs::new(scenario.jobs(), casts, scenario.stage()), programs.clone()),
-            rng.stream("entropy"),
-            scenario.fabric.outages.clone(),
-            &scenario.transport,
+            &rng,
+            scenario,
         );
         let host = |node: NodeId| director.host(node, 0);
         let mut fabric = Fabric::new(scenario.topology.clone(), &scenario.fabric, seed, host);

@@ -8,7 +8,7 @@ use crate::error::{Mistake, ScenarioError, Source};
 use crate::file::File;
 use crate::ideal::{Ideal, PacketSizes};
 use crate::job::{Cast, Collective, Job, Stage};
-use crate::plan::{self, Aggregation};
+use crate::plan::{self, Aggregation, Protocol};
 use crate::programs::Programs;
 use crate::run::Run;
 use crate::traffic::{Load, Setting, Traffic};
@@ -21,6 +21,7 @@ pub struct Scenario {
     pub(crate) node_names: Vec<String>,
     pub(crate) fabric: Config,
     pub(crate) transport: thalweg_flow::Config,
+    pub(crate) protocol: Protocol,
     pub(crate) aggregation: Aggregation,
     pub(crate) traffic: Vec<Traffic>,
     pub(crate) stop_after: Option<Span>,
@@ -45,12 +46,15 @@ impl Scenario {
         let fabric = plan::fabric(&file, &topology)?;
         let transport = plan::transport(&file.transport);
         let transport = transport.map_err(|mistake| mistake.under("transport"))?;
+        let protocol = plan::protocol(&file.transport, &transport, &topology);
+        let protocol = protocol.map_err(|mistake| mistake.under("transport"))?;
         let aggregation = plan::aggregation(&file.aggregation);
         let aggregation = aggregation.map_err(|mistake| mistake.under("aggregation"))?;
         if file.traffic.is_empty() {
             return Err(Mistake::at("traffic", "nobody sends: add a [[traffic]] table"));
         }
-        let setting = Setting { topology: &topology, transport: &transport, load };
+        let setting =
+            Setting { topology: &topology, transport: &transport, protocol: &protocol, load };
         let mut traffic = Vec::new();
         for (number, table) in file.traffic.iter().enumerate() {
             let checked = Traffic::new(table, &setting);
@@ -63,6 +67,7 @@ impl Scenario {
             node_names,
             fabric,
             transport,
+            protocol,
             aggregation,
             traffic,
             stop_after,

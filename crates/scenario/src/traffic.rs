@@ -17,6 +17,7 @@ use crate::file::{
     TrafficTable,
 };
 use crate::job::Job;
+use crate::plan::Protocol;
 use crate::source::{Source, source};
 
 /// One source of traffic, checked.
@@ -36,6 +37,7 @@ pub(crate) type Load<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 pub(crate) struct Setting<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) transport: &'a thalweg_flow::Config,
+    pub(crate) protocol: &'a Protocol,
     pub(crate) load: Load<'a>,
 }
 

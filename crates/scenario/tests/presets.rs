@@ -67,6 +67,8 @@ fn every_preset_can_be_read() {
         "grayloss",
         "incast",
         "list",
+        "ndp",
+        "pfabric",
         "speed",
         "sweep",
         "three-tier",
@@ -101,6 +103,46 @@ fn incast_overflows_the_port_of_its_receiver_and_no_other() {
     assert!(at_receiver > 0);
     assert_eq!(at_receiver, outcome.stats.dropped());
     assert!(outcome.resent_packets >= at_receiver);
+}
+
+/// As published for NDP: an incast ends within a few percent of the time that the cable of its receiver
+/// needs for the packets.
+#[test]
+fn ndp_loses_nothing_but_payload_and_ends_an_incast_on_time() {
+    let outcome = preset("ndp.toml");
+    assert_eq!(outcome.stats.dropped(), 0);
+    assert!(outcome.trimmed_packets() > 300, "{}", outcome.trimmed_packets());
+    let last = outcome.flows.iter().filter_map(|flow| outcome.completion(flow)).max();
+    let floor_us = 64.0 * 10.0 * 9_000.0 * 8.0 / 10_000.0;
+    let ratio = last.expect("all arrived").as_us_f64() / floor_us;
+    assert!((1.0..1.03).contains(&ratio), "{ratio}");
+}
+
+/// As published for pFabric, on fewer hosts: flows up to 100 KB take less than 1.3 times as long as
+/// alone, on average, and less than 2 times at the 99th percentile.
+#[test]
+fn pfabric_hardly_slows_short_flows_down() {
+    let mut text = read("pfabric.toml").expect("the preset is there");
+    for (full, small) in [
+        ("racks = 9", "racks = 2"),
+        ("hosts-per-rack = 16", "hosts-per-rack = 8"),
+        ("spines = 4", "spines = 2"),
+        ("flows = 10000", "flows = 800"),
+    ] {
+        assert!(text.contains(full), "pfabric.toml no longer has {full}");
+        text = text.replace(full, small);
+    }
+    let outcome = complete("pfabric.toml", &text);
+    let ratios = outcome.flows.iter().zip(&outcome.ideals).filter_map(|(flow, ideal)| {
+        let fct = outcome.completion(flow).filter(|_| flow.spec.bytes.as_u64() <= 100_000)?;
+        Some(fct.as_us_f64() / ideal.as_us_f64())
+    });
+    let mut ratios: Vec<f64> = ratios.collect();
+    ratios.sort_by(f64::total_cmp);
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    let p99 = ratios[ratios.len() * 99 / 100];
+    assert!(ratios.len() > 300, "{}", ratios.len());
+    assert!(mean < 1.3 && p99 < 2.0, "mean {mean}, 99th percentile {p99}");
 }
 
 #[test]

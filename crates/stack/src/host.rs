@@ -5,19 +5,19 @@ use std::collections::VecDeque;
 use thalweg_aggregate::{Server, Worker, server};
 use thalweg_collective::{Failure, SubmitError, mesh};
 use thalweg_core::{JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict};
-use thalweg_flow::Endpoint;
 use thalweg_wire::{Kind, peek};
 use thiserror::Error;
 
 use crate::part::{Part, Turn};
 use crate::participant::{End, Participant};
+use crate::transport::Transport;
 
 /// Everything that one node does: ordinary flows, sums for others, and its part in jobs.
 ///
 /// The parts take turns on the interface, so that none starves another. Packets find their part by
 /// kind and job.
 pub struct Host {
-    flows: Endpoint,
+    flows: Transport,
     /// Most hosts of a simulation have flows and nothing else.
     jobs: Option<Box<Jobs>>,
     me: NodeId,
@@ -83,17 +83,17 @@ pub enum HostError {
 
 impl Host {
     /// A host with flows and no jobs.
-    pub fn new(me: NodeId, flows: Endpoint) -> Host {
-        Host { flows, jobs: None, me }
+    pub fn new(me: NodeId, flows: impl Into<Transport>) -> Host {
+        Host { flows: flows.into(), jobs: None, me }
     }
 
     /// Its ordinary flows.
-    pub fn flows(&self) -> &Endpoint {
+    pub fn flows(&self) -> &Transport {
         &self.flows
     }
 
     /// Its ordinary flows, to start some.
-    pub fn flows_mut(&mut self) -> &mut Endpoint {
+    pub fn flows_mut(&mut self) -> &mut Transport {
         &mut self.flows
     }
 
@@ -187,7 +187,7 @@ impl Host {
     }
 
     /// Everybody sends in turn, as long as there is room and somebody has something to send.
-    fn take_turns(flows: &mut Endpoint, jobs: &mut Jobs, now: Time, outbox: &mut dyn Outbox) {
+    fn take_turns(flows: &mut Transport, jobs: &mut Jobs, now: Time, outbox: &mut dyn Outbox) {
         let mut idle = 0;
         while idle < jobs.parts() && outbox.room() > 0 {
             let mut turn = Turn::new(outbox, jobs.left_bytes);
@@ -291,7 +291,7 @@ impl Machine for Host {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Some(jobs) = &mut self.jobs else { return self.flows.handle_packet(now, packet) };
-        let is_flow = |kind| matches!(kind, Kind::FlowData | Kind::FlowAck);
+        let is_flow = |kind| matches!(kind, Kind::FlowData | Kind::FlowAck | Kind::FlowCredit);
         match peek(packet.header) {
             Ok(prefix) if is_flow(prefix.kind) && jobs.participant(prefix.job).is_none() => {
                 self.flows.handle_packet(now, packet)

@@ -7,6 +7,8 @@
 mod host;
 mod part;
 mod participant;
+mod transport;
 
 pub use host::{Event, Host, HostError};
 pub use participant::Participant;
+pub use transport::Transport;

@@ -60,6 +60,20 @@ pub struct Ack {
     pub resend: bool,
 }
 
+/// Leave to send more of a message, from a receiver that decides who sends when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Credit {
+    /// Whose packet it is.
+    pub job: JobId,
+    /// Which set-up of the job it belongs to.
+    pub epoch: u32,
+    /// The flow.
+    pub flow: u64,
+    /// How many transmissions all credits so far allow, beyond those that need none. It only grows,
+    /// so that a credit that was lost or overtaken does no harm.
+    pub transmissions: u32,
+}
+
 /// Why a flow header cannot be read. The sender is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FlowError {
@@ -128,6 +142,20 @@ pub struct AckView {
     pub flags: u8,
     /// Zero.
     pub reserved: [u8; 3],
+}
+
+/// The bytes of [`Credit`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CreditView {
+    /// Of kind [`Kind::FlowCredit`].
+    pub prefix: PrefixView,
+    /// [`Credit::flow`].
+    pub flow: U64,
+    /// [`Credit::transmissions`].
+    pub transmissions: U32,
+    /// Zero.
+    pub reserved: [u8; 28],
 }
 
 /// Flag of [`Ack::congested`].
@@ -261,6 +289,35 @@ impl AckView {
             congested: self.flags & CONGESTED != 0,
             resend: self.flags & RESEND != 0,
         }
+    }
+}
+
+impl Credit {
+    /// Writes the whole header, tag zero.
+    #[inline]
+    pub fn encode(&self, header: &mut Header) {
+        *header = transmute!(CreditView {
+            prefix: PrefixView::new(Kind::FlowCredit, self.job, self.epoch),
+            flow: U64::new(self.flow),
+            transmissions: U32::new(self.transmissions),
+            reserved: [0; 28],
+        });
+    }
+
+    /// Reads a header. Does not look at the tag.
+    #[inline]
+    pub fn decode(header: &Header) -> Result<Credit, FlowError> {
+        let view: &CreditView = transmute_ref!(header);
+        view.prefix.expect(Kind::FlowCredit)?;
+        if view.reserved != [0; 28] {
+            return Err(FlowError::Reserved);
+        }
+        Ok(Credit {
+            job: JobId(view.prefix.job.get()),
+            epoch: view.prefix.epoch.get(),
+            flow: view.flow.get(),
+            transmissions: view.transmissions.get(),
+        })
     }
 }
 

@@ -30,6 +30,8 @@ pub enum Kind {
     FlowData = 1,
     /// What arrived of a message: [`flow::Ack`](crate::flow::Ack).
     FlowAck = 2,
+    /// Leave to send more of a message: [`flow::Credit`](crate::flow::Credit).
+    FlowCredit = 3,
     /// Values on their way to the server: [`aggregate::Gradient`](crate::aggregate::Gradient).
     AggregateGradient = 16,
     /// Sums on their way back: [`aggregate::Parameter`](crate::aggregate::Parameter).
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn numbers_and_kinds_are_the_same_thing() {
         let known: Vec<u8> = (0..=255).filter(|&number| Kind::from_u8(number).is_some()).collect();
-        assert_eq!(known, [1, 2, 16, 17, 18, 19, 20, 21]);
+        assert_eq!(known, [1, 2, 3, 16, 17, 18, 19, 20, 21]);
         for number in known {
             assert_eq!(Kind::from_u8(number).unwrap() as u8, number);
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use thalweg_core::HEADER_BYTES;
 use thalweg_wire::aggregate::{AskView, GradientView, GroupView, ParameterView, StationBytes};
-use thalweg_wire::flow::{AckView, DataView};
+use thalweg_wire::flow::{AckView, CreditView, DataView};
 use thalweg_wire::prefix::{PREFIX_BYTES, PrefixView};
 
 /// Offset, size and name of fields, in the order given.
@@ -28,6 +28,7 @@ fn the_document_has_the_fields_of_the_code() {
         priority, reserved);
     let ack = fields!(AckView: flow, sent_at, sack, cumulative, index, transmission, flags,
         reserved);
+    let credit = fields!(CreditView: flow, transmissions, reserved);
     let gradient = fields!(GradientView: sequence, aggregator, scale, server, bitmap, fan_ins,
         places, watermark_distance, flags, attempt, levels, next_magnitude, values);
     let parameter = fields!(ParameterView: sequence, aggregator, scale, server, next_aggregator,
@@ -43,6 +44,7 @@ fn the_document_has_the_fields_of_the_code() {
     for (heading, fields) in [
         ("## Flow data", data),
         ("## Flow acknowledgement", ack),
+        ("## Flow credit", credit),
         ("## Aggregate gradient", gradient),
         ("## Aggregate parameter", parameter),
         ("## Aggregate query and request", ask),

@@ -1,6 +1,6 @@
 //! From tasks to packets.
 
-use thalweg_core::{Body, BodySize, Ecn, Header, Meta, NodeId, Outbox};
+use thalweg_core::{Body, BodySize, Ecn, Header, Meta, NodeId, Outbox, Tag};
 use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Identity, Numbers, Parameter, StationBytes,
 };
@@ -252,6 +252,7 @@ fn post(
 ) {
     meta.dst = to;
     meta.wire_bytes = body_bytes + setup.overhead_bytes;
+    meta.dscp = Tag::training().dscp;
     meta.ecn = Ecn::Capable;
     // Packets of a job stay on one path, in order.
     meta.entropy = setup.job.0 as u16;

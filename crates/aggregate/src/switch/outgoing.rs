@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Body, BodySize, Ecn, Header, JobId, Meta, NodeId, Outbox, Span, Time};
+use thalweg_core::{Body, BodySize, Ecn, Header, JobId, Meta, NodeId, Outbox, Span, Tag, Time};
 use thalweg_wire::aggregate::{Ask, Identity, Notice};
 use thalweg_wire::tag;
 
@@ -161,6 +161,7 @@ impl<E> Switch<E> {
         meta.dst = dst;
         meta.wire_bytes = body_bytes.saturating_add(self.config.overhead_bytes);
         meta.entropy = job.0 as u16;
+        meta.dscp = Tag::training().dscp;
         meta.ecn = Ecn::Capable;
     }
 }

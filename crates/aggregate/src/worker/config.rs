@@ -29,7 +29,7 @@ pub struct Config {
     /// After so many queries in vain, the next ones go straight to the server; after so many resends,
     /// every other one becomes such a query. Default 3 (T-10).
     pub queries_before_straight: u32,
-    /// What packets are tagged with. Default: the least urgent class, ECN-capable.
+    /// What packets are tagged with. Default: training, the least urgent, ECN-capable.
     pub tag: Tag,
 }
 
@@ -43,7 +43,7 @@ impl Default for Config {
             timeout_max: Span::from_ms(64),
             loss_threshold: 3,
             queries_before_straight: 3,
-            tag: Tag::default(),
+            tag: Tag::training(),
         }
     }
 }

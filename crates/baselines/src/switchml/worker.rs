@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use thalweg_core::{
-    Body, BodySize, Ecn, Fit, Fixed, Machine, Operation, Outbox, Packet, Tensor, Time, Verdict,
+    Body, BodySize, Ecn, Fit, Fixed, Machine, Operation, Outbox, Packet, Tag, Tensor, Time, Verdict,
 };
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter};
 
@@ -205,6 +205,7 @@ impl Worker {
         packet.meta.dst = self.config.switch;
         packet.meta.wire_bytes = bytes + self.config.overhead_bytes;
         packet.meta.entropy = self.config.job.0 as u16;
+        packet.meta.dscp = Tag::training().dscp;
         packet.meta.ecn = Ecn::NotCapable;
         if let (Some(tensor), Body::Bytes(body)) = (tensor, packet.body) {
             let fit = self.fixed.encode_le(&tensor[range.start as usize..range.end as usize], body);

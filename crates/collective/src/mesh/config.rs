@@ -65,7 +65,7 @@ impl Config {
             max_bytes: 16 << 30,
             max_early_bytes: 1 << 30,
             max_early_messages: 65_536,
-            tag: Tag::default(),
+            tag: Tag::training(),
             flow: thalweg_flow::Config::default(),
         }
     }

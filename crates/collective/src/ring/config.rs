@@ -31,7 +31,7 @@ impl Config {
             rank,
             chunk_bytes: 1 << 20,
             pieces_in_flight: 4,
-            tag: Tag::default(),
+            tag: Tag::training(),
             flow: thalweg_flow::Config::default(),
         }
     }

@@ -40,7 +40,7 @@ impl Config {
             chunk_bytes: 4_096_000,
             chunks_in_flight: 8,
             pushes_at_once: 2,
-            tag: Tag::default(),
+            tag: Tag::training(),
             flow: thalweg_flow::Config::default(),
         }
     }

@@ -48,6 +48,12 @@ impl Strict {
             marking,
         }
     }
+
+    /// The size of the next packet to leave.
+    pub(super) fn next_bytes(&self) -> Option<u32> {
+        let queue = self.queues.get(self.occupied.trailing_zeros() as usize)?;
+        queue.front().map(|next| next.bytes)
+    }
 }
 
 impl Queue for Strict {

@@ -1,6 +1,12 @@
-use thalweg_core::{BodySize, Dscp, Ecn, NodeId};
+mod fair;
+mod trimming;
+mod urgency;
+
+use proptest::prelude::*;
+use thalweg_core::{BodySize, Dscp, Ecn, NodeId, Rng, TrafficClass};
 
 use super::*;
+use crate::config::Discipline;
 use crate::pool::Pool;
 
 fn packet(pool: &mut Pool, priority: u8, ecn: Ecn) -> (PacketRef, Meta) {
@@ -79,5 +85,102 @@ fn strict_marks_by_queue_or_by_port() {
         let (third, mut meta) = packet(&mut pool, 2, Ecn::Capable);
         queue.enqueue(third, &mut meta, 1_000);
         assert_eq!(meta.ecn, Ecn::Congested);
+    }
+}
+
+/// A packet in the pool as it will be found there.
+fn pooled(pool: &mut Pool, meta: Meta) -> PacketRef {
+    let packet = pool.take(NodeId(0), BodySize::Length(meta.wire_bytes));
+    *pool.meta_mut(packet) = meta;
+    packet
+}
+
+/// Does to the pool and the queue what a network does, and says who was dropped.
+fn offer(queue: &mut dyn Queue, pool: &mut Pool, packet: PacketRef, limit: u64) -> Vec<PacketRef> {
+    let mut dropped = Vec::new();
+    loop {
+        let mut meta = *pool.meta(packet);
+        let admission = queue.enqueue(packet, &mut meta, limit);
+        *pool.meta_mut(packet) = meta;
+        match admission {
+            Admission::Queued => return dropped,
+            Admission::Trimmed { packet, header_bytes } => {
+                pool.trim(packet, header_bytes);
+                return dropped;
+            }
+            Admission::Displaced(victim) => dropped.push(victim),
+            Admission::Full | Admission::Unmarkable => {
+                dropped.push(packet);
+                return dropped;
+            }
+        }
+    }
+}
+
+/// Everything that waits, in the order in which it leaves.
+fn drain(queue: &mut dyn Queue) -> Vec<PacketRef> {
+    std::iter::from_fn(|| queue.dequeue()).map(|(packet, _)| packet).collect()
+}
+
+/// One step of a queue's life.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Offer { meta: Meta },
+    Leave,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let offered = (64..=1_500u32, 0..6u32, 0..3u32, 0..8u8, any::<bool>());
+    let offer = offered.prop_map(|(wire_bytes, rank, src, priority, trains)| {
+        let class = if trains { TrafficClass::Training } else { TrafficClass::Ordinary };
+        let dscp = Dscp::of_priority(priority).in_class(class);
+        Step::Offer { meta: Meta { src: NodeId(src), wire_bytes, rank, dscp, ..Meta::default() } }
+    });
+    prop::collection::vec(prop_oneof![3 => offer, 2 => Just(Step::Leave)], 1..120)
+}
+
+/// What must hold for every discipline: nothing vanishes, nothing comes twice, sizes and counts agree
+/// with what waits, and the limit is kept.
+fn keeps_the_books(queue: &mut dyn Queue, steps: &[Step], limit: u64) {
+    let mut pool = Pool::default();
+    let mut held: Vec<PacketRef> = Vec::new();
+    for step in steps {
+        match *step {
+            Step::Offer { meta } => {
+                let packet = pooled(&mut pool, meta);
+                held.push(packet);
+                for dropped in offer(queue, &mut pool, packet, limit) {
+                    let place = held.iter().position(|own| *own == dropped);
+                    held.remove(place.expect("only what waits is dropped"));
+                }
+            }
+            Step::Leave => match queue.dequeue() {
+                Some((packet, bytes)) => {
+                    assert_eq!(bytes, pool.meta(packet).wire_bytes);
+                    let place = held.iter().position(|own| *own == packet);
+                    held.remove(place.expect("only what waits leaves"));
+                }
+                None => assert!(held.is_empty(), "a queue that has packets sends them"),
+            },
+        }
+        let bytes: u64 = held.iter().map(|own| u64::from(pool.meta(*own).wire_bytes)).sum();
+        assert_eq!((queue.packets(), queue.bytes()), (held.len(), bytes));
+        assert!(bytes <= limit, "{bytes} wait where {limit} may");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_discipline_keeps_the_books(steps in steps(), limit in 3_000..20_000u64) {
+        let coin = Rng::new(limit);
+        for discipline in [
+            Discipline::Fifo(Marking::NONE),
+            Discipline::StrictPerPort(Marking::NONE),
+            Discipline::Trimming(TrimmingSpec { data_bytes: 2_000, ..TrimmingSpec::default() }),
+            Discipline::Urgency,
+            Discipline::Fair { weights: [1, 2], marking: Marking::NONE },
+        ] {
+            keeps_the_books(&mut *discipline.queue(&coin), &steps, limit);
+        }
     }
 }

@@ -136,6 +136,7 @@ fn packets(outcome: &Outcome) -> Value {
         "events": stats.events,
         "resent": outcome.resent_packets,
         "marked": outcome.marked_packets(),
+        "trimmed": outcome.trimmed_packets(),
         "dropped": dropped,
     })
 }

@@ -8,6 +8,7 @@ use super::Setting;
 use crate::error::Mistake;
 use crate::file::CollectiveWord;
 use crate::job::Collective;
+use crate::plan::Protocol;
 
 /// The hosts of a job and what they do.
 pub(super) struct Members {
@@ -44,6 +45,15 @@ impl Setting<'_> {
             CollectiveWord::Ring => Collective::Ring,
             CollectiveWord::Switchml => Collective::SwitchMl,
         };
+        if collective.has_messages() && !matches!(self.protocol, Protocol::Windows) {
+            let message = format!(
+                "control = \"{}\" is for flows, and {} jobs send by windows: take another collective, \
+                 or another control",
+                self.protocol.name(),
+                collective.name(),
+            );
+            return Err(Mistake::at("collective", message));
+        }
         let workers = self.nodes("workers", workers)?;
         let (key, servers) = match (server, servers) {
             (Some(_), Some(_)) => {

@@ -52,6 +52,18 @@ const ACK_BYTES: Header = [
     8, 0, 0, 0, 3, 0, 0, 0, // transmission, flags, reserved
 ];
 
+const CREDIT: Credit =
+    Credit { job: JobId(0x0102_0304_0506_0708), epoch: 9, flow: 0x1a, transmissions: 0x0201 };
+
+const CREDIT_BYTES: Header = [
+    0x54, 0x57, 1, 3, 9, 0, 0, 0, // magic, version, kind, epoch
+    8, 7, 6, 5, 4, 3, 2, 1, // job
+    0, 0, 0, 0, 0, 0, 0, 0, // tag
+    0x1a, 0, 0, 0, 0, 0, 0, 0, // flow
+    1, 2, 0, 0, 0, 0, 0, 0, // transmissions, reserved
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // reserved
+];
+
 #[test]
 fn literal_bytes_have_their_meaning_and_back() {
     let mut header = [0xff; HEADER_BYTES];
@@ -61,6 +73,9 @@ fn literal_bytes_have_their_meaning_and_back() {
     ACK.encode(&mut header);
     assert_eq!(header, ACK_BYTES);
     assert_eq!(Ack::decode(&ACK_BYTES), Ok(ACK));
+    CREDIT.encode(&mut header);
+    assert_eq!(header, CREDIT_BYTES);
+    assert_eq!(Credit::decode(&CREDIT_BYTES), Ok(CREDIT));
 }
 
 #[test]
@@ -70,6 +85,8 @@ fn one_kind_is_not_taken_for_another() {
     assert_eq!(Data::decode(&ACK_BYTES), Err(error.into()));
     let error = PrefixError::OtherKind { expected: ack, found: data };
     assert_eq!(Ack::decode(&DATA_BYTES), Err(error.into()));
+    let error = PrefixError::OtherKind { expected: Kind::FlowCredit, found: data };
+    assert_eq!(Credit::decode(&DATA_BYTES), Err(error.into()));
 }
 
 #[test]
@@ -82,6 +99,11 @@ fn reserved_bits_are_refused() {
             assert_eq!(Data::decode(&data), Err(FlowError::Reserved));
             assert_eq!(Ack::decode(&ack), Err(FlowError::Reserved));
         }
+    }
+    for at in 36..64 {
+        let mut credit = CREDIT_BYTES;
+        credit[at] = 1;
+        assert_eq!(Credit::decode(&credit), Err(FlowError::Reserved));
     }
     for bit in 2..8 {
         let mut ack = ACK_BYTES;

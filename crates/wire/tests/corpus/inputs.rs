@@ -7,7 +7,7 @@ use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Branch, Gradient, Identity, LEVELS, Magnitude, Notice, Numbers,
     Parameter, Scale, StationBytes,
 };
-use thalweg_wire::flow::{Ack, Data};
+use thalweg_wire::flow::{Ack, Credit, Data};
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
 use zerocopy::IntoBytes;
 
@@ -42,7 +42,7 @@ fn header(encode: impl FnOnce(&mut Header)) -> Header {
     header
 }
 
-fn flow_headers() -> [(&'static str, Header); 5] {
+fn flow_headers() -> [(&'static str, Header); 6] {
     let data = Data {
         job: JobId(0x5eed_0000_0000_0001),
         epoch: 1,
@@ -68,6 +68,8 @@ fn flow_headers() -> [(&'static str, Header); 5] {
     };
     let last = Data { index: 69, transmission: 80, priority: 7, ..data };
     let empty = Data { message_bytes: Bytes::ZERO, ..data };
+    let Ack { job, epoch, flow, .. } = ack;
+    let credit = Credit { job, epoch, flow, transmissions: 17 };
     let gap = Ack { sack: 0b1011, index: 5, transmission: 5, congested: true, resend: true, ..ack };
     [
         ("data-first", header(|to| data.encode(to))),
@@ -75,6 +77,7 @@ fn flow_headers() -> [(&'static str, Header); 5] {
         ("data-empty", header(|to| empty.encode(to))),
         ("ack-in-order", header(|to| ack.encode(to))),
         ("ack-gap", header(|to| gap.encode(to))),
+        ("credit", header(|to| credit.encode(to))),
     ]
 }
 

@@ -1,4 +1,4 @@
-use thalweg_core::{Dscp, Half};
+use thalweg_core::{Half, Tag};
 use thalweg_wire::aggregate::Magnitude;
 use thalweg_wire::tag;
 
@@ -24,7 +24,7 @@ fn tensors_become_fragments_of_all_servers() {
     assert_eq!(sent.iter().map(|p| p.meta.wire_bytes).collect::<Vec<_>>(), [116, 116, 108, 104]);
     for (sequence, (packet, gradient)) in sent.iter().zip(&gradients).enumerate() {
         assert_eq!((packet.meta.dst, packet.meta.ecn), (SWITCH, Ecn::Capable));
-        assert_eq!(packet.meta.dscp, Dscp::default());
+        assert_eq!(packet.meta.dscp, Tag::training().dscp);
         assert_eq!((gradient.identity.job, gradient.identity.epoch), (JOB, 1));
         assert_eq!(gradient.aggregator, index::first(JOB, sequence as u32, 1_000));
         assert_eq!((gradient.bitmap, gradient.bitmap_level, gradient.level), (0b10, 0, 0));

@@ -1,0 +1,94 @@
+//! Incoming messages and the answers to their packets.
+
+use std::collections::VecDeque;
+
+use thalweg_core::{BodySize, Dscp, Ecn, NodeId, Outbox, Packet, Time};
+use thalweg_flow::{Config, Event, FlowId, Incoming};
+use thalweg_wire::flow::{Ack, Data};
+use thalweg_wire::tag;
+
+/// Puts messages together and answers every packet by itself.
+pub(crate) struct Inbound {
+    incoming: Incoming,
+    /// Answers that wait for room.
+    answers: VecDeque<Answer>,
+}
+
+struct Answer {
+    dst: NodeId,
+    entropy: u16,
+    ack: Ack,
+}
+
+impl Inbound {
+    pub(crate) fn new(config: &Config) -> Inbound {
+        Inbound { incoming: Incoming::new(config), answers: VecDeque::new() }
+    }
+
+    /// Takes in a packet of a message, whole or without its payload, and says what it is. `None` if
+    /// it was dropped.
+    pub(crate) fn take_in(
+        &mut self,
+        config: &Config,
+        now: Time,
+        packet: &Packet<'_>,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Data> {
+        let data = Data::decode(packet.header).ok()?;
+        let (meta, body) = (&*packet.meta, &packet.body);
+        let answer = if body.is_empty() && data.payload_bytes() > 0 {
+            self.incoming.on_header(config, now, meta, &data, body)
+        } else {
+            self.incoming.on_data(config, now, meta, &data, body, events)
+        };
+        let ack = answer.ok()?;
+        if self.answers.len() < config.max_waiting_acks as usize {
+            self.answers.push_back(Answer { dst: meta.src, entropy: meta.entropy, ack });
+        }
+        Some(data)
+    }
+
+    /// How many packets of a message have not arrived; `None` if it is complete.
+    pub(crate) fn missing(&self, src: NodeId, flow: FlowId) -> Option<u32> {
+        self.incoming.missing(src, flow)
+    }
+
+    /// How many messages are arriving.
+    pub(crate) fn live(&self) -> usize {
+        self.incoming.live()
+    }
+
+    /// Whether an answer waits.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Sends the answer that waits longest. `None` if none waits, or there is no room.
+    pub(crate) fn send_answer(&mut self, config: &Config, outbox: &mut dyn Outbox) -> Option<()> {
+        let Answer { dst, entropy, ack } = self.answers.front()?;
+        let packet = lend_urgent(config, *dst, *entropy, outbox)?;
+        ack.encode(packet.header);
+        if let Some(key) = &config.key {
+            tag::seal(packet.header, key);
+        }
+        self.answers.pop_front();
+        Some(())
+    }
+}
+
+/// A packet without a body that no data holds up.
+pub(crate) fn lend_urgent<'a>(
+    config: &Config,
+    dst: NodeId,
+    entropy: u16,
+    outbox: &'a mut dyn Outbox,
+) -> Option<Packet<'a>> {
+    let packet = outbox.lend(BodySize::Length(0))?;
+    packet.meta.dst = dst;
+    packet.meta.wire_bytes = config.ack_wire_bytes;
+    packet.meta.entropy = entropy;
+    packet.meta.rank = 0;
+    packet.meta.dscp = Dscp::of_priority(0);
+    packet.meta.ecn = Ecn::NotCapable;
+    Some(packet)
+}

@@ -1,0 +1,225 @@
+//! One outgoing message: which packets wait, travel, or are to be sent again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Time};
+use thalweg_flow::{Config, FlowId, Message, Payload, Sent, StartError, packets_of};
+use thalweg_wire::flow::{Ack, Data};
+use thalweg_wire::tag;
+
+/// An outgoing message.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub(crate) flow: FlowId,
+    pub(crate) dst: NodeId,
+    pub(crate) entropy: u16,
+    pub(crate) timeouts: u32,
+    /// When its receiver was last heard of, or it began.
+    pub(crate) heard_at: Time,
+    started: Time,
+    body: Payload,
+    packets: u32,
+    /// No packet from here on was ever sent.
+    next_unsent: u32,
+    /// The packets without an answer, and when they were last sent.
+    on_the_way: BTreeMap<u32, Time>,
+    /// Those that are known to be missing.
+    again: BTreeSet<u32>,
+    transmissions: u32,
+}
+
+/// What a network is told about a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label {
+    pub(crate) rank: u32,
+    pub(crate) entropy: u16,
+}
+
+impl Transfer {
+    pub(crate) fn new(
+        config: &Config,
+        now: Time,
+        flow: FlowId,
+        message: Message,
+    ) -> Result<Transfer, StartError> {
+        let bytes = message.body.bytes();
+        let packets = packets_of(bytes, config.segment_bytes).ok_or(StartError::TooLong(bytes))?;
+        Ok(Transfer {
+            flow,
+            dst: message.dst,
+            entropy: message.entropy,
+            timeouts: 0,
+            heard_at: now,
+            started: now,
+            body: message.body,
+            packets,
+            next_unsent: 0,
+            on_the_way: BTreeMap::new(),
+            again: BTreeSet::new(),
+            transmissions: 0,
+        })
+    }
+
+    /// The packet to send next: one that is missing, or the next that was never sent.
+    pub(crate) fn next(&self) -> Option<u32> {
+        let unsent = (self.next_unsent < self.packets).then_some(self.next_unsent);
+        self.again.first().copied().or(unsent)
+    }
+
+    /// Packets that nothing says have arrived.
+    pub(crate) fn unanswered(&self) -> u32 {
+        let unsent = self.packets - self.next_unsent;
+        unsent + self.on_the_way() + self.again.len() as u32
+    }
+
+    pub(crate) fn on_the_way(&self) -> u32 {
+        self.on_the_way.len() as u32
+    }
+
+    /// When the packet that is longest on the way was sent.
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        self.on_the_way.values().min().copied()
+    }
+
+    /// Sends the next packet, and says whether it was sent before. `None` if there is none, or no room.
+    pub(crate) fn send(
+        &mut self,
+        config: &Config,
+        now: Time,
+        label: Label,
+        outbox: &mut dyn Outbox,
+    ) -> Option<bool> {
+        let index = self.next()?;
+        let data = self.data(config, now, index);
+        let payload_bytes = data.payload_bytes();
+        let packet = outbox.lend(self.body.body_size(payload_bytes))?;
+        packet.meta.wire_bytes = payload_bytes + config.overhead_bytes;
+        self.body.fill(data.offset(), self.address(config, &data, label, packet));
+        self.transmissions += 1;
+        self.on_the_way.insert(index, now);
+        let is_resend = self.again.remove(&index);
+        if !is_resend {
+            self.next_unsent += 1;
+        }
+        Some(is_resend)
+    }
+
+    /// Sends the header of the first packet without an answer, for an answer to it. `None` without
+    /// room.
+    pub(crate) fn probe(
+        &self,
+        config: &Config,
+        now: Time,
+        label: Label,
+        outbox: &mut dyn Outbox,
+    ) -> Option<()> {
+        let travels = self.on_the_way.first_key_value().map(|(index, _)| *index);
+        let index = [self.next(), travels].into_iter().flatten().min()?;
+        let packet = outbox.lend(self.body.body_size(0))?;
+        packet.meta.wire_bytes = config.ack_wire_bytes;
+        self.address(config, &self.data(config, now, index), label, packet);
+        Some(())
+    }
+
+    /// Takes in an answer and says how many packets it newly says have arrived. `None` if it makes
+    /// no sense.
+    pub(crate) fn on_answer(&mut self, now: Time, src: NodeId, ack: &Ack) -> Option<u32> {
+        let is_sound =
+            src == self.dst && ack.index < self.packets && ack.cumulative <= self.packets;
+        if !is_sound {
+            return None;
+        }
+        self.heard_at = now;
+        let before = self.unanswered();
+        self.arrived_below(ack.cumulative);
+        for bit in (0..64).filter(|bit| ack.sack >> bit & 1 == 1) {
+            self.arrived(ack.cumulative.saturating_add(1 + bit));
+        }
+        if !ack.resend {
+            self.arrived(ack.index);
+        } else if self.on_the_way.get(&ack.index) == Some(&ack.sent_at) {
+            // An answer to an earlier transmission says nothing about the last one.
+            self.on_the_way.remove(&ack.index);
+            self.again.insert(ack.index);
+        }
+        Some(before - self.unanswered())
+    }
+
+    /// Takes everything for lost that was sent at `before` or earlier, and says how much that is.
+    pub(crate) fn expire(&mut self, before: Time) -> u32 {
+        let expired: Vec<u32> = self
+            .on_the_way
+            .extract_if(.., |_, sent_at| *sent_at <= before)
+            .map(|(index, _)| index)
+            .collect();
+        self.again.extend(&expired);
+        expired.len() as u32
+    }
+
+    /// How it went.
+    pub(crate) fn end(&self, now: Time) -> Sent {
+        // Every packet that was sent at all was sent once.
+        let retransmissions = self.transmissions - self.next_unsent;
+        Sent {
+            flow: self.flow,
+            dst: self.dst,
+            bytes: self.body.bytes(),
+            started: self.started,
+            finished: now,
+            retransmissions,
+            timeouts: self.timeouts,
+        }
+    }
+
+    fn arrived(&mut self, index: u32) {
+        if self.on_the_way.remove(&index).is_none() {
+            self.again.remove(&index);
+        }
+    }
+
+    fn arrived_below(&mut self, end: u32) {
+        if self.on_the_way.first_key_value().is_some_and(|(first, _)| *first < end) {
+            self.on_the_way = self.on_the_way.split_off(&end);
+        }
+        if self.again.first().is_some_and(|first| *first < end) {
+            self.again = self.again.split_off(&end);
+        }
+    }
+
+    fn data(&self, config: &Config, now: Time, index: u32) -> Data {
+        Data {
+            job: config.job,
+            epoch: config.epoch,
+            flow: self.flow.0,
+            message_bytes: self.body.bytes(),
+            sent_at: now,
+            index,
+            transmission: self.transmissions,
+            segment_bytes: config.segment_bytes,
+            priority: DATA_PRIORITY,
+        }
+    }
+
+    /// Fills in all but size and body, which it hands back.
+    fn address<'a>(
+        &self,
+        config: &Config,
+        data: &Data,
+        label: Label,
+        packet: Packet<'a>,
+    ) -> Body<'a> {
+        packet.meta.dst = self.dst;
+        packet.meta.rank = label.rank;
+        packet.meta.entropy = label.entropy;
+        packet.meta.dscp = Dscp::of_priority(DATA_PRIORITY);
+        packet.meta.ecn = Ecn::Capable;
+        data.encode(packet.header);
+        if let Some(key) = &config.key {
+            tag::seal(packet.header, key);
+        }
+        packet.body
+    }
+}
+
+/// All data waits behind all answers, where queues look at that.
+const DATA_PRIORITY: u8 = 7;

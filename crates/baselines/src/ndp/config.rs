@@ -1,0 +1,66 @@
+//! Settings.
+
+use thalweg_core::{Bytes, Rate, Span};
+use thiserror::Error;
+
+/// Settings of an [`Endpoint`](super::Endpoint). Both ends of a message need the same first window.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Sizes, names and limits of messages. Its windows, controls and timeouts mean nothing here, but
+    /// for `give_up_after`.
+    pub messages: thalweg_flow::Config,
+    /// Packets that are sent without being pulled. Default 30, as published: more than a
+    /// bandwidth-delay product, so that a link is never idle while pulls are on their way.
+    pub initial_window_packets: u32,
+    /// The rate of this host's link. Pulls ask for full packets at that rate.
+    pub link_rate: Rate,
+    /// How long a packet may be unanswered. Default 1 ms: nothing waits that long anywhere.
+    pub timeout_after: Span,
+    /// How many paths the first switch has to choose from, where senders choose. Default 8.
+    pub paths: u8,
+}
+
+/// Why settings cannot work. The configuration is at fault.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+pub enum ConfigError {
+    /// Those of messages.
+    #[error(transparent)]
+    Messages(#[from] thalweg_flow::ConfigError),
+    /// A setting that has to be positive.
+    #[error("{0} is zero: set it to 1 or more")]
+    Zero(&'static str),
+}
+
+impl Config {
+    /// The default settings of a host with such a link.
+    pub fn new(link_rate: Rate) -> Config {
+        Config {
+            messages: thalweg_flow::Config::default(),
+            initial_window_packets: 30,
+            link_rate,
+            timeout_after: Span::from_ms(1),
+            paths: 8,
+        }
+    }
+
+    /// Whether there can be such an endpoint.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.messages.check()?;
+        let counts = [
+            ("initial_window_packets", u64::from(self.initial_window_packets)),
+            ("timeout_after", self.timeout_after.as_ps()),
+            ("paths", u64::from(self.paths)),
+        ];
+        match counts.into_iter().find(|(_, count)| *count == 0) {
+            Some((name, _)) => Err(ConfigError::Zero(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The time that a full packet occupies the link.
+    pub(super) fn pull_gap(&self) -> Span {
+        let bytes =
+            u64::from(self.messages.segment_bytes) + u64::from(self.messages.overhead_bytes);
+        self.link_rate.serialization(Bytes::new(bytes))
+    }
+}

@@ -1,0 +1,122 @@
+//! Which senders a receiver asks for their next packet, and when.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thalweg_core::{NodeId, Span, Time};
+use thalweg_flow::FlowId;
+
+/// Sender and flow.
+type Name = (NodeId, FlowId);
+
+/// The pulls of one host.
+#[derive(Debug)]
+pub(super) struct Pulls {
+    flows: BTreeMap<Name, Pulled>,
+    /// Flows with pulls that wait, in turn; each at most once, some perhaps gone.
+    turns: VecDeque<Name>,
+    /// No pull leaves earlier.
+    next_at: Time,
+    /// Whether that moment has come, and only room is wanting.
+    is_due: bool,
+    gap: Span,
+}
+
+/// What a receiver counts about a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pulled {
+    /// Transmissions that were allowed so far, the first window included.
+    allowed: u32,
+    /// Of them, those in the first window.
+    unpulled: u32,
+    /// Packets and headers that came.
+    came: u32,
+    /// Pulls that wait.
+    waiting: u32,
+}
+
+impl Pulls {
+    /// No flows. A pull leaves `gap` after the one before it.
+    pub(super) fn new(gap: Span) -> Pulls {
+        let (flows, turns) = Default::default();
+        Pulls { flows, turns, next_at: Time::ZERO, is_due: true, gap }
+    }
+
+    /// A packet or header of a flow came, of which so many packets are still missing. The sender was
+    /// free to send `first_window` of them.
+    pub(super) fn on_arrival(&mut self, name: Name, missing: u32, first_window: u32) {
+        let first = Pulled { allowed: first_window, unpulled: first_window, ..Pulled::default() };
+        let flow = self.flows.entry(name).or_insert(first);
+        flow.came = flow.came.saturating_add(1);
+        let on_the_way = flow.allowed.saturating_sub(flow.came);
+        if missing > on_the_way.saturating_add(flow.waiting) {
+            flow.waiting += 1;
+            if flow.waiting == 1 {
+                self.turns.push_back(name);
+            }
+        }
+    }
+
+    /// Nothing of a flow is missing any more.
+    pub(super) fn on_complete(&mut self, name: Name) {
+        self.flows.remove(&name);
+    }
+
+    /// How many flows are counted.
+    pub(super) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Forgets flows that nobody knows any more, since their senders are gone.
+    pub(super) fn retain(&mut self, is_known: impl Fn(Name) -> bool) {
+        self.flows.retain(|name, _| is_known(*name));
+    }
+
+    /// The pull that may leave now, and what its credit says. It stays until [`Pulls::pop`].
+    pub(super) fn next(&mut self, now: Time) -> Option<(Name, u32)> {
+        if now < self.next_at {
+            return None;
+        }
+        loop {
+            let name = *self.turns.front()?;
+            match self.flows.get(&name) {
+                Some(flow) if flow.waiting > 0 => {
+                    return Some((name, flow.allowed - flow.unpulled + 1));
+                }
+                _ => self.turns.pop_front(),
+            };
+        }
+    }
+
+    /// The pull that [`Pulls::next`] showed has left.
+    pub(super) fn pop(&mut self, now: Time) {
+        let Some(name) = self.turns.pop_front() else { return };
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        flow.allowed += 1;
+        flow.waiting -= 1;
+        if flow.waiting > 0 {
+            self.turns.push_back(name);
+        }
+        self.is_due = false;
+        // Who was held up by a packet on the interface may make up for that, and for no more.
+        self.next_at = self.next_at.max(before(now, self.gap)) + self.gap;
+    }
+
+    /// When the next pull may leave, if one waits for that.
+    pub(super) fn next_at(&self) -> Time {
+        if self.is_due || self.turns.is_empty() { Time::NEVER } else { self.next_at }
+    }
+
+    /// It is now.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        self.is_due |= self.next_at <= now;
+    }
+
+    /// Whether pulls wait.
+    pub(super) fn are_waiting(&self) -> bool {
+        !self.turns.is_empty()
+    }
+}
+
+fn before(now: Time, span: Span) -> Time {
+    Time::from_ps(now.as_ps().saturating_sub(span.as_ps()))
+}

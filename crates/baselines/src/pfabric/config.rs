@@ -1,0 +1,61 @@
+//! Settings.
+
+use thalweg_core::Span;
+use thiserror::Error;
+
+/// Settings of an [`Endpoint`](super::Endpoint). The defaults are published, for 10 Gbps and round
+/// trips of 14.6 µs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Sizes, names and limits of messages. Its windows, controls and timeouts mean nothing here, but
+    /// for `give_up_after`.
+    pub messages: thalweg_flow::Config,
+    /// Packets that may leave before anything came back. Default 12: a bandwidth-delay product.
+    pub initial_window_packets: u32,
+    /// Most packets on the way. Default 15: more would only wait.
+    pub max_window_packets: u32,
+    /// How long a packet may be unanswered. Default 45 µs: three round trips.
+    pub timeout_after: Span,
+    /// A flow with so many timeouts in a row sends probes. Default 5.
+    pub probe_after_timeouts: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            messages: thalweg_flow::Config::default(),
+            initial_window_packets: 12,
+            max_window_packets: 15,
+            timeout_after: Span::from_us(45),
+            probe_after_timeouts: 5,
+        }
+    }
+}
+
+/// Why settings cannot work. The configuration is at fault.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+pub enum ConfigError {
+    /// Those of messages.
+    #[error(transparent)]
+    Messages(#[from] thalweg_flow::ConfigError),
+    /// A setting that has to be positive.
+    #[error("{0} is zero: set it to 1 or more")]
+    Zero(&'static str),
+}
+
+impl Config {
+    /// Whether there can be such an endpoint.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.messages.check()?;
+        let counts = [
+            ("initial_window_packets", u64::from(self.initial_window_packets)),
+            ("max_window_packets", u64::from(self.max_window_packets)),
+            ("timeout_after", self.timeout_after.as_ps()),
+            ("probe_after_timeouts", u64::from(self.probe_after_timeouts)),
+        ];
+        match counts.into_iter().find(|(_, count)| *count == 0) {
+            Some((name, _)) => Err(ConfigError::Zero(name)),
+            None => Ok(()),
+        }
+    }
+}

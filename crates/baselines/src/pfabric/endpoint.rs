@@ -1,0 +1,222 @@
+//! The machine of a host.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use thalweg_core::{Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_flow::{Event, FlowId, Message, StartError};
+use thalweg_wire::Kind;
+use thalweg_wire::flow::Ack;
+
+use super::window::Window;
+use super::{Config, ConfigError};
+use crate::messages::{Inbound, Label, Outbound, Outgoing};
+
+/// Sends and receives the messages of one node. It promises what [`thalweg_flow::Endpoint`] promises;
+/// taggers of messages are not asked.
+pub struct Endpoint {
+    config: Config,
+    outbound: Outbound<State>,
+    inbound: Inbound,
+    /// Who may send, by rank: the shortest remaining first.
+    ready: BTreeSet<(u32, u32)>,
+    /// Who has a probe to send.
+    probes: VecDeque<FlowId>,
+    events: VecDeque<Event>,
+}
+
+/// What is kept about an outgoing message.
+#[derive(Debug)]
+struct State {
+    window: Window,
+    /// With which rank it stands among those that may send.
+    queued: Option<u32>,
+    /// Since when only probes are sent, or when the last one was.
+    probing_since: Option<Time>,
+}
+
+impl Endpoint {
+    /// An endpoint with no messages.
+    pub fn new(config: Config) -> Result<Endpoint, ConfigError> {
+        config.check()?;
+        Ok(Endpoint {
+            outbound: Outbound::new(&config.messages),
+            inbound: Inbound::new(&config.messages),
+            ready: BTreeSet::new(),
+            probes: VecDeque::new(),
+            events: VecDeque::new(),
+            config,
+        })
+    }
+
+    /// Begins to send a message.
+    pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
+        let window = Window::new(&self.config);
+        let state = State { window, queued: None, probing_since: None };
+        let flow = self.outbound.start(&self.config.messages, now, message, state)?;
+        self.requeue(flow.slot());
+        Ok(flow)
+    }
+
+    /// How many messages are being sent.
+    pub fn outgoing(&self) -> usize {
+        self.outbound.live()
+    }
+
+    /// How many messages are arriving.
+    pub fn incoming(&self) -> usize {
+        self.inbound.live()
+    }
+
+    /// How many transmissions so far were not the first of their packet.
+    pub fn retransmissions(&self) -> u64 {
+        self.outbound.retransmissions
+    }
+
+    fn on_answer(&mut self, now: Time, src: NodeId, ack: &Ack) {
+        let Some(outgoing) = self.outbound.find(FlowId(ack.flow)) else { return };
+        let Some(arrived) = outgoing.transfer.on_answer(now, src, ack) else { return };
+        outgoing.state.window.on_answer(&self.config, arrived);
+        outgoing.state.probing_since = None;
+        let slot = FlowId(ack.flow).slot();
+        if outgoing.transfer.unanswered() == 0 {
+            let sent = outgoing.transfer.end(now);
+            self.end(slot, Event::Sent(sent));
+        } else {
+            self.requeue(slot);
+        }
+    }
+
+    fn end(&mut self, slot: u32, event: Event) {
+        let queued = self.outbound.at(slot).and_then(|outgoing| outgoing.state.queued);
+        if let Some(rank) = queued {
+            self.ready.remove(&(rank, slot));
+        }
+        self.outbound.end(slot);
+        self.events.push_back(event);
+    }
+
+    /// Puts a flow where its rank belongs, or takes it away if it may not send.
+    fn requeue(&mut self, slot: u32) {
+        let Some(outgoing) = self.outbound.at(slot) else { return };
+        let wanted = outgoing.may_send().then(|| outgoing.rank(&self.config));
+        if wanted == outgoing.state.queued {
+            return;
+        }
+        if let Some(rank) = outgoing.state.queued {
+            self.ready.remove(&(rank, slot));
+        }
+        if let Some(rank) = wanted {
+            self.ready.insert((rank, slot));
+        }
+        outgoing.state.queued = wanted;
+    }
+
+    /// Sends a packet of the flow that has least to bring over.
+    fn send_data(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+        let &(rank, slot) = self.ready.first()?;
+        let outgoing = self.outbound.at(slot).expect("flows that end are taken away");
+        let label = Label { rank, entropy: outgoing.transfer.entropy };
+        let is_resend = outgoing.transfer.send(&self.config.messages, now, label, outbox)?;
+        self.outbound.retransmissions += u64::from(is_resend);
+        self.outbound.timers.arm(slot, now + self.config.timeout_after);
+        self.requeue(slot);
+        Some(())
+    }
+
+    fn send_probe(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+        loop {
+            let flow = *self.probes.front()?;
+            let outgoing = self.outbound.find(flow);
+            if let Some(outgoing) = outgoing.filter(|own| own.state.probing_since.is_some()) {
+                let entropy = outgoing.transfer.entropy;
+                let label = Label { rank: outgoing.rank(&self.config), entropy };
+                outgoing.transfer.probe(&self.config.messages, now, label, outbox)?;
+                outgoing.state.probing_since = Some(now);
+                self.probes.pop_front();
+                self.outbound.timers.arm(flow.slot(), now + self.config.timeout_after);
+                return Some(());
+            }
+            self.probes.pop_front();
+        }
+    }
+
+    /// A place was woken. It may have nothing to do.
+    fn on_wake(&mut self, now: Time, slot: u32) {
+        let Some(outgoing) = self.outbound.at(slot) else { return };
+        let Outgoing { transfer, state } = outgoing;
+        let Some(since) = state.probing_since.or_else(|| transfer.oldest()) else { return };
+        let deadline = since + self.config.timeout_after;
+        if deadline > now {
+            return self.outbound.timers.arm(slot, deadline);
+        }
+        if now.since(transfer.heard_at) >= self.config.messages.give_up_after {
+            let failed = transfer.end(now);
+            return self.end(slot, Event::Failed(failed));
+        }
+        transfer.timeouts += 1;
+        // As TCP does: whatever was not lost will be acknowledged before it is sent again.
+        transfer.expire(now);
+        if state.window.on_timeout(&self.config) {
+            state.probing_since = Some(now);
+            self.probes.push_back(transfer.flow);
+        }
+        self.requeue(slot);
+    }
+}
+
+impl Outgoing<State> {
+    fn may_send(&self) -> bool {
+        self.state.probing_since.is_none()
+            && self.transfer.next().is_some()
+            && self.transfer.on_the_way() < self.state.window.packets
+    }
+
+    /// What is left of it, in bytes.
+    fn rank(&self, config: &Config) -> u32 {
+        self.transfer.unanswered().saturating_mul(config.messages.segment_bytes)
+    }
+}
+
+impl Machine for Endpoint {
+    type Event = Event;
+
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        match self.config.messages.admits(packet.header) {
+            Some(Kind::FlowData) => {
+                self.inbound.take_in(&self.config.messages, now, &packet, &mut self.events);
+            }
+            Some(Kind::FlowAck) => {
+                if let Ok(ack) = Ack::decode(packet.header) {
+                    self.on_answer(now, packet.meta.src, &ack);
+                }
+            }
+            _ => {}
+        }
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(slot) = self.outbound.timers.pop_due(now) {
+            self.on_wake(now, slot);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        while self.inbound.send_answer(&self.config.messages, outbox).is_some()
+            || self.send_probe(now, outbox).is_some()
+            || self.send_data(now, outbox).is_some()
+        {}
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.inbound.has_answers() || !self.probes.is_empty() || !self.ready.is_empty()
+    }
+
+    fn poll_timeout(&self) -> Time {
+        self.outbound.timers.next()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

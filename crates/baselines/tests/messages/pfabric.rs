@@ -1,0 +1,54 @@
+//! What pFabric is known for.
+
+use thalweg_baselines::pfabric::Endpoint;
+use thalweg_core::{Span, Time};
+use thalweg_fabric::topology::OneSwitch;
+use thalweg_fabric::{Buffer, Config, Discipline, Spread};
+
+use crate::stage::{CABLE, Letter, run};
+
+/// The published buffer: 24 packets.
+fn config() -> Config {
+    Config {
+        discipline: Discipline::Urgency,
+        buffer: Buffer::PerPort { bytes: 36_000 },
+        spread: Spread::PerPacket,
+        ..Config::default()
+    }
+}
+
+/// A short flow passes long ones as if they were not there; they share what is left and all end.
+#[test]
+fn a_short_flow_does_not_notice_long_ones() {
+    let topology = OneSwitch { hosts: 6, host_cable: CABLE }.build().expect("valid");
+    let short = || Letter::new(Time::ZERO + Span::from_us(400), 5, 0, 14_600);
+    let (_, alone) = run::<Endpoint>(&topology, &config(), 1, vec![short()]);
+    let mut letters: Vec<Letter> =
+        (1..5).map(|host| Letter::new(Time::ZERO, host, 0, 1_000_000)).collect();
+    letters.push(short());
+    let (_, letters) = run::<Endpoint>(&topology, &config(), 1, letters);
+    let fct = |letters: &[Letter]| {
+        let letter = letters.iter().find(|letter| letter.src == 5).expect("it was sent");
+        letter.received[0].since(letter.at).as_us_f64()
+    };
+    // At most the packet that is being sent is in its way.
+    assert!(fct(&letters) <= fct(&alone) + 1.3, "{} and {}", fct(&letters), fct(&alone));
+}
+
+/// Of flows that start together the shortest ends first, as if each had waited for the shorter ones.
+#[test]
+fn flows_end_in_the_order_of_their_sizes() {
+    let topology = OneSwitch { hosts: 5, host_cable: CABLE }.build().expect("valid");
+    let sizes = [800_000u64, 200_000, 400_000, 100_000];
+    let letters =
+        (1..).zip(sizes).map(|(host, bytes)| Letter::new(Time::ZERO, host, 0, bytes)).collect();
+    let (_, mut letters) = run::<Endpoint>(&topology, &config(), 1, letters);
+    letters.sort_by_key(|letter| letter.payload.bytes());
+    let mut before_bytes = 0;
+    for letter in &letters {
+        before_bytes += letter.payload.bytes().as_u64();
+        let ideal_us = before_bytes as f64 * 1_500.0 / 1_460.0 * 8.0 / 10_000.0;
+        let us = letter.received[0].as_us_f64();
+        assert!((ideal_us..1.15 * ideal_us + 10.0).contains(&us), "{us} against {ideal_us}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Data that does not fit is cut to its header, which overtakes it.
+
+use std::collections::VecDeque;
+
+use thalweg_core::{Meta, Rng};
+
+use super::{Admission, Queue, Waiting};
+use crate::pool::PacketRef;
+
+/// How a trimming port divides its memory and its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrimmingSpec {
+    /// What of the port's memory data may fill. The rest is for headers.
+    pub data_bytes: u64,
+    /// What a packet without its payload occupies of a link. Packets of that size or less, and all
+    /// of the most urgent priority, are headers.
+    pub header_bytes: u32,
+    /// Headers that may leave before a waiting packet with data does.
+    pub headers_per_data: u32,
+}
+
+impl Default for TrimmingSpec {
+    /// Eight packets of 1,500 B, and ten headers to one packet, as published for NDP; headers as
+    /// small as Ethernet allows.
+    fn default() -> TrimmingSpec {
+        TrimmingSpec { data_bytes: 12_000, header_bytes: 64, headers_per_data: 10 }
+    }
+}
+
+/// Two queues, of headers and of data (NDP). When there is no room for a packet with data, it or the
+/// last one of the data queue, as a coin decides, is cut to its header: if it were always the same,
+/// senders in step could lose all the time. Headers leave first, but data is not starved. What
+/// finds no room among the headers is dropped.
+#[derive(Debug)]
+pub struct Trimming {
+    spec: TrimmingSpec,
+    headers: Lane,
+    data: Lane,
+    /// Headers that have left since the last packet with data.
+    headers_in_row: u32,
+    coin: Rng,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<Waiting>,
+    bytes: u64,
+}
+
+impl Trimming {
+    /// An empty port.
+    pub fn new(spec: TrimmingSpec, coin: Rng) -> Trimming {
+        let (headers, data) = Default::default();
+        Trimming { spec, headers, data, headers_in_row: 0, coin }
+    }
+
+    /// Makes room for data by trimming. There is none for `came`.
+    fn trim(&mut self, came: Waiting, data_limit_bytes: u64, header_limit_bytes: u64) -> Admission {
+        let header_bytes = self.spec.header_bytes;
+        if !self.headers.has_room(header_bytes, header_limit_bytes) {
+            return Admission::Full;
+        }
+        let last_bytes = self.data.waiting.back().map_or(0, |last| u64::from(last.bytes));
+        let left_bytes = self.data.bytes - last_bytes;
+        let fits_instead = left_bytes + u64::from(came.bytes) <= data_limit_bytes;
+        let mut cut = came;
+        if fits_instead && self.coin.chance(0.5) {
+            cut = self.data.pop_back().expect("something fills the queue");
+            self.data.push(came);
+        }
+        self.headers.push(Waiting { bytes: header_bytes, ..cut });
+        Admission::Trimmed { packet: cut.packet, header_bytes }
+    }
+}
+
+impl Queue for Trimming {
+    fn enqueue(&mut self, packet: PacketRef, meta: &mut Meta, limit_bytes: u64) -> Admission {
+        let came = Waiting { packet, bytes: meta.wire_bytes };
+        let data_limit_bytes = self.spec.data_bytes.min(limit_bytes);
+        let header_limit_bytes = limit_bytes - data_limit_bytes;
+        let is_header = meta.dscp.priority() == 0 || came.bytes <= self.spec.header_bytes;
+        let (lane, lane_limit_bytes) = if is_header {
+            (&mut self.headers, header_limit_bytes)
+        } else {
+            (&mut self.data, data_limit_bytes)
+        };
+        if lane.has_room(came.bytes, lane_limit_bytes) {
+            lane.push(came);
+            Admission::Queued
+        } else if is_header {
+            Admission::Full
+        } else {
+            self.trim(came, data_limit_bytes, header_limit_bytes)
+        }
+    }
+
+    fn dequeue(&mut self) -> Option<(PacketRef, u32)> {
+        let is_datas_turn = self.headers_in_row >= self.spec.headers_per_data;
+        let takes_data =
+            self.headers.waiting.is_empty() || (is_datas_turn && !self.data.waiting.is_empty());
+        let lane = if takes_data { &mut self.data } else { &mut self.headers };
+        let Waiting { packet, bytes } = lane.pop_front()?;
+        self.headers_in_row = if takes_data { 0 } else { self.headers_in_row.saturating_add(1) };
+        Some((packet, bytes))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.headers.bytes + self.data.bytes
+    }
+
+    fn packets(&self) -> usize {
+        self.headers.waiting.len() + self.data.waiting.len()
+    }
+}
+
+impl Lane {
+    fn has_room(&self, bytes: u32, limit_bytes: u64) -> bool {
+        self.bytes + u64::from(bytes) <= limit_bytes
+    }
+
+    fn push(&mut self, waiting: Waiting) {
+        self.bytes += u64::from(waiting.bytes);
+        self.waiting.push_back(waiting);
+    }
+
+    fn pop_front(&mut self) -> Option<Waiting> {
+        let first = self.waiting.pop_front()?;
+        self.bytes -= u64::from(first.bytes);
+        Some(first)
+    }
+
+    fn pop_back(&mut self) -> Option<Waiting> {
+        let last = self.waiting.pop_back()?;
+        self.bytes -= u64::from(last.bytes);
+        Some(last)
+    }
+}

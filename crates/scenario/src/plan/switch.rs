@@ -1,0 +1,101 @@
+//! From the table of switches to queues and buffers.
+
+use thalweg_fabric::queue::STRICT_QUEUES;
+use thalweg_fabric::{Buffer, Discipline, Marking, TrimmingSpec};
+
+use crate::error::Mistake;
+use crate::file::{EcnWord, File, QueuesWord, SwitchTable};
+
+/// What `queues = "urgency"` has without a word about buffers, as published: ranks decide little where
+/// nobody has to wait long.
+const URGENCY_BUFFER_BYTES: u64 = 36_000;
+
+/// The queues of every port.
+pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
+    let table = &file.switch;
+    only_where_it_means_something(table)?;
+    let marking = table.ecn_threshold.map_or(Marking::NONE, |threshold| Marking {
+        threshold_bytes: threshold.0.as_u64(),
+        drop_unmarkable: table.drop_unmarkable,
+    });
+    Ok(match (table.queues, table.ecn_counts) {
+        (QueuesWord::Fifo, _) => Discipline::Fifo(marking),
+        (QueuesWord::Strict, EcnWord::Port) => Discipline::StrictPerPort(marking),
+        (QueuesWord::Strict, EcnWord::Queue) => {
+            Discipline::StrictPerQueue([marking; STRICT_QUEUES])
+        }
+        (QueuesWord::Trimming, _) => Discipline::Trimming(trimming(file)?),
+        (QueuesWord::Urgency, _) => Discipline::Urgency,
+        (QueuesWord::Fair, _) => Discipline::Fair { weights: weights(table)?, marking },
+    })
+}
+
+/// Keys of one kind of queues say nothing about another.
+fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
+    let queues = table.queues;
+    if table.trim_above.is_some() && queues != QueuesWord::Trimming {
+        let message = "only queues = \"trimming\" cuts packets: write that, or take this away";
+        return Err(Mistake::at("trim-above", message));
+    }
+    if table.class_weights.is_some() && queues != QueuesWord::Fair {
+        let message = "only queues = \"fair\" tells classes apart: write that, or take this away";
+        return Err(Mistake::at("class-weights", message));
+    }
+    let word = match queues {
+        QueuesWord::Fifo | QueuesWord::Strict | QueuesWord::Fair => return Ok(()),
+        QueuesWord::Trimming => "trimming",
+        QueuesWord::Urgency => "urgency",
+    };
+    if table.ecn_threshold.is_some() {
+        let message = format!("queues = \"{word}\" marks nothing: take this away");
+        return Err(Mistake::at("ecn-threshold", message));
+    }
+    Ok(())
+}
+
+fn trimming(file: &File) -> Result<TrimmingSpec, Mistake> {
+    let default = TrimmingSpec::default();
+    let header_bytes = file.transport.ack_bytes.unwrap_or(default.header_bytes);
+    let data_bytes = file.switch.trim_above.map_or(default.data_bytes, |bytes| bytes.as_u64());
+    let memory = file.switch.port_buffer.or(file.switch.shared_buffer);
+    if memory.is_some_and(|memory| memory.as_u64() <= data_bytes) {
+        let message = format!(
+            "data may fill all of the memory, {data_bytes} bytes, and headers have none: give less \
+             here, or more memory"
+        );
+        return Err(Mistake::at("trim-above", message));
+    }
+    Ok(TrimmingSpec { data_bytes, header_bytes, ..default })
+}
+
+fn weights(table: &SwitchTable) -> Result<[u32; 2], Mistake> {
+    let weights = table.class_weights.unwrap_or([1, 1]);
+    match weights.iter().position(|&weight| weight == 0) {
+        Some(class) => {
+            let message = "a class of weight 0 would send nothing: give 1 or more";
+            Err(Mistake::at(class, message).under("class-weights"))
+        }
+        None => Ok(weights),
+    }
+}
+
+/// The memory of every switch.
+pub(super) fn buffer(table: &SwitchTable) -> Result<Buffer, Mistake> {
+    match (table.port_buffer, table.shared_buffer) {
+        (Some(_), Some(_)) => Err(Mistake::at(
+            "shared-buffer",
+            "port-buffer and shared-buffer exclude each other: keep one",
+        )),
+        (Some(bytes), None) => Ok(Buffer::PerPort { bytes: bytes.as_u64() }),
+        (None, None) if table.queues == QueuesWord::Urgency => {
+            Ok(Buffer::PerPort { bytes: URGENCY_BUFFER_BYTES })
+        }
+        (None, None) => Ok(Buffer::default()),
+        (None, Some(bytes)) if table.alpha > 0.0 && table.alpha.is_finite() => {
+            Ok(Buffer::Shared { bytes: bytes.as_u64(), alpha: table.alpha })
+        }
+        (None, Some(_)) => {
+            Err(Mistake::at("alpha", format!("{} is no share: give a number above 0", table.alpha)))
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! From the table of the transport to its settings.
+
+use thalweg_baselines::{ndp, pfabric};
+use thalweg_core::{Bytes, NodeId, Rng, Span};
+use thalweg_fabric::Topology;
+use thalweg_flow::{Config, ConfigError, Control, Endpoint};
+use thalweg_stack::Transport;
+
+use super::as_key;
+use crate::error::Mistake;
+use crate::file::{ControlWord, TransportTable};
+use crate::ideal::{Ideal, PacketSizes};
+
+/// How hosts send their flows.
+#[derive(Clone, Debug)]
+pub(crate) enum Protocol {
+    /// By windows.
+    Windows,
+    Ndp {
+        window_packets: u32,
+        timeout_after: Span,
+        paths: u8,
+    },
+    Pfabric {
+        window_packets: u32,
+        timeout_after: Span,
+    },
+}
+
+/// Packets of a queue that cuts what comes on top, as published for NDP.
+const NDP_QUEUE_PACKETS: u32 = 8;
+
+/// pFabric waits so many round trips for an answer, as published.
+const PFABRIC_ROUND_TRIPS: u64 = 3;
+
+impl Protocol {
+    /// What it is called in files.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Protocol::Windows => "windows",
+            Protocol::Ndp { .. } => "ndp",
+            Protocol::Pfabric { .. } => "pfabric",
+        }
+    }
+
+    /// The endpoint of a host. `messages` has passed its check.
+    pub(crate) fn endpoint(
+        &self,
+        host: NodeId,
+        messages: Config,
+        topology: &Topology,
+        rng: &Rng,
+    ) -> Transport {
+        let checked = "checked when the file was read";
+        match *self {
+            Protocol::Windows => Endpoint::new(messages).expect(checked).into(),
+            Protocol::Ndp { window_packets, timeout_after, paths } => {
+                let config = ndp::Config {
+                    messages,
+                    initial_window_packets: window_packets,
+                    timeout_after,
+                    paths,
+                    ..ndp::Config::new(topology.host_cable(host).rate)
+                };
+                let rng = rng.substream("ndp", u64::from(host.0));
+                ndp::Endpoint::new(config, rng).expect(checked).into()
+            }
+            Protocol::Pfabric { window_packets, timeout_after } => {
+                let config = pfabric::Config {
+                    messages,
+                    initial_window_packets: window_packets,
+                    max_window_packets: window_packets.saturating_add(window_packets / 4),
+                    timeout_after,
+                    ..pfabric::Config::default()
+                };
+                pfabric::Endpoint::new(config).expect(checked).into()
+            }
+        }
+    }
+}
+
+/// How flows travel. Windows and waits that the file leaves out follow from the longest way between
+/// two hosts.
+pub(crate) fn protocol(
+    table: &TransportTable,
+    messages: &Config,
+    topology: &Topology,
+) -> Result<Protocol, Mistake> {
+    let word = match table.control {
+        Some(ControlWord::Ndp) => "ndp",
+        Some(ControlWord::Pfabric) => "pfabric",
+        _ => return Ok(Protocol::Windows),
+    };
+    let foreign = [
+        ("dctcp-gain", table.dctcp_gain.is_some()),
+        ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
+        ("reordering-packets", table.reordering_packets.is_some()),
+        ("initial-rto", table.initial_rto.is_some()),
+    ];
+    if let Some((key, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Mistake::at(
+            key,
+            format!("control = \"{word}\" has no such setting: take this away"),
+        ));
+    }
+    let (round_trip, product_packets) = longest_way(messages, topology);
+    let window_packets = |default: u32| table.initial_window_packets.unwrap_or(default);
+    Ok(if word == "ndp" {
+        Protocol::Ndp {
+            // With queues filled at the sender's and at the receiver's end, no link is idle yet.
+            window_packets: window_packets(product_packets + 2 * NDP_QUEUE_PACKETS),
+            timeout_after: table.min_rto.unwrap_or(messages.min_rto),
+            paths: paths(topology),
+        }
+    } else {
+        Protocol::Pfabric {
+            window_packets: window_packets(product_packets),
+            timeout_after: table.min_rto.unwrap_or(round_trip * PFABRIC_ROUND_TRIPS),
+        }
+    })
+}
+
+/// The round trip of a full packet from the first host to one that is furthest from it, and the packets
+/// that its link sends in that time.
+fn longest_way(messages: &Config, topology: &Topology) -> (Span, u32) {
+    let src = NodeId(0);
+    let distances = topology.distances(src);
+    let furthest = (0..topology.hosts()).map(NodeId).max_by_key(|host| distances[host.index()]);
+    let sizes = PacketSizes {
+        segment_bytes: messages.segment_bytes,
+        overhead_bytes: messages.overhead_bytes,
+        ack_bytes: messages.ack_wire_bytes,
+    };
+    let dst = furthest.expect("a topology has hosts");
+    let segment = Bytes::from(messages.segment_bytes);
+    let round_trip = Ideal::new(topology, sizes, false).completion(src, dst, segment);
+    let full = segment + Bytes::from(messages.overhead_bytes);
+    let one = topology.host_cable(src).rate.serialization(full);
+    let packets = round_trip.as_ps().div_ceil(one.as_ps()).min(1 << 16);
+    (round_trip, packets as u32)
+}
+
+/// How many ways lead from the first host's switch to others.
+fn paths(topology: &Topology) -> u8 {
+    let links = topology.links_out(topology.edge_of(NodeId(0)));
+    let up = links.iter().filter(|link| !topology.is_host(topology.link_ends(**link).1));
+    up.count().clamp(1, 255) as u8
+}
+
+/// Settings of the transport.
+pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
+    let default = Config::default();
+    let config = Config {
+        control: control(table),
+        segment_bytes: table.segment_bytes.unwrap_or(default.segment_bytes),
+        overhead_bytes: table.overhead_bytes.unwrap_or(default.overhead_bytes),
+        ack_wire_bytes: table.ack_bytes.unwrap_or(default.ack_wire_bytes),
+        initial_window_packets: table
+            .initial_window_packets
+            .unwrap_or(default.initial_window_packets),
+        reordering_packets: table.reordering_packets.unwrap_or(default.reordering_packets),
+        min_rto: table.min_rto.unwrap_or(default.min_rto),
+        initial_rto: table.initial_rto.unwrap_or(default.initial_rto),
+        ..default
+    };
+    if config.ack_wire_bytes == 0 {
+        return Err(Mistake::at("ack-bytes", "no packet has 0 bytes: give at least 1"));
+    }
+    config.check().map_err(transport_mistake)?;
+    Ok(config)
+}
+
+fn transport_mistake(error: ConfigError) -> Mistake {
+    let key = match error {
+        ConfigError::Zero(name) | ConfigError::TooManyPackets { name, .. } => as_key(name),
+        ConfigError::FirstMessage(_) => as_key("first_message"),
+        ConfigError::PacketTooLarge => "segment-bytes".to_owned(),
+        ConfigError::TimeoutOrder { max, .. } => {
+            return Mistake::at("min-rto", format!("no wait may pass {max}: give that or less"));
+        }
+        ConfigError::Share { name, .. } => format!("dctcp-{}", as_key(name)),
+    };
+    Mistake::at(key, as_key(&error.to_string()))
+}
+
+fn control(table: &TransportTable) -> Control {
+    match table.control.unwrap_or(ControlWord::Dctcp) {
+        // What has no such control sends its flows in another way, and its jobs not at all.
+        ControlWord::Dctcp | ControlWord::Ndp | ControlWord::Pfabric => Control::Dctcp {
+            gain: table.dctcp_gain.unwrap_or(1.0 / 16.0),
+            initial_alpha: table.dctcp_initial_alpha.unwrap_or(1.0),
+        },
+        ControlWord::NewReno => Control::NewReno,
+        ControlWord::Cubic => Control::Cubic,
+    }
+}

@@ -1,0 +1,93 @@
+//! Bad settings of queues and of the transports that need them.
+
+use thalweg_scenario::Scenario;
+
+/// What is said about a scenario with these settings and traffic.
+fn complaint(switch: &str, transport: &str, traffic: &str) -> String {
+    let text = format!(
+        r#"title = "mistaken"
+topology.one-switch = {{ hosts = 3, host-cable = {{ rate = "10Gbps", delay = "1us" }} }}
+[switch]
+port-buffer = "100KB"
+{switch}
+[transport]
+{transport}
+[[traffic]]
+{traffic}
+"#
+    );
+    let no_files = |file: &str| Err(format!("{file}: there are no files"));
+    let error = Scenario::parse("bad.toml", &text, &no_files).expect_err(&text).to_string();
+    let (_, after_line) = error.split_once(": ").expect("the file and the line come first");
+    after_line.to_owned()
+}
+
+const FLOWS: &str = "permutation = { bytes-each = \"1KB\" }";
+
+#[test]
+fn settings_of_queues_stand_where_they_mean_something() {
+    for (switch, expected) in [
+        (
+            "trim-above = \"9KB\"",
+            "switch.trim-above: only queues = \"trimming\" cuts packets: write that, or take this away",
+        ),
+        (
+            "queues = \"trimming\"\ntrim-above = \"200KB\"",
+            "switch.trim-above: data may fill all of the memory, 200000 bytes, and headers have none: \
+             give less here, or more memory",
+        ),
+        (
+            "queues = \"trimming\"\necn-threshold = \"9KB\"",
+            "switch.ecn-threshold: queues = \"trimming\" marks nothing: take this away",
+        ),
+        (
+            "queues = \"urgency\"\necn-threshold = \"9KB\"",
+            "switch.ecn-threshold: queues = \"urgency\" marks nothing: take this away",
+        ),
+        (
+            "class-weights = [1, 2]",
+            "switch.class-weights: only queues = \"fair\" tells classes apart: write that, or take this away",
+        ),
+        (
+            "queues = \"fair\"\nclass-weights = [1, 0]",
+            "switch.class-weights.1: a class of weight 0 would send nothing: give 1 or more",
+        ),
+    ] {
+        assert_eq!(complaint(switch, "", FLOWS), expected);
+    }
+}
+
+#[test]
+fn settings_of_windows_are_not_those_of_other_transports() {
+    for (transport, expected) in [
+        (
+            "control = \"ndp\"\ninitial-rto = \"1ms\"",
+            "transport.initial-rto: control = \"ndp\" has no such setting: take this away",
+        ),
+        (
+            "control = \"pfabric\"\nreordering-packets = 9",
+            "transport.reordering-packets: control = \"pfabric\" has no such setting: take this away",
+        ),
+        (
+            "control = \"pfabric\"\nmin-rto = \"0s\"",
+            "transport.min-rto: min-rto is zero: set it to 1 or more",
+        ),
+        (
+            "control = \"ndp\"\ninitial-window-packets = 0",
+            "transport.initial-window-packets: initial-window-packets is zero: set it to 1 or more",
+        ),
+    ] {
+        assert_eq!(complaint("", transport, FLOWS), expected);
+    }
+}
+
+#[test]
+fn jobs_over_flows_send_by_windows() {
+    let job =
+        "all-reduce = { workers = [0, 1], collective = \"ring\", bytes = \"4KB\", rounds = 1 }";
+    assert_eq!(
+        complaint("", "control = \"ndp\"", job),
+        "traffic.0.all-reduce.collective: control = \"ndp\" is for flows, and ring jobs send by windows: \
+         take another collective, or another control"
+    );
+}

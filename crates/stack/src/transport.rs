@@ -1,0 +1,94 @@
+//! How the ordinary flows of a host travel.
+
+use thalweg_baselines::{ndp, pfabric};
+use thalweg_core::{Machine, Outbox, Packet, Time, Verdict};
+use thalweg_flow::{Endpoint, Event, FlowId, Message, StartError};
+
+/// The transport of a host's ordinary flows: ours, or a published one that it is compared with.
+pub enum Transport {
+    /// Windows.
+    Flow(Endpoint),
+    /// NDP.
+    Ndp(ndp::Endpoint),
+    /// pFabric.
+    Pfabric(pfabric::Endpoint),
+}
+
+/// Calls the same method of whichever it is.
+macro_rules! delegate {
+    ($transport:expr, $endpoint:ident => $call:expr) => {
+        match $transport {
+            Transport::Flow($endpoint) => $call,
+            Transport::Ndp($endpoint) => $call,
+            Transport::Pfabric($endpoint) => $call,
+        }
+    };
+}
+
+impl Transport {
+    /// Begins to send a message.
+    pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
+        delegate!(self, endpoint => endpoint.start(now, message))
+    }
+
+    /// How many messages are being sent.
+    pub fn outgoing(&self) -> usize {
+        delegate!(self, endpoint => endpoint.outgoing())
+    }
+
+    /// How many transmissions so far were not the first of their packet.
+    pub fn retransmissions(&self) -> u64 {
+        delegate!(self, endpoint => endpoint.retransmissions())
+    }
+}
+
+impl From<Endpoint> for Transport {
+    fn from(endpoint: Endpoint) -> Transport {
+        Transport::Flow(endpoint)
+    }
+}
+
+impl From<ndp::Endpoint> for Transport {
+    fn from(endpoint: ndp::Endpoint) -> Transport {
+        Transport::Ndp(endpoint)
+    }
+}
+
+impl From<pfabric::Endpoint> for Transport {
+    fn from(endpoint: pfabric::Endpoint) -> Transport {
+        Transport::Pfabric(endpoint)
+    }
+}
+
+impl Machine for Transport {
+    type Event = Event;
+
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        delegate!(self, endpoint => endpoint.handle_packet(now, packet))
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        delegate!(self, endpoint => endpoint.handle_timeout(now));
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        delegate!(self, endpoint => endpoint.poll_transmit(now, outbox));
+    }
+
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        delegate!(self, endpoint => endpoint.has_backlog())
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        delegate!(self, endpoint => endpoint.poll_timeout())
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        delegate!(self, endpoint => endpoint.poll_event())
+    }
+}
