@@ -1,6 +1,6 @@
 //! Settings of an endpoint.
 
-use thalweg_core::{JobId, Span};
+use thalweg_core::{JobId, Span, Waits};
 use thalweg_wire::tag::Key;
 use thiserror::Error;
 
@@ -162,6 +162,12 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Between which limits waits for an answer lie.
+    #[inline]
+    pub(crate) fn waits(&self) -> Waits {
+        Waits { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
+    }
+
     /// Whether the settings can work together.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_positive()?;
