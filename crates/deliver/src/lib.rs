@@ -19,6 +19,7 @@ pub mod importance;
 mod incoming;
 mod outgoing;
 mod peer;
+pub mod plan;
 pub mod policy;
 mod receiver;
 mod segments;

@@ -219,12 +219,11 @@ impl Outgoing {
                 self.timers.arm(slot, sender.deadline);
                 continue;
             }
-            let asked = sender.is_probing();
-            let next = sender.on_deadline(config, now);
-            stats.unanswered += u64::from(next == Next::Ask);
-            if asked {
+            stats.unanswered += u64::from(sender.has_asked());
+            if sender.is_probing() {
                 self.peers[sender.peer as usize].on_silence();
             }
+            let next = sender.on_deadline(config, now);
             if next == Next::Fail {
                 done.push(failed(sender.name, Failure::Silent));
                 self.remove(slot);

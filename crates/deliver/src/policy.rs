@@ -73,6 +73,12 @@ impl Policy for BackFirst {
 }
 
 impl FrontFirst {
+    /// Which of its priorities a layer gets, from 0: floor(i · P / L).
+    // spec: M-03
+    pub(crate) fn level(&self, layer: usize, layers: usize) -> u32 {
+        (layer * usize::from(self.priorities) / layers.max(1)) as u32
+    }
+
     /// The tag of a segment whose layer is the `place`th to be sent.
     fn tag_at(&self, place: u16, segment: &Segment) -> Tag {
         // spec: M-03

@@ -247,6 +247,11 @@ impl Sender {
         }
     }
 
+    /// Whether it waits for an answer.
+    pub fn has_asked(&self) -> bool {
+        matches!(self.phase, Phase::Offering | Phase::Probing { .. })
+    }
+
     /// Whether its question is about what has arrived.
     pub fn is_probing(&self) -> bool {
         matches!(self.phase, Phase::Probing { .. })
