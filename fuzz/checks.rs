@@ -9,6 +9,7 @@ use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice, Parameter,
     ParameterView, StationBytes,
 };
+use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
 use thalweg_wire::flow::{Ack, AckView, Credit, Data, DataView};
 use thalweg_wire::tag::{Key, seal, seal_with_body, verify, verify_with_body};
 use thalweg_wire::{Kind, Prefix, peek, prefix as layout};
@@ -28,7 +29,12 @@ pub fn prefix(bytes: &[u8]) -> bool {
         (Kind::AggregateRequest, asked(header) == Some(AskKind::Request)),
         (Kind::AggregateNotice, Notice::decode(header).is_ok()),
         (Kind::AggregateAnnouncement, Announcement::decode(header).is_ok()),
+        (Kind::DeliverData, deliver::Data::decode(header).is_ok()),
+        (Kind::DeliverAck, deliver::Ack::decode(header).is_ok()),
     ];
+    if let Ok(control) = Control::decode(header) {
+        assert!(read.is_some_and(|prefix| prefix.kind == control.verb.kind()));
+    }
     for (kind, is_accepted) in accepted {
         assert!(!is_accepted || read.is_some_and(|prefix| prefix.kind == kind));
     }
@@ -70,6 +76,36 @@ pub fn aggregate(bytes: &[u8]) -> bool {
         notice(header),
     ];
     accepted.contains(&true)
+}
+
+/// Delivery headers that are accepted are the encoding of their meaning, and their ranges hold.
+pub fn deliver(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
+    let data = deliver::Data::decode(header);
+    if let Ok(data) = data {
+        assert_canonical(header, |again| data.encode(again));
+        assert!(data.payload_bytes > 0);
+        assert!(data.offset.as_u64().checked_add(u64::from(data.payload_bytes)).is_some());
+    }
+    let ack = deliver::Ack::decode(header);
+    if let Ok(ack) = ack {
+        assert_canonical(header, |again| ack.encode(again));
+    }
+    let control = Control::decode(header);
+    if let Ok(control) = control {
+        assert_canonical(header, |again| control.encode(again));
+        match control.verb {
+            Verb::Offer { segment_bytes, loss, .. } => {
+                assert!(segment_bytes > 0 && loss < LOSS_UNIT);
+            }
+            Verb::Accept { loss } => assert!(loss < LOSS_UNIT),
+            Verb::Bitmap { first, count } => {
+                assert!((1..=BITMAP_BITS).contains(&count) && first.checked_add(count).is_some());
+            }
+            Verb::Hold | Verb::Probe { .. } | Verb::Stop | Verb::Refuse(_) => {}
+        }
+    }
+    data.is_ok() || ack.is_ok() || control.is_ok()
 }
 
 fn gradient(header: &Header) -> bool {
@@ -186,6 +222,15 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
         19 => Kind::AggregateRequest,
         20 => Kind::AggregateNotice,
         21 => Kind::AggregateAnnouncement,
+        32 => Kind::DeliverData,
+        33 => Kind::DeliverAck,
+        34 => Kind::DeliverOffer,
+        35 => Kind::DeliverAccept,
+        36 => Kind::DeliverHold,
+        37 => Kind::DeliverProbe,
+        38 => Kind::DeliverBitmap,
+        39 => Kind::DeliverStop,
+        40 => Kind::DeliverRefuse,
         _ => return None,
     };
     let number = |from: usize, bytes: usize| {

@@ -13,6 +13,7 @@ mod files;
 mod interrupt;
 mod lab;
 mod metrics;
+mod plan;
 mod server;
 mod sim;
 mod switch;
@@ -42,6 +43,7 @@ Examples:
   thalweg figure --list                                published figures that can be run again
   thalweg figure atp-table1                            one of them, the paper's numbers beside ours
   thalweg lab --hosts 8 --rate 1gbit -- ./train.sh     a command on 8 hosts, all on this machine
+  thalweg plan --layers resnet50 --format sonic        queue thresholds for a model, for a switch
   thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, to be watched
   thalweg server --switch 127.0.0.1:4800               a server beside it
   thalweg top                                          what they do, live
@@ -59,6 +61,9 @@ enum Command {
     /// Run a command on every host of a network that exists only on this machine
     #[command(long_about = lab::ABOUT)]
     Lab(lab::LabArguments),
+    /// Plan the queues of switches for a model whose gradients may be lost in part
+    #[command(long_about = plan::ABOUT)]
+    Plan(plan::PlanArguments),
     /// Run a switch: sums gradients on their way
     Switch(switch::SwitchArguments),
     /// Run a server: completes sums, and knows who is in which job
@@ -87,6 +92,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Figure(arguments) => figure::figure(&arguments),
         Command::Lab(arguments) => lab::lab(&arguments),
+        Command::Plan(arguments) => plan::plan(&arguments),
         Command::Switch(arguments) => switch::switch(&arguments),
         Command::Server(arguments) => server::server(&arguments),
         Command::Top(arguments) => top::top(&arguments),

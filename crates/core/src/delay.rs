@@ -20,9 +20,7 @@ struct Losses {
 pub struct Delay {
     /// How much waiting is wanted.
     target: Span,
-    /// The shortest round trip of the current and of the last age.
-    base: [Option<Span>; 2],
-    age_ends: Time,
+    base: Base,
     /// The first transmission of the next round.
     round_to: u64,
     /// The shortest round trip of this round.
@@ -30,6 +28,14 @@ pub struct Delay {
     /// Answers of this round.
     answered: u64,
     losses: Losses,
+}
+
+/// The shortest round trip of the last seconds: what a path takes when nothing waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Base {
+    /// Of the current and of the last age.
+    shortest: [Option<Span>; 2],
+    age_ends: Time,
 }
 
 /// What a round says.
@@ -74,8 +80,7 @@ impl Delay {
     pub fn new(target: Span) -> Delay {
         Delay {
             target,
-            base: [None; 2],
-            age_ends: Time::ZERO,
+            base: Base::default(),
             round_to: 0,
             shortest: None,
             answered: 0,
@@ -108,7 +113,7 @@ impl Delay {
 
     /// For another flow on the same path, whose transmissions are numbered from 0.
     pub fn restarted(&self) -> Delay {
-        Delay { base: self.base, age_ends: self.age_ends, ..Delay::new(self.target) }
+        Delay { base: self.base, ..Delay::new(self.target) }
     }
 
     /// A packet had to be repaired.
@@ -117,14 +122,8 @@ impl Delay {
     }
 
     fn learn(&mut self, now: Time, round_trip: Span) {
-        if now >= self.age_ends {
-            self.base = [None, self.base[0]];
-            self.age_ends = now + BASE_AGE;
-        }
-        let least =
-            |known: Option<Span>| Some(known.map_or(round_trip, |span| span.min(round_trip)));
-        self.base[0] = least(self.base[0]);
-        self.shortest = least(self.shortest);
+        self.base.learn(now, round_trip);
+        self.shortest = shorter(self.shortest, round_trip);
     }
 
     fn judge(&mut self) -> Option<Judgement> {
@@ -132,10 +131,10 @@ impl Delay {
         if self.losses.are_many() {
             return Some(Judgement::Lossy);
         }
-        let base = self.base.iter().flatten().min()?;
-        let waiting = self.shortest? - *base;
+        let base = self.base.shortest()?;
+        let waiting = self.shortest? - base;
         Some(if waiting >= self.target {
-            let (wanted, found) = (*base + self.target, *base + waiting);
+            let (wanted, found) = (base + self.target, base + waiting);
             Judgement::Crowded(wanted.as_ps().saturating_mul(1_000) / found.as_ps().max(1))
         } else if waiting * 2 >= self.target {
             Judgement::Filling
@@ -143,6 +142,28 @@ impl Delay {
             Judgement::Empty
         })
     }
+}
+
+impl Base {
+    /// Takes in a measured round trip.
+    #[inline]
+    pub fn learn(&mut self, now: Time, round_trip: Span) {
+        if now >= self.age_ends {
+            self.shortest = [None, self.shortest[0]];
+            self.age_ends = now + BASE_AGE;
+        }
+        self.shortest[0] = shorter(self.shortest[0], round_trip);
+    }
+
+    /// The shortest of those that are still believed.
+    #[inline]
+    pub fn shortest(&self) -> Option<Span> {
+        self.shortest.iter().flatten().min().copied()
+    }
+}
+
+fn shorter(known: Option<Span>, round_trip: Span) -> Option<Span> {
+    Some(known.map_or(round_trip, |span| span.min(round_trip)))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub mod packet;
 pub mod quantity;
 pub mod relay;
 pub mod rng;
+pub mod rtt;
 pub mod sum;
 pub mod tagger;
 pub mod tensor;
@@ -35,6 +36,7 @@ pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, 
 pub use quantity::QuantityError;
 pub use relay::Relay;
 pub use rng::Rng;
+pub use rtt::{Rtt, Waits};
 pub use tagger::{Tag, Tagger};
 pub use tensor::{Half, Operation, Tensor};
 pub use time::{Span, Time};

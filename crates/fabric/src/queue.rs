@@ -76,6 +76,7 @@ impl Marking {
     }
 
     /// Applies to a packet that finds `waiting_bytes`. False: it must be dropped.
+    // spec: M-05
     fn apply(&self, meta: &mut Meta, waiting_bytes: u64) -> bool {
         if waiting_bytes <= self.threshold_bytes {
             return true;

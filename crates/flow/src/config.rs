@@ -1,6 +1,6 @@
 //! Settings of an endpoint.
 
-use thalweg_core::{Header, JobId, Span};
+use thalweg_core::{Header, JobId, Span, Waits};
 use thalweg_wire::tag::{self, Key};
 use thalweg_wire::{Kind, peek};
 use thiserror::Error;
@@ -170,6 +170,12 @@ impl Config {
         let is_ours = prefix.job == self.job && prefix.epoch == self.epoch;
         let is_sealed = self.key.as_ref().is_none_or(|key| tag::verify(header, key));
         (is_ours && is_sealed).then_some(prefix.kind)
+    }
+
+    /// Between which limits waits for an answer lie.
+    #[inline]
+    pub(crate) fn waits(&self) -> Waits {
+        Waits { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
     }
 
     /// Whether the settings can work together.

@@ -16,7 +16,6 @@ mod incoming;
 mod message;
 mod outgoing;
 mod receiver;
-mod rtt;
 mod scoreboard;
 mod sender;
 

@@ -1,13 +1,12 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
-use thalweg_core::{Acked, Bytes, CongestionControl, NodeId, Outbox, Packet, Tagger, Time};
+use thalweg_core::{Acked, Bytes, CongestionControl, NodeId, Outbox, Packet, Rtt, Tagger, Time};
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag;
 
 use crate::config::{Config, MAX_PACKETS};
 use crate::control::Controller;
 use crate::message::{FlowId, FlowTagger, Message, Payload, Sent, StartError};
-use crate::rtt::Rtt;
 use crate::scoreboard::{Answer, Scoreboard};
 
 /// An outgoing message, or the place where one was.
@@ -62,7 +61,7 @@ pub fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
 impl Path {
     /// Nothing is known.
     pub fn new(config: &Config) -> Path {
-        Path { control: Controller::new(config), rtt: Rtt::new(config) }
+        Path { control: Controller::new(config), rtt: Rtt::new(config.waits()) }
     }
 
     /// What the next message may know.
@@ -179,7 +178,7 @@ impl Sender {
     }
 
     fn begin_waiting(&mut self, config: &Config, now: Time) {
-        self.deadline = now + self.path.rtt.timeout(config);
+        self.deadline = now + self.path.rtt.timeout(config.waits());
         // After a timeout the silence goes on.
         if !self.path.rtt.is_backing_off() {
             self.silent_since = now;
@@ -259,9 +258,9 @@ impl Sender {
     ) {
         let segment = Bytes::from(config.segment_bytes);
         let round_trip = now.since(ack.sent_at);
-        self.path.rtt.sample(config, round_trip);
+        self.path.rtt.sample(config.waits(), round_trip);
         self.path.rtt.stop_backing_off();
-        self.deadline = now + self.path.rtt.timeout(config);
+        self.deadline = now + self.path.rtt.timeout(config.waits());
         self.silent_since = now;
         self.path.control.on_ack(&Acked {
             now,

@@ -13,6 +13,7 @@
 //! `docs/wire.md`.
 
 pub mod aggregate;
+pub mod deliver;
 pub mod flow;
 pub mod prefix;
 pub mod tag;

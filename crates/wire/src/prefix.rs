@@ -44,6 +44,24 @@ pub enum Kind {
     AggregateNotice = 20,
     /// What a switch has to know: [`aggregate::Announcement`](crate::aggregate::Announcement).
     AggregateAnnouncement = 21,
+    /// A segment of a tensor: [`deliver::Data`](crate::deliver::Data).
+    DeliverData = 32,
+    /// The echo of a segment's time: [`deliver::Ack`](crate::deliver::Ack).
+    DeliverAck = 33,
+    /// A tensor is to be sent: [`deliver::Control`](crate::deliver::Control), as are all that follow.
+    DeliverOffer = 34,
+    /// There is a buffer for it.
+    DeliverAccept = 35,
+    /// There is none yet.
+    DeliverHold = 36,
+    /// What has arrived?
+    DeliverProbe = 37,
+    /// This has arrived.
+    DeliverBitmap = 38,
+    /// Enough has arrived.
+    DeliverStop = 39,
+    /// The tensor is not wanted.
+    DeliverRefuse = 40,
 }
 
 impl Kind {
@@ -199,7 +217,8 @@ mod tests {
     #[test]
     fn numbers_and_kinds_are_the_same_thing() {
         let known: Vec<u8> = (0..=255).filter(|&number| Kind::from_u8(number).is_some()).collect();
-        assert_eq!(known, [1, 2, 3, 16, 17, 18, 19, 20, 21]);
+        let planes = [1..=3, 16..=21, 32..=40];
+        assert_eq!(known, planes.into_iter().flatten().collect::<Vec<u8>>());
         for number in known {
             assert_eq!(Kind::from_u8(number).unwrap() as u8, number);
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use thalweg_core::HEADER_BYTES;
 use thalweg_wire::aggregate::{AskView, GradientView, GroupView, ParameterView, StationBytes};
+use thalweg_wire::deliver;
 use thalweg_wire::flow::{AckView, CreditView, DataView};
 use thalweg_wire::prefix::{PREFIX_BYTES, PrefixView};
 
@@ -37,6 +38,7 @@ fn the_document_has_the_fields_of_the_code() {
         watermark_distance, flags, attempt, level, reserved_end);
     let group = fields!(GroupView: sequence, aggregator, reserved, server, other, level, stations,
         reserved_end);
+    let [deliver_data, deliver_ack, deliver_control] = deliver_fields();
 
     let document = document();
     assert_eq!(table(&document, "## Prefix"), prefix);
@@ -50,10 +52,23 @@ fn the_document_has_the_fields_of_the_code() {
         ("## Aggregate query and request", ask),
         ("## Aggregate announcement", group.clone()),
         ("## Aggregate notice", group),
+        ("## Deliver data", deliver_data),
+        ("## Deliver acknowledgement", deliver_ack),
+        ("## Deliver control", deliver_control),
     ] {
         assert_eq!(table(&document, heading), fields, "{heading}");
         assert_covers(&fields, PREFIX_BYTES, HEADER_BYTES);
     }
+}
+
+fn deliver_fields() -> [Vec<Field>; 3] {
+    use deliver::{AckView, ControlView, DataView};
+    [
+        fields!(DataView: operation, sent_at, offset, tensor, layer, payload_bytes, flags, reserved),
+        fields!(AckView: operation, sent_at, tensor, flags, reserved),
+        fields!(ControlView: operation, tensor_bytes, tensor, loss, first, count, segment_bytes,
+            layer, reason, reserved),
+    ]
 }
 
 #[test]

@@ -7,9 +7,11 @@
 //! - [`sizes`]: how large flows are.
 //! - [`arrivals`]: flows at a target load, incasts, permutations; [`trace`]: flows from a file.
 //! - [`model`]: the layer table of a network; [`models`]: the built-in ones.
+//! - [`costs`]: what lost gradients cost.
 //! - [`training`]: when a job computes and when its gradients are ready.
 
 pub mod arrivals;
+pub mod costs;
 pub mod csv;
 pub mod model;
 pub mod models;
@@ -20,6 +22,7 @@ pub mod training;
 pub use arrivals::{
     ArrivalError, FlowSpec, Incast, Pattern, PoissonArrivals, PoissonFlows, Until, permutation,
 };
+pub use costs::{CostError, LossCost};
 pub use csv::CsvError;
 pub use model::{Layer, Model, ModelError, Tensor};
 pub use sizes::{SizeDistribution, SizeError};

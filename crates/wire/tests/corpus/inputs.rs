@@ -7,6 +7,7 @@ use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Branch, Gradient, Identity, LEVELS, Magnitude, Notice, Numbers,
     Parameter, Scale, StationBytes,
 };
+use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
 use zerocopy::IntoBytes;
@@ -15,7 +16,7 @@ use zerocopy::IntoBytes;
 pub type Inputs = Vec<(&'static str, Vec<u8>)>;
 
 /// Every fuzz target with its inputs.
-pub fn targets() -> [(&'static str, Inputs); 4] {
+pub fn targets() -> [(&'static str, Inputs); 5] {
     let headers = |named: &[(&'static str, Header)]| {
         named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
     };
@@ -27,8 +28,15 @@ pub fn targets() -> [(&'static str, Inputs); 4] {
         group_packets(),
     ]
     .concat();
-    let all = [flow.clone(), aggregate.clone()].concat();
-    [("prefix", all), ("flow", flow), ("aggregate", aggregate), ("tag", tagged_packets())]
+    let deliver = [headers(&segment_headers()), headers(&control_headers())].concat();
+    let all = [flow.clone(), aggregate.clone(), deliver.clone()].concat();
+    [
+        ("prefix", all),
+        ("flow", flow),
+        ("aggregate", aggregate),
+        ("deliver", deliver),
+        ("tag", tagged_packets()),
+    ]
 }
 
 /// Where the corpus of a target is committed.
@@ -223,6 +231,45 @@ fn group_packets() -> Inputs {
         ("announcement-wide", packet(wide, &wide_stations)),
         ("notice", header(|to| notice.encode(to)).to_vec()),
     ]
+}
+
+const NAME: TensorName =
+    TensorName { job: JobId(0x5eed_0000_0000_0003), epoch: 2, operation: 900, tensor: 17 };
+
+fn segment_headers() -> [(&'static str, Header); 4] {
+    let first = deliver::Data {
+        name: NAME,
+        sent_at: Time::from_ps(1_234_567),
+        offset: Bytes::ZERO,
+        layer: 3,
+        payload_bytes: 1_408,
+        echo: true,
+    };
+    let last =
+        deliver::Data { offset: Bytes::new(14_080), payload_bytes: 12, echo: false, ..first };
+    let ack = deliver::Ack { name: NAME, sent_at: first.sent_at, congested: false };
+    let marked = deliver::Ack { congested: true, ..ack };
+    [
+        ("segment-first", header(|to| first.encode(to))),
+        ("segment-last", header(|to| last.encode(to))),
+        ("echo", header(|to| ack.encode(to))),
+        ("echo-marked", header(|to| marked.encode(to))),
+    ]
+}
+
+fn control_headers() -> [(&'static str, Header); 7] {
+    let tensor_bytes = Bytes::new(14_092);
+    let offer = Verb::Offer { tensor_bytes, segment_bytes: 1_408, loss: 100_000, layer: 3 };
+    [
+        ("offer", offer),
+        ("accept", Verb::Accept { loss: 50_000 }),
+        ("hold", Verb::Hold),
+        ("probe", Verb::Probe { first: 8_192 }),
+        ("bitmap", Verb::Bitmap { first: 8_192, count: 11 }),
+        ("stop", Verb::Stop),
+        ("refuse", Verb::Refuse(Refusal::Length)),
+    ]
+    .map(|(name, verb)| (name, header(|to| Control { name: NAME, verb }.encode(to))))
 }
 
 /// Key, header and body, one behind the other.

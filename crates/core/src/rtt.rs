@@ -1,12 +1,21 @@
 //! Round-trip time and retransmission timeout (RFC 6298), in whole picoseconds.
 
-use thalweg_core::Span;
+use crate::time::Span;
 
-use crate::config::Config;
+/// Between which limits waits for an answer lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// Before anything was measured.
+    pub initial: Span,
+    /// The least.
+    pub min: Span,
+    /// The longest, however often it was doubled.
+    pub max: Span,
+}
 
-/// Estimates the round trip of one flow and from it how long to wait for an answer.
+/// Estimates the round trip of one path and from it how long to wait for an answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Rtt {
+pub struct Rtt {
     /// Zero before the first sample.
     smoothed: Span,
     variation: Span,
@@ -17,20 +26,21 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
-    pub fn new(config: &Config) -> Rtt {
+    /// Nothing is known yet. The least of `waits` must not be longer than the longest.
+    pub fn new(waits: Waits) -> Rtt {
         Rtt {
             smoothed: Span::ZERO,
             variation: Span::ZERO,
-            base: config.initial_rto.clamp(config.min_rto, config.max_rto),
+            base: waits.initial.clamp(waits.min, waits.max),
             doublings: 0,
         }
     }
 
     /// Takes in one measured round trip.
     #[inline]
-    pub fn sample(&mut self, config: &Config, round_trip: Span) {
+    pub fn sample(&mut self, waits: Waits, round_trip: Span) {
         // Beyond the largest timeout a sample says nothing more, and sums stay far from overflow.
-        let round_trip = round_trip.min(config.max_rto);
+        let round_trip = round_trip.min(waits.max);
         if self.smoothed == Span::ZERO {
             self.smoothed = round_trip;
             self.variation = round_trip / 2;
@@ -39,18 +49,28 @@ impl Rtt {
             self.variation = self.variation - self.variation / 4 + difference / 4;
             self.smoothed = self.smoothed - self.smoothed / 8 + round_trip / 8;
         }
-        let timeout = self.smoothed + self.variation * 4;
-        self.base = timeout.clamp(config.min_rto, config.max_rto);
+        self.base = self.late_answer().clamp(waits.min, waits.max);
+    }
+
+    /// How long even a late answer takes, if anything was measured.
+    #[inline]
+    pub fn expected(&self) -> Option<Span> {
+        (self.smoothed != Span::ZERO).then(|| self.late_answer())
+    }
+
+    #[inline]
+    fn late_answer(&self) -> Span {
+        self.smoothed + self.variation * 4
     }
 
     /// How long to wait for an answer.
     #[inline]
-    pub fn timeout(&self, config: &Config) -> Span {
-        if self.doublings == 0 { self.base } else { self.backed_off(config.max_rto) }
+    pub fn timeout(&self, waits: Waits) -> Span {
+        if self.doublings == 0 { self.base } else { self.backed_off(waits.max) }
     }
 
-    fn backed_off(&self, max_rto: Span) -> Span {
-        (self.base * (1 << self.doublings)).min(max_rto)
+    fn backed_off(&self, max: Span) -> Span {
+        (self.base * (1 << self.doublings)).min(max)
     }
 
     /// Nothing came back in time: wait twice as long.
@@ -75,55 +95,47 @@ impl Rtt {
 mod tests {
     use super::*;
 
-    fn config() -> Config {
-        Config {
-            min_rto: Span::from_us(10),
-            initial_rto: Span::from_ms(5),
-            max_rto: Span::from_ms(100),
-            ..Config::default()
-        }
-    }
+    const WAITS: Waits =
+        Waits { initial: Span::from_ms(5), min: Span::from_us(10), max: Span::from_ms(100) };
 
     #[test]
     fn the_timeout_follows_the_samples() {
-        let config = config();
-        let mut rtt = Rtt::new(&config);
-        assert_eq!(rtt.timeout(&config), Span::from_ms(5));
+        let mut rtt = Rtt::new(WAITS);
+        assert_eq!((rtt.timeout(WAITS), rtt.expected()), (Span::from_ms(5), None));
         // First sample: 80 + 4 · 40.
-        rtt.sample(&config, Span::from_us(80));
-        assert_eq!(rtt.timeout(&config), Span::from_us(240));
+        rtt.sample(WAITS, Span::from_us(80));
+        assert_eq!(rtt.timeout(WAITS), Span::from_us(240));
         // Second: variation 40 · 3/4 + 80/4 = 50, smoothed 80 · 7/8 + 160/8 = 90.
-        rtt.sample(&config, Span::from_us(160));
-        assert_eq!(rtt.timeout(&config), Span::from_us(290));
+        rtt.sample(WAITS, Span::from_us(160));
+        assert_eq!(rtt.timeout(WAITS), Span::from_us(290));
     }
 
     #[test]
     fn it_stays_between_its_limits() {
-        let config = config();
-        let mut rtt = Rtt::new(&config);
+        let mut rtt = Rtt::new(WAITS);
         for _ in 0..100 {
-            rtt.sample(&config, Span::from_ns(100));
+            rtt.sample(WAITS, Span::from_ns(100));
         }
-        assert_eq!(rtt.timeout(&config), Span::from_us(10));
-        rtt.sample(&config, Span::MAX);
-        assert_eq!(rtt.timeout(&config), Span::from_ms(100));
+        assert_eq!(rtt.timeout(WAITS), Span::from_us(10));
+        assert!(rtt.expected().is_some_and(|span| span < Span::from_us(1)));
+        rtt.sample(WAITS, Span::MAX);
+        assert_eq!(rtt.timeout(WAITS), Span::from_ms(100));
     }
 
     #[test]
     fn it_doubles_until_something_comes_back() {
-        let config = config();
-        let mut rtt = Rtt::new(&config);
+        let mut rtt = Rtt::new(WAITS);
         let waits: Vec<Span> = (0..6)
             .map(|_| {
-                let wait = rtt.timeout(&config);
+                let wait = rtt.timeout(WAITS);
                 rtt.back_off();
                 wait
             })
             .collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 100].map(Span::from_ms));
         (0..100).for_each(|_| rtt.back_off());
-        assert_eq!(rtt.timeout(&config), Span::from_ms(100));
+        assert_eq!(rtt.timeout(WAITS), Span::from_ms(100));
         rtt.stop_backing_off();
-        assert_eq!(rtt.timeout(&config), Span::from_ms(5));
+        assert_eq!(rtt.timeout(WAITS), Span::from_ms(5));
     }
 }

@@ -1,0 +1,104 @@
+//! `thalweg plan`: queues of switches for bounded-loss delivery.
+
+mod json;
+mod sonic;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use thalweg_core::Bytes;
+use thalweg_deliver::FrontFirst;
+use thalweg_deliver::plan::{LayerCost, Plan, Port, plan as planned};
+use thalweg_workload::{LossCost, Model, models};
+
+use crate::failure::Failure;
+use crate::files;
+
+pub(crate) const ABOUT: &str = "\
+Plan the queues of switches for a model whose gradients may be lost in part
+
+Layers are spread over the priorities of a port, the front first; the most urgent one is for control. Above its
+threshold a queue drops packets that are not ECN-capable, the ones with small gradients, and marks the others.
+The buffer is dealt out so that the losses cost the fewest rounds of training, each queue taken for an M/M/1/m
+queue: a model of the average, not of bursts.";
+
+/// What `thalweg plan` takes.
+#[derive(Args)]
+pub(crate) struct PlanArguments {
+    /// The model: a JSON file with its layers, or the name of a built-in one
+    #[arg(long, value_name = "FILE|NAME")]
+    layers: String,
+    /// Extra rounds for each percent of lost gradients: a CSV file with the columns layer,small,large. Without
+    /// it large ones cost four times as much as small ones, and the last layer twice as much as the first
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+    /// Queues of a port; the most urgent one is for control
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(2..=8))]
+    queues: u8,
+    /// What waits at a port at most
+    #[arg(long, value_name = "SIZE", default_value = "512KB")]
+    buffer: Bytes,
+    /// How much of a port's rate the gradients take, from above 0 to less than 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
+    load: f64,
+    /// Ports of the switch, separated by commas; for sonic
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "Ethernet0")]
+    ports: Vec<String>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// The plan: layers, thresholds and losses of every queue
+    Json,
+    /// Tables of a SONiC switch's configuration
+    Sonic,
+}
+
+/// Runs it.
+pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
+    let model = model(&arguments.layers)?;
+    let costs = costs(&model, arguments.costs.as_deref())?;
+    let layers = layer_costs(&model, &costs);
+    let policy = FrontFirst { first_priority: 1, priorities: arguments.queues - 1 };
+    let port = Port { policy, load: arguments.load, ..Port::new(arguments.buffer.as_u64()) };
+    let plan: Plan = planned(&layers, &port).map_err(|error| Failure::Usage(error.to_string()))?;
+    let document = match arguments.format {
+        Format::Json => json::document(&model, &plan),
+        Format::Sonic => sonic::document(&plan, &arguments.ports),
+    };
+    files::print(&format!("{document:#}\n"))
+}
+
+fn model(name: &str) -> Result<Model, Failure> {
+    if let Some(model) = models::by_name(name) {
+        return Ok(model);
+    }
+    let text = files::read(Path::new(name)).map_err(|error| {
+        Failure::Usage(format!("{error}, or name one of {}", models::NAMES.join(", ")))
+    })?;
+    Model::from_json(&text).map_err(|error| Failure::Usage(format!("{name}: {error}")))
+}
+
+fn costs(model: &Model, path: Option<&Path>) -> Result<Vec<LossCost>, Failure> {
+    let Some(path) = path else {
+        let layers = model.layers().len();
+        return Ok((0..layers).map(|layer| LossCost::assumed(layer, layers)).collect());
+    };
+    LossCost::from_csv(&files::read(path)?, model)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+}
+
+/// Sizes and costs of each layer. A value is a float.
+fn layer_costs(model: &Model, costs: &[LossCost]) -> Vec<LayerCost> {
+    let mut layers: Vec<LayerCost> = costs
+        .iter()
+        .map(|cost| LayerCost { bytes: 0, small: cost.small, large: cost.large })
+        .collect();
+    for tensor in model.tensors() {
+        layers[tensor.layer].bytes += 4 * tensor.values;
+    }
+    layers
+}

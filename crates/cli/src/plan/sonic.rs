@@ -1,0 +1,84 @@
+//! The plan as tables of a SONiC switch's configuration database.
+//!
+//! Tables and fields are those of SONiC's published YANG models (sonic-dscp-tc-map, sonic-tc-queue-map,
+//! sonic-scheduler, sonic-wred-profile, sonic-queue, sonic-port-qos-map). All values are strings, as in its
+//! own files. Larger queue numbers are more urgent there, so priority p waits in queue 7 − p.
+
+use serde_json::{Map, Value, json};
+use thalweg_core::Dscp;
+use thalweg_deliver::plan::Plan;
+use thalweg_deliver::policy::CONTROL_PRIORITY;
+
+/// What maps, profiles and the scheduler are called.
+const NAME: &str = "thalweg";
+
+const QUEUES: u8 = 8;
+
+pub(super) fn document(plan: &Plan, ports: &[String]) -> Value {
+    json!({
+        "DSCP_TO_TC_MAP": { NAME: dscp_map(plan) },
+        "TC_TO_QUEUE_MAP": { NAME: tc_map() },
+        "SCHEDULER": { NAME: { "type": "STRICT" } },
+        "WRED_PROFILE": profiles(plan),
+        "QUEUE": queues(plan, ports),
+        "PORT_QOS_MAP": port_maps(ports),
+    })
+}
+
+/// The queue of a priority.
+fn queue(priority: u8) -> u8 {
+    QUEUES - 1 - priority.min(QUEUES - 1)
+}
+
+fn profile(priority: u8) -> String {
+    format!("{NAME}_{priority}")
+}
+
+/// Every code point: those of the plan go to their queues, all others to the least urgent.
+fn dscp_map(plan: &Plan) -> Map<String, Value> {
+    let priorities = plan.queues.iter().map(|own| own.priority).chain([CONTROL_PRIORITY]);
+    let codes: Vec<(u8, u8)> =
+        priorities.map(|priority| (Dscp::of_priority(priority).code(), queue(priority))).collect();
+    let class =
+        |code: u8| codes.iter().find(|(own, _)| *own == code).map_or(0, |(_, class)| *class);
+    (0..64).map(|code| (code.to_string(), class(code).to_string().into())).collect()
+}
+
+fn tc_map() -> Map<String, Value> {
+    (0..QUEUES).map(|class| (class.to_string(), class.to_string().into())).collect()
+}
+
+/// Between its two thresholds RED drops at random; they are the same, so that it drops all above.
+fn profiles(plan: &Plan) -> Map<String, Value> {
+    let profile = |own: &thalweg_deliver::plan::QueuePlan| {
+        let threshold = own.threshold_bytes.to_string();
+        let fields = json!({
+            "wred_green_enable": "true",
+            "green_min_threshold": threshold,
+            "green_max_threshold": threshold,
+            "green_drop_probability": "100",
+            "ecn": "ecn_green",
+        });
+        (profile(own.priority), fields)
+    };
+    plan.queues.iter().map(profile).collect()
+}
+
+/// Control has no profile: nothing of it is dropped before the buffer is full.
+fn queues(plan: &Plan, ports: &[String]) -> Map<String, Value> {
+    let mut queues = Map::new();
+    for port in ports {
+        let control = json!({ "scheduler": NAME });
+        queues.insert(format!("{port}|{}", queue(CONTROL_PRIORITY)), control);
+        for own in &plan.queues {
+            let fields = json!({ "scheduler": NAME, "wred_profile": profile(own.priority) });
+            queues.insert(format!("{port}|{}", queue(own.priority)), fields);
+        }
+    }
+    queues
+}
+
+fn port_maps(ports: &[String]) -> Map<String, Value> {
+    let maps = json!({ "dscp_to_tc_map": NAME, "tc_to_queue_map": NAME });
+    ports.iter().map(|port| (port.clone(), maps.clone())).collect()
+}

@@ -1,0 +1,85 @@
+//! `thalweg plan` as a user meets it.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn plan(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    Command::new(program).arg("plan").args(arguments).output().expect("the program starts")
+}
+
+fn document(arguments: &[&str]) -> Value {
+    let output = plan(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+// spec: M-13
+#[test]
+fn a_plan_has_a_threshold_for_every_queue() {
+    let plan = document(&["--layers", "resnet50", "--queues", "8", "--buffer", "512KB"]);
+    assert_eq!(plan["control"]["priority"], 0);
+    let queues = plan["queues"].as_array().expect("queues");
+    assert_eq!(queues.len(), 7);
+    let sum = |key: &str| queues.iter().map(|queue| queue[key].as_u64().expect(key)).sum::<u64>();
+    assert!((500_000..=512_000).contains(&sum("limit_bytes")));
+    let layers: usize =
+        queues.iter().map(|queue| queue["layers"].as_array().expect("layers").len()).sum();
+    assert!(layers > 50, "every layer is somewhere: {layers}");
+}
+
+/// The tables and fields that SONiC's models publish, and every reference leads somewhere.
+#[test]
+fn a_switch_can_read_it() {
+    let tables =
+        document(&["--layers", "vgg16", "--format", "sonic", "--ports", "Ethernet0,Ethernet4"]);
+    let mut names: Vec<&String> = tables.as_object().expect("tables").keys().collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["DSCP_TO_TC_MAP", "PORT_QOS_MAP", "QUEUE", "SCHEDULER", "TC_TO_QUEUE_MAP", "WRED_PROFILE"]
+    );
+    let dscp = tables["DSCP_TO_TC_MAP"]["thalweg"].as_object().expect("a map");
+    assert_eq!(
+        (dscp.len(), &dscp["56"], &dscp["48"], &dscp["0"]),
+        (64, &"7".into(), &"6".into(), &"0".into())
+    );
+    assert_eq!(tables["SCHEDULER"]["thalweg"]["type"], "STRICT");
+    let queues = tables["QUEUE"].as_object().expect("queues");
+    assert_eq!(queues.len(), 16, "eight of each port");
+    for (name, queue) in queues {
+        assert_eq!(queue["scheduler"], "thalweg");
+        let is_control = name.ends_with("|7");
+        assert_eq!(queue.get("wred_profile").is_none(), is_control, "{name}");
+        if let Some(profile) = queue.get("wred_profile").and_then(Value::as_str) {
+            let profile = &tables["WRED_PROFILE"][profile];
+            let threshold = |key: &str| -> u64 {
+                profile[key].as_str().and_then(|text| text.parse().ok()).expect(key)
+            };
+            assert_eq!(threshold("green_min_threshold"), threshold("green_max_threshold"));
+            assert!(threshold("green_min_threshold") > 0);
+            assert_eq!(
+                (&profile["ecn"], &profile["wred_green_enable"]),
+                (&"ecn_green".into(), &"true".into())
+            );
+        }
+    }
+    assert_eq!(tables["PORT_QOS_MAP"]["Ethernet4"]["tc_to_queue_map"], "thalweg");
+}
+
+#[test]
+fn what_cannot_be_planned_is_explained() {
+    for (arguments, word) in [
+        (&["--layers", "no-such-model"][..], "resnet50"),
+        (&["--layers", "alexnet", "--load", "1"], "load"),
+        (&["--layers", "alexnet", "--buffer", "1KB"], "too small"),
+        (&["--layers", "alexnet", "--costs", "no-such-file"], "no-such-file"),
+    ] {
+        let output = plan(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(word), "{word:?} is missing in: {errors}");
+    }
+}

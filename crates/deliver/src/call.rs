@@ -1,0 +1,172 @@
+//! What goes in and what comes out: tensors to send, buffers to fill, completions.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use thalweg_core::{NodeId, Operation, Tensor, Time};
+use thalweg_wire::deliver::Refusal;
+use thiserror::Error;
+
+use crate::bits::Bits;
+use crate::budget::LossBound;
+use crate::importance::Importance;
+use crate::policy::{FrontFirst, Policy};
+
+/// Names a tensor on its way between this node and another. Both ends use the same operation and tensor;
+/// no name may be used again in the same direction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Name {
+    /// The other node.
+    pub peer: NodeId,
+    /// The operation, never used again in a job's life.
+    pub operation: Operation,
+    /// Which tensor of the operation between these two nodes.
+    pub tensor: u32,
+}
+
+/// A tensor to send.
+#[derive(Clone)]
+pub struct SendCall {
+    /// What it is called, and who gets it.
+    pub name: Name,
+    /// The values, shared with the application until the completion: there is no second copy.
+    pub values: Arc<Tensor>,
+    /// Which of the values.
+    pub range: Range<u64>,
+    /// The layer of the model that they belong to, from 0 at the front.
+    pub layer: u16,
+    /// How many layers the model has.
+    pub layers: u16,
+    /// The largest loss that the sender allows. The smaller one of both ends counts.
+    pub loss: LossBound,
+    /// What makes a packet important.
+    pub importance: Importance,
+    /// Gives packets their classes.
+    pub policy: Arc<dyn Policy>,
+}
+
+impl SendCall {
+    /// A whole tensor of a model with one layer, with the paper's policy, and whatever loss the receiver
+    /// allows.
+    pub fn new(name: Name, values: Arc<Tensor>) -> SendCall {
+        SendCall {
+            name,
+            range: 0..values.len(),
+            values,
+            layer: 0,
+            layers: 1,
+            loss: LossBound::ANY,
+            importance: Importance::default(),
+            policy: Arc::new(FrontFirst::default()),
+        }
+    }
+}
+
+/// What values that did not arrive read as.
+// spec: M-07
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Lost {
+    /// Zero: for gradients.
+    ReadsZero,
+    /// What was in the buffer when it was posted: for parameters, the values of the round before.
+    KeepsValue,
+}
+
+/// A buffer to fill.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReceiveCall {
+    /// What it is called, and who sends it.
+    pub name: Name,
+    /// Where the values go. It comes back with the completion.
+    pub buffer: Tensor,
+    /// How much may be missing.
+    pub loss: LossBound,
+    /// What is missing reads as.
+    pub lost: Lost,
+}
+
+/// The end of a call.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Completion {
+    /// The receiver has enough. The sender holds the tensor no more.
+    Sent(Sent),
+    /// Enough has arrived. Nothing is written to the buffer any more.
+    Received(Received),
+    /// It will not end well.
+    Failed(Failed),
+}
+
+/// A tensor that was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// Which.
+    pub name: Name,
+    /// When it was posted.
+    pub started: Time,
+    /// When the receiver's "stop" came.
+    pub finished: Time,
+    /// How many packets of it were sent.
+    pub packets: u64,
+    /// How many of them had been sent before.
+    pub resent: u64,
+    /// How often the receiver was asked what has arrived.
+    pub probes: u64,
+}
+
+/// A buffer that was filled.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Received {
+    /// Which.
+    pub name: Name,
+    /// The values.
+    pub buffer: Tensor,
+    /// When it was complete.
+    pub finished: Time,
+    /// How many bytes of it did not arrive.
+    pub lost_bytes: u64,
+    /// Which segments of it have arrived.
+    pub arrived: Bits,
+    /// How long a segment is.
+    pub segment_bytes: u16,
+}
+
+/// A call that came to nothing.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Failed {
+    /// Which.
+    pub name: Name,
+    /// Why.
+    pub failure: Failure,
+    /// The buffer, if it was to be filled. What is in it means nothing.
+    pub buffer: Option<Tensor>,
+}
+
+/// Why a call came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Failure {
+    /// The other end is gone, or unreachable.
+    #[error("nothing was heard of the other end for too long")]
+    Silent,
+    /// The two ends do not agree.
+    #[error("the tensor is not what the buffer is for: {0:?}")]
+    Refused(Refusal),
+}
+
+/// Why a call is not taken. The caller is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum PostError {
+    /// The name is in use, or was a short while ago.
+    #[error("{0:?} was posted before: every operation needs a new number")]
+    Used(Name),
+    /// Values that are not there.
+    #[error("the range ends at {end}, the tensor at {length}")]
+    Range {
+        /// Where the range ends.
+        end: u64,
+        /// Where the tensor ends.
+        length: u64,
+    },
+    /// More segments than can be numbered.
+    #[error("a tensor of {0} values has too many segments: split it")]
+    TooLong(u64),
+}

@@ -1,0 +1,146 @@
+//! Settings of an endpoint.
+
+use thalweg_core::{JobId, Span, Waits};
+use thalweg_wire::tag::Key;
+use thiserror::Error;
+
+use crate::delay_control::{DelayConfig, DelayConfigError};
+use crate::segments::LEAST_SEGMENT_BYTES;
+
+/// Settings of an [`Endpoint`](crate::Endpoint). Both ends need the same job, epoch and key.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Payload of a full packet, a multiple of 4. Default 1,408: with all headers, what an Ethernet frame
+    /// carries.
+    pub segment_bytes: u16,
+    /// What a packet occupies of a link beside its body. Default 130: Ethernet with preamble and gap,
+    /// IPv4, UDP, and the header area.
+    pub overhead_bytes: u32,
+    /// How fast to send.
+    pub rate: DelayConfig,
+    /// One packet in so many asks for the echo of its time. Default 10 (M-08).
+    pub echo_every: u32,
+    /// How many paths packets are spread over. Default 256: all that one byte can tell apart.
+    pub paths: u16,
+    /// When the first packet leaves. Default after the receiver has agreed.
+    pub start: Start,
+    /// How long to wait for an answer before a question is repeated. Default from 1 ms to 64 ms, 1 ms
+    /// before anything was measured.
+    pub waits: Waits,
+    /// A call fails when nothing was heard of the other end for so long. Default 30 s. A posted buffer
+    /// that nothing was ever sent for waits without end.
+    pub give_up_after: Span,
+    /// How many offers of tensors that no buffer was posted for are remembered, so that they need not be
+    /// repeated. Default 4,096.
+    pub early_memory: u32,
+    /// How many ended receives are remembered, to stop senders that have not heard of it. Default 16,384.
+    pub ended_memory: u32,
+    /// Most answers that wait for room; more are dropped, as the network could have done. Default 65,536.
+    pub max_waiting_answers: u32,
+    /// Whose packets these are. Others are dropped.
+    pub job: JobId,
+    /// Which set-up of the job. Packets of others are dropped.
+    pub epoch: u32,
+    /// Seals what is sent and verifies what arrives. Default none: a simulation without attackers.
+    pub key: Option<Key>,
+}
+
+/// When the first packet of a tensor leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// When the receiver has said that there is a buffer.
+    AfterAccept,
+    /// With the offer. For those who have agreed on sizes and bounds before the training began: it saves
+    /// a round trip, and costs what is sent where no buffer was posted yet.
+    AtOnce,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            segment_bytes: 1_408,
+            overhead_bytes: 130,
+            rate: DelayConfig::default(),
+            echo_every: 10,
+            paths: 256,
+            start: Start::AfterAccept,
+            waits: Waits {
+                initial: Span::from_ms(1),
+                min: Span::from_ms(1),
+                max: Span::from_ms(64),
+            },
+            give_up_after: Span::from_s(30),
+            early_memory: 4_096,
+            ended_memory: 16_384,
+            max_waiting_answers: 65_536,
+            job: JobId::default(),
+            epoch: 0,
+            key: None,
+        }
+    }
+}
+
+/// Why settings cannot work. The configuration is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ConfigError {
+    /// Segments that cannot be.
+    #[error("segment_bytes is {0}: set it to a multiple of 4, {LEAST_SEGMENT_BYTES} or more")]
+    Segment(u16),
+    /// A setting that has to be positive.
+    #[error("{0} is zero: set it to 1 or more")]
+    Zero(&'static str),
+    /// Waits that contradict each other.
+    #[error("the least wait is {min}, longer than the longest, {max}: swap or change them")]
+    Waits {
+        /// The least wait.
+        min: Span,
+        /// The longest wait.
+        max: Span,
+    },
+    /// The rate control cannot work.
+    #[error(transparent)]
+    Rate(#[from] DelayConfigError),
+}
+
+impl Config {
+    /// Whether the settings can work together.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.segment_bytes < LEAST_SEGMENT_BYTES || !self.segment_bytes.is_multiple_of(4) {
+            return Err(ConfigError::Segment(self.segment_bytes));
+        }
+        let positive = [
+            ("echo_every", u64::from(self.echo_every)),
+            ("paths", u64::from(self.paths)),
+            ("the least wait", self.waits.min.as_ps()),
+            ("max_waiting_answers", u64::from(self.max_waiting_answers)),
+        ];
+        if let Some((name, _)) = positive.into_iter().find(|&(_, value)| value == 0) {
+            return Err(ConfigError::Zero(name));
+        }
+        if self.waits.min > self.waits.max {
+            return Err(ConfigError::Waits { min: self.waits.min, max: self.waits.max });
+        }
+        Ok(self.rate.check()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_named() {
+        assert_eq!(Config::default().check(), Ok(()));
+        let check = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.check().expect_err("must be refused").to_string()
+        };
+        assert!(check(|c| c.segment_bytes = 60).contains("segment_bytes"));
+        assert!(check(|c| c.segment_bytes = 1_406).contains("segment_bytes"));
+        assert!(check(|c| c.echo_every = 0).contains("echo_every"));
+        assert!(check(|c| c.paths = 0).contains("paths"));
+        assert!(check(|c| c.waits.max = Span::from_ns(1)).contains("wait"));
+        assert!(check(|c| c.rate.high = Span::ZERO).contains("high"));
+    }
+}

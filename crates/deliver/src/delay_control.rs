@@ -1,0 +1,277 @@
+//! How fast to send, by the time that echoes take.
+//!
+//! Losses are tolerated, so all that is left for a rate control is to keep the network from collapsing.
+//! It starts at line rate, and every echo moves it a little.
+
+use thalweg_core::delay::Base;
+use thalweg_core::{Bytes, Pacer, Rate, Span, Time};
+use thiserror::Error;
+
+/// Settings of a [`DelayControl`]. The defaults are the paper's (§4.2.3), except where it is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DelayConfig {
+    /// The rate to start with, and the largest. Default 100 Gbps.
+    pub line_rate: Rate,
+    /// The least rate. Default 40 Mbps, one step: from nothing there would be no way back. Ours.
+    pub floor: Rate,
+    /// Below this round trip the rate grows. Default 12.5 µs.
+    pub low: Span,
+    /// Above this round trip the rate falls. Default 125 µs.
+    pub high: Span,
+    /// The two above hold for paths that take so long when they are empty, or less; they grow with paths
+    /// that take longer. Default 8 µs. Ours.
+    pub reference: Span,
+    /// What the rate grows by. Default 40 Mbps.
+    pub step: Rate,
+    /// How much of the excess the rate falls by, in thousandths. Default 800.
+    pub decrease_permille: u32,
+    /// How far packets may be behind their time and still make it up: hosts are not punctual. Default
+    /// 10 µs. Ours.
+    pub burst: Span,
+}
+
+impl Default for DelayConfig {
+    fn default() -> DelayConfig {
+        DelayConfig {
+            line_rate: Rate::from_gbps(100),
+            floor: STEP,
+            low: Span::from_ns(12_500),
+            high: Span::from_us(125),
+            reference: Span::from_us(8),
+            step: STEP,
+            decrease_permille: 800,
+            burst: Span::from_us(10),
+        }
+    }
+}
+
+const STEP: Rate = match Rate::from_bps(40_000_000) {
+    Some(rate) => rate,
+    None => Rate::from_gbps(1),
+};
+
+/// Why settings of a rate control cannot work. The configuration is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum DelayConfigError {
+    /// Contradicting thresholds.
+    #[error("low is {low}, not below high, {high}: swap or change them")]
+    Thresholds {
+        /// Below it the rate grows.
+        low: Span,
+        /// Above it the rate falls.
+        high: Span,
+    },
+    /// A floor above the ceiling.
+    #[error("floor is {floor}, above line_rate, {line_rate}: lower it")]
+    Floor {
+        /// The least rate.
+        floor: Rate,
+        /// The largest rate.
+        line_rate: Rate,
+    },
+    /// More than the whole.
+    #[error("decrease_permille is {0}: set it from 1 to 1,000")]
+    Decrease(u32),
+    /// A path that takes no time.
+    #[error("reference is zero: set it to the round trip of an empty path")]
+    Reference,
+}
+
+impl DelayConfig {
+    /// Whether the settings can work together.
+    pub fn check(&self) -> Result<(), DelayConfigError> {
+        if self.low >= self.high {
+            return Err(DelayConfigError::Thresholds { low: self.low, high: self.high });
+        }
+        if self.floor > self.line_rate {
+            let (floor, line_rate) = (self.floor, self.line_rate);
+            return Err(DelayConfigError::Floor { floor, line_rate });
+        }
+        if !(1..=1_000).contains(&self.decrease_permille) {
+            return Err(DelayConfigError::Decrease(self.decrease_permille));
+        }
+        if self.reference == Span::ZERO {
+            return Err(DelayConfigError::Reference);
+        }
+        Ok(())
+    }
+}
+
+/// The rate towards one peer.
+// spec: M-08
+#[derive(Clone, Debug)]
+pub struct DelayControl {
+    config: DelayConfig,
+    rate: Rate,
+    /// What the last echo took.
+    last: Option<Span>,
+    base: Base,
+    next_send: Time,
+}
+
+impl DelayControl {
+    /// At line rate.
+    pub fn new(config: DelayConfig) -> DelayControl {
+        DelayControl {
+            rate: config.line_rate,
+            config,
+            last: None,
+            base: Base::default(),
+            next_send: Time::ZERO,
+        }
+    }
+
+    /// The rate now.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// An echo came back after `round_trip`.
+    pub fn on_echo(&mut self, now: Time, round_trip: Span) {
+        self.base.learn(now, round_trip);
+        let has_fallen = self.last.is_some_and(|last| round_trip < last);
+        self.last = Some(round_trip);
+        let (low, high) = self.thresholds();
+        if round_trip < low || has_fallen {
+            self.set(self.rate.as_bps().saturating_add(self.config.step.as_bps()));
+        }
+        if round_trip > high {
+            let excess = u128::from((round_trip - high).as_ps());
+            self.fall(excess, u128::from(round_trip.as_ps()));
+        }
+    }
+
+    /// A question found no answer in time: as if an echo had taken for ever.
+    pub fn on_silence(&mut self) {
+        self.fall(1, 1);
+    }
+
+    /// Below which round trip it grows, and above which it falls, on this path.
+    fn thresholds(&self) -> (Span, Span) {
+        let DelayConfig { low, high, reference, .. } = self.config;
+        let base = self.base.shortest().unwrap_or(reference).max(reference);
+        let scale = |span: Span| {
+            let ps = u128::from(span.as_ps()) * u128::from(base.as_ps());
+            Span::from_ps(u64::try_from(ps / u128::from(reference.as_ps())).unwrap_or(u64::MAX))
+        };
+        (scale(low), scale(high))
+    }
+
+    /// Falls by the share β · excess / whole.
+    fn fall(&mut self, excess: u128, whole: u128) {
+        let bps = u128::from(self.rate.as_bps());
+        let cut = bps * u128::from(self.config.decrease_permille) * excess / (1_000 * whole);
+        // The cut is at most the whole rate.
+        self.set((bps - cut) as u64);
+    }
+
+    fn set(&mut self, bps: u64) {
+        let rate = Rate::from_bps(bps).unwrap_or(self.config.floor);
+        self.rate = rate.clamp(self.config.floor, self.config.line_rate);
+    }
+}
+
+impl Pacer for DelayControl {
+    #[inline]
+    fn next_send(&self, _now: Time) -> Time {
+        self.next_send
+    }
+
+    #[inline]
+    fn on_send(&mut self, now: Time, wire_bytes: Bytes) {
+        let burst = self.config.burst.as_ps();
+        let earliest = Time::from_ps(now.as_ps().saturating_sub(burst));
+        self.next_send = self.next_send.max(earliest) + self.rate.serialization(wire_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mbps(mbps: u64) -> Rate {
+        Rate::from_bps(mbps * 1_000_000).unwrap()
+    }
+
+    /// At line rate, after echoes with these round trips.
+    fn rate_after(round_trips_us: &[u64]) -> Rate {
+        let config = DelayConfig { line_rate: mbps(10_000), ..DelayConfig::default() };
+        let mut control = DelayControl::new(config);
+        let mut now = Time::ZERO;
+        for &us in round_trips_us {
+            now += Span::from_us(100);
+            control.on_echo(now, Span::from_us(us));
+        }
+        control.rate()
+    }
+
+    // spec: M-08
+    #[test]
+    fn the_rate_follows_the_rule() {
+        assert_eq!(rate_after(&[]), mbps(10_000), "it starts at line rate");
+        assert_eq!(rate_after(&[8]), mbps(10_000), "and does not pass it");
+        assert_eq!(rate_after(&[8, 100]), mbps(10_000), "between the thresholds it stays");
+        // 1 − 0.8 · (1 − 125/250) = 0.6.
+        assert_eq!(rate_after(&[8, 250]), mbps(6_000));
+        assert_eq!(rate_after(&[8, 250, 100]), mbps(6_040), "a falling round trip adds a step");
+        assert_eq!(rate_after(&[8, 250, 300, 8]), rate_plus(&[8, 250, 300], 40));
+        // Above the threshold and falling, both hold: (6,000 + 40) · (1 − 0.8 · (1 − 125/200)).
+        assert_eq!(rate_after(&[8, 250, 200]), mbps(4_228));
+    }
+
+    fn rate_plus(round_trips_us: &[u64], more_mbps: u64) -> Rate {
+        Rate::from_bps(rate_after(round_trips_us).as_bps() + more_mbps * 1_000_000).unwrap()
+    }
+
+    // spec: M-08
+    #[test]
+    fn thresholds_grow_with_the_path() {
+        // The empty path takes 80 µs, ten times the reference: the rate falls above 1,250 µs.
+        assert_eq!(rate_after(&[80, 1_250]), mbps(10_000));
+        assert_eq!(rate_after(&[80, 2_500]), mbps(6_000));
+        assert_eq!(rate_after(&[80, 2_500, 2_600, 130, 131]), rate_plus(&[80, 2_500, 2_600], 40));
+        assert_eq!(rate_after(&[80, 2_500, 2_600, 120, 121]), rate_plus(&[80, 2_500, 2_600], 80));
+    }
+
+    // spec: M-08
+    #[test]
+    fn the_rate_has_a_floor() {
+        assert_eq!(rate_after(&[[8].as_slice(), &[100_000; 60]].concat()), mbps(40));
+        let mut control = DelayControl::new(DelayConfig::default());
+        control.on_silence();
+        assert_eq!(control.rate(), Rate::from_gbps(20));
+        (0..60).for_each(|_| control.on_silence());
+        assert_eq!(control.rate(), mbps(40));
+    }
+
+    #[test]
+    fn packets_leave_at_the_rate() {
+        let config =
+            DelayConfig { line_rate: mbps(8), burst: Span::ZERO, ..DelayConfig::default() };
+        let config = DelayConfig { floor: mbps(1), ..config };
+        let mut control = DelayControl::new(config);
+        let mut now = Time::ZERO;
+        for _ in 0..3 {
+            control.on_send(now, Bytes::new(1_000));
+            assert_eq!(control.next_send(now), now + Span::from_ms(1));
+            now = control.next_send(now);
+        }
+        // Who comes late loses the time, but for what a burst makes up.
+        now += Span::from_ms(5);
+        control.config.burst = Span::from_us(300);
+        control.on_send(now, Bytes::new(1_000));
+        assert_eq!(control.next_send(now), now + Span::from_us(700));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let config = DelayConfig::default();
+        assert_eq!(config.check(), Ok(()));
+        let refused = |config: DelayConfig| config.check().unwrap_err().to_string();
+        assert!(refused(DelayConfig { low: config.high, ..config }).contains("low"));
+        assert!(refused(DelayConfig { line_rate: mbps(1), ..config }).contains("floor"));
+        let wrong = DelayConfig { decrease_permille: 1_001, ..config };
+        assert!(refused(wrong).contains("decrease_permille"));
+        assert!(refused(DelayConfig { reference: Span::ZERO, ..config }).contains("reference"));
+    }
+}

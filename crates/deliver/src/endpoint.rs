@@ -1,0 +1,297 @@
+//! The machine: takes packets apart and hands them to the tensor they belong to.
+
+use std::collections::VecDeque;
+
+use thalweg_core::{
+    Body, BodySize, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Rng, Time, Verdict,
+};
+use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
+use thalweg_wire::{Kind, peek, tag};
+
+use crate::answers::{Answer, Answers, Says, address};
+use crate::budget::LossBound;
+use crate::call::{Completion, Failed, Name, PostError, ReceiveCall, SendCall};
+use crate::config::{Config, ConfigError};
+use crate::incoming::Incoming;
+use crate::outgoing::Outgoing;
+use crate::receiver::Offer;
+use crate::sender::wire_name;
+use crate::spray::Spray;
+use crate::stats::Stats;
+
+/// Sends and receives the tensors of one node in one job.
+///
+/// Call [`post_receive`](Endpoint::post_receive) at one end and [`post_send`](Endpoint::post_send) at the
+/// other, in any order, with the same operation and tensor; [`Machine`] has the rest of the contract.
+/// Every call ends with one [`Completion`].
+///
+/// **What a receiver gets.** At least the share that the loss bounds of both ends leave, every segment in
+/// its place, and nothing after the completion. What is missing reads as the call says.
+///
+/// **Control.** Offers and probes are questions: their sender repeats them until they are answered. Every
+/// answer follows from what the receiver has at that moment, and giving it again does no harm. So the
+/// channel is reliable without connections, numbers or windows of its own, and an end that has lost its
+/// memory needs no reset. It has a class to itself.
+///
+/// **What the network can do.** Packets may be lost, repeated, reordered and delayed. Packets that no
+/// honest endpoint sends are dropped and counted. What arrives can make an endpoint remember a bounded
+/// number of offers and answers, and nothing more; buffers are the application's. A packet reaches a
+/// tensor only with the right job, epoch, key and peer. Without a key, anyone who can send with the
+/// address of a peer can speak for it.
+// spec: M-10
+pub struct Endpoint {
+    config: Config,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    answers: Answers,
+    /// Paths of answers.
+    spray: Spray,
+    completions: VecDeque<Completion>,
+    /// Completions of the call that is being handled.
+    done: Vec<Completion>,
+    stats: Stats,
+}
+
+impl Endpoint {
+    /// An endpoint with no calls. Paths are drawn from `rng`.
+    pub fn new(config: Config, rng: Rng) -> Result<Endpoint, ConfigError> {
+        config.check()?;
+        Ok(Endpoint {
+            spray: Spray::new(config.paths, rng.stream("answers")),
+            outgoing: Outgoing::new(&config, rng.stream("data")),
+            incoming: Incoming::new(&config),
+            answers: Answers::new(&config),
+            completions: VecDeque::new(),
+            done: Vec::new(),
+            stats: Stats::default(),
+            config,
+        })
+    }
+
+    /// Begins to send a tensor.
+    pub fn post_send(&mut self, now: Time, call: SendCall) -> Result<(), PostError> {
+        self.outgoing.post(&self.config, now, call)
+    }
+
+    /// Gives a buffer for a tensor.
+    pub fn post_receive(&mut self, now: Time, call: ReceiveCall) -> Result<(), PostError> {
+        let Endpoint { config, incoming, answers, done, .. } = self;
+        let result = incoming.post(config, now, call, answers, done);
+        self.settle();
+        result
+    }
+
+    /// The next call that has ended.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// Gives up a tensor that is being sent, without a completion. Returns whether it was there.
+    pub fn cancel_send(&mut self, name: Name) -> bool {
+        self.outgoing.cancel(name)
+    }
+
+    /// Gives up a buffer and hands it back, without a completion. Its sender is told when it asks.
+    pub fn cancel_receive(&mut self, name: Name) -> Option<Failed> {
+        self.incoming.cancel(&self.config, name)
+    }
+
+    /// How many tensors are being sent.
+    pub fn outgoing(&self) -> usize {
+        self.outgoing.live()
+    }
+
+    /// How many buffers are to be filled.
+    pub fn incoming(&self) -> usize {
+        self.incoming.live()
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// What kind of packet it is, if it is one that this endpoint may read.
+    #[inline]
+    fn admit(&self, header: &Header) -> Option<Kind> {
+        let prefix = peek(header).ok()?;
+        let is_ours = prefix.job == self.config.job && prefix.epoch == self.config.epoch;
+        let is_sealed = self.config.key.as_ref().is_none_or(|key| tag::verify(header, key));
+        (is_ours && is_sealed).then_some(prefix.kind)
+    }
+
+    #[inline]
+    fn handle_data(&mut self, now: Time, meta: &Meta, header: &Header, body: &Body<'_>) {
+        let Endpoint { config, incoming, answers, done, stats, .. } = self;
+        let data =
+            Data::decode(header).ok().filter(|data| body.len() == usize::from(data.payload_bytes));
+        let Some(data) = data else {
+            stats.malformed += 1;
+            return;
+        };
+        let name = name_of(meta.src, data.name);
+        let says = incoming.on_data(config, now, (name, meta), &data, body, (stats, done));
+        if let Some(says) = says {
+            stats.no_room += u64::from(!answers.push(name, says));
+        }
+    }
+
+    fn handle_echo(&mut self, now: Time, src: NodeId, header: &Header) {
+        let Ok(ack) = Ack::decode(header) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let name = name_of(src, ack.name);
+        let is_live = self.outgoing.on_echo(&self.config, now, name, &ack);
+        *(if is_live { &mut self.stats.echoes } else { &mut self.stats.late }) += 1;
+    }
+
+    fn handle_control(&mut self, now: Time, src: NodeId, header: &Header, body: &Body<'_>) {
+        let Endpoint { config, incoming, outgoing, answers, done, stats, .. } = self;
+        let Ok(control) = Control::decode(header) else {
+            stats.malformed += 1;
+            return;
+        };
+        let name = name_of(src, control.name);
+        let says = match control.verb {
+            Verb::Offer { tensor_bytes, segment_bytes, loss, .. } => {
+                let loss = LossBound::from_millionths(loss).unwrap_or(LossBound::EXACT);
+                let offer = Offer { tensor_bytes, segment_bytes, loss };
+                Some(Says::Verb(incoming.on_offer(config, now, name, offer, done)))
+            }
+            Verb::Probe { first } => incoming.on_probe(now, name, first),
+            answer => {
+                let bytes: &[u8] = if let Body::Bytes(bytes) = body { bytes } else { &[] };
+                let is_honest = outgoing.on_answer(config, now, name, answer, bytes, done);
+                stats.malformed += u64::from(!is_honest);
+                return;
+            }
+        };
+        match says {
+            Some(says) => stats.no_room += u64::from(!answers.push(name, says)),
+            None => stats.malformed += 1,
+        }
+    }
+
+    /// Sends the answer that waits longest. `None` if none waits, or there is no room.
+    fn send_answer(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
+        let &Answer { name, says } = self.answers.front()?;
+        let sent = match says {
+            Says::Echo { sent_at, congested } => {
+                let ack = Ack { name: wire_name(&self.config, name), sent_at, congested };
+                self.send_control(outbox, name.peer, |header| ack.encode(header))
+            }
+            Says::Verb(verb) => self.send_verb(outbox, name, verb),
+            // It may have been completed or given up since.
+            Says::Arrived { first } => match self.incoming.answer_to_probe(name, first) {
+                Some(Says::Arrived { .. }) => self.send_bitmap(outbox, name, first),
+                Some(Says::Verb(verb)) => self.send_verb(outbox, name, verb),
+                Some(Says::Echo { .. }) | None => Some(()),
+            },
+        };
+        sent.map(|()| self.answers.pop())
+    }
+
+    fn send_verb(&mut self, outbox: &mut dyn Outbox, name: Name, verb: Verb) -> Option<()> {
+        let control = Control { name: wire_name(&self.config, name), verb };
+        self.send_control(outbox, name.peer, |header| control.encode(header))
+    }
+
+    fn send_control(
+        &mut self,
+        outbox: &mut dyn Outbox,
+        dst: NodeId,
+        encode: impl FnOnce(&mut Header),
+    ) -> Option<()> {
+        let mut packet = outbox.lend(BodySize::Length(0))?;
+        address(&self.config, &mut packet, dst, self.spray.next_path(), encode);
+        Some(())
+    }
+
+    fn send_bitmap(&mut self, outbox: &mut dyn Outbox, name: Name, first: u32) -> Option<()> {
+        let (receiver, count) = self.incoming.window(name, first)?;
+        let mut packet = outbox.lend(BodySize::Bytes(bitmap_bytes(count)))?;
+        if let Body::Bytes(body) = &mut packet.body {
+            receiver.write_window(first, count, body);
+        }
+        let verb = Verb::Bitmap { first, count };
+        let control = Control { name: wire_name(&self.config, name), verb };
+        let entropy = self.spray.next_path();
+        address(&self.config, &mut packet, name.peer, entropy, |header| control.encode(header));
+        Some(())
+    }
+
+    fn settle(&mut self) {
+        self.completions.extend(self.done.drain(..));
+    }
+}
+
+/// The name that a packet of `src` has here.
+#[inline]
+fn name_of(src: NodeId, name: TensorName) -> Name {
+    Name { peer: src, operation: Operation(name.operation), tensor: name.tensor }
+}
+
+impl Machine for Endpoint {
+    type Event = Completion;
+
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        match self.admit(packet.header) {
+            Some(Kind::DeliverData) => {
+                self.handle_data(now, packet.meta, packet.header, &packet.body);
+            }
+            Some(Kind::DeliverAck) => self.handle_echo(now, packet.meta.src, packet.header),
+            Some(
+                Kind::DeliverOffer
+                | Kind::DeliverAccept
+                | Kind::DeliverHold
+                | Kind::DeliverProbe
+                | Kind::DeliverBitmap
+                | Kind::DeliverStop
+                | Kind::DeliverRefuse,
+            ) => self.handle_control(now, packet.meta.src, packet.header, &packet.body),
+            _ => self.stats.foreign += 1,
+        }
+        self.settle();
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let Endpoint { config, outgoing, incoming, stats, done, .. } = self;
+        outgoing.handle_timeout(config, now, stats, done);
+        incoming.handle_timeout(config, now, done);
+        self.settle();
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        let mut room = outbox.room();
+        while room > 0 && self.send_answer(outbox).is_some() {
+            room -= 1;
+        }
+        let Endpoint { config, outgoing, stats, .. } = self;
+        while room > 0 && outgoing.ask(config, now, outbox, stats).is_some() {
+            room -= 1;
+        }
+        while room > 0 && outgoing.send(config, now, outbox, stats).is_some() {
+            room -= 1;
+        }
+    }
+
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        !self.answers.is_empty() || self.outgoing.has_backlog()
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        self.outgoing.next_timeout().min(self.incoming.next_timeout())
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Completion> {
+        self.poll_completion()
+    }
+}

@@ -1,0 +1,279 @@
+//! All posted buffers of an endpoint, and what is said about those that are not there.
+//!
+//! Memory follows from what the application posts, whatever arrives: besides, so many offers that came
+//! too early and so many names that have ended are remembered.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::FixedState;
+use thalweg_core::{Body, Meta, Time, Timers};
+use thalweg_wire::deliver::{Data, Refusal, Verb};
+
+use crate::answers::{Answers, Says};
+use crate::call::{Completion, Failed, Failure, Name, PostError, ReceiveCall};
+use crate::config::Config;
+use crate::receiver::{Intake, Offer, Receiver};
+use crate::stats::Stats;
+
+/// Buffers in places that are used again.
+pub(crate) struct Incoming {
+    receivers: Vec<Option<Receiver>>,
+    vacant: Vec<u32>,
+    /// What is known of each name. Never iterated.
+    names: HashMap<Name, Known, FixedState>,
+    /// The names that have ended, oldest first.
+    ended: VecDeque<Name>,
+    /// The offers that came too early, oldest first.
+    early: VecDeque<Name>,
+    timers: Timers,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    /// A buffer was posted: its place.
+    Posted(u32),
+    /// There is no buffer yet, but this was offered.
+    Offered(Offer),
+    /// Enough has arrived.
+    Complete,
+    /// It came to nothing.
+    GivenUp,
+}
+
+impl Incoming {
+    pub fn new(config: &Config) -> Incoming {
+        Incoming {
+            receivers: Vec::new(),
+            vacant: Vec::new(),
+            // The job's random number makes it hard to choose names that collide.
+            names: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
+            ended: VecDeque::new(),
+            early: VecDeque::new(),
+            timers: Timers::default(),
+        }
+    }
+
+    /// How many buffers are to be filled.
+    pub fn live(&self) -> usize {
+        self.receivers.len() - self.vacant.len()
+    }
+
+    pub fn next_timeout(&self) -> Time {
+        self.timers.next()
+    }
+
+    /// Takes a buffer.
+    pub fn post(
+        &mut self,
+        config: &Config,
+        now: Time,
+        call: ReceiveCall,
+        answers: &mut Answers,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), PostError> {
+        let name = call.name;
+        let offer = match self.names.get(&name) {
+            Some(Known::Posted(_) | Known::Complete | Known::GivenUp) => {
+                return Err(PostError::Used(name));
+            }
+            Some(Known::Offered(offer)) => Some(*offer),
+            None => None,
+        };
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.receivers.push(None);
+            self.receivers.len() as u32 - 1
+        });
+        self.receivers[slot as usize] = Some(Receiver::new(call));
+        self.names.insert(name, Known::Posted(slot));
+        if let Some(offer) = offer {
+            // Its place among the early ones stays until it is the oldest.
+            let verb = self.agree(config, now, slot, &offer, done);
+            answers.push(name, Says::Verb(verb));
+        }
+        Ok(())
+    }
+
+    /// Gives up a buffer and hands it back.
+    pub fn cancel(&mut self, config: &Config, name: Name) -> Option<Failed> {
+        let &Known::Posted(slot) = self.names.get(&name)? else { return None };
+        let receiver = self.take(slot);
+        self.remember(config, name, Known::GivenUp);
+        Some(receiver.fail(Failure::Refused(Refusal::GivenUp)))
+    }
+
+    /// What is answered to an offer.
+    pub fn on_offer(
+        &mut self,
+        config: &Config,
+        now: Time,
+        name: Name,
+        offer: Offer,
+        done: &mut Vec<Completion>,
+    ) -> Verb {
+        match self.names.get(&name) {
+            Some(&Known::Posted(slot)) => self.agree(config, now, slot, &offer, done),
+            Some(Known::Complete) => Verb::Stop,
+            Some(Known::GivenUp) => Verb::Refuse(Refusal::GivenUp),
+            Some(Known::Offered(_)) => Verb::Hold,
+            None => {
+                self.note_early(config, name, offer);
+                Verb::Hold
+            }
+        }
+    }
+
+    /// A probe came. `None` where no honest sender asks.
+    pub fn on_probe(&mut self, now: Time, name: Name, first: u32) -> Option<Says> {
+        if let Some(&Known::Posted(slot)) = self.names.get(&name)
+            && let Some(receiver) = &mut self.receivers[slot as usize]
+        {
+            receiver.heard_at = now;
+        }
+        self.answer_to_probe(name, first)
+    }
+
+    /// What is answered to a probe at this moment.
+    pub fn answer_to_probe(&self, name: Name, first: u32) -> Option<Says> {
+        Some(match self.names.get(&name) {
+            Some(&Known::Posted(slot)) => match &self.receivers[slot as usize] {
+                Some(receiver) if receiver.is_agreed() => {
+                    receiver.window(first).map(|_| Says::Arrived { first })?
+                }
+                _ => Says::Verb(Verb::Hold),
+            },
+            Some(Known::Complete) => Says::Verb(Verb::Stop),
+            Some(Known::GivenUp) => Says::Verb(Verb::Refuse(Refusal::GivenUp)),
+            Some(Known::Offered(_)) | None => Says::Verb(Verb::Hold),
+        })
+    }
+
+    /// A buffer of which arrivals are asked about, and how many segments that is about.
+    pub fn window(&self, name: Name, first: u32) -> Option<(&Receiver, u32)> {
+        let Some(&Known::Posted(slot)) = self.names.get(&name) else { return None };
+        let receiver = self.receivers[slot as usize].as_ref()?;
+        Some((receiver, receiver.window(first)?))
+    }
+
+    /// Takes in a segment.
+    #[inline]
+    pub fn on_data(
+        &mut self,
+        config: &Config,
+        now: Time,
+        (name, meta): (Name, &Meta),
+        data: &Data,
+        body: &Body<'_>,
+        (stats, done): (&mut Stats, &mut Vec<Completion>),
+    ) -> Option<Says> {
+        let stop = Says::Verb(Verb::Stop);
+        let slot = match self.names.get(&name) {
+            Some(&Known::Posted(slot)) => slot,
+            known => {
+                stats.late += 1;
+                // A sender that still sends has not heard of it. One in several is told.
+                return (known == Some(&Known::Complete) && data.echo).then_some(stop);
+            }
+        };
+        let receiver = self.receivers[slot as usize].as_mut().expect("it is posted");
+        match receiver.take_in(now, data, body) {
+            Intake::Taken => stats.arrived += 1,
+            Intake::Again => stats.duplicates += 1,
+            Intake::Enough => {
+                stats.arrived += 1;
+                self.complete(config, now, slot, done);
+                return Some(stop);
+            }
+            Intake::Early => stats.late += 1,
+            Intake::Malformed => {
+                stats.malformed += 1;
+                return None;
+            }
+        }
+        // spec: M-08
+        let congested = meta.ecn.is_congested();
+        data.echo.then_some(Says::Echo { sent_at: data.sent_at, congested })
+    }
+
+    /// Gives up what nothing was heard of for too long.
+    pub fn handle_timeout(&mut self, config: &Config, now: Time, done: &mut Vec<Completion>) {
+        while let Some(slot) = self.timers.pop_due(now) {
+            let Some(receiver) = &self.receivers[slot as usize] else { continue };
+            if !receiver.is_agreed() {
+                continue;
+            }
+            let deadline = receiver.heard_at + config.give_up_after;
+            if deadline > now {
+                self.timers.arm(slot, deadline);
+                continue;
+            }
+            let receiver = self.take(slot);
+            self.remember(config, receiver.name, Known::GivenUp);
+            done.push(Completion::Failed(receiver.fail(Failure::Silent)));
+        }
+    }
+
+    fn agree(
+        &mut self,
+        config: &Config,
+        now: Time,
+        slot: u32,
+        offer: &Offer,
+        done: &mut Vec<Completion>,
+    ) -> Verb {
+        let receiver = self.receivers[slot as usize].as_mut().expect("it is posted");
+        match receiver.agree(now, offer) {
+            Ok((loss, false)) => {
+                self.timers.arm(slot, now + config.give_up_after);
+                Verb::Accept { loss: loss.millionths() }
+            }
+            Ok((_, true)) => {
+                // There was nothing to send.
+                self.complete(config, now, slot, done);
+                Verb::Stop
+            }
+            Err(refusal) => {
+                let receiver = self.take(slot);
+                self.remember(config, receiver.name, Known::GivenUp);
+                let failure = Failure::Refused(refusal);
+                done.push(Completion::Failed(receiver.fail(failure)));
+                Verb::Refuse(refusal)
+            }
+        }
+    }
+
+    fn complete(&mut self, config: &Config, now: Time, slot: u32, done: &mut Vec<Completion>) {
+        let received = self.take(slot).finish(now);
+        self.remember(config, received.name, Known::Complete);
+        done.push(Completion::Received(received));
+    }
+
+    fn take(&mut self, slot: u32) -> Receiver {
+        self.vacant.push(slot);
+        self.receivers[slot as usize].take().expect("it is posted")
+    }
+
+    fn remember(&mut self, config: &Config, name: Name, how: Known) {
+        self.names.insert(name, how);
+        self.ended.push_back(name);
+        if self.ended.len() > config.ended_memory as usize
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.names.remove(&oldest);
+        }
+    }
+
+    /// Remembers an offer in place of the oldest, if need be: its sender repeats it.
+    fn note_early(&mut self, config: &Config, name: Name, offer: Offer) {
+        if config.early_memory == 0 {
+            return;
+        }
+        if self.early.len() >= config.early_memory as usize
+            && let Some(oldest) = self.early.pop_front()
+            && let Some(Known::Offered(_)) = self.names.get(&oldest)
+        {
+            self.names.remove(&oldest);
+        }
+        self.early.push_back(name);
+        self.names.insert(name, Known::Offered(offer));
+    }
+}

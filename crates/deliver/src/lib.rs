@@ -1,0 +1,40 @@
+//! Tensors between two nodes, in any order, over many paths, of which a bounded part may be lost.
+//!
+//! An [`Endpoint`] is the machine of one node. Who wants a tensor posts a buffer and says how much of it
+//! may be missing; who has it posts it with a [`Policy`], which gives every packet its class; both poll
+//! for completions. See [`Endpoint`] for what it promises and [`Config`] for its settings.
+//!
+//! Way of a packet: `endpoint` → `outgoing` (whose turn is it?) → `sender` (which segment, is it
+//! [important](importance)?), [`policy`] (which class?), `peer` (when, over which path?) → the other
+//! side's `endpoint` → `incoming`, `receiver` (where does it belong, is it enough?), and "stop" back.
+
+mod answers;
+mod bits;
+pub mod budget;
+mod call;
+mod config;
+pub mod delay_control;
+mod endpoint;
+pub mod importance;
+mod incoming;
+mod outgoing;
+mod peer;
+pub mod plan;
+pub mod policy;
+mod receiver;
+mod segments;
+mod sender;
+mod source;
+pub mod spray;
+mod stats;
+
+pub use bits::Bits;
+pub use budget::LossBound;
+pub use call::{
+    Completion, Failed, Failure, Lost, Name, PostError, ReceiveCall, Received, SendCall, Sent,
+};
+pub use config::{Config, ConfigError, Start};
+pub use endpoint::Endpoint;
+pub use importance::Importance;
+pub use policy::{BackFirst, FrontFirst, Policy, Segment};
+pub use stats::Stats;

@@ -1,0 +1,331 @@
+//! All outgoing tensors of an endpoint: who sends next, who asks, whose answer is overdue.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
+
+use foldhash::fast::FixedState;
+use thalweg_core::{BodySize, NodeId, Outbox, Rng, Time, Timers};
+use thalweg_wire::deliver::{Ack, Control, Verb};
+
+use crate::answers::address;
+use crate::budget::LossBound;
+use crate::call::{Completion, Failed, Failure, Name, PostError, SendCall};
+use crate::config::Config;
+use crate::peer::{Peer, Turn};
+use crate::sender::{Next, Sender, wire_name};
+use crate::stats::Stats;
+
+/// Outgoing tensors in places that are used again.
+pub(crate) struct Outgoing {
+    senders: Vec<Option<Sender>>,
+    vacant: Vec<u32>,
+    /// The place of each tensor. Never iterated.
+    names: HashMap<Name, u32, FixedState>,
+    peers: Vec<Peer>,
+    /// The place of each peer.
+    nodes: BTreeMap<NodeId, u32>,
+    /// Peers that may be sent to: rank, whose turn it is, place.
+    ready: BTreeSet<(u32, u64, u32)>,
+    /// Peers whose rate does not allow the next packet yet.
+    paced: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Tensors with a question to ask.
+    asking: VecDeque<u32>,
+    timers: Timers,
+    /// Counts posts and turns.
+    count: u64,
+    rng: Rng,
+}
+
+impl Outgoing {
+    pub fn new(config: &Config, rng: Rng) -> Outgoing {
+        Outgoing {
+            senders: Vec::new(),
+            vacant: Vec::new(),
+            names: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
+            peers: Vec::new(),
+            nodes: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            paced: BinaryHeap::new(),
+            asking: VecDeque::new(),
+            timers: Timers::default(),
+            count: 0,
+            rng,
+        }
+    }
+
+    pub fn post(&mut self, config: &Config, now: Time, call: SendCall) -> Result<(), PostError> {
+        let name = call.name;
+        if self.names.contains_key(&name) {
+            return Err(PostError::Used(name));
+        }
+        let peer = self.peer(config, name.peer);
+        let mut sender = Sender::new(config, now, call, peer)?;
+        let sends = sender.begin(config);
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.senders.push(None);
+            self.senders.len() as u32 - 1
+        });
+        self.senders[slot as usize] = Some(sender);
+        self.names.insert(name, slot);
+        self.follow(now, slot, Next::Ask);
+        if sends {
+            self.follow(now, slot, Next::Send);
+        }
+        Ok(())
+    }
+
+    /// How many tensors are on the way.
+    pub fn live(&self) -> usize {
+        self.names.len()
+    }
+
+    pub fn has_backlog(&self) -> bool {
+        !self.asking.is_empty() || !self.ready.is_empty()
+    }
+
+    pub fn next_timeout(&self) -> Time {
+        let paced = self.paced.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
+        self.timers.next().min(paced)
+    }
+
+    /// Asks one question. `None` if there is none, or no room.
+    pub fn ask(
+        &mut self,
+        config: &Config,
+        now: Time,
+        outbox: &mut dyn Outbox,
+        stats: &mut Stats,
+    ) -> Option<()> {
+        loop {
+            let slot = *self.asking.front()?;
+            let Some(sender) = self.senders[slot as usize].as_mut().filter(|own| own.is_asking)
+            else {
+                // It has ended, and its place may have the next one.
+                self.asking.pop_front();
+                continue;
+            };
+            if outbox.room() == 0 {
+                return None;
+            }
+            self.asking.pop_front();
+            sender.is_asking = false;
+            let peer = &mut self.peers[sender.peer as usize];
+            let wait = peer.timeout(config);
+            let Some(verb) = sender.question(config, now, wait) else { continue };
+            let control = Control { name: wire_name(config, sender.name), verb };
+            let mut packet = outbox.lend(BodySize::Length(0))?;
+            let entropy = peer.path();
+            address(config, &mut packet, sender.name.peer, entropy, |header| {
+                control.encode(header);
+            });
+            stats.questions += 1;
+            self.timers.arm(slot, sender.deadline);
+            return Some(());
+        }
+    }
+
+    /// Sends one data packet. `None` if none may leave, or there is no room.
+    #[inline]
+    pub fn send(
+        &mut self,
+        config: &Config,
+        now: Time,
+        outbox: &mut dyn Outbox,
+        stats: &mut Stats,
+    ) -> Option<()> {
+        self.release(now);
+        loop {
+            let &(_, _, place) = self.ready.first()?;
+            let peer = &mut self.peers[place as usize];
+            let Some(&waiting) = peer.waiting.first() else {
+                self.unready(place);
+                continue;
+            };
+            let slot = waiting.2;
+            let sender = self.senders[slot as usize].as_mut().expect("those that wait are live");
+            let is_last = sender.send(config, now, peer, outbox, stats)?;
+            if is_last {
+                peer.waiting.remove(&waiting);
+                self.timers.arm(slot, sender.deadline);
+            }
+            self.unready(place);
+            self.enqueue(now, place);
+            return Some(());
+        }
+    }
+
+    /// An answer of a receiver. Returns false for one that no honest receiver gives.
+    pub fn on_answer(
+        &mut self,
+        config: &Config,
+        now: Time,
+        name: Name,
+        verb: Verb,
+        body: &[u8],
+        done: &mut Vec<Completion>,
+    ) -> bool {
+        let Some(&slot) = self.names.get(&name) else { return true };
+        let sender = self.senders[slot as usize].as_mut().expect("names are of live senders");
+        let wait = self.peers[sender.peer as usize].timeout(config);
+        let next = match verb {
+            Verb::Accept { loss } => {
+                let Some(loss) = LossBound::from_millionths(loss) else { return false };
+                sender.on_accept(now, wait, loss)
+            }
+            Verb::Hold => sender.on_hold(config, now, wait),
+            Verb::Bitmap { first, count } => {
+                let Some(next) = sender.on_bitmap(now, wait, first..first + count, body) else {
+                    return false;
+                };
+                next
+            }
+            Verb::Stop => {
+                done.push(Completion::Sent(sender.finish(now)));
+                self.remove(slot);
+                return true;
+            }
+            Verb::Refuse(refusal) => {
+                done.push(failed(name, Failure::Refused(refusal)));
+                self.remove(slot);
+                return true;
+            }
+            Verb::Offer { .. } | Verb::Probe { .. } => return false,
+        };
+        self.follow(now, slot, next);
+        true
+    }
+
+    /// An echo. Returns whether it is of a tensor that is still being sent.
+    pub fn on_echo(&mut self, config: &Config, now: Time, name: Name, ack: &Ack) -> bool {
+        let Some(&slot) = self.names.get(&name) else { return false };
+        let sender = self.senders[slot as usize].as_mut().expect("names are of live senders");
+        self.peers[sender.peer as usize].on_echo(config, now, now.since(ack.sent_at));
+        let next = sender.on_echo(now, ack.sent_at);
+        self.follow(now, slot, next);
+        true
+    }
+
+    pub fn handle_timeout(
+        &mut self,
+        config: &Config,
+        now: Time,
+        stats: &mut Stats,
+        done: &mut Vec<Completion>,
+    ) {
+        self.release(now);
+        while let Some(slot) = self.timers.pop_due(now) {
+            let Some(sender) = &mut self.senders[slot as usize] else { continue };
+            if sender.deadline > now {
+                self.timers.arm(slot, sender.deadline);
+                continue;
+            }
+            stats.unanswered += u64::from(sender.has_asked());
+            if sender.is_probing() {
+                self.peers[sender.peer as usize].on_silence();
+            }
+            let next = sender.on_deadline(config, now);
+            if next == Next::Fail {
+                done.push(failed(sender.name, Failure::Silent));
+                self.remove(slot);
+            } else {
+                self.follow(now, slot, next);
+            }
+        }
+    }
+
+    /// Gives up a tensor. Returns whether it was there.
+    pub fn cancel(&mut self, name: Name) -> bool {
+        let slot = self.names.get(&name).copied();
+        slot.is_some_and(|slot| {
+            self.remove(slot);
+            true
+        })
+    }
+
+    /// Does what a sender wants.
+    fn follow(&mut self, now: Time, slot: u32, next: Next) {
+        let sender =
+            self.senders[slot as usize].as_mut().expect("only live senders want something");
+        match next {
+            Next::Wait | Next::Fail => self.timers.arm(slot, sender.deadline),
+            Next::Ask if sender.is_asking => {}
+            Next::Ask => {
+                sender.is_asking = true;
+                self.asking.push_back(slot);
+            }
+            Next::Send => {
+                // spec: M-03
+                sender.waiting = (sender.rank(), self.count, slot);
+                self.count += 1;
+                let place = sender.peer;
+                self.peers[place as usize].waiting.insert(sender.waiting);
+                self.enqueue(now, place);
+            }
+        }
+    }
+
+    /// Lets a peer that has something waiting take its place among the others.
+    fn enqueue(&mut self, now: Time, place: u32) {
+        let peer = &mut self.peers[place as usize];
+        let Some(&(rank, _, _)) = peer.waiting.first() else { return };
+        match peer.turn {
+            Turn::Paced => {}
+            Turn::Ready(known, _) if known <= rank => {}
+            Turn::Ready(known, turn) => {
+                self.ready.remove(&(known, turn, place));
+                self.ready.insert((rank, turn, place));
+                peer.turn = Turn::Ready(rank, turn);
+            }
+            Turn::Idle if peer.next_send(now) > now => {
+                peer.turn = Turn::Paced;
+                self.paced.push(Reverse((peer.next_send(now), place)));
+            }
+            Turn::Idle => {
+                peer.turn = Turn::Ready(rank, self.count);
+                self.ready.insert((rank, self.count, place));
+                self.count += 1;
+            }
+        }
+    }
+
+    fn unready(&mut self, place: u32) {
+        let peer = &mut self.peers[place as usize];
+        if let Turn::Ready(rank, turn) = peer.turn {
+            self.ready.remove(&(rank, turn, place));
+            peer.turn = Turn::Idle;
+        }
+    }
+
+    /// Peers whose time has come may be sent to.
+    fn release(&mut self, now: Time) {
+        while let Some(&Reverse((at, place))) = self.paced.peek()
+            && at <= now
+        {
+            self.paced.pop();
+            self.peers[place as usize].turn = Turn::Idle;
+            self.enqueue(now, place);
+        }
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let sender = self.senders[slot as usize].take().expect("it is live");
+        self.names.remove(&sender.name);
+        if sender.is_sending() {
+            self.peers[sender.peer as usize].waiting.remove(&sender.waiting);
+        }
+        self.vacant.push(slot);
+    }
+
+    fn peer(&mut self, config: &Config, node: NodeId) -> u32 {
+        let Outgoing { nodes, peers, rng, .. } = self;
+        *nodes.entry(node).or_insert_with(|| {
+            peers.push(Peer::new(config, node, rng));
+            peers.len() as u32 - 1
+        })
+    }
+}
+
+/// The end of a tensor that could not be sent.
+fn failed(name: Name, failure: Failure) -> Completion {
+    Completion::Failed(Failed { name, failure, buffer: None })
+}

@@ -1,0 +1,91 @@
+//! A node that tensors are sent to: how fast, over which paths, which of them next.
+
+use std::collections::BTreeSet;
+
+use thalweg_core::{Bytes, NodeId, Pacer, Rng, Rtt, Span, Time};
+
+use crate::config::Config;
+use crate::delay_control::DelayControl;
+use crate::spray::Spray;
+
+/// What waits to be sent to a peer, the most urgent first: rank, order of posting, place of the sender.
+pub(crate) type Waiting = (u32, u64, u32);
+
+pub(crate) struct Peer {
+    control: DelayControl,
+    spray: Spray,
+    rtt: Rtt,
+    /// Packets until the next one that asks for an echo.
+    until_echo: u32,
+    /// Senders that have something to send.
+    pub waiting: BTreeSet<Waiting>,
+    /// Where it stands among the peers.
+    pub turn: Turn,
+}
+
+/// Where a peer stands among all peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Nothing is to be sent to it.
+    Idle,
+    /// It may be sent to, in this order: rank, then whose turn it is.
+    Ready(u32, u64),
+    /// Its rate does not allow the next packet yet.
+    Paced,
+}
+
+impl Peer {
+    pub fn new(config: &Config, node: NodeId, rng: &Rng) -> Peer {
+        Peer {
+            control: DelayControl::new(config.rate),
+            spray: Spray::new(config.paths, rng.substream("spray", u64::from(node.0))),
+            rtt: Rtt::new(config.waits),
+            until_echo: 0,
+            waiting: BTreeSet::new(),
+            turn: Turn::Idle,
+        }
+    }
+
+    /// When its rate allows the next packet.
+    #[inline]
+    pub fn next_send(&self, now: Time) -> Time {
+        self.control.next_send(now)
+    }
+
+    /// A data packet leaves. Returns its path, and whether it is its turn to ask for an echo.
+    // spec: M-02, M-08
+    #[inline]
+    pub fn on_data(&mut self, config: &Config, now: Time, wire_bytes: u32) -> (u16, bool) {
+        self.control.on_send(now, Bytes::from(wire_bytes));
+        let is_due = self.until_echo == 0;
+        self.until_echo = if is_due { config.echo_every - 1 } else { self.until_echo - 1 };
+        (self.spray.next_path(), is_due)
+    }
+
+    /// The path of a question.
+    pub fn path(&mut self) -> u16 {
+        self.spray.next_path()
+    }
+
+    /// An echo came back.
+    #[inline]
+    pub fn on_echo(&mut self, config: &Config, now: Time, round_trip: Span) {
+        self.rtt.sample(config.waits, round_trip);
+        self.control.on_echo(now, round_trip);
+    }
+
+    /// A probe was not answered in time.
+    pub fn on_silence(&mut self) {
+        self.control.on_silence();
+    }
+
+    /// How long to wait for an answer.
+    pub fn timeout(&self, config: &Config) -> Span {
+        self.rtt.timeout(config.waits)
+    }
+
+    /// How long the last packet takes to arrive, and its echo to come back.
+    pub fn settling(&self, config: &Config) -> Span {
+        self.rtt.expected().unwrap_or(config.waits.initial)
+    }
+}

@@ -1,0 +1,181 @@
+//! One posted buffer: where segments belong, and whether they are enough.
+
+use thalweg_core::{Body, Bytes, Tensor, Time};
+use thalweg_wire::deliver::{Data, Refusal};
+
+use crate::bits::Bits;
+use crate::budget::{Budget, LossBound};
+use crate::call::{Failed, Failure, Lost, Name, ReceiveCall, Received};
+use crate::segments::Segments;
+use crate::source::value_bytes;
+
+/// A buffer that is to be filled.
+pub(crate) struct Receiver {
+    pub name: Name,
+    /// When something was last heard of its sender. Means something once they have agreed.
+    pub heard_at: Time,
+    buffer: Tensor,
+    loss: LossBound,
+    lost: Lost,
+    /// What both ends have agreed on, once they have.
+    agreed: Option<Agreed>,
+}
+
+struct Agreed {
+    segments: Segments,
+    loss: LossBound,
+    arrived: Bits,
+    budget: Budget,
+}
+
+/// What the sender offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Offer {
+    pub tensor_bytes: Bytes,
+    pub segment_bytes: u16,
+    pub loss: LossBound,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Intake {
+    /// It was written to its place.
+    Taken,
+    /// It had been there before.
+    Again,
+    /// With it, there is enough.
+    Enough,
+    /// Nothing is agreed on yet.
+    Early,
+    /// No honest sender sends it.
+    Malformed,
+}
+
+impl Receiver {
+    pub fn new(call: ReceiveCall) -> Receiver {
+        let ReceiveCall { name, buffer, loss, lost } = call;
+        Receiver { name, heard_at: Time::ZERO, buffer, loss, lost, agreed: None }
+    }
+
+    /// Agrees with the sender, or says again what was agreed on. Answers with the loss that both allow,
+    /// and whether that is all of the tensor.
+    // spec: M-06
+    pub fn agree(&mut self, now: Time, offer: &Offer) -> Result<(LossBound, bool), Refusal> {
+        self.heard_at = now;
+        let length = self.buffer.len().checked_mul(value_bytes(&self.buffer));
+        if length != Some(offer.tensor_bytes.as_u64()) {
+            return Err(Refusal::Length);
+        }
+        let segments =
+            Segments::new(offer.tensor_bytes, offer.segment_bytes).ok_or(Refusal::Segments)?;
+        let agreed = self.agreed.get_or_insert_with(|| {
+            let loss = self.loss.min(offer.loss);
+            Agreed {
+                segments,
+                loss,
+                arrived: Bits::new(segments.count()),
+                budget: Budget::new(segments.tensor_bytes(), loss),
+            }
+        });
+        // A sender that has cut it otherwise before has forgotten what it said.
+        if agreed.segments != segments {
+            return Err(Refusal::Segments);
+        }
+        Ok((agreed.loss, agreed.budget.is_met()))
+    }
+
+    pub fn is_agreed(&self) -> bool {
+        self.agreed.is_some()
+    }
+
+    /// Takes in a packet whose body is as long as its header says.
+    // spec: M-01
+    #[inline]
+    pub fn take_in(&mut self, now: Time, data: &Data, body: &Body<'_>) -> Intake {
+        let Some(agreed) = &mut self.agreed else { return Intake::Early };
+        let Some(index) = agreed.segments.index(data.offset, data.payload_bytes) else {
+            return Intake::Malformed;
+        };
+        if matches!(body, Body::Length(_)) && !matches!(self.buffer, Tensor::Length(_)) {
+            return Intake::Malformed;
+        }
+        self.heard_at = now;
+        if !agreed.arrived.insert(index) {
+            return Intake::Again;
+        }
+        if let Body::Bytes(bytes) = body {
+            write(&mut self.buffer, data.offset.as_u64() as usize, bytes);
+        }
+        agreed.budget.add(u64::from(data.payload_bytes));
+        if agreed.budget.is_met() { Intake::Enough } else { Intake::Taken }
+    }
+
+    /// How many segments a bitmap from `first` on speaks of. `None` where no honest sender asks.
+    pub fn window(&self, first: u32) -> Option<u32> {
+        let window = self.agreed.as_ref()?.segments.window(first)?;
+        Some(window.end - window.start)
+    }
+
+    /// Writes the bits of a window.
+    pub fn write_window(&self, first: u32, count: u32, bytes: &mut [u8]) {
+        if let Some(agreed) = &self.agreed {
+            agreed.arrived.write(first, count, bytes);
+        }
+    }
+
+    /// Hands the buffer out: what has not arrived reads as it should.
+    // spec: M-07
+    pub fn finish(mut self, now: Time) -> Received {
+        let agreed = self.agreed.take().expect("enough has arrived, so it was agreed on");
+        let Agreed { segments, arrived, budget, .. } = agreed;
+        if self.lost == Lost::ReadsZero {
+            let mut from = 0;
+            while let Some(index) = arrived.next_absent(from) {
+                clear(&mut self.buffer, segments.offset(index) as usize, segments.bytes(index));
+                from = index + 1;
+            }
+        }
+        Received {
+            name: self.name,
+            buffer: self.buffer,
+            finished: now,
+            lost_bytes: segments.tensor_bytes() - budget.arrived_bytes(),
+            arrived,
+            segment_bytes: segments.segment_bytes(),
+        }
+    }
+
+    /// Hands the buffer out as it is.
+    pub fn fail(self, failure: Failure) -> Failed {
+        Failed { name: self.name, failure, buffer: Some(self.buffer) }
+    }
+}
+
+/// Writes a segment into the buffer.
+#[inline]
+fn write(buffer: &mut Tensor, offset: usize, bytes: &[u8]) {
+    match buffer {
+        Tensor::Length(_) => {}
+        Tensor::Values(values) => {
+            let values = &mut values[offset / 4..][..bytes.len() / 4];
+            for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+                *value = f32::from_le_bytes(*bytes);
+            }
+        }
+        Tensor::Halves(_, bits) => {
+            let bits = &mut bits[offset / 2..][..bytes.len() / 2];
+            for (bits, bytes) in bits.iter_mut().zip(bytes.as_chunks().0) {
+                *bits = u16::from_le_bytes(*bytes);
+            }
+        }
+    }
+}
+
+fn clear(buffer: &mut Tensor, offset: usize, bytes: u16) {
+    let bytes = usize::from(bytes);
+    match buffer {
+        Tensor::Length(_) => {}
+        Tensor::Values(values) => values[offset / 4..][..bytes / 4].fill(0.0),
+        Tensor::Halves(_, bits) => bits[offset / 2..][..bytes / 2].fill(0),
+    }
+}

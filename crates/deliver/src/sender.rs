@@ -1,0 +1,414 @@
+//! One outgoing tensor: what is sent next, what is asked, when it is done.
+//!
+//! | phase | leaves it on | for |
+//! |---|---|---|
+//! | offering | accept | sending, or probing if everything was sent before |
+//! | sending | the last segment | settling |
+//! | settling | the echo of the last segment, or time | probing; offering if nobody has accepted |
+//! | probing | the bitmap of the last window | sending what is missing |
+//! | probing | hold | offering |
+//! | any | stop, refuse, silence | the end |
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use thalweg_core::{Bytes, Outbox, Span, Tensor, Time};
+use thalweg_wire::deliver::{Data, TensorName, Verb, bitmap_bytes};
+use thalweg_wire::tag;
+
+use crate::bits::Bits;
+use crate::budget::{LossBound, first_segment};
+use crate::call::{Name, PostError, SendCall, Sent};
+use crate::config::{Config, Start};
+use crate::importance::Threshold;
+use crate::peer::{Peer, Waiting};
+use crate::policy::{Policy, Segment};
+use crate::segments::Segments;
+use crate::source::{Source, value_bytes};
+use crate::stats::Stats;
+
+/// A tensor on its way out.
+pub(crate) struct Sender {
+    pub name: Name,
+    /// Place of the peer that it goes to.
+    pub peer: u32,
+    /// Where it stands among those that wait to send, while it is sending.
+    pub waiting: Waiting,
+    /// Whether it stands among those that wait to ask.
+    pub is_asking: bool,
+    /// When something has to be done if nothing comes.
+    pub deadline: Time,
+    phase: Phase,
+    is_accepted: bool,
+    values: Arc<Tensor>,
+    range: Range<u64>,
+    segments: Segments,
+    layer: u16,
+    layers: u16,
+    loss: LossBound,
+    threshold: Threshold,
+    policy: Arc<dyn Policy>,
+    /// What is known to have arrived: all that is kept for sending again.
+    arrived: Bits,
+    /// The segment that a pass begins with, and how far from there this pass is.
+    first: u32,
+    done: u32,
+    /// Passes that were finished.
+    passes: u64,
+    /// When the last packet left.
+    last_sent: Time,
+    /// When something was last heard about it.
+    heard_at: Time,
+    /// How often the question was repeated since the last answer.
+    repeats: u32,
+    sent: Sent,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Offering,
+    Sending,
+    Settling,
+    Probing { first: u32 },
+}
+
+/// What a sender wants to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Wait for its deadline.
+    Wait,
+    /// Ask its question.
+    Ask,
+    /// Send segments.
+    Send,
+    /// Give up.
+    Fail,
+}
+
+impl Sender {
+    pub fn new(config: &Config, now: Time, call: SendCall, peer: u32) -> Result<Sender, PostError> {
+        let SendCall { name, values, range, layer, layers, loss, importance, policy } = call;
+        if range.start > range.end || range.end > values.len() {
+            return Err(PostError::Range { end: range.end, length: values.len() });
+        }
+        let length = range.end - range.start;
+        let segments = length
+            .checked_mul(value_bytes(&values))
+            .and_then(|bytes| Segments::new(Bytes::new(bytes), config.segment_bytes))
+            .ok_or(PostError::TooLong(length))?;
+        let source = Source::of(&values, range.start, range.end);
+        let threshold = Threshold::sampled(importance, &source, &segments, name.operation);
+        Ok(Sender {
+            name,
+            peer,
+            waiting: (0, 0, 0),
+            is_asking: false,
+            deadline: Time::NEVER,
+            phase: Phase::Offering,
+            is_accepted: false,
+            arrived: Bits::new(segments.count()),
+            first: first_segment(name.operation, segments.count()),
+            done: 0,
+            passes: 0,
+            last_sent: now,
+            heard_at: now,
+            repeats: 0,
+            sent: Sent { name, started: now, finished: now, packets: 0, resent: 0, probes: 0 },
+            values,
+            range,
+            segments,
+            layer,
+            layers,
+            loss,
+            threshold,
+            policy,
+        })
+    }
+
+    /// Begins: the offer is to be made in any case; whether it is to send as well.
+    pub fn begin(&mut self, config: &Config) -> bool {
+        let sends = config.start == Start::AtOnce && self.segments.count() > 0;
+        if sends {
+            self.phase = Phase::Sending;
+        }
+        sends
+    }
+
+    /// The rank that its policy gives it among those that wait.
+    pub fn rank(&self) -> u32 {
+        let index = self.position(self.done).map_or(0, |(_, index)| index);
+        self.policy.tag(&self.segment(index, true)).rank
+    }
+
+    pub fn is_sending(&self) -> bool {
+        self.phase == Phase::Sending
+    }
+
+    /// The end, with what it took.
+    pub fn finish(&self, now: Time) -> Sent {
+        Sent { finished: now, ..self.sent }
+    }
+
+    /// The question that it asks now. `None` if it has none any more.
+    pub fn question(&mut self, config: &Config, now: Time, wait: Span) -> Option<Verb> {
+        let verb = match self.phase {
+            Phase::Probing { first } => {
+                self.sent.probes += 1;
+                Verb::Probe { first }
+            }
+            Phase::Settling => return None,
+            // Who sends at once offers beside it, once.
+            Phase::Sending if self.is_accepted => return None,
+            Phase::Sending | Phase::Offering => Verb::Offer {
+                tensor_bytes: Bytes::new(self.segments.tensor_bytes()),
+                segment_bytes: self.segments.segment_bytes(),
+                loss: self.loss.millionths(),
+                layer: self.layer,
+            },
+        };
+        if !self.is_sending() {
+            self.deadline = now + self.patience(config, wait);
+            self.repeats = (self.repeats + 1).min(30);
+        }
+        Some(verb)
+    }
+
+    /// The receiver has a buffer, and this is the loss that both allow.
+    pub fn on_accept(&mut self, now: Time, wait: Span, loss: LossBound) -> Next {
+        self.heard(now);
+        self.is_accepted = true;
+        self.loss = self.loss.min(loss);
+        match self.phase {
+            Phase::Offering if self.passes == 0 => self.start_pass(now, wait),
+            // What was sent before may have arrived, or not.
+            Phase::Offering => self.probe(0),
+            Phase::Sending | Phase::Settling | Phase::Probing { .. } => Next::Wait,
+        }
+    }
+
+    /// The receiver has no buffer: what it had before, it has no more.
+    pub fn on_hold(&mut self, config: &Config, now: Time, wait: Span) -> Next {
+        self.heard_at = now;
+        self.is_accepted = false;
+        // Who is sending offers again when the pass is done.
+        if !self.is_sending() {
+            self.phase = Phase::Offering;
+            self.arrived = Bits::new(self.segments.count());
+            self.deadline = now + self.patience(config, wait);
+        }
+        Next::Wait
+    }
+
+    /// The receiver says what has arrived. `None` if no honest one says that.
+    // spec: M-11
+    pub fn on_bitmap(
+        &mut self,
+        now: Time,
+        wait: Span,
+        window: Range<u32>,
+        bytes: &[u8],
+    ) -> Option<Next> {
+        let (first, count) = (window.start, window.end - window.start);
+        let is_window = self.segments.window(first) == Some(window);
+        if !is_window || bytes.len() != bitmap_bytes(count) as usize {
+            return None;
+        }
+        self.heard_at = now;
+        if self.phase != (Phase::Probing { first }) {
+            // A copy of an answer to an earlier question.
+            return Some(Next::Wait);
+        }
+        if !self.arrived.replace(first, count, bytes) {
+            return None;
+        }
+        self.heard(now);
+        let next = first + count;
+        let is_all = next == self.segments.count();
+        Some(if is_all { self.start_pass(now, wait) } else { self.probe(next) })
+    }
+
+    /// The echo of a packet that left at `sent_at` came back.
+    pub fn on_echo(&mut self, now: Time, sent_at: Time) -> Next {
+        self.heard_at = now;
+        let is_last = self.phase == Phase::Settling && sent_at == self.last_sent;
+        if is_last { self.ask_what_arrived() } else { Next::Wait }
+    }
+
+    /// Nothing came in time.
+    pub fn on_deadline(&mut self, config: &Config, now: Time) -> Next {
+        self.deadline = Time::NEVER;
+        if now.since(self.heard_at) >= config.give_up_after {
+            return Next::Fail;
+        }
+        match self.phase {
+            Phase::Offering | Phase::Probing { .. } => Next::Ask,
+            Phase::Settling => self.ask_what_arrived(),
+            Phase::Sending => Next::Wait,
+        }
+    }
+
+    /// Whether it waits for an answer.
+    pub fn has_asked(&self) -> bool {
+        matches!(self.phase, Phase::Offering | Phase::Probing { .. })
+    }
+
+    /// Whether its question is about what has arrived.
+    pub fn is_probing(&self) -> bool {
+        matches!(self.phase, Phase::Probing { .. })
+    }
+
+    /// Sends the next segment. `None` if there is no room; else whether it was the last of this pass.
+    #[inline]
+    pub fn send(
+        &mut self,
+        config: &Config,
+        now: Time,
+        peer: &mut Peer,
+        outbox: &mut dyn Outbox,
+        stats: &mut Stats,
+    ) -> Option<bool> {
+        let (done, index) = self.position(self.done)?;
+        let (offset, bytes) = (self.segments.offset(index), self.segments.bytes(index));
+        let source = Source::of(&self.values, self.range.start, self.range.end);
+        let source = source.segment(offset, bytes);
+        let mut packet = outbox.lend(source.body_size())?;
+        // spec: M-04
+        let is_important = if self.must_arrive(index) {
+            source.pack(&mut packet.body);
+            true
+        } else {
+            let sum = source.pack_and_sum(&mut packet.body);
+            sum.map_or_else(
+                || self.is_drawn(index),
+                |sum| self.threshold.is_below(sum, source.len()),
+            )
+        };
+        let tag = self.policy.tag(&self.segment(index, is_important));
+        self.done = done + 1;
+        let is_last = self.position(self.done).is_none();
+        let wire_bytes = config.overhead_bytes + u32::from(bytes);
+        let (entropy, is_due) = peer.on_data(config, now, wire_bytes);
+
+        packet.meta.dst = self.name.peer;
+        packet.meta.wire_bytes = wire_bytes;
+        packet.meta.entropy = entropy;
+        (packet.meta.dscp, packet.meta.ecn, packet.meta.rank) = (tag.dscp, tag.ecn, tag.rank);
+        let data = Data {
+            name: wire_name(config, self.name),
+            sent_at: now,
+            offset: Bytes::new(offset),
+            layer: self.layer,
+            payload_bytes: bytes,
+            echo: is_due || is_last,
+        };
+        data.encode(packet.header);
+        if let Some(key) = &config.key {
+            tag::seal(packet.header, key);
+        }
+        stats.packets += 1;
+        stats.resent += u64::from(self.passes > 0);
+        stats.important += u64::from(is_important);
+        self.note_sent(config, now, peer, is_last);
+        Some(is_last)
+    }
+
+    fn note_sent(&mut self, config: &Config, now: Time, peer: &Peer, is_last: bool) {
+        self.sent.packets += 1;
+        self.sent.resent += u64::from(self.passes > 0);
+        self.last_sent = now;
+        if is_last {
+            self.passes += 1;
+            self.phase = Phase::Settling;
+            self.deadline = now + peer.settling(config);
+        }
+    }
+
+    /// Whether a segment must not be dropped. It was lost before, or the loss of one would be too much.
+    fn must_arrive(&self, index: u32) -> bool {
+        let allowed = self.loss.allowed_bytes(self.segments.tensor_bytes());
+        self.passes > 0 || allowed < u64::from(self.segments.bytes(index))
+    }
+
+    /// Values that nobody reads are large in every other packet, evenly spread.
+    fn is_drawn(&self, index: u32) -> bool {
+        let number = self.name.operation.0.wrapping_add(u64::from(index));
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1
+    }
+
+    fn segment(&self, index: u32, is_important: bool) -> Segment {
+        Segment {
+            layer: self.layer,
+            layers: self.layers,
+            offset: Bytes::new(self.segments.offset(index)),
+            bytes: self.segments.bytes(index),
+            is_important,
+        }
+    }
+
+    /// The first segment, `done` or more steps from where a pass begins, that is not known to have
+    /// arrived; and how many steps that is.
+    #[inline]
+    fn position(&self, mut done: u32) -> Option<(u32, u32)> {
+        let count = self.segments.count();
+        while done < count {
+            let steps_to_end = count - self.first;
+            // A pass goes to the end and then from the start.
+            let (at, end) = if done < steps_to_end {
+                (self.first + done, count)
+            } else {
+                (done - steps_to_end, self.first)
+            };
+            match self.arrived.next_absent(at).filter(|&index| index < end) {
+                Some(index) => return Some((done + (index - at), index)),
+                None => done += end - at,
+            }
+        }
+        None
+    }
+
+    /// Goes through all that is not known to have arrived.
+    fn start_pass(&mut self, now: Time, wait: Span) -> Next {
+        self.done = 0;
+        if self.position(0).is_none() {
+            // Everything is there; the receiver is about to say so. Or it is asked again.
+            self.phase = Phase::Settling;
+            self.deadline = now + wait;
+            return Next::Wait;
+        }
+        self.phase = Phase::Sending;
+        self.deadline = Time::NEVER;
+        Next::Send
+    }
+
+    // spec: M-06
+    fn ask_what_arrived(&mut self) -> Next {
+        if self.is_accepted {
+            return self.probe(0);
+        }
+        self.phase = Phase::Offering;
+        Next::Ask
+    }
+
+    fn probe(&mut self, first: u32) -> Next {
+        self.phase = Phase::Probing { first };
+        self.deadline = Time::NEVER;
+        Next::Ask
+    }
+
+    /// How long to wait until a question is repeated: longer every time.
+    fn patience(&self, config: &Config, wait: Span) -> Span {
+        (wait * (1 << self.repeats)).min(config.waits.max)
+    }
+
+    /// An answer came.
+    fn heard(&mut self, now: Time) {
+        self.heard_at = now;
+        self.repeats = 0;
+    }
+}
+
+/// The name as it travels.
+pub(crate) fn wire_name(config: &Config, name: Name) -> TensorName {
+    let (operation, tensor) = (name.operation.0, name.tensor);
+    TensorName { job: config.job, epoch: config.epoch, operation, tensor }
+}

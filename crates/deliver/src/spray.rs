@@ -1,0 +1,73 @@
+//! A path for every packet.
+
+use thalweg_core::Rng;
+
+/// Chooses the path of each packet: all of them in turn, in an order that is drawn anew each time round,
+/// so that senders do not march over the paths in step.
+// spec: M-02
+#[derive(Clone, Debug)]
+pub struct Spray {
+    /// The paths in the order of this round.
+    order: Vec<u16>,
+    next: usize,
+    rng: Rng,
+}
+
+impl Spray {
+    /// Over so many paths, at least one.
+    pub fn new(paths: u16, rng: Rng) -> Spray {
+        let order: Vec<u16> = (0..paths.max(1)).map(entropy).collect();
+        let next = order.len();
+        Spray { order, next, rng }
+    }
+
+    /// The entropy of the next packet.
+    #[inline]
+    pub fn next_path(&mut self) -> u16 {
+        if self.next == self.order.len() {
+            self.rng.shuffle(&mut self.order);
+            self.next = 0;
+        }
+        self.next += 1;
+        self.order[self.next - 1]
+    }
+}
+
+/// Where a route has two choices, one byte is for each. The second counts with its bits turned round:
+/// which of the second choices is taken says nothing about the first.
+fn entropy(path: u16) -> u16 {
+    let [low, high] = path.to_le_bytes();
+    u16::from_le_bytes([low, high ^ low.reverse_bits()])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    // spec: M-02
+    #[test]
+    fn every_path_gets_its_share_at_every_hop() {
+        let mut spray = Spray::new(256, Rng::new(1));
+        let mut pairs = BTreeMap::new();
+        for _ in 0..512 {
+            let [first, second] = spray.next_path().to_le_bytes();
+            *pairs.entry((first % 4, second % 8)).or_insert(0) += 1;
+        }
+        assert_eq!(pairs.len(), 32);
+        assert!(pairs.values().all(|&packets| packets == 16), "{pairs:?}");
+    }
+
+    #[test]
+    fn two_senders_take_different_orders() {
+        let draw = |seed| {
+            let mut spray = Spray::new(16, Rng::new(seed));
+            (0..32).map(|_| spray.next_path()).collect::<Vec<_>>()
+        };
+        assert_ne!(draw(1), draw(2));
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1)[..16], draw(1)[16..], "and another one each time round");
+        assert_eq!(Spray::new(0, Rng::new(1)).next_path(), 0);
+    }
+}

@@ -1,0 +1,30 @@
+//! What an endpoint counts.
+
+/// What an endpoint did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Data packets sent.
+    pub packets: u64,
+    /// Those of them that had been sent before.
+    pub resent: u64,
+    /// Those of them that were important.
+    pub important: u64,
+    /// Offers and probes sent, repeated ones too.
+    pub questions: u64,
+    /// Offers and probes that were not answered in time.
+    pub unanswered: u64,
+    /// Echoes that came back.
+    pub echoes: u64,
+    /// Segments that arrived, each once.
+    pub arrived: u64,
+    /// Segments that arrived again.
+    pub duplicates: u64,
+    /// Packets that belong to no call, or to one that has ended.
+    pub late: u64,
+    /// Packets that are not of this plane, this job or this epoch, or not sealed with the key.
+    pub foreign: u64,
+    /// Packets such as no honest endpoint sends.
+    pub malformed: u64,
+    /// Answers for which there was no room.
+    pub no_room: u64,
+}

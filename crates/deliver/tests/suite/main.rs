@@ -1,0 +1,10 @@
+//! Endpoints against each other: by hand, in the fabric with faults, and in front of hostile packets.
+
+mod alone;
+mod congestion;
+mod exchange;
+mod hostile;
+mod shuttle;
+mod stage;
+mod swarm;
+mod values;

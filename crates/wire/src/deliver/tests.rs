@@ -1,0 +1,205 @@
+use proptest::prelude::*;
+use thalweg_core::{Bytes, HEADER_BYTES, Header, Time};
+
+use super::*;
+use crate::prefix::{Kind, PrefixError};
+
+const NAME: TensorName =
+    TensorName { job: JobId(0x0102_0304_0506_0708), epoch: 9, operation: 0x1a, tensor: 0x0b };
+
+/// The second segment of 1,408 bytes, whose time is to be echoed.
+const DATA: Data = Data {
+    name: NAME,
+    sent_at: Time::from_ps(0x0102_0304),
+    offset: Bytes::new(1_408),
+    layer: 5,
+    payload_bytes: 1_408,
+    echo: true,
+};
+
+const DATA_BYTES: Header = [
+    0x54, 0x57, 1, 32, 9, 0, 0, 0, // magic, version, kind, epoch
+    8, 7, 6, 5, 4, 3, 2, 1, // job
+    0, 0, 0, 0, 0, 0, 0, 0, // tag
+    0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
+    4, 3, 2, 1, 0, 0, 0, 0, // sent_at
+    0x80, 5, 0, 0, 0, 0, 0, 0, // offset
+    0x0b, 0, 0, 0, 5, 0, 0x80, 5, // tensor, layer, payload_bytes
+    1, 0, 0, 0, 0, 0, 0, 0, // flags, reserved
+];
+
+const ACK: Ack = Ack { name: NAME, sent_at: Time::from_ps(0x0102_0304), congested: true };
+
+const ACK_BYTES: Header = [
+    0x54, 0x57, 1, 33, 9, 0, 0, 0, // magic, version, kind, epoch
+    8, 7, 6, 5, 4, 3, 2, 1, // job
+    0, 0, 0, 0, 0, 0, 0, 0, // tag
+    0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
+    4, 3, 2, 1, 0, 0, 0, 0, // sent_at
+    0x0b, 0, 0, 0, 1, 0, 0, 0, // tensor, flags, reserved
+    0, 0, 0, 0, 0, 0, 0, 0, // reserved
+    0, 0, 0, 0, 0, 0, 0, 0, // reserved
+];
+
+/// A tensor of 3,500 bytes in segments of 1,408, of which a tenth may be lost.
+const OFFER: Control = Control {
+    name: NAME,
+    verb: Verb::Offer {
+        tensor_bytes: Bytes::new(3_500),
+        segment_bytes: 1_408,
+        loss: 100_000,
+        layer: 5,
+    },
+};
+
+const OFFER_BYTES: Header = [
+    0x54, 0x57, 1, 34, 9, 0, 0, 0, // magic, version, kind, epoch
+    8, 7, 6, 5, 4, 3, 2, 1, // job
+    0, 0, 0, 0, 0, 0, 0, 0, // tag
+    0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
+    0xac, 0x0d, 0, 0, 0, 0, 0, 0, // tensor_bytes
+    0x0b, 0, 0, 0, 0xa0, 0x86, 1, 0, // tensor, loss
+    0, 0, 0, 0, 0, 0, 0, 0, // first, count
+    0x80, 5, 5, 0, 0, 0, 0, 0, // segment_bytes, layer, reason, reserved
+];
+
+fn bytes(verb: Verb) -> Header {
+    let mut header = [0xff; HEADER_BYTES];
+    Control { name: NAME, verb }.encode(&mut header);
+    header
+}
+
+// spec: M-01
+#[test]
+fn literal_bytes_have_their_meaning_and_back() {
+    let mut header = [0xff; HEADER_BYTES];
+    DATA.encode(&mut header);
+    assert_eq!(header, DATA_BYTES);
+    assert_eq!(Data::decode(&DATA_BYTES), Ok(DATA));
+    ACK.encode(&mut header);
+    assert_eq!(header, ACK_BYTES);
+    assert_eq!(Ack::decode(&ACK_BYTES), Ok(ACK));
+    OFFER.encode(&mut header);
+    assert_eq!(header, OFFER_BYTES);
+    assert_eq!(Control::decode(&OFFER_BYTES), Ok(OFFER));
+}
+
+#[test]
+fn one_kind_is_not_taken_for_another() {
+    let other = |expected, found| PrefixError::OtherKind { expected, found }.into();
+    assert_eq!(Data::decode(&ACK_BYTES), Err(other(Kind::DeliverData, Kind::DeliverAck)));
+    assert_eq!(Ack::decode(&OFFER_BYTES), Err(other(Kind::DeliverAck, Kind::DeliverOffer)));
+    assert_eq!(Control::decode(&DATA_BYTES), Err(other(Kind::DeliverOffer, Kind::DeliverData)));
+}
+
+#[test]
+fn reserved_bits_are_refused() {
+    let changed = |bytes: &Header, at: usize, bit: u32| {
+        let mut bytes = *bytes;
+        bytes[at] |= 1 << bit;
+        bytes
+    };
+    for bit in 0..8 {
+        for at in 57..64 {
+            let data = changed(&DATA_BYTES, at, bit);
+            assert_eq!(Data::decode(&data), Err(DeliverError::Reserved));
+        }
+        for at in 45..64 {
+            let ack = changed(&ACK_BYTES, at, bit);
+            assert_eq!(Ack::decode(&ack), Err(DeliverError::Reserved));
+        }
+        for at in (48..56).chain(60..64) {
+            let offer = changed(&OFFER_BYTES, at, bit);
+            assert_eq!(Control::decode(&offer), Err(DeliverError::Reserved));
+        }
+        // A stop says nothing but its name.
+        for at in (32..40).chain(44..64) {
+            let stop = changed(&bytes(Verb::Stop), at, bit);
+            assert_eq!(Control::decode(&stop), Err(DeliverError::Reserved));
+        }
+    }
+    for bit in 1..8 {
+        assert_eq!(Data::decode(&changed(&DATA_BYTES, 56, bit)), Err(DeliverError::Reserved));
+        assert_eq!(Ack::decode(&changed(&ACK_BYTES, 44, bit)), Err(DeliverError::Reserved));
+    }
+}
+
+#[test]
+fn ranges_hold() {
+    let data = |offset, payload_bytes| {
+        let mut header = [0; HEADER_BYTES];
+        Data { offset: Bytes::new(offset), payload_bytes, ..DATA }.encode(&mut header);
+        Data::decode(&header).map(|_| ())
+    };
+    assert_eq!(data(0, 0), Err(DeliverError::Empty));
+    assert_eq!(data(u64::MAX - 3, 4), Err(DeliverError::BeyondTensor));
+    assert_eq!(data(u64::MAX - 4, 4), Ok(()));
+
+    let offer = |tensor_bytes, segment_bytes, loss| {
+        let tensor_bytes = Bytes::new(tensor_bytes);
+        Control::decode(&bytes(Verb::Offer { tensor_bytes, segment_bytes, loss, layer: 0 }))
+            .map(|_| ())
+    };
+    assert_eq!(offer(0, 4, 999_999), Ok(()));
+    assert_eq!(offer(0, 4, 1_000_000), Err(DeliverError::Loss(1_000_000)));
+    assert_eq!(offer(0, 0, 0), Err(DeliverError::Segment(0)));
+    assert_eq!(offer(u64::from(u32::MAX) * 4, 4, 0), Ok(()));
+    assert_eq!(offer(u64::from(u32::MAX) * 4 + 1, 4, 0), Err(DeliverError::TooManySegments));
+
+    let bitmap = |first, count| Control::decode(&bytes(Verb::Bitmap { first, count })).map(|_| ());
+    let refused = |first, count| Err(DeliverError::Bitmap { first, count });
+    assert_eq!(bitmap(0, 1), Ok(()));
+    assert_eq!(bitmap(u32::MAX - 8_192, 8_192), Ok(()));
+    assert_eq!(bitmap(0, 0), refused(0, 0));
+    assert_eq!(bitmap(0, 8_193), refused(0, 8_193));
+    assert_eq!(bitmap(u32::MAX, 1), refused(u32::MAX, 1));
+    assert_eq!([1, 8, 9, 8_192].map(bitmap_bytes), [1, 1, 2, 1_024]);
+
+    let mut refuse = bytes(Verb::Refuse(Refusal::GivenUp));
+    refuse[60] = 4;
+    assert_eq!(Control::decode(&refuse), Err(DeliverError::Reason(4)));
+}
+
+fn verbs() -> impl Strategy<Value = Verb> {
+    let refusal = prop::sample::select(vec![Refusal::Length, Refusal::Segments, Refusal::GivenUp]);
+    prop_oneof![
+        (0..1u64 << 40, 256..=u16::MAX, 0..LOSS_UNIT, any::<u16>()).prop_map(
+            |(bytes, segment_bytes, loss, layer)| Verb::Offer {
+                tensor_bytes: Bytes::new(bytes),
+                segment_bytes,
+                loss,
+                layer
+            }
+        ),
+        (0..LOSS_UNIT).prop_map(|loss| Verb::Accept { loss }),
+        Just(Verb::Hold),
+        any::<u32>().prop_map(|first| Verb::Probe { first }),
+        (0..1u32 << 31, 1..=BITMAP_BITS).prop_map(|(first, count)| Verb::Bitmap { first, count }),
+        Just(Verb::Stop),
+        refusal.prop_map(Verb::Refuse),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        (job, epoch, operation, tensor) in any::<(u64, u32, u64, u32)>(),
+        (sent_at, offset) in (any::<u64>(), 0..u64::MAX >> 1),
+        (layer, payload_bytes) in (any::<u16>(), 1..=u16::MAX),
+        (echo, congested) in any::<(bool, bool)>(),
+        verb in verbs(),
+    ) {
+        let name = TensorName { job: JobId(job), epoch, operation, tensor };
+        let (sent_at, offset) = (Time::from_ps(sent_at), Bytes::new(offset));
+        let mut header = [0xff; HEADER_BYTES];
+        let data = Data { name, sent_at, offset, layer, payload_bytes, echo };
+        data.encode(&mut header);
+        prop_assert_eq!(Data::decode(&header), Ok(data));
+        let ack = Ack { name, sent_at, congested };
+        ack.encode(&mut header);
+        prop_assert_eq!(Ack::decode(&header), Ok(ack));
+        let control = Control { name, verb };
+        control.encode(&mut header);
+        prop_assert_eq!(Control::decode(&header), Ok(control));
+    }
+}
