@@ -1,0 +1,2 @@
+//! Flow scheduling with learned bounds (QCLIMB).
+pub mod forest;
