@@ -6,6 +6,7 @@ mod infer;
 mod train;
 mod wide;
 
+pub(crate) use build::Flat;
 pub use build::{BuildError, TreeNode};
 pub use infer::Scratch;
 pub use train::{Settings, SettingsError, Stopped, TrainingSet, Watch, train};
@@ -22,7 +23,7 @@ pub const MAX_DEPTH: u32 = 32;
 
 /// Trees that tell from a flow's features how large it may be.
 ///
-/// Made by [`train`], [`Forest::from_trees`] or [`Forest::decode`](crate::file); never changes.
+/// Made by [`train`], [`Forest::from_trees`] or [`Model::decode`](crate::Model::decode); never changes.
 ///
 /// All trees lie in one array of nodes of eight bytes each, parents before children, siblings beside
 /// each other. A leaf leads to itself, so that a walk takes the same number of steps in every tree and

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::train::MAX_TREES;
 use super::wide::Wide;
 use super::{Derived, FEATURE_BITS, Forest, MAX_DEPTH, MAX_NODES, Node, ROW_LEN};
 
@@ -83,7 +84,10 @@ impl Forest {
         if features == 0 || features as usize > ROW_LEN {
             return Err(BuildError::Features(features));
         }
-        if nodes.len() > MAX_NODES || u32::try_from(samples.len()).is_err() {
+        if roots.len() > MAX_TREES as usize
+            || nodes.len() > MAX_NODES
+            || u32::try_from(samples.len()).is_err()
+        {
             return Err(BuildError::TooLarge);
         }
         if !sizes.is_sorted_by(|one, next| one < next) {

@@ -14,7 +14,7 @@ use super::infer::walk;
 use super::{Forest, MAX_DEPTH, Node, ROW_LEN, Row};
 
 /// The most trees of a forest: beyond a few hundred nothing changes but the time.
-const MAX_TREES: u32 = 10_000;
+pub(super) const MAX_TREES: u32 = 10_000;
 /// The most flows to learn from.
 const MAX_FLOWS: usize = 1 << 28;
 

@@ -21,6 +21,11 @@ pub(super) struct Wide {
     ends: Vec<[u32; 2]>,
 }
 
+/// A forest may have this many places, and so many more for each of its nodes. A file of a few deep
+/// trees and thousands of stumps must not blow up.
+const FREE_PLACES: usize = 1 << 18;
+const MOST_PLACES_A_NODE: usize = 16;
+
 /// No value is above it.
 const ALWAYS_LEFT: u64 = (u32::MAX as u64) << 32;
 
@@ -32,10 +37,13 @@ struct Range {
 }
 
 impl Wide {
-    /// `None` when the trees are too deep.
+    /// `None` when the trees are too deep, or most of the places would be empty.
     pub(super) fn new(forest: &Forest, depth: u32, ends: &[[u32; 2]]) -> Option<Wide> {
         let depth = DEPTHS.into_iter().find(|&wide| wide >= depth)?;
         let places = 1 << depth;
+        if forest.roots.len() * places > MOST_PLACES_A_NODE * forest.nodes.len() + FREE_PLACES {
+            return None;
+        }
         let mut wide = Wide { depth, questions: Vec::new(), ends: Vec::new() };
         for &root in &forest.roots {
             let first = wide.questions.len();
