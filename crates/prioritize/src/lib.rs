@@ -9,15 +9,20 @@
 //! - [`bounds`]: the smallest and the largest size it may have; [`file`]: keeping what was learned.
 //! - [`online`]: learning on, while traffic goes on.
 //! - [`tagger`]: QCLIMB, PIAS, and what they are compared with; [`optimise`]: thresholds for them.
+//! - [`records`], [`evaluate`], [`generate`]: flows from a file, how well they are bounded, and
+//!   workloads without features.
 //!
 //! Training may use threads; nothing else here does, and nothing reads a clock.
 
 pub mod bounds;
+pub mod evaluate;
 pub mod features;
 pub mod file;
 pub mod forest;
+pub mod generate;
 pub mod online;
 pub mod optimise;
+pub mod records;
 pub mod tagger;
 
 pub use bounds::{Bounds, Model, ModelError, Options};
