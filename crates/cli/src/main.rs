@@ -12,6 +12,8 @@ mod files;
 mod interrupt;
 mod lab;
 mod metrics;
+mod predict;
+mod progress;
 mod server;
 mod sim;
 mod switch;
@@ -40,6 +42,7 @@ Examples:
   thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs
   thalweg figure --list                                published figures that can be run again
   thalweg figure atp-table1                            one of them, the paper's numbers beside ours
+  thalweg predict train --input flows.csv --out forest.bin    learn how large flows become
   thalweg lab --hosts 8 --rate 1gbit -- ./train.sh     a command on 8 hosts, all on this machine
   thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, to be watched
   thalweg server --switch 127.0.0.1:4800               a server beside it
@@ -55,6 +58,9 @@ enum Command {
     Sim(sim::SimArguments),
     /// Run a published figure again, the paper's numbers beside ours
     Figure(figure::FigureArguments),
+    /// Learn how large flows become, and check how well
+    #[command(subcommand, after_long_help = predict::PREDICT_HELP)]
+    Predict(predict::PredictCommand),
     /// Run a command on every host of a network that exists only on this machine
     #[command(long_about = lab::ABOUT)]
     Lab(lab::LabArguments),
@@ -85,6 +91,7 @@ fn main() -> ExitCode {
         Command::DemoWorker => demo::worker(),
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Figure(arguments) => figure::figure(&arguments),
+        Command::Predict(command) => predict::predict(&command),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Switch(arguments) => switch::switch(&arguments),
         Command::Server(arguments) => server::server(&arguments),
