@@ -148,7 +148,7 @@ pub(crate) mod tests {
     pub(crate) fn flows(count: u64, seed: u64) -> Vec<(NewFlow, Bytes)> {
         let mut rng = Rng::new(seed);
         let mut one = |number: u64| {
-            let (dst, base) = if number % 2 == 0 { (1, 1_000) } else { (2, 1_000_000) };
+            let (dst, base) = if number.is_multiple_of(2) { (1, 1_000) } else { (2, 1_000_000) };
             (flow(9, dst, 80), Bytes::new(base + rng.below(100)))
         };
         (0..count).map(&mut one).collect()

@@ -6,7 +6,7 @@
 //! `docs/prioritize.md` tells the whole.
 //!
 //! - [`features`]: what is known of a flow when it starts, from the flows that ended before it.
-//! - [`bounds`]: the smallest and the largest size it may have; [`file`]: keeping what was learned.
+//! - [`bounds`]: the smallest and the largest size it may have; [`mod@file`]: keeping what was learned.
 //! - [`online`]: learning on, while traffic goes on.
 //! - [`tagger`]: QCLIMB, PIAS, and what they are compared with; [`optimise`]: thresholds for them.
 //! - [`records`], [`evaluate`], [`generate`]: flows from a file, how well they are bounded, and

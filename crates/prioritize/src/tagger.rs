@@ -1,6 +1,6 @@
 //! Which priority each packet of a flow gets.
 //!
-//! All of these are [`Tagger`](thalweg_core::Tagger)s of one flow. [`of_flow`] picks between QCLIMB and
+//! All of these are [`Tagger`]s of one flow. [`of_flow`] picks between QCLIMB and
 //! PIAS, by whether the flow's size is bounded.
 
 mod pias_table;

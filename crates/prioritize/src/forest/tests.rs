@@ -86,7 +86,8 @@ fn quantiles_weigh_every_tree_alike() {
 fn what_is_no_forest_is_refused() {
     let one = || vec![leaf(&[1])];
     let shape = Err(BuildError::Shape { tree: 0 });
-    let cases: [(u32, Vec<Vec<TreeNode>>, Result<(), BuildError>); 12] = [
+    type Case = (u32, Vec<Vec<TreeNode>>, Result<(), BuildError>);
+    let cases: [Case; 12] = [
         (1, vec![one()], Ok(())),
         (1, vec![], Err(BuildError::NoTrees)),
         (0, vec![one()], Err(BuildError::Features(0))),

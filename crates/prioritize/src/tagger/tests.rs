@@ -34,8 +34,9 @@ fn an_edge_belongs_to_the_lower_priority() {
 // spec: Q-03
 #[test]
 fn algorithm_1_by_table() {
-    // (L, U, S), then the priorities of the packets at 0, 1, 2, …
-    let cases: [((u64, u64, u64), &[u8]); 11] = [
+    /// (L, U, S), then the priorities of the packets at 0, 1, 2, …
+    type Case<'a> = ((u64, u64, u64), &'a [u8]);
+    let cases: [Case<'_>; 11] = [
         // Climbing from the lowest: 7 and 6 are left, 5 to 3, 2 and 1; then down by what was sent.
         ((7, 9, 0), &[2, 2, 1, 1, 1, 0, 0, 2, 2, 2, 2]),
         // The slack holds the highest priority from L on, for exactly S.
