@@ -3,10 +3,10 @@
 //! One link serves flows that arrive at random. A flow's first bytes are in the highest priority, up to
 //! its edge, the next in the second, and so on; a higher priority interrupts a lower one, and within a
 //! priority flows take turns in order. With λ the rate of arrivals, X_a = min(X, a) the part of a size
-//! below an edge a, and ρ_a = λ·E[X_a], a flow of size x that ends between the edges a and b is there
+//! below an edge a, and ρ_a = λ·E(X_a), a flow of size x that ends between the edges a and b is there
 //! for
 //!
-//! T(x) = (λ·E[X_b²] / (2·(1 − ρ_b)) + x) / (1 − ρ_a)
+//! T(x) = (λ·E(X_b²) / (2·(1 − ρ_b)) + x) / (1 − ρ_a)
 //!
 //! on average (Kleinrock, Queueing Systems, volume 2, §4.7). The edges that make the mean over all flows
 //! least are found by moving one at a time over a grid, until none moves.
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn one_priority_is_a_queue_in_order() {
-        // Pollaczek and Khinchine: λ·E[X²] / (2·(1 − ρ)) + E[X], with λ = 0.6 / 25.
+        // Pollaczek and Khinchine: λ·E(X²) / (2·(1 − ρ)) + E(X), with λ = 0.6 / 25.
         let time = mean_time(&bytes(&[10, 40]), 0.6, &edges(&[])).unwrap();
         let expected = 0.6 / 25.0 * 850.0 / (2.0 * 0.4) + 25.0;
         assert!((time - expected).abs() < 1e-9, "{time} is not {expected}");
