@@ -1,6 +1,5 @@
 //! `thalweg figure`: run a published figure again.
 
-mod progress;
 mod write;
 
 use std::io::IsTerminal;
@@ -13,8 +12,8 @@ use thalweg_figures::{FigureError, Report, Settings, output};
 use thalweg_report::table::Style;
 
 use crate::failure::Failure;
+use crate::progress::Bar;
 use crate::{files, interrupt};
-use progress::Bar;
 
 /// What `thalweg figure` takes.
 #[derive(Args)]

@@ -7,14 +7,15 @@ use std::path::Path;
 use crate::failure::Failure;
 
 pub(crate) fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::Unreadable {
-        path: path.display().to_string(),
-        reason: error.to_string(),
-    })
+    fs::read_to_string(path).map_err(|error| unreadable(path, &error))
 }
 
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| unwritable(path, &error))
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| unreadable(path, &error))
+}
+
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
+    fs::write(path, content).map_err(|error| unwritable(path, &error))
 }
 
 /// Writes a result to standard output. Whoever reads it may stop early: that is no failure.
@@ -30,6 +31,10 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 pub(crate) fn create_folder(path: &Path) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| unwritable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::Unreadable { path: path.display().to_string(), reason: error.to_string() }
 }
 
 pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {

@@ -14,6 +14,8 @@ mod interrupt;
 mod lab;
 mod metrics;
 mod plan;
+mod predict;
+mod progress;
 mod server;
 mod sim;
 mod switch;
@@ -42,6 +44,7 @@ Examples:
   thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs
   thalweg figure --list                                published figures that can be run again
   thalweg figure atp-table1                            one of them, the paper's numbers beside ours
+  thalweg predict train --input flows.csv --out forest.bin    learn how large flows become
   thalweg lab --hosts 8 --rate 1gbit -- ./train.sh     a command on 8 hosts, all on this machine
   thalweg plan --layers resnet50 --format sonic        queue thresholds for a model, for a switch
   thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, to be watched
@@ -58,6 +61,9 @@ enum Command {
     Sim(sim::SimArguments),
     /// Run a published figure again, the paper's numbers beside ours
     Figure(figure::FigureArguments),
+    /// Learn how large flows become, and check how well
+    #[command(subcommand, after_long_help = predict::PREDICT_HELP)]
+    Predict(predict::PredictCommand),
     /// Run a command on every host of a network that exists only on this machine
     #[command(long_about = lab::ABOUT)]
     Lab(lab::LabArguments),
@@ -91,6 +97,7 @@ fn main() -> ExitCode {
         Command::DemoWorker => demo::worker(),
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Figure(arguments) => figure::figure(&arguments),
+        Command::Predict(command) => predict::predict(&command),
         Command::Lab(arguments) => lab::lab(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Switch(arguments) => switch::switch(&arguments),

@@ -18,6 +18,7 @@ mod atp_scale;
 mod atp_table1;
 mod frame;
 pub mod output;
+mod qclimb_table2;
 mod shrink;
 mod stepwise;
 mod tenants;
@@ -42,5 +43,6 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &atp_16::Atp16,
         &atp_table1::AtpTable1,
         &atp_scale::AtpScale,
+        &qclimb_table2::QclimbTable2,
     ]
 }

@@ -6,10 +6,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 const STEPS: u64 = 10_000;
 
 /// A bar from nothing to all.
-pub(super) struct Bar(ProgressBar);
+pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    pub(super) fn new() -> Bar {
+    pub(crate) fn new() -> Bar {
         let template = "{bar:32} {percent:>3}%  {msg}  {elapsed}, {eta} left";
         let style = ProgressStyle::with_template(template).expect("the template is a constant");
         let bar = ProgressBar::new(STEPS);
@@ -18,7 +18,7 @@ impl Bar {
     }
 
     /// Shows how far the run is, from 0 to 1, and what it is at.
-    pub(super) fn show(&self, done: f64, label: &str) {
+    pub(crate) fn show(&self, done: f64, label: &str) {
         if self.0.message() != label {
             self.0.set_message(label.to_owned());
         }
@@ -26,7 +26,7 @@ impl Bar {
     }
 
     /// Takes the bar away: what follows is the result.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
 }

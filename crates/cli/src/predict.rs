@@ -1,0 +1,77 @@
+//! `thalweg predict`: forests that bound the sizes of flows.
+
+mod eval;
+mod page;
+mod train;
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use clap::Subcommand;
+use thalweg_core::Bytes;
+use thalweg_prioritize::NewFlow;
+use thalweg_prioritize::records::Records;
+use thalweg_report::table::Style;
+
+use crate::failure::Failure;
+use crate::files;
+
+/// What `thalweg predict` does.
+#[derive(Subcommand)]
+pub(crate) enum PredictCommand {
+    /// Learn from flows that have ended, and write what was learned
+    #[command(after_long_help = TABLE_HELP)]
+    Train(train::TrainArguments),
+    /// Bound flows, and compare with how large they became
+    #[command(after_long_help = TABLE_HELP)]
+    Eval(eval::EvalArguments),
+}
+
+pub(crate) const PREDICT_HELP: &str = "\
+Of a flow that starts, its sender knows where it goes and how large the last five were. A forest of
+regression trees keeps the sizes of all flows it learned from; those that share leaves with the new
+one say how large it is at least and at most. QCLIMB gives priorities by these bounds.
+
+  thalweg sim scenarios/websearch.toml --out out/web
+  thalweg predict train --input out/web/flows.csv --out forest.bin
+  thalweg predict eval --input out/web/flows.csv --model forest.bin --out out/bounds
+
+Learn from one part of your flows and evaluate on a later one: flows that a forest learned from are
+always within its bounds. docs/prioritize.md has the rest.";
+
+const TABLE_HELP: &str = "\
+The input is a table of flows with a header. Columns may come in any order, others are left alone:
+
+  start_us            when the flow started, in microseconds
+  src, dst            IPv4 addresses, or numbers of hosts
+  bytes               how large it became
+  src_port, dst_port, protocol    the rest of the 5-tuple; 0 without these columns
+  end_us or fct_us    when it ended, or how long it took; without either, when it started
+
+  start_us,src,src_port,dst,dst_port,protocol,bytes,end_us
+  0,10.0.0.1,40112,10.0.0.9,80,tcp,4711,350.5
+
+The file flows.csv of `thalweg sim --out` is such a table.";
+
+/// Runs it.
+pub(crate) fn predict(command: &PredictCommand) -> Result<(), Failure> {
+    match command {
+        PredictCommand::Train(arguments) => train::train(arguments),
+        PredictCommand::Eval(arguments) => eval::eval(arguments),
+    }
+}
+
+/// The flows of a file as they were known when they started, and how many never ended.
+fn read_flows(path: &Path) -> Result<(Vec<(NewFlow, Bytes)>, usize), Failure> {
+    let text = files::read(path)?;
+    let wrong = |reason: String| Failure::Usage(format!("{}: {reason}", path.display()));
+    let records = Records::from_csv(&text).map_err(|error| wrong(error.to_string()))?;
+    if records.flows.is_empty() {
+        return Err(wrong("no flow in it has ended: give a table with flows".to_owned()));
+    }
+    Ok((records.describe(), records.unfinished))
+}
+
+fn style() -> Style {
+    if std::io::stdout().is_terminal() { Style::Ansi } else { Style::Plain }
+}

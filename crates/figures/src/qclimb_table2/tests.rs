@@ -1,0 +1,44 @@
+use std::ops::ControlFlow;
+
+use super::*;
+use crate::Plan;
+
+fn setup() -> Setup {
+    Plan::of(&QclimbTable2).unwrap().settings(&QclimbTable2, true).unwrap()
+}
+
+#[test]
+fn sizes_have_the_published_shares_of_small_flows() {
+    let expected = [0.95, 0.74, 0.66];
+    for (workload, share) in setup().workloads.iter().zip(expected) {
+        let at = workload.sizes.lines().find_map(|line| line.strip_prefix("100000,"));
+        let found: f64 = at.unwrap().parse().unwrap();
+        assert!((found - share).abs() < 0.005, "{}: {found}", workload.name);
+    }
+}
+
+#[test]
+fn precise_hints_tell_more_than_wide_ones() {
+    let setup = setup();
+    let watch = |_: f64, _: &str| ControlFlow::Continue(());
+    let context = Context::new(true, 3, 1, &watch);
+    let point = |width| Point { workload: &setup.workloads[0], depth: 10, trees: 3, width };
+    let points = [point(0.0), point(10.0)];
+    let measured =
+        context.each(&points, Point::label, |point, at| setup.measure(point, 3, at)).unwrap();
+    let [precise, wide] = &measured[..] else { panic!("two points") };
+    assert!(precise.lower_bytes[2] > 3.0 * wide.lower_bytes[2]);
+    assert!(precise.share > 0.95 && wide.share > 0.95);
+}
+
+#[test]
+fn the_sweep_is_where_it_is_looked_for() {
+    let setup = setup();
+    let points = setup.points();
+    let first = setup.workloads.len() * setup.depths.len();
+    let widths: Vec<f64> = points[first..][..setup.widths.len()].iter().map(|p| p.width).collect();
+    assert_eq!(widths, setup.widths);
+    let trees: Vec<u32> =
+        points[first + setup.widths.len()..].iter().map(|point| point.trees).collect();
+    assert_eq!(trees, setup.tree_counts);
+}

@@ -1,0 +1,50 @@
+//! The thresholds that were published with PIAS, in packets of 1,460 bytes.
+//!
+//! Source: the simulation scripts `run_pias_dctcp.py` (web search) and `run_pias_vl2.py` (data mining)
+//! of HKUST-SING/PIAS-NS2, seven demotion thresholds for eight queues at each load.
+
+use thalweg_core::Bytes;
+
+use super::thresholds::Thresholds;
+
+/// The loads that there are thresholds for, in percent.
+pub const PUBLISHED_LOADS_PERCENT: [u32; 5] = [50, 60, 70, 80, 90];
+
+/// A workload that there are thresholds for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PublishedWorkload {
+    /// The sizes of a web search cluster, as published with DCTCP.
+    WebSearch,
+    /// The sizes of a data mining cluster, as published with VL2.
+    DataMining,
+}
+
+const PACKET_BYTES: u64 = 1_460;
+
+const WEB_SEARCH: [[u64; 7]; 5] = [
+    [1_059, 1_412, 1_643, 1_869, 2_008, 2_115, 2_184],
+    [956, 1_381, 1_718, 2_028, 2_297, 2_551, 2_660],
+    [999, 1_305, 1_564, 1_763, 1_956, 2_149, 2_309],
+    [909, 1_329, 1_648, 1_960, 2_143, 2_337, 2_484],
+    [759, 1_132, 1_456, 1_737, 2_010, 2_199, 2_325],
+];
+
+const DATA_MINING: [[u64; 7]; 5] = [
+    [805, 1_106, 1_401, 10_693, 11_970, 21_162, 22_272],
+    [840, 1_232, 1_617, 11_950, 12_238, 21_494, 25_720],
+    [907, 1_301, 1_619, 12_166, 12_915, 21_313, 26_374],
+    [745, 1_083, 1_391, 13_689, 14_936, 21_149, 27_245],
+    [750, 1_083, 1_416, 13_705, 14_952, 21_125, 28_253],
+];
+
+/// The published thresholds of a workload at a load, if there are any.
+// spec: Q-04
+pub fn published(workload: PublishedWorkload, load_percent: u32) -> Option<Thresholds> {
+    let row = PUBLISHED_LOADS_PERCENT.iter().position(|&load| load == load_percent)?;
+    let packets = match workload {
+        PublishedWorkload::WebSearch => WEB_SEARCH[row],
+        PublishedWorkload::DataMining => DATA_MINING[row],
+    };
+    let bytes = packets.map(|packets| Bytes::new(packets * PACKET_BYTES));
+    Some(Thresholds::new(&bytes).expect("published thresholds rise"))
+}

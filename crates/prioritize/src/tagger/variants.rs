@@ -1,0 +1,69 @@
+//! What QCLIMB is compared with, and what it falls back to.
+
+use thalweg_core::{Bytes, Tag, Tagger};
+
+use super::thresholds::{Thresholds, tag};
+
+/// PIAS: knows nothing of the size. A flow starts at the highest priority and sinks as it sends.
+// spec: Q-05
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pias {
+    /// The edges of the priorities.
+    pub thresholds: Thresholds,
+}
+
+impl Tagger for Pias {
+    fn tag(&mut self, sent: Bytes) -> Tag {
+        tag(self.thresholds.priority_of(sent))
+    }
+}
+
+/// PS: knows the size, and climbs by what is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PreciseSizes {
+    /// The edges of the priorities.
+    pub thresholds: Thresholds,
+    /// How large the flow is.
+    pub size: Bytes,
+}
+
+impl Tagger for PreciseSizes {
+    fn tag(&mut self, sent: Bytes) -> Tag {
+        tag(self.thresholds.priority_of(self.size.saturating_sub(sent)))
+    }
+}
+
+/// FP: takes an estimate for the size, and one priority for life from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FixedPriority {
+    /// The edges of the priorities.
+    pub thresholds: Thresholds,
+    /// How large the flow is believed to be.
+    pub estimate: Bytes,
+}
+
+impl Tagger for FixedPriority {
+    fn tag(&mut self, _sent: Bytes) -> Tag {
+        tag(self.thresholds.priority_of(self.estimate))
+    }
+}
+
+/// PP: takes an estimate for the size and climbs towards it. A flow that goes on beyond it is sent to
+/// the lowest priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promotion {
+    /// The edges of the priorities.
+    pub thresholds: Thresholds,
+    /// How large the flow is believed to be.
+    pub estimate: Bytes,
+}
+
+impl Tagger for Promotion {
+    fn tag(&mut self, sent: Bytes) -> Tag {
+        tag(if sent < self.estimate {
+            self.thresholds.priority_of(self.estimate - sent)
+        } else {
+            self.thresholds.lowest()
+        })
+    }
+}

@@ -1,0 +1,14 @@
+//! The comparison with Python's packages, for those who have them.
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+#[ignore = "installs scikit-learn and quantile-forest into target/; run it with --ignored"]
+fn quantiles_and_coverage_agree_with_quantile_forest() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compare_forest.py");
+    match Command::new("python3").arg(script).arg("--quick").status() {
+        Ok(status) => assert!(status.success(), "see above"),
+        Err(error) => println!("skipped, there is no python3: {error}"),
+    }
+}
