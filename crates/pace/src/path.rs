@@ -1,0 +1,82 @@
+//! What a path has left.
+
+mod seen;
+
+use crate::ahead::{Ahead, Slot};
+use crate::load::{FlowId, LinkTable};
+
+pub use seen::{Recent, Seen};
+
+/// What the links of a path say to a flow. It starts empty at the sender, every link on the way adds
+/// itself, and the receiver sends it back with its acknowledgements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Feedback {
+    /// What other flows plan, summed over the links: the order in which slots are filled.
+    pub load: Ahead,
+    /// What the tightest link has left: the most that can be sent.
+    pub free: Ahead,
+    /// What the narrowest link carries in a slot: what loads are measured by.
+    pub narrowest: u64,
+}
+
+/// How far a flow is in its iteration: one that starts at the receiver of another, told to the sender
+/// of that one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Which flow.
+    pub flow: FlowId,
+    /// In which iteration of its job.
+    pub iteration: u64,
+    /// What it will have sent at the end of the current slot.
+    pub volume: u64,
+}
+
+impl Feedback {
+    /// A path without links.
+    pub fn new(now: Slot, horizon_slots: usize) -> Feedback {
+        Feedback {
+            load: Ahead::empty(now, horizon_slots),
+            free: Ahead::filled(now, horizon_slots, u64::MAX),
+            narrowest: u64::MAX,
+        }
+    }
+
+    /// The slot that it is about.
+    pub fn slot(&self) -> Slot {
+        self.load.first()
+    }
+
+    // spec: C-02, C-04
+    /// Adds a link, whose table must stand at the same slot: loads of others add up, the least free
+    /// bandwidth remains. What the flow itself has reserved there does not stand in its way.
+    pub fn add(&mut self, link: &LinkTable, flow: FlowId) {
+        debug_assert_eq!(link.planned().first(), self.slot(), "tables advance before they are asked");
+        let usable = link.usable();
+        let own = link.reserved(flow).map_or(&[][..], Ahead::volumes);
+        let loads = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
+        for (at, ((load, free), planned)) in loads.zip(link.planned().volumes()).enumerate() {
+            let others = planned - own.get(at).copied().unwrap_or(0);
+            *load = load.saturating_add(others);
+            *free = (*free).min(usable.saturating_sub(others));
+        }
+        self.narrowest = self.narrowest.min(link.capacity());
+    }
+
+    /// Joins what two parts of a path say.
+    #[must_use]
+    pub fn joined(mut self, other: &Feedback) -> Feedback {
+        let slots = self.load.volumes().len() as u64;
+        for at in 0..slots {
+            let slot = self.slot().after(at);
+            let (load, free) =
+                (&mut self.load.volumes_mut()[at as usize], &mut self.free.volumes_mut()[at as usize]);
+            *load = load.saturating_add(other.load.at(slot));
+            *free = (*free).min(other.free.at(slot));
+        }
+        self.narrowest = self.narrowest.min(other.narrowest);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;
