@@ -16,6 +16,7 @@ mod atp_8;
 mod atp_9;
 mod atp_scale;
 mod atp_table1;
+mod fluid;
 mod frame;
 pub mod output;
 mod shrink;

@@ -1,7 +1,7 @@
 //! Volumes of the coming slots.
 
 /// The most slots that can be planned ahead.
-pub const HORIZON_MAX: usize = 16;
+pub const HORIZON_MAX: usize = 12;
 
 /// A slot, counted from the start of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Span, Time};
 use thiserror::Error;
 
+use crate::ahead::Ahead;
 use crate::load::{FlowId, LinkTable, Refusal};
 use crate::path::{Feedback, Progress};
 use crate::settings::{Settings, SettingsError};
@@ -231,6 +232,11 @@ impl Host {
     /// What to do next.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.desk.events.pop_front()
+    }
+
+    /// What a flow plans, in bytes by slot.
+    pub fn plan(&self, flow: FlowId) -> Option<&Ahead> {
+        self.flows.get(&flow).map(|flow| &flow.plan)
     }
 
     /// The table of the host's own link.

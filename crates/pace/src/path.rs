@@ -62,19 +62,17 @@ impl Feedback {
         self.narrowest = self.narrowest.min(link.capacity());
     }
 
-    /// Joins what two parts of a path say.
-    #[must_use]
-    pub fn joined(mut self, other: &Feedback) -> Feedback {
-        let slots = self.load.volumes().len() as u64;
-        for at in 0..slots {
-            let slot = self.slot().after(at);
-            let (load, free) =
-                (&mut self.load.volumes_mut()[at as usize], &mut self.free.volumes_mut()[at as usize]);
+    /// Adds what another part of the path says. Of slots that it does not cover nothing is known, so
+    /// nothing is free there.
+    pub fn join(&mut self, other: &Feedback) {
+        let first = self.slot();
+        let own = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
+        for (at, (load, free)) in own.enumerate() {
+            let slot = first.after(at as u64);
             *load = load.saturating_add(other.load.at(slot));
             *free = (*free).min(other.free.at(slot));
         }
         self.narrowest = self.narrowest.min(other.narrowest);
-        self
     }
 }
 

@@ -69,9 +69,8 @@ impl Desk {
 
     /// Plans a flow's volume, fits the current slot to the flows it depends on, and tells everybody.
     pub(super) fn decide(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
-        let (feedback, is_blind) = self.feedback(id, flow);
-        let mut usable = feedback;
-        let free = feedback.free.volumes()[0];
+        let (mut usable, is_blind) = self.feedback(id, flow);
+        let free = usable.free.volumes()[0];
         usable.free.volumes_mut()[0] = self.usable_now(now, free, flow);
         // Others may rely on what was said before in this slot: it is kept, and its rate with it.
         let is_repeated = flow.decided_in == Some(self.slot);
@@ -146,7 +145,10 @@ impl Desk {
         let mut own = Feedback::new(self.slot, self.settings.horizon_slots);
         own.add(&self.uplink, id);
         match &flow.feedback {
-            Some(network) if network.slot() == self.slot => (own.joined(network), false),
+            Some(network) if network.slot() == self.slot => {
+                own.join(network);
+                (own, false)
+            }
             _ => (own, true),
         }
     }
@@ -193,7 +195,7 @@ impl Desk {
     fn publish(&mut self, id: FlowId, flow: &Flow, is_blind: bool) {
         let reserved = self.uplink.reserve(self.slot, id, &flow.plan);
         debug_assert!(reserved.is_ok(), "plans keep to what the own link has: {reserved:?}");
-        self.events.push_back(Event::Publish { flow: id, plan: flow.plan, is_blind });
+        self.events.push_back(Event::Publish { flow: id, is_blind });
     }
 
     fn tell(&mut self, (id, iteration): (FlowId, u64), flow: &Flow) {

@@ -2,7 +2,6 @@
 
 use thalweg_core::{Bytes, NodeId, Rate, Time};
 
-use crate::ahead::Ahead;
 use crate::load::FlowId;
 use crate::path::Progress;
 
@@ -28,12 +27,10 @@ pub enum Event {
         /// When the slot ends.
         until: Time,
     },
-    /// Tell the links of the flow's path what it plans.
+    /// Tell the links of the flow's path what it plans: [`Host::plan`](crate::Host::plan).
     Publish {
         /// Which flow.
         flow: FlowId,
-        /// Bytes by slot.
-        plan: Ahead,
         /// Whether it was made without knowing what the network says, from the host's own link alone.
         is_blind: bool,
     },

@@ -52,9 +52,18 @@ fn next_decision(host: &mut Host, now: Time) -> Vec<Event> {
     std::iter::from_fn(|| host.poll_event()).collect()
 }
 
-fn plan_of(events: &[Event], number: u32) -> Option<(Ahead, bool)> {
+/// What is planned for flow 1 in the second slot.
+fn published(host: &mut Host) -> (Ahead, bool) {
+    let events = decide(host, at_ms(60));
+    plan_of(host, &events, 1).unwrap()
+}
+
+/// What is planned for a flow, and whether without the network, if events say that it is news.
+fn plan_of(host: &Host, events: &[Event], number: u32) -> Option<(Ahead, bool)> {
     events.iter().rev().find_map(|event| match event {
-        Event::Publish { flow, plan, is_blind } if *flow == id(number) => Some((*plan, *is_blind)),
+        Event::Publish { flow, is_blind } if *flow == id(number) => {
+            Some((*host.plan(*flow)?, *is_blind))
+        }
         _ => None,
     })
 }
@@ -124,7 +133,7 @@ fn a_slot_begins_with_a_few_packets_and_hosts_decide_at_different_moments() {
 fn without_a_word_from_the_network_the_own_link_decides() {
     let mut host = host(&[spec(1, 2, 2), spec(2, 3, 2)]);
     let events = decide(&mut host, at_ms(60));
-    let plans = [1, 2].map(|number| plan_of(&events, number).unwrap());
+    let plans = [1, 2].map(|number| plan_of(&host, &events, number).unwrap());
     assert!(plans.iter().all(|(_, is_blind)| *is_blind));
     // The first flow takes what is left of the slot, the second keeps out of its way.
     let slots = |at: usize| plans.map(|(plan, _)| plan.volumes()[at]);
@@ -145,7 +154,7 @@ fn the_network_limits_and_orders_slots() {
     feedback.load.volumes_mut()[0] = SLOT_BYTES / 2;
     feedback.free.volumes_mut()[0] = SLOT_BYTES / 2;
     host.handle_feedback(id(1), &feedback).unwrap();
-    let (plan, is_blind) = plan_of(&decide(&mut host, at_ms(60)), 1).unwrap();
+    let (plan, is_blind) = published(&mut host);
     assert!(!is_blind);
     assert_eq!(plan.volumes()[..4], [0, SLOT_BYTES, SLOT_BYTES, 0]);
 }
@@ -159,12 +168,12 @@ fn after_a_refusal_it_plans_with_what_the_table_has() {
     feedback.free = Ahead::filled(Slot(1), 10, SLOT_BYTES);
     feedback.free.volumes_mut()[0] = 0;
     host.handle_feedback(id(1), &feedback).unwrap();
-    let (plan, _) = plan_of(&decide(&mut host, at_ms(60)), 1).unwrap();
+    let (plan, _) = published(&mut host);
     assert_eq!(plan.volumes()[..3], [0, SLOT_BYTES, 0]);
     let refusal = Refusal { slot: Slot(2), asked: SLOT_BYTES, free: 1_000 };
     host.handle_refusal(at_ms(66), id(1), refusal).unwrap();
     let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
-    let (plan, _) = plan_of(&events, 1).unwrap();
+    let (plan, _) = plan_of(&host, &events, 1).unwrap();
     assert_eq!(plan.volumes()[..3], [0, 1_000, SLOT_BYTES - 1_000]);
 }
 
@@ -180,7 +189,7 @@ fn losses_lower_no_rate() {
         host.lost(id(1), Bytes::new(SLOT_BYTES)).unwrap();
         let events = next_decision(&mut host, at_ms(60 * slot));
         assert_eq!(rate_of(&events, 1), Some(Rate::from_gbps(1)), "slot {slot}");
-        assert_eq!(plan_of(&events, 1).unwrap().0.volumes()[1], SLOT_BYTES);
+        assert_eq!(plan_of(&host, &events, 1).unwrap().0.volumes()[1], SLOT_BYTES);
     }
     assert_eq!(host.status(JOB).unwrap().sent, Bytes::ZERO);
 }
@@ -198,20 +207,20 @@ fn a_broadcast_follows_what_it_depends_on() {
         let volume = slots * SLOT_BYTES / 10;
         host.handle_progress(now, Progress { flow: id(number), iteration: 1, volume });
     };
-    let now_of = |events: &[Event]| plan_of(events, 1).unwrap().0.volumes()[0] * 10 / SLOT_BYTES;
+    let now_of = |host: &Host, events: &[Event]| plan_of(host, events, 1).unwrap().0.volumes()[0] * 10 / SLOT_BYTES;
     let events = decide(&mut host, at_ms(60));
-    assert_eq!(now_of(&events), 0, "nothing is aggregated yet");
+    assert_eq!(now_of(&host, &events), 0, "nothing is aggregated yet");
     tell(&mut host, at_ms(119), 8, 4);
     tell(&mut host, at_ms(119), 9, 3);
     let events = next_decision(&mut host, at_ms(120));
-    assert_eq!(now_of(&events), 3, "the slower of the two aggregations");
+    assert_eq!(now_of(&host, &events), 3, "the slower of the two aggregations");
     host.sent(id(1), Bytes::new(SLOT_BYTES * 3 / 10)).unwrap();
     let events = next_decision(&mut host, at_ms(180));
-    assert_eq!(now_of(&events), 0);
+    assert_eq!(now_of(&host, &events), 0);
     tell(&mut host, at_ms(190), 8, 9);
     tell(&mut host, at_ms(190), 9, 9);
     let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
-    assert_eq!(now_of(&events), 3, "raised at once, to its own largest slot of late");
+    assert_eq!(now_of(&host, &events), 3, "raised at once, to its own largest slot of late");
     let told = Progress { flow: id(1), iteration: 1, volume: SLOT_BYTES * 6 / 10 };
     assert!(events.contains(&Event::Tell { to: NodeId(2), progress: told }));
     let old = Progress { flow: id(9), iteration: 0, volume: 0 };
@@ -228,7 +237,7 @@ fn a_flow_that_has_sent_everything_leaves_its_room_to_others() {
     next_decision(&mut host, at_ms(120));
     host.sent(id(1), Bytes::new(SLOT_BYTES * 11 / 10)).unwrap();
     let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
-    let (plan, _) = plan_of(&events, 1).unwrap();
+    let (plan, _) = plan_of(&host, &events, 1).unwrap();
     assert_eq!((plan.first(), plan.total()), (Slot(2), plan.volumes()[0]), "what it used stays used");
     assert!(plan.volumes()[0] > 0);
     assert_eq!(host.poll_timeout(), Time::NEVER);

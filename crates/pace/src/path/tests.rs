@@ -44,10 +44,14 @@ fn parts_of_a_path_join_slot_by_slot() {
         free: Ahead::of(Slot(first), free),
         narrowest,
     };
-    let joined = part(5, &[1, 2], &[9, 8], 10).joined(&part(5, &[10, 20], &[3, 20], 7));
-    assert_eq!(joined, part(5, &[11, 22], &[3, 8], 7));
-    let late = part(5, &[1, 2], &[9, 8], 10).joined(&part(4, &[10, 20], &[3, 20], 7));
-    assert_eq!(late, part(5, &[21, 2], &[9, 0], 7), "of a slot that it does not cover nothing is known");
+    let joined = |other: Feedback| {
+        let mut whole = part(5, &[1, 2], &[9, 8], 10);
+        whole.join(&other);
+        whole
+    };
+    assert_eq!(joined(part(5, &[10, 20], &[3, 20], 7)), part(5, &[11, 22], &[3, 8], 7));
+    let early = joined(part(4, &[10, 20], &[3, 20], 7));
+    assert_eq!(early, part(5, &[21, 2], &[9, 0], 7), "of the last slot it does not know");
 }
 
 // spec: C-04

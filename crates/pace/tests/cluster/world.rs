@@ -180,8 +180,9 @@ impl World {
                     let bytes = rate.map_or(0, |rate| rate.as_bps().div_ceil(8_000));
                     (sending.bytes_a_ms, sending.left) = (bytes, volume.as_u64());
                 }
-                Event::Publish { flow, plan, .. } => {
+                Event::Publish { flow, .. } => {
                     let slot = Slot(self.slots());
+                    let plan = *self.hosts[host].plan(flow).unwrap();
                     for &link in &self.flows[&flow].links {
                         if let Err(refusal) = self.tables[link].reserve(slot, flow, &plan) {
                             self.refusals += 1;
