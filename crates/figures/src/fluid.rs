@@ -9,6 +9,7 @@ pub(crate) mod cluster;
 pub(crate) mod fair;
 pub(crate) mod jobs;
 pub(crate) mod mcs;
+pub(crate) mod measure;
 pub(crate) mod ours;
 mod ports;
 mod share;
@@ -17,5 +18,5 @@ mod tests;
 pub(crate) mod world;
 
 pub(crate) use cluster::{Cluster, Shape};
-pub(crate) use jobs::{JobSpec, Kind, Mix};
-pub(crate) use world::{Policy, Progress, World};
+pub(crate) use jobs::{Arrivals, Mix};
+pub(crate) use world::{Progress, World};

@@ -18,6 +18,8 @@ mod atp_scale;
 mod atp_table1;
 mod fluid;
 mod frame;
+mod mlcc_15;
+mod mlcc_scale;
 pub mod output;
 mod shrink;
 mod stepwise;
@@ -43,5 +45,7 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &atp_16::Atp16,
         &atp_table1::AtpTable1,
         &atp_scale::AtpScale,
+        &mlcc_15::Mlcc15,
+        &mlcc_scale::MlccScale,
     ]
 }

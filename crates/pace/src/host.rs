@@ -13,7 +13,8 @@
 //!
 //! **A slot.** When it begins, flows go on as planned before, and a few packets of each go out at
 //! once. At a moment that differs from host to host, the host decides for all its flows, one after
-//! the other, each seeing what those before it reserved on the host's own link.
+//! the other, each seeing what those before it reserved on the host's own link. Flows of one job do
+//! not take turns: they share what the link has for the job, since it waits for the last of them.
 
 mod decide;
 mod event;
@@ -33,7 +34,7 @@ pub use event::Event;
 pub use flow::{FlowSpec, JobStatus};
 
 use decide::Desk;
-use flow::{Flow, Job};
+use flow::{Flow, Job, Siblings};
 
 /// The scheduler of a host. See the [module](self) for how it is driven.
 #[derive(Debug)]
@@ -205,6 +206,7 @@ impl Host {
         refusal: Refusal,
     ) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
+        state.siblings = None;
         state.narrow(refusal, self.desk.slot(), self.desk.settings.horizon_slots);
         let iteration = self.jobs.get(&flow.job).map_or(0, |job| job.iteration);
         if state.is_active() {
@@ -275,9 +277,13 @@ impl Host {
     }
 
     fn decide_all(&mut self, now: Time) {
-        let (jobs, desk) = (&self.jobs, &mut self.desk);
-        let slot = desk.slot();
+        let slot = self.desk.slot();
         let is_due = |flow: &Flow| flow.is_active() && flow.decided_in != Some(slot);
+        let mut siblings = Siblings::new(slot, self.desk.settings.horizon_slots);
+        for (id, flow) in self.flows.iter_mut().rev().filter(|(_, flow)| is_due(flow)) {
+            siblings.count(*id, flow);
+        }
+        let (jobs, desk) = (&self.jobs, &mut self.desk);
         for (id, flow) in self.flows.iter_mut().filter(|(_, flow)| is_due(flow)) {
             let iteration = jobs.get(&id.job).map_or(0, |job| job.iteration);
             desk.decide(now, (*id, iteration), flow);

@@ -1,12 +1,10 @@
 //! Servers, racks and pods, and the links between them.
 
-use serde::Deserialize;
 use thalweg_core::Rate;
 use thalweg_pace::Settings;
 
-/// What a plan says of a cluster.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+/// How large a cluster is.
+#[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) pods: usize,
     pub(crate) racks_per_pod: usize,

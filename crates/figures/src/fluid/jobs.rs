@@ -23,15 +23,21 @@ pub(crate) struct Mix {
     pub(crate) models: Vec<Trained>,
     /// A job has one of these numbers of members, each on a server of its own.
     pub(crate) members: Vec<usize>,
-    /// The fewest and the most iterations.
-    pub(crate) iterations: (u64, u64),
     pub(crate) batch: u32,
     pub(crate) flops_per_s: f64,
     /// The share of jobs whose members are anywhere in the cluster; the others are in one rack.
     pub(crate) scattered: f64,
+}
+
+/// How many jobs come, how fast, and how long they are.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Arrivals {
     pub(crate) jobs: usize,
     /// On average, between arrivals.
     pub(crate) gap_slots: f64,
+    /// The fewest and the most iterations.
+    pub(crate) iterations: (u64, u64),
 }
 
 /// A model and how it is trained.
@@ -66,7 +72,12 @@ pub(crate) struct JobFlow {
 impl Mix {
     /// The jobs of a seed, in the order of their arrival. `None` where a model has no such name or no
     /// such plan.
-    pub(crate) fn draw(&self, rng: &Rng, slot_s: f64) -> Option<Vec<JobSpec>> {
+    pub(crate) fn draw(
+        &self,
+        arrivals: &Arrivals,
+        slot_s: f64,
+        rng: &Rng,
+    ) -> Option<Vec<JobSpec>> {
         let kinds: Option<Vec<(u64, f64, Kind)>> =
             self.models.iter().map(|trained| self.profile(trained)).collect();
         let kinds = kinds?;
@@ -74,9 +85,9 @@ impl Mix {
         let mut draws = rng.stream("jobs");
         let mut now = 0.0;
         let mut job = || {
-            now -= self.gap_slots * libm::log(1.0 - gaps.uniform());
+            now -= arrivals.gap_slots * libm::log(1.0 - gaps.uniform());
             let (bytes, compute_s, kind) = kinds[draws.below(kinds.len() as u64) as usize];
-            let (fewest, most) = self.iterations;
+            let (fewest, most) = arrivals.iterations;
             JobSpec {
                 kind,
                 members: self.members[draws.below(self.members.len() as u64) as usize],
@@ -87,7 +98,7 @@ impl Mix {
                 is_scattered: draws.chance(self.scattered),
             }
         };
-        Some((0..self.jobs).map(|_| job()).collect())
+        Some((0..arrivals.jobs).map(|_| job()).collect())
     }
 
     /// Bytes of the gradients and seconds of computing.

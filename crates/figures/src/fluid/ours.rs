@@ -248,6 +248,6 @@ fn number_of(world: &World, flow: FlowId) -> usize {
 
 /// What a decision takes is what is measured: a clock is all that can say it.
 #[allow(clippy::disallowed_methods)]
-fn clock() -> Instant {
+pub(crate) fn clock() -> Instant {
     Instant::now()
 }

@@ -7,9 +7,10 @@ use thalweg_pace::Settings;
 
 use super::ccml::Ccml;
 use super::fair::Fair;
-use super::jobs::Trained;
+use super::jobs::{JobSpec, Kind, Trained};
 use super::mcs::Mcs;
 use super::ours::Ours;
+use super::world::Policy;
 use super::*;
 
 /// What a server's link carries in a slot.
@@ -149,15 +150,13 @@ fn every_policy_ends_every_job_of_every_seed() {
         let mix = Mix {
             models: vec![trained("resnet50", Kind::Servers), trained("vgg16", Kind::Ring)],
             members: vec![2, 4, 5],
-            iterations: (1, 4),
             batch: 16,
             flops_per_s: 5e12,
             scattered: 0.4,
-            jobs: 25,
-            gap_slots: 3.0,
         };
+        let arrivals = Arrivals { jobs: 25, gap_slots: 3.0, iterations: (1, 4) };
         for policy in [fair as fn(&World) -> Box<dyn Policy>, ccml, mcs, ours] {
-            let jobs = mix.draw(&Rng::new(seed), 0.06).unwrap();
+            let jobs = mix.draw(&arrivals, 0.06, &Rng::new(seed)).unwrap();
             let world = run(policy, shape(3, 5), jobs);
             assert_eq!(world.completion_slots().len(), 25);
         }

@@ -29,7 +29,10 @@ pub(crate) trait Policy {
 
 /// How far a run is.
 pub(crate) struct Progress {
+    pub(crate) slot: u64,
+    /// How many jobs have ended, and how many have servers.
     pub(crate) ended: usize,
+    pub(crate) running: usize,
 }
 
 pub(crate) struct Flow {
@@ -112,8 +115,8 @@ impl World {
     ) -> Result<(), E> {
         let mut bytes = Vec::new();
         loop {
-            let ended = self.jobs.iter().filter(|job| job.state == State::Ended).count();
-            if ended == self.jobs.len() || !watch(&Progress { ended })? {
+            let progress = self.progress();
+            if progress.ended == self.jobs.len() || !watch(&progress)? {
                 return Ok(());
             }
             self.admit(policy);
@@ -124,6 +127,12 @@ impl World {
             self.send(policy, &mut bytes);
             self.slot += 1;
         }
+    }
+
+    fn progress(&self) -> Progress {
+        let arrived = &self.jobs[..self.arrived];
+        let ended = arrived.iter().filter(|job| job.state == State::Ended).count();
+        Progress { slot: self.slot, ended, running: self.arrived - self.queue.len() - ended }
     }
 
     /// Slots from arrival to end, of those that have ended.

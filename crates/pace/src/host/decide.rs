@@ -77,14 +77,16 @@ impl Desk {
         let said = if is_repeated { flow.left_in(self.slot) } else { 0 };
         let said = said.min(free.saturating_sub(flow.sent_in_slot));
         let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
+        let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
         let first = schedule::plan(flow.remaining(), &usable, self.settings.price_per_mille);
         let schedule = self.fitted(first, &mut usable, flow, said);
         (flow.plan, flow.rate) = (schedule.bytes, schedule.rate);
         flow.rate.volumes_mut()[0] = free.max(said_rate);
         // What has left in this slot is a part of it.
         let slot = &mut flow.plan.volumes_mut()[0];
-        *slot = slot.saturating_add(flow.sent_in_slot).min(free);
+        *slot = slot.saturating_add(flow.sent_in_slot).min(free.max(used));
         flow.decided_in = Some(self.slot);
+        flow.siblings = None;
         self.announce((id, iteration), flow, is_blind);
     }
 
@@ -144,6 +146,9 @@ impl Desk {
     fn feedback(&self, id: FlowId, flow: &Flow) -> (Feedback, bool) {
         let mut own = Feedback::new(self.slot, self.settings.horizon_slots);
         own.add(&self.uplink, id);
+        if let Some(siblings) = &flow.siblings {
+            siblings.divide(&mut own.free);
+        }
         match &flow.feedback {
             Some(network) if network.slot() == self.slot => {
                 own.join(network);

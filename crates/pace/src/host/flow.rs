@@ -1,6 +1,6 @@
 //! What a host knows of its jobs and flows.
 
-use thalweg_core::{Bytes, NodeId};
+use thalweg_core::{Bytes, JobId, NodeId};
 
 use crate::adjust::Relation;
 use crate::ahead::{Ahead, Slot};
@@ -53,6 +53,8 @@ pub(super) struct Flow {
     pub(super) sent_in_slot: u64,
     /// What left in each of the last slots in which it had something to send.
     pub(super) recent: Recent,
+    /// Those of the same job that are decided upon after it; only while decisions are made.
+    pub(super) siblings: Option<Siblings>,
     /// When it was last decided upon.
     pub(super) decided_in: Option<Slot>,
     /// What the network said last.
@@ -61,6 +63,42 @@ pub(super) struct Flow {
     pub(super) plan: Ahead,
     /// How fast, as bytes in a whole slot.
     pub(super) rate: Ahead,
+}
+
+/// Flows of one job on one host that wait for their decision, and what they had planned before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Siblings {
+    job: Option<JobId>,
+    flows: u64,
+    planned: Ahead,
+}
+
+impl Siblings {
+    pub(super) fn new(slot: Slot, horizon_slots: usize) -> Siblings {
+        Siblings { job: None, flows: 0, planned: Ahead::empty(slot, horizon_slots) }
+    }
+
+    /// Tells a flow of those that were counted before it, and counts it. Flows come in the order of
+    /// their jobs.
+    pub(super) fn count(&mut self, id: FlowId, flow: &mut Flow) {
+        if self.job != Some(id.job) {
+            (self.job, self.flows) = (Some(id.job), 0);
+            self.planned.volumes_mut().fill(0);
+        }
+        flow.siblings = (self.flows > 0).then_some(*self);
+        self.flows += 1;
+        let first = self.planned.first();
+        for (at, planned) in self.planned.volumes_mut().iter_mut().enumerate() {
+            *planned += flow.plan.at(first.after(at as u64));
+        }
+    }
+
+    /// Leaves a flow its part of what a link has for it and its siblings.
+    pub(super) fn divide(&self, free: &mut Ahead) {
+        for (free, planned) in free.volumes_mut().iter_mut().zip(self.planned.volumes()) {
+            *free = (*free).min((*free).saturating_add(*planned) / (self.flows + 1));
+        }
+    }
 }
 
 impl JobStatus {
@@ -86,6 +124,7 @@ impl Flow {
             sent: 0,
             sent_in_slot: 0,
             recent: Recent::new(0),
+            siblings: None,
             decided_in: None,
             feedback: None,
             plan: Ahead::empty(Slot(0), 0),

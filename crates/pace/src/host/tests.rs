@@ -128,15 +128,39 @@ fn a_slot_begins_with_a_few_packets_and_hosts_decide_at_different_moments() {
     assert_eq!(moments.len(), 20);
 }
 
+/// Another job's flow with the same number.
+fn of_other_job(spec: FlowSpec) -> FlowSpec {
+    FlowSpec { id: FlowId { job: JobId(8), ..spec.id }, ..spec }
+}
+
+#[test]
+fn flows_of_one_job_share_what_the_job_gets() {
+    let mut host = host(&[spec(1, 2, 3), spec(2, 3, 3), spec(3, 4, 3)]);
+    for slot in 1..4 {
+        let events = if slot == 1 {
+            decide(&mut host, at_ms(60))
+        } else {
+            next_decision(&mut host, at_ms(60 * slot))
+        };
+        let plans = [1, 2, 3].map(|number| plan_of(&host, &events, number).unwrap().0);
+        for plan in plans {
+            assert_eq!(plan.volumes()[1..4], [SLOT_BYTES / 3; 3], "slot {slot}");
+        }
+    }
+}
+
 // spec: C-11
 #[test]
 fn without_a_word_from_the_network_the_own_link_decides() {
-    let mut host = host(&[spec(1, 2, 2), spec(2, 3, 2)]);
+    let mut host = host(&[spec(1, 2, 2)]);
+    host.add_job(JobId(8));
+    host.add_flow(of_other_job(spec(1, 3, 2))).unwrap();
+    host.begin_iteration(JobId(8)).unwrap();
     let events = decide(&mut host, at_ms(60));
-    let plans = [1, 2].map(|number| plan_of(&host, &events, number).unwrap());
-    assert!(plans.iter().all(|(_, is_blind)| *is_blind));
+    assert_eq!(plan_of(&host, &events, 1).map(|(_, is_blind)| is_blind), Some(true));
+    let plans = [JOB, JobId(8)].map(|job| *host.plan(FlowId { job, number: 1 }).unwrap());
     // The first flow takes what is left of the slot, the second keeps out of its way.
-    let slots = |at: usize| plans.map(|(plan, _)| plan.volumes()[at]);
+    let slots = |at: usize| plans.map(|plan| plan.volumes()[at]);
     assert_eq!(slots(1), [SLOT_BYTES, 0]);
     assert_eq!(slots(0), [SLOT_BYTES * 9 / 10, 0]);
     assert_eq!(slots(2), [SLOT_BYTES / 10, 0], "it cannot finish sooner by squeezing in here");
@@ -144,7 +168,6 @@ fn without_a_word_from_the_network_the_own_link_decides() {
     assert!(host.uplink().planned().volumes().iter().all(|planned| *planned <= SLOT_BYTES));
 }
 
-// spec: C-02
 #[test]
 fn the_network_limits_and_orders_slots() {
     let mut host = host(&[spec(1, 2, 2)]);

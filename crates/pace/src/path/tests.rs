@@ -16,7 +16,7 @@ fn link(capacity: u64, plans: &[(u32, [u64; 3])]) -> LinkTable {
     table
 }
 
-// spec: C-02, C-04
+// spec: C-04
 #[test]
 fn loads_add_up_and_the_tightest_link_counts() {
     let links = [
