@@ -73,9 +73,9 @@ const NOTES: [&str; 5] = [
     "CCML turns new jobs against those on their servers and lets who began to send first go first at \
      servers' links, at once; the published one gets there by unfair shares, over several iterations.",
     "Fair sharing is exact max-min fairness with pipelined broadcasts: better than any transport.",
-    "Ours are the machines that run on a network. They pay for what is real about them: decisions some \
-     milliseconds into a slot, feedback from its beginning, refusals. Times of decisions are read from a \
-     clock and differ from run to run, unlike everything else here.",
+    "Ours are the machines that run on a network, with messages that take no time, as everybody decides at \
+     once here. Feedback is from the beginning of the slot, hosts decide one after the other, and tables \
+     refuse. Times of decisions are read from a clock and differ from run to run, unlike everything else.",
 ];
 
 fn mean(runs: &[(Who, Outcome)], who: Who) -> f64 {

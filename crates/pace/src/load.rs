@@ -86,6 +86,17 @@ impl LinkTable {
         self.flows.get(&flow).map(|entry| &entry.plan)
     }
 
+    /// What the other flows of a flow's job plan.
+    pub(crate) fn planned_beside(&self, flow: FlowId) -> Ahead {
+        let mut sum = Ahead::empty(self.planned.first(), self.planned.volumes().len());
+        let of_job = |number| FlowId { job: flow.job, number };
+        let siblings = self.flows.range(of_job(0)..=of_job(u32::MAX));
+        for (_, entry) in siblings.filter(|(id, _)| **id != flow) {
+            change(&mut sum, &entry.plan, |sum, own| sum + own);
+        }
+        sum
+    }
+
     // spec: C-01
     /// Makes `now` the first slot. Entries that nobody renewed, and those that lie in the past, go.
     pub fn advance(&mut self, now: Slot) {

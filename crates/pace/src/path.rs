@@ -11,7 +11,8 @@ pub use seen::{Recent, Seen};
 /// itself, and the receiver sends it back with its acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feedback {
-    /// What other flows plan, summed over the links: the order in which slots are filled.
+    /// What flows of other jobs plan, summed over the links: the order in which slots are filled. A
+    /// job does not keep out of its own way.
     pub load: Ahead,
     /// What the tightest link has left: the most that can be sent.
     pub free: Ahead,
@@ -47,16 +48,18 @@ impl Feedback {
     }
 
     // spec: C-02, C-04
-    /// Adds a link, whose table must stand at the same slot: loads of others add up, the least free
+    /// Adds a link, whose table must stand at the same slot: loads of other jobs add up, the least free
     /// bandwidth remains. What the flow itself has reserved there does not stand in its way.
     pub fn add(&mut self, link: &LinkTable, flow: FlowId) {
         debug_assert_eq!(link.planned().first(), self.slot(), "tables advance before they are asked");
         let usable = link.usable();
         let own = link.reserved(flow).map_or(&[][..], Ahead::volumes);
+        let siblings = link.planned_beside(flow);
         let loads = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
-        for (at, ((load, free), planned)) in loads.zip(link.planned().volumes()).enumerate() {
+        let planned = link.planned().volumes().iter().zip(siblings.volumes());
+        for (at, ((load, free), (planned, siblings))) in loads.zip(planned).enumerate() {
             let others = planned - own.get(at).copied().unwrap_or(0);
-            *load = load.saturating_add(others);
+            *load = load.saturating_add(others - siblings);
             *free = (*free).min(usable.saturating_sub(others));
         }
         self.narrowest = self.narrowest.min(link.capacity());

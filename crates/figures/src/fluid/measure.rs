@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde::Deserialize;
-use thalweg_core::Rng;
+use thalweg_core::{Rng, Span};
 use thalweg_pace::Settings;
 
 use super::ccml::Ccml;
@@ -80,6 +80,12 @@ impl Who {
     }
 }
 
+/// Everybody decides when a slot begins, and at once: ours has no use for the milliseconds that messages
+/// take on a network, and keeps only the order in which hosts come.
+pub(crate) fn settings() -> Settings {
+    Settings { decide_after: Span::ZERO, decide_spread: Span::from_us(1), ..Settings::default() }
+}
+
 impl Size {
     pub(crate) fn servers(&self) -> u64 {
         (self.pods * self.racks_per_pod * self.servers_per_rack) as u64
@@ -94,7 +100,7 @@ impl Setup<'_> {
         seed: u64,
         point: &Point<'_>,
     ) -> Result<Outcome, FigureError> {
-        let settings = Settings::default();
+        let settings = settings();
         let rng = Rng::new(seed);
         let arrivals = &self.size.arrivals;
         let drawn = self.mix.draw(arrivals, settings.slot.as_s_f64(), &rng.stream("mix"));

@@ -10,8 +10,8 @@ use super::world::{Policy, World};
 
 /// The machines that run on a network, with messages that take no time.
 ///
-/// Feedback is what tables hold when a slot begins. Hosts decide one after the other at their moments, a
-/// few milliseconds into the slot, and until then flows do what was planned before.
+/// Feedback is what tables hold when a slot begins. Hosts decide one after the other at their moments, and
+/// until then flows do what was planned before.
 pub(crate) struct Ours {
     settings: Settings,
     hosts: Vec<Host>,

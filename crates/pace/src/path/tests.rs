@@ -3,8 +3,9 @@ use thalweg_core::JobId;
 use super::*;
 use crate::settings::Settings;
 
+/// The only flow of a job.
 fn flow(number: u32) -> FlowId {
-    FlowId { job: JobId(1), number }
+    FlowId { job: JobId(number.into()), number }
 }
 
 fn link(capacity: u64, plans: &[(u32, [u64; 3])]) -> LinkTable {
@@ -35,6 +36,16 @@ fn loads_add_up_and_the_tightest_link_counts() {
     let own = of(1);
     assert_eq!(own.load.volumes(), [20, 15, 0], "its own plan is no load to itself");
     assert_eq!(own.free.volumes(), [40, 25, 40]);
+}
+
+// spec: C-04
+#[test]
+fn a_job_does_not_keep_out_of_its_own_way() {
+    let link = link(100, &[(1, [50, 0, 10]), (2, [20, 0, 0])]);
+    let mut feedback = Feedback::new(Slot(0), 3);
+    feedback.add(&link, FlowId { number: 7, ..flow(1) });
+    assert_eq!(feedback.load.volumes(), [20, 0, 0], "slots are ordered by what other jobs plan");
+    assert_eq!(feedback.free.volumes(), [30, 100, 90], "what is planned is not free for anybody");
 }
 
 #[test]
