@@ -45,8 +45,7 @@ impl Figure for Mlcc15 {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
         let plan: Plan = context.plan(self)?;
         let label = |who: &Who| who.name().to_owned();
-        let run =
-            |who: &Who, point: &crate::Point<'_>| plan.setup().run(*who, context.seed, point);
+        let run = |who: &Who, point: &crate::Point<'_>| plan.setup().run(*who, context.seed, point);
         let outcomes = context.each(&Who::ALL, label, run)?;
         let runs: Vec<(Who, Outcome)> = Who::ALL.into_iter().zip(outcomes).collect();
         Ok(Findings {

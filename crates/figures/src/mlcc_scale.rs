@@ -80,7 +80,10 @@ fn claims(runs: &[(&Size, Outcome)]) -> Vec<Claim> {
             Rule::AtMost(PAPER_DECISION_US),
         ),
         Claim::measured(
-            format!("growth of the median decision from {} servers", format_count(small.0.servers())),
+            format!(
+                "growth of the median decision from {} servers",
+                format_count(small.0.servers())
+            ),
             "not shown",
             percentile(&large.1, 50.0) / percentile(&small.1, 50.0),
             Unit::Ratio,

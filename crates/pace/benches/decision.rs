@@ -78,6 +78,8 @@ fn main() {
         let runs: Vec<(f64, f64)> = (0..RUNS).map(|_| percentiles(run(flows))).collect();
         let best = |of: fn(&(f64, f64)) -> f64| runs.iter().map(of).fold(f64::INFINITY, f64::min);
         let (median, last) = (best(|run| run.0), best(|run| run.1));
-        println!("{flows:>4} flows: median {median:6.1} µs, 99th percentile {last:6.1} µs a decision");
+        println!(
+            "{flows:>4} flows: median {median:6.1} µs, 99th percentile {last:6.1} µs a decision"
+        );
     }
 }

@@ -74,9 +74,8 @@ mod tests {
     // spec: C-05
     #[test]
     fn flows_follow_what_depends_on_them() {
-        let behind = |relation: Relation, own, others: &[u64]| {
-            relation.behind(own, others.iter().copied())
-        };
+        let behind =
+            |relation: Relation, own, others: &[u64]| relation.behind(own, others.iter().copied());
         assert_eq!(behind(Relation::Aggregation, 50, &[20, 70]), 20, "the fastest broadcast");
         assert_eq!(behind(Relation::Broadcast, 50, &[90, 70]), 20, "the slowest aggregation");
         assert_eq!(behind(RING, 50, &[70]), 20);

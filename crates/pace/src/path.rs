@@ -51,7 +51,11 @@ impl Feedback {
     /// Adds a link, whose table must stand at the same slot: loads of other jobs add up, the least free
     /// bandwidth remains. What the flow itself has reserved there does not stand in its way.
     pub fn add(&mut self, link: &LinkTable, flow: FlowId) {
-        debug_assert_eq!(link.planned().first(), self.slot(), "tables advance before they are asked");
+        debug_assert_eq!(
+            link.planned().first(),
+            self.slot(),
+            "tables advance before they are asked"
+        );
         let usable = link.usable();
         let own = link.reserved(flow).map_or(&[][..], Ahead::volumes);
         let siblings = link.planned_beside(flow);

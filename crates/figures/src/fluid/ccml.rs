@@ -71,7 +71,9 @@ impl Profile {
         let send = Ports::alone(world, volumes).ceil().max(1.0) as u64;
         let compute = job.spec.compute_slots.ceil() as u64;
         let (wait, first) = match job.state {
-            State::Computing { until } => ((until - world.slot as f64).max(0.0).ceil() as u64, send),
+            State::Computing { until } => {
+                ((until - world.slot as f64).max(0.0).ceil() as u64, send)
+            }
             State::Sending { since } => (0, send.saturating_sub(world.slot - since).max(1)),
             State::Waiting | State::Ended => (compute, send),
         };

@@ -72,12 +72,7 @@ pub(crate) struct JobFlow {
 impl Mix {
     /// The jobs of a seed, in the order of their arrival. `None` where a model has no such name or no
     /// such plan.
-    pub(crate) fn draw(
-        &self,
-        arrivals: &Arrivals,
-        slot_s: f64,
-        rng: &Rng,
-    ) -> Option<Vec<JobSpec>> {
+    pub(crate) fn draw(&self, arrivals: &Arrivals, slot_s: f64, rng: &Rng) -> Option<Vec<JobSpec>> {
         let kinds: Option<Vec<(u64, f64, Kind)>> =
             self.models.iter().map(|trained| self.profile(trained)).collect();
         let kinds = kinds?;

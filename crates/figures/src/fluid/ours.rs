@@ -44,7 +44,8 @@ impl Ours {
         let servers = world.cluster.servers();
         let uplink = Rate::from_gbps(world.cluster.shape().gbps[0]);
         let host = |node| {
-            Host::new(NodeId(node as u32), settings, uplink, rng).expect("the settings were checked")
+            Host::new(NodeId(node as u32), settings, uplink, rng)
+                .expect("the settings were checked")
         };
         let table = |capacity: &u64| LinkTable::new(&settings, *capacity);
         Ours {
@@ -86,17 +87,23 @@ impl Ours {
     fn answer(&mut self, world: &World, flow: usize, now: Time) {
         let id = id_of(world, flow);
         let state = &world.flows[flow];
-        let mut feedback = Feedback::new(self.slot, self.settings.horizon_slots);
-        for &link in &state.path[1..] {
-            self.tables[link].advance(self.slot);
-            feedback.add(&self.tables[link], id);
-        }
+        let feedback = self.feedback(world, flow);
         let host = &mut self.hosts[state.from];
         host.handle_feedback(id, &feedback).expect("it was announced");
         for progress in self.hosts[state.to].progress(id.job) {
             self.hosts[state.from].handle_progress(now, progress);
         }
         self.news.push(state.from);
+    }
+
+    /// What the links of a flow's path say now.
+    fn feedback(&mut self, world: &World, flow: usize) -> Feedback {
+        let mut feedback = Feedback::new(self.slot, self.settings.horizon_slots);
+        for &link in &world.flows[flow].path[1..] {
+            self.tables[link].advance(self.slot);
+            feedback.add(&self.tables[link], id_of(world, flow));
+        }
+        feedback
     }
 
     /// Hosts decide, in the order of their moments.
@@ -146,6 +153,9 @@ impl Ours {
         for &link in &world.flows[number_of(world, flow)].path[1..] {
             if let Err(refusal) = self.tables[link].reserve(self.slot, flow, plan) {
                 self.refusals += 1;
+                // A refusal comes back with what the path has now.
+                let feedback = self.feedback(world, number_of(world, flow));
+                self.hosts[host].handle_feedback(flow, &feedback).expect("it was announced");
                 let again = self.hosts[host].handle_refusal(now, flow, refusal);
                 again.expect("it was announced");
                 return;
@@ -208,7 +218,8 @@ impl Policy for Ours {
         }
         for flow in flows {
             let state = &world.flows[flow];
-            let ready = self.hosts[state.from].ready(now, id_of(world, flow), Bytes::new(state.volume));
+            let ready =
+                self.hosts[state.from].ready(now, id_of(world, flow), Bytes::new(state.volume));
             ready.expect("it was announced");
         }
     }

@@ -131,7 +131,10 @@ mod tests {
                     // Rounding leaves less than a byte for each of up to twenty flows.
                     left[**link] < 20 && most.is_some_and(|most| most <= share + 20)
                 };
-                assert!(*share == wish.most || wish.path.iter().any(|l| is_tight(&l)), "seed {seed}");
+                assert!(
+                    *share == wish.most || wish.path.iter().any(|l| is_tight(&l)),
+                    "seed {seed}"
+                );
             }
         }
     }

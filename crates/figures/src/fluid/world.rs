@@ -156,7 +156,8 @@ impl World {
         while let Some(&job) = self.queue.front() {
             let mut draws = self.rng.substream("job", job as u64);
             let spec = &self.jobs[job].spec;
-            let Some(servers) = spec.place(&self.free_gpus, self.cluster.shape(), &mut draws) else {
+            let Some(servers) = spec.place(&self.free_gpus, self.cluster.shape(), &mut draws)
+            else {
                 return;
             };
             self.queue.pop_front();

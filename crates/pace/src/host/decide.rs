@@ -2,9 +2,9 @@
 
 use thalweg_core::{Bytes, Time};
 
+use super::Events;
 use super::event::Event;
 use super::flow::Flow;
-use super::Events;
 use crate::adjust::{Limits, raised};
 use crate::ahead::{Ahead, Slot};
 use crate::load::{FlowId, LinkTable};

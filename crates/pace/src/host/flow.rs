@@ -178,7 +178,9 @@ impl Flow {
     /// Takes in how far another flow is; whether that matters here.
     pub(super) fn learn(&mut self, progress: Progress) -> bool {
         let known = self.others.iter_mut().find(|(other, _)| *other == progress.flow);
-        known.is_some_and(|(_, volume)| std::mem::replace(volume, progress.volume) != progress.volume)
+        known.is_some_and(|(_, volume)| {
+            std::mem::replace(volume, progress.volume) != progress.volume
+        })
     }
 
     /// A table has less than was thought, or has said nothing in this slot before.

@@ -22,8 +22,7 @@ fn spec(number: u32, to: u32, slots: u64) -> FlowSpec {
 }
 
 fn host(flows: &[FlowSpec]) -> Host {
-    let mut host =
-        Host::new(HERE, Settings::default(), Rate::from_gbps(1), &Rng::new(3)).unwrap();
+    let mut host = Host::new(HERE, Settings::default(), Rate::from_gbps(1), &Rng::new(3)).unwrap();
     host.add_job(JOB);
     for flow in flows {
         host.add_flow(flow.clone()).unwrap();
@@ -111,8 +110,7 @@ fn a_slot_begins_with_a_few_packets_and_hosts_decide_at_different_moments() {
     let settings = Settings::default();
     let mut moments = Vec::new();
     for node in 0..20 {
-        let mut host =
-            Host::new(NodeId(node), settings, Rate::from_gbps(1), &Rng::new(3)).unwrap();
+        let mut host = Host::new(NodeId(node), settings, Rate::from_gbps(1), &Rng::new(3)).unwrap();
         host.add_job(JOB);
         host.add_flow(spec(1, 99, 5)).unwrap();
         host.begin_iteration(JOB).unwrap();
@@ -220,17 +218,16 @@ fn losses_lower_no_rate() {
 // spec: C-05, C-06
 #[test]
 fn a_broadcast_follows_what_it_depends_on() {
-    let broadcast = FlowSpec {
-        relation: Relation::Broadcast,
-        others: vec![id(8), id(9)],
-        ..spec(1, 2, 50)
-    };
+    let broadcast =
+        FlowSpec { relation: Relation::Broadcast, others: vec![id(8), id(9)], ..spec(1, 2, 50) };
     let mut host = host(&[broadcast]);
     let tell = |host: &mut Host, now, number, slots: u64| {
         let volume = slots * SLOT_BYTES / 10;
         host.handle_progress(now, Progress { flow: id(number), iteration: 1, volume });
     };
-    let now_of = |host: &Host, events: &[Event]| plan_of(host, events, 1).unwrap().0.volumes()[0] * 10 / SLOT_BYTES;
+    let now_of = |host: &Host, events: &[Event]| {
+        plan_of(host, events, 1).unwrap().0.volumes()[0] * 10 / SLOT_BYTES
+    };
     let events = decide(&mut host, at_ms(60));
     assert_eq!(now_of(&host, &events), 0, "nothing is aggregated yet");
     tell(&mut host, at_ms(119), 8, 4);
@@ -261,7 +258,11 @@ fn a_flow_that_has_sent_everything_leaves_its_room_to_others() {
     host.sent(id(1), Bytes::new(SLOT_BYTES * 11 / 10)).unwrap();
     let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
     let (plan, _) = plan_of(&host, &events, 1).unwrap();
-    assert_eq!((plan.first(), plan.total()), (Slot(2), plan.volumes()[0]), "what it used stays used");
+    assert_eq!(
+        (plan.first(), plan.total()),
+        (Slot(2), plan.volumes()[0]),
+        "what it used stays used"
+    );
     assert!(plan.volumes()[0] > 0);
     assert_eq!(host.poll_timeout(), Time::NEVER);
 }

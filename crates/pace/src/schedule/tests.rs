@@ -43,7 +43,11 @@ fn least_cost(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Option<
 fn idle_slots_are_filled_from_the_first_at_the_free_rate() {
     let schedule = plan(250, &feedback(&[0; 4], &[100; 4], 100), 1_000);
     assert_eq!(schedule.bytes.volumes(), [100, 100, 50, 0]);
-    assert_eq!(schedule.rate.volumes(), [100, 100, 100, 0], "the last slot is fast and stops early");
+    assert_eq!(
+        schedule.rate.volumes(),
+        [100, 100, 100, 0],
+        "the last slot is fast and stops early"
+    );
     assert_eq!((schedule.finish, schedule.remaining), (Some(Slot(9)), 0));
 }
 

@@ -164,7 +164,7 @@ impl World {
 
     /// News lead to news.
     fn drain_all(&mut self) {
-        while (0..self.hosts.len()).fold(false, |any, host| self.drain(host) || any) {}
+        while (0..self.hosts.len()).any(|host| self.drain(host)) {}
     }
 
     fn drain(&mut self, host: usize) -> bool {
