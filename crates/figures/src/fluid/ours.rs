@@ -153,9 +153,6 @@ impl Ours {
         for &link in &world.flows[number_of(world, flow)].path[1..] {
             if let Err(refusal) = self.tables[link].reserve(self.slot, flow, plan) {
                 self.refusals += 1;
-                // A refusal comes back with what the path has now.
-                let feedback = self.feedback(world, number_of(world, flow));
-                self.hosts[host].handle_feedback(flow, &feedback).expect("it was announced");
                 let again = self.hosts[host].handle_refusal(now, flow, refusal);
                 again.expect("it was announced");
                 return;
