@@ -16,7 +16,10 @@ mod atp_8;
 mod atp_9;
 mod atp_scale;
 mod atp_table1;
+mod fluid;
 mod frame;
+mod mlcc_15;
+mod mlcc_scale;
 pub mod output;
 mod qclimb_table2;
 mod shrink;
@@ -44,5 +47,7 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &atp_table1::AtpTable1,
         &atp_scale::AtpScale,
         &qclimb_table2::QclimbTable2,
+        &mlcc_15::Mlcc15,
+        &mlcc_scale::MlccScale,
     ]
 }

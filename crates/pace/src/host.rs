@@ -1,0 +1,298 @@
+//! The scheduler of a host: which jobs are on it, what their flows have to send, and how fast.
+//!
+//! It is a machine without I/O, in the manner of [`thalweg_core::machine`], but it exchanges words
+//! instead of packets; what carries them is its driver's business.
+//!
+//! **Input.** [`Host::ready`] and [`Host::sent`] say what becomes of a job's tensors;
+//! [`Host::handle_feedback`] brings what the links of a flow's path say,
+//! [`Host::handle_progress`] how far other hosts' flows are, [`Host::handle_refusal`] that a table did
+//! not take a schedule; [`Host::handle_timeout`] is called when [`Host::poll_timeout`] has come.
+//!
+//! **Output.** After every input [`Host::poll_event`] is drained: packets to send for feedback, rates
+//! to obey, schedules to publish along the path, progress to tell to receivers.
+//!
+//! **A slot.** When it begins, flows go on as planned before, and a few packets of each go out at
+//! once. At a moment that differs from host to host, the host decides for all its flows, one after
+//! the other, each seeing what those before it reserved on the host's own link. Flows of one job do
+//! not take turns: they share what the link has for the job, since it waits for the last of them.
+
+mod decide;
+mod event;
+mod flow;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Span, Time};
+use thiserror::Error;
+
+use crate::ahead::Ahead;
+use crate::load::{FlowId, LinkTable, Refusal};
+use crate::path::{Feedback, Progress};
+use crate::settings::{Settings, SettingsError};
+
+pub use event::Event;
+pub use flow::{FlowSpec, JobStatus};
+
+use decide::Desk;
+use flow::{Flow, Job, Siblings};
+
+/// The scheduler of a host. See the [module](self) for how it is driven.
+#[derive(Debug)]
+pub struct Host {
+    node: NodeId,
+    jobs: BTreeMap<JobId, Job>,
+    flows: BTreeMap<FlowId, Flow>,
+    desk: Desk,
+    moments: Rng,
+    /// When it decides next; `None` while nothing was begun in the current slot or all is decided.
+    decide_at: Option<Time>,
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum HostError {
+    /// The settings do not work.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// Nobody has announced the job.
+    #[error("{0:?} is not on this host: add it first")]
+    NoJob(JobId),
+    /// Nobody has announced the flow.
+    #[error("{0:?} is not on this host: add it first")]
+    NoFlow(FlowId),
+}
+
+impl Host {
+    /// The scheduler of a host whose own link has that rate. All that is random about it, the moments
+    /// of its decisions, comes from `rng`.
+    pub fn new(
+        node: NodeId,
+        settings: Settings,
+        uplink: Rate,
+        rng: &Rng,
+    ) -> Result<Host, HostError> {
+        settings.check()?;
+        Ok(Host {
+            node,
+            jobs: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            desk: Desk::new(settings, LinkTable::new(&settings, settings.bytes_a_slot(uplink))),
+            moments: rng.substream("decisions", node.0.into()),
+            decide_at: None,
+        })
+    }
+
+    // spec: C-08
+    /// Announces a job. Its first iteration is number 1, begun by [`Host::begin_iteration`].
+    pub fn add_job(&mut self, job: JobId) {
+        self.jobs.entry(job).or_default();
+    }
+
+    /// Forgets a job, its flows and what they reserved.
+    pub fn remove_job(&mut self, job: JobId) {
+        self.jobs.remove(&job);
+        let desk = &mut self.desk;
+        self.flows.retain(|id, flow| {
+            if id.job == job {
+                desk.stop(*id, flow);
+            }
+            id.job != job
+        });
+    }
+
+    // spec: C-15
+    /// Announces a flow of a job. `false` when it does not leave the server: such flows are fast
+    /// enough, and are left alone.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> Result<bool, HostError> {
+        if !self.jobs.contains_key(&spec.id.job) {
+            return Err(HostError::NoJob(spec.id.job));
+        }
+        if spec.to == self.node {
+            return Ok(false);
+        }
+        self.flows.insert(spec.id, Flow::new(spec));
+        Ok(true)
+    }
+
+    // spec: C-08
+    /// A job begins its next iteration: everything is to be sent again, and nothing is ready yet.
+    pub fn begin_iteration(&mut self, job: JobId) -> Result<(), HostError> {
+        self.jobs.get_mut(&job).ok_or(HostError::NoJob(job))?.iteration += 1;
+        let flows = self.flows.iter_mut().filter(|(id, _)| id.job == job);
+        flows.for_each(|(_, flow)| flow.begin_iteration());
+        Ok(())
+    }
+
+    // spec: C-08
+    /// So much more of a flow's tensors can be sent.
+    pub fn ready(&mut self, now: Time, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
+        let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
+        let was_active = state.is_active();
+        state.ready(bytes.as_u64());
+        if !was_active && state.is_active() {
+            self.desk.probe(flow);
+            self.catch_up(now);
+            self.draw_moment(now);
+        }
+        Ok(())
+    }
+
+    // spec: C-08
+    /// So much more of a flow has left, what is sent again included.
+    pub fn sent(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
+        let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
+        state.sent(bytes.as_u64());
+        let iteration = self.jobs.get(&flow.job).map_or(0, |job| job.iteration);
+        if !state.is_active() {
+            self.desk.finish((flow, iteration), state);
+        }
+        Ok(())
+    }
+
+    // spec: C-13
+    /// So much of what had left got lost and has to leave again. It remains to be sent, and that is
+    /// all: the link carried it, so no estimate and no rate changes.
+    pub fn lost(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.lost(bytes.as_u64());
+        Ok(())
+    }
+
+    // spec: C-08
+    /// How far a job is on this host.
+    pub fn status(&self, job: JobId) -> Option<JobStatus> {
+        let iteration = self.jobs.get(&job)?.iteration;
+        let flows = self.flows.iter().filter(|(id, _)| id.job == job).map(|(_, flow)| flow);
+        Some(JobStatus::of(iteration, flows))
+    }
+
+    // spec: C-02
+    /// How far the flows are that a job sends from here: what a receiver tells those who send to it.
+    pub fn progress(&self, job: JobId) -> Vec<Progress> {
+        let iteration = self.jobs.get(&job).map_or(0, |job| job.iteration);
+        let flows = self.flows.iter().filter(|(id, _)| id.job == job);
+        let of = |(id, flow): (&FlowId, &Flow)| flow.progress(*id, iteration, self.desk.slot());
+        flows.map(of).collect()
+    }
+
+    /// What the links of a flow's path say. It counts for decisions in the slot that it is about.
+    pub fn handle_feedback(&mut self, flow: FlowId, feedback: &Feedback) -> Result<(), HostError> {
+        let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
+        state.feedback = Some(*feedback);
+        Ok(())
+    }
+
+    // spec: C-06
+    /// How far another flow is. Flows of ours that depend on it are fitted to it at once: slowed where
+    /// they run ahead, raised where they lag behind and have been decided upon in this slot.
+    pub fn handle_progress(&mut self, now: Time, progress: Progress) {
+        let iteration = self.jobs.get(&progress.flow.job).map_or(0, |job| job.iteration);
+        if progress.iteration != iteration {
+            return;
+        }
+        let desk = &mut self.desk;
+        for (id, flow) in self.flows.iter_mut().filter(|(id, _)| id.job == progress.flow.job) {
+            if flow.learn(progress) && flow.is_active() {
+                desk.follow(now, (*id, iteration), flow);
+            }
+        }
+    }
+
+    // spec: C-15
+    /// A table on the path did not take the schedule: it is made again with what the table has left.
+    pub fn handle_refusal(
+        &mut self,
+        now: Time,
+        flow: FlowId,
+        refusal: Refusal,
+    ) -> Result<(), HostError> {
+        let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
+        state.siblings = None;
+        state.narrow(refusal, self.desk.slot(), self.desk.settings.horizon_slots);
+        let iteration = self.jobs.get(&flow.job).map_or(0, |job| job.iteration);
+        if state.is_active() {
+            self.desk.decide(now, (flow, iteration), state);
+        }
+        Ok(())
+    }
+
+    /// Begins the slot that has come, and decides when it is time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.catch_up(now);
+        if self.decide_at.is_some_and(|at| at <= now) {
+            self.decide_at = None;
+            self.decide_all(now);
+        }
+    }
+
+    /// When [`Host::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Time {
+        let next_slot = self.desk.settings.start_of(self.desk.slot().after(1));
+        let slot = if self.flows.values().any(Flow::is_active) { next_slot } else { Time::NEVER };
+        self.decide_at.unwrap_or(Time::NEVER).min(slot)
+    }
+
+    /// What to do next.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.desk.events.pop_front()
+    }
+
+    /// What a flow plans, in bytes by slot.
+    pub fn plan(&self, flow: FlowId) -> Option<&Ahead> {
+        self.flows.get(&flow).map(|flow| &flow.plan)
+    }
+
+    /// The table of the host's own link.
+    pub fn uplink(&self) -> &LinkTable {
+        &self.desk.uplink
+    }
+
+    // spec: C-15
+    /// Lets the slot of `now` begin, unless it has.
+    fn catch_up(&mut self, now: Time) {
+        let slot = self.desk.settings.slot_at(now);
+        if slot <= self.desk.slot() {
+            return;
+        }
+        let asked = self.flows.values().map(|flow| flow.asked_in(self.desk.slot())).sum();
+        let carried = self.flows.values().map(|flow| flow.sent_in_slot).sum();
+        self.desk.begin(slot, asked, carried);
+        for (id, flow) in &mut self.flows {
+            flow.end_slot();
+            if flow.is_active() {
+                self.desk.probe(*id);
+                self.desk.go_on(*id, flow);
+            }
+        }
+        // What was due in an earlier slot is due in this one.
+        self.decide_at = None;
+        self.draw_moment(self.desk.settings.start_of(slot));
+    }
+
+    // spec: C-15
+    /// Draws the moment of the next decision, so that hosts differ and none is always the first.
+    fn draw_moment(&mut self, from: Time) {
+        let spread = self.moments.below(self.desk.settings.decide_spread.as_ps().max(1));
+        let at = from + self.desk.settings.decide_after + Span::from_ps(spread);
+        self.decide_at = Some(self.decide_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn decide_all(&mut self, now: Time) {
+        let slot = self.desk.slot();
+        let is_due = |flow: &Flow| flow.is_active() && flow.decided_in != Some(slot);
+        let mut siblings = Siblings::new(slot, self.desk.settings.horizon_slots);
+        for (id, flow) in self.flows.iter_mut().rev().filter(|(_, flow)| is_due(flow)) {
+            siblings.count(*id, flow);
+        }
+        let (jobs, desk) = (&self.jobs, &mut self.desk);
+        for (id, flow) in self.flows.iter_mut().filter(|(_, flow)| is_due(flow)) {
+            let iteration = jobs.get(&id.job).map_or(0, |job| job.iteration);
+            desk.decide(now, (*id, iteration), flow);
+        }
+    }
+}
+
+/// Everything that waits to be told.
+type Events = VecDeque<Event>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! From feedback to rates.
+
+use thalweg_core::{Bytes, Time};
+
+use super::Events;
+use super::event::Event;
+use super::flow::Flow;
+use crate::adjust::{Limits, raised};
+use crate::ahead::{Ahead, Slot};
+use crate::load::{FlowId, LinkTable};
+use crate::path::Feedback;
+use crate::schedule::{self, Schedule};
+use crate::settings::Settings;
+
+/// What decisions share: the host's own link, the current slot, and what they lead to.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) settings: Settings,
+    pub(super) uplink: LinkTable,
+    pub(super) events: Events,
+    slot: Slot,
+}
+
+impl Desk {
+    pub(super) fn new(settings: Settings, uplink: LinkTable) -> Desk {
+        Desk { settings, uplink, events: Events::new(), slot: Slot(0) }
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Closes the current slot, for which flows asked for so much and got so much, and opens another.
+    pub(super) fn begin(&mut self, slot: Slot, asked: u64, carried: u64) {
+        self.uplink.observe(asked, carried);
+        self.uplink.advance(slot);
+        self.slot = slot;
+    }
+
+    pub(super) fn probe(&mut self, flow: FlowId) {
+        self.events.push_back(Event::Probe { flow, packets: self.settings.probe_packets });
+    }
+
+    /// Until the host decides, a flow does what was planned before, as far as the flows it depends on
+    /// are known to have come.
+    pub(super) fn go_on(&mut self, id: FlowId, flow: &mut Flow) {
+        flow.plan.advance_to(self.slot);
+        if self.slow(flow) {
+            // Who waits for others must not keep from sending whom those wait for.
+            self.publish(id, flow, false);
+        }
+        self.grant(id, flow);
+    }
+
+    /// A flow has sent everything: those that depend on it should know.
+    pub(super) fn finish(&mut self, (id, iteration): (FlowId, u64), flow: &mut Flow) {
+        self.stop(id, flow);
+        self.tell((id, iteration), flow);
+    }
+
+    /// A flow sends no more. What it has used of the current slot stays used.
+    pub(super) fn stop(&mut self, id: FlowId, flow: &mut Flow) {
+        let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
+        flow.plan = Ahead::empty(self.slot, self.settings.horizon_slots);
+        flow.plan.volumes_mut()[0] = used;
+        flow.decided_in = None;
+        self.publish(id, flow, false);
+    }
+
+    /// Plans a flow's volume, fits the current slot to the flows it depends on, and tells everybody.
+    pub(super) fn decide(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
+        let (mut usable, is_blind) = self.feedback(id, flow);
+        let free = usable.free.volumes()[0];
+        usable.free.volumes_mut()[0] = self.usable_now(now, free, flow);
+        // Others may rely on what was said before in this slot: it is kept, and its rate with it.
+        let is_repeated = flow.decided_in == Some(self.slot);
+        let said = if is_repeated { flow.left_in(self.slot) } else { 0 };
+        let said = said.min(free.saturating_sub(flow.sent_in_slot));
+        let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
+        let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
+        let first = schedule::plan(flow.remaining(), &usable, self.settings.price_per_mille);
+        let schedule = self.fitted(first, &mut usable, flow, said);
+        (flow.plan, flow.rate) = (schedule.bytes, schedule.rate);
+        flow.rate.volumes_mut()[0] = free.max(said_rate);
+        // What has left in this slot is a part of it.
+        let slot = &mut flow.plan.volumes_mut()[0];
+        *slot = slot.saturating_add(flow.sent_in_slot).min(free.max(used));
+        flow.decided_in = Some(self.slot);
+        flow.siblings = None;
+        self.announce((id, iteration), flow, is_blind);
+    }
+
+    // spec: C-05, C-06
+    /// Fits a flow to news of those it depends on, in the current slot.
+    pub(super) fn follow(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
+        let changed = self.slow(flow) || self.lift(now, id, flow);
+        if changed {
+            self.announce((id, iteration), flow, false);
+        }
+    }
+
+    // spec: C-06
+    /// Takes from the current slot what exceeds the flows it depends on; whether there was any.
+    fn slow(&self, flow: &mut Flow) -> bool {
+        let left = flow.left_in(self.slot);
+        let excess = flow.relation.ahead(flow.sent_so_far() + left, flow.others()).min(left);
+        if excess > 0 {
+            flow.plan.volumes_mut()[0] = flow.sent_in_slot + left - excess;
+        }
+        excess > 0
+    }
+
+    // spec: C-05
+    /// Moves what a flow lags behind from its last slots into the current one; whether there was any.
+    fn lift(&self, now: Time, id: FlowId, flow: &mut Flow) -> bool {
+        if flow.decided_in != Some(self.slot) {
+            return false;
+        }
+        let (feedback, _) = self.feedback(id, flow);
+        let left = flow.left_in(self.slot);
+        let limits = Limits {
+            own_recent: flow.recent.max().saturating_sub(flow.sent_in_slot),
+            free: self.usable_now(now, feedback.free.volumes()[0], flow),
+            remaining: flow.remaining(),
+        };
+        let behind = flow.relation.behind(flow.sent_so_far() + left, flow.others());
+        let mut moved = raised(left, behind, limits) - left;
+        let gained = moved > 0;
+        if gained {
+            let rate = &mut flow.rate.volumes_mut()[0];
+            *rate = (*rate).max(feedback.free.volumes()[0]);
+        }
+        let (current, later) = flow.plan.volumes_mut().split_at_mut(1);
+        current[0] += moved;
+        for volume in later.iter_mut().rev() {
+            let taken = moved.min(*volume);
+            *volume -= taken;
+            moved -= taken;
+        }
+        gained
+    }
+
+    // spec: C-02, C-11
+    /// What the path has: the host's own link, and the network where it has said anything in this
+    /// slot. Where it is silent or unknown, the own link is all there is.
+    fn feedback(&self, id: FlowId, flow: &Flow) -> (Feedback, bool) {
+        let mut own = Feedback::new(self.slot, self.settings.horizon_slots);
+        own.add(&self.uplink, id);
+        if let Some(siblings) = &flow.siblings {
+            siblings.divide(&mut own.free);
+        }
+        match &flow.feedback {
+            Some(network) if network.slot() == self.slot => {
+                own.join(network);
+                (own, false)
+            }
+            _ => (own, true),
+        }
+    }
+
+    /// What the flow can still send in the current slot: a slot that is half over holds half.
+    fn usable_now(&self, now: Time, free: u64, flow: &Flow) -> u64 {
+        let end = self.settings.start_of(self.slot.after(1));
+        let left = u128::from(end.since(now).as_ps());
+        let passing = u128::from(free) * left / u128::from(self.settings.slot.as_ps());
+        free.saturating_sub(flow.sent_in_slot).min(passing as u64)
+    }
+
+    // spec: C-05, C-06
+    /// Raises or slows the current slot as the flow's dependencies ask, and plans the rest anew. What
+    /// was said before is kept if they allow it.
+    fn fitted(&self, first: Schedule, usable: &mut Feedback, flow: &Flow, said: u64) -> Schedule {
+        let (sent, planned) = (flow.sent_so_far(), first.bytes.volumes()[0]);
+        let behind = flow.relation.behind(sent + planned, flow.others());
+        let limits = Limits {
+            own_recent: flow.recent.max(),
+            free: usable.free.volumes()[0],
+            remaining: flow.remaining(),
+        };
+        let raised = raised(planned, behind, limits).max(said);
+        let ahead = flow.relation.ahead(sent + raised, flow.others());
+        let now = raised.saturating_sub(ahead);
+        if now == planned {
+            return first;
+        }
+        usable.free.volumes_mut()[0] = 0;
+        let rest = flow.remaining() - now;
+        let mut schedule = schedule::plan(rest, usable, self.settings.price_per_mille);
+        schedule.bytes.volumes_mut()[0] = now;
+        schedule
+    }
+
+    fn announce(&mut self, (id, iteration): (FlowId, u64), flow: &Flow, is_blind: bool) {
+        self.publish(id, flow, is_blind);
+        self.grant(id, flow);
+        self.tell((id, iteration), flow);
+    }
+
+    /// Reserves what is planned on the own link, and asks the rest of the path for it.
+    fn publish(&mut self, id: FlowId, flow: &Flow, is_blind: bool) {
+        let reserved = self.uplink.reserve(self.slot, id, &flow.plan);
+        debug_assert!(reserved.is_ok(), "plans keep to what the own link has: {reserved:?}");
+        self.events.push_back(Event::Publish { flow: id, is_blind });
+    }
+
+    fn tell(&mut self, (id, iteration): (FlowId, u64), flow: &Flow) {
+        let progress = flow.progress(id, iteration, self.slot);
+        self.events.push_back(Event::Tell { to: flow.to, progress });
+    }
+
+    fn grant(&mut self, id: FlowId, flow: &Flow) {
+        let volume = flow.left_in(self.slot);
+        let rate = if volume > 0 { self.settings.rate_of(flow.rate.at(self.slot)) } else { None };
+        let until = self.settings.start_of(self.slot.after(1));
+        self.events.push_back(Event::Grant { flow: id, rate, volume: Bytes::new(volume), until });
+    }
+}

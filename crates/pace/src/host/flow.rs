@@ -1,0 +1,214 @@
+//! What a host knows of its jobs and flows.
+
+use thalweg_core::{Bytes, JobId, NodeId};
+
+use crate::adjust::Relation;
+use crate::ahead::{Ahead, Slot};
+use crate::load::{FlowId, Refusal};
+use crate::path::{Feedback, Progress, Recent};
+
+/// A flow that leaves a host in every iteration of its job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowSpec {
+    /// Its name.
+    pub id: FlowId,
+    /// The host that receives it.
+    pub to: NodeId,
+    /// What it sends in an iteration.
+    pub volume: Bytes,
+    /// How it depends on others of the job.
+    pub relation: Relation,
+    /// Those others.
+    pub others: Vec<FlowId>,
+}
+
+/// How far a job is on a host, all its flows together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JobStatus {
+    /// The iteration it is in, counted from 1; 0 before the first.
+    pub iteration: u64,
+    /// What could be sent so far in the iteration.
+    pub ready: Bytes,
+    /// What was.
+    pub sent: Bytes,
+    /// What has not been sent yet, ready or not.
+    pub remaining: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Job {
+    pub(super) iteration: u64,
+}
+
+/// A flow and what is planned for it.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) to: NodeId,
+    volume: u64,
+    pub(super) relation: Relation,
+    others: Vec<(FlowId, u64)>,
+    ready: u64,
+    sent: u64,
+    /// Of `sent`, and of what was lost and left again, what left in the current slot.
+    pub(super) sent_in_slot: u64,
+    /// What left in each of the last slots in which it had something to send.
+    pub(super) recent: Recent,
+    /// Those of the same job that are decided upon after it; only while decisions are made.
+    pub(super) siblings: Option<Siblings>,
+    /// When it was last decided upon.
+    pub(super) decided_in: Option<Slot>,
+    /// What the network said last.
+    pub(super) feedback: Option<Feedback>,
+    /// By slot, what is to be sent; in the current one, from its beginning.
+    pub(super) plan: Ahead,
+    /// How fast, as bytes in a whole slot.
+    pub(super) rate: Ahead,
+}
+
+/// Flows of one job on one host that wait for their decision, and what they had planned before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Siblings {
+    job: Option<JobId>,
+    flows: u64,
+    planned: Ahead,
+}
+
+impl Siblings {
+    pub(super) fn new(slot: Slot, horizon_slots: usize) -> Siblings {
+        Siblings { job: None, flows: 0, planned: Ahead::empty(slot, horizon_slots) }
+    }
+
+    /// Tells a flow of those that were counted before it, and counts it. Flows come in the order of
+    /// their jobs.
+    pub(super) fn count(&mut self, id: FlowId, flow: &mut Flow) {
+        if self.job != Some(id.job) {
+            (self.job, self.flows) = (Some(id.job), 0);
+            self.planned.volumes_mut().fill(0);
+        }
+        flow.siblings = (self.flows > 0).then_some(*self);
+        self.flows += 1;
+        let first = self.planned.first();
+        for (at, planned) in self.planned.volumes_mut().iter_mut().enumerate() {
+            *planned += flow.plan.at(first.after(at as u64));
+        }
+    }
+
+    /// Leaves a flow its part of what a link has for it and its siblings.
+    pub(super) fn divide(&self, free: &mut Ahead) {
+        for (free, planned) in free.volumes_mut().iter_mut().zip(self.planned.volumes()) {
+            *free = (*free).min((*free).saturating_add(*planned) / (self.flows + 1));
+        }
+    }
+}
+
+impl JobStatus {
+    pub(super) fn of<'a>(iteration: u64, flows: impl Iterator<Item = &'a Flow>) -> JobStatus {
+        let mut status = JobStatus { iteration, ..JobStatus::default() };
+        for flow in flows {
+            status.ready += Bytes::new(flow.ready);
+            status.sent += Bytes::new(flow.sent);
+            status.remaining += Bytes::new(flow.remaining());
+        }
+        status
+    }
+}
+
+impl Flow {
+    pub(super) fn new(spec: FlowSpec) -> Flow {
+        Flow {
+            to: spec.to,
+            volume: spec.volume.as_u64(),
+            relation: spec.relation,
+            others: spec.others.into_iter().map(|other| (other, 0)).collect(),
+            ready: 0,
+            sent: 0,
+            sent_in_slot: 0,
+            recent: Recent::new(0),
+            siblings: None,
+            decided_in: None,
+            feedback: None,
+            plan: Ahead::empty(Slot(0), 0),
+            rate: Ahead::empty(Slot(0), 0),
+        }
+    }
+
+    pub(super) fn begin_iteration(&mut self) {
+        (self.ready, self.sent) = (0, 0);
+        self.decided_in = None;
+        self.others.iter_mut().for_each(|(_, volume)| *volume = 0);
+    }
+
+    /// Whether it has begun, and something is left.
+    pub(super) fn is_active(&self) -> bool {
+        self.ready > 0 && self.remaining() > 0
+    }
+
+    pub(super) fn remaining(&self) -> u64 {
+        self.volume - self.sent
+    }
+
+    pub(super) fn ready(&mut self, bytes: u64) {
+        self.ready = self.ready.saturating_add(bytes).min(self.volume);
+    }
+
+    pub(super) fn sent(&mut self, bytes: u64) {
+        self.sent = self.sent.saturating_add(bytes).min(self.volume);
+        self.sent_in_slot = self.sent_in_slot.saturating_add(bytes);
+    }
+
+    pub(super) fn lost(&mut self, bytes: u64) {
+        self.sent = self.sent.saturating_sub(bytes);
+    }
+
+    pub(super) fn end_slot(&mut self) {
+        if self.sent_in_slot > 0 || self.is_active() {
+            self.recent.push(self.sent_in_slot);
+        }
+        self.sent_in_slot = 0;
+    }
+
+    pub(super) fn sent_so_far(&self) -> u64 {
+        self.sent
+    }
+
+    pub(super) fn others(&self) -> impl Iterator<Item = u64> {
+        self.others.iter().map(|(_, volume)| *volume)
+    }
+
+    /// Takes in how far another flow is; whether that matters here.
+    pub(super) fn learn(&mut self, progress: Progress) -> bool {
+        let known = self.others.iter_mut().find(|(other, _)| *other == progress.flow);
+        known.is_some_and(|(_, volume)| {
+            std::mem::replace(volume, progress.volume) != progress.volume
+        })
+    }
+
+    /// A table has less than was thought, or has said nothing in this slot before.
+    pub(super) fn narrow(&mut self, refusal: Refusal, now: Slot, horizon_slots: usize) {
+        let known = self.feedback.take().filter(|feedback| feedback.slot() == now);
+        let mut feedback = known.unwrap_or_else(|| Feedback::new(now, horizon_slots));
+        let at = refusal.slot.since(now) as usize;
+        if let Some(free) = feedback.free.volumes_mut().get_mut(at) {
+            *free = (*free).min(refusal.free);
+        }
+        self.feedback = Some(feedback);
+    }
+
+    /// What it wanted of the link in a slot: a plan for tensors that were not ready is no wish.
+    pub(super) fn asked_in(&self, slot: Slot) -> u64 {
+        self.sent_in_slot + self.left_in(slot).min(self.ready.saturating_sub(self.sent))
+    }
+
+    /// What is still to be sent in a slot.
+    pub(super) fn left_in(&self, slot: Slot) -> u64 {
+        self.plan.at(slot).saturating_sub(self.sent_in_slot).min(self.remaining())
+    }
+
+    /// What it will have sent at the end of the slot. Before the decision only what it has sent is
+    /// certain, and others must be able to rely on it.
+    pub(super) fn progress(&self, flow: FlowId, iteration: u64, slot: Slot) -> Progress {
+        let is_decided = self.decided_in == Some(slot);
+        let planned = if is_decided { self.left_in(slot) } else { 0 };
+        Progress { flow, iteration, volume: self.sent + planned }
+    }
+}

@@ -1,0 +1,268 @@
+use super::*;
+use crate::adjust::Relation;
+use crate::ahead::{Ahead, Slot};
+
+const HERE: NodeId = NodeId(1);
+const JOB: JobId = JobId(7);
+/// A link of 1 Gbps carries this in a slot.
+const SLOT_BYTES: u64 = 7_500_000;
+
+fn id(number: u32) -> FlowId {
+    FlowId { job: JOB, number }
+}
+
+fn spec(number: u32, to: u32, slots: u64) -> FlowSpec {
+    FlowSpec {
+        id: id(number),
+        to: NodeId(to),
+        volume: Bytes::new(slots * SLOT_BYTES),
+        relation: Relation::Alone,
+        others: Vec::new(),
+    }
+}
+
+fn host(flows: &[FlowSpec]) -> Host {
+    let mut host = Host::new(HERE, Settings::default(), Rate::from_gbps(1), &Rng::new(3)).unwrap();
+    host.add_job(JOB);
+    for flow in flows {
+        host.add_flow(flow.clone()).unwrap();
+    }
+    host.begin_iteration(JOB).unwrap();
+    host
+}
+
+fn at_ms(ms: u64) -> Time {
+    Time::ZERO + Span::from_ms(ms)
+}
+
+/// Makes everything ready and lets the host decide in the slot that begins at `now`.
+fn decide(host: &mut Host, now: Time) -> Vec<Event> {
+    let flows: Vec<FlowId> = host.flows.keys().copied().collect();
+    for flow in flows {
+        host.ready(now, flow, Bytes::new(u64::MAX)).unwrap();
+    }
+    next_decision(host, now)
+}
+
+fn next_decision(host: &mut Host, now: Time) -> Vec<Event> {
+    host.handle_timeout(now);
+    let decided = now + Settings::default().decide_after + Settings::default().decide_spread;
+    host.handle_timeout(decided);
+    std::iter::from_fn(|| host.poll_event()).collect()
+}
+
+/// What is planned for flow 1 in the second slot.
+fn published(host: &mut Host) -> (Ahead, bool) {
+    let events = decide(host, at_ms(60));
+    plan_of(host, &events, 1).unwrap()
+}
+
+/// What is planned for a flow, and whether without the network, if events say that it is news.
+fn plan_of(host: &Host, events: &[Event], number: u32) -> Option<(Ahead, bool)> {
+    events.iter().rev().find_map(|event| match event {
+        Event::Publish { flow, is_blind } if *flow == id(number) => {
+            Some((*host.plan(*flow)?, *is_blind))
+        }
+        _ => None,
+    })
+}
+
+fn rate_of(events: &[Event], number: u32) -> Option<Rate> {
+    events.iter().rev().find_map(|event| match event {
+        Event::Grant { flow, rate, .. } if *flow == id(number) => Some(*rate),
+        _ => None,
+    })?
+}
+
+// spec: C-08
+#[test]
+fn a_job_is_followed_through_its_iterations() {
+    let mut host = host(&[spec(1, 2, 1), spec(2, 3, 2)]);
+    let status = |host: &Host| {
+        let status = host.status(JOB).unwrap();
+        let slots = |bytes: Bytes| bytes.as_u64() * 4 / SLOT_BYTES;
+        (status.iteration, slots(status.ready), slots(status.sent), slots(status.remaining))
+    };
+    assert_eq!(status(&host), (1, 0, 0, 12));
+    host.ready(at_ms(0), id(2), Bytes::new(SLOT_BYTES)).unwrap();
+    host.sent(id(2), Bytes::new(SLOT_BYTES / 2)).unwrap();
+    assert_eq!(status(&host), (1, 4, 2, 10));
+    host.begin_iteration(JOB).unwrap();
+    assert_eq!(status(&host), (2, 0, 0, 12));
+    assert_eq!(host.status(JobId(8)), None);
+    host.remove_job(JOB);
+    assert_eq!(host.sent(id(2), Bytes::new(1)), Err(HostError::NoFlow(id(2))));
+}
+
+// spec: C-15
+#[test]
+fn flows_inside_the_server_are_left_alone() {
+    let mut host = host(&[]);
+    assert_eq!(host.add_flow(spec(1, HERE.0, 1)), Ok(false));
+    assert_eq!(host.add_flow(spec(2, 2, 1)), Ok(true));
+    let elsewhere = FlowSpec { id: FlowId { job: JobId(9), number: 1 }, ..spec(1, 2, 1) };
+    assert_eq!(host.add_flow(elsewhere), Err(HostError::NoJob(JobId(9))));
+}
+
+// spec: C-15
+#[test]
+fn a_slot_begins_with_a_few_packets_and_hosts_decide_at_different_moments() {
+    let settings = Settings::default();
+    let mut moments = Vec::new();
+    for node in 0..20 {
+        let mut host = Host::new(NodeId(node), settings, Rate::from_gbps(1), &Rng::new(3)).unwrap();
+        host.add_job(JOB);
+        host.add_flow(spec(1, 99, 5)).unwrap();
+        host.begin_iteration(JOB).unwrap();
+        host.ready(at_ms(0), id(1), Bytes::new(1)).unwrap();
+        let probe = Event::Probe { flow: id(1), packets: settings.probe_packets };
+        assert_eq!(host.poll_event(), Some(probe));
+        moments.push(host.poll_timeout());
+    }
+    let last = settings.decide_after + settings.decide_spread;
+    assert!(moments.iter().all(|at| (settings.decide_after..last).contains(&at.since(Time::ZERO))));
+    moments.sort_unstable();
+    moments.dedup();
+    assert_eq!(moments.len(), 20);
+}
+
+/// Another job's flow with the same number.
+fn of_other_job(spec: FlowSpec) -> FlowSpec {
+    FlowSpec { id: FlowId { job: JobId(8), ..spec.id }, ..spec }
+}
+
+#[test]
+fn flows_of_one_job_share_what_the_job_gets() {
+    let mut host = host(&[spec(1, 2, 3), spec(2, 3, 3), spec(3, 4, 3)]);
+    for slot in 1..4 {
+        let events = if slot == 1 {
+            decide(&mut host, at_ms(60))
+        } else {
+            next_decision(&mut host, at_ms(60 * slot))
+        };
+        let plans = [1, 2, 3].map(|number| plan_of(&host, &events, number).unwrap().0);
+        for plan in plans {
+            assert_eq!(plan.volumes()[1..4], [SLOT_BYTES / 3; 3], "slot {slot}");
+        }
+    }
+}
+
+// spec: C-11
+#[test]
+fn without_a_word_from_the_network_the_own_link_decides() {
+    let mut host = host(&[spec(1, 2, 2)]);
+    host.add_job(JobId(8));
+    host.add_flow(of_other_job(spec(1, 3, 2))).unwrap();
+    host.begin_iteration(JobId(8)).unwrap();
+    let events = decide(&mut host, at_ms(60));
+    assert_eq!(plan_of(&host, &events, 1).map(|(_, is_blind)| is_blind), Some(true));
+    let plans = [JOB, JobId(8)].map(|job| *host.plan(FlowId { job, number: 1 }).unwrap());
+    // The first flow takes what is left of the slot, the second keeps out of its way.
+    let slots = |at: usize| plans.map(|plan| plan.volumes()[at]);
+    assert_eq!(slots(1), [SLOT_BYTES, 0]);
+    assert_eq!(slots(0), [SLOT_BYTES * 9 / 10, 0]);
+    assert_eq!(slots(2), [SLOT_BYTES / 10, 0], "it cannot finish sooner by squeezing in here");
+    assert_eq!((slots(3), slots(4)), ([0, SLOT_BYTES], [0, SLOT_BYTES]));
+    assert!(host.uplink().planned().volumes().iter().all(|planned| *planned <= SLOT_BYTES));
+}
+
+#[test]
+fn the_network_limits_and_orders_slots() {
+    let mut host = host(&[spec(1, 2, 2)]);
+    let mut feedback = Feedback::new(Slot(1), 10);
+    feedback.narrowest = SLOT_BYTES;
+    feedback.free = Ahead::filled(Slot(1), 10, SLOT_BYTES);
+    feedback.load.volumes_mut()[0] = SLOT_BYTES / 2;
+    feedback.free.volumes_mut()[0] = SLOT_BYTES / 2;
+    host.handle_feedback(id(1), &feedback).unwrap();
+    let (plan, is_blind) = published(&mut host);
+    assert!(!is_blind);
+    assert_eq!(plan.volumes()[..4], [0, SLOT_BYTES, SLOT_BYTES, 0]);
+}
+
+// spec: C-15
+#[test]
+fn after_a_refusal_it_plans_with_what_the_table_has() {
+    let mut host = host(&[spec(1, 2, 1)]);
+    let mut feedback = Feedback::new(Slot(1), 10);
+    feedback.narrowest = SLOT_BYTES;
+    feedback.free = Ahead::filled(Slot(1), 10, SLOT_BYTES);
+    feedback.free.volumes_mut()[0] = 0;
+    host.handle_feedback(id(1), &feedback).unwrap();
+    let (plan, _) = published(&mut host);
+    assert_eq!(plan.volumes()[..3], [0, SLOT_BYTES, 0]);
+    let refusal = Refusal { slot: Slot(2), asked: SLOT_BYTES, free: 1_000 };
+    host.handle_refusal(at_ms(66), id(1), refusal).unwrap();
+    let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
+    let (plan, _) = plan_of(&host, &events, 1).unwrap();
+    assert_eq!(plan.volumes()[..3], [0, 1_000, SLOT_BYTES - 1_000]);
+}
+
+// spec: C-13
+#[test]
+fn losses_lower_no_rate() {
+    let mut host = host(&[spec(1, 2, 1_000)]);
+    let first = decide(&mut host, at_ms(60));
+    assert_eq!(rate_of(&first, 1), Some(Rate::from_gbps(1)));
+    for slot in 2..50 {
+        // All that was sent got lost.
+        host.sent(id(1), Bytes::new(SLOT_BYTES)).unwrap();
+        host.lost(id(1), Bytes::new(SLOT_BYTES)).unwrap();
+        let events = next_decision(&mut host, at_ms(60 * slot));
+        assert_eq!(rate_of(&events, 1), Some(Rate::from_gbps(1)), "slot {slot}");
+        assert_eq!(plan_of(&host, &events, 1).unwrap().0.volumes()[1], SLOT_BYTES);
+    }
+    assert_eq!(host.status(JOB).unwrap().sent, Bytes::ZERO);
+}
+
+// spec: C-05, C-06
+#[test]
+fn a_broadcast_follows_what_it_depends_on() {
+    let broadcast =
+        FlowSpec { relation: Relation::Broadcast, others: vec![id(8), id(9)], ..spec(1, 2, 50) };
+    let mut host = host(&[broadcast]);
+    let tell = |host: &mut Host, now, number, slots: u64| {
+        let volume = slots * SLOT_BYTES / 10;
+        host.handle_progress(now, Progress { flow: id(number), iteration: 1, volume });
+    };
+    let now_of = |host: &Host, events: &[Event]| {
+        plan_of(host, events, 1).unwrap().0.volumes()[0] * 10 / SLOT_BYTES
+    };
+    let events = decide(&mut host, at_ms(60));
+    assert_eq!(now_of(&host, &events), 0, "nothing is aggregated yet");
+    tell(&mut host, at_ms(119), 8, 4);
+    tell(&mut host, at_ms(119), 9, 3);
+    let events = next_decision(&mut host, at_ms(120));
+    assert_eq!(now_of(&host, &events), 3, "the slower of the two aggregations");
+    host.sent(id(1), Bytes::new(SLOT_BYTES * 3 / 10)).unwrap();
+    let events = next_decision(&mut host, at_ms(180));
+    assert_eq!(now_of(&host, &events), 0);
+    tell(&mut host, at_ms(190), 8, 9);
+    tell(&mut host, at_ms(190), 9, 9);
+    let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
+    assert_eq!(now_of(&host, &events), 3, "raised at once, to its own largest slot of late");
+    let told = Progress { flow: id(1), iteration: 1, volume: SLOT_BYTES * 6 / 10 };
+    assert!(events.contains(&Event::Tell { to: NodeId(2), progress: told }));
+    let old = Progress { flow: id(9), iteration: 0, volume: 0 };
+    host.handle_progress(at_ms(190), old);
+    assert_eq!(host.poll_event(), None, "that was another iteration");
+}
+
+#[test]
+fn a_flow_that_has_sent_everything_leaves_its_room_to_others() {
+    let mut host = host(&[spec(1, 2, 2)]);
+    decide(&mut host, at_ms(60));
+    assert!(host.poll_timeout() <= at_ms(120));
+    host.sent(id(1), Bytes::new(SLOT_BYTES * 9 / 10)).unwrap();
+    next_decision(&mut host, at_ms(120));
+    host.sent(id(1), Bytes::new(SLOT_BYTES * 11 / 10)).unwrap();
+    let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
+    let (plan, _) = plan_of(&host, &events, 1).unwrap();
+    assert_eq!(
+        (plan.first(), plan.total()),
+        (Slot(2), plan.volumes()[0]),
+        "what it used stays used"
+    );
+    assert!(plan.volumes()[0] > 0);
+    assert_eq!(host.poll_timeout(), Time::NEVER);
+}

@@ -1,0 +1,28 @@
+//! Schedules that make training jobs take turns on shared links.
+//!
+//! Time is cut into slots. A link has a table of what flows plan to send over it in the coming slots
+//! ([`load`]); what a path has left is gathered link by link ([`path`]); a flow places its volume into
+//! the slots that others use least ([`schedule`]), and is then fitted to the flows that it depends on
+//! ([`adjust`]). [`Host`] does this for all flows of a host, once a slot, and [`SlotPacer`] is what a
+//! transport obeys.
+//!
+//! Volumes are counted in **bytes a slot**: what is planned adds up exactly, and all tables of a
+//! cluster agree on the length of a slot. A rate is made of it only where packets are spaced.
+
+pub mod adjust;
+mod ahead;
+pub mod host;
+pub mod load;
+pub mod pacer;
+pub mod path;
+pub mod schedule;
+mod settings;
+
+pub use adjust::Relation;
+pub use ahead::{Ahead, HORIZON_MAX, Slot};
+pub use host::Host;
+pub use load::{FlowId, LinkTable, Refusal};
+pub use pacer::SlotPacer;
+pub use path::Feedback;
+pub use schedule::{Schedule, plan};
+pub use settings::{Settings, SettingsError};

@@ -1,0 +1,107 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const CAPACITY: u64 = 100;
+
+fn flow(number: u32) -> FlowId {
+    FlowId { job: JobId(1), number }
+}
+
+fn table() -> LinkTable {
+    LinkTable::new(&Settings { horizon_slots: 4, ..Settings::default() }, CAPACITY)
+}
+
+// spec: C-01
+#[test]
+fn a_flow_has_one_entry_which_is_replaced() {
+    let mut table = table();
+    table.reserve(Slot(0), flow(1), &Ahead::of(Slot(0), &[60, 10, 0, 0])).unwrap();
+    table.reserve(Slot(0), flow(2), &Ahead::of(Slot(0), &[40, 0, 0, 5])).unwrap();
+    assert_eq!(table.planned().volumes(), [100, 10, 0, 5]);
+    table.reserve(Slot(0), flow(1), &Ahead::of(Slot(0), &[0, 90, 0, 0])).unwrap();
+    assert_eq!(table.planned().volumes(), [40, 90, 0, 5]);
+    assert_eq!(table.flows(), 2);
+    table.release(flow(2));
+    assert_eq!((table.planned().volumes(), table.flows()), (&[0, 90, 0, 0][..], 1));
+}
+
+// spec: C-01
+#[test]
+fn what_nobody_renews_is_gone() {
+    let mut table = table();
+    table.reserve(Slot(0), flow(1), &Ahead::of(Slot(0), &[10, 10, 10, 10])).unwrap();
+    table.reserve(Slot(1), flow(2), &Ahead::of(Slot(1), &[0, 0, 20, 0])).unwrap();
+    table.advance(Slot(2));
+    assert_eq!(table.planned().volumes(), [10, 30, 0, 0]);
+    table.advance(Slot(3));
+    assert_eq!(table.planned().volumes(), [20, 0, 0, 0], "flow 1 was last heard of in slot 0");
+    table.advance(Slot(4));
+    assert_eq!((table.planned().total(), table.flows()), (0, 0));
+}
+
+// spec: C-15
+#[test]
+fn a_refusal_names_the_slot_and_changes_nothing() {
+    let mut table = table();
+    table.reserve(Slot(0), flow(1), &Ahead::of(Slot(0), &[30, 70, 0, 0])).unwrap();
+    table.reserve(Slot(0), flow(2), &Ahead::of(Slot(0), &[20, 20, 0, 0])).unwrap();
+    let refused = table.reserve(Slot(0), flow(2), &Ahead::of(Slot(0), &[0, 31, 0, 0]));
+    assert_eq!(refused, Err(Refusal { slot: Slot(1), asked: 31, free: 30 }));
+    assert_eq!(table.planned().volumes(), [50, 90, 0, 0]);
+    assert_eq!(table.reserved(flow(2)), Some(&Ahead::of(Slot(0), &[20, 20, 0, 0])));
+}
+
+#[test]
+fn less_than_before_is_taken_even_from_a_link_that_got_slower() {
+    let mut table = table();
+    table.reserve(Slot(0), flow(1), &Ahead::of(Slot(0), &[100; 4])).unwrap();
+    for _ in 0..4 {
+        table.observe(100, 50);
+    }
+    assert_eq!(table.usable(), 50);
+    table.reserve(Slot(0), flow(1), &Ahead::of(Slot(0), &[90; 4])).unwrap();
+    assert!(table.reserve(Slot(0), flow(1), &Ahead::of(Slot(0), &[91; 4])).is_err());
+}
+
+#[test]
+fn plans_of_other_slots_are_cut_to_the_table() {
+    let mut table = table();
+    table.advance(Slot(10));
+    table.reserve(Slot(10), flow(1), &Ahead::of(Slot(8), &[1, 2, 3, 4])).unwrap();
+    assert_eq!(table.planned().volumes(), [3, 4, 0, 0]);
+    table.reserve(Slot(10), flow(1), &Ahead::of(Slot(12), &[1, 2, 3, 4])).unwrap();
+    assert_eq!(table.planned().volumes(), [0, 0, 1, 2]);
+    table.reserve(Slot(10), flow(1), &Ahead::of(Slot(u64::MAX), &[9, 9])).unwrap();
+    assert_eq!(table.flows(), 0);
+}
+
+proptest! {
+    /// Beside a model that keeps every slot of every flow.
+    // spec: C-01, C-15
+    #[test]
+    fn sums_are_those_of_the_entries_and_never_exceed_the_link(
+        steps in proptest::collection::vec((0..5u32, 0..3u64, proptest::collection::vec(0..70u64, 4)), 1..60)
+    ) {
+        let mut table = table();
+        let mut model: BTreeMap<FlowId, (u64, BTreeMap<u64, u64>)> = BTreeMap::new();
+        let mut now = 0;
+        for (number, pass, volumes) in steps {
+            now += pass;
+            model.retain(|_, (renewed, _)| now - *renewed < 3);
+            let plan = Ahead::of(Slot(now), &volumes);
+            if table.reserve(Slot(now), flow(number), &plan).is_ok() {
+                let slots = (now..).zip(volumes).collect();
+                model.insert(flow(number), (now, slots));
+            }
+            for (at, planned) in (now..).zip(table.planned().volumes()) {
+                let of_flow = |(_, slots): &(u64, BTreeMap<u64, u64>)| slots.get(&at).copied();
+                let sum: u64 = model.values().filter_map(of_flow).sum();
+                prop_assert_eq!(*planned, sum);
+                prop_assert!(sum <= CAPACITY);
+            }
+        }
+    }
+}

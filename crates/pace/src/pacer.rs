@@ -1,0 +1,130 @@
+//! What a transport obeys.
+
+use thalweg_core::{Bytes, Pacer, Rate, Time};
+
+/// Spaces the packets of one flow as its host's scheduler decided.
+///
+/// The scheduler grants a rate and a volume until some moment; the flow sends at that rate until the
+/// volume is used up, and then waits. A few packets at the start of a slot go at once, since their
+/// answers are what the next grant is made from.
+///
+/// Losses are not its business: a packet that is sent again takes its turn like any other.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotPacer {
+    rate: Option<Rate>,
+    left: u64,
+    until: Time,
+    /// When the packets so far have passed at the rate.
+    passed: Time,
+    probes: u32,
+}
+
+impl Default for SlotPacer {
+    fn default() -> SlotPacer {
+        SlotPacer::new()
+    }
+}
+
+impl SlotPacer {
+    /// A pacer that lets nothing pass yet.
+    pub const fn new() -> SlotPacer {
+        SlotPacer { rate: None, left: 0, until: Time::ZERO, passed: Time::ZERO, probes: 0 }
+    }
+
+    /// Replaces what was granted before. No rate means to wait until `until`.
+    pub fn grant(&mut self, rate: Option<Rate>, volume: Bytes, until: Time) {
+        (self.rate, self.left, self.until) = (rate, volume.as_u64(), until);
+    }
+
+    /// Lets so many packets pass at line rate, to fetch feedback.
+    pub fn probe(&mut self, packets: u32) {
+        self.probes = packets;
+    }
+}
+
+impl Pacer for SlotPacer {
+    // spec: C-15
+    fn next_send(&self, now: Time) -> Time {
+        if self.probes > 0 {
+            return now;
+        }
+        let granted = self.rate.is_some() && self.left > 0 && self.passed < self.until;
+        match now < self.until {
+            true if granted => self.passed,
+            true => self.until,
+            // Only a new grant can change that.
+            false => Time::NEVER,
+        }
+    }
+
+    fn on_send(&mut self, now: Time, wire_bytes: Bytes) {
+        self.left = self.left.saturating_sub(wire_bytes.as_u64());
+        if self.probes > 0 {
+            self.probes -= 1;
+        }
+        if let Some(rate) = self.rate {
+            self.passed = self.passed.max(now) + rate.serialization(wire_bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_core::Span;
+
+    use super::*;
+
+    const PACKET: Bytes = Bytes::new(1_500);
+
+    fn at_ms(ms: u64) -> Time {
+        Time::ZERO + Span::from_ms(ms)
+    }
+
+    /// Sends whenever allowed until `end`; returns when.
+    fn drive(pacer: &mut SlotPacer, mut now: Time, end: Time) -> Vec<Time> {
+        let mut sent = Vec::new();
+        loop {
+            now = now.max(pacer.next_send(now));
+            if now >= end {
+                return sent;
+            }
+            pacer.on_send(now, PACKET);
+            sent.push(now);
+        }
+    }
+
+    #[test]
+    fn packets_keep_the_rate_and_stop_early() {
+        let mut pacer = SlotPacer::new();
+        assert!(drive(&mut pacer, Time::ZERO, Time::ZERO + Span::from_ns(1)).is_empty());
+        // 12 Mbps: a packet every millisecond; 20 of the 60 that the slot would hold.
+        pacer.grant(Rate::from_bps(12_000_000), PACKET * 20, at_ms(60));
+        let sent = drive(&mut pacer, Time::ZERO + Span::from_ns(1), at_ms(60));
+        assert_eq!(sent.len(), 20);
+        for pair in sent.windows(2) {
+            assert_eq!(pair[1].since(pair[0]), Span::from_ms(1));
+        }
+    }
+
+    #[test]
+    fn a_new_grant_replaces_the_old_one() {
+        let mut pacer = SlotPacer::new();
+        pacer.grant(Rate::from_bps(12_000_000), PACKET * 1_000, at_ms(60));
+        assert_eq!(drive(&mut pacer, Time::ZERO, at_ms(30)).len(), 30);
+        pacer.grant(Rate::from_bps(24_000_000), PACKET * 1_000, at_ms(60));
+        assert_eq!(drive(&mut pacer, at_ms(30), at_ms(60)).len(), 60);
+        assert_eq!(pacer.next_send(at_ms(60)), Time::NEVER, "nothing is granted any more");
+        pacer.grant(None, Bytes::ZERO, at_ms(120));
+        assert_eq!(pacer.next_send(at_ms(61)), at_ms(120));
+    }
+
+    // spec: C-15
+    #[test]
+    fn a_few_packets_go_at_once() {
+        let mut pacer = SlotPacer::new();
+        pacer.probe(3);
+        let sent = drive(&mut pacer, at_ms(60), at_ms(61));
+        assert!(sent.starts_with(&[at_ms(60); 3]));
+        assert!(sent.len() == 3, "{sent:?}");
+    }
+}

@@ -1,0 +1,87 @@
+//! What a path has left.
+
+mod seen;
+
+use crate::ahead::{Ahead, Slot};
+use crate::load::{FlowId, LinkTable};
+
+pub use seen::{Recent, Seen};
+
+/// What the links of a path say to a flow. It starts empty at the sender, every link on the way adds
+/// itself, and the receiver sends it back with its acknowledgements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Feedback {
+    /// What flows of other jobs plan, summed over the links: the order in which slots are filled. A
+    /// job does not keep out of its own way.
+    pub load: Ahead,
+    /// What the tightest link has left: the most that can be sent.
+    pub free: Ahead,
+    /// What the narrowest link carries in a slot: what loads are measured by.
+    pub narrowest: u64,
+}
+
+/// How far a flow is in its iteration: one that starts at the receiver of another, told to the sender
+/// of that one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Which flow.
+    pub flow: FlowId,
+    /// In which iteration of its job.
+    pub iteration: u64,
+    /// What it will have sent at the end of the current slot.
+    pub volume: u64,
+}
+
+impl Feedback {
+    /// A path without links.
+    pub fn new(now: Slot, horizon_slots: usize) -> Feedback {
+        Feedback {
+            load: Ahead::empty(now, horizon_slots),
+            free: Ahead::filled(now, horizon_slots, u64::MAX),
+            narrowest: u64::MAX,
+        }
+    }
+
+    /// The slot that it is about.
+    pub fn slot(&self) -> Slot {
+        self.load.first()
+    }
+
+    // spec: C-02, C-04
+    /// Adds a link, whose table must stand at the same slot: loads of other jobs add up, the least free
+    /// bandwidth remains. What the flow itself has reserved there does not stand in its way.
+    pub fn add(&mut self, link: &LinkTable, flow: FlowId) {
+        debug_assert_eq!(
+            link.planned().first(),
+            self.slot(),
+            "tables advance before they are asked"
+        );
+        let usable = link.usable();
+        let own = link.reserved(flow).map_or(&[][..], Ahead::volumes);
+        let siblings = link.planned_beside(flow);
+        let loads = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
+        let planned = link.planned().volumes().iter().zip(siblings.volumes());
+        for (at, ((load, free), (planned, siblings))) in loads.zip(planned).enumerate() {
+            let others = planned - own.get(at).copied().unwrap_or(0);
+            *load = load.saturating_add(others - siblings);
+            *free = (*free).min(usable.saturating_sub(others));
+        }
+        self.narrowest = self.narrowest.min(link.capacity());
+    }
+
+    /// Adds what another part of the path says. Of slots that it does not cover nothing is known, so
+    /// nothing is free there.
+    pub fn join(&mut self, other: &Feedback) {
+        let first = self.slot();
+        let own = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
+        for (at, (load, free)) in own.enumerate() {
+            let slot = first.after(at as u64);
+            *load = load.saturating_add(other.load.at(slot));
+            *free = (*free).min(other.free.at(slot));
+        }
+        self.narrowest = self.narrowest.min(other.narrowest);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The bandwidth that was seen lately.
+
+/// How many slots are remembered.
+const SLOTS: usize = 4;
+/// One busy slot in so many asks for more than was seen.
+const PROBE_EVERY: u64 = 8;
+/// How much more: a quarter.
+const PROBE_PART: u64 = 4;
+/// A slot is busy when at least this much of what was thought usable was planned for it.
+const BUSY: (u64, u64) = (7, 8);
+
+/// The largest of the last four values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recent {
+    values: [u64; SLOTS],
+    next: usize,
+}
+
+impl Recent {
+    /// As if this value had been seen all the time.
+    pub fn new(value: u64) -> Recent {
+        Recent { values: [value; SLOTS], next: 0 }
+    }
+
+    /// Takes in the value of one more slot.
+    pub fn push(&mut self, value: u64) {
+        self.values[self.next] = value;
+        self.next = (self.next + 1) % SLOTS;
+    }
+
+    /// The largest.
+    pub fn max(&self) -> u64 {
+        self.values.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// How much of a link scheduled flows can use beside traffic that nobody schedules.
+///
+/// What counts is what left, not what arrived: a packet that got lost on the way was carried. So loss
+/// alone lowers nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    capacity: u64,
+    busy: Recent,
+    busy_slots: u64,
+}
+
+impl Seen {
+    /// A link of which nothing is known but its capacity.
+    pub fn new(capacity: u64) -> Seen {
+        Seen { capacity, busy: Recent::new(capacity), busy_slots: 0 }
+    }
+
+    /// What the link carries in a slot when nothing disturbs it.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    // spec: C-04
+    /// The most that was carried in the last four busy slots; every now and then a quarter more, since
+    /// whoever never asks for more would never see more.
+    pub fn usable(&self) -> u64 {
+        let seen = self.busy.max();
+        let is_probe = self.busy_slots % PROBE_EVERY == PROBE_EVERY - 1;
+        let asked = if is_probe { seen.saturating_add(seen / PROBE_PART + 1) } else { seen };
+        asked.min(self.capacity)
+    }
+
+    // spec: C-04, C-13
+    /// Takes in a slot that has ended. One for which little was planned says nothing about the link.
+    pub fn observe(&mut self, planned: u64, carried: u64) {
+        let (part, whole) = BUSY;
+        if u128::from(planned) * u128::from(whole) < u128::from(self.usable()) * u128::from(part) {
+            return;
+        }
+        self.busy.push(carried.min(self.capacity));
+        self.busy_slots += 1;
+    }
+}

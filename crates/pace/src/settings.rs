@@ -1,0 +1,134 @@
+//! What all schedulers and tables of a cluster have to agree on.
+
+use thalweg_core::{Bytes, Rate, Span, Time};
+use thiserror::Error;
+
+use crate::ahead::{HORIZON_MAX, Slot};
+
+/// The settings of the pacing plane. All hosts and tables of a cluster have the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// How long a slot lasts. The paper found 60 ms best: shorter ones pass sooner than news spread,
+    /// in longer ones rates stay wrong for longer.
+    pub slot: Span,
+    /// K: how many slots are planned ahead, the current one included.
+    pub horizon_slots: usize,
+    /// What a load costs, in thousandths: with 1,000 a full slot of one's own volume in a slot that
+    /// the path's narrowest link already has full costs as much as to finish one slot later.
+    pub price_per_mille: u32,
+    /// A table forgets a flow that has not been planned again for so many slots. A sender plans in
+    /// every slot; two messages in a row may get lost.
+    pub stale_after_slots: u64,
+    /// A host decides this long after a slot began, or later: the first packets' answers must be back.
+    pub decide_after: Span,
+    /// Decisions of hosts are spread over this much time.
+    pub decide_spread: Span,
+    /// How many packets of a flow go at line rate when a slot begins, to fetch the feedback.
+    pub probe_packets: u32,
+}
+
+impl Default for Settings {
+    // spec: C-07
+    fn default() -> Settings {
+        Settings {
+            slot: Span::from_ms(60),
+            horizon_slots: 10,
+            price_per_mille: 1_000,
+            stale_after_slots: 3,
+            decide_after: Span::from_ms(1),
+            decide_spread: Span::from_ms(5),
+            probe_packets: 3,
+        }
+    }
+}
+
+/// Which setting cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SettingsError {
+    /// Nothing could be planned, or more than fits a schedule.
+    #[error("{0} slots cannot be planned ahead: give 1 to {HORIZON_MAX}")]
+    Horizon(usize),
+    /// Hosts would decide when the slot is over.
+    #[error("decisions end {decided} after the start of slots of {slot}: give longer slots")]
+    SlotTooShort {
+        /// The length of a slot.
+        slot: Span,
+        /// When the last host has decided.
+        decided: Span,
+    },
+    /// Tables would forget what was just planned.
+    #[error("tables that forget after 0 slots hold nothing: give at least 1")]
+    NoMemory,
+}
+
+impl Settings {
+    /// Whether they can be used.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if !(1..=HORIZON_MAX).contains(&self.horizon_slots) {
+            return Err(SettingsError::Horizon(self.horizon_slots));
+        }
+        let decided = self.decide_after + self.decide_spread;
+        if decided >= self.slot {
+            return Err(SettingsError::SlotTooShort { slot: self.slot, decided });
+        }
+        if self.stale_after_slots == 0 { Err(SettingsError::NoMemory) } else { Ok(()) }
+    }
+
+    /// The slot that a moment lies in.
+    pub fn slot_at(&self, now: Time) -> Slot {
+        Slot(now.as_ps() / self.slot.as_ps().max(1))
+    }
+
+    /// When a slot begins.
+    pub fn start_of(&self, slot: Slot) -> Time {
+        Time::ZERO + self.slot * slot.0
+    }
+
+    /// What a link of that rate carries in a slot.
+    pub fn bytes_a_slot(&self, rate: Rate) -> u64 {
+        rate.bytes_in(self.slot).as_u64()
+    }
+
+    /// The rate at which that much takes a whole slot; `None` for nothing.
+    pub fn rate_of(&self, bytes_a_slot: u64) -> Option<Rate> {
+        let bits = Bytes::new(bytes_a_slot).as_u64() as u128 * 8 * 1_000_000_000_000;
+        let bps = bits / u128::from(self.slot.as_ps().max(1));
+        Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: C-07
+    #[test]
+    fn the_defaults_are_the_papers_and_both_can_be_set() {
+        let defaults = Settings::default();
+        assert_eq!((defaults.slot, defaults.horizon_slots), (Span::from_ms(60), 10));
+        assert_eq!(defaults.check(), Ok(()));
+        let other = Settings { slot: Span::from_ms(20), horizon_slots: 4, ..defaults };
+        assert_eq!(other.check(), Ok(()));
+        assert_eq!(other.slot_at(Time::ZERO + Span::from_ms(59)), Slot(2));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let good = Settings::default();
+        let refused = |settings: Settings| settings.check().is_err();
+        assert!(refused(Settings { horizon_slots: 0, ..good }));
+        assert!(refused(Settings { horizon_slots: HORIZON_MAX + 1, ..good }));
+        assert!(refused(Settings { slot: Span::from_ms(6), ..good }));
+        assert!(refused(Settings { slot: Span::ZERO, ..good }));
+        assert!(refused(Settings { stale_after_slots: 0, ..good }));
+    }
+
+    #[test]
+    fn rates_and_volumes_agree() {
+        let settings = Settings::default();
+        let volume = settings.bytes_a_slot(Rate::from_gbps(10));
+        assert_eq!(volume, 75_000_000);
+        assert_eq!(settings.rate_of(volume), Some(Rate::from_gbps(10)));
+        assert_eq!(settings.rate_of(0), None);
+    }
+}

@@ -1,0 +1,25 @@
+//! Clusters drawn from seeds: hosts that decide on one snapshot of the tables, jobs with servers and
+//! rings. In every slot no table is over-reserved, no link carries more than it can, and no flow is
+//! ahead of those it depends on; in the end everybody has finished.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod jobs;
+mod world;
+
+use world::World;
+
+// spec: C-05, C-06, C-15
+#[test]
+fn tables_and_dependencies_hold_in_every_slot_of_every_seed() {
+    let (mut refusals, mut shared, mut slots) = (0, 0, 0);
+    for seed in 0..300 {
+        let mut world = World::draw(seed);
+        world.run();
+        refusals += world.refusals;
+        shared += world.shared_slots;
+        slots += world.slots();
+    }
+    assert!(refusals > 100, "hosts got into each other's way only {refusals} times");
+    assert!(shared > 100, "links were shared in {shared} of {slots} slots");
+}

@@ -1,0 +1,279 @@
+//! Hosts, the tables of the switches between them, and a transport that sends what it is granted.
+
+use std::collections::BTreeMap;
+
+use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
+use thalweg_pace::host::{Event, FlowSpec};
+use thalweg_pace::{Feedback, FlowId, Host, LinkTable, Relation, Settings, Slot};
+
+use crate::jobs::{Job, JobFlow};
+
+const SLOT_MS: u64 = 60;
+const HOST_RATE: Rate = Rate::from_gbps(1);
+
+pub struct World {
+    seed: u64,
+    settings: Settings,
+    hosts: Vec<Host>,
+    jobs: Vec<Job>,
+    /// What switches hold: a rack's uplinks, a rack's downlinks, hosts' downlinks.
+    tables: Vec<LinkTable>,
+    /// What hosts see of them in this slot.
+    snapshot: Vec<LinkTable>,
+    /// Hosts and flows that asked for it.
+    probes: Vec<(usize, FlowId)>,
+    flows: BTreeMap<FlowId, Sending>,
+    now_ms: u64,
+    pub refusals: u32,
+    /// Slots in which some link carried several flows.
+    pub shared_slots: u32,
+}
+
+/// A flow as the transport sees it.
+struct Sending {
+    from: usize,
+    links: Vec<usize>,
+    volume: u64,
+    sent: u64,
+    sent_in_slot: u64,
+    bytes_a_ms: u64,
+    left: u64,
+}
+
+impl World {
+    pub fn draw(seed: u64) -> World {
+        let mut rng = Rng::new(seed).stream("cluster");
+        let settings = Settings::default();
+        let racks = 1 + rng.below(3) as usize;
+        let hosts = racks * (2 + rng.below(3) as usize) + 1;
+        let jobs = 1 + rng.below(5);
+        let jobs: Vec<Job> = (0..jobs).map(|job| Job::draw(job, hosts, &mut rng)).collect();
+        let narrow = Rate::from_bps(1_000_000_000 * (1 + rng.below(3))).unwrap();
+        let rates = (0..2 * racks).map(|_| narrow).chain((0..hosts).map(|_| HOST_RATE));
+        let tables: Vec<LinkTable> =
+            rates.map(|rate| LinkTable::new(&settings, settings.bytes_a_slot(rate))).collect();
+        let host = |node| Host::new(NodeId(node as u32), settings, HOST_RATE, &rng).unwrap();
+        let mut world = World {
+            seed,
+            settings,
+            hosts: (0..hosts).map(host).collect(),
+            snapshot: tables.clone(),
+            tables,
+            probes: Vec::new(),
+            flows: BTreeMap::new(),
+            jobs,
+            now_ms: 0,
+            refusals: 0,
+            shared_slots: 0,
+        };
+        world.announce(racks);
+        world
+    }
+
+    pub fn slots(&self) -> u64 {
+        self.now_ms / SLOT_MS
+    }
+
+    /// Until everybody has finished.
+    pub fn run(&mut self) {
+        while self.jobs.iter().any(|job| job.iterations_left > 0) {
+            if self.now_ms.is_multiple_of(SLOT_MS) {
+                self.begin_slot();
+            }
+            self.resume_jobs();
+            self.decide();
+            self.send();
+            self.finish_jobs();
+            self.now_ms += 1;
+            assert!(self.slots() < 3_000, "seed {}: nothing moves", self.seed);
+        }
+        let end = Slot(self.slots() + 1);
+        self.tables.iter_mut().for_each(|table| table.advance(end));
+        let entries: usize = self.tables.iter().map(LinkTable::flows).sum();
+        assert_eq!(entries, 0, "seed {}: reservations are left over", self.seed);
+    }
+
+    fn announce(&mut self, racks: usize) {
+        let rack = |host: usize| host % racks;
+        for job in &self.jobs {
+            for flow in &job.flows {
+                let (from, to) = (rack(flow.from), rack(flow.to));
+                let between = if from == to { vec![] } else { vec![from, racks + to] };
+                let links = between.into_iter().chain([2 * racks + flow.to]).collect();
+                let sending = Sending {
+                    from: flow.from,
+                    links,
+                    volume: flow.volume,
+                    sent: flow.volume,
+                    sent_in_slot: 0,
+                    bytes_a_ms: 0,
+                    left: 0,
+                };
+                self.flows.insert(flow.id, sending);
+                self.hosts[flow.from].add_job(job.id);
+                self.hosts[flow.from].add_flow(spec(flow)).unwrap();
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + Span::from_ms(self.now_ms)
+    }
+
+    fn begin_slot(&mut self) {
+        self.check();
+        let slot = Slot(self.slots());
+        self.tables.iter_mut().for_each(|table| table.advance(slot));
+        self.flows.values_mut().for_each(|flow| flow.sent_in_slot = 0);
+    }
+
+    fn resume_jobs(&mut self) {
+        let now = self.now();
+        for job in &mut self.jobs {
+            if job.iterations_left == 0 || job.resume_at_ms.is_none_or(|at| at > self.now_ms) {
+                continue;
+            }
+            job.resume_at_ms = None;
+            let mut hosts: Vec<usize> = job.flows.iter().map(|flow| flow.from).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            hosts.iter().for_each(|host| self.hosts[*host].begin_iteration(job.id).unwrap());
+            for flow in &job.flows {
+                self.flows.get_mut(&flow.id).unwrap().sent = 0;
+                self.hosts[flow.from].ready(now, flow.id, Bytes::new(flow.volume)).unwrap();
+            }
+        }
+    }
+
+    fn decide(&mut self) {
+        let now = self.now();
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].poll_timeout() <= now {
+                self.hosts[host].handle_timeout(now);
+            }
+        }
+        self.drain_all();
+        if self.now_ms.is_multiple_of(SLOT_MS) {
+            self.snapshot.clone_from(&self.tables);
+        }
+        for (host, flow) in std::mem::take(&mut self.probes) {
+            self.answer(host, flow);
+        }
+        self.drain_all();
+    }
+
+    /// News lead to news.
+    fn drain_all(&mut self) {
+        while (0..self.hosts.len()).any(|host| self.drain(host)) {}
+    }
+
+    fn drain(&mut self, host: usize) -> bool {
+        let now = self.now();
+        let mut any = false;
+        while let Some(event) = self.hosts[host].poll_event() {
+            any = true;
+            match event {
+                Event::Probe { flow, .. } => self.probes.push((host, flow)),
+                Event::Grant { flow, rate, volume, until } => {
+                    assert_eq!(until, self.settings.start_of(Slot(self.slots() + 1)));
+                    let sending = self.flows.get_mut(&flow).unwrap();
+                    let bytes = rate.map_or(0, |rate| rate.as_bps().div_ceil(8_000));
+                    (sending.bytes_a_ms, sending.left) = (bytes, volume.as_u64());
+                }
+                Event::Publish { flow, .. } => {
+                    let slot = Slot(self.slots());
+                    let plan = *self.hosts[host].plan(flow).unwrap();
+                    for &link in &self.flows[&flow].links {
+                        if let Err(refusal) = self.tables[link].reserve(slot, flow, &plan) {
+                            self.refusals += 1;
+                            self.hosts[host].handle_refusal(now, flow, refusal).unwrap();
+                            break;
+                        }
+                    }
+                }
+                Event::Tell { to, progress } => {
+                    self.hosts[to.index()].handle_progress(now, progress);
+                }
+            }
+        }
+        any
+    }
+
+    /// What the links of a path said when the slot began, and how far the receiver's flows are.
+    fn answer(&mut self, host: usize, flow: FlowId) {
+        let mut feedback = Feedback::new(Slot(self.slots()), self.settings.horizon_slots);
+        for &link in &self.flows[&flow].links {
+            feedback.add(&self.snapshot[link], flow);
+        }
+        self.hosts[host].handle_feedback(flow, &feedback).unwrap();
+        let job = self.jobs.iter().find(|job| job.id == flow.job).unwrap();
+        let to = job.flows.iter().find(|known| known.id == flow).unwrap().to;
+        let now = self.now();
+        for progress in self.hosts[to].progress(flow.job) {
+            self.hosts[host].handle_progress(now, progress);
+        }
+    }
+
+    fn send(&mut self) {
+        for (id, flow) in &mut self.flows {
+            let bytes = flow.bytes_a_ms.min(flow.left);
+            if bytes > 0 {
+                flow.left -= bytes;
+                flow.sent += bytes;
+                flow.sent_in_slot += bytes;
+                self.hosts[flow.from].sent(*id, Bytes::new(bytes)).unwrap();
+            }
+        }
+    }
+
+    fn finish_jobs(&mut self) {
+        for job in &mut self.jobs {
+            let is_done = |flow: &JobFlow| {
+                let sending = &self.flows[&flow.id];
+                sending.sent == sending.volume
+            };
+            if job.resume_at_ms.is_none() && job.flows.iter().all(is_done) {
+                job.iterations_left -= 1;
+                job.resume_at_ms = Some(self.now_ms + job.compute_ms + 1);
+            }
+        }
+    }
+
+    /// What must hold whenever a slot ends.
+    fn check(&mut self) {
+        let seed = self.seed;
+        let mut carried = vec![(0, 0); self.tables.len()];
+        for flow in self.flows.values().filter(|flow| flow.sent_in_slot > 0) {
+            for &link in &flow.links {
+                carried[link].0 += flow.sent_in_slot;
+                carried[link].1 += 1;
+            }
+        }
+        self.shared_slots += u32::from(carried.iter().any(|(_, flows)| *flows > 1));
+        for (table, (bytes, _)) in self.tables.iter().zip(carried) {
+            let planned = table.planned().volumes().iter();
+            assert!(planned.max() <= Some(&table.capacity()), "seed {seed}: {table:?}");
+            assert!(bytes <= table.capacity(), "seed {seed}: {bytes} over {}", table.capacity());
+        }
+        for flow in self.jobs.iter().flat_map(|job| &job.flows) {
+            let sent = |id: &FlowId| self.flows[id].sent;
+            let least = flow.others.iter().map(sent).min().unwrap_or(u64::MAX);
+            let limit = match flow.relation {
+                Relation::Broadcast => least,
+                Relation::Ring { own_chunk } => least + own_chunk,
+                Relation::Aggregation | Relation::Alone => u64::MAX,
+            };
+            assert!(sent(&flow.id) <= limit, "seed {seed}: {:?} is ahead", flow.id);
+        }
+    }
+}
+
+fn spec(flow: &JobFlow) -> FlowSpec {
+    FlowSpec {
+        id: flow.id,
+        to: NodeId(flow.to as u32),
+        volume: Bytes::new(flow.volume),
+        relation: flow.relation,
+        others: flow.others.clone(),
+    }
+}
