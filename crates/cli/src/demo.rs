@@ -96,9 +96,9 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<(), Failure> {
     interrupt::listen();
     let outcome = run(&plan)?;
     let json = verdict::json(&outcome);
-    files::write(&arguments.out.join("result.json"), &format!("{json:#}\n"))?;
+    files::write(&arguments.out.join("result.json"), format!("{json:#}\n"))?;
     let report = arguments.out.join("report.html");
-    files::write(&report, &page::html(&plan, &outcome))?;
+    files::write(&report, page::html(&plan, &outcome))?;
     if arguments.json {
         files::print(&format!("{json}\n"))?;
     } else {

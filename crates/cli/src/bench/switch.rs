@@ -74,7 +74,7 @@ pub(super) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
         let started = now();
         let threads: Vec<_> =
             loads.into_iter().map(|mut load| scope.spawn(move || load.run(setup, time))).collect();
-        let ran: Result<(), Failure> = threads.into_iter().map(joined).collect();
+        let ran = threads.into_iter().try_for_each(joined);
         let wall = started.elapsed();
         stop.store(true, Ordering::Relaxed);
         let count = joined(switch)?;

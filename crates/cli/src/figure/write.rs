@@ -13,7 +13,7 @@ pub(super) fn report(folder: &Path, report: &Report) -> Result<(), Failure> {
         files::write(&folder.join(name), &svg)?;
     }
     let json = folder.join(format!("{}.json", report.name));
-    files::write(&json, &format!("{:#}\n", output::json(report)))?;
-    files::write(&folder.join(format!("{}.csv", report.name)), &output::csv(report))?;
-    files::write(&folder.join("index.html"), &output::page(report))
+    files::write(&json, format!("{:#}\n", output::json(report)))?;
+    files::write(&folder.join(format!("{}.csv", report.name)), output::csv(report))?;
+    files::write(&folder.join("index.html"), output::page(report))
 }

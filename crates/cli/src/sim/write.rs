@@ -26,9 +26,9 @@ pub(crate) fn run(
     }
     let page = output::page::outcome(scenario, outcome, source, label);
     files::write(&folder.join("report.html"), &page)?;
-    files::write(&folder.join("result.json"), &format!("{json:#}\n"))?;
-    files::write(&folder.join("flows.csv"), &output::csv::flows(outcome))?;
-    files::write(&folder.join("jobs.csv"), &output::csv::jobs(outcome))
+    files::write(&folder.join("result.json"), format!("{json:#}\n"))?;
+    files::write(&folder.join("flows.csv"), output::csv::flows(outcome))?;
+    files::write(&folder.join("jobs.csv"), output::csv::jobs(outcome))
 }
 
 /// A row for every run of a sweep.
