@@ -40,8 +40,8 @@ impl WorkerStats {
                     window_bytes: worker.window_bytes(),
                 }
             }
-            Some(Participant::Server(node)) => resent(node.endpoint().retransmissions()),
-            Some(Participant::Ring(ring)) => resent(ring.endpoint().retransmissions()),
+            Some(Participant::Server(node)) => resent(node.retransmissions()),
+            Some(Participant::Ring(ring)) => resent(ring.retransmissions()),
             Some(Participant::SwitchMl(worker)) => resent(worker.stats().resent_packets),
         }
     }
