@@ -3,15 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use thalweg_core::{Rng, Tensor};
-use thalweg_deliver::{FrontFirst, Importance, LossBound, Policy};
+use thalweg_core::{Rng, Tag, Tensor, TrafficClass};
+use thalweg_deliver::{FrontFirst, Importance, LossBound, Policy, Segment};
 
 /// Has messages travel as tensors of which a bounded part may be lost, in place of flows. All nodes need
 /// the same settings, except for the randomness.
 ///
 /// Gradients that were lost read as zero. For every worker at most [`loss`](Delivery::loss) of what it
 /// contributes is missing from a sum: a ring divides that among the hops on which it can be lost.
-// spec: M-12
 #[derive(Clone)]
 pub struct Delivery {
     /// The transport.
@@ -26,7 +25,7 @@ pub struct Delivery {
     pub results: Results,
     /// What makes a packet of a gradient important.
     pub importance: Importance,
-    /// Gives packets their classes.
+    /// Gives packets their classes. Default the paper's, in the class of training.
     pub policy: Arc<dyn Policy>,
     /// Paths are drawn from it. Different at every node.
     pub rng: Rng,
@@ -61,20 +60,24 @@ impl Delivery {
             contents: Contents::Values,
             results: Results::Exact,
             importance: Importance::default(),
-            policy: Arc::new(FrontFirst::default()),
+            policy: Arc::new(in_training),
             rng,
         }
     }
 
     /// The settings with the loss divided among so many hops. Each adds to what is missing of those
     /// before it.
-    // spec: M-12
     pub(crate) fn divided(mut self, hops: u64) -> Delivery {
         let share = u64::from(self.loss.millionths()) / hops.max(1);
         // A part of what fits, fits.
         self.loss = LossBound::from_millionths(share as u32).unwrap_or(LossBound::EXACT);
         self
     }
+}
+
+fn in_training(segment: &Segment) -> Tag {
+    let tag = FrontFirst::default().tag(segment);
+    Tag { dscp: tag.dscp.in_class(TrafficClass::Training), ..tag }
 }
 
 impl Contents {

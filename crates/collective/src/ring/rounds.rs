@@ -196,7 +196,6 @@ impl Part for Rounds {
         self.take(now, post, piece, round, payload)
     }
 
-    // spec: M-12
     fn want(&mut self, src: NodeId, index: u64, bytes: u64) -> Want {
         let (rounds, span) = (self.neighbours.rounds(), self.span());
         if src != self.neighbours.predecessor || rounds == 0 {

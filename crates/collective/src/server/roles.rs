@@ -167,7 +167,6 @@ impl Part for Roles {
         }
     }
 
-    // spec: M-12
     fn want(&mut self, src: NodeId, index: u64, bytes: u64) -> Want {
         let (chunk, servers) = (index / 2, self.servers.len() as u64);
         let place = (chunk % servers) as usize;

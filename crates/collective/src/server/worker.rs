@@ -82,7 +82,6 @@ impl Worker {
     }
 
     /// What it says to the sum of a chunk that a server offers.
-    // spec: M-12
     pub fn want(&mut self, chunk: u64, bytes: u64) -> Want {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[(chunk % servers) as usize];

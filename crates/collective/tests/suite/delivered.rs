@@ -74,7 +74,6 @@ fn check<M: Collective>(machines: Vec<M>, workers: u32, bound: f64, packet_loss:
     total
 }
 
-// spec: M-12
 #[test]
 fn rings_lose_what_they_may_and_no_more() {
     for workers in [2, 3, 5] {
@@ -85,7 +84,6 @@ fn rings_lose_what_they_may_and_no_more() {
     }
 }
 
-// spec: M-12
 #[test]
 fn servers_sum_what_came_and_no_less_than_they_must() {
     for (workers, place, count) in [(1, 1, 1), (4, 4, 1), (4, 0, 4), (3, 2, 3)] {
@@ -132,7 +130,7 @@ fn count(results: &[(u64, Tensor)], wanted: f32) -> usize {
 }
 
 /// Parameters that were lost keep the value of the round before; where there is none, none is lost.
-// spec: M-07, M-12
+// spec: M-07
 #[test]
 fn lost_results_keep_older_values_and_exist_only_where_there_are_some() {
     let kept = with_older(Results::MayBeLost, Some(-5.0));
