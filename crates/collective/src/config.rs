@@ -72,6 +72,9 @@ pub enum ConfigError {
     /// The transport's settings cannot work.
     #[error("flow: {0}")]
     Flow(#[from] thalweg_flow::ConfigError),
+    /// The settings of deliveries cannot work.
+    #[error("delivery: {0}")]
+    Delivery(#[from] thalweg_deliver::ConfigError),
 }
 
 /// Whether a list names nodes, each once.

@@ -54,6 +54,17 @@ pub enum SubmitError {
     /// More values than an operation can have.
     #[error("{0} values are more than {MAX_VALUES}: split the tensor")]
     TooLong(u64),
+    /// A length where there must be values, or values where there must be none.
+    #[error("the tensor is not what the delivery's contents say: make one like the other")]
+    Contents,
+    /// Older values of another length.
+    #[error("there are {older} older values for {values}: give as many, of the same kind, or none")]
+    Older {
+        /// How many older values there are.
+        older: u64,
+        /// How many values there are.
+        values: u64,
+    },
     /// All numbers of messages are used up.
     #[error("no message numbers are left: set the job up again in a new epoch")]
     Exhausted,

@@ -1,4 +1,4 @@
-//! Collectives without help from the network, over reliable flows: sums through parameter servers and
+//! Collectives without help from the network, over reliable flows or bounded deliveries: sums through parameter servers and
 //! rings, and everything else straight between ranks.
 //!
 //! [`ring::Ring`], [`server::Node`] and [`mesh::Mesh`] are the machines of one host each. All are a
@@ -6,10 +6,18 @@
 //! first two sum tensors of floats, also where a simulation carries only their lengths.
 //!
 //! Way of a tensor: `plan` cuts it into pieces, which are numbered through over all operations → the
-//! part decides which piece may leave (`window`) → `post` hands it to the flow endpoint as a message
-//! whose number says what it is → the part of the receiver adds or keeps it (`payload`).
+//! part decides which piece may leave (`window`) → `post` hands it to the `carrier` as a message whose
+//! number says what it is → the part of the receiver adds or keeps it (`payload`).
+//!
+//! Sums can also travel as tensors of which a bounded part may be lost: [`Delivery`], carried by
+//! `courier`. The parts are the same. What flows need not know is asked of them: whether a message that
+//! somebody offers is wanted now.
 
+mod call;
+mod carrier;
 mod config;
+mod courier;
+mod delivery;
 mod event;
 mod member;
 pub mod mesh;
@@ -20,7 +28,9 @@ pub mod ring;
 pub mod server;
 mod window;
 
+pub use call::SumCall;
 pub use config::ConfigError;
+pub use delivery::{Contents, Delivery, Results};
 pub use event::{Event, Failure, SubmitError};
 pub use member::Member;
 pub use post::Counters;

@@ -1,8 +1,9 @@
 //! The machine around the parts of a collective: one endpoint, operations in, results out.
 
 use thalweg_core::{Machine, NodeId, Operation, Outbox, Packet, Time, Verdict};
-use thalweg_flow::{Endpoint, Payload, Received};
+use thalweg_deliver::Offered;
 
+use crate::carrier::{Carrier, Leg, News, Parcel, Want};
 use crate::post::{Counters, Post};
 
 /// One node of a collective: a [`Ring`](crate::ring::Ring), a [`Node`](crate::server::Node) or a
@@ -51,9 +52,14 @@ pub trait Part {
         now: Time,
         post: &mut Post<Self::Event>,
         src: NodeId,
-        index: u64,
-        payload: Payload,
+        parcel: Parcel,
     ) -> Result<(), Self::Failure>;
+
+    /// What it says to a message of so many bytes that somebody wants to send to it. Only asked where
+    /// messages need buffers.
+    fn want(&mut self, _src: NodeId, _index: u64, _bytes: u64) -> Want {
+        Want::Never
+    }
 
     /// A message of this member has arrived.
     fn on_sent(&mut self, post: &mut Post<Self::Event>, index: u64);
@@ -63,6 +69,11 @@ pub trait Part {
 
     /// What it means that a node does not answer.
     fn lost(&self, node: NodeId) -> Self::Failure;
+
+    /// What it means that a node works on something else.
+    fn disagrees(&self, node: NodeId) -> Self::Failure {
+        self.lost(node)
+    }
 
     /// Drops all operations and tells so.
     fn abandon(&mut self, now: Time, post: &mut Post<Self::Event>, failure: Self::Failure);
@@ -75,20 +86,21 @@ impl<P: Part> Member<P> {
 
     /// Begins an operation of all workers: in a ring and with servers, the sum of a tensor.
     /// Operations are numbered from 0, in the order of the calls.
-    pub fn submit(&mut self, now: Time, call: P::Call) -> Result<Operation, P::Refusal> {
+    pub fn submit(&mut self, now: Time, call: impl Into<P::Call>) -> Result<Operation, P::Refusal> {
         if let Some(failure) = self.failure {
             return Err(failure.into());
         }
         let operation = Operation(self.operations);
-        self.part.add(now, operation, call)?;
+        self.part.add(now, operation, call.into())?;
         self.operations += 1;
         self.advance(now);
+        self.ask_again(now);
         Ok(operation)
     }
 
     /// What it did so far.
     pub fn counters(&self) -> Counters {
-        self.post.counters
+        self.post.counters()
     }
 
     /// Why it stopped, if it did.
@@ -96,19 +108,24 @@ impl<P: Part> Member<P> {
         self.failure
     }
 
-    /// Its endpoint, to read from.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.post.endpoint
+    /// How many of its messages have not arrived, as far as it knows.
+    pub fn outgoing(&self) -> usize {
+        self.post.carrier.outgoing()
+    }
+
+    /// How many packets it sent that had been sent before.
+    pub fn retransmissions(&self) -> u64 {
+        self.post.carrier.retransmissions()
     }
 
     /// Acts on what the endpoint has to say.
     #[inline]
     fn settle(&mut self, now: Time) {
         let mut heard = false;
-        while let Some(event) = self.post.endpoint.poll_event() {
+        while let Some(news) = self.post.carrier.poll() {
             heard = true;
             if self.failure.is_none()
-                && let Err(failure) = self.handle(now, event)
+                && let Err(failure) = self.handle(now, news)
             {
                 self.stop(now, failure);
             }
@@ -125,26 +142,51 @@ impl<P: Part> Member<P> {
         }
     }
 
-    fn handle(&mut self, now: Time, event: thalweg_flow::Event) -> Result<(), P::Failure> {
-        match event {
-            thalweg_flow::Event::Received(received) => {
-                let Received { src, flow, bytes, body, .. } = received;
-                let payload = body.map_or(Payload::Length(bytes), Payload::Bytes);
-                match self.post.index(flow) {
-                    Some(index) => {
-                        self.part.on_received(now, &mut self.post, src, index, payload)?;
-                    }
-                    None => self.post.refuse(),
-                }
+    fn handle(&mut self, now: Time, news: News) -> Result<(), P::Failure> {
+        match news {
+            News::Received { src, parcel } => {
+                self.part.on_received(now, &mut self.post, src, parcel)?;
             }
-            thalweg_flow::Event::Sent(sent) => {
-                if let Some(index) = self.post.index(sent.flow) {
-                    self.part.on_sent(&mut self.post, index);
-                }
-            }
-            thalweg_flow::Event::Failed(sent) => return Err(self.part.lost(sent.dst)),
+            News::Unnumbered => self.post.refuse(),
+            News::Sent { index } => self.part.on_sent(&mut self.post, index),
+            News::Offered(offer) => self.answer(now, offer)?,
+            News::Lost(node) => return Err(self.part.lost(node)),
+            News::Disagrees(node) => return Err(self.part.disagrees(node)),
         }
         Ok(())
+    }
+
+    /// Gives a buffer for a message, if this is the time for it.
+    fn answer(&mut self, now: Time, offer: Offered) -> Result<(), P::Failure> {
+        let src = offer.name.peer;
+        let want = self.part.want(src, offer.name.operation.0, offer.tensor_bytes);
+        let Carrier::Deliver(courier) = &mut self.post.carrier else { return Ok(()) };
+        let is_taken = match want {
+            Want::Gradient => courier.receive(now, &offer, None, Leg::Gradient),
+            Want::Result(older) => courier.receive(now, &offer, older, Leg::Result),
+            Want::Later => {
+                courier.keep(offer);
+                true
+            }
+            Want::Never => false,
+            Want::Mismatch => return Err(self.part.disagrees(src)),
+        };
+        if !is_taken {
+            self.post.refuse();
+        }
+        Ok(())
+    }
+
+    /// Asks again about messages that were offered too early.
+    fn ask_again(&mut self, now: Time) {
+        let Carrier::Deliver(courier) = &mut self.post.carrier else { return };
+        for offer in courier.take_kept() {
+            if self.failure.is_none()
+                && let Err(failure) = self.answer(now, offer)
+            {
+                self.stop(now, failure);
+            }
+        }
     }
 
     fn stop(&mut self, now: Time, failure: P::Failure) {
@@ -158,29 +200,29 @@ impl<P: Part> Machine for Member<P> {
 
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        self.post.endpoint.handle_packet(now, packet);
+        self.post.carrier.handle_packet(now, packet);
         self.settle(now);
         Verdict::Consume
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.post.endpoint.handle_timeout(now);
+        self.post.carrier.handle_timeout(now);
         self.settle(now);
     }
 
     #[inline]
     fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
-        self.post.endpoint.poll_transmit(now, outbox);
+        self.post.carrier.poll_transmit(now, outbox);
     }
 
     #[inline]
     fn has_backlog(&self) -> bool {
-        self.post.endpoint.has_backlog()
+        self.post.carrier.has_backlog()
     }
 
     #[inline]
     fn poll_timeout(&self) -> Time {
-        self.post.endpoint.poll_timeout()
+        self.post.carrier.poll_timeout()
     }
 
     #[inline]

@@ -51,7 +51,7 @@ impl Member<Hub> {
     /// A rank without operations.
     pub fn new(config: Config) -> Result<Mesh, ConfigError> {
         let place = config.check()?;
-        let post = Post::new(config.flow.clone(), config.tag)?;
+        let post = Post::new(config.flow.clone(), config.tag, None)?;
         Ok(Member::of(Hub::new(config, place), post))
     }
 

@@ -6,6 +6,8 @@ use multiversion::multiversion;
 use thalweg_core::{Bytes, Tensor, sum};
 use thalweg_flow::Payload;
 
+use crate::delivery::Contents;
+
 /// Size of a value.
 pub(crate) const VALUE_BYTES: u64 = 4;
 
@@ -74,6 +76,33 @@ pub(crate) fn write(tensor: &mut Tensor, range: Range<u64>, payload: &Payload) {
             }
         }
         _ => {}
+    }
+}
+
+/// The values of a message.
+pub(crate) fn into_tensor(payload: Payload) -> Tensor {
+    match payload {
+        Payload::Length(bytes) => Tensor::Length(bytes.as_u64() / VALUE_BYTES),
+        Payload::Bytes(bytes) => {
+            let mut values = vec![0.0; bytes.len() / VALUE_BYTES as usize];
+            decode(bytes.as_chunks().0, &mut values);
+            Tensor::Values(values)
+        }
+    }
+}
+
+/// The message of all values of a tensor.
+pub(crate) fn of_tensor(tensor: Tensor) -> Payload {
+    let values = tensor.len();
+    cut(&tensor, 0..values)
+}
+
+/// A buffer for a message of so many bytes.
+pub(crate) fn zeros(bytes: u64, contents: Contents) -> Tensor {
+    let values = bytes / VALUE_BYTES;
+    match contents {
+        Contents::Lengths => Tensor::Length(values),
+        Contents::Values => Tensor::Values(vec![0.0; values as usize]),
     }
 }
 

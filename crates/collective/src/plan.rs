@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use thalweg_core::{Operation, Tensor};
 
+use crate::call::SumCall;
+use crate::delivery::Contents;
 use crate::event::SubmitError;
 
 /// Most values of an operation: their bytes can still be counted.
@@ -21,12 +23,26 @@ pub(crate) struct Plan {
     /// How many pieces all operations had so far.
     pieces: u64,
     max_pieces: u64,
+    /// What tensors have to consist of, if that matters.
+    contents: Option<Contents>,
+}
+
+/// The place of a piece.
+#[derive(PartialEq, Debug)]
+pub(crate) struct Found<'a> {
+    pub tensor: &'a mut Tensor,
+    pub range: Range<u64>,
+    pub layer: u16,
+    /// What stands in for lost values of the result.
+    pub older: Option<&'a Tensor>,
 }
 
 /// An operation.
 struct Job {
     operation: Operation,
     tensor: Tensor,
+    layer: u16,
+    older: Option<Tensor>,
     pieces: u64,
     open_pieces: u64,
 }
@@ -34,21 +50,43 @@ struct Job {
 impl Plan {
     /// No operations; pieces have at most `piece_values` and there may be `max_pieces` in all.
     pub fn new(piece_values: u64, max_pieces: u64) -> Plan {
-        Plan { jobs: BTreeMap::new(), piece_values, pieces: 0, max_pieces }
+        Plan { jobs: BTreeMap::new(), piece_values, pieces: 0, max_pieces, contents: None }
+    }
+
+    /// The same, for tensors that all consist of this.
+    pub fn with_contents(self, contents: Option<Contents>) -> Plan {
+        Plan { contents, ..self }
     }
 
     /// Adds an operation. An empty tensor has one piece too, so that it ends when everybody is there.
-    pub fn add(&mut self, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
-        if tensor.len() > MAX_VALUES {
-            return Err(SubmitError::TooLong(tensor.len()));
-        }
+    pub fn add(&mut self, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
+        self.check(&call)?;
+        let SumCall { tensor, layer, older } = call;
         let pieces = tensor.len().div_ceil(self.piece_values).max(1);
         if pieces > self.max_pieces - self.pieces {
             return Err(SubmitError::Exhausted);
         }
-        self.jobs.insert(self.pieces, Job { operation, tensor, pieces, open_pieces: pieces });
+        let job = Job { operation, tensor, layer, older, pieces, open_pieces: pieces };
+        self.jobs.insert(self.pieces, job);
         self.pieces += pieces;
         Ok(())
+    }
+
+    fn check(&self, call: &SumCall) -> Result<(), SubmitError> {
+        let SumCall { tensor, older, .. } = call;
+        if tensor.len() > MAX_VALUES {
+            return Err(SubmitError::TooLong(tensor.len()));
+        }
+        let Some(contents) = self.contents else { return Ok(()) };
+        if !contents.fit(tensor) {
+            return Err(SubmitError::Contents);
+        }
+        match older {
+            Some(older) if older.len() != tensor.len() || !contents.fit(older) => {
+                Err(SubmitError::Older { older: older.len(), values: tensor.len() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// How many pieces there are so far. The next operation begins with this one.
@@ -58,14 +96,14 @@ impl Plan {
 
     /// The tensor that a piece belongs to, and its place there. `None` if its operation has ended or
     /// did not begin.
-    pub fn find(&mut self, piece: u64) -> Option<(&mut Tensor, Range<u64>)> {
+    pub fn find(&mut self, piece: u64) -> Option<Found<'_>> {
         let (first, job) = self.jobs.range_mut(..=piece).next_back()?;
         let place = piece - first;
         if place >= job.pieces {
             return None;
         }
         let range = part(0..job.tensor.len(), job.pieces, place);
-        Some((&mut job.tensor, range))
+        Some(Found { tensor: &mut job.tensor, range, layer: job.layer, older: job.older.as_ref() })
     }
 
     /// Notes that a piece has its sum. Returns the operation if it was the last one.
@@ -110,9 +148,10 @@ mod tests {
     fn pieces_are_numbered_through() {
         let mut plan = Plan::new(4, 100);
         for (operation, values) in [(0, 10), (1, 0), (2, 4)] {
-            plan.add(Operation(operation), Tensor::Length(values)).expect("short enough");
+            plan.add(Operation(operation), Tensor::Length(values).into()).expect("short enough");
         }
-        let ranges: Vec<_> = (0..6).map(|piece| plan.find(piece).map(|found| found.1)).collect();
+        let ranges: Vec<_> =
+            (0..6).map(|piece| plan.find(piece).map(|found| found.range)).collect();
         let expected = [Some(0..3), Some(3..6), Some(6..10), Some(0..0), Some(0..4), None];
         assert_eq!(ranges, expected);
         assert_eq!(plan.close(1), None);
@@ -126,11 +165,11 @@ mod tests {
     #[test]
     fn what_cannot_be_numbered_is_refused() {
         let mut plan = Plan::new(4, 3);
-        assert_eq!(plan.add(Operation(0), Tensor::Length(13)), Err(SubmitError::Exhausted));
-        assert_eq!(plan.add(Operation(0), Tensor::Length(12)), Ok(()));
-        assert_eq!(plan.add(Operation(1), Tensor::Length(0)), Err(SubmitError::Exhausted));
+        assert_eq!(plan.add(Operation(0), Tensor::Length(13).into()), Err(SubmitError::Exhausted));
+        assert_eq!(plan.add(Operation(0), Tensor::Length(12).into()), Ok(()));
+        assert_eq!(plan.add(Operation(1), Tensor::Length(0).into()), Err(SubmitError::Exhausted));
         let too_long = MAX_VALUES + 1;
-        let error = plan.add(Operation(1), Tensor::Length(too_long));
+        let error = plan.add(Operation(1), Tensor::Length(too_long).into());
         assert_eq!(error, Err(SubmitError::TooLong(too_long)));
     }
 }

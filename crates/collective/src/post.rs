@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{Bytes, NodeId, Operation, Tag, Tensor, Time};
-use thalweg_flow::{Endpoint, FlowId, FlowTagger, Message, Payload, StartError};
+use thalweg_flow::{FlowId, StartError};
 
+use crate::carrier::{Carrier, Parcel};
 use crate::config::ConfigError;
+use crate::delivery::Delivery;
 use crate::event::{Event, Failure};
 
 /// How many messages a member may number: half of the numbers of its endpoint, which begins in the
@@ -21,46 +23,47 @@ pub struct Counters {
     /// Operations that ended well.
     pub finished_operations: u64,
     /// Messages that came and that nobody waited for. Honest peers send none; the transport can
-    /// repeat one, see [`Endpoint`].
+    /// repeat one, see [`thalweg_flow::Endpoint`].
     pub refused_messages: u64,
+    /// What did not arrive of messages that were complete without it. Flows lose nothing.
+    pub lost_bytes: Bytes,
 }
 
-/// The endpoint, and what the application is to be told.
+/// What messages travel on, and what the application is to be told.
 pub struct Post<E = Event> {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) carrier: Carrier,
     pub(crate) events: VecDeque<E>,
     pub(crate) counters: Counters,
-    first_message: u64,
-    tag: Tag,
 }
 
 impl<E> Post<E> {
-    pub(crate) fn new(flow: thalweg_flow::Config, tag: Tag) -> Result<Post<E>, ConfigError> {
-        let first_message = flow.first_message;
-        let endpoint = Endpoint::new(flow)?;
-        let counters = Counters::default();
-        Ok(Post { endpoint, events: VecDeque::new(), counters, first_message, tag })
+    pub(crate) fn new(
+        flow: thalweg_flow::Config,
+        tag: Tag,
+        delivery: Option<Delivery>,
+    ) -> Result<Post<E>, ConfigError> {
+        let carrier = Carrier::new(flow, tag, delivery)?;
+        Ok(Post { carrier, events: VecDeque::new(), counters: Counters::default() })
     }
 
-    /// Sends the message with this index.
+    /// Sends a message.
     pub(crate) fn send(
         &mut self,
         now: Time,
         dst: NodeId,
-        index: u64,
-        body: Payload,
+        parcel: Parcel,
     ) -> Result<(), StartError> {
-        self.counters.sent_bytes += body.bytes();
-        // Every message may take another path, as parallel connections do.
-        let message =
-            Message { dst, body, tagger: FlowTagger::Fixed(self.tag), entropy: index as u16 };
-        let number = self.first_message + index;
-        self.endpoint.start_numbered(now, number, message).map(|_| ())
+        self.counters.sent_bytes += parcel.payload.bytes();
+        self.carrier.send(now, dst, parcel)
     }
 
-    /// The index that a message of a member was sent with.
-    pub(crate) fn index(&self, flow: FlowId) -> Option<u64> {
-        flow.number().checked_sub(self.first_message)
+    /// What was done so far.
+    pub(crate) fn counters(&self) -> Counters {
+        let lost_bytes = match &self.carrier {
+            Carrier::Flow(_) => Bytes::ZERO,
+            Carrier::Deliver(courier) => Bytes::new(courier.lost_bytes),
+        };
+        Counters { lost_bytes, ..self.counters }
     }
 
     /// Notes that a message came that nobody waits for.

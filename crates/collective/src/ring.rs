@@ -19,6 +19,7 @@ pub use config::Config;
 use thalweg_core::NodeId;
 
 use crate::config::ConfigError;
+use crate::delivery::{Delivery, Results};
 use crate::member::Member;
 use crate::post::Post;
 
@@ -40,7 +41,12 @@ impl Member<Rounds> {
             rank: config.rank.into(),
             workers: workers as u64,
         };
-        let rounds = Rounds::new(neighbours, chunk_values, config.pieces_in_flight);
-        Ok(Member::of(rounds, Post::new(config.flow, config.tag)?))
+        // A segment is lost bit by bit on the hops of the first half; sums are never.
+        let hops = workers as u64 - 1;
+        let exact = |delivery: Delivery| Delivery { results: Results::Exact, ..delivery };
+        let delivery = config.delivery.map(|delivery| exact(delivery.divided(hops)));
+        let contents = delivery.as_ref().map(|delivery| delivery.contents);
+        let rounds = Rounds::new(neighbours, chunk_values, config.pieces_in_flight, contents);
+        Ok(Member::of(rounds, Post::new(config.flow, config.tag, delivery)?))
     }
 }

@@ -28,7 +28,7 @@ impl Member<Roles> {
     /// A host without operations.
     pub fn new(config: Config) -> Result<Node, ConfigError> {
         let chunk_values = config.check()?;
-        let post = Post::new(config.flow.clone(), config.tag)?;
+        let post = Post::new(config.flow.clone(), config.tag, config.delivery.clone())?;
         Ok(Member::of(Roles::new(config, chunk_values), post))
     }
 }

@@ -85,6 +85,17 @@ pub struct ReceiveCall {
     pub lost: Lost,
 }
 
+/// A tensor that another node wants to send and that no buffer was posted for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offered {
+    /// What it is called, and who has it.
+    pub name: Name,
+    /// How long it is.
+    pub tensor_bytes: u64,
+    /// The layer of the model that it belongs to, as its sender says.
+    pub layer: u16,
+}
+
 /// The end of a call.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Completion {
@@ -122,6 +133,8 @@ pub struct Received {
     pub buffer: Tensor,
     /// When it was complete.
     pub finished: Time,
+    /// The layer of the model that it belongs to, as its sender says.
+    pub layer: u16,
     /// How many bytes of it did not arrive.
     pub lost_bytes: u64,
     /// Which segments of it have arrived.

@@ -10,7 +10,7 @@ use thalweg_wire::{Kind, peek, tag};
 
 use crate::answers::{Answer, Answers, Says, address};
 use crate::budget::LossBound;
-use crate::call::{Completion, Failed, Name, PostError, ReceiveCall, SendCall};
+use crate::call::{Completion, Failed, Name, Offered, PostError, ReceiveCall, SendCall};
 use crate::config::{Config, ConfigError};
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
@@ -87,6 +87,14 @@ impl Endpoint {
         self.completions.pop_front()
     }
 
+    /// The next tensor that was offered and that no buffer was posted for: for those who learn sizes from
+    /// their senders. Each is told once; who does not want it yet posts later. What a buffer was posted
+    /// for since is not told any more.
+    #[inline]
+    pub fn poll_offer(&mut self) -> Option<Offered> {
+        self.incoming.poll_offer()
+    }
+
     /// Gives up a tensor that is being sent, without a completion. Returns whether it was there.
     pub fn cancel_send(&mut self, name: Name) -> bool {
         self.outgoing.cancel(name)
@@ -155,9 +163,9 @@ impl Endpoint {
         };
         let name = name_of(src, control.name);
         let says = match control.verb {
-            Verb::Offer { tensor_bytes, segment_bytes, loss, .. } => {
+            Verb::Offer { tensor_bytes, segment_bytes, loss, layer } => {
                 let loss = LossBound::from_millionths(loss).unwrap_or(LossBound::EXACT);
-                let offer = Offer { tensor_bytes, segment_bytes, loss };
+                let offer = Offer { tensor_bytes, segment_bytes, loss, layer };
                 Some(Says::Verb(incoming.on_offer(config, now, name, offer, done)))
             }
             Verb::Probe { first } => incoming.on_probe(now, name, first),
@@ -182,6 +190,9 @@ impl Endpoint {
                 let ack = Ack { name: wire_name(&self.config, name), sent_at, congested };
                 self.send_control(outbox, name.peer, |header| ack.encode(header))
             }
+            // A buffer was posted since, and the offer accepted. Saying both would cost a round trip
+            // where the two overtake each other.
+            Says::Verb(Verb::Hold) if self.incoming.has_answered(name) => Some(()),
             Says::Verb(verb) => self.send_verb(outbox, name, verb),
             // It may have been completed or given up since.
             Says::Arrived { first } => match self.incoming.answer_to_probe(name, first) {

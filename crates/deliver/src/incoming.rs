@@ -10,7 +10,7 @@ use thalweg_core::{Body, Meta, Time, Timers};
 use thalweg_wire::deliver::{Data, Refusal, Verb};
 
 use crate::answers::{Answers, Says};
-use crate::call::{Completion, Failed, Failure, Name, PostError, ReceiveCall};
+use crate::call::{Completion, Failed, Failure, Name, Offered, PostError, ReceiveCall};
 use crate::config::Config;
 use crate::receiver::{Intake, Offer, Receiver};
 use crate::stats::Stats;
@@ -25,6 +25,8 @@ pub(crate) struct Incoming {
     ended: VecDeque<Name>,
     /// The offers that came too early, oldest first.
     early: VecDeque<Name>,
+    /// Those of them that the application was not told of.
+    untold: VecDeque<Name>,
     timers: Timers,
 }
 
@@ -49,6 +51,7 @@ impl Incoming {
             names: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
             ended: VecDeque::new(),
             early: VecDeque::new(),
+            untold: VecDeque::new(),
             timers: Timers::default(),
         }
     }
@@ -60,6 +63,28 @@ impl Incoming {
 
     pub fn next_timeout(&self) -> Time {
         self.timers.next()
+    }
+
+    /// The next offer that came too early and still has no buffer.
+    pub fn poll_offer(&mut self) -> Option<Offered> {
+        while let Some(name) = self.untold.pop_front() {
+            if let Some(Known::Offered(offer)) = self.names.get(&name) {
+                let (tensor_bytes, layer) = (offer.tensor_bytes.as_u64(), offer.layer);
+                return Some(Offered { name, tensor_bytes, layer });
+            }
+        }
+        None
+    }
+
+    /// Whether there is more to say about a name than that it has to wait.
+    pub fn has_answered(&self, name: Name) -> bool {
+        match self.names.get(&name) {
+            Some(&Known::Posted(slot)) => {
+                self.receivers[slot as usize].as_ref().is_some_and(Receiver::is_agreed)
+            }
+            Some(Known::Complete | Known::GivenUp) => true,
+            Some(Known::Offered(_)) | None => false,
+        }
     }
 
     /// Takes a buffer.
@@ -275,5 +300,10 @@ impl Incoming {
         }
         self.early.push_back(name);
         self.names.insert(name, Known::Offered(offer));
+        // Whoever does not ask for offers need not keep more of them than there are.
+        if self.untold.len() >= config.early_memory as usize {
+            self.untold.pop_front();
+        }
+        self.untold.push_back(name);
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Receiver {
 struct Agreed {
     segments: Segments,
     loss: LossBound,
+    layer: u16,
     arrived: Bits,
     budget: Budget,
 }
@@ -34,6 +35,7 @@ pub(crate) struct Offer {
     pub tensor_bytes: Bytes,
     pub segment_bytes: u16,
     pub loss: LossBound,
+    pub layer: u16,
 }
 
 /// What became of a packet.
@@ -73,6 +75,7 @@ impl Receiver {
             Agreed {
                 segments,
                 loss,
+                layer: offer.layer,
                 arrived: Bits::new(segments.count()),
                 budget: Budget::new(segments.tensor_bytes(), loss),
             }
@@ -127,7 +130,7 @@ impl Receiver {
     // spec: M-07
     pub fn finish(mut self, now: Time) -> Received {
         let agreed = self.agreed.take().expect("enough has arrived, so it was agreed on");
-        let Agreed { segments, arrived, budget, .. } = agreed;
+        let Agreed { segments, layer, arrived, budget, .. } = agreed;
         if self.lost == Lost::ReadsZero {
             let mut from = 0;
             while let Some(index) = arrived.next_absent(from) {
@@ -139,6 +142,7 @@ impl Receiver {
             name: self.name,
             buffer: self.buffer,
             finished: now,
+            layer,
             lost_bytes: segments.tensor_bytes() - budget.arrived_bytes(),
             arrived,
             segment_bytes: segments.segment_bytes(),

@@ -20,6 +20,7 @@ mod fluid;
 mod frame;
 mod mlcc_15;
 mod mlcc_scale;
+mod mlt_15;
 pub mod output;
 mod qclimb_table2;
 mod shrink;
@@ -49,5 +50,6 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &qclimb_table2::QclimbTable2,
         &mlcc_15::Mlcc15,
         &mlcc_scale::MlccScale,
+        &mlt_15::Mlt15,
     ]
 }

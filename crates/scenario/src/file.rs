@@ -120,6 +120,8 @@ pub(crate) struct SwitchTable {
     /// With `shared_buffer`: how many times the free memory a port may hold.
     pub(crate) alpha: f64,
     pub(crate) ecn_threshold: Option<Threshold>,
+    /// Of each of the strict queues, in place of `ecn_threshold`.
+    pub(crate) ecn_thresholds: Option<Vec<Threshold>>,
     pub(crate) ecn_counts: EcnWord,
     pub(crate) drop_unmarkable: bool,
     /// With queues that trim: what data may fill of a port.
@@ -138,6 +140,7 @@ impl Default for SwitchTable {
             shared_buffer: None,
             alpha: 1.0,
             ecn_threshold: None,
+            ecn_thresholds: None,
             ecn_counts: EcnWord::Queue,
             drop_unmarkable: false,
             trim_above: None,
@@ -386,8 +389,32 @@ pub(crate) struct TrainingTable {
     /// Most bytes of a message, where hosts sum.
     #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) chunk: Option<Bytes>,
+    #[serde(default)]
+    pub(crate) transport: CarrierWord,
+    /// With deliveries: the share of gradients that may be lost.
+    #[serde(default)]
+    pub(crate) loss: Option<f64>,
+    #[serde(default)]
+    pub(crate) parameters: Option<ParametersWord>,
     #[serde(default, deserialize_with = "units::span")]
     pub(crate) start: Span,
+}
+
+/// What messages of a job travel on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CarrierWord {
+    #[default]
+    Flow,
+    Deliver,
+}
+
+/// Whether what servers send back may be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ParametersWord {
+    Exact,
+    KeepValue,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -421,6 +448,12 @@ pub(crate) struct AllReduceTable {
     /// Most bytes of a message, where hosts sum.
     #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) chunk: Option<Bytes>,
+    #[serde(default)]
+    pub(crate) transport: CarrierWord,
+    #[serde(default)]
+    pub(crate) loss: Option<f64>,
+    #[serde(default)]
+    pub(crate) parameters: Option<ParametersWord>,
     #[serde(default, deserialize_with = "units::span")]
     pub(crate) start: Span,
 }

@@ -12,7 +12,9 @@ mod run;
 mod script;
 mod stats;
 
-use thalweg_core::{Bytes, NodeId, Span, Time};
+use thalweg_collective::SumCall;
+use thalweg_core::{Bytes, NodeId, Span, Tensor, Time};
+use thalweg_deliver::LossBound;
 
 pub(crate) use agree::{AgreeError, agree};
 pub(crate) use cast::{Cast, Part, Stage};
@@ -68,6 +70,17 @@ impl Collective {
     }
 }
 
+/// How much of a job's messages may be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bounded {
+    /// Of gradients.
+    pub(crate) loss: LossBound,
+    /// Of results as well: workers keep the parameters of the round before.
+    pub(crate) keeps_parameters: bool,
+    /// How many layers the model has.
+    pub(crate) layers: u16,
+}
+
 /// A job, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -80,6 +93,8 @@ pub(crate) struct Job {
     pub(crate) servers: Vec<NodeId>,
     /// Most bytes of a message, where hosts sum and the file says it.
     pub(crate) chunk: Option<Bytes>,
+    /// What messages may lose, where they travel as deliveries.
+    pub(crate) delivery: Option<Bounded>,
     pub(crate) start: Time,
     /// How long a worker computes in every round.
     pub(crate) compute: Span,
@@ -91,6 +106,13 @@ impl Job {
     pub(crate) fn hosts(&self) -> impl Iterator<Item = NodeId> + '_ {
         let only_servers = self.servers.iter().filter(|server| !self.workers.contains(server));
         self.workers.iter().chain(only_servers).copied()
+    }
+
+    /// What a worker hands over when a tensor is ready.
+    pub(crate) fn call(&self, ready: &Ready) -> SumCall {
+        let tensor = Tensor::Length(ready.values);
+        let keeps = self.delivery.is_some_and(|delivery| delivery.keeps_parameters);
+        SumCall { older: keeps.then(|| tensor.clone()), tensor, layer: ready.layer }
     }
 
     /// How many sums all workers are to get.

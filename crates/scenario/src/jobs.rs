@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_aggregate::{Server, server};
-use thalweg_core::{JobId, NodeId, Operation, Span, Tensor, Time};
+use thalweg_core::{JobId, NodeId, Operation, Span, Time};
 use thalweg_fabric::Hosts;
 use thalweg_stack::Host;
 
@@ -228,12 +228,12 @@ impl<'a> Jobs<'a> {
 
     fn submit(&mut self, now: Time, number: usize, rank: usize, hosts: &mut Hosts<'_, Host>) {
         let live = &mut self.all[number];
-        let Some((_, values)) = live.run.next(rank) else { return };
+        let Some((_, ready)) = live.run.next(rank) else { return };
         if !matches!(live.state, State::Open) {
             return;
         }
         let host = hosts.machine(live.job.workers[rank]);
-        match host.submit(now, live.cast.id, Tensor::Length(values)) {
+        match host.submit(now, live.cast.id, live.job.call(&ready)) {
             Ok(_) => {
                 live.last_progress = now;
                 live.run.on_submitted(now, rank);

@@ -91,3 +91,69 @@ fn jobs_over_flows_send_by_windows() {
          take another collective, or another control"
     );
 }
+
+#[test]
+fn thresholds_of_priorities_fit_the_queues() {
+    let eight =
+        "ecn-thresholds = [\"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\"]";
+    let only_strict = "switch.ecn-thresholds: only queues = \"strict\" with ecn-counts = \"queue\" has a \
+                       threshold for each priority: write that, or take this away";
+    for (switch, expected) in [
+        (eight.to_owned(), only_strict),
+        (format!("queues = \"strict\"\necn-counts = \"port\"\n{eight}"), only_strict),
+        (
+            format!("queues = \"strict\"\necn-threshold = \"9KB\"\n{eight}"),
+            "switch.ecn-thresholds: ecn-threshold and ecn-thresholds exclude each other: keep one",
+        ),
+        (
+            "queues = \"strict\"\necn-thresholds = [\"9KB\", \"9KB\"]".to_owned(),
+            "switch.ecn-thresholds: 2 thresholds are not one for each of 8 priorities: give 8, the most \
+             urgent first",
+        ),
+        (
+            "drop-unmarkable = true".to_owned(),
+            "switch.drop-unmarkable: nothing is to be marked: give ecn-threshold or ecn-thresholds, or \
+             take this away",
+        ),
+    ] {
+        assert_eq!(complaint(&switch, "", FLOWS), expected);
+    }
+}
+
+#[test]
+fn losses_are_for_jobs_that_can_lose_something() {
+    let job = |keys: &str| {
+        format!("[traffic.all-reduce]\nworkers = [0, 1]\nbytes = \"1MB\"\nrounds = 1\n{keys}")
+    };
+    for (keys, expected) in [
+        (
+            "collective = \"ring\"\nloss = 0.1",
+            "loss: flows lose nothing: write transport = \"deliver\", or take this away",
+        ),
+        (
+            "server = 2\nparameters = \"exact\"",
+            "parameters: flows lose nothing: write transport = \"deliver\", or take this away",
+        ),
+        (
+            "collective = \"aggregate\"\nserver = 2\ntransport = \"deliver\"",
+            "transport: aggregate sends no messages: take this away",
+        ),
+        (
+            "server = 2\ntransport = \"deliver\"\nloss = 1.0",
+            "loss: 1 is no share that may be lost: give 0 or more, and less than 1",
+        ),
+        (
+            "collective = \"ring\"\ntransport = \"deliver\"\nparameters = \"keep-value\"",
+            "parameters: what one worker of a ring loses, all after it would lose: take collective = \
+             \"server\", or this away",
+        ),
+    ] {
+        let expected = format!("traffic.0.all-reduce.{expected}");
+        assert_eq!(complaint("", "", &job(keys)), expected);
+    }
+    let small = "server = 2\ntransport = \"deliver\"";
+    assert_eq!(
+        complaint("", "segment-bytes = 60", &job(small)),
+        "traffic.0.all-reduce: delivery: segment_bytes is 60: set it to a multiple of 4, 64 or more"
+    );
+}

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use thalweg_aggregate::{Server, Worker, server};
-use thalweg_collective::{Failure, SubmitError, mesh};
+use thalweg_collective::{Failure, SubmitError, SumCall, mesh};
 use thalweg_core::{JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict};
 use thalweg_wire::{Kind, peek};
 use thiserror::Error;
@@ -175,10 +175,10 @@ impl Host {
         &mut self,
         now: Time,
         job: JobId,
-        tensor: Tensor,
+        call: impl Into<SumCall>,
     ) -> Result<Operation, HostError> {
         let participant = self.participant_mut(job).ok_or(HostError::NoSuchJob(job))?;
-        Ok(participant.submit(now, tensor)?)
+        Ok(participant.submit(now, call)?)
     }
 
     fn jobs_mut(&mut self) -> &mut Jobs {

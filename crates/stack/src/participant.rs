@@ -2,7 +2,7 @@
 
 use thalweg_aggregate::{Worker, worker};
 use thalweg_baselines::switchml;
-use thalweg_collective::{Failure, SubmitError, mesh, ring, server};
+use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
 use thalweg_core::{Machine, Operation, Packet, Tensor, Time};
 
 use crate::part::Part;
@@ -11,9 +11,9 @@ use crate::part::Part;
 pub enum Participant {
     /// In-network aggregation.
     Aggregate(Box<Worker>),
-    /// Parameter servers over flows; a node may be worker, server, or both.
+    /// Parameter servers over flows or deliveries; a node may be worker, server, or both.
     Server(Box<server::Node>),
-    /// A ring over flows.
+    /// A ring over flows or deliveries.
     Ring(Box<ring::Ring>),
     /// Everything but sums, over flows straight between ranks. It takes calls by
     /// [`Host::mesh_mut`](crate::Host::mesh_mut) and not by [`submit`](Participant::submit).
@@ -31,22 +31,27 @@ pub(crate) enum End {
 
 impl Participant {
     /// Begins to sum a tensor over all workers of the job.
-    pub fn submit(&mut self, now: Time, tensor: Tensor) -> Result<Operation, SubmitError> {
+    pub fn submit(
+        &mut self,
+        now: Time,
+        call: impl Into<SumCall>,
+    ) -> Result<Operation, SubmitError> {
+        let call = call.into();
         match self {
-            Participant::Aggregate(worker) => Ok(worker.submit(now, tensor)),
-            Participant::Server(node) => node.submit(now, tensor),
-            Participant::Ring(ring) => ring.submit(now, tensor),
+            Participant::Aggregate(worker) => Ok(worker.submit(now, call.tensor)),
+            Participant::Server(node) => node.submit(now, call),
+            Participant::Ring(ring) => ring.submit(now, call),
             Participant::Mesh(_) => Err(SubmitError::NotAWorker),
-            Participant::SwitchMl(worker) => Ok(worker.submit(now, tensor)),
+            Participant::SwitchMl(worker) => Ok(worker.submit(now, call.tensor)),
         }
     }
 
     /// How many messages others have not acknowledged.
     pub fn outgoing(&self) -> usize {
         match self {
-            Participant::Server(node) => node.endpoint().outgoing(),
-            Participant::Ring(ring) => ring.endpoint().outgoing(),
-            Participant::Mesh(mesh) => mesh.endpoint().outgoing(),
+            Participant::Server(node) => node.outgoing(),
+            Participant::Ring(ring) => ring.outgoing(),
+            Participant::Mesh(mesh) => mesh.outgoing(),
             Participant::Aggregate(_) | Participant::SwitchMl(_) => 0,
         }
     }

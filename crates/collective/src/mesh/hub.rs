@@ -13,6 +13,7 @@ use super::lanes::Lane;
 use super::letter::{Letter, StreamId};
 use super::op::{Chunk, Op};
 use super::points::{self, PointKey, Points};
+use crate::carrier::{Leg, Parcel};
 use crate::member::Part;
 use crate::post::{MAX_MESSAGES, Post};
 
@@ -281,7 +282,9 @@ impl Hub {
             return Err(Failure::Exhausted);
         }
         self.next_index += 1;
-        post.send(now, self.members[to as usize], index, Payload::Bytes(message))?;
+        let payload = Payload::Bytes(message);
+        let parcel = Parcel { index, layer: 0, leg: Leg::Result, payload };
+        post.send(now, self.members[to as usize], parcel)?;
         Ok(index)
     }
 
@@ -321,11 +324,10 @@ impl Part for Hub {
         now: Time,
         post: &mut MeshPost,
         src: NodeId,
-        _index: u64,
-        payload: Payload,
+        parcel: Parcel,
     ) -> Result<(), Failure> {
         let from = self.ranks.get(&src).copied().filter(|&rank| self.place.is_other(rank));
-        if let (Some(from), Payload::Bytes(bytes)) = (from, payload) {
+        if let (Some(from), Payload::Bytes(bytes)) = (from, parcel.payload) {
             let mut body = bytes.into_vec();
             if let Some(letter) = Letter::open(&mut body) {
                 return self.on_letter(now, post, early::Message { from, letter, body });

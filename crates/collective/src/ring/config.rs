@@ -3,6 +3,7 @@
 use thalweg_core::{NodeId, Tag};
 
 use crate::config::{ConfigError, check_nodes, check_positive, chunk_values, node_at};
+use crate::delivery::Delivery;
 
 /// Settings of a [`Ring`](super::Ring). All workers need the same ones, except for the rank.
 #[derive(Clone, Debug)]
@@ -21,6 +22,9 @@ pub struct Config {
     pub tag: Tag,
     /// The transport. `first_message` has to be the same at all workers.
     pub flow: thalweg_flow::Config,
+    /// Has tensors travel in place of flows, of which a part may be lost. Default none. Its loss is
+    /// divided among the hops of a segment.
+    pub delivery: Option<Delivery>,
 }
 
 impl Config {
@@ -33,6 +37,7 @@ impl Config {
             pieces_in_flight: 4,
             tag: Tag::training(),
             flow: thalweg_flow::Config::default(),
+            delivery: None,
         }
     }
 

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use thalweg_core::{NodeId, Operation, Tensor, Time};
+use thalweg_core::{NodeId, Operation, Time};
 use thalweg_flow::Payload;
 
+use crate::call::SumCall;
+use crate::carrier::{Leg, Parcel, Want};
+use crate::delivery::Contents;
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::Part;
-use crate::payload;
-use crate::plan::{Plan, part};
+use crate::payload::{self, VALUE_BYTES};
+use crate::plan::{Found, Plan, part};
 use crate::post::{MAX_MESSAGES, Post};
 use crate::window::Window;
 
@@ -46,14 +49,19 @@ struct Progress {
 }
 
 impl Rounds {
-    pub(super) fn new(neighbours: Neighbours, chunk_values: u64, pieces_in_flight: u32) -> Rounds {
+    pub(super) fn new(
+        neighbours: Neighbours,
+        chunk_values: u64,
+        pieces_in_flight: u32,
+        contents: Option<Contents>,
+    ) -> Rounds {
         // A worker alone sends nothing, so there is nothing to be gained from pieces.
         let piece_values =
             if neighbours.workers == 1 { u64::MAX } else { chunk_values * neighbours.workers };
         let max_pieces = MAX_MESSAGES / neighbours.rounds().max(1);
         Rounds {
             neighbours,
-            plan: Plan::new(piece_values, max_pieces),
+            plan: Plan::new(piece_values, max_pieces).with_contents(contents),
             pieces_in_flight: pieces_in_flight.into(),
             unbegun: 0,
             progress: Window::default(),
@@ -91,10 +99,11 @@ impl Rounds {
         let Neighbours { predecessor, workers, .. } = self.neighbours;
         let (rounds, span) = (self.neighbours.rounds(), self.span());
         let slot = self.progress.slot(piece, span).filter(|progress| !progress.has(round));
-        let (Some(progress), Some((tensor, range))) = (slot, self.plan.find(piece)) else {
+        let (Some(progress), Some(found)) = (slot, self.plan.find(piece)) else {
             post.refuse();
             return Ok(());
         };
+        let Found { tensor, range, layer, .. } = found;
         let range = self.neighbours.segment(range, round + 1);
         if !payload::fits(tensor, &range, &payload) {
             return Err(Failure::Mismatch(predecessor));
@@ -108,7 +117,7 @@ impl Rounds {
         progress.note(round, rounds);
         let is_done = progress.count == rounds;
         if round + 1 < rounds {
-            self.send(now, post, piece, round + 1, payload)?;
+            self.send(now, post, (piece, round + 1), layer, payload)?;
         }
         if is_done {
             self.progress.slide(|progress| progress.count == rounds);
@@ -121,12 +130,13 @@ impl Rounds {
         &mut self,
         now: Time,
         post: &mut Post,
-        piece: u64,
-        round: u64,
+        (piece, round): (u64, u64),
+        layer: u16,
         payload: Payload,
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
-        Ok(post.send(now, self.neighbours.successor, index, payload)?)
+        let leg = self.neighbours.leg(round);
+        Ok(post.send(now, self.neighbours.successor, Parcel { index, layer, leg, payload })?)
     }
 
     fn close(&mut self, post: &mut Post, piece: u64) {
@@ -143,9 +153,10 @@ impl Rounds {
             self.close(post, piece);
             return Ok(());
         }
-        let Some((tensor, range)) = self.plan.find(piece) else { return Ok(()) };
+        let Some(found) = self.plan.find(piece) else { return Ok(()) };
+        let Found { tensor, range, layer, .. } = found;
         let payload = payload::cut(tensor, self.neighbours.segment(range, 0));
-        self.send(now, post, piece, 0, payload)
+        self.send(now, post, (piece, 0), layer, payload)
     }
 
     fn may_begin(&self) -> bool {
@@ -155,13 +166,13 @@ impl Rounds {
 }
 
 impl Part for Rounds {
-    type Call = Tensor;
+    type Call = SumCall;
     type Refusal = SubmitError;
     type Event = Event;
     type Failure = Failure;
 
-    fn add(&mut self, _: Time, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
-        self.plan.add(operation, tensor)
+    fn add(&mut self, _: Time, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
+        self.plan.add(operation, call)
     }
 
     fn on_received(
@@ -169,9 +180,9 @@ impl Part for Rounds {
         now: Time,
         post: &mut Post,
         src: NodeId,
-        index: u64,
-        payload: Payload,
+        parcel: Parcel,
     ) -> Result<(), Failure> {
+        let Parcel { index, payload, .. } = parcel;
         let rounds = self.neighbours.rounds();
         if src != self.neighbours.predecessor || rounds == 0 {
             post.refuse();
@@ -183,6 +194,28 @@ impl Part for Rounds {
             return Ok(());
         }
         self.take(now, post, piece, round, payload)
+    }
+
+    fn want(&mut self, src: NodeId, index: u64, bytes: u64) -> Want {
+        let (rounds, span) = (self.neighbours.rounds(), self.span());
+        if src != self.neighbours.predecessor || rounds == 0 {
+            return Want::Never;
+        }
+        let (piece, round) = (index / rounds, index % rounds);
+        let slot = self.progress.slot(piece, span).filter(|progress| !progress.has(round));
+        match (slot, self.plan.find(piece)) {
+            (None, _) => Want::Never,
+            // Its operation was not submitted here yet.
+            (Some(_), None) => Want::Later,
+            (Some(_), Some(found)) => {
+                let range = self.neighbours.segment(found.range, round + 1);
+                match self.neighbours.leg(round) {
+                    _ if bytes != (range.end - range.start) * VALUE_BYTES => Want::Mismatch,
+                    Leg::Gradient => Want::Gradient,
+                    Leg::Result => Want::Result(None),
+                }
+            }
+        }
     }
 
     fn on_sent(&mut self, _: &mut Post, _index: u64) {}
@@ -206,6 +239,10 @@ impl Part for Rounds {
         Failure::Lost(node)
     }
 
+    fn disagrees(&self, node: NodeId) -> Failure {
+        Failure::Mismatch(node)
+    }
+
     fn abandon(&mut self, _: Time, post: &mut Post, failure: Failure) {
         self.early.clear();
         post.fail(self.plan.abandon(), failure);
@@ -216,6 +253,11 @@ impl Neighbours {
     /// How many messages of a piece a worker sends, and receives.
     fn rounds(&self) -> u64 {
         2 * (self.workers - 1)
+    }
+
+    /// Whether a message of a round goes into a sum or is one.
+    fn leg(&self, round: u64) -> Leg {
+        if round + 1 < self.workers { Leg::Gradient } else { Leg::Result }
     }
 
     /// The values of a piece that this worker sends in a round.

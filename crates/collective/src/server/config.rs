@@ -3,6 +3,7 @@
 use thalweg_core::{NodeId, Tag};
 
 use crate::config::{ConfigError, check_nodes, check_positive, chunk_values, node_at};
+use crate::delivery::Delivery;
 
 /// Settings of a [`Node`](super::Node). All nodes need the same ones, except for the roles.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Config {
     pub tag: Tag,
     /// The transport. `first_message` has to be the same at all nodes.
     pub flow: thalweg_flow::Config,
+    /// Has tensors travel in place of flows, of which a part may be lost. Default none.
+    pub delivery: Option<Delivery>,
 }
 
 impl Config {
@@ -42,6 +45,7 @@ impl Config {
             pushes_at_once: 2,
             tag: Tag::training(),
             flow: thalweg_flow::Config::default(),
+            delivery: None,
         }
     }
 

@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{NodeId, Operation, Tensor, Time};
+use thalweg_core::{NodeId, Operation, Time};
 use thalweg_flow::Payload;
 
 use super::config::Config;
 use super::sums::{self, Sums};
 use super::worker::{self, Worker};
+use crate::call::SumCall;
+use crate::carrier::{Leg, Parcel, Want};
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::Part;
+use crate::payload::VALUE_BYTES;
 use crate::plan::Plan;
 use crate::post::{MAX_MESSAGES, Post};
 
@@ -22,27 +25,29 @@ pub struct Roles {
     servers: Vec<NodeId>,
     worker: Option<(usize, Worker)>,
     server: Option<(usize, Sums)>,
+    chunk_values: u64,
     /// What the two roles of this host have for each other.
     local: VecDeque<Local>,
 }
 
 /// A message that does not leave the host.
 enum Local {
-    Push { rank: usize, chunk: u64, payload: Payload },
+    Push { rank: usize, chunk: u64, layer: u16, payload: Payload },
     Sum { chunk: u64, payload: Payload },
 }
 
 impl Roles {
     pub(super) fn new(config: Config, chunk_values: u64) -> Roles {
         let Config { workers, servers, chunks_in_flight, pushes_at_once, .. } = config;
+        let contents = config.delivery.map(|delivery| delivery.contents);
         let worker = config.rank.map(|rank| {
-            let plan = Plan::new(chunk_values, MAX_MESSAGES / 2);
+            let plan = Plan::new(chunk_values, MAX_MESSAGES / 2).with_contents(contents);
             let worker = Worker::new(plan, servers.len(), chunks_in_flight, pushes_at_once);
             (rank as usize, worker)
         });
         let server =
             config.server.map(|index| (index as usize, Sums::new(workers.len(), chunks_in_flight)));
-        Roles { workers, servers, worker, server, local: VecDeque::new() }
+        Roles { workers, servers, worker, server, chunk_values, local: VecDeque::new() }
     }
 
     /// Pushes what may be pushed.
@@ -50,12 +55,13 @@ impl Roles {
         let Some((rank, worker)) = &mut self.worker else { return Ok(()) };
         let here = self.server.as_ref().map(|(index, _)| *index);
         for (index, &server) in self.servers.iter().enumerate() {
-            while let Some((chunk, payload)) = worker.next_push(index) {
+            while let Some((chunk, layer, payload)) = worker.next_push(index) {
                 if here == Some(index) {
                     worker.on_pushed(chunk);
-                    self.local.push_back(Local::Push { rank: *rank, chunk, payload });
+                    self.local.push_back(Local::Push { rank: *rank, chunk, layer, payload });
                 } else {
-                    post.send(now, server, 2 * chunk, payload)?;
+                    let leg = Leg::Gradient;
+                    post.send(now, server, Parcel { index: 2 * chunk, layer, leg, payload })?;
                 }
             }
         }
@@ -68,9 +74,10 @@ impl Roles {
         now: Time,
         post: &mut Post,
         rank: usize,
-        chunk: u64,
-        payload: Payload,
+        parcel: Parcel,
     ) -> Result<(), Failure> {
+        let Parcel { index, layer, payload, .. } = parcel;
+        let chunk = index / 2;
         let servers = self.servers.len() as u64;
         let server = self.server.as_mut().filter(|(index, _)| chunk % servers == *index as u64);
         let Some((_, sums)) = server else {
@@ -81,7 +88,7 @@ impl Roles {
             sums::Intake::Unexpected => post.refuse(),
             sums::Intake::Mismatch => return Err(Failure::Mismatch(self.workers[rank])),
             sums::Intake::Taken => {}
-            sums::Intake::Complete(sum) => self.send_sum(now, post, chunk, &sum)?,
+            sums::Intake::Complete(sum) => self.send_sum(now, post, chunk, layer, &sum)?,
         }
         Ok(())
     }
@@ -91,6 +98,7 @@ impl Roles {
         now: Time,
         post: &mut Post,
         chunk: u64,
+        layer: u16,
         sum: &Payload,
     ) -> Result<(), Failure> {
         let here = self.worker.as_ref().map(|(rank, _)| *rank);
@@ -99,7 +107,8 @@ impl Roles {
             if here == Some(rank) {
                 self.local.push_back(Local::Sum { chunk, payload });
             } else {
-                post.send(now, worker, 2 * chunk + 1, payload)?;
+                let (index, leg) = (2 * chunk + 1, Leg::Result);
+                post.send(now, worker, Parcel { index, layer, leg, payload })?;
             }
         }
         Ok(())
@@ -129,14 +138,14 @@ impl Roles {
 }
 
 impl Part for Roles {
-    type Call = Tensor;
+    type Call = SumCall;
     type Refusal = SubmitError;
     type Event = Event;
     type Failure = Failure;
 
-    fn add(&mut self, _: Time, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
+    fn add(&mut self, _: Time, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
         let (_, worker) = self.worker.as_mut().ok_or(SubmitError::NotAWorker)?;
-        worker.add(operation, tensor)
+        worker.add(operation, call)
     }
 
     fn on_received(
@@ -144,19 +153,35 @@ impl Part for Roles {
         now: Time,
         post: &mut Post,
         src: NodeId,
-        index: u64,
-        payload: Payload,
+        parcel: Parcel,
     ) -> Result<(), Failure> {
-        let chunk = index / 2;
-        if index % 2 == 1 {
-            return self.on_sum(post, src, chunk, &payload);
+        if parcel.index % 2 == 1 {
+            return self.on_sum(post, src, parcel.index / 2, &parcel.payload);
         }
         match self.workers.iter().position(|&worker| worker == src) {
-            Some(rank) => self.on_push(now, post, rank, chunk, payload),
+            Some(rank) => self.on_push(now, post, rank, parcel),
             None => {
                 post.refuse();
                 Ok(())
             }
+        }
+    }
+
+    fn want(&mut self, src: NodeId, index: u64, bytes: u64) -> Want {
+        let (chunk, servers) = (index / 2, self.servers.len() as u64);
+        let place = (chunk % servers) as usize;
+        if index % 2 == 1 {
+            let worker = self.worker.as_mut().filter(|_| self.servers[place] == src);
+            return worker.map_or(Want::Never, |(_, worker)| worker.want(chunk, bytes));
+        }
+        let rank = self.workers.iter().position(|&worker| worker == src);
+        let server = self.server.as_mut().filter(|(here, _)| *here == place);
+        let (Some(rank), Some((_, sums))) = (rank, server) else { return Want::Never };
+        let most = self.chunk_values * VALUE_BYTES;
+        match sums.wants(rank, chunk / servers) {
+            false => Want::Never,
+            true if bytes <= most && bytes.is_multiple_of(VALUE_BYTES) => Want::Gradient,
+            true => Want::Mismatch,
         }
     }
 
@@ -172,8 +197,9 @@ impl Part for Roles {
         loop {
             self.push(now, post)?;
             match self.local.pop_front() {
-                Some(Local::Push { rank, chunk, payload }) => {
-                    self.on_push(now, post, rank, chunk, payload)?;
+                Some(Local::Push { rank, chunk, layer, payload }) => {
+                    let (index, leg) = (2 * chunk, Leg::Gradient);
+                    self.on_push(now, post, rank, Parcel { index, layer, leg, payload })?;
                 }
                 Some(Local::Sum { chunk, payload }) => {
                     let here = self.servers[(chunk % self.servers.len() as u64) as usize];
@@ -186,6 +212,10 @@ impl Part for Roles {
 
     fn lost(&self, node: NodeId) -> Failure {
         Failure::Lost(node)
+    }
+
+    fn disagrees(&self, node: NodeId) -> Failure {
+        Failure::Mismatch(node)
     }
 
     fn abandon(&mut self, _: Time, post: &mut Post, failure: Failure) {

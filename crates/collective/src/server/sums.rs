@@ -46,6 +46,13 @@ impl Sums {
         Sums { workers, chunks_in_flight, sums: Window::default() }
     }
 
+    /// Whether it waits for what a worker contributes to the chunk with this number.
+    pub fn wants(&mut self, rank: usize, number: u64) -> bool {
+        let sum = self.sums.slot(number, self.chunks_in_flight);
+        let has = |sum: &Sum| sum.waiting.get(rank).is_some_and(Option::is_some);
+        sum.is_some_and(|sum| rank >= sum.next_rank && !has(sum))
+    }
+
     /// Takes in what a worker contributes to the chunk with this number.
     pub fn take(&mut self, rank: usize, number: u64, payload: Payload) -> Intake {
         let workers = self.workers;

@@ -3,9 +3,11 @@
 use thalweg_core::{Operation, Tensor};
 use thalweg_flow::Payload;
 
+use crate::call::SumCall;
+use crate::carrier::Want;
 use crate::event::SubmitError;
-use crate::payload;
-use crate::plan::Plan;
+use crate::payload::{self, VALUE_BYTES};
+use crate::plan::{Found, Plan};
 use crate::window::Window;
 
 /// Cuts tensors into chunks and deals them out to the servers: chunk c goes to server c mod N and is
@@ -47,17 +49,17 @@ impl Worker {
         Worker { plan, lanes, chunks_in_flight: chunks_in_flight.into(), pushes_at_once }
     }
 
-    pub fn add(&mut self, operation: Operation, tensor: Tensor) -> Result<(), SubmitError> {
-        self.plan.add(operation, tensor)
+    pub fn add(&mut self, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
+        self.plan.add(operation, call)
     }
 
     pub fn abandon(&mut self) -> Vec<Operation> {
         self.plan.abandon()
     }
 
-    /// The next chunk for a server, if one may be pushed now. It counts as on the way until
+    /// The next chunk for a server and its layer, if one may be pushed now. It counts as on the way until
     /// [`on_pushed`](Worker::on_pushed).
-    pub fn next_push(&mut self, server: usize) -> Option<(u64, Payload)> {
+    pub fn next_push(&mut self, server: usize) -> Option<(u64, u16, Payload)> {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[server];
         let chunk = lane.unpushed * servers + server as u64;
@@ -67,10 +69,10 @@ impl Worker {
         if !may_push {
             return None;
         }
-        let (tensor, range) = self.plan.find(chunk)?;
+        let Found { tensor, range, layer, .. } = self.plan.find(chunk)?;
         lane.unpushed += 1;
         lane.pushes += 1;
-        Some((chunk, payload::cut(tensor, range)))
+        Some((chunk, layer, payload::cut(tensor, range)))
     }
 
     /// A push is no longer on the way.
@@ -79,15 +81,30 @@ impl Worker {
         self.lanes[lane].pushes -= 1;
     }
 
+    /// What it says to the sum of a chunk that a server offers.
+    pub fn want(&mut self, chunk: u64, bytes: u64) -> Want {
+        let servers = self.lanes.len() as u64;
+        let lane = &mut self.lanes[(chunk % servers) as usize];
+        let pushed = lane.unpushed - lane.has_sum.oldest();
+        let slot = lane.has_sum.slot(chunk / servers, pushed).filter(|has_sum| !**has_sum);
+        let (Some(_), Some(found)) = (slot, self.plan.find(chunk)) else { return Want::Never };
+        let Found { range, older, .. } = found;
+        if bytes != (range.end - range.start) * VALUE_BYTES {
+            return Want::Mismatch;
+        }
+        Want::Result(older.map(|older| payload::cut(older, range)))
+    }
+
     /// Takes in the sum of a chunk.
     pub fn take(&mut self, chunk: u64, payload: &Payload) -> Intake {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[(chunk % servers) as usize];
         let pushed = lane.unpushed - lane.has_sum.oldest();
         let slot = lane.has_sum.slot(chunk / servers, pushed).filter(|has_sum| !**has_sum);
-        let (Some(has_sum), Some((tensor, range))) = (slot, self.plan.find(chunk)) else {
+        let (Some(has_sum), Some(found)) = (slot, self.plan.find(chunk)) else {
             return Intake::Unexpected;
         };
+        let Found { tensor, range, .. } = found;
         if !payload::fits(tensor, &range, payload) {
             return Intake::Mismatch;
         }

@@ -1,6 +1,7 @@
 //! Collectives in memory and in the fabric, against sums that are computed here.
 
 mod bounds;
+mod delivered;
 mod exact;
 mod failures;
 mod group;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_core::{Machine, Span, Tensor, Time};
-use thalweg_deliver::{Completion, Config, Failure, SendCall, Start};
+use thalweg_deliver::{Completion, Config, Failure, Offered, SendCall, Start};
 use thalweg_wire::deliver::Verb;
 
 use crate::shuttle::{Owned, Pair, buffer, name};
@@ -65,6 +65,26 @@ fn a_receiver_gives_up_a_sender_that_is_gone() {
     assert!(pair.nodes[0].cancel_send(name(1, 7)));
     pair.wait(config().give_up_after);
     assert_eq!(failure(&pair.ends(1)), Failure::Silent);
+}
+
+/// Who learns sizes from offers is told once, and the sender hears of the buffer and of nothing else.
+#[test]
+fn an_offer_without_a_buffer_is_told_and_accepted_in_one_round_trip() {
+    let mut pair = Pair::new(&config());
+    send(&mut pair, 7, 100);
+    let offer = pair.sends(0, 9);
+    pair.hand(1, offer);
+    let offered = pair.nodes[1].poll_offer().expect("it was offered");
+    assert_eq!(offered, Offered { name: name(0, 7), tensor_bytes: 400, layer: 0 });
+    assert_eq!(pair.nodes[1].poll_offer(), None, "told once");
+    pair.nodes[1].post_receive(pair.now, buffer(7, 100, 0.0)).unwrap();
+    let verbs: Vec<_> = pair.sends(1, 9).iter().map(Owned::verb).collect();
+    assert_eq!(verbs, [Some(Verb::Accept { loss: 0 })]);
+    send(&mut pair, 8, 100);
+    let offer = pair.sends(0, 9);
+    pair.hand(1, offer);
+    pair.nodes[1].post_receive(pair.now, buffer(8, 100, 0.0)).unwrap();
+    assert_eq!(pair.nodes[1].poll_offer(), None, "there is a buffer by now");
 }
 
 #[test]

@@ -5,16 +5,23 @@ use std::sync::Arc;
 use thalweg_aggregate::join::{JoinError, Registrar};
 use thalweg_aggregate::{Numeric, Setup, TreeError, Worker, server};
 use thalweg_baselines::switchml;
-use thalweg_collective::{ring, server as parameter_server};
-use thalweg_core::{Bytes, JobId, NodeId, Rng, Time};
+use thalweg_collective::{Contents, Delivery, Results, ring, server as parameter_server};
+use thalweg_core::{Bytes, JobId, NodeId, Rng, Time, Waits};
+use thalweg_deliver::delay_control::DelayConfig;
 use thalweg_fabric::{Hosts, Topology};
 use thalweg_stack::{Host, Participant};
 use thalweg_wire::aggregate::FAN_IN_MAX;
 
 use super::stats::WorkerStats;
-use super::{AgreeError, Collective, Job, ServerUse, agree, paths, rack_switch};
+use super::{AgreeError, Bounded, Collective, Job, ServerUse, agree, paths, rack_switch};
 use crate::error::Mistake;
 use crate::plan::Aggregation;
+
+/// How many chunks of a server a worker may have on the way, where front layers go first.
+const LAYERS_AT_ONCE: u32 = 64;
+
+/// A delivery's packets have at most so many bytes of values.
+const MOST_SEGMENT_BYTES: u32 = u16::MAX as u32;
 
 /// What all jobs of a scenario have in common.
 #[derive(Clone, Copy)]
@@ -136,18 +143,23 @@ impl Cast {
                 let config =
                     parameter_server::Config::new(job.workers.clone(), job.servers.clone());
                 let chunk_bytes = job.chunk.map_or(config.chunk_bytes, Bytes::as_u64);
-                let node = parameter_server::Node::new(parameter_server::Config {
-                    flow,
-                    chunk_bytes,
-                    ..config.at(node)
-                });
+                let mut config = parameter_server::Config { flow, chunk_bytes, ..config.at(node) };
+                if let Some(bounded) = &job.delivery {
+                    // Layers can only overtake each other where several are on the way.
+                    (config.chunks_in_flight, config.pushes_at_once) =
+                        (LAYERS_AT_ONCE, LAYERS_AT_ONCE);
+                    config.delivery = Some(self.delivery(*bounded, stage, node));
+                }
+                let node = parameter_server::Node::new(config);
                 Participant::Server(Box::new(node.map_err(Mistake::here)?))
             }
             (_, None) => return Ok(None),
             (Part::Ring, Some(rank)) => {
                 let config = ring::Config::new(job.workers.clone(), rank as u32);
                 let chunk_bytes = job.chunk.map_or(config.chunk_bytes, Bytes::as_u64);
-                let ring = ring::Ring::new(ring::Config { flow, chunk_bytes, ..config });
+                let delivery = job.delivery.map(|bounded| self.delivery(bounded, stage, node));
+                let config = ring::Config { flow, chunk_bytes, delivery, ..config };
+                let ring = ring::Ring::new(config);
                 Participant::Ring(Box::new(ring.map_err(Mistake::here)?))
             }
             (Part::Aggregation(setup), Some(rank)) => {
@@ -164,6 +176,33 @@ impl Cast {
             }
         };
         Ok(Some(participant))
+    }
+
+    /// How messages of one host travel where a part may be lost.
+    fn delivery(&self, bounded: Bounded, stage: Stage<'_>, node: NodeId) -> Delivery {
+        let line_rate = stage.topology.host_cable(node).rate;
+        let default = Delivery::new(Rng::new(self.id.0).substream("host", node.0.into()));
+        let least = stage.transport.min_rto;
+        let waits = default.endpoint.waits;
+        let rate = default.endpoint.rate;
+        Delivery {
+            endpoint: thalweg_deliver::Config {
+                job: self.id,
+                segment_bytes: stage.transport.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
+                overhead_bytes: stage.transport.overhead_bytes,
+                rate: DelayConfig { line_rate, floor: rate.floor.min(line_rate), ..rate },
+                waits: Waits { initial: least, min: least, max: waits.max.max(least) },
+                ..default.endpoint
+            },
+            loss: bounded.loss,
+            layers: bounded.layers,
+            contents: Contents::Lengths,
+            results: match bounded.keeps_parameters {
+                true => Results::MayBeLost,
+                false => Results::Exact,
+            },
+            ..default
+        }
     }
 
     fn switchml(

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use thalweg_core::{Span, Time};
 
 use super::record::{JobKind, JobRecord};
-use super::script::Place;
+use super::script::{Place, Ready};
 use super::stats::WorkerStats;
 use super::{Job, ServerUse, VALUE_BYTES};
 
@@ -43,8 +43,8 @@ impl<'a> JobRun<'a> {
         }
     }
 
-    /// When a worker has something to hand over, and how many values.
-    pub(crate) fn next(&self, rank: usize) -> Option<(Time, u64)> {
+    /// When a worker has something to hand over, and what.
+    pub(crate) fn next(&self, rank: usize) -> Option<(Time, Ready)> {
         self.places[rank].next(&self.job.script)
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Ready {
     /// When it can be handed over, counted from the start of the round.
     pub(crate) at: Span,
     pub(crate) values: u64,
+    /// The layer of the model that it belongs to, from 0 at the front.
+    pub(crate) layer: u16,
 }
 
 /// One worker's place in the script.
@@ -51,13 +53,13 @@ impl Place {
         Place { round: 0, started: start, next: 0, ended: 0, missing }
     }
 
-    /// When it has something to hand over, and how many values. `None` while it waits for sums, and at
+    /// When it has something to hand over, and what. `None` while it waits for sums, and at
     /// the end.
-    pub(crate) fn next(&self, script: &Script) -> Option<(Time, u64)> {
+    pub(crate) fn next(&self, script: &Script) -> Option<(Time, Ready)> {
         let ready = script.tensors.get(self.next)?;
         // Computing may outlast time itself.
         let at = self.started + ready.at;
-        (at < Time::NEVER).then_some((at, ready.values))
+        (at < Time::NEVER).then_some((at, *ready))
     }
 
     /// It handed that over. Says which round it started thereby, if it did.
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     fn script(at_ps: &[u64], rounds: u64, open_rounds: u64) -> Script {
-        let ready = |&ps: &u64| Ready { at: Span::from_ps(ps), values: ps / 10 };
+        let ready = |&ps: &u64| Ready { at: Span::from_ps(ps), values: ps / 10, layer: 0 };
         Script { tensors: at_ps.iter().map(ready).collect(), rounds, open_rounds }
     }
 
@@ -122,24 +124,29 @@ mod tests {
         Time::from_ps(ps)
     }
 
+    /// When a worker has something to hand over, and how many values.
+    fn next(place: &Place, script: &Script) -> Option<(Time, u64)> {
+        place.next(script).map(|(at, ready)| (at, ready.values))
+    }
+
     #[test]
     fn an_iteration_waits_for_all_sums_of_the_last() {
         let script = script(&[130, 160], 2, 1);
         let mut place = Place::new(&script, at(1_000));
-        assert_eq!(place.next(&script), Some((at(1_130), 13)));
+        assert_eq!(next(&place, &script), Some((at(1_130), 13)));
         assert_eq!(place.on_submitted(at(1_130), &script), None);
-        assert_eq!(place.next(&script), Some((at(1_160), 16)));
+        assert_eq!(next(&place, &script), Some((at(1_160), 16)));
         assert_eq!(place.on_submitted(at(1_160), &script), None);
-        assert_eq!(place.next(&script), None);
+        assert_eq!(next(&place, &script), None);
         assert_eq!(place.on_sum(at(1_200), &script, 1), (0, None));
         assert_eq!(place.on_sum(at(1_300), &script, 0), (1, Some(1)));
-        assert_eq!(place.next(&script), Some((at(1_430), 13)));
+        assert_eq!(next(&place, &script), Some((at(1_430), 13)));
         assert!(!place.is_over(&script));
         (0..2).for_each(|_| assert_eq!(place.on_submitted(at(1_500), &script), None));
         assert_eq!(place.on_sum(at(1_600), &script, 2), (0, None));
         assert_eq!(place.on_sum(at(1_700), &script, 3), (1, None));
         assert!(place.is_over(&script));
-        assert_eq!(place.next(&script), None);
+        assert_eq!(next(&place, &script), None);
     }
 
     #[test]
@@ -147,7 +154,7 @@ mod tests {
         let script = script(&[0], 4, 2);
         let mut place = Place::new(&script, at(5));
         assert_eq!(place.on_submitted(at(5), &script), Some(1));
-        assert_eq!(place.next(&script), Some((at(5), 0)));
+        assert_eq!(next(&place, &script), Some((at(5), 0)));
         assert_eq!(place.on_submitted(at(5), &script), None, "two are open");
         assert_eq!(place.on_sum(at(7), &script, 1), (0, None), "the first is still open");
         assert_eq!(place.on_sum(at(8), &script, 0), (2, Some(2)));
@@ -162,6 +169,6 @@ mod tests {
     #[test]
     fn what_is_never_ready_never_comes() {
         let script = script(&[u64::MAX], 1, 1);
-        assert_eq!(Place::new(&script, at(1)).next(&script), None);
+        assert_eq!(next(&Place::new(&script, at(1)), &script), None);
     }
 }

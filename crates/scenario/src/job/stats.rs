@@ -1,5 +1,6 @@
 //! What a participant of a job has counted, whatever the collective.
 
+use thalweg_collective::Counters;
 use thalweg_core::JobId;
 use thalweg_stack::{Host, Participant};
 
@@ -18,6 +19,8 @@ pub struct WorkerStats {
     pub mark_halvings: u64,
     /// How often a loss halved the window.
     pub loss_halvings: u64,
+    /// Bytes that did not arrive, of messages that were complete without them.
+    pub lost_bytes: u64,
     /// Bytes that may be on the way now.
     pub window_bytes: u64,
 }
@@ -25,7 +28,11 @@ pub struct WorkerStats {
 impl WorkerStats {
     /// Of a host's part in a job; nothing if it has none.
     pub(crate) fn of(host: &Host, job: JobId) -> WorkerStats {
-        let resent = |resent: u64| WorkerStats { resent, ..WorkerStats::default() };
+        let sent_by_hosts = |resent: u64, counters: Counters| WorkerStats {
+            resent,
+            lost_bytes: counters.lost_bytes.as_u64(),
+            ..WorkerStats::default()
+        };
         match host.participant(job) {
             None | Some(Participant::Mesh(_)) => WorkerStats::default(),
             Some(Participant::Aggregate(worker)) => {
@@ -37,12 +44,18 @@ impl WorkerStats {
                     timeouts: stats.timeouts,
                     mark_halvings: stats.mark_halvings,
                     loss_halvings: stats.loss_halvings,
+                    lost_bytes: 0,
                     window_bytes: worker.window_bytes(),
                 }
             }
-            Some(Participant::Server(node)) => resent(node.endpoint().retransmissions()),
-            Some(Participant::Ring(ring)) => resent(ring.endpoint().retransmissions()),
-            Some(Participant::SwitchMl(worker)) => resent(worker.stats().resent_packets),
+            Some(Participant::Server(node)) => {
+                sent_by_hosts(node.retransmissions(), node.counters())
+            }
+            Some(Participant::Ring(ring)) => sent_by_hosts(ring.retransmissions(), ring.counters()),
+            Some(Participant::SwitchMl(worker)) => {
+                let resent = worker.stats().resent_packets;
+                WorkerStats { resent, ..WorkerStats::default() }
+            }
         }
     }
 
@@ -55,6 +68,7 @@ impl WorkerStats {
             timeouts: self.timeouts + other.timeouts,
             mark_halvings: self.mark_halvings + other.mark_halvings,
             loss_halvings: self.loss_halvings + other.loss_halvings,
+            lost_bytes: self.lost_bytes + other.lost_bytes,
             window_bytes: self.window_bytes + other.window_bytes,
         }
     }

@@ -78,6 +78,7 @@ fn job((number, job): (usize, &JobRecord)) -> Value {
         "timeouts": total.timeouts,
         "mark_halvings": total.mark_halvings,
         "loss_halvings": total.loss_halvings,
+        "lost_bytes": total.lost_bytes,
         "servers": job.servers.iter().map(server).collect::<Vec<_>>(),
         "failure": job.failure,
     })

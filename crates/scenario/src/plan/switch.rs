@@ -4,7 +4,7 @@ use thalweg_fabric::queue::STRICT_QUEUES;
 use thalweg_fabric::{Buffer, Discipline, Marking, TrimmingSpec};
 
 use crate::error::Mistake;
-use crate::file::{EcnWord, File, QueuesWord, SwitchTable};
+use crate::file::{EcnWord, File, QueuesWord, SwitchTable, Threshold};
 
 /// What `queues = "urgency"` has without a word about buffers, as published: ranks decide little where
 /// nobody has to wait long.
@@ -14,10 +14,10 @@ const URGENCY_BUFFER_BYTES: u64 = 36_000;
 pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
     let table = &file.switch;
     only_where_it_means_something(table)?;
-    let marking = table.ecn_threshold.map_or(Marking::NONE, |threshold| Marking {
-        threshold_bytes: threshold.0.as_u64(),
-        drop_unmarkable: table.drop_unmarkable,
-    });
+    if let Some(thresholds) = &table.ecn_thresholds {
+        return strict_by_priority(table, thresholds);
+    }
+    let marking = table.ecn_threshold.map_or(Marking::NONE, |threshold| marking(table, threshold));
     Ok(match (table.queues, table.ecn_counts) {
         (QueuesWord::Fifo, _) => Discipline::Fifo(marking),
         (QueuesWord::Strict, EcnWord::Port) => Discipline::StrictPerPort(marking),
@@ -30,6 +30,35 @@ pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
     })
 }
 
+fn marking(table: &SwitchTable, threshold: Threshold) -> Marking {
+    Marking { threshold_bytes: threshold.0.as_u64(), drop_unmarkable: table.drop_unmarkable }
+}
+
+/// Every priority has its own threshold.
+// spec: M-05
+fn strict_by_priority(
+    table: &SwitchTable,
+    thresholds: &[Threshold],
+) -> Result<Discipline, Mistake> {
+    let mistake = |message: String| Err(Mistake::at("ecn-thresholds", message));
+    if table.ecn_threshold.is_some() {
+        return mistake("ecn-threshold and ecn-thresholds exclude each other: keep one".to_owned());
+    }
+    if table.queues != QueuesWord::Strict || table.ecn_counts != EcnWord::Queue {
+        let message = "only queues = \"strict\" with ecn-counts = \"queue\" has a threshold for each \
+                       priority: write that, or take this away";
+        return mistake(message.to_owned());
+    }
+    let Ok(thresholds) = <[Threshold; STRICT_QUEUES]>::try_from(thresholds) else {
+        let count = thresholds.len();
+        return mistake(format!(
+            "{count} thresholds are not one for each of {STRICT_QUEUES} priorities: give \
+             {STRICT_QUEUES}, the most urgent first"
+        ));
+    };
+    Ok(Discipline::StrictPerQueue(thresholds.map(|threshold| marking(table, threshold))))
+}
+
 /// Keys of one kind of queues say nothing about another.
 fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
     let queues = table.queues;
@@ -40,6 +69,11 @@ fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
     if table.class_weights.is_some() && queues != QueuesWord::Fair {
         let message = "only queues = \"fair\" tells classes apart: write that, or take this away";
         return Err(Mistake::at("class-weights", message));
+    }
+    if table.drop_unmarkable && table.ecn_threshold.is_none() && table.ecn_thresholds.is_none() {
+        let message =
+            "nothing is to be marked: give ecn-threshold or ecn-thresholds, or take this away";
+        return Err(Mistake::at("drop-unmarkable", message));
     }
     let word = match queues {
         QueuesWord::Fifo | QueuesWord::Strict | QueuesWord::Fair => return Ok(()),

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Span, Time};
 
-use super::members::{Members, chunk};
+use super::members::{Members, chunk, delivery};
 use super::{Setting, Traffic};
 use crate::error::Mistake;
 use crate::file::AllReduceTable;
@@ -32,10 +32,11 @@ impl Setting<'_> {
             workers,
             servers,
             chunk: chunk(collective, table.chunk)?,
+            delivery: delivery(collective, (table.transport, table.loss, table.parameters), 1)?,
             start: Time::ZERO + table.start,
             compute: Span::ZERO,
             script: Script {
-                tensors: vec![Ready { at: Span::ZERO, values: bytes / VALUE_BYTES }],
+                tensors: vec![Ready { at: Span::ZERO, values: bytes / VALUE_BYTES, layer: 0 }],
                 rounds: table.rounds,
                 open_rounds: table.in_flight,
             },

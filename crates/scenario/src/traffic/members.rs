@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use thalweg_core::{Bytes, NodeId};
+use thalweg_deliver::LossBound;
 
 use super::Setting;
 use crate::error::Mistake;
-use crate::file::CollectiveWord;
-use crate::job::Collective;
+use crate::file::{CarrierWord, CollectiveWord, ParametersWord};
+use crate::job::{Bounded, Collective};
 use crate::plan::Protocol;
 
 /// The hosts of a job and what they do.
@@ -27,6 +28,43 @@ pub(super) fn chunk(
         return Err(Mistake::at("chunk", message));
     }
     Ok(chunk)
+}
+
+/// Checks what messages travel on. `layers` are those of the model.
+pub(super) fn delivery(
+    collective: Collective,
+    (transport, loss, parameters): (CarrierWord, Option<f64>, Option<ParametersWord>),
+    layers: usize,
+) -> Result<Option<Bounded>, Mistake> {
+    if transport == CarrierWord::Flow {
+        let given = [("loss", loss.is_some()), ("parameters", parameters.is_some())];
+        return match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) => {
+                let message =
+                    "flows lose nothing: write transport = \"deliver\", or take this away";
+                Err(Mistake::at(key, message))
+            }
+            None => Ok(None),
+        };
+    }
+    if !collective.has_messages() {
+        let message = format!("{} sends no messages: take this away", collective.name());
+        return Err(Mistake::at("transport", message));
+    }
+    let share = loss.unwrap_or(0.0);
+    let Some(loss) = LossBound::new(share) else {
+        let message =
+            format!("{share} is no share that may be lost: give 0 or more, and less than 1");
+        return Err(Mistake::at("loss", message));
+    };
+    let keeps_parameters = parameters == Some(ParametersWord::KeepValue);
+    if keeps_parameters && collective == Collective::Ring {
+        let message = "what one worker of a ring loses, all after it would lose: take collective = \
+                       \"server\", or this away";
+        return Err(Mistake::at("parameters", message));
+    }
+    let layers = u16::try_from(layers.max(1)).unwrap_or(u16::MAX);
+    Ok(Some(Bounded { loss, keeps_parameters, layers }))
 }
 
 impl Setting<'_> {

@@ -3,7 +3,7 @@
 use thalweg_core::Time;
 use thalweg_workload::{Buckets, Compute, Model, TrainingError, TrainingJob, models};
 
-use super::members::{Members, chunk};
+use super::members::{Members, chunk, delivery};
 use super::{Setting, Traffic};
 use crate::error::Mistake;
 use crate::file::TrainingTable;
@@ -26,7 +26,10 @@ impl Setting<'_> {
         let ready = |gradient: &thalweg_workload::Ready| Ready {
             at: gradient.at,
             values: gradient.bytes.as_u64() / VALUE_BYTES,
+            layer: u16::try_from(gradient.layer).unwrap_or(u16::MAX),
         };
+        let layers = training.model.layers().len();
+        let carrier = (table.transport, table.loss, table.parameters);
         Ok(Traffic::Job(Box::new(Job {
             kind: JobKind::Training,
             model: training.model.name().to_owned(),
@@ -34,6 +37,7 @@ impl Setting<'_> {
             workers,
             servers,
             chunk: chunk(collective, table.chunk)?,
+            delivery: delivery(collective, carrier, layers)?,
             start: Time::ZERO + table.start,
             compute: plan.forward + plan.backward,
             script: Script {

@@ -127,7 +127,7 @@ impl Script {
         }
         for mesh in &shuttle.machines {
             assert_eq!((mesh.counters().refused_messages, mesh.failure()), (0, None));
-            assert_eq!(mesh.endpoint().outgoing(), 0);
+            assert_eq!(mesh.outgoing(), 0);
         }
     }
 }

@@ -1,0 +1,195 @@
+//! What messages of a member travel on.
+
+use thalweg_core::{Machine, NodeId, Outbox, Packet, Tag, Time};
+use thalweg_deliver::Offered;
+use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
+
+use crate::config::ConfigError;
+use crate::courier::Courier;
+use crate::delivery::Delivery;
+
+/// A numbered message.
+pub struct Parcel {
+    /// Its number: what it is, to those who sent and who get it.
+    pub(crate) index: u64,
+    /// The layer of the model that its values belong to.
+    pub(crate) layer: u16,
+    /// Which way it goes. Means something to who sends it.
+    pub(crate) leg: Leg,
+    pub(crate) payload: Payload,
+}
+
+/// Whether values are on their way into a sum or out of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Leg {
+    Gradient,
+    Result,
+}
+
+/// What a part says to a message that somebody wants to send to it.
+pub enum Want {
+    /// A contribution that it waits for.
+    Gradient,
+    /// A result that it waits for, and what it has in place of it, if anything.
+    Result(Option<Payload>),
+    /// It will want it, but knows nothing of it yet.
+    Later,
+    /// Nobody waits for it.
+    Never,
+    /// It has another length than it must have.
+    Mismatch,
+}
+
+/// What a carrier has to tell.
+pub(crate) enum News {
+    /// A message is here.
+    Received { src: NodeId, parcel: Parcel },
+    /// A message with a number that no member gives.
+    Unnumbered,
+    /// A message has arrived.
+    Sent { index: u64 },
+    /// Somebody has a message and waits for a buffer.
+    Offered(Offered),
+    /// A node does not answer.
+    Lost(NodeId),
+    /// A node has something else in mind.
+    Disagrees(NodeId),
+}
+
+/// What messages travel on.
+pub(crate) enum Carrier {
+    /// Reliable flows, whose messages need no buffer.
+    Flow(Box<Flows>),
+    /// Tensors of which a part may be lost.
+    Deliver(Box<Courier>),
+}
+
+/// A flow endpoint with numbered messages.
+pub(crate) struct Flows {
+    endpoint: Endpoint,
+    first_message: u64,
+    tag: Tag,
+}
+
+impl Carrier {
+    pub fn new(
+        flow: thalweg_flow::Config,
+        tag: Tag,
+        delivery: Option<Delivery>,
+    ) -> Result<Carrier, ConfigError> {
+        if let Some(delivery) = delivery {
+            return Ok(Carrier::Deliver(Box::new(Courier::new(delivery)?)));
+        }
+        let first_message = flow.first_message;
+        let endpoint = Endpoint::new(flow)?;
+        Ok(Carrier::Flow(Box::new(Flows { endpoint, first_message, tag })))
+    }
+
+    pub fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) -> Result<(), StartError> {
+        match self {
+            Carrier::Flow(flows) => flows.send(now, dst, parcel),
+            Carrier::Deliver(courier) => {
+                courier.send(now, dst, parcel);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    pub fn poll(&mut self) -> Option<News> {
+        match self {
+            Carrier::Flow(flows) => flows.poll(),
+            Carrier::Deliver(courier) => courier.poll(),
+        }
+    }
+
+    /// How many messages are being sent.
+    pub fn outgoing(&self) -> usize {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.outgoing(),
+            Carrier::Deliver(courier) => courier.endpoint.outgoing(),
+        }
+    }
+
+    /// How many packets were sent that had been sent before.
+    pub fn retransmissions(&self) -> u64 {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.retransmissions(),
+            Carrier::Deliver(courier) => courier.endpoint.stats().resent,
+        }
+    }
+
+    #[inline]
+    pub fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.handle_packet(now, packet),
+            Carrier::Deliver(courier) => courier.endpoint.handle_packet(now, packet),
+        };
+    }
+
+    pub fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.handle_timeout(now),
+            Carrier::Deliver(courier) => courier.endpoint.handle_timeout(now),
+        }
+    }
+
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.poll_transmit(now, outbox),
+            Carrier::Deliver(courier) => courier.endpoint.poll_transmit(now, outbox),
+        }
+    }
+
+    #[inline]
+    pub fn has_backlog(&self) -> bool {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.has_backlog(),
+            Carrier::Deliver(courier) => courier.endpoint.has_backlog(),
+        }
+    }
+
+    #[inline]
+    pub fn poll_timeout(&self) -> Time {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.poll_timeout(),
+            Carrier::Deliver(courier) => courier.endpoint.poll_timeout(),
+        }
+    }
+}
+
+impl Flows {
+    fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) -> Result<(), StartError> {
+        let Parcel { index, payload: body, .. } = parcel;
+        // Every message may take another path, as parallel connections do.
+        let message =
+            Message { dst, body, tagger: FlowTagger::Fixed(self.tag), entropy: index as u16 };
+        let number = self.first_message + index;
+        self.endpoint.start_numbered(now, number, message).map(|_| ())
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<News> {
+        let index = |number: u64| number.checked_sub(self.first_message);
+        loop {
+            return Some(match self.endpoint.poll_event()? {
+                thalweg_flow::Event::Received(Received { src, flow, bytes, body, .. }) => {
+                    let payload = body.map_or(Payload::Length(bytes), Payload::Bytes);
+                    match index(flow.number()) {
+                        Some(index) => {
+                            let parcel = Parcel { index, layer: 0, leg: Leg::Gradient, payload };
+                            News::Received { src, parcel }
+                        }
+                        None => News::Unnumbered,
+                    }
+                }
+                thalweg_flow::Event::Sent(sent) => match index(sent.flow.number()) {
+                    Some(index) => News::Sent { index },
+                    None => continue,
+                },
+                thalweg_flow::Event::Failed(sent) => News::Lost(sent.dst),
+            });
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Messages as tensors of which a part may be lost.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use thalweg_core::{NodeId, Operation, Time};
+use thalweg_deliver::{
+    Completion, Endpoint, Failure, Importance, LossBound, Lost, Name, Offered, ReceiveCall,
+    SendCall,
+};
+use thalweg_flow::Payload;
+
+use crate::carrier::{Leg, News, Parcel};
+use crate::config::ConfigError;
+use crate::delivery::{Delivery, Results};
+use crate::payload;
+
+/// A delivery endpoint that sends and receives numbered messages. A message's number is its operation.
+///
+/// Buffers are posted when a message is offered: its sender knows how long it is, and the part whether
+/// this is the time for it.
+pub(crate) struct Courier {
+    pub endpoint: Endpoint,
+    delivery: Delivery,
+    /// Offers that the part will want later, oldest first.
+    later: VecDeque<Offered>,
+    pub lost_bytes: u64,
+}
+
+impl Courier {
+    pub fn new(delivery: Delivery) -> Result<Courier, ConfigError> {
+        if delivery.layers == 0 {
+            return Err(ConfigError::Zero("layers"));
+        }
+        let endpoint = Endpoint::new(delivery.endpoint.clone(), delivery.rng.stream("delivery"))?;
+        Ok(Courier { endpoint, delivery, later: VecDeque::new(), lost_bytes: 0 })
+    }
+
+    pub fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) {
+        let Parcel { index, layer, leg, payload } = parcel;
+        let (loss, importance) = match (leg, self.delivery.results) {
+            (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
+            _ => (self.delivery.loss, self.delivery.importance),
+        };
+        let call = SendCall {
+            layer,
+            layers: self.delivery.layers,
+            loss,
+            importance,
+            policy: Arc::clone(&self.delivery.policy),
+            ..SendCall::new(name(dst, index), Arc::new(payload::into_tensor(payload)))
+        };
+        let posted = self.endpoint.post_send(now, call);
+        posted.expect("messages have numbers of their own, and their lengths are checked");
+    }
+
+    /// Gives a buffer for a message that was offered. Returns whether it was taken.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        offer: &Offered,
+        older: Option<Payload>,
+        leg: Leg,
+    ) -> bool {
+        let (loss, lost) = match (leg, &older) {
+            (Leg::Gradient, _) => (self.delivery.loss, Lost::ReadsZero),
+            (Leg::Result, Some(_)) => (self.delivery.loss, Lost::KeepsValue),
+            (Leg::Result, None) => (LossBound::EXACT, Lost::ReadsZero),
+        };
+        let zeros = || payload::zeros(offer.tensor_bytes, self.delivery.contents);
+        let buffer = older.map_or_else(zeros, payload::into_tensor);
+        let call = ReceiveCall { name: offer.name, buffer, loss, lost };
+        self.endpoint.post_receive(now, call).is_ok()
+    }
+
+    /// Keeps an offer until somebody asks for it. The oldest gives way: its sender asks again.
+    pub fn keep(&mut self, offer: Offered) {
+        if self.later.len() >= self.delivery.endpoint.early_memory as usize {
+            self.later.pop_front();
+        }
+        self.later.push_back(offer);
+    }
+
+    /// Everything that was kept.
+    pub fn take_kept(&mut self) -> VecDeque<Offered> {
+        std::mem::take(&mut self.later)
+    }
+
+    pub fn poll(&mut self) -> Option<News> {
+        if let Some(offer) = self.endpoint.poll_offer() {
+            return Some(News::Offered(offer));
+        }
+        Some(match self.endpoint.poll_completion()? {
+            Completion::Sent(sent) => News::Sent { index: sent.name.operation.0 },
+            Completion::Received(received) => {
+                self.lost_bytes += received.lost_bytes;
+                let parcel = Parcel {
+                    index: received.name.operation.0,
+                    layer: received.layer,
+                    leg: Leg::Gradient,
+                    payload: payload::of_tensor(received.buffer),
+                };
+                News::Received { src: received.name.peer, parcel }
+            }
+            Completion::Failed(failed) => match failed.failure {
+                Failure::Silent => News::Lost(failed.name.peer),
+                Failure::Refused(_) => News::Disagrees(failed.name.peer),
+            },
+        })
+    }
+}
+
+fn name(peer: NodeId, index: u64) -> Name {
+    Name { peer, operation: Operation(index), tensor: 0 }
+}

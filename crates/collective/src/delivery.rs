@@ -1,0 +1,101 @@
+//! Settings of collectives that may lose a part of what they carry.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thalweg_core::{Rng, Tag, Tensor, TrafficClass};
+use thalweg_deliver::{FrontFirst, Importance, LossBound, Policy, Segment};
+
+/// Has messages travel as tensors of which a bounded part may be lost, in place of flows. All nodes need
+/// the same settings, except for the randomness.
+///
+/// Gradients that were lost read as zero. For every worker at most [`loss`](Delivery::loss) of what it
+/// contributes is missing from a sum: a ring divides that among the hops on which it can be lost.
+#[derive(Clone)]
+pub struct Delivery {
+    /// The transport.
+    pub endpoint: thalweg_deliver::Config,
+    /// The largest share of a gradient that may be missing. Default nothing.
+    pub loss: LossBound,
+    /// How many layers the model has. Default 1.
+    pub layers: u16,
+    /// What tensors consist of. Default values. A server does not see it from what arrives.
+    pub contents: Contents,
+    /// Whether results may be lost. Default nothing of them.
+    pub results: Results,
+    /// What makes a packet of a gradient important.
+    pub importance: Importance,
+    /// Gives packets their classes. Default the paper's, in the class of training.
+    pub policy: Arc<dyn Policy>,
+    /// Paths are drawn from it. Different at every node.
+    pub rng: Rng,
+}
+
+/// What tensors consist of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Contents {
+    /// Values.
+    Values,
+    /// Nothing: a simulation need not carry values.
+    Lengths,
+}
+
+/// Whether results may be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Results {
+    /// Nothing of them, so that all workers end with the same bits: all their packets are important.
+    Exact,
+    /// As much as of gradients, at workers that have [older](crate::SumCall::older) values. Only of
+    /// parameter servers: what one worker of a ring loses, all after it would lose as well.
+    MayBeLost,
+}
+
+impl Delivery {
+    /// The default settings.
+    pub fn new(rng: Rng) -> Delivery {
+        Delivery {
+            endpoint: thalweg_deliver::Config::default(),
+            loss: LossBound::EXACT,
+            layers: 1,
+            contents: Contents::Values,
+            results: Results::Exact,
+            importance: Importance::default(),
+            policy: Arc::new(in_training),
+            rng,
+        }
+    }
+
+    /// The settings with the loss divided among so many hops. Each adds to what is missing of those
+    /// before it.
+    pub(crate) fn divided(mut self, hops: u64) -> Delivery {
+        let share = u64::from(self.loss.millionths()) / hops.max(1);
+        // A part of what fits, fits.
+        self.loss = LossBound::from_millionths(share as u32).unwrap_or(LossBound::EXACT);
+        self
+    }
+}
+
+fn in_training(segment: &Segment) -> Tag {
+    let tag = FrontFirst::default().tag(segment);
+    Tag { dscp: tag.dscp.in_class(TrafficClass::Training), ..tag }
+}
+
+impl Contents {
+    /// Whether a tensor consists of that.
+    pub(crate) fn fit(self, tensor: &Tensor) -> bool {
+        matches!(tensor, Tensor::Length(_)) == (self == Contents::Lengths)
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("endpoint", &self.endpoint)
+            .field("loss", &self.loss)
+            .field("layers", &self.layers)
+            .field("contents", &self.contents)
+            .field("results", &self.results)
+            .field("importance", &self.importance)
+            .finish_non_exhaustive()
+    }
+}
