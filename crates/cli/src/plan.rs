@@ -6,7 +6,7 @@ mod sonic;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use thalweg_core::Bytes;
+use thalweg_core::{Bytes, Dscp, TrafficClass};
 use thalweg_deliver::FrontFirst;
 use thalweg_deliver::plan::{LayerCost, Plan, Port, plan as planned};
 use thalweg_workload::{LossCost, Model, models};
@@ -101,4 +101,9 @@ fn layer_costs(model: &Model, costs: &[LossCost]) -> Vec<LayerCost> {
         layers[tensor.layer].bytes += 4 * tensor.values;
     }
     layers
+}
+
+/// What packets of this priority carry.
+fn code(priority: u8) -> u8 {
+    Dscp::of_priority(priority).in_class(TrafficClass::Training).code()
 }

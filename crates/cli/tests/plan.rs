@@ -43,7 +43,7 @@ fn a_switch_can_read_it() {
     );
     let dscp = tables["DSCP_TO_TC_MAP"]["thalweg"].as_object().expect("a map");
     assert_eq!(
-        (dscp.len(), &dscp["56"], &dscp["48"], &dscp["0"]),
+        (dscp.len(), &dscp["58"], &dscp["50"], &dscp["0"]),
         (64, &"7".into(), &"6".into(), &"0".into())
     );
     assert_eq!(tables["SCHEDULER"]["thalweg"]["type"], "STRICT");

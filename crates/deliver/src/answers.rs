@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Dscp, Ecn, Header, NodeId, Packet, Time};
+use thalweg_core::{Dscp, Ecn, Header, NodeId, Packet, Time, TrafficClass};
 use thalweg_wire::deliver::Verb;
 use thalweg_wire::tag;
 
@@ -73,7 +73,7 @@ pub(crate) fn address(
     packet.meta.dst = dst;
     packet.meta.wire_bytes = config.overhead_bytes + packet.body.len() as u32;
     packet.meta.entropy = entropy;
-    packet.meta.dscp = Dscp::of_priority(CONTROL_PRIORITY);
+    packet.meta.dscp = Dscp::of_priority(CONTROL_PRIORITY).in_class(TrafficClass::Training);
     packet.meta.ecn = Ecn::Capable;
     encode(packet.header);
     if let Some(key) = &config.key {

@@ -1,7 +1,7 @@
 //! Which class a packet travels in. A policy can be exchanged without a change to the transport or to
 //! any switch.
 
-use thalweg_core::{Bytes, Dscp, Ecn, Tag};
+use thalweg_core::{Bytes, Dscp, Ecn, Tag, TrafficClass};
 
 /// The class that control packets and echoes travel in, and no policy here gives to data.
 // spec: M-09
@@ -88,7 +88,8 @@ impl FrontFirst {
         let priority = self.first_priority.saturating_add(level as u8);
         // spec: M-04
         let ecn = if segment.is_important { Ecn::Capable } else { Ecn::NotCapable };
-        Tag { dscp: Dscp::of_priority(priority), ecn, rank: u32::from(place) }
+        let dscp = Dscp::of_priority(priority).in_class(TrafficClass::Training);
+        Tag { dscp, ecn, rank: u32::from(place) }
     }
 }
 

@@ -16,8 +16,10 @@ use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point,
 /// The figure.
 pub(crate) struct Mlt15;
 
-/// Who keeps so much of the speed holds it, and who loses more than the rest is slowed down.
+/// Who keeps so much of the speed holds it.
 const HELD: f64 = 0.95;
+/// Who loses so much of it is slowed down: a third of what the paper shows, at least.
+const SLOWED: f64 = 0.1;
 /// How often a run says how far it is.
 const STEP: Span = Span::from_us(500);
 
@@ -245,7 +247,7 @@ impl Setup {
                 paper,
                 1.0 - self.slowest(rows, system, most),
                 Unit::Percent,
-                Rule::AtLeast(1.0 - HELD),
+                Rule::AtLeast(SLOWED),
             ));
         }
         claims

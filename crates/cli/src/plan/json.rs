@@ -1,10 +1,11 @@
 //! The plan as JSON.
 
 use serde_json::{Value, json};
-use thalweg_core::Dscp;
 use thalweg_deliver::plan::{Plan, QueuePlan};
 use thalweg_deliver::policy::CONTROL_PRIORITY;
 use thalweg_workload::Model;
+
+use super::code;
 
 pub(super) fn document(model: &Model, plan: &Plan) -> Value {
     let queues: Vec<Value> = plan.queues.iter().map(|own| queue(model, own)).collect();
@@ -12,7 +13,7 @@ pub(super) fn document(model: &Model, plan: &Plan) -> Value {
         "model": model.name(),
         "control": {
             "priority": CONTROL_PRIORITY,
-            "dscp": Dscp::of_priority(CONTROL_PRIORITY).code(),
+            "dscp": code(CONTROL_PRIORITY),
         },
         "queues": queues,
         "cost_rounds": plan.cost,
@@ -24,7 +25,7 @@ fn queue(model: &Model, queue: &QueuePlan) -> Value {
         model.layers()[queue.layers.clone()].iter().map(|layer| layer.name.as_str()).collect();
     json!({
         "priority": queue.priority,
-        "dscp": Dscp::of_priority(queue.priority).code(),
+        "dscp": code(queue.priority),
         "layers": layers,
         "load": queue.load,
         "threshold_bytes": queue.threshold_bytes,

@@ -5,9 +5,10 @@
 //! own files. Larger queue numbers are more urgent there, so priority p waits in queue 7 − p.
 
 use serde_json::{Map, Value, json};
-use thalweg_core::Dscp;
 use thalweg_deliver::plan::Plan;
 use thalweg_deliver::policy::CONTROL_PRIORITY;
+
+use super::code;
 
 /// What maps, profiles and the scheduler are called.
 const NAME: &str = "thalweg";
@@ -38,7 +39,7 @@ fn profile(priority: u8) -> String {
 fn dscp_map(plan: &Plan) -> Map<String, Value> {
     let priorities = plan.queues.iter().map(|own| own.priority).chain([CONTROL_PRIORITY]);
     let codes: Vec<(u8, u8)> =
-        priorities.map(|priority| (Dscp::of_priority(priority).code(), queue(priority))).collect();
+        priorities.map(|priority| (code(priority), queue(priority))).collect();
     let class =
         |code: u8| codes.iter().find(|(own, _)| *own == code).map_or(0, |(_, class)| *class);
     (0..64).map(|code| (code.to_string(), class(code).to_string().into())).collect()
