@@ -45,7 +45,7 @@ fn scale(value: f32) -> Scale {
     Scale::new(value).unwrap()
 }
 
-fn setup(members: &[Member]) -> Setup {
+pub(super) fn setup(members: &[Member]) -> Setup {
     Setup {
         job: JOB,
         epoch: 1,
@@ -185,6 +185,7 @@ impl Bench {
             resend: false,
             repair: false,
             result: false,
+            absent: None,
         }
     }
 
@@ -206,6 +207,7 @@ impl Bench {
             wanted: 0,
             straight,
             afresh: false,
+            bounded: None,
         }
     }
 

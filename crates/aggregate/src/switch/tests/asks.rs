@@ -23,6 +23,7 @@ fn query(worker: u8) -> Ask {
         wanted: 0,
         straight: false,
         afresh: false,
+        bounded: None,
     }
 }
 
