@@ -14,6 +14,7 @@ use super::{Config, Event, Missing, Server, Stats};
 use crate::setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 use crate::tree::{Member, Tree};
 
+mod bounded;
 mod lifecycle;
 mod random;
 mod repair;

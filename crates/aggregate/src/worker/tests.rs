@@ -1,6 +1,7 @@
 //! A worker against hand-made packets.
 
 mod agreement;
+mod bounded;
 mod epochs;
 mod lossy;
 mod recovery;
