@@ -10,7 +10,6 @@ pub enum Reliability {
     Exact,
     /// A sum that is asked for may come without some. Of an operation's fragments, at most this share
     /// lacks any one worker.
-    // spec: T-02
     Bounded(LossShare),
 }
 
@@ -51,7 +50,6 @@ impl Absences {
 
     /// Turns an operation's sums into means, each over those that contributed. All workers get the same
     /// bits.
-    // spec: T-02
     pub fn mean(&self, sums: &mut [f32]) {
         let fragment_values = usize::from(self.fragment_values.max(1));
         for (fragment, sums) in (0..).zip(sums.chunks_mut(fragment_values)) {
@@ -65,7 +63,6 @@ impl Absences {
 mod tests {
     use super::*;
 
-    // spec: T-02
     #[test]
     fn a_mean_is_that_of_the_contributors() {
         let absent = |ranks: &[u32]| Absent::of(ranks.iter().copied(), 4).unwrap();

@@ -189,7 +189,6 @@ impl Worker {
     }
 
     /// Begins the next operation. All workers submit it with the same reliability.
-    // spec: T-02
     pub fn submit_with(
         &mut self,
         now: Time,

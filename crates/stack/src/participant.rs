@@ -42,7 +42,6 @@ impl Participant {
     }
 
     /// The same, where some contributions may be missing. Collectives other than aggregation miss none.
-    // spec: T-02
     pub fn submit_with(
         &mut self,
         now: Time,

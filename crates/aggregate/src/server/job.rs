@@ -110,7 +110,6 @@ impl Job {
     pub(super) fn renew(self, config: &Config, setup: Arc<Setup>) -> Job {
         let mut job = Job::new(config, setup);
         job.stats = self.stats;
-        // spec: T-02
         job.leeway = self.leeway.renew();
         let slots = self.shards.into_iter().flatten().flat_map(|shard| shard.ring.into_slots());
         for slot in slots.filter(|slot| slot.state == State::Done) {

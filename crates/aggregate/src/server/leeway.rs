@@ -87,7 +87,6 @@ impl Leeway {
 
     /// Notes that these ranks are missing in one more fragment. `false`, and nothing is noted, if that
     /// would be too much for one of them.
-    // spec: T-02
     fn charge(&mut self, shard: usize, allowed: Allowance, ranks: &[u32], workers: u32) -> bool {
         let key = (shard, allowed.first);
         let missed = |rank: u32| self.tallies.get(&key).map_or(0, |it| it.missed[rank as usize]);
@@ -140,7 +139,6 @@ impl Job {
 
     /// Finishes a fragment of a bounded operation with what is there, if nobody misses too much of the
     /// operation then.
-    // spec: T-02
     pub(super) fn leave_out(
         &mut self,
         shard: usize,
@@ -243,7 +241,6 @@ mod tests {
         Leeway { from, tallies: BTreeMap::new(), watermarks: Vec::new() }
     }
 
-    // spec: T-02
     #[test]
     fn only_a_current_sum_that_means_something_is_finished() {
         let good = Standing {
@@ -263,7 +260,6 @@ mod tests {
         assert!(!Standing { awaits_station: true, ..good }.can_finish());
     }
 
-    // spec: T-02
     #[test]
     fn nobody_misses_more_than_is_allowed() {
         let mut leeway = leeway(0);
@@ -280,7 +276,6 @@ mod tests {
         assert_eq!(leeway.tallies.len(), 1);
     }
 
-    // spec: T-02
     #[test]
     fn what_may_be_forgotten_is_exact() {
         let mut leeway = leeway(101);
@@ -294,7 +289,6 @@ mod tests {
         assert!(!leeway.charge(0, Allowance { first: 1_001, fragments: 0, ..ALLOWED }, &[1], 4));
     }
 
-    // spec: T-02
     #[test]
     fn a_tree_has_its_own_fragments_of_an_operation() {
         let members = [crate::tree::Member { node: thalweg_core::NodeId(1), path: vec![] }];

@@ -41,7 +41,6 @@ impl<E> Switch<E> {
 
     /// Sends what there is of a sum to the server, which may finish it so, and the query on behind it. The
     /// sum stays: what is still to come fills it, and then it goes on as any other.
-    // spec: T-02
     fn hand_over(
         &mut self,
         now: Time,

@@ -115,7 +115,7 @@ impl<E> Switch<E> {
     }
 
     /// A full sum once more, or a part of one past all others, unless it is gone.
-    // spec: T-02, T-10
+    // spec: T-10
     fn transmit_sum(&mut self, now: Time, place: u32, outbox: &mut dyn Outbox) {
         let Some(slot) = self.array.queued(place) else { return };
         let (key, header, is_part) = (slot.key, slot.header(), slot.missing() != 0);

@@ -214,7 +214,6 @@ impl Operations {
     }
 
     /// A sum lacks contributions.
-    // spec: T-02
     pub fn lack(&mut self, sequence: u64, absent: Absent) {
         if let Some(index) = self.locate(sequence) {
             self.held[index].absent.insert(sequence, absent);
@@ -227,7 +226,6 @@ impl Operations {
     }
 
     /// What a query says of a fragment's operation, if that need not be exact.
-    // spec: T-02
     pub fn bounded(&self, sequence: u64) -> Option<Bounded> {
         let entry = &self.held[self.locate(sequence)?];
         let Reliability::Bounded(share) = entry.reliability else { return None };

@@ -98,7 +98,6 @@ impl Oracle {
     }
 
     /// Nobody misses more than its share, and nobody anything of what is exact.
-    // spec: T-02
     fn check_bound(&self, absences: &Absences) -> Result<(), String> {
         let fragments = self.tensors[0].len().div_ceil(self.fragment_values) as u32;
         let (each, more) = (fragments / self.servers, fragments % self.servers);
@@ -115,7 +114,6 @@ impl Oracle {
         }
     }
 
-    // spec: T-02
     fn check_means(
         &self,
         sum: &[f32],
@@ -140,7 +138,6 @@ impl Oracle {
     }
 
     /// The sum is that of those who are said to be in it.
-    // spec: T-02
     fn check_value(&self, at: usize, value: f32, missing: &[u32]) -> Result<(), String> {
         let is_there = |(rank, _): &(u32, _)| !missing.contains(rank);
         let parts = || {

@@ -297,7 +297,6 @@ mod tests {
         Ask { bounded: Some(operation), ..query() }
     }
 
-    // spec: T-02
     #[test]
     fn a_query_names_the_operation_that_need_not_be_exact() {
         let mut bytes = QUERY_BYTES;

@@ -23,7 +23,6 @@ impl LossShare {
     }
 
     /// How many of so many fragments one worker may miss.
-    // spec: T-02
     pub const fn of(self, fragments: u32) -> u32 {
         ((fragments as u64 * self.0 as u64) >> 8) as u32
     }
@@ -74,7 +73,6 @@ impl Absent {
 
     /// Names ranks of so many workers, in any order, each once. `None` if there are none, or more than
     /// can be named.
-    // spec: T-02
     pub fn of(ranks: impl IntoIterator<Item = u32>, workers: u32) -> Option<Absent> {
         let mut bits = 0;
         for rank in ranks.into_iter() {
@@ -152,7 +150,6 @@ mod tests {
     }
 
     proptest! {
-        // spec: T-02
         #[test]
         fn names_come_back(
             workers in 1..80_u32,

@@ -148,7 +148,6 @@ fn reserved_bits_are_refused() {
     }
 }
 
-// spec: T-02
 #[test]
 fn who_is_missing_takes_the_place_of_what_it_excludes() {
     let absent = Absent::of([1, 4], 6);

@@ -16,7 +16,6 @@ fn absent(sent: &[Sent]) -> Vec<Option<Vec<u32>>> {
     sent.iter().map(|sent| sent.parameter().absent.map(ranks)).collect()
 }
 
-// spec: T-02
 #[test]
 fn a_query_finishes_what_lacks_little() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -36,7 +35,6 @@ fn a_query_finishes_what_lacks_little() {
     assert_eq!((again[0].header, &again[0].body), (sent[0].header, &sent[0].body));
 }
 
-// spec: T-02
 #[test]
 fn an_exact_query_waits_and_so_does_what_nobody_contributed_to() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -52,7 +50,6 @@ fn an_exact_query_waits_and_so_does_what_nobody_contributed_to() {
     assert_eq!((bench.stats().left_out, bench.stats().completed), (0, 0));
 }
 
-// spec: T-02
 #[test]
 fn nobody_is_left_out_of_more_than_its_share() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -72,7 +69,6 @@ fn nobody_is_left_out_of_more_than_its_share() {
     assert_eq!(absent(&bench.drain()), vec![None; 3]);
 }
 
-// spec: T-02
 #[test]
 fn a_station_that_says_nothing_is_asked_first() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -87,7 +83,7 @@ fn a_station_that_says_nothing_is_asked_first() {
     assert_eq!(absent(&bench.drain()), vec![Some(vec![2, 3]); 3]);
 }
 
-// spec: T-02, A-23
+// spec: A-23
 #[test]
 fn what_overflowed_is_repeated_with_everybody() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -104,7 +100,7 @@ fn what_overflowed_is_repeated_with_everybody() {
     assert_eq!((destinations(&sent), sent[0].parameter().repeat), (vec![3], true));
 }
 
-// spec: T-02, A-41
+// spec: A-41
 #[test]
 fn a_new_epoch_keeps_what_was_left_out() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -123,7 +119,7 @@ fn a_new_epoch_keeps_what_was_left_out() {
     assert_eq!(destinations(&bench.drain()), [3], "the share is used up");
 }
 
-// spec: T-02, A-41
+// spec: A-41
 #[test]
 fn a_server_without_memory_is_exact_until_nothing_is_under_way() {
     let window = 2 * u64::from(SPAN) + 1;
@@ -155,7 +151,6 @@ fn a_server_without_memory_is_exact_until_nothing_is_under_way() {
     }
 }
 
-// spec: T-02
 #[test]
 fn the_window_moves_on_although_no_sum_is_whole() {
     let mut bench = Bench::new(setup(&side_by_side()));

@@ -194,7 +194,6 @@ fn stations_of_one_switch_are_asked_each() {
     assert_eq!((read.branch.places(), read.wanted, read.afresh), ([0, 1, 0, 0], 0b10, false));
 }
 
-// spec: T-02
 #[test]
 fn a_bounded_query_takes_what_there_is_to_the_server() {
     let share = LossShare::from_parts(25);

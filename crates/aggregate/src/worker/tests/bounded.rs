@@ -23,7 +23,6 @@ fn answer_without(bench: &mut Bench, sequence: u64, ranks: &[u32], sums: &[f32])
     bench.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
 }
 
-// spec: T-02
 #[test]
 fn queries_name_operations_that_need_not_be_exact() {
     let mut bench = bench(Numeric::Float);
@@ -40,7 +39,7 @@ fn queries_name_operations_that_need_not_be_exact() {
     assert_eq!(queries.iter().map(|query| query.bounded).collect::<Vec<_>>(), expected);
 }
 
-// spec: T-02, A-23
+// spec: A-23
 #[test]
 fn what_is_repeated_in_floats_is_exact() {
     let mut bench = bench(fixed(1e6, false));
@@ -56,7 +55,6 @@ fn what_is_repeated_in_floats_is_exact() {
     assert!(bounded(3).flatten().is_some());
 }
 
-// spec: T-02
 #[test]
 fn the_end_tells_who_is_missing_where() {
     let mut bench = bench(Numeric::Float);
@@ -83,7 +81,7 @@ fn the_end_tells_who_is_missing_where() {
     assert_eq!(sums, expected[..14]);
 }
 
-// spec: T-02, A-41
+// spec: A-41
 #[test]
 fn what_is_supplied_says_who_is_missing() {
     let mut bench = bench(Numeric::Float);
