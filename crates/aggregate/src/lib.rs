@@ -9,6 +9,7 @@
 
 mod index;
 pub mod join;
+mod reliability;
 pub mod server;
 mod setup;
 pub mod switch;
@@ -16,6 +17,7 @@ mod tree;
 pub mod window;
 pub mod worker;
 
+pub use reliability::{Absences, Reliability};
 pub use server::Server;
 pub use setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 pub use switch::Switch;

@@ -22,6 +22,7 @@ use crate::setup::Setup;
 mod intake;
 mod job;
 mod judge;
+mod leeway;
 mod queue;
 mod ring;
 mod scaling;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_core::{Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict};
 use thalweg_wire::tag::Key;
 
+use crate::reliability::{Absences, Reliability};
 use crate::setup::Setup;
 use crate::window::Window;
 
@@ -46,7 +47,7 @@ pub struct Worker {
 }
 
 /// What a worker tells the application.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// All fragments of an operation are complete.
     Finished {
@@ -56,6 +57,8 @@ pub enum Event {
         /// submitted: all others had them before this one, which lost its memory, came back. 0
         /// otherwise.
         missing_below: u64,
+        /// Whose contributions its sums lack. Nobody's, unless it was submitted as bounded.
+        absences: Absences,
     },
 }
 
@@ -166,7 +169,7 @@ impl Worker {
         // Nobody begins above what others still lack.
         let begins = setup.resume_from >= self.watermark();
         let is_sound = is_sound(&setup, rank) && self.epoch.as_ref().map_or(begins, follows);
-        if !is_sound || !self.work.operations.cut(setup.fragment_values) {
+        if !is_sound || !self.work.operations.cut(setup.fragment_values, setup.trees[0].workers()) {
             return false;
         }
         self.work.fragments.begin_anew();
@@ -180,15 +183,26 @@ impl Worker {
         true
     }
 
-    /// Begins the next operation.
+    /// Begins the next operation, which is exact.
     pub fn submit(&mut self, now: Time, tensor: Tensor) -> Operation {
+        self.submit_with(now, tensor, Reliability::Exact)
+    }
+
+    /// Begins the next operation. All workers submit it with the same reliability.
+    pub fn submit_with(
+        &mut self,
+        now: Time,
+        tensor: Tensor,
+        reliability: Reliability,
+    ) -> Operation {
         let is_empty = tensor.is_empty();
         if self.waits_for().is_none() {
             self.work.moved_at = now;
         }
-        let operation = self.work.operations.submit(tensor);
+        let operation = self.work.operations.submit(tensor, reliability);
         if is_empty {
-            self.work.events.push_back(Event::Finished { operation, missing_below: 0 });
+            let absences = Absences::default();
+            self.work.events.push_back(Event::Finished { operation, missing_below: 0, absences });
         }
         self.work.skip_missing();
         if let Some(epoch) = &mut self.epoch {

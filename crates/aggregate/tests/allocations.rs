@@ -191,6 +191,7 @@ fn gradient(identity: Identity, worker: u8) -> Gradient {
         resend: false,
         repair: false,
         result: false,
+        absent: None,
     }
 }
 
@@ -208,6 +209,7 @@ fn parameter(identity: Identity) -> Header {
         values: VALUES,
         congested: false,
         repeat: false,
+        absent: None,
     };
     let mut header = [0; HEADER_BYTES];
     parameter.encode(&mut header);
@@ -228,6 +230,7 @@ fn ask(identity: Identity, kind: AskKind) -> Header {
         wanted,
         straight: false,
         afresh: false,
+        bounded: None,
     };
     let mut header = [0; HEADER_BYTES];
     ask.encode(&mut header);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_aggregate::{Server, Worker, server};
+use thalweg_aggregate::{Absences, Reliability, Server, Worker, server};
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh};
 use thalweg_core::{JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict};
 use thalweg_wire::{Kind, peek};
@@ -51,6 +51,8 @@ pub enum Event {
         /// How many fragments at its beginning are missing: only where a worker lost its memory
         /// after all others had completed them.
         missing_below: u64,
+        /// Whose contributions it lacks: nobody's, unless it was submitted as bounded.
+        absences: Absences,
     },
     /// Something about what is not a sum.
     Mesh {
@@ -181,6 +183,18 @@ impl Host {
         Ok(participant.submit(now, call)?)
     }
 
+    /// The same, where some contributions may be missing: see [`Participant::submit_with`].
+    pub fn submit_with(
+        &mut self,
+        now: Time,
+        job: JobId,
+        tensor: Tensor,
+        reliability: Reliability,
+    ) -> Result<Operation, HostError> {
+        let participant = self.participant_mut(job).ok_or(HostError::NoSuchJob(job))?;
+        Ok(participant.submit_with(now, tensor, reliability)?)
+    }
+
     fn jobs_mut(&mut self) -> &mut Jobs {
         let me = self.me;
         self.jobs.get_or_insert_with(|| Box::new(Jobs::new(me)))
@@ -275,8 +289,8 @@ impl Jobs {
         let Some((_, participant)) = own else { return };
         while let Some(end) = participant.poll_end() {
             events.push_back(match end {
-                End::Finished { operation, tensor, missing_below } => {
-                    Event::Finished { job, operation, tensor, missing_below }
+                End::Finished { operation, tensor, missing_below, absences } => {
+                    Event::Finished { job, operation, tensor, missing_below, absences }
                 }
                 End::Failed { operation, failure } => Event::Failed { job, operation, failure },
                 End::Mesh(event) => Event::Mesh { job, event },

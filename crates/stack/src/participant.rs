@@ -1,6 +1,6 @@
 //! A node's part in one job.
 
-use thalweg_aggregate::{Worker, worker};
+use thalweg_aggregate::{Absences, Reliability, Worker, worker};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
 use thalweg_core::{Machine, Operation, Packet, Tensor, Time};
@@ -24,7 +24,7 @@ pub enum Participant {
 
 /// How an operation ended.
 pub(crate) enum End {
-    Finished { operation: Operation, tensor: Tensor, missing_below: u64 },
+    Finished { operation: Operation, tensor: Tensor, missing_below: u64, absences: Absences },
     Failed { operation: Operation, failure: Failure },
     Mesh(mesh::Event),
 }
@@ -43,6 +43,19 @@ impl Participant {
             Participant::Ring(ring) => ring.submit(now, call),
             Participant::Mesh(_) => Err(SubmitError::NotAWorker),
             Participant::SwitchMl(worker) => Ok(worker.submit(now, call.tensor)),
+        }
+    }
+
+    /// The same, where some contributions may be missing. Collectives other than aggregation miss none.
+    pub fn submit_with(
+        &mut self,
+        now: Time,
+        tensor: Tensor,
+        reliability: Reliability,
+    ) -> Result<Operation, SubmitError> {
+        match self {
+            Participant::Aggregate(worker) => Ok(worker.submit_with(now, tensor, reliability)),
+            _ => self.submit(now, tensor),
         }
     }
 
@@ -99,23 +112,29 @@ impl Participant {
 
 /// The worker keeps what others may lack.
 fn poll_worker(worker: &mut Worker) -> Option<End> {
-    let worker::Event::Finished { operation, missing_below } = worker.poll_event()?;
+    let worker::Event::Finished { operation, missing_below, absences } = worker.poll_event()?;
     let tensor = worker.take(operation).unwrap_or(Tensor::Length(0));
-    Some(End::Finished { operation, tensor, missing_below })
+    Some(End::Finished { operation, tensor, missing_below, absences })
 }
 
 fn poll_switchml(worker: &mut switchml::Worker) -> Option<End> {
     let switchml::Event::Finished { operation } = worker.poll_event()?;
     let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
     worker.release(operation);
-    Some(End::Finished { operation, tensor, missing_below: 0 })
+    Some(End::exact(operation, tensor))
+}
+
+impl End {
+    fn exact(operation: Operation, tensor: Tensor) -> End {
+        End::Finished { operation, tensor, missing_below: 0, absences: Absences::default() }
+    }
 }
 
 impl From<thalweg_collective::Event> for End {
     fn from(event: thalweg_collective::Event) -> End {
         match event {
             thalweg_collective::Event::Finished { operation, tensor } => {
-                End::Finished { operation, tensor, missing_below: 0 }
+                End::exact(operation, tensor)
             }
             thalweg_collective::Event::Failed { operation, failure } => {
                 End::Failed { operation, failure }

@@ -12,6 +12,7 @@
 
 mod announcement;
 mod ask;
+mod bounded;
 mod branch;
 mod gradient;
 mod levels;
@@ -23,6 +24,7 @@ use thiserror::Error;
 
 pub use announcement::{Announcement, CHILDREN_MAX, GroupView, Notice, STATIONS_MAX, StationBytes};
 pub use ask::{Ask, AskKind, AskView};
+pub use bounded::{Absent, Bounded, LossShare};
 pub use branch::{Branch, BranchError, FAN_IN_MAX, LEVELS};
 pub use gradient::{Gradient, GradientView};
 pub use numbers::{Magnitude, Numbers, Scale};
@@ -74,6 +76,9 @@ pub enum AggregateError {
     /// A scale that does not turn numbers into fixed point and back.
     #[error("the scale with bits {0:#010x} is not a positive normal number")]
     Scale(u32),
+    /// A query about an operation that the fragment is not in.
+    #[error("the fragment lies outside the operation that the query names")]
+    Operation,
     /// The body of an announcement contradicts itself or its header.
     #[error("the announcement is cut off, or names too many or too few stations or children")]
     Announcement,
@@ -95,12 +100,16 @@ pub const RESEND: u8 = 1 << 4;
 pub const REPAIR: u8 = 1 << 5;
 /// Gradient flag: no contribution, but the finished sum, for a server that has lost it.
 pub const RESULT: u8 = 1 << 6;
+/// Gradient flag, with [`RESULT`] alone: somebody is missing in the sum (T-02).
+pub const RESULT_LACKS: u8 = 1 << 7;
 /// Parameter flag: no sum, but the wish for floats instead.
 pub const REPEAT: u8 = 1 << 2;
 /// Parameter flag: another aggregator is to be used.
 pub const NEXT_AGGREGATOR: u8 = 1 << 3;
 /// Parameter flag: another scale is to be used.
 pub const NEXT_SCALE: u8 = 1 << 4;
+/// Parameter flag: somebody is missing in the sum (T-02).
+pub const LACKS: u8 = 1 << 5;
 
 /// `flag` if `set`, else no flag.
 const fn flag(set: bool, flag: u8) -> u8 {

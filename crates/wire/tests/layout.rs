@@ -35,7 +35,7 @@ fn the_document_has_the_fields_of_the_code() {
     let parameter = fields!(ParameterView: sequence, aggregator, scale, server, next_aggregator,
         next_scale, next_distance, everyone_distance, flags, attempt, level, reserved, values);
     let ask = fields!(AskView: sequence, aggregator, heard_distance, server, wanted, fan_ins, places,
-        watermark_distance, flags, attempt, level, reserved_end);
+        watermark_distance, flags, attempt, level, first_distance);
     let group = fields!(GroupView: sequence, aggregator, reserved, server, other, level, stations,
         reserved_end);
     let [deliver_data, deliver_ack, deliver_control] = deliver_fields();

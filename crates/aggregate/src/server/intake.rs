@@ -152,7 +152,7 @@ impl Job {
 
     /// The values are the result: from here on they never change.
     // spec: A-21, T-09
-    fn finish(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
+    pub(super) fn finish(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
         let job = self.setup.job;
         let Some(site) = self.site(shard, sequence) else { return };
         let slot = site.place.slot;
@@ -218,6 +218,7 @@ fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
     }
     slot.numbers = Numbers::Float;
     slot.values = gradient.values;
+    slot.absent = gradient.absent;
     slot.replace(gradient, body, vacant);
     slot.mark(gradient, *ecn);
     Ok(())

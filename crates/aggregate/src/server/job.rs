@@ -8,6 +8,7 @@ use thalweg_wire::aggregate::{Ask, Identity, Notice};
 use thalweg_wire::tag::Key;
 
 use super::judge::{self, Asker, State, Told, Whom};
+use super::leeway::Leeway;
 use super::queue::{Queue, Task};
 use super::ring::{Place, Ring};
 use super::scaling::Scaling;
@@ -35,6 +36,7 @@ pub(super) struct Job {
     /// By tree; `None` where another server is the root.
     pub shards: Vec<Option<Shard>>,
     pub scaling: Scaling,
+    pub leeway: Leeway,
     pub stats: Stats,
 }
 
@@ -96,6 +98,7 @@ impl Job {
             window,
             shards: shards.collect(),
             scaling: Scaling::default(),
+            leeway: Leeway::new(&setup, window),
             stats: Stats::default(),
             setup,
         }
@@ -107,6 +110,7 @@ impl Job {
     pub(super) fn renew(self, config: &Config, setup: Arc<Setup>) -> Job {
         let mut job = Job::new(config, setup);
         job.stats = self.stats;
+        job.leeway = self.leeway.renew();
         let slots = self.shards.into_iter().flatten().flat_map(|shard| shard.ring.into_slots());
         for slot in slots.filter(|slot| slot.state == State::Done) {
             job.inherit(slot);
@@ -124,6 +128,7 @@ impl Job {
                 numbers: old.numbers,
                 values: old.values,
                 body: old.body,
+                absent: old.absent,
                 is_inherited: true,
                 ..Slot::default()
             };
@@ -163,6 +168,7 @@ impl Job {
     // spec: T-10
     pub(super) fn handle_query(&mut self, ask: &Ask, context: &mut Context<'_>) {
         self.stats.queries += 1;
+        self.hear_watermark(ask);
         if let Err(why) = self.look_into(ask, context) {
             self.stats.refuse(why);
         }
@@ -177,10 +183,19 @@ impl Job {
         let slot = site.place.slot;
         let worker = site.tree.worker_at(&ask.branch).ok_or(Refusal::Foreign)?;
         slot.meet(&ask.identity, ask.aggregator);
-        if slot.state != State::Done {
-            slot.ask(ask.straight, job, gap, context);
-        } else if !slot.has_crossed(heard_told_at) {
-            slot.answer(Asker::Query(worker), job, gap, context);
+        if slot.state == State::Done {
+            if !slot.has_crossed(heard_told_at) {
+                slot.answer(Asker::Query(worker), job, gap, context);
+            }
+            return Ok(());
+        }
+        if let Some(bounded) = ask.bounded
+            && self.leave_out(shard, ask, bounded, context)
+        {
+            return Ok(());
+        }
+        if let Some(site) = self.site(shard, ask.identity.sequence) {
+            site.place.slot.ask(ask.straight, job, gap, context);
         }
         Ok(())
     }
@@ -248,6 +263,7 @@ impl Job {
             (first(self.everyone)..first(everyone)).for_each(|index| shard.ring.clear(index));
         }
         self.everyone = everyone;
+        self.leeway.forget_below(everyone);
     }
 }
 

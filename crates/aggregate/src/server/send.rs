@@ -164,6 +164,7 @@ impl Slot {
             values: if repeat { 0 } else { self.values },
             congested: self.congested,
             repeat,
+            absent: self.absent.filter(|_| !repeat),
         }
     }
 }
@@ -212,6 +213,7 @@ impl Site<'_> {
             wanted,
             straight,
             afresh: false,
+            bounded: None,
         };
         ask.encode(packet.header);
         post(packet.meta, packet.header, self.setup, self.key, to, 0);

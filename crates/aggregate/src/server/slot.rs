@@ -1,7 +1,7 @@
 //! What a server keeps of one fragment.
 
 use thalweg_core::{Body, Ecn, Time, sum};
-use thalweg_wire::aggregate::{Gradient, Magnitude, Numbers, Scale};
+use thalweg_wire::aggregate::{Absent, Gradient, Magnitude, Numbers, Scale};
 
 use super::judge::{State, Told};
 use crate::setup::Attempt;
@@ -37,6 +37,8 @@ pub(super) struct Slot {
     pub next_aggregator: Option<u32>,
     /// As above.
     pub next_scale: Option<Scale>,
+    /// Whose contributions the result lacks (T-02).
+    pub absent: Option<Absent>,
     /// A result of an earlier epoch: attempt and aggregator are those of whoever asks first.
     pub is_inherited: bool,
     pub told: Told,
@@ -92,6 +94,7 @@ impl Default for Slot {
             magnitude: Magnitude::default(),
             next_aggregator: None,
             next_scale: None,
+            absent: None,
             is_inherited: false,
             told: Told::Nobody,
             told_at: Time::ZERO,

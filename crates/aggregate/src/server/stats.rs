@@ -21,6 +21,8 @@ pub struct Stats {
     pub collisions: u64,
     /// Fragments completed.
     pub completed: u64,
+    /// Contributions that fragments were completed without (T-02).
+    pub left_out: u64,
     /// Fragments whose result a worker supplied.
     pub adopted: u64,
     /// Fragments that overflowed, so that floats were asked for.
@@ -89,6 +91,7 @@ impl Stats {
             ("late", self.late),
             ("collisions", self.collisions),
             ("completed", self.completed),
+            ("left_out", self.left_out),
             ("adopted", self.adopted),
             ("repeats", self.repeats),
             ("rescaled", self.rescaled),
@@ -120,6 +123,7 @@ impl AddAssign<&Stats> for Stats {
         self.late += other.late;
         self.collisions += other.collisions;
         self.completed += other.completed;
+        self.left_out += other.left_out;
         self.adopted += other.adopted;
         self.repeats += other.repeats;
         self.rescaled += other.rescaled;

@@ -14,6 +14,7 @@ use super::{Config, Event, Missing, Server, Stats};
 use crate::setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 use crate::tree::{Member, Tree};
 
+mod bounded;
 mod lifecycle;
 mod random;
 mod repair;
@@ -45,7 +46,7 @@ fn scale(value: f32) -> Scale {
     Scale::new(value).unwrap()
 }
 
-fn setup(members: &[Member]) -> Setup {
+pub(super) fn setup(members: &[Member]) -> Setup {
     Setup {
         job: JOB,
         epoch: 1,
@@ -185,6 +186,7 @@ impl Bench {
             resend: false,
             repair: false,
             result: false,
+            absent: None,
         }
     }
 
@@ -206,6 +208,7 @@ impl Bench {
             wanted: 0,
             straight,
             afresh: false,
+            bounded: None,
         }
     }
 

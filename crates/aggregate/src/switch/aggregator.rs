@@ -103,6 +103,7 @@ impl Aggregator {
             resend: false,
             repair: true,
             result: false,
+            absent: None,
         })
     }
 }

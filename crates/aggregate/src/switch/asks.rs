@@ -22,6 +22,9 @@ impl<E> Switch<E> {
         }
         let place = self.place_of(&ask, &fragment);
         let missing = self.array.find_fragment(place, &fragment).map_or(0, |slot| slot.missing());
+        if missing != 0 && ask.bounded.is_some() {
+            return self.hand_over(now, place, &ask, &fragment, packet);
+        }
         if missing != 0 && self.list_children(&fragment, missing) {
             if !self.may_ask(now, place) {
                 self.stats.asks_held += 1;
@@ -34,6 +37,30 @@ impl<E> Switch<E> {
         }
         let (parent, level) = self.above(now, &fragment, ask.branch.end());
         pass_on(&ask, parent, level, packet)
+    }
+
+    /// Sends what there is of a sum to the server, which may finish it so, and the query on behind it. The
+    /// sum stays: what is still to come fills it, and then it goes on as any other.
+    fn hand_over(
+        &mut self,
+        now: Time,
+        place: u32,
+        ask: &Ask,
+        fragment: &Fragment,
+        packet: Packet<'_>,
+    ) -> Verdict<'_> {
+        let (parent, level) = self.above(now, fragment, ask.branch.end());
+        if !self.may_ask(now, place) {
+            return pass_on(ask, parent, level, packet);
+        }
+        if self.array.enqueue(self.touch(now, place), place) && !self.push(Task::Sum(place)) {
+            self.array.dequeue(place);
+            return pass_on(ask, parent, level, packet);
+        }
+        if !self.push(Task::Ask { ask: Ask { level, ..*ask }, to: parent }) {
+            return pass_on(ask, parent, level, packet);
+        }
+        Verdict::Consume
     }
 
     /// Sends again what is here in full, and asks for what is not.
@@ -119,7 +146,7 @@ impl<E> Switch<E> {
         if self.list_children(&fragment, request.wanted) {
             for at in 0..self.listed.len() {
                 let to = self.listed[at];
-                self.push(Task::Request { ask: *request, to });
+                self.push(Task::Ask { ask: *request, to });
             }
         }
     }

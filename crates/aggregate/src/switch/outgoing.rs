@@ -11,10 +11,10 @@ use super::Switch;
 /// Something to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
-    /// The sum at this place, again.
+    /// The sum at this place: again if it is full, else what there is, for the server alone.
     Sum(u32),
-    /// A request.
-    Request {
+    /// A request, or a query on its way up.
+    Ask {
         /// What is asked.
         ask: Ask,
         /// Whom.
@@ -101,7 +101,7 @@ impl<E> Switch<E> {
         {
             match task {
                 Task::Sum(place) => self.transmit_sum(now, place, outbox),
-                Task::Request { ask, to } => {
+                Task::Ask { ask, to } => {
                     let Identity { job, epoch, .. } = ask.identity;
                     self.transmit_small(outbox, (job, epoch), to, |header| ask.encode(header));
                 }
@@ -114,15 +114,18 @@ impl<E> Switch<E> {
         }
     }
 
-    /// A full sum once more, unless it is gone.
+    /// A full sum once more, or a part of one past all others, unless it is gone.
     // spec: T-10
     fn transmit_sum(&mut self, now: Time, place: u32, outbox: &mut dyn Outbox) {
         let Some(slot) = self.array.queued(place) else { return };
-        let (key, header) = (slot.key, slot.header());
+        let (key, header, is_part) = (slot.key, slot.header(), slot.missing() != 0);
         self.array.dequeue(place);
         let Some(mut gradient) = header else { return };
-        let (dst, level) = self.above(now, &key.fragment(), gradient.branch.end());
+        let end = gradient.branch.end();
+        let above = self.above(now, &key.fragment(), end);
+        let (dst, level) = if is_part { (gradient.server, end) } else { above };
         gradient.level = level;
+        (gradient.resend, gradient.repair) = (is_part, !is_part);
         let bytes = u32::from(gradient.values) * 4;
         let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
         let Some(packet) = outbox.lend(size) else { return };
@@ -133,7 +136,7 @@ impl<E> Switch<E> {
         let Identity { job, epoch, .. } = gradient.identity;
         self.seal(packet.header, job, epoch);
         self.address(packet.meta, job, dst, bytes);
-        self.stats.sent_again += 1;
+        *if is_part { &mut self.stats.parts_sent } else { &mut self.stats.sent_again } += 1;
     }
 
     fn transmit_small(

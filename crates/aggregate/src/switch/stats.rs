@@ -30,6 +30,8 @@ pub struct Stats {
     pub completed: u64,
     /// Full sums that were sent on once more.
     pub sent_again: u64,
+    /// Sums of which the server was sent what there was, because they need not be exact.
+    pub parts_sent: u64,
     /// Sums that were sent on as they were because a resent gradient came.
     pub flushed: u64,
     /// Sums that were forgotten because a resent gradient came.

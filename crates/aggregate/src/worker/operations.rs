@@ -1,17 +1,20 @@
 //! The tensors of a worker, and which fragments they are cut into.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{Body, Fixed, Half, Operation, Tensor};
-use thalweg_wire::aggregate::{Numbers, Parameter};
+use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
 
 use super::Event;
+use crate::reliability::{Absences, Reliability};
 
 /// All operations whose memory is still held.
 #[derive(Clone, Debug)]
 pub(super) struct Operations {
     /// `None` before the first set-up: fragments have no numbers yet.
     fragment_values: Option<u16>,
+    /// How many workers the job has; 0 before the first set-up.
+    workers: u32,
     held: VecDeque<Entry>,
     /// The number of the first one held.
     first: u64,
@@ -38,6 +41,9 @@ struct Entry {
     /// How many values it has.
     values: u64,
     held: Held,
+    reliability: Reliability,
+    /// Whose contributions sums lack, by fragment.
+    absent: BTreeMap<u64, Absent>,
 }
 
 /// What is held of an operation's values.
@@ -80,6 +86,7 @@ impl Operations {
     pub fn new(first: Operation, first_sequence: u64) -> Operations {
         Operations {
             fragment_values: None,
+            workers: 0,
             held: VecDeque::new(),
             first: first.0,
             end: first_sequence,
@@ -99,7 +106,7 @@ impl Operations {
     }
 
     /// Takes in a tensor. An empty one is finished.
-    pub fn submit(&mut self, tensor: Tensor) -> Operation {
+    pub fn submit(&mut self, tensor: Tensor, reliability: Reliability) -> Operation {
         let operation = Operation(self.first + self.held.len() as u64);
         self.held.push_back(Entry {
             first: self.end,
@@ -110,15 +117,18 @@ impl Operations {
             is_released: false,
             values: tensor.len(),
             held: Held::All(tensor),
+            reliability,
+            absent: BTreeMap::new(),
         });
         self.number_fragments(self.held.len() - 1);
         operation
     }
 
     /// Learns how long fragments are. `false` if that would be a change.
-    pub fn cut(&mut self, fragment_values: u16) -> bool {
+    pub fn cut(&mut self, fragment_values: u16, workers: u32) -> bool {
         if self.fragment_values.is_none() {
             self.fragment_values = Some(fragment_values);
+            self.workers = workers;
             (0..self.held.len()).for_each(|index| self.number_fragments(index));
         }
         self.fragment_values == Some(fragment_values)
@@ -195,6 +205,36 @@ impl Operations {
         Some(Event::Finished {
             operation: Operation(self.first + index as u64),
             missing_below: entry.missing_end - entry.first,
+            absences: Absences {
+                workers: self.workers,
+                fragment_values: self.fragment_values.unwrap_or(0),
+                incomplete: entry.absent.iter().map(|(at, who)| (at - entry.first, *who)).collect(),
+            },
+        })
+    }
+
+    /// A sum lacks contributions.
+    pub fn lack(&mut self, sequence: u64, absent: Absent) {
+        if let Some(index) = self.locate(sequence) {
+            self.held[index].absent.insert(sequence, absent);
+        }
+    }
+
+    /// Whose contributions a sum lacks.
+    pub fn lacks(&self, sequence: u64) -> Option<Absent> {
+        self.held[self.locate(sequence)?].absent.get(&sequence).copied()
+    }
+
+    /// What a query says of a fragment's operation, if that need not be exact.
+    pub fn bounded(&self, sequence: u64) -> Option<Bounded> {
+        let entry = &self.held[self.locate(sequence)?];
+        let Reliability::Bounded(share) = entry.reliability else { return None };
+        let fragments = u32::try_from(entry.end - entry.first).ok()?;
+        let first_distance = (sequence - entry.first) as u32;
+        (fragments <= Bounded::FRAGMENTS_MAX).then_some(Bounded {
+            first_distance,
+            fragments,
+            share,
         })
     }
 

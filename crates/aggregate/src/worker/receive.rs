@@ -74,6 +74,9 @@ impl Epoch {
         if !work.operations.write(sequence, parameter, &packet.body) {
             return None;
         }
+        if let Some(absent) = parameter.absent {
+            work.operations.lack(sequence, absent);
+        }
         self.agreed.learn(parameter);
         let packet_bytes = self.packet_bytes(work, sequence);
         if let Some(fragment) = work.fragments.sent_mut(sequence).copied() {

@@ -199,6 +199,7 @@ impl Epoch {
             resend: matches!(how, How::Resend | How::Straight),
             repair: how == How::Repair,
             result: how == How::Result,
+            absent: work.operations.lacks(sequence).filter(|_| how == How::Result),
         }
     }
 
@@ -249,6 +250,8 @@ impl Epoch {
             wanted: 0,
             straight: is_straight,
             afresh: false,
+            // What was repeated in floats is exact.
+            bounded: work.operations.bounded(sequence).filter(|_| !terms.attempt.is_in_floats()),
         };
         query.encode(packet.header);
         self.address(work, sequence, is_straight, packet);

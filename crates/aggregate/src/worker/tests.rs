@@ -1,6 +1,7 @@
 //! A worker against hand-made packets.
 
 mod agreement;
+mod bounded;
 mod epochs;
 mod lossy;
 mod recovery;
@@ -181,7 +182,7 @@ impl Bench {
     fn finished(&mut self) -> Vec<(u64, u64)> {
         let events = std::iter::from_fn(|| self.worker.poll_event());
         events
-            .map(|Event::Finished { operation, missing_below }| (operation.0, missing_below))
+            .map(|Event::Finished { operation, missing_below, .. }| (operation.0, missing_below))
             .collect()
     }
 
@@ -204,6 +205,7 @@ impl Bench {
             values: self.setup.fragment_values,
             congested: false,
             repeat: false,
+            absent: None,
         }
     }
 
@@ -248,6 +250,7 @@ impl Bench {
             wanted: 0b10,
             straight: false,
             afresh: false,
+            bounded: None,
         }
     }
 

@@ -182,6 +182,7 @@ fn result_of(gradient: &Gradient, me: NodeId) -> Parameter {
         values: gradient.values,
         congested: false,
         repeat: false,
+        absent: None,
     }
 }
 

@@ -240,6 +240,7 @@ impl Worker {
             resend: false,
             repair: false,
             result: false,
+            absent: None,
         }
     }
 

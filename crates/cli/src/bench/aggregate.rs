@@ -190,6 +190,7 @@ impl Track {
             resend: false,
             repair: false,
             result: false,
+            absent: None,
         };
         gradient.encode(&mut header);
         self.push(header, Some(fragment));
@@ -210,6 +211,7 @@ impl Track {
             values: self.values,
             congested: false,
             repeat: false,
+            absent: None,
         };
         parameter.encode(&mut header);
         self.push(header, None);

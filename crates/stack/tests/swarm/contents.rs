@@ -1,6 +1,6 @@
 //! What workers contribute, and what the sum has to be.
 
-use thalweg_aggregate::Numeric;
+use thalweg_aggregate::{Absences, Numeric, Reliability};
 use thalweg_core::{Fixed, Rng};
 
 use crate::plan::{Contents, JobPlan};
@@ -32,8 +32,19 @@ pub struct Oracle {
     tensors: Vec<Vec<f32>>,
     numeric: Numeric,
     contents: Contents,
-    /// What each worker got that still lives: from which value on, and the values.
-    held: Vec<Option<(usize, Vec<f32>)>>,
+    fragment_values: usize,
+    servers: u32,
+    reliability: Reliability,
+    /// What each worker got that still lives.
+    held: Vec<Option<Held>>,
+}
+
+struct Held {
+    /// From which value on it has sums.
+    from: usize,
+    sum: Vec<f32>,
+    /// Who is missing in the fragment of each value, by rank.
+    missing: Vec<Vec<u32>>,
 }
 
 impl Oracle {
@@ -43,28 +54,80 @@ impl Oracle {
             tensors: ranks.map(|rank| tensor(seed, job, plan, rank, operation)).collect(),
             numeric: plan.numeric,
             contents: plan.contents,
-            held: vec![None; plan.workers.len()],
+            fragment_values: usize::from(plan.fragment_values),
+            servers: plan.servers.len() as u32,
+            reliability: plan.reliabilities[operation],
+            held: plan.workers.iter().map(|_| None).collect(),
         }
     }
 
     /// Checks a worker's sum, of which the values below `from` are missing.
-    pub fn check(&mut self, rank: usize, sum: &[f32], from: usize) -> Result<(), String> {
+    pub fn check(
+        &mut self,
+        rank: usize,
+        sum: &[f32],
+        from: usize,
+        absences: &Absences,
+    ) -> Result<(), String> {
         let values = self.tensors[0].len();
         if sum.len() != values {
             return Err(format!("{} values instead of {values}", sum.len()));
         }
-        for (at, &value) in sum.iter().enumerate().skip(from) {
-            self.check_value(at, value)?;
+        self.check_bound(absences)?;
+        let mut missing = vec![Vec::new(); values.div_ceil(self.fragment_values)];
+        for (fragment, ranks) in absences.fragments() {
+            missing[fragment as usize] = ranks.collect();
         }
-        for (other, others) in self.held.iter().flatten() {
-            let from = from.max(*other);
-            let pairs = sum.iter().zip(others).skip(from);
-            if let Some((own, other)) = pairs.into_iter().find(|(a, b)| a.to_bits() != b.to_bits())
-            {
+        for (at, &value) in sum.iter().enumerate().skip(from) {
+            self.check_value(at, value, &missing[at / self.fragment_values])?;
+        }
+        self.check_means(sum, &missing, absences)?;
+        for other in self.held.iter().flatten() {
+            let from = from.max(other.from);
+            let mut pairs = sum.iter().zip(&other.sum).skip(from);
+            if let Some((own, other)) = pairs.find(|(a, b)| a.to_bits() != b.to_bits()) {
                 return Err(format!("a value is {own}, another worker has {other}"));
             }
+            let from = from.div_ceil(self.fragment_values);
+            if missing[from..] != other.missing[from..] {
+                return Err("two workers were told of different contributors".to_owned());
+            }
         }
-        self.held[rank] = Some((from, sum.to_vec()));
+        self.held[rank] = Some(Held { from, sum: sum.to_vec(), missing });
+        Ok(())
+    }
+
+    /// Nobody misses more than its share, and nobody anything of what is exact.
+    fn check_bound(&self, absences: &Absences) -> Result<(), String> {
+        let fragments = self.tensors[0].len().div_ceil(self.fragment_values) as u32;
+        let (each, more) = (fragments / self.servers, fragments % self.servers);
+        let allowed = match self.reliability {
+            Reliability::Exact => 0,
+            Reliability::Bounded(share) => {
+                share.of(each + 1) * more + share.of(each) * (self.servers - more)
+            }
+        };
+        let missed = |rank| absences.missed_by(rank);
+        match (0..self.tensors.len() as u32).find(|&rank| missed(rank) > u64::from(allowed)) {
+            None => Ok(()),
+            Some(rank) => Err(format!("rank {rank} misses {}, not {allowed}", missed(rank))),
+        }
+    }
+
+    fn check_means(
+        &self,
+        sum: &[f32],
+        missing: &[Vec<u32>],
+        absences: &Absences,
+    ) -> Result<(), String> {
+        let mut means = sum.to_vec();
+        absences.mean(&mut means);
+        for (at, (mean, sum)) in means.iter().zip(sum).enumerate() {
+            let there = self.tensors.len() - missing[at / self.fragment_values].len();
+            if mean.to_bits() != (sum / there as f32).to_bits() {
+                return Err(format!("the mean of {there} is {mean} where the sum is {sum}"));
+            }
+        }
         Ok(())
     }
 
@@ -74,8 +137,13 @@ impl Oracle {
         self.held[rank] = None;
     }
 
-    fn check_value(&self, at: usize, value: f32) -> Result<(), String> {
-        let parts = || self.tensors.iter().map(|tensor| tensor[at]);
+    /// The sum is that of those who are said to be in it.
+    fn check_value(&self, at: usize, value: f32, missing: &[u32]) -> Result<(), String> {
+        let is_there = |(rank, _): &(u32, _)| !missing.contains(rank);
+        let parts = || {
+            let there = (0..).zip(&self.tensors).filter(is_there);
+            there.map(|(_, tensor): (u32, &Vec<f32>)| tensor[at])
+        };
         let exact: f64 = parts().map(f64::from).sum();
         if !exact.is_finite() {
             let right = if exact.is_nan() { value.is_nan() } else { f64::from(value) == exact };

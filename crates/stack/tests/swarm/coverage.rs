@@ -33,6 +33,7 @@ coverage!(
     duplicates_at_switches,
     completed_at_switches,
     sums_sent_again,
+    parts_sent,
     flushed,
     discarded,
     overflowed_at_switches,
@@ -48,6 +49,7 @@ coverage!(
     overlaps,
     late,
     adopted_results,
+    left_out,
     repeats,
     rescaled,
     parameters_again,
@@ -70,6 +72,7 @@ impl Coverage {
         self.duplicates_at_switches += stats.duplicates;
         self.completed_at_switches += stats.completed;
         self.sums_sent_again += stats.sent_again;
+        self.parts_sent += stats.parts_sent;
         self.flushed += stats.flushed;
         self.discarded += stats.discarded;
         self.overflowed_at_switches += stats.overflowed;
@@ -90,6 +93,7 @@ impl Coverage {
             self.overlaps += stats.overlaps;
             self.late += stats.late;
             self.adopted_results += stats.adopted;
+            self.left_out += stats.left_out;
             self.repeats += stats.repeats;
             self.rescaled += stats.rescaled;
             self.parameters_again += stats.parameters_again;

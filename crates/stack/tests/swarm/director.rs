@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
-use thalweg_aggregate::{Setup, Switch, Worker, server, switch, window, worker};
+use thalweg_aggregate::{Absences, Setup, Switch, Worker, server, switch, window, worker};
 use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Tensor, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
@@ -14,7 +14,7 @@ use thalweg_stack::{Event, Host, Participant};
 use thalweg_wire::tag::Key;
 
 use crate::contents::{self, Oracle};
-use crate::plan::Plan;
+use crate::plan::{Plan, Stall};
 
 /// What is on its way over the control channel, or due at a time.
 #[derive(Clone)]
@@ -25,6 +25,12 @@ enum Mail {
     Begin(usize),
     /// A worker that was not set up yet asks again.
     Again {
+        job: usize,
+        rank: usize,
+        life: u64,
+    },
+    /// A worker that was late begins its operation.
+    Late {
         job: usize,
         rank: usize,
         life: u64,
@@ -67,6 +73,8 @@ struct Seat {
     first: Option<usize>,
     submitted: usize,
     finished: usize,
+    /// When it goes on after it was late.
+    late_until: Option<Time>,
 }
 
 impl<'a> Swarm<'a> {
@@ -177,6 +185,7 @@ impl<'a> Swarm<'a> {
             first: None,
             submitted: 0,
             finished: 0,
+            late_until: None,
         }
     }
 
@@ -215,6 +224,12 @@ impl<'a> Swarm<'a> {
                 let seat = &self.jobs[job].seats[rank];
                 if seat.life == life && seat.first.is_none() {
                     self.ask_to_join(now, job, rank);
+                }
+            }
+            Mail::Late { job, rank, life } => {
+                if self.jobs[job].seats[rank].life == life {
+                    let node = self.plan.jobs[job].workers[rank];
+                    self.submit(now, job, rank, hosts.machine(node));
                 }
             }
             Mail::Remind(job) => {
@@ -317,10 +332,23 @@ impl<'a> Swarm<'a> {
     fn submit(&mut self, now: Time, job: usize, rank: usize, host: &mut Host) {
         let plan = &self.plan.jobs[job];
         let Job { id, seats, .. } = &mut self.jobs[job];
-        let seat = &mut seats[rank];
+        let (id, seat) = (*id, &mut seats[rank]);
+        if seat.late_until.is_some_and(|until| now < until) {
+            return;
+        }
         while seat.submitted < plan.operations.len() {
             let values = contents::tensor(self.plan.seed, job, plan, rank, seat.submitted);
-            let operation = host.submit(now, *id, Tensor::Values(values)).expect("it has entered");
+            let is_late = |stall: &Stall| stall.rank == rank && stall.operation == seat.submitted;
+            if let Some(stall) = plan.stall.filter(is_late)
+                && seat.late_until.is_none()
+            {
+                let (until, life) = (now + stall.span, seat.life);
+                seat.late_until = Some(until);
+                return self.post(until, Mail::Late { job, rank, life });
+            }
+            let reliability = plan.reliabilities[seat.submitted];
+            let operation = host.submit_with(now, id, Tensor::Values(values), reliability);
+            let operation = operation.expect("it has entered");
             assert_eq!(operation, Operation(seat.submitted as u64));
             seat.submitted += 1;
             if !plan.all_at_once {
@@ -357,7 +385,7 @@ impl<'a> Swarm<'a> {
         (job, node): (JobId, NodeId),
         operation: Operation,
         tensor: &Tensor,
-        missing_below: u64,
+        (missing_below, absences): (u64, &Absences),
     ) -> (usize, usize) {
         let index = self.jobs.iter().position(|own| own.id == job).expect("a job of ours");
         let plan = &self.plan.jobs[index];
@@ -366,7 +394,7 @@ impl<'a> Swarm<'a> {
         state.seats[rank].finished += 1;
         let from = missing_below as usize * usize::from(plan.fragment_values);
         let sum = tensor.values().expect("values were handed over");
-        let checked = state.oracles[operation.0 as usize].check(rank, sum, from);
+        let checked = state.oracles[operation.0 as usize].check(rank, sum, from, absences);
         if let Err(problem) = checked {
             let place = format!("job {index} rank {rank} operation {}", operation.0);
             self.failure.get_or_insert(format!("{place}: {problem}"));
@@ -397,9 +425,9 @@ impl Director<Host> for Swarm<'_> {
     }
 
     fn handle_event(&mut self, now: Time, node: NodeId, event: Event, hosts: &mut Hosts<'_, Host>) {
-        let (job, operation, tensor, missing_below) = match event {
-            Event::Finished { job, operation, tensor, missing_below } => {
-                (job, operation, tensor, missing_below)
+        let (job, operation, tensor, missing) = match event {
+            Event::Finished { job, operation, tensor, missing_below, absences } => {
+                (job, operation, tensor, (missing_below, absences))
             }
             Event::Server(_) => return,
             other => {
@@ -407,7 +435,8 @@ impl Director<Host> for Swarm<'_> {
                 return;
             }
         };
-        let (job, rank) = self.finish((job, node), operation, &tensor, missing_below);
+        let (missing_below, absences) = missing;
+        let (job, rank) = self.finish((job, node), operation, &tensor, (missing_below, &absences));
         self.submit(now, job, rank, hosts.machine(node));
     }
 

@@ -1,10 +1,10 @@
 //! What one seed stands for: a network, jobs on it, and what goes wrong.
 
-use thalweg_aggregate::{Indexing, Numeric, Recovery};
+use thalweg_aggregate::{Indexing, Numeric, Recovery, Reliability};
 use thalweg_core::{NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, LeafSpine};
 use thalweg_fabric::{Config, Discipline, Effect, Marking, Outage, Place, Rule, Spread, Topology};
-use thalweg_wire::aggregate::Scale;
+use thalweg_wire::aggregate::{LossShare, Scale};
 use thalweg_wire::tag::Secret;
 
 /// Everything about a run that is drawn.
@@ -36,6 +36,10 @@ pub struct JobPlan {
     pub way: Way,
     /// Values of each operation.
     pub operations: Vec<u64>,
+    /// How reliable each operation is.
+    pub reliabilities: Vec<Reliability>,
+    /// A worker that is late with an operation.
+    pub stall: Option<Stall>,
     pub fragment_values: u16,
     pub numeric: Numeric,
     pub recovery: Recovery,
@@ -48,6 +52,14 @@ pub struct JobPlan {
     /// 0: losses show by time alone.
     pub loss_threshold: u32,
     pub start: Time,
+}
+
+/// A worker whose application begins an operation late.
+#[derive(Clone, Copy, Debug)]
+pub struct Stall {
+    pub rank: usize,
+    pub operation: usize,
+    pub span: Span,
 }
 
 /// Which switches sum for a job.
@@ -106,8 +118,37 @@ impl Plan {
         plan.secret = tenants.chance(0.5).then_some(Secret([seed as u8; 16]));
         plan.holds_to_share = tenants.chance(0.5);
         plan.faults = faults(&mut rng.stream("faults"));
+        plan.loosen(&mut rng.stream("bounded"));
         plan.outages = plan.draw_outages(&mut rng.stream("outages"));
         plan
+    }
+
+    /// In some runs operations need not be exact, workers are late, and hosts fall silent.
+    fn loosen(&mut self, draw: &mut Rng) {
+        if !draw.chance(0.4) {
+            return;
+        }
+        for job in &mut self.jobs {
+            for reliability in &mut job.reliabilities {
+                let share = LossShare::new(0.02 + 0.6 * draw.uniform()).expect("below one");
+                if draw.chance(0.7) {
+                    *reliability = Reliability::Bounded(share);
+                }
+            }
+            job.stall = draw.chance(0.5).then(|| Stall {
+                rank: draw.below(job.workers.len() as u64) as usize,
+                operation: draw.below(job.operations.len() as u64) as usize,
+                span: Span::from_us(100 + draw.below(20_000)),
+            });
+            if draw.chance(0.3) {
+                let worker = job.workers[draw.below(job.workers.len() as u64) as usize];
+                let from = Time::ZERO + Span::from_us(draw.below(1_000));
+                let until = from + Span::from_us(100 + draw.below(5_000));
+                let place =
+                    if draw.chance(0.5) { Place::OutOf(worker) } else { Place::Into(worker) };
+                self.faults.push(Rule { place, effect: Effect::Loss(1.0), from, until });
+            }
+        }
     }
 
     pub fn topology(&self) -> Topology {
@@ -207,7 +248,7 @@ impl JobPlan {
         let workers = 2.min(rest) + draw.below((rest - 2.min(rest)) as u64 + 1) as usize;
         let fragment_values = 1 + draw.below(24) as u16;
         let fragments = 1 + draw.below(if workers > 16 { 20 } else { 60 });
-        let operations = (0..1 + draw.below(4))
+        let operations: Vec<u64> = (0..1 + draw.below(4))
             .map(|_| 1 + draw.below(fragments * u64::from(fragment_values)))
             .collect();
         // Now and then servers are on workers' hosts.
@@ -217,6 +258,8 @@ impl JobPlan {
             workers: nodes[first..first + workers].to_vec(),
             way: [Way::TwoLevels, Way::TwoLevels, Way::ThreeLevels, Way::Rack, Way::Straight]
                 [draw.below(5) as usize],
+            reliabilities: vec![Reliability::Exact; operations.len()],
+            stall: None,
             operations,
             fragment_values,
             numeric: numeric(draw),

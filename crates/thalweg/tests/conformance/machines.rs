@@ -26,7 +26,7 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     let mut is_restart_due = job.trouble == Trouble::SwitchRestart;
     for _ in 0..STEPS_MAX {
         for (worker, sums) in table.workers.iter_mut().zip(&mut sums) {
-            while let Some(Event::Finished { operation, missing_below }) = worker.poll_event() {
+            while let Some(Event::Finished { operation, missing_below, .. }) = worker.poll_event() {
                 assert_eq!(missing_below, 0);
                 let sum = worker.tensor(operation).expect("it is held until released");
                 sums[operation.0 as usize] =

@@ -242,6 +242,7 @@ impl Attacker {
             resend: self.rng.chance(0.2),
             repair: self.rng.chance(0.1),
             result: self.rng.chance(0.1),
+            absent: None,
         }
     }
 
@@ -259,6 +260,7 @@ impl Attacker {
             values,
             congested: self.rng.chance(0.5),
             repeat: self.rng.chance(0.1),
+            absent: None,
         }
     }
 
@@ -276,6 +278,7 @@ impl Attacker {
             wanted: self.rng.bits() as u32,
             straight: self.rng.chance(0.3),
             afresh: self.rng.chance(0.3),
+            bounded: None,
         }
     }
 

@@ -4,13 +4,15 @@ use thalweg_core::{Header, JobId, NodeId};
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
-use super::{AggregateError, Branch, Identity, LEVELS, flag};
+use super::{AggregateError, Bounded, Branch, Identity, LEVELS, flag};
 use crate::prefix::{Kind, PrefixView};
 
 /// Flag: past all switches, between worker and server.
 const STRAIGHT: u8 = 1 << 0;
 /// Flag: nothing of the sum is left.
 const AFRESH: u8 = 1 << 1;
+/// Flag: the operation need not be exact.
+const BOUNDED: u8 = 1 << 2;
 
 /// A packet without body that asks for what does not come (T-10).
 ///
@@ -47,6 +49,9 @@ pub struct Ask {
     /// Request: nothing of the sum is left where it is asked for, so that the answer may take an
     /// aggregator. Query: means nothing, and is sent as not set.
     pub afresh: bool,
+    /// Query: the operation, if the sum may come without some contributions (T-02). Request: means
+    /// nothing, and is not sent.
+    pub bounded: Option<Bounded>,
 }
 
 /// Which way an [`Ask`] goes.
@@ -72,7 +77,8 @@ pub struct AskView {
     pub heard_distance: I32,
     /// [`Ask::server`].
     pub server: U32,
-    /// [`Ask::wanted`]; zero in a query.
+    /// Request: [`Ask::wanted`]. Query with [`Ask::bounded`]: its share in the lowest byte and the number
+    /// of fragments above; any other query: zero.
     pub wanted: U32,
     /// [`Branch::fan_ins`].
     pub fan_ins: [u8; LEVELS],
@@ -80,14 +86,15 @@ pub struct AskView {
     pub places: [u8; LEVELS],
     /// [`Ask::watermark_distance`]; zero in a request.
     pub watermark_distance: U16,
-    /// Bit 0 [`Ask::straight`], bit 1 [`Ask::afresh`], in requests only; the other bits are zero.
+    /// Bit 0 [`Ask::straight`], bit 1 [`Ask::afresh`], in requests only, bit 2 [`Ask::bounded`], in queries
+    /// only; the other bits are zero.
     pub flags: u8,
     /// [`Identity::attempt`].
     pub attempt: u8,
     /// [`Ask::level`].
     pub level: u8,
-    /// Zero.
-    pub reserved_end: [u8; 3],
+    /// [`Bounded::first_distance`]; zero without [`Ask::bounded`].
+    pub first_distance: [u8; 3],
 }
 
 impl AskKind {
@@ -105,8 +112,10 @@ impl Ask {
     #[inline]
     pub fn encode(&self, header: &mut Header) {
         let Identity { job, epoch, sequence, attempt } = self.identity;
+        let bounded = self.bounded.filter(|_| self.kind == AskKind::Query);
+        let (operation, first_distance) = bounded.map_or((0, [0; 3]), Bounded::pack);
         let (watermark_distance, heard_distance, wanted, afresh) = match self.kind {
-            AskKind::Query => (self.watermark_distance, self.heard_distance, 0, false),
+            AskKind::Query => (self.watermark_distance, self.heard_distance, operation, false),
             AskKind::Request => (0, 0, self.wanted, self.afresh),
         };
         *header = transmute!(AskView {
@@ -119,10 +128,12 @@ impl Ask {
             fan_ins: self.branch.fan_ins(),
             places: self.branch.places(),
             watermark_distance: U16::new(watermark_distance),
-            flags: flag(self.straight, STRAIGHT) | flag(afresh, AFRESH),
+            flags: flag(self.straight, STRAIGHT)
+                | flag(afresh, AFRESH)
+                | flag(bounded.is_some(), BOUNDED),
             attempt,
             level: self.level,
-            reserved_end: [0; 3],
+            first_distance,
         });
     }
 
@@ -136,9 +147,17 @@ impl Ask {
                 AskKind::Request
             }
         };
-        if view.reserved_end != [0; 3] || view.flags & !(STRAIGHT | AFRESH) != 0 {
+        let is_bounded = view.flags & BOUNDED != 0;
+        let is_clean = view.flags & !(STRAIGHT | AFRESH | BOUNDED) == 0
+            && (is_bounded || view.first_distance == [0; 3])
+            && (kind == AskKind::Query || !is_bounded);
+        if !is_clean {
             return Err(AggregateError::Reserved);
         }
+        let wanted = view.wanted.get();
+        let bounded = is_bounded
+            .then(|| Bounded::unpack(wanted, view.first_distance).ok_or(AggregateError::Operation))
+            .transpose()?;
         let ask = Ask {
             kind,
             identity: Identity {
@@ -153,9 +172,10 @@ impl Ask {
             level: view.level,
             watermark_distance: view.watermark_distance.get(),
             heard_distance: view.heard_distance.get(),
-            wanted: view.wanted.get(),
+            wanted: if is_bounded { 0 } else { wanted },
             straight: view.flags & STRAIGHT != 0,
             afresh: view.flags & AFRESH != 0,
+            bounded,
         };
         ask.check()?;
         Ok(ask)
@@ -196,7 +216,7 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_core::HEADER_BYTES;
 
-    use super::super::BranchError;
+    use super::super::{BranchError, LossShare};
     use super::*;
 
     /// Worker 3 of a rack of 4 misses fragment 500, at the first of two levels.
@@ -213,6 +233,7 @@ mod tests {
             wanted: 0,
             straight: true,
             afresh: false,
+            bounded: None,
         }
     }
 
@@ -225,7 +246,7 @@ mod tests {
         0x0d, 0x0c, 0x0b, 0x0a, 0, 0, 0, 0, // server, wanted
         4, 2, 0, 0, 3, 1, 0, 0, // fan_ins, places
         0x2c, 0x01, 1, 2, 0, 0, 0,
-        0, // watermark_distance, flags, attempt, level, reserved_end
+        0, // watermark_distance, flags, attempt, level, first_distance
     ];
 
     /// The switch of the second level lacks its child 1.
@@ -250,7 +271,7 @@ mod tests {
         9, 0, 0, 0, 0, 0, 0, 0, // aggregator, heard_distance
         0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, // server, wanted
         4, 2, 0, 0, 3, 1, 0, 0, // fan_ins, places
-        0, 0, 2, 2, 1, 0, 0, 0, // watermark_distance, flags, attempt, level, reserved_end
+        0, 0, 2, 2, 1, 0, 0, 0, // watermark_distance, flags, attempt, level, first_distance
     ];
 
     fn encoded(ask: &Ask) -> Header {
@@ -269,11 +290,35 @@ mod tests {
         assert_eq!((request().watermark(), request().heard()), (500, None));
     }
 
+    /// The operation of 1,000 fragments began 400 before, and a tenth of it may be missing.
+    fn bounded_query() -> Ask {
+        let share = LossShare::new(0.1).unwrap();
+        let operation = Bounded { first_distance: 400, fragments: 1_000, share };
+        Ask { bounded: Some(operation), ..query() }
+    }
+
+    #[test]
+    fn a_query_names_the_operation_that_need_not_be_exact() {
+        let mut bytes = QUERY_BYTES;
+        bytes[44..48].copy_from_slice(&[25, 0xe8, 0x03, 0]);
+        bytes[58] |= BOUNDED;
+        bytes[61..64].copy_from_slice(&[0x90, 0x01, 0]);
+        assert_eq!(encoded(&bounded_query()), bytes);
+        assert_eq!(Ask::decode(&bytes), Ok(bounded_query()));
+        bytes[45..48].copy_from_slice(&[0x90, 0x01, 0]);
+        assert_eq!(Ask::decode(&bytes), Err(AggregateError::Operation), "400 of 400");
+        let down = Ask { kind: AskKind::Request, bounded: bounded_query().bounded, ..request() };
+        assert_eq!(encoded(&down), REQUEST_BYTES);
+        let mut bytes = REQUEST_BYTES;
+        bytes[58] |= BOUNDED;
+        assert_eq!(Ask::decode(&bytes), Err(AggregateError::Reserved));
+    }
+
     #[test]
     fn reserved_bits_are_refused() {
         for header in [QUERY_BYTES, REQUEST_BYTES] {
             let reserved = (61..64).flat_map(|at| (0..8).map(move |bit| (at, bit)));
-            for (at, bit) in reserved.chain((2..8).map(|bit| (58, bit))) {
+            for (at, bit) in reserved.chain((3..8).map(|bit| (58, bit))) {
                 let mut bad = header;
                 bad[at] |= 1 << bit;
                 assert_eq!(Ask::decode(&bad), Err(AggregateError::Reserved), "{at}, bit {bit}");

@@ -8,8 +8,8 @@ use zerocopy::{
 };
 
 use super::{
-    AggregateError, Branch, COLLISION, CONGESTED, FLOAT, Identity, LEVELS, Magnitude, Numbers,
-    OVERFLOW, REPAIR, RESEND, RESULT, flag, levels,
+    Absent, AggregateError, Branch, COLLISION, CONGESTED, FLOAT, Identity, LEVELS, Magnitude,
+    Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS, flag, levels,
 };
 use crate::prefix::{Kind, PrefixView};
 
@@ -59,6 +59,9 @@ pub struct Gradient {
     pub repair: bool,
     /// See [`RESULT`].
     pub result: bool,
+    /// Result, in floats: whose contributions the sum lacks (T-02). Means nothing in any other packet, and
+    /// is not sent.
+    pub absent: Option<Absent>,
 }
 
 /// The bytes of [`Gradient`].
@@ -71,7 +74,8 @@ pub struct GradientView {
     pub sequence: U64,
     /// [`Gradient::aggregator`].
     pub aggregator: U32,
-    /// Bits of the [`Scale`](super::Scale); zero for floats.
+    /// Bits of the [`Scale`](super::Scale); zero for floats, but with [`RESULT_LACKS`] the bits of
+    /// [`Gradient::absent`].
     pub scale: U32,
     /// [`Gradient::server`].
     pub server: U32,
@@ -83,8 +87,8 @@ pub struct GradientView {
     pub places: [u8; LEVELS],
     /// [`Gradient::watermark_distance`].
     pub watermark_distance: U16,
-    /// [`CONGESTED`], [`FLOAT`], [`OVERFLOW`], [`COLLISION`], [`RESEND`], [`REPAIR`], [`RESULT`]; the
-    /// other bit is zero.
+    /// [`CONGESTED`], [`FLOAT`], [`OVERFLOW`], [`COLLISION`], [`RESEND`], [`REPAIR`], [`RESULT`],
+    /// [`RESULT_LACKS`].
     pub flags: u8,
     /// [`Identity::attempt`].
     pub attempt: u8,
@@ -96,7 +100,8 @@ pub struct GradientView {
     pub values: U16,
 }
 
-const FLAGS: u8 = CONGESTED | FLOAT | OVERFLOW | COLLISION | RESEND | REPAIR | RESULT;
+/// What a packet is in which [`Gradient::absent`] means something.
+const FLOAT_RESULT: u8 = FLOAT | RESULT;
 
 impl Gradient {
     /// Everything below this number is complete at the sender.
@@ -109,11 +114,13 @@ impl Gradient {
     #[inline]
     pub fn encode(&self, header: &mut Header) {
         let Identity { job, epoch, sequence, attempt } = self.identity;
+        let is_result = self.result && self.numbers == Numbers::Float;
+        let absent = self.absent.filter(|_| is_result).map(Absent::bits);
         *header = transmute!(GradientView {
             prefix: PrefixView::new(Kind::AggregateGradient, job, epoch),
             sequence: U64::new(sequence),
             aggregator: U32::new(self.aggregator),
-            scale: U32::new(self.numbers.scale_bits()),
+            scale: U32::new(absent.unwrap_or(self.numbers.scale_bits())),
             server: U32::new(self.server.0),
             bitmap: U32::new(self.bitmap),
             fan_ins: self.branch.fan_ins(),
@@ -125,7 +132,8 @@ impl Gradient {
                 | flag(self.collision, COLLISION)
                 | flag(self.resend, RESEND)
                 | flag(self.repair, REPAIR)
-                | flag(self.result, RESULT),
+                | flag(self.result, RESULT)
+                | flag(absent.is_some(), RESULT_LACKS),
             attempt,
             levels: levels::pack(self.level, self.bitmap_level),
             next_magnitude: self.next_magnitude.exponent(),
@@ -177,10 +185,12 @@ impl GradientView {
     #[inline]
     fn meaning(&self) -> Result<Gradient, AggregateError> {
         self.prefix.expect(Kind::AggregateGradient)?;
-        if self.flags & !FLAGS != 0 {
+        let is_set = |flag| self.flags & flag != 0;
+        let absent = Absent::read(self.scale.get()).filter(|_| is_set(RESULT_LACKS));
+        if is_set(RESULT_LACKS) && (self.flags & FLOAT_RESULT != FLOAT_RESULT || absent.is_none()) {
             return Err(AggregateError::Reserved);
         }
-        let is_set = |flag| self.flags & flag != 0;
+        let scale_bits = if absent.is_some() { 0 } else { self.scale.get() };
         let gradient = Gradient {
             identity: Identity {
                 job: JobId(self.prefix.job.get()),
@@ -189,7 +199,7 @@ impl GradientView {
                 attempt: self.attempt,
             },
             aggregator: self.aggregator.get(),
-            numbers: Numbers::read(self.flags, self.scale.get())?,
+            numbers: Numbers::read(self.flags, scale_bits)?,
             server: NodeId(self.server.get()),
             watermark_distance: self.watermark_distance.get(),
             bitmap: self.bitmap.get(),
@@ -204,6 +214,7 @@ impl GradientView {
             resend: is_set(RESEND),
             repair: is_set(REPAIR),
             result: is_set(RESULT),
+            absent,
         };
         gradient.check()?;
         Ok(gradient)

@@ -5,8 +5,8 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{
-    AggregateError, CONGESTED, FLOAT, Identity, LEVELS, NEXT_AGGREGATOR, NEXT_SCALE, Numbers,
-    REPEAT, Scale, flag,
+    Absent, AggregateError, CONGESTED, FLOAT, Identity, LACKS, LEVELS, NEXT_AGGREGATOR, NEXT_SCALE,
+    Numbers, REPEAT, Scale, flag,
 };
 use crate::prefix::{Kind, PrefixView};
 
@@ -42,6 +42,9 @@ pub struct Parameter {
     /// Whether this is no sum, but asks the workers for floats in the next attempt, straight to the
     /// server: the sum left the range of fixed point.
     pub repeat: bool,
+    /// Whose contributions the sum lacks (T-02). Such a sum brings no changes: it is sent with neither
+    /// `next_aggregator` nor `next_scale`, and refused with either or as a repeat.
+    pub absent: Option<Absent>,
 }
 
 /// The bytes of [`Parameter`].
@@ -58,7 +61,8 @@ pub struct ParameterView {
     pub scale: U32,
     /// [`Parameter::server`].
     pub server: U32,
-    /// [`Parameter::next_aggregator`]; zero without [`NEXT_AGGREGATOR`].
+    /// [`Parameter::next_aggregator`], with [`LACKS`] the bits of [`Parameter::absent`]; zero without
+    /// either.
     pub next_aggregator: U32,
     /// Bits of [`Parameter::next_scale`]; zero without [`NEXT_SCALE`].
     pub next_scale: U32,
@@ -66,8 +70,8 @@ pub struct ParameterView {
     pub next_distance: U32,
     /// [`Parameter::everyone_distance`].
     pub everyone_distance: U16,
-    /// [`CONGESTED`], [`FLOAT`], [`REPEAT`], [`NEXT_AGGREGATOR`], [`NEXT_SCALE`]; the other bits are
-    /// zero.
+    /// [`CONGESTED`], [`FLOAT`], [`REPEAT`], [`NEXT_AGGREGATOR`], [`NEXT_SCALE`], [`LACKS`]; the
+    /// other bits are zero.
     pub flags: u8,
     /// [`Identity::attempt`].
     pub attempt: u8,
@@ -79,7 +83,7 @@ pub struct ParameterView {
     pub values: U16,
 }
 
-const FLAGS: u8 = CONGESTED | FLOAT | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE;
+const FLAGS: u8 = CONGESTED | FLOAT | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE | LACKS;
 
 impl Parameter {
     /// The sequence number from which a next aggregator or scale holds.
@@ -96,6 +100,7 @@ impl Parameter {
     #[inline]
     pub fn encode(&self, header: &mut Header) {
         let Identity { job, epoch, sequence, attempt } = self.identity;
+        let absent = self.absent.map(Absent::bits);
         let changes = self.next_aggregator.is_some() || self.next_scale.is_some();
         *header = transmute!(ParameterView {
             prefix: PrefixView::new(Kind::AggregateParameter, job, epoch),
@@ -103,7 +108,7 @@ impl Parameter {
             aggregator: U32::new(self.aggregator),
             scale: U32::new(self.numbers.scale_bits()),
             server: U32::new(self.server.0),
-            next_aggregator: U32::new(self.next_aggregator.unwrap_or(0)),
+            next_aggregator: U32::new(absent.or(self.next_aggregator).unwrap_or(0)),
             next_scale: U32::new(self.next_scale.map_or(0, Scale::bits)),
             next_distance: U32::new(if changes { self.next_distance } else { 0 }),
             everyone_distance: U16::new(self.everyone_distance),
@@ -111,7 +116,8 @@ impl Parameter {
                 | flag(self.congested, CONGESTED)
                 | flag(self.repeat, REPEAT)
                 | flag(self.next_aggregator.is_some(), NEXT_AGGREGATOR)
-                | flag(self.next_scale.is_some(), NEXT_SCALE),
+                | flag(self.next_scale.is_some(), NEXT_SCALE)
+                | flag(self.absent.is_some(), LACKS),
             attempt,
             level: self.level,
             reserved: 0,
@@ -163,6 +169,7 @@ impl ParameterView {
             values: self.values.get(),
             congested: is_set(CONGESTED),
             repeat: is_set(REPEAT),
+            absent: Absent::read(self.next_aggregator.get()).filter(|_| is_set(LACKS)),
         })
     }
 
@@ -172,9 +179,12 @@ impl ParameterView {
         let unused = |flags, is_zero| self.flags & flags != 0 || is_zero;
         let clean = self.flags & !FLAGS == 0
             && self.reserved == 0
-            && unused(NEXT_AGGREGATOR, self.next_aggregator.get() == 0)
+            && unused(NEXT_AGGREGATOR | LACKS, self.next_aggregator.get() == 0)
             && unused(NEXT_SCALE, self.next_scale.get() == 0)
             && unused(NEXT_AGGREGATOR | NEXT_SCALE, self.next_distance.get() == 0);
-        if clean { Ok(()) } else { Err(AggregateError::Reserved) }
+        let lacks_alone = self.flags & LACKS == 0
+            || self.flags & (REPEAT | NEXT_AGGREGATOR | NEXT_SCALE) == 0
+                && self.next_aggregator.get() != 0;
+        if clean && lacks_alone { Ok(()) } else { Err(AggregateError::Reserved) }
     }
 }

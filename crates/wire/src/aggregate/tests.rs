@@ -27,6 +27,7 @@ fn gradient() -> Gradient {
         resend: true,
         repair: false,
         result: true,
+        absent: None,
     }
 }
 
@@ -57,6 +58,7 @@ fn parameter() -> Parameter {
         values: 352,
         congested: true,
         repeat: false,
+        absent: None,
     }
 }
 
@@ -144,6 +146,33 @@ fn reserved_bits_are_refused() {
         let header = set(PARAMETER_BYTES, at, bit);
         assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "{at}, bit {bit}");
     }
+}
+
+#[test]
+fn who_is_missing_takes_the_place_of_what_it_excludes() {
+    let absent = Absent::of([1, 4], 6);
+    let sum = Parameter { next_aggregator: None, next_distance: 0, absent, ..parameter() };
+    let mut header = [0; HEADER_BYTES];
+    sum.encode(&mut header);
+    assert_eq!((header[44], header[58]), (0b1_0010, CONGESTED | FLOAT | LACKS));
+    assert_eq!(Parameter::decode(&header), Ok(sum));
+    for other in [REPEAT, NEXT_AGGREGATOR, NEXT_SCALE] {
+        let mut both = header;
+        both[58] |= other;
+        both[48..52].copy_from_slice(&1e8_f32.to_le_bytes());
+        assert_eq!(Parameter::decode(&both), Err(AggregateError::Reserved), "{other}");
+    }
+    header[44] = 0;
+    assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "nobody");
+
+    let result = Gradient { numbers: Numbers::Float, absent, ..gradient() };
+    let mut header = encoded(&result);
+    assert_eq!((header[36], header[58] & 0xc2), (0b1_0010, RESULT_LACKS | RESULT | FLOAT));
+    assert_eq!(Gradient::decode(&header), Ok(result));
+    header[58] &= !RESULT;
+    assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved), "no result");
+    let own = Gradient { result: false, ..result };
+    assert_eq!(Gradient::decode(&encoded(&own)), Ok(Gradient { absent: None, ..own }));
 }
 
 #[test]
@@ -308,6 +337,7 @@ proptest! {
             resend: flags[3],
             repair: flags[4],
             result: flags[5],
+            absent: None,
         };
         prop_assert_eq!(Gradient::decode(&encoded(&gradient)), Ok(gradient));
     }
@@ -334,6 +364,7 @@ proptest! {
             values,
             congested,
             repeat,
+            absent: None,
         };
         let mut header = [0xff; HEADER_BYTES];
         parameter.encode(&mut header);

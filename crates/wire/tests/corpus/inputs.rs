@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use thalweg_core::{Bytes, HEADER_BYTES, Header, JobId, NodeId, Time};
 use thalweg_wire::aggregate::{
-    Announcement, Ask, AskKind, Branch, Gradient, Identity, LEVELS, Magnitude, Notice, Numbers,
-    Parameter, Scale, StationBytes,
+    Absent, Announcement, Ask, AskKind, Bounded, Branch, Gradient, Identity, LEVELS, LossShare,
+    Magnitude, Notice, Numbers, Parameter, Scale, StationBytes,
 };
 use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
@@ -101,7 +101,7 @@ fn fixed() -> Numbers {
     Numbers::Fixed(Scale::new(1e8).expect("a scale"))
 }
 
-fn gradient_headers() -> [(&'static str, Header); 6] {
+fn gradient_headers() -> [(&'static str, Header); 7] {
     let worker = Gradient {
         identity: IDENTITY,
         aggregator: 777,
@@ -120,11 +120,13 @@ fn gradient_headers() -> [(&'static str, Header); 6] {
         resend: false,
         repair: false,
         result: false,
+        absent: None,
     };
     let rack = Gradient { bitmap: 0b1111, level: 1, congested: true, overflow: true, ..worker };
     let collided = Gradient { level: 1, collision: true, resend: true, ..worker };
     let repair = Gradient { repair: true, ..worker };
     let result = Gradient { numbers: Numbers::Float, level: 2, result: true, ..worker };
+    let lacks = Gradient { absent: Absent::of([0, 5], 8), ..result };
     let deep = Gradient {
         identity: Identity { attempt: 1, ..IDENTITY },
         numbers: Numbers::Float,
@@ -140,11 +142,12 @@ fn gradient_headers() -> [(&'static str, Header); 6] {
         ("gradient-collided", header(|to| collided.encode(to))),
         ("gradient-repair", header(|to| repair.encode(to))),
         ("gradient-result", header(|to| result.encode(to))),
+        ("gradient-result-lacks", header(|to| lacks.encode(to))),
         ("gradient-deep", header(|to| deep.encode(to))),
     ]
 }
 
-fn parameter_headers() -> [(&'static str, Header); 3] {
+fn parameter_headers() -> [(&'static str, Header); 4] {
     let sum = Parameter {
         identity: IDENTITY,
         aggregator: 777,
@@ -158,6 +161,7 @@ fn parameter_headers() -> [(&'static str, Header); 3] {
         values: 352,
         congested: false,
         repeat: false,
+        absent: None,
     };
     let changes = Parameter {
         next_aggregator: Some(1_234),
@@ -166,15 +170,17 @@ fn parameter_headers() -> [(&'static str, Header); 3] {
         congested: true,
         ..sum
     };
+    let lacks = Parameter { absent: Absent::of([0, 5], 8), ..sum };
     let repeat = Parameter { values: 0, repeat: true, ..sum };
     [
         ("parameter-sum", header(|to| sum.encode(to))),
         ("parameter-changes", header(|to| changes.encode(to))),
+        ("parameter-lacks", header(|to| lacks.encode(to))),
         ("parameter-repeat", header(|to| repeat.encode(to))),
     ]
 }
 
-fn ask_headers() -> [(&'static str, Header); 4] {
+fn ask_headers() -> [(&'static str, Header); 5] {
     let query = Ask {
         kind: AskKind::Query,
         identity: IDENTITY,
@@ -187,8 +193,12 @@ fn ask_headers() -> [(&'static str, Header); 4] {
         wanted: 0,
         straight: false,
         afresh: false,
+        bounded: None,
     };
     let straight = Ask { level: 2, straight: true, ..query };
+    let share = LossShare::from_parts(25);
+    let operation = Bounded { first_distance: 900, fragments: 4_000, share };
+    let bounded = Ask { bounded: Some(operation), ..query };
     let request = Ask {
         kind: AskKind::Request,
         watermark_distance: 0,
@@ -200,6 +210,7 @@ fn ask_headers() -> [(&'static str, Header); 4] {
     [
         ("query", header(|to| query.encode(to))),
         ("query-straight", header(|to| straight.encode(to))),
+        ("query-bounded", header(|to| bounded.encode(to))),
         ("request", header(|to| request.encode(to))),
         ("request-afresh", header(|to| afresh.encode(to))),
     ]

@@ -29,6 +29,7 @@ fn parts_of_all_levels_add_up_and_go_down_the_tree() {
         values: 2,
         congested: false,
         repeat: false,
+        absent: None,
     };
     assert_eq!(sent[0].parameter(), expected);
     let Stats { gradients, gradient_bytes, added, completed, parameters, .. } = bench.stats();

@@ -1,7 +1,9 @@
 //! Who lacks something asks for it, and gets it from who has it.
 
 use thalweg_core::{Body, JobId, Machine, NodeId, Span};
-use thalweg_wire::aggregate::{Announcement, Ask, AskKind, Gradient, StationBytes};
+use thalweg_wire::aggregate::{
+    Announcement, Ask, AskKind, Bounded, Gradient, LossShare, StationBytes,
+};
 
 use super::harness::{
     Bench, Content, Fate, ME, OVERHEAD, PARENT, Packets, SERVER, Sent, branch_of, gradient,
@@ -23,6 +25,7 @@ fn query(worker: u8) -> Ask {
         wanted: 0,
         straight: false,
         afresh: false,
+        bounded: None,
     }
 }
 
@@ -189,4 +192,33 @@ fn stations_of_one_switch_are_asked_each() {
     assert_eq!((other.meta.dst, other.meta.wire_bytes), (NodeId(4), OVERHEAD));
     let read = Ask::decode(&other.header).unwrap();
     assert_eq!((read.branch.places(), read.wanted, read.afresh), ([0, 1, 0, 0], 0b10, false));
+}
+
+#[test]
+fn a_bounded_query_takes_what_there_is_to_the_server() {
+    let share = LossShare::from_parts(25);
+    let operation = Bounded { first_distance: 0, fragments: 100, share };
+    let query = |worker| Ask { bounded: Some(operation), ..query(worker) };
+    let mut bench = Bench::knowing();
+    bench.send(&gradient(0), &[3, -4]);
+    assert_eq!(ask(&mut bench, &query(0)).0, Fate::Consumed);
+    let sent = bench.transmit();
+    assert_eq!(sent.iter().map(|sent| sent.meta.dst).collect::<Vec<_>>(), [SERVER, PARENT]);
+    let part = sent[0].read();
+    assert_eq!((part.bitmap, part.bitmap_level, part.level), (0b1, 0, part.branch.end()));
+    assert!(part.resend && !part.repair, "no switch on the way sums it");
+    assert_eq!(sent[0].values(), [3, -4]);
+    assert_eq!(Ask::decode(&sent[1].header), Ok(Ask { level: 1, ..query(0) }), "behind it");
+    assert_eq!((bench.switch.stats().parts_sent, bench.switch.stats().asked), (1, 0));
+
+    let (fate, sent, read) = ask(&mut bench, &query(1));
+    assert_eq!((fate, sent.meta.dst, read.level), (Fate::Forwarded, PARENT, 1), "just sent");
+    assert!(bench.transmit().is_empty());
+
+    let (fate, sent) = bench.send(&gradient(1), &[10, 20]);
+    assert_eq!((fate, sent.values()), (Fate::Forwarded, vec![13, 16]), "the sum is still there");
+    bench.now += Span::from_us(100);
+    assert_eq!(ask(&mut bench, &query(0)).0, Fate::Forwarded, "nothing is missing here");
+    bench.handle(&mut parameter(&gradient(0)));
+    assert_eq!(bench.switch.occupied(), 0);
 }

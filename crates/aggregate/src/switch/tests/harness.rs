@@ -96,6 +96,7 @@ pub(super) fn gradient(worker: u8) -> Gradient {
         resend: false,
         repair: false,
         result: false,
+        absent: None,
     }
 }
 
@@ -124,6 +125,7 @@ pub(super) fn parameter(gradient: &Gradient) -> Sent {
         values,
         congested: false,
         repeat: false,
+        absent: None,
     };
     let mut sent = Sent::new(ME, Content::Length(u32::from(values) * 4));
     parameter.encode(&mut sent.header);

@@ -109,6 +109,7 @@ fn query() -> Sent {
         wanted: 0,
         straight: false,
         afresh: false,
+        bounded: None,
     };
     ask.encode(&mut sent.header);
     sent

@@ -119,6 +119,7 @@ impl Step {
             wanted: if is_query { 0 } else { 0b11 },
             straight: false,
             afresh: false,
+            bounded: None,
         };
         let mut sent = Sent::new(ME, Content::Length(0));
         ask.encode(&mut sent.header);

@@ -4,6 +4,7 @@ use thalweg_wire::tag;
 
 use super::*;
 use crate::index;
+use crate::reliability::Absences;
 
 // spec
 #[test]
@@ -196,7 +197,8 @@ fn empty_tensors_finish_at_once_and_tensors_may_come_before_the_set_up() {
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(5)), Operation(0));
     assert_eq!(worker.submit(Time::ZERO, Tensor::Values(vec![])), Operation(1));
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(1)), Operation(2));
-    let finished = Event::Finished { operation: Operation(1), missing_below: 0 };
+    let absences = Absences::default();
+    let finished = Event::Finished { operation: Operation(1), missing_below: 0, absences };
     assert_eq!((worker.poll_event(), worker.poll_event()), (Some(finished), None));
     assert_eq!(*worker.tensor(Operation(1)).unwrap(), Tensor::Values(vec![]));
     assert!(!worker.has_backlog());

@@ -1,0 +1,318 @@
+//! Sums that are finished although contributions are missing.
+
+use std::collections::BTreeMap;
+
+use thalweg_wire::aggregate::{Absent, Ask, Bounded};
+
+use super::job::{Context, Job, Site};
+use super::judge::State;
+use super::seats;
+use crate::setup::Setup;
+use crate::tree::Tree;
+
+/// Most operations at a time that somebody may be left out of. Those beyond are exact.
+const TALLIES_MAX: usize = 1_024;
+
+/// The first epoch of a job: nobody can have finished anything before.
+const FIRST_EPOCH: u32 = 1;
+
+/// What was left out so far, and what follows from it.
+#[derive(Debug)]
+pub(super) struct Leeway {
+    /// Operations that begin below are exact: of what was left out of them, nothing is remembered.
+    from: u64,
+    /// By tree and first fragment of the operation.
+    tallies: BTreeMap<(usize, u64), Tally>,
+    /// The watermark of each rank as far as it is known; empty before somebody was left out. Sums that
+    /// lack somebody do not tell what everyone has.
+    watermarks: Vec<u64>,
+}
+
+/// What was left out of one operation, among the fragments of one tree.
+#[derive(Clone, Debug)]
+struct Tally {
+    /// One after the operation's last fragment.
+    end: u64,
+    /// How many fragments lack each rank.
+    missed: Vec<u32>,
+}
+
+/// An operation of which each worker may miss something, as a tree sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Allowance {
+    first: u64,
+    end: u64,
+    /// How many of the tree's fragments each worker may miss.
+    fragments: u32,
+}
+
+/// What decides whether a fragment is finished as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Standing {
+    state: State,
+    /// Whether the attempt that is asked about is the one that is summed.
+    is_current: bool,
+    /// Whether the values left their range: then they mean nothing.
+    overflow: bool,
+    /// Whether somebody has contributed.
+    has_any: bool,
+    /// Whether nothing came from a station with several workers: it may hold a part of the sum, and was
+    /// not asked for it long enough ago.
+    awaits_station: bool,
+}
+
+impl Leeway {
+    /// For a server that knows nothing of the job: after its first epoch, fragments up to a window above
+    /// the least watermark may have been finished without somebody.
+    pub(super) fn new(setup: &Setup, window: u64) -> Leeway {
+        let forgotten = if setup.epoch == FIRST_EPOCH { 0 } else { window };
+        Leeway {
+            from: setup.resume_from.saturating_add(forgotten),
+            tallies: BTreeMap::new(),
+            watermarks: Vec::new(),
+        }
+    }
+
+    /// The same in a new epoch. Workers may have lost their memory since.
+    pub(super) fn renew(self) -> Leeway {
+        Leeway { watermarks: Vec::new(), ..self }
+    }
+
+    /// Forgets operations that everyone has.
+    pub(super) fn forget_below(&mut self, everyone: u64) {
+        if !self.tallies.is_empty() {
+            self.tallies.retain(|_, tally| tally.end > everyone);
+        }
+    }
+
+    /// Notes that these ranks are missing in one more fragment. `false`, and nothing is noted, if that
+    /// would be too much for one of them.
+    fn charge(&mut self, shard: usize, allowed: Allowance, ranks: &[u32], workers: u32) -> bool {
+        let key = (shard, allowed.first);
+        let missed = |rank: u32| self.tallies.get(&key).map_or(0, |it| it.missed[rank as usize]);
+        let has_room = self.tallies.len() < TALLIES_MAX || self.tallies.contains_key(&key);
+        let is_bearable = ranks.iter().all(|&rank| missed(rank) < allowed.fragments);
+        if allowed.first < self.from || !has_room || !is_bearable {
+            return false;
+        }
+        let none = || Tally { end: allowed.end, missed: vec![0; workers as usize] };
+        let tally = self.tallies.entry(key).or_insert_with(none);
+        ranks.iter().for_each(|&rank| tally.missed[rank as usize] += 1);
+        true
+    }
+
+    /// A worker has everything below this number.
+    fn hear(&mut self, rank: u32, watermark: u64) {
+        if let Some(known) = self.watermarks.get_mut(rank as usize) {
+            *known = watermark.max(*known);
+        }
+    }
+
+    /// What everyone has, as far as that is known here.
+    fn least_watermark(&self) -> u64 {
+        self.watermarks.iter().copied().min().unwrap_or(0)
+    }
+}
+
+impl Standing {
+    fn can_finish(self) -> bool {
+        self.state == State::Partial
+            && self.is_current
+            && !self.overflow
+            && self.has_any
+            && !self.awaits_station
+    }
+}
+
+impl Job {
+    /// Where sums lack somebody, queries tell what everyone has.
+    pub(super) fn hear_watermark(&mut self, ask: &Ask) {
+        let is_ours = ask.identity.epoch == self.setup.epoch && ask.server == self.me;
+        if self.leeway.watermarks.is_empty() || !is_ours {
+            return;
+        }
+        if let Some(rank) = self.setup.tree(ask.identity.sequence).worker_at(&ask.branch) {
+            self.leeway.hear(rank, ask.watermark());
+            self.advance(self.leeway.least_watermark());
+        }
+    }
+
+    /// Finishes a fragment of a bounded operation with what is there, if nobody misses too much of the
+    /// operation then.
+    pub(super) fn leave_out(
+        &mut self,
+        shard: usize,
+        ask: &Ask,
+        bounded: Bounded,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let sequence = ask.identity.sequence;
+        let Some(allowed) = Allowance::of(&self.setup, sequence, bounded) else { return false };
+        let gap = self.ask_gap;
+        let Some(Site { tree, place, .. }) = self.site(shard, sequence) else { return false };
+        let slot = &*place.slot;
+        let was_asked = slot.asked.is_some_and(|(at, _)| context.now.since(at) >= gap);
+        let standing = Standing {
+            state: slot.state,
+            is_current: slot.attempt.0 == ask.identity.attempt,
+            overflow: slot.overflow,
+            has_any: slot.seated > 0,
+            awaits_station: !was_asked && has_silent_station(tree, place.seats),
+        };
+        let workers = tree.workers();
+        let missing = missing_ranks(tree, place.seats);
+        let Some(absent) = Absent::of(missing.iter().copied(), workers) else { return false };
+        let watermark = slot.watermark;
+        if !standing.can_finish() || !self.leeway.charge(shard, allowed, &missing, workers) {
+            return false;
+        }
+        if let Some(site) = self.site(shard, sequence) {
+            site.place.slot.absent = Some(absent);
+        }
+        self.finish(shard, sequence, context);
+        self.stats.left_out += missing.len() as u64;
+        self.hear_contributors(&missing, watermark, workers);
+        true
+    }
+
+    /// Whoever is in a sum has everything below its watermark.
+    fn hear_contributors(&mut self, missing: &[u32], watermark: u64, workers: u32) {
+        if self.leeway.watermarks.is_empty() {
+            self.leeway.watermarks = vec![self.setup.resume_from; workers as usize];
+        }
+        for rank in (0..workers).filter(|rank| !missing.contains(rank)) {
+            self.leeway.hear(rank, watermark);
+        }
+        self.advance(self.leeway.least_watermark());
+    }
+}
+
+impl Allowance {
+    /// `None` if the operation begins before the first fragment.
+    fn of(setup: &Setup, sequence: u64, bounded: Bounded) -> Option<Allowance> {
+        let first = sequence.checked_sub(u64::from(bounded.first_distance))?;
+        let end = first.checked_add(u64::from(bounded.fragments))?;
+        let trees = setup.trees.len() as u64;
+        // How many of a tree's fragments lie below.
+        let below = |limit: u64| limit.saturating_add(trees - 1 - sequence % trees) / trees;
+        // Not more than the operation has.
+        let here = (below(end) - below(first)) as u32;
+        Some(Allowance { first, end, fragments: bounded.share.of(here) })
+    }
+}
+
+/// Whose contributions are missing.
+fn missing_ranks(tree: &Tree, taken: &[u64]) -> Vec<u32> {
+    let all = 0..tree.workers();
+    let mut missing = Vec::new();
+    let mut from = all.start;
+    while let Some(seat) = seats::first_missing(taken, from..all.end) {
+        missing.push(tree.rank_at(seat));
+        from = seat + 1;
+    }
+    missing
+}
+
+/// Whether nothing came from a station that several workers enter at.
+fn has_silent_station(tree: &Tree, taken: &[u64]) -> bool {
+    let end = tree.workers();
+    let mut from = 0;
+    while let Some(seat) = seats::first_missing(taken, from..end) {
+        let branch = tree.branch(tree.rank_at(seat));
+        let entry = branch.entry();
+        let station = tree.seats(&branch, entry, branch.full(entry)).and_then(|mut all| all.next());
+        if station.is_some_and(|all| all.len() > 1 && seats::count(taken, all) == 0) {
+            return true;
+        }
+        from = seat + 1;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_wire::aggregate::LossShare;
+
+    use super::*;
+
+    const ALLOWED: Allowance = Allowance { first: 100, end: 200, fragments: 2 };
+
+    fn leeway(from: u64) -> Leeway {
+        Leeway { from, tallies: BTreeMap::new(), watermarks: Vec::new() }
+    }
+
+    #[test]
+    fn only_a_current_sum_that_means_something_is_finished() {
+        let good = Standing {
+            state: State::Partial,
+            is_current: true,
+            overflow: false,
+            has_any: true,
+            awaits_station: false,
+        };
+        assert!(good.can_finish());
+        for state in [State::Empty, State::Floats, State::Done] {
+            assert!(!Standing { state, ..good }.can_finish(), "{state:?}");
+        }
+        assert!(!Standing { is_current: false, ..good }.can_finish());
+        assert!(!Standing { overflow: true, ..good }.can_finish());
+        assert!(!Standing { has_any: false, ..good }.can_finish());
+        assert!(!Standing { awaits_station: true, ..good }.can_finish());
+    }
+
+    #[test]
+    fn nobody_misses_more_than_is_allowed() {
+        let mut leeway = leeway(0);
+        assert!(leeway.charge(0, ALLOWED, &[1], 4));
+        assert!(leeway.charge(0, ALLOWED, &[1, 2], 4));
+        assert!(!leeway.charge(0, ALLOWED, &[2, 1], 4), "one of them has missed two");
+        assert!(leeway.charge(0, ALLOWED, &[2], 4), "what was refused is not noted");
+        assert!(!leeway.charge(0, ALLOWED, &[2], 4));
+        assert!(leeway.charge(1, ALLOWED, &[2], 4), "the fragments of another tree");
+        assert!(leeway.charge(0, Allowance { first: 200, end: 300, ..ALLOWED }, &[2], 4));
+        leeway.forget_below(199);
+        assert!(!leeway.charge(0, ALLOWED, &[1], 4), "it is not over yet");
+        leeway.forget_below(200);
+        assert_eq!(leeway.tallies.len(), 1);
+    }
+
+    #[test]
+    fn what_may_be_forgotten_is_exact() {
+        let mut leeway = leeway(101);
+        assert!(!leeway.charge(0, ALLOWED, &[1], 4));
+        assert!(leeway.charge(0, Allowance { first: 101, ..ALLOWED }, &[1], 4));
+        for first in 1_000..1_000 + TALLIES_MAX as u64 - 1 {
+            assert!(leeway.charge(0, Allowance { first, ..ALLOWED }, &[1], 4));
+        }
+        assert!(!leeway.charge(0, Allowance { first: 5_000, ..ALLOWED }, &[1], 4), "no room");
+        assert!(leeway.charge(0, Allowance { first: 1_000, ..ALLOWED }, &[1], 4));
+        assert!(!leeway.charge(0, Allowance { first: 1_001, fragments: 0, ..ALLOWED }, &[1], 4));
+    }
+
+    #[test]
+    fn a_tree_has_its_own_fragments_of_an_operation() {
+        let members = [crate::tree::Member { node: thalweg_core::NodeId(1), path: vec![] }];
+        for trees in 1..5_u64 {
+            let servers = (0..trees).map(|tree| thalweg_core::NodeId(100 + tree as u32));
+            let tree = |server| std::sync::Arc::new(Tree::build(server, &members).unwrap());
+            let setup = Setup {
+                trees: servers.map(tree).collect(),
+                ..super::super::tests::setup(&members)
+            };
+            for (first, fragments) in [(0, 10_u32), (3, 100), (7, 1), (1_000, 33)] {
+                let of = |sequence: u64| {
+                    let first_distance = (sequence - first) as u32;
+                    let share = LossShare::from_parts(128);
+                    let bounded = Bounded { first_distance, fragments, share };
+                    Allowance::of(&setup, sequence, bounded).unwrap()
+                };
+                for sequence in first..first + u64::from(fragments) {
+                    let all = first..first + u64::from(fragments);
+                    let here = all.filter(|other| other % trees == sequence % trees).count() as u32;
+                    let end = first + u64::from(fragments);
+                    assert_eq!(of(sequence), Allowance { first, end, fragments: here / 2 });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+use thalweg_wire::aggregate::{Absent, Bounded, LossShare};
+
+use super::*;
+use crate::reliability::Reliability;
+
+/// A tensor of two fragments that is exact, and one of four of which half may be missing.
+fn bench(numeric: Numeric) -> Bench {
+    let mut bench = Bench::new(Setup { numeric, ..setup() });
+    bench.submit(&[1.0; 8]);
+    let half = Reliability::Bounded(LossShare::from_parts(128));
+    bench.worker.submit_with(bench.now, Tensor::Values(vec![2.0; 14]), half);
+    bench.sent();
+    bench
+}
+
+fn answer_without(bench: &mut Bench, sequence: u64, ranks: &[u32], sums: &[f32]) {
+    let values = sums.len() as u16;
+    let absent = Absent::of(ranks.iter().copied(), 2);
+    let parameter = Parameter { values, absent, ..bench.parameter(sequence) };
+    let mut header = [0; HEADER_BYTES];
+    parameter.encode(&mut header);
+    let mut body: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+    bench.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
+}
+
+#[test]
+fn queries_name_operations_that_need_not_be_exact() {
+    let mut bench = bench(Numeric::Float);
+    bench.expire();
+    let queries: Vec<Ask> = bench.sent().iter().map(Owned::query).collect();
+    assert_eq!(
+        queries.iter().map(|query| query.identity.sequence).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4, 5]
+    );
+    let operation = |first_distance| {
+        Some(Bounded { first_distance, fragments: 4, share: LossShare::from_parts(128) })
+    };
+    let expected = [None, None, operation(0), operation(1), operation(2), operation(3)];
+    assert_eq!(queries.iter().map(|query| query.bounded).collect::<Vec<_>>(), expected);
+}
+
+// spec: A-23
+#[test]
+fn what_is_repeated_in_floats_is_exact() {
+    let mut bench = bench(fixed(1e6, false));
+    bench.answer_with(Parameter { values: 0, repeat: true, ..bench.parameter(2) });
+    bench.sent();
+    bench.expire();
+    let sent = bench.sent();
+    let bounded = |sequence: u64| {
+        let mut queries = sent.iter().map(Owned::query);
+        queries.find(|query| query.identity.sequence == sequence).map(|query| query.bounded)
+    };
+    assert_eq!(bounded(2), Some(None));
+    assert!(bounded(3).flatten().is_some());
+}
+
+#[test]
+fn the_end_tells_who_is_missing_where() {
+    let mut bench = bench(Numeric::Float);
+    bench.answer_values(0, &[3.0; 4]);
+    bench.answer_values(1, &[3.0; 4]);
+    answer_without(&mut bench, 5, &[1], &[7.0; 2]);
+    answer_without(&mut bench, 3, &[0], &[5.0; 4]);
+    bench.answer_values(4, &[6.0; 4]);
+    bench.answer_values(2, &[8.0; 4]);
+    let Some(Event::Finished { absences, .. }) = bench.worker.poll_event() else {
+        panic!("the first is finished");
+    };
+    assert!(absences.is_empty(), "exact");
+    let Some(Event::Finished { absences, missing_below: 0, operation }) = bench.worker.poll_event()
+    else {
+        panic!("the second is finished");
+    };
+    let told = absences.fragments().map(|(fragment, ranks)| (fragment, ranks.collect::<Vec<_>>()));
+    assert_eq!(told.collect::<Vec<_>>(), [(1, vec![0]), (3, vec![1])]);
+    assert_eq!((absences.missed_by(1), absences.contributors(0)), (1, 2), "this one is rank 1");
+    let Some(Tensor::Values(mut sums)) = bench.worker.take(operation) else { panic!("values") };
+    absences.mean(&mut sums);
+    let expected = [[4.0; 4], [5.0; 4], [3.0; 4], [7.0; 4]].concat();
+    assert_eq!(sums, expected[..14]);
+}
+
+// spec: A-41
+#[test]
+fn what_is_supplied_says_who_is_missing() {
+    let mut bench = bench(Numeric::Float);
+    answer_without(&mut bench, 3, &[0], &[5.0; 4]);
+    bench.answer_values(2, &[8.0; 4]);
+    for (sequence, absent) in [(3, Absent::of([0], 2)), (2, None)] {
+        bench.ask(bench.request(sequence));
+        let [sent] = &bench.sent()[..] else { panic!("one result") };
+        assert!(sent.gradient().result);
+        assert_eq!(sent.gradient().absent, absent);
+    }
+    bench.ask(bench.request(4));
+    assert_eq!(bench.sent()[0].gradient().absent, None, "its own values");
+}
