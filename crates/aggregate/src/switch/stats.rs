@@ -83,6 +83,7 @@ impl Stats {
             ("duplicates", self.duplicates),
             ("completed", self.completed),
             ("sent_again", self.sent_again),
+            ("parts_sent", self.parts_sent),
             ("flushed", self.flushed),
             ("discarded", self.discarded),
             ("overflowed", self.overflowed),

@@ -28,6 +28,7 @@ const COUNTERS: &[Row] = &[
     ("late", "Gradient packets for fragments that were complete.", |s| s.late),
     ("collisions", "Gradient packets that had met a collision at a switch.", |s| s.collisions),
     ("completed", "Fragments completed.", |s| s.completed),
+    ("left_out", "Contributions that fragments were completed without.", |s| s.left_out),
     ("adopted", "Fragments whose result a worker supplied.", |s| s.adopted),
     ("repeats", "Fragments that overflowed, so that floats were asked for.", |s| s.repeats),
     ("rescaled", "How often the scale of fixed point was lowered.", |s| s.rescaled),

@@ -33,6 +33,9 @@ const COUNTERS: &[Row] = &[
     ("passed", "Gradients sent on without being summed, collisions included.", |s| s.passed),
     ("duplicates", "Gradients that were in the sum already.", |s| s.duplicates),
     ("sent_again", "Full sums sent on once more.", |s| s.sent_again),
+    ("parts_sent", "Sums sent to the server as they were, since they need not be exact.", |s| {
+        s.parts_sent
+    }),
     ("flushed", "Sums sent on as they were because a resent gradient came.", |s| s.flushed),
     ("discarded", "Sums forgotten because a resent gradient came.", |s| s.discarded),
     ("overflowed", "Sums that left the range of fixed point here.", |s| s.overflowed),
