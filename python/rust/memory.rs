@@ -27,15 +27,7 @@ impl Memory {
 
     /// A copy of what is there.
     pub(crate) fn read(self) -> Vec<u8> {
-        if self.bytes == 0 {
-            return Vec::new();
-        }
-        #[expect(unsafe_code, reason = "the caller lends the memory until the operation has ended")]
-        // SAFETY: `new` has checked that it is an address; that so many bytes are there, and that nobody
-        // writes to them, is what callers of this private module have to see to.
-        unsafe {
-            std::slice::from_raw_parts(self.address as *const u8, self.bytes).to_vec()
-        }
+        self.as_ref().to_vec()
     }
 
     /// Puts a result there. An error if it is of another length.
@@ -49,6 +41,21 @@ impl Memory {
     }
 }
 
+impl AsRef<[u8]> for Memory {
+    /// What is there.
+    fn as_ref(&self) -> &[u8] {
+        if self.bytes == 0 {
+            return &[];
+        }
+        #[expect(unsafe_code, reason = "the caller lends the memory until the operation has ended")]
+        // SAFETY: `new` has checked that it is an address; that so many bytes are there, and that nobody
+        // writes to them, is what callers of this private module have to see to.
+        unsafe {
+            std::slice::from_raw_parts(self.address as *const u8, self.bytes)
+        }
+    }
+}
+
 impl AsMut<[u8]> for Memory {
     /// What is there, to be changed in place.
     fn as_mut(&mut self) -> &mut [u8] {
@@ -56,7 +63,7 @@ impl AsMut<[u8]> for Memory {
             return &mut [];
         }
         #[expect(unsafe_code, reason = "the caller lends the memory until the operation has ended")]
-        // SAFETY: as for `read`, and nobody else reads or writes it.
+        // SAFETY: as for `as_ref`, and nobody else reads or writes it.
         unsafe {
             std::slice::from_raw_parts_mut(self.address as *mut u8, self.bytes)
         }

@@ -105,8 +105,8 @@ impl Stage {
 
 fn random_tensors(host: u32) -> Vec<Tensor> {
     let mut rng = Rng::new(11).substream("tensor", host.into());
-    let mut tensor = |length| (0..length).map(|_| rng.uniform() as f32 - 0.5).collect();
-    LENGTHS.map(|length| Tensor::Values(tensor(length))).to_vec()
+    let mut tensor = |length| (0..length).map(|_| rng.uniform() as f32 - 0.5).collect::<Vec<f32>>();
+    LENGTHS.map(|length| Tensor::from(tensor(length))).to_vec()
 }
 
 /// The sum in 64-bit integers, in fixed point.
@@ -123,7 +123,7 @@ fn exact_sum(inputs: &[Vec<Tensor>], number: usize) -> Tensor {
         sums.into_iter().map(|sum| i32::try_from(sum).expect("in range")).collect();
     let mut values = vec![0.0; sums.len()];
     fixed.decode(&sums, &mut values);
-    Tensor::Values(values)
+    Tensor::from(values)
 }
 
 fn always(place: Place, effect: Effect) -> Rule {

@@ -86,7 +86,7 @@ pub(crate) fn into_tensor(payload: Payload) -> Tensor {
         Payload::Bytes(bytes) => {
             let mut values = vec![0.0; bytes.len() / VALUE_BYTES as usize];
             decode(bytes.as_chunks().0, &mut values);
-            Tensor::Values(values)
+            values.into()
         }
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn zeros(bytes: u64, contents: Contents) -> Tensor {
     let values = bytes / VALUE_BYTES;
     match contents {
         Contents::Lengths => Tensor::Length(values),
-        Contents::Values => Tensor::Values(vec![0.0; values as usize]),
+        Contents::Values => vec![0.0; values as usize].into(),
     }
 }
 
@@ -143,12 +143,12 @@ mod tests {
     use super::*;
 
     fn bytes(values: &[f32]) -> Payload {
-        cut(&Tensor::Values(values.to_vec()), 0..values.len() as u64)
+        cut(&Tensor::from(values.to_vec()), 0..values.len() as u64)
     }
 
     #[test]
     fn values_travel_little_endian() {
-        let tensor = Tensor::Values(vec![9.0, 1.0, -2.5]);
+        let tensor = Tensor::from(vec![9.0, 1.0, -2.5]);
         let expected = [0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0];
         assert_eq!(cut(&tensor, 1..3), Payload::Bytes(Box::new(expected)));
         assert_eq!(cut(&Tensor::Length(3), 1..3), length(8));
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     fn sums_are_written_where_they_belong() {
-        let mut tensor = Tensor::Values(vec![1.0, 2.0, 3.0, 4.0]);
+        let mut tensor = Tensor::from(vec![1.0, 2.0, 3.0, 4.0]);
         let mut payload = bytes(&[10.0, 20.0]);
         add_values(&mut payload, &tensor, 1..3);
         assert_eq!(payload, bytes(&[12.0, 23.0]));
         add(&mut payload, &bytes(&[0.5, f32::INFINITY]));
         write(&mut tensor, 2..4, &payload);
-        assert_eq!(tensor, Tensor::Values(vec![1.0, 2.0, 12.5, f32::INFINITY]));
+        assert_eq!(tensor, Tensor::from(vec![1.0, 2.0, 12.5, f32::INFINITY]));
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_message_fits_by_length_and_kind() {
-        let values = Tensor::Values(vec![0.0; 4]);
+        let values = Tensor::from(vec![0.0; 4]);
         assert!(fits(&values, &(0..2), &bytes(&[1.0, 2.0])));
         assert!(!fits(&values, &(0..2), &length(8)));
         assert!(!fits(&values, &(0..1), &bytes(&[1.0, 2.0])));

@@ -7,6 +7,7 @@
 //! Start with [`machine`]: it is the contract that the simulator, the UDP driver and the tests all
 //! call protocols through.
 
+pub mod buffer;
 pub mod control;
 pub mod delay;
 pub mod digest;
@@ -26,6 +27,7 @@ pub mod time;
 pub mod timers;
 pub mod units;
 
+pub use buffer::{Buffer, Lend};
 pub use control::{Acked, CongestionControl, Pacer};
 pub use digest::Digest;
 pub use element::{Combine, Element};

@@ -2,6 +2,8 @@
 
 use half::{bf16, f16};
 
+use crate::buffer::Buffer;
+
 /// Names a collective operation of one worker: counted from 0 in the order of the calls, never used
 /// again in a job's life. The same number is the same operation at every worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -13,9 +15,9 @@ pub enum Tensor {
     /// So many values that nobody reads: a simulation need not carry them.
     Length(u64),
     /// These values.
-    Values(Vec<f32>),
+    Values(Buffer<f32>),
     /// These values, in the bits of half the length. They are summed as `f32` and rounded once.
-    Halves(Half, Vec<u16>),
+    Halves(Half, Buffer<u16>),
 }
 
 /// Which numbers of 16 bits.
@@ -66,7 +68,7 @@ impl Tensor {
     pub fn widened(self) -> Tensor {
         match self {
             Tensor::Halves(half, bits) => {
-                Tensor::Values(bits.into_iter().map(|bits| half.widen(bits)).collect())
+                Tensor::Values(bits.iter().map(|&bits| half.widen(bits)).collect())
             }
             wide => wide,
         }
@@ -78,5 +80,11 @@ impl Tensor {
             Tensor::Length(_) | Tensor::Halves(..) => None,
             Tensor::Values(values) => Some(values),
         }
+    }
+}
+
+impl From<Vec<f32>> for Tensor {
+    fn from(values: Vec<f32>) -> Tensor {
+        Tensor::Values(values.into())
     }
 }

@@ -114,6 +114,15 @@ impl Host {
         }
     }
 
+    /// Takes no more part in any job, and lets go of everything that was lent to one.
+    pub fn leave_all(&mut self) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.participants.clear();
+            jobs.events.clear();
+            jobs.turn = 0;
+        }
+    }
+
     /// Its part in a job.
     pub fn participant(&self, job: JobId) -> Option<&Participant> {
         let participants = self.jobs.as_ref().map(|jobs| &jobs.participants)?;

@@ -86,7 +86,7 @@ fn run(numeric: Numeric) -> (Vec<Vec<f32>>, server::Stats) {
         } else {
             let mut worker = Worker::new(worker::Config::default()).expect("defaults work");
             assert!(worker.adopt(Time::ZERO, setup.clone(), node.0));
-            worker.submit(Time::ZERO, Tensor::Values(tensor(node.0)));
+            worker.submit(Time::ZERO, Tensor::from(tensor(node.0)));
             host.enter(JOB, Participant::Aggregate(Box::new(worker)));
         }
         host

@@ -172,6 +172,8 @@ impl Engine {
         if self.failure.is_some() {
             return;
         }
+        // Who hears of it may use the memory that he has lent for something else.
+        self.driver.command(|host: &mut Host, _| host.leave_all(), |_| {});
         self.pending.fail(&error);
         if let Some(joining) = self.joining.take() {
             joining.fail(error.clone());

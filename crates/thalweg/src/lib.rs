@@ -40,5 +40,5 @@ pub use error::{Error, Failure};
 pub use handle::Handle;
 pub use lossy::Lossy;
 pub use policy::{Collective, Numeric, Policy, Reduce};
-pub use session::{Note, Session, SessionConfig};
+pub use session::{Memory, Note, Session, SessionConfig};
 pub use value::{Array, Value};

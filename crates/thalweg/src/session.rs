@@ -2,7 +2,7 @@
 
 mod config;
 mod lane;
-mod spares;
+mod lent;
 mod team;
 
 use thalweg_collective::mesh::{Call, Outcome};
@@ -11,7 +11,7 @@ use thalweg_core::{Element, Tensor};
 
 pub use self::config::{Note, SessionConfig};
 use self::lane::Lanes;
-use self::spares::Spares;
+pub use self::lent::Memory;
 use self::team::TeamThread;
 use crate::counters::Counters;
 use crate::engine::{Command, Sum};
@@ -37,7 +37,6 @@ pub struct Session {
     /// The ranks of this host, if there are several. It uses the lanes, so it goes before them.
     team: Option<TeamThread>,
     lanes: Lanes,
-    spares: Spares,
 }
 
 impl Session {
@@ -52,7 +51,6 @@ impl Session {
             hosts: hosts(&welcome),
             team,
             lanes,
-            spares: Spares::default(),
         })
     }
 
@@ -91,46 +89,54 @@ impl Session {
         if self.ranks == 1 {
             return Ok(ready(array));
         }
-        let divisor = if how == Reduce::Mean { self.ranks } else { 1 };
-        match &self.team {
-            Some(team) if self.hosts == 1 => {
-                Ok(team.all_reduce(array.element(), array, how.combine(), divisor))
+        if let Some(team) = self.whole_team() {
+            let (element, divisor) = (array.element(), self.divisor(how));
+            return Ok(team.all_reduce(element, array, how.combine(), divisor));
+        }
+        match (how, array.into_tensor()) {
+            (Reduce::Sum | Reduce::Mean, Ok(tensor)) => {
+                let summed = self.sum(tensor, via, self.divisor(how));
+                Ok(summed.and_then(|sum| Ok(Array::from_tensor(sum))))
             }
-            team => match (how, array.into_tensor()) {
-                (Reduce::Sum | Reduce::Mean, Ok(tensor)) => Ok(match team {
-                    Some(team) => {
-                        team.sum(self.lanes.choose(bytes_of(&tensor)), tensor, via, divisor)
-                    }
-                    None => self.sum(tensor, via, divisor),
-                }),
-                (_, Ok(tensor)) => Ok(self.reduce_in_mesh(Array::from_tensor(tensor), how)),
-                (_, Err(array)) => Ok(self.reduce_in_mesh(array, how)),
-            },
+            (_, Ok(tensor)) => Ok(self.reduce_in_mesh(Array::from_tensor(tensor), how)),
+            (_, Err(array)) => Ok(self.reduce_in_mesh(array, how)),
         }
     }
 
-    /// [`Session::all_reduce`] on memory of the caller's, a whole number of values of a type. Between ranks
-    /// of one host it works in place; else values are copied once each way.
-    pub fn all_reduce_bytes<B: AsMut<[u8]> + Send + 'static>(
+    /// [`Session::all_reduce`] on memory of the caller's, a whole number of values of a type. Sums and means
+    /// of floats of up to 32 bits are made in place, and so is everything between ranks of one host. What is
+    /// there after an error is nothing in particular.
+    pub fn all_reduce_bytes<B: Memory>(
         &self,
         element: Element,
-        mut values: B,
+        values: B,
         how: Reduce,
         via: Collective,
     ) -> Result<Handle<B>, Error> {
-        let bytes = values.as_mut();
-        if !bytes.len().is_multiple_of(element.bytes()) {
-            let (length, name) = (bytes.len(), element.name());
+        let length = values.as_ref().len();
+        if !length.is_multiple_of(element.bytes()) {
+            let name = element.name();
             return Err(Error::Call(format!("{length} bytes are no whole number of {name}")));
         }
-        if let Some(team) = self.team.as_ref().filter(|_| self.hosts == 1) {
-            let divisor = if how == Reduce::Mean { self.ranks } else { 1 };
-            return Ok(team.all_reduce(element, values, how.combine(), divisor));
+        if self.ranks == 1 {
+            return Ok(ready(values));
         }
-        let (array, spares) = (self.spares.fill(element, bytes), self.spares.clone());
-        Ok(self.all_reduce_array(array, how, via)?.and_then(move |array| {
+        if let Some(team) = self.whole_team() {
+            return Ok(team.all_reduce(element, values, how.combine(), self.divisor(how)));
+        }
+        let mut values = match how {
+            Reduce::Sum | Reduce::Mean => match lent::lend(element, values) {
+                Ok(tensor) => {
+                    let summed = self.sum(tensor, via, self.divisor(how));
+                    return Ok(summed.and_then(|sum| lent::give_back(sum).ok_or(Error::Closed)));
+                }
+                Err(values) => values,
+            },
+            Reduce::Min | Reduce::Max | Reduce::Product => values,
+        };
+        let copy = Array::from_bytes(element, values.as_ref());
+        Ok(self.all_reduce_array(copy, how, via)?.and_then(move |array| {
             values.as_mut().copy_from_slice(array.as_bytes());
-            spares.put(array);
             Ok(values)
         }))
     }
@@ -146,7 +152,7 @@ impl Session {
         let (element, combine) = (array.element(), how.combine());
         let data = array.as_bytes().to_vec();
         let call = Call::ReduceScatter { element, how: combine, data, counts };
-        let divisor = if how == Reduce::Mean { self.ranks } else { 1 };
+        let divisor = self.divisor(how);
         Ok(typed(self.call(call, move |outcome| {
             let mut array = Array::from_bytes(element, &bytes(outcome));
             if divisor > 1 {
@@ -229,9 +235,22 @@ impl Session {
         self.lanes.leave()
     }
 
-    fn sum(&self, tensor: Tensor, via: Collective, divisor: u32) -> Handle<Array> {
-        let (handle, reply) = pair(move |sum: Tensor| Ok(team::divided(sum, divisor)));
+    /// The ranks of this host, where they are all there are.
+    fn whole_team(&self) -> Option<&TeamThread> {
+        self.team.as_ref().filter(|_| self.hosts == 1)
+    }
+
+    /// What sums are divided by.
+    fn divisor(&self, how: Reduce) -> u32 {
+        if how == Reduce::Mean { self.ranks } else { 1 }
+    }
+
+    fn sum(&self, tensor: Tensor, via: Collective, divisor: u32) -> Handle<Tensor> {
         let lane = self.lanes.choose(bytes_of(&tensor));
+        if let Some(team) = &self.team {
+            return team.sum(lane, tensor, via, divisor);
+        }
+        let (handle, reply) = pair(move |sum: Tensor| Ok(team::divided(sum, divisor)));
         lane.send(Command::Sum(Sum { tensor, via, reply }));
         handle
     }
@@ -240,7 +259,7 @@ impl Session {
         let element = array.element();
         let data = array.as_bytes().to_vec();
         let call = Call::AllReduce { element, how: how.combine(), data };
-        let divisor = if how == Reduce::Mean { self.ranks } else { 1 };
+        let divisor = self.divisor(how);
         self.call(call, move |outcome| {
             let mut array = Array::from_bytes(element, &bytes(outcome));
             if divisor > 1 {
@@ -267,9 +286,9 @@ fn bytes_of(tensor: &Tensor) -> u64 {
 }
 
 /// A handle whose result is there.
-fn ready(array: Array) -> Handle<Array> {
-    let (handle, reply) = pair(|array: Array| Ok(array));
-    reply.end(Ok(array));
+fn ready<T: Send + 'static>(values: T) -> Handle<T> {
+    let (handle, reply) = pair(|values: T| Ok(values));
+    reply.end(Ok(values));
     handle
 }
 

@@ -113,10 +113,11 @@ impl Array {
 
     /// What aggregation sums, if it can sum this type.
     pub(crate) fn into_tensor(self) -> Result<Tensor, Array> {
+        let halves = |half, bits: Vec<u16>| Tensor::Halves(half, bits.into());
         match self {
-            Array::F32(values) => Ok(Tensor::Values(values)),
-            Array::F16(values) => Ok(Tensor::Halves(Half::F16, values.reinterpret_into())),
-            Array::Bf16(values) => Ok(Tensor::Halves(Half::Bf16, values.reinterpret_into())),
+            Array::F32(values) => Ok(values.into()),
+            Array::F16(values) => Ok(halves(Half::F16, values.reinterpret_into())),
+            Array::Bf16(values) => Ok(halves(Half::Bf16, values.reinterpret_into())),
             other => Err(other),
         }
     }
@@ -124,12 +125,18 @@ impl Array {
     /// The values of a sum.
     pub(crate) fn from_tensor(tensor: Tensor) -> Array {
         match tensor {
-            Tensor::Values(values) => Array::F32(values),
-            Tensor::Halves(Half::F16, bits) => Array::F16(bits.reinterpret_into()),
-            Tensor::Halves(Half::Bf16, bits) => Array::Bf16(bits.reinterpret_into()),
+            Tensor::Values(values) => Array::F32(values.into_vec()),
+            Tensor::Halves(Half::F16, bits) => Array::F16(bits.into_vec().reinterpret_into()),
+            Tensor::Halves(Half::Bf16, bits) => Array::Bf16(bits.into_vec().reinterpret_into()),
             // Sessions hand over values only.
             Tensor::Length(_) => Array::F32(Vec::new()),
         }
+    }
+}
+
+impl AsRef<[u8]> for Array {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 

@@ -350,8 +350,8 @@ fn cut(tensor: &Tensor, from: u64, to: u64) -> Piece<'_> {
 fn rest(tensor: &Tensor, from: u64) -> Tensor {
     match tensor {
         Tensor::Length(values) => Tensor::Length(values - from),
-        Tensor::Values(values) => Tensor::Values(values[from as usize..].to_vec()),
-        Tensor::Halves(half, bits) => Tensor::Halves(*half, bits[from as usize..].to_vec()),
+        Tensor::Values(values) => values[from as usize..].to_vec().into(),
+        Tensor::Halves(half, bits) => Tensor::Halves(*half, bits[from as usize..].to_vec().into()),
     }
 }
 

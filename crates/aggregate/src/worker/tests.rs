@@ -146,7 +146,7 @@ impl Bench {
     }
 
     fn submit(&mut self, values: &[f32]) -> Operation {
-        self.worker.submit(self.now, Tensor::Values(values.to_vec()))
+        self.worker.submit(self.now, Tensor::from(values.to_vec()))
     }
 
     fn submit_length(&mut self, values: u64) -> Operation {

@@ -53,7 +53,7 @@ fn config(rank: u8) -> Config {
 
 fn worker(rank: u8, values: &[f32]) -> Worker {
     let mut worker = Worker::new(config(rank)).unwrap();
-    worker.submit(Time::ZERO, Tensor::Values(values.to_vec()));
+    worker.submit(Time::ZERO, Tensor::from(values.to_vec()));
     worker
 }
 
@@ -195,7 +195,7 @@ fn a_result_is_taken_once_and_only_if_it_is_right() {
     zero.handle_packet(Time::ZERO, result.packet());
     assert_eq!(zero.poll_event(), Some(Event::Finished { operation: Operation(0) }));
     assert_eq!((zero.poll_event(), zero.poll_timeout()), (None, Time::NEVER));
-    assert_eq!(zero.tensor(Operation(0)), Some(&Tensor::Values(vec![3.0, 3.0])));
+    assert_eq!(zero.tensor(Operation(0)), Some(&Tensor::from(vec![3.0, 3.0])));
     assert_eq!(zero.stats().ignored_packets, 8);
     zero.release(Operation(0));
     assert_eq!(zero.tensor(Operation(0)), None);

@@ -267,7 +267,7 @@ fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<Host>, Failu
 }
 
 fn submit(driver: &mut Driver<Host>, values: usize) -> Result<(), Failure> {
-    let tensor = Tensor::Values(vec![1.0; values]);
+    let tensor = Tensor::from(vec![1.0; values]);
     let submitted = driver.command(|host, now| host.submit(now, JOB, tensor), |_| {});
     submitted.map(|_| ()).map_err(ran_wrong)
 }

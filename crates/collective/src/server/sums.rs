@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn one(value: f32) -> Payload {
-        payload::cut(&Tensor::Values(vec![value]), 0..1)
+        payload::cut(&Tensor::from(vec![value]), 0..1)
     }
 
     fn complete(intake: Intake) -> Option<Payload> {

@@ -37,7 +37,7 @@ fn served(workers: u32, place: u32, count: u32, loss: f64) -> Vec<server::Node> 
 }
 
 fn scripts(workers: u32) -> Vec<Vec<Tensor>> {
-    let tensor = |rank: u32, values: usize| Tensor::Values(vec![(1 << rank) as f32; values]);
+    let tensor = |rank: u32, values: usize| Tensor::from(vec![(1 << rank) as f32; values]);
     (0..workers).map(|rank| LENGTHS.map(|values| tensor(rank, values)).to_vec()).collect()
 }
 
@@ -113,9 +113,9 @@ fn with_older(results: Results, older: Option<f32>) -> Vec<(u64, Tensor)> {
     let mut shuttle = Shuttle::new(machines, 3);
     for worker in 0..2 {
         let call = SumCall {
-            tensor: Tensor::Values(vec![1.0; 20_000]),
+            tensor: Tensor::from(vec![1.0; 20_000]),
             layer: 0,
-            older: older.map(|older| Tensor::Values(vec![older; 20_000])),
+            older: older.map(|older| Tensor::from(vec![older; 20_000])),
         };
         shuttle.command(worker, |node, now| node.submit(now, call)).expect("it is a worker");
     }
@@ -154,7 +154,7 @@ fn any_order_will_do() {
             // Others may offer what this one has not submitted.
             shuttle.run(seed * 5);
             for values in [3_000, 0, 500] {
-                shuttle.submit(worker, Tensor::Values(vec![(1 << worker) as f32; values]));
+                shuttle.submit(worker, Tensor::from(vec![(1 << worker) as f32; values]));
             }
         }
         assert!(!shuttle.run(10_000_000), "seed {seed}: it ends");
@@ -229,8 +229,8 @@ impl thalweg_fabric::Director<server::Node> for Order {
 #[test]
 fn workers_with_different_tensors_are_told() {
     let mut shuttle = Shuttle::new(ring(2, 0.1, |_| ()), 1);
-    shuttle.submit(0, Tensor::Values(vec![1.0; 100]));
-    shuttle.submit(1, Tensor::Values(vec![1.0; 200]));
+    shuttle.submit(0, Tensor::from(vec![1.0; 100]));
+    shuttle.submit(1, Tensor::from(vec![1.0; 200]));
     shuttle.run(1_000_000);
     let failures: Vec<Option<Failure>> =
         shuttle.machines.iter().map(thalweg_collective::Member::failure).collect();
@@ -241,7 +241,7 @@ fn workers_with_different_tensors_are_told() {
 fn what_is_lost_is_counted() {
     let mut shuttle = Shuttle::new(ring(2, 0.1, |_| ()), 1);
     shuttle.loss = 0.05;
-    (0..2).for_each(|worker| _ = shuttle.submit(worker, Tensor::Values(vec![1.0; 20_000])));
+    (0..2).for_each(|worker| _ = shuttle.submit(worker, Tensor::from(vec![1.0; 20_000])));
     assert!(!shuttle.run(10_000_000));
     let lost: Bytes = shuttle.machines.iter().map(|ring| ring.counters().lost_bytes).sum();
     let (_, sum) = &shuttle.sums(0)[0];
@@ -254,8 +254,8 @@ fn what_is_lost_is_counted() {
 fn what_makes_no_sense_is_refused() {
     let mut worker = ring(2, 0.1, |_| ()).remove(0);
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(5)), Err(SubmitError::Contents));
-    let tensor = Tensor::Values(vec![1.0; 3]);
-    let call = SumCall { tensor, layer: 0, older: Some(Tensor::Values(vec![1.0; 2])) };
+    let tensor = Tensor::from(vec![1.0; 3]);
+    let call = SumCall { tensor, layer: 0, older: Some(Tensor::from(vec![1.0; 2])) };
     let error = worker.submit(Time::ZERO, call).expect_err("it is too short");
     assert_eq!(
         error.to_string(),

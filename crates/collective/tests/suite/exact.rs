@@ -84,7 +84,7 @@ impl Scene {
             let worker = call % self.workers as usize;
             let operation = submitted[worker];
             submitted[worker] += 1;
-            let named = shuttle.submit(worker, Tensor::Values(inputs[operation][worker].clone()));
+            let named = shuttle.submit(worker, Tensor::from(inputs[operation][worker].clone()));
             assert_eq!(named.0, operation as u64);
             shuttle.run(rng.below(300));
         }

@@ -42,20 +42,20 @@ fn a_lost_server_fails_every_worker() {
 #[test]
 fn a_lost_worker_stops_the_server() {
     let mut shuttle = Shuttle::new(servers(2, 2, 1, |_| ()), 5);
-    (0..2).for_each(|worker| _ = shuttle.submit(worker, Tensor::Values(vec![1.0])));
+    (0..2).for_each(|worker| _ = shuttle.submit(worker, Tensor::from(vec![1.0])));
     // Both pushes, before any sum arrives.
     while shuttle.machines[2].counters().sent_bytes.as_u64() == 0 {
         assert!(shuttle.run(1));
     }
     shuttle.dead = Some(NodeId(1));
     shuttle.run(1_000_000);
-    assert_eq!(shuttle.sums(0), [(0, Tensor::Values(vec![2.0]))]);
+    assert_eq!(shuttle.sums(0), [(0, Tensor::from(vec![2.0]))]);
     assert_eq!(shuttle.machines[2].failure(), Some(Failure::Lost(NodeId(1))));
 }
 
 #[test]
 fn other_lengths_and_kinds_are_noticed() {
-    let values = |count: usize| Tensor::Values(vec![1.0; count]);
+    let values = |count: usize| Tensor::from(vec![1.0; count]);
     for (others, last) in [(values(8), values(12)), (values(8), Tensor::Length(8))] {
         let mut shuttle = Shuttle::new(rings(2, |_| ()), 5);
         shuttle.submit(0, others.clone());

@@ -51,8 +51,8 @@ proptest! {
         let mut ring = rings(3, |config| config.chunk_bytes = 8).swap_remove(0);
         let mut node = servers(3, 0, 2, |config| config.chunk_bytes = 8).swap_remove(0);
         for values in 0..submitted {
-            ring.submit(Time::ZERO, Tensor::Values(vec![1.0; values])).expect("it goes on");
-            node.submit(Time::ZERO, Tensor::Values(vec![1.0; values])).expect("it goes on");
+            ring.submit(Time::ZERO, Tensor::from(vec![1.0; values])).expect("it goes on");
+            node.submit(Time::ZERO, Tensor::from(vec![1.0; values])).expect("it goes on");
         }
         deliver(&mut ring, NodeId(src), &messages);
         deliver(&mut node, NodeId(src), &messages);

@@ -17,7 +17,7 @@ fn check<M: Collective>(
 ) {
     let inputs = [0, 1, 2, 3].map(|seed| tensors(seed, workers, LENGTHS[seed as usize]));
     let script =
-        |worker: usize| inputs.iter().map(|input| Tensor::Values(input[worker].clone())).collect();
+        |worker: usize| inputs.iter().map(|input| Tensor::from(input[worker].clone())).collect();
     let scripts = (0..workers as usize).map(script).collect();
     let played = play(machines, scripts, loss);
     assert_eq!(played.lost_packets > 0, loss > 0.0);

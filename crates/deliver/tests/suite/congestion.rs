@@ -57,7 +57,7 @@ fn incast(
         posts.push((Time::ZERO, NodeId(sender), Post::Send(call)));
         let receive = ReceiveCall {
             name: name(NodeId(sender)),
-            buffer: Tensor::Values(vec![0.0; tensor.len() as usize]),
+            buffer: Tensor::from(vec![0.0; tensor.len() as usize]),
             loss: LossBound::new(loss).expect("a share"),
             lost: Lost::ReadsZero,
         };

@@ -61,7 +61,7 @@ fn packets_stand_alone_in_any_order_and_nothing_comes_after_the_end() {
     let late = packets.split_off(30);
     pair.hand(1, packets);
     let end = received(pair.ends(1).remove(0));
-    assert_eq!(check(&sent, &Tensor::Values(vec![-1.0; 640]), &end, Lost::ReadsZero), 10 * 64);
+    assert_eq!(check(&sent, &Tensor::from(vec![-1.0; 640]), &end, Lost::ReadsZero), 10 * 64);
 
     let before = pair.nodes[1].stats();
     pair.hand(1, late);
@@ -270,7 +270,7 @@ fn a_part_of_a_shared_tensor_is_sent() {
 fn half_of_the_packets_may_be_dropped_but_none_that_must_arrive() {
     let mut rng = thalweg_core::Rng::new(5);
     let sent: Vec<f32> = (0..16 * 400).map(|_| rng.uniform() as f32).collect();
-    let sent = Arc::new(Tensor::Values(sent));
+    let sent = Arc::new(Tensor::from(sent));
     let important =
         |packets: &[Owned]| packets.iter().filter(|packet| packet.meta.ecn == Ecn::Capable).count();
     let mut pair = agreed(&config(), &sent, 0.1);
@@ -312,7 +312,7 @@ fn a_buffer_that_is_given_up_is_refused() {
     let mut pair = Pair::new(&config());
     pair.nodes[1].post_receive(pair.now, buffer(7, 100, 0.0)).unwrap();
     let back = pair.nodes[1].cancel_receive(name(0, 7)).expect("it was posted");
-    assert_eq!(back.buffer, Some(Tensor::Values(vec![-1.0; 100])));
+    assert_eq!(back.buffer, Some(Tensor::from(vec![-1.0; 100])));
     pair.nodes[0].post_send(pair.now, SendCall::new(name(1, 7), values(100))).unwrap();
     pair.talk(|_| false);
     let [Completion::Failed(failed)] = &pair.ends(0)[..] else { panic!("it fails") };

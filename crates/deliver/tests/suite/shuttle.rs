@@ -131,7 +131,7 @@ pub fn name(peer: u32, operation: u64) -> Name {
 pub fn buffer(operation: u64, values: usize, loss: f64) -> ReceiveCall {
     ReceiveCall {
         name: name(0, operation),
-        buffer: Tensor::Values(vec![-1.0; values]),
+        buffer: Tensor::from(vec![-1.0; values]),
         loss: LossBound::new(loss).expect("a share"),
         lost: Lost::ReadsZero,
     }

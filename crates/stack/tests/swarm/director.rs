@@ -347,7 +347,7 @@ impl<'a> Swarm<'a> {
                 return self.post(until, Mail::Late { job, rank, life });
             }
             let reliability = plan.reliabilities[seat.submitted];
-            let operation = host.submit_with(now, id, Tensor::Values(values), reliability);
+            let operation = host.submit_with(now, id, Tensor::from(values), reliability);
             let operation = operation.expect("it has entered");
             assert_eq!(operation, Operation(seat.submitted as u64));
             seat.submitted += 1;

@@ -15,7 +15,6 @@ use crate::engine::{Command, Post, Sum};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
 use crate::policy::Collective;
-use crate::value::Array;
 
 /// The member that sends for all.
 const LEADER: u32 = 0;
@@ -90,8 +89,8 @@ impl TeamThread {
         mut tensor: Tensor,
         via: Collective,
         divisor: u32,
-    ) -> Handle<Array> {
-        let (handle, reply) = pair(|array: Array| Ok(array));
+    ) -> Handle<Tensor> {
+        let (handle, reply) = pair(|tensor: Tensor| Ok(tensor));
         let (post, mates) = (lane.clone(), self.mates.clone());
         self.queue(move |team| {
             let summed = sum_within(team, &mut tensor)
@@ -162,18 +161,18 @@ fn share(team: &mut Team, mut tensor: Tensor) -> Result<Tensor, TeamError> {
 
 fn bytes_of(tensor: &mut Tensor) -> (Element, &mut [u8]) {
     match tensor {
-        Tensor::Values(values) => (Element::F32, values.as_mut_slice().as_mut_bytes()),
-        Tensor::Halves(Half::F16, bits) => (Element::F16, bits.as_mut_slice().as_mut_bytes()),
-        Tensor::Halves(Half::Bf16, bits) => (Element::Bf16, bits.as_mut_slice().as_mut_bytes()),
+        Tensor::Values(values) => (Element::F32, values.as_mut_bytes()),
+        Tensor::Halves(Half::F16, bits) => (Element::F16, bits.as_mut_bytes()),
+        Tensor::Halves(Half::Bf16, bits) => (Element::Bf16, bits.as_mut_bytes()),
         Tensor::Length(_) => (Element::U8, &mut []),
     }
 }
 
-/// The values of a sum, divided.
-pub(super) fn divided(sum: Tensor, divisor: u32) -> Array {
-    let mut array = Array::from_tensor(sum);
+/// A sum, divided where it lies.
+pub(super) fn divided(mut sum: Tensor, divisor: u32) -> Tensor {
     if divisor > 1 {
-        array.divide(divisor);
+        let (element, bytes) = bytes_of(&mut sum);
+        divide(element, bytes, divisor);
     }
-    array
+    sum
 }

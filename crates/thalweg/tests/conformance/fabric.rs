@@ -85,7 +85,7 @@ fn host(node: NodeId, job: &Job, setup: &Arc<Setup>, server: NodeId) -> Host {
     worker.set_key(Some(Key::derive(&SECRET, JOB, setup.epoch)));
     assert!(worker.adopt(Time::ZERO, Arc::clone(setup), node.0));
     for tensor in job.tensors_of(node.0) {
-        worker.submit(Time::ZERO, Tensor::Values(tensor));
+        worker.submit(Time::ZERO, Tensor::from(tensor));
     }
     host.enter(JOB, Participant::Aggregate(Box::new(worker)));
     host

@@ -18,7 +18,7 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     }
     for (rank, worker) in (0..).zip(&mut table.workers) {
         for tensor in job.tensors_of(rank) {
-            worker.submit(table.now, Tensor::Values(tensor));
+            worker.submit(table.now, Tensor::from(tensor));
         }
     }
     let mut sums = vec![vec![Vec::new(); job.tensors.len()]; nodes.len()];

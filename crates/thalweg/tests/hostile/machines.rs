@@ -39,8 +39,8 @@ struct Honest {
 impl Honest {
     fn submit(&mut self, table: &mut Table) {
         for (rank, worker) in (0..).zip(&mut table.workers) {
-            let values = (0..VALUES).map(|at| value(rank, self.operations, at)).collect();
-            worker.submit(table.now, Tensor::Values(values));
+            let values: Vec<f32> = (0..VALUES).map(|at| value(rank, self.operations, at)).collect();
+            worker.submit(table.now, Tensor::from(values));
         }
         (self.finished, self.steps) = (0, 0);
     }

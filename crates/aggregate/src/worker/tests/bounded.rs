@@ -8,7 +8,7 @@ fn bench(numeric: Numeric) -> Bench {
     let mut bench = Bench::new(Setup { numeric, ..setup() });
     bench.submit(&[1.0; 8]);
     let half = Reliability::Bounded(LossShare::from_parts(128));
-    bench.worker.submit_with(bench.now, Tensor::Values(vec![2.0; 14]), half);
+    bench.worker.submit_with(bench.now, Tensor::from(vec![2.0; 14]), half);
     bench.sent();
     bench
 }
@@ -78,7 +78,7 @@ fn the_end_tells_who_is_missing_where() {
     let Some(Tensor::Values(mut sums)) = bench.worker.take(operation) else { panic!("values") };
     absences.mean(&mut sums);
     let expected = [[4.0; 4], [5.0; 4], [3.0; 4], [7.0; 4]].concat();
-    assert_eq!(sums, expected[..14]);
+    assert_eq!(sums[..], expected[..14]);
 }
 
 // spec: A-41

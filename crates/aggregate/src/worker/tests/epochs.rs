@@ -46,7 +46,7 @@ fn a_result_may_come_before_the_fragment_was_sent() {
 fn who_lost_its_memory_begins_where_the_others_are() {
     let worker = Worker::resuming(Config::default(), Operation(7), 40).unwrap();
     let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };
-    assert_eq!(bench.worker.submit(bench.now, Tensor::Values(vec![1.0; 4 * 4])), Operation(7));
+    assert_eq!(bench.worker.submit(bench.now, Tensor::from(vec![1.0; 4 * 4])), Operation(7));
     assert_eq!(bench.worker.watermark(), 40);
     assert!(adopt(&mut bench, Setup { epoch: 3, resume_from: 42, ..setup() }));
     assert_eq!(bench.worker.watermark(), 42);

@@ -183,7 +183,7 @@ fn tensors_without_values_send_the_same_headers() {
         bench.worker.submit(bench.now, tensor);
         bench.sent()
     };
-    let (values, lengths) = (run(Tensor::Values(vec![1.0; 11])), run(Tensor::Length(11)));
+    let (values, lengths) = (run(Tensor::from(vec![1.0; 11])), run(Tensor::Length(11)));
     assert_eq!(values.len(), 3);
     for (value, length) in values.iter().zip(&lengths) {
         assert_eq!((value.header, value.meta), (length.header, length.meta));
@@ -195,12 +195,12 @@ fn tensors_without_values_send_the_same_headers() {
 fn empty_tensors_finish_at_once_and_tensors_may_come_before_the_set_up() {
     let mut worker = Worker::new(Config::default()).unwrap();
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(5)), Operation(0));
-    assert_eq!(worker.submit(Time::ZERO, Tensor::Values(vec![])), Operation(1));
+    assert_eq!(worker.submit(Time::ZERO, Tensor::from(vec![])), Operation(1));
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(1)), Operation(2));
     let absences = Absences::default();
     let finished = Event::Finished { operation: Operation(1), missing_below: 0, absences };
     assert_eq!((worker.poll_event(), worker.poll_event()), (Some(finished), None));
-    assert_eq!(*worker.tensor(Operation(1)).unwrap(), Tensor::Values(vec![]));
+    assert_eq!(*worker.tensor(Operation(1)).unwrap(), Tensor::from(vec![]));
     assert!(!worker.has_backlog());
     let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };
     assert!(bench.worker.adopt(bench.now, bench.setup.clone(), 1));
@@ -251,7 +251,7 @@ fn halves_travel_in_full_and_are_rounded_once() {
     let mut bench = Bench::new(setup());
     // 1, -2 and the smallest and largest numbers, in IEEE halves.
     let bits = vec![0x3c00, 0xc000, 0x0001, 0x7bff, 0x3c00];
-    let operation = bench.worker.submit(bench.now, Tensor::Halves(Half::F16, bits));
+    let operation = bench.worker.submit(bench.now, Tensor::Halves(Half::F16, bits.into()));
     let sent = bench.sent();
     assert_eq!(sent[0].floats(), [1.0, -2.0, 5.960_464_5e-8, 65_504.0]);
     assert_eq!(sent[1].floats(), [1.0]);
@@ -260,7 +260,7 @@ fn halves_travel_in_full_and_are_rounded_once() {
     assert_eq!(bench.finished(), [(0, 0)]);
     // 2049 lies between two halves and goes to the even one; 0.1 to its nearest.
     let sums = vec![0x6800, 0x7c00, 0x0000, 0x7c00, 0x2e66];
-    assert_eq!(*bench.worker.tensor(operation).unwrap(), Tensor::Halves(Half::F16, sums));
+    assert_eq!(*bench.worker.tensor(operation).unwrap(), Tensor::Halves(Half::F16, sums.into()));
 }
 
 // spec: T-07
