@@ -17,7 +17,7 @@ mod tree;
 pub mod window;
 pub mod worker;
 
-pub use reliability::{Absences, Reliability};
+pub use reliability::{Absences, Manner, Reliability};
 pub use server::Server;
 pub use setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 pub use switch::Switch;

@@ -13,6 +13,22 @@ pub enum Reliability {
     Bounded(LossShare),
 }
 
+/// How an operation is carried out: the same at all workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Manner {
+    /// What may be missing.
+    pub reliability: Reliability,
+    /// The layer of the model that its values belong to, from 0 at the front, and how many there are:
+    /// front layers are more urgent. Without it, as urgent as the settings say.
+    pub layer: Option<(u16, u16)>,
+}
+
+impl From<Reliability> for Manner {
+    fn from(reliability: Reliability) -> Manner {
+        Manner { reliability, layer: None }
+    }
+}
+
 /// Whose contributions the sums of an operation lack.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Absences {
@@ -40,22 +56,9 @@ impl Absences {
         self.incomplete.iter().filter(|(_, absent)| is_missing(absent)).count() as u64
     }
 
-    /// How many workers' contributions are in a fragment, at least one.
-    pub fn contributors(&self, fragment: u64) -> u32 {
-        let at = self.incomplete.binary_search_by_key(&fragment, |(incomplete, _)| *incomplete);
-        let missing = at.map_or(0, |at| self.incomplete[at].1.ranks(self.workers).count() as u32);
-        // Nobody finishes a sum of nothing.
-        self.workers.saturating_sub(missing).max(1)
-    }
-
-    /// Turns an operation's sums into means, each over those that contributed. All workers get the same
-    /// bits.
-    pub fn mean(&self, sums: &mut [f32]) {
-        let fragment_values = usize::from(self.fragment_values.max(1));
-        for (fragment, sums) in (0..).zip(sums.chunks_mut(fragment_values)) {
-            let contributors = self.contributors(fragment) as f32;
-            sums.iter_mut().for_each(|sum| *sum /= contributors);
-        }
+    /// How many values a fragment has, the last one of an operation perhaps less.
+    pub fn fragment_values(&self) -> u16 {
+        self.fragment_values
     }
 }
 
@@ -64,18 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_is_that_of_the_contributors() {
+    fn what_is_missing_is_told_by_fragment_and_by_rank() {
         let absent = |ranks: &[u32]| Absent::of(ranks.iter().copied(), 4).unwrap();
         let incomplete = vec![(1, absent(&[0, 3])), (2, absent(&[3]))];
         let absences = Absences { workers: 4, fragment_values: 2, incomplete };
-        let mut sums = [8.0, 4.0, 8.0, 4.0, 9.0, 3.0, 8.0];
-        absences.mean(&mut sums);
-        assert_eq!(sums, [2.0, 1.0, 4.0, 2.0, 3.0, 1.0, 2.0]);
         assert_eq!([0, 1, 2, 3].map(|rank| absences.missed_by(rank)), [1, 0, 0, 2]);
         let all =
             absences.fragments().map(|(fragment, ranks)| (fragment, ranks.collect::<Vec<_>>()));
         assert_eq!(all.collect::<Vec<_>>(), [(1, vec![0, 3]), (2, vec![3])]);
         assert!(!absences.is_empty() && Absences::default().is_empty());
-        Absences::default().mean(&mut []);
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use thalweg_core::{Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict};
+use thalweg_core::{
+    Dscp, Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict, layer_priority,
+};
 use thalweg_wire::tag::Key;
 
-use crate::reliability::{Absences, Reliability};
+use crate::reliability::{Absences, Manner};
 use crate::setup::Setup;
 use crate::window::Window;
 
@@ -27,6 +29,10 @@ use flight::Flight;
 use fragments::Fragments;
 use operations::Operations;
 use send::Wanted;
+
+/// Layers have the priorities from this one on: what is above is for control.
+const FRONT_PRIORITY: u8 = 1;
+const LAYER_PRIORITIES: u8 = 7;
 
 /// One worker of one job.
 ///
@@ -185,21 +191,21 @@ impl Worker {
 
     /// Begins the next operation, which is exact.
     pub fn submit(&mut self, now: Time, tensor: Tensor) -> Operation {
-        self.submit_with(now, tensor, Reliability::Exact)
+        self.submit_with(now, tensor, Manner::default())
     }
 
-    /// Begins the next operation. All workers submit it with the same reliability.
+    /// Begins the next operation. All workers submit it in the same manner.
     pub fn submit_with(
         &mut self,
         now: Time,
         tensor: Tensor,
-        reliability: Reliability,
+        manner: impl Into<Manner>,
     ) -> Operation {
         let is_empty = tensor.is_empty();
         if self.waits_for().is_none() {
             self.work.moved_at = now;
         }
-        let operation = self.work.operations.submit(tensor, reliability);
+        let operation = self.work.operations.submit(tensor, manner.into());
         if is_empty {
             let absences = Absences::default();
             self.work.events.push_back(Event::Finished { operation, missing_below: 0, absences });
@@ -314,6 +320,19 @@ impl Work {
         }
         self.fragments.complete_below(end);
         self.operations.settle(end);
+    }
+
+    /// How urgent packets of a fragment are.
+    #[inline]
+    fn dscp(&self, sequence: u64) -> Dscp {
+        let tag = self.config.tag.dscp;
+        match self.operations.layer(sequence) {
+            Some((layer, layers)) => {
+                let priority = layer_priority(layer, layers, FRONT_PRIORITY, LAYER_PRIORITIES);
+                Dscp::of_priority(priority).in_class(tag.class())
+            }
+            None => tag,
+        }
     }
 
     /// A fragment has its sum.

@@ -1,6 +1,7 @@
 //! What a sum is asked for with.
 
 use thalweg_core::Tensor;
+use thalweg_deliver::LossBound;
 
 /// A tensor to be summed over all workers. A [`Tensor`] alone is one, of the front layer.
 #[derive(Clone, PartialEq, Debug)]
@@ -10,6 +11,11 @@ pub struct SumCall {
     /// The layer of the model that they belong to, from 0 at the front: how urgent they are, where that
     /// makes a difference.
     pub layer: u16,
+    /// How many layers the model has, for aggregation: without it all are as urgent. Deliveries have that in
+    /// their settings.
+    pub layers: Option<u16>,
+    /// The largest share of it that may be missing. Without it, what the settings say. Flows lose nothing.
+    pub loss: Option<LossBound>,
     /// What values of the result that were lost read as, of the same length: for parameters, those of the
     /// round before. Without it nothing of the result may be lost. Flows lose nothing.
     pub older: Option<Tensor>,
@@ -17,6 +23,21 @@ pub struct SumCall {
 
 impl From<Tensor> for SumCall {
     fn from(tensor: Tensor) -> SumCall {
-        SumCall { tensor, layer: 0, older: None }
+        SumCall { tensor, layer: 0, layers: None, loss: None, older: None }
+    }
+}
+
+/// The care that messages of a sum need on their way.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Care {
+    /// The layer of the model that the values belong to.
+    pub layer: u16,
+    /// The largest share of a message that may be missing. Without it, what the settings say.
+    pub loss: Option<LossBound>,
+}
+
+impl SumCall {
+    pub(crate) fn care(&self) -> Care {
+        Care { layer: self.layer, loss: self.loss }
     }
 }

@@ -4,6 +4,7 @@ use thalweg_core::{Machine, NodeId, Outbox, Packet, Tag, Time};
 use thalweg_deliver::Offered;
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
 
+use crate::call::Care;
 use crate::config::ConfigError;
 use crate::courier::Courier;
 use crate::delivery::Delivery;
@@ -12,8 +13,7 @@ use crate::delivery::Delivery;
 pub struct Parcel {
     /// Its number: what it is, to those who sent and who get it.
     pub(crate) index: u64,
-    /// The layer of the model that its values belong to.
-    pub(crate) layer: u16,
+    pub(crate) care: Care,
     /// Which way it goes. Means something to who sends it.
     pub(crate) leg: Leg,
     pub(crate) payload: Payload,
@@ -178,7 +178,12 @@ impl Flows {
                     let payload = body.map_or(Payload::Length(bytes), Payload::Bytes);
                     match index(flow.number()) {
                         Some(index) => {
-                            let parcel = Parcel { index, layer: 0, leg: Leg::Gradient, payload };
+                            let parcel = Parcel {
+                                index,
+                                care: Care::default(),
+                                leg: Leg::Gradient,
+                                payload,
+                            };
                             News::Received { src, parcel }
                         }
                         None => News::Unnumbered,

@@ -10,6 +10,7 @@ use thalweg_deliver::{
 };
 use thalweg_flow::Payload;
 
+use crate::call::Care;
 use crate::carrier::{Leg, News, Parcel};
 use crate::config::ConfigError;
 use crate::delivery::{Delivery, Results};
@@ -37,13 +38,13 @@ impl Courier {
     }
 
     pub fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) {
-        let Parcel { index, layer, leg, payload } = parcel;
+        let Parcel { index, care, leg, payload } = parcel;
         let (loss, importance) = match (leg, self.delivery.results) {
             (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
-            _ => (self.delivery.loss, self.delivery.importance),
+            _ => (care.loss.unwrap_or(self.delivery.loss), self.delivery.importance),
         };
         let call = SendCall {
-            layer,
+            layer: care.layer,
             layers: self.delivery.layers,
             loss,
             importance,
@@ -96,7 +97,7 @@ impl Courier {
                 self.lost_bytes += received.lost_bytes;
                 let parcel = Parcel {
                     index: received.name.operation.0,
-                    layer: received.layer,
+                    care: Care { layer: received.layer, loss: None },
                     leg: Leg::Gradient,
                     payload: payload::of_tensor(received.buffer),
                 };

@@ -68,9 +68,7 @@ impl Delivery {
     /// The settings with the loss divided among so many hops. Each adds to what is missing of those
     /// before it.
     pub(crate) fn divided(mut self, hops: u64) -> Delivery {
-        let share = u64::from(self.loss.millionths()) / hops.max(1);
-        // A part of what fits, fits.
-        self.loss = LossBound::from_millionths(share as u32).unwrap_or(LossBound::EXACT);
+        self.loss = self.loss.divided(hops);
         self
     }
 }

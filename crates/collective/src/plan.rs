@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use thalweg_core::{Operation, Tensor};
 
-use crate::call::SumCall;
+use crate::call::{Care, SumCall};
 use crate::delivery::Contents;
 use crate::event::SubmitError;
 
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
 pub(crate) struct Found<'a> {
     pub tensor: &'a mut Tensor,
     pub range: Range<u64>,
-    pub layer: u16,
+    pub care: Care,
     /// What stands in for lost values of the result.
     pub older: Option<&'a Tensor>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Found<'a> {
 struct Job {
     operation: Operation,
     tensor: Tensor,
-    layer: u16,
+    care: Care,
     older: Option<Tensor>,
     pieces: u64,
     open_pieces: u64,
@@ -61,12 +61,13 @@ impl Plan {
     /// Adds an operation. An empty tensor has one piece too, so that it ends when everybody is there.
     pub fn add(&mut self, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
         self.check(&call)?;
-        let SumCall { tensor, layer, older } = call;
+        let care = call.care();
+        let SumCall { tensor, older, .. } = call;
         let pieces = tensor.len().div_ceil(self.piece_values).max(1);
         if pieces > self.max_pieces - self.pieces {
             return Err(SubmitError::Exhausted);
         }
-        let job = Job { operation, tensor, layer, older, pieces, open_pieces: pieces };
+        let job = Job { operation, tensor, care, older, pieces, open_pieces: pieces };
         self.jobs.insert(self.pieces, job);
         self.pieces += pieces;
         Ok(())
@@ -103,7 +104,7 @@ impl Plan {
             return None;
         }
         let range = part(0..job.tensor.len(), job.pieces, place);
-        Some(Found { tensor: &mut job.tensor, range, layer: job.layer, older: job.older.as_ref() })
+        Some(Found { tensor: &mut job.tensor, range, care: job.care, older: job.older.as_ref() })
     }
 
     /// Notes that a piece has its sum. Returns the operation if it was the last one.

@@ -242,14 +242,12 @@ pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
 }
 
 fn from_welcome(welcome: v1::Welcome) -> Result<Welcome, Malformed> {
-    let [first, second, third] = &welcome.lane_keys[..] else {
-        return Err(Malformed("lane_keys"));
-    };
-    let lane = |bytes: &[u8]| key("lane_keys", bytes);
+    let lanes = welcome.lane_keys.iter().map(|bytes| key("lane_keys", bytes));
+    let lanes = lanes.collect::<Result<Vec<Key>, Malformed>>()?;
     let place = |place: v1::Place| Place { node: NodeId(place.node), host: place.host };
     Ok(Welcome {
         ticket: ticket(welcome.ticket.ok_or(Malformed("ticket"))?)?,
-        lane_keys: [lane(first)?, lane(second)?, lane(third)?],
+        lane_keys: lanes.try_into().map_err(|_| Malformed("lane_keys"))?,
         roster: welcome.roster.into_iter().map(place).collect(),
         round: welcome.round,
     })

@@ -7,6 +7,12 @@ use thalweg_aggregate::join::Process;
 use thalweg_core::{JobId, NodeId, Span};
 use thalweg_wire::tag::Key;
 
+/// How many lanes a job has beside its own: the next ids are theirs.
+pub const LANES: usize = 5;
+
+/// The bits of a job's id that tell lanes apart.
+pub(crate) const LANE_BITS: u64 = 7;
+
 /// What a rank says.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FromRank {
@@ -132,8 +138,8 @@ pub enum ToRank {
 pub struct Welcome {
     /// Proves membership to a registrar that has forgotten the job.
     pub ticket: Ticket,
-    /// The keys of the lanes 1, 2 and 3: the jobs with the next three ids, in epoch 1.
-    pub lane_keys: [Key; 3],
+    /// The keys of the lanes from 1 on: the jobs with the next ids, in epoch 1.
+    pub lane_keys: [Key; LANES],
     /// By rank.
     pub roster: Vec<Place>,
     /// The round that the job is in.

@@ -26,7 +26,7 @@ use thalweg_core::{JobId, NodeId, Rng, Span, Time};
 use thalweg_wire::tag::{Key, Secret};
 
 use crate::address::Network;
-use crate::message::{Failure, FromRank, Join, Ticket, ToRank};
+use crate::message::{Failure, FromRank, Join, LANE_BITS, Ticket, ToRank};
 use crate::plane::Missing;
 use crate::settings::Settings;
 
@@ -289,9 +289,9 @@ impl Registry {
             let text = format!("job {:?} was registered anew when nobody was there", job.name);
             self.fail_job(now, id, text);
         }
-        let mut id = JobId(self.rng.bits() & !3);
+        let mut id = JobId(self.rng.bits() & !LANE_BITS);
         while self.jobs.contains_key(&id) || self.failures.contains_key(&id) {
-            id = JobId(self.rng.bits() & !3);
+            id = JobId(self.rng.bits() & !LANE_BITS);
         }
         self.insert(now, id, wanted, false)
     }

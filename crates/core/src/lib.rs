@@ -39,7 +39,7 @@ pub use quantity::QuantityError;
 pub use relay::Relay;
 pub use rng::Rng;
 pub use rtt::{Rtt, Waits};
-pub use tagger::{Tag, Tagger};
+pub use tagger::{Tag, Tagger, layer_priority};
 pub use tensor::{Half, Operation, Tensor};
 pub use time::{Span, Time};
 pub use timers::Timers;

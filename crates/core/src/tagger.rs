@@ -30,6 +30,16 @@ impl Tag {
     }
 }
 
+/// The priority of a layer of a model: front layers are needed first. One of `priorities` from `first` on.
+// spec: M-03
+pub const fn layer_priority(layer: u16, layers: u16, first: u8, priorities: u8) -> u8 {
+    let layers = if layers == 0 { 1 } else { layers };
+    let last = layers - 1;
+    let layer = if layer > last { last } else { layer };
+    // Below the number of priorities, which fits a byte.
+    first.saturating_add((layer as u32 * priorities as u32 / layers as u32) as u8)
+}
+
 /// Tags the packets of one flow.
 pub trait Tagger {
     /// The tag of the next packet, when `sent` bytes of the flow went before it.

@@ -24,6 +24,12 @@ impl Rate {
     }
 
     /// `gbps` gigabits per second. Zero is a programming error.
+    pub const fn from_mbps(mbps: u64) -> Rate {
+        assert!(mbps > 0, "a rate is never zero");
+        Rate(mbps * 1_000_000)
+    }
+
+    /// A rate of whole gigabits per second.
     pub const fn from_gbps(gbps: u64) -> Rate {
         assert!(gbps > 0, "a rate is never zero");
         Rate(gbps * 1_000_000_000)

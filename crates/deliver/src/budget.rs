@@ -31,6 +31,13 @@ impl LossBound {
         self.millionths
     }
 
+    /// An equal part of it for each of so many.
+    pub const fn divided(self, parts: u64) -> LossBound {
+        let parts = if parts == 0 { 1 } else { parts };
+        // A part of what fits, fits.
+        LossBound { millionths: (self.millionths as u64 / parts) as u32 }
+    }
+
     /// How much of so many bytes may be missing.
     pub const fn allowed_bytes(self, tensor_bytes: u64) -> u64 {
         // A share of less than one fits where the whole does.

@@ -1,7 +1,7 @@
 //! Which class a packet travels in. A policy can be exchanged without a change to the transport or to
 //! any switch.
 
-use thalweg_core::{Bytes, Dscp, Ecn, Tag, TrafficClass};
+use thalweg_core::{Bytes, Dscp, Ecn, Tag, TrafficClass, layer_priority};
 
 /// The class that control packets and echoes travel in, and no policy here gives to data.
 // spec: M-09
@@ -82,10 +82,7 @@ impl FrontFirst {
     /// The tag of a segment whose layer is the `place`th to be sent.
     fn tag_at(&self, place: u16, segment: &Segment) -> Tag {
         // spec: M-03
-        let level =
-            u32::from(place) * u32::from(self.priorities) / u32::from(segment.layers.max(1));
-        // Below the number of priorities, which fits a byte.
-        let priority = self.first_priority.saturating_add(level as u8);
+        let priority = layer_priority(place, segment.layers, self.first_priority, self.priorities);
         // spec: M-04
         let ecn = if segment.is_important { Ecn::Capable } else { Ecn::NotCapable };
         let dscp = Dscp::of_priority(priority).in_class(TrafficClass::Training);

@@ -112,7 +112,7 @@ impl Job {
     pub(crate) fn call(&self, ready: &Ready) -> SumCall {
         let tensor = Tensor::Length(ready.values);
         let keeps = self.delivery.is_some_and(|delivery| delivery.keeps_parameters);
-        SumCall { older: keeps.then(|| tensor.clone()), tensor, layer: ready.layer }
+        SumCall { older: keeps.then(|| tensor.clone()), layer: ready.layer, ..tensor.into() }
     }
 
     /// How many sums all workers are to get.

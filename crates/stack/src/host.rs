@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_aggregate::{Absences, Reliability, Server, Worker, server};
+use thalweg_aggregate::{Absences, Server, Worker, server};
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh};
 use thalweg_core::{JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict};
 use thalweg_wire::{Kind, peek};
@@ -190,18 +190,6 @@ impl Host {
     ) -> Result<Operation, HostError> {
         let participant = self.participant_mut(job).ok_or(HostError::NoSuchJob(job))?;
         Ok(participant.submit(now, call)?)
-    }
-
-    /// The same, where some contributions may be missing: see [`Participant::submit_with`].
-    pub fn submit_with(
-        &mut self,
-        now: Time,
-        job: JobId,
-        tensor: Tensor,
-        reliability: Reliability,
-    ) -> Result<Operation, HostError> {
-        let participant = self.participant_mut(job).ok_or(HostError::NoSuchJob(job))?;
-        Ok(participant.submit_with(now, tensor, reliability)?)
     }
 
     fn jobs_mut(&mut self) -> &mut Jobs {

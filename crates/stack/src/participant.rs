@@ -1,9 +1,10 @@
 //! A node's part in one job.
 
-use thalweg_aggregate::{Absences, Reliability, Worker, worker};
+use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
 use thalweg_core::{Machine, Operation, Packet, Tensor, Time};
+use thalweg_wire::aggregate::LossShare;
 
 use crate::part::Part;
 
@@ -38,24 +39,14 @@ impl Participant {
     ) -> Result<Operation, SubmitError> {
         let call = call.into();
         match self {
-            Participant::Aggregate(worker) => Ok(worker.submit(now, call.tensor)),
+            Participant::Aggregate(worker) => {
+                let manner = manner(&call);
+                Ok(worker.submit_with(now, call.tensor, manner))
+            }
             Participant::Server(node) => node.submit(now, call),
             Participant::Ring(ring) => ring.submit(now, call),
             Participant::Mesh(_) => Err(SubmitError::NotAWorker),
             Participant::SwitchMl(worker) => Ok(worker.submit(now, call.tensor)),
-        }
-    }
-
-    /// The same, where some contributions may be missing. Collectives other than aggregation miss none.
-    pub fn submit_with(
-        &mut self,
-        now: Time,
-        tensor: Tensor,
-        reliability: Reliability,
-    ) -> Result<Operation, SubmitError> {
-        match self {
-            Participant::Aggregate(worker) => Ok(worker.submit_with(now, tensor, reliability)),
-            _ => self.submit(now, tensor),
         }
     }
 
@@ -108,6 +99,17 @@ impl Participant {
             Participant::SwitchMl(worker) => &mut **worker,
         }
     }
+}
+
+/// How aggregation carries out a sum.
+fn manner(call: &SumCall) -> Manner {
+    // A share of less than one is one of 256ths as well, and nothing of it is exact.
+    let share = call.loss.and_then(|loss| LossShare::new(f64::from(loss.millionths()) / 1e6));
+    let reliability = match share {
+        Some(share) if share.parts() > 0 => Reliability::Bounded(share),
+        _ => Reliability::Exact,
+    };
+    Manner { reliability, layer: call.layers.map(|layers| (call.layer, layers)) }
 }
 
 /// The worker keeps what others may lack.

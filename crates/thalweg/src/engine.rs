@@ -18,7 +18,7 @@ use thalweg_core::{NodeId, Span, Time};
 use thalweg_net::{Driver, DriverError, Waker};
 use thalweg_stack::Host;
 
-pub(crate) use command::{Command, Sum};
+pub(crate) use command::{Command, Sum, Summed};
 pub(crate) use membership::Joined;
 
 use crate::error::Error;

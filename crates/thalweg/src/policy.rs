@@ -2,16 +2,83 @@
 
 use thalweg_aggregate::Numeric as Bodies;
 use thalweg_core::Combine;
+use thalweg_deliver::LossBound;
 use thalweg_wire::aggregate::Scale;
 
-/// How the sums of a session are carried out. Every collective is exact (T-08).
+use crate::tuning::LAYERS;
+
+/// How sums are carried out: all of a session, or one. Every collective is exact unless it asks for
+/// something else (T-08).
 // spec: T-08
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Policy {
     /// Who adds.
     pub collective: Collective,
-    /// What travels.
+    /// What travels. One for all sums of a job.
     pub numeric: Numeric,
+    /// What may be missing.
+    pub reliability: Reliability,
+    /// How urgent it is.
+    pub priority: Priority,
+}
+
+/// Whether a sum may lack something. All ranks say the same of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reliability {
+    /// Everything is in it.
+    #[default]
+    Exact,
+    /// At most this share of any rank's values is missing, for gradients that need not wait for the last
+    /// packet. The sum comes to all ranks with the same bits.
+    ///
+    /// Aggregation says what is missing where, and a mean is that of the ranks that are in it. Parameter
+    /// servers and rings carry their messages by deliveries, in which values that were lost read as zero.
+    Bounded(LossBound),
+}
+
+impl Reliability {
+    /// What may be missing. `None` unless it is from 0 to less than 1.
+    pub fn bounded(loss: f64) -> Option<Reliability> {
+        LossBound::new(loss).map(Reliability::Bounded)
+    }
+
+    /// The bound, if there is one that allows anything.
+    pub(crate) fn loss(self) -> Option<LossBound> {
+        match self {
+            Reliability::Bounded(loss) if loss != LossBound::EXACT => Some(loss),
+            Reliability::Bounded(_) | Reliability::Exact => None,
+        }
+    }
+}
+
+/// How urgent packets of a sum are, to switches that have priorities.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Priority {
+    /// All alike.
+    #[default]
+    Fixed,
+    /// By the layer of the model: the next iteration needs the front first.
+    Layer {
+        /// Which, from 0 at the front.
+        index: u16,
+        /// How many there are.
+        of: u16,
+    },
+}
+
+impl Priority {
+    /// The layer, on the scale of sessions.
+    pub(crate) fn layer(self) -> Option<u16> {
+        match self {
+            Priority::Fixed => None,
+            Priority::Layer { index, of } => {
+                let of = u32::from(of.max(1));
+                let index = u32::from(index).min(of - 1);
+                // Below the scale's length.
+                Some((index * u32::from(LAYERS) / of) as u16)
+            }
+        }
+    }
 }
 
 /// Who adds up gradients.
@@ -82,5 +149,25 @@ impl Numeric {
                 Bodies::Fixed { scale: Scale::new(scale)?, dynamic }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_told_apart_on_one_scale() {
+        let layer = |index, of| Priority::Layer { index, of }.layer();
+        assert_eq!([layer(0, 50), layer(25, 50), layer(49, 50)], [Some(0), Some(128), Some(250)]);
+        assert_eq!([layer(9, 3), layer(0, 0)], [Some(170), Some(0)], "held within the model");
+        assert_eq!(Priority::Fixed.layer(), None);
+    }
+
+    #[test]
+    fn a_bound_of_nothing_is_exact() {
+        assert_eq!(Reliability::bounded(0.0).unwrap().loss(), None);
+        assert!(Reliability::bounded(0.1).unwrap().loss().is_some());
+        assert_eq!([Reliability::bounded(1.0), Reliability::bounded(f64::NAN)], [None; 2]);
     }
 }

@@ -3,21 +3,26 @@
 mod config;
 mod lane;
 mod lent;
+mod missing;
 mod team;
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use thalweg_collective::mesh::{Call, Outcome};
-use thalweg_control::Welcome;
 use thalweg_core::{Element, Tensor};
 
 pub use self::config::{Note, SessionConfig};
 use self::lane::Lanes;
 pub use self::lent::Memory;
+use self::missing::Hosts;
+pub use self::missing::{Missing, Part, Reduced};
 use self::team::TeamThread;
 use crate::counters::Counters;
-use crate::engine::{Command, Sum};
+use crate::engine::{Command, Sum, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
-use crate::policy::{Collective, Policy, Reduce};
+use crate::policy::{Policy, Reduce};
 use crate::value::{Array, Value};
 
 /// One rank's part in a job.
@@ -33,7 +38,7 @@ pub struct Session {
     rank: u32,
     ranks: u32,
     policy: Policy,
-    hosts: u32,
+    hosts: Arc<Hosts>,
     /// The ranks of this host, if there are several. It uses the lanes, so it goes before them.
     team: Option<TeamThread>,
     lanes: Lanes,
@@ -48,7 +53,7 @@ impl Session {
             rank: config.rank,
             ranks: config.ranks,
             policy: config.policy,
-            hosts: hosts(&welcome),
+            hosts: Arc::new(Hosts::new(&welcome)),
             team,
             lanes,
         })
@@ -66,7 +71,12 @@ impl Session {
 
     /// On how many hosts they are, as far as memory is shared.
     pub fn hosts(&self) -> u32 {
-        self.hosts
+        self.hosts.count()
+    }
+
+    /// How its sums are carried out where a call does not say.
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// Everybody gets the values of all ranks, combined.
@@ -75,69 +85,87 @@ impl Session {
         values: Vec<T>,
         how: Reduce,
     ) -> Result<Handle<Vec<T>>, Error> {
-        Ok(typed(self.all_reduce_array(T::into_array(values), how, self.policy.collective)?))
+        let reduced = self.all_reduce_with(values, how, self.policy)?;
+        Ok(reduced.and_then(|reduced| Ok(reduced.values)))
     }
 
-    /// [`Session::all_reduce`] for values whose type is known at run time, with another collective than
-    /// the session's.
+    /// [`Session::all_reduce`] by another policy than the session's, except for its numeric. Says what the
+    /// result lacks, where the policy allows that.
+    pub fn all_reduce_with<T: Value>(
+        &self,
+        values: Vec<T>,
+        how: Reduce,
+        policy: Policy,
+    ) -> Result<Handle<Reduced<Vec<T>>>, Error> {
+        let reduced = self.all_reduce_array(T::into_array(values), how, policy)?;
+        Ok(reduced.and_then(|Reduced { values, missing }| {
+            let values = T::from_array(values).ok_or(Error::Closed)?;
+            Ok(Reduced { values, missing })
+        }))
+    }
+
+    /// [`Session::all_reduce_with`] for values whose type is known at run time.
     pub fn all_reduce_array(
         &self,
         array: Array,
         how: Reduce,
-        via: Collective,
-    ) -> Result<Handle<Array>, Error> {
+        policy: Policy,
+    ) -> Result<Handle<Reduced<Array>>, Error> {
+        self.check(&policy)?;
         if self.ranks == 1 {
-            return Ok(ready(array));
+            return Ok(exact(ready(array)));
         }
         if let Some(team) = self.whole_team() {
             let (element, divisor) = (array.element(), self.divisor(how));
-            return Ok(team.all_reduce(element, array, how.combine(), divisor));
+            return Ok(exact(team.all_reduce(element, array, how.combine(), divisor)));
         }
         match (how, array.into_tensor()) {
             (Reduce::Sum | Reduce::Mean, Ok(tensor)) => {
-                let summed = self.sum(tensor, via, self.divisor(how));
-                Ok(summed.and_then(|sum| Ok(Array::from_tensor(sum))))
+                let summed = self.sum(tensor, policy, how);
+                Ok(summed.and_then(|Reduced { values, missing }| {
+                    Ok(Reduced { values: Array::from_tensor(values), missing })
+                }))
             }
-            (_, Ok(tensor)) => Ok(self.reduce_in_mesh(Array::from_tensor(tensor), how)),
-            (_, Err(array)) => Ok(self.reduce_in_mesh(array, how)),
+            (_, Ok(tensor)) => Ok(exact(self.reduce_in_mesh(Array::from_tensor(tensor), how))),
+            (_, Err(array)) => Ok(exact(self.reduce_in_mesh(array, how))),
         }
     }
 
-    /// [`Session::all_reduce`] on memory of the caller's, a whole number of values of a type. Sums and means
-    /// of floats of up to 32 bits are made in place, and so is everything between ranks of one host. What is
-    /// there after an error is nothing in particular.
+    /// [`Session::all_reduce_with`] on memory of the caller's, a whole number of values of a type. Sums and
+    /// means of floats of up to 32 bits are made in place, and so is everything between ranks of one host.
+    /// What is there after an error is nothing in particular.
     pub fn all_reduce_bytes<B: Memory>(
         &self,
         element: Element,
         values: B,
         how: Reduce,
-        via: Collective,
-    ) -> Result<Handle<B>, Error> {
+        policy: Policy,
+    ) -> Result<Handle<Reduced<B>>, Error> {
+        self.check(&policy)?;
         let length = values.as_ref().len();
         if !length.is_multiple_of(element.bytes()) {
             let name = element.name();
             return Err(Error::Call(format!("{length} bytes are no whole number of {name}")));
         }
         if self.ranks == 1 {
-            return Ok(ready(values));
+            return Ok(exact(ready(values)));
         }
         if let Some(team) = self.whole_team() {
-            return Ok(team.all_reduce(element, values, how.combine(), self.divisor(how)));
+            let reduced = team.all_reduce(element, values, how.combine(), self.divisor(how));
+            return Ok(exact(reduced));
         }
         let mut values = match how {
             Reduce::Sum | Reduce::Mean => match lent::lend(element, values) {
-                Ok(tensor) => {
-                    let summed = self.sum(tensor, via, self.divisor(how));
-                    return Ok(summed.and_then(|sum| lent::give_back(sum).ok_or(Error::Closed)));
-                }
+                Ok(tensor) => return Ok(self.sum(tensor, policy, how).and_then(returned)),
                 Err(values) => values,
             },
             Reduce::Min | Reduce::Max | Reduce::Product => values,
         };
         let copy = Array::from_bytes(element, values.as_ref());
-        Ok(self.all_reduce_array(copy, how, via)?.and_then(move |array| {
-            values.as_mut().copy_from_slice(array.as_bytes());
-            Ok(values)
+        let reduced = self.all_reduce_array(copy, how, policy)?;
+        Ok(reduced.and_then(move |reduced| {
+            values.as_mut().copy_from_slice(reduced.values.as_bytes());
+            Ok(Reduced { values, missing: reduced.missing })
         }))
     }
 
@@ -160,6 +188,34 @@ impl Session {
             }
             array
         })))
+    }
+
+    /// [`Session::reduce_scatter`] by a policy. What may lack something is summed as a whole, and everybody
+    /// keeps its part: in a network that sums, this takes no longer.
+    // spec: M-12
+    pub fn reduce_scatter_with<T: Value>(
+        &self,
+        values: Vec<T>,
+        how: Reduce,
+        counts: Vec<u64>,
+        policy: Policy,
+    ) -> Result<Handle<Reduced<Vec<T>>>, Error> {
+        if policy.reliability.loss().is_none() {
+            return Ok(exact(self.reduce_scatter(values, how, counts)?));
+        }
+        let own = own_part(&counts, self.rank);
+        let Some(own) = own.filter(|_| counts.iter().sum::<u64>() == values.len() as u64) else {
+            let (parts, ranks, length) = (counts.len(), self.ranks, values.len());
+            return Err(Error::Call(format!(
+                "{parts} counts for {ranks} ranks and {length} values: give one for each rank, that add up to \
+                 the values"
+            )));
+        };
+        let reduced = self.all_reduce_with(values, how, policy)?;
+        Ok(reduced.and_then(move |Reduced { values, missing }| {
+            let part = values[own.start as usize..own.end as usize].to_vec();
+            Ok(Reduced { values: part, missing: missing.within(&own) })
+        }))
     }
 
     /// Everybody gets the values of every rank, which may be of different lengths.
@@ -237,7 +293,7 @@ impl Session {
 
     /// The ranks of this host, where they are all there are.
     fn whole_team(&self) -> Option<&TeamThread> {
-        self.team.as_ref().filter(|_| self.hosts == 1)
+        self.team.as_ref().filter(|_| self.hosts() == 1)
     }
 
     /// What sums are divided by.
@@ -245,13 +301,29 @@ impl Session {
         if how == Reduce::Mean { self.ranks } else { 1 }
     }
 
-    fn sum(&self, tensor: Tensor, via: Collective, divisor: u32) -> Handle<Tensor> {
-        let lane = self.lanes.choose(bytes_of(&tensor));
-        if let Some(team) = &self.team {
-            return team.sum(lane, tensor, via, divisor);
+    /// Numbers of one meaning only can be added.
+    fn check(&self, policy: &Policy) -> Result<(), Error> {
+        if policy.numeric == self.policy.numeric {
+            return Ok(());
         }
-        let (handle, reply) = pair(move |sum: Tensor| Ok(team::divided(sum, divisor)));
-        lane.send(Command::Sum(Sum { tensor, via, reply }));
+        let text = "another numeric than the session's: it is one for all sums of a job";
+        Err(Error::Call(text.to_owned()))
+    }
+
+    fn sum(&self, tensor: Tensor, policy: Policy, how: Reduce) -> Handle<Reduced<Tensor>> {
+        let lane = self.lanes.choose(bytes_of(&tensor));
+        let hosts = self.hosts.clone();
+        if let Some(team) = &self.team {
+            return team.sum(lane, tensor, policy, (how, hosts));
+        }
+        let (handle, reply) = pair(move |summed: Summed| {
+            let mut sum = hosts.reduced(summed);
+            if how == Reduce::Mean {
+                hosts.divide(&mut sum);
+            }
+            Ok(sum)
+        });
+        lane.send(Command::Sum(Sum { tensor, policy, reply }));
         handle
     }
 
@@ -276,8 +348,21 @@ impl Session {
     }
 }
 
-fn hosts(welcome: &Welcome) -> u32 {
-    welcome.roster.iter().map(|place| place.host + 1).max().unwrap_or(0)
+/// The result of what loses nothing.
+fn exact<T: 'static>(handle: Handle<T>) -> Handle<Reduced<T>> {
+    handle.and_then(|values| Ok(Reduced { values, missing: Missing::default() }))
+}
+
+/// Memory that was lent, with its result.
+fn returned<B: Memory>(sum: Reduced<Tensor>) -> Result<Reduced<B>, Error> {
+    let Reduced { values, missing } = sum;
+    Ok(Reduced { values: lent::give_back(values).ok_or(Error::Closed)?, missing })
+}
+
+/// Which values are a rank's part.
+fn own_part(counts: &[u64], rank: u32) -> Option<Range<u64>> {
+    let before: u64 = counts.iter().take(rank as usize).sum();
+    counts.get(rank as usize).map(|count| before..before + count)
 }
 
 fn bytes_of(tensor: &Tensor) -> u64 {

@@ -2,7 +2,10 @@
 
 use thalweg_aggregate::window::Control;
 use thalweg_aggregate::{server, switch, worker};
-use thalweg_core::{HEADER_BYTES, JobId, NodeId, Span};
+use thalweg_collective::Delivery;
+use thalweg_core::{HEADER_BYTES, JobId, NodeId, Rate, Rng, Span, Waits};
+use thalweg_deliver::LossBound;
+use thalweg_deliver::delay_control::DelayConfig;
 use thalweg_wire::tag::{Key, Secret};
 
 /// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
@@ -25,6 +28,9 @@ pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 
 /// Rounds of a ring that are under way at once. Hosts that sleep make some of them late.
 pub(crate) const PIECES_IN_FLIGHT: u32 = 8;
+
+/// How many layers of a model are told apart.
+pub(crate) const LAYERS: u16 = 256;
 
 /// A worker of in-network aggregation.
 pub(crate) fn worker() -> worker::Config {
@@ -54,6 +60,39 @@ pub(crate) fn switch(me: NodeId, secret: Secret) -> switch::Config {
         holds_to_share: true,
         ..switch::Config::new(me)
     }
+}
+
+/// Deliveries between the hosts of a job: thresholds of their rates for hosts that sleep between packets, and
+/// steps for links from 100 Mbps on.
+pub(crate) fn delivery(
+    job: JobId,
+    epoch: u32,
+    key: Key,
+    give_up_after: Span,
+    rng: Rng,
+) -> Delivery {
+    let rate = DelayConfig {
+        line_rate: Rate::from_gbps(10),
+        floor: Rate::from_mbps(1),
+        low: Span::from_us(500),
+        high: Span::from_ms(2),
+        reference: Span::from_us(200),
+        step: Rate::from_mbps(4),
+        burst: Span::from_us(200),
+        ..DelayConfig::default()
+    };
+    let endpoint = thalweg_deliver::Config {
+        rate,
+        paths: 1,
+        waits: Waits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
+        give_up_after,
+        job,
+        epoch,
+        key: Some(key),
+        ..thalweg_deliver::Config::default()
+    };
+    // What a call allows is the least of what both ends do.
+    Delivery { endpoint, loss: LossBound::ANY, layers: LAYERS, ..Delivery::new(rng) }
 }
 
 /// Reliable flows between the ranks of a job.

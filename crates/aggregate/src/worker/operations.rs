@@ -6,7 +6,7 @@ use thalweg_core::{Body, Fixed, Half, Operation, Tensor};
 use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
 
 use super::Event;
-use crate::reliability::{Absences, Reliability};
+use crate::reliability::{Absences, Manner, Reliability};
 
 /// All operations whose memory is still held.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ struct Entry {
     /// How many values it has.
     values: u64,
     held: Held,
-    reliability: Reliability,
+    manner: Manner,
     /// Whose contributions sums lack, by fragment.
     absent: BTreeMap<u64, Absent>,
 }
@@ -106,7 +106,7 @@ impl Operations {
     }
 
     /// Takes in a tensor. An empty one is finished.
-    pub fn submit(&mut self, tensor: Tensor, reliability: Reliability) -> Operation {
+    pub fn submit(&mut self, tensor: Tensor, manner: Manner) -> Operation {
         let operation = Operation(self.first + self.held.len() as u64);
         self.held.push_back(Entry {
             first: self.end,
@@ -117,7 +117,7 @@ impl Operations {
             is_released: false,
             values: tensor.len(),
             held: Held::All(tensor),
-            reliability,
+            manner,
             absent: BTreeMap::new(),
         });
         self.number_fragments(self.held.len() - 1);
@@ -228,7 +228,7 @@ impl Operations {
     /// What a query says of a fragment's operation, if that need not be exact.
     pub fn bounded(&self, sequence: u64) -> Option<Bounded> {
         let entry = &self.held[self.locate(sequence)?];
-        let Reliability::Bounded(share) = entry.reliability else { return None };
+        let Reliability::Bounded(share) = entry.manner.reliability else { return None };
         let fragments = u32::try_from(entry.end - entry.first).ok()?;
         let first_distance = (sequence - entry.first) as u32;
         (fragments <= Bounded::FRAGMENTS_MAX).then_some(Bounded {
@@ -236,6 +236,12 @@ impl Operations {
             fragments,
             share,
         })
+    }
+
+    /// The layer of a fragment's operation, if it has one, and how many there are.
+    #[inline]
+    pub fn layer(&self, sequence: u64) -> Option<(u16, u16)> {
+        self.locate(sequence).and_then(|index| self.held[index].manner.layer)
     }
 
     /// The first operation that is not finished.

@@ -279,7 +279,7 @@ impl Epoch {
         meta.wire_bytes = packet.body.len() as u32 + self.setup.overhead_bytes;
         meta.entropy = self.setup.job.0 as u16;
         meta.rank = work.config.tag.rank;
-        meta.dscp = work.config.tag.dscp;
+        meta.dscp = work.dscp(sequence);
         meta.ecn = work.config.tag.ecn;
         if let Some(key) = &work.key {
             tag::seal(packet.header, key);

@@ -110,9 +110,10 @@ fn compare(session: &Session, exercise: &Exercise) -> Result<(), Failure> {
         for &way in &exercise.ways {
             session.barrier().and_then(thalweg::Handle::wait).map_err(failed)?;
             let own = Array::F32(own.clone());
-            let reduce = || session.all_reduce_array(own, Reduce::Sum, way.collective())?.wait();
+            let policy = Policy { collective: way.collective(), ..session.policy() };
+            let reduce = || session.all_reduce_array(own, Reduce::Sum, policy)?.wait();
             let (result, sum) = timed(reduce);
-            let is_exact = result.map_err(failed)? == Array::F32(sums.clone());
+            let is_exact = result.map_err(failed)?.values == Array::F32(sums.clone());
             if round >= WARM_UP_ROUNDS {
                 say(&Report::Summed { way, sum, is_exact })?;
             }

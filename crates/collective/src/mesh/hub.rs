@@ -13,6 +13,8 @@ use super::lanes::Lane;
 use super::letter::{Letter, StreamId};
 use super::op::{Chunk, Op};
 use super::points::{self, PointKey, Points};
+
+use crate::call::Care;
 use crate::carrier::{Leg, Parcel};
 use crate::member::Part;
 use crate::post::{MAX_MESSAGES, Post};
@@ -283,7 +285,7 @@ impl Hub {
         }
         self.next_index += 1;
         let payload = Payload::Bytes(message);
-        let parcel = Parcel { index, layer: 0, leg: Leg::Result, payload };
+        let parcel = Parcel { index, care: Care::default(), leg: Leg::Result, payload };
         post.send(now, self.members[to as usize], parcel)?;
         Ok(index)
     }

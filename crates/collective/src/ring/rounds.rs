@@ -6,7 +6,7 @@ use std::ops::Range;
 use thalweg_core::{NodeId, Operation, Time};
 use thalweg_flow::Payload;
 
-use crate::call::SumCall;
+use crate::call::{Care, SumCall};
 use crate::carrier::{Leg, Parcel, Want};
 use crate::delivery::Contents;
 use crate::event::{Event, Failure, SubmitError};
@@ -103,7 +103,7 @@ impl Rounds {
             post.refuse();
             return Ok(());
         };
-        let Found { tensor, range, layer, .. } = found;
+        let Found { tensor, range, care, .. } = found;
         let range = self.neighbours.segment(range, round + 1);
         if !payload::fits(tensor, &range, &payload) {
             return Err(Failure::Mismatch(predecessor));
@@ -117,7 +117,7 @@ impl Rounds {
         progress.note(round, rounds);
         let is_done = progress.count == rounds;
         if round + 1 < rounds {
-            self.send(now, post, (piece, round + 1), layer, payload)?;
+            self.send(now, post, (piece, round + 1), care, payload)?;
         }
         if is_done {
             self.progress.slide(|progress| progress.count == rounds);
@@ -131,12 +131,15 @@ impl Rounds {
         now: Time,
         post: &mut Post,
         (piece, round): (u64, u64),
-        layer: u16,
+        care: Care,
         payload: Payload,
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
         let leg = self.neighbours.leg(round);
-        Ok(post.send(now, self.neighbours.successor, Parcel { index, layer, leg, payload })?)
+        // A segment is lost bit by bit on the hops of the first half.
+        let loss = care.loss.map(|loss| loss.divided(self.neighbours.workers - 1));
+        let parcel = Parcel { index, care: Care { loss, ..care }, leg, payload };
+        Ok(post.send(now, self.neighbours.successor, parcel)?)
     }
 
     fn close(&mut self, post: &mut Post, piece: u64) {
@@ -154,9 +157,9 @@ impl Rounds {
             return Ok(());
         }
         let Some(found) = self.plan.find(piece) else { return Ok(()) };
-        let Found { tensor, range, layer, .. } = found;
+        let Found { tensor, range, care, .. } = found;
         let payload = payload::cut(tensor, self.neighbours.segment(range, 0));
-        self.send(now, post, (piece, 0), layer, payload)
+        self.send(now, post, (piece, 0), care, payload)
     }
 
     fn may_begin(&self) -> bool {

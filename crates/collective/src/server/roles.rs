@@ -8,7 +8,7 @@ use thalweg_flow::Payload;
 use super::config::Config;
 use super::sums::{self, Sums};
 use super::worker::{self, Worker};
-use crate::call::SumCall;
+use crate::call::{Care, SumCall};
 use crate::carrier::{Leg, Parcel, Want};
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::Part;
@@ -32,7 +32,7 @@ pub struct Roles {
 
 /// A message that does not leave the host.
 enum Local {
-    Push { rank: usize, chunk: u64, layer: u16, payload: Payload },
+    Push { rank: usize, chunk: u64, care: Care, payload: Payload },
     Sum { chunk: u64, payload: Payload },
 }
 
@@ -55,13 +55,13 @@ impl Roles {
         let Some((rank, worker)) = &mut self.worker else { return Ok(()) };
         let here = self.server.as_ref().map(|(index, _)| *index);
         for (index, &server) in self.servers.iter().enumerate() {
-            while let Some((chunk, layer, payload)) = worker.next_push(index) {
+            while let Some((chunk, care, payload)) = worker.next_push(index) {
                 if here == Some(index) {
                     worker.on_pushed(chunk);
-                    self.local.push_back(Local::Push { rank: *rank, chunk, layer, payload });
+                    self.local.push_back(Local::Push { rank: *rank, chunk, care, payload });
                 } else {
                     let leg = Leg::Gradient;
-                    post.send(now, server, Parcel { index: 2 * chunk, layer, leg, payload })?;
+                    post.send(now, server, Parcel { index: 2 * chunk, care, leg, payload })?;
                 }
             }
         }
@@ -76,7 +76,7 @@ impl Roles {
         rank: usize,
         parcel: Parcel,
     ) -> Result<(), Failure> {
-        let Parcel { index, layer, payload, .. } = parcel;
+        let Parcel { index, care, payload, .. } = parcel;
         let chunk = index / 2;
         let servers = self.servers.len() as u64;
         let server = self.server.as_mut().filter(|(index, _)| chunk % servers == *index as u64);
@@ -88,7 +88,7 @@ impl Roles {
             sums::Intake::Unexpected => post.refuse(),
             sums::Intake::Mismatch => return Err(Failure::Mismatch(self.workers[rank])),
             sums::Intake::Taken => {}
-            sums::Intake::Complete(sum) => self.send_sum(now, post, chunk, layer, &sum)?,
+            sums::Intake::Complete(sum) => self.send_sum(now, post, chunk, care, &sum)?,
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Roles {
         now: Time,
         post: &mut Post,
         chunk: u64,
-        layer: u16,
+        care: Care,
         sum: &Payload,
     ) -> Result<(), Failure> {
         let here = self.worker.as_ref().map(|(rank, _)| *rank);
@@ -108,7 +108,7 @@ impl Roles {
                 self.local.push_back(Local::Sum { chunk, payload });
             } else {
                 let (index, leg) = (2 * chunk + 1, Leg::Result);
-                post.send(now, worker, Parcel { index, layer, leg, payload })?;
+                post.send(now, worker, Parcel { index, care, leg, payload })?;
             }
         }
         Ok(())
@@ -197,9 +197,9 @@ impl Part for Roles {
         loop {
             self.push(now, post)?;
             match self.local.pop_front() {
-                Some(Local::Push { rank, chunk, layer, payload }) => {
+                Some(Local::Push { rank, chunk, care, payload }) => {
                     let (index, leg) = (2 * chunk, Leg::Gradient);
-                    self.on_push(now, post, rank, Parcel { index, layer, leg, payload })?;
+                    self.on_push(now, post, rank, Parcel { index, care, leg, payload })?;
                 }
                 Some(Local::Sum { chunk, payload }) => {
                     let here = self.servers[(chunk % self.servers.len() as u64) as usize];

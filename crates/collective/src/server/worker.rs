@@ -3,7 +3,7 @@
 use thalweg_core::{Operation, Tensor};
 use thalweg_flow::Payload;
 
-use crate::call::SumCall;
+use crate::call::{Care, SumCall};
 use crate::carrier::Want;
 use crate::event::SubmitError;
 use crate::payload::{self, VALUE_BYTES};
@@ -57,9 +57,9 @@ impl Worker {
         self.plan.abandon()
     }
 
-    /// The next chunk for a server and its layer, if one may be pushed now. It counts as on the way until
+    /// The next chunk for a server and the care that it needs, if one may be pushed now. It counts as on the way until
     /// [`on_pushed`](Worker::on_pushed).
-    pub fn next_push(&mut self, server: usize) -> Option<(u64, u16, Payload)> {
+    pub fn next_push(&mut self, server: usize) -> Option<(u64, Care, Payload)> {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[server];
         let chunk = lane.unpushed * servers + server as u64;
@@ -69,10 +69,10 @@ impl Worker {
         if !may_push {
             return None;
         }
-        let Found { tensor, range, layer, .. } = self.plan.find(chunk)?;
+        let Found { tensor, range, care, .. } = self.plan.find(chunk)?;
         lane.unpushed += 1;
         lane.pushes += 1;
-        Some((chunk, layer, payload::cut(tensor, range)))
+        Some((chunk, care, payload::cut(tensor, range)))
     }
 
     /// A push is no longer on the way.

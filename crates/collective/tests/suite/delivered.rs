@@ -202,7 +202,7 @@ impl thalweg_fabric::Director<server::Node> for Order {
         for worker in nodes(2) {
             for layer in (0..7).rev() {
                 let tensor = Tensor::Length(CHUNK_VALUES);
-                let call = SumCall { tensor, layer, older: None };
+                let call = SumCall { layer, ..tensor.into() };
                 hosts.machine(worker).submit(now, call).expect("it is a worker");
             }
         }
@@ -255,7 +255,7 @@ fn what_makes_no_sense_is_refused() {
     let mut worker = ring(2, 0.1, |_| ()).remove(0);
     assert_eq!(worker.submit(Time::ZERO, Tensor::Length(5)), Err(SubmitError::Contents));
     let tensor = Tensor::from(vec![1.0; 3]);
-    let call = SumCall { tensor, layer: 0, older: Some(Tensor::from(vec![1.0; 2])) };
+    let call = SumCall { older: Some(Tensor::from(vec![1.0; 2])), ..tensor.into() };
     let error = worker.submit(Time::ZERO, call).expect_err("it is too short");
     assert_eq!(
         error.to_string(),

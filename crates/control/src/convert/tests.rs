@@ -42,7 +42,7 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
     let key = |byte: u8| Key([byte; 16]);
     let ticket = Ticket { job: JobId(4), proof: key(1) };
     let roster = vec![Place { node: NodeId(7), host: 0 }, Place { node: NodeId(8), host: 1 }];
-    let lane_keys = [key(2), key(3), key(4)];
+    let lane_keys = [2, 3, 4, 5, 6].map(key);
     let diagnosis = Diagnosis {
         text: "why".into(),
         culprits: vec![3],

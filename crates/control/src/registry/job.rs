@@ -169,9 +169,9 @@ impl Job {
     /// Makes the welcome.
     pub(super) fn invite(&mut self, secret: &Secret, round: u32) {
         let (_, roster) = self.places();
-        let lane = |number: u64| Key::derive(secret, JobId(self.id.0 + number), 1);
+        let lane = |at: usize| Key::derive(secret, JobId(self.id.0 + at as u64 + 1), 1);
         let ticket = Ticket { job: self.id, proof: Key::derive(secret, self.id, 0) };
-        let lane_keys = [lane(1), lane(2), lane(3)];
+        let lane_keys = std::array::from_fn(lane);
         self.welcome = Some(Arc::new(Welcome { ticket, lane_keys, roster, round }));
     }
 

@@ -347,8 +347,8 @@ impl<'a> Swarm<'a> {
                 return self.post(until, Mail::Late { job, rank, life });
             }
             let reliability = plan.reliabilities[seat.submitted];
-            let operation = host.submit_with(now, id, Tensor::from(values), reliability);
-            let operation = operation.expect("it has entered");
+            let worker = host.worker_mut(id).expect("it has entered");
+            let operation = worker.submit_with(now, Tensor::from(values), reliability);
             assert_eq!(operation, Operation(seat.submitted as u64));
             seat.submitted += 1;
             if !plan.all_at_once {

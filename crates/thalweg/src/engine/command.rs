@@ -1,6 +1,7 @@
 //! What the engine is told.
 
-use thalweg_collective::{SubmitError, mesh};
+use thalweg_aggregate::Absences;
+use thalweg_collective::{SubmitError, SumCall, mesh};
 use thalweg_control::{ControlEvent, FromRank};
 use thalweg_core::{Tensor, Time};
 use thalweg_stack::{Event, Host, HostError};
@@ -10,11 +11,12 @@ use super::membership::Membership;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::handle::Reply;
-use crate::policy::Collective;
+use crate::policy::Policy;
+use crate::tuning::LAYERS;
 
 /// Something to do.
 pub(crate) enum Command {
-    /// Sum a tensor over all hosts. Ends with a [`Tensor`].
+    /// Sum a tensor over all hosts. Ends with [`Summed`].
     Sum(Sum),
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
     Call(mesh::Call, Reply),
@@ -33,8 +35,14 @@ pub(crate) enum Command {
 /// A sum to make.
 pub(crate) struct Sum {
     pub tensor: Tensor,
-    pub via: Collective,
+    pub policy: Policy,
     pub reply: Reply,
+}
+
+/// A sum, and which hosts' values it lacks.
+pub(crate) struct Summed {
+    pub tensor: Tensor,
+    pub absences: Absences,
 }
 
 impl Engine {
@@ -109,11 +117,17 @@ impl Engine {
     }
 
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {
-        let Sum { tensor, via, reply } = sum;
-        let Some(job) = self.membership.as_ref().map(|membership| membership.job_of(via)) else {
-            return reply.fail(Error::Closed);
+        let Sum { tensor, policy, reply } = sum;
+        let Some(membership) = &self.membership else { return reply.fail(Error::Closed) };
+        let (job, loss) = (membership.job_of(&policy), policy.reliability.loss());
+        let layer = policy.priority.layer();
+        let call = SumCall {
+            layer: layer.unwrap_or(LAYERS - 1),
+            layers: layer.map(|_| LAYERS),
+            loss,
+            ..tensor.into()
         };
-        let begin = |host: &mut Host, now| host.submit(now, job, tensor);
+        let begin = |host: &mut Host, now| host.submit(now, job, call);
         match self.driver.command(begin, |event| events.push(event)) {
             Ok(operation) => self.pending.sum(self.driver.now(), job, operation, reply),
             Err(HostError::Submit(SubmitError::Stopped(failure))) => {

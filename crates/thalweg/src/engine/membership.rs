@@ -5,14 +5,14 @@ use std::sync::Arc;
 use thalweg_aggregate::{Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
 use thalweg_control::{ControlEvent, FromRank, Welcome};
-use thalweg_core::{JobId, NodeId, Time};
+use thalweg_core::{JobId, NodeId, Rng, Time};
 use thalweg_net::Driver;
 use thalweg_stack::{Event, Host, Participant};
 use thalweg_wire::tag::Key;
 
 use super::{Engine, Identity, Patience, lock};
 use crate::error::Error;
-use crate::policy::Collective;
+use crate::policy::{Collective, Policy};
 use crate::session::Note;
 use crate::tuning;
 
@@ -21,6 +21,9 @@ use crate::tuning;
 const MESH_LANE: usize = 1;
 const RING_LANE: usize = 2;
 const SERVER_LANE: usize = 3;
+/// The same two over deliveries, for sums that may lack something.
+const LOSSY_RING_LANE: usize = 4;
+const LOSSY_SERVER_LANE: usize = 5;
 /// Lanes are set up once.
 const LANE_EPOCH: u32 = 1;
 
@@ -46,12 +49,21 @@ impl Membership {
     }
 
     /// Which job's participant carries out sums of this kind.
-    pub fn job_of(&self, via: Collective) -> JobId {
-        match via {
+    pub fn job_of(&self, policy: &Policy) -> JobId {
+        let is_lossy = policy.reliability.loss().is_some();
+        match policy.collective {
             Collective::Auto | Collective::Aggregate => self.job,
+            Collective::Ring if is_lossy => lane(self.job, LOSSY_RING_LANE),
             Collective::Ring => lane(self.job, RING_LANE),
+            Collective::Server if is_lossy => lane(self.job, LOSSY_SERVER_LANE),
             Collective::Server => lane(self.job, SERVER_LANE),
         }
+    }
+
+    /// The lanes of sums that go straight between hosts.
+    pub fn direct_lanes(&self) -> [JobId; 4] {
+        let lanes = [RING_LANE, SERVER_LANE, LOSSY_RING_LANE, LOSSY_SERVER_LANE];
+        lanes.map(|at| lane(self.job, at))
     }
 
     /// The leaders of the other hosts.
@@ -211,20 +223,32 @@ fn participants(
     }
     let worker = Worker::new(tuning::worker()).map_err(|error| wrong(&error))?;
     all.push((job, Participant::Aggregate(Box::new(worker))));
-    let (leaders, seat) = leaders(welcome, identity.rank);
-    let config = ring::Config {
-        chunk_bytes: tuning::CHUNK_BYTES,
-        pieces_in_flight: tuning::PIECES_IN_FLIGHT,
-        flow: flow(RING_LANE),
-        ..ring::Config::new(leaders.clone(), seat)
+    let delivery = |at: usize| {
+        let key = welcome.lane_keys[at - 1];
+        let rng = Rng::new(identity.rank.into());
+        tuning::delivery(lane(job, at), LANE_EPOCH, key, patience.give_up_after, rng)
     };
-    let ring = ring::Ring::new(config).map_err(|error| wrong(&error))?;
-    all.push((lane(job, RING_LANE), Participant::Ring(Box::new(ring))));
-    let mut config = server::Config::new(leaders.clone(), leaders);
-    (config.rank, config.server, config.flow) = (Some(seat), Some(seat), flow(SERVER_LANE));
-    config.chunk_bytes = tuning::CHUNK_BYTES;
-    let node = server::Node::new(config).map_err(|error| wrong(&error))?;
-    all.push((lane(job, SERVER_LANE), Participant::Server(Box::new(node))));
+    let (leaders, seat) = leaders(welcome, identity.rank);
+    for (at, delivery) in [(RING_LANE, None), (LOSSY_RING_LANE, Some(delivery(LOSSY_RING_LANE)))] {
+        let config = ring::Config {
+            chunk_bytes: tuning::CHUNK_BYTES,
+            pieces_in_flight: tuning::PIECES_IN_FLIGHT,
+            flow: flow(at),
+            delivery,
+            ..ring::Config::new(leaders.clone(), seat)
+        };
+        let ring = ring::Ring::new(config).map_err(|error| wrong(&error))?;
+        all.push((lane(job, at), Participant::Ring(Box::new(ring))));
+    }
+    for (at, delivery) in
+        [(SERVER_LANE, None), (LOSSY_SERVER_LANE, Some(delivery(LOSSY_SERVER_LANE)))]
+    {
+        let mut config = server::Config::new(leaders.clone(), leaders.clone());
+        (config.rank, config.server, config.flow) = (Some(seat), Some(seat), flow(at));
+        (config.chunk_bytes, config.delivery) = (tuning::CHUNK_BYTES, delivery);
+        let node = server::Node::new(config).map_err(|error| wrong(&error))?;
+        all.push((lane(job, at), Participant::Server(Box::new(node))));
+    }
     Ok(all)
 }
 

@@ -6,6 +6,7 @@ use thalweg_collective::mesh::{self, Transfer};
 use thalweg_core::{JobId, Operation, Time};
 use thalweg_stack::Event;
 
+use super::Summed;
 use crate::error::Error;
 use crate::handle::Reply;
 
@@ -80,9 +81,9 @@ impl Pending {
     /// Ends what an event is about. The text of a failure that is everybody's.
     pub fn end(&mut self, event: Event) -> Option<String> {
         match event {
-            Event::Finished { job, operation, tensor, .. } => {
+            Event::Finished { job, operation, tensor, absences, .. } => {
                 if let Some((_, reply)) = self.sums.remove(&(job, operation)) {
-                    reply.end(Ok(tensor));
+                    reply.end(Ok(Summed { tensor, absences }));
                 }
                 None
             }

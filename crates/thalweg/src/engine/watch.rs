@@ -6,7 +6,6 @@ use thalweg_core::{Span, Time};
 use thalweg_stack::Host;
 
 use super::Engine;
-use crate::policy::Collective;
 
 /// How often a rank says how far it is.
 const BEAT: Span = Span::from_ms(500);
@@ -68,7 +67,7 @@ impl Engine {
     /// The oldest sum that hosts make among themselves. Any of the others may be late.
     fn stalled_flow(&self) -> Option<Stall> {
         let membership = self.membership.as_ref()?;
-        let lanes = [Collective::Ring, Collective::Server].map(|via| membership.job_of(via));
+        let lanes = membership.direct_lanes();
         let oldest = lanes.into_iter().filter_map(|lane| self.pending.oldest_sum(lane));
         let begun = oldest.min_by_key(|begun| begun.number)?;
         Some(Stall {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
+use thalweg_aggregate::Absences;
 use thalweg_control::Welcome;
 use thalweg_core::element::divide;
 use thalweg_core::{Combine, Element, Half, Tensor};
@@ -11,10 +12,11 @@ use thalweg_shared::{Team, TeamError};
 use zerocopy::IntoBytes;
 
 use super::SessionConfig;
-use crate::engine::{Command, Post, Sum};
+use super::missing::{Hosts, Missing, Reduced};
+use crate::engine::{Command, Post, Sum, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
-use crate::policy::Collective;
+use crate::policy::{Policy, Reduce};
 
 /// The member that sends for all.
 const LEADER: u32 = 0;
@@ -87,17 +89,23 @@ impl TeamThread {
         &self,
         lane: &Post,
         mut tensor: Tensor,
-        via: Collective,
-        divisor: u32,
-    ) -> Handle<Tensor> {
-        let (handle, reply) = pair(|tensor: Tensor| Ok(tensor));
+        policy: Policy,
+        (how, hosts): (Reduce, Arc<Hosts>),
+    ) -> Handle<Reduced<Tensor>> {
+        let (handle, reply) = pair(|sum: Reduced<Tensor>| Ok(sum));
         let (post, mates) = (lane.clone(), self.mates.clone());
         self.queue(move |team| {
             let summed = sum_within(team, &mut tensor)
                 .map_err(|error| mates.blame(error))
-                .and_then(|()| sum_over_hosts(team, tensor, via, &post))
-                .and_then(|tensor| share(team, tensor).map_err(|error| mates.blame(error)));
-            reply.end(summed.map(|tensor| divided(tensor, divisor)));
+                .and_then(|()| sum_over_hosts(team, tensor, policy, &post))
+                .map(|summed| hosts.reduced(summed))
+                .and_then(|sum| share(team, sum, policy).map_err(|error| mates.blame(error)));
+            reply.end(summed.map(|mut sum| {
+                if how == Reduce::Mean {
+                    hosts.divide(&mut sum);
+                }
+                sum
+            }));
         });
         handle
     }
@@ -142,37 +150,41 @@ fn sum_within(team: &mut Team, tensor: &mut Tensor) -> Result<(), TeamError> {
 fn sum_over_hosts(
     team: &Team,
     tensor: Tensor,
-    via: Collective,
+    policy: Policy,
     post: &Post,
-) -> Result<Tensor, Error> {
+) -> Result<Summed, Error> {
     if team.me() != LEADER {
-        return Ok(tensor);
+        return Ok(Summed { tensor, absences: Absences::default() });
     }
-    let (handle, reply) = pair(|sum: Tensor| Ok(sum));
-    post.send(Command::Sum(Sum { tensor, via, reply }));
+    let (handle, reply) = pair(|summed: Summed| Ok(summed));
+    post.send(Command::Sum(Sum { tensor, policy, reply }));
     handle.wait()
 }
 
-fn share(team: &mut Team, mut tensor: Tensor) -> Result<Tensor, TeamError> {
-    let (_, bytes) = bytes_of(&mut tensor);
+/// Hands on what the leader has: the sum, and what it lacks where that is possible.
+fn share(
+    team: &mut Team,
+    mut sum: Reduced<Tensor>,
+    policy: Policy,
+) -> Result<Reduced<Tensor>, TeamError> {
+    let (_, bytes) = bytes_of(&mut sum.values);
     team.broadcast(LEADER, bytes)?;
-    Ok(tensor)
+    if policy.reliability.loss().is_some() {
+        let mut words = sum.missing.to_words();
+        let mut count = [words.len() as u64];
+        team.broadcast(LEADER, count.as_mut_bytes())?;
+        words.resize(count[0] as usize, 0);
+        team.broadcast(LEADER, words.as_mut_slice().as_mut_bytes())?;
+        sum.missing = Missing::from_words(&words);
+    }
+    Ok(sum)
 }
 
-fn bytes_of(tensor: &mut Tensor) -> (Element, &mut [u8]) {
+pub(super) fn bytes_of(tensor: &mut Tensor) -> (Element, &mut [u8]) {
     match tensor {
         Tensor::Values(values) => (Element::F32, values.as_mut_bytes()),
         Tensor::Halves(Half::F16, bits) => (Element::F16, bits.as_mut_bytes()),
         Tensor::Halves(Half::Bf16, bits) => (Element::Bf16, bits.as_mut_bytes()),
         Tensor::Length(_) => (Element::U8, &mut []),
     }
-}
-
-/// A sum, divided where it lies.
-pub(super) fn divided(mut sum: Tensor, divisor: u32) -> Tensor {
-    if divisor > 1 {
-        let (element, bytes) = bytes_of(&mut sum);
-        divide(element, bytes, divisor);
-    }
-    sum
 }

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
     let mut hall = Hall::new(4);
-    assert_eq!(hall.job.0 & 3, 0, "the next three ids are its lanes");
+    assert_eq!(hall.job.0 & 7, 0, "the next ids are its lanes");
     for (rank, host) in [(0, "b"), (3, "a"), (1, "b")] {
         let switch = Some(SWITCH);
         hall.attend(Join { switch, ..hall.join(rank, host) }).unwrap();
@@ -15,9 +15,9 @@ fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
     hall.look();
     let place = |rank, host| Place { node: node(rank), host };
     let roster = vec![place(0, 0), place(1, 0), place(2, 1), place(3, 1)];
-    let lane = |number| Key::derive(&SECRET, JobId(hall.job.0 + number), 1);
+    let lane = |at| Key::derive(&SECRET, JobId(hall.job.0 + at + 1), 1);
     let ticket = Ticket { job: hall.job, proof: Key::derive(&SECRET, hall.job, 0) };
-    let lane_keys = [lane(1), lane(2), lane(3)];
+    let lane_keys = [0, 1, 2, 3, 4].map(lane);
     let welcome = ToRank::Welcome(Arc::new(Welcome { ticket, lane_keys, roster, round: 1 }));
     let report = |seat| ToRank::Report { round: 1, seat };
     assert_eq!(hall.told(0), [welcome.clone(), report(0)]);

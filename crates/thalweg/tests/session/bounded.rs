@@ -1,0 +1,194 @@
+//! Sums that may lack something.
+
+use std::time::Duration;
+
+use thalweg::{Collective, Missing, Policy, Priority, Reduce, Reduced, Reliability, Session};
+
+use crate::Cluster;
+
+const RANKS: u32 = 4;
+const VALUES: usize = 352 * 300;
+
+/// A power of two for each rank: a sum tells who is in it.
+fn contribution(rank: u32) -> Vec<f32> {
+    vec![(1 << rank) as f32; VALUES]
+}
+
+fn bounded(loss: f64, collective: Collective) -> Policy {
+    let reliability = Reliability::bounded(loss).expect("a share");
+    let priority = Priority::Layer { index: 1, of: 3 };
+    Policy { collective, reliability, priority, ..Policy::default() }
+}
+
+fn reduce(session: &Session, how: Reduce, policy: Policy) -> Reduced<Vec<f32>> {
+    let values = contribution(session.rank());
+    session.all_reduce_with(values, how, policy).expect("it begins").wait().expect("it ends")
+}
+
+/// Who is in every value, by what is said to be missing.
+fn present(missing: &Missing) -> Vec<u32> {
+    let mut present = vec![(1 << RANKS) - 1; VALUES];
+    for part in missing.parts() {
+        let absent: u32 = part.ranks.iter().map(|rank| 1 << rank).sum();
+        present[part.values.start as usize..part.values.end as usize]
+            .iter_mut()
+            .for_each(|ranks| *ranks &= !absent);
+    }
+    present
+}
+
+/// The bound holds for every rank, and what is said to be missing is what is missing.
+fn check(reduced: &Reduced<Vec<f32>>, loss: f64) {
+    for rank in 0..RANKS {
+        let missed = reduced.missing.of_rank(rank) as f64;
+        assert!(missed <= loss * VALUES as f64, "rank {rank} misses {missed} of {VALUES}");
+    }
+    let expected: Vec<f32> = present(&reduced.missing).iter().map(|ranks| *ranks as f32).collect();
+    assert!(reduced.values == expected, "{:?}", reduced.missing);
+}
+
+// spec: T-02
+#[test]
+fn a_sum_says_truly_what_it_lacks() {
+    let cluster = Cluster::losing(0.05);
+    let results = cluster.run(
+        RANKS,
+        |_| {},
+        |session| {
+            let policy = bounded(0.1, Collective::Aggregate);
+            (0..6).map(|_| reduce(session, Reduce::Sum, policy)).collect::<Vec<_>>()
+        },
+    );
+    assert!(results.iter().all(|rounds| *rounds == results[0]), "all ranks have the same");
+    results[0].iter().for_each(|reduced| check(reduced, 0.1));
+    let lacking = results[0].iter().filter(|reduced| !reduced.missing.is_empty()).count();
+    assert!(lacking > 0, "with 5% lost, some sum comes without somebody");
+}
+
+// spec: T-02
+#[test]
+fn a_late_rank_is_left_out_within_its_bound_and_the_mean_is_that_of_the_others() {
+    let cluster = Cluster::losing(0.0);
+    let results = cluster.run(
+        RANKS,
+        |_| {},
+        |session| {
+            if session.rank() == 2 {
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            let policy = bounded(0.25, Collective::Aggregate);
+            reduce(session, Reduce::Mean, policy)
+        },
+    );
+    assert!(results.iter().all(|reduced| *reduced == results[0]));
+    let Reduced { values, missing } = &results[0];
+    assert!(missing.of_rank(2) > 0, "{missing:?}");
+    for rank in 0..RANKS {
+        assert!(missing.of_rank(rank) <= VALUES as u64 / 4, "rank {rank}: {missing:?}");
+    }
+    let mean = |ranks: &u32| *ranks as f32 / ranks.count_ones() as f32;
+    assert!(*values == present(missing).iter().map(mean).collect::<Vec<_>>());
+}
+
+// spec: T-02
+#[test]
+fn ranks_of_one_host_hear_what_is_missing_too() {
+    let cluster = Cluster::losing(0.05);
+    let hosts = |config: &mut thalweg::SessionConfig| config.share_memory = config.rank < 2;
+    let results = cluster.run(RANKS, hosts, |session| {
+        assert_eq!(session.hosts(), 3);
+        let policy = bounded(0.1, Collective::Aggregate);
+        (0..4).map(|_| reduce(session, Reduce::Sum, policy)).collect::<Vec<_>>()
+    });
+    assert!(results.iter().all(|rounds| *rounds == results[0]), "all ranks have the same");
+    for reduced in &results[0] {
+        check(reduced, 0.1);
+        assert_eq!(reduced.missing.of_rank(0), reduced.missing.of_rank(1), "they come as one");
+    }
+}
+
+// spec: M-12
+#[test]
+fn servers_and_rings_run_on_deliveries() {
+    let cluster = Cluster::losing(0.0);
+    for collective in [Collective::Server, Collective::Ring] {
+        let policy = bounded(0.2, collective);
+        let results = cluster.run(
+            RANKS,
+            |_| {},
+            |session| (0..3).map(|_| reduce(session, Reduce::Sum, policy)).collect::<Vec<_>>(),
+        );
+        assert!(results.iter().all(|rounds| *rounds == results[0]), "{collective:?}");
+        for Reduced { values, missing } in &results[0] {
+            assert!(missing.is_empty(), "what is lost reads as zero");
+            for rank in 0..RANKS {
+                let lost = values.iter().filter(|sum| **sum as u32 & (1 << rank) == 0).count();
+                assert!(lost as f64 <= 0.2 * VALUES as f64, "{collective:?}: {lost} of {rank}");
+            }
+        }
+    }
+}
+
+// spec: M-12
+#[test]
+fn shards_of_gradients_may_lack_something_and_gathered_parameters_do_not() {
+    let cluster = Cluster::losing(0.03);
+    let counts: Vec<u64> = vec![VALUES as u64 / 4; 4];
+    let results = cluster.run(
+        RANKS,
+        |_| {},
+        |session| {
+            let policy = bounded(0.1, Collective::Aggregate);
+            let values = contribution(session.rank());
+            let shard =
+                session.reduce_scatter_with(values, Reduce::Sum, counts.clone(), policy).unwrap();
+            let Reduced { values, missing } = shard.wait().unwrap();
+            let whole = session.all_gather(values.clone()).unwrap().wait().unwrap();
+            (values, missing, whole)
+        },
+    );
+    for (rank, (shard, missing, whole)) in results.iter().enumerate() {
+        assert_eq!(whole, &results[0].2, "parameters are exact");
+        assert_eq!(&whole[rank], shard);
+        let lacks =
+            |at: usize| missing.parts().iter().find(|part| part.values.contains(&(at as u64)));
+        for (at, sum) in shard.iter().enumerate() {
+            let absent = lacks(at).map_or(0, |part| part.ranks.iter().map(|rank| 1 << rank).sum());
+            assert_eq!(*sum as u32, 15 & !absent);
+        }
+    }
+    let wrong = cluster.run(
+        2,
+        |_| {},
+        |session| {
+            let policy = bounded(0.1, Collective::Aggregate);
+            let call =
+                session.reduce_scatter_with(vec![1.0_f32; 3], Reduce::Sum, vec![1, 1], policy);
+            call.err().expect("3 values, 2 wanted").to_string()
+        },
+    );
+    assert!(wrong[0].contains("add up"), "{}", wrong[0]);
+}
+
+// spec: T-08
+#[test]
+fn what_does_not_ask_for_less_is_exact() {
+    let cluster = Cluster::losing(0.05);
+    let results = cluster.run(
+        RANKS,
+        |config| config.policy = Policy::default(),
+        |session| {
+            let lossy = session
+                .all_reduce_with(
+                    contribution(session.rank()),
+                    Reduce::Sum,
+                    bounded(0.2, Collective::Aggregate),
+                )
+                .unwrap();
+            let exact = session.all_reduce(contribution(session.rank()), Reduce::Sum).unwrap();
+            lossy.wait().expect("it ends");
+            exact.wait().expect("it ends")
+        },
+    );
+    assert!(results.iter().all(|sums| sums.iter().all(|sum| *sum == 15.0)));
+}
