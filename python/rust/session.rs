@@ -8,7 +8,9 @@ use std::time::Duration;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use thalweg::{Collective, Error, Handle, Note, Policy, Reduce, SessionConfig};
+use thalweg::{
+    Collective, Error, Handle, Missing, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
+};
 use thalweg_collective::mesh::{Call, Outcome};
 use thalweg_core::{Combine, Element};
 
@@ -21,8 +23,15 @@ create_exception!(
     "A job failed: the text says why, and which rank is to blame."
 );
 
-/// Copies the result of an operation to where it belongs, or says why there is none.
-type Finish = Box<dyn FnOnce() -> Result<(), Error> + Send>;
+/// Copies the result of an operation to where it belongs and says what it lacks, or why there is none.
+type Finish = Box<dyn FnOnce() -> Result<Lacking, Error> + Send>;
+
+/// Parts of a tensor, from one value to another, and the ranks whose values these lack.
+type Lacking = Vec<(u64, u64, Vec<u32>)>;
+
+/// How an operation has ended: its number, what went wrong if something did (a text, and the ranks to
+/// blame), and what its result lacks.
+type End = (u64, Option<(String, Vec<u32>)>, Lacking);
 
 /// A session. Every method that begins an operation returns its number.
 #[pyclass(module = "thalweg._core", frozen)]
@@ -33,7 +42,6 @@ pub(crate) struct Session {
     ends: Mutex<Receiver<u64>>,
     /// What there is to tell, and whether it is worth a warning.
     notes: Arc<Mutex<Vec<(bool, String)>>>,
-    via: Collective,
 }
 
 #[derive(Default)]
@@ -77,7 +85,6 @@ impl Session {
             notes: Arc::new(move |note| lock(&told).push((is_warning(&note), in_words(&note)))),
             ..SessionConfig::new(server, job, rank, ranks)
         };
-        let via = config.policy.collective;
         let session = py.detach(|| thalweg::Session::join(config)).map_err(raise)?;
         let (ended, ends) = channel();
         Ok(Session {
@@ -86,7 +93,6 @@ impl Session {
             ended,
             ends: Mutex::new(ends),
             notes,
-            via,
         })
     }
 
@@ -96,13 +102,29 @@ impl Session {
         self.with(|session| Ok(session.hosts()))
     }
 
-    /// Replaces values by those of all ranks, combined: "sum", "mean", "min", "max" or "product".
-    fn all_reduce(&self, memory: (usize, usize), element: &str, how: &str) -> PyResult<u64> {
+    /// Replaces values by those of all ranks, combined: "sum", "mean", "min", "max" or "product". Sums and
+    /// means may lack a share `loss` of any rank's values. `layer` is which one of how many they belong to.
+    #[pyo3(signature = (memory, element, how, loss = 0.0, layer = None))]
+    fn all_reduce(
+        &self,
+        memory: (usize, usize),
+        element: &str,
+        how: &str,
+        loss: f64,
+        layer: Option<(u16, u16)>,
+    ) -> PyResult<u64> {
         let (memory, how) = (Memory::new(memory)?, reduce(how)?);
         let element = element_of(element)?;
-        let via = self.via;
-        let handle = self.with(|session| session.all_reduce_bytes(element, memory, how, via))?;
-        Ok(self.begin(handle, |_| Ok(())))
+        let reliability = Reliability::bounded(loss).ok_or_else(|| {
+            PyValueError::new_err(format!("loss is {loss}: choose a share from 0 to less than 1"))
+        })?;
+        let by_layer = |(index, of)| Priority::Layer { index, of };
+        let priority = layer.map_or(Priority::Fixed, by_layer);
+        let handle = self.with(|session| {
+            let policy = Policy { reliability, priority, ..session.policy() };
+            session.all_reduce_bytes(element, memory, how, policy)
+        })?;
+        Ok(self.begin_lacking(handle, |reduced| Ok(lacking(&reduced.missing))))
     }
 
     /// As `all_reduce`, but only one rank gets the result.
@@ -204,14 +226,8 @@ impl Session {
         Ok(self.begin(handle, move |bytes| memory.write(&bytes)))
     }
 
-    /// Waits for an operation to end. Returns its number, and what went wrong if something did: a text and
-    /// the ranks to blame. `None` if nothing has ended in time.
-    #[expect(clippy::type_complexity, reason = "it is a tuple in Python")]
-    fn next(
-        &self,
-        py: Python<'_>,
-        timeout_s: f64,
-    ) -> PyResult<Option<(u64, Option<(String, Vec<u32>)>)>> {
+    /// Waits for an operation to end. `None` if nothing has ended in time.
+    fn next(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<End>> {
         let timeout = seconds("timeout_s", timeout_s)?;
         py.detach(|| {
             let number = match lock(&self.ends).recv_timeout(timeout) {
@@ -219,8 +235,10 @@ impl Session {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
             };
             let finish = lock(&self.under_way).finish.remove(&number);
-            let end = finish.map_or(Ok(()), |finish| finish());
-            Ok(Some((number, end.err().map(|error| explain(&error)))))
+            Ok(Some(match finish.map_or(Ok(Vec::new()), |finish| finish()) {
+                Ok(lacking) => (number, None, lacking),
+                Err(error) => (number, Some(explain(&error)), Vec::new()),
+            }))
         })
     }
 
@@ -280,6 +298,15 @@ impl Session {
         handle: Handle<T>,
         finish: impl FnOnce(T) -> Result<(), String> + Send + 'static,
     ) -> u64 {
+        self.begin_lacking(handle, |result| finish(result).map(|()| Vec::new()))
+    }
+
+    /// Notes an operation that was begun, and whose result may lack something.
+    fn begin_lacking<T: 'static>(
+        &self,
+        handle: Handle<T>,
+        finish: impl FnOnce(T) -> Result<Lacking, String> + Send + 'static,
+    ) -> u64 {
         let handle = Arc::new(Mutex::new(Some(handle)));
         let waiting = Arc::clone(&handle);
         let finish: Finish = Box::new(move || {
@@ -300,6 +327,11 @@ impl Session {
         }
         number
     }
+}
+
+fn lacking(missing: &Missing) -> Lacking {
+    let parts = missing.parts().iter();
+    parts.map(|part| (part.values.start, part.values.end, part.ranks.clone())).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

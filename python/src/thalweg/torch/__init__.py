@@ -18,10 +18,11 @@ import typing
 import torch.distributed as dist
 
 from .group import ThalwegGroup
+from .hooks import Tally, ddp_hook, fsdp_hook
 from .meeting import meet
 from .settings import Settings
 
-__all__ = ["Settings", "ThalwegGroup", "register"]
+__all__ = ["Settings", "Tally", "ThalwegGroup", "ddp_hook", "fsdp_hook", "register"]
 
 
 def _create(options: typing.Any, _backend_options: typing.Any = None) -> ThalwegGroup:

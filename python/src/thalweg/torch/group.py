@@ -222,6 +222,44 @@ class ThalwegGroup(dist.ProcessGroup):
         begin = [_later(self._session.receive, src, tag, lent.memory)]
         return self._start(f"recv from rank {src}", begin, tensors, _settle([lent]))
 
+    # What torch does not have.
+
+    def all_reduce_bounded(
+        self,
+        tensor: torch.Tensor,
+        loss: float,
+        layer: tuple[int, int] | None = None,
+        op: typing.Any = dist.ReduceOp.AVG,
+    ) -> Work:
+        """The mean (or ``SUM``) of a tensor of floats, of which a share of each rank may be missing.
+
+        The mean is that of the ranks that are in it, value by value, and the same bits everywhere; a sum is the
+        mean times all ranks. ``work.missing`` tells whose values are missing where. ``layer`` is which one of how
+        many the tensor belongs to: front layers are more urgent to switches that have priorities.
+        """
+        return self._reduce_bounded("all_reduce_bounded", tensor, (loss, layer, op), lambda: None)
+
+    def reduce_scatter_bounded(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        loss: float,
+        layer: tuple[int, int] | None = None,
+        op: typing.Any = dist.ReduceOp.AVG,
+    ) -> Work:
+        """The same where each rank keeps its part. All of ``input`` is overwritten."""
+        if output.numel() * self._size != input.numel():
+            raise ValueError(
+                f"{input.numel()} values are not {output.numel()} for each of {self._size} ranks"
+            )
+
+        def keep_own() -> None:
+            own = input.view(-1).chunk(self._size)[self._rank] if input.numel() else input.view(-1)
+            with torch.no_grad():
+                output.view(-1).copy_(own)
+
+        return self._reduce_bounded("reduce_scatter_bounded", input, (loss, layer, op), keep_own)
+
     # The same under the names that newer versions of torch use.
 
     all_gather_single = _allgather_base
@@ -263,6 +301,28 @@ class ThalwegGroup(dist.ProcessGroup):
             for one in lent
         ]
         return self._start(name, begin, tensors, lambda: reduction.settle(lent, is_divided=True))
+
+    def _reduce_bounded(
+        self,
+        name: str,
+        tensor: torch.Tensor,
+        terms: tuple[float, tuple[int, int] | None, typing.Any],
+        then: typing.Callable[[], None],
+    ) -> Work:
+        loss, layer, op = terms
+        if not tensor.is_floating_point():
+            raise TypeError(f"only floats may lack something, not {tensor.dtype}")
+        reduction = Reduction.of(op, self._size)
+        lent = reduction.lend(tensor)
+        begin = _later(
+            self._session.all_reduce, lent.memory, element_of(tensor), reduction.mean_name(), loss, layer
+        )
+
+        def settle() -> None:
+            reduction.settle_mean(lent)
+            then()
+
+        return self._start(name, [begin], tensor, settle)
 
     def _reduce_scatter(
         self,
@@ -311,7 +371,12 @@ class ThalwegGroup(dist.ProcessGroup):
             work.end_part(None)
         return work
 
-    def _on_end(self, number: int, failure: tuple[str, list[int]] | None) -> None:
+    def _on_end(
+        self,
+        number: int,
+        failure: tuple[str, list[int]] | None,
+        missing: list[tuple[int, int, list[int]]],
+    ) -> None:
         with self._lock:
             work = self._works.pop(number)
             if not self._works:
@@ -320,6 +385,7 @@ class ThalwegGroup(dist.ProcessGroup):
         if failure is not None:
             age = time.monotonic() - work.begun_at
             error = _core.SessionError(f"{work.name}, begun {age:.1f} s ago: {failure[0]}")
+        work.missing += missing
         work.end_part(error)
 
     def _is_idle(self) -> bool:

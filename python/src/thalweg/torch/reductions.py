@@ -23,7 +23,16 @@ class Reduction:
     """One reduction of a group of so many ranks."""
 
     def __init__(self, opts: typing.Any, ranks: int) -> None:
-        op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+        self._set_up(dist.ReduceOp.SUM if opts is None else opts.reduceOp, ranks)
+
+    @classmethod
+    def of(cls, op: typing.Any, ranks: int) -> Reduction:
+        """By torch's name for it."""
+        reduction = cls.__new__(cls)
+        reduction._set_up(op, ranks)
+        return reduction
+
+    def _set_up(self, op: typing.Any, ranks: int) -> None:
         self._ranks = ranks
         self._factor: typing.Any = None
         self._name = next((name for known, name in _NAMES.items() if op == known), None)
@@ -52,6 +61,18 @@ class Reduction:
         if self._name == "mean" and divides:
             return "mean"
         return "sum" if self._name in ("mean", "premul") else self._name
+
+    def mean_name(self) -> str:
+        """For sums that may lack something: these are means of what is there."""
+        if self._name not in ("sum", "mean", "premul"):
+            raise ValueError(f"only sums and means may lack something, not {self._name}")
+        return "mean"
+
+    def settle_mean(self, lent: Lent) -> None:
+        """A mean has come: makes a sum of it where one was asked for, and brings it back."""
+        if self._name != "mean":
+            lent.host.mul_(self._ranks)
+        lent.settle()
 
     def settle(self, lent: list[Lent], is_divided: bool = False) -> None:
         """The operation has ended: divides for a mean, and brings results back."""
