@@ -15,6 +15,8 @@ torch = pytest.importorskip("torch", reason="the backend needs torch: pip instal
 import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as mp  # noqa: E402
 
+import thalweg  # noqa: E402
+
 # Of the groups. Processes that all import torch at once need long to meet.
 TIMEOUT_S = 60
 
@@ -94,3 +96,35 @@ def run(start):
         return [answers[r][1] for r in range(ranks)]
 
     return go
+
+
+class Daemons:
+    """A switch and a server that ranks are told of by their environment."""
+
+    def __init__(self, monkeypatch, loss: float = 0.0) -> None:
+        self.secret = os.urandom(16)
+        self.switch = thalweg.Switch("127.0.0.1:0", self.secret, loss=loss)
+        self.address = self.switch.address
+        self.server = thalweg.Server("127.0.0.1:0", self.secret, "test", self.address)
+        monkeypatch.setenv("THALWEG_SERVER", self.server.address)
+        monkeypatch.setenv("THALWEG_SWITCH", self.address)
+        monkeypatch.setenv("THALWEG_TOKEN", "test")
+        monkeypatch.setenv("THALWEG_SHARE_MEMORY", "0")
+
+    def stop(self) -> None:
+        self.server.stop()
+        self.switch.stop()
+
+
+@pytest.fixture
+def daemons_losing(monkeypatch):
+    """``daemons_losing(share)`` starts :class:`Daemons` whose switch loses a share of all packets."""
+    begun = []
+
+    def begin(loss: float) -> Daemons:
+        begun.append(Daemons(monkeypatch, loss))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.stop()

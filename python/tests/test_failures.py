@@ -93,33 +93,14 @@ def _sum_often(rank: int, ranks: int, sums: int) -> str:
     return "done"
 
 
-class _Daemons:
-    """A switch and a server that ranks are told of by their environment."""
-
-    def __init__(self, monkeypatch, loss: float = 0.0) -> None:
-        self.secret = os.urandom(16)
-        self.switch = thalweg.Switch("127.0.0.1:0", self.secret, loss=loss)
-        self.address = self.switch.address
-        self.server = thalweg.Server("127.0.0.1:0", self.secret, "test", self.address)
-        monkeypatch.setenv("THALWEG_SERVER", self.server.address)
-        monkeypatch.setenv("THALWEG_SWITCH", self.address)
-        monkeypatch.setenv("THALWEG_TOKEN", "test")
-        monkeypatch.setenv("THALWEG_SHARE_MEMORY", "0")
-
-    def stop(self) -> None:
-        self.server.stop()
-        self.switch.stop()
-
-
-def test_one_packet_in_a_hundred_is_lost(run, monkeypatch):
-    daemons = _Daemons(monkeypatch, loss=0.01)
+def test_one_packet_in_a_hundred_is_lost(run, daemons_losing):
+    daemons = daemons_losing(0.01)
     assert run(3, _sum_often, 50) == ["done"] * 3
     assert daemons.switch.counts()[1] > 0
-    daemons.stop()
 
 
-def test_a_switch_that_dies_and_comes_back(start, monkeypatch):
-    daemons = _Daemons(monkeypatch)
+def test_a_switch_that_dies_and_comes_back(start, daemons_losing):
+    daemons = daemons_losing(0.0)
     ranks = start(3, _sum_often, 2_000)
     while daemons.switch.counts()[1] < 2_000:
         assert any(process.is_alive() for process in ranks.processes), ranks.answers()
@@ -130,4 +111,3 @@ def test_a_switch_that_dies_and_comes_back(start, monkeypatch):
     answers = ranks.answers()
     assert answers == {rank: (True, "done") for rank in range(3)}
     assert daemons.switch.counts()[1] > 0, "the new one has summed"
-    daemons.stop()

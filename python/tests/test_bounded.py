@@ -1,0 +1,131 @@
+"""Gradients that may lack something, and everything else exact."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+LOSS = 0.1
+VALUES = 352 * 200
+
+
+def _group():
+    return dist.distributed_c10d._get_default_group()
+
+
+def _reduce(rank: int, ranks: int, op: str) -> list[tuple[typing.Any, list]]:
+    results = []
+    for _ in range(6):
+        values = torch.full((VALUES,), float(2**rank))
+        work = _group().all_reduce_bounded(values, LOSS, (0, 2), getattr(dist.ReduceOp, op))
+        work.wait()
+        # As an array: tensors go through memory that ends with their process.
+        results.append((values.numpy(), work.missing))
+    return results
+
+
+# spec: T-02
+@pytest.mark.parametrize("op", ["AVG", "SUM"])
+def test_what_is_missing_is_told_and_the_mean_is_that_of_the_rest(run, daemons_losing, op):
+    daemons_losing(0.05)
+    answers = run(3, _reduce, op)
+    lacking = 0
+    for step, (values, missing) in enumerate(answers[0]):
+        for other in answers[1:]:
+            assert (other[step][0] == values).all() and other[step][1] == missing
+        expected = torch.full((VALUES,), 7 / 3)
+        for start, end, ranks in missing:
+            present = [rank for rank in range(3) if rank not in ranks]
+            expected[start:end] = sum(2.0**rank for rank in present) / len(present)
+        assert torch.allclose(torch.from_numpy(values), expected * (3 if op == "SUM" else 1))
+        for rank in range(3):
+            missed = sum(end - start for start, end, ranks in missing if rank in ranks)
+            assert missed <= LOSS * VALUES
+        lacking += bool(missing)
+    assert lacking, "with 5% lost, some result comes without somebody"
+
+
+def _train(rank: int, ranks: int, loss: float, shards: bool) -> tuple[list[float], list[float], bool]:
+    import thalweg.torch
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 2_000), nn.Tanh(), nn.Linear(2_000, 200), nn.Tanh(), nn.Linear(200, 1))
+    if shards:
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(model[2])
+        model = fully_shard(model)
+        tally = thalweg.torch.fsdp_hook(model, loss=loss)
+    else:
+        model = DistributedDataParallel(model, bucket_cap_mb=1)
+        hook = thalweg.torch.ddp_hook(loss=loss)
+        model.register_comm_hook(None, hook)
+        tally = hook.tally
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    draw = torch.Generator().manual_seed(rank)
+    losses = []
+    for _ in range(15):
+        given = torch.randn(32, 20, generator=draw)
+        optimizer.zero_grad()
+        error = (model(given) - given.sum(1, keepdim=True).tanh()).square().mean()
+        error.backward()
+        optimizer.step()
+        losses.append(error.item())
+    is_same = True
+    if not shards:
+        flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+        first = flat.clone()
+        dist.broadcast(first, 0)
+        is_same = torch.equal(first, flat)
+    return losses, [tally.share_missing(other) for other in range(ranks)], is_same
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_model_learns_although_gradients_are_missing(run, daemons_losing, shards):
+    daemons_losing(0.03)
+    answers = run(3, _train, LOSS, shards)
+    for losses, shares, is_same in answers:
+        assert is_same, "replicas keep the same bits"
+        assert losses[-1] < losses[0]
+        assert all(share <= LOSS for share in shares)
+        assert shares == answers[0][1], "all ranks are told the same"
+    assert any(share > 0 for share in answers[0][1]), "with 3% lost, something is missing"
+
+
+# spec: T-08
+@pytest.mark.parametrize("shards", [False, True])
+def test_without_a_bound_nothing_is_missing(run, daemons_losing, shards):
+    daemons_losing(0.03)
+    for _, shares, is_same in run(3, _train, 0.0, shards):
+        assert is_same and shares == [0.0] * 3
+
+
+def _mistakes(rank: int, ranks: int) -> list[str]:
+    import thalweg.torch
+
+    gloo = dist.new_group(backend="gloo")
+    calls = [
+        lambda: thalweg.torch.ddp_hook(loss=1.0),
+        lambda: thalweg.torch.fsdp_hook(nn.Linear(2, 2)),
+        lambda: _group().all_reduce_bounded(torch.ones(3, dtype=torch.int32), LOSS),
+        lambda: _group().all_reduce_bounded(torch.ones(3), LOSS, op=dist.ReduceOp.MAX),
+        lambda: _group().reduce_scatter_bounded(torch.ones(2), torch.ones(5), LOSS),
+        lambda: thalweg.torch.hooks._thalweg(gloo),
+    ]
+    texts = []
+    for call in calls:
+        with pytest.raises((TypeError, ValueError)) as raised:
+            call()
+        texts.append(str(raised.value))
+    return texts
+
+
+def test_mistakes_are_named(run):
+    for texts in run(2, _mistakes):
+        hints = ["less than 1", "fully_shard", "only floats", "only sums", "2 ranks", '"thalweg" only']
+        assert all(hint in text for hint, text in zip(hints, texts)), texts
