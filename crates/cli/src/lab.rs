@@ -31,6 +31,9 @@ pub(crate) struct LabArguments {
     /// Probability that a packet is lost where it is received, such as 0.01
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
+    /// Only the links of the first so many hosts lose packets, and in both directions
+    #[arg(long)]
+    lossy_hosts: Option<u32>,
     /// Send packets one by one, as on a wire, and not in pieces of up to 64 KB
     ///
     /// Pieces cost far less time, but one loss takes a whole piece. With losses you want this, and a
@@ -96,6 +99,7 @@ pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {
         hosts: arguments.hosts,
         rate: arguments.rate,
         loss: arguments.loss,
+        lossy_hosts: arguments.lossy_hosts,
         per_packet: arguments.per_packet,
         racks: arguments.racks,
         servers: u32::from(arguments.daemons),

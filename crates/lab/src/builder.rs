@@ -67,12 +67,15 @@ impl<'a> Builder<'a> {
         let mut hosts = Vec::new();
         for host in 0..self.spec.hosts {
             let rack = &mut racks[self.spec.rack_of(host) as usize];
-            hosts.push(self.host(rack, format!("host{host}"), self.spec.host_address(host))?);
+            let address = self.spec.host_address(host);
+            let lossy = self.lossy(Some(host));
+            hosts.push(self.host(rack, format!("host{host}"), address, lossy)?);
         }
         let mut servers = Vec::new();
         for server in 0..self.spec.servers {
             let address = self.spec.server_address(server);
-            servers.push(self.host(&mut racks[0], format!("server{server}"), address)?);
+            let lossy = self.lossy(None);
+            servers.push(self.host(&mut racks[0], format!("server{server}"), address, lossy)?);
         }
         let all = racks.iter_mut().chain(&mut core).chain(&mut hosts).chain(&mut servers);
         await_links(all)?;
@@ -93,14 +96,31 @@ impl<'a> Builder<'a> {
         link::add_bridge(netlink, &bridge)?;
         if let Some(address) = address {
             link::add_address(netlink, MAIN, address)?;
-            self.lose(netlink)?;
+            if self.spec.lossy_hosts.is_none() {
+                self.lose(netlink, MAIN)?;
+            }
         }
         link::bring_up(netlink, MAIN)?;
         Ok(node)
     }
 
+    /// What is lost on the link of a host, or of a server.
+    fn lossy(&self, host: Option<u32>) -> Lossy {
+        match (self.spec.lossy_hosts, host) {
+            (None, _) => Lossy::Receives,
+            (Some(hosts), Some(host)) if host < hosts => Lossy::BothWays,
+            (Some(_), _) => Lossy::No,
+        }
+    }
+
     /// A namespace with a link to a switch.
-    fn host(&self, rack: &mut Node, port: String, address: Ipv4Addr) -> Result<Node, LabError> {
+    fn host(
+        &self,
+        rack: &mut Node,
+        port: String,
+        address: Ipv4Addr,
+        lossy: Lossy,
+    ) -> Result<Node, LabError> {
         let mut node = Node::new()?;
         let far = node.end(HOST_INTERFACE.to_owned(), Some(address));
         let port = rack.end(port, None);
@@ -108,8 +128,15 @@ impl<'a> Builder<'a> {
         self.connect(rack, &port, &mut node, &far, shape)?;
         let netlink = &mut node.namespace.netlink;
         link::add_address(netlink, MAIN, address)?;
-        self.lose(netlink)?;
-        link::bring_up(netlink, MAIN)?;
+        match lossy {
+            Lossy::No => {}
+            Lossy::Receives => self.lose(netlink, MAIN)?,
+            Lossy::BothWays => {
+                self.lose(netlink, MAIN)?;
+                self.lose(&mut rack.namespace.netlink, port.index)?;
+            }
+        }
+        link::bring_up(&mut node.namespace.netlink, MAIN)?;
         Ok(node)
     }
 
@@ -147,9 +174,17 @@ impl<'a> Builder<'a> {
         link::bring_up(near, port.index)
     }
 
-    fn lose(&self, netlink: &mut Netlink) -> Result<(), LabError> {
-        self.loss.as_ref().map_or(Ok(()), |loss| loss.apply(netlink, MAIN))
+    /// What a device receives is lost now and then.
+    fn lose(&self, netlink: &mut Netlink, index: u32) -> Result<(), LabError> {
+        self.loss.as_ref().map_or(Ok(()), |loss| loss.apply(netlink, index))
     }
+}
+
+/// What of a link's packets may be lost.
+enum Lossy {
+    No,
+    Receives,
+    BothWays,
 }
 
 impl Node {

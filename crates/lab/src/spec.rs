@@ -38,6 +38,9 @@ pub struct Spec {
     /// server or a switch; packets that a switch only forwards are not lost on the way. The kernel
     /// draws: two runs differ.
     pub loss: f64,
+    /// Only the links of the first so many hosts lose packets, and in both directions: what these hosts send
+    /// too. Otherwise all receivers do.
+    pub lossy_hosts: Option<u32>,
     /// Packets travel one by one, as on a wire. Otherwise the kernel passes up to 64 KB on in one
     /// piece, which costs far less time, but a loss then takes the whole piece.
     pub per_packet: bool,
@@ -79,6 +82,7 @@ impl Default for Spec {
             hosts: 8,
             rate: Rate::from_gbps(1),
             loss: 0.0,
+            lossy_hosts: None,
             per_packet: false,
             racks: 1,
             servers: 0,

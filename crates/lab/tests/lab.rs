@@ -174,6 +174,19 @@ fn packets_are_lost_once_and_at_every_receiver() {
 }
 
 #[test]
+fn one_host_with_a_bad_link_loses_both_ways() {
+    let spec = Spec { hosts: 3, loss: 0.1, lossy_hosts: Some(1), ..Spec::default() };
+    let Some(lab) = lab(&spec) else { return };
+    for (from, to) in [(lab.host(0), lab.host(1)), (lab.host(1), lab.host(0))] {
+        let arrived = arrivals(from, to);
+        // 1,800 expected; 5 standard deviations are 67.
+        assert!((1_733..=1_867).contains(&arrived), "{from:?} to {to:?}: {arrived} of 2,000");
+    }
+    assert_eq!(arrivals(lab.host(1), lab.host(2)), 2_000);
+    assert_eq!(arrivals(lab.host(1), lab.rack(0)), 2_000);
+}
+
+#[test]
 fn without_loss_nothing_is_lost() {
     let Some(lab) = lab(&Spec { hosts: 2, ..Spec::default() }) else { return };
     ping(lab.host(0), lab.host(1));

@@ -32,6 +32,12 @@ pub(crate) struct AllReduceArguments {
     /// Share of the packets that is lost: at every receiver of the lab, or else by the switch
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
+    /// Only the links of the first so many hosts of the lab lose packets, in both directions
+    #[arg(long, requires = "lab")]
+    lossy_hosts: Option<u32>,
+    /// Largest share of any rank's values that sums may lack, 0 to below 1; 0 is exact
+    #[arg(long, default_value_t = 0.0)]
+    bound: f64,
     /// The lab's links carry packets one by one, as a wire does; wanted with --loss
     #[arg(long, requires = "lab")]
     per_packet: bool,
@@ -57,7 +63,7 @@ pub(crate) struct AllReduceArguments {
 
 const EXAMPLES: &str = "\
 Time runs from when a rank has left a barrier until it has the sum, of the slowest rank; every sum is \
-checked. Of the line rate: bytes of the tensor over time × rate of a link. Of several jobs each is told, \
+checked. With --bound it may lack values, and is checked against those that it says are in it. Of the line rate: bytes of the tensor over time × rate of a link. Of several jobs each is told, \
 and its share: what it did while all of them ran, over the mean.
 
 Examples:
@@ -70,7 +76,10 @@ Examples:
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --loss 0.01
       the same on slow links that lose every hundredth packet
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --jobs 2
-      two jobs that share hosts, links and switch";
+      two jobs that share hosts, links and switch
+  sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 97.5 --loss 0.01 \\
+      --lossy-hosts 1 --collective aggregate --bound 0.1
+      a model as large as ResNet50, one host with a bad link, and gradients that may lack a tenth";
 
 /// Who adds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -94,7 +103,10 @@ struct Outcome {
     spans_ms: Vec<[f64; 2]>,
     /// Of the slowest rank, by all-reduce.
     times_ms: Vec<f64>,
+    /// Whether sums are what they have to be, of those that are in them.
     exact: bool,
+    /// The largest share of a rank's values that was missing over all sums.
+    missing: f64,
 }
 
 pub(super) fn allreduce(arguments: &AllReduceArguments) -> Result<(), Failure> {
@@ -141,6 +153,9 @@ fn check(arguments: &AllReduceArguments) -> Result<(), Failure> {
     }
     if !(0.0..1.0).contains(&arguments.loss) {
         return wrong(format!("--loss is {}: choose 0 to below 1", arguments.loss));
+    }
+    if !(0.0..1.0).contains(&arguments.bound) {
+        return wrong(format!("--bound is {}: choose 0 to below 1", arguments.bound));
     }
     let through_switch = arguments.collective == Some(Way::Aggregate) && arguments.no_shared_memory;
     if arguments.loss > 0.0 && !arguments.lab && !through_switch {
@@ -209,6 +224,9 @@ impl Outcome {
             "median_ms": round(self.median_ms(), 2),
             "line_rate_fraction": self.line_rate_fraction(arguments).map(|share| round(share, 4)),
             "exact": self.exact,
+            "bound": arguments.bound,
+            "lossy_hosts": arguments.lossy_hosts,
+            "missing": round(self.missing, 4),
             "shared_memory": !arguments.lab && !arguments.no_shared_memory,
             "times_ms": self.times_ms.iter().map(|&time| round(time, 2)).collect::<Vec<_>>(),
         })
@@ -223,6 +241,9 @@ fn values(mb: f64) -> usize {
 fn table(arguments: &AllReduceArguments, outcomes: &[Outcome]) -> String {
     let shares = arguments.jobs > 1;
     let mut text = String::from("collective  median       of the line rate  exact");
+    if arguments.bound > 0.0 {
+        text += "  missing";
+    }
     text += if shares { "  job  share\n" } else { "\n" };
     for outcome in outcomes {
         let share = outcome.line_rate_fraction(arguments);
@@ -230,6 +251,9 @@ fn table(arguments: &AllReduceArguments, outcomes: &[Outcome]) -> String {
         let exact = if outcome.exact { "yes" } else { "no" };
         let (name, median) = (outcome.way.name(), outcome.median_ms());
         text += &format!("{name:<10}  {median:>8.1} ms  {share:>16}  {exact:>5}");
+        if arguments.bound > 0.0 {
+            text += &format!("  {:>6.2}%", 100.0 * outcome.missing);
+        }
         text += &if shares {
             format!("  {:>3}  {:>5.3}\n", outcome.job, outcome.share)
         } else {

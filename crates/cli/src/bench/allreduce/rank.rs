@@ -1,10 +1,11 @@
 //! One rank of the benchmark: a process that the benchmark starts.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use serde_json::json;
-use thalweg::{Policy, Reduce, Session, SessionConfig};
+use thalweg::{Collective, Missing, Policy, Reduce, Reliability, Session, SessionConfig};
 
 use super::Way;
 use crate::failure::Failure;
@@ -29,6 +30,8 @@ pub(crate) struct RankArguments {
     values: usize,
     #[arg(long)]
     iterations: u32,
+    #[arg(long, default_value_t = 0.0)]
+    bound: f64,
     #[arg(long)]
     collective: Way,
     #[arg(long)]
@@ -43,23 +46,27 @@ pub(crate) fn rank(arguments: &RankArguments) -> Result<(), Failure> {
         token: Some(arguments.token.clone()),
         share_memory: arguments.shared_memory,
         patience: Duration::from_secs(20),
-        policy: Policy { collective: arguments.collective.collective(), ..Policy::default() },
+        policy: policy(arguments)?,
         ..SessionConfig::new(&arguments.server, &arguments.job, arguments.rank, arguments.ranks)
     };
     let session = Session::join(config).map_err(failed)?;
     let mut times_ms = Vec::new();
     let mut spans_ms = Vec::new();
     let mut exact = true;
+    let mut missing = Missed::default();
     for round in 0..=arguments.iterations as usize {
         let values: Vec<f32> =
             (0..arguments.values).map(|at| value(arguments.rank, round, at)).collect();
         session.barrier().and_then(|barrier| barrier.wait()).map_err(failed)?;
         let started = now();
-        let sums =
-            session.all_reduce(values, Reduce::Sum).and_then(|sums| sums.wait()).map_err(failed)?;
+        let reduced = session
+            .all_reduce_with(values, Reduce::Sum, session.policy())
+            .and_then(|sums| sums.wait())
+            .map_err(failed)?;
         let time_ms = started.elapsed().as_secs_f64() * 1e3;
         let ended_ms = clock_ms();
-        exact &= is_right(&sums, arguments.ranks, round);
+        exact &= is_right(&reduced.values, &reduced.missing, arguments, round);
+        missing.add(&reduced.missing);
         // The first one finds out how much fits.
         if round > 0 {
             times_ms.push(time_ms);
@@ -74,6 +81,7 @@ pub(crate) fn rank(arguments: &RankArguments) -> Result<(), Failure> {
         "times_ms": times_ms,
         "spans_ms": spans_ms,
         "exact": exact,
+        "missing": missing.largest(arguments),
         "window_bytes": counters.window_bytes,
         "queries": worker.queries,
         "repairs": worker.repairs,
@@ -91,9 +99,53 @@ fn value(rank: u32, round: usize, at: usize) -> f32 {
     ((at as u32).wrapping_mul(7).wrapping_add(rank * 13 + round as u32) & 1_023) as f32
 }
 
-fn is_right(sums: &[f32], ranks: u32, round: usize) -> bool {
-    let sum = |at: usize| (0..ranks).map(|rank| value(rank, round, at)).sum::<f32>();
-    sums.iter().enumerate().all(|(at, found)| *found == sum(at))
+/// Whether sums are those of the ranks that are said to be in them. What deliveries have lost they do not
+/// say: there a sum may be less, and not more.
+fn is_right(sums: &[f32], missing: &Missing, arguments: &RankArguments, round: usize) -> bool {
+    let may_be_less =
+        arguments.bound > 0.0 && arguments.collective.collective() != Collective::Aggregate;
+    let mut parts = missing.parts().iter().peekable();
+    sums.iter().enumerate().all(|(at, found)| {
+        while parts.next_if(|part| part.values.end <= at as u64).is_some() {}
+        let lacking = parts.peek().filter(|part| part.values.contains(&(at as u64)));
+        let is_in = |rank: &u32| lacking.is_none_or(|part| !part.ranks.contains(rank));
+        let sum: f32 = (0..arguments.ranks).filter(is_in).map(|rank| value(rank, round, at)).sum();
+        *found == sum || may_be_less && *found < sum
+    })
+}
+
+fn policy(arguments: &RankArguments) -> Result<Policy, Failure> {
+    let reliability = Reliability::bounded(arguments.bound);
+    let wrong = || Failure::Usage(format!("--bound is {}: choose 0 to below 1", arguments.bound));
+    Ok(Policy {
+        collective: arguments.collective.collective(),
+        reliability: reliability.ok_or_else(wrong)?,
+        ..Policy::default()
+    })
+}
+
+/// How many values of each rank were missing.
+#[derive(Default)]
+struct Missed {
+    by_rank: BTreeMap<u32, u64>,
+    sums: u64,
+}
+
+impl Missed {
+    fn add(&mut self, missing: &Missing) {
+        self.sums += 1;
+        for part in missing.parts() {
+            for rank in &part.ranks {
+                *self.by_rank.entry(*rank).or_default() += part.values.end - part.values.start;
+            }
+        }
+    }
+
+    /// The largest share of all ranks.
+    fn largest(&self, arguments: &RankArguments) -> f64 {
+        let all = self.sums.max(1) * arguments.values.max(1) as u64;
+        self.by_rank.values().max().map_or(0.0, |most| *most as f64 / all as f64)
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]

@@ -30,6 +30,7 @@ impl Stage {
             hosts: arguments.hosts,
             rate: arguments.rate,
             loss: arguments.loss,
+            lossy_hosts: arguments.lossy_hosts,
             per_packet: arguments.per_packet,
             racks: 1,
             servers: 1,
@@ -99,7 +100,8 @@ impl Stage {
             .args(["--token", TOKEN, "--job", job, "--collective", way.name()])
             .args(["--rank", &rank.to_string(), "--ranks", &arguments.hosts.to_string()])
             .args(["--values", &values(arguments.mb).to_string()])
-            .args(["--iterations", &arguments.iterations.to_string()]);
+            .args(["--iterations", &arguments.iterations.to_string()])
+            .args(["--bound", &arguments.bound.to_string()]);
         if !arguments.lab && !arguments.no_shared_memory {
             command.arg("--shared-memory");
         }
@@ -144,5 +146,7 @@ fn outcome(way: Way, job: u32, reports: &[Value]) -> Result<Outcome, Failure> {
     let times_ms = (0..rounds).map(slowest).collect();
     let spans_ms = reports.first().and_then(|report| Vec::deserialize(&report["spans_ms"]).ok());
     let spans_ms = spans_ms.unwrap_or_default();
-    Ok(Outcome { way, job, share: 1.0, spans_ms, times_ms, exact })
+    let missing =
+        reports.iter().filter_map(|report| report["missing"].as_f64()).fold(0.0, f64::max);
+    Ok(Outcome { way, job, share: 1.0, spans_ms, times_ms, exact, missing })
 }
