@@ -86,6 +86,6 @@ impl Peer {
 
     /// How long the last packet takes to arrive, and its echo to come back.
     pub fn settling(&self, config: &Config) -> Span {
-        self.rtt.expected().unwrap_or(config.waits.initial)
+        self.rtt.expected().unwrap_or(config.rate.high)
     }
 }

@@ -113,7 +113,15 @@ impl Sender {
             last_sent: now,
             heard_at: now,
             repeats: 0,
-            sent: Sent { name, started: now, finished: now, packets: 0, resent: 0, probes: 0 },
+            sent: Sent {
+                name,
+                started: now,
+                finished: now,
+                packets: 0,
+                resent: 0,
+                probes: 0,
+                unanswered: 0,
+            },
             values,
             range,
             segments,
@@ -237,6 +245,7 @@ impl Sender {
     /// Nothing came in time.
     pub fn on_deadline(&mut self, config: &Config, now: Time) -> Next {
         self.deadline = Time::NEVER;
+        self.sent.unanswered += u64::from(self.has_asked());
         if now.since(self.heard_at) >= config.give_up_after {
             return Next::Fail;
         }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::{Director, Hosts, Outage, Program};
 use thalweg_flow::{FlowId, FlowTagger, Message, Payload, Sent, StartError};
-use thalweg_stack::{Event, Host};
-use thalweg_workload::FlowSpec;
+use thalweg_stack::{Event, Host, Layer};
+use thalweg_workload::{FlowSpec, LayerOf};
 
 use crate::jobs::Jobs;
 use crate::programs::Programs;
@@ -136,8 +136,13 @@ impl<'a> ScenarioDirector<'a> {
             tagger: FlowTagger::default(),
             entropy: spec.path.unwrap_or(drawn),
         };
-        match hosts.machine(src).flows_mut().start(now, message) {
-            Ok(flow) => Some((src, flow)),
+        let layer = spec.layer.map(|LayerOf { layer, layers }| Layer { layer, layers });
+        match hosts.machine(src).flows_mut().start_in(now, message, layer) {
+            Ok(flow) => {
+                let dst = NodeId(spec.dst as u32);
+                hosts.machine(dst).flows_mut().expect(now, src, flow, spec.bytes);
+                Some((src, flow))
+            }
             Err(StartError::TooMany) => None,
             Err(error @ StartError::TooLong(_)) => {
                 unreachable!("sizes are checked when the file is read, yet {error}")

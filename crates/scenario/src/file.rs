@@ -195,6 +195,8 @@ pub(crate) struct TransportTable {
     pub(crate) min_rto: Option<Span>,
     #[serde(deserialize_with = "units::optional_span")]
     pub(crate) initial_rto: Option<Span>,
+    /// With deliveries: the share of every flow that may be lost.
+    pub(crate) loss: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -205,6 +207,7 @@ pub(crate) enum ControlWord {
     Cubic,
     Ndp,
     Pfabric,
+    Deliver,
 }
 
 /// How jobs and switches aggregate. All jobs are alike.
@@ -268,6 +271,7 @@ pub(crate) enum TrafficTable {
     Incast(IncastTable),
     Permutation(PermutationTable),
     List(FlowListTable),
+    Tensors(TensorsTable),
     Training(TrainingTable),
     AllReduce(AllReduceTable),
 }
@@ -352,6 +356,34 @@ pub(crate) struct FlowListTable {
     /// With `load`: what it counts.
     #[serde(default)]
     pub(crate) load_counts: Option<LoadWord>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TensorsTable {
+    /// The name of a built-in model,
+    #[serde(default)]
+    pub(crate) model: Option<String>,
+    /// or a file with the table of one.
+    #[serde(default)]
+    pub(crate) json: Option<String>,
+    pub(crate) workers: Vec<u32>,
+    pub(crate) servers: Vec<u32>,
+    pub(crate) iterations: u64,
+    #[serde(deserialize_with = "units::span")]
+    pub(crate) forward: Span,
+    #[serde(deserialize_with = "units::span")]
+    pub(crate) backward: Span,
+    /// Gradients are put together up to this.
+    #[serde(default, deserialize_with = "units::optional_bytes")]
+    pub(crate) bucket: Option<Bytes>,
+    /// Most bytes of a flow.
+    #[serde(default, deserialize_with = "units::optional_bytes")]
+    pub(crate) chunk: Option<Bytes>,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) jitter: Span,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) start: Span,
 }
 
 #[derive(Clone, Debug, Deserialize)]

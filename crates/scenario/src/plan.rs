@@ -7,7 +7,7 @@ mod transport;
 
 pub(crate) use aggregation::{Aggregation, aggregation};
 pub(crate) use topology::topology;
-pub(crate) use transport::{Protocol, protocol, transport};
+pub(crate) use transport::{Protocol, delivery, loss_bound, protocol, transport};
 
 use thalweg_core::{NodeId, Span, Time};
 use thalweg_fabric::{Config, Effect, Outage, Place, Rule, Spread, Topology};

@@ -206,6 +206,7 @@ impl<'a> Run<'a> {
         let hosts = || (0..self.scenario.topology.hosts()).map(NodeId);
         let of_flows = |host| self.fabric.machine(host).flows().retransmissions();
         let resent_now: u64 = hosts().map(of_flows).sum();
+        let lost_of_flows = hosts().map(|host| self.fabric.machine(host).flows().lost()).sum();
         let switch_use = |&switch: &NodeId| {
             Some(SwitchUse { switch, stats: Programs::stats(&self.fabric, switch)? })
         };
@@ -220,6 +221,7 @@ impl<'a> Run<'a> {
             ending: self.ended.unwrap_or(Ending::Interrupted),
             stats: self.fabric.stats(),
             resent_packets: resent_now + resent_before_restarts + resent_by_jobs,
+            lost_of_flows,
             links,
             ideals: self.scenario.ideals(&flows),
             flows,

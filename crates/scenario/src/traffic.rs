@@ -2,13 +2,15 @@
 
 mod all_reduce;
 mod members;
+mod tensors;
 mod training;
 
 use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::Topology;
 use thalweg_flow::MAX_PACKETS;
 use thalweg_workload::{
-    ArrivalError, FlowSpec, Incast, Pattern, PoissonArrivals, SizeDistribution, Until, trace,
+    ArrivalError, Exchange, FlowSpec, Incast, Pattern, PoissonArrivals, SizeDistribution, Until,
+    trace,
 };
 
 use crate::error::Mistake;
@@ -27,6 +29,7 @@ pub(crate) enum Traffic {
     Incast(Incast),
     Permutation { hosts: usize, bytes: Bytes, start: Time },
     List(Vec<FlowSpec>),
+    Tensors(Box<Exchange>, u64),
     Job(Box<Job>),
 }
 
@@ -49,6 +52,7 @@ impl Traffic {
             TrafficTable::Incast(table) => ("incast", setting.incast(table)),
             TrafficTable::Permutation(table) => ("permutation", setting.permutation(table)),
             TrafficTable::List(table) => ("list", setting.list(table)),
+            TrafficTable::Tensors(table) => ("tensors", setting.tensors(table)),
             TrafficTable::Training(table) => ("training", setting.training(table)),
             TrafficTable::AllReduce(table) => ("all-reduce", setting.all_reduce(table)),
         };
@@ -71,6 +75,10 @@ impl Traffic {
                 source(flows.into_iter())
             }
             Traffic::List(flows) => source(flows.clone().into_iter()),
+            Traffic::Tensors(exchange, _) => {
+                let flows = exchange.flows(rng).expect("checked when the file was read");
+                source(flows.into_iter())
+            }
             Traffic::Job(_) => source(std::iter::empty()),
         })
     }
@@ -83,6 +91,7 @@ impl Traffic {
             Traffic::Incast(incast) => Some(incast.senders.len() as u64),
             Traffic::Permutation { hosts, .. } => Some(*hosts as u64),
             Traffic::List(flows) => Some(flows.len() as u64),
+            Traffic::Tensors(_, flows) => Some(*flows),
             Traffic::Job(_) => Some(0),
         }
     }

@@ -4,11 +4,13 @@
 //! [`Participant`] for every job that the node works for, taking turns on one interface. What a
 //! switch runs is [`thalweg_aggregate::Switch`], or that of a baseline.
 
+mod deliveries;
 mod host;
 mod part;
 mod participant;
 mod transport;
 
+pub use deliveries::{Deliveries, Layer};
 pub use host::{Event, Host, HostError};
 pub use participant::Participant;
 pub use transport::Transport;

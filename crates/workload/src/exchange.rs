@@ -68,8 +68,7 @@ impl Exchange {
         let mut turn = 0;
         for _ in 0..self.job.iterations {
             let workers = self.job.workers.iter();
-            let late: Vec<Span> =
-                workers.map(|_| Span::from_ps(delays.below(choices))).collect();
+            let late: Vec<Span> = workers.map(|_| Span::from_ps(delays.below(choices))).collect();
             let mut links = vec![Links::default(); self.servers.len()];
             for part in &parts {
                 let server = turn % self.servers.len();
@@ -222,7 +221,8 @@ mod tests {
         let flows = both.flows(&Rng::new(1)).expect("a good job");
         let parts: Vec<_> =
             shown(&flows).into_iter().map(|(_, src, dst, bytes, _)| (src, dst, bytes)).collect();
-        for expected in [(1, 0, 600), (0, 1, 600), (0, 1, 400), (1, 0, 400), (1, 0, 500), (0, 1, 500)]
+        for expected in
+            [(1, 0, 600), (0, 1, 600), (0, 1, 400), (1, 0, 400), (1, 0, 500), (0, 1, 500)]
         {
             assert!(parts.contains(&expected), "{expected:?} in {parts:?}");
         }

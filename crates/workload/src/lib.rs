@@ -22,7 +22,8 @@ pub mod trace;
 pub mod training;
 
 pub use arrivals::{
-    ArrivalError, FlowSpec, Incast, LayerOf, Pattern, PoissonArrivals, PoissonFlows, Until, permutation,
+    ArrivalError, FlowSpec, Incast, LayerOf, Pattern, PoissonArrivals, PoissonFlows, Until,
+    permutation,
 };
 pub use costs::{CostError, LossCost};
 pub use csv::CsvError;
