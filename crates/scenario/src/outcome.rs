@@ -6,6 +6,7 @@ use thalweg_report::stats::{Sample, Summary};
 
 use crate::director::FlowRecord;
 use crate::job::JobRecord;
+use crate::priorities::TaggedFlows;
 use crate::programs::SwitchUse;
 use crate::run::Ending;
 use crate::samples::QueueSample;
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub stats: FabricStats,
     /// Packets that were sent again.
     pub resent_packets: u64,
+    /// Flows that a forest was asked about.
+    pub tagged: TaggedFlows,
     /// What each link did.
     pub links: Vec<LinkUse>,
     /// Queue lengths over time.
