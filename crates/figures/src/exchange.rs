@@ -23,7 +23,12 @@ pub(crate) enum System {
         loss: f64,
     },
     Dctcp,
-    Pfabric,
+    /// DCTCP with priorities by what a flow has sent.
+    Pias,
+    /// With its own wait, or another.
+    Pfabric {
+        waits: bool,
+    },
     Ndp,
 }
 
@@ -32,7 +37,9 @@ impl System {
         match self {
             System::Ours { loss } => format!("ours, p = {loss}"),
             System::Dctcp => "DCTCP".to_owned(),
-            System::Pfabric => "pFabric".to_owned(),
+            System::Pias => "PIAS".to_owned(),
+            System::Pfabric { waits: false } => "pFabric".to_owned(),
+            System::Pfabric { waits: true } => "pFabric, waits like DCTCP".to_owned(),
             System::Ndp => "NDP".to_owned(),
         }
     }
@@ -169,10 +176,22 @@ impl Cluster {
                 table([buffer, ("ecn-threshold", text(&self.ecn_threshold))]),
                 table([("control", "dctcp".into()), min_rto]),
             ),
-            System::Pfabric => (
-                table([buffer, ("queues", "urgency".into()), ("routing", "per-packet".into())]),
-                table([("control", "pfabric".into())]),
+            System::Pias => (
+                table([
+                    buffer,
+                    ("queues", "strict".into()),
+                    ("ecn-threshold", text(&self.ecn_threshold)),
+                    ("ecn-counts", "port".into()),
+                ]),
+                table([("control", "dctcp".into()), ("tagger", "pias".into()), min_rto]),
             ),
+            System::Pfabric { waits } => {
+                let control = ("control", "pfabric".into());
+                (
+                    table([buffer, ("queues", "urgency".into()), ("routing", "per-packet".into())]),
+                    if waits { table([control, min_rto]) } else { table([control]) },
+                )
+            }
             System::Ndp => (
                 table([buffer, ("queues", "trimming".into()), ("routing", "explicit".into())]),
                 table([("control", "ndp".into())]),

@@ -197,6 +197,38 @@ pub(crate) struct TransportTable {
     pub(crate) initial_rto: Option<Span>,
     /// With deliveries: the share of every flow that may be lost.
     pub(crate) loss: Option<f64>,
+    pub(crate) tagger: Option<TaggerWord>,
+    /// With a tagger: the edges between priorities.
+    pub(crate) thresholds: Option<Vec<Threshold>>,
+    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) slack: Option<Bytes>,
+    pub(crate) hints: Option<HintsTable>,
+}
+
+/// What decides the priority of a flow's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TaggerWord {
+    Pias,
+    Qclimb,
+    PreciseSizes,
+    FixedPriority,
+    Promotion,
+}
+
+/// What a forest learns from, and what it is told of flows that start.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct HintsTable {
+    pub(crate) learned_flows: Option<u32>,
+    /// Sizes to learn from, in place of those of the traffic.
+    pub(crate) sizes: Option<SizesTable>,
+    pub(crate) width: Option<f64>,
+    pub(crate) swapped: Option<f64>,
+    pub(crate) trees: Option<u32>,
+    pub(crate) depth: Option<u32>,
+    /// The share of flows that go where none went before.
+    pub(crate) unseen: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -295,6 +327,9 @@ pub(crate) struct PoissonTable {
     /// Whether load counts payload or what occupies the links.
     #[serde(default)]
     pub(crate) load_counts: LoadWord,
+    /// Whether these flows go where none was learned from.
+    #[serde(default)]
+    pub(crate) unseen: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]

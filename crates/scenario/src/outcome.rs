@@ -6,6 +6,7 @@ use thalweg_report::stats::{Sample, Summary};
 
 use crate::director::FlowRecord;
 use crate::job::JobRecord;
+use crate::priorities::TaggedFlows;
 use crate::programs::SwitchUse;
 use crate::run::Ending;
 use crate::samples::QueueSample;
@@ -35,6 +36,8 @@ pub struct Outcome {
     pub resent_packets: u64,
     /// What did not arrive of flows that were complete without it, at hosts that did not restart.
     pub lost_of_flows: Bytes,
+    /// Flows that a forest was asked about.
+    pub tagged: TaggedFlows,
     /// What each link did.
     pub links: Vec<LinkUse>,
     /// Queue lengths over time.

@@ -211,7 +211,8 @@ impl<'a> Run<'a> {
             Some(SwitchUse { switch, stats: Programs::stats(&self.fabric, switch)? })
         };
         let switches = self.switches.iter().filter_map(switch_use).collect();
-        let ScenarioDirector { records: flows, jobs, resent_before_restarts, .. } = self.director;
+        let ScenarioDirector { records: flows, jobs, resent_before_restarts, prioritizer, .. } =
+            self.director;
         let jobs = jobs.into_records(|host| self.fabric.machine(host));
         let resent_by_jobs: u64 = jobs.iter().map(|job| job.total().resent).sum();
         Outcome {
@@ -222,6 +223,7 @@ impl<'a> Run<'a> {
             stats: self.fabric.stats(),
             resent_packets: resent_now + resent_before_restarts + resent_by_jobs,
             lost_of_flows,
+            tagged: prioritizer.flows,
             links,
             ideals: self.scenario.ideals(&flows),
             flows,

@@ -1,6 +1,6 @@
 //! From the table of an exchange to its flows.
 
-use thalweg_core::{Bytes, NodeId, Time};
+use thalweg_core::{Bytes, NodeId, Rng, Time};
 use thalweg_workload::{Buckets, Compute, Exchange, ExchangeError, TrainingJob};
 
 use super::training::training_mistake;
@@ -31,11 +31,13 @@ impl Setting<'_> {
             jitter: table.jitter,
             start: Time::ZERO + table.start,
         };
-        let flows = exchange.count().map_err(|error| exchange_mistake(&error))?;
-        if flows == 0 {
+        // Randomness moves flows, and leaves their sizes.
+        let flows = exchange.flows(&Rng::new(0)).map_err(|error| exchange_mistake(&error))?;
+        let sizes: Vec<Bytes> = flows.iter().map(|flow| flow.bytes).collect();
+        if sizes.is_empty() {
             return Err(Mistake::at("servers", "nothing leaves a host: name another one"));
         }
-        Ok(Traffic::Tensors(Box::new(exchange), flows))
+        Ok(Traffic::Tensors { exchange: Box::new(exchange), sizes })
     }
 }
 
