@@ -114,7 +114,11 @@ pub(crate) fn delivery(
         segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
         overhead_bytes: messages.overhead_bytes,
         rate: DelayConfig { line_rate, floor: rate.floor.min(line_rate), ..rate },
-        waits: Waits { initial: least, min: least, max: default.waits.max.max(least) },
+        waits: Waits {
+            initial: least,
+            min: default.waits.min.min(least),
+            max: default.waits.max.max(least),
+        },
         ..default
     }
 }
