@@ -25,9 +25,21 @@ pub struct DelayConfig {
     pub step: Rate,
     /// How much of the excess the rate falls by, in thousandths. Default 800.
     pub decrease_permille: u32,
+    /// Which echoes may lower the rate. Default those of packets that left since it last fell. Ours.
+    pub cuts: Cuts,
     /// How far packets may be behind their time and still make it up: hosts are not punctual. Default
     /// 10 µs. Ours.
     pub burst: Span,
+}
+
+/// Which echoes may lower the rate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Cuts {
+    /// All of them, as the paper has it. A full queue delays many packets, and each takes its share of the
+    /// rate: it falls to the floor before the first packet at a lower rate has arrived.
+    EveryEcho,
+    /// Those of packets that left since the rate last fell: the others tell of what it was before.
+    OnceARoundTrip,
 }
 
 impl Default for DelayConfig {
@@ -40,6 +52,7 @@ impl Default for DelayConfig {
             reference: Span::from_us(8),
             step: STEP,
             decrease_permille: 800,
+            cuts: Cuts::OnceARoundTrip,
             burst: Span::from_us(10),
         }
     }
@@ -106,6 +119,8 @@ pub struct DelayControl {
     /// What the last echo took.
     last: Option<Span>,
     base: Base,
+    /// When the rate last fell.
+    fell_at: Time,
     next_send: Time,
 }
 
@@ -117,6 +132,7 @@ impl DelayControl {
             config,
             last: None,
             base: Base::default(),
+            fell_at: Time::ZERO,
             next_send: Time::ZERO,
         }
     }
@@ -135,7 +151,9 @@ impl DelayControl {
         if round_trip < low || has_fallen {
             self.set(self.rate.as_bps().saturating_add(self.config.step.as_bps()));
         }
-        if round_trip > high {
+        let is_news = self.config.cuts == Cuts::EveryEcho || now.since(self.fell_at) >= round_trip;
+        if round_trip > high && is_news {
+            self.fell_at = now;
             let excess = u128::from((round_trip - high).as_ps());
             self.fall(excess, u128::from(round_trip.as_ps()));
         }
