@@ -131,11 +131,16 @@ impl Cluster {
             || FigureError::Plan { figure, reason: format!("{} is no model", trained.model) };
         let model = models::by_name(&trained.model).ok_or_else(unknown)?;
         let load = |_: &str| Ok(model_json(&model, trained.divisor));
-        let text = self.file(cell).to_string();
+        let bytes = |tensor: &thalweg_workload::Tensor| {
+            (4.0 * tensor.values as f64 / trained.divisor).max(4.0) as u64
+        };
+        let sizes = model.tensors().iter().map(bytes).collect();
+        let text = self.file(cell, sizes).to_string();
         Ok(Scenario::parse(&format!("plans/{figure}.toml"), &text, &load)?)
     }
 
-    fn file(&self, cell: &Cell) -> Table {
+    /// `sizes` are those of the tensors.
+    fn file(&self, cell: &Cell, sizes: Vec<u64>) -> Table {
         let cable = || table([("rate", text(&self.rate)), ("delay", text(&self.delay))]);
         let racks = table([
             ("racks", self.racks.into()),
@@ -145,7 +150,7 @@ impl Cluster {
             ("host-cable", cable()),
             ("uplink", cable()),
         ]);
-        let (switch, transport) = self.settings(cell);
+        let (switch, transport) = self.settings(cell, sizes);
         let tensors = table([("tensors", self.tensors(&cell.trained))]);
         let entries = [
             ("title", Value::from(cell.system.name())),
@@ -158,7 +163,7 @@ impl Cluster {
     }
 
     /// What switches and hosts are set to, as published for each system.
-    fn settings(&self, cell: &Cell) -> (Value, Value) {
+    fn settings(&self, cell: &Cell, sizes: Vec<u64>) -> (Value, Value) {
         let buffer = ("port-buffer", text(&self.port_buffer));
         let min_rto = ("min-rto", text(cell.min_rto.as_ref().unwrap_or(&self.min_rto)));
         match cell.system {
@@ -183,7 +188,12 @@ impl Cluster {
                     ("ecn-threshold", text(&self.ecn_threshold)),
                     ("ecn-counts", "port".into()),
                 ]),
-                table([("control", "dctcp".into()), ("tagger", "pias".into()), min_rto]),
+                table([
+                    ("control", "dctcp".into()),
+                    ("tagger", "pias".into()),
+                    ("thresholds", equal_split(sizes).into()),
+                    min_rto,
+                ]),
             ),
             System::Pfabric { waits } => {
                 let control = ("control", "pfabric".into());
@@ -243,6 +253,15 @@ impl Times {
             lost: outcome.lost_of_flows.as_u64() as f64 / bytes as f64,
         })
     }
+}
+
+/// Thresholds of PIAS that give each of eight priorities as many flows to end in: what its paper falls back
+/// to where the best ones are not known. Equal ones are one.
+fn equal_split(mut sizes: Vec<u64>) -> Vec<String> {
+    sizes.sort_unstable();
+    let mut edges: Vec<u64> = (1..8).map(|eighth| sizes[sizes.len() * eighth / 8]).collect();
+    edges.dedup();
+    edges.into_iter().map(|bytes| format!("{bytes}B")).collect()
 }
 
 fn text(text: &str) -> Value {

@@ -95,7 +95,7 @@ const NOTES: [&str; 5] = [
     "The least wait is 10 ms for DCTCP, PIAS and the questions of ours, as in the paper. pFabric waits three \
      round trips, as it was published, and NDP 1 ms; the paper may have given them 10 ms as well, so pFabric \
      is in the table with that, too.",
-    "PIAS has the thresholds that it was published with, not ones for these sizes.",
+    "PIAS has the thresholds that let as many flows end in each of its priorities.",
     "Sizes and times of computing are divided by the same number; the network, its buffers and the waits \
      are not.",
 ];

@@ -197,6 +197,8 @@ pub(crate) struct TransportTable {
     pub(crate) initial_rto: Option<Span>,
     /// With deliveries: the share of every flow that may be lost.
     pub(crate) loss: Option<f64>,
+    /// Of deliveries, whoever has them.
+    pub(crate) spray: Option<bool>,
     pub(crate) tagger: Option<TaggerWord>,
     /// With a tagger: the edges between priorities.
     pub(crate) thresholds: Option<Vec<Threshold>>,

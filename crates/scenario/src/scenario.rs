@@ -22,6 +22,8 @@ pub struct Scenario {
     pub(crate) fabric: Config,
     pub(crate) transport: thalweg_flow::Config,
     pub(crate) protocol: Protocol,
+    /// Whether every packet of a delivery takes another path.
+    pub(crate) sprays: bool,
     pub(crate) priorities: Option<Priorities>,
     pub(crate) aggregation: Aggregation,
     pub(crate) traffic: Vec<Traffic>,
@@ -70,7 +72,7 @@ impl Scenario {
             let message = "there are no flows to learn from: give sizes in [transport.hints]";
             return Err(Mistake::at("tagger", message).under("transport"));
         }
-        let File { title, stop_after, .. } = file;
+        let File { title, stop_after, transport: table, .. } = file;
         let scenario = Scenario {
             title,
             topology,
@@ -78,6 +80,7 @@ impl Scenario {
             fabric,
             transport,
             protocol,
+            sprays: table.spray.unwrap_or(true),
             priorities,
             aggregation,
             traffic,
@@ -142,6 +145,7 @@ impl Scenario {
             topology: &self.topology,
             transport: &self.transport,
             aggregation: &self.aggregation,
+            sprays: self.sprays,
             slots: self.aggregation.slots.unwrap_or(share.max(1)),
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) transport: &'a thalweg_flow::Config,
     pub(crate) aggregation: &'a Aggregation,
+    /// Whether every packet of a delivery takes another path.
+    pub(crate) sprays: bool,
     /// Of each job with a static pool.
     pub(crate) slots: u32,
 }
@@ -178,7 +180,7 @@ impl Cast {
     fn delivery(&self, bounded: Bounded, stage: Stage<'_>, node: NodeId) -> Delivery {
         let default = Delivery::new(Rng::new(self.id.0).substream("host", node.0.into()));
         Delivery {
-            endpoint: delivery(stage.transport, stage.topology, node, self.id),
+            endpoint: delivery(stage.transport, stage.topology, (node, self.id), stage.sprays),
             loss: bounded.loss,
             layers: bounded.layers,
             contents: Contents::Lengths,

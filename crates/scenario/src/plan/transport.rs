@@ -30,6 +30,8 @@ pub(crate) enum Protocol {
     /// As tensors of which a part may be lost.
     Deliver {
         loss: LossBound,
+        /// Every packet takes another path.
+        sprays: bool,
     },
 }
 
@@ -82,11 +84,11 @@ impl Protocol {
                 };
                 pfabric::Endpoint::new(config).expect(checked).into()
             }
-            Protocol::Deliver { loss } => {
+            Protocol::Deliver { loss, sprays } => {
                 let config = thalweg_deliver::Config {
                     // Sizes and bounds are agreed on before a training begins.
                     start: Start::AtOnce,
-                    ..delivery(&messages, topology, host, messages.job)
+                    ..delivery(&messages, topology, (host, messages.job), sprays)
                 };
                 let rng = rng.substream("deliver", u64::from(host.0));
                 let deliveries = Deliveries::new(config, loss, messages.first_message, rng);
@@ -103,8 +105,8 @@ const MOST_SEGMENT_BYTES: u32 = u16::MAX as u32;
 pub(crate) fn delivery(
     messages: &Config,
     topology: &Topology,
-    host: NodeId,
-    job: JobId,
+    (host, job): (NodeId, JobId),
+    sprays: bool,
 ) -> thalweg_deliver::Config {
     let default = thalweg_deliver::Config::default();
     let (line_rate, rate) = (topology.host_cable(host).rate, default.rate);
@@ -113,6 +115,7 @@ pub(crate) fn delivery(
         job,
         segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
         overhead_bytes: messages.overhead_bytes,
+        paths: if sprays { default.paths } else { 1 },
         rate: DelayConfig { line_rate, floor: rate.floor.min(line_rate), ..rate },
         waits: Waits {
             initial: least,
@@ -156,7 +159,8 @@ pub(crate) fn protocol(
         ));
     }
     if word == "deliver" {
-        return Ok(Protocol::Deliver { loss: loss_bound(table.loss.unwrap_or(0.0))? });
+        let loss = loss_bound(table.loss.unwrap_or(0.0))?;
+        return Ok(Protocol::Deliver { loss, sprays: table.spray.unwrap_or(true) });
     }
     let (round_trip, product_packets) = longest_way(messages, topology);
     let window_packets = |default: u32| table.initial_window_packets.unwrap_or(default);
