@@ -119,6 +119,14 @@ impl Carrier {
         }
     }
 
+    /// What deliveries did, where messages travel on them.
+    pub fn delivery_stats(&self) -> Option<thalweg_deliver::Stats> {
+        match self {
+            Carrier::Flow(_) => None,
+            Carrier::Deliver(courier) => Some(courier.endpoint.stats()),
+        }
+    }
+
     #[inline]
     pub fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
         match self {

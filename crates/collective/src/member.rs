@@ -118,6 +118,11 @@ impl<P: Part> Member<P> {
         self.post.carrier.retransmissions()
     }
 
+    /// What the transport did, where messages may lose a part.
+    pub fn delivery_stats(&self) -> Option<thalweg_deliver::Stats> {
+        self.post.carrier.delivery_stats()
+    }
+
     /// Acts on what the endpoint has to say.
     #[inline]
     fn settle(&mut self, now: Time) {

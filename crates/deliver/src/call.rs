@@ -122,6 +122,8 @@ pub struct Sent {
     pub resent: u64,
     /// How often the receiver was asked what has arrived.
     pub probes: u64,
+    /// How many offers and probes were not answered in time.
+    pub unanswered: u64,
 }
 
 /// A buffer that was filled.

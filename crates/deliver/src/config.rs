@@ -24,8 +24,9 @@ pub struct Config {
     pub paths: u16,
     /// When the first packet leaves. Default after the receiver has agreed.
     pub start: Start,
-    /// How long to wait for an answer before a question is repeated. Default from 1 ms to 64 ms, 1 ms
-    /// before anything was measured.
+    /// How long to wait for an answer before a question is repeated. Default from 50 µs to 64 ms, 1 ms
+    /// before anything was measured. A question that is repeated too early costs two small packets and
+    /// nothing else, so that the least wait need not be that of a retransmission.
     pub waits: Waits,
     /// A call fails when nothing was heard of the other end for so long. Default 30 s. A posted buffer
     /// that nothing was ever sent for waits without end.
@@ -66,7 +67,7 @@ impl Default for Config {
             start: Start::AfterAccept,
             waits: Waits {
                 initial: Span::from_ms(1),
-                min: Span::from_ms(1),
+                min: Span::from_us(50),
                 max: Span::from_ms(64),
             },
             give_up_after: Span::from_s(30),

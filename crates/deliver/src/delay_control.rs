@@ -25,9 +25,21 @@ pub struct DelayConfig {
     pub step: Rate,
     /// How much of the excess the rate falls by, in thousandths. Default 800.
     pub decrease_permille: u32,
+    /// Which echoes may lower the rate. Default those of packets that left since it last fell. Ours.
+    pub cuts: Cuts,
     /// How far packets may be behind their time and still make it up: hosts are not punctual. Default
     /// 10 µs. Ours.
     pub burst: Span,
+}
+
+/// Which echoes may lower the rate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Cuts {
+    /// All of them, as the paper has it. A full queue delays many packets, and each takes its share of the
+    /// rate: it falls to the floor before the first packet at a lower rate has arrived.
+    EveryEcho,
+    /// Those of packets that left since the rate last fell: the others tell of what it was before.
+    OnceARoundTrip,
 }
 
 impl Default for DelayConfig {
@@ -40,6 +52,7 @@ impl Default for DelayConfig {
             reference: Span::from_us(8),
             step: STEP,
             decrease_permille: 800,
+            cuts: Cuts::OnceARoundTrip,
             burst: Span::from_us(10),
         }
     }
@@ -106,6 +119,8 @@ pub struct DelayControl {
     /// What the last echo took.
     last: Option<Span>,
     base: Base,
+    /// When the rate last fell.
+    fell_at: Option<Time>,
     next_send: Time,
 }
 
@@ -117,6 +132,7 @@ impl DelayControl {
             config,
             last: None,
             base: Base::default(),
+            fell_at: None,
             next_send: Time::ZERO,
         }
     }
@@ -135,7 +151,12 @@ impl DelayControl {
         if round_trip < low || has_fallen {
             self.set(self.rate.as_bps().saturating_add(self.config.step.as_bps()));
         }
-        if round_trip > high {
+        let is_news = match (self.config.cuts, self.fell_at) {
+            (Cuts::OnceARoundTrip, Some(fell_at)) => now.since(fell_at) >= round_trip,
+            _ => true,
+        };
+        if round_trip > high && is_news {
+            self.fell_at = Some(now);
             let excess = u128::from((round_trip - high).as_ps());
             self.fall(excess, u128::from(round_trip.as_ps()));
         }
@@ -193,9 +214,13 @@ mod tests {
         Rate::from_bps(mbps * 1_000_000).unwrap()
     }
 
-    /// At line rate, after echoes with these round trips.
+    /// At line rate, after echoes with these round trips, by the published rule.
     fn rate_after(round_trips_us: &[u64]) -> Rate {
-        let config = DelayConfig { line_rate: mbps(10_000), ..DelayConfig::default() };
+        rate_with(Cuts::EveryEcho, round_trips_us)
+    }
+
+    fn rate_with(cuts: Cuts, round_trips_us: &[u64]) -> Rate {
+        let config = DelayConfig { line_rate: mbps(10_000), cuts, ..DelayConfig::default() };
         let mut control = DelayControl::new(config);
         let mut now = Time::ZERO;
         for &us in round_trips_us {
@@ -217,6 +242,21 @@ mod tests {
         assert_eq!(rate_after(&[8, 250, 300, 8]), rate_plus(&[8, 250, 300], 40));
         // Above the threshold and falling, both hold: (6,000 + 40) · (1 − 0.8 · (1 − 125/200)).
         assert_eq!(rate_after(&[8, 250, 200]), mbps(4_228));
+    }
+
+    /// Echoes come every 100 µs. What took longer than the time since the rate fell, left before it fell.
+    // spec: M-08
+    #[test]
+    fn one_full_queue_lowers_the_rate_once() {
+        let once = |round_trips_us: &[u64]| rate_with(Cuts::OnceARoundTrip, round_trips_us);
+        assert_eq!(once(&[8, 250]), mbps(6_000));
+        assert_eq!(once(&[8, 250, 250, 250]), mbps(6_000), "they left at line rate");
+        assert!(
+            once(&[8, 250, 250, 250, 250]) < mbps(3_700),
+            "at the lower rate it still takes long"
+        );
+        assert_eq!(once(&[8, 250, 249]), mbps(6_040), "steps up are not held back");
+        assert_eq!(rate_after(&[8, 250, 250]), mbps(3_600), "as published it falls again");
     }
 
     fn rate_plus(round_trips_us: &[u64], more_mbps: u64) -> Rate {

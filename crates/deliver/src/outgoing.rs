@@ -60,6 +60,8 @@ impl Outgoing {
         }
         let peer = self.peer(config, name.peer);
         let mut sender = Sender::new(config, now, call, peer)?;
+        sender.posted = self.count;
+        self.count += 1;
         let sends = sender.begin(config);
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.senders.push(None);
@@ -172,7 +174,8 @@ impl Outgoing {
                 let Some(loss) = LossBound::from_millionths(loss) else { return false };
                 sender.on_accept(now, wait, loss)
             }
-            Verb::Hold => sender.on_hold(config, now, wait),
+            // There will be a word about it, so that asking again is no more than a precaution.
+            Verb::Hold => sender.on_hold(config, now, wait.max(config.waits.initial)),
             Verb::Bitmap { first, count } => {
                 let Some(next) = sender.on_bitmap(now, wait, first..first + count, body) else {
                     return false;
@@ -220,7 +223,7 @@ impl Outgoing {
                 continue;
             }
             stats.unanswered += u64::from(sender.has_asked());
-            if sender.is_probing() {
+            if sender.is_unheard() {
                 self.peers[sender.peer as usize].on_silence();
             }
             let next = sender.on_deadline(config, now);
@@ -254,9 +257,9 @@ impl Outgoing {
                 self.asking.push_back(slot);
             }
             Next::Send => {
+                // What is sent again keeps its place: others wait for it longest.
                 // spec: M-03
-                sender.waiting = (sender.rank(), self.count, slot);
-                self.count += 1;
+                sender.waiting = (sender.rank(), sender.posted, slot);
                 let place = sender.peer;
                 self.peers[place as usize].waiting.insert(sender.waiting);
                 self.enqueue(now, place);

@@ -84,8 +84,9 @@ impl Peer {
         self.rtt.timeout(config.waits)
     }
 
-    /// How long the last packet takes to arrive, and its echo to come back.
+    /// How long the last packet takes to arrive, and its echo to come back. Not less than on a congested
+    /// path: queues may have grown since the last echo, and what waits in them would be sent again.
     pub fn settling(&self, config: &Config) -> Span {
-        self.rtt.expected().unwrap_or(config.waits.initial)
+        self.rtt.expected().map_or(config.rate.high, |expected| expected.max(config.rate.high))
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Sender {
     pub peer: u32,
     /// Where it stands among those that wait to send, while it is sending.
     pub waiting: Waiting,
+    /// Where it stands in the order of posting.
+    pub posted: u64,
     /// Whether it stands among those that wait to ask.
     pub is_asking: bool,
     /// When something has to be done if nothing comes.
@@ -102,6 +104,7 @@ impl Sender {
             name,
             peer,
             waiting: (0, 0, 0),
+            posted: 0,
             is_asking: false,
             deadline: Time::NEVER,
             phase: Phase::Offering,
@@ -113,7 +116,15 @@ impl Sender {
             last_sent: now,
             heard_at: now,
             repeats: 0,
-            sent: Sent { name, started: now, finished: now, packets: 0, resent: 0, probes: 0 },
+            sent: Sent {
+                name,
+                started: now,
+                finished: now,
+                packets: 0,
+                resent: 0,
+                probes: 0,
+                unanswered: 0,
+            },
             values,
             range,
             segments,
@@ -237,6 +248,7 @@ impl Sender {
     /// Nothing came in time.
     pub fn on_deadline(&mut self, config: &Config, now: Time) -> Next {
         self.deadline = Time::NEVER;
+        self.sent.unanswered += u64::from(self.has_asked());
         if now.since(self.heard_at) >= config.give_up_after {
             return Next::Fail;
         }
@@ -252,9 +264,10 @@ impl Sender {
         matches!(self.phase, Phase::Offering | Phase::Probing { .. })
     }
 
-    /// Whether its question is about what has arrived.
-    pub fn is_probing(&self) -> bool {
-        matches!(self.phase, Phase::Probing { .. })
+    /// Whether it asks about what has arrived and was not answered again and again. One question, or its
+    /// answer, is lost by chance as any packet is; two in a row say that hardly anything comes through.
+    pub fn is_unheard(&self) -> bool {
+        matches!(self.phase, Phase::Probing { .. }) && self.repeats > 1
     }
 
     /// Sends the next segment. `None` if there is no room; else whether it was the last of this pass.

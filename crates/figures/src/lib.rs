@@ -16,10 +16,12 @@ mod atp_8;
 mod atp_9;
 mod atp_scale;
 mod atp_table1;
+mod exchange;
 mod fluid;
 mod frame;
 mod mlcc_15;
 mod mlcc_scale;
+mod mlt_14;
 mod mlt_15;
 pub mod output;
 mod qclimb_table2;
@@ -50,6 +52,7 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &qclimb_table2::QclimbTable2,
         &mlcc_15::Mlcc15,
         &mlcc_scale::MlccScale,
+        &mlt_14::Mlt14,
         &mlt_15::Mlt15,
     ]
 }

@@ -5,7 +5,7 @@ use thalweg_scenario::{Ending, Outcome, Progress, Run, Scenario};
 
 use crate::{FigureError, Point};
 
-/// Runs a scenario of jobs to its end. After every step of simulated time `look` is shown where it
+/// Runs a scenario to its end. After every step of simulated time `look` is shown where it
 /// is. A run that does not complete is a failure, and so is a job.
 pub(crate) fn run_stepwise(
     figure: &'static str,
@@ -19,7 +19,9 @@ pub(crate) fn run_stepwise(
     while progress.ended.is_none() {
         progress = run.advance_until(progress.now + step);
         look(&mut run, &progress);
-        point.reached(progress.finished_sums as f64 / progress.expected_sums.max(1) as f64)?;
+        let expected = progress.expected_sums + progress.expected_flows.unwrap_or(0);
+        let done = progress.finished_sums + progress.ended_flows;
+        point.reached(done as f64 / expected.max(1) as f64)?;
     }
     let outcome = run.outcome();
     let failure = outcome.jobs.iter().find_map(|job| job.failure.clone());

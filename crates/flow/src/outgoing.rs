@@ -13,8 +13,7 @@ use crate::sender::{Outcome, Path, Sender};
 pub(crate) struct Outgoing {
     senders: Vec<Sender>,
     vacant: Vec<u32>,
-    /// Who may have something to send, in turn. Each place stands in it at most once.
-    ready: VecDeque<u32>,
+    ready: Ready,
     timers: Timers,
     /// What the last messages have learned, if that is wanted.
     paths: BTreeMap<NodeId, Path>,
@@ -30,7 +29,7 @@ impl Outgoing {
         Outgoing {
             senders: Vec::new(),
             vacant: Vec::new(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             timers: Timers::default(),
             paths: BTreeMap::new(),
             sequence: first_message,
@@ -92,18 +91,17 @@ impl Outgoing {
     #[inline]
     pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
         loop {
-            let slot = *self.ready.front()?;
+            let slot = self.ready.first()?;
             let sender = &mut self.senders[slot as usize];
             let was_ready = sender.is_ready(config);
             if was_ready {
                 self.retransmissions += u64::from(sender.send(config, now, outbox)?);
                 self.timers.arm(slot, sender.deadline);
             }
-            self.ready.pop_front();
-            if sender.is_ready(config) {
-                self.ready.push_back(slot);
-            } else {
-                sender.is_queued = false;
+            self.ready.remove_first();
+            sender.queued = sender.urgency(config);
+            if let Some(priority) = sender.queued {
+                self.ready.push(slot, priority);
             }
             if was_ready {
                 return Some(());
@@ -148,10 +146,15 @@ impl Outgoing {
     #[inline]
     fn enqueue_if_ready(&mut self, config: &Config, slot: u32) {
         let sender = &mut self.senders[slot as usize];
-        if !sender.is_queued && sender.is_ready(config) {
-            sender.is_queued = true;
-            self.ready.push_back(slot);
+        let Some(priority) = sender.urgency(config) else { return };
+        match sender.queued {
+            // It keeps its turn, unless something has become more urgent.
+            Some(before) if before <= priority => return,
+            Some(before) => self.ready.remove(slot, before),
+            None => {}
         }
+        sender.queued = Some(priority);
+        self.ready.push(slot, priority);
     }
 
     /// When an answer may be overdue next.
@@ -178,9 +181,77 @@ impl Outgoing {
     }
 }
 
+/// Who may have something to send: the most urgent first, and in turn among equals. Each place stands
+/// in it at most once.
+#[derive(Debug, Default)]
+struct Ready {
+    by_priority: [VecDeque<u32>; PRIORITIES],
+    /// A bit for each priority that somebody has.
+    occupied: u8,
+}
+
+/// As many as a DSCP tells apart.
+const PRIORITIES: usize = 8;
+
+impl Ready {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.occupied == 0
+    }
+
+    #[inline]
+    fn first(&self) -> Option<u32> {
+        self.by_priority.get(self.occupied.trailing_zeros() as usize)?.front().copied()
+    }
+
+    #[inline]
+    fn remove_first(&mut self) {
+        let priority = self.occupied.trailing_zeros() as usize;
+        self.by_priority[priority].pop_front();
+        self.forget_if_empty(priority);
+    }
+
+    #[inline]
+    fn push(&mut self, slot: u32, priority: u8) {
+        self.by_priority[usize::from(priority)].push_back(slot);
+        self.occupied |= 1 << priority;
+    }
+
+    /// Searches: only for what became more urgent while it waited, which is rare.
+    fn remove(&mut self, slot: u32, priority: u8) {
+        let priority = usize::from(priority);
+        self.by_priority[priority].retain(|&waiting| waiting != slot);
+        self.forget_if_empty(priority);
+    }
+
+    #[inline]
+    fn forget_if_empty(&mut self, priority: usize) {
+        if self.by_priority[priority].is_empty() {
+            self.occupied &= !(1 << priority);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_most_urgent_goes_first_and_equals_take_turns() {
+        let mut ready = Ready::default();
+        for (slot, priority) in [(1, 7), (2, 3), (3, 7), (4, 3), (5, 7)] {
+            ready.push(slot, priority);
+        }
+        ready.remove(3, 7);
+        ready.push(3, 0);
+        let mut order = Vec::new();
+        while let Some(slot) = ready.first() {
+            order.push(slot);
+            ready.remove_first();
+        }
+        assert_eq!(order, [3, 2, 4, 1, 5]);
+        assert!(ready.is_empty());
+    }
 
     #[test]
     fn a_message_takes_few_cache_lines() {

@@ -1,6 +1,8 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
-use thalweg_core::{Acked, Bytes, CongestionControl, NodeId, Outbox, Packet, Rtt, Tagger, Time};
+use thalweg_core::{
+    Acked, Bytes, CongestionControl, NodeId, Outbox, Packet, Rtt, Tag, Tagger, Time,
+};
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag;
 
@@ -13,8 +15,9 @@ use crate::scoreboard::{Answer, Scoreboard};
 pub(crate) struct Sender {
     pub flow: FlowId,
     pub is_live: bool,
-    /// Whether it stands in the ready queue. Belongs to the place: it outlives the message.
-    pub is_queued: bool,
+    /// With which priority it stands among those that are ready, if it does. Belongs to the place: it
+    /// outlives the message.
+    pub queued: Option<u8>,
     /// When an answer is overdue. Holds while something is on the way.
     pub deadline: Time,
     dst: NodeId,
@@ -79,7 +82,7 @@ impl Sender {
         Sender {
             flow: FlowId(0),
             is_live: false,
-            is_queued: false,
+            queued: None,
             deadline: Time::NEVER,
             dst: NodeId::default(),
             entropy: 0,
@@ -157,6 +160,23 @@ impl Sender {
             && after * u64::from(config.segment_bytes) <= self.path.control.window().as_u64()
     }
 
+    /// The priority of the packet that it is ready to send.
+    #[inline]
+    pub fn urgency(&mut self, config: &Config) -> Option<u8> {
+        if !self.is_ready(config) {
+            return None;
+        }
+        let index = self.board.choose(config.span_packets)?;
+        Some(self.tag(config, index).dscp.priority())
+    }
+
+    /// What a packet of it travels with.
+    #[inline]
+    fn tag(&mut self, config: &Config, index: u32) -> Tag {
+        // A resent packet gets the tag of its place in the message again.
+        self.tagger.tag(Bytes::from(index) * u64::from(config.segment_bytes))
+    }
+
     #[inline]
     pub fn awaits_answer(&self) -> bool {
         self.is_live && self.board.in_flight_packets() > 0
@@ -193,8 +213,7 @@ impl Sender {
     #[inline]
     fn fill(&mut self, config: &Config, now: Time, index: u32, packet: Packet<'_>) {
         let offset = Bytes::from(index) * u64::from(config.segment_bytes);
-        // A resent packet gets the tag of its place in the message again.
-        let tag = self.tagger.tag(offset);
+        let tag = self.tag(config, index);
         packet.meta.dst = self.dst;
         packet.meta.wire_bytes = self.payload_bytes(config, index) + config.overhead_bytes;
         packet.meta.rank = tag.rank;

@@ -28,23 +28,59 @@ impl Default for Hints {
 /// Where all generated flows go.
 const TUPLE: FiveTuple = FiveTuple { src: 1, dst: 2, src_port: 0, dst_port: 80, protocol: 6 };
 
+/// Where flows go that nobody learns from.
+const UNSEEN: FiveTuple = FiveTuple { dst_port: 81, ..TUPLE };
+
 /// Gives every size the features of a flow that hint at it.
 pub fn describe(sizes: &[Bytes], hints: Hints, rng: &Rng) -> Vec<(NewFlow, Bytes)> {
     let (mut noise, mut swaps) = (rng.stream("noise"), rng.stream("swaps"));
-    let mut hinted = |size: Bytes| {
-        let hint =
-            libm::log(size.as_u64().max(1) as f64) + hints.width * (2.0 * noise.uniform() - 1.0);
-        Bytes::new(libm::rint(libm::exp(hint)) as u64)
-    };
-    let own: Vec<Bytes> = sizes.iter().copied().map(&mut hinted).collect();
+    let own: Vec<Bytes> = sizes.iter().map(|&size| hints.at(size, &mut noise)).collect();
     let mut flow = |number: usize| {
         let other = swaps.below(own.len() as u64) as usize;
         let hint = if swaps.chance(hints.swapped) { own[other] } else { own[number] };
-        let last_bytes = [hint; LAST_FLOWS];
-        let flow = NewFlow { tuple: TUPLE, start: Time::ZERO, gap: None, last_bytes };
-        (flow, sizes[number])
+        (features(TUPLE, hint), sizes[number])
     };
     (0..sizes.len()).map(&mut flow).collect()
+}
+
+/// Gives flows the features that hint at their sizes as they start.
+#[derive(Clone, Debug)]
+pub struct Describer {
+    hints: Hints,
+    /// The hints of other flows.
+    others: Vec<Bytes>,
+    noise: Rng,
+    swaps: Rng,
+}
+
+impl Describer {
+    /// For flows like these, which ended before. Hints that are swapped are theirs.
+    pub fn new(ended: &[(NewFlow, Bytes)], hints: Hints, rng: &Rng) -> Describer {
+        let others = ended.iter().map(|(flow, _)| flow.last_bytes[0]).collect();
+        Describer { hints, others, noise: rng.stream("noise"), swaps: rng.stream("swaps") }
+    }
+
+    /// A flow of so many bytes starts. One that is not seen goes where none went before.
+    pub fn describe(&mut self, size: Bytes, is_seen: bool) -> NewFlow {
+        let own = self.hints.at(size, &mut self.noise);
+        let other = self.swaps.below(self.others.len() as u64) as usize;
+        let is_swapped = self.swaps.chance(self.hints.swapped) && !self.others.is_empty();
+        let hint = if is_swapped { self.others[other] } else { own };
+        features(if is_seen { TUPLE } else { UNSEEN }, hint)
+    }
+}
+
+impl Hints {
+    /// What hints at a size.
+    fn at(&self, size: Bytes, noise: &mut Rng) -> Bytes {
+        let about = self.width * (2.0 * noise.uniform() - 1.0);
+        let hint = libm::log(size.as_u64().max(1) as f64) + about;
+        Bytes::new(libm::rint(libm::exp(hint)) as u64)
+    }
+}
+
+fn features(tuple: FiveTuple, hint: Bytes) -> NewFlow {
+    NewFlow { tuple, start: Time::ZERO, gap: None, last_bytes: [hint; LAST_FLOWS] }
 }
 
 #[cfg(test)]
@@ -79,6 +115,22 @@ mod tests {
     #[test]
     fn no_width_is_precise() {
         assert!(factors(Hints { width: 0.0, swapped: 0.0 }).iter().all(|&factor| factor == 1.0));
+    }
+
+    #[test]
+    fn flows_that_start_are_described_like_those_that_ended() {
+        let (hints, rng) = (Hints { width: 1.2, swapped: 0.1 }, Rng::new(1));
+        let ended = describe(&sizes(), hints, &rng);
+        let mut describer = Describer::new(&ended, hints, &rng.stream("new"));
+        let mut far = 0;
+        for (_, size) in &ended {
+            let flow = describer.describe(*size, true);
+            assert_eq!(flow.tuple, ended[0].0.tuple);
+            let factor = flow.last_bytes[0].as_u64() as f64 / size.as_u64() as f64;
+            far += u32::from(libm::fabs(libm::log(factor)) > 1.21);
+        }
+        assert!((250..600).contains(&far), "{far} of 5,000 have a hint of another flow");
+        assert_ne!(describer.describe(Bytes::new(1), false).tuple, ended[0].0.tuple);
     }
 
     #[test]

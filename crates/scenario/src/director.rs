@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::{Director, Hosts, Outage, Program};
-use thalweg_flow::{FlowId, FlowTagger, Message, Payload, Sent, StartError};
-use thalweg_stack::{Event, Host};
-use thalweg_workload::FlowSpec;
+use thalweg_flow::{FlowId, Message, Payload, Sent, StartError};
+use thalweg_stack::{Event, Host, Layer};
+use thalweg_workload::{FlowSpec, LayerOf};
 
 use crate::jobs::Jobs;
+use crate::priorities::Prioritizer;
 use crate::programs::Programs;
 use crate::scenario::Scenario;
 use crate::source::Source;
@@ -42,6 +43,7 @@ pub struct FlowEnd {
 pub(crate) struct ScenarioDirector<'a> {
     sources: Vec<Source>,
     entropy: Rng,
+    pub(crate) prioritizer: Prioritizer,
     pub(crate) records: Vec<FlowRecord>,
     /// The records of flows on their way, by sender and name.
     live: BTreeMap<(NodeId, FlowId), usize>,
@@ -71,6 +73,7 @@ impl<'a> ScenarioDirector<'a> {
         ScenarioDirector {
             sources,
             entropy: rng.stream("entropy"),
+            prioritizer: Prioritizer::new(scenario, &rng.stream("priorities")),
             records: Vec::new(),
             live: BTreeMap::new(),
             jobs,
@@ -107,7 +110,7 @@ impl<'a> ScenarioDirector<'a> {
 
     fn start(&mut self, now: Time, source: usize, hosts: &mut Hosts<'_, Host>) {
         let Some(spec) = self.sources[source].next() else { return };
-        let end = match self.try_start(now, &spec, hosts) {
+        let end = match self.try_start(now, (&spec, source), hosts) {
             Some(name) => {
                 self.live.insert(name, self.records.len());
                 None
@@ -121,7 +124,7 @@ impl<'a> ScenarioDirector<'a> {
     fn try_start(
         &mut self,
         now: Time,
-        spec: &FlowSpec,
+        (spec, source): (&FlowSpec, usize),
         hosts: &mut Hosts<'_, Host>,
     ) -> Option<(NodeId, FlowId)> {
         let src = NodeId(spec.src as u32);
@@ -130,14 +133,20 @@ impl<'a> ScenarioDirector<'a> {
         }
         // Drawn even where it is not needed, so that a path for one flow changes that of no other.
         let drawn = self.entropy.bits() as u16;
+        let is_seen = self.scenario.traffic[source].is_seen();
         let message = Message {
             dst: NodeId(spec.dst as u32),
             body: Payload::Length(spec.bytes),
-            tagger: FlowTagger::default(),
+            tagger: self.prioritizer.of_flow(spec.bytes, is_seen),
             entropy: spec.path.unwrap_or(drawn),
         };
-        match hosts.machine(src).flows_mut().start(now, message) {
-            Ok(flow) => Some((src, flow)),
+        let layer = spec.layer.map(|LayerOf { layer, layers }| Layer { layer, layers });
+        match hosts.machine(src).flows_mut().start_in(now, message, layer) {
+            Ok(flow) => {
+                let dst = NodeId(spec.dst as u32);
+                hosts.machine(dst).flows_mut().expect(now, src, flow, spec.bytes);
+                Some((src, flow))
+            }
             Err(StartError::TooMany) => None,
             Err(error @ StartError::TooLong(_)) => {
                 unreachable!("sizes are checked when the file is read, yet {error}")

@@ -195,6 +195,42 @@ pub(crate) struct TransportTable {
     pub(crate) min_rto: Option<Span>,
     #[serde(deserialize_with = "units::optional_span")]
     pub(crate) initial_rto: Option<Span>,
+    /// With deliveries: the share of every flow that may be lost.
+    pub(crate) loss: Option<f64>,
+    /// Of deliveries, whoever has them.
+    pub(crate) spray: Option<bool>,
+    pub(crate) tagger: Option<TaggerWord>,
+    /// With a tagger: the edges between priorities.
+    pub(crate) thresholds: Option<Vec<Threshold>>,
+    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) slack: Option<Bytes>,
+    pub(crate) hints: Option<HintsTable>,
+}
+
+/// What decides the priority of a flow's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TaggerWord {
+    Pias,
+    Qclimb,
+    PreciseSizes,
+    FixedPriority,
+    Promotion,
+}
+
+/// What a forest learns from, and what it is told of flows that start.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct HintsTable {
+    pub(crate) learned_flows: Option<u32>,
+    /// Sizes to learn from, in place of those of the traffic.
+    pub(crate) sizes: Option<SizesTable>,
+    pub(crate) width: Option<f64>,
+    pub(crate) swapped: Option<f64>,
+    pub(crate) trees: Option<u32>,
+    pub(crate) depth: Option<u32>,
+    /// The share of flows that go where none went before.
+    pub(crate) unseen: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -205,6 +241,7 @@ pub(crate) enum ControlWord {
     Cubic,
     Ndp,
     Pfabric,
+    Deliver,
 }
 
 /// How jobs and switches aggregate. All jobs are alike.
@@ -268,6 +305,7 @@ pub(crate) enum TrafficTable {
     Incast(IncastTable),
     Permutation(PermutationTable),
     List(FlowListTable),
+    Tensors(TensorsTable),
     Training(TrainingTable),
     AllReduce(AllReduceTable),
 }
@@ -291,6 +329,9 @@ pub(crate) struct PoissonTable {
     /// Whether load counts payload or what occupies the links.
     #[serde(default)]
     pub(crate) load_counts: LoadWord,
+    /// Whether these flows go where none was learned from.
+    #[serde(default)]
+    pub(crate) unseen: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -352,6 +393,34 @@ pub(crate) struct FlowListTable {
     /// With `load`: what it counts.
     #[serde(default)]
     pub(crate) load_counts: Option<LoadWord>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TensorsTable {
+    /// The name of a built-in model,
+    #[serde(default)]
+    pub(crate) model: Option<String>,
+    /// or a file with the table of one.
+    #[serde(default)]
+    pub(crate) json: Option<String>,
+    pub(crate) workers: Vec<u32>,
+    pub(crate) servers: Vec<u32>,
+    pub(crate) iterations: u64,
+    #[serde(deserialize_with = "units::span")]
+    pub(crate) forward: Span,
+    #[serde(deserialize_with = "units::span")]
+    pub(crate) backward: Span,
+    /// Gradients are put together up to this.
+    #[serde(default, deserialize_with = "units::optional_bytes")]
+    pub(crate) bucket: Option<Bytes>,
+    /// Most bytes of a flow.
+    #[serde(default, deserialize_with = "units::optional_bytes")]
+    pub(crate) chunk: Option<Bytes>,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) jitter: Span,
+    #[serde(default, deserialize_with = "units::span")]
+    pub(crate) start: Span,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -1,11 +1,12 @@
 //! What a run gave, as data.
 
-use thalweg_core::{Digest, NodeId, Rate, Span, Time};
+use thalweg_core::{Bytes, Digest, NodeId, Rate, Span, Time};
 use thalweg_fabric::{FabricStats, LinkStats, Violation};
 use thalweg_report::stats::{Sample, Summary};
 
 use crate::director::FlowRecord;
 use crate::job::JobRecord;
+use crate::priorities::TaggedFlows;
 use crate::programs::SwitchUse;
 use crate::run::Ending;
 use crate::samples::QueueSample;
@@ -33,6 +34,10 @@ pub struct Outcome {
     pub stats: FabricStats,
     /// Packets that were sent again.
     pub resent_packets: u64,
+    /// What did not arrive of flows that were complete without it, at hosts that did not restart.
+    pub lost_of_flows: Bytes,
+    /// Flows that a forest was asked about.
+    pub tagged: TaggedFlows,
     /// What each link did.
     pub links: Vec<LinkUse>,
     /// Queue lengths over time.

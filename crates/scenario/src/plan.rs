@@ -1,13 +1,15 @@
 //! From what is written to what can run: every check that needs more than one key.
 
 mod aggregation;
+mod priorities;
 mod switch;
 mod topology;
 mod transport;
 
 pub(crate) use aggregation::{Aggregation, aggregation};
+pub(crate) use priorities::{Learning, Priorities, priorities};
 pub(crate) use topology::topology;
-pub(crate) use transport::{Protocol, protocol, transport};
+pub(crate) use transport::{Protocol, delivery, loss_bound, protocol, transport};
 
 use thalweg_core::{NodeId, Span, Time};
 use thalweg_fabric::{Config, Effect, Outage, Place, Rule, Spread, Topology};

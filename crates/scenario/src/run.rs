@@ -206,11 +206,13 @@ impl<'a> Run<'a> {
         let hosts = || (0..self.scenario.topology.hosts()).map(NodeId);
         let of_flows = |host| self.fabric.machine(host).flows().retransmissions();
         let resent_now: u64 = hosts().map(of_flows).sum();
+        let lost_of_flows = hosts().map(|host| self.fabric.machine(host).flows().lost()).sum();
         let switch_use = |&switch: &NodeId| {
             Some(SwitchUse { switch, stats: Programs::stats(&self.fabric, switch)? })
         };
         let switches = self.switches.iter().filter_map(switch_use).collect();
-        let ScenarioDirector { records: flows, jobs, resent_before_restarts, .. } = self.director;
+        let ScenarioDirector { records: flows, jobs, resent_before_restarts, prioritizer, .. } =
+            self.director;
         let jobs = jobs.into_records(|host| self.fabric.machine(host));
         let resent_by_jobs: u64 = jobs.iter().map(|job| job.total().resent).sum();
         Outcome {
@@ -220,6 +222,8 @@ impl<'a> Run<'a> {
             ending: self.ended.unwrap_or(Ending::Interrupted),
             stats: self.fabric.stats(),
             resent_packets: resent_now + resent_before_restarts + resent_by_jobs,
+            lost_of_flows,
+            tagged: prioritizer.flows,
             links,
             ideals: self.scenario.ideals(&flows),
             flows,

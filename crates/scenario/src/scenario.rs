@@ -1,6 +1,6 @@
 //! A scenario: read, checked, and ready to run with any seed.
 
-use thalweg_core::{NodeId, Rng, Span};
+use thalweg_core::{Bytes, NodeId, Rng, Span};
 use thalweg_fabric::{Config, Spread, Topology};
 
 use crate::director::FlowRecord;
@@ -8,7 +8,7 @@ use crate::error::{Mistake, ScenarioError, Source};
 use crate::file::File;
 use crate::ideal::{Ideal, PacketSizes};
 use crate::job::{Cast, Collective, Job, Stage};
-use crate::plan::{self, Aggregation, Protocol};
+use crate::plan::{self, Aggregation, Priorities, Protocol};
 use crate::programs::Programs;
 use crate::run::Run;
 use crate::traffic::{Load, Setting, Traffic};
@@ -22,6 +22,9 @@ pub struct Scenario {
     pub(crate) fabric: Config,
     pub(crate) transport: thalweg_flow::Config,
     pub(crate) protocol: Protocol,
+    /// Whether every packet of a delivery takes another path.
+    pub(crate) sprays: bool,
+    pub(crate) priorities: Option<Priorities>,
     pub(crate) aggregation: Aggregation,
     pub(crate) traffic: Vec<Traffic>,
     pub(crate) stop_after: Option<Span>,
@@ -55,12 +58,21 @@ impl Scenario {
         }
         let setting =
             Setting { topology: &topology, transport: &transport, protocol: &protocol, load };
+        let priorities = plan::priorities(&file, &protocol, &|sizes| setting.sizes(sizes));
+        let priorities = priorities.map_err(|mistake| mistake.under("transport"))?;
         let mut traffic = Vec::new();
         for (number, table) in file.traffic.iter().enumerate() {
             let checked = Traffic::new(table, &setting);
             traffic.push(checked.map_err(|mistake| mistake.under(number).under("traffic"))?);
         }
-        let File { title, stop_after, .. } = file;
+        let learning = priorities.as_ref().and_then(|priorities| priorities.learning.as_ref());
+        if learning.is_some_and(|learning| learning.sizes.is_none())
+            && !traffic.iter().any(Traffic::is_seen)
+        {
+            let message = "there are no flows to learn from: give sizes in [transport.hints]";
+            return Err(Mistake::at("tagger", message).under("transport"));
+        }
+        let File { title, stop_after, transport: table, .. } = file;
         let scenario = Scenario {
             title,
             topology,
@@ -68,6 +80,8 @@ impl Scenario {
             fabric,
             transport,
             protocol,
+            sprays: table.spray.unwrap_or(true),
+            priorities,
             aggregation,
             traffic,
             stop_after,
@@ -102,6 +116,17 @@ impl Scenario {
         Run::new(self, seed, false)
     }
 
+    /// Sizes of so many flows of this scenario, from all tables whose flows may be learned from.
+    pub(crate) fn likely_sizes(&self, flows: u32, rng: &mut Rng) -> Vec<Bytes> {
+        let tables = self.traffic.iter().filter(|traffic| traffic.is_seen()).count().max(1);
+        let share = |traffic: &Traffic, rng: &mut Rng| -> Vec<Bytes> {
+            let flows = flows.div_ceil(tables as u32);
+            (0..flows).map_while(|_| traffic.likely_size(rng)).collect()
+        };
+        let seen = self.traffic.iter().filter(|traffic| traffic.is_seen());
+        seen.flat_map(|traffic| share(traffic, rng)).collect()
+    }
+
     /// The jobs, in the order of their tables.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.traffic.iter().filter_map(Traffic::job)
@@ -120,6 +145,7 @@ impl Scenario {
             topology: &self.topology,
             transport: &self.transport,
             aggregation: &self.aggregation,
+            sprays: self.sprays,
             slots: self.aggregation.slots.unwrap_or(share.max(1)),
         }
     }

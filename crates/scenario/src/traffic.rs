@@ -2,13 +2,15 @@
 
 mod all_reduce;
 mod members;
+mod tensors;
 mod training;
 
 use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::Topology;
 use thalweg_flow::MAX_PACKETS;
 use thalweg_workload::{
-    ArrivalError, FlowSpec, Incast, Pattern, PoissonArrivals, SizeDistribution, Until, trace,
+    ArrivalError, Exchange, FlowSpec, Incast, Pattern, PoissonArrivals, SizeDistribution, Until,
+    trace,
 };
 
 use crate::error::Mistake;
@@ -23,10 +25,22 @@ use crate::source::{Source, source};
 /// One source of traffic, checked.
 #[derive(Clone, Debug)]
 pub(crate) enum Traffic {
-    Poisson(PoissonArrivals),
+    Poisson {
+        arrivals: PoissonArrivals,
+        unseen: bool,
+    },
     Incast(Incast),
-    Permutation { hosts: usize, bytes: Bytes, start: Time },
+    Permutation {
+        hosts: usize,
+        bytes: Bytes,
+        start: Time,
+    },
     List(Vec<FlowSpec>),
+    Tensors {
+        exchange: Box<Exchange>,
+        /// Of all its flows.
+        sizes: Vec<Bytes>,
+    },
     Job(Box<Job>),
 }
 
@@ -49,6 +63,7 @@ impl Traffic {
             TrafficTable::Incast(table) => ("incast", setting.incast(table)),
             TrafficTable::Permutation(table) => ("permutation", setting.permutation(table)),
             TrafficTable::List(table) => ("list", setting.list(table)),
+            TrafficTable::Tensors(table) => ("tensors", setting.tensors(table)),
             TrafficTable::Training(table) => ("training", setting.training(table)),
             TrafficTable::AllReduce(table) => ("all-reduce", setting.all_reduce(table)),
         };
@@ -64,13 +79,17 @@ impl Traffic {
     /// Where its flows come from in one run.
     pub(crate) fn source(&self, rng: &Rng) -> Result<Source, ArrivalError> {
         Ok(match self {
-            Traffic::Poisson(arrivals) => source(arrivals.clone().flows(rng)?),
+            Traffic::Poisson { arrivals, .. } => source(arrivals.clone().flows(rng)?),
             Traffic::Incast(incast) => source(incast.flows(rng)?.into_iter()),
             &Traffic::Permutation { hosts, bytes, start } => {
                 let flows = thalweg_workload::permutation(hosts, bytes, start, rng)?;
                 source(flows.into_iter())
             }
             Traffic::List(flows) => source(flows.clone().into_iter()),
+            Traffic::Tensors { exchange, .. } => {
+                let flows = exchange.flows(rng).expect("checked when the file was read");
+                source(flows.into_iter())
+            }
             Traffic::Job(_) => source(std::iter::empty()),
         })
     }
@@ -78,12 +97,36 @@ impl Traffic {
     /// How many flows will come, where that is known.
     pub(crate) fn expected_flows(&self) -> Option<u64> {
         match self {
-            Traffic::Poisson(PoissonArrivals { until: Until::Flows(flows), .. }) => Some(*flows),
-            Traffic::Poisson(_) => None,
+            Traffic::Poisson { arrivals, .. } => match arrivals.until {
+                Until::Flows(flows) => Some(flows),
+                Until::Elapsed(_) => None,
+            },
             Traffic::Incast(incast) => Some(incast.senders.len() as u64),
             Traffic::Permutation { hosts, .. } => Some(*hosts as u64),
             Traffic::List(flows) => Some(flows.len() as u64),
+            Traffic::Tensors { sizes, .. } => Some(sizes.len() as u64),
             Traffic::Job(_) => Some(0),
+        }
+    }
+
+    /// Whether flows like these may be learned from.
+    pub(crate) fn is_seen(&self) -> bool {
+        !matches!(self, Traffic::Poisson { unseen: true, .. } | Traffic::Job(_))
+    }
+
+    /// The size of a flow like these.
+    pub(crate) fn likely_size(&self, rng: &mut Rng) -> Option<Bytes> {
+        match self {
+            Traffic::Poisson { arrivals, .. } => Some(arrivals.sizes.sample(rng)),
+            Traffic::Incast(incast) => Some(incast.bytes_each),
+            Traffic::Permutation { bytes, .. } => Some(*bytes),
+            Traffic::List(flows) => {
+                flows.get(rng.below(flows.len() as u64) as usize).map(|flow| flow.bytes)
+            }
+            Traffic::Tensors { sizes, .. } => {
+                sizes.get(rng.below(sizes.len() as u64) as usize).copied()
+            }
+            Traffic::Job(_) => None,
         }
     }
 
@@ -131,7 +174,7 @@ impl Setting<'_> {
             (None, None) => return Err(Mistake::here(when)),
             (Some(_), Some(_)) => return Err(Mistake::at("lasting", format!("{when}, not both"))),
         };
-        Ok(Traffic::Poisson(PoissonArrivals {
+        let arrivals = PoissonArrivals {
             host_rates: self.host_rates(),
             load: table.load,
             wire_factor: self.wire_factor(table.load_counts),
@@ -141,10 +184,11 @@ impl Setting<'_> {
                 BetweenWord::Racks => Pattern::InterRack { hosts_per_rack: self.hosts_per_rack()? },
             },
             until,
-        }))
+        };
+        Ok(Traffic::Poisson { arrivals, unseen: table.unseen })
     }
 
-    fn sizes(&self, table: &SizesTable) -> Result<SizeDistribution, Mistake> {
+    pub(crate) fn sizes(&self, table: &SizesTable) -> Result<SizeDistribution, Mistake> {
         match table {
             SizesTable::WebSearch => Ok(SizeDistribution::web_search()),
             SizesTable::DataMining => Ok(SizeDistribution::data_mining()),

@@ -113,7 +113,7 @@ const WORDS_AND_KEYS: Cases = &[
     (
         13,
         r#"control = "tcp""#,
-        "13: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `ndp`, `pfabric`",
+        "13: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `ndp`, `pfabric`, `deliver`",
     ),
     (
         15,
@@ -123,7 +123,7 @@ const WORDS_AND_KEYS: Cases = &[
     (
         17,
         "laod = 0.5",
-        "17: traffic.0.poisson.laod: unknown key `laod`: write one of `sizes`, `cap`, `load`, `flows`, `lasting`, `between`, `load-counts`",
+        "17: traffic.0.poisson.laod: unknown key `laod`: write one of `sizes`, `cap`, `load`, `flows`, `lasting`, `between`, `load-counts`, `unseen`",
     ),
     (17, "", "15: traffic.0.poisson: `load` is missing: add it"),
     (
@@ -762,7 +762,7 @@ fn sweeps_are_counted_before_they_are_made() {
 const SWEEPS: &[(&str, &str)] = &[
     (
         "[sweep.vary]\n\"traffic.0.poisson.laod\" = [0.3]",
-        r#"30: sweep.vary."traffic.0.poisson.laod": with traffic.0.poisson.laod = 0.3: unknown key `laod`: write one of `sizes`, `cap`, `load`, `flows`, `lasting`, `between`, `load-counts`"#,
+        r#"30: sweep.vary."traffic.0.poisson.laod": with traffic.0.poisson.laod = 0.3: unknown key `laod`: write one of `sizes`, `cap`, `load`, `flows`, `lasting`, `between`, `load-counts`, `unseen`"#,
     ),
     (
         "[sweep]\nseeds = [1]\n[sweep.vary]\ntraffic.0.poisson.load = [0.3, 0]",
@@ -782,7 +782,7 @@ const SWEEPS: &[(&str, &str)] = &[
     ),
     (
         "[sweep.vary]\nswitch.routing = [\"explicit\"]\ntransport = [{ control = \"tcp\" }]",
-        r#"31: sweep.vary.transport: with switch.routing = "explicit", transport = { control = "tcp" }: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `ndp`, `pfabric`"#,
+        r#"31: sweep.vary.transport: with switch.routing = "explicit", transport = { control = "tcp" }: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `ndp`, `pfabric`, `deliver`"#,
     ),
     ("[sweep]\nseed = [1]", "30: sweep.seed: unknown key `seed`: write `seeds` or `vary`"),
 ];

@@ -82,6 +82,61 @@ fn settings_of_windows_are_not_those_of_other_transports() {
 }
 
 #[test]
+fn priorities_need_a_tagger_and_queues_for_them() {
+    let strict = "queues = \"strict\"";
+    for (switch, transport, expected) in [
+        (
+            "",
+            "tagger = \"pias\"",
+            "transport.tagger: queues = \"fifo\" has no priorities: write queues = \"strict\" in [switch]",
+        ),
+        (
+            strict,
+            "control = \"pfabric\"\ntagger = \"pias\"",
+            "transport.tagger: control = \"pfabric\" has its own priorities: take this away",
+        ),
+        (
+            strict,
+            "slack = \"1KB\"",
+            "transport.slack: this is about a tagger: name one, or take this away",
+        ),
+        (
+            strict,
+            "tagger = \"pias\"\nslack = \"1KB\"",
+            "transport.slack: only tagger = \"qclimb\" has a slack: write that, or take this away",
+        ),
+        (
+            strict,
+            "tagger = \"pias\"\nthresholds = [\"2KB\", \"1KB\"]",
+            "transport.thresholds: threshold 1000 B does not rise above 2000 B: sort them, and give each once",
+        ),
+        (
+            strict,
+            "tagger = \"pias\"\nhints = { width = 1.0 }",
+            "transport.hints: this tagger learns nothing: take this away, or write tagger = \"qclimb\", \
+             \"fixed-priority\" or \"promotion\"",
+        ),
+        (
+            strict,
+            "tagger = \"qclimb\"\nhints = { trees = 0 }",
+            "transport.hints: 0 trees are no forest: take 1 to 10000",
+        ),
+        (
+            strict,
+            "tagger = \"qclimb\"\nhints = { unseen = 1.5 }",
+            "transport.hints.unseen: 1.5 is not a probability: give a number from 0 to 1",
+        ),
+    ] {
+        assert_eq!(complaint(switch, transport, FLOWS), expected);
+    }
+    let job = "all-reduce = { workers = [0, 1], server = 2, bytes = \"4KB\", rounds = 1 }";
+    assert_eq!(
+        complaint(strict, "tagger = \"qclimb\"", job),
+        "transport.tagger: there are no flows to learn from: give sizes in [transport.hints]"
+    );
+}
+
+#[test]
 fn jobs_over_flows_send_by_windows() {
     let job =
         "all-reduce = { workers = [0, 1], collective = \"ring\", bytes = \"4KB\", rounds = 1 }";

@@ -296,13 +296,31 @@ impl Jobs {
     }
 }
 
+/// Whether a packet is one of a transport's.
+fn is_flow(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::FlowData
+            | Kind::FlowAck
+            | Kind::FlowCredit
+            | Kind::DeliverData
+            | Kind::DeliverAck
+            | Kind::DeliverOffer
+            | Kind::DeliverAccept
+            | Kind::DeliverHold
+            | Kind::DeliverProbe
+            | Kind::DeliverBitmap
+            | Kind::DeliverStop
+            | Kind::DeliverRefuse
+    )
+}
+
 impl Machine for Host {
     type Event = Event;
 
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Some(jobs) = &mut self.jobs else { return self.flows.handle_packet(now, packet) };
-        let is_flow = |kind| matches!(kind, Kind::FlowData | Kind::FlowAck | Kind::FlowCredit);
         match peek(packet.header) {
             Ok(prefix) if is_flow(prefix.kind) && jobs.participant(prefix.job).is_none() => {
                 self.flows.handle_packet(now, packet)

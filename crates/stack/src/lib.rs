@@ -2,13 +2,18 @@
 //!
 //! A [`Host`] is the machine of a node: ordinary flows, a server of in-network aggregation, and a
 //! [`Participant`] for every job that the node works for, taking turns on one interface. What a
-//! switch runs is [`thalweg_aggregate::Switch`], or that of a baseline.
+//! switch runs is [`thalweg_aggregate::Switch`], or that of a baseline. [`Tagging`] gives ordinary flows
+//! their priorities.
 
+mod deliveries;
 mod host;
 mod part;
 mod participant;
+mod tagging;
 mod transport;
 
+pub use deliveries::{Deliveries, Layer};
 pub use host::{Event, Host, HostError};
 pub use participant::Participant;
+pub use tagging::{Known, Scheme, Tagging};
 pub use transport::Transport;

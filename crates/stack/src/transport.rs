@@ -1,13 +1,17 @@
 //! How the ordinary flows of a host travel.
 
 use thalweg_baselines::{ndp, pfabric};
-use thalweg_core::{Machine, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Time, Verdict};
 use thalweg_flow::{Endpoint, Event, FlowId, Message, StartError};
+
+use crate::deliveries::{Deliveries, Layer};
 
 /// The transport of a host's ordinary flows: ours, or a published one that it is compared with.
 pub enum Transport {
     /// Windows.
     Flow(Endpoint),
+    /// Tensors of which a part may be lost.
+    Deliver(Box<Deliveries>),
     /// NDP.
     Ndp(ndp::Endpoint),
     /// pFabric.
@@ -19,6 +23,7 @@ macro_rules! delegate {
     ($transport:expr, $endpoint:ident => $call:expr) => {
         match $transport {
             Transport::Flow($endpoint) => $call,
+            Transport::Deliver($endpoint) => $call,
             Transport::Ndp($endpoint) => $call,
             Transport::Pfabric($endpoint) => $call,
         }
@@ -29,6 +34,36 @@ impl Transport {
     /// Begins to send a message.
     pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
         delegate!(self, endpoint => endpoint.start(now, message))
+    }
+
+    /// The same for a message that belongs to a layer of a model. Only deliveries care.
+    pub fn start_in(
+        &mut self,
+        now: Time,
+        message: Message,
+        layer: Option<Layer>,
+    ) -> Result<FlowId, StartError> {
+        match (self, layer) {
+            (Transport::Deliver(deliveries), Some(layer)) => {
+                deliveries.start_in(now, &message, layer)
+            }
+            (transport, _) => transport.start(now, message),
+        }
+    }
+
+    /// Tells the receiver of a message about it before the first packet comes, where it needs to know.
+    pub fn expect(&mut self, now: Time, src: NodeId, flow: FlowId, bytes: Bytes) {
+        if let Transport::Deliver(deliveries) = self {
+            deliveries.expect(now, src, flow, bytes);
+        }
+    }
+
+    /// What did not arrive of messages that were complete without it: only deliveries lose anything.
+    pub fn lost(&self) -> Bytes {
+        match self {
+            Transport::Deliver(deliveries) => deliveries.lost(),
+            Transport::Flow(_) | Transport::Ndp(_) | Transport::Pfabric(_) => Bytes::ZERO,
+        }
     }
 
     /// How many messages are being sent.
@@ -45,6 +80,12 @@ impl Transport {
 impl From<Endpoint> for Transport {
     fn from(endpoint: Endpoint) -> Transport {
         Transport::Flow(endpoint)
+    }
+}
+
+impl From<Deliveries> for Transport {
+    fn from(deliveries: Deliveries) -> Transport {
+        Transport::Deliver(Box::new(deliveries))
     }
 }
 

@@ -18,6 +18,17 @@ pub struct FlowSpec {
     pub bytes: Bytes,
     /// Which of several equally short paths it takes, where whoever asked for it cares.
     pub path: Option<u16>,
+    /// The layer of a model that it belongs to, where it belongs to one.
+    pub layer: Option<LayerOf>,
+}
+
+/// Where a layer lies in its model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LayerOf {
+    /// From 0 at the front.
+    pub layer: u16,
+    /// How many the model has.
+    pub layers: u16,
 }
 
 /// The highest load that is taken for one: more is a percentage or a slip of the pen.
@@ -216,7 +227,7 @@ impl Iterator for PoissonFlows {
         self.yielded += 1;
         let (src, dst) = self.spec.pattern.draw(self.spec.host_rates.len(), &mut self.ends);
         let bytes = self.spec.sizes.sample(&mut self.draws);
-        Some(FlowSpec { start: self.now, src, dst, bytes, path: None })
+        Some(FlowSpec { start: self.now, src, dst, bytes, path: None, layer: None })
     }
 }
 
@@ -255,6 +266,7 @@ impl Incast {
             dst: self.receiver,
             bytes: self.bytes_each,
             path: None,
+            layer: None,
         };
         let mut flows: Vec<FlowSpec> = self.senders.iter().map(flow).collect();
         flows.sort_by_key(|flow| flow.start);
@@ -282,7 +294,7 @@ pub fn permutation(
     while receivers.iter().enumerate().any(|(src, &dst)| src == dst) {
         order.shuffle(&mut receivers);
     }
-    let flow = |(src, dst)| FlowSpec { start, src, dst, bytes, path: None };
+    let flow = |(src, dst)| FlowSpec { start, src, dst, bytes, path: None, layer: None };
     Ok(receivers.into_iter().enumerate().map(flow).collect())
 }
 

@@ -8,11 +8,13 @@
 //! - [`arrivals`]: flows at a target load, incasts, permutations; [`trace`]: flows from a file.
 //! - [`model`]: the layer table of a network; [`models`]: the built-in ones.
 //! - [`costs`]: what lost gradients cost.
-//! - [`training`]: when a job computes and when its gradients are ready.
+//! - [`training`]: when a job computes and when its gradients are ready; [`exchange`]: what it sends to
+//!   parameter servers and gets back, as flows.
 
 pub mod arrivals;
 pub mod costs;
 pub mod csv;
+pub mod exchange;
 pub mod model;
 pub mod models;
 pub mod sizes;
@@ -20,10 +22,12 @@ pub mod trace;
 pub mod training;
 
 pub use arrivals::{
-    ArrivalError, FlowSpec, Incast, Pattern, PoissonArrivals, PoissonFlows, Until, permutation,
+    ArrivalError, FlowSpec, Incast, LayerOf, Pattern, PoissonArrivals, PoissonFlows, Until,
+    permutation,
 };
 pub use costs::{CostError, LossCost};
 pub use csv::CsvError;
+pub use exchange::{Exchange, ExchangeError};
 pub use model::{Layer, Model, ModelError, Tensor};
 pub use sizes::{SizeDistribution, SizeError};
 pub use trace::TraceError;

@@ -153,7 +153,7 @@ fn flow<const N: usize>(row: &Row<'_, N>, hosts: usize) -> Result<FlowSpec, Trac
     if bytes == Bytes::ZERO {
         return Err(TraceError::NoBytes { line });
     }
-    Ok(FlowSpec { start, src, dst, bytes, path: None })
+    Ok(FlowSpec { start, src, dst, bytes, path: None, layer: None })
 }
 
 fn path(line: usize, cell: &str) -> Result<Option<u16>, TraceError> {
@@ -170,7 +170,8 @@ mod tests {
     use super::*;
 
     fn flow(ps: u64, src: usize, dst: usize, bytes: u64) -> FlowSpec {
-        FlowSpec { start: Time::from_ps(ps), src, dst, bytes: Bytes::new(bytes), path: None }
+        let (start, bytes) = (Time::from_ps(ps), Bytes::new(bytes));
+        FlowSpec { start, src, dst, bytes, path: None, layer: None }
     }
 
     fn complaint(lines: &str) -> String {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_core::{Bytes, NodeId, Operation, Rate, Rng, Span, Tensor, Time};
+use thalweg_deliver::delay_control::Cuts;
 use thalweg_deliver::{
     Completion, Config, Endpoint, Importance, LossBound, Lost, Name, ReceiveCall, Received,
     SendCall, Start,
@@ -36,6 +37,13 @@ fn selective() -> thalweg_fabric::Config {
 fn config() -> Config {
     let mut config = Config { start: Start::AtOnce, ..Config::default() };
     config.rate.line_rate = RATE;
+    config
+}
+
+/// Every echo may lower the rate.
+fn as_published() -> Config {
+    let mut config = config();
+    config.rate.cuts = Cuts::EveryEcho;
     config
 }
 
@@ -103,7 +111,7 @@ fn full_queues_drop_the_unimportant_and_mark_the_others() {
     let tensors: Vec<_> = (0..SENDERS).map(|_| gradient(&mut rng, 600, 4, 3)).collect();
     let mut script = Script::new(incast(&tensors, 0.3, |_| 0));
     let topology = OneSwitch { hosts: SENDERS + 1, host_cable: cable() }.build().unwrap();
-    let mut fabric = play(topology, &selective(), &config(), 1, &mut script);
+    let mut fabric = play(topology, &selective(), &as_published(), 1, &mut script);
     let dropped = unmarkable(&fabric);
     assert!(dropped > 100, "{dropped}");
     assert_eq!(fabric.stats().dropped(), dropped, "nothing else is lost");
@@ -116,6 +124,29 @@ fn full_queues_drop_the_unimportant_and_mark_the_others() {
     }
     let resent: u64 = (0..SENDERS).map(|host| fabric.machine(NodeId(host)).stats().resent).sum();
     assert!(resent < 600 * u64::from(SENDERS) / 2, "{resent} sent again");
+}
+
+/// A full queue delays many echoes. Where each of them lowers the rate, the rest is sent at the floor; where
+/// one does, everything ends sooner, and more of what is sent comes when there is enough.
+// spec: M-08
+#[test]
+fn an_incast_ends_sooner_where_a_queue_lowers_rates_once() {
+    let mut rng = Rng::new(1);
+    let tensors: Vec<_> = (0..SENDERS).map(|_| gradient(&mut rng, 600, 4, 3)).collect();
+    let [published, ours] = [as_published(), config()].map(|config| {
+        let mut script = Script::new(incast(&tensors, 0.3, |_| 0));
+        let topology = OneSwitch { hosts: SENDERS + 1, host_cable: cable() }.build().unwrap();
+        let fabric = play(topology, &selective(), &config, 1, &mut script);
+        let resent = (0..SENDERS).map(|host| fabric.machine(NodeId(host)).stats().resent);
+        let last = received(&script).iter().map(|received| received.finished).max();
+        (last.expect("all arrive").since(Time::ZERO), resent.sum::<u64>())
+    });
+    println!(
+        "published: {} and {} sent again; ours: {} and {}",
+        published.0, published.1, ours.0, ours.1
+    );
+    assert!(ours.0 * 2 < published.0, "{ours:?}, {published:?}");
+    assert!(ours.1 < 600 * u64::from(SENDERS), "{ours:?}");
 }
 
 /// What full queues dropped because it could not be marked.

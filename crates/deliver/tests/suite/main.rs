@@ -4,6 +4,7 @@ mod alone;
 mod congestion;
 mod exchange;
 mod hostile;
+mod repair;
 mod shuttle;
 mod stage;
 mod swarm;

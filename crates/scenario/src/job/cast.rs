@@ -6,8 +6,7 @@ use thalweg_aggregate::join::{JoinError, Registrar};
 use thalweg_aggregate::{Numeric, Setup, TreeError, Worker, server};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Contents, Delivery, Results, ring, server as parameter_server};
-use thalweg_core::{Bytes, JobId, NodeId, Rng, Time, Waits};
-use thalweg_deliver::delay_control::DelayConfig;
+use thalweg_core::{Bytes, JobId, NodeId, Rng, Time};
 use thalweg_fabric::{Hosts, Topology};
 use thalweg_stack::{Host, Participant};
 use thalweg_wire::aggregate::FAN_IN_MAX;
@@ -15,13 +14,10 @@ use thalweg_wire::aggregate::FAN_IN_MAX;
 use super::stats::WorkerStats;
 use super::{AgreeError, Bounded, Collective, Job, ServerUse, agree, paths, rack_switch};
 use crate::error::Mistake;
-use crate::plan::Aggregation;
+use crate::plan::{Aggregation, delivery};
 
 /// How many chunks of a server a worker may have on the way, where front layers go first.
 const LAYERS_AT_ONCE: u32 = 64;
-
-/// A delivery's packets have at most so many bytes of values.
-const MOST_SEGMENT_BYTES: u32 = u16::MAX as u32;
 
 /// What all jobs of a scenario have in common.
 #[derive(Clone, Copy)]
@@ -29,6 +25,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) transport: &'a thalweg_flow::Config,
     pub(crate) aggregation: &'a Aggregation,
+    /// Whether every packet of a delivery takes another path.
+    pub(crate) sprays: bool,
     /// Of each job with a static pool.
     pub(crate) slots: u32,
 }
@@ -180,20 +178,9 @@ impl Cast {
 
     /// How messages of one host travel where a part may be lost.
     fn delivery(&self, bounded: Bounded, stage: Stage<'_>, node: NodeId) -> Delivery {
-        let line_rate = stage.topology.host_cable(node).rate;
         let default = Delivery::new(Rng::new(self.id.0).substream("host", node.0.into()));
-        let least = stage.transport.min_rto;
-        let waits = default.endpoint.waits;
-        let rate = default.endpoint.rate;
         Delivery {
-            endpoint: thalweg_deliver::Config {
-                job: self.id,
-                segment_bytes: stage.transport.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
-                overhead_bytes: stage.transport.overhead_bytes,
-                rate: DelayConfig { line_rate, floor: rate.floor.min(line_rate), ..rate },
-                waits: Waits { initial: least, min: least, max: waits.max.max(least) },
-                ..default.endpoint
-            },
+            endpoint: delivery(stage.transport, stage.topology, (node, self.id), stage.sprays),
             loss: bounded.loss,
             layers: bounded.layers,
             contents: Contents::Lengths,

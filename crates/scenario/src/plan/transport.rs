@@ -1,10 +1,12 @@
 //! From the table of the transport to its settings.
 
 use thalweg_baselines::{ndp, pfabric};
-use thalweg_core::{Bytes, NodeId, Rng, Span};
+use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Waits};
+use thalweg_deliver::delay_control::DelayConfig;
+use thalweg_deliver::{LossBound, Start};
 use thalweg_fabric::Topology;
 use thalweg_flow::{Config, ConfigError, Control, Endpoint};
-use thalweg_stack::Transport;
+use thalweg_stack::{Deliveries, Transport};
 
 use super::as_key;
 use crate::error::Mistake;
@@ -25,6 +27,12 @@ pub(crate) enum Protocol {
         window_packets: u32,
         timeout_after: Span,
     },
+    /// As tensors of which a part may be lost.
+    Deliver {
+        loss: LossBound,
+        /// Every packet takes another path.
+        sprays: bool,
+    },
 }
 
 /// Packets of a queue that cuts what comes on top, as published for NDP.
@@ -40,6 +48,7 @@ impl Protocol {
             Protocol::Windows => "windows",
             Protocol::Ndp { .. } => "ndp",
             Protocol::Pfabric { .. } => "pfabric",
+            Protocol::Deliver { .. } => "deliver",
         }
     }
 
@@ -75,7 +84,45 @@ impl Protocol {
                 };
                 pfabric::Endpoint::new(config).expect(checked).into()
             }
+            Protocol::Deliver { loss, sprays } => {
+                let config = thalweg_deliver::Config {
+                    // Sizes and bounds are agreed on before a training begins.
+                    start: Start::AtOnce,
+                    ..delivery(&messages, topology, (host, messages.job), sprays)
+                };
+                let rng = rng.substream("deliver", u64::from(host.0));
+                let deliveries = Deliveries::new(config, loss, messages.first_message, rng);
+                deliveries.expect(checked).into()
+            }
         }
+    }
+}
+
+/// A delivery's packets have at most so many bytes of values.
+const MOST_SEGMENT_BYTES: u32 = u16::MAX as u32;
+
+/// Settings of a host's deliveries.
+pub(crate) fn delivery(
+    messages: &Config,
+    topology: &Topology,
+    (host, job): (NodeId, JobId),
+    sprays: bool,
+) -> thalweg_deliver::Config {
+    let default = thalweg_deliver::Config::default();
+    let (line_rate, rate) = (topology.host_cable(host).rate, default.rate);
+    let least = messages.min_rto;
+    thalweg_deliver::Config {
+        job,
+        segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
+        overhead_bytes: messages.overhead_bytes,
+        paths: if sprays { default.paths } else { 1 },
+        rate: DelayConfig { line_rate, floor: rate.floor.min(line_rate), ..rate },
+        waits: Waits {
+            initial: least,
+            min: default.waits.min.min(least),
+            max: default.waits.max.max(least),
+        },
+        ..default
     }
 }
 
@@ -89,6 +136,12 @@ pub(crate) fn protocol(
     let word = match table.control {
         Some(ControlWord::Ndp) => "ndp",
         Some(ControlWord::Pfabric) => "pfabric",
+        Some(ControlWord::Deliver) => "deliver",
+        _ if table.loss.is_some() => {
+            let message =
+                "only control = \"deliver\" may lose anything: write that, or take this away";
+            return Err(Mistake::at("loss", message));
+        }
         _ => return Ok(Protocol::Windows),
     };
     let foreign = [
@@ -96,12 +149,18 @@ pub(crate) fn protocol(
         ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
         ("reordering-packets", table.reordering_packets.is_some()),
         ("initial-rto", table.initial_rto.is_some()),
+        ("loss", table.loss.is_some() && word != "deliver"),
+        ("initial-window-packets", table.initial_window_packets.is_some() && word == "deliver"),
     ];
     if let Some((key, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Mistake::at(
             key,
             format!("control = \"{word}\" has no such setting: take this away"),
         ));
+    }
+    if word == "deliver" {
+        let loss = loss_bound(table.loss.unwrap_or(0.0))?;
+        return Ok(Protocol::Deliver { loss, sprays: table.spray.unwrap_or(true) });
     }
     let (round_trip, product_packets) = longest_way(messages, topology);
     let window_packets = |default: u32| table.initial_window_packets.unwrap_or(default);
@@ -117,6 +176,15 @@ pub(crate) fn protocol(
             window_packets: window_packets(product_packets),
             timeout_after: table.min_rto.unwrap_or(round_trip * PFABRIC_ROUND_TRIPS),
         }
+    })
+}
+
+/// A share that may be lost.
+pub(crate) fn loss_bound(share: f64) -> Result<LossBound, Mistake> {
+    LossBound::new(share).ok_or_else(|| {
+        let message =
+            format!("{share} is no share that may be lost: give 0 or more, and less than 1");
+        Mistake::at("loss", message)
     })
 }
 
@@ -186,10 +254,12 @@ fn transport_mistake(error: ConfigError) -> Mistake {
 fn control(table: &TransportTable) -> Control {
     match table.control.unwrap_or(ControlWord::Dctcp) {
         // What has no such control sends its flows in another way, and its jobs not at all.
-        ControlWord::Dctcp | ControlWord::Ndp | ControlWord::Pfabric => Control::Dctcp {
-            gain: table.dctcp_gain.unwrap_or(1.0 / 16.0),
-            initial_alpha: table.dctcp_initial_alpha.unwrap_or(1.0),
-        },
+        ControlWord::Dctcp | ControlWord::Ndp | ControlWord::Pfabric | ControlWord::Deliver => {
+            Control::Dctcp {
+                gain: table.dctcp_gain.unwrap_or(1.0 / 16.0),
+                initial_alpha: table.dctcp_initial_alpha.unwrap_or(1.0),
+            }
+        }
         ControlWord::NewReno => Control::NewReno,
         ControlWord::Cubic => Control::Cubic,
     }

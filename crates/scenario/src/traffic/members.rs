@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use thalweg_core::{Bytes, NodeId};
-use thalweg_deliver::LossBound;
 
 use super::Setting;
 use crate::error::Mistake;
 use crate::file::{CarrierWord, CollectiveWord, ParametersWord};
 use crate::job::{Bounded, Collective};
-use crate::plan::Protocol;
+use crate::plan::{Protocol, loss_bound};
 
 /// The hosts of a job and what they do.
 pub(super) struct Members {
@@ -51,12 +50,7 @@ pub(super) fn delivery(
         let message = format!("{} sends no messages: take this away", collective.name());
         return Err(Mistake::at("transport", message));
     }
-    let share = loss.unwrap_or(0.0);
-    let Some(loss) = LossBound::new(share) else {
-        let message =
-            format!("{share} is no share that may be lost: give 0 or more, and less than 1");
-        return Err(Mistake::at("loss", message));
-    };
+    let loss = loss_bound(loss.unwrap_or(0.0))?;
     let keeps_parameters = parameters == Some(ParametersWord::KeepValue);
     if keeps_parameters && collective == Collective::Ring {
         let message = "what one worker of a ring loses, all after it would lose: take collective = \
@@ -118,7 +112,7 @@ impl Setting<'_> {
     }
 
     /// Whether there are such hosts, each named once.
-    fn nodes(&self, key: &str, hosts: &[u32]) -> Result<Vec<NodeId>, Mistake> {
+    pub(super) fn nodes(&self, key: &str, hosts: &[u32]) -> Result<Vec<NodeId>, Mistake> {
         let mut seen = BTreeSet::new();
         for (index, &host) in hosts.iter().enumerate() {
             self.host(host).map_err(|message| Mistake::at(index, message).under(key))?;

@@ -14,7 +14,7 @@ impl Setting<'_> {
         let Members { collective, workers, servers } =
             self.members(table.collective, &table.workers, table.server, table.servers.as_deref())?;
         let training = TrainingJob {
-            model: self.model(table)?,
+            model: self.model(table.model.as_deref(), table.json.as_deref())?,
             workers: workers.iter().map(|host| host.index()).collect(),
             iterations: table.iterations,
             compute: compute(table)?,
@@ -48,9 +48,9 @@ impl Setting<'_> {
         })))
     }
 
-    fn model(&self, table: &TrainingTable) -> Result<Model, Mistake> {
+    pub(super) fn model(&self, name: Option<&str>, json: Option<&str>) -> Result<Model, Mistake> {
         let what = "say what is trained: model = \"resnet50\" or json = \"model.json\"";
-        match (&table.model, &table.json) {
+        match (name, json) {
             (None, None) => Err(Mistake::here(what)),
             (Some(_), Some(_)) => Err(Mistake::at("json", format!("{what}, not both"))),
             (Some(name), None) => models::by_name(name).ok_or_else(|| {
@@ -80,7 +80,7 @@ fn compute(table: &TrainingTable) -> Result<Compute, Mistake> {
     }
 }
 
-fn training_mistake(error: &TrainingError) -> Mistake {
+pub(super) fn training_mistake(error: &TrainingError) -> Mistake {
     match error {
         TrainingError::NoWorkers | TrainingError::WorkerTwice(_) => Mistake::at("workers", error),
         TrainingError::NoIterations => Mistake::at("iterations", error),

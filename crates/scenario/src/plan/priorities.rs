@@ -1,0 +1,153 @@
+//! From the transport's table to the priorities of flows.
+
+use std::ops::ControlFlow;
+
+use thalweg_core::{Bytes, Rng};
+use thalweg_prioritize::generate::{Describer, Hints, describe};
+use thalweg_prioritize::tagger::SLACK;
+use thalweg_prioritize::{Model, Options, Settings, Thresholds};
+use thalweg_stack::{Scheme, Tagging};
+use thalweg_workload::SizeDistribution;
+
+use super::Protocol;
+use crate::error::Mistake;
+use crate::file::{File, HintsTable, QueuesWord, SizesTable, TaggerWord, TransportTable};
+
+/// How flows get their priorities.
+#[derive(Clone, Debug)]
+pub(crate) struct Priorities {
+    pub(crate) tagging: Tagging,
+    /// What is learned before the run, by those who use it.
+    pub(crate) learning: Option<Learning>,
+}
+
+/// What a forest learns from, and what flows tell of themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Learning {
+    pub(crate) flows: u32,
+    /// In place of those of the traffic.
+    pub(crate) sizes: Option<SizeDistribution>,
+    pub(crate) hints: Hints,
+    pub(crate) settings: Settings,
+    /// The share of flows that go where none went before.
+    pub(crate) unseen: f64,
+}
+
+/// Most flows to learn from: they are described before every run.
+const MAX_LEARNED: u32 = 1_000_000;
+
+/// Reads sizes.
+pub(crate) type ReadSizes<'a> = &'a dyn Fn(&SizesTable) -> Result<SizeDistribution, Mistake>;
+
+/// How flows get their priorities; `None` if all are alike.
+pub(crate) fn priorities(
+    file: &File,
+    protocol: &Protocol,
+    sizes: ReadSizes<'_>,
+) -> Result<Option<Priorities>, Mistake> {
+    let table = &file.transport;
+    let Some(word) = table.tagger else { return none(table) };
+    if !matches!(protocol, Protocol::Windows) {
+        let control = protocol.name();
+        let message = format!("control = \"{control}\" has its own priorities: take this away");
+        return Err(Mistake::at("tagger", message));
+    }
+    if file.switch.queues == QueuesWord::Fifo {
+        let message = "queues = \"fifo\" has no priorities: write queues = \"strict\" in [switch]";
+        return Err(Mistake::at("tagger", message));
+    }
+    let scheme = match word {
+        TaggerWord::Pias => Scheme::Pias,
+        TaggerWord::Qclimb => Scheme::Qclimb,
+        TaggerWord::PreciseSizes => Scheme::PreciseSizes,
+        TaggerWord::FixedPriority => Scheme::FixedPriority,
+        TaggerWord::Promotion => Scheme::Promotion,
+    };
+    if table.slack.is_some() && scheme != Scheme::Qclimb {
+        let message = "only tagger = \"qclimb\" has a slack: write that, or take this away";
+        return Err(Mistake::at("slack", message));
+    }
+    let slack = table.slack.unwrap_or(SLACK);
+    let tagging = Tagging { scheme, thresholds: thresholds(table)?, slack };
+    let learns = matches!(scheme, Scheme::Qclimb | Scheme::FixedPriority | Scheme::Promotion);
+    let learning = match &table.hints {
+        Some(_) if !learns => {
+            let message = "this tagger learns nothing: take this away, or write tagger = \"qclimb\", \
+                           \"fixed-priority\" or \"promotion\"";
+            return Err(Mistake::at("hints", message));
+        }
+        _ if !learns => None,
+        hints => {
+            let hints = hints.clone().unwrap_or_default();
+            Some(learning(&hints, sizes).map_err(|mistake| mistake.under("hints"))?)
+        }
+    };
+    Ok(Some(Priorities { tagging, learning }))
+}
+
+fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {
+    let given = [
+        ("thresholds", table.thresholds.is_some()),
+        ("slack", table.slack.is_some()),
+        ("hints", table.hints.is_some()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((key, _)) => {
+            Err(Mistake::at(key, "this is about a tagger: name one, or take this away"))
+        }
+        None => Ok(None),
+    }
+}
+
+fn thresholds(table: &TransportTable) -> Result<Thresholds, Mistake> {
+    let Some(given) = &table.thresholds else { return Ok(Thresholds::default()) };
+    let edges: Vec<Bytes> = given.iter().map(|threshold| threshold.0).collect();
+    Thresholds::new(&edges).map_err(|error| Mistake::at("thresholds", error))
+}
+
+fn learning(table: &HintsTable, sizes: ReadSizes<'_>) -> Result<Learning, Mistake> {
+    let default = Hints::default();
+    let width = table.width.unwrap_or(default.width);
+    if !(0.0..=100.0).contains(&width) {
+        let message = format!("{width} is no width: give a number from 0 to 100");
+        return Err(Mistake::at("width", message));
+    }
+    let swapped = super::chance("swapped", table.swapped.unwrap_or(default.swapped))?;
+    let unseen = super::chance("unseen", table.unseen.unwrap_or(0.0))?;
+    let flows = table.learned_flows.unwrap_or(LEARNED_FLOWS);
+    if !(1..=MAX_LEARNED).contains(&flows) {
+        let message = format!("{flows} flows are not learned from: give 1 to {MAX_LEARNED}");
+        return Err(Mistake::at("learned-flows", message));
+    }
+    let forest = Settings::default();
+    let learning = Learning {
+        flows,
+        sizes: table.sizes.as_ref().map(sizes).transpose().map_err(|error| error.under("sizes"))?,
+        hints: Hints { width, swapped },
+        settings: Settings {
+            trees: table.trees.unwrap_or(forest.trees),
+            depth: table.depth.unwrap_or(forest.depth),
+            ..forest
+        },
+        unseen,
+    };
+    // Whether a forest can grow does not depend on what it learns from.
+    learning.model(&[Bytes::new(1)], &Rng::new(0)).map_err(Mistake::here)?;
+    Ok(learning)
+}
+
+/// How many flows a forest learns from, by default: enough for ten trees of depth ten.
+const LEARNED_FLOWS: u32 = 20_000;
+
+impl Learning {
+    /// Learns from flows of these sizes. Also gives what hints they had.
+    pub(crate) fn model(&self, sizes: &[Bytes], rng: &Rng) -> Result<(Model, Describer), String> {
+        let ended = describe(sizes, self.hints, &rng.stream("learned"));
+        let settings = Settings { seed: rng.stream("forest").bits(), ..self.settings.clone() };
+        let never_stopped = |_| ControlFlow::Continue(());
+        let model = Model::train(&ended, &settings, Options::default(), &never_stopped)
+            .map_err(|error| error.to_string())?;
+        let describer = Describer::new(&ended, self.hints, &rng.stream("started"));
+        Ok((model, describer))
+    }
+}

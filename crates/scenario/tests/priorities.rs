@@ -1,0 +1,55 @@
+//! Flows with priorities, on a fabric with queues for them.
+
+mod common;
+
+use common::scenario_with;
+use thalweg_scenario::Outcome;
+
+/// Eight hosts at one switch, flows of a web search, and these lines in the transport's table.
+fn run(transport: &str, hints: &str) -> Outcome {
+    let text = format!(
+        "title = \"priorities\"\n\
+         topology.one-switch = {{ hosts = 8, host-cable = {{ rate = \"10Gbps\", delay = \"1us\" }} }}\n\
+         [switch]\nqueues = \"strict\"\necn-threshold = \"30KB\"\necn-counts = \"port\"\n\
+         [transport]\n{transport}\n{hints}\n\
+         [[traffic]]\npoisson = {{ sizes = \"web-search\", cap = \"5MB\", load = 0.7, flows = 600 }}\n"
+    );
+    scenario_with(&text, "").run_bare(3).finish()
+}
+
+/// The mean time of flows up to 100 KB, in microseconds.
+fn small_flows_us(outcome: &Outcome) -> f64 {
+    let small = outcome.flows.iter().filter(|flow| flow.spec.bytes.as_u64() <= 100_000);
+    let spans: Vec<f64> =
+        small.map(|flow| outcome.completion(flow).expect("it arrived").as_us_f64()).collect();
+    spans.iter().sum::<f64>() / spans.len() as f64
+}
+
+#[test]
+fn small_flows_overtake_large_ones() {
+    let plain = small_flows_us(&run("", ""));
+    for tagger in ["pias", "precise-sizes", "qclimb", "fixed-priority", "promotion"] {
+        let transport = format!("tagger = \"{tagger}\"\nthresholds = [\"100KB\", \"1MB\"]");
+        let tagged = small_flows_us(&run(&transport, ""));
+        assert!(tagged < 0.8 * plain, "{tagged} with {tagger}, {plain} without");
+    }
+}
+
+// spec: Q-05
+#[test]
+fn what_nobody_has_seen_goes_as_by_pias() {
+    let edges = "thresholds = [\"100KB\", \"1MB\"]";
+    let pias = run(&format!("tagger = \"pias\"\n{edges}"), "");
+    assert_eq!((pias.tagged.bounded, pias.tagged.unseen), (0, 0));
+    let hints = |unseen: f64| format!("[transport.hints]\nlearned-flows = 500\nunseen = {unseen}");
+    for tagger in ["qclimb", "fixed-priority", "promotion"] {
+        let transport = format!("tagger = \"{tagger}\"\n{edges}");
+        let strangers = run(&transport, &hints(1.0));
+        assert_eq!((strangers.tagged.bounded, strangers.tagged.unseen), (0, 600));
+        assert_eq!(strangers.digest, pias.digest, "{tagger}");
+        let mixed = run(&transport, &hints(0.3));
+        assert_eq!(mixed.tagged.bounded + mixed.tagged.unseen, 600);
+        assert!((120..240).contains(&mixed.tagged.unseen), "{:?}", mixed.tagged);
+        assert_ne!(mixed.digest, pias.digest, "{tagger}");
+    }
+}

@@ -1,0 +1,198 @@
+//! Ordinary flows as tensors of which a bounded part may be lost.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use thalweg_core::{Bytes, Machine, NodeId, Operation, Outbox, Packet, Rng, Tensor, Time, Verdict};
+use thalweg_deliver::{
+    Completion, Config, ConfigError, Endpoint, LossBound, Lost, Name, ReceiveCall, SendCall, Stats,
+};
+use thalweg_flow::{Event, FlowId, Message, Received, Sent, StartError};
+
+/// The commands and events of a flow endpoint over deliveries: a flow is a tensor that nobody reads.
+///
+/// Sizes and bounds are agreed on before a training begins. Whoever knows them posts the buffer with
+/// [`expect`](Deliveries::expect); where nobody did, it is posted when the tensor is offered. Packets have
+/// the class of their layer and take paths of their own, so that a message's tagger and its entropy mean
+/// nothing here; and its bytes, if it has any, do not travel.
+pub struct Deliveries {
+    endpoint: Endpoint,
+    loss: LossBound,
+    next_number: u64,
+    /// The length of every message on its way.
+    lengths: BTreeMap<u64, Bytes>,
+    lost: Bytes,
+    events: VecDeque<Event>,
+}
+
+/// Where a message lies in its model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layer {
+    /// From 0 at the front.
+    pub layer: u16,
+    /// How many there are.
+    pub layers: u16,
+}
+
+/// Bytes of a value.
+const VALUE_BYTES: u64 = 4;
+
+impl Deliveries {
+    /// An endpoint that numbers its messages from `first_message` on and allows this loss of every one.
+    pub fn new(
+        config: Config,
+        loss: LossBound,
+        first_message: u64,
+        rng: Rng,
+    ) -> Result<Deliveries, ConfigError> {
+        Ok(Deliveries {
+            endpoint: Endpoint::new(config, rng)?,
+            loss,
+            next_number: first_message,
+            lengths: BTreeMap::new(),
+            lost: Bytes::ZERO,
+            events: VecDeque::new(),
+        })
+    }
+
+    /// Begins to send a message of one layer.
+    pub fn start_in(
+        &mut self,
+        now: Time,
+        message: &Message,
+        Layer { layer, layers }: Layer,
+    ) -> Result<FlowId, StartError> {
+        let (number, bytes) = (self.next_number, message.body.bytes());
+        let name = name(message.dst, number);
+        let loss = self.loss;
+        let call = SendCall { layer, layers, loss, ..SendCall::new(name, Arc::new(tensor(bytes))) };
+        self.endpoint.post_send(now, call).map_err(|_| StartError::TooLong(bytes))?;
+        self.next_number += 1;
+        self.lengths.insert(number, bytes);
+        Ok(FlowId::new(number, 0))
+    }
+
+    /// Begins to send a message of a model with one layer.
+    pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
+        self.start_in(now, &message, Layer { layer: 0, layers: 1 })
+    }
+
+    /// Has a buffer ready for a message that another node sends.
+    pub fn expect(&mut self, now: Time, src: NodeId, flow: FlowId, bytes: Bytes) {
+        self.post(now, name(src, flow.number()), bytes);
+    }
+
+    /// How many messages are being sent.
+    pub fn outgoing(&self) -> usize {
+        self.endpoint.outgoing()
+    }
+
+    /// How many transmissions so far were not the first of their packet.
+    pub fn retransmissions(&self) -> u64 {
+        self.endpoint.stats().resent
+    }
+
+    /// What did not arrive of messages that were complete without it.
+    pub fn lost(&self) -> Bytes {
+        self.lost
+    }
+
+    /// What the transport did so far.
+    pub fn stats(&self) -> Stats {
+        self.endpoint.stats()
+    }
+
+    fn post(&mut self, now: Time, name: Name, bytes: Bytes) {
+        let (loss, lost) = (self.loss, Lost::ReadsZero);
+        let call = ReceiveCall { name, buffer: tensor(bytes), loss, lost };
+        // A buffer that is there already is one more reason to expect it.
+        let _ = self.endpoint.post_receive(now, call);
+    }
+
+    fn settle(&mut self, now: Time) {
+        while let Some(offer) = self.endpoint.poll_offer() {
+            self.post(now, offer.name, Bytes::new(offer.tensor_bytes));
+        }
+        while let Some(completion) = self.endpoint.poll_completion() {
+            self.end(now, completion);
+        }
+    }
+
+    fn end(&mut self, now: Time, completion: Completion) {
+        let event = match completion {
+            Completion::Sent(sent) => {
+                let event = self.sent(sent.name, (sent.started, sent.finished));
+                let retransmissions = u32::try_from(sent.resent).unwrap_or(u32::MAX);
+                let timeouts = u32::try_from(sent.unanswered).unwrap_or(u32::MAX);
+                event.map(|event| Event::Sent(Sent { retransmissions, timeouts, ..event }))
+            }
+            Completion::Received(received) => {
+                self.lost += Bytes::new(received.lost_bytes);
+                let Name { peer: src, operation, .. } = received.name;
+                Some(Event::Received(Received {
+                    src,
+                    flow: FlowId::new(operation.0, 0),
+                    bytes: Bytes::new(received.buffer.len() * VALUE_BYTES),
+                    finished: received.finished,
+                    body: None,
+                }))
+            }
+            // Who was to receive it learns nothing, as with flows.
+            Completion::Failed(failed) if failed.buffer.is_some() => None,
+            Completion::Failed(failed) => self.sent(failed.name, (now, now)).map(Event::Failed),
+        };
+        self.events.extend(event);
+    }
+
+    fn sent(&mut self, name: Name, (started, finished): (Time, Time)) -> Option<Sent> {
+        let bytes = self.lengths.remove(&name.operation.0)?;
+        let flow = FlowId::new(name.operation.0, 0);
+        let dst = name.peer;
+        Some(Sent { flow, dst, bytes, started, finished, retransmissions: 0, timeouts: 0 })
+    }
+}
+
+fn name(peer: NodeId, number: u64) -> Name {
+    Name { peer, operation: Operation(number), tensor: 0 }
+}
+
+/// The tensor that a message of so many bytes is.
+fn tensor(bytes: Bytes) -> Tensor {
+    Tensor::Length(bytes.as_u64().div_ceil(VALUE_BYTES))
+}
+
+impl Machine for Deliveries {
+    type Event = Event;
+
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        self.endpoint.handle_packet(now, packet);
+        self.settle(now);
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+        self.settle(now);
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        self.endpoint.poll_transmit(now, outbox);
+    }
+
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        self.endpoint.has_backlog()
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        self.endpoint.poll_timeout()
+    }
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
