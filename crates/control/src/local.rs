@@ -54,7 +54,7 @@ pub enum FromJob {
     Report {
         /// Its number.
         flow: u32,
-        /// Bytes that were handed over.
+        /// Bytes that were handed over. A guess that was too high may be taken back.
         ready: u64,
         /// Bytes that have left.
         sent: u64,
