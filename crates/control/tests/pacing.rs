@@ -63,7 +63,7 @@ fn now() -> Slot {
     current_slot(&Settings::default())
 }
 
-// spec: C-02, C-10
+// spec: C-10
 #[test]
 fn schedules_come_back_as_feedback() {
     let service = service(None);

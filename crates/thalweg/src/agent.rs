@@ -9,6 +9,7 @@ mod group;
 mod leash;
 mod limits;
 mod office;
+mod pieces;
 mod record;
 mod scan;
 
@@ -35,6 +36,7 @@ pub use self::leash::{Leash, LeashConfig, Orders};
 pub use self::record::Record;
 
 use self::office::{Office, Output, Seat};
+use self::pieces::ShortPieces;
 use crate::error::Error;
 use crate::random;
 
@@ -70,6 +72,7 @@ pub struct AgentDaemon {
     inputs: Sender<Input>,
     threads: Vec<JoinHandle<()>>,
     seats: Seats,
+    _pieces: ShortPieces,
 }
 
 /// What comes in.
@@ -103,6 +106,9 @@ impl AgentDaemon {
             let link = link.map_err(|error| wrong(&error))?;
             switches.push(Switch { prefix, name, link, sequence: 0 });
         }
+        let (pieces, problem) = ShortPieces::ask();
+        let mut on_note = config.on_note;
+        problem.into_iter().for_each(&mut on_note);
         let clerk = Clerk {
             office,
             base_time: Duration::from_nanos(
@@ -112,7 +118,7 @@ impl AgentDaemon {
             switches,
             streams: BTreeMap::new(),
             on_record: config.on_record,
-            on_note: config.on_note,
+            on_note,
         };
         let seats = Seats::default();
         let (door, guests) = (inputs.clone(), Arc::clone(&seats));
@@ -120,7 +126,7 @@ impl AgentDaemon {
             spawn("thalweg-agent", move || clerk.run(&inbox))?,
             spawn("thalweg-door", move || welcome(&listener, &door, &guests))?,
         ];
-        Ok(AgentDaemon { socket: config.socket, inputs, threads, seats })
+        Ok(AgentDaemon { socket: config.socket, inputs, threads, seats, _pieces: pieces })
     }
 
     /// Where jobs find it.

@@ -74,7 +74,9 @@ impl Rein {
             }
             waker.wake();
         };
-        let link = AgentLink::join(agent, job, hear).map_err(wrong)?;
+        // Ranks of one host are told apart; those that share memory have one that sends.
+        let name = format!("{job}/{}", config.rank);
+        let link = AgentLink::join(agent, &name, hear).map_err(wrong)?;
         let (volume, relation, others) = (None, Default::default(), Vec::new());
         link.say(&FromJob::Flow { flow: FLOW, to, volume, relation, others }).map_err(wrong)?;
         driver.set_pacer(Some(Box::new(Paced::new(Arc::clone(&shared)))));

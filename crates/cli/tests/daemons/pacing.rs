@@ -68,9 +68,8 @@ fn tables_that_cannot_be_are_refused() {
 #[test]
 fn an_agent_takes_its_socket_away_and_programs_keep_their_exit_code() {
     let (child, socket) = agent("agent", &[]);
-    let run = |words: &[&str]| {
-        thalweg(&[&["agent", "run", "--socket", &socket, "--"], words].concat())
-    };
+    let run =
+        |words: &[&str]| thalweg(&[&["agent", "run", "--socket", &socket, "--"], words].concat());
     let output = run(&["sh", "-c", "echo here"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"here\n"[..]), "{stderr}");

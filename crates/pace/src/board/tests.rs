@@ -61,7 +61,6 @@ fn what_is_planned_comes_back_as_load() {
     assert_eq!(board.fetch(NOW, NOW, &[outside]).unwrap()[0].feedback, None);
 }
 
-// spec: C-02
 #[test]
 fn flows_learn_how_far_those_are_that_they_depend_on() {
     let mut board = board();

@@ -69,7 +69,7 @@ impl Seen {
         asked.min(self.capacity)
     }
 
-    // spec: C-04, C-13
+    // spec: C-04, C-12, C-13
     /// Takes in a slot that has ended. One for which little was planned says nothing about the link.
     pub fn observe(&mut self, planned: u64, carried: u64) {
         let (part, whole) = BUSY;

@@ -10,14 +10,20 @@ use thalweg_net::foreign;
 
 /// A program and what it has started.
 pub(super) enum Group {
-    /// The kernel keeps the list: nobody gets away. Removed when dropped.
-    Listed(PathBuf),
+    /// The kernel keeps the list: nobody gets away. Removed when dropped. Of a first process that was not
+    /// let in, the family counts.
+    Listed {
+        /// A folder of the kernel's.
+        list: PathBuf,
+        /// The first process.
+        first: u32,
+    },
     /// Found from parent to child: one whose parent has ended is missed.
     Family(u32),
 }
 
 /// Enters the group, then becomes the program, so that nothing is started before.
-const ENTER: &str = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+const ENTER: &str = "{ echo $$ > \"$0/cgroup.procs\"; } 2>&-; exec \"$@\"";
 
 impl Group {
     /// Starts a command in a group of its own, and says why it has no list if it has none.
@@ -27,8 +33,12 @@ impl Group {
                 let mut shell = Command::new("sh");
                 shell.arg("-c").arg(ENTER).arg(&list).args(command);
                 // Removed if nothing starts.
-                let group = Group::Listed(list);
-                Ok((shell.spawn()?, group, None))
+                let mut group = Group::Listed { list, first: 0 };
+                let child = shell.spawn()?;
+                if let Group::Listed { first, .. } = &mut group {
+                    *first = child.id();
+                }
+                Ok((child, group, None))
             }
             Err(reason) => {
                 let (program, arguments) =
@@ -43,7 +53,10 @@ impl Group {
     /// Numbers of its processes.
     pub(super) fn members(&self) -> Vec<u32> {
         match self {
-            Group::Listed(list) => listed(list),
+            Group::Listed { list, first } => match listed(list) {
+                nobody if nobody.is_empty() => foreign::family(*first),
+                members => members,
+            },
             Group::Family(first) => foreign::family(*first),
         }
     }
@@ -51,7 +64,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let Group::Listed(list) = self else { return };
+        let Group::Listed { list, .. } = self else { return };
         // What still runs goes back to where it came from; then the list can go.
         if let Some(parent) = list.parent() {
             for number in listed(list) {
@@ -122,7 +135,7 @@ mod tests {
         }
         child.wait().unwrap();
         assert!(appears && members.contains(&child.id()), "{members:?}");
-        if let Group::Listed(list) = &group {
+        if let Group::Listed { list, .. } = &group {
             let list = list.clone();
             // The kernel takes a moment to forget the dead.
             let is_empty = (0..500).any(|_| {

@@ -14,6 +14,7 @@ use thalweg_core::Rate;
 
 use super::group::Group;
 use super::limits::Limit;
+use super::pieces::ShortPieces;
 use super::record::Record;
 use super::scan::{Sockets, Total};
 use crate::error::Error;
@@ -68,8 +69,18 @@ pub struct Leash {
     agent: Option<Agent>,
     idle_bps: u64,
     started: Instant,
-    /// The slot that rates were last given for, and what had left when it began.
-    slot: (u64, u64),
+    slot: Followed,
+    _pieces: ShortPieces,
+}
+
+/// The slot that a rate was last given for; 0 before the first.
+#[derive(Default)]
+struct Followed {
+    number: u64,
+    /// What had left when it began.
+    sent: u64,
+    /// What should have when it ends.
+    due: u64,
 }
 
 struct Flow {
@@ -94,6 +105,8 @@ impl Leash {
             }
             Orders::Rates { .. } => None,
         };
+        let (pieces, problem) = ShortPieces::ask();
+        problem.into_iter().for_each(&mut config.on_note);
         let (child, group, reason) = Group::start(&config.command)
             .map_err(|error| Error::Config(format!("{:?}: {error}", config.command)))?;
         if let Some(reason) = reason {
@@ -109,7 +122,8 @@ impl Leash {
             agent,
             idle_bps: BEFORE_WELCOME_BPS,
             started: clock(),
-            slot: (0, 0),
+            slot: Followed::default(),
+            _pieces: pieces,
         })
     }
 
@@ -182,30 +196,42 @@ impl Leash {
         }
     }
 
-    /// Gives the rate of the slot to all connections together.
+    /// Gives the rate of the slot to all connections together. What a slot was off by, the next one makes
+    /// up for, as far as it has room.
     fn follow(&mut self, slot: Duration, rates: &[Rate]) {
-        let number = (since_epoch().as_micros() / slot.as_micros().max(1)) as u64;
-        let sent = self.flows.values().map(|flow| flow.total.sent).sum();
-        let (last, before) = self.slot;
-        let rate_of = |slot: u64| rates[(slot % rates.len() as u64) as usize];
-        if number != last {
-            self.slot = (number, sent);
-            if sent > 0 {
-                let to = self.flows.keys().next().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
-                let granted_bps = rate_of(last).as_bps();
-                (self.config.on_record)(&Record {
-                    slot: last,
-                    job: self.config.job.clone(),
-                    to,
-                    granted_bps,
-                    asked_bytes: (u128::from(granted_bps) * slot.as_micros() / 8_000_000) as u64,
-                    carried_bytes: sent - before,
-                });
-            }
+        let since = since_epoch().as_micros();
+        let slot_us = slot.as_micros().max(1);
+        let number = (since / slot_us) as u64;
+        if number == self.slot.number || self.flows.is_empty() {
+            return;
         }
-        let (now, share) = (self.started.elapsed(), self.flows.len().max(1) as u64);
-        let bps = rate_of(number).as_bps() / share;
-        self.flows.values_mut().for_each(|flow| flow.limit.grant(now, 0, bps, None, None));
+        let sent = self.flows.values().map(|flow| flow.total.sent).sum();
+        let rate_of = |slot: u64| rates[(slot % rates.len() as u64) as usize];
+        let bytes_of =
+            |slot: u64| (u128::from(rate_of(slot).as_bps()) * slot_us / 8_000_000) as u64;
+        let before = std::mem::replace(&mut self.slot, Followed { number, sent, due: 0 });
+        if before.number > 0 {
+            (self.config.on_record)(&Record {
+                slot: before.number,
+                job: self.config.job.clone(),
+                to: self.flows.keys().next().copied().unwrap_or(Ipv4Addr::UNSPECIFIED),
+                granted_bps: rate_of(before.number).as_bps(),
+                asked_bytes: bytes_of(before.number),
+                carried_bytes: sent - before.sent,
+            });
+        }
+        // A program that has nothing to send gathers no claim.
+        let asked = bytes_of(number);
+        let owed = before.due.saturating_sub(sent).min(asked);
+        let ahead = if before.due > 0 { sent.saturating_sub(before.due).min(asked) } else { 0 };
+        let bytes = asked + owed - ahead;
+        self.slot.due = sent + bytes;
+        let left = Duration::from_micros((slot_us - since % slot_us) as u64);
+        let (now, share) = (self.started.elapsed(), self.flows.len() as u64);
+        for flow in self.flows.values_mut() {
+            let bps = rate_of(number).as_bps() / share;
+            flow.limit.grant(now, flow.total.sent, bps, Some(bytes / share), Some(left));
+        }
     }
 
     // spec: C-09

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-/// A flow that waits may still send so much: the kernel knows no rate of nothing, and with less the
-/// first packet of the next slot would wait for long behind the last of this one.
-pub(super) const WAITING_BPS: u64 = 4_000_000;
+/// A flow that waits may still send so much: the kernel knows no rate of nothing, and looks at the rate
+/// only between two pieces, of which the shortest (two packets) takes 3 ms so.
+pub(super) const WAITING_BPS: u64 = 8_000_000;
+
+/// The most that a flow is sped up to make up for a late start: after a piece that was sent at a low rate
+/// nothing leaves for a while, whatever the new rate is.
+const CATCH_UP: u64 = 2;
 
 /// What a flow was granted. Moments are counted from any fixed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +46,16 @@ impl Limit {
             return self.idle_bps;
         }
         let is_used_up = self.stop_at.is_some_and(|stop_at| stop_at <= sent);
-        if is_used_up { WAITING_BPS } else { self.bps.max(WAITING_BPS) }
+        if is_used_up { WAITING_BPS } else { self.in_time(now, sent).max(WAITING_BPS) }
+    }
+
+    /// The granted rate, or more where the granted bytes would not leave in time.
+    fn in_time(&self, now: Duration, sent: u64) -> u64 {
+        let (Some(stop_at), Some(until)) = (self.stop_at, self.until) else { return self.bps };
+        let left_us = until.saturating_sub(now).as_micros().max(1);
+        let needed = u128::from(stop_at.saturating_sub(sent)) * 8_000_000 / left_us;
+        let needed = u64::try_from(needed).unwrap_or(u64::MAX);
+        self.bps.max(needed.min(self.bps.saturating_mul(CATCH_UP)))
     }
 
     /// When the rate will change if it is kept until then.
@@ -51,7 +64,8 @@ impl Limit {
         let left =
             self.stop_at.map(|stop_at| stop_at.saturating_sub(sent)).filter(|left| *left > 0);
         let used_up = left.map(|left| {
-            let ns = u128::from(left) * 8_000_000_000 / u128::from(self.bps.max(WAITING_BPS));
+            let bps = self.in_time(now, sent).max(WAITING_BPS);
+            let ns = u128::from(left) * 8_000_000_000 / u128::from(bps);
             now + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
         });
         end.into_iter().chain(used_up).min()
@@ -76,6 +90,11 @@ mod tests {
         assert_eq!(limit.bps(15 * MS, 1_000_100), WAITING_BPS);
         assert_eq!(limit.next_change(15 * MS, 1_000_100), Some(65 * MS));
         assert_eq!(limit.bps(65 * MS, 1_000_100), 62_000_000);
+        // Half of the slot has passed, and nothing has left of what would take all of it.
+        limit.grant(100 * MS, 0, 100_000_000, Some(750_000), Some(60 * MS));
+        assert_eq!(limit.bps(130 * MS, 0), 200_000_000);
+        assert_eq!(limit.bps(150 * MS, 0), 200_000_000, "not without an end");
+        assert_eq!(limit.bps(130 * MS, 375_000), 100_000_000, "in time");
         limit.grant(70 * MS, 0, 0, Some(0), Some(60 * MS));
         assert_eq!(limit.bps(71 * MS, 0), WAITING_BPS, "to wait");
     }

@@ -2,5 +2,6 @@
 
 mod cluster;
 mod collectives;
+mod pacing;
 
 use cluster::Cluster;

@@ -83,7 +83,6 @@ fn without_a_switch_jobs_of_a_host_take_turns_by_its_own_table() {
     assert!(rate(&outputs, second).unwrap().0 > 900_000_000, "{outputs:?}");
 }
 
-// spec: C-02
 #[test]
 fn what_switches_say_counts_in_their_slot_and_adds_up() {
     let mut office = office();
