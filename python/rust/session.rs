@@ -389,7 +389,7 @@ fn element_of(name: &str) -> PyResult<Element> {
 }
 
 fn is_warning(note: &Note) -> bool {
-    matches!(note, Note::Stalled(_) | Note::Disconnected(_))
+    matches!(note, Note::Stalled(_) | Note::Disconnected(_) | Note::Unpaced(_))
 }
 
 fn in_words(note: &Note) -> String {
@@ -398,6 +398,7 @@ fn in_words(note: &Note) -> String {
         Note::SetUp { epoch } => format!("set up (epoch {epoch})"),
         Note::Stalled(text) => text.clone(),
         Note::Disconnected(text) => format!("the server does not answer: {text}"),
+        Note::Unpaced(text) => format!("nobody says when to send any more: {text}"),
     }
 }
 

@@ -5,6 +5,8 @@ pub(crate) mod allreduce;
 mod fabric;
 mod hold;
 mod memory;
+pub(crate) mod pacing;
+mod schedule;
 mod switch;
 
 use clap::{Args, Subcommand};
@@ -31,6 +33,17 @@ pub(crate) enum BenchCommand {
     /// packets that the switch received, gradients and results, are divided by the processor time of its
     /// thread, the kernel's work for it included. Headers are sealed and checked, as in a daemon.
     Switch(switch::SwitchArguments),
+    /// Load tables over gRPC: how many agents one switch serves
+    ///
+    /// Every agent fetches feedback and updates its schedule in every slot of 60 ms, at a moment of its
+    /// own; agents and tables share this machine. 100 agents make 3,333 calls a second.
+    Schedule(schedule::ScheduleArguments),
+    /// Rates that are kept, jobs that take turns, others that are left their share; needs root
+    ///
+    /// In a lab: two TCP programs and a flow of ours follow rates that change every 60 ms, and means over
+    /// ten slots are compared with what was asked; two jobs whose bytes meet on a link run without
+    /// agents and with them; a paced job runs beside a TCP connection that nobody paces.
+    Pacing(pacing::PacingArguments),
 }
 
 /// What `thalweg bench fabric` takes.
@@ -62,5 +75,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Aggregate(arguments) => aggregate::aggregate(arguments),
         BenchCommand::Allreduce(arguments) => allreduce::allreduce(arguments),
         BenchCommand::Switch(arguments) => switch::switch(arguments),
+        BenchCommand::Schedule(arguments) => schedule::schedule(arguments),
+        BenchCommand::Pacing(arguments) => pacing::pacing(arguments),
     }
 }

@@ -3,6 +3,7 @@
 //! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
 //! 1 it ran and failed, 2 bad input, 130 interrupted.
 
+mod agent;
 mod bench;
 mod daemon;
 mod demo;
@@ -49,6 +50,7 @@ Examples:
   thalweg plan --layers resnet50 --format sonic        queue thresholds for a model, for a switch
   thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, to be watched
   thalweg server --switch 127.0.0.1:4800               a server beside it
+  thalweg agent --address 10.0.3.7 --rate 10gbit       plans when the jobs of this host send
   thalweg top                                          what they do, live
   thalweg bench fabric                                 how fast the simulator is on this machine";
 
@@ -74,6 +76,9 @@ enum Command {
     Switch(switch::SwitchArguments),
     /// Run a server: completes sums, and knows who is in which job
     Server(server::ServerArguments),
+    /// Plan when the jobs of this host send, and make programs obey
+    #[command(long_about = agent::ABOUT)]
+    Agent(agent::AgentArguments),
     /// Watch switches, servers and jobs
     Top(top::TopArguments),
     /// Measure speed
@@ -88,6 +93,9 @@ enum Command {
     /// One rank of a benchmark
     #[command(hide = true)]
     BenchRank(bench::allreduce::RankArguments),
+    /// One program of a benchmark
+    #[command(hide = true)]
+    BenchStream(bench::pacing::stream::StreamArguments),
 }
 
 fn main() -> ExitCode {
@@ -102,8 +110,10 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Switch(arguments) => switch::switch(&arguments),
         Command::Server(arguments) => server::server(&arguments),
+        Command::Agent(arguments) => agent::agent(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Bench(command) => bench::bench(&command),
+        Command::BenchStream(arguments) => bench::pacing::stream::stream(&arguments),
         Command::BenchRank(arguments) => bench::allreduce::rank(&arguments),
     };
     match result {

@@ -5,11 +5,13 @@ mod exposition;
 mod server;
 mod sockets;
 mod switch;
+mod tables;
 
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::exposition::{Sample, parse};
 pub(crate) use self::server::server;
 pub(crate) use self::switch::switch;
+pub(crate) use self::tables::tables;
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,6 @@
-//! `thalweg switch`: the daemon that sums gradients on their way.
+//! `thalweg switch`: the daemon that sums gradients on their way, and keeps load tables.
+
+mod tables;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,8 +9,10 @@ use clap::Args;
 use serde::Deserialize;
 use thalweg::Error;
 use thalweg::daemon::{SwitchDaemon, SwitchDaemonConfig};
+use thalweg_control::pacing::PacingService;
 use thalweg_report::format::{format_count, format_percent};
 
+use self::tables::Tables;
 use crate::daemon::{self, Daemon};
 use crate::failure::Failure;
 use crate::metrics;
@@ -26,6 +30,9 @@ pub(crate) struct SwitchArguments {
     /// When ready, print one JSON document instead of a line of text
     #[arg(long)]
     json: bool,
+    /// Do nothing but keep load tables, for a switch that can only forward; needs --pacing
+    #[arg(long)]
+    emulate: bool,
     #[command(flatten)]
     settings: Settings,
 }
@@ -59,6 +66,9 @@ struct Settings {
     /// Serve counters for Prometheus and `thalweg top` here, to whoever can reach it
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    // In the file these stand under `[tables]`.
+    #[command(flatten)]
+    tables: Tables,
 }
 
 const EXAMPLES: &str = "\
@@ -73,12 +83,27 @@ Examples:
   thalweg switch --config rack.toml
       the same from a file: bind = \"10.0.3.1:4800\", secret-file = \"/etc/thalweg/secret\"
   thalweg switch --loss 0.01 --seed 7
-      one that loses packets, to see what happens";
+      one that loses packets, to see what happens
+  thalweg switch --emulate --pacing 10.0.3.1:4900 --hosts 10.0.3.0/24=10gbit --token-file token
+      only the load tables of a rack's switch, for the agents of its hosts
+  thalweg switch --bind 10.0.3.1:4800 --pacing 10.0.3.1:4900 --hosts 10.0.3.0/24=10gbit \\
+      --link 10.0.0.0/16=40gbit --token-file token --secret-file secret
+      both; what leaves the rack takes one link of 40 Gbps";
 
 /// Runs it.
 pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     let file: Settings = daemon::read_settings(arguments.config.as_deref())?;
     let flags = &arguments.settings;
+    let tables = flags.tables.or(&file.tables).start()?;
+    if let Some(tables) = &tables {
+        daemon::say(format_args!("load tables at {}", tables.local_address()));
+    }
+    if arguments.emulate {
+        let tables = tables.ok_or_else(|| {
+            Failure::Usage("--emulate needs --pacing ADDR: where agents find the tables".into())
+        })?;
+        return daemon::run(tables, flags.metrics.or(file.metrics), arguments.json);
+    }
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
     let secret = daemon::secret(secret_file.map(PathBuf::as_path), bind)?;
@@ -96,26 +121,35 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
         let share = format_percent(config.loss);
         daemon::say(format_args!("{share} of all packets are lost on purpose (--loss)"));
     }
-    daemon::run(switch, flags.metrics.or(file.metrics), arguments.json)
+    let whole = Whole { switch, tables };
+    daemon::run(whole, flags.metrics.or(file.metrics), arguments.json)
 }
 
-impl Daemon for SwitchDaemon {
+/// A switch, and the load tables that it may keep.
+struct Whole {
+    switch: SwitchDaemon,
+    tables: Option<PacingService>,
+}
+
+impl Daemon for Whole {
     const ROLE: &'static str = "switch";
 
     fn address(&self) -> SocketAddr {
-        SwitchDaemon::address(self)
+        self.switch.address()
     }
 
     fn is_running(&self) -> bool {
-        SwitchDaemon::is_running(self)
+        self.switch.is_running() && self.tables.as_ref().is_none_or(PacingService::is_running)
     }
 
     fn exposition(&self) -> Option<String> {
-        self.snapshot().map(|snapshot| metrics::switch(Daemon::address(self), &snapshot))
+        let tables = self.tables.as_ref().map(PacingService::stats);
+        let snapshot = self.switch.snapshot()?;
+        Some(metrics::switch(Daemon::address(self), &snapshot, tables.as_ref()))
     }
 
     fn summary(&self) -> Option<String> {
-        let snapshot = self.snapshot()?;
+        let snapshot = self.switch.snapshot()?;
         let (net, switch) = (&snapshot.net, &snapshot.switch);
         let counts = [net.received_packets, net.sent_packets, switch.completed, switch.collisions];
         let [received, sent, completed, collisions] = counts.map(format_count);
@@ -123,13 +157,15 @@ impl Daemon for SwitchDaemon {
             0 => String::new(),
             lost => format!(", {} lost on purpose", format_count(lost)),
         };
+        let tables = self.tables.as_ref().map(|tables| format!("; {}", tables::summary(tables)));
+        let tables = tables.unwrap_or_default();
         Some(format!(
             "{received} packets received, {sent} sent, {completed} sums completed, \
-             {collisions} collisions{lost}"
+             {collisions} collisions{lost}{tables}"
         ))
     }
 
     fn stop(self) -> Result<(), Error> {
-        SwitchDaemon::stop(self)
+        self.switch.stop()
     }
 }

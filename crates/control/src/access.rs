@@ -13,6 +13,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 
 use crate::v1::control_client::ControlClient;
+use crate::v1::pacing_client::PacingClient;
 
 /// Where a service is, and what it asks for.
 #[derive(Clone, Debug)]
@@ -65,6 +66,9 @@ pub(crate) struct Door {
 /// A client that shows its token.
 pub(crate) type Client = ControlClient<InterceptedService<Channel, Bearer>>;
 
+/// The same for load tables.
+pub(crate) type PacingCaller = PacingClient<InterceptedService<Channel, Bearer>>;
+
 /// Adds the token to every request.
 #[derive(Clone, Debug)]
 pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
@@ -106,6 +110,12 @@ impl Door {
     pub(crate) async fn open(&self) -> Result<Client, tonic::transport::Error> {
         let channel = self.endpoint.connect().await?;
         Ok(ControlClient::with_interceptor(channel, self.bearer.clone()))
+    }
+
+    /// Tries it for load tables.
+    pub(crate) async fn open_pacing(&self) -> Result<PacingCaller, tonic::transport::Error> {
+        let channel = self.endpoint.connect().await?;
+        Ok(PacingClient::with_interceptor(channel, self.bearer.clone()))
     }
 }
 

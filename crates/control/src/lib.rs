@@ -4,7 +4,8 @@
 //! The daemon runs a [`Service`]; every rank holds one [`Attendance`] at it, a stream of gRPC. What the
 //! service decides is decided by the [`Registry`], a machine without I/O; what it cannot know it asks
 //! its [`DataPlane`]. Both ends hide the async runtime behind a thread of their own, so that nothing on
-//! the data path ever meets it. [`inquiry`] asks a service how it does.
+//! the data path ever meets it. [`inquiry`] asks a service how it does. [`pacing`] is another service: the
+//! load tables of switches that cannot keep them themselves.
 
 mod access;
 mod address;
@@ -12,7 +13,9 @@ mod attendance;
 mod clock;
 mod convert;
 pub mod inquiry;
+pub mod local;
 mod message;
+pub mod pacing;
 mod plane;
 pub mod registry;
 mod service;

@@ -13,7 +13,7 @@ use thalweg_core::{JobId, NodeId};
 use thalweg_wire::tag::Secret;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,7 +21,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 
 use self::desk::{Desk, Errand};
-use self::guard::Guard;
+pub(crate) use self::guard::Guard;
 use self::shell::Shell;
 use crate::access::chain;
 use crate::plane::DataPlane;
@@ -36,10 +36,10 @@ mod shell;
 const TICK: Duration = Duration::from_millis(100);
 
 /// How long streams get to end when the service stops.
-const STOP_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const STOP_AFTER: Duration = Duration::from_millis(500);
 
 /// Longest message from a client: more than the ranks of a job take.
-const MESSAGE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Most streams of one connection. Every rank has a connection of its own.
 const STREAMS_MAX: u32 = 64;
@@ -130,22 +130,10 @@ impl Service {
         config: ServiceConfig,
         plane: Arc<dyn DataPlane>,
     ) -> Result<Service, ServiceError> {
-        guard::check_bind(config.bind, config.token.as_deref(), config.tls.is_some())?;
-        let mut builder = Server::builder();
-        if let Some(files) = &config.tls {
-            let tls = builder.tls_config(tls_config(files)?);
-            builder = tls.map_err(|error| ServiceError::Tls(chain(&error)))?;
-        }
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(ServiceError::Thread)?;
-        let bind = config.bind;
-        let listener = runtime.block_on(TcpListener::bind(bind));
-        let failed = |reason| ServiceError::Bind { bind, reason };
-        let listener = listener.map_err(failed)?;
-        let local_address = listener.local_addr().map_err(failed)?;
+        let Ground { builder, runtime, listener, local_address, guard } =
+            Ground::prepare(config.bind, config.token.as_deref(), config.tls.as_ref())?;
         let (errands, errands_in) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
-        let guard = Guard::new(config.token.as_deref());
         let shell = shell(config, plane, errands.clone());
         let body = move || {
             runtime.block_on(run(builder, listener, guard, shell, errands_in, stopped));
@@ -199,6 +187,42 @@ impl fmt::Debug for ServiceConfig {
     }
 }
 
+/// What every service stands on.
+pub(crate) struct Ground {
+    pub(crate) builder: Server,
+    pub(crate) runtime: Runtime,
+    pub(crate) listener: TcpListener,
+    pub(crate) local_address: SocketAddr,
+    pub(crate) guard: Guard,
+}
+
+impl Ground {
+    /// Listens, unless somebody could come in who should not.
+    pub(crate) fn prepare(
+        bind: SocketAddr,
+        token: Option<&str>,
+        tls: Option<&TlsFiles>,
+    ) -> Result<Ground, ServiceError> {
+        guard::check_bind(bind, token, tls.is_some())?;
+        let mut builder = Server::builder();
+        if let Some(files) = tls {
+            let tls = builder.tls_config(tls_config(files)?);
+            builder = tls.map_err(|error| ServiceError::Tls(chain(&error)))?;
+        }
+        let builder = builder
+            .max_concurrent_streams(STREAMS_MAX)
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE));
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServiceError::Thread)?;
+        let listener = runtime.block_on(TcpListener::bind(bind));
+        let failed = |reason| ServiceError::Bind { bind, reason };
+        let listener = listener.map_err(failed)?;
+        let local_address = listener.local_addr().map_err(failed)?;
+        Ok(Ground { builder, runtime, listener, local_address, guard: Guard::new(token) })
+    }
+}
+
 fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServiceError> {
     let read = |path: &PathBuf| {
         fs::read(path).map_err(|reason| ServiceError::File { path: path.clone(), reason })
@@ -219,7 +243,7 @@ fn shell(
 
 /// Serves until it is told to stop.
 async fn run(
-    builder: Server,
+    mut builder: Server,
     listener: TcpListener,
     guard: Guard,
     shell: Shell,
@@ -227,14 +251,11 @@ async fn run(
     stopped: oneshot::Receiver<()>,
 ) {
     let control = ControlServer::new(shell.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let router = builder
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_service(InterceptedService::new(control, guard));
+    let router = builder.add_service(InterceptedService::new(control, guard));
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
-    tokio::spawn(accept(shell.clone(), listener, accepted));
+    let teller = shell.clone();
+    tokio::spawn(accept(move |note| teller.note(note), listener, accepted));
     let incoming = ReceiverStream::new(incoming);
     let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });
     let serving = tokio::spawn(serving);
@@ -248,8 +269,8 @@ async fn run(
 }
 
 /// Takes in connections. Where the system has no room for one, it may have later.
-async fn accept(
-    shell: Shell,
+pub(crate) async fn accept(
+    note: impl Fn(String),
     listener: TcpListener,
     accepted: mpsc::Sender<Result<TcpStream, io::Error>>,
 ) {
@@ -266,7 +287,7 @@ async fn accept(
             }
             Err(error) => {
                 if !is_full {
-                    shell.note(format!("a connection could not be taken: {error}"));
+                    note(format!("a connection could not be taken: {error}"));
                 }
                 is_full = true;
                 time::sleep(TICK).await;

@@ -16,15 +16,15 @@ fn the_generated_code_is_up_to_date() {
     let is_same = fs::read_to_string(&kept).is_ok_and(|text| text == fresh);
     assert!(
         is_same,
-        "src/generated/{FILE} does not fit proto/thalweg/v1/control.proto: run this test once with \
+        "src/generated/{FILE} does not fit proto/thalweg/v1/*.proto: run this test once with \
          THALWEG_BLESS=1, before writing code that needs the change, and commit the result"
     );
 }
 
 fn generate(root: &Path) -> String {
     let directory = Scratch::new();
-    let descriptors =
-        protox::compile(["thalweg/v1/control.proto"], [root.join("proto")]).expect("it parses");
+    let files = ["thalweg/v1/control.proto", "thalweg/v1/pacing.proto"];
+    let descriptors = protox::compile(files, [root.join("proto")]).expect("they parse");
     tonic_prost_build::configure()
         .build_transport(false)
         .out_dir(&directory.0)

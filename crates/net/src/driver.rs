@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_core::{
-    Body, Dscp, Ecn, HEADER_BYTES, Machine, Meta, NodeId, Packet, Span, Time, Verdict,
+    Body, Dscp, Ecn, HEADER_BYTES, Machine, Meta, NodeId, Pacer, Packet, Span, Time, Verdict,
 };
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ use crate::clock::{Clock, duration};
 use crate::cut::{Uncuttable, segment_bytes};
 use crate::memory::Memory;
 use crate::message::{Arrival, MESSAGES_PER_CALL};
-use crate::outbox::{Arena, Lender, enqueue};
+use crate::outbox::{Arena, Lender, Pace, enqueue};
 use crate::peers::Peers;
 use crate::queue::{Area, Areas, Extent, Obstacle, SendQueue};
 use crate::socket::{Endpoint, Readiness, SEND_BYTES};
@@ -30,6 +30,8 @@ const STOP_LATENCY: Duration = Duration::from_millis(10);
 /// How long to sleep when the system has no memory for a packet. To ask at once would take the
 /// processor from those who could free some.
 const NO_MEMORY_PAUSE: Duration = Duration::from_millis(1);
+/// With a pacer, how many packets leave together: a wake-up takes longer than a packet.
+const PACED_BURST_PACKETS: usize = 8;
 /// IP and UDP headers.
 const HEADERS_V4_BYTES: u32 = 28;
 const HEADERS_V6_BYTES: u32 = 48;
@@ -155,6 +157,16 @@ pub struct Driver<M> {
     stats: Stats,
     /// None before the first is asked for.
     waker: Option<Waker>,
+    pacer: Option<Held>,
+}
+
+/// A pacer, whatever it is.
+struct Held(Box<dyn Pacer + Send>);
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a pacer")
+    }
 }
 
 impl<M: Machine> Driver<M> {
@@ -180,6 +192,7 @@ impl<M: Machine> Driver<M> {
             queue: SendQueue::new(config.patience),
             stats: Stats::default(),
             waker: None,
+            pacer: None,
             clock: Clock::start(),
             config,
             endpoint,
@@ -247,7 +260,11 @@ impl<M: Machine> Driver<M> {
             std::hint::spin_loop();
             return Ok(());
         }
-        let until_due = duration(self.machine.poll_timeout().since(self.clock.now()));
+        let now = self.clock.now();
+        let mut until_due = duration(self.machine.poll_timeout().since(now));
+        if let Some(pacer) = self.pacer.as_ref().filter(|_| self.machine.has_backlog()) {
+            until_due = until_due.min(duration(pacer.0.next_send(now).since(now)));
+        }
         let at_most = until_due.min(at_most);
         let (readiness, at_most) = match self.queue.obstacle() {
             None => (Some(Readiness::Readable), at_most),
@@ -265,6 +282,12 @@ impl<M: Machine> Driver<M> {
         let waker = Waker::new()?;
         self.waker = Some(waker.clone());
         Ok(waker)
+    }
+
+    /// From now on the machine is asked for packets when the pacer allows one, for a few at a time. The
+    /// pacer has to let those that follow make up for what a late wake-up missed.
+    pub fn set_pacer(&mut self, pacer: Option<Box<dyn Pacer + Send>>) {
+        self.pacer = pacer.map(Held);
     }
 
     /// The time that machines are given.
@@ -392,9 +415,15 @@ impl<M: Machine> Driver<M> {
     }
 
     /// Takes what the machine has to send, as far as there is room, and to tell.
+    /// Answers whether it may send more at once if there is room.
     #[inline]
-    fn drain(&mut self, now: Time, events: &mut impl FnMut(M::Event)) {
-        if self.arena.room() > 0 && !self.queue.is_deferred() {
+    fn drain(&mut self, now: Time, events: &mut impl FnMut(M::Event)) -> bool {
+        let is_free = self.pacer.as_ref().is_none_or(|pacer| pacer.0.next_send(now) <= now);
+        let mut was_cut_short = false;
+        if self.arena.room() > 0 && !self.queue.is_deferred() && is_free {
+            let overhead_bytes = self.overhead_bytes;
+            let pace = self.pacer.as_mut();
+            let left_packets = if pace.is_some() { PACED_BURST_PACKETS } else { usize::MAX };
             let mut lender = Lender {
                 source: self.config.node,
                 arena: &mut self.arena,
@@ -402,20 +431,24 @@ impl<M: Machine> Driver<M> {
                 peers: &self.peers,
                 paths: self.endpoint.paths(),
                 stats: &mut self.stats,
+                left_packets,
+                pace: pace.map(|pacer| Pace { pacer: &mut *pacer.0, now, overhead_bytes }),
             };
             self.machine.poll_transmit(now, &mut lender);
             lender.settle();
+            was_cut_short = lender.left_packets == 0;
         }
         while let Some(event) = self.machine.poll_event() {
             events(event);
         }
+        was_cut_short
     }
 
     /// Sends, and asks the machine for more as room appears. Answers whether it may have still more.
     fn refill(&mut self, now: Time, events: &mut impl FnMut(M::Event)) -> bool {
         for _ in 0..REFILLS_PER_TURN {
-            self.drain(now, events);
-            let had_no_room = self.arena.room() == 0 || self.queue.is_deferred();
+            let was_cut_short = self.drain(now, events);
+            let had_no_room = was_cut_short || self.arena.room() == 0 || self.queue.is_deferred();
             self.flush(now);
             let has_room = self.queue.is_empty();
             if !(had_no_room && has_room) {

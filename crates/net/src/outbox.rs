@@ -1,6 +1,8 @@
 //! Where machines write the packets that they send.
 
-use thalweg_core::{Body, BodySize, HEADER_BYTES, Meta, NodeId, Outbox, Packet};
+use thalweg_core::{
+    Body, BodySize, Bytes, HEADER_BYTES, Meta, NodeId, Outbox, Pacer, Packet, Time,
+};
 
 use crate::memory::Memory;
 use crate::peers::Peers;
@@ -64,7 +66,6 @@ impl Arena {
 }
 
 /// Lends packets of an arena and puts them into the queue.
-#[derive(Debug)]
 pub(crate) struct Lender<'a> {
     pub(crate) source: NodeId,
     pub(crate) arena: &'a mut Arena,
@@ -73,6 +74,17 @@ pub(crate) struct Lender<'a> {
     /// How many source ports there are.
     pub(crate) paths: u16,
     pub(crate) stats: &'a mut Stats,
+    /// How many packets may still be lent.
+    pub(crate) left_packets: usize,
+    pub(crate) pace: Option<Pace<'a>>,
+}
+
+/// Who is to know of every packet that leaves.
+pub(crate) struct Pace<'a> {
+    pub(crate) pacer: &'a mut dyn Pacer,
+    pub(crate) now: Time,
+    /// What a packet occupies of a link beside its datagram.
+    pub(crate) overhead_bytes: u32,
 }
 
 impl Lender<'_> {
@@ -80,13 +92,17 @@ impl Lender<'_> {
     pub(crate) fn settle(&mut self) {
         let Some(Lent { meta, extent }) = self.arena.lent.take() else { return };
         self.stats.lent_packets += 1;
+        if let Some(pace) = &mut self.pace {
+            let wire_bytes = extent.bytes as u64 + u64::from(pace.overhead_bytes);
+            pace.pacer.on_send(pace.now, Bytes::new(wire_bytes));
+        }
         enqueue(self.queue, self.peers, self.paths, self.stats, meta.dst, &meta, extent);
     }
 }
 
 impl Outbox for Lender<'_> {
     fn room(&self) -> usize {
-        self.arena.room()
+        self.arena.room().min(self.left_packets)
     }
 
     fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
@@ -97,9 +113,10 @@ impl Outbox for Lender<'_> {
             self.arena.oversize_bytes.get_or_insert(bytes);
             return None;
         }
-        if self.arena.room() == 0 {
+        if self.room() == 0 {
             return None;
         }
+        self.left_packets -= 1;
         let arena = &mut *self.arena;
         let start = arena.used;
         arena.used += bytes.next_multiple_of(PACKET_ALIGNMENT_BYTES);

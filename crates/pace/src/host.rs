@@ -123,6 +123,26 @@ impl Host {
         Ok(())
     }
 
+    /// A flow's iteration has another volume than was said: of programs that do not say it, it is only
+    /// guessed.
+    pub fn set_volume(&mut self, flow: FlowId, volume: Bytes) -> Result<(), HostError> {
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.set_volume(volume.as_u64());
+        Ok(())
+    }
+
+    /// One flow begins anew, while others of its job may still be in the iteration before.
+    pub fn begin_flow(&mut self, flow: FlowId) -> Result<(), HostError> {
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.begin_iteration();
+        Ok(())
+    }
+
+    /// Forgets a flow and what it reserved.
+    pub fn remove_flow(&mut self, flow: FlowId) {
+        if let Some(mut state) = self.flows.remove(&flow) {
+            self.desk.stop(flow, &mut state);
+        }
+    }
+
     // spec: C-08
     /// So much more of a flow's tensors can be sent.
     pub fn ready(&mut self, now: Time, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
@@ -241,6 +261,18 @@ impl Host {
         self.flows.get(&flow).map(|flow| &flow.plan)
     }
 
+    /// What a flow wanted to send in the last slot, and did.
+    pub fn last_slot(&self, flow: FlowId) -> Option<(Bytes, Bytes)> {
+        let (asked, carried) = self.flows.get(&flow)?.last;
+        Some((Bytes::new(asked), Bytes::new(carried)))
+    }
+
+    /// How far a flow is: what others may rely on.
+    pub fn progress_of(&self, flow: FlowId) -> Option<Progress> {
+        let iteration = self.jobs.get(&flow.job)?.iteration;
+        Some(self.flows.get(&flow)?.progress(flow, iteration, self.desk.slot()))
+    }
+
     /// The table of the host's own link.
     pub fn uplink(&self) -> &LinkTable {
         &self.desk.uplink
@@ -253,11 +285,12 @@ impl Host {
         if slot <= self.desk.slot() {
             return;
         }
-        let asked = self.flows.values().map(|flow| flow.asked_in(self.desk.slot())).sum();
+        let ended = self.desk.slot();
+        let asked = self.flows.values().map(|flow| flow.asked_in(ended)).sum();
         let carried = self.flows.values().map(|flow| flow.sent_in_slot).sum();
         self.desk.begin(slot, asked, carried);
         for (id, flow) in &mut self.flows {
-            flow.end_slot();
+            flow.end_slot(flow.asked_in(ended));
             if flow.is_active() {
                 self.desk.probe(*id);
                 self.desk.go_on(*id, flow);

@@ -4,13 +4,14 @@
 //! ([`load`]); what a path has left is gathered link by link ([`path`]); a flow places its volume into
 //! the slots that others use least ([`schedule`]), and is then fitted to the flows that it depends on
 //! ([`adjust`]). [`Host`] does this for all flows of a host, once a slot, and [`SlotPacer`] is what a
-//! transport obeys.
+//! transport obeys. [`Board`] holds the tables of a switch that cannot keep them itself.
 //!
 //! Volumes are counted in **bytes a slot**: what is planned adds up exactly, and all tables of a
 //! cluster agree on the length of a slot. A rate is made of it only where packets are spaced.
 
 pub mod adjust;
 mod ahead;
+pub mod board;
 pub mod host;
 pub mod load;
 pub mod pacer;
@@ -20,6 +21,7 @@ mod settings;
 
 pub use adjust::Relation;
 pub use ahead::{Ahead, HORIZON_MAX, Slot};
+pub use board::Board;
 pub use host::Host;
 pub use load::{FlowId, LinkTable, Refusal};
 pub use pacer::SlotPacer;

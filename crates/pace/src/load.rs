@@ -86,15 +86,21 @@ impl LinkTable {
         self.flows.get(&flow).map(|entry| &entry.plan)
     }
 
-    /// What the other flows of a flow's job plan.
-    pub(crate) fn planned_beside(&self, flow: FlowId) -> Ahead {
-        let mut sum = Ahead::empty(self.planned.first(), self.planned.volumes().len());
+    /// What a flow has reserved, and what the other flows of its job have; `None` where there are none.
+    pub(crate) fn planned_in_job(&self, flow: FlowId) -> (Option<&Ahead>, Option<Ahead>) {
         let of_job = |number| FlowId { job: flow.job, number };
-        let siblings = self.flows.range(of_job(0)..=of_job(u32::MAX));
-        for (_, entry) in siblings.filter(|(id, _)| **id != flow) {
-            change(&mut sum, &entry.plan, |sum, own| sum + own);
+        let (mut own, mut siblings) = (None, None);
+        for (id, entry) in self.flows.range(of_job(0)..=of_job(u32::MAX)) {
+            if *id == flow {
+                own = Some(&entry.plan);
+                continue;
+            }
+            match &mut siblings {
+                None => siblings = Some(entry.plan),
+                Some(sum) => change(sum, &entry.plan, |sum, own| sum + own),
+            }
         }
-        sum
+        (own, siblings)
     }
 
     // spec: C-01

@@ -1,6 +1,6 @@
 //! What a transport obeys.
 
-use thalweg_core::{Bytes, Pacer, Rate, Time};
+use thalweg_core::{Bytes, Pacer, Rate, Span, Time};
 
 /// Spaces the packets of one flow as its host's scheduler decided.
 ///
@@ -17,6 +17,7 @@ pub struct SlotPacer {
     /// When the packets so far have passed at the rate.
     passed: Time,
     probes: u32,
+    lag: Span,
 }
 
 impl Default for SlotPacer {
@@ -28,7 +29,20 @@ impl Default for SlotPacer {
 impl SlotPacer {
     /// A pacer that lets nothing pass yet.
     pub const fn new() -> SlotPacer {
-        SlotPacer { rate: None, left: 0, until: Time::ZERO, passed: Time::ZERO, probes: 0 }
+        SlotPacer {
+            rate: None,
+            left: 0,
+            until: Time::ZERO,
+            passed: Time::ZERO,
+            probes: 0,
+            lag: Span::ZERO,
+        }
+    }
+
+    /// One for a host that is not punctual: what it misses by waking up late, up to this time, it may
+    /// make up for.
+    pub const fn with_lag(lag: Span) -> SlotPacer {
+        SlotPacer { lag, ..SlotPacer::new() }
     }
 
     /// Replaces what was granted before. No rate means to wait until `until`.
@@ -63,7 +77,8 @@ impl Pacer for SlotPacer {
             self.probes -= 1;
         }
         if let Some(rate) = self.rate {
-            self.passed = self.passed.max(now) + rate.serialization(wire_bytes);
+            let earliest = Time::from_ps(now.as_ps().saturating_sub(self.lag.as_ps()));
+            self.passed = self.passed.max(earliest) + rate.serialization(wire_bytes);
         }
     }
 }
@@ -116,6 +131,22 @@ mod tests {
         assert_eq!(pacer.next_send(at_ms(60)), Time::NEVER, "nothing is granted any more");
         pacer.grant(None, Bytes::ZERO, at_ms(120));
         assert_eq!(pacer.next_send(at_ms(61)), at_ms(120));
+    }
+
+    #[test]
+    fn what_a_late_wake_up_missed_is_made_up_for() {
+        // 12 Mbps: a packet every millisecond, on a host that wakes up every five.
+        let mut pacer = SlotPacer::with_lag(Span::from_ms(10));
+        pacer.grant(Rate::from_bps(12_000_000), PACKET * 1_000, at_ms(160));
+        let mut sent = 0;
+        for wake_up in (100..160).step_by(5) {
+            while pacer.next_send(at_ms(wake_up)) <= at_ms(wake_up) {
+                pacer.on_send(at_ms(wake_up), PACKET);
+                sent += 1;
+            }
+        }
+        // As many as a punctual one, and at most ten for the time before.
+        assert!((56..=70).contains(&sent), "{sent}");
     }
 
     // spec: C-15

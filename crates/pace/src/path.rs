@@ -57,12 +57,13 @@ impl Feedback {
             "tables advance before they are asked"
         );
         let usable = link.usable();
-        let own = link.reserved(flow).map_or(&[][..], Ahead::volumes);
-        let siblings = link.planned_beside(flow);
+        let (own, siblings) = link.planned_in_job(flow);
+        let nothing = Ahead::empty(self.slot(), link.planned().volumes().len());
+        let (own, siblings) = (own.unwrap_or(&nothing), siblings.unwrap_or(nothing));
         let loads = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
-        let planned = link.planned().volumes().iter().zip(siblings.volumes());
-        for (at, ((load, free), (planned, siblings))) in loads.zip(planned).enumerate() {
-            let others = planned - own.get(at).copied().unwrap_or(0);
+        let planned = link.planned().volumes().iter().zip(own.volumes()).zip(siblings.volumes());
+        for ((load, free), ((planned, own), siblings)) in loads.zip(planned) {
+            let others = planned - own;
             *load = load.saturating_add(others - siblings);
             *free = (*free).min(usable.saturating_sub(others));
         }
@@ -73,13 +74,23 @@ impl Feedback {
     /// nothing is free there.
     pub fn join(&mut self, other: &Feedback) {
         let first = self.slot();
+        self.narrowest = self.narrowest.min(other.narrowest);
+        let slots = self.load.volumes().len();
         let own = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
+        let is_aligned = |ahead: &Ahead| ahead.first() == first && ahead.volumes().len() == slots;
+        if is_aligned(&other.load) && is_aligned(&other.free) {
+            let others = other.load.volumes().iter().zip(other.free.volumes());
+            for ((load, free), (others_load, others_free)) in own.zip(others) {
+                *load = load.saturating_add(*others_load);
+                *free = (*free).min(*others_free);
+            }
+            return;
+        }
         for (at, (load, free)) in own.enumerate() {
             let slot = first.after(at as u64);
             *load = load.saturating_add(other.load.at(slot));
             *free = (*free).min(other.free.at(slot));
         }
-        self.narrowest = self.narrowest.min(other.narrowest);
     }
 }
 

@@ -23,12 +23,14 @@
 #[cfg(target_endian = "big")]
 compile_error!("values travel as little-endian bytes, and are not turned round here");
 
+pub mod agent;
 mod counters;
 pub mod daemon;
 mod engine;
 mod error;
 mod handle;
 mod lossy;
+mod pacing;
 mod policy;
 mod random;
 mod session;
@@ -39,6 +41,7 @@ pub use counters::Counters;
 pub use error::{Error, Failure};
 pub use handle::Handle;
 pub use lossy::Lossy;
+pub use pacing::Pacing;
 pub use policy::{Collective, Numeric, Policy, Priority, Reduce, Reliability};
 pub use session::{Memory, Missing, Note, Part, Reduced, Session, SessionConfig};
 pub use thalweg_deliver::LossBound;

@@ -45,7 +45,7 @@ pub(crate) fn worker() -> Result<(), Failure> {
 fn join(assignment: &Assignment) -> Result<Session, Failure> {
     let Assignment { server, switch, job, rank, ranks, .. } = assignment;
     let notes = |note: Note| match note {
-        Note::Stalled(why) | Note::Disconnected(why) => {
+        Note::Stalled(why) | Note::Disconnected(why) | Note::Unpaced(why) => {
             // Without a listener there is nobody to be told.
             let _ = say(&Report::Note(why));
         }

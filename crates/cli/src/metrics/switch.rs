@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use thalweg::daemon::SwitchSnapshot;
 use thalweg_aggregate::switch::Stats;
+use thalweg_pace::board;
 
 use super::exposition::Kind;
-use super::{begin, label, sockets};
+use super::{begin, label, sockets, tables};
 
 /// Name, help, count.
 type Row = (&'static str, &'static str, fn(&Stats) -> u64);
@@ -52,8 +53,12 @@ const FREES: &[Reason] = &[
     ("sweep", |s| s.freed_by_sweep),
 ];
 
-/// What a switch tells.
-pub(crate) fn switch(address: SocketAddr, snapshot: &SwitchSnapshot) -> String {
+/// What a switch tells; of load tables, if it keeps some.
+pub(crate) fn switch(
+    address: SocketAddr,
+    snapshot: &SwitchSnapshot,
+    board: Option<&board::Stats>,
+) -> String {
     let mut out = begin("switch", address);
     let stats = &snapshot.switch;
     sockets::counters(&mut out, "thalweg_switch", &snapshot.net);
@@ -82,6 +87,9 @@ pub(crate) fn switch(address: SocketAddr, snapshot: &SwitchSnapshot) -> String {
     for (job, held) in &snapshot.occupancy {
         out.sample(&[("job", &label(*job))], u64::from(*held));
     }
+    if let Some(board) = board {
+        tables::add(&mut out, board);
+    }
     out.finish()
 }
 
@@ -105,7 +113,7 @@ mod tests {
             aggregators: 64,
             occupancy,
         };
-        let text = switch(([127, 0, 0, 1], 4_800).into(), &snapshot);
+        let text = switch(([127, 0, 0, 1], 4_800).into(), &snapshot, None);
         let samples = parse(&text);
         for line in [
             "thalweg_build_info{role=\"switch\",address=\"127.0.0.1:4800\",version=\"0.1.0\"} 1",

@@ -998,3 +998,552 @@ pub mod control_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// What both sides count by. It has to be the same on both.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Slotting {
+    #[prost(uint64, tag = "1")]
+    pub slot_us: u64,
+    #[prost(uint32, tag = "2")]
+    pub horizon_slots: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PacedFlow {
+    #[prost(fixed64, tag = "1")]
+    pub job: u64,
+    #[prost(fixed32, tag = "2")]
+    pub number: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FetchFeedbackRequest {
+    #[prost(message, optional, tag = "1")]
+    pub slotting: ::core::option::Option<Slotting>,
+    /// The sender's slot.
+    #[prost(uint64, tag = "2")]
+    pub slot: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub questions: ::prost::alloc::vec::Vec<fetch_feedback_request::Question>,
+}
+/// Nested message and enum types in `FetchFeedbackRequest`.
+pub mod fetch_feedback_request {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Question {
+        #[prost(message, optional, tag = "1")]
+        pub flow: ::core::option::Option<super::PacedFlow>,
+        /// Where it goes.
+        #[prost(fixed32, tag = "2")]
+        pub to: u32,
+        /// Flows that it depends on.
+        #[prost(message, repeated, tag = "3")]
+        pub others: ::prost::alloc::vec::Vec<super::PacedFlow>,
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FetchFeedbackResponse {
+    /// In the order of the questions.
+    #[prost(message, repeated, tag = "1")]
+    pub answers: ::prost::alloc::vec::Vec<fetch_feedback_response::Answer>,
+}
+/// Nested message and enum types in `FetchFeedbackResponse`.
+pub mod fetch_feedback_response {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct Answer {
+        /// Absent where no link of the switch leads there.
+        #[prost(message, optional, tag = "1")]
+        pub feedback: ::core::option::Option<super::LinkFeedback>,
+        /// Of the flows that were asked for and are known.
+        #[prost(message, repeated, tag = "2")]
+        pub progress: ::prost::alloc::vec::Vec<super::FlowProgress>,
+    }
+}
+/// From the slot of the request on, in bytes a slot.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LinkFeedback {
+    #[prost(uint64, repeated, tag = "1")]
+    pub load: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "2")]
+    pub free: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, tag = "3")]
+    pub narrowest: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FlowProgress {
+    #[prost(message, optional, tag = "1")]
+    pub flow: ::core::option::Option<PacedFlow>,
+    #[prost(uint64, tag = "2")]
+    pub iteration: u64,
+    #[prost(uint64, tag = "3")]
+    pub volume: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpdateScheduleRequest {
+    #[prost(message, optional, tag = "1")]
+    pub slotting: ::core::option::Option<Slotting>,
+    #[prost(uint64, tag = "2")]
+    pub slot: u64,
+    /// Drawn anew whenever a sender starts.
+    #[prost(fixed64, tag = "3")]
+    pub agent: u64,
+    /// Larger with every message of an agent.
+    #[prost(uint64, tag = "4")]
+    pub sequence: u64,
+    #[prost(message, repeated, tag = "5")]
+    pub plans: ::prost::alloc::vec::Vec<update_schedule_request::Plan>,
+}
+/// Nested message and enum types in `UpdateScheduleRequest`.
+pub mod update_schedule_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Plan {
+        #[prost(message, optional, tag = "1")]
+        pub flow: ::core::option::Option<super::PacedFlow>,
+        #[prost(fixed32, tag = "2")]
+        pub to: u32,
+        /// From the slot of the request on, in bytes a slot.
+        #[prost(uint64, repeated, tag = "3")]
+        pub volumes: ::prost::alloc::vec::Vec<u64>,
+        #[prost(uint64, tag = "4")]
+        pub iteration: u64,
+        /// What the flow will have sent at the end of the slot, in its iteration.
+        #[prost(uint64, tag = "5")]
+        pub volume: u64,
+        /// What it wanted to send in the slot before, and did.
+        #[prost(uint64, tag = "6")]
+        pub asked: u64,
+        #[prost(uint64, tag = "7")]
+        pub carried: u64,
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpdateScheduleResponse {
+    /// In the order of the plans.
+    #[prost(message, repeated, tag = "1")]
+    pub verdicts: ::prost::alloc::vec::Vec<update_schedule_response::Verdict>,
+}
+/// Nested message and enum types in `UpdateScheduleResponse`.
+pub mod update_schedule_response {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Verdict {
+        #[prost(enumeration = "Outcome", tag = "1")]
+        pub outcome: i32,
+        /// Where the link is too full: the slot, and what it has left.
+        #[prost(uint64, tag = "2")]
+        pub slot: u64,
+        #[prost(uint64, tag = "3")]
+        pub free: u64,
+    }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Outcome {
+        Unspecified = 0,
+        Taken = 1,
+        /// The link is too full. What the flow had before still stands.
+        Full = 2,
+        /// No link of the switch leads there.
+        NoLink = 3,
+        /// Another agent has planned the flow lately.
+        Foreign = 4,
+    }
+    impl Outcome {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "OUTCOME_UNSPECIFIED",
+                Self::Taken => "OUTCOME_TAKEN",
+                Self::Full => "OUTCOME_FULL",
+                Self::NoLink => "OUTCOME_NO_LINK",
+                Self::Foreign => "OUTCOME_FOREIGN",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "OUTCOME_UNSPECIFIED" => Some(Self::Unspecified),
+                "OUTCOME_TAKEN" => Some(Self::Taken),
+                "OUTCOME_FULL" => Some(Self::Full),
+                "OUTCOME_NO_LINK" => Some(Self::NoLink),
+                "OUTCOME_FOREIGN" => Some(Self::Foreign),
+                _ => None,
+            }
+        }
+    }
+}
+/// Generated client implementations.
+pub mod pacing_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct PacingClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> PacingClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PacingClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PacingClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// What the links of the switch say to flows.
+        pub async fn fetch_feedback(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FetchFeedbackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::FetchFeedbackResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/thalweg.v1.Pacing/FetchFeedback",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("thalweg.v1.Pacing", "FetchFeedback"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What flows plan to send, and how far they are.
+        pub async fn update_schedule(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UpdateScheduleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdateScheduleResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/thalweg.v1.Pacing/UpdateSchedule",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("thalweg.v1.Pacing", "UpdateSchedule"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod pacing_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PacingServer.
+    #[async_trait]
+    pub trait Pacing: std::marker::Send + std::marker::Sync + 'static {
+        /// What the links of the switch say to flows.
+        async fn fetch_feedback(
+            &self,
+            request: tonic::Request<super::FetchFeedbackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::FetchFeedbackResponse>,
+            tonic::Status,
+        >;
+        /// What flows plan to send, and how far they are.
+        async fn update_schedule(
+            &self,
+            request: tonic::Request<super::UpdateScheduleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdateScheduleResponse>,
+            tonic::Status,
+        >;
+    }
+    #[derive(Debug)]
+    pub struct PacingServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PacingServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PacingServer<T>
+    where
+        T: Pacing,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/thalweg.v1.Pacing/FetchFeedback" => {
+                    #[allow(non_camel_case_types)]
+                    struct FetchFeedbackSvc<T: Pacing>(pub Arc<T>);
+                    impl<
+                        T: Pacing,
+                    > tonic::server::UnaryService<super::FetchFeedbackRequest>
+                    for FetchFeedbackSvc<T> {
+                        type Response = super::FetchFeedbackResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FetchFeedbackRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Pacing>::fetch_feedback(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FetchFeedbackSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/thalweg.v1.Pacing/UpdateSchedule" => {
+                    #[allow(non_camel_case_types)]
+                    struct UpdateScheduleSvc<T: Pacing>(pub Arc<T>);
+                    impl<
+                        T: Pacing,
+                    > tonic::server::UnaryService<super::UpdateScheduleRequest>
+                    for UpdateScheduleSvc<T> {
+                        type Response = super::UpdateScheduleResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UpdateScheduleRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Pacing>::update_schedule(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UpdateScheduleSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PacingServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "thalweg.v1.Pacing";
+    impl<T> tonic::server::NamedService for PacingServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}

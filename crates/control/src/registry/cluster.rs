@@ -45,8 +45,8 @@ mod tests {
             let cluster = Cluster { server: NodeId(9), switch, network };
             cluster.path(own.map(NodeId)).into_iter().map(|node| node.0).collect::<Vec<_>>()
         };
-        assert_eq!(path(None, None), []);
-        assert_eq!(path(None, Some(1)), []);
+        assert!(path(None, None).is_empty());
+        assert!(path(None, Some(1)).is_empty());
         assert_eq!(path(Some(1), None), [1]);
         assert_eq!(path(Some(1), Some(1)), [1]);
         assert_eq!(path(Some(2), Some(1)), [2, 1]);

@@ -10,7 +10,7 @@ use super::ServiceError;
 
 /// Lets in whoever shows the token.
 #[derive(Clone)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     expected: Option<Vec<u8>>,
 }
 

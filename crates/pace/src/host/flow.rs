@@ -51,6 +51,8 @@ pub(super) struct Flow {
     sent: u64,
     /// Of `sent`, and of what was lost and left again, what left in the current slot.
     pub(super) sent_in_slot: u64,
+    /// What it wanted of the slot before this one, and got.
+    pub(super) last: (u64, u64),
     /// What left in each of the last slots in which it had something to send.
     pub(super) recent: Recent,
     /// Those of the same job that are decided upon after it; only while decisions are made.
@@ -123,6 +125,7 @@ impl Flow {
             ready: 0,
             sent: 0,
             sent_in_slot: 0,
+            last: (0, 0),
             recent: Recent::new(0),
             siblings: None,
             decided_in: None,
@@ -160,7 +163,14 @@ impl Flow {
         self.sent = self.sent.saturating_sub(bytes);
     }
 
-    pub(super) fn end_slot(&mut self) {
+    /// What it sends in this iteration turns out to be another volume.
+    pub(super) fn set_volume(&mut self, volume: u64) {
+        self.volume = volume.max(self.sent);
+        self.ready = self.ready.min(self.volume);
+    }
+
+    pub(super) fn end_slot(&mut self, asked: u64) {
+        self.last = (asked, self.sent_in_slot);
         if self.sent_in_slot > 0 || self.is_active() {
             self.recent.push(self.sent_in_slot);
         }

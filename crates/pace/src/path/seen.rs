@@ -8,6 +8,9 @@ const PROBE_EVERY: u64 = 8;
 const PROBE_PART: u64 = 4;
 /// A slot is busy when at least this much of what was thought usable was planned for it.
 const BUSY: (u64, u64) = (7, 8);
+/// A link that carried nothing for a while, whatever the reason, is still asked for this part of its
+/// capacity: from nothing no probe would ever lead up again.
+const FLOOR_PART: u64 = 32;
 
 /// The largest of the last four values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,17 +63,20 @@ impl Seen {
     /// The most that was carried in the last four busy slots; every now and then a quarter more, since
     /// whoever never asks for more would never see more.
     pub fn usable(&self) -> u64 {
-        let seen = self.busy.max();
+        let seen = self.busy.max().max(self.capacity / FLOOR_PART);
         let is_probe = self.busy_slots % PROBE_EVERY == PROBE_EVERY - 1;
         let asked = if is_probe { seen.saturating_add(seen / PROBE_PART + 1) } else { seen };
         asked.min(self.capacity)
     }
 
-    // spec: C-04, C-13
+    // spec: C-04, C-12, C-13
     /// Takes in a slot that has ended. One for which little was planned says nothing about the link.
     pub fn observe(&mut self, planned: u64, carried: u64) {
         let (part, whole) = BUSY;
-        if u128::from(planned) * u128::from(whole) < u128::from(self.usable()) * u128::from(part) {
+        if planned == 0
+            || u128::from(planned) * u128::from(whole)
+                < u128::from(self.usable()) * u128::from(part)
+        {
             return;
         }
         self.busy.push(carried.min(self.capacity));

@@ -12,6 +12,7 @@ use thalweg_net::{Network, Offload, Wait, local_address_towards};
 
 use crate::engine::Notes;
 use crate::error::Error;
+use crate::pacing::Pacing;
 use crate::policy::Policy;
 
 /// Settings of a [`Session`](crate::Session). Those of the job have to be the same at every rank.
@@ -60,6 +61,8 @@ pub struct SessionConfig {
     /// Room for what the interface has not sent yet. Default 80 KiB: less than the queue of a slow
     /// interface, so that the kernel says that there is no room instead of dropping what is too much.
     pub send_buffer_bytes: usize,
+    /// Who says when to send. Default nobody.
+    pub pacing: Pacing,
     /// Who is told of what goes on. Default nobody.
     pub notes: Notes,
 }
@@ -76,6 +79,8 @@ pub enum Note {
     },
     /// An operation does not move, and why.
     Stalled(String),
+    /// The agent of the host is gone. The job goes on, and sends when it likes.
+    Unpaced(String),
     /// The server does not answer. The job goes on when it does again in time.
     Disconnected(String),
 }
@@ -110,6 +115,7 @@ impl SessionConfig {
             offload: Offload::Kernel,
             wait: Wait::Sleep,
             send_buffer_bytes: 80 << 10,
+            pacing: Pacing::Off,
             notes: Arc::new(|_| {}),
         }
     }

@@ -12,6 +12,7 @@ use super::SessionConfig;
 use crate::engine::{Command, Control, Engine, Identity, Joined, Patience, Post, lock};
 use crate::error::Error;
 use crate::handle::pair;
+use crate::pacing::Rein;
 use crate::random;
 
 /// One sending thread: a socket, an engine, and a job of its own, so that its fragments have numbers
@@ -20,6 +21,8 @@ struct Lane {
     post: Post,
     control: Control,
     engine: Option<JoinHandle<()>>,
+    /// What obeys the agent of the host, if the session does.
+    rein: Option<Rein>,
 }
 
 /// All sending threads. The first one also carries everything that is not a sum.
@@ -59,6 +62,9 @@ impl Lanes {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         let least = (0..given.len()).min_by_key(|&lane| given[lane]).unwrap_or(0);
         given[least] += bytes;
+        if let Some(rein) = &self.lanes[least].rein {
+            rein.ready(bytes);
+        }
         &self.lanes[least].post
     }
 
@@ -111,14 +117,15 @@ impl Lane {
         };
         let switch = config.switch_node(network)?;
         let identity = Identity { rank: config.rank, node };
-        let driver = driver(config, endpoint, network, identity)?;
+        let mut driver = driver(config, endpoint, network, identity)?;
+        let rein = Rein::join(config, &job, server, &mut driver)?;
         let patience =
             Patience { stall_after: settings.stall_after, give_up_after: settings.patience };
         let (joined, joining) = pair(|joined: Joined| Ok(joined));
         let (control, notes) = (Control::default(), Arc::clone(&config.notes));
         let (post, engine) =
             Engine::start(driver, identity, patience, Arc::clone(&control), notes, joining)?;
-        let lane = Lane { post: post.clone(), control, engine: Some(engine) };
+        let lane = Lane { post: post.clone(), control, engine: Some(engine), rein };
         let attend = AttendConfig {
             access: Access {
                 endpoint: config.server.clone(),

@@ -3,5 +3,6 @@
 mod bounded;
 mod cluster;
 mod collectives;
+mod pacing;
 
 use cluster::Cluster;

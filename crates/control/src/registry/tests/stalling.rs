@@ -71,7 +71,7 @@ fn where_the_server_knows_nothing_whoever_does_not_wait_is_suspect() {
     hall.registry.explain(hall.now, hall.job, 20_411, Missing::Unknown);
     hall.look();
     let diagnosis = hall.diagnoses(0).remove(0);
-    assert_eq!(diagnosis.culprits, []);
+    assert!(diagnosis.culprits.is_empty());
     assert!(diagnosis.text.ends_with("all hosts wait for it: look at the links there"));
 }
 

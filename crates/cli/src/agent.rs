@@ -1,0 +1,199 @@
+//! `thalweg agent`: plans when the jobs of a host send, and makes them obey.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use thalweg::agent::{AgentConfig, AgentDaemon, Leash, LeashConfig, Orders, Record};
+use thalweg_control::Access;
+use thalweg_core::{Bytes, Rate};
+use thalweg_pace::Settings;
+use thalweg_pace::board::Prefix;
+
+use crate::failure::Failure;
+use crate::{daemon, files, interrupt};
+
+/// Where an agent is found if nobody says otherwise.
+const SOCKET: &str = "/run/thalweg-agent.sock";
+/// How often the agent asks itself whether it should end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What `thalweg agent --help` says first.
+pub(crate) const ABOUT: &str = "\
+Plan when the jobs of this host send, and how fast
+
+One agent runs on every host. Jobs tell it how much they have to send; in slots of 60 ms it plans their \
+bursts so that they miss each other, on its own link by its own tables and in the network by those of \
+switches (`thalweg switch --pacing`). Without a switch, or when it is lost, it goes by its own tables.
+
+`thalweg agent run` starts any program and makes its TCP connections obey, with the pacing that the \
+kernel has for TCP. The program is not changed and does not notice.";
+
+/// What `thalweg agent` takes.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
+          after_long_help = EXAMPLES)]
+pub(crate) struct AgentArguments {
+    #[command(subcommand)]
+    command: Option<AgentCommand>,
+    #[command(flatten)]
+    daemon: Option<DaemonArguments>,
+}
+
+#[derive(Args)]
+struct DaemonArguments {
+    /// The address of this host, which its jobs send from
+    #[arg(long, value_name = "IP")]
+    address: Ipv4Addr,
+    /// The rate of this host's link, such as 10gbit
+    #[arg(long)]
+    rate: Rate,
+    /// Where jobs find the agent
+    #[arg(long, default_value = SOCKET, value_name = "FILE")]
+    socket: PathBuf,
+    /// Load tables to ask, host:port; or only for flows to some hosts, as 10.0.4.0/24=host:port
+    #[arg(long, value_name = "[RANGE=]ADDR")]
+    switch: Vec<String>,
+    /// A file that holds what the switches want to be shown
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Who vouches for the switches, if they encrypt: certificates in PEM format
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Write what became of every slot there, a line of JSON for each flow
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum AgentCommand {
+    /// Start a program whose TCP connections obey the agent
+    Run(RunArguments),
+}
+
+/// What `thalweg agent run` takes.
+#[derive(Args)]
+struct RunArguments {
+    /// The job's name, the same on all its hosts [default: that of the program]
+    #[arg(long)]
+    job: Option<String>,
+    /// Where the agent is
+    #[arg(long, default_value = SOCKET, value_name = "FILE", conflicts_with = "rates")]
+    socket: PathBuf,
+    /// What it sends to each host in an iteration, such as 100MB [default: what it sent before]
+    #[arg(long)]
+    volume: Option<Bytes>,
+    /// Ask no agent: these rates, one a slot of 60 ms, over and over, such as 50mbit,1gbit
+    #[arg(long, value_delimiter = ',', value_name = "RATE,…")]
+    rates: Vec<Rate>,
+    /// With --rates: write what became of every slot there, as lines of JSON
+    #[arg(long, value_name = "FILE", requires = "rates")]
+    log: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+When the agent is ready it prints `agent ready at FILE`. Ctrl-C or SIGTERM ends it, with exit code 0, and
+takes its socket away; programs that it paced go on unpaced. Only its user can reach the socket.
+
+Examples:
+  sudo thalweg agent --address 10.0.3.7 --rate 10gbit
+      jobs of this host take turns on its link
+  sudo thalweg agent --address 10.0.3.7 --rate 10gbit --switch 10.0.3.1:4900 --token-file token
+      and on the links of the rack
+  sudo thalweg agent run --job vgg -- python3 train.py
+      a program that obeys
+  sudo thalweg agent run --rates 100mbit,900mbit -- iperf3 -c 10.0.3.8
+      one that is fast in every other slot, without an agent";
+
+/// Runs it.
+pub(crate) fn agent(arguments: &AgentArguments) -> Result<(), Failure> {
+    match (&arguments.command, &arguments.daemon) {
+        (Some(AgentCommand::Run(arguments)), _) => run(arguments),
+        (None, Some(arguments)) => serve(arguments),
+        (None, None) => Err(Failure::Usage("give --address and --rate, or `run`".into())),
+    }
+}
+
+fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
+    let token = arguments.token_file.as_deref().map(files::read).transpose()?;
+    let token = token.map(|token| token.trim().to_owned());
+    let switch = |text: &String| -> Result<(Prefix, Access), Failure> {
+        let (range, endpoint) = match text.split_once('=') {
+            Some((range, endpoint)) => (range.parse::<Prefix>(), endpoint),
+            None => (Ok(Prefix::ALL), text.as_str()),
+        };
+        let range = range.map_err(|error| Failure::Usage(error.to_string()))?;
+        let (endpoint, token) = (endpoint.to_owned(), token.clone());
+        Ok((range, Access { endpoint, token, tls_ca: arguments.tls_ca.clone() }))
+    };
+    let agent = AgentDaemon::start(AgentConfig {
+        socket: arguments.socket.clone(),
+        address: arguments.address,
+        uplink: arguments.rate,
+        settings: Settings::default(),
+        switches: arguments.switch.iter().map(switch).collect::<Result<_, Failure>>()?,
+        on_record: log(arguments.log.as_ref())?,
+        on_note: Box::new(daemon::say),
+    });
+    let agent = agent.map_err(daemon::not_started)?;
+    interrupt::listen();
+    files::print(&format!("agent ready at {}\n", agent.socket().display()))?;
+    while !interrupt::is_asked() && agent.is_running() {
+        sleep(LOOK_EVERY);
+    }
+    if !agent.is_running() {
+        return Err(Failure::Ran("a thread of the agent has ended".into()));
+    }
+    drop(agent);
+    daemon::say("agent stopped");
+    Ok(())
+}
+
+fn run(arguments: &RunArguments) -> Result<(), Failure> {
+    let job = match &arguments.job {
+        Some(job) => job.clone(),
+        None => arguments.command[0].to_string_lossy().into_owned(),
+    };
+    let orders = if arguments.rates.is_empty() {
+        Orders::Agent(arguments.socket.clone())
+    } else {
+        let slot = Duration::from_nanos(Settings::default().slot.as_ps() / 1_000);
+        Orders::Rates { slot, rates: arguments.rates.clone() }
+    };
+    interrupt::count();
+    let leash = Leash::start(LeashConfig {
+        orders,
+        job,
+        volume: arguments.volume.map(Bytes::as_u64),
+        command: arguments.command.clone(),
+        should_stop: Box::new(interrupt::is_asked),
+        on_record: log(arguments.log.as_ref())?,
+        on_note: Box::new(daemon::say),
+    });
+    let status = leash.and_then(Leash::run).map_err(daemon::not_started)?;
+    match status.success() {
+        true => Ok(()),
+        false if interrupt::is_asked() => Err(Failure::Interrupted),
+        false => Err(Failure::Ran(format!("the program ended with {status}"))),
+    }
+}
+
+/// Writes records to a file, if one is given.
+fn log(file: Option<&PathBuf>) -> Result<Box<dyn FnMut(&Record) + Send>, Failure> {
+    let Some(path) = file else { return Ok(Box::new(|_| {})) };
+    let mut file = File::create(path).map_err(|error| files::unwritable(path, &error))?;
+    // A full disk must not stop the agent.
+    Ok(Box::new(move |record| drop(writeln!(file, "{record}"))))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program has nothing else to do")]
+fn sleep(span: Duration) {
+    std::thread::sleep(span);
+}

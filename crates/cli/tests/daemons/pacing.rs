@@ -1,0 +1,124 @@
+//! Agents and load tables as processes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::process::{Daemon, refusal, thalweg};
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("thalweg-{}-{name}", std::process::id()))
+}
+
+/// An agent that is ready, and its socket.
+fn agent(name: &str, more: &[&str]) -> (Child, String) {
+    let socket = scratch(name).display().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(["agent", "--address", "10.77.0.1", "--rate", "1gbit", "--socket", &socket]);
+    let command = command.args(more).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the program starts");
+    let mut ready = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    stdout.read_line(&mut ready).expect("it says things in UTF-8");
+    assert_eq!(ready, format!("agent ready at {socket}\n"));
+    (child, socket)
+}
+
+fn terminate(mut child: Child) -> Option<i32> {
+    let asked = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(asked.expect("there is such a program").success());
+    child.wait().expect("it was started").code()
+}
+
+// spec: C-10
+#[test]
+fn an_emulated_switch_serves_tables_alone_or_inside() {
+    let alone = ["--emulate", "--pacing", "127.0.0.1:0", "--hosts", "10.77.0.0/24=1gbit"];
+    let switch = Daemon::start("switch", &alone);
+    assert!(switch.ready.starts_with("switch ready at 127.0.0.1:"), "{}", switch.ready);
+    let ended = switch.terminate();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.contains("0 schedules taken in"), "{}", ended.stderr);
+    let inside = ["--pacing", "127.0.0.1:0", "--link", "0.0.0.0/0=40gbit"];
+    let ended = Daemon::start("switch", &inside).terminate();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.contains("load tables at 127.0.0.1:"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("0 collisions; 0 questions answered"), "{}", ended.stderr);
+}
+
+// spec: C-10
+#[test]
+fn tables_that_cannot_be_are_refused() {
+    let says = |arguments: &[&str], word: &str| {
+        let line = refusal(arguments);
+        assert!(line.contains(word), "{arguments:?}: {line}");
+    };
+    let links = ["--hosts", "10.77.0.0/24=1gbit"];
+    says(&[&["switch", "--emulate"], &links[..]].concat(), "--emulate needs --pacing");
+    says(&["switch", "--emulate", "--pacing", "127.0.0.1:0"], "--hosts or --link");
+    let open = ["switch", "--emulate", "--pacing", "0.0.0.0:0"];
+    says(&[&open, &links[..]].concat(), "give a token or a certificate");
+    let wrong = ["switch", "--emulate", "--pacing", "127.0.0.1:0", "--link", "rack=1gbit"];
+    says(&wrong, "\"rack=1gbit\" is no link");
+}
+
+#[test]
+fn an_agent_takes_its_socket_away_and_programs_keep_their_exit_code() {
+    let (child, socket) = agent("agent", &[]);
+    let run =
+        |words: &[&str]| thalweg(&[&["agent", "run", "--socket", &socket, "--"], words].concat());
+    let output = run(&["sh", "-c", "echo here"]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"here\n"[..]), "{stderr}");
+    assert_eq!(run(&["sh", "-c", "exit 3"]).status.code(), Some(1));
+    let second = ["agent", "--address", "10.77.0.1", "--rate", "1gbit", "--socket", &socket];
+    assert!(refusal(&second).contains("another agent listens there"));
+    assert_eq!(terminate(child), Some(0));
+    assert!(!fs::exists(&socket).expect("it can be looked for"));
+    let gone = ["agent", "run", "--socket", &socket, "--", "true"];
+    assert!(refusal(&gone).contains("start one with `thalweg agent`"));
+}
+
+// spec: C-11
+#[test]
+fn an_agent_without_its_switch_is_ready_all_the_same() {
+    let (child, _) = agent("lonely", &["--switch", "127.0.0.1:1"]);
+    assert_eq!(terminate(child), Some(0));
+}
+
+/// The outcome of one experiment in a lab; `None` where this user cannot have one.
+fn measured(only: &str, more: &[&str]) -> Option<Value> {
+    let output = thalweg(&[&["bench", "pacing", "--json", "--only", only], more].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    if stderr.contains("a lab needs root") {
+        println!("skipped: not root");
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    Some(document[only].clone())
+}
+
+// spec: C-09
+#[test]
+fn tcp_programs_and_flows_of_ours_keep_rates_that_change_every_slot() {
+    let Some(rates) = measured("rates", &["--seconds", "4"]) else { return };
+    for job in ["job0", "job1"] {
+        let error = rates[format!("{job}_mean_error")].as_f64().expect("a number");
+        assert!(error.abs() < 0.05, "{job}: {error}");
+    }
+    let Some(flows) = measured("flows", &["--seconds", "4"]) else { return };
+    let error = flows["mean_error"].as_f64().expect("a number");
+    assert!(error.abs() < 0.02, "a flow of ours: {error}");
+}
+
+// spec: C-12
+#[test]
+fn traffic_that_nobody_paces_keeps_its_share() {
+    let Some(others) = measured("others", &["--seconds", "4"]) else { return };
+    let share = others["beside_paced_other_of_fair_share"].as_f64().expect("a number");
+    assert!(share >= 0.9, "{share}");
+}

@@ -1,0 +1,243 @@
+//! How jobs talk to the agent of their host: lines of JSON over a Unix socket.
+//!
+//! A job says [`FromJob::Join`] first, announces its flows with [`FromJob::Flow`], and then reports for
+//! each of them how many bytes were handed over and how many have left, in all, a few times a slot. The
+//! agent answers with [`ToJob::Rate`] whenever that changes. Either side may hang up at any time: a job is
+//! then free to send as it likes, and an agent forgets the job.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread::{self, JoinHandle};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The version of the protocol that is spoken here.
+pub const VERSION: u32 = 1;
+/// The longest line.
+pub const LINE_BYTES: usize = 8 << 10;
+/// The longest name of a job.
+pub const NAME_BYTES: usize = 128;
+/// Most flows that one flow depends on.
+pub const OTHERS_MAX: usize = 64;
+
+/// What a job says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum FromJob {
+    /// Who it is. Always the first line.
+    Join {
+        /// The version of the protocol.
+        version: u32,
+        /// The job's name, the same on all its hosts.
+        job: String,
+    },
+    /// It sends to a host.
+    Flow {
+        /// A number of its own choice.
+        flow: u32,
+        /// The host.
+        to: Ipv4Addr,
+        /// What it sends there in an iteration. Without it that is guessed from the one before.
+        #[serde(default)]
+        volume: Option<u64>,
+        /// How it depends on others.
+        #[serde(default)]
+        relation: Dependence,
+        /// Those others: from which host to which.
+        #[serde(default)]
+        others: Vec<(Ipv4Addr, Ipv4Addr)>,
+    },
+    /// How far a flow is, counted from its announcement.
+    Report {
+        /// Its number.
+        flow: u32,
+        /// Bytes that were handed over. A guess that was too high may be taken back.
+        ready: u64,
+        /// Bytes that have left.
+        sent: u64,
+    },
+    /// It does not send there any more.
+    Close {
+        /// The flow's number.
+        flow: u32,
+    },
+}
+
+/// How a flow depends on others of its job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dependence {
+    /// On none.
+    #[default]
+    Alone,
+    /// To a parameter server; the others are what that sends.
+    Aggregation,
+    /// From a parameter server; the others are what that receives.
+    Broadcast,
+    /// In a ring; the other is its predecessor's.
+    Ring {
+        /// What it sends before it has received anything.
+        own_chunk: u64,
+    },
+}
+
+/// What the agent says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ToJob {
+    /// It knows the job.
+    Welcome {
+        /// The version of the protocol.
+        version: u32,
+        /// How long a slot lasts.
+        slot_us: u64,
+        /// The rate of flows that nothing was said of.
+        idle_bps: u64,
+    },
+    /// How fast a flow may send from now on.
+    Rate {
+        /// The flow's number.
+        flow: u32,
+        /// The rate; 0 to wait.
+        bps: u64,
+        /// How much it may send before it waits; without it there is no end.
+        #[serde(default)]
+        bytes: Option<u64>,
+        /// For how long that holds. After it the flow is as one of which nothing was said.
+        #[serde(default)]
+        within_us: Option<u64>,
+    },
+    /// What the job said was wrong. The agent hangs up.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Why a line says nothing.
+#[derive(Debug, Error)]
+pub enum LineError {
+    /// The connection broke.
+    #[error(transparent)]
+    Broken(#[from] io::Error),
+    /// It does not end.
+    #[error("a line is longer than {LINE_BYTES} bytes: end lines with a line feed")]
+    Long,
+    /// It is something else.
+    #[error("a line makes no sense: {0}")]
+    Nonsense(String),
+}
+
+/// Reads lines.
+#[derive(Debug)]
+pub struct Lines<R> {
+    source: BufReader<R>,
+    line: Vec<u8>,
+}
+
+impl<R: Read> Lines<R> {
+    /// Lines of that source.
+    pub fn new(source: R) -> Lines<R> {
+        Lines { source: BufReader::new(source), line: Vec::new() }
+    }
+
+    /// The next line; `None` at the end.
+    pub fn next_line<T: for<'a> Deserialize<'a>>(&mut self) -> Result<Option<T>, LineError> {
+        self.line.clear();
+        let limit = LINE_BYTES as u64 + 1;
+        let bytes = self.source.by_ref().take(limit).read_until(b'\n', &mut self.line)?;
+        match bytes {
+            0 => return Ok(None),
+            _ if self.line.last() != Some(&b'\n') && bytes > LINE_BYTES => {
+                return Err(LineError::Long);
+            }
+            _ => {}
+        }
+        serde_json::from_slice(&self.line)
+            .map(Some)
+            .map_err(|error| LineError::Nonsense(error.to_string()))
+    }
+}
+
+/// Writes a line.
+pub fn write_line(mut sink: impl Write, words: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(words).map_err(io::Error::other)?;
+    line.push(b'\n');
+    // In one piece, so that lines of several threads do not mix.
+    sink.write_all(&line)
+}
+
+impl FromJob {
+    /// Whether it could be meant.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            FromJob::Join { version, .. } if *version != VERSION => Err(format!(
+                "version {version} is not spoken here, only {VERSION}: update the other"
+            )),
+            FromJob::Join { job, .. } => {
+                let is_plain = !job.is_empty() && job.chars().all(|char| !char.is_control());
+                let fits = job.len() <= NAME_BYTES;
+                let wrong =
+                    || format!("a job's name has 1 to {NAME_BYTES} bytes that can be printed");
+                (is_plain && fits).then_some(()).ok_or_else(wrong)
+            }
+            FromJob::Flow { others, .. } if others.len() > OTHERS_MAX => {
+                Err(format!("{} dependencies of a flow, and {OTHERS_MAX} may be", others.len()))
+            }
+            FromJob::Report { ready, sent, .. } if sent > ready => {
+                Err(format!("{sent} bytes have left and only {ready} were handed over"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A job's connection to the agent. Hangs up when dropped.
+#[derive(Debug)]
+pub struct AgentLink {
+    stream: UnixStream,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl AgentLink {
+    /// Joins. What the agent says is handed to `hear` on a thread of the link; `None` when it hangs up.
+    pub fn join(
+        socket: &Path,
+        job: &str,
+        mut hear: impl FnMut(Option<ToJob>) + Send + 'static,
+    ) -> io::Result<AgentLink> {
+        let stream = UnixStream::connect(socket)?;
+        let mut lines = Lines::new(stream.try_clone()?);
+        write_line(&stream, &FromJob::Join { version: VERSION, job: job.to_owned() })?;
+        let body = move || {
+            while let Ok(Some(words)) = lines.next_line() {
+                hear(Some(words));
+            }
+            hear(None);
+        };
+        let listener = thread::Builder::new().name("thalweg-agent".into()).spawn(body)?;
+        Ok(AgentLink { stream, listener: Some(listener) })
+    }
+
+    /// Says something.
+    pub fn say(&self, words: &FromJob) -> io::Result<()> {
+        write_line(&self.stream, words)
+    }
+}
+
+impl Drop for AgentLink {
+    fn drop(&mut self) {
+        // It fails where the other side has hung up, which is as good.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if let Some(listener) = self.listener.take() {
+            // It has told on its way out if it panicked.
+            let _ = listener.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

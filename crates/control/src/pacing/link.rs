@@ -1,0 +1,173 @@
+//! A switch's load tables, for a program that must not wait.
+
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use thalweg_pace::board::{Answer, Question, Update, Verdict};
+use thalweg_pace::{Settings, Slot};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::{runtime, time};
+
+use super::{CallError, Caller};
+use crate::access::{Access, AccessError};
+
+/// What may wait to be said. A switch that is slower than that hears nothing of some slots.
+const QUEUE_MESSAGES: usize = 8;
+
+/// How long to leave a switch alone that cannot be reached.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// What a switch says.
+#[derive(Debug)]
+pub enum FromSwitch {
+    /// It can be reached, for the first time or again.
+    Found,
+    /// It cannot be reached any more; the reason.
+    Lost(String),
+    /// It does not take what was said; the reason.
+    Refused(String),
+    /// What its links say to flows, in the order of the questions.
+    Answers {
+        /// In which slot they were asked.
+        slot: Slot,
+        /// The questions.
+        questions: Vec<Question>,
+        /// The answers.
+        answers: Vec<Answer>,
+    },
+    /// What became of plans.
+    Verdicts {
+        /// What was said.
+        update: Update,
+        /// The verdicts, in the order of the plans.
+        verdicts: Vec<Verdict>,
+    },
+}
+
+/// A thread that holds a connection to a switch. Ends when dropped.
+#[derive(Debug)]
+pub struct SwitchLink {
+    requests: Option<Sender<Asked>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Fetch(Slot, Vec<Question>),
+    Update(Update),
+}
+
+impl SwitchLink {
+    /// Starts it. What the switch says is handed to `hear`, on the link's thread.
+    pub fn start(
+        access: Access,
+        settings: Settings,
+        hear: impl Fn(FromSwitch) + Send + 'static,
+    ) -> Result<SwitchLink, AccessError> {
+        // What cannot work is told at once.
+        access.door()?;
+        let (requests, inbox) = channel(QUEUE_MESSAGES);
+        let body = move || match runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(serve(&access, settings, inbox, &hear)),
+            Err(error) => hear(FromSwitch::Lost(format!("the system gives no runtime: {error}"))),
+        };
+        let thread = thread::Builder::new().name("thalweg-tables".into()).spawn(body).ok();
+        Ok(SwitchLink { requests: Some(requests), thread })
+    }
+
+    /// Asks. Whether it could: a switch that is behind is not asked.
+    pub fn fetch(&self, slot: Slot, questions: Vec<Question>) -> bool {
+        self.send(Asked::Fetch(slot, questions))
+    }
+
+    /// Tells. Whether it could.
+    pub fn update(&self, update: Update) -> bool {
+        self.send(Asked::Update(update))
+    }
+
+    fn send(&self, asked: Asked) -> bool {
+        self.requests.as_ref().is_some_and(|requests| requests.try_send(asked).is_ok())
+    }
+}
+
+impl Drop for SwitchLink {
+    fn drop(&mut self) {
+        self.requests.take();
+        if let Some(thread) = self.thread.take() {
+            // It has told on its way out if it panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(
+    access: &Access,
+    settings: Settings,
+    mut inbox: Receiver<Asked>,
+    hear: &impl Fn(FromSwitch),
+) {
+    let mut was_told = false;
+    loop {
+        match Caller::connect(access, settings).await {
+            Ok(mut caller) => {
+                let Some(error) = converse(&mut caller, &mut inbox, &mut was_told, hear).await
+                else {
+                    return;
+                };
+                if !was_told {
+                    hear(FromSwitch::Lost(error.to_string()));
+                }
+                was_told = true;
+            }
+            Err(error) if !was_told => {
+                hear(FromSwitch::Lost(error.to_string()));
+                was_told = true;
+            }
+            Err(_) => {}
+        }
+        time::sleep(RETRY_AFTER).await;
+        // What was asked meanwhile is about slots that have passed.
+        loop {
+            match inbox.try_recv() {
+                Ok(_) => {}
+                Err(tokio::sync::mpsc::error::TryRecvError::Empty) => break,
+                Err(tokio::sync::mpsc::error::TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+/// Asks and tells until something fails, or nobody asks any more. A switch counts as found with its
+/// first answer: whoever listens there may still refuse everything.
+async fn converse(
+    caller: &mut Caller,
+    inbox: &mut Receiver<Asked>,
+    was_told: &mut bool,
+    hear: &impl Fn(FromSwitch),
+) -> Option<CallError> {
+    let mut is_found = false;
+    while let Some(asked) = inbox.recv().await {
+        let said = match asked {
+            Asked::Fetch(slot, questions) => caller
+                .fetch(slot, &questions)
+                .await
+                .map(|answers| FromSwitch::Answers { slot, questions, answers }),
+            Asked::Update(update) => caller
+                .update(&update)
+                .await
+                .map(|verdicts| FromSwitch::Verdicts { update, verdicts }),
+        };
+        match said {
+            Ok(said) => {
+                if !is_found {
+                    (is_found, *was_told) = (true, false);
+                    hear(FromSwitch::Found);
+                }
+                hear(said);
+            }
+            Err(CallError::Refused { text, .. }) => hear(FromSwitch::Refused(text)),
+            Err(error) => return Some(error),
+        }
+    }
+    None
+}

@@ -1,0 +1,177 @@
+//! A board as a service.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use thalweg_pace::board::{Route, Stats, Wrong};
+use thalweg_pace::{Board, Settings, Slot};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+use super::convert::{self, Malformed};
+use super::current_slot;
+use crate::service::{
+    Ground, Guard, MESSAGE_BYTES_MAX, STOP_AFTER, ServiceError, TlsFiles, accept,
+};
+use crate::v1;
+use crate::v1::pacing_server::{Pacing, PacingServer};
+
+/// Settings of a [`PacingService`].
+pub struct PacingConfig {
+    /// Where to listen. Beyond loopback a token or a certificate is needed.
+    pub bind: SocketAddr,
+    /// What callers have to show, if anything.
+    pub token: Option<String>,
+    /// What the service shows, if anything: then connections are encrypted.
+    pub tls: Option<TlsFiles>,
+    /// What all hosts agree on.
+    pub settings: Settings,
+    /// The links of the switch.
+    pub routes: Vec<Route>,
+    /// Gets lines that are worth telling an operator. Called from the service's thread.
+    pub on_note: Box<dyn Fn(String) + Send>,
+}
+
+/// A running service. Stops when dropped.
+#[derive(Debug)]
+pub struct PacingService {
+    local_address: SocketAddr,
+    board: Shared,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The board. Only counters are read from other threads than the service's.
+#[derive(Clone, Debug)]
+struct Shared(Arc<Mutex<Board>>);
+
+impl PacingService {
+    /// Starts a service in a thread of its own. Returns when it listens.
+    pub fn start(config: PacingConfig) -> Result<PacingService, ServiceError> {
+        let PacingConfig { bind, token, tls, settings, routes, on_note } = config;
+        let Ground { builder, runtime, listener, local_address, guard } =
+            Ground::prepare(bind, token.as_deref(), tls.as_ref())?;
+        let board = Shared(Arc::new(Mutex::new(Board::new(settings, routes))));
+        let (stop, stopped) = oneshot::channel();
+        let served = board.clone();
+        let body = move || {
+            runtime.block_on(run(builder, listener, guard, served, on_note, stopped));
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("thalweg-pacing".into()).spawn(body);
+        let thread = thread.map_err(ServiceError::Thread)?;
+        Ok(PacingService { local_address, board, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local_address
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> Stats {
+        self.board.lock().stats()
+    }
+
+    /// Whether it serves.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for PacingService {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // It has told on its way out if it panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn run(
+    mut builder: Server,
+    listener: TcpListener,
+    guard: Guard,
+    board: Shared,
+    on_note: Box<dyn Fn(String) + Send>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let pacing = PacingServer::new(board).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let router = builder.add_service(InterceptedService::new(pacing, guard));
+    let (end, ended) = oneshot::channel::<()>();
+    let (accepted, incoming) = mpsc::channel(1);
+    tokio::spawn(accept(on_note, listener, accepted));
+    let incoming = ReceiverStream::new(incoming);
+    let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });
+    let serving = tokio::spawn(serving);
+    let _ = stopped.await;
+    drop(end);
+    // Connections that do not end by themselves end with the runtime.
+    let _ = time::timeout(STOP_AFTER, serving).await;
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Board> {
+        // Every call leaves the board whole, or had not begun to change it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// spec: C-10
+#[tonic::async_trait]
+impl Pacing for Shared {
+    async fn fetch_feedback(
+        &self,
+        request: Request<v1::FetchFeedbackRequest>,
+    ) -> Result<Response<v1::FetchFeedbackResponse>, Status> {
+        let request = request.into_inner();
+        let mut board = self.lock();
+        convert::check_slotting(request.slotting, board.settings()).map_err(malformed)?;
+        let questions = request.questions.into_iter().map(convert::to_question);
+        let questions = questions.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
+        let now = current_slot(board.settings());
+        let answers = board.fetch(now, Slot(request.slot), &questions).map_err(wrong)?;
+        let answers = answers.iter().map(convert::from_answer).collect();
+        Ok(Response::new(v1::FetchFeedbackResponse { answers }))
+    }
+
+    async fn update_schedule(
+        &self,
+        request: Request<v1::UpdateScheduleRequest>,
+    ) -> Result<Response<v1::UpdateScheduleResponse>, Status> {
+        let request = request.into_inner();
+        let mut board = self.lock();
+        convert::check_slotting(request.slotting, board.settings()).map_err(malformed)?;
+        let update = convert::to_update(request).map_err(malformed)?;
+        let now = current_slot(board.settings());
+        let verdicts = board.update(now, &update).map_err(wrong)?;
+        let verdicts = verdicts.iter().map(convert::from_verdict).collect();
+        Ok(Response::new(v1::UpdateScheduleResponse { verdicts }))
+    }
+}
+
+fn malformed(problem: Malformed) -> Status {
+    match problem {
+        Malformed::Slotting { .. } => Status::failed_precondition(problem.to_string()),
+        _ => Status::invalid_argument(problem.to_string()),
+    }
+}
+
+fn wrong(problem: Wrong) -> Status {
+    let text = problem.to_string();
+    match problem {
+        Wrong::Old { .. } | Wrong::Early { .. } => Status::failed_precondition(text),
+        Wrong::Replayed { .. } => Status::already_exists(text),
+        Wrong::Agents(_) => Status::resource_exhausted(text),
+        Wrong::Flows { .. } | Wrong::Horizon(_) | Wrong::Volume(_) => {
+            Status::invalid_argument(text)
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Load tables over real connections on loopback.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use thalweg_control::pacing::{
+    CallError, Caller, FromSwitch, PacingConfig, PacingService, SwitchLink, current_slot,
+};
+use thalweg_control::v1::pacing_client::PacingClient;
+use thalweg_control::{Access, ServiceError, v1};
+use thalweg_core::{JobId, NodeId, Rate};
+use thalweg_pace::board::{AgentId, Plan, Question, Route, Update, Verdict};
+use thalweg_pace::path::Progress;
+use thalweg_pace::{Ahead, FlowId, Settings, Slot};
+use tonic::Code;
+use tonic::transport::Endpoint;
+
+const HOST: NodeId = NodeId(0x0a4d_0001);
+const CAPACITY: u64 = 7_500_000;
+
+fn config(bind: &str, token: Option<&str>) -> PacingConfig {
+    let to = "10.77.0.0/24".parse().unwrap();
+    PacingConfig {
+        bind: bind.parse().unwrap(),
+        token: token.map(String::from),
+        tls: None,
+        settings: Settings::default(),
+        routes: vec![Route { to, rate: Rate::from_gbps(1), is_each: true }],
+        on_note: Box::new(drop),
+    }
+}
+
+fn service(token: Option<&str>) -> PacingService {
+    PacingService::start(config("127.0.0.1:0", token)).unwrap()
+}
+
+fn access(address: SocketAddr, token: Option<&str>) -> Access {
+    let token = token.map(String::from);
+    Access { endpoint: address.to_string(), token, tls_ca: None }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(work)
+}
+
+fn flow(number: u32) -> FlowId {
+    FlowId { job: JobId(number.into()), number }
+}
+
+fn question(number: u32) -> Question {
+    Question { flow: flow(number), to: HOST, others: vec![flow(1)] }
+}
+
+fn update(sequence: u64, slot: Slot, volume: u64) -> Update {
+    let progress = Progress { flow: flow(1), iteration: 3, volume };
+    let plan = Ahead::filled(slot, 10, volume);
+    let plan = Plan { flow: flow(1), to: HOST, plan, progress, asked: 0, carried: 0 };
+    Update { agent: AgentId(1), sequence, slot, plans: vec![plan] }
+}
+
+fn now() -> Slot {
+    current_slot(&Settings::default())
+}
+
+// spec: C-10
+#[test]
+fn schedules_come_back_as_feedback() {
+    let service = service(None);
+    run(async {
+        let access = access(service.local_address(), None);
+        let mut caller = Caller::connect(&access, Settings::default()).await.unwrap();
+        let told = caller.update(&update(1, now(), 4_000_000)).await.unwrap();
+        assert_eq!(told, [Verdict::Taken]);
+        let slot = now();
+        let answers = caller.fetch(slot, &[question(2)]).await.unwrap();
+        let feedback = answers[0].feedback.unwrap();
+        assert_eq!((feedback.slot(), feedback.narrowest), (slot, CAPACITY));
+        assert_eq!(
+            (feedback.load.volumes()[1], feedback.free.volumes()[1]),
+            (4_000_000, 3_500_000)
+        );
+        assert_eq!(
+            (answers[0].progress[0].iteration, answers[0].progress[0].volume),
+            (3, 4_000_000)
+        );
+        let full = caller.update(&update(2, now(), CAPACITY + 1)).await.unwrap();
+        assert!(matches!(full[0], Verdict::Full(refusal) if refusal.free == CAPACITY), "{full:?}");
+        // What was refused has not replaced what stood.
+        let answers = caller.fetch(now(), &[question(2)]).await.unwrap();
+        assert_eq!(answers[0].feedback.unwrap().load.volumes()[1], 4_000_000);
+    });
+    let stats = service.stats();
+    assert_eq!((stats.updates, stats.fetches, stats.refused, stats.rejected), (2, 2, 1, 0));
+}
+
+// spec: C-10
+#[test]
+fn wrong_messages_are_refused_with_a_status_and_change_nothing() {
+    let service = service(None);
+    run(async {
+        let address = access(service.local_address(), None);
+        let mut caller = Caller::connect(&address, Settings::default()).await.unwrap();
+        caller.update(&update(5, now(), 1_000)).await.unwrap();
+        let long_ago = Slot(now().0 - 10);
+        let huge = Update { plans: vec![update(6, now(), 9).plans[0]; 300], ..update(6, now(), 9) };
+        let cases = [
+            (update(6, long_ago, 9), Code::FailedPrecondition),
+            (update(6, now().after(10), 9), Code::FailedPrecondition),
+            (update(5, now(), 9), Code::AlreadyExists),
+            (update(6, now(), u64::MAX), Code::InvalidArgument),
+            (huge, Code::InvalidArgument),
+        ];
+        for (message, expected) in cases {
+            let refused = caller.update(&message).await.unwrap_err();
+            let CallError::Refused { code, text } = refused else { panic!("{refused}") };
+            assert_eq!(code, expected, "{text}");
+        }
+        let answers = caller.fetch(now(), &[question(2)]).await.unwrap();
+        assert_eq!(answers[0].feedback.unwrap().load.volumes()[1], 1_000);
+        let other = Settings { horizon_slots: 8, ..Settings::default() };
+        let mut stranger = Caller::connect(&address, other).await.unwrap();
+        let refused = stranger.fetch(now(), &[]).await.unwrap_err().to_string();
+        assert!(refused.contains("give all the same settings"), "{refused}");
+    });
+}
+
+// spec: C-10
+#[test]
+fn what_is_no_message_is_refused() {
+    let service = service(None);
+    run(async {
+        let endpoint = Endpoint::from_shared(format!("http://{}", service.local_address()));
+        let channel = endpoint.unwrap().connect().await.unwrap();
+        let mut client = PacingClient::new(channel);
+        let slotting = Some(v1::Slotting { slot_us: 60_000, horizon_slots: 10 });
+        let plan = v1::update_schedule_request::Plan {
+            flow: Some(v1::PacedFlow { job: 1, number: 1 }),
+            to: HOST.0,
+            volumes: vec![1; 10],
+            ..Default::default()
+        };
+        let good = v1::UpdateScheduleRequest {
+            slotting,
+            slot: now().0,
+            agent: 1,
+            sequence: 1,
+            plans: vec![plan.clone()],
+        };
+        let no_flow = v1::update_schedule_request::Plan { flow: None, ..plan.clone() };
+        let long = v1::update_schedule_request::Plan { volumes: vec![1; 1_000], ..plan };
+        let cases = [
+            (v1::UpdateScheduleRequest { slotting: None, ..good.clone() }, Code::InvalidArgument),
+            (
+                v1::UpdateScheduleRequest { plans: vec![no_flow], ..good.clone() },
+                Code::InvalidArgument,
+            ),
+            (
+                v1::UpdateScheduleRequest { plans: vec![long.clone()], ..good.clone() },
+                Code::InvalidArgument,
+            ),
+            // Longer than the service reads.
+            (
+                v1::UpdateScheduleRequest { plans: vec![long; 100], ..good.clone() },
+                Code::OutOfRange,
+            ),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(client.update_schedule(message).await.unwrap_err().code(), expected);
+        }
+        assert_eq!(service.stats().updates, 0);
+        client.update_schedule(good).await.unwrap();
+    });
+}
+
+// spec: C-10
+#[test]
+fn beyond_loopback_there_is_no_service_without_credentials() {
+    let open = PacingService::start(config("0.0.0.0:0", None));
+    assert!(matches!(open, Err(ServiceError::Open(_))));
+    let service = service(Some("sesame"));
+    run(async {
+        let tried = async |token| {
+            let access = access(service.local_address(), token);
+            let mut caller = Caller::connect(&access, Settings::default()).await.unwrap();
+            caller.fetch(now(), &[]).await.map(drop)
+        };
+        tried(Some("sesame")).await.unwrap();
+        for token in [None, Some("sesam")] {
+            let refused = tried(token).await.unwrap_err();
+            assert!(matches!(refused, CallError::Refused { code: Code::Unauthenticated, .. }));
+        }
+    });
+}
+
+// spec: C-11
+#[test]
+fn a_link_tells_when_its_switch_is_lost_and_found() {
+    let service = service(None);
+    let address = service.local_address();
+    let (said, heard) = std::sync::mpsc::channel();
+    let hear = move |word| drop(said.send(word));
+    let link = SwitchLink::start(access(address, None), Settings::default(), hear).unwrap();
+    let within = || heard.recv_timeout(Duration::from_secs(10)).expect("it says something");
+    assert!(link.update(update(1, now(), 7)));
+    assert!(matches!(within(), FromSwitch::Found));
+    assert!(
+        matches!(within(), FromSwitch::Verdicts { verdicts, .. } if verdicts == [Verdict::Taken])
+    );
+    link.update(update(1, now(), 7));
+    assert!(matches!(within(), FromSwitch::Refused(text) if text.contains("has come before")));
+    drop(service);
+    link.fetch(now(), vec![question(2)]);
+    assert!(matches!(within(), FromSwitch::Lost(_)));
+    let again = PacingService::start(PacingConfig { bind: address, ..config("127.0.0.1:0", None) });
+    let _again = again.unwrap();
+    let found = (0..200).any(|_| {
+        link.fetch(now(), vec![question(2)]);
+        matches!(heard.recv_timeout(Duration::from_millis(50)), Ok(FromSwitch::Found))
+    });
+    assert!(found, "it comes back");
+}

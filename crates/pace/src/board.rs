@@ -1,0 +1,261 @@
+//! The tables of a switch that cannot keep them itself.
+//!
+//! A program beside the switch holds a [`Board`] and is told what passes: [`Board::fetch`] answers what
+//! the links say to flows, [`Board::update`] takes in what flows plan. Both are handed the current slot.
+//! Whoever writes is an *agent*, which numbers its messages. What is old, early, said before or too large
+//! is refused and changes nothing.
+
+mod message;
+mod route;
+
+use std::collections::BTreeMap;
+
+use thalweg_core::NodeId;
+
+use crate::ahead::Slot;
+use crate::load::{FlowId, LinkTable};
+use crate::path::{Feedback, Progress};
+use crate::settings::Settings;
+
+pub use message::{AgentId, Answer, Plan, Question, Stats, Update, Verdict, Wrong};
+pub use route::{Prefix, PrefixError, Route};
+
+/// Most flows that one message is about.
+pub const FLOWS_PER_MESSAGE: usize = 256;
+/// Most flows that a flow depends on.
+pub const OTHERS_PER_FLOW: usize = 64;
+/// The largest volume of a slot that is believed: 2 Pbps at 60 ms.
+pub const VOLUME_MAX: u64 = 1 << 44;
+/// Most agents that are remembered at once.
+const AGENTS_MAX: usize = 4_096;
+/// Most flows.
+const FLOWS_MAX: usize = 65_536;
+/// Most links that routes with a link for every host may lead to.
+const LINKS_MAX: usize = 65_536;
+/// Clocks of hosts may differ by so many slots.
+const SLACK_SLOTS: u64 = 1;
+/// An agent is forgotten after so many silent slots. What it said could come again until its slot is
+/// too old, which is sooner.
+const AGENT_SLOTS: u64 = 2 * SLACK_SLOTS + 2;
+
+/// The tables of one switch.
+#[derive(Debug)]
+pub struct Board {
+    settings: Settings,
+    routes: Vec<Route>,
+    now: Slot,
+    links: BTreeMap<LinkKey, Link>,
+    flows: BTreeMap<FlowId, Entry>,
+    agents: BTreeMap<AgentId, Agent>,
+    stats: Stats,
+}
+
+/// Which route, and where it has a link for every host, which host.
+type LinkKey = (usize, u32);
+
+#[derive(Debug)]
+struct Link {
+    table: LinkTable,
+    /// What flows wanted and got in the slot before this one.
+    asked: u64,
+    carried: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    owner: AgentId,
+    link: LinkKey,
+    progress: Progress,
+    heard_in: Slot,
+}
+
+#[derive(Debug)]
+struct Agent {
+    sequence: u64,
+    heard_in: Slot,
+}
+
+impl Board {
+    /// Empty tables for the links that these routes lead to.
+    pub fn new(settings: Settings, routes: Vec<Route>) -> Board {
+        Board {
+            settings,
+            routes,
+            now: Slot(0),
+            links: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// What slots it counts by.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> Stats {
+        let planned = self.flows.len() as u64;
+        Stats { links: self.links.len() as u64, flows: planned, ..self.stats }
+    }
+
+    // spec: C-02, C-10
+    /// What the links say to flows, and how far the flows are that those depend on.
+    pub fn fetch(
+        &mut self,
+        now: Slot,
+        asked_in: Slot,
+        questions: &[Question],
+    ) -> Result<Vec<Answer>, Wrong> {
+        let checked = check_slot(now, asked_in).and_then(|()| check_questions(questions));
+        self.counted(checked)?;
+        self.advance(now);
+        self.stats.fetches += 1;
+        Ok(questions.iter().map(|question| self.answer(asked_in, question)).collect())
+    }
+
+    // spec: C-01, C-10
+    /// Takes in what an agent's flows plan. All of the message is checked before anything changes; a
+    /// plan that a link has no room for leaves that flow as it was, and the others go on.
+    pub fn update(&mut self, now: Slot, update: &Update) -> Result<Vec<Verdict>, Wrong> {
+        let checked = self.check_update(now, update);
+        self.counted(checked)?;
+        self.advance(now);
+        self.stats.updates += 1;
+        let agent = Agent { sequence: update.sequence, heard_in: self.now };
+        self.agents.insert(update.agent, agent);
+        let plans = update.plans.iter();
+        Ok(plans.map(|plan| self.take(update.agent, plan)).collect())
+    }
+
+    fn check_update(&self, now: Slot, update: &Update) -> Result<(), Wrong> {
+        check_slot(now, update.slot)?;
+        match self.agents.get(&update.agent) {
+            Some(agent) if agent.sequence >= update.sequence => {
+                return Err(Wrong::Replayed { last: agent.sequence });
+            }
+            None if self.agents.len() >= AGENTS_MAX => return Err(Wrong::Agents(AGENTS_MAX)),
+            _ => {}
+        }
+        if update.plans.len() > FLOWS_PER_MESSAGE {
+            return Err(Wrong::Flows { given: update.plans.len(), most: FLOWS_PER_MESSAGE });
+        }
+        for plan in &update.plans {
+            let volumes = plan.plan.volumes();
+            let is_in_place = plan.plan.first() == update.slot;
+            if !is_in_place || volumes.len() != self.settings.horizon_slots {
+                return Err(Wrong::Horizon(self.settings.horizon_slots));
+            }
+            let told = [plan.asked, plan.carried];
+            if let Some(&volume) = volumes.iter().chain(&told).find(|&&it| it > VOLUME_MAX) {
+                return Err(Wrong::Volume(volume));
+            }
+        }
+        Ok(())
+    }
+
+    fn counted<T>(&mut self, checked: Result<T, Wrong>) -> Result<T, Wrong> {
+        self.stats.rejected += u64::from(checked.is_err());
+        checked
+    }
+
+    /// Lets a slot begin, unless it has.
+    fn advance(&mut self, now: Slot) {
+        if now <= self.now {
+            return;
+        }
+        self.now = now;
+        let stale_after = self.settings.stale_after_slots;
+        for link in self.links.values_mut() {
+            // Reports of a slot come in the next one.
+            let (asked, carried) =
+                (std::mem::take(&mut link.asked), std::mem::take(&mut link.carried));
+            link.table.observe(asked, carried);
+            link.table.advance(now);
+        }
+        self.flows.retain(|_, entry| now.since(entry.heard_in) < stale_after);
+        self.agents.retain(|_, agent| now.since(agent.heard_in) < AGENT_SLOTS);
+    }
+
+    fn answer(&mut self, asked_in: Slot, question: &Question) -> Answer {
+        let progress = question.others.iter().filter_map(|other| self.flows.get(other));
+        let progress = progress.map(|entry| entry.progress).collect();
+        let (now, horizon_slots) = (self.now, self.settings.horizon_slots);
+        let feedback = self.link_to(question.to).map(|(_, link)| {
+            let mut here = Feedback::new(now, horizon_slots);
+            here.add(&link.table, question.flow);
+            let mut asked = Feedback::new(asked_in, horizon_slots);
+            asked.join(&here);
+            asked
+        });
+        Answer { feedback, progress }
+    }
+
+    fn take(&mut self, agent: AgentId, plan: &Plan) -> Verdict {
+        let known = self.flows.get(&plan.flow).map(|entry| (entry.owner, entry.link));
+        if known.is_some_and(|(owner, _)| owner != agent) {
+            return Verdict::Foreign;
+        }
+        let now = self.now;
+        let is_full = known.is_none() && self.flows.len() >= FLOWS_MAX;
+        let Some((key, link)) = self.link_to(plan.to).filter(|_| !is_full) else {
+            return Verdict::NoLink;
+        };
+        link.asked = link.asked.saturating_add(plan.asked);
+        link.carried = link.carried.saturating_add(plan.carried);
+        let verdict = match link.table.reserve(now, plan.flow, &plan.plan) {
+            Ok(()) => Verdict::Taken,
+            Err(refusal) => Verdict::Full(refusal),
+        };
+        if let Some((_, before)) = known.filter(|(_, before)| *before != key)
+            && let Some(link) = self.links.get_mut(&before)
+        {
+            link.table.release(plan.flow);
+        }
+        self.stats.refused += u64::from(matches!(verdict, Verdict::Full(_)));
+        let entry = Entry { owner: agent, link: key, progress: plan.progress, heard_in: now };
+        self.flows.insert(plan.flow, entry);
+        verdict
+    }
+
+    /// The link that leads to a host. One that is a host's own is made when it is first needed.
+    fn link_to(&mut self, to: NodeId) -> Option<(LinkKey, &mut Link)> {
+        let (number, route) = route::lookup(&self.routes, to)?;
+        let key = (number, if route.is_each { to.0 } else { 0 });
+        if !self.links.contains_key(&key) {
+            if self.links.len() >= LINKS_MAX {
+                return None;
+            }
+            let capacity = self.settings.bytes_a_slot(route.rate);
+            let mut table = LinkTable::new(&self.settings, capacity);
+            table.advance(self.now);
+            self.links.insert(key, Link { table, asked: 0, carried: 0 });
+        }
+        self.links.get_mut(&key).map(|link| (key, link))
+    }
+}
+
+fn check_slot(now: Slot, said: Slot) -> Result<(), Wrong> {
+    if now.since(said) > SLACK_SLOTS {
+        return Err(Wrong::Old { said, now });
+    }
+    if said.since(now) > SLACK_SLOTS {
+        return Err(Wrong::Early { said, now });
+    }
+    Ok(())
+}
+
+fn check_questions(questions: &[Question]) -> Result<(), Wrong> {
+    if questions.len() > FLOWS_PER_MESSAGE {
+        return Err(Wrong::Flows { given: questions.len(), most: FLOWS_PER_MESSAGE });
+    }
+    let others = questions.iter().map(|question| question.others.len()).max().unwrap_or(0);
+    if others > OTHERS_PER_FLOW {
+        return Err(Wrong::Flows { given: others, most: OTHERS_PER_FLOW });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+use thalweg_core::Span;
+
+use super::*;
+
+const BASE: Slot = Slot(1_000_000);
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// A slot of the own link.
+const SLOT_BYTES: u64 = 7_500_000;
+
+fn office() -> Office {
+    let settings = Settings::default();
+    Office::new(OWN, Rate::from_gbps(1), settings, BASE, &Rng::new(1)).unwrap()
+}
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Span::from_ms(ms)
+}
+
+fn join(name: &str) -> FromJob {
+    FromJob::Join { version: VERSION, job: name.into() }
+}
+
+fn flow(to: Ipv4Addr) -> FromJob {
+    let (volume, relation, others) = (Some(SLOT_BYTES), Dependence::Alone, Vec::new());
+    FromJob::Flow { flow: 0, to, volume, relation, others }
+}
+
+fn report(ready: u64, sent: u64) -> FromJob {
+    FromJob::Report { flow: 0, ready, sent }
+}
+
+/// A job with one flow.
+fn seated(office: &mut Office, seat: u64) -> Seat {
+    let seat = Seat(seat);
+    for words in [join(&format!("job {}", seat.0)), flow(PEER)] {
+        office.handle_job(at(1), seat, words).unwrap();
+    }
+    seat
+}
+
+fn drain(office: &mut Office) -> Vec<Output> {
+    std::iter::from_fn(|| office.poll()).collect()
+}
+
+/// The last rate that a job was given.
+fn rate(outputs: &[Output], of: Seat) -> Option<(u64, Option<u64>)> {
+    outputs.iter().rev().find_map(|output| match output {
+        Output::Say(seat, ToJob::Rate { bps, bytes, .. }) if *seat == of => Some((*bps, *bytes)),
+        _ => None,
+    })
+}
+
+/// Lets the office do everything that is due until then.
+fn pass(office: &mut Office, until: Time) -> Vec<Output> {
+    let mut outputs = drain(office);
+    while office.poll_timeout() <= until {
+        let due = office.poll_timeout();
+        office.handle_timeout(due);
+        outputs.extend(drain(office));
+    }
+    outputs
+}
+
+// spec: C-08, C-11
+#[test]
+fn without_a_switch_jobs_of_a_host_take_turns_by_its_own_table() {
+    let mut office = office();
+    let (first, second) = (seated(&mut office, 1), seated(&mut office, 2));
+    assert_eq!(rate(&drain(&mut office), second), Some((62_500_000, None)), "nothing to send yet");
+    for seat in [first, second] {
+        office.handle_job(at(60), seat, report(SLOT_BYTES, 0)).unwrap();
+    }
+    let outputs = pass(&mut office, at(70));
+    let told: Vec<_> = outputs.iter().filter(|output| matches!(output, Output::Tell(..))).collect();
+    assert!(!told.is_empty(), "switches would be told");
+    let (now, later) = (rate(&outputs, first).unwrap(), rate(&outputs, second).unwrap());
+    assert!(now.0 > 900_000_000 && now.1 > Some(6_000_000), "{now:?}");
+    assert_eq!(later, (0, Some(0)), "the other waits");
+    // The first sends everything and is done; the other has the next slot.
+    office.handle_job(at(115), first, report(SLOT_BYTES, SLOT_BYTES)).unwrap();
+    let outputs = pass(&mut office, at(130));
+    assert!(rate(&outputs, second).unwrap().0 > 900_000_000, "{outputs:?}");
+}
+
+#[test]
+fn what_switches_say_counts_in_their_slot_and_adds_up() {
+    let mut office = office();
+    let seat = seated(&mut office, 1);
+    office.handle_job(at(60), seat, report(SLOT_BYTES, 0)).unwrap();
+    let outputs = drain(&mut office);
+    let asked = outputs.iter().find_map(|output| match output {
+        Output::Ask(slot, questions) => Some((*slot, questions.clone())),
+        _ => None,
+    });
+    let (slot, questions) = asked.expect("it asks at once");
+    assert_eq!((slot, questions[0].to), (BASE.after(1), node(PEER)));
+    let says = |free| Answer {
+        feedback: Some(Feedback {
+            load: Ahead::filled(slot, 10, 0),
+            free: Ahead::filled(slot, 10, free),
+            narrowest: SLOT_BYTES,
+        }),
+        progress: Vec::new(),
+    };
+    // The tightest counts, whichever answers last, and however often.
+    for (switch, free) in [(0, 1_000_000), (1, 5_000_000), (1, 5_000_000)] {
+        office.handle_answers(at(61), switch, slot, &questions, vec![says(free)]);
+    }
+    let outputs = pass(&mut office, at(70));
+    let (bps, bytes) = rate(&outputs, seat).unwrap();
+    assert!(bytes <= Some(1_000_000) && bps <= 134_000_000, "{bps} {bytes:?}");
+    // An answer about a slot that has passed does not count.
+    office.handle_job(at(119), seat, report(SLOT_BYTES, 100_000)).unwrap();
+    pass(&mut office, at(120));
+    office.handle_answers(at(121), 0, slot, &questions, vec![says(0)]);
+    let outputs = pass(&mut office, at(130));
+    assert!(rate(&outputs, seat).unwrap().0 > 900_000_000, "{outputs:?}");
+}
+
+#[test]
+fn a_refused_plan_is_made_again() {
+    let mut office = office();
+    let seat = seated(&mut office, 1);
+    office.handle_job(at(60), seat, report(SLOT_BYTES, 0)).unwrap();
+    let outputs = pass(&mut office, at(70));
+    let plans = outputs.iter().rev().find_map(|output| match output {
+        Output::Tell(_, plans) => Some(plans.clone()),
+        _ => None,
+    });
+    let plans = plans.expect("it tells");
+    assert_eq!(plans[0].plan.first(), BASE.after(1));
+    let refusal = Refusal { slot: BASE.after(1), asked: SLOT_BYTES, free: 100_000 };
+    office.handle_verdicts(at(70), &plans, &[Verdict::Full(refusal)]);
+    let outputs = drain(&mut office);
+    assert!(rate(&outputs, seat).unwrap().1 <= Some(100_000), "{outputs:?}");
+    assert!(outputs.iter().any(|output| matches!(output, Output::Tell(..))));
+}
+
+#[test]
+fn what_became_of_a_slot_is_written_down() {
+    let mut office = office();
+    let seat = seated(&mut office, 1);
+    office.handle_job(at(60), seat, report(SLOT_BYTES, 0)).unwrap();
+    pass(&mut office, at(70));
+    office.handle_job(at(100), seat, report(SLOT_BYTES, 4_000_000)).unwrap();
+    let outputs = pass(&mut office, at(130));
+    let records = outputs.iter().filter_map(|output| match output {
+        Output::Note(record) => Some(record),
+        _ => None,
+    });
+    let records: Vec<_> = records.collect();
+    assert_eq!(records.len(), 1, "{outputs:?}");
+    assert_eq!((records[0].slot, records[0].carried_bytes), (BASE.0 + 1, 4_000_000));
+    assert!(records[0].to_string().starts_with("{\"slot\":1000001,\"job\":\"job 1\""));
+}
+
+#[test]
+fn words_out_of_order_are_refused_and_change_nothing() {
+    let mut office = office();
+    let seat = Seat(1);
+    let mut refused = |words| office.handle_job(at(1), seat, words).unwrap_err();
+    assert_eq!(refused(flow(PEER)), "join first");
+    assert_eq!(refused(report(1, 1)), "join first");
+    assert_eq!(refused(FromJob::Close { flow: 1 }), "join first");
+    let seat = seated(&mut office, 1);
+    let mut refused = |words| office.handle_job(at(1), seat, words).unwrap_err();
+    assert!(refused(join("again")).contains("has joined already"));
+    assert!(refused(flow(PEER)).contains("is there already"));
+    assert!(refused(FromJob::Close { flow: 9 }).contains("no flow 9"));
+    office.handle_job(at(2), seat, report(1_000, 500)).unwrap();
+    let back = office.handle_job(at(3), seat, report(1_000, 400)).unwrap_err();
+    assert!(back.contains("went back"), "{back}");
+    // The same job cannot send to the same host twice.
+    office.handle_job(at(3), Seat(2), join("job 1")).unwrap();
+    let twice = office.handle_job(at(3), Seat(2), flow(PEER)).unwrap_err();
+    assert!(twice.contains("a name of its own"), "{twice}");
+}
+
+#[test]
+fn a_job_that_hangs_up_leaves_nothing() {
+    let mut office = office();
+    let seat = seated(&mut office, 1);
+    office.handle_job(at(60), seat, report(SLOT_BYTES, 0)).unwrap();
+    pass(&mut office, at(70));
+    office.forget(at(71), seat);
+    assert!(office.flows.is_empty() && office.jobs.is_empty());
+    assert_eq!(office.host.uplink().planned().total(), 0);
+    office.forget(at(72), seat);
+}
+
+// spec: C-15
+#[test]
+fn flows_within_the_host_are_left_alone() {
+    let mut office = office();
+    office.handle_job(at(1), Seat(1), join("a")).unwrap();
+    office.handle_job(at(1), Seat(1), flow(OWN)).unwrap();
+    assert_eq!(rate(&drain(&mut office), Seat(1)), Some((u64::MAX, None)));
+    office.handle_job(at(2), Seat(1), report(SLOT_BYTES, 0)).unwrap();
+    assert!(rate(&pass(&mut office, at(70)), Seat(1)).is_none());
+}
+
+#[test]
+fn names_and_places_make_numbers() {
+    assert_ne!(job_id("a"), job_id("b"));
+    assert_eq!(flow_number(OWN, PEER), 0x0001_0002);
+}

@@ -1,0 +1,137 @@
+//! A session that sends when the agent of its host says so.
+
+mod shared;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use thalweg_control::local::{AgentLink, FromJob, ToJob};
+use thalweg_core::Machine;
+use thalweg_net::Driver;
+
+use crate::error::Error;
+use crate::session::{Note, SessionConfig};
+use shared::{Paced, Shared};
+
+/// Who says when a session sends.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Pacing {
+    /// Nobody: at once.
+    #[default]
+    Off,
+    /// The agent of the host (`thalweg agent`), which listens on this socket. A session whose agent goes
+    /// goes on, and sends when it likes.
+    Scheduled {
+        /// The socket.
+        agent: PathBuf,
+    },
+}
+
+/// How often the agent is told how far the session is.
+const REPORT_EVERY: Duration = Duration::from_millis(3);
+
+/// The only flow of a sending thread.
+const FLOW: u32 = 0;
+
+/// Holds a sending thread to what the agent says. Lets go when dropped.
+pub(crate) struct Rein {
+    shared: Arc<Shared>,
+    should_stop: Arc<AtomicBool>,
+    reporter: Option<JoinHandle<()>>,
+}
+
+impl Rein {
+    // spec: C-09
+    /// Joins the agent, if the session obeys one, and puts its pacer into the driver. What leaves counts
+    /// as one flow: to the switch, or to the server where there is none.
+    pub(crate) fn join<M: Machine>(
+        config: &SessionConfig,
+        job: &str,
+        server: SocketAddr,
+        driver: &mut Driver<M>,
+    ) -> Result<Option<Rein>, Error> {
+        let Pacing::Scheduled { agent } = &config.pacing else { return Ok(None) };
+        let wrong = |error: std::io::Error| {
+            let agent = agent.display();
+            Error::Config(format!("no agent at {agent}: {error}; start one with `thalweg agent`"))
+        };
+        let to = destination(config, server)?;
+        let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
+        let shared = Arc::new(Shared::default());
+        let (heard, notes) = (Arc::clone(&shared), Arc::clone(&config.notes));
+        let hear = move |words: Option<ToJob>| {
+            match words {
+                Some(ToJob::Welcome { idle_bps, .. }) => heard.begin(idle_bps),
+                Some(ToJob::Rate { bps, bytes, within_us, .. }) => {
+                    heard.grant(bps, bytes, within_us);
+                }
+                Some(ToJob::Refused { reason }) => notes(Note::Unpaced(reason)),
+                None => heard.release(),
+            }
+            waker.wake();
+        };
+        // Ranks of one host are told apart; those that share memory have one that sends.
+        let name = format!("{job}/{}", config.rank);
+        let link = AgentLink::join(agent, &name, hear).map_err(wrong)?;
+        let (volume, relation, others) = (None, Default::default(), Vec::new());
+        link.say(&FromJob::Flow { flow: FLOW, to, volume, relation, others }).map_err(wrong)?;
+        driver.set_pacer(Some(Box::new(Paced::new(Arc::clone(&shared)))));
+        let should_stop = Arc::new(AtomicBool::new(false));
+        let (told, stop) = (Arc::clone(&shared), Arc::clone(&should_stop));
+        let notes = Arc::clone(&config.notes);
+        let body = move || {
+            if report(&link, &told, &stop).is_err() {
+                told.release();
+                notes(Note::Unpaced("the agent of this host is gone".into()));
+            }
+        };
+        let reporter = thread::Builder::new().name("thalweg-rein".into()).spawn(body);
+        let reporter = Some(reporter.map_err(Error::system("cannot start a thread"))?);
+        Ok(Some(Rein { shared, should_stop, reporter }))
+    }
+
+    /// So many bytes were handed over.
+    pub(crate) fn ready(&self, bytes: u64) {
+        self.shared.ready(bytes);
+    }
+}
+
+impl Drop for Rein {
+    fn drop(&mut self) {
+        self.should_stop.store(true, Ordering::Relaxed);
+        self.shared.release();
+        if let Some(reporter) = self.reporter.take() {
+            // It has told on its way out if it panicked.
+            let _ = reporter.join();
+        }
+    }
+}
+
+/// Tells the agent how far the session is, until it is to stop.
+#[expect(clippy::disallowed_methods, reason = "reports are made in real time")]
+fn report(link: &AgentLink, shared: &Shared, should_stop: &AtomicBool) -> std::io::Result<()> {
+    let mut last = None;
+    while !should_stop.load(Ordering::Relaxed) {
+        let (ready, sent) = shared.counts();
+        if last != Some((ready, sent)) {
+            link.say(&FromJob::Report { flow: FLOW, ready, sent })?;
+            last = Some((ready, sent));
+        }
+        thread::sleep(REPORT_EVERY);
+    }
+    Ok(())
+}
+
+fn destination(config: &SessionConfig, server: SocketAddr) -> Result<Ipv4Addr, Error> {
+    let switch = config.switch.as_ref().and_then(|text| text.to_socket_addrs().ok()?.next());
+    match switch.unwrap_or(server).ip() {
+        IpAddr::V4(address) => Ok(address),
+        IpAddr::V6(address) => {
+            Err(Error::Config(format!("{address} is IPv6: agents name hosts by IPv4")))
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Sessions that obey the agent of their host.
+
+use std::net::Ipv4Addr;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use thalweg::agent::{AgentConfig, AgentDaemon};
+use thalweg::{Note, Pacing, Reduce, Session};
+use thalweg_core::Rate;
+use thalweg_pace::Settings;
+
+use crate::Cluster;
+
+const VALUES: usize = 500_000;
+
+fn agent(name: &str, uplink: &str) -> AgentDaemon {
+    let uplink: Rate = uplink.parse().expect("a rate");
+    let socket = format!("thalweg-session-{}-{name}", std::process::id());
+    let agent = AgentDaemon::start(AgentConfig {
+        socket: std::env::temp_dir().join(socket),
+        // Not that of the switch: what stays on a host is not paced.
+        address: Ipv4Addr::new(127, 0, 0, 99),
+        uplink,
+        settings: Settings::default(),
+        switches: Vec::new(),
+        on_record: Box::new(|_| {}),
+        on_note: Box::new(drop),
+    });
+    agent.expect("an agent starts")
+}
+
+fn summed(session: &Session) -> Vec<f32> {
+    let values = vec![session.rank() as f32 + 1.0; VALUES];
+    session.all_reduce(values, Reduce::Sum).expect("it begins").wait().expect("it ends")
+}
+
+// spec: C-09
+#[test]
+#[expect(clippy::disallowed_methods, reason = "rates are kept in real time")]
+fn sums_are_exact_and_no_faster_than_the_agent_says() {
+    let cluster = Cluster::losing(0.0);
+    let agent = agent("paced", "40mbit");
+    let begin = Instant::now();
+    let sums = cluster.run(
+        2,
+        |config| config.pacing = Pacing::Scheduled { agent: agent.socket().into() },
+        |session| (0..2).map(|_| summed(session)).collect::<Vec<_>>(),
+    );
+    let took = begin.elapsed();
+    assert!(sums.iter().flatten().all(|sum| *sum == vec![3.0; VALUES]));
+    // Both ranks are on this host: 8 MB and more at 40 Mbps take 1.6 s, less what leaves before a burst
+    // is noticed and what a late host may make up for.
+    assert!(took >= Duration::from_millis(1_400), "{took:?}");
+}
+
+// spec: C-11
+#[test]
+fn a_session_whose_agent_goes_is_told_and_goes_on() {
+    let cluster = Cluster::losing(0.0);
+    let agent = agent("leaves", "1gbit");
+    let socket = agent.socket().to_owned();
+    let agent = std::sync::Mutex::new(Some(agent));
+    let (notes, noted) = mpsc::channel();
+    let notes = std::sync::Mutex::new(notes);
+    let sums = cluster.run(
+        2,
+        |config| {
+            let notes = notes.lock().expect("nobody panics").clone();
+            config.pacing = Pacing::Scheduled { agent: socket.clone() };
+            config.notes = std::sync::Arc::new(move |note| drop(notes.send(note)));
+        },
+        |session| {
+            let before = summed(session);
+            drop(agent.lock().expect("nobody panics").take());
+            (before, summed(session), summed(session))
+        },
+    );
+    let expected = vec![3.0; VALUES];
+    for (first, second, third) in &sums {
+        assert!(*first == expected && *second == expected && *third == expected);
+    }
+    let told = |note: Note| matches!(note, Note::Unpaced(_));
+    assert!(noted.try_iter().any(told), "it is told");
+}
+
+#[test]
+fn a_session_without_its_agent_does_not_begin() {
+    let cluster = Cluster::losing(0.0);
+    let mut config = cluster.config("nobody", 0, 1);
+    config.pacing = Pacing::Scheduled { agent: "no-such-agent".into() };
+    let error = Session::join(config).err().expect("there is no agent").to_string();
+    assert!(error.contains("start one with `thalweg agent`"), "{error}");
+}
