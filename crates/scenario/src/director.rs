@@ -38,6 +38,8 @@ pub struct FlowEnd {
     pub retransmissions: u32,
     /// How often nothing came back in time.
     pub timeouts: u32,
+    /// How often loss was found before that.
+    pub detections: u32,
 }
 
 pub(crate) struct ScenarioDirector<'a> {
@@ -151,8 +153,8 @@ impl<'a> ScenarioDirector<'a> {
 
     fn end(&mut self, now: Time, host: NodeId, sent: &Sent, arrived: bool) {
         let Some(record) = self.live.remove(&(host, sent.flow)) else { return };
-        let Sent { retransmissions, timeouts, .. } = *sent;
-        let end = FlowEnd { at: now, arrived, retransmissions, timeouts };
+        let Sent { retransmissions, timeouts, detections, .. } = *sent;
+        let end = FlowEnd { at: now, arrived, retransmissions, timeouts, detections };
         self.records[record].end = Some(end);
     }
 
@@ -178,7 +180,7 @@ impl<'a> ScenarioDirector<'a> {
 impl FlowEnd {
     /// Of a flow whose sender is gone.
     fn lost(at: Time) -> FlowEnd {
-        FlowEnd { at, arrived: false, retransmissions: 0, timeouts: 0 }
+        FlowEnd { at, arrived: false, retransmissions: 0, timeouts: 0, detections: 0 }
     }
 }
 

@@ -195,12 +195,22 @@ pub(crate) struct TransportTable {
     pub(crate) min_rto: Option<Span>,
     #[serde(deserialize_with = "units::optional_span")]
     pub(crate) initial_rto: Option<Span>,
+    pub(crate) loss_detection: Option<LossDetectionWord>,
     pub(crate) tagger: Option<TaggerWord>,
     /// With a tagger: the edges between priorities.
     pub(crate) thresholds: Option<Vec<Threshold>>,
     #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) slack: Option<Bytes>,
     pub(crate) hints: Option<HintsTable>,
+}
+
+/// Who finds losses, and by what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LossDetectionWord {
+    #[default]
+    ByOrder,
+    ByPriority,
 }
 
 /// What decides the priority of a flow's packets.

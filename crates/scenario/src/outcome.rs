@@ -2,6 +2,7 @@
 
 use thalweg_core::{Digest, NodeId, Rate, Span, Time};
 use thalweg_fabric::{FabricStats, LinkStats, Violation};
+use thalweg_flow::ArrivalStats;
 use thalweg_report::stats::{Sample, Summary};
 
 use crate::director::FlowRecord;
@@ -34,6 +35,8 @@ pub struct Outcome {
     pub stats: FabricStats,
     /// Packets that were sent again.
     pub resent_packets: u64,
+    /// How packets of flows came to their hosts, since these last started; the peak is that of one host.
+    pub arrivals: ArrivalStats,
     /// Flows that a forest was asked about.
     pub tagged: TaggedFlows,
     /// What each link did.

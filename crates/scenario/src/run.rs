@@ -6,6 +6,7 @@ use thalweg_aggregate::server;
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::trace::Tracer;
 use thalweg_fabric::{Fabric, Limit, LinkId, LinkStats, Pause, Violation};
+use thalweg_flow::ArrivalStats;
 use thalweg_stack::{Host, Participant};
 
 use crate::director::ScenarioDirector;
@@ -206,6 +207,8 @@ impl<'a> Run<'a> {
         let hosts = || (0..self.scenario.topology.hosts()).map(NodeId);
         let of_flows = |host| self.fabric.machine(host).flows().retransmissions();
         let resent_now: u64 = hosts().map(of_flows).sum();
+        let arrivals = hosts().map(|host| self.fabric.machine(host).flows().arrivals());
+        let arrivals = arrivals.fold(ArrivalStats::default(), ArrivalStats::merge);
         let switch_use = |&switch: &NodeId| {
             Some(SwitchUse { switch, stats: Programs::stats(&self.fabric, switch)? })
         };
@@ -221,6 +224,7 @@ impl<'a> Run<'a> {
             ending: self.ended.unwrap_or(Ending::Interrupted),
             stats: self.fabric.stats(),
             resent_packets: resent_now + resent_before_restarts + resent_by_jobs,
+            arrivals,
             tagged: prioritizer.flows,
             links,
             ideals: self.scenario.ideals(&flows),

@@ -2,7 +2,7 @@
 
 use thalweg_baselines::{ndp, pfabric};
 use thalweg_core::{Machine, Outbox, Packet, Time, Verdict};
-use thalweg_flow::{Endpoint, Event, FlowId, Message, StartError};
+use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 
 /// The transport of a host's ordinary flows: ours, or a published one that it is compared with.
 pub enum Transport {
@@ -34,6 +34,14 @@ impl Transport {
     /// How many messages are being sent.
     pub fn outgoing(&self) -> usize {
         delegate!(self, endpoint => endpoint.outgoing())
+    }
+
+    /// How packets of others' messages came so far; of published transports nothing is known.
+    pub fn arrivals(&self) -> ArrivalStats {
+        match self {
+            Transport::Flow(endpoint) => endpoint.arrivals(),
+            Transport::Ndp(_) | Transport::Pfabric(_) => ArrivalStats::default(),
+        }
     }
 
     /// How many transmissions so far were not the first of their packet.
