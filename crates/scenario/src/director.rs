@@ -23,6 +23,8 @@ use crate::source::Source;
 pub struct FlowRecord {
     /// What was asked for.
     pub spec: FlowSpec,
+    /// Which table of traffic it belongs to, counted from 0.
+    pub source: usize,
     /// How it ended; `None` while it is on its way.
     pub end: Option<FlowEnd>,
 }
@@ -119,7 +121,7 @@ impl<'a> ScenarioDirector<'a> {
             }
             None => Some(FlowEnd::lost(now)),
         };
-        self.records.push(FlowRecord { spec, end });
+        self.records.push(FlowRecord { spec, source, end });
     }
 
     /// Begins to send a flow, unless its host is down or has no name left for it.

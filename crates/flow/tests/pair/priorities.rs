@@ -130,6 +130,10 @@ fn everything_arrives_once_whatever_is_lost() {
     assert!(found > SEEDS && timed_out > SEEDS / 2, "{found} losses found, {timed_out} timeouts");
 }
 
+fn index_of(packet: &Owned) -> u32 {
+    packet.data().expect("a data packet").index
+}
+
 /// Sends one flow with these priorities of which the packet `lost` does not get through the first time,
 /// and gives its end and its data packets as they were sent.
 fn with_loss_of(lost: u32, priorities: Vec<u8>) -> (Sent, Vec<Owned>) {
@@ -138,7 +142,7 @@ fn with_loss_of(lost: u32, priorities: Vec<u8>) -> (Sent, Vec<Owned>) {
     let log = Rc::clone(&sent);
     network.filter = Box::new(move |_, packet| {
         let Some(data) = packet.data() else { return true };
-        let is_first = log.borrow().iter().all(|packet| packet.data().unwrap().index != data.index);
+        let is_first = log.borrow().iter().all(|packet| index_of(packet) != data.index);
         log.borrow_mut().push(packet.clone());
         data.index != lost || !is_first
     });
@@ -157,7 +161,7 @@ fn what_is_lost_within_a_priority_comes_again_at_once_and_first_of_all() {
     for priorities in [vec![4; 20], (0..20).map(|packet| packet / 4).collect::<Vec<u8>>()] {
         let (end, sent) = with_loss_of(9, priorities.clone());
         assert_eq!((end.retransmissions, end.timeouts, end.detections), (1, 0, 1));
-        let again = sent.iter().filter(|packet| packet.data().unwrap().index == 9);
+        let again = sent.iter().filter(|packet| index_of(packet) == 9);
         let [first, second] = again.collect::<Vec<_>>()[..] else { panic!("sent twice") };
         assert_eq!(first.meta.dscp.priority(), priorities[9]);
         assert_eq!(second.meta.dscp.priority(), 0);
