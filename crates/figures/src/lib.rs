@@ -24,6 +24,7 @@ mod mlcc_scale;
 mod mlt_14;
 mod mlt_15;
 pub mod output;
+mod qclimb;
 mod qclimb_table2;
 mod shrink;
 mod stepwise;
@@ -50,6 +51,21 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &atp_table1::AtpTable1,
         &atp_scale::AtpScale,
         &qclimb_table2::QclimbTable2,
+        &qclimb::QCLIMB_7,
+        &qclimb::QCLIMB_13,
+        &qclimb::QCLIMB_14,
+        &qclimb::QCLIMB_15,
+        &qclimb::QCLIMB_18,
+        &qclimb::QCLIMB_19,
+        &qclimb::QCLIMB_20,
+        &qclimb::QCLIMB_21,
+        &qclimb::QCLIMB_22,
+        &qclimb::QCLIMB_23,
+        &qclimb::QCLIMB_24,
+        &qclimb::QCLIMB_27,
+        &qclimb::QCLIMB_TABLE3,
+        &qclimb::QCLIMB_TABLE4,
+        &qclimb::QCLIMB_TABLE5,
         &mlcc_15::Mlcc15,
         &mlcc_scale::MlccScale,
         &mlt_14::Mlt14,

@@ -41,8 +41,6 @@ struct Workload {
     paper_shares: [f64; 2],
     /// The greatest mean of small, medium and large flows over the paper's settings.
     paper_lower_bytes: [f64; 3],
-    /// A curve of sizes.
-    sizes: String,
 }
 
 impl Figure for QclimbTable2 {

@@ -10,7 +10,7 @@ use thiserror::Error;
 pub const MAX_PACKETS: u32 = 1 << 28;
 
 /// Settings of an [`Endpoint`](crate::Endpoint). Both ends of a message need the same job, epoch,
-/// key and `span_packets`.
+/// key, `span_packets` and `loss_detection`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Payload of a full packet. Default 1,460: what TCP puts into an Ethernet frame.
@@ -33,7 +33,9 @@ pub struct Config {
     pub initial_rto: Span,
     /// Longest wait for an answer, however often it was doubled. Default 1 s.
     pub max_rto: Span,
-    /// A transmission is lost when one that left this many later was answered. Default 3
+    /// How losses are found. Default by order.
+    pub loss_detection: LossDetection,
+    /// By order: a transmission is lost when one that left this many later was answered. Default 3
     /// (RFC 9002, 6.1.1). Sprayed packets need more.
     pub reordering_packets: u32,
     /// How far the last packet sent may be ahead of the first that has not arrived. Limits the
@@ -90,6 +92,21 @@ pub enum Control {
     },
 }
 
+/// How losses are found, before the timer finds them. A cut of the window follows, once for all that a
+/// window lost.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum LossDetection {
+    /// By the sender: what left some packets before another one that was answered is lost. Packets keep
+    /// their priority when they are sent again.
+    #[default]
+    ByOrder,
+    /// By the receiver, as in QCLIMB: what is missing before a packet that is no more urgent than the last
+    /// one in order is lost. For flows whose packets take one path and rise and then fall in priority.
+    /// Packets are sent again at the highest priority, and tell their receiver the one they had.
+    // spec
+    ByPriority,
+}
+
 impl Default for Control {
     fn default() -> Control {
         Control::Dctcp { gain: 1.0 / 16.0, initial_alpha: 1.0 }
@@ -108,6 +125,7 @@ impl Default for Config {
             min_rto: Span::from_ms(1),
             initial_rto: Span::from_ms(10),
             max_rto: Span::from_s(1),
+            loss_detection: LossDetection::default(),
             reordering_packets: 3,
             span_packets: 16_384,
             give_up_after: Span::from_s(30),

@@ -10,7 +10,7 @@ use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::{Kind, tag};
 
 use crate::config::{Config, ConfigError};
-use crate::incoming::{Incoming, Refusal};
+use crate::incoming::{ArrivalStats, Incoming, Refusal};
 use crate::message::{Event, FlowId, Message, StartError};
 use crate::outgoing::Outgoing;
 
@@ -112,6 +112,11 @@ impl Endpoint {
     /// not.
     pub fn retransmissions(&self) -> u64 {
         self.outgoing.retransmissions()
+    }
+
+    /// How packets of others' messages came so far.
+    pub fn arrivals(&self) -> ArrivalStats {
+        self.incoming.arrivals()
     }
 
     /// How many packets were dropped here so far, and why.

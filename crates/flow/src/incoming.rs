@@ -38,6 +38,50 @@ pub struct Incoming {
     held_bytes: u64,
     /// Where the next search for messages without a sender begins.
     sweep_from: usize,
+    arrivals: ArrivalStats,
+}
+
+/// How packets of messages came.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ArrivalStats {
+    /// Packets that came for the first time.
+    pub packets: u64,
+    /// Packets that had come before: sent again for nothing, or doubled by the network.
+    pub copies: u64,
+    /// Bytes of full packets that wait for others before them, now.
+    pub held_bytes: u64,
+    /// The most that ever waited.
+    pub peak_held_bytes: u64,
+    /// What waited of its message when a packet came, added up over all packets.
+    pub summed_held_bytes: u64,
+}
+
+impl ArrivalStats {
+    /// What waited of its message when a packet came, on average.
+    pub fn mean_held_bytes(&self) -> f64 {
+        self.summed_held_bytes as f64 / self.packets.max(1) as f64
+    }
+
+    /// Those of two endpoints. The peak is that of one of them: they need not have been at the same time.
+    #[must_use]
+    pub fn merge(self, other: ArrivalStats) -> ArrivalStats {
+        ArrivalStats {
+            packets: self.packets + other.packets,
+            copies: self.copies + other.copies,
+            held_bytes: self.held_bytes + other.held_bytes,
+            peak_held_bytes: self.peak_held_bytes.max(other.peak_held_bytes),
+            summed_held_bytes: self.summed_held_bytes + other.summed_held_bytes,
+        }
+    }
+
+    /// A packet came for the first time, and changed what waits of its message.
+    #[inline]
+    fn note(&mut self, before_bytes: u64, after_bytes: u64) {
+        self.packets += 1;
+        self.held_bytes = self.held_bytes - before_bytes + after_bytes;
+        self.peak_held_bytes = self.peak_held_bytes.max(self.held_bytes);
+        self.summed_held_bytes += after_bytes;
+    }
 }
 
 /// Why a packet was not taken in.
@@ -60,12 +104,18 @@ impl Incoming {
             completed: VecDeque::new(),
             held_bytes: 0,
             sweep_from: 0,
+            arrivals: ArrivalStats::default(),
         }
     }
 
     /// How many messages are arriving.
     pub fn live(&self) -> usize {
         self.receivers.len() - self.vacant.len()
+    }
+
+    /// How packets came so far.
+    pub fn arrivals(&self) -> ArrivalStats {
+        self.arrivals
     }
 
     /// Takes in a packet and answers it.
@@ -83,20 +133,29 @@ impl Incoming {
             return Err(Refusal::Malformed);
         }
         let slot = match self.table.get(&(meta.src, data.flow)) {
-            Some(&COMPLETE) => return answer_complete(config, meta, data),
+            Some(&COMPLETE) => {
+                self.arrivals.copies += 1;
+                return answer_complete(config, meta, data);
+            }
             Some(&slot) => slot,
             None => self.open(config, now, meta.src, data, body)?,
         };
         let receiver = &mut self.receivers[slot as usize];
-        let intake = receiver.take_in(now, data, body, config.span_packets);
+        let held_before = receiver.held_bytes();
+        let intake = receiver.take_in(config, now, data, body);
         let mut ack = answer(config, meta, data);
         ack.cumulative = receiver.cumulative();
         ack.sack = receiver.sack();
+        ack.resend = receiver.shows_loss();
         match intake {
             Intake::Contradiction => return Err(Refusal::Malformed),
             Intake::TooFarAhead => return Err(Refusal::NoRoom),
-            Intake::Taken => {}
-            Intake::Complete => events.push_back(Event::Received(self.complete(config, now, slot))),
+            Intake::Copy => self.arrivals.copies += 1,
+            Intake::Taken => self.arrivals.note(held_before, receiver.held_bytes()),
+            Intake::Complete => {
+                self.arrivals.note(held_before, 0);
+                events.push_back(Event::Received(self.complete(config, now, slot)));
+            }
         }
         Ok(ack)
     }
@@ -184,6 +243,7 @@ impl Incoming {
             let slot = self.sweep_from as u32;
             // A vacant place keeps the name of its last message, which the table has dropped.
             if now.since(receiver.heard_at) > forget_after && self.table.get(&name) == Some(&slot) {
+                self.arrivals.held_bytes -= receiver.held_bytes();
                 self.held_bytes -= receiver.abandon();
                 self.table.remove(&name);
                 self.vacant.push(slot);

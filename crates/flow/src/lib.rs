@@ -16,11 +16,12 @@ mod incoming;
 mod message;
 mod outgoing;
 mod receiver;
+mod reordering;
 mod scoreboard;
 mod sender;
 
-pub use config::{Config, ConfigError, Control, MAX_PACKETS};
+pub use config::{Config, ConfigError, Control, LossDetection, MAX_PACKETS};
 pub use endpoint::{Dropped, Endpoint};
-pub use incoming::{Incoming, Refusal};
+pub use incoming::{ArrivalStats, Incoming, Refusal};
 pub use message::{Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError};
 pub use sender::packets_of;

@@ -136,6 +136,8 @@ pub struct Sent {
     pub retransmissions: u32,
     /// How often nothing came back in time.
     pub timeouts: u32,
+    /// How often loss was found before that.
+    pub detections: u32,
 }
 
 /// The end of an incoming message.

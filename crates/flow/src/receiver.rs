@@ -4,7 +4,9 @@ use thalweg_core::{Body, Bytes, NodeId, Time};
 use thalweg_wire::flow::Data;
 
 use crate::bits::Arrivals;
+use crate::config::{Config, LossDetection};
 use crate::message::{FlowId, Received};
+use crate::reordering::Reordering;
 
 /// An incoming message, or the place where one was.
 #[derive(Debug, Default)]
@@ -17,6 +19,8 @@ pub(crate) struct Receiver {
     segment_bytes: u32,
     packets: u32,
     arrivals: Arrivals,
+    /// Kept only where losses are found by priority.
+    reordering: Reordering,
     /// The message as far as it is there. None if only lengths are carried.
     body: Option<Box<[u8]>>,
 }
@@ -28,8 +32,10 @@ pub(crate) enum Intake {
     Contradiction,
     /// It lies further ahead than there is room for.
     TooFarAhead,
-    /// It was taken in, now or when it came the first time.
+    /// It was taken in.
     Taken,
+    /// It had come before.
+    Copy,
     /// It was the last one missing.
     Complete,
 }
@@ -51,6 +57,7 @@ impl Receiver {
         self.segment_bytes = data.segment_bytes;
         self.packets = packets;
         self.arrivals.reset();
+        self.reordering.reset();
         self.body = body;
     }
 
@@ -80,19 +87,37 @@ impl Receiver {
         self.arrivals.sack()
     }
 
+    /// Whether the first missing packet is lost for sure.
+    #[inline]
+    pub fn shows_loss(&self) -> bool {
+        self.reordering.shows_loss()
+    }
+
+    /// Bytes of packets that wait for others before them, each counted as a full one.
+    #[inline]
+    pub fn held_bytes(&self) -> u64 {
+        let packets = self.arrivals.total() - self.arrivals.cumulative();
+        u64::from(packets) * u64::from(self.segment_bytes)
+    }
+
     /// Takes in a packet whose body is as long as its header says.
     #[inline]
-    pub fn take_in(&mut self, now: Time, data: &Data, body: &Body<'_>, span: u32) -> Intake {
+    pub fn take_in(&mut self, config: &Config, now: Time, data: &Data, body: &Body<'_>) -> Intake {
         if !self.agrees(data, body) {
             return Intake::Contradiction;
         }
-        if data.index >= self.arrivals.cumulative().saturating_add(span) {
+        let missing = self.arrivals.cumulative();
+        if data.index >= missing.saturating_add(config.span_packets) {
             return Intake::TooFarAhead;
         }
         self.heard_at = now;
-        if self.arrivals.insert(data.index) {
-            self.write(data, body);
+        if !self.arrivals.insert(data.index) {
+            return Intake::Copy;
         }
+        if config.loss_detection == LossDetection::ByPriority {
+            self.reordering.on_arrival(data.index - missing, data.priority);
+        }
+        self.write(data, body);
         if self.arrivals.cumulative() == self.packets { Intake::Complete } else { Intake::Taken }
     }
 

@@ -31,6 +31,10 @@ pub(crate) struct Scoreboard {
     first_transmission: u32,
     /// One more than the largest transmission that was answered.
     answered_end: u32,
+    /// Packets below this one are not given up again because a receiver says so.
+    asked_end: u32,
+    /// What was sent of packets below this one since the last timeout was sent again.
+    timed_out_end: u32,
 }
 
 /// What an acknowledgement says.
@@ -66,6 +70,8 @@ impl Scoreboard {
         self.sent.clear();
         self.first_transmission = 0;
         self.answered_end = 0;
+        self.asked_end = 0;
+        self.timed_out_end = 0;
     }
 
     #[inline]
@@ -141,9 +147,29 @@ impl Scoreboard {
         transmission
     }
 
-    /// Takes in an acknowledgement. `None`, and no change, if it speaks of what was never sent.
+    /// Takes in an acknowledgement, where losses are found by order. `None`, and no change, if it speaks
+    /// of what was never sent.
     #[inline]
     pub fn on_answer(&mut self, answer: &Answer, reordering_packets: u32) -> Option<Change> {
+        let arrived = self.note_arrivals(answer)?;
+        let lost_transmission = self.give_up_before(answer.transmission, reordering_packets);
+        Some(Change { arrived, lost_transmission })
+    }
+
+    /// Takes in an acknowledgement, where the receiver finds losses: `resend` says that the first packet
+    /// that has not arrived is lost. `None`, and no change, if it speaks of what was never sent.
+    // spec: Q-07
+    #[inline]
+    pub fn on_verdict(&mut self, answer: &Answer, resend: bool) -> Option<Change> {
+        let arrived = self.note_arrivals(answer)?;
+        let lost_transmission = if resend { self.give_up_asked(answer) } else { None };
+        self.forget_arrived();
+        Some(Change { arrived, lost_transmission })
+    }
+
+    /// Updates what has arrived, and says how much that changed.
+    #[inline]
+    fn note_arrivals(&mut self, answer: &Answer) -> Option<u32> {
         if !self.is_plausible(answer) {
             return None;
         }
@@ -158,8 +184,7 @@ impl Scoreboard {
         } else {
             self.lost.advance(self.arrived.cumulative());
         }
-        let lost_transmission = self.give_up_before(answer.transmission, reordering_packets);
-        Some(Change { arrived: self.arrived.total() - before, lost_transmission })
+        Some(self.arrived.total() - before)
     }
 
     fn is_plausible(&self, answer: &Answer) -> bool {
@@ -216,6 +241,35 @@ impl Scoreboard {
         last_lost
     }
 
+    /// Gives up the first packet that has not arrived, once, unless the timer sent it again after what the
+    /// receiver answers: that may still be on its way. Returns its transmission.
+    // spec: Q-07
+    fn give_up_asked(&mut self, answer: &Answer) -> Option<u32> {
+        let index = answer.cumulative;
+        let is_first = index == self.arrived.cumulative() && self.was_sent(index);
+        if !is_first || index < self.asked_end || self.lost.contains(index) {
+            return None;
+        }
+        // Near the front: what arrived before it is forgotten.
+        let place = self.sent.iter().position(|&sent| sent == index)?;
+        let transmission = self.first_transmission + place as u32;
+        if index < self.timed_out_end && transmission > answer.transmission {
+            return None;
+        }
+        self.asked_end = index + 1;
+        self.mark_lost(index);
+        Some(transmission)
+    }
+
+    /// Forgets the oldest transmissions whose packets have arrived.
+    #[inline]
+    fn forget_arrived(&mut self) {
+        while self.sent.front().is_some_and(|&index| self.arrived.contains(index)) {
+            self.sent.pop_front();
+            self.first_transmission += 1;
+        }
+    }
+
     fn mark_lost(&mut self, index: u32) {
         self.lost.insert(index);
         self.lost_count += 1;
@@ -225,6 +279,7 @@ impl Scoreboard {
     /// Gives up everything on the way. It is sent again in the order of the message.
     pub fn on_timeout(&mut self) {
         self.first_transmission = self.next_transmission();
+        self.timed_out_end = self.next;
         self.sent.clear();
         self.resend.clear();
         self.lost_count = 0;

@@ -1,12 +1,12 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
 use thalweg_core::{
-    Acked, Bytes, CongestionControl, NodeId, Outbox, Packet, Rtt, Tag, Tagger, Time,
+    Acked, Bytes, CongestionControl, Dscp, NodeId, Outbox, Packet, Rtt, Tag, Tagger, Time,
 };
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag;
 
-use crate::config::{Config, MAX_PACKETS};
+use crate::config::{Config, LossDetection, MAX_PACKETS};
 use crate::control::Controller;
 use crate::message::{FlowId, FlowTagger, Message, Payload, Sent, StartError};
 use crate::scoreboard::{Answer, Scoreboard};
@@ -32,6 +32,8 @@ pub(crate) struct Sender {
     /// Loss of a transmission below this number belongs to a window that was cut already.
     recovery_end: u32,
     timeouts: u32,
+    /// How often loss was found without a timer.
+    detections: u32,
     started: Time,
     /// Since when something is on the way and nothing new came back.
     silent_since: Time,
@@ -94,6 +96,7 @@ impl Sender {
             path: Path::new(config),
             recovery_end: 0,
             timeouts: 0,
+            detections: 0,
             started: Time::ZERO,
             silent_since: Time::ZERO,
         }
@@ -124,6 +127,7 @@ impl Sender {
         self.path = path;
         self.recovery_end = 0;
         self.timeouts = 0;
+        self.detections = 0;
         self.started = now;
         self.silent_since = now;
         Ok(())
@@ -148,6 +152,7 @@ impl Sender {
             finished: now,
             retransmissions: self.board.retransmissions(),
             timeouts: self.timeouts,
+            detections: self.detections,
         }
     }
 
@@ -167,14 +172,22 @@ impl Sender {
             return None;
         }
         let index = self.board.choose(config.span_packets)?;
-        Some(self.tag(config, index).dscp.priority())
+        let (tag, _) = self.tag(config, index);
+        Some(tag.dscp.priority())
     }
 
-    /// What a packet of it travels with.
+    /// What a packet of it travels with, and the priority that it was first sent with.
     #[inline]
-    fn tag(&mut self, config: &Config, index: u32) -> Tag {
+    fn tag(&mut self, config: &Config, index: u32) -> (Tag, u8) {
         // A resent packet gets the tag of its place in the message again.
-        self.tagger.tag(Bytes::from(index) * u64::from(config.segment_bytes))
+        let mut tag = self.tagger.tag(Bytes::from(index) * u64::from(config.segment_bytes));
+        let first_priority = tag.dscp.priority();
+        // Others wait for it at the receiver.
+        // spec: Q-08
+        if config.loss_detection == LossDetection::ByPriority && self.board.was_sent(index) {
+            tag.dscp = Dscp::of_priority(0).in_class(tag.dscp.class());
+        }
+        (tag, first_priority)
     }
 
     #[inline]
@@ -213,7 +226,7 @@ impl Sender {
     #[inline]
     fn fill(&mut self, config: &Config, now: Time, index: u32, packet: Packet<'_>) {
         let offset = Bytes::from(index) * u64::from(config.segment_bytes);
-        let tag = self.tag(config, index);
+        let (tag, first_priority) = self.tag(config, index);
         packet.meta.dst = self.dst;
         packet.meta.wire_bytes = self.payload_bytes(config, index) + config.overhead_bytes;
         packet.meta.rank = tag.rank;
@@ -229,7 +242,7 @@ impl Sender {
             index,
             transmission: self.board.on_sent(index),
             segment_bytes: config.segment_bytes,
-            priority: tag.dscp.priority(),
+            priority: first_priority,
         };
         data.encode(packet.header);
         if let Some(key) = &config.key {
@@ -251,9 +264,11 @@ impl Sender {
         if src != self.dst {
             return Outcome::Rejected;
         }
-        let Some(change) = self.board.on_answer(&answer, config.reordering_packets) else {
-            return Outcome::Rejected;
+        let change = match config.loss_detection {
+            LossDetection::ByOrder => self.board.on_answer(&answer, config.reordering_packets),
+            LossDetection::ByPriority => self.board.on_verdict(&answer, ack.resend),
         };
+        let Some(change) = change else { return Outcome::Rejected };
         if self.board.is_complete() {
             return Outcome::Complete;
         }
@@ -294,7 +309,9 @@ impl Sender {
         });
     }
 
+    // spec
     fn on_loss(&mut self, now: Time, lost_transmission: u32) {
+        self.detections += 1;
         if lost_transmission >= self.recovery_end {
             self.recovery_end = self.board.next_transmission();
             self.path.control.on_loss(now);

@@ -23,6 +23,8 @@ use crate::source::Source;
 pub struct FlowRecord {
     /// What was asked for.
     pub spec: FlowSpec,
+    /// Which table of traffic it belongs to, counted from 0.
+    pub source: usize,
     /// How it ended; `None` while it is on its way.
     pub end: Option<FlowEnd>,
 }
@@ -38,6 +40,8 @@ pub struct FlowEnd {
     pub retransmissions: u32,
     /// How often nothing came back in time.
     pub timeouts: u32,
+    /// How often loss was found before that.
+    pub detections: u32,
 }
 
 pub(crate) struct ScenarioDirector<'a> {
@@ -117,7 +121,7 @@ impl<'a> ScenarioDirector<'a> {
             }
             None => Some(FlowEnd::lost(now)),
         };
-        self.records.push(FlowRecord { spec, end });
+        self.records.push(FlowRecord { spec, source, end });
     }
 
     /// Begins to send a flow, unless its host is down or has no name left for it.
@@ -156,8 +160,8 @@ impl<'a> ScenarioDirector<'a> {
 
     fn end(&mut self, now: Time, host: NodeId, sent: &Sent, arrived: bool) {
         let Some(record) = self.live.remove(&(host, sent.flow)) else { return };
-        let Sent { retransmissions, timeouts, .. } = *sent;
-        let end = FlowEnd { at: now, arrived, retransmissions, timeouts };
+        let Sent { retransmissions, timeouts, detections, .. } = *sent;
+        let end = FlowEnd { at: now, arrived, retransmissions, timeouts, detections };
         self.records[record].end = Some(end);
     }
 
@@ -183,7 +187,7 @@ impl<'a> ScenarioDirector<'a> {
 impl FlowEnd {
     /// Of a flow whose sender is gone.
     fn lost(at: Time) -> FlowEnd {
-        FlowEnd { at, arrived: false, retransmissions: 0, timeouts: 0 }
+        FlowEnd { at, arrived: false, retransmissions: 0, timeouts: 0, detections: 0 }
     }
 }
 

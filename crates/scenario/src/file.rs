@@ -199,12 +199,22 @@ pub(crate) struct TransportTable {
     pub(crate) loss: Option<f64>,
     /// Of deliveries, whoever has them.
     pub(crate) spray: Option<bool>,
+    pub(crate) loss_detection: Option<LossDetectionWord>,
     pub(crate) tagger: Option<TaggerWord>,
     /// With a tagger: the edges between priorities.
     pub(crate) thresholds: Option<Vec<Threshold>>,
     #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) slack: Option<Bytes>,
     pub(crate) hints: Option<HintsTable>,
+}
+
+/// Who finds losses, and by what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LossDetectionWord {
+    #[default]
+    ByOrder,
+    ByPriority,
 }
 
 /// What decides the priority of a flow's packets.

@@ -2,6 +2,7 @@
 
 use thalweg_core::{Bytes, Digest, NodeId, Rate, Span, Time};
 use thalweg_fabric::{FabricStats, LinkStats, Violation};
+use thalweg_flow::ArrivalStats;
 use thalweg_report::stats::{Sample, Summary};
 
 use crate::director::FlowRecord;
@@ -36,6 +37,8 @@ pub struct Outcome {
     pub resent_packets: u64,
     /// What did not arrive of flows that were complete without it, at hosts that did not restart.
     pub lost_of_flows: Bytes,
+    /// How packets of flows came to their hosts, since these last started; the peak is that of one host.
+    pub arrivals: ArrivalStats,
     /// Flows that a forest was asked about.
     pub tagged: TaggedFlows,
     /// What each link did.

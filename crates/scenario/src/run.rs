@@ -6,6 +6,7 @@ use thalweg_aggregate::server;
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::trace::Tracer;
 use thalweg_fabric::{Fabric, Limit, LinkId, LinkStats, Pause, Violation};
+use thalweg_flow::ArrivalStats;
 use thalweg_stack::{Host, Participant};
 
 use crate::director::ScenarioDirector;
@@ -207,6 +208,8 @@ impl<'a> Run<'a> {
         let of_flows = |host| self.fabric.machine(host).flows().retransmissions();
         let resent_now: u64 = hosts().map(of_flows).sum();
         let lost_of_flows = hosts().map(|host| self.fabric.machine(host).flows().lost()).sum();
+        let arrivals = hosts().map(|host| self.fabric.machine(host).flows().arrivals());
+        let arrivals = arrivals.fold(ArrivalStats::default(), ArrivalStats::merge);
         let switch_use = |&switch: &NodeId| {
             Some(SwitchUse { switch, stats: Programs::stats(&self.fabric, switch)? })
         };
@@ -223,6 +226,7 @@ impl<'a> Run<'a> {
             stats: self.fabric.stats(),
             resent_packets: resent_now + resent_before_restarts + resent_by_jobs,
             lost_of_flows,
+            arrivals,
             tagged: prioritizer.flows,
             links,
             ideals: self.scenario.ideals(&flows),

@@ -129,6 +129,11 @@ fn priorities_need_a_tagger_and_queues_for_them() {
     ] {
         assert_eq!(complaint(switch, transport, FLOWS), expected);
     }
+    assert_eq!(
+        complaint("routing = \"per-packet\"", "loss-detection = \"by-priority\"", FLOWS),
+        "transport.loss-detection: only what takes one path is lost by its priority: write routing = \
+         \"per-flow\" in [switch], or take this away"
+    );
     let job = "all-reduce = { workers = [0, 1], server = 2, bytes = \"4KB\", rounds = 1 }";
     assert_eq!(
         complaint(strict, "tagger = \"qclimb\"", job),

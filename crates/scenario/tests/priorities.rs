@@ -53,3 +53,31 @@ fn what_nobody_has_seen_goes_as_by_pias() {
         assert_ne!(mixed.digest, pias.digest, "{tagger}");
     }
 }
+
+/// With room for every packet and a long timer.
+fn run_without_loss(loss_detection: &str) -> Outcome {
+    let text = format!(
+        "title = \"no loss\"\n\
+         topology.leaf-spine = {{ racks = 3, hosts-per-rack = 3, spines = 2, \
+         host-cable = {{ rate = \"10Gbps\", delay = \"1us\" }}, \
+         uplink = {{ rate = \"20Gbps\", delay = \"1us\" }} }}\n\
+         [switch]\nqueues = \"strict\"\nport-buffer = \"1GB\"\n\
+         [transport]\ntagger = \"qclimb\"\nslack = \"20KB\"\nthresholds = [\"50KB\", \"200KB\", \"1MB\"]\n\
+         loss-detection = \"{loss_detection}\"\nmin-rto = \"1s\"\ninitial-rto = \"1s\"\n\
+         hints = {{ learned-flows = 2000 }}\n\
+         [[traffic]]\npoisson = {{ sizes = \"web-search\", cap = \"5MB\", load = 0.7, flows = 400 }}\n"
+    );
+    scenario_with(&text, "").run_bare(5).finish()
+}
+
+// spec: Q-06
+#[test]
+fn receivers_find_no_loss_where_there_is_none() {
+    let by_priority = run_without_loss("by-priority");
+    assert_eq!((by_priority.resent_packets, by_priority.arrivals.copies), (0, 0));
+    assert!(by_priority.arrivals.peak_held_bytes > 100_000, "{:?}", by_priority.arrivals);
+    assert_eq!(by_priority.unfinished(), 0);
+    // The order of packets says otherwise.
+    let by_order = run_without_loss("by-order");
+    assert!(by_order.arrivals.copies > 100, "{:?}", by_order.arrivals);
+}

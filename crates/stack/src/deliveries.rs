@@ -148,7 +148,16 @@ impl Deliveries {
         let bytes = self.lengths.remove(&name.operation.0)?;
         let flow = FlowId::new(name.operation.0, 0);
         let dst = name.peer;
-        Some(Sent { flow, dst, bytes, started, finished, retransmissions: 0, timeouts: 0 })
+        Some(Sent {
+            flow,
+            dst,
+            bytes,
+            started,
+            finished,
+            retransmissions: 0,
+            detections: 0,
+            timeouts: 0,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use thalweg_baselines::{ndp, pfabric};
 use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Time, Verdict};
-use thalweg_flow::{Endpoint, Event, FlowId, Message, StartError};
+use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 
 use crate::deliveries::{Deliveries, Layer};
 
@@ -69,6 +69,16 @@ impl Transport {
     /// How many messages are being sent.
     pub fn outgoing(&self) -> usize {
         delegate!(self, endpoint => endpoint.outgoing())
+    }
+
+    /// How packets of others' messages came so far; of published transports nothing is known.
+    pub fn arrivals(&self) -> ArrivalStats {
+        match self {
+            Transport::Flow(endpoint) => endpoint.arrivals(),
+            Transport::Ndp(_) | Transport::Pfabric(_) | Transport::Deliver(_) => {
+                ArrivalStats::default()
+            }
+        }
     }
 
     /// How many transmissions so far were not the first of their packet.

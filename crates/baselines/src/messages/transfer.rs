@@ -168,6 +168,8 @@ impl Transfer {
             finished: now,
             retransmissions,
             timeouts: self.timeouts,
+            // NDP is told of losses, and pFabric waits for them.
+            detections: 0,
         }
     }
 

@@ -113,9 +113,8 @@ fn with_older(results: Results, older: Option<f32>) -> Vec<(u64, Tensor)> {
     let mut shuttle = Shuttle::new(machines, 3);
     for worker in 0..2 {
         let call = SumCall {
-            tensor: Tensor::from(vec![1.0; 20_000]),
-            layer: 0,
             older: older.map(|older| Tensor::from(vec![older; 20_000])),
+            ..Tensor::from(vec![1.0; 20_000]).into()
         };
         shuttle.command(worker, |node, now| node.submit(now, call)).expect("it is a worker");
     }

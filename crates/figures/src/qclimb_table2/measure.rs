@@ -7,9 +7,9 @@ use thalweg_prioritize::evaluate::{Class, Summary, judge};
 use thalweg_prioritize::generate::{Hints, describe};
 use thalweg_prioritize::{Model, NewFlow, Options, Settings};
 use thalweg_report::format::{Unit, format_count};
-use thalweg_workload::SizeDistribution;
 
 use super::{QclimbTable2, Setup, Workload};
+use crate::qclimb::workloads;
 use crate::{Figure, FigureError};
 
 /// What to learn from, and how.
@@ -49,7 +49,8 @@ impl Setup {
         seed: u64,
         at: &crate::Point<'_>,
     ) -> Result<Measured, FigureError> {
-        let sizes = SizeDistribution::from_csv(point.workload.sizes.trim_start())
+        let sizes = workloads::sizes(&point.workload.name)
+            .ok_or_else(|| wrong(format!("{} is no workload", point.workload.name)))?
             .map_err(|error| wrong(error.to_string()))?;
         let rng = Rng::new(seed).stream(&point.workload.name);
         let mut draws = rng.stream("sizes");

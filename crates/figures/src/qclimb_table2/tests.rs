@@ -2,6 +2,7 @@ use std::ops::ControlFlow;
 
 use super::*;
 use crate::Plan;
+use crate::qclimb::workloads;
 
 fn setup() -> Setup {
     Plan::of(&QclimbTable2).unwrap().settings(&QclimbTable2, true).unwrap()
@@ -11,7 +12,8 @@ fn setup() -> Setup {
 fn sizes_have_the_published_shares_of_small_flows() {
     let expected = [0.95, 0.74, 0.66];
     for (workload, share) in setup().workloads.iter().zip(expected) {
-        let at = workload.sizes.lines().find_map(|line| line.strip_prefix("100000,"));
+        let curve = workloads::curve(&workload.name).unwrap();
+        let at = curve.lines().find_map(|line| line.strip_prefix("100000,"));
         let found: f64 = at.unwrap().parse().unwrap();
         assert!((found - share).abs() < 0.005, "{}: {found}", workload.name);
     }

@@ -270,3 +270,66 @@ fn a_steady_flow_takes_no_more_memory() {
     assert_eq!(board.sent.capacity(), capacity);
     assert!(capacity <= 64, "{capacity}");
 }
+
+/// A receiver's verdict: `arrived` came, everything below `cumulative` is there.
+fn verdict(
+    board: &mut Scoreboard,
+    (arrived, transmission): (u32, u32),
+    cumulative: u32,
+    resend: bool,
+) -> Change {
+    let answer = Answer { index: arrived, transmission, cumulative, sack: 0 };
+    board.on_verdict(&answer, resend).expect("it was sent")
+}
+
+// spec: Q-07
+#[test]
+fn a_receivers_verdict_counts_once_for_each_first_missing_packet() {
+    let mut board = Scoreboard::default();
+    board.reset(20);
+    for index in 0..10 {
+        assert_eq!(board.choose(100), Some(index));
+        board.on_sent(index);
+    }
+    assert_eq!(verdict(&mut board, (0, 0), 1, false).lost_transmission, None);
+    // Out of order, and nothing is lost for all that is known: the scoreboard is all that changes.
+    assert_eq!(
+        verdict(&mut board, (5, 5), 1, false),
+        Change { arrived: 1, lost_transmission: None }
+    );
+    assert_eq!(board.in_flight_packets(), 8);
+    assert_eq!(verdict(&mut board, (6, 6), 1, true).lost_transmission, Some(1));
+    assert_eq!(board.choose(100), Some(1));
+    board.on_sent(1);
+    // Others that were on the way say the same.
+    for packet in [7, 8] {
+        let change = verdict(&mut board, (packet, packet), 1, true);
+        assert_eq!(change, Change { arrived: 1, lost_transmission: None });
+    }
+    // The next one that is missing is another matter.
+    assert_eq!(verdict(&mut board, (1, 10), 2, true).lost_transmission, Some(2));
+    // A verdict that was overtaken speaks of what has arrived since.
+    assert_eq!(verdict(&mut board, (9, 9), 1, true).lost_transmission, None);
+    assert_eq!(board.retransmissions(), 1);
+}
+
+// spec: Q-07
+#[test]
+fn what_was_sent_again_by_the_timer_is_not_asked_for_by_older_answers() {
+    let mut board = Scoreboard::default();
+    board.reset(9);
+    for index in 0..6 {
+        board.choose(100);
+        board.on_sent(index);
+    }
+    verdict(&mut board, (0, 0), 1, false);
+    board.on_timeout();
+    assert_eq!(board.choose(100), Some(1));
+    assert_eq!(board.on_sent(1), 6);
+    // Packet 4 left before the timeout.
+    assert_eq!(verdict(&mut board, (4, 4), 1, true).lost_transmission, None);
+    // Packet 2 left after packet 1 was sent again: now it is lost for sure.
+    assert_eq!(board.choose(100), Some(2));
+    assert_eq!(board.on_sent(2), 7);
+    assert_eq!(verdict(&mut board, (2, 7), 1, true).lost_transmission, Some(6));
+}

@@ -10,14 +10,14 @@ use crate::network::{CONTROLS, Faults, Network, Owned, OwnedBody, Tray, random_b
 const SEEDS: u64 = 3_000;
 
 /// A message that was started: where, its name, and what it consists of.
-struct Started {
-    src: usize,
-    dst: usize,
-    flow: FlowId,
-    body: Payload,
+pub struct Started {
+    pub src: usize,
+    pub dst: usize,
+    pub flow: FlowId,
+    pub body: Payload,
 }
 
-fn random_config(rng: &mut Rng) -> Config {
+pub fn random_config(rng: &mut Rng) -> Config {
     let keyed = rng.chance(0.3);
     Config {
         segment_bytes: 1 + rng.below(1_460) as u32,
@@ -64,7 +64,7 @@ fn start_some(rng: &mut Rng, network: &mut Network, segment_bytes: u32) -> Vec<S
 }
 
 /// Every message ended once at its sender, and once, unchanged, at its receiver.
-fn check_delivery(all: &[Started], events: &[(NodeId, Event)]) {
+pub fn check_delivery(all: &[Started], events: &[(NodeId, Event)]) {
     for started in all {
         let (src, dst) = (NodeId(started.src as u32), NodeId(started.dst as u32));
         let ends: Vec<&(NodeId, Event)> = events

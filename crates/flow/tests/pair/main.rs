@@ -4,3 +4,4 @@ mod basics;
 mod faults;
 mod hostile;
 mod network;
+mod priorities;

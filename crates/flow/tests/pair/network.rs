@@ -1,7 +1,8 @@
 //! A network for tests: every node has one interface, which sends one packet at a time, and packets
-//! take a while, get lost, come twice, or overtake each other.
+//! take a while, get lost, come twice, or overtake each other. There may be a switch with strict
+//! priorities on their way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{
     Body, BodySize, Bytes, Ecn, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Rate,
@@ -98,6 +99,15 @@ pub type Filter = Box<dyn FnMut(Time, &Owned) -> bool>;
 enum Happening {
     Arrival(Owned),
     Free(usize),
+    AtSwitch(Owned),
+    PortFree(usize),
+}
+
+/// The port of a switch that leads to a node.
+#[derive(Default)]
+struct Port {
+    queues: [VecDeque<Owned>; 8],
+    is_busy: bool,
 }
 
 pub struct Network {
@@ -110,6 +120,9 @@ pub struct Network {
     pub events: Vec<(NodeId, Event)>,
     /// Everything that was put on the wire.
     pub sent_packets: u64,
+    /// The rate of a switch's ports, if there is a switch.
+    pub switch: Option<Rate>,
+    ports: Vec<Port>,
     free_at: Vec<Time>,
     agenda: BTreeMap<(Time, u64), Happening>,
     count: u64,
@@ -128,6 +141,8 @@ impl Network {
             filter: Box::new(|_, _| true),
             events: Vec::new(),
             sent_packets: 0,
+            switch: None,
+            ports: (0..nodes).map(|_| Port::default()).collect(),
             free_at: vec![Time::ZERO; nodes],
             agenda: BTreeMap::new(),
             count: 0,
@@ -136,12 +151,17 @@ impl Network {
     }
 
     pub fn start(&mut self, src: usize, dst: usize, body: Payload) -> FlowId {
-        let message = Message {
-            dst: NodeId(dst as u32),
-            body,
-            tagger: FlowTagger::default(),
-            entropy: 0x1234,
-        };
+        self.start_tagged(src, dst, body, FlowTagger::default())
+    }
+
+    pub fn start_tagged(
+        &mut self,
+        src: usize,
+        dst: usize,
+        body: Payload,
+        tagger: FlowTagger,
+    ) -> FlowId {
+        let message = Message { dst: NodeId(dst as u32), body, tagger, entropy: 0x1234 };
         let flow = self.nodes[src].start(self.now, message).expect("short enough");
         self.drain(src);
         flow
@@ -182,6 +202,16 @@ impl Network {
             match entry.remove() {
                 Happening::Arrival(packet) => self.arrive(packet),
                 Happening::Free(node) => self.drain(node),
+                Happening::AtSwitch(packet) => {
+                    let port = packet.meta.dst.index();
+                    let priority = usize::from(packet.meta.dscp.priority());
+                    self.ports[port].queues[priority].push_back(packet);
+                    self.serve(port);
+                }
+                Happening::PortFree(port) => {
+                    self.ports[port].is_busy = false;
+                    self.serve(port);
+                }
             }
             return;
         }
@@ -234,7 +264,22 @@ impl Network {
         }
         let late = self.rng.chance(self.faults.reordering);
         let factor = if late { 1 + self.rng.below(10) } else { 1 };
-        self.schedule(self.free_at[node] + self.delay * factor, Happening::Arrival(packet));
+        let there = match self.switch {
+            None => Happening::Arrival(packet),
+            Some(_) => Happening::AtSwitch(packet),
+        };
+        self.schedule(self.free_at[node] + self.delay * factor, there);
+    }
+
+    /// Sends the most urgent packet of a switch's port, if it is free.
+    fn serve(&mut self, port: usize) {
+        let Some(rate) = self.switch.filter(|_| !self.ports[port].is_busy) else { return };
+        let packet = self.ports[port].queues.iter_mut().find_map(VecDeque::pop_front);
+        let Some(packet) = packet else { return };
+        let free_at = self.now + rate.serialization(Bytes::from(packet.meta.wire_bytes));
+        self.ports[port].is_busy = true;
+        self.schedule(free_at, Happening::PortFree(port));
+        self.schedule(free_at + self.delay, Happening::Arrival(packet));
     }
 
     fn schedule(&mut self, at: Time, happening: Happening) {

@@ -43,7 +43,23 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome) -> Value {
         "jobs": outcome.jobs.iter().enumerate().map(job).collect::<Vec<_>>(),
         "switches": outcome.switches.iter().map(switch).collect::<Vec<_>>(),
         "links": links,
+        "order": order(outcome),
         "packets": packets(outcome),
+    })
+}
+
+/// What became of the order of flows' packets, and of those that were lost.
+fn order(outcome: &Outcome) -> Value {
+    let arrivals = &outcome.arrivals;
+    let ends = || outcome.flows.iter().filter_map(|flow| flow.end);
+    json!({
+        "bounded_flows": outcome.tagged.bounded,
+        "unseen_flows": outcome.tagged.unseen,
+        "detected_losses": ends().map(|end| u64::from(end.detections)).sum::<u64>(),
+        "flow_timeouts": ends().map(|end| u64::from(end.timeouts)).sum::<u64>(),
+        "needless_copies": arrivals.copies,
+        "peak_held_bytes": arrivals.peak_held_bytes,
+        "mean_held_bytes": arrivals.mean_held_bytes(),
     })
 }
 

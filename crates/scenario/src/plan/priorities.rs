@@ -11,7 +11,10 @@ use thalweg_workload::SizeDistribution;
 
 use super::Protocol;
 use crate::error::Mistake;
-use crate::file::{File, HintsTable, QueuesWord, SizesTable, TaggerWord, TransportTable};
+use crate::file::{
+    File, HintsTable, LossDetectionWord, QueuesWord, RoutingWord, SizesTable, TaggerWord,
+    TransportTable,
+};
 
 /// How flows get their priorities.
 #[derive(Clone, Debug)]
@@ -46,6 +49,9 @@ pub(crate) fn priorities(
     sizes: ReadSizes<'_>,
 ) -> Result<Option<Priorities>, Mistake> {
     let table = &file.transport;
+    if table.loss_detection == Some(LossDetectionWord::ByPriority) {
+        check_path(file)?;
+    }
     let Some(word) = table.tagger else { return none(table) };
     if !matches!(protocol, Protocol::Windows) {
         let control = protocol.name();
@@ -83,6 +89,17 @@ pub(crate) fn priorities(
         }
     };
     Ok(Some(Priorities { tagging, learning }))
+}
+
+/// Packets that overtake each other on other paths would be taken for lost.
+// spec: Q-06
+fn check_path(file: &File) -> Result<(), Mistake> {
+    if file.switch.routing != RoutingWord::PerPacket {
+        return Ok(());
+    }
+    let message = "only what takes one path is lost by its priority: write routing = \"per-flow\" in \
+                   [switch], or take this away";
+    Err(Mistake::at("loss-detection", message))
 }
 
 fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {

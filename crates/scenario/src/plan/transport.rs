@@ -5,12 +5,12 @@ use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Waits};
 use thalweg_deliver::delay_control::DelayConfig;
 use thalweg_deliver::{LossBound, Start};
 use thalweg_fabric::Topology;
-use thalweg_flow::{Config, ConfigError, Control, Endpoint};
+use thalweg_flow::{Config, ConfigError, Control, Endpoint, LossDetection};
 use thalweg_stack::{Deliveries, Transport};
 
 use super::as_key;
 use crate::error::Mistake;
-use crate::file::{ControlWord, TransportTable};
+use crate::file::{ControlWord, LossDetectionWord, TransportTable};
 use crate::ideal::{Ideal, PacketSizes};
 
 /// How hosts send their flows.
@@ -148,6 +148,7 @@ pub(crate) fn protocol(
         ("dctcp-gain", table.dctcp_gain.is_some()),
         ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
         ("reordering-packets", table.reordering_packets.is_some()),
+        ("loss-detection", table.loss_detection.is_some()),
         ("initial-rto", table.initial_rto.is_some()),
         ("loss", table.loss.is_some() && word != "deliver"),
         ("initial-window-packets", table.initial_window_packets.is_some() && word == "deliver"),
@@ -226,6 +227,10 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
         initial_window_packets: table
             .initial_window_packets
             .unwrap_or(default.initial_window_packets),
+        loss_detection: match table.loss_detection.unwrap_or_default() {
+            LossDetectionWord::ByOrder => LossDetection::ByOrder,
+            LossDetectionWord::ByPriority => LossDetection::ByPriority,
+        },
         reordering_packets: table.reordering_packets.unwrap_or(default.reordering_packets),
         min_rto: table.min_rto.unwrap_or(default.min_rto),
         initial_rto: table.initial_rto.unwrap_or(default.initial_rto),

@@ -1,0 +1,109 @@
+//! The networks of the paper: eight hosts at one switch, and racks under spines.
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::Arm;
+
+/// Hosts, switches and what they are set to.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Network {
+    /// With `racks`: of each.
+    hosts: u32,
+    rate_gbps: f64,
+    delay: String,
+    /// Without it there is one switch.
+    #[serde(default)]
+    racks: Option<Racks>,
+    buffer: String,
+    ecn_threshold: String,
+    initial_window_packets: u32,
+    min_rto: String,
+    /// Of a port, for pFabric.
+    #[serde(default)]
+    pfabric_buffer: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Racks {
+    racks: u32,
+    spines: u32,
+    rate_gbps: f64,
+    delay: String,
+}
+
+impl Network {
+    /// The tables of the network in a scenario.
+    pub(super) fn tables(&self, arm: &Arm) -> [(&'static str, Value); 2] {
+        [("topology", self.topology()), ("switch", self.switch(arm))]
+    }
+
+    fn topology(&self) -> Value {
+        let host_cable = cable(self.rate_gbps, &self.delay);
+        let Some(racks) = &self.racks else {
+            let star = table([("hosts", self.hosts.into()), ("host-cable", host_cable)]);
+            return table([("one-switch", star)]);
+        };
+        let fabric = table([
+            ("racks", racks.racks.into()),
+            ("hosts-per-rack", self.hosts.into()),
+            ("spines", racks.spines.into()),
+            ("host-cable", host_cable),
+            ("uplink", cable(racks.rate_gbps, &racks.delay)),
+        ]);
+        table([("leaf-spine", fabric)])
+    }
+
+    fn switch(&self, arm: &Arm) -> Value {
+        if arm.pfabric {
+            let buffer = self.pfabric_buffer.as_ref().unwrap_or(&self.buffer);
+            return table([
+                ("queues", "urgency".into()),
+                ("port-buffer", buffer.as_str().into()),
+                ("routing", "per-packet".into()),
+            ]);
+        }
+        table([
+            ("queues", "strict".into()),
+            ("port-buffer", self.buffer.as_str().into()),
+            ("ecn-threshold", self.ecn_threshold.as_str().into()),
+            // As PIAS does.
+            ("ecn-counts", "port".into()),
+        ])
+    }
+
+    /// What of the transport the network decides.
+    pub(super) fn transport(&self, arm: &Arm) -> Table {
+        let mut transport = Table::new();
+        if arm.pfabric {
+            transport.insert("control".to_owned(), "pfabric".into());
+        } else {
+            let window = self.initial_window_packets;
+            transport.insert("initial-window-packets".to_owned(), window.into());
+            transport.insert("min-rto".to_owned(), self.min_rto.as_str().into());
+            transport.insert("initial-rto".to_owned(), self.min_rto.as_str().into());
+        }
+        transport
+    }
+
+    /// The load of hosts' links at which the narrowest links have that load: those of hosts where there is
+    /// one switch, else those to the spines.
+    pub(super) fn host_load(&self, load: f64) -> f64 {
+        let Some(racks) = &self.racks else { return load };
+        let (per_rack, all) = (f64::from(self.hosts), f64::from(self.hosts * racks.racks));
+        let leaving = (all - per_rack) / (all - 1.0);
+        let up_gbps = f64::from(racks.spines) * racks.rate_gbps;
+        load * up_gbps / (per_rack * self.rate_gbps * leaving)
+    }
+}
+
+fn cable(rate_gbps: f64, delay: &str) -> Value {
+    table([("rate", format!("{rate_gbps}Gbps").into()), ("delay", delay.into())])
+}
+
+/// A table of a scenario.
+pub(super) fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}

@@ -1,0 +1,256 @@
+//! One run, and what is kept of it.
+
+use serde::Deserialize;
+use thalweg_prioritize::evaluate::Class;
+use thalweg_report::stats::Sample;
+use thalweg_scenario::{Ending, FlowRecord, Outcome, Scenario};
+use toml::{Table, Value};
+
+use super::network::table;
+use super::{Cell, Setup, workloads};
+use crate::{FigureError, Point};
+
+/// How many flows there are, and what is known of them.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Traffic {
+    flows: u32,
+    cap: String,
+    learned_flows: u32,
+    width: f64,
+    swapped: f64,
+    trees: u32,
+    /// Other flows beside them, of which nothing is known.
+    #[serde(default)]
+    beside: Option<Beside>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Beside {
+    /// Sizes that scenarios know.
+    sizes: String,
+    load: f64,
+}
+
+#[cfg(test)]
+impl Traffic {
+    /// Fewer flows.
+    pub(super) fn shrink(&mut self, flows: u32) {
+        self.flows = flows;
+        self.learned_flows = 100;
+    }
+}
+
+/// What a run gave.
+pub(super) struct Measured {
+    /// Small, medium, large and all flows of the workload, and then those beside them.
+    times: [[Times; 4]; 2],
+    /// How often small, medium, large and all flows found that something was lost.
+    pub(super) detections: [u64; 4],
+    /// How often their timers did.
+    pub(super) timeouts: [u64; 4],
+    pub(super) resent: u64,
+    pub(super) copies: u64,
+    pub(super) mean_held_bytes: f64,
+    pub(super) peak_held_bytes: u64,
+}
+
+/// How long flows of a class took.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub(super) flows: usize,
+    /// Not a number where there is no flow.
+    pub(super) mean_us: f64,
+    pub(super) p99_us: f64,
+}
+
+/// Which flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Flows {
+    Small,
+    Medium,
+    Large,
+    All,
+}
+
+impl Flows {
+    const EVERY: [Flows; 4] = [Flows::Small, Flows::Medium, Flows::Large, Flows::All];
+
+    fn contain(self, flow: &FlowRecord) -> bool {
+        let class = Class::of(flow.spec.bytes);
+        match self {
+            Flows::Small => class == Class::Small,
+            Flows::Medium => class == Class::Medium,
+            Flows::Large => class == Class::Large,
+            Flows::All => true,
+        }
+    }
+}
+
+/// Events between two looks at whether to stop.
+const STEP_EVENTS: u64 = 200_000;
+
+impl Setup {
+    pub(super) fn measure(
+        &self,
+        figure: &'static str,
+        cell: &Cell<'_>,
+        seed: u64,
+        point: &Point<'_>,
+    ) -> Result<Measured, FigureError> {
+        let unknown =
+            |name: &str| FigureError::Plan { figure, reason: format!("{name:?} is no workload") };
+        for name in cell.arm.learned_from.iter().map(String::as_str).chain([cell.workload]) {
+            workloads::curve(name).ok_or_else(|| unknown(name))?;
+        }
+        let load =
+            |name: &str| workloads::curve(name).map(str::to_owned).ok_or_else(|| name.to_owned());
+        let scenario = Scenario::parse("the plan", &self.file(cell).to_string(), &load)?;
+        let mut run = scenario.run_bare(seed);
+        loop {
+            let progress = run.advance(STEP_EVENTS);
+            let expected = progress.expected_flows.unwrap_or(1).max(1);
+            point.reached(progress.ended_flows as f64 / expected as f64)?;
+            if progress.ended.is_some() {
+                break;
+            }
+        }
+        let outcome = run.outcome();
+        let violation = outcome.check.as_ref().err().map(ToString::to_string);
+        let early = (outcome.ending != Ending::Complete || outcome.unfinished() > 0)
+            .then(|| format!("{:?}, {} flows failed", outcome.ending, outcome.unfinished()));
+        match violation.or(early) {
+            None => Ok(Measured::of(&outcome)),
+            Some(why) => Err(FigureError::Failed { figure, reason: format!("seed {seed}: {why}") }),
+        }
+    }
+
+    fn file(&self, cell: &Cell<'_>) -> Table {
+        let mut file = Table::new();
+        file.insert("title".to_owned(), cell.arm.name.as_str().into());
+        for (key, value) in self.network.tables(cell.arm) {
+            file.insert(key.to_owned(), value);
+        }
+        file.insert("transport".to_owned(), self.transport(cell).into());
+        let mut traffic = vec![self.poisson(
+            table([("csv", cell.workload.into())]),
+            (self.network.host_load(cell.load), self.traffic.flows),
+            false,
+        )];
+        if let Some(beside) = &self.traffic.beside {
+            // As many as come in the time of the others, on average.
+            let flows = self.beside_flows(cell, beside);
+            let load = self.network.host_load(beside.load);
+            traffic.push(self.poisson(beside.sizes.as_str().into(), (load, flows), true));
+        }
+        file.insert("traffic".to_owned(), traffic.into());
+        file
+    }
+
+    fn poisson(&self, sizes: Value, (load, flows): (f64, u32), unseen: bool) -> Value {
+        let poisson = table([
+            ("sizes", sizes),
+            ("cap", self.traffic.cap.as_str().into()),
+            ("load", load.into()),
+            ("load-counts", "wire".into()),
+            ("flows", flows.into()),
+            ("unseen", unseen.into()),
+        ]);
+        table([("poisson", poisson)])
+    }
+
+    fn beside_flows(&self, cell: &Cell<'_>, beside: &Beside) -> u32 {
+        let cap = self.traffic.cap.parse().unwrap_or(thalweg_core::Bytes::new(u64::MAX));
+        let mean = |sizes: thalweg_workload::SizeDistribution| sizes.capped(cap).mean();
+        let own = workloads::sizes(cell.workload).and_then(Result::ok).map_or(1.0, mean);
+        let others = match beside.sizes.as_str() {
+            "data-mining" => mean(thalweg_workload::SizeDistribution::data_mining()),
+            _ => mean(thalweg_workload::SizeDistribution::web_search()),
+        };
+        let flows = f64::from(self.traffic.flows) * own / cell.load * beside.load / others;
+        (flows as u32).max(1)
+    }
+
+    fn transport(&self, cell: &Cell<'_>) -> Table {
+        let arm = cell.arm;
+        let mut transport = self.network.transport(arm);
+        let mut set = |key: &str, value: Value| _ = transport.insert(key.to_owned(), value);
+        let Some(tagger) = &arm.tagger else { return transport };
+        set("tagger", tagger.as_str().into());
+        for (key, value) in [("loss-detection", &arm.loss_detection), ("slack", &arm.slack)] {
+            if let Some(value) = value {
+                set(key, value.as_str().into());
+            }
+        }
+        if let Some(thresholds) = &arm.thresholds {
+            set("thresholds", thresholds.clone().into());
+        }
+        if matches!(tagger.as_str(), "qclimb" | "fixed-priority" | "promotion") {
+            set("hints", self.hints(cell).into());
+        }
+        transport
+    }
+
+    fn hints(&self, cell: &Cell<'_>) -> Table {
+        let Traffic { learned_flows, width, swapped, trees, .. } = self.traffic;
+        let mut hints = Table::new();
+        let mut set = |key: &str, value: Value| _ = hints.insert(key.to_owned(), value);
+        set("learned-flows", learned_flows.into());
+        set("width", width.into());
+        set("swapped", swapped.into());
+        set("trees", trees.into());
+        if let Some(depth) = cell.arm.depth {
+            set("depth", depth.into());
+        }
+        if let Some(unseen) = cell.arm.unseen {
+            set("unseen", unseen.into());
+        }
+        if let Some(workload) = &cell.arm.learned_from {
+            set("sizes", table([("csv", workload.as_str().into())]));
+        }
+        hints
+    }
+}
+
+impl Measured {
+    fn of(outcome: &Outcome) -> Measured {
+        let times = |source: usize| Flows::EVERY.map(|flows| Times::of(outcome, flows, source));
+        let count = |of: fn(&thalweg_scenario::FlowEnd) -> u32| {
+            Flows::EVERY.map(|flows| {
+                let own = outcome.flows.iter().filter(|flow| flows.contain(flow));
+                own.filter_map(|flow| flow.end).map(|end| u64::from(of(&end))).sum()
+            })
+        };
+        Measured {
+            times: [times(0), times(1)],
+            detections: count(|end| end.detections),
+            timeouts: count(|end| end.timeouts),
+            resent: outcome.resent_packets,
+            copies: outcome.arrivals.copies,
+            mean_held_bytes: outcome.arrivals.mean_held_bytes(),
+            peak_held_bytes: outcome.arrivals.peak_held_bytes,
+        }
+    }
+
+    /// How long flows took, of the workload or of those beside it.
+    pub(super) fn times(&self, flows: Flows, beside: bool) -> Times {
+        self.times[usize::from(beside)][flows as usize]
+    }
+}
+
+impl Times {
+    fn of(outcome: &Outcome, flows: Flows, source: usize) -> Times {
+        let own = outcome.flows.iter().filter(|flow| flow.source == source && flows.contain(flow));
+        let spans = own.filter_map(|flow| outcome.completion(flow)).map(|span| span.as_us_f64());
+        match Sample::new(spans) {
+            None => Times { flows: 0, mean_us: f64::NAN, p99_us: f64::NAN },
+            Some(sample) => Times {
+                flows: sample.count(),
+                mean_us: sample.mean(),
+                p99_us: sample.percentile(99.0),
+            },
+        }
+    }
+}
