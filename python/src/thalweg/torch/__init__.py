@@ -17,11 +17,26 @@ import typing
 
 import torch.distributed as dist
 
+from .dropping import Drop
 from .group import ThalwegGroup
+from .layer_costs import LossCosts, loss_costs
+from .loss_bounds import LOSSES, LossBounds, loss_bound
 from .meeting import meet
 from .settings import Settings
+from .trainer import Trainer
 
-__all__ = ["Settings", "ThalwegGroup", "register"]
+__all__ = [
+    "LOSSES",
+    "Drop",
+    "LossBounds",
+    "LossCosts",
+    "Settings",
+    "ThalwegGroup",
+    "Trainer",
+    "loss_bound",
+    "loss_costs",
+    "register",
+]
 
 
 def _create(options: typing.Any, _backend_options: typing.Any = None) -> ThalwegGroup:
