@@ -78,6 +78,7 @@ def measured(name: str, options: argparse.Namespace) -> tuple[nn.Module, LossBou
     if options.costs:
         costs = loss_costs(trainer, seeds=options.seeds, tolerance=options.tolerance, progress=say)
         costs.write(options.out / f"{name}-costs.csv")
+        costs.write_layers(options.out / f"{name}-layers.json", name)
         print(f"{name}, {costs}\n", flush=True)
     return trainer.model(), bounds
 

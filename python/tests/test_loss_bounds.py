@@ -215,7 +215,7 @@ def test_seeds_that_differ_by_more_than_the_tolerance_are_told():
 
 
 def test_costs_of_layers_are_rounds_that_training_takes_longer(tmp_path):
-    # Without its last layer the network learns slowly; without the first, less so.
+    # Little is left of a layer: that has to be noticed.
     trainer = _toy(rounds=40, workers=2)
     costs = loss_costs(trainer, loss=0.9, seeds=2, tolerance=0.02, longest=3, packet_values=4)
     assert [(cost.layer, cost.size) for cost in costs.costs] == [
@@ -228,6 +228,12 @@ def test_costs_of_layers_are_rounds_that_training_takes_longer(tmp_path):
     assert header == "layer,small,large"
     assert [row.split(",")[0] for row in rows] == ["0", "2"]
     assert all(float(cell) >= 0 for row in rows for cell in row.split(",")[1:])
+    path = tmp_path / "layers.json"
+    costs.write_layers(path, "toy")
+    tensors = json.loads(path.read_text())["parameters"]
+    assert [tensor["name"] for tensor in tensors] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert [tensor["numel"] for tensor in tensors] == [320, 16, 32, 2]
+    assert [tensor["grad_ready_rank"] for tensor in tensors] == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import pathlib
 import statistics
@@ -53,7 +54,9 @@ def loss_costs(
 
     lossless = [rounds(Drop(0), seed) for seed in range(seeds)]
     costs = []
-    for layer in _layers(trainer):
+    shapes = {name: tuple(one.shape) for name, one in trainer.model().named_parameters()}
+    # As the planner has it, a module with parameters of its own is a layer.
+    for layer in dict.fromkeys(name.rpartition(".")[0] for name in shapes):
         for size in _SIZES:
             lossy = [
                 rounds(Drop(loss, size, seed=seed, packet_values=packet_values, layers=[layer]), seed)
@@ -62,7 +65,7 @@ def loss_costs(
             extra = tuple(after - before for after, before in zip(lossy, lossless))
             costs.append(LayerCost(layer, size, extra, max(lossy) <= limit))
             say(f"{layer}, {size}: {statistics.fmean(extra):+.1f} rounds")
-    return LossCosts(tuple(costs), loss, statistics.fmean(lossless))
+    return LossCosts(tuple(costs), loss, statistics.fmean(lossless), shapes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +94,8 @@ class LossCosts:
     loss: float
     # Rounds to the quality without loss, the mean over the seeds.
     lossless_rounds: float
+    # Of the model's parameters, in its order.
+    shapes: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
         width = max(len(cost.layer) for cost in self.costs)
@@ -113,8 +118,11 @@ class LossCosts:
         rows = (f"{layer},{cost['small']:.6g},{cost['large']:.6g}" for layer, cost in found.items())
         pathlib.Path(path).write_text("\n".join(["layer,small,large", *rows]) + "\n")
 
-
-def _layers(trainer: Trainer) -> list[str]:
-    """Modules that have parameters of their own, in the model's order; a parameter outside of all is one."""
-    names = (name for name, _ in trainer.model().named_parameters())
-    return list(dict.fromkeys(name.rpartition(".")[0] or name for name in names))
+    def write_layers(self, path: str | pathlib.Path, model: str) -> None:
+        """Writes the table for ``thalweg plan --layers``. Gradients are taken to be ready back to front."""
+        last = len(self.shapes) - 1
+        parameters = [
+            {"name": name, "shape": list(shape), "numel": math.prod(shape), "grad_ready_rank": last - at}
+            for at, (name, shape) in enumerate(self.shapes.items())
+        ]
+        pathlib.Path(path).write_text(json.dumps({"model": model, "parameters": parameters}, indent=1))
