@@ -3,16 +3,15 @@
     torchrun --nproc_per_node=4 examples/ddp.py
     torchrun --nproc_per_node=4 examples/ddp.py --backend gloo --losses gloo.json
     torchrun --nproc_per_node=4 examples/ddp.py --data DIRECTORY      # MNIST's files, idx format
+    torchrun --nproc_per_node=4 examples/ddp.py --bound 0.1           # gradients may lack a tenth
 
 Without --data it makes pictures of its own: bars in four directions, with noise. Prints the loss, the
 accuracy, and whether all ranks hold the same bits afterwards.
 """
 
 import argparse
-import gzip
 import json
 import pathlib
-import struct
 import time
 
 import torch
@@ -20,50 +19,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-import thalweg.torch  # noqa: F401  registers the backend
-
-SIDE = 28
-
-
-def made_pictures(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Bars in four directions, at places of their own."""
-    draw = torch.Generator().manual_seed(seed)
-    labels = torch.randint(0, 4, (count,), generator=draw)
-    offsets = torch.randint(-6, 7, (count, 1, 1), generator=draw)
-    rows = torch.arange(SIDE).view(1, -1, 1).expand(count, -1, SIDE)
-    columns = torch.arange(SIDE).view(1, 1, -1).expand(count, SIDE, -1)
-    middle = SIDE // 2 + offsets
-    distances = torch.stack(
-        [rows - middle, columns - middle, rows - columns - offsets, rows + columns - SIDE - offsets], 1
-    )
-    chosen = distances[torch.arange(count), labels]
-    pictures = (chosen.abs() <= 2).float() + torch.randn(chosen.shape, generator=draw) * 0.5
-    return pictures.unsqueeze(1), labels
-
-
-def read_idx(directory: pathlib.Path, name: str) -> torch.Tensor:
-    """A file in MNIST's format, packed or not."""
-    for path in (directory / name, directory / f"{name}.gz"):
-        if path.exists():
-            raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-            dimensions = raw[3]
-            shape = struct.unpack(f">{dimensions}I", raw[4 : 4 + 4 * dimensions])
-            values = torch.frombuffer(bytearray(raw[4 + 4 * dimensions :]), dtype=torch.uint8)
-            return values.view(*shape)
-    raise SystemExit(f"{directory} has neither {name} nor {name}.gz: give MNIST's files with --data")
-
-
-def mnist(directory: pathlib.Path, part: str) -> tuple[torch.Tensor, torch.Tensor]:
-    pictures = read_idx(directory, f"{part}-images-idx3-ubyte").float().div(255).unsqueeze(1)
-    return pictures, read_idx(directory, f"{part}-labels-idx1-ubyte").long()
-
-
-def network(classes: int) -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, classes),
-    )  # fmt: skip
+import thalweg.torch  # registers the backend
+from models import cnn
+from pictures import given
 
 
 def same_bits_everywhere(model: nn.Module) -> bool:
@@ -86,21 +44,26 @@ def main() -> None:
     arguments.add_argument("--data", type=pathlib.Path, help="a directory with MNIST's files")
     arguments.add_argument("--steps", type=int, default=60)
     arguments.add_argument("--batch", type=int, default=64, help="pictures of a rank and step")
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument(
+        "--bound", type=float, help="the share of a rank's gradients that may be missing; exact without it"
+    )
     arguments.add_argument("--losses", type=pathlib.Path, help="write the loss of every step there")
     options = arguments.parse_args()
 
     torch.set_num_threads(1)
     dist.init_process_group(options.backend)
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    if options.data:
-        (pictures, labels), test = mnist(options.data, "train"), mnist(options.data, "t10k")
-    else:
-        (pictures, labels), test = made_pictures(8_000, 1), made_pictures(1_000, 2)
+    (pictures, labels), test = given(options.data)
 
-    torch.manual_seed(0)
-    model = DistributedDataParallel(network(int(labels.max()) + 1))
+    torch.manual_seed(options.seed)
+    model = DistributedDataParallel(cnn(int(labels.max()) + 1))
+    hook = None
+    if options.bound is not None:
+        hook = thalweg.torch.ddp_hook(loss=options.bound)
+        model.register_comm_hook(None, hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(3))
+    order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(options.seed + 3))
     losses, started = [], time.monotonic()
     for step in range(options.steps):
         first = (step * ranks + rank) * options.batch
@@ -123,6 +86,9 @@ def main() -> None:
             f"{options.backend}, {ranks} ranks: {options.steps} steps in {took:.1f} s, test accuracy "
             f"{right:.1%}, the same bits at all ranks: {'yes' if is_same else 'NO'}"
         )
+        if hook:
+            missing = max(hook.tally.share_missing(other) for other in range(ranks))
+            print(f"missing of the gradients of one rank: at most {missing:.2%}")
         if options.losses:
             options.losses.write_text(json.dumps(losses))
     dist.destroy_process_group()

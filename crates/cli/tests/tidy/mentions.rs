@@ -52,7 +52,7 @@ fn ids(comment: &str) -> Result<Vec<String>, String> {
     }
     let ids: Vec<String> = words().filter(|word| is_id(word)).map(String::from).collect();
     // In the middle of a sentence it may be an ordinary word.
-    let is_marker = before.chars().all(|char| "/!* ".contains(char));
+    let is_marker = before.chars().all(|char| "/!*# ".contains(char));
     if ids.is_empty() && is_marker {
         return Err("no id after the marker".into());
     }
@@ -78,6 +78,7 @@ mod tests {
     fn a_comment_may_hold_several_ids() {
         assert_eq!(ids("// spec: A-07"), Ok(vec!["A-07".into()]));
         assert_eq!(ids("  /// spec: A-07, T-10."), Ok(vec!["A-07".into(), "T-10".into()]));
+        assert_eq!(ids("    # spec: A-07"), Ok(vec!["A-07".into()]));
         assert_eq!(ids("// merges (spec: A-07)"), Ok(vec!["A-07".into()]));
         assert_eq!(ids("// A-07 without the marker"), Ok(vec![]));
         assert_eq!(ids("// as the spec: says"), Ok(vec![]));
@@ -86,6 +87,7 @@ mod tests {
     #[test]
     fn a_marker_without_a_proper_id_is_malformed() {
         assert_eq!(ids("// spec: a-07"), Err("no id after the marker".into()));
+        assert_eq!(ids("# spec: none"), Err("no id after the marker".into()));
         assert_eq!(ids("// spec: A-07, A-8"), Err("`A-8` is not an id".into()));
         assert_eq!(ids("// spec: A-123"), Err("`A-123` is not an id".into()));
     }

@@ -1,4 +1,4 @@
-//! A Rust file, with its tests told apart from the rest.
+//! A Rust or Python file, with its tests told apart from the rest.
 
 use crate::lexer;
 
@@ -16,7 +16,7 @@ pub enum Role {
     Aside,
 }
 
-/// One Rust file. Lines are counted from zero here and from one in messages.
+/// One file. Lines are counted from zero here and from one in messages.
 pub struct Source {
     pub path: String,
     pub text: String,
@@ -32,6 +32,25 @@ impl Source {
         let role = role(path);
         let test_lines = test_lines(&code, role == Role::Test);
         Self { path: path.into(), text: text.into(), code, comments, role, test_lines }
+    }
+
+    /// A file in Python, of which only comments with a line of their own are read.
+    pub fn python(path: &str, text: &str) -> Self {
+        let is_comment = |line: &&str| line.trim_start().starts_with('#');
+        let comments = text
+            .lines()
+            .map(|line| Some(line).filter(is_comment).unwrap_or(""))
+            .collect::<Vec<_>>();
+        let role = role(path);
+        let test_lines = vec![role == Role::Test; comments.len()];
+        Self {
+            path: path.into(),
+            text: text.into(),
+            code: String::new(),
+            comments: comments.join("\n"),
+            role,
+            test_lines,
+        }
     }
 
     pub fn is_test(&self, line: usize) -> bool {
@@ -119,6 +138,15 @@ mod tests {
         assert_eq!(role("crates/a/tests/swarm/main.rs"), Role::Test);
         assert_eq!(role("fuzz/fuzz_targets/wire.rs"), Role::Aside);
         assert_eq!(role("crates/a/benches/hop.rs"), Role::Aside);
+    }
+
+    #[test]
+    fn comments_of_python_are_lines_of_their_own() {
+        let text = "# a\nb = \"# c\"  # d\n    # e\n";
+        let source = Source::python("python/tests/test_a.py", text);
+        assert_eq!(source.comments, "# a\n\n    # e");
+        assert!(source.is_test(2) && source.role == Role::Test);
+        assert!(!Source::python("python/src/a/b.py", text).is_test(0));
     }
 
     #[test]

@@ -17,12 +17,30 @@ import typing
 
 import torch.distributed as dist
 
+from .dropping import Drop
 from .group import ThalwegGroup
 from .hooks import Tally, ddp_hook, fsdp_hook
+from .layer_costs import LossCosts, loss_costs
+from .loss_bounds import LOSSES, LossBounds, loss_bound
 from .meeting import meet
 from .settings import Settings
+from .trainer import Trainer
 
-__all__ = ["Settings", "Tally", "ThalwegGroup", "ddp_hook", "fsdp_hook", "register"]
+__all__ = [
+    "Drop",
+    "LOSSES",
+    "LossBounds",
+    "LossCosts",
+    "Settings",
+    "Tally",
+    "ThalwegGroup",
+    "Trainer",
+    "ddp_hook",
+    "fsdp_hook",
+    "loss_bound",
+    "loss_costs",
+    "register",
+]
 
 
 def _create(options: typing.Any, _backend_options: typing.Any = None) -> ThalwegGroup:
