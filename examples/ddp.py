@@ -63,6 +63,8 @@ def main() -> None:
         hook = thalweg.torch.ddp_hook(loss=options.bound)
         model.register_comm_hook(None, hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    # Steps become smaller towards the end, so that what was learned does not depend on the last batch.
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.steps)
     order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(options.seed + 3))
     losses, started = [], time.monotonic()
     for step in range(options.steps):
@@ -72,6 +74,7 @@ def main() -> None:
         loss = nn.functional.cross_entropy(model(pictures[batch]), labels[batch])
         loss.backward()
         optimizer.step()
+        schedule.step()
         mean = loss.detach().clone()
         dist.all_reduce(mean)
         losses.append(mean.item() / ranks)
