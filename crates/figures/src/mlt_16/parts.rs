@@ -146,3 +146,23 @@ impl Tracer for Counted {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_added_one_by_one_in_both_orders() {
+        let names: Vec<String> = Parts::ALL.map(Parts::name).into();
+        assert_eq!(names, ["A", "A + B", "A + B + C", "C", "B + C"]);
+    }
+
+    #[test]
+    fn shares_are_of_packets_of_the_same_importance() {
+        let counted = Counted(Arc::new(Mutex::new((30, 10))));
+        let Drops { all, important, others } = counted.drops((1_000, 500));
+        assert_eq!((all, important, others), (0.03, 0.02, 0.04));
+        let Drops { all, important, others } = Counted::default().drops((0, 0));
+        assert_eq!((all, important, others), (0.0, 0.0, 0.0));
+    }
+}
