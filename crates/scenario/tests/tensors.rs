@@ -3,7 +3,7 @@
 #[path = "common/jobs.rs"]
 mod jobs;
 
-use jobs::scenario;
+use jobs::run;
 use thalweg_scenario::{Ending, Outcome};
 use thalweg_workload::FlowSpec;
 
@@ -41,7 +41,7 @@ jitter = "10us"
 }
 
 fn complete(switch: &str, transport: &str) -> Outcome {
-    let outcome = scenario(&text(switch, transport)).run_bare(1).finish();
+    let outcome = run(&text(switch, transport));
     assert_eq!((outcome.check.clone(), outcome.ending), (Ok(()), Ending::Complete), "{transport}");
     assert_eq!(outcome.unfinished(), 0, "{transport}");
     outcome
