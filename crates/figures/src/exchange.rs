@@ -80,6 +80,13 @@ pub(crate) struct Trained {
     backward: String,
 }
 
+impl Trained {
+    /// The same with every tensor divided once more.
+    pub(crate) fn compressed(&self, ratio: f64) -> Trained {
+        Trained { divisor: self.divisor * ratio, ..self.clone() }
+    }
+}
+
 /// One run.
 #[derive(Clone)]
 pub(crate) struct Cell {
@@ -270,4 +277,16 @@ fn text(text: &str) -> Value {
 
 fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_flows_end_in_every_priority() {
+        let sizes: Vec<u64> = (1..=80).rev().collect();
+        assert_eq!(equal_split(sizes), ["11B", "21B", "31B", "41B", "51B", "61B", "71B"]);
+        assert_eq!(equal_split(vec![4, 4, 4, 4, 4, 4, 9, 9]), ["4B", "9B"]);
+    }
 }

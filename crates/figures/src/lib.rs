@@ -16,6 +16,7 @@ mod atp_8;
 mod atp_9;
 mod atp_scale;
 mod atp_table1;
+mod compression;
 mod exchange;
 mod fluid;
 mod frame;
@@ -23,6 +24,9 @@ mod mlcc_15;
 mod mlcc_scale;
 mod mlt_14;
 mod mlt_15;
+mod mlt_16;
+mod mlt_19;
+mod mlt_2;
 pub mod output;
 mod qclimb;
 mod qclimb_table2;
@@ -68,7 +72,10 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &qclimb::QCLIMB_TABLE5,
         &mlcc_15::Mlcc15,
         &mlcc_scale::MlccScale,
+        &mlt_2::Mlt2,
         &mlt_14::Mlt14,
         &mlt_15::Mlt15,
+        &mlt_16::Mlt16,
+        &mlt_19::Mlt19,
     ]
 }

@@ -141,9 +141,8 @@ impl Setup {
                 .x(Axis::categories("model", models))
                 .y(Axis::linear("completion time").unit(Unit::SpanUs));
             for system in self.systems() {
-                let time = |trained: &Trained| {
-                    find(rows, system, &trained.model).map_or(f64::NAN, |times| of(times))
-                };
+                let time =
+                    |trained: &Trained| find(rows, system, &trained.model).map_or(f64::NAN, of);
                 chart = chart.series(Series::bars(system.name(), self.models.iter().map(time)));
             }
             Plot { chart, caption: "Of all flows of one iteration; lower is better.".to_owned() }

@@ -114,16 +114,13 @@ const NOT_MEASURED: [&str; 1] = [
       machines with one worker each",
 ];
 
-const NOTES: [&str; 4] = [
+const NOTES: [&str; 3] = [
     "Speed is that of iterations, all but the first, against the same system without loss. The paper's \
      baseline is PyTorch, whose place a ring over DCTCP takes here; BytePS is servers over DCTCP.",
     "With ours up to a tenth of every message is missing, parameters too: those that were lost keep the \
      value of the round before. What that does to the training is not simulated.",
     "DCTCP here repairs every loss by selective acknowledgements within a round trip of microseconds, and \
      only its window suffers. The testbed's TCP, with round trips and timers of a kernel, suffers more.",
-    "Gradients are in one bucket, so that all have one priority. In many, all workers push the chunks of the \
-     front layer to the same few servers at once; rates fall there and come back by 40 Mbps an echo, as \
-     published, and iterations of ours take about three times as long, with loss or without.",
 ];
 
 impl Setup {

@@ -1,6 +1,7 @@
 //! Scenarios in steps of simulated time.
 
 use thalweg_core::Span;
+use thalweg_fabric::trace::Tracer;
 use thalweg_scenario::{Ending, Outcome, Progress, Run, Scenario};
 
 use crate::{FigureError, Point};
@@ -12,9 +13,24 @@ pub(crate) fn run_stepwise(
     scenario: &Scenario,
     (seed, step): (u64, Span),
     point: &Point<'_>,
+    look: impl FnMut(&mut Run<'_>, &Progress),
+) -> Result<Outcome, FigureError> {
+    run_traced(figure, scenario, (seed, step), point, None, look)
+}
+
+/// The same, and every packet is shown to a tracer.
+pub(crate) fn run_traced(
+    figure: &'static str,
+    scenario: &Scenario,
+    (seed, step): (u64, Span),
+    point: &Point<'_>,
+    tracer: Option<Box<dyn Tracer>>,
     mut look: impl FnMut(&mut Run<'_>, &Progress),
 ) -> Result<Outcome, FigureError> {
     let mut run = scenario.run_bare(seed);
+    if let Some(tracer) = tracer {
+        run.trace(tracer);
+    }
     let mut progress = run.progress();
     while progress.ended.is_none() {
         progress = run.advance_until(progress.now + step);

@@ -118,7 +118,7 @@ const WORDS_AND_KEYS: Cases = &[
     (
         15,
         "[traffic.bulk]",
-        "15: traffic.0.bulk: unknown word `bulk`: write one of `poisson`, `incast`, `permutation`, `list`, `training`, `all-reduce`",
+        "15: traffic.0.bulk: unknown word `bulk`: write one of `poisson`, `incast`, `permutation`, `list`, `tensors`, `training`, `all-reduce`",
     ),
     (
         17,

@@ -76,6 +76,18 @@ fn settings_of_windows_are_not_those_of_other_transports() {
             "control = \"ndp\"\ninitial-window-packets = 0",
             "transport.initial-window-packets: initial-window-packets is zero: set it to 1 or more",
         ),
+        (
+            "control = \"deliver\"\ninitial-window-packets = 5",
+            "transport.initial-window-packets: control = \"deliver\" has no such setting: take this away",
+        ),
+        (
+            "control = \"deliver\"\nloss = 1.0",
+            "transport.loss: 1 is no share that may be lost: give 0 or more, and less than 1",
+        ),
+        (
+            "control = \"dctcp\"\nloss = 0.1",
+            "transport.loss: only control = \"deliver\" may lose anything: write that, or take this away",
+        ),
     ] {
         assert_eq!(complaint("", transport, FLOWS), expected);
     }

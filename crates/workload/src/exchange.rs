@@ -98,7 +98,7 @@ impl Exchange {
             while left > Bytes::ZERO {
                 let bytes = left.min(self.chunk);
                 parts.push(Part { at: gradient.at, bytes, layer });
-                left = left - bytes;
+                left -= bytes;
             }
         }
         Ok(parts)

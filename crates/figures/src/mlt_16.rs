@@ -1,0 +1,257 @@
+//! MLT, Figures 16 and 17: what each part of bounded deliveries adds to the speed of training.
+
+mod parts;
+
+use serde::Deserialize;
+use thalweg_core::{NodeId, Span};
+use thalweg_report::format::{Unit, format_number, format_percent, format_ratio};
+use thalweg_report::plot::{Axis, Chart, Series};
+use thalweg_report::table::{Column, Table as Numbers};
+use thalweg_scenario::{Progress, Run, Scenario};
+use thalweg_stack::Participant;
+use thalweg_workload::models;
+
+use crate::shrink::model_json;
+use crate::stepwise::run_traced;
+use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
+use parts::{Drops, Parts};
+
+/// The figure.
+pub(crate) struct Mlt16;
+
+const NAME: &str = "mlt-16";
+
+/// How often a run says how far it is.
+const STEP: Span = Span::from_us(500);
+
+/// Queues that select change the speed "slightly": so much slower is still no slower.
+const SLIGHTLY: f64 = 0.98;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Setup {
+    racks: u32,
+    hosts_per_rack: u32,
+    spines: u32,
+    rate: String,
+    delay: String,
+    port_buffer: String,
+    loss_bound: f64,
+    bucket: String,
+    chunk: String,
+    ecn_threshold: String,
+    ecn_thresholds: Vec<String>,
+    iterations: u32,
+    models: Vec<Trained>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Trained {
+    model: String,
+    divisor: f64,
+    forward: String,
+    backward: String,
+}
+
+/// One run.
+#[derive(Clone, Copy, PartialEq)]
+struct Cell {
+    parts: Option<Parts>,
+    model: usize,
+}
+
+/// What a run gave.
+struct Row {
+    cell: Cell,
+    iteration_us: f64,
+    drops: Drops,
+    /// Of all bytes of gradients and parameters.
+    missing: f64,
+}
+
+impl Figure for Mlt16 {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn plan(&self) -> &'static str {
+        include_str!("../plans/mlt-16.toml")
+    }
+
+    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
+        let setup: Setup = context.plan(self)?;
+        let label = |cell: &Cell| name(cell.parts);
+        let rows = context
+            .each(&setup.cells(), label, |cell, point| setup.row(*cell, (context.seed, point)))?;
+        Ok(Findings {
+            claims: setup.claims(&rows),
+            plots: setup.plots(&rows),
+            tables: vec![setup.table(&rows)],
+            not_measured: NOT_MEASURED.map(str::to_owned).into(),
+            notes: NOTES.map(str::to_owned).into(),
+        })
+    }
+}
+
+const NOT_MEASURED: [&str; 1] = [
+    "what missing gradients do to the training, which the paper shows beside the speed: the table has the shares \
+     that were missing, and which packets were dropped",
+];
+
+const NOTES: [&str; 4] = [
+    "A is a bound on loss, for gradients and parameters; B is priorities by layer and queues that drop what is \
+     not important; C is a path for every packet. BytePS is servers over DCTCP.",
+    "Without A nothing may be missing, and everything lost is sent again. The paper's is UDP, which loses what it \
+     loses; a receiver here would not know when such a tensor is complete. So without A every packet must \
+     arrive, all are important, and B selects nothing: it is priorities alone.",
+    "Without B all packets are in one queue that neither marks nor drops before it is full.",
+    "Importance follows from values, which simulations do not have: half of the packets are drawn.",
+];
+
+impl Setup {
+    fn cells(&self) -> Vec<Cell> {
+        let mut systems = vec![None];
+        systems.extend(Parts::ALL.map(Some));
+        let models = 0..self.models.len();
+        let of = |model| systems.iter().map(move |&parts| Cell { parts, model });
+        models.flat_map(of).collect()
+    }
+
+    fn hosts(&self) -> u32 {
+        self.racks * self.hosts_per_rack
+    }
+
+    fn row(&self, cell: Cell, (seed, point): (u64, &Point<'_>)) -> Result<Row, FigureError> {
+        let scenario = self.scenario(cell)?;
+        let counted = parts::Counted::default();
+        let tracer = Box::new(counted.clone());
+        let mut sent = (0, 0);
+        let look = |run: &mut Run<'_>, _: &Progress| sent = self.sent(run);
+        let outcome = run_traced(NAME, &scenario, (seed, STEP), point, Some(tracer), look)?;
+        let no_job = || FigureError::Plan { figure: NAME, reason: "no job ran".to_owned() };
+        let job = outcome.jobs.first().ok_or_else(no_job)?;
+        let steady = &job.iterations[1.min(job.iterations.len())..];
+        let total: f64 = steady.iter().map(|span| span.as_us_f64()).sum();
+        // Every value is pushed by each worker and comes back to it, but for those of its own server.
+        let summed: u64 = job.summed_bytes.iter().sum();
+        let travelled = 2.0 * summed as f64 * (1.0 - 1.0 / f64::from(self.hosts()));
+        Ok(Row {
+            cell,
+            iteration_us: total / steady.len() as f64,
+            drops: counted.drops(sent),
+            missing: job.total().lost_bytes as f64 / travelled,
+        })
+    }
+
+    /// How many packets of deliveries were sent, and how many of them were important.
+    fn sent(&self, run: &Run<'_>) -> (u64, u64) {
+        let stats = (0..self.hosts()).filter_map(|host| match run.participant(NodeId(host), 0) {
+            Some(Participant::Server(node)) => node.delivery_stats(),
+            _ => None,
+        });
+        stats.fold((0, 0), |(packets, important), stats| {
+            (packets + stats.packets, important + stats.important)
+        })
+    }
+
+    fn scenario(&self, cell: Cell) -> Result<Scenario, FigureError> {
+        let trained = &self.models[cell.model];
+        let unknown =
+            || FigureError::Plan { figure: NAME, reason: format!("{} is no model", trained.model) };
+        let model = models::by_name(&trained.model).ok_or_else(unknown)?;
+        let load = |_: &str| Ok(model_json(&model, trained.divisor));
+        let text = self.file(cell.parts, trained).to_string();
+        Ok(Scenario::parse("plans/mlt-16.toml", &text, &load)?)
+    }
+
+    fn time(&self, rows: &[Row], parts: Option<Parts>, model: usize) -> f64 {
+        let row = rows.iter().find(|row| row.cell == Cell { parts, model });
+        row.map_or(f64::NAN, |row| row.iteration_us)
+    }
+
+    /// How many times as fast as another, for the model that gains least.
+    fn gain(&self, rows: &[Row], parts: Option<Parts>, before: Option<Parts>) -> f64 {
+        let gain = |model| self.time(rows, before, model) / self.time(rows, parts, model);
+        (0..self.models.len()).map(gain).fold(f64::INFINITY, f64::min)
+    }
+
+    fn claims(&self, rows: &[Row]) -> Vec<Claim> {
+        let steps = [
+            (None, Parts::A, "faster", 1.0),
+            (Some(Parts::A), Parts::AB, "faster", SLIGHTLY),
+            (Some(Parts::AB), Parts::ABC, "remarkably faster", 1.0),
+            (None, Parts::C, "effectively faster", 1.0),
+            (Some(Parts::C), Parts::BC, "slightly faster", SLIGHTLY),
+            (Some(Parts::BC), Parts::ABC, "further faster", 1.0),
+        ];
+        let mut claims: Vec<Claim> = steps
+            .into_iter()
+            .map(|(before, parts, paper, least)| {
+                let text = format!("speed with {}, by that with {}", parts.name(), name(before));
+                let gain = self.gain(rows, Some(parts), before);
+                Claim::measured(text, paper, gain, Unit::Ratio, Rule::AtLeast(least))
+            })
+            .collect();
+        let important = |parts| {
+            let of = |row: &&Row| row.cell == Cell { parts: Some(parts), model: 0 };
+            rows.iter().find(of).map_or(f64::NAN, |row| row.drops.important)
+        };
+        claims.push(Claim::measured(
+            "important packets that are dropped with A and B, by those with A alone",
+            "selective dropping preserves important gradients",
+            important(Parts::AB) / important(Parts::A),
+            Unit::Ratio,
+            Rule::AtMost(0.5),
+        ));
+        claims
+    }
+
+    fn plots(&self, rows: &[Row]) -> Vec<Plot> {
+        let plot = |(model, trained): (usize, &Trained)| {
+            let systems = self.cells().into_iter().filter(|cell| cell.model == model);
+            let systems: Vec<Option<Parts>> = systems.map(|cell| cell.parts).collect();
+            let speed = |parts: &Option<Parts>| {
+                self.time(rows, None, model) / self.time(rows, *parts, model)
+            };
+            let chart = Chart::new(format!("Speed of {}", trained.model))
+                .x(Axis::categories("parts", systems.iter().map(|&parts| name(parts))))
+                .y(Axis::linear("speed against BytePS").unit(Unit::Ratio))
+                .series(Series::bars("speed", systems.iter().map(speed)));
+            Plot { chart, caption: "Iterations in a second, by those over DCTCP.".to_owned() }
+        };
+        self.models.iter().enumerate().map(plot).collect()
+    }
+
+    fn table(&self, rows: &[Row]) -> Listing {
+        let mut table = Numbers::new([
+            Column::left("model"),
+            Column::left("parts"),
+            Column::right("iteration, ms"),
+            Column::right("speed"),
+            Column::right("missing"),
+            Column::right("packets dropped"),
+            Column::right("of the important"),
+            Column::right("of the others"),
+        ]);
+        for row in rows {
+            let speed = self.time(rows, None, row.cell.model) / row.iteration_us;
+            table.push([
+                self.models[row.cell.model].model.clone(),
+                name(row.cell.parts),
+                format_number(row.iteration_us / 1e3),
+                format_ratio(speed),
+                format_percent(row.missing),
+                format_percent(row.drops.all),
+                format_percent(row.drops.important),
+                format_percent(row.drops.others),
+            ]);
+        }
+        let caption = "Iterations, what was missing, and which packets were dropped".to_owned();
+        Listing { table, caption }
+    }
+}
+
+fn name(parts: Option<Parts>) -> String {
+    parts.map_or("BytePS".to_owned(), Parts::name)
+}
