@@ -220,7 +220,24 @@ impl Setup {
                 .series(Series::bars("speed", systems.iter().map(speed)));
             Plot { chart, caption: "Iterations in a second, by those over DCTCP.".to_owned() }
         };
-        self.models.iter().enumerate().map(plot).collect()
+        let models = || self.models.iter().enumerate();
+        models().map(plot).chain(models().map(|(model, _)| self.losses(rows, model))).collect()
+    }
+
+    /// What a training needs to know that loses as much.
+    fn losses(&self, rows: &[Row], model: usize) -> Plot {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.cell.model == model).collect();
+        let bars = |title, share: fn(&Row) -> f64| {
+            Series::bars(title, rows.iter().map(|row| if share(row).is_nan() { 0.0 } else { share(row) }))
+        };
+        let chart = Chart::new(format!("Losses of {}", self.models[model].model))
+            .x(Axis::categories("parts", rows.iter().map(|row| name(row.cell.parts))))
+            .y(Axis::linear("share").unit(Unit::Percent))
+            .series(bars("missing", |row| row.missing))
+            .series(bars("dropped of the important", |row| row.drops.important))
+            .series(bars("dropped of the others", |row| row.drops.others));
+        let caption = "What was missing in the end, and which packets were dropped on the way.";
+        Plot { chart, caption: caption.to_owned() }
     }
 
     fn table(&self, rows: &[Row]) -> Listing {
