@@ -38,7 +38,7 @@ fn every_place_is_there_once() {
 fn every_broken_rule_is_noticed() {
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutated");
     copy_tree(&root(), &copy);
-    for plane in ["crates/aggregate", "crates/deliver"] {
+    for plane in ["crates/aggregate", "crates/deliver", "crates/flow"] {
         assert!(passes(&copy, Path::new(plane)), "{plane}: the tests fail without any change");
     }
     let mut unnoticed = Vec::new();
@@ -61,6 +61,8 @@ fn every_broken_rule_is_noticed() {
 fn passes(copy: &Path, file: &Path) -> bool {
     let packages: &[&str] = if file.starts_with("crates/deliver") {
         &["thalweg-deliver"]
+    } else if file.starts_with("crates/flow") {
+        &["thalweg-flow"]
     } else {
         &["thalweg-aggregate", "thalweg-stack"]
     };

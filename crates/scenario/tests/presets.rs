@@ -69,6 +69,7 @@ fn every_preset_can_be_read() {
         "list",
         "ndp",
         "pfabric",
+        "qclimb",
         "speed",
         "sweep",
         "three-tier",
@@ -87,6 +88,14 @@ fn websearch_slows_some_flows_down_much_more_than_most() {
     let all = classes.last().expect("the class of all flows");
     assert!(all.slowdown.min >= 1.0, "{all:?}");
     assert!(all.slowdown.p99 > 2.0 * all.slowdown.p50, "{all:?}");
+}
+
+#[test]
+fn qclimb_sends_nothing_again_for_nothing() {
+    let outcome = shortened("qclimb.toml", "flows = 2000", "flows = 400");
+    assert_eq!((outcome.flows.len(), outcome.unfinished()), (400, 0));
+    assert_eq!((outcome.tagged.bounded, outcome.arrivals.copies), (400, 0));
+    assert!(outcome.arrivals.peak_held_bytes > 0, "packets overtake others");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! One run, and what is kept of it.
 
 use serde::Deserialize;
+use thalweg_core::Bytes;
 use thalweg_prioritize::evaluate::Class;
 use thalweg_report::stats::Sample;
-use thalweg_scenario::{Ending, FlowRecord, Outcome, Scenario};
+use thalweg_scenario::{Ending, FlowEnd, FlowRecord, Outcome, Scenario};
+use thalweg_workload::SizeDistribution;
 use toml::{Table, Value};
 
 use super::network::table;
@@ -28,9 +30,25 @@ pub(super) struct Traffic {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Beside {
-    /// Sizes that scenarios know.
-    sizes: String,
+    sizes: KnownSizes,
     load: f64,
+}
+
+/// Sizes that scenarios know.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum KnownSizes {
+    WebSearch,
+    DataMining,
+}
+
+impl KnownSizes {
+    fn word(self) -> &'static str {
+        match self {
+            KnownSizes::WebSearch => "web-search",
+            KnownSizes::DataMining => "data-mining",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -143,7 +161,7 @@ impl Setup {
             // As many as come in the time of the others, on average.
             let flows = self.beside_flows(cell, beside);
             let load = self.network.host_load(beside.load);
-            traffic.push(self.poisson(beside.sizes.as_str().into(), (load, flows), true));
+            traffic.push(self.poisson(beside.sizes.word().into(), (load, flows), true));
         }
         file.insert("traffic".to_owned(), traffic.into());
         file
@@ -162,13 +180,14 @@ impl Setup {
     }
 
     fn beside_flows(&self, cell: &Cell<'_>, beside: &Beside) -> u32 {
-        let cap = self.traffic.cap.parse().unwrap_or(thalweg_core::Bytes::new(u64::MAX));
-        let mean = |sizes: thalweg_workload::SizeDistribution| sizes.capped(cap).mean();
+        // A cap that is none is found when the scenario is read.
+        let cap = self.traffic.cap.parse().unwrap_or(Bytes::ZERO);
+        let mean = |sizes: SizeDistribution| sizes.capped(cap).mean();
         let own = workloads::sizes(cell.workload).and_then(Result::ok).map_or(1.0, mean);
-        let others = match beside.sizes.as_str() {
-            "data-mining" => mean(thalweg_workload::SizeDistribution::data_mining()),
-            _ => mean(thalweg_workload::SizeDistribution::web_search()),
-        };
+        let others = mean(match beside.sizes {
+            KnownSizes::WebSearch => SizeDistribution::web_search(),
+            KnownSizes::DataMining => SizeDistribution::data_mining(),
+        });
         let flows = f64::from(self.traffic.flows) * own / cell.load * beside.load / others;
         (flows as u32).max(1)
     }
@@ -217,7 +236,7 @@ impl Setup {
 impl Measured {
     fn of(outcome: &Outcome) -> Measured {
         let times = |source: usize| Flows::EVERY.map(|flows| Times::of(outcome, flows, source));
-        let count = |of: fn(&thalweg_scenario::FlowEnd) -> u32| {
+        let count = |of: fn(&FlowEnd) -> u32| {
             Flows::EVERY.map(|flows| {
                 let own = outcome.flows.iter().filter(|flow| flows.contain(flow));
                 own.filter_map(|flow| flow.end).map(|end| u64::from(of(&end))).sum()
