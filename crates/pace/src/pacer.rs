@@ -18,6 +18,8 @@ pub struct SlotPacer {
     passed: Time,
     probes: u32,
     lag: Span,
+    /// Nothing has left since the last grant, so there is nothing to make up for.
+    is_fresh: bool,
 }
 
 impl Default for SlotPacer {
@@ -36,6 +38,7 @@ impl SlotPacer {
             passed: Time::ZERO,
             probes: 0,
             lag: Span::ZERO,
+            is_fresh: true,
         }
     }
 
@@ -48,6 +51,7 @@ impl SlotPacer {
     /// Replaces what was granted before. No rate means to wait until `until`.
     pub fn grant(&mut self, rate: Option<Rate>, volume: Bytes, until: Time) {
         (self.rate, self.left, self.until) = (rate, volume.as_u64(), until);
+        self.is_fresh = true;
     }
 
     /// Lets so many packets pass at line rate, to fetch feedback.
@@ -77,7 +81,9 @@ impl Pacer for SlotPacer {
             self.probes -= 1;
         }
         if let Some(rate) = self.rate {
-            let earliest = Time::from_ps(now.as_ps().saturating_sub(self.lag.as_ps()));
+            let lag = if self.is_fresh { Span::ZERO } else { self.lag };
+            self.is_fresh = false;
+            let earliest = Time::from_ps(now.as_ps().saturating_sub(lag.as_ps()));
             self.passed = self.passed.max(earliest) + rate.serialization(wire_bytes);
         }
     }

@@ -112,9 +112,9 @@ async fn live(
     let mut sequence = 0;
     while clock() < end {
         let slot = current_slot(&settings);
-        let begin = clock();
+        let begun = clock();
         let answers = caller.fetch(slot, &questions).await;
-        seen.fetches_us.push(microseconds(begin));
+        seen.fetches_us.push(microseconds(begun));
         seen.failed += u64::from(answers.is_err());
         sequence += 1;
         let update = update(agent, sequence, slot, &questions);
@@ -123,20 +123,24 @@ async fn live(
         seen.updates_us.push(microseconds(begin));
         seen.failed += u64::from(verdicts.is_err());
         if !is_flat_out {
-            seen.late += u64::from(current_slot(&settings) != slot);
+            seen.late += u64::from(begun.elapsed() > slot_span(&settings));
             tokio::time::sleep(until_turn(&settings, agent)).await;
         }
     }
     seen
 }
 
-/// Until the agent's moment in the next slot: hosts decide at staggered moments.
+fn slot_span(settings: &Settings) -> Duration {
+    Duration::from_nanos(settings.slot.as_ps() / 1_000)
+}
+
+/// Until the agent's next moment: hosts decide at staggered ones, once a slot.
 fn until_turn(settings: &Settings, agent: u32) -> Duration {
     let slot_us = u128::from(settings.slot.as_ps() / 1_000_000);
     let turn_us = u128::from(agent) * 613 % slot_us;
-    let now_us = since_epoch().as_micros();
-    let next_us = (now_us / slot_us + 1) * slot_us + turn_us;
-    Duration::from_micros((next_us - now_us) as u64)
+    let passed_us = since_epoch().as_micros() % slot_us;
+    let wait_us = (turn_us + slot_us - passed_us) % slot_us;
+    Duration::from_micros(wait_us.max(1) as u64)
 }
 
 fn update(agent: u32, sequence: u64, slot: Slot, questions: &[Question]) -> Update {
@@ -175,7 +179,7 @@ fn report(arguments: &ScheduleArguments, mut seen: Seen, took: Duration) -> Resu
             "calls_per_s": rate.round(),
             "wanted_per_s": (!arguments.flat_out).then(|| wanted.round()),
             "failed": seen.failed,
-            "rounds_past_their_slot": seen.late,
+            "rounds_longer_than_a_slot": seen.late,
             "fetch": percentiles(fetch),
             "update": percentiles(update),
         });
@@ -185,7 +189,7 @@ fn report(arguments: &ScheduleArguments, mut seen: Seen, took: Duration) -> Resu
             format!("{name}: median {median:.0} µs, 99th percentile {last:.0} µs\n")
         };
         files::print(&format!(
-            "{} calls a second, {} failed, {} rounds ended in the next slot\n{}{}",
+            "{} calls a second, {} failed, {} rounds took longer than a slot\n{}{}",
             format_count(rate as u64),
             seen.failed,
             seen.late,

@@ -10,8 +10,11 @@ pub(super) const SILENCE: Span = Span::from_ms(30);
 
 /// The counters of a flow, cut into bursts. An iteration sends what the one before sent, as far as
 /// nobody says otherwise.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Bursts {
+    /// What may come behind what can be seen, as long as nothing was learnt: a socket holds only a part of
+    /// a tensor.
+    unseen: u64,
     ready: u64,
     sent: u64,
     /// What had left when the current burst began.
@@ -49,6 +52,19 @@ pub(super) enum Step {
 }
 
 impl Bursts {
+    /// Nothing has moved. While nothing is known of a burst, so many bytes are thought to follow.
+    pub(super) fn new(unseen: u64) -> Bursts {
+        Bursts {
+            unseen,
+            ready: 0,
+            sent: 0,
+            began_at: None,
+            volume: 0,
+            last: 0,
+            moved_at: Time::ZERO,
+        }
+    }
+
     /// Takes in counters. `None` if more has left than there was, or less than before. What was handed
     /// over may become less: it was an estimate. `known` is the volume if the job has said it.
     pub(super) fn report(
@@ -72,11 +88,11 @@ impl Bursts {
             }
             self.began_at = Some(before_sent);
             let (ready, sent) = (ready - before_sent, sent - before_sent);
-            self.volume = known.unwrap_or(self.last).max(ready + self.hidden(known, backlog));
+            self.volume = known.unwrap_or(self.last).max(ready + self.hidden(known));
             return Some(Step::Begun { volume: self.volume, ready, sent });
         };
         if ready - began_at > self.volume {
-            self.volume = ready - began_at + self.hidden(known, backlog);
+            self.volume = ready - began_at + self.hidden(known);
         }
         let (ready, sent) = (ready.saturating_sub(before_ready), sent - before_sent);
         Some(if ready == 0 && sent == 0 {
@@ -86,10 +102,8 @@ impl Bursts {
         })
     }
 
-    /// What may come behind what can be seen: a socket holds only a part of a tensor. As long as nothing
-    /// was learnt, as much again.
-    fn hidden(&self, known: Option<u64>, backlog: u64) -> u64 {
-        if known.is_some() || self.last > 0 { 0 } else { backlog }
+    fn hidden(&self, known: Option<u64>) -> u64 {
+        if known.is_some() || self.last > 0 { 0 } else { self.unseen }
     }
 
     /// What the current burst has sent, if it is over: all that was expected, or nothing more came.
@@ -129,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_second_burst_is_as_large_as_the_first() {
-        let mut bursts = Bursts::default();
+        let mut bursts = Bursts::new(100_000);
         let mut report = |ms, ready, sent| {
             let step = bursts.report(at(ms), (ready, sent), None).expect("it counts up");
             (step, bursts.end(at(ms)))
@@ -150,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_volume_that_was_said_counts_until_it_is_exceeded() {
-        let mut bursts = Bursts::default();
+        let mut bursts = Bursts::new(100_000);
         let step = bursts.report(at(0), (50_000, 0), Some(80_000));
         assert_eq!(step, Some(Step::Begun { volume: 80_000, ready: 50_000, sent: 0 }));
         let step = bursts.report(at(1), (90_000, 0), Some(80_000));
@@ -159,7 +173,7 @@ mod tests {
 
     #[test]
     fn counters_that_go_back_are_noticed() {
-        let mut bursts = Bursts::default();
+        let mut bursts = Bursts::new(100_000);
         assert!(bursts.report(at(0), (100, 50), None).is_some());
         for wrong in [(100, 49), (100, 101)] {
             assert_eq!(bursts.report(at(1), wrong, None), None, "{wrong:?}");

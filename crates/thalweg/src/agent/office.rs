@@ -250,7 +250,8 @@ impl Office {
             self.outputs.push_back(Output::Say(seat, free));
             return Ok(());
         }
-        let bursts = Bursts::default();
+        // A slot of the own link: less would be planned too late.
+        let bursts = Bursts::new(self.host.uplink().capacity());
         let known = Known { id, to: node(to), volume, others, bursts, granted: None };
         job.flows.insert(number, known);
         self.flows.insert(id, (seat, number));

@@ -10,7 +10,7 @@ use thalweg_pace::SlotPacer;
 const TRICKLE_EVERY: Span = Span::from_ms(10);
 
 /// What a late wake-up missed, up to this time, is made up for.
-const LAG: Span = Span::from_ms(5);
+const LAG: Span = Span::from_ms(20);
 
 /// Nothing moves for this long: what was handed over and has not left will not leave.
 const SILENCE: Span = Span::from_ms(60);

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 const RATES: &[u64] = &[50, 1_000, 200, 600, 100, 800, 400];
 const SLOT: Span = Span::from_ms(60);
 /// What a late wake-up missed, up to this time, is made up for.
-const LAG: Span = Span::from_ms(5);
+const LAG: Span = Span::from_ms(20);
 /// A message; the next one starts when it has ended.
 const MESSAGE_BYTES: u64 = 64 << 20;
 const WARM_UP: Duration = Duration::from_millis(1_000);

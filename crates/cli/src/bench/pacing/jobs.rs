@@ -34,10 +34,10 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
     let lab = lab(3, "1gbit")?;
     let alone = measure(arguments, &lab, 1, None)?;
     let free = measure(arguments, &lab, 2, None)?;
-    let paced = {
-        let agents = Agents::start(&lab, &[0, 2], arguments.details)?;
-        measure(arguments, &lab, 2, Some(&agents))?
-    };
+    let agents = Agents::start(&lab, &[0, 2], arguments.details)?;
+    let paced = measure(arguments, &lab, 2, Some(&agents))?;
+    let slots: Vec<Value> = [0, 2].iter().flat_map(|host| agents.records(*host)).collect();
+    drop(agents);
     let last = |said: &[Said]| said.iter().map(|said| said.total_ms).max().unwrap_or(0) as f64;
     let mean = |said: &[Said]| {
         said.iter().map(|said| said.total_ms).sum::<u64>() as f64 / said.len() as f64
@@ -52,6 +52,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
         "mean_sooner_by": round(1.0 - mean(&paced) / mean(&free), 4),
         "unpaced_times_ms": times(&free),
         "paced_times_ms": times(&paced),
+        "paced_slots": slots,
     }))
 }
 
@@ -148,6 +149,12 @@ impl Agents {
     /// Where the agent of a host listens.
     pub(super) fn socket(&self, host: u32) -> String {
         self.path(&format!("agent{host}")).display().to_string()
+    }
+
+    /// What the agent of a host has written down.
+    fn records(&self, host: u32) -> Vec<Value> {
+        let text = fs::read_to_string(self.path(&format!("log{host}"))).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     fn path(&self, name: &str) -> PathBuf {
