@@ -128,6 +128,12 @@ def _toy(rounds: int = 40, **more) -> Trainer:
     return Trainer(make, data, test, rounds, **more)
 
 
+def test_without_loss_workers_learn_what_one_learns_from_all_their_examples():
+    apart, together = _toy(workers=4, batch=8), _toy(workers=1, batch=32)
+    pairs = zip(apart.curve(Drop(0), 1, every=5), together.curve(Drop(0), 1, every=5))
+    assert all(abs(one - other) < 0.01 for one, other in pairs)
+
+
 # spec: M-16
 def test_a_bound_is_found_where_quality_is_lost():
     # Of these rounds every gradient is needed.

@@ -17,11 +17,11 @@ import statistics
 import typing
 
 from . import loss_plot
-from .dropping import PACKET_VALUES, Drop
+from .dropping import PACKET_VALUES, Drop, Mode
 
 Train = typing.Callable[[Drop, int], float]
 # What is compared: any packets, or small ones first.
-MODES = ("random", "importance")
+MODES: tuple[Mode, ...] = ("random", "importance")
 LOSSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 
 
@@ -32,7 +32,7 @@ def loss_bound(
     losses: typing.Sequence[float] = LOSSES,
     seeds: int = 3,
     tolerance: float = 0.01,
-    modes: typing.Sequence[str] = MODES,
+    modes: typing.Sequence[Mode] = MODES,
     packet_values: int = PACKET_VALUES,
     progress: typing.Callable[[str], None] | None = None,
 ) -> LossBounds:
@@ -50,7 +50,7 @@ def loss_bound(
     _check(losses, seeds, tolerance, modes)
     say = progress or (lambda _line: None)
 
-    def qualities(loss: float, mode: str) -> Point:
+    def tried(loss: float, mode: Mode) -> Point:
         drops = [Drop(loss, mode, seed=seed, packet_values=packet_values) for seed in range(seeds)]
         found = tuple(float(train(drop, seed)) for seed, drop in enumerate(drops))
         if loss > 0 and not any(drop.packets for drop in drops):
@@ -60,13 +60,13 @@ def loss_bound(
         say(f"{mode}, loss {percent(loss)}: quality {point.mean:.4f}")
         return point
 
-    lossless = qualities(0.0, "random").qualities
+    lossless = tried(0.0, "random").qualities
     if not all(map(math.isfinite, lossless)):
         raise ValueError(f"without loss, train returned {lossless}: quality has to be a number")
     bounds = LossBounds(lossless, (), tolerance, packet_values)
     for mode in modes:
         for loss in losses:
-            point = qualities(loss, mode)
+            point = tried(loss, mode)
             bounds = dataclasses.replace(bounds, points=(*bounds.points, point))
             if not bounds.holds(point):
                 break

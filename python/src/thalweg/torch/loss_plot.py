@@ -23,11 +23,12 @@ def svg(curves: Curves, lossless: float, target: float, title: str) -> str:
     to_x, to_y = _across(losses), _up([*qualities, lossless, target])
     parts = [_label(_WIDTH / 2, 22, title, "middle", 15), *_axes(losses, to_x, to_y)]
     right = _WIDTH - _RIGHT
-    marks = ((lossless, "none", "without loss"), (target, "5 4", "least that is the same"))
-    for quality, dashes, name in marks:
+    # Curves come close to the first on the left, and to the other on the right.
+    parts.append(_label(right - 4, to_y(lossless) - 4, "without loss", "end", 11))
+    parts.append(_label(_LEFT + 6, to_y(target) - 4, "least that is the same", "start", 11))
+    for quality, dashes in ((lossless, "none"), (target, "5 4")):
         y = to_y(quality)
         parts.append(f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#777" stroke-dasharray="{dashes}"/>')
-        parts.append(_label(right - 4, y + 12 if quality == target else y - 4, name, "end", 11))
     for at, (mode, curve) in enumerate(curves.items()):
         colour = _COLOURS[at % len(_COLOURS)]
         parts += _curve(curve, colour, to_x, to_y)
