@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -309,7 +309,7 @@ impl Drop for Leash {
     }
 }
 
-fn join(socket: &PathBuf, job: &str) -> Result<Agent, Error> {
+fn join(socket: &Path, job: &str) -> Result<Agent, Error> {
     let (sender, words) = channel();
     let link = AgentLink::join(socket, job, move |words| drop(sender.send(words)));
     let link = link.map_err(|error| {

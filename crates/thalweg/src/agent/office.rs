@@ -18,6 +18,10 @@ const FLOWS_MAX: usize = 1_024;
 /// once, and a burst does no harm until it is noticed.
 const IDLE_PART: u64 = 16;
 
+/// A first burst is thought to go on for so many slots of the own link: with less, jobs of which nothing is
+/// known yet would change places in every slot.
+const UNSEEN_SLOTS: u64 = 4;
+
 /// A connection of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Seat(pub u64);
@@ -250,8 +254,8 @@ impl Office {
             self.outputs.push_back(Output::Say(seat, free));
             return Ok(());
         }
-        // A slot of the own link: less would be planned too late.
-        let bursts = Bursts::new(self.host.uplink().capacity());
+        let unseen = self.host.uplink().capacity().saturating_mul(UNSEEN_SLOTS);
+        let bursts = Bursts::new(unseen);
         let known = Known { id, to: node(to), volume, others, bursts, granted: None };
         job.flows.insert(number, known);
         self.flows.insert(id, (seat, number));

@@ -21,6 +21,8 @@ use crate::failure::Failure;
 /// Mbps on the wire, slot by slot, over and over.
 const RATES: &[u64] = &[50, 1_000, 200, 600, 100, 800, 400];
 const SLOT: Span = Span::from_ms(60);
+/// What one slot holds of a Mbps.
+const BYTES_OF_MBPS: u64 = 7_500;
 /// What a late wake-up missed, up to this time, is made up for.
 const LAG: Span = Span::from_ms(20);
 /// A message; the next one starts when it has ended.
@@ -53,7 +55,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
         Ok(measured)
     })?;
     let came = &slots[0];
-    let rate = |slot: u64| RATES[(slot % RATES.len() as u64) as usize] * 7_500;
+    let rate = |slot: u64| RATES[(slot % RATES.len() as u64) as usize] * BYTES_OF_MBPS;
     let asked: Vec<u64> = (0..came.len() as u64).map(|slot| rate(first + slot)).collect();
     let errors = errors_of_ten(&asked, came);
     let within = errors.iter().filter(|error| error.abs() <= 0.02).count();
@@ -159,11 +161,32 @@ impl Machine for Counted {
     }
 }
 
-/// Grants itself the rate of every slot.
+/// Grants itself the rate of every slot. What a slot was off by, the next one makes up for.
 struct Scheduled {
-    state: Mutex<(SlotPacer, Option<u64>)>,
+    state: Mutex<Slots>,
     /// By how much the driver's clock is behind one that shows zero when rates begin anew.
     behind: Span,
+}
+
+struct Slots {
+    pacer: SlotPacer,
+    slot: Option<u64>,
+    sent: u64,
+    /// What should have left when the slot ends.
+    due: u64,
+}
+
+impl Slots {
+    fn begin(&mut self, slot: u64, end: Time) {
+        let asked = RATES[(slot % RATES.len() as u64) as usize] * BYTES_OF_MBPS;
+        let is_first = self.slot.is_none();
+        let owed = if is_first { 0 } else { self.due.saturating_sub(self.sent).min(asked) };
+        let ahead = if is_first { 0 } else { self.sent.saturating_sub(self.due).min(asked) };
+        let bytes = asked + owed - ahead;
+        let rate = Rate::from_bps(bytes * 8 * 1_000 / 60);
+        self.pacer.grant(rate, Bytes::new(bytes), end);
+        (self.slot, self.due) = (Some(slot), self.sent + bytes);
+    }
 }
 
 impl Scheduled {
@@ -172,7 +195,8 @@ impl Scheduled {
         let since = since_epoch().as_nanos() * 1_000 % u128::from(round.as_ps());
         let shown = now.as_ps() % round.as_ps();
         let behind = Span::from_ps((since as u64 + round.as_ps() - shown) % round.as_ps());
-        Scheduled { state: Mutex::new((SlotPacer::with_lag(LAG), None)), behind }
+        let slots = Slots { pacer: SlotPacer::with_lag(LAG), slot: None, sent: 0, due: 0 };
+        Scheduled { state: Mutex::new(slots), behind }
     }
 }
 
@@ -180,17 +204,15 @@ impl Pacer for Scheduled {
     fn next_send(&self, now: Time) -> Time {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = (now + self.behind).as_ps() / SLOT.as_ps();
-        if state.1 != Some(slot) {
-            let rate = Rate::from_bps(RATES[(slot % RATES.len() as u64) as usize] * 1_000_000);
-            let end = Time::from_ps((slot + 1) * SLOT.as_ps() - self.behind.as_ps());
-            state.0.grant(rate, Bytes::new(u64::MAX), end);
-            state.1 = Some(slot);
+        if state.slot != Some(slot) {
+            state.begin(slot, Time::from_ps((slot + 1) * SLOT.as_ps() - self.behind.as_ps()));
         }
-        state.0.next_send(now)
+        state.pacer.next_send(now)
     }
 
     fn on_send(&mut self, now: Time, wire_bytes: Bytes) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.0.on_send(now, wire_bytes);
+        state.pacer.on_send(now, wire_bytes);
+        state.sent += wire_bytes.as_u64();
     }
 }
