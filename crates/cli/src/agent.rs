@@ -185,8 +185,11 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     }
 }
 
+/// Who is told what became of slots.
+type OnRecord = Box<dyn FnMut(&Record) + Send>;
+
 /// Writes records to a file, if one is given.
-fn log(file: Option<&PathBuf>) -> Result<Box<dyn FnMut(&Record) + Send>, Failure> {
+fn log(file: Option<&PathBuf>) -> Result<OnRecord, Failure> {
     let Some(path) = file else { return Ok(Box::new(|_| {})) };
     let mut file = File::create(path).map_err(|error| files::unwritable(path, &error))?;
     // A full disk must not stop the agent.
