@@ -111,3 +111,24 @@ def test_a_switch_that_dies_and_comes_back(start, daemons_losing):
     answers = ranks.answers()
     assert answers == {rank: (True, "done") for rank in range(3)}
     assert daemons.switch.counts()[1] > 0, "the new one has summed"
+
+
+def _lose_the_hand_out(rank: int, ranks: int) -> str:
+    group = dist.distributed_c10d._get_default_group()
+    dist.barrier()
+
+    def broken(*end: object) -> None:
+        raise RuntimeError("broken on purpose")
+
+    group._on_end = broken
+    try:
+        dist.all_reduce(torch.ones(10))
+    except RuntimeError as error:
+        return str(error)
+    return "nothing"
+
+
+def test_results_that_cannot_be_handed_out_are_an_error(start):
+    answers = start(2, _lose_the_hand_out).answers(limit_s=TIMEOUT_S)
+    for _, text in answers.values():
+        assert "broken on purpose" in str(text), text

@@ -388,6 +388,13 @@ class ThalwegGroup(dist.ProcessGroup):
         work.missing += missing
         work.end_part(error)
 
+    def _give_up(self, error: Exception) -> None:
+        with self._lock:
+            works, self._works = set(self._works.values()), {}
+            _busy.discard(self)
+        for work in works:
+            work.fail(_core.SessionError(f"{work.name}: its results cannot be handed out: {error}"))
+
     def _is_idle(self) -> bool:
         with self._lock:
             return not self._works
@@ -402,8 +409,12 @@ def _hand_out(group: weakref.ref[ThalwegGroup], session: _core.Session) -> None:
             _log.log(logging.WARNING if is_warning else logging.INFO, "%s", note)
         if alive is None or (end is None and alive._is_over.is_set() and alive._is_idle()):
             return
-        if end is not None:
-            alive._on_end(*end)
+        try:
+            if end is not None:
+                alive._on_end(*end)
+        except Exception as error:  # without this thread nobody would ever hear of anything
+            alive._give_up(error)
+            raise
         del alive
 
 

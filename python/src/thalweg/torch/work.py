@@ -44,6 +44,11 @@ class Work(dist._Work):
         else:
             self._future.set_exception(self._error)
 
+    def fail(self, error: Exception) -> None:
+        """None of what is left of it will end."""
+        self._parts = 1
+        self.end_part(error)
+
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """Until it has ended, or for as long as `timeout`; raises what went wrong."""
         seconds = None if timeout is None or timeout.total_seconds() <= 0 else timeout.total_seconds()
