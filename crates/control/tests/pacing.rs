@@ -19,9 +19,9 @@ const HOST: NodeId = NodeId(0x0a4d_0001);
 const CAPACITY: u64 = 7_500_000;
 
 fn config(bind: &str, token: Option<&str>) -> PacingConfig {
-    let to = "10.77.0.0/24".parse().unwrap();
+    let to = "10.77.0.0/24".parse().expect("a network");
     PacingConfig {
-        bind: bind.parse().unwrap(),
+        bind: bind.parse().expect("an address"),
         token: token.map(String::from),
         tls: None,
         settings: Settings::default(),
@@ -31,7 +31,7 @@ fn config(bind: &str, token: Option<&str>) -> PacingConfig {
 }
 
 fn service(token: Option<&str>) -> PacingService {
-    PacingService::start(config("127.0.0.1:0", token)).unwrap()
+    PacingService::start(config("127.0.0.1:0", token)).expect("it starts on loopback")
 }
 
 fn access(address: SocketAddr, token: Option<&str>) -> Access {
@@ -40,7 +40,10 @@ fn access(address: SocketAddr, token: Option<&str>) -> Access {
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
     runtime.block_on(work)
 }
 

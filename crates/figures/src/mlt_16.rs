@@ -228,7 +228,10 @@ impl Setup {
     fn losses(&self, rows: &[Row], model: usize) -> Plot {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.cell.model == model).collect();
         let bars = |title, share: fn(&Row) -> f64| {
-            Series::bars(title, rows.iter().map(|row| if share(row).is_nan() { 0.0 } else { share(row) }))
+            Series::bars(
+                title,
+                rows.iter().map(|row| if share(row).is_nan() { 0.0 } else { share(row) }),
+            )
         };
         let chart = Chart::new(format!("Losses of {}", self.models[model].model))
             .x(Axis::categories("parts", rows.iter().map(|row| name(row.cell.parts))))

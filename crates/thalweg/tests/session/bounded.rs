@@ -67,6 +67,7 @@ fn a_sum_says_truly_what_it_lacks() {
 
 // spec: T-02
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a rank is late on purpose")]
 fn a_late_rank_is_left_out_within_its_bound_and_the_mean_is_that_of_the_others() {
     let cluster = Cluster::losing(0.0);
     let results = cluster.run(
