@@ -142,9 +142,12 @@ impl Lane {
             patience: settings.patience,
             settings,
         };
+        // What the engine has to answer may come before this thread goes on: then it waits for the channel.
+        let mut control = lock(&lane.control);
         let attendance = Attendance::start(attend, move |event| post.send(Command::Control(event)))
             .map_err(|error| Error::Config(error.to_string()))?;
-        *lock(&lane.control) = Some(attendance);
+        *control = Some(attendance);
+        drop(control);
         let Joined { welcome } = joined.wait()?;
         Ok((lane, welcome))
     }
