@@ -112,17 +112,7 @@ pub(crate) fn set_option(
     name: i32,
     value: i32,
 ) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of one integer that outlives the call.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(&value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    })?;
-    Ok(())
+    set_option_bytes(socket, level, name, &value.to_ne_bytes())
 }
 
 /// Sets an option that is an unsigned long.
@@ -133,14 +123,18 @@ pub(crate) fn set_long_option(
     value: u64,
 ) -> io::Result<()> {
     let value = libc::c_ulong::try_from(value).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: the pointer and the length are those of one integer that outlives the call.
+    set_option_bytes(socket, level, name, &value.to_ne_bytes())
+}
+
+fn set_option_bytes(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of a slice that outlives the call.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
             name,
-            ptr::from_ref(&value).cast(),
-            size_of_val(&value) as libc::socklen_t,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
         )
     })?;
     Ok(())
