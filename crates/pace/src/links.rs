@@ -9,6 +9,11 @@ use crate::load::{FlowId, LinkTable, Refusal};
 use crate::path::Feedback;
 use crate::settings::Settings;
 
+/// A flow that has not asked for so many slots has nothing to send.
+const ASKED_SLOTS: u64 = 2;
+/// Most flows of a link that are remembered for having asked.
+const ASKERS_MAX: usize = 65_536;
+
 /// The tables of a switch. `K` names its links; a link has a table from when it is first needed.
 #[derive(Debug)]
 pub struct Links<K> {
@@ -26,6 +31,8 @@ pub struct Link {
     carried: u64,
     /// Who has said so. A flow that plans several times in a slot counts once.
     reporters: BTreeSet<FlowId>,
+    /// Who has asked, and when last.
+    askers: BTreeMap<FlowId, Slot>,
 }
 
 /// What became of a flow in the slot before, in bytes.
@@ -84,7 +91,8 @@ impl<K: Ord + Copy> Links<K> {
         links.entry(key).or_insert_with(|| {
             let mut table = LinkTable::new(settings, settings.bytes_a_slot(rate));
             table.advance(*now);
-            Link { table, asked: 0, carried: 0, reporters: BTreeSet::new() }
+            let (reporters, askers) = (BTreeSet::new(), BTreeMap::new());
+            Link { table, asked: 0, carried: 0, reporters, askers }
         })
     }
 
@@ -103,11 +111,23 @@ impl Link {
     }
 
     // spec: C-02
-    /// What it says to a flow.
-    pub fn feedback(&self, flow: FlowId) -> Feedback {
+    /// What it says to a flow. Flows of one job that lead here from several hosts get equal parts of what
+    /// is left to their job: it waits for the last of them, and whoever asked first would have it all.
+    pub fn feedback(&mut self, flow: FlowId) -> Feedback {
         let planned = self.table.planned();
-        let mut feedback = Feedback::new(planned.first(), planned.volumes().len());
+        let now = planned.first();
+        if self.askers.len() < ASKERS_MAX || self.askers.contains_key(&flow) {
+            self.askers.insert(flow, now);
+        }
+        let of_job = |number| FlowId { job: flow.job, number };
+        let siblings = self.askers.range(of_job(0)..=of_job(u32::MAX)).count() as u64;
+        let mut feedback = Feedback::new(now, planned.volumes().len());
         feedback.add(&self.table, flow);
+        let usable = self.table.usable();
+        let slots = feedback.free.volumes_mut().iter_mut().zip(feedback.load.volumes());
+        for (free, load) in slots {
+            *free = (*free).min(usable.saturating_sub(*load) / siblings.max(1));
+        }
         feedback
     }
 
@@ -123,11 +143,11 @@ impl Link {
 
     fn advance(&mut self, now: Slot) {
         // Reports of a slot come in the next one.
-        let (asked, carried) =
-            (std::mem::take(&mut self.asked), std::mem::take(&mut self.carried));
+        let (asked, carried) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.carried));
         self.reporters.clear();
         self.table.observe(asked, carried);
         self.table.advance(now);
+        self.askers.retain(|_, asked| now.since(*asked) < ASKED_SLOTS);
     }
 }
 
@@ -156,5 +176,21 @@ mod tests {
         }
         let usable = links.at(7, rate).table().usable();
         assert!((whole / 2..whole).contains(&usable), "{usable} of {whole}");
+    }
+
+    #[test]
+    fn flows_of_a_job_share_what_it_has_and_others_are_not_counted() {
+        let settings = Settings::default();
+        let mut links = Links::new(settings);
+        let rate = Rate::from_gbps(1);
+        let whole = settings.bytes_a_slot(rate);
+        let flow = |job, number| FlowId { job: JobId(job), number };
+        let link = links.at(7, rate);
+        assert_eq!(link.feedback(flow(1, 0)).free.volumes()[0], whole, "nobody else has asked");
+        assert_eq!(link.feedback(flow(1, 1)).free.volumes()[0], whole / 2);
+        assert_eq!(link.feedback(flow(1, 0)).free.volumes()[0], whole / 2);
+        assert_eq!(link.feedback(flow(2, 0)).free.volumes()[0], whole, "jobs take turns");
+        links.advance(Slot(2));
+        assert_eq!(links.at(7, rate).feedback(flow(1, 1)).free.volumes()[0], whole, "it is over");
     }
 }

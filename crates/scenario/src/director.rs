@@ -98,7 +98,7 @@ impl<'a> ScenarioDirector<'a> {
         let rng = self.endpoints.substream("from", first_message);
         let endpoint = protocol.endpoint(node, messages, topology, &rng);
         let mut host = Host::new(node, endpoint);
-        self.jobs.prepare(node, &mut host);
+        self.jobs.prepare(node, &mut host, &rng);
         host
     }
 

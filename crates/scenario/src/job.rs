@@ -6,6 +6,7 @@
 
 mod agree;
 mod cast;
+mod paced;
 mod paths;
 mod record;
 mod run;

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_aggregate::{Server, server};
-use thalweg_core::{JobId, NodeId, Operation, Span, Time};
+use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::Hosts;
-use thalweg_stack::Host;
+use thalweg_stack::{Host, Pacing};
 
 use crate::job::{Cast, Job, JobRecord, JobRun, ServerUse, Stage, WorkerStats};
 
@@ -90,7 +90,13 @@ impl<'a> Jobs<'a> {
     }
 
     /// Prepares a host that has just started.
-    pub(crate) fn prepare(&self, node: NodeId, host: &mut Host) {
+    pub(crate) fn prepare(&self, node: NodeId, host: &mut Host, rng: &Rng) {
+        let takes_part = self.all.iter().any(|live| live.job.hosts().any(|own| own == node));
+        if let Some(settings) = self.stage.pacing.filter(|_| takes_part) {
+            let uplink = self.stage.topology.host_cable(node).rate;
+            let pacing = Pacing::new(node, *settings, uplink, rng);
+            host.pace(pacing.expect("checked when the file was read"));
+        }
         let serves = |live: &Live<'_>| {
             live.job.collective.is_aggregation() && live.job.servers.contains(&node)
         };
