@@ -106,11 +106,10 @@ impl Cast {
         for node in job.hosts() {
             let participant = self.participant(now, job, stage, node);
             if let Some(participant) = participant.expect("checked when the file was read") {
-                let host = hosts.machine(node);
-                host.enter(self.id, participant);
-                if let Some(paced) = paced(&self.part, job, stage, node) {
-                    host.enter_paced(self.id, &paced);
-                }
+                hosts.machine(node).enter(self.id, participant);
+            }
+            if let Some(paced) = paced(&self.part, job, stage, node) {
+                hosts.machine(node).enter_paced(self.id, &paced);
             }
         }
     }

@@ -83,7 +83,9 @@ impl<M: Machine> Ledger<M> {
             return None;
         }
         self.stats.words += 1;
-        let flow = FlowId { job: word.job, number: word.flow };
+        // What is summed on the way is one flow here, whoever plans it.
+        let number = if word.is_summed { u32::MAX } else { word.flow };
+        let flow = FlowId { job: word.job, number };
         let link = self.links.at(way.link, way.rate);
         // Nothing is a measurement, too.
         link.pass(0);

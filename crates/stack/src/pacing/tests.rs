@@ -55,7 +55,7 @@ fn plan(flow: u32, job: JobId, volumes: &[u64]) -> Owned {
         iteration: 1,
         volume: 5,
     };
-    let word = words::question(job, Slot(0), 4, true, progress);
+    let word = words::question(Slot(0), 4, (true, false), progress);
     let said = words::Said {
         plan: Ahead::of(Slot(0), volumes),
         feedback: Feedback::new(Slot(0), 4),

@@ -62,11 +62,12 @@ fn pace_packets() -> Inputs {
         slot: 77,
         slots: 10,
         has_plan: false,
+        is_summed: false,
         refused: None,
         iteration: 5,
         volume: 6_000_000,
     };
-    let plan = Word { has_plan: true, ..question };
+    let plan = Word { has_plan: true, is_summed: true, ..question };
     let refused = Word { refused: Some(Refused { at: 4, free: 1_000 }), ..plan };
     let answer = Word { direction: Direction::Answer { others: 2 }, ..refused };
     let packet = |word: Word| {
