@@ -4,7 +4,8 @@ use thalweg_core::Rng;
 
 use crate::fault::{Outage, Rule};
 use crate::queue::{
-    CLASSES, Fair, Fifo, Marking, Queue, STRICT_QUEUES, Strict, Trimming, TrimmingSpec, Urgency,
+    CLASSES, Fair, Fifo, Marking, Queue, STRICT_QUEUES, Strict, StrictMarking, Trimming,
+    TrimmingSpec, Urgency,
 };
 use crate::routing::Spread;
 
@@ -38,12 +39,12 @@ pub enum Discipline {
     /// The packet of the most urgent rank leaves, that of the least urgent is dropped.
     Urgency,
     /// Two classes of traffic divide the link in proportion to their weights. Each has eight strict
-    /// priorities, marked by what waits in the queue, and its share of the buffer.
+    /// priorities and its share of the buffer.
     Fair {
         /// Of the classes of [`TrafficClass`](thalweg_core::TrafficClass), in order; none is 0.
         weights: [u32; CLASSES],
-        /// When a queue marks.
-        marking: Marking,
+        /// When each of them marks.
+        markings: [StrictMarking; CLASSES],
     },
 }
 
@@ -87,7 +88,7 @@ impl Discipline {
             Discipline::StrictPerPort(marking) => Box::new(Strict::marking_per_port(marking)),
             Discipline::Trimming(spec) => Box::new(Trimming::new(spec, rng.clone())),
             Discipline::Urgency => Box::new(Urgency::default()),
-            Discipline::Fair { weights, marking } => Box::new(Fair::new(weights, marking)),
+            Discipline::Fair { weights, markings } => Box::new(Fair::new(weights, markings)),
         }
     }
 }

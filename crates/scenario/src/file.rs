@@ -475,6 +475,9 @@ pub(crate) struct TrainingTable {
     pub(crate) loss: Option<f64>,
     #[serde(default)]
     pub(crate) parameters: Option<ParametersWord>,
+    /// With aggregation: front layers are more urgent, as they always are with deliveries.
+    #[serde(default)]
+    pub(crate) layer_priorities: bool,
     #[serde(default, deserialize_with = "units::span")]
     pub(crate) start: Span,
 }

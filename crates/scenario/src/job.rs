@@ -95,6 +95,8 @@ pub(crate) struct Job {
     pub(crate) chunk: Option<Bytes>,
     /// What messages may lose, where they travel as deliveries.
     pub(crate) delivery: Option<Bounded>,
+    /// How many layers the model has, where packets that are aggregated have their priorities.
+    pub(crate) layers: Option<u16>,
     pub(crate) start: Time,
     /// How long a worker computes in every round.
     pub(crate) compute: Span,
@@ -112,7 +114,12 @@ impl Job {
     pub(crate) fn call(&self, ready: &Ready) -> SumCall {
         let tensor = Tensor::Length(ready.values);
         let keeps = self.delivery.is_some_and(|delivery| delivery.keeps_parameters);
-        SumCall { older: keeps.then(|| tensor.clone()), layer: ready.layer, ..tensor.into() }
+        SumCall {
+            older: keeps.then(|| tensor.clone()),
+            layer: ready.layer,
+            layers: self.layers,
+            ..tensor.into()
+        }
     }
 
     /// How many sums all workers are to get.

@@ -70,6 +70,7 @@ fn every_preset_can_be_read() {
         "ndp",
         "pfabric",
         "qclimb",
+        "shared",
         "speed",
         "sweep",
         "three-tier",
@@ -96,6 +97,31 @@ fn qclimb_sends_nothing_again_for_nothing() {
     assert_eq!((outcome.flows.len(), outcome.unfinished()), (400, 0));
     assert_eq!((outcome.tagged.bounded, outcome.arrivals.copies), (400, 0));
     assert!(outcome.arrivals.peak_held_bytes > 0, "packets overtake others");
+}
+
+/// Flows take what training would have of one set of queues; of two that take turns it has its half.
+// spec: M-15, Q-05
+#[test]
+fn shared_queues_starve_training_and_split_ones_do_not() {
+    let text = read("shared.toml").expect("the preset is there");
+    let variants = expand("shared.toml", &text.replace("\"60ms\"", "\"20ms\""));
+    let outcomes = on_all_cores(&variants, 2, run);
+    let goodput = |queues: &str| -> Vec<f64> {
+        let own = variants.iter().zip(&outcomes).filter(|(variant, outcome)| {
+            assert_eq!((outcome.ending, outcome.jobs.len()), (Ending::TimeUp, 1));
+            assert_eq!(outcome.jobs[0].failure, None);
+            assert!(outcome.tagged.bounded > 2 * outcome.tagged.unseen, "{:?}", outcome.tagged);
+            assert!(outcome.tagged.unseen > 0, "some flows go by what they have sent");
+            variant.label.contains(queues)
+        });
+        own.map(|(_, outcome)| 8e-9 * outcome.jobs[0].goodput_bytes_per_s().expect("sums"))
+            .collect()
+    };
+    let (together, split) = (goodput("strict"), goodput("fair"));
+    assert_eq!((together.len(), split.len()), (2, 2));
+    // Half of 25 Gbps, of which headers take 8.5%.
+    assert!(split.iter().all(|gbps| *gbps > 0.9 * 11.4), "{split:?} Gbps");
+    assert!(together.iter().all(|gbps| *gbps < 0.5 * split[0]), "{together:?} Gbps");
 }
 
 #[test]

@@ -21,10 +21,12 @@ pub struct Strict {
     marking: StrictMarking,
 }
 
-/// What the marking threshold of a strict-priority port is compared with.
+/// What the marking threshold of strict priorities is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum StrictMarking {
+pub enum StrictMarking {
+    /// What waits in the packet's own queue, each with a threshold of its own.
     PerQueue([Marking; STRICT_QUEUES]),
+    /// What waits in all of them.
     PerPort(Marking),
 }
 
@@ -39,7 +41,8 @@ impl Strict {
         Strict::new(StrictMarking::PerPort(marking))
     }
 
-    fn new(marking: StrictMarking) -> Strict {
+    /// Empty queues that mark in this way.
+    pub fn new(marking: StrictMarking) -> Strict {
         Strict {
             queues: Default::default(),
             occupied: 0,

@@ -178,7 +178,10 @@ proptest! {
             Discipline::StrictPerPort(Marking::NONE),
             Discipline::Trimming(TrimmingSpec { data_bytes: 2_000, ..TrimmingSpec::default() }),
             Discipline::Urgency,
-            Discipline::Fair { weights: [1, 2], marking: Marking::NONE },
+            Discipline::Fair {
+                weights: [1, 2],
+                markings: [StrictMarking::PerPort(Marking::NONE); 2],
+            },
         ] {
             keeps_the_books(&mut *discipline.queue(&coin), &steps, limit);
         }
