@@ -34,6 +34,13 @@ pub enum Discipline {
     StrictPerQueue([Marking; STRICT_QUEUES]),
     /// Eight strict priorities, marked by what waits in the port.
     StrictPerPort(Marking),
+    /// Eight strict priorities, none of which holds more than a part of the memory.
+    StrictParts {
+        /// When they mark.
+        marking: StrictMarking,
+        /// The most that each may hold.
+        queue_bytes: u64,
+    },
     /// Full queues cut packets to their headers.
     Trimming(TrimmingSpec),
     /// The packet of the most urgent rank leaves, that of the least urgent is dropped.
@@ -86,6 +93,9 @@ impl Discipline {
             Discipline::Fifo(marking) => Box::new(Fifo::new(marking)),
             Discipline::StrictPerQueue(markings) => Box::new(Strict::marking_per_queue(markings)),
             Discipline::StrictPerPort(marking) => Box::new(Strict::marking_per_port(marking)),
+            Discipline::StrictParts { marking, queue_bytes } => {
+                Box::new(Strict::new(marking).with_queue_limit(queue_bytes))
+            }
             Discipline::Trimming(spec) => Box::new(Trimming::new(spec, rng.clone())),
             Discipline::Urgency => Box::new(Urgency::default()),
             Discipline::Fair { weights, markings } => Box::new(Fair::new(weights, markings)),

@@ -68,6 +68,7 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &qclimb::QCLIMB_23,
         &qclimb::QCLIMB_24,
         &qclimb::QCLIMB_27,
+        &qclimb::QCLIMB_WHY,
         &qclimb::QCLIMB_TABLE3,
         &qclimb::QCLIMB_TABLE4,
         &qclimb::QCLIMB_TABLE5,

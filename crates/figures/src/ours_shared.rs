@@ -84,6 +84,9 @@ struct Work {
 struct Arm {
     name: String,
     queues: String,
+    /// Of flows and of training, where queues are split.
+    #[serde(default)]
+    weights: Option<[u32; 2]>,
     #[serde(default)]
     flows: Option<Tagger>,
     #[serde(default)]

@@ -10,6 +10,7 @@ mod show;
 pub(crate) mod workloads;
 
 use serde::Deserialize;
+use toml::Table;
 
 use crate::{Context, Figure, FigureError, Findings};
 use claims::Said;
@@ -41,6 +42,7 @@ pub(crate) const QCLIMB_22: Compared = compared!("qclimb-22");
 pub(crate) const QCLIMB_23: Compared = compared!("qclimb-23");
 pub(crate) const QCLIMB_24: Compared = compared!("qclimb-24");
 pub(crate) const QCLIMB_27: Compared = compared!("qclimb-27");
+pub(crate) const QCLIMB_WHY: Compared = compared!("qclimb-why");
 pub(crate) const QCLIMB_TABLE3: Compared = compared!("qclimb-table3");
 pub(crate) const QCLIMB_TABLE4: Compared = compared!("qclimb-table4");
 pub(crate) const QCLIMB_TABLE5: Compared = compared!("qclimb-table5");
@@ -59,6 +61,9 @@ struct Setup {
     lonely_load: Option<f64>,
     arms: Vec<Arm>,
     claims: Vec<Said>,
+    /// What one arm gains over another, to be listed.
+    #[serde(default)]
+    gains: Vec<Gain>,
     /// What the bars or lines show first.
     drawn: Vec<claims::Metric>,
     #[serde(default)]
@@ -91,6 +96,21 @@ struct Arm {
     /// The workload that the forest has learned from, if that is another one.
     #[serde(default)]
     learned_from: Option<String>,
+    /// What is other than in the tables of the same names of its scenario. A key that is `false` is taken
+    /// out of them.
+    #[serde(default)]
+    switch: Table,
+    #[serde(default)]
+    transport: Table,
+}
+
+/// A line of the table of gains.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Gain {
+    what_if: String,
+    of: String,
+    than: String,
 }
 
 /// One run.

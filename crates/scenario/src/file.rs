@@ -117,6 +117,9 @@ pub(crate) struct SwitchTable {
     /// Of the whole switch, in place of `port_buffer`.
     #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) shared_buffer: Option<Bytes>,
+    /// With strict queues: of each.
+    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) queue_buffer: Option<Bytes>,
     /// With `shared_buffer`: how many times the free memory a port may hold.
     pub(crate) alpha: f64,
     pub(crate) ecn_threshold: Option<Threshold>,
@@ -138,6 +141,7 @@ impl Default for SwitchTable {
             queues: QueuesWord::Fifo,
             port_buffer: None,
             shared_buffer: None,
+            queue_buffer: None,
             alpha: 1.0,
             ecn_threshold: None,
             ecn_thresholds: None,
@@ -201,6 +205,8 @@ pub(crate) struct TransportTable {
     pub(crate) spray: Option<bool>,
     pub(crate) loss_detection: Option<LossDetectionWord>,
     pub(crate) tagger: Option<TaggerWord>,
+    /// With `pias`: what counts as sent.
+    pub(crate) counts: Option<CountsWord>,
     /// With a tagger: the edges between priorities.
     pub(crate) thresholds: Option<Vec<Threshold>>,
     #[serde(deserialize_with = "units::optional_bytes")]
@@ -226,6 +232,14 @@ pub(crate) enum TaggerWord {
     PreciseSizes,
     FixedPriority,
     Promotion,
+}
+
+/// What is counted as sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CountsWord {
+    Flow,
+    Connection,
 }
 
 /// What a forest learns from, and what it is told of flows that start.

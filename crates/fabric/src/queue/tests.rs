@@ -176,6 +176,10 @@ proptest! {
         for discipline in [
             Discipline::Fifo(Marking::NONE),
             Discipline::StrictPerPort(Marking::NONE),
+            Discipline::StrictParts {
+                marking: StrictMarking::PerPort(Marking::NONE),
+                queue_bytes: 4_000,
+            },
             Discipline::Trimming(TrimmingSpec { data_bytes: 2_000, ..TrimmingSpec::default() }),
             Discipline::Urgency,
             Discipline::Fair {

@@ -143,6 +143,9 @@ impl Setup {
         set("port-buffer", format!("{buffer_bytes}B").into());
         set("ecn-threshold", self.ecn_threshold.as_str().into());
         set("ecn-counts", "port".into());
+        if let Some(weights) = arm.weights {
+            set("class-weights", Value::Array(weights.map(Value::from).into()));
+        }
         if arm.layered && cell.exchange == Some(Exchange::Deliveries) {
             set("ecn-thresholds", self.ecn_thresholds.clone().into());
             set("drop-unmarkable", true.into());

@@ -65,13 +65,15 @@ impl Network {
                 ("routing", "per-packet".into()),
             ]);
         }
-        table([
+        let mut switch = entries([
             ("queues", "strict".into()),
             ("port-buffer", self.buffer.as_str().into()),
             ("ecn-threshold", self.ecn_threshold.as_str().into()),
             // As PIAS does.
             ("ecn-counts", "port".into()),
-        ])
+        ]);
+        change(&mut switch, &arm.switch);
+        Value::Table(switch)
     }
 
     /// What of the transport the network decides.
@@ -104,6 +106,20 @@ fn cable(rate_gbps: f64, delay: &str) -> Value {
 }
 
 /// A table of a scenario.
-pub(super) fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+pub(super) fn table<const N: usize>(of: [(&str, Value); N]) -> Value {
+    Value::Table(entries(of))
+}
+
+fn entries<const N: usize>(entries: [(&str, Value); N]) -> Table {
+    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// Replaces keys, and takes out those that are `false`.
+pub(super) fn change(table: &mut Table, by: &Table) {
+    for (key, value) in by {
+        match value {
+            Value::Boolean(false) => _ = table.remove(key),
+            value => _ = table.insert(key.clone(), value.clone()),
+        }
+    }
 }

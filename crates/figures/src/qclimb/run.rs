@@ -8,7 +8,7 @@ use thalweg_scenario::{Ending, FlowEnd, FlowRecord, Outcome, Scenario};
 use thalweg_workload::SizeDistribution;
 use toml::{Table, Value};
 
-use super::network::table;
+use super::network::{change, table};
 use super::{Cell, Setup, workloads};
 use crate::{FigureError, Point};
 
@@ -193,10 +193,18 @@ impl Setup {
     }
 
     fn transport(&self, cell: &Cell<'_>) -> Table {
+        let mut transport = self.network.transport(cell.arm);
+        transport.extend(self.tagging(cell));
+        change(&mut transport, &cell.arm.transport);
+        transport
+    }
+
+    /// How flows get their priorities.
+    fn tagging(&self, cell: &Cell<'_>) -> Table {
         let arm = cell.arm;
-        let mut transport = self.network.transport(arm);
-        let mut set = |key: &str, value: Value| _ = transport.insert(key.to_owned(), value);
-        let Some(tagger) = &arm.tagger else { return transport };
+        let mut tagging = Table::new();
+        let mut set = |key: &str, value: Value| _ = tagging.insert(key.to_owned(), value);
+        let Some(tagger) = &arm.tagger else { return tagging };
         set("tagger", tagger.as_str().into());
         for (key, value) in [("loss-detection", &arm.loss_detection), ("slack", &arm.slack)] {
             if let Some(value) = value {
@@ -209,7 +217,7 @@ impl Setup {
         if matches!(tagger.as_str(), "qclimb" | "fixed-priority" | "promotion") {
             set("hints", self.hints(cell).into());
         }
-        transport
+        tagging
     }
 
     fn hints(&self, cell: &Cell<'_>) -> Table {

@@ -18,6 +18,21 @@ impl Tagger for Pias {
     }
 }
 
+/// A flow that takes over a connection: what was sent on it before counts, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resumed<T> {
+    /// How the connection is tagged.
+    pub tagger: T,
+    /// What it sent before this flow.
+    pub before: Bytes,
+}
+
+impl<T: Tagger> Tagger for Resumed<T> {
+    fn tag(&mut self, sent: Bytes) -> Tag {
+        self.tagger.tag(self.before + sent)
+    }
+}
+
 /// PS: knows the size, and climbs by what is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PreciseSizes {

@@ -12,8 +12,8 @@ use thalweg_workload::SizeDistribution;
 use super::Protocol;
 use crate::error::Mistake;
 use crate::file::{
-    File, HintsTable, LossDetectionWord, QueuesWord, RoutingWord, SizesTable, TaggerWord,
-    TransportTable,
+    CountsWord, File, HintsTable, LossDetectionWord, QueuesWord, RoutingWord, SizesTable,
+    TaggerWord, TransportTable,
 };
 
 /// How flows get their priorities.
@@ -22,6 +22,8 @@ pub(crate) struct Priorities {
     pub(crate) tagging: Tagging,
     /// What is learned before the run, by those who use it.
     pub(crate) learning: Option<Learning>,
+    /// What was sent is that of all flows between two hosts.
+    pub(crate) counts_connections: bool,
 }
 
 /// What a forest learns from, and what flows tell of themselves.
@@ -88,7 +90,12 @@ pub(crate) fn priorities(
             Some(learning(&hints, sizes).map_err(|mistake| mistake.under("hints"))?)
         }
     };
-    Ok(Some(Priorities { tagging, learning }))
+    let counts_connections = table.counts == Some(CountsWord::Connection);
+    if table.counts.is_some() && scheme != Scheme::Pias {
+        let message = "only tagger = \"pias\" goes by what was sent: write that, or take this away";
+        return Err(Mistake::at("counts", message));
+    }
+    Ok(Some(Priorities { tagging, learning, counts_connections }))
 }
 
 /// Packets that overtake each other on other paths would be taken for lost.
@@ -106,6 +113,7 @@ fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {
     let given = [
         ("thresholds", table.thresholds.is_some()),
         ("slack", table.slack.is_some()),
+        ("counts", table.counts.is_some()),
         ("hints", table.hints.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {

@@ -1,5 +1,6 @@
 //! From the table of switches to queues and buffers.
 
+use thalweg_core::Bytes;
 use thalweg_fabric::queue::{STRICT_QUEUES, StrictMarking};
 use thalweg_fabric::{Buffer, Discipline, Marking, TrimmingSpec};
 
@@ -17,6 +18,10 @@ pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
     Ok(match table.queues {
         QueuesWord::Fifo => Discipline::Fifo(marking(table)),
         QueuesWord::Strict => match strict(table)? {
+            marking if table.queue_buffer.is_some() => {
+                let queue_bytes = table.queue_buffer.map_or(u64::MAX, Bytes::as_u64);
+                Discipline::StrictParts { marking, queue_bytes }
+            }
             StrictMarking::PerPort(marking) => Discipline::StrictPerPort(marking),
             StrictMarking::PerQueue(markings) => Discipline::StrictPerQueue(markings),
         },
@@ -89,6 +94,11 @@ fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
     if table.trim_above.is_some() && queues != QueuesWord::Trimming {
         let message = "only queues = \"trimming\" cuts packets: write that, or take this away";
         return Err(Mistake::at("trim-above", message));
+    }
+    if table.queue_buffer.is_some() && queues != QueuesWord::Strict {
+        let message =
+            "only queues = \"strict\" has parts of the memory: write that, or take this away";
+        return Err(Mistake::at("queue-buffer", message));
     }
     if table.class_weights.is_some() && queues != QueuesWord::Fair {
         let message = "only queues = \"fair\" tells classes apart: write that, or take this away";
