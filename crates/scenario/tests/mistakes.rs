@@ -45,6 +45,11 @@ fn settings_of_queues_stand_where_they_mean_something() {
             "switch.ecn-threshold: queues = \"urgency\" marks nothing: take this away",
         ),
         (
+            "queues = \"fair\"\nqueue-buffer = \"9KB\"",
+            "switch.queue-buffer: only queues = \"strict\" has parts of the memory: write that, or take this \
+             away",
+        ),
+        (
             "class-weights = [1, 2]",
             "switch.class-weights: only queues = \"fair\" tells classes apart: write that, or take this away",
         ),
@@ -114,6 +119,11 @@ fn priorities_need_a_tagger_and_queues_for_them() {
         ),
         (
             strict,
+            "tagger = \"qclimb\"\ncounts = \"connection\"",
+            "transport.counts: only tagger = \"pias\" goes by what was sent: write that, or take this away",
+        ),
+        (
+            strict,
             "tagger = \"pias\"\nslack = \"1KB\"",
             "transport.slack: only tagger = \"qclimb\" has a slack: write that, or take this away",
         ),
@@ -162,6 +172,15 @@ fn jobs_over_flows_send_by_windows() {
         "traffic.0.all-reduce.collective: control = \"ndp\" is for flows, and ring jobs send by windows: \
          take another collective, or another control"
     );
+}
+
+#[test]
+fn only_what_is_aggregated_has_priorities_by_layer() {
+    let job = "training = { model = \"googlenet\", workers = [0, 1], server = 2, iterations = 1, \
+               forward = \"1ms\", backward = \"1ms\", layer-priorities = true }";
+    let expected = "traffic.0.training.layer-priorities: server gives no packet of its own a priority: take \
+                    this away, or write transport = \"deliver\", which always does";
+    assert_eq!(complaint("", "", job), expected);
 }
 
 #[test]

@@ -119,6 +119,7 @@ fn shared_queues_starve_training_and_split_ones_do_not() {
     };
     let (together, split) = (goodput("strict"), goodput("fair"));
     assert_eq!((together.len(), split.len()), (2, 2));
+    assert_ne!(outcomes[2].digest, outcomes[3].digest, "layers have priorities");
     // Half of 25 Gbps, of which headers take 8.5%.
     assert!(split.iter().all(|gbps| *gbps > 0.9 * 11.4), "{split:?} Gbps");
     assert!(together.iter().all(|gbps| *gbps < 0.5 * split[0]), "{together:?} Gbps");
