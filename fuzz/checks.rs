@@ -11,6 +11,7 @@ use thalweg_wire::aggregate::{
 };
 use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
 use thalweg_wire::flow::{Ack, AckView, Credit, Data, DataView};
+use thalweg_wire::pace::{Direction, OTHERS_MAX, SLOTS_MAX, Word};
 use thalweg_wire::tag::{Key, seal, seal_with_body, verify, verify_with_body};
 use thalweg_wire::{Kind, Prefix, peek, prefix as layout};
 
@@ -23,6 +24,8 @@ pub fn prefix(bytes: &[u8]) -> bool {
         (Kind::FlowData, Data::decode(header).is_ok()),
         (Kind::FlowAck, Ack::decode(header).is_ok()),
         (Kind::FlowCredit, Credit::decode(header).is_ok()),
+        (Kind::PaceAsk, word_in(header, true)),
+        (Kind::PaceAnswer, word_in(header, false)),
         (Kind::AggregateGradient, Gradient::decode(header).is_ok()),
         (Kind::AggregateParameter, Parameter::decode(header).is_ok()),
         (Kind::AggregateQuery, asked(header) == Some(AskKind::Query)),
@@ -106,6 +109,29 @@ pub fn deliver(bytes: &[u8]) -> bool {
         }
     }
     data.is_ok() || ack.is_ok() || control.is_ok()
+}
+
+/// Words are canonical, and their bodies have the length that they say.
+pub fn pace(bytes: &[u8]) -> bool {
+    let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return false };
+    let Ok(word) = Word::decode(header) else { return false };
+    assert_canonical(header, |again| word.encode(again));
+    assert!((1..=SLOTS_MAX).contains(&word.slots));
+    assert!(word.refused.is_none_or(|refused| word.has_plan && refused.at < word.slots));
+    let others = match word.direction {
+        Direction::Ask => 0,
+        Direction::Answer { others } => others,
+    };
+    assert!(others <= OTHERS_MAX);
+    let mut body = body.to_vec();
+    let fits = body.len() == word.body_bytes() as usize;
+    let parts = word.parts(&mut body).map(|parts| (parts.slots.len(), parts.others.len()));
+    assert_eq!(parts, fits.then_some((word.slots.into(), others.into())));
+    fits
+}
+
+fn word_in(header: &Header, asks: bool) -> bool {
+    Word::decode(header).is_ok_and(|word| (word.direction == Direction::Ask) == asks)
 }
 
 fn gradient(header: &Header) -> bool {
@@ -231,6 +257,8 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
         38 => Kind::DeliverBitmap,
         39 => Kind::DeliverStop,
         40 => Kind::DeliverRefuse,
+        48 => Kind::PaceAsk,
+        49 => Kind::PaceAnswer,
         _ => return None,
     };
     let number = |from: usize, bytes: usize| {

@@ -27,6 +27,7 @@ mod mlt_15;
 mod mlt_16;
 mod mlt_19;
 mod mlt_2;
+mod ours_16;
 mod ours_shared;
 pub mod output;
 mod qclimb;
@@ -79,6 +80,7 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &mlt_15::Mlt15,
         &mlt_16::Mlt16,
         &mlt_19::Mlt19,
+        &ours_16::Ours16,
         &ours_shared::OursShared,
     ]
 }

@@ -78,6 +78,22 @@ impl Ahead {
         self.volumes().iter().sum()
     }
 
+    /// Adds what another has for the same slots.
+    pub(crate) fn add(&mut self, other: &Ahead) {
+        let first = self.first;
+        for (at, volume) in self.volumes_mut().iter_mut().enumerate() {
+            *volume = volume.saturating_add(other.at(first.after(at as u64)));
+        }
+    }
+
+    /// Takes away what another has for the same slots.
+    pub(crate) fn take(&mut self, other: &Ahead) {
+        let first = self.first;
+        for (at, volume) in self.volumes_mut().iter_mut().enumerate() {
+            *volume = volume.saturating_sub(other.at(first.after(at as u64)));
+        }
+    }
+
     /// Lets time pass until `slot` is the first: passed slots are forgotten, new ones are empty.
     pub fn advance_to(&mut self, slot: Slot) {
         let passed = (slot.since(self.first) as usize).min(self.len);

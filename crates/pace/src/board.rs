@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use thalweg_core::NodeId;
 
 use crate::ahead::Slot;
-use crate::load::{FlowId, LinkTable};
+use crate::links::{Link, Links, Report};
+use crate::load::FlowId;
 use crate::path::{Feedback, Progress};
 use crate::settings::Settings;
 
@@ -41,10 +42,8 @@ const AGENT_SLOTS: u64 = 2 * SLACK_SLOTS + 2;
 /// The tables of one switch.
 #[derive(Debug)]
 pub struct Board {
-    settings: Settings,
     routes: Vec<Route>,
-    now: Slot,
-    links: BTreeMap<LinkKey, Link>,
+    links: Links<LinkKey>,
     flows: BTreeMap<FlowId, Entry>,
     agents: BTreeMap<AgentId, Agent>,
     stats: Stats,
@@ -52,14 +51,6 @@ pub struct Board {
 
 /// Which route, and where it has a link for every host, which host.
 type LinkKey = (usize, u32);
-
-#[derive(Debug)]
-struct Link {
-    table: LinkTable,
-    /// What flows wanted and got in the slot before this one.
-    asked: u64,
-    carried: u64,
-}
 
 #[derive(Debug)]
 struct Entry {
@@ -79,10 +70,8 @@ impl Board {
     /// Empty tables for the links that these routes lead to.
     pub fn new(settings: Settings, routes: Vec<Route>) -> Board {
         Board {
-            settings,
             routes,
-            now: Slot(0),
-            links: BTreeMap::new(),
+            links: Links::new(settings),
             flows: BTreeMap::new(),
             agents: BTreeMap::new(),
             stats: Stats::default(),
@@ -91,7 +80,7 @@ impl Board {
 
     /// What slots it counts by.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        self.links.settings()
     }
 
     /// What was counted so far.
@@ -123,7 +112,7 @@ impl Board {
         self.counted(checked)?;
         self.advance(now);
         self.stats.updates += 1;
-        let agent = Agent { sequence: update.sequence, heard_in: self.now };
+        let agent = Agent { sequence: update.sequence, heard_in: self.links.now() };
         self.agents.insert(update.agent, agent);
         let plans = update.plans.iter();
         Ok(plans.map(|plan| self.take(update.agent, plan)).collect())
@@ -144,8 +133,8 @@ impl Board {
         for plan in &update.plans {
             let volumes = plan.plan.volumes();
             let is_in_place = plan.plan.first() == update.slot;
-            if !is_in_place || volumes.len() != self.settings.horizon_slots {
-                return Err(Wrong::Horizon(self.settings.horizon_slots));
+            if !is_in_place || volumes.len() != self.settings().horizon_slots {
+                return Err(Wrong::Horizon(self.settings().horizon_slots));
             }
             let told = [plan.asked, plan.carried];
             if let Some(&volume) = volumes.iter().chain(&told).find(|&&it| it > VOLUME_MAX) {
@@ -162,18 +151,10 @@ impl Board {
 
     /// Lets a slot begin, unless it has.
     fn advance(&mut self, now: Slot) {
-        if now <= self.now {
+        if !self.links.advance(now) {
             return;
         }
-        self.now = now;
-        let stale_after = self.settings.stale_after_slots;
-        for link in self.links.values_mut() {
-            // Reports of a slot come in the next one.
-            let (asked, carried) =
-                (std::mem::take(&mut link.asked), std::mem::take(&mut link.carried));
-            link.table.observe(asked, carried);
-            link.table.advance(now);
-        }
+        let stale_after = self.settings().stale_after_slots;
         self.flows.retain(|_, entry| now.since(entry.heard_in) < stale_after);
         self.agents.retain(|_, agent| now.since(agent.heard_in) < AGENT_SLOTS);
     }
@@ -181,12 +162,10 @@ impl Board {
     fn answer(&mut self, asked_in: Slot, question: &Question) -> Answer {
         let progress = question.others.iter().filter_map(|other| self.flows.get(other));
         let progress = progress.map(|entry| entry.progress).collect();
-        let (now, horizon_slots) = (self.now, self.settings.horizon_slots);
+        let horizon_slots = self.settings().horizon_slots;
         let feedback = self.link_to(question.to).map(|(_, link)| {
-            let mut here = Feedback::new(now, horizon_slots);
-            here.add(&link.table, question.flow);
             let mut asked = Feedback::new(asked_in, horizon_slots);
-            asked.join(&here);
+            asked.join(&link.feedback(question.flow));
             asked
         });
         Answer { feedback, progress }
@@ -197,21 +176,18 @@ impl Board {
         if known.is_some_and(|(owner, _)| owner != agent) {
             return Verdict::Foreign;
         }
-        let now = self.now;
+        let now = self.links.now();
         let is_full = known.is_none() && self.flows.len() >= FLOWS_MAX;
         let Some((key, link)) = self.link_to(plan.to).filter(|_| !is_full) else {
             return Verdict::NoLink;
         };
-        link.asked = link.asked.saturating_add(plan.asked);
-        link.carried = link.carried.saturating_add(plan.carried);
-        let verdict = match link.table.reserve(now, plan.flow, &plan.plan) {
+        let report = Report { asked: plan.asked, carried: plan.carried };
+        let verdict = match link.reserve(plan.flow, &plan.plan, report) {
             Ok(()) => Verdict::Taken,
             Err(refusal) => Verdict::Full(refusal),
         };
-        if let Some((_, before)) = known.filter(|(_, before)| *before != key)
-            && let Some(link) = self.links.get_mut(&before)
-        {
-            link.table.release(plan.flow);
+        if let Some((_, before)) = known.filter(|(_, before)| *before != key) {
+            self.links.release(before, plan.flow);
         }
         self.stats.refused += u64::from(matches!(verdict, Verdict::Full(_)));
         let entry = Entry { owner: agent, link: key, progress: plan.progress, heard_in: now };
@@ -223,16 +199,10 @@ impl Board {
     fn link_to(&mut self, to: NodeId) -> Option<(LinkKey, &mut Link)> {
         let (number, route) = route::lookup(&self.routes, to)?;
         let key = (number, if route.is_each { to.0 } else { 0 });
-        if !self.links.contains_key(&key) {
-            if self.links.len() >= LINKS_MAX {
-                return None;
-            }
-            let capacity = self.settings.bytes_a_slot(route.rate);
-            let mut table = LinkTable::new(&self.settings, capacity);
-            table.advance(self.now);
-            self.links.insert(key, Link { table, asked: 0, carried: 0 });
+        if !self.links.contains(key) && self.links.len() >= LINKS_MAX {
+            return None;
         }
-        self.links.get_mut(&key).map(|link| (key, link))
+        Some((key, self.links.at(key, route.rate)))
     }
 }
 

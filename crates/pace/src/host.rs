@@ -46,6 +46,8 @@ pub struct Host {
     moments: Rng,
     /// When it decides next; `None` while nothing was begun in the current slot or all is decided.
     decide_at: Option<Time>,
+    /// Memory for the order of decisions.
+    order: Vec<Due>,
 }
 
 /// Why a command was not carried out.
@@ -79,6 +81,7 @@ impl Host {
             desk: Desk::new(settings, LinkTable::new(&settings, settings.bytes_a_slot(uplink))),
             moments: rng.substream("decisions", node.0.into()),
             decide_at: None,
+            order: Vec::new(),
         })
     }
 
@@ -166,6 +169,14 @@ impl Host {
         if !state.is_active() {
             self.desk.finish((flow, iteration), state);
         }
+        Ok(())
+    }
+
+    // spec: C-04
+    /// Whether a flow that has not sent all that is ready waits for something else than the network: for
+    /// data of others, say. What it leaves unused then says nothing about links.
+    pub fn rest(&mut self, flow: FlowId, is_resting: bool) -> Result<(), HostError> {
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.is_resting = is_resting;
         Ok(())
     }
 
@@ -273,6 +284,17 @@ impl Host {
         Some(self.flows.get(&flow)?.progress(flow, iteration, self.desk.slot()))
     }
 
+    /// Whether anything of a job has begun and is not over.
+    pub fn is_busy(&self, job: JobId) -> bool {
+        let of_job = |number| FlowId { job, number };
+        self.flows.range(of_job(0)..=of_job(u32::MAX)).any(|(_, flow)| flow.is_active())
+    }
+
+    /// What it counts by.
+    pub fn settings(&self) -> &Settings {
+        &self.desk.settings
+    }
+
     /// The table of the host's own link.
     pub fn uplink(&self) -> &LinkTable {
         &self.desk.uplink
@@ -309,19 +331,63 @@ impl Host {
         self.decide_at = Some(self.decide_at.map_or(at, |earlier| earlier.min(at)));
     }
 
+    /// Decides for all flows anew, job by job. The job that is furthest in its iteration comes first, so
+    /// that hosts whose flows depend on each other let the same job go first, and it is soon out of the
+    /// way; those that get less tell the links before those that get more.
     fn decide_all(&mut self, now: Time) {
-        let slot = self.desk.slot();
-        let is_due = |flow: &Flow| flow.is_active() && flow.decided_in != Some(slot);
-        let mut siblings = Siblings::new(slot, self.desk.settings.horizon_slots);
-        for (id, flow) in self.flows.iter_mut().rev().filter(|(_, flow)| is_due(flow)) {
-            siblings.count(*id, flow);
+        let (jobs, desk, order) = (&self.jobs, &mut self.desk, &mut self.order);
+        let slot = desk.slot();
+        let mut yielded = Ahead::empty(slot, desk.settings.horizon_slots);
+        order.clear();
+        for (id, flow) in &mut self.flows {
+            if flow.is_active() && flow.decided_in != Some(slot) {
+                desk.reopen(*id, flow);
+                yielded.add(&flow.plan);
+                order.push(Due { per_mille: flow.per_mille(), id: *id });
+            }
         }
-        let (jobs, desk) = (&self.jobs, &mut self.desk);
-        for (id, flow) in self.flows.iter_mut().filter(|(_, flow)| is_due(flow)) {
-            let iteration = jobs.get(&id.job).map_or(0, |job| job.iteration);
-            desk.decide(now, (*id, iteration), flow);
+        rank(order);
+        let mut rest = &order[..];
+        while let Some(first) = rest.first() {
+            let (job, later) =
+                rest.split_at(rest.iter().take_while(|due| due.id.job == first.id.job).count());
+            for due in job {
+                yielded.take(&self.flows[&due.id].plan);
+            }
+            for (at, due) in job.iter().enumerate() {
+                let flow = self.flows.get_mut(&due.id).expect("it was just there");
+                let after = (job.len() - 1 - at) as u64;
+                flow.siblings = (after > 0).then_some(Siblings(after));
+                desk.plan(now, due.id, flow, &yielded);
+            }
+            rest = later;
+        }
+        for due in order.iter().rev() {
+            let iteration = jobs.get(&due.id.job).map_or(0, |job| job.iteration);
+            desk.announce((due.id, iteration), &self.flows[&due.id]);
         }
     }
+}
+
+/// A flow that is to be decided upon.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    per_mille: u64,
+    id: FlowId,
+}
+
+/// Brings flows into the order of their jobs: the furthest first, and those of one job together.
+fn rank(order: &mut [Due]) {
+    let mut at = 0;
+    // They come in the order of their jobs.
+    while at < order.len() {
+        let job = order[at].id.job;
+        let end = at + order[at..].iter().take_while(|due| due.id.job == job).count();
+        let furthest = order[at..end].iter().map(|due| due.per_mille).max().unwrap_or(0);
+        order[at..end].iter_mut().for_each(|due| due.per_mille = furthest);
+        at = end;
+    }
+    order.sort_by_key(|due| (std::cmp::Reverse(due.per_mille), due.id));
 }
 
 /// Everything that waits to be told.

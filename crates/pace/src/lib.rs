@@ -4,7 +4,7 @@
 //! ([`load`]); what a path has left is gathered link by link ([`path`]); a flow places its volume into
 //! the slots that others use least ([`schedule`]), and is then fitted to the flows that it depends on
 //! ([`adjust`]). [`Host`] does this for all flows of a host, once a slot, and [`SlotPacer`] is what a
-//! transport obeys. [`Board`] holds the tables of a switch that cannot keep them itself.
+//! transport obeys. A switch keeps its tables in [`Links`]; [`Board`] holds them for one that cannot.
 //!
 //! Volumes are counted in **bytes a slot**: what is planned adds up exactly, and all tables of a
 //! cluster agree on the length of a slot. A rate is made of it only where packets are spaced.
@@ -13,6 +13,7 @@ pub mod adjust;
 mod ahead;
 pub mod board;
 pub mod host;
+pub mod links;
 pub mod load;
 pub mod pacer;
 pub mod path;
@@ -23,6 +24,7 @@ pub use adjust::Relation;
 pub use ahead::{Ahead, HORIZON_MAX, Slot};
 pub use board::Board;
 pub use host::Host;
+pub use links::Links;
 pub use load::{FlowId, LinkTable, Refusal};
 pub use pacer::SlotPacer;
 pub use path::Feedback;

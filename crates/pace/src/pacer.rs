@@ -18,6 +18,7 @@ pub struct SlotPacer {
     passed: Time,
     probes: u32,
     lag: Span,
+    burst: Span,
     /// Nothing has left since the last grant, so there is nothing to make up for.
     is_fresh: bool,
 }
@@ -38,6 +39,7 @@ impl SlotPacer {
             passed: Time::ZERO,
             probes: 0,
             lag: Span::ZERO,
+            burst: Span::ZERO,
             is_fresh: true,
         }
     }
@@ -48,9 +50,17 @@ impl SlotPacer {
         SlotPacer { lag, ..SlotPacer::new() }
     }
 
+    /// One that lets packets leave together that would have this time between the first and the last of
+    /// them: whoever is woken for every packet does little else.
+    pub const fn with_burst(burst: Span) -> SlotPacer {
+        SlotPacer { burst, ..SlotPacer::new() }
+    }
+
     /// Replaces what was granted before. No rate means to wait until `until`.
-    pub fn grant(&mut self, rate: Option<Rate>, volume: Bytes, until: Time) {
+    pub fn grant(&mut self, now: Time, rate: Option<Rate>, volume: Bytes, until: Time) {
         (self.rate, self.left, self.until) = (rate, volume.as_u64(), until);
+        // A packet that takes long at a low rate is no debt at a high one.
+        self.passed = self.passed.min(now);
         self.is_fresh = true;
     }
 
@@ -68,6 +78,7 @@ impl Pacer for SlotPacer {
         }
         let granted = self.rate.is_some() && self.left > 0 && self.passed < self.until;
         match now < self.until {
+            true if granted && self.passed <= now + self.burst => now,
             true if granted => self.passed,
             true => self.until,
             // Only a new grant can change that.
@@ -119,7 +130,7 @@ mod tests {
         let mut pacer = SlotPacer::new();
         assert!(drive(&mut pacer, Time::ZERO, Time::ZERO + Span::from_ns(1)).is_empty());
         // 12 Mbps: a packet every millisecond; 20 of the 60 that the slot would hold.
-        pacer.grant(Rate::from_bps(12_000_000), PACKET * 20, at_ms(60));
+        pacer.grant(at_ms(0), Rate::from_bps(12_000_000), PACKET * 20, at_ms(60));
         let sent = drive(&mut pacer, Time::ZERO + Span::from_ns(1), at_ms(60));
         assert_eq!(sent.len(), 20);
         for pair in sent.windows(2) {
@@ -130,12 +141,12 @@ mod tests {
     #[test]
     fn a_new_grant_replaces_the_old_one() {
         let mut pacer = SlotPacer::new();
-        pacer.grant(Rate::from_bps(12_000_000), PACKET * 1_000, at_ms(60));
+        pacer.grant(at_ms(0), Rate::from_bps(12_000_000), PACKET * 1_000, at_ms(60));
         assert_eq!(drive(&mut pacer, Time::ZERO, at_ms(30)).len(), 30);
-        pacer.grant(Rate::from_bps(24_000_000), PACKET * 1_000, at_ms(60));
+        pacer.grant(at_ms(0), Rate::from_bps(24_000_000), PACKET * 1_000, at_ms(60));
         assert_eq!(drive(&mut pacer, at_ms(30), at_ms(60)).len(), 60);
         assert_eq!(pacer.next_send(at_ms(60)), Time::NEVER, "nothing is granted any more");
-        pacer.grant(None, Bytes::ZERO, at_ms(120));
+        pacer.grant(at_ms(0), None, Bytes::ZERO, at_ms(120));
         assert_eq!(pacer.next_send(at_ms(61)), at_ms(120));
     }
 
@@ -143,7 +154,7 @@ mod tests {
     fn what_a_late_wake_up_missed_is_made_up_for() {
         // 12 Mbps: a packet every millisecond, on a host that wakes up every five.
         let mut pacer = SlotPacer::with_lag(Span::from_ms(10));
-        pacer.grant(Rate::from_bps(12_000_000), PACKET * 1_000, at_ms(160));
+        pacer.grant(at_ms(0), Rate::from_bps(12_000_000), PACKET * 1_000, at_ms(160));
         let mut sent = 0;
         for wake_up in (100..160).step_by(5) {
             while pacer.next_send(at_ms(wake_up)) <= at_ms(wake_up) {

@@ -70,6 +70,17 @@ impl Feedback {
         self.narrowest = self.narrowest.min(link.capacity());
     }
 
+    /// Takes away what is about to be given up.
+    pub(crate) fn lighten(&mut self, yielded: &Ahead) {
+        let first = self.slot();
+        let slots = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut()).enumerate();
+        for (at, (load, free)) in slots {
+            let yielded = yielded.at(first.after(at as u64));
+            *load = load.saturating_sub(yielded);
+            *free = free.saturating_add(yielded);
+        }
+    }
+
     /// Adds what another part of the path says. Of slots that it does not cover nothing is known, so
     /// nothing is free there.
     pub fn join(&mut self, other: &Feedback) {

@@ -16,6 +16,10 @@ pub struct Settings {
     /// What a load costs, in thousandths: with 1,000 a full slot of one's own volume in a slot that
     /// the path's narrowest link already has full costs as much as to finish one slot later.
     pub price_per_mille: u32,
+    /// How much more than it has left a flow plans, in thousandths. Slots carry a little less than was
+    /// planned, and a rest that found no place would wait behind all that others have planned; what is not
+    /// needed is given back.
+    pub spare_per_mille: u32,
     /// A table forgets a flow that has not been planned again for so many slots. A sender plans in
     /// every slot; two messages in a row may get lost.
     pub stale_after_slots: u64,
@@ -34,6 +38,7 @@ impl Default for Settings {
             slot: Span::from_ms(60),
             horizon_slots: 10,
             price_per_mille: 1_000,
+            spare_per_mille: 62,
             stale_after_slots: 3,
             decide_after: Span::from_ms(1),
             decide_spread: Span::from_ms(5),
@@ -72,6 +77,12 @@ impl Settings {
             return Err(SettingsError::SlotTooShort { slot: self.slot, decided });
         }
         if self.stale_after_slots == 0 { Err(SettingsError::NoMemory) } else { Ok(()) }
+    }
+
+    /// What a flow plans that has so much left.
+    pub(crate) fn with_spare(&self, volume: u64) -> u64 {
+        let spare = u128::from(volume) * u128::from(self.spare_per_mille) / 1_000;
+        volume.saturating_add(u64::try_from(spare).unwrap_or(u64::MAX))
     }
 
     /// The slot that a moment lies in.

@@ -98,7 +98,7 @@ impl<'a> ScenarioDirector<'a> {
         let rng = self.endpoints.substream("from", first_message);
         let endpoint = protocol.endpoint(node, messages, topology, &rng);
         let mut host = Host::new(node, endpoint);
-        self.jobs.prepare(node, &mut host);
+        self.jobs.prepare(node, &mut host, &rng);
         host
     }
 
@@ -226,7 +226,9 @@ impl Director<Host> for ScenarioDirector<'_> {
             Event::Flow(thalweg_flow::Event::Received(_))
             | Event::Server(_)
             | Event::Mesh { .. } => {}
-            Event::Finished { job, operation, .. } => self.jobs.on_sum(now, node, job, operation),
+            Event::Finished { job, operation, absences, .. } => {
+                self.jobs.on_sum(now, node, (job, operation), &absences);
+            }
             Event::Failed { job, failure, .. } => {
                 self.jobs.on_failure(job, failure.to_string(), hosts);
             }

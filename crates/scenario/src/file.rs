@@ -20,6 +20,9 @@ pub(crate) struct File {
     pub(crate) transport: TransportTable,
     #[serde(default)]
     pub(crate) aggregation: AggregationTable,
+    /// Without it jobs send when they like.
+    #[serde(default)]
+    pub(crate) pacing: Option<PacingTable>,
     #[serde(default)]
     pub(crate) traffic: Vec<TrafficTable>,
     #[serde(default)]
@@ -28,6 +31,17 @@ pub(crate) struct File {
     #[serde(default)]
     #[expect(dead_code, reason = "the sweep is taken from the text before it is varied")]
     pub(crate) sweep: Option<SweepTable>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct PacingTable {
+    #[serde(deserialize_with = "units::optional_span")]
+    pub(crate) slot: Option<Span>,
+    /// How many slots are planned ahead.
+    pub(crate) slots: Option<usize>,
+    /// What a full slot of one's own costs where the path is full already, in slots.
+    pub(crate) price: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -6,6 +6,7 @@
 
 mod agree;
 mod cast;
+mod paced;
 mod paths;
 mod record;
 mod run;
@@ -93,7 +94,7 @@ pub(crate) struct Job {
     pub(crate) servers: Vec<NodeId>,
     /// Most bytes of a message, where hosts sum and the file says it.
     pub(crate) chunk: Option<Bytes>,
-    /// What messages may lose, where they travel as deliveries.
+    /// What messages may lose, where they travel as deliveries, or sums in switches.
     pub(crate) delivery: Option<Bounded>,
     /// How many layers the model has, where packets that are aggregated have their priorities.
     pub(crate) layers: Option<u16>,
@@ -114,11 +115,14 @@ impl Job {
     pub(crate) fn call(&self, ready: &Ready) -> SumCall {
         let tensor = Tensor::Length(ready.values);
         let keeps = self.delivery.is_some_and(|delivery| delivery.keeps_parameters);
+        // Messages have these from their settings; what switches sum is told with every call.
+        let bounded = self.delivery.filter(|_| self.collective.is_aggregation());
         SumCall {
             older: keeps.then(|| tensor.clone()),
             layer: ready.layer,
-            layers: self.layers,
-            ..tensor.into()
+            layers: self.layers.or(bounded.map(|bounded| bounded.layers)),
+            loss: bounded.map(|bounded| bounded.loss),
+            tensor,
         }
     }
 

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_aggregate::{Server, server};
-use thalweg_core::{JobId, NodeId, Operation, Span, Time};
+use thalweg_aggregate::{Absences, Server, server};
+use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::Hosts;
-use thalweg_stack::Host;
+use thalweg_stack::{Host, Pacing};
 
 use crate::job::{Cast, Job, JobRecord, JobRun, ServerUse, Stage, WorkerStats};
 
@@ -90,7 +90,13 @@ impl<'a> Jobs<'a> {
     }
 
     /// Prepares a host that has just started.
-    pub(crate) fn prepare(&self, node: NodeId, host: &mut Host) {
+    pub(crate) fn prepare(&self, node: NodeId, host: &mut Host, rng: &Rng) {
+        let takes_part = self.all.iter().any(|live| live.job.hosts().any(|own| own == node));
+        if let Some(settings) = self.stage.pacing.filter(|_| takes_part) {
+            let uplink = self.stage.topology.host_cable(node).rate;
+            let pacing = Pacing::new(node, *settings, uplink, rng);
+            host.pace(pacing.expect("checked when the file was read"));
+        }
         let serves = |live: &Live<'_>| {
             live.job.collective.is_aggregation() && live.job.servers.contains(&node)
         };
@@ -116,12 +122,19 @@ impl<'a> Jobs<'a> {
     }
 
     /// A host has a sum.
-    pub(crate) fn on_sum(&mut self, now: Time, node: NodeId, job: JobId, operation: Operation) {
+    pub(crate) fn on_sum(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        (job, operation): (JobId, Operation),
+        absences: &Absences,
+    ) {
         let Some(number) = self.open_job(job) else { return };
         let live = &mut self.all[number];
         let Some(rank) = live.job.workers.iter().position(|&worker| worker == node) else { return };
         live.last_progress = now;
         live.run.on_sum(now, rank, operation.0);
+        live.run.on_absences(rank, absences);
         self.finished_sums += 1;
         if live.run.is_over() {
             live.state = State::Complete;

@@ -1,12 +1,14 @@
 //! From what is written to what can run: every check that needs more than one key.
 
 mod aggregation;
+mod pacing;
 mod priorities;
 mod switch;
 mod topology;
 mod transport;
 
 pub(crate) use aggregation::{Aggregation, aggregation};
+pub(crate) use pacing::{pacing, ways};
 pub(crate) use priorities::{Learning, Priorities, priorities};
 pub(crate) use topology::topology;
 pub(crate) use transport::{Protocol, delivery, loss_bound, protocol, transport};

@@ -1,20 +1,31 @@
 //! What switches run for the jobs of a scenario.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_aggregate::{Switch, switch};
 use thalweg_baselines::switchml;
 use thalweg_core::{JobId, NodeId};
-use thalweg_fabric::{Door, Fabric, Program};
-use thalweg_stack::{Event, Host};
+use thalweg_fabric::{Door, Fabric, Program, Topology};
+use thalweg_pace::Settings;
+use thalweg_stack::{Event, Host, Ledger, Way};
 
 use crate::error::Mistake;
 use crate::job::{Cast, Job, Part, Stage};
+use crate::plan::ways;
 
 /// What each switch with a program runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Programs {
     by_switch: BTreeMap<NodeId, Kind>,
+    /// Load tables beside them, or alone.
+    tables: Option<Tables>,
+}
+
+/// What switches need to keep load tables.
+#[derive(Clone, Debug)]
+struct Tables {
+    settings: Settings,
+    ways: BTreeMap<NodeId, Vec<Option<Way>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +67,8 @@ impl Programs {
         casts: &[Cast],
         stage: Stage<'_>,
     ) -> Result<Programs, (usize, Mistake)> {
-        let mut programs = Programs::default();
+        let tables = stage.pacing.map(|settings| Tables::new(*settings, stage.topology));
+        let mut programs = Programs { tables, ..Programs::default() };
         for (number, (job, cast)) in jobs.zip(casts).enumerate() {
             programs.add(job, cast, stage).map_err(|mistake| (number, mistake))?;
         }
@@ -65,7 +77,9 @@ impl Programs {
 
     /// All switches that have one.
     pub(crate) fn switches(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.by_switch.keys().copied()
+        let tables = self.tables.iter().flat_map(|tables| tables.ways.keys());
+        let all: BTreeSet<NodeId> = self.by_switch.keys().chain(tables).copied().collect();
+        all.into_iter()
     }
 
     /// The jobs that end when a switch loses its memory.
@@ -79,26 +93,38 @@ impl Programs {
 
     /// A program that has just started.
     pub(crate) fn start(&self, switch: NodeId) -> Option<Program<Event>> {
-        let door = Door::Addressed;
-        Some(match self.by_switch.get(&switch)? {
-            Kind::Aggregate(config) => {
-                let machine = Switch::<Event>::new(*config).expect("checked with the file");
-                Program { machine: Box::new(machine), door }
-            }
-            Kind::SwitchMl { slots, pools } => {
+        let sums =
+            |config: &switch::Config| Switch::<Event>::new(*config).expect("checked with the file");
+        let kind = self.by_switch.get(&switch);
+        match (&self.tables, kind) {
+            (_, Some(Kind::SwitchMl { slots, pools })) => {
                 let mut machine = switchml::Switch::<Event>::new(switch, *slots);
                 for Pool { job, slots, workers } in pools {
                     let allotted = machine.allot(*job, *slots, workers.clone());
                     allotted.expect("checked with the file");
                 }
-                Program { machine: Box::new(machine), door }
+                Some(Program { machine: Box::new(machine), door: Door::Addressed })
             }
-        })
+            (None, Some(Kind::Aggregate(config))) => {
+                Some(Program { machine: Box::new(sums(config)), door: Door::Addressed })
+            }
+            (None, None) => None,
+            (Some(tables), kind) => {
+                let inner = match kind {
+                    Some(Kind::Aggregate(config)) => Some(sums(config)),
+                    _ => None,
+                };
+                let ways = tables.ways.get(&switch)?.clone();
+                let ledger = Ledger::new(switch, tables.settings, ways, inner);
+                Some(Program { machine: Box::new(ledger), door: Door::Everything })
+            }
+        }
     }
 
     /// What a switch's program counted, if it has one.
     pub(crate) fn stats(fabric: &Fabric<Host>, switch: NodeId) -> Option<SwitchStats> {
-        let aggregate = fabric.program::<Switch<Event>>(switch);
+        let beside_tables = || fabric.program::<Ledger<Switch<Event>>>(switch)?.inner();
+        let aggregate = fabric.program::<Switch<Event>>(switch).or_else(beside_tables);
         let aggregate = aggregate.map(|program| SwitchStats::Aggregate(*program.stats()));
         aggregate.or_else(|| {
             let program = fabric.program::<switchml::Switch<Event>>(switch);
@@ -136,6 +162,14 @@ impl Programs {
                 Ok(())
             }
         }
+    }
+}
+
+impl Tables {
+    fn new(settings: Settings, topology: &Topology) -> Tables {
+        let switches = (topology.hosts()..topology.nodes()).map(NodeId);
+        let ways = switches.map(|switch| (switch, ways(topology, switch))).collect();
+        Tables { settings, ways }
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub(crate) sprays: bool,
     pub(crate) priorities: Option<Priorities>,
     pub(crate) aggregation: Aggregation,
+    /// By which jobs take turns, if they do.
+    pub(crate) pacing: Option<thalweg_pace::Settings>,
     pub(crate) traffic: Vec<Traffic>,
     pub(crate) stop_after: Option<Span>,
 }
@@ -53,6 +55,8 @@ impl Scenario {
         let protocol = protocol.map_err(|mistake| mistake.under("transport"))?;
         let aggregation = plan::aggregation(&file.aggregation);
         let aggregation = aggregation.map_err(|mistake| mistake.under("aggregation"))?;
+        let pacing = file.pacing.map(plan::pacing).transpose();
+        let pacing = pacing.map_err(|mistake| mistake.under("pacing"))?;
         if file.traffic.is_empty() {
             return Err(Mistake::at("traffic", "nobody sends: add a [[traffic]] table"));
         }
@@ -83,6 +87,7 @@ impl Scenario {
             sprays: table.spray.unwrap_or(true),
             priorities,
             aggregation,
+            pacing,
             traffic,
             stop_after,
         };
@@ -146,6 +151,7 @@ impl Scenario {
             transport: &self.transport,
             aggregation: &self.aggregation,
             sprays: self.sprays,
+            pacing: self.pacing.as_ref(),
             slots: self.aggregation.slots.unwrap_or(share.max(1)),
         }
     }

@@ -228,8 +228,12 @@ fn losses_are_for_jobs_that_can_lose_something() {
             "parameters: flows lose nothing: write transport = \"deliver\", or take this away",
         ),
         (
-            "collective = \"aggregate\"\nserver = 2\ntransport = \"deliver\"",
-            "transport: aggregate sends no messages: take this away",
+            "collective = \"switchml\"\ntransport = \"deliver\"",
+            "transport: switchml loses nothing: take this away",
+        ),
+        (
+            "collective = \"aggregate\"\nserver = 2\ntransport = \"deliver\"\nparameters = \"keep-value\"",
+            "parameters: what switches have summed comes back whole: take this away",
         ),
         (
             "server = 2\ntransport = \"deliver\"\nloss = 1.0",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use thalweg_core::NodeId;
+use thalweg_core::{NodeId, Span};
 use thalweg_fabric::DropReason;
 use thalweg_scenario::sweep::{Variant, on_all_cores, variants};
 use thalweg_scenario::{Ending, LinkUse, Outcome};
@@ -75,6 +75,7 @@ fn every_preset_can_be_read() {
         "sweep",
         "three-tier",
         "training",
+        "turns",
         "two-racks",
         "websearch",
     ];
@@ -89,6 +90,14 @@ fn websearch_slows_some_flows_down_much_more_than_most() {
     let all = classes.last().expect("the class of all flows");
     assert!(all.slowdown.min >= 1.0, "{all:?}");
     assert!(all.slowdown.p99 > 2.0 * all.slowdown.p50, "{all:?}");
+}
+
+#[test]
+fn turns_end_sooner_than_side_by_side() {
+    let outcome = shortened("turns.toml", "iterations = 8", "iterations = 3");
+    // Side by side an iteration takes 235 ms.
+    let last = outcome.jobs.iter().filter_map(|job| job.iterations.last());
+    assert!(last.clone().count() == 2 && last.clone().all(|span| *span < Span::from_ms(190)));
 }
 
 #[test]

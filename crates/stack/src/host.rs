@@ -8,6 +8,7 @@ use thalweg_core::{JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Ti
 use thalweg_wire::{Kind, peek};
 use thiserror::Error;
 
+use crate::pacing::{Gated, PacedJob, Pacing};
 use crate::part::{Part, Turn};
 use crate::participant::{End, Participant};
 use crate::transport::Transport;
@@ -31,6 +32,8 @@ struct Jobs {
     /// What it may still send before it is the next one's turn.
     left_bytes: u32,
     events: VecDeque<Event>,
+    /// Who says when participants send; `None` where nobody does.
+    pacing: Option<Pacing>,
 }
 
 /// What a host tells the application.
@@ -105,10 +108,30 @@ impl Host {
         self.jobs_mut().participants.push((job, participant));
     }
 
+    /// From now on its jobs send when the scheduler of the host says so.
+    pub fn pace(&mut self, pacing: Pacing) {
+        self.jobs_mut().pacing = Some(pacing);
+    }
+
+    /// Tells the scheduler of the host, if there is one, what a job sends.
+    pub fn enter_paced(&mut self, job: JobId, paced: &PacedJob) {
+        if let Some(pacing) = self.jobs.as_mut().and_then(|jobs| jobs.pacing.as_mut()) {
+            pacing.enter(job, paced);
+        }
+    }
+
+    /// Who says when its jobs send, if anybody does.
+    pub fn pacing(&self) -> Option<&Pacing> {
+        self.jobs.as_ref()?.pacing.as_ref()
+    }
+
     /// Takes no more part in a job.
     pub fn leave(&mut self, job: JobId) {
         if let Some(jobs) = &mut self.jobs {
             jobs.participants.retain(|(own, _)| *own != job);
+            if let Some(pacing) = &mut jobs.pacing {
+                pacing.leave(job);
+            }
             // It may have been the turn of one that is gone.
             jobs.turn = 0;
         }
@@ -119,6 +142,7 @@ impl Host {
         if let Some(jobs) = &mut self.jobs {
             jobs.participants.clear();
             jobs.events.clear();
+            jobs.pacing = None;
             jobs.turn = 0;
         }
     }
@@ -188,8 +212,15 @@ impl Host {
         job: JobId,
         call: impl Into<SumCall>,
     ) -> Result<Operation, HostError> {
-        let participant = self.participant_mut(job).ok_or(HostError::NoSuchJob(job))?;
-        Ok(participant.submit(now, call)?)
+        let jobs = self.jobs.as_mut().ok_or(HostError::NoSuchJob(job))?;
+        let participant = jobs.participant(job).ok_or(HostError::NoSuchJob(job))?;
+        let call = call.into();
+        let bytes = tensor_bytes(&call.tensor);
+        let operation = participant.submit(now, call)?;
+        if let Some(pacing) = &mut jobs.pacing {
+            pacing.handed_over(now, job, bytes);
+        }
+        Ok(operation)
     }
 
     fn jobs_mut(&mut self) -> &mut Jobs {
@@ -199,12 +230,16 @@ impl Host {
 
     /// Everybody sends in turn, as long as there is room and somebody has something to send.
     fn take_turns(flows: &mut Transport, jobs: &mut Jobs, now: Time, outbox: &mut dyn Outbox) {
+        if let Some(pacing) = &mut jobs.pacing {
+            pacing.transmit(now, outbox);
+        }
         let mut idle = 0;
         while idle < jobs.parts() && outbox.room() > 0 {
             let mut turn = Turn::new(outbox, jobs.left_bytes);
             match jobs.turn {
                 0 => flows.poll_transmit(now, &mut turn),
-                own => jobs.part_mut(own).transmit(now, &mut turn),
+                1 => jobs.server.transmit(now, &mut turn),
+                own => jobs.transmit(own - 2, now, &mut turn),
             }
             let left_bytes = turn.left_bytes();
             idle = if left_bytes == jobs.left_bytes { idle + 1 } else { 0 };
@@ -226,6 +261,7 @@ impl Jobs {
             turn: 0,
             left_bytes: Turn::BYTES,
             events: VecDeque::new(),
+            pacing: None,
         }
     }
 
@@ -253,12 +289,29 @@ impl Jobs {
         }
     }
 
+    /// Has a participant send, through its gate if it has one.
+    fn transmit(&mut self, index: usize, now: Time, turn: &mut Turn<'_>) {
+        let (job, participant) = &mut self.participants[index];
+        let part = participant.part_mut();
+        let Some(pacing) = &mut self.pacing else { return part.transmit(now, turn) };
+        match pacing.gate(*job) {
+            Some(gate) => part.transmit(now, &mut Gated::new(turn, gate, now)),
+            None => part.transmit(now, turn),
+        }
+        pacing.settle(*job);
+    }
+
     /// Hands a packet to whom it is for, if that is somebody here.
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
         let Ok(prefix) = peek(packet.header) else { return };
         match prefix.kind {
             Kind::AggregateGradient | Kind::AggregateQuery | Kind::AggregateNotice => {
                 self.server.handle_packet(now, packet);
+            }
+            Kind::PaceAsk | Kind::PaceAnswer => {
+                if let Some(pacing) = &mut self.pacing {
+                    pacing.handle_packet(now, packet);
+                }
             }
             _ => {
                 let Some(participant) = self.participant(prefix.job) else { return };
@@ -274,6 +327,15 @@ impl Jobs {
                 self.part_mut(turn).time_out(now);
             }
         }
+        if let Some(pacing) = &mut self.pacing {
+            if pacing.ends_slot(now) {
+                for (job, participant) in &self.participants {
+                    let is_resting = participant.outgoing() == 0 && !participant.part().has_more();
+                    pacing.rest(*job, is_resting);
+                }
+            }
+            pacing.handle_timeout(now);
+        }
         for index in 0..self.participants.len() {
             self.collect(self.participants[index].0);
         }
@@ -281,12 +343,15 @@ impl Jobs {
 
     /// Takes what a participant has to tell.
     fn collect(&mut self, job: JobId) {
-        let Jobs { participants, events, .. } = self;
+        let Jobs { participants, events, pacing, .. } = self;
         let own = participants.iter_mut().find(|(own, _)| *own == job);
         let Some((_, participant)) = own else { return };
         while let Some(end) = participant.poll_end() {
             events.push_back(match end {
                 End::Finished { operation, tensor, missing_below, absences } => {
+                    if let Some(pacing) = pacing {
+                        pacing.summed(job, tensor_bytes(&tensor));
+                    }
                     Event::Finished { job, operation, tensor, missing_below, absences }
                 }
                 End::Failed { operation, failure } => Event::Failed { job, operation, failure },
@@ -294,6 +359,10 @@ impl Jobs {
             });
         }
     }
+}
+
+fn tensor_bytes(tensor: &Tensor) -> u64 {
+    tensor.len() * size_of::<f32>() as u64
 }
 
 /// Whether a packet is one of a transport's.
@@ -351,7 +420,10 @@ impl Machine for Host {
 
     #[inline]
     fn has_backlog(&self) -> bool {
-        let in_jobs = |jobs: &Jobs| (1..jobs.parts()).any(|turn| jobs.part(turn).has_more());
+        let in_jobs = |jobs: &Jobs| {
+            jobs.pacing.as_ref().is_some_and(Pacing::has_words)
+                || (1..jobs.parts()).any(|turn| jobs.part(turn).has_more())
+        };
         self.flows.has_backlog() || self.jobs.as_deref().is_some_and(in_jobs)
     }
 
@@ -359,7 +431,9 @@ impl Machine for Host {
     fn poll_timeout(&self) -> Time {
         let flows = self.flows.poll_timeout();
         let Some(jobs) = &self.jobs else { return flows };
-        (1..jobs.parts()).map(|turn| jobs.part(turn).next_timeout()).fold(flows, Time::min)
+        let pacing = jobs.pacing.as_ref().map_or(Time::NEVER, Pacing::poll_timeout);
+        let parts = (1..jobs.parts()).map(|turn| jobs.part(turn).next_timeout());
+        parts.fold(flows.min(pacing), Time::min)
     }
 
     #[inline]

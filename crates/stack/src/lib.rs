@@ -7,6 +7,7 @@
 
 mod deliveries;
 mod host;
+mod pacing;
 mod part;
 mod participant;
 mod tagging;
@@ -14,6 +15,7 @@ mod transport;
 
 pub use deliveries::{Deliveries, Layer};
 pub use host::{Event, Host, HostError};
+pub use pacing::{Ledger, LedgerStats, PacedFlow, PacedJob, Pacing, PacingStats, Way};
 pub use participant::Participant;
 pub use tagging::{Known, Scheme, Tagging};
 pub use transport::Transport;

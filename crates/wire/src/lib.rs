@@ -15,6 +15,7 @@
 pub mod aggregate;
 pub mod deliver;
 pub mod flow;
+pub mod pace;
 pub mod prefix;
 pub mod tag;
 

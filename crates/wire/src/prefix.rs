@@ -62,6 +62,10 @@ pub enum Kind {
     DeliverStop = 39,
     /// The tensor is not wanted.
     DeliverRefuse = 40,
+    /// What a flow plans, and what its path says: [`pace::Word`](crate::pace::Word).
+    PaceAsk = 48,
+    /// The same on its way back.
+    PaceAnswer = 49,
 }
 
 impl Kind {
@@ -217,7 +221,7 @@ mod tests {
     #[test]
     fn numbers_and_kinds_are_the_same_thing() {
         let known: Vec<u8> = (0..=255).filter(|&number| Kind::from_u8(number).is_some()).collect();
-        let planes = [1..=3, 16..=21, 32..=40];
+        let planes = [1..=3, 16..=21, 32..=40, 48..=49];
         assert_eq!(known, planes.into_iter().flatten().collect::<Vec<u8>>());
         for number in known {
             assert_eq!(Kind::from_u8(number).unwrap() as u8, number);

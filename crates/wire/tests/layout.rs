@@ -7,6 +7,7 @@ use thalweg_core::HEADER_BYTES;
 use thalweg_wire::aggregate::{AskView, GradientView, GroupView, ParameterView, StationBytes};
 use thalweg_wire::deliver;
 use thalweg_wire::flow::{AckView, CreditView, DataView};
+use thalweg_wire::pace::{FactsView, OtherView, SlotView, WordView};
 use thalweg_wire::prefix::{PREFIX_BYTES, PrefixView};
 
 /// Offset, size and name of fields, in the order given.
@@ -39,6 +40,8 @@ fn the_document_has_the_fields_of_the_code() {
     let group = fields!(GroupView: sequence, aggregator, reserved, server, other, level, stations,
         reserved_end);
     let [deliver_data, deliver_ack, deliver_control] = deliver_fields();
+    let word = fields!(WordView: slot, flow, slots, flags, refused_at, others, iteration, volume,
+        refused_free);
 
     let document = document();
     assert_eq!(table(&document, "## Prefix"), prefix);
@@ -55,6 +58,7 @@ fn the_document_has_the_fields_of_the_code() {
         ("## Deliver data", deliver_data),
         ("## Deliver acknowledgement", deliver_ack),
         ("## Deliver control", deliver_control),
+        ("## Pace question and answer", word),
     ] {
         assert_eq!(table(&document, heading), fields, "{heading}");
         assert_covers(&fields, PREFIX_BYTES, HEADER_BYTES);
@@ -76,6 +80,21 @@ fn the_document_has_the_body_of_announcements() {
     let station = fields!(StationBytes: places, count, children);
     assert_eq!(table(&document(), "## Stations"), station);
     assert_covers(&station, 0, 136);
+}
+
+#[test]
+fn the_document_has_the_body_of_pace_words() {
+    let facts = fields!(FactsView: narrowest, asked, carried);
+    let slot = fields!(SlotView: plan, load, free);
+    let other = fields!(OtherView: volume, flow, reserved);
+    for (heading, fields, bytes) in [
+        ("## Pace facts", facts, 24),
+        ("## Pace slot", slot, 24),
+        ("## Pace other flow", other, 16),
+    ] {
+        assert_eq!(table(&document(), heading), fields, "{heading}");
+        assert_covers(&fields, 0, bytes);
+    }
 }
 
 /// What a switch compares lies at the same offset in every aggregation header.

@@ -47,7 +47,7 @@ impl Desk {
         flow.plan.advance_to(self.slot);
         if self.slow(flow) {
             // Who waits for others must not keep from sending whom those wait for.
-            self.publish(id, flow, false);
+            self.publish(id, flow);
         }
         self.grant(id, flow);
     }
@@ -64,12 +64,29 @@ impl Desk {
         flow.plan = Ahead::empty(self.slot, self.settings.horizon_slots);
         flow.plan.volumes_mut()[0] = used;
         flow.decided_in = None;
-        self.publish(id, flow, false);
+        self.publish(id, flow);
     }
 
     /// Plans a flow's volume, fits the current slot to the flows it depends on, and tells everybody.
     pub(super) fn decide(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
-        let (mut usable, is_blind) = self.feedback(id, flow);
+        let nothing = Ahead::empty(self.slot, self.settings.horizon_slots);
+        self.plan(now, id, flow, &nothing);
+        self.announce((id, iteration), flow);
+    }
+
+    /// Keeps of a flow's reservation on the own link only what it has used: it is to be planned again.
+    pub(super) fn reopen(&mut self, id: FlowId, flow: &mut Flow) {
+        flow.plan.advance_to(self.slot);
+        let mut used = Ahead::empty(self.slot, self.settings.horizon_slots);
+        used.volumes_mut()[0] = flow.sent_in_slot.min(flow.plan.at(self.slot));
+        self.reserve(id, &used);
+    }
+
+    /// Plans a flow's volume and fits the current slot to the flows it depends on. What others of this
+    /// host had planned and will plan again after it, `yielded`, does not stand in its way on the path.
+    pub(super) fn plan(&mut self, now: Time, id: FlowId, flow: &mut Flow, yielded: &Ahead) {
+        let (mut usable, is_blind) = self.feedback(id, flow, yielded);
+        coarsen(&mut usable);
         let free = usable.free.volumes()[0];
         usable.free.volumes_mut()[0] = self.usable_now(now, free, flow);
         // Others may rely on what was said before in this slot: it is kept, and its rate with it.
@@ -78,7 +95,8 @@ impl Desk {
         let said = said.min(free.saturating_sub(flow.sent_in_slot));
         let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
         let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
-        let first = schedule::plan(flow.remaining(), &usable, self.settings.price_per_mille);
+        let wanted = self.settings.with_spare(flow.remaining());
+        let first = schedule::plan(wanted, &usable, self.settings.price_per_mille);
         let schedule = self.fitted(first, &mut usable, flow, said);
         (flow.plan, flow.rate) = (schedule.bytes, schedule.rate);
         flow.rate.volumes_mut()[0] = free.max(said_rate);
@@ -86,8 +104,9 @@ impl Desk {
         let slot = &mut flow.plan.volumes_mut()[0];
         *slot = slot.saturating_add(flow.sent_in_slot).min(free.max(used));
         flow.decided_in = Some(self.slot);
-        flow.siblings = None;
-        self.announce((id, iteration), flow, is_blind);
+        (flow.siblings, flow.is_blind) = (None, is_blind);
+        let plan = flow.plan;
+        self.reserve(id, &plan);
     }
 
     // spec: C-05, C-06
@@ -95,7 +114,10 @@ impl Desk {
     pub(super) fn follow(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
         let changed = self.slow(flow) || self.lift(now, id, flow);
         if changed {
-            self.announce((id, iteration), flow, false);
+            flow.is_blind = false;
+            let plan = flow.plan;
+            self.reserve(id, &plan);
+            self.announce((id, iteration), flow);
         }
     }
 
@@ -116,7 +138,8 @@ impl Desk {
         if flow.decided_in != Some(self.slot) {
             return false;
         }
-        let (feedback, _) = self.feedback(id, flow);
+        let nothing = Ahead::empty(self.slot, self.settings.horizon_slots);
+        let (feedback, _) = self.feedback(id, flow, &nothing);
         let left = flow.left_in(self.slot);
         let limits = Limits {
             own_recent: flow.recent.max().saturating_sub(flow.sent_in_slot),
@@ -143,7 +166,7 @@ impl Desk {
     // spec: C-02, C-11
     /// What the path has: the host's own link, and the network where it has said anything in this
     /// slot. Where it is silent or unknown, the own link is all there is.
-    fn feedback(&self, id: FlowId, flow: &Flow) -> (Feedback, bool) {
+    fn feedback(&self, id: FlowId, flow: &Flow, yielded: &Ahead) -> (Feedback, bool) {
         let mut own = Feedback::new(self.slot, self.settings.horizon_slots);
         own.add(&self.uplink, id);
         if let Some(siblings) = &flow.siblings {
@@ -151,7 +174,9 @@ impl Desk {
         }
         match &flow.feedback {
             Some(network) if network.slot() == self.slot => {
-                own.join(network);
+                let mut network = *network;
+                network.lighten(yielded);
+                own.join(&network);
                 (own, false)
             }
             _ => (own, true),
@@ -184,23 +209,28 @@ impl Desk {
             return first;
         }
         usable.free.volumes_mut()[0] = 0;
-        let rest = flow.remaining() - now;
+        let rest = self.settings.with_spare(flow.remaining().saturating_sub(now));
         let mut schedule = schedule::plan(rest, usable, self.settings.price_per_mille);
         schedule.bytes.volumes_mut()[0] = now;
         schedule
     }
 
-    fn announce(&mut self, (id, iteration): (FlowId, u64), flow: &Flow, is_blind: bool) {
-        self.publish(id, flow, is_blind);
+    /// Tells everybody what was decided.
+    pub(super) fn announce(&mut self, (id, iteration): (FlowId, u64), flow: &Flow) {
+        self.events.push_back(Event::Publish { flow: id, is_blind: flow.is_blind });
         self.grant(id, flow);
         self.tell((id, iteration), flow);
     }
 
     /// Reserves what is planned on the own link, and asks the rest of the path for it.
-    fn publish(&mut self, id: FlowId, flow: &Flow, is_blind: bool) {
-        let reserved = self.uplink.reserve(self.slot, id, &flow.plan);
+    fn publish(&mut self, id: FlowId, flow: &Flow) {
+        self.reserve(id, &flow.plan);
+        self.events.push_back(Event::Publish { flow: id, is_blind: false });
+    }
+
+    fn reserve(&mut self, id: FlowId, plan: &Ahead) {
+        let reserved = self.uplink.reserve(self.slot, id, plan);
         debug_assert!(reserved.is_ok(), "plans keep to what the own link has: {reserved:?}");
-        self.events.push_back(Event::Publish { flow: id, is_blind });
     }
 
     fn tell(&mut self, (id, iteration): (FlowId, u64), flow: &Flow) {
@@ -213,5 +243,16 @@ impl Desk {
         let rate = if volume > 0 { self.settings.rate_of(flow.rate.at(self.slot)) } else { None };
         let until = self.settings.start_of(self.slot.after(1));
         self.events.push_back(Event::Grant { flow: id, rate, volume: Bytes::new(volume), until });
+    }
+}
+
+/// Loads that differ by less than this part of the narrowest link are alike. Else what somebody plans for
+/// the last moment of a slot would make all others leave it.
+const LOAD_STEPS: u64 = 8;
+
+fn coarsen(feedback: &mut Feedback) {
+    let step = (feedback.narrowest / LOAD_STEPS).max(1);
+    for load in feedback.load.volumes_mut() {
+        *load -= *load % step;
     }
 }

@@ -1,6 +1,6 @@
 //! What a host knows of its jobs and flows.
 
-use thalweg_core::{Bytes, JobId, NodeId};
+use thalweg_core::{Bytes, NodeId};
 
 use crate::adjust::Relation;
 use crate::ahead::{Ahead, Slot};
@@ -51,12 +51,16 @@ pub(super) struct Flow {
     sent: u64,
     /// Of `sent`, and of what was lost and left again, what left in the current slot.
     pub(super) sent_in_slot: u64,
+    /// Whether it waits for something else than the network.
+    pub(super) is_resting: bool,
     /// What it wanted of the slot before this one, and got.
     pub(super) last: (u64, u64),
     /// What left in each of the last slots in which it had something to send.
     pub(super) recent: Recent,
     /// Those of the same job that are decided upon after it; only while decisions are made.
     pub(super) siblings: Option<Siblings>,
+    /// Whether its plan was made without a word from the network.
+    pub(super) is_blind: bool,
     /// When it was last decided upon.
     pub(super) decided_in: Option<Slot>,
     /// What the network said last.
@@ -67,39 +71,14 @@ pub(super) struct Flow {
     pub(super) rate: Ahead,
 }
 
-/// Flows of one job on one host that wait for their decision, and what they had planned before.
+/// Flows of one job on one host that wait for their decision, with no more reserved than they have used.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Siblings {
-    job: Option<JobId>,
-    flows: u64,
-    planned: Ahead,
-}
+pub(super) struct Siblings(pub(super) u64);
 
 impl Siblings {
-    pub(super) fn new(slot: Slot, horizon_slots: usize) -> Siblings {
-        Siblings { job: None, flows: 0, planned: Ahead::empty(slot, horizon_slots) }
-    }
-
-    /// Tells a flow of those that were counted before it, and counts it. Flows come in the order of
-    /// their jobs.
-    pub(super) fn count(&mut self, id: FlowId, flow: &mut Flow) {
-        if self.job != Some(id.job) {
-            (self.job, self.flows) = (Some(id.job), 0);
-            self.planned.volumes_mut().fill(0);
-        }
-        flow.siblings = (self.flows > 0).then_some(*self);
-        self.flows += 1;
-        let first = self.planned.first();
-        for (at, planned) in self.planned.volumes_mut().iter_mut().enumerate() {
-            *planned += flow.plan.at(first.after(at as u64));
-        }
-    }
-
     /// Leaves a flow its part of what a link has for it and its siblings.
-    pub(super) fn divide(&self, free: &mut Ahead) {
-        for (free, planned) in free.volumes_mut().iter_mut().zip(self.planned.volumes()) {
-            *free = (*free).min((*free).saturating_add(*planned) / (self.flows + 1));
-        }
+    pub(super) fn divide(self, free: &mut Ahead) {
+        free.volumes_mut().iter_mut().for_each(|free| *free /= self.0 + 1);
     }
 }
 
@@ -125,9 +104,11 @@ impl Flow {
             ready: 0,
             sent: 0,
             sent_in_slot: 0,
+            is_resting: false,
             last: (0, 0),
             recent: Recent::new(0),
             siblings: None,
+            is_blind: false,
             decided_in: None,
             feedback: None,
             plan: Ahead::empty(Slot(0), 0),
@@ -177,6 +158,13 @@ impl Flow {
         self.sent_in_slot = 0;
     }
 
+    /// How far its iteration is, in thousandths: as far as itself or any flow that it depends on.
+    pub(super) fn per_mille(&self) -> u64 {
+        let furthest = self.others().fold(self.sent, u64::max).min(self.volume);
+        let per_mille = u128::from(furthest) * 1_000 / u128::from(self.volume.max(1));
+        per_mille as u64
+    }
+
     pub(super) fn sent_so_far(&self) -> u64 {
         self.sent
     }
@@ -206,7 +194,8 @@ impl Flow {
 
     /// What it wanted of the link in a slot: a plan for tensors that were not ready is no wish.
     pub(super) fn asked_in(&self, slot: Slot) -> u64 {
-        self.sent_in_slot + self.left_in(slot).min(self.ready.saturating_sub(self.sent))
+        let unused = self.left_in(slot).min(self.ready.saturating_sub(self.sent));
+        self.sent_in_slot + if self.is_resting { 0 } else { unused }
     }
 
     /// What is still to be sent in a slot.

@@ -21,8 +21,10 @@ fn spec(number: u32, to: u32, slots: u64) -> FlowSpec {
     }
 }
 
+/// Without a spare part, so that volumes are round.
 fn host(flows: &[FlowSpec]) -> Host {
-    let mut host = Host::new(HERE, Settings::default(), Rate::from_gbps(1), &Rng::new(3)).unwrap();
+    let settings = Settings { spare_per_mille: 0, ..Settings::default() };
+    let mut host = Host::new(HERE, settings, Rate::from_gbps(1), &Rng::new(3)).unwrap();
     host.add_job(JOB);
     for flow in flows {
         host.add_flow(flow.clone()).unwrap();
@@ -161,8 +163,9 @@ fn without_a_word_from_the_network_the_own_link_decides() {
     let slots = |at: usize| plans.map(|plan| plan.volumes()[at]);
     assert_eq!(slots(1), [SLOT_BYTES, 0]);
     assert_eq!(slots(0), [SLOT_BYTES * 9 / 10, 0]);
-    assert_eq!(slots(2), [SLOT_BYTES / 10, 0], "it cannot finish sooner by squeezing in here");
-    assert_eq!((slots(3), slots(4)), ([0, SLOT_BYTES], [0, SLOT_BYTES]));
+    // Where the first needs only a moment more, the second can have the rest.
+    assert_eq!(slots(2), [SLOT_BYTES / 10, SLOT_BYTES * 9 / 10]);
+    assert_eq!((slots(3), slots(4)), ([0, SLOT_BYTES], [0, SLOT_BYTES / 10]));
     assert!(host.uplink().planned().volumes().iter().all(|planned| *planned <= SLOT_BYTES));
 }
 
@@ -265,4 +268,33 @@ fn a_flow_that_has_sent_everything_leaves_its_room_to_others() {
     );
     assert!(plan.volumes()[0] > 0);
     assert_eq!(host.poll_timeout(), Time::NEVER);
+}
+
+#[test]
+fn the_job_that_is_furthest_goes_first_and_others_make_way() {
+    let other = |number| FlowId { job: JobId(8), number };
+    let mut host = host(&[spec(1, 2, 4)]);
+    host.add_job(JobId(8));
+    host.add_flow(FlowSpec { id: other(1), others: vec![other(2)], ..spec(1, 2, 4) }).unwrap();
+    host.begin_iteration(JobId(8)).unwrap();
+    decide(&mut host, at_ms(60));
+    let first = |host: &Host, flow: FlowId| host.plan(flow).unwrap().at(Slot(2));
+    assert_eq!((first(&host, id(1)), first(&host, other(1))), (SLOT_BYTES, 0), "equals: by name");
+    // Elsewhere the other job is ahead.
+    let progress = Progress { flow: other(2), iteration: 1, volume: 2 * SLOT_BYTES };
+    host.handle_progress(at_ms(100), progress);
+    let mut network = Feedback::new(Slot(2), 10);
+    // The switch still has what the first job planned.
+    network.load.volumes_mut().copy_from_slice(&[SLOT_BYTES; 10]);
+    network.free.volumes_mut().fill(0);
+    network.narrowest = SLOT_BYTES;
+    host.handle_timeout(at_ms(120));
+    host.handle_feedback(other(1), &network).unwrap();
+    let events = next_decision(&mut host, at_ms(120));
+    assert!(first(&host, other(1)) >= SLOT_BYTES * 9 / 10, "{:?}", host.plan(other(1)));
+    let published = |flow| {
+        let is = |event: &Event| matches!(event, Event::Publish { flow: own, .. } if *own == flow);
+        events.iter().rposition(is)
+    };
+    assert!(published(id(1)) < published(other(1)), "who gets less says so first: {events:?}");
 }

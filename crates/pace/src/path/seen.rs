@@ -8,6 +8,10 @@ const PROBE_EVERY: u64 = 8;
 const PROBE_PART: u64 = 4;
 /// A slot is busy when at least this much of what was thought usable was planned for it.
 const BUSY: (u64, u64) = (7, 8);
+/// Who got at least this part of what it planned lacked nothing: acknowledgements of the other direction,
+/// ends of messages and late wake-ups take a little of every slot. Else a link would seem to get narrower
+/// with every slot that is not perfect.
+const ENOUGH: (u64, u64) = (7, 8);
 /// A link that carried nothing for a while, whatever the reason, is still asked for this part of its
 /// capacity: from nothing no probe would ever lead up again.
 const FLOOR_PART: u64 = 32;
@@ -72,14 +76,16 @@ impl Seen {
     // spec: C-04, C-12, C-13
     /// Takes in a slot that has ended. One for which little was planned says nothing about the link.
     pub fn observe(&mut self, planned: u64, carried: u64) {
-        let (part, whole) = BUSY;
-        if planned == 0
-            || u128::from(planned) * u128::from(whole)
-                < u128::from(self.usable()) * u128::from(part)
-        {
+        if planned == 0 || !reaches(planned, BUSY, self.usable()) {
             return;
         }
-        self.busy.push(carried.min(self.capacity));
+        let seen = if reaches(carried, ENOUGH, planned) { carried.max(planned) } else { carried };
+        self.busy.push(seen.min(self.capacity));
         self.busy_slots += 1;
     }
+}
+
+/// Whether a value is at least this part of another.
+fn reaches(value: u64, (part, whole): (u64, u64), of: u64) -> bool {
+    u128::from(value) * u128::from(whole) >= u128::from(of) * u128::from(part)
 }

@@ -87,6 +87,8 @@ impl World {
             self.now_ms += 1;
             assert!(self.slots() < 3_000, "seed {}: nothing moves", self.seed);
         }
+        // What was planned to spare is given back.
+        self.drain_all();
         let end = Slot(self.slots() + 1);
         self.tables.iter_mut().for_each(|table| table.advance(end));
         let entries: usize = self.tables.iter().map(LinkTable::flows).sum();

@@ -11,6 +11,7 @@ use thalweg_fabric::{Hosts, Topology};
 use thalweg_stack::{Host, Participant};
 use thalweg_wire::aggregate::FAN_IN_MAX;
 
+use super::paced::paced;
 use super::stats::WorkerStats;
 use super::{AgreeError, Bounded, Collective, Job, ServerUse, agree, paths, rack_switch};
 use crate::error::Mistake;
@@ -27,6 +28,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) aggregation: &'a Aggregation,
     /// Whether every packet of a delivery takes another path.
     pub(crate) sprays: bool,
+    /// By which jobs take turns, if they do.
+    pub(crate) pacing: Option<&'a thalweg_pace::Settings>,
     /// Of each job with a static pool.
     pub(crate) slots: u32,
 }
@@ -88,7 +91,11 @@ impl Cast {
         for node in job.hosts() {
             let participant = self.participant(now, job, stage, node);
             if let Some(participant) = participant.expect("checked when the file was read") {
-                hosts.machine(node).enter(self.id, participant);
+                let host = hosts.machine(node);
+                host.enter(self.id, participant);
+                if let Some(paced) = paced(&self.part, job, stage, node) {
+                    host.enter_paced(self.id, &paced);
+                }
             }
         }
     }

@@ -46,8 +46,8 @@ pub(super) fn delivery(
             None => Ok(None),
         };
     }
-    if !collective.has_messages() {
-        let message = format!("{} sends no messages: take this away", collective.name());
+    if collective == Collective::SwitchMl {
+        let message = "switchml loses nothing: take this away";
         return Err(Mistake::at("transport", message));
     }
     let loss = loss_bound(loss.unwrap_or(0.0))?;
@@ -55,6 +55,10 @@ pub(super) fn delivery(
     if keeps_parameters && collective == Collective::Ring {
         let message = "what one worker of a ring loses, all after it would lose: take collective = \
                        \"server\", or this away";
+        return Err(Mistake::at("parameters", message));
+    }
+    if keeps_parameters && collective.is_aggregation() {
+        let message = "what switches have summed comes back whole: take this away";
         return Err(Mistake::at("parameters", message));
     }
     let layers = u16::try_from(layers.max(1)).unwrap_or(u16::MAX);

@@ -107,12 +107,12 @@ impl Pacer for Paced {
         if let Some(said) = state.said.take() {
             let rate = Rate::from_bps(said.bps).filter(|_| said.bytes != Some(0));
             let bytes = Bytes::new(said.bytes.unwrap_or(u64::MAX));
-            pacer.grant(rate, bytes, now + said.within.unwrap_or(LONG));
+            pacer.grant(now, rate, bytes, now + said.within.unwrap_or(LONG));
         }
         let mut at = pacer.next_send(now);
         if at == Time::NEVER {
             // Nothing was said since: as if nothing were planned.
-            pacer.grant(state.idle, Bytes::new(u64::MAX), now + LONG);
+            pacer.grant(now, state.idle, Bytes::new(u64::MAX), now + LONG);
             at = pacer.next_send(now);
         }
         at.min(state.moved_at + TRICKLE_EVERY)

@@ -9,6 +9,7 @@ use thalweg_wire::aggregate::{
 };
 use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
+use thalweg_wire::pace::{Direction, Refused, Word};
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
 use zerocopy::IntoBytes;
 
@@ -16,7 +17,7 @@ use zerocopy::IntoBytes;
 pub type Inputs = Vec<(&'static str, Vec<u8>)>;
 
 /// Every fuzz target with its inputs.
-pub fn targets() -> [(&'static str, Inputs); 5] {
+pub fn targets() -> [(&'static str, Inputs); 6] {
     let headers = |named: &[(&'static str, Header)]| {
         named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
     };
@@ -29,12 +30,14 @@ pub fn targets() -> [(&'static str, Inputs); 5] {
     ]
     .concat();
     let deliver = [headers(&segment_headers()), headers(&control_headers())].concat();
-    let all = [flow.clone(), aggregate.clone(), deliver.clone()].concat();
+    let pace = pace_packets();
+    let all = [flow.clone(), aggregate.clone(), deliver.clone(), pace.clone()].concat();
     [
         ("prefix", all),
         ("flow", flow),
         ("aggregate", aggregate),
         ("deliver", deliver),
+        ("pace", pace),
         ("tag", tagged_packets()),
     ]
 }
@@ -48,6 +51,34 @@ fn header(encode: impl FnOnce(&mut Header)) -> Header {
     let mut header = [0; HEADER_BYTES];
     encode(&mut header);
     header
+}
+
+fn pace_packets() -> Inputs {
+    let question = Word {
+        job: JobId(0x5eed_0000_0000_0001),
+        epoch: 1,
+        flow: 3,
+        direction: Direction::Ask,
+        slot: 77,
+        slots: 10,
+        has_plan: false,
+        refused: None,
+        iteration: 5,
+        volume: 6_000_000,
+    };
+    let plan = Word { has_plan: true, ..question };
+    let refused = Word { refused: Some(Refused { at: 4, free: 1_000 }), ..plan };
+    let answer = Word { direction: Direction::Answer { others: 2 }, ..refused };
+    let packet = |word: Word| {
+        let body = (0..word.body_bytes()).map(|at| (at % 8 == 0) as u8);
+        header(|header| word.encode(header)).into_iter().chain(body).collect()
+    };
+    vec![
+        ("question", packet(question)),
+        ("plan", packet(plan)),
+        ("plan-refused", packet(refused)),
+        ("answer", packet(answer)),
+    ]
 }
 
 fn flow_headers() -> [(&'static str, Header); 6] {

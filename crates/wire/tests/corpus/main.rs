@@ -62,6 +62,7 @@ fn check_of(target: &str) -> fn(&[u8]) -> bool {
         "flow" => checks::flow,
         "aggregate" => checks::aggregate,
         "deliver" => checks::deliver,
+        "pace" => checks::pace,
         "tag" => checks::tag,
         _ => panic!("no check for {target}"),
     }

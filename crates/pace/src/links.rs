@@ -1,0 +1,196 @@
+//! The load tables of a switch, one for each of its links.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thalweg_core::Rate;
+
+use crate::ahead::{Ahead, Slot};
+use crate::load::{FlowId, LinkTable, Refusal};
+use crate::path::Feedback;
+use crate::settings::Settings;
+
+/// A flow that has not asked for so many slots has nothing to send.
+const ASKED_SLOTS: u64 = 2;
+/// Most flows of a link that are remembered for having asked.
+const ASKERS_MAX: usize = 65_536;
+
+/// The tables of a switch. `K` names its links; a link has a table from when it is first needed.
+#[derive(Debug)]
+pub struct Links<K> {
+    settings: Settings,
+    now: Slot,
+    links: BTreeMap<K, Link>,
+}
+
+/// A link and what its flows report.
+#[derive(Debug)]
+pub struct Link {
+    table: LinkTable,
+    /// What flows wanted and got in the slot before this one.
+    asked: u64,
+    carried: u64,
+    /// Who has said so. A flow that plans several times in a slot counts once.
+    reporters: BTreeSet<FlowId>,
+    /// Who has asked, and when last.
+    askers: BTreeMap<FlowId, Slot>,
+}
+
+/// What became of a flow in the slot before, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// What it wanted.
+    pub asked: u64,
+    /// What left.
+    pub carried: u64,
+}
+
+impl<K: Ord + Copy> Links<K> {
+    /// No tables yet.
+    pub fn new(settings: Settings) -> Links<K> {
+        Links { settings, now: Slot(0), links: BTreeMap::new() }
+    }
+
+    /// What slots they count by.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The current slot.
+    pub fn now(&self) -> Slot {
+        self.now
+    }
+
+    /// How many links have a table.
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether none has.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Whether a link has one.
+    pub fn contains(&self, key: K) -> bool {
+        self.links.contains_key(&key)
+    }
+
+    /// Lets a slot begin, unless it has; whether it did.
+    pub fn advance(&mut self, now: Slot) -> bool {
+        if now <= self.now {
+            return false;
+        }
+        self.now = now;
+        self.links.values_mut().for_each(|link| link.advance(now));
+        true
+    }
+
+    /// The link of that name, which has that rate.
+    pub fn at(&mut self, key: K, rate: Rate) -> &mut Link {
+        let Links { settings, now, links } = self;
+        links.entry(key).or_insert_with(|| {
+            let mut table = LinkTable::new(settings, settings.bytes_a_slot(rate));
+            table.advance(*now);
+            let (reporters, askers) = (BTreeSet::new(), BTreeMap::new());
+            Link { table, asked: 0, carried: 0, reporters, askers }
+        })
+    }
+
+    /// Forgets a flow on a link.
+    pub fn release(&mut self, key: K, flow: FlowId) {
+        if let Some(link) = self.links.get_mut(&key) {
+            link.table.release(flow);
+        }
+    }
+}
+
+impl Link {
+    /// Its table.
+    pub fn table(&self) -> &LinkTable {
+        &self.table
+    }
+
+    // spec: C-02
+    /// What it says to a flow. Flows of one job that lead here from several hosts get equal parts of what
+    /// is left to their job: it waits for the last of them, and whoever asked first would have it all.
+    pub fn feedback(&mut self, flow: FlowId) -> Feedback {
+        let planned = self.table.planned();
+        let now = planned.first();
+        if self.askers.len() < ASKERS_MAX || self.askers.contains_key(&flow) {
+            self.askers.insert(flow, now);
+        }
+        let of_job = |number| FlowId { job: flow.job, number };
+        let siblings = self.askers.range(of_job(0)..=of_job(u32::MAX)).count() as u64;
+        let mut feedback = Feedback::new(now, planned.volumes().len());
+        feedback.add(&self.table, flow);
+        let usable = self.table.usable();
+        let slots = feedback.free.volumes_mut().iter_mut().zip(feedback.load.volumes());
+        for (free, load) in slots {
+            *free = (*free).min(usable.saturating_sub(*load) / siblings.max(1));
+        }
+        feedback
+    }
+
+    // spec: C-01
+    /// Takes in what a flow plans from the current slot on, and what became of it in the one before.
+    pub fn reserve(&mut self, flow: FlowId, plan: &Ahead, report: Report) -> Result<(), Refusal> {
+        if self.reporters.insert(flow) {
+            self.asked = self.asked.saturating_add(report.asked);
+            self.carried = self.carried.saturating_add(report.carried);
+        }
+        self.table.reserve(self.table.planned().first(), flow, plan)
+    }
+
+    fn advance(&mut self, now: Slot) {
+        // Reports of a slot come in the next one.
+        let (asked, carried) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.carried));
+        self.reporters.clear();
+        self.table.observe(asked, carried);
+        self.table.advance(now);
+        self.askers.retain(|_, asked| now.since(*asked) < ASKED_SLOTS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_core::JobId;
+
+    use super::*;
+
+    const FLOW: FlowId = FlowId { job: JobId(1), number: 0 };
+
+    // spec: C-01, C-04
+    #[test]
+    fn a_flow_that_plans_twice_in_a_slot_is_counted_once() {
+        let settings = Settings::default();
+        let mut links = Links::new(settings);
+        let rate = Rate::from_gbps(1);
+        let whole = settings.bytes_a_slot(rate);
+        for slot in 1..=8 {
+            links.advance(Slot(slot));
+            let plan = Ahead::of(Slot(slot), &[whole / 2]);
+            let report = Report { asked: whole, carried: whole / 2 };
+            let link = links.at(7, rate);
+            assert_eq!(link.reserve(FLOW, &plan, report), Ok(()));
+            assert_eq!(link.reserve(FLOW, &plan, report), Ok(()));
+        }
+        let usable = links.at(7, rate).table().usable();
+        assert!((whole / 2..whole).contains(&usable), "{usable} of {whole}");
+    }
+
+    #[test]
+    fn flows_of_a_job_share_what_it_has_and_others_are_not_counted() {
+        let settings = Settings::default();
+        let mut links = Links::new(settings);
+        let rate = Rate::from_gbps(1);
+        let whole = settings.bytes_a_slot(rate);
+        let flow = |job, number| FlowId { job: JobId(job), number };
+        let link = links.at(7, rate);
+        assert_eq!(link.feedback(flow(1, 0)).free.volumes()[0], whole, "nobody else has asked");
+        assert_eq!(link.feedback(flow(1, 1)).free.volumes()[0], whole / 2);
+        assert_eq!(link.feedback(flow(1, 0)).free.volumes()[0], whole / 2);
+        assert_eq!(link.feedback(flow(2, 0)).free.volumes()[0], whole, "jobs take turns");
+        links.advance(Slot(2));
+        assert_eq!(links.at(7, rate).feedback(flow(1, 1)).free.volumes()[0], whole, "it is over");
+    }
+}

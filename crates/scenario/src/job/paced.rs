@@ -1,0 +1,103 @@
+//! What each host sends for a job in an iteration, for schedulers to plan.
+//!
+//! Numbers of flows, for W workers and S servers: with parameter servers, gradients of worker w to server s
+//! have w × S + s, and results of server s to worker w come after all of those; a ring's member has its rank.
+//! Gradients that switches sum are one flow, whoever sends them: the sum is no larger.
+
+use thalweg_collective::ring;
+use thalweg_core::{Bytes, NodeId};
+use thalweg_pace::Relation;
+use thalweg_stack::{PacedFlow, PacedJob};
+
+use super::cast::{Part, Stage};
+use super::{Job, VALUE_BYTES};
+
+/// What a host sends for a job. `None` where nobody plans it.
+pub(super) fn paced(part: &Part, job: &Job, stage: Stage<'_>, node: NodeId) -> Option<PacedJob> {
+    stage.pacing?;
+    let round: u64 = job.script.tensors.iter().map(|tensor| tensor.values * VALUE_BYTES).sum();
+    let rank = job.workers.iter().position(|&worker| worker == node);
+    let flows = match part {
+        Part::Server => [gradients(job, rank, round), results(job, node, round)].concat(),
+        Part::Ring => vec![around(job, rank?, round)],
+        Part::Aggregation(_) => rank.map(|_| summed(job, round))?,
+        Part::SwitchMl { .. } => return None,
+    };
+    let (segment_bytes, overhead_bytes) = match part {
+        Part::Aggregation(_) => {
+            let values = u32::from(stage.aggregation.fragment_values());
+            (values * VALUE_BYTES as u32, stage.aggregation.overhead_bytes())
+        }
+        _ => (stage.transport.segment_bytes, stage.transport.overhead_bytes),
+    };
+    let round = if rank.is_some() { Bytes::new(round) } else { Bytes::ZERO };
+    Some(PacedJob { round, flows, segment_bytes, overhead_bytes })
+}
+
+fn gradients(job: &Job, rank: Option<usize>, round: u64) -> Vec<PacedFlow> {
+    let Some(rank) = rank else { return Vec::new() };
+    let to = |(server, &to): (usize, &NodeId)| PacedFlow {
+        number: gradient(job, rank, server),
+        to,
+        volume: Bytes::new(round / job.servers.len() as u64),
+        relation: Relation::Aggregation,
+        others: away(job, to).map(|worker| result(job, server, worker)).collect(),
+    };
+    job.servers.iter().enumerate().map(to).collect()
+}
+
+fn results(job: &Job, node: NodeId, round: u64) -> Vec<PacedFlow> {
+    let Some(server) = job.servers.iter().position(|&server| server == node) else {
+        return Vec::new();
+    };
+    let to = |(worker, &to): (usize, &NodeId)| PacedFlow {
+        number: result(job, server, worker),
+        to,
+        volume: Bytes::new(round / job.servers.len() as u64),
+        relation: Relation::Broadcast,
+        others: away(job, node).map(|worker| gradient(job, worker, server)).collect(),
+    };
+    job.workers.iter().enumerate().map(to).collect()
+}
+
+fn around(job: &Job, rank: usize, round: u64) -> PacedFlow {
+    let members = job.workers.len();
+    let chunk = round / members as u64;
+    // A member is only so far ahead of the one before it as pieces are on the way.
+    let config = ring::Config::new(job.workers.clone(), rank as u32);
+    let message = job.chunk.map_or(config.chunk_bytes, Bytes::as_u64);
+    let ahead = message.saturating_mul(config.pieces_in_flight.into());
+    PacedFlow {
+        number: rank as u32,
+        to: job.workers[(rank + 1) % members],
+        volume: Bytes::new(2 * (members as u64 - 1) * chunk),
+        relation: Relation::Ring { own_chunk: chunk.min(ahead) },
+        others: vec![((rank + members - 1) % members) as u32],
+    }
+}
+
+fn summed(job: &Job, round: u64) -> Vec<PacedFlow> {
+    let to = |(server, &to): (usize, &NodeId)| PacedFlow {
+        number: server as u32,
+        to,
+        volume: Bytes::new(round / job.servers.len() as u64),
+        relation: Relation::Alone,
+        others: Vec::new(),
+    };
+    job.servers.iter().enumerate().map(to).collect()
+}
+
+fn gradient(job: &Job, worker: usize, server: usize) -> u32 {
+    (worker * job.servers.len() + server) as u32
+}
+
+fn result(job: &Job, server: usize, worker: usize) -> u32 {
+    let gradients = job.workers.len() * job.servers.len();
+    (gradients + server * job.workers.len() + worker) as u32
+}
+
+/// Workers that are not on this host: what stays there is not planned, and nobody may wait for it.
+fn away(job: &Job, host: NodeId) -> impl Iterator<Item = usize> + '_ {
+    let workers = job.workers.iter().enumerate();
+    workers.filter(move |(_, worker)| **worker != host).map(|(rank, _)| rank)
+}

@@ -1,0 +1,74 @@
+//! From the table of pacing to the settings of schedulers and load tables.
+
+use thalweg_core::{NodeId, Rate, Span};
+use thalweg_fabric::Topology;
+use thalweg_pace::{Settings, SettingsError};
+use thalweg_stack::Way;
+
+use crate::error::Mistake;
+use crate::file::PacingTable;
+
+/// Decisions begin after this part of a slot, when first answers are back, and are spread over another: as
+/// 1 and 5 ms are of the published 60.
+const DECIDE_AFTER_PART: u64 = 60;
+const DECIDE_SPREAD_PART: u64 = 12;
+
+/// Checks the table.
+pub(crate) fn pacing(table: PacingTable) -> Result<Settings, Mistake> {
+    let default = Settings::default();
+    let slot = table.slot.unwrap_or(default.slot);
+    let settings = Settings {
+        slot,
+        horizon_slots: table.slots.unwrap_or(default.horizon_slots),
+        price_per_mille: price_per_mille(table.price)?.unwrap_or(default.price_per_mille),
+        decide_after: slot / DECIDE_AFTER_PART,
+        decide_spread: slot / DECIDE_SPREAD_PART,
+        ..default
+    };
+    if slot < Span::from_us(100) {
+        let message = "slots this short end before anybody has decided: give at least 100us";
+        return Err(Mistake::at("slot", message));
+    }
+    settings.check().map_err(|error| match error {
+        SettingsError::Horizon(_) => Mistake::at("slots", error),
+        SettingsError::SlotTooShort { .. } | SettingsError::NoMemory => Mistake::at("slot", error),
+    })?;
+    Ok(settings)
+}
+
+fn price_per_mille(price: Option<f64>) -> Result<Option<u32>, Mistake> {
+    let Some(price) = price else { return Ok(None) };
+    if !(0.0..=1_000.0).contains(&price) {
+        let message = format!("{price} is no price: give a number from 0 to 1000");
+        return Err(Mistake::at("price", message));
+    }
+    Ok(Some((price * 1_000.0) as u32))
+}
+
+/// What leads from a switch to each host: of several equal links, all together.
+pub(crate) fn ways(topology: &Topology, switch: NodeId) -> Vec<Option<Way>> {
+    let mut named: Vec<Vec<NodeId>> = Vec::new();
+    let hosts = (0..topology.hosts()).map(NodeId);
+    hosts.map(|host| way(topology, switch, host, &mut named)).collect()
+}
+
+fn way(
+    topology: &Topology,
+    switch: NodeId,
+    host: NodeId,
+    named: &mut Vec<Vec<NodeId>>,
+) -> Option<Way> {
+    let distances = topology.distances(host);
+    let here = distances[switch.index()];
+    let nearer =
+        |link: &&thalweg_fabric::LinkId| distances[topology.link_ends(**link).1.index()] < here;
+    let links: Vec<_> = topology.links_out(switch).iter().filter(nearer).collect();
+    let mut ends: Vec<NodeId> = links.iter().map(|&&link| topology.link_ends(link).1).collect();
+    ends.sort_unstable();
+    let bps = links.iter().map(|link| topology.cables()[link.index() / 2].rate.as_bps()).sum();
+    let link = named.iter().position(|known| *known == ends).unwrap_or_else(|| {
+        named.push(ends);
+        named.len() - 1
+    });
+    Some(Way { link: link as u32, rate: Rate::from_bps(bps)? })
+}

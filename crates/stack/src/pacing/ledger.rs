@@ -1,0 +1,136 @@
+//! A switch that keeps the load tables of its links.
+
+use thalweg_core::{Body, Machine, NodeId, Outbox, Packet, Rate, Time, Verdict};
+use thalweg_pace::{Feedback, FlowId, Links, Settings, Slot};
+use thalweg_wire::pace::{Refused, Word};
+use thalweg_wire::{Kind, peek};
+
+use super::words;
+
+/// Most flows of a link.
+const FLOWS_MAX: usize = 65_536;
+
+/// What leads from a switch to a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// Which of the switch's links. Equal ways to one place are one link with all their rates together.
+    pub link: u32,
+    /// Its rate.
+    pub rate: Rate,
+}
+
+/// What a ledger counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LedgerStats {
+    /// Words that passed.
+    pub words: u64,
+    /// Plans that were taken in.
+    pub plans: u64,
+    /// Plans that a link had no room for.
+    pub refused: u64,
+}
+
+/// A switch that keeps the load tables of its links, beside another program or alone. All packets that
+/// pass have to be shown to it.
+pub struct Ledger<M> {
+    me: NodeId,
+    /// By host.
+    ways: Vec<Option<Way>>,
+    links: Links<u32>,
+    inner: Option<M>,
+    stats: LedgerStats,
+}
+
+impl<M: Machine> Ledger<M> {
+    /// Empty tables for a switch from which these ways lead to hosts, by number.
+    pub fn new(me: NodeId, settings: Settings, ways: Vec<Option<Way>>, inner: Option<M>) -> Self {
+        Ledger { me, ways, links: Links::new(settings), inner, stats: LedgerStats::default() }
+    }
+
+    /// The program that it stands beside.
+    pub fn inner(&self) -> Option<&M> {
+        self.inner.as_ref()
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> LedgerStats {
+        self.stats
+    }
+
+    // spec: C-01, C-02
+    /// Writes into a word what its next link says, and into the link's table what the word says. What
+    /// makes no sense passes as it is.
+    fn note(&mut self, now: Time, packet: Packet<'_>) -> Option<()> {
+        let mut word = Word::decode(packet.header).ok()?;
+        let way = self.ways.get(packet.meta.dst.index()).copied().flatten()?;
+        let Body::Bytes(bytes) = packet.body else { return None };
+        let said = words::said(&word, &word.parts(bytes)?)?;
+        let slot = self.links.settings().slot_at(now);
+        self.links.advance(slot);
+        // A word of the slot before, or one that nobody can have sent, says nothing of this one.
+        let horizon = self.links.settings().horizon_slots;
+        if Slot(word.slot) != slot || usize::from(word.slots) != horizon {
+            return None;
+        }
+        self.stats.words += 1;
+        let flow = FlowId { job: word.job, number: word.flow };
+        let link = self.links.at(way.link, way.rate);
+        let mut feedback: Feedback = said.feedback;
+        feedback.join(&link.feedback(flow));
+        let has_room = link.table().flows() < FLOWS_MAX || link.table().reserved(flow).is_some();
+        if word.has_plan && word.refused.is_none() && has_room {
+            match link.reserve(flow, &said.plan, said.report) {
+                Ok(()) => self.stats.plans += 1,
+                Err(refusal) => {
+                    self.stats.refused += 1;
+                    let at = refusal.slot.since(slot) as u8;
+                    word.refused = Some(Refused { at, free: refusal.free });
+                    word.encode(packet.header);
+                }
+            }
+        }
+        words::write(&words::Said { feedback, ..said }, word.parts(bytes)?);
+        Some(())
+    }
+}
+
+impl<M: Machine> Machine for Ledger<M> {
+    type Event = M::Event;
+
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        if packet.meta.dst == self.me {
+            return match &mut self.inner {
+                Some(inner) => inner.handle_packet(now, packet),
+                None => Verdict::Consume,
+            };
+        }
+        if peek(packet.header).is_ok_and(|prefix| prefix.kind == Kind::PaceAsk) {
+            self.note(now, packet);
+        }
+        Verdict::Forward
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if let Some(inner) = &mut self.inner {
+            inner.handle_timeout(now);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        if let Some(inner) = &mut self.inner {
+            inner.poll_transmit(now, outbox);
+        }
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.inner.as_ref().is_some_and(Machine::has_backlog)
+    }
+
+    fn poll_timeout(&self) -> Time {
+        self.inner.as_ref().map_or(Time::NEVER, Machine::poll_timeout)
+    }
+
+    fn poll_event(&mut self) -> Option<M::Event> {
+        self.inner.as_mut()?.poll_event()
+    }
+}

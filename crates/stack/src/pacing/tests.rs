@@ -1,0 +1,166 @@
+use thalweg_core::{Body, BodySize, HEADER_BYTES, Header, Machine, Meta, Span, Verdict};
+use thalweg_core::{Packet as Lent, Relay};
+use thalweg_pace::links::Report;
+use thalweg_pace::{Ahead, Feedback};
+use thalweg_wire::pace::Refused;
+
+use super::*;
+
+const JOB: JobId = JobId(7);
+const SWITCH: NodeId = NodeId(9);
+const GBPS: u64 = 1;
+
+fn settings() -> Settings {
+    Settings { horizon_slots: 4, ..Settings::default() }
+}
+
+fn slot_bytes() -> u64 {
+    settings().bytes_a_slot(Rate::from_gbps(GBPS))
+}
+
+/// A packet that can be shown to machines.
+struct Owned {
+    meta: Meta,
+    header: Header,
+    body: Vec<u8>,
+}
+
+impl Owned {
+    fn of(word: Word, said: &words::Said) -> Owned {
+        let mut header = [0; HEADER_BYTES];
+        word.encode(&mut header);
+        let mut body = vec![0; word.body_bytes() as usize];
+        words::write(said, word.parts(&mut body).expect("a body of its length"));
+        let meta = Meta { src: NodeId(0), dst: NodeId(1), ..Meta::default() };
+        Owned { meta, header, body }
+    }
+
+    fn lend(&mut self) -> Lent<'_> {
+        Lent { meta: &mut self.meta, header: &mut self.header, body: Body::Bytes(&mut self.body) }
+    }
+
+    fn read(&mut self) -> (Word, words::Said) {
+        let word = Word::decode(&self.header).expect("a word");
+        let said = words::read(&word, Body::Bytes(&mut self.body)).expect("a body");
+        (word, said)
+    }
+}
+
+fn plan(flow: u32, job: JobId, volumes: &[u64]) -> Owned {
+    let progress = thalweg_pace::path::Progress {
+        flow: FlowId { job, number: flow },
+        iteration: 1,
+        volume: 5,
+    };
+    let word = words::question(job, Slot(0), 4, true, progress);
+    let said = words::Said {
+        plan: Ahead::of(Slot(0), volumes),
+        feedback: Feedback::new(Slot(0), 4),
+        report: Report { asked: 0, carried: 0 },
+        others: Vec::new(),
+    };
+    Owned::of(word, &said)
+}
+
+fn ledger() -> Ledger<Relay> {
+    let way = |link| Some(Way { link, rate: Rate::from_gbps(GBPS) });
+    Ledger::new(SWITCH, settings(), vec![way(0), way(1)], None)
+}
+
+// spec: C-01, C-02
+#[test]
+fn a_switch_takes_plans_in_and_says_what_its_link_has() {
+    let mut ledger = ledger();
+    let whole = slot_bytes();
+    let mut first = plan(0, JOB, &[whole, whole / 2, 0, 0]);
+    assert_eq!(ledger.handle_packet(Time::ZERO, first.lend()), Verdict::Forward);
+    let (word, said) = first.read();
+    assert_eq!((word.refused, said.feedback.free.volumes()), (None, &[whole; 4][..]));
+    // Another job finds less, and its plan is refused where it does not fit.
+    let mut second = plan(0, JobId(8), &[0, whole, 0, 0]);
+    ledger.handle_packet(Time::ZERO, second.lend());
+    let (word, said) = second.read();
+    assert_eq!(said.feedback.load.volumes(), [whole, whole / 2, 0, 0]);
+    assert_eq!(said.feedback.free.volumes(), [0, whole / 2, whole, whole]);
+    assert_eq!(word.refused, Some(Refused { at: 1, free: whole / 2 }));
+    assert_eq!(ledger.stats(), LedgerStats { words: 2, plans: 1, refused: 1 });
+}
+
+#[test]
+fn a_word_of_another_slot_or_of_nowhere_passes_as_it_is() {
+    let mut ledger = ledger();
+    let mut late = plan(0, JOB, &[1, 1, 1, 1]);
+    let before = late.body.clone();
+    let later = Time::ZERO + settings().slot;
+    assert_eq!(ledger.handle_packet(later, late.lend()), Verdict::Forward);
+    assert_eq!(late.body, before);
+    let mut nowhere = plan(0, JOB, &[1, 1, 1, 1]);
+    nowhere.meta.dst = NodeId(77);
+    assert_eq!(ledger.handle_packet(later, nowhere.lend()), Verdict::Forward);
+    nowhere.body.truncate(20);
+    nowhere.meta.dst = NodeId(1);
+    assert_eq!(ledger.handle_packet(later, nowhere.lend()), Verdict::Forward);
+    assert_eq!(ledger.stats(), LedgerStats::default());
+}
+
+/// Lends packets for nothing.
+struct Sink {
+    meta: Meta,
+    header: Header,
+    body: Vec<u8>,
+}
+
+impl Outbox for Sink {
+    fn room(&self) -> usize {
+        1
+    }
+
+    fn lend(&mut self, body: BodySize) -> Option<Lent<'_>> {
+        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
+        self.body = vec![0; bytes as usize];
+        let body = Body::Bytes(&mut self.body);
+        Some(Lent { meta: &mut self.meta, header: &mut self.header, body })
+    }
+}
+
+// spec: C-09, C-15
+#[test]
+fn packets_wait_for_a_grant_and_small_ones_pass() {
+    let me = NodeId(0);
+    let mut pacing =
+        Pacing::new(me, settings(), Rate::from_gbps(GBPS), &Rng::new(1)).expect("settings");
+    let flow = PacedFlow {
+        number: 0,
+        to: NodeId(1),
+        volume: Bytes::new(slot_bytes()),
+        relation: Relation::Alone,
+        others: Vec::new(),
+    };
+    let round = Bytes::new(slot_bytes());
+    let job = PacedJob { round, flows: vec![flow], segment_bytes: 1_460, overhead_bytes: 40 };
+    pacing.enter(JOB, &job);
+    let mut sink = Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: Vec::new() };
+    let start = Time::ZERO + settings().slot;
+    let mut send = |pacing: &mut Pacing, now: Time, bytes: u32| {
+        let gate = pacing.gate(JOB).expect("it has entered");
+        let has_left = Gated::new(&mut sink, gate, now).lend(BodySize::Length(bytes)).is_some();
+        pacing.settle(JOB);
+        has_left
+    };
+    assert!(send(&mut pacing, start, 1_460), "nothing is planned, so nobody holds it");
+    pacing.handed_over(start, JOB, slot_bytes());
+    assert!(pacing.has_words(), "it asks what the path has");
+    let probes = (0..9).filter(|_| send(&mut pacing, start, 1_460)).count();
+    assert_eq!(probes, settings().probe_packets as usize, "the rest waits");
+    assert!(send(&mut pacing, start, 0) && send(&mut pacing, start, 100));
+    let decided = start + settings().decide_after + settings().decide_spread;
+    pacing.handle_timeout(decided);
+    assert!(send(&mut pacing, decided, 1_460));
+    // A slot has a burst of 60 µs: five packets at 1 Gbps.
+    let burst = (0..99).filter(|_| send(&mut pacing, decided, 1_460)).count();
+    assert!((3..8).contains(&burst), "{burst}");
+    let next = pacing.poll_timeout();
+    assert!(next > decided && next < decided + Span::from_us(120), "{next:?}");
+    pacing.summed(JOB, slot_bytes());
+    assert!(send(&mut pacing, decided, 1_460), "all sums are there: nothing is left to plan");
+}

@@ -1,0 +1,345 @@
+//! Packets by which flows learn what their path has left, and links what flows plan.
+//!
+//! A [`Word`] travels the way of a flow. It says how far the flow is and, if it carries a plan, what it
+//! wants of the coming slots; every switch on the way adds what its link says. The receiver sends it back
+//! as an answer, with how far the flows of the job are that leave there. The body has [`FactsView`], then
+//! a [`SlotView`] for each slot, then an [`OtherView`] for each such flow.
+
+use thalweg_core::{Header, JobId};
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+
+use crate::prefix::{Kind, PrefixError, PrefixView};
+
+/// Most slots of a word.
+pub const SLOTS_MAX: u8 = 12;
+/// Most other flows of an answer.
+pub const OTHERS_MAX: u8 = 64;
+
+const PLAN: u8 = 1 << 0;
+const REFUSED: u8 = 1 << 1;
+
+/// A word about a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Word {
+    /// Whose flow it is.
+    pub job: JobId,
+    /// The set-up of the job.
+    pub epoch: u32,
+    /// The flow's number in the job.
+    pub flow: u32,
+    /// Whether it goes with the flow or comes back.
+    pub direction: Direction,
+    /// The first slot that it speaks of.
+    pub slot: u64,
+    /// How many it speaks of: 1 to [`SLOTS_MAX`].
+    pub slots: u8,
+    /// Whether links are to take its plan.
+    pub has_plan: bool,
+    /// What became of the plan on the way.
+    pub refused: Option<Refused>,
+    /// The flow's iteration.
+    pub iteration: u64,
+    /// What it will have sent in it at the end of the first slot.
+    pub volume: u64,
+}
+
+/// Which way a word travels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// With the flow.
+    Ask,
+    /// Back to its sender.
+    Answer {
+        /// Flows of the job that leave where it comes from: at most [`OTHERS_MAX`].
+        others: u8,
+    },
+}
+
+/// A link has no room for a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The slot that is too full, counted from the first.
+    pub at: u8,
+    /// What the flow could have of it.
+    pub free: u64,
+}
+
+/// The bytes of [`Word`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct WordView {
+    /// Of [`Kind::PaceAsk`] or [`Kind::PaceAnswer`].
+    pub prefix: PrefixView,
+    /// [`Word::slot`].
+    pub slot: U64,
+    /// [`Word::flow`].
+    pub flow: U32,
+    /// [`Word::slots`].
+    pub slots: u8,
+    /// Bit 0: there is a plan; bit 1: it is refused.
+    pub flags: u8,
+    /// [`Refused::at`].
+    pub refused_at: u8,
+    /// Other flows of an answer.
+    pub others: u8,
+    /// [`Word::iteration`].
+    pub iteration: U64,
+    /// [`Word::volume`].
+    pub volume: U64,
+    /// [`Refused::free`].
+    pub refused_free: U64,
+}
+
+/// What a body begins with, in bytes a slot.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct FactsView {
+    /// What the narrowest link of the way so far carries.
+    pub narrowest: U64,
+    /// What the flow wanted of the slot before the first.
+    pub asked: U64,
+    /// What it got.
+    pub carried: U64,
+}
+
+/// One slot, in bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct SlotView {
+    /// What the flow plans.
+    pub plan: U64,
+    /// What others plan, summed over the links of the way so far.
+    pub load: U64,
+    /// What the tightest link of the way so far has left.
+    pub free: U64,
+}
+
+/// How far another flow of the job is.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct OtherView {
+    /// Its volume, as [`Word::volume`].
+    pub volume: U64,
+    /// Its number.
+    pub flow: U32,
+    /// Zero.
+    pub reserved: U32,
+}
+
+/// Why a word cannot be read. The sender is at fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum PaceError {
+    /// The prefix is not that of a word.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// Slots that no word has.
+    #[error("the word speaks of {0} slots: it must be 1 to {SLOTS_MAX}")]
+    Slots(u8),
+    /// More flows than an answer has.
+    #[error(
+        "the word speaks of {0} other flows: an answer has at most {OTHERS_MAX}, a question none"
+    )]
+    Others(u8),
+    /// Bits that mean nothing in this version, or contradict each other.
+    #[error("reserved bits of the word are set: senders must leave them zero")]
+    Reserved,
+    /// A refusal of nothing.
+    #[error("slot {0} is refused and not spoken of")]
+    RefusedAt(u8),
+}
+
+/// A body by its parts.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// What it begins with.
+    pub facts: &'a mut FactsView,
+    /// Slot by slot.
+    pub slots: &'a mut [SlotView],
+    /// Flow by flow.
+    pub others: &'a mut [OtherView],
+}
+
+impl Word {
+    /// Writes the whole header, tag zero.
+    pub fn encode(&self, header: &mut Header) {
+        let (kind, others) = match self.direction {
+            Direction::Ask => (Kind::PaceAsk, 0),
+            Direction::Answer { others } => (Kind::PaceAnswer, others),
+        };
+        let refused = self.refused.unwrap_or(Refused { at: 0, free: 0 });
+        let plan = if self.has_plan { PLAN } else { 0 };
+        let view = WordView {
+            prefix: PrefixView::new(kind, self.job, self.epoch),
+            slot: U64::new(self.slot),
+            flow: U32::new(self.flow),
+            slots: self.slots,
+            flags: plan | if self.refused.is_some() { REFUSED } else { 0 },
+            refused_at: refused.at,
+            others,
+            iteration: U64::new(self.iteration),
+            volume: U64::new(self.volume),
+            refused_free: U64::new(refused.free),
+        };
+        *header = transmute!(view);
+    }
+
+    /// Reads a header. Does not look at the tag.
+    pub fn decode(header: &Header) -> Result<Word, PaceError> {
+        let view: &WordView = transmute_ref!(header);
+        let prefix = view.prefix.meaning()?;
+        let direction = match prefix.kind {
+            Kind::PaceAnswer => Direction::Answer { others: view.others },
+            _ => view.prefix.expect(Kind::PaceAsk).map(|_| Direction::Ask)?,
+        };
+        let others_max = if direction == Direction::Ask { 0 } else { OTHERS_MAX };
+        if view.others > others_max {
+            return Err(PaceError::Others(view.others));
+        }
+        if !(1..=SLOTS_MAX).contains(&view.slots) {
+            return Err(PaceError::Slots(view.slots));
+        }
+        Ok(Word {
+            job: prefix.job,
+            epoch: prefix.epoch,
+            flow: view.flow.get(),
+            direction,
+            slot: view.slot.get(),
+            slots: view.slots,
+            has_plan: view.flags & PLAN != 0,
+            refused: view.refused()?,
+            iteration: view.iteration.get(),
+            volume: view.volume.get(),
+        })
+    }
+
+    /// The length of its body.
+    pub const fn body_bytes(&self) -> u32 {
+        let others = match self.direction {
+            Direction::Ask => 0,
+            Direction::Answer { others } => others as usize,
+        };
+        let slots = self.slots as usize * size_of::<SlotView>();
+        (size_of::<FactsView>() + slots + others * size_of::<OtherView>()) as u32
+    }
+
+    /// The parts of its body, if that has the length it should have.
+    pub fn parts<'a>(&self, body: &'a mut [u8]) -> Option<Parts<'a>> {
+        if body.len() != self.body_bytes() as usize {
+            return None;
+        }
+        let (facts, rest) = FactsView::mut_from_prefix(body).ok()?;
+        let slots = usize::from(self.slots);
+        let (slots, rest) = <[SlotView]>::mut_from_prefix_with_elems(rest, slots).ok()?;
+        let others = <[OtherView]>::mut_from_bytes(rest).ok()?;
+        Some(Parts { facts, slots, others })
+    }
+}
+
+impl WordView {
+    fn refused(&self) -> Result<Option<Refused>, PaceError> {
+        let (at, free) = (self.refused_at, self.refused_free.get());
+        match self.flags {
+            // Only a plan can be refused.
+            flags if flags & !(PLAN | REFUSED) != 0 || flags == REFUSED => Err(PaceError::Reserved),
+            flags if flags & REFUSED == 0 && (at != 0 || free != 0) => Err(PaceError::Reserved),
+            flags if flags & REFUSED == 0 => Ok(None),
+            _ if at >= self.slots => Err(PaceError::RefusedAt(at)),
+            _ => Ok(Some(Refused { at, free })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use thalweg_core::HEADER_BYTES;
+
+    use super::*;
+
+    /// A plan of ten slots that found its fourth too full, on the way back with one other flow.
+    const WORD: Word = Word {
+        job: JobId(0x0102_0304_0506_0708),
+        epoch: 9,
+        flow: 0x0b0a,
+        direction: Direction::Answer { others: 1 },
+        slot: 0x1112,
+        slots: 10,
+        has_plan: true,
+        refused: Some(Refused { at: 3, free: 0x2122 }),
+        iteration: 7,
+        volume: 0x3132,
+    };
+
+    const WORD_BYTES: Header = [
+        0x54, 0x57, 1, 49, 9, 0, 0, 0, // magic, version, kind, epoch
+        8, 7, 6, 5, 4, 3, 2, 1, // job
+        0, 0, 0, 0, 0, 0, 0, 0, // tag
+        0x12, 0x11, 0, 0, 0, 0, 0, 0, // slot
+        0x0a, 0x0b, 0, 0, 10, 3, 3, 1, // flow, slots, flags, refused_at, others
+        7, 0, 0, 0, 0, 0, 0, 0, // iteration
+        0x32, 0x31, 0, 0, 0, 0, 0, 0, // volume
+        0x22, 0x21, 0, 0, 0, 0, 0, 0, // refused_free
+    ];
+
+    // spec: C-02
+    #[test]
+    fn literal_bytes_have_their_meaning_and_back() {
+        let mut header = [0xff; HEADER_BYTES];
+        WORD.encode(&mut header);
+        assert_eq!(header, WORD_BYTES);
+        assert_eq!(Word::decode(&WORD_BYTES), Ok(WORD));
+        let ask = Word { direction: Direction::Ask, has_plan: false, refused: None, ..WORD };
+        ask.encode(&mut header);
+        assert_eq!(Word::decode(&header), Ok(ask));
+    }
+
+    #[test]
+    fn every_rule_is_checked() {
+        let broken = |at: usize, value: u8| {
+            let mut header = WORD_BYTES;
+            header[at] = value;
+            Word::decode(&header)
+        };
+        assert_eq!(broken(36, 0), Err(PaceError::Slots(0)));
+        assert_eq!(broken(36, 13), Err(PaceError::Slots(13)));
+        assert_eq!(broken(36, 3), Err(PaceError::RefusedAt(3)));
+        assert_eq!(broken(37, 2), Err(PaceError::Reserved), "nothing was planned");
+        assert_eq!(broken(37, 1), Err(PaceError::Reserved), "nothing was refused");
+        assert_eq!(broken(37, 7), Err(PaceError::Reserved));
+        assert_eq!(broken(39, 65), Err(PaceError::Others(65)));
+        assert_eq!(broken(3, 48), Err(PaceError::Others(1)), "a question has none");
+        assert!(matches!(broken(3, 1), Err(PaceError::Prefix(PrefixError::OtherKind { .. }))));
+    }
+
+    #[test]
+    fn a_body_of_another_length_has_no_parts() {
+        let mut body = [0; 24 + 10 * 24 + 16 + 1];
+        let length = WORD.body_bytes() as usize;
+        assert_eq!(length, body.len() - 1);
+        let parts = WORD.parts(&mut body[..length]).unwrap();
+        parts.others[0].flow = U32::new(77);
+        assert_eq!((parts.slots.len(), parts.others.len()), (10, 1));
+        assert_eq!(body[24 + 240 + 8], 77);
+        assert!(WORD.parts(&mut body).is_none());
+        assert!(WORD.parts(&mut body[..length - 1]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn what_can_be_read_is_written_again_as_it_was(mut header: [u8; HEADER_BYTES], keep in 0u8..4) {
+            // Else next to no header would pass the first bytes.
+            header[..3].copy_from_slice(&WORD_BYTES[..3]);
+            header[3] = 48 + (keep & 1);
+            header[16..24].fill(0);
+            header[36] %= 14;
+            header[37] &= 3;
+            if let Ok(word) = Word::decode(&header) {
+                let mut again = [0xff; HEADER_BYTES];
+                word.encode(&mut again);
+                prop_assert_eq!(header, again);
+            }
+        }
+    }
+}
