@@ -1,5 +1,6 @@
 //! What only researchers run: published systems that ours is compared with.
 
+pub mod homa;
 mod messages;
 pub mod ndp;
 pub mod pfabric;

@@ -1,7 +1,8 @@
 //! Settings.
 
 use thalweg_core::Span;
-use thiserror::Error;
+
+use crate::messages::{ConfigError, check};
 
 /// Settings of an [`Endpoint`](super::Endpoint). The defaults are published, for 10 Gbps and round
 /// trips of 14.6 µs.
@@ -32,30 +33,15 @@ impl Default for Config {
     }
 }
 
-/// Why settings cannot work. The configuration is at fault.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
-pub enum ConfigError {
-    /// Those of messages.
-    #[error(transparent)]
-    Messages(#[from] thalweg_flow::ConfigError),
-    /// A setting that has to be positive.
-    #[error("{0} is zero: set it to 1 or more")]
-    Zero(&'static str),
-}
-
 impl Config {
     /// Whether there can be such an endpoint.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.messages.check()?;
         let counts = [
             ("initial_window_packets", u64::from(self.initial_window_packets)),
             ("max_window_packets", u64::from(self.max_window_packets)),
             ("timeout_after", self.timeout_after.as_ps()),
             ("probe_after_timeouts", u64::from(self.probe_after_timeouts)),
         ];
-        match counts.into_iter().find(|(_, count)| *count == 0) {
-            Some((name, _)) => Err(ConfigError::Zero(name)),
-            None => Ok(()),
-        }
+        check(&self.messages, counts)
     }
 }
