@@ -5,3 +5,5 @@ mod messages;
 pub mod ndp;
 pub mod pfabric;
 pub mod switchml;
+
+pub use messages::Past;

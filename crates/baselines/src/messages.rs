@@ -12,6 +12,7 @@ mod ready;
 mod transfer;
 
 pub(crate) use belief::Belief;
+pub use belief::Past;
 pub use config::ConfigError;
 pub(crate) use config::check;
 pub(crate) use inbound::{Inbound, Taken, lend_urgent};

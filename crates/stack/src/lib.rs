@@ -16,4 +16,4 @@ pub use deliveries::{Deliveries, Layer};
 pub use host::{Event, Host, HostError};
 pub use participant::Participant;
 pub use tagging::{Known, Scheme, Tagging};
-pub use transport::Transport;
+pub use transport::{About, Transport};

@@ -3,7 +3,7 @@
 use thalweg_core::Span;
 
 use super::Priorities;
-use crate::messages::{ConfigError, check};
+use crate::messages::{ConfigError, Past, check};
 
 /// Settings of an [`Endpoint`](super::Endpoint). Both ends of a message need the same ones.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Config {
     /// How long nothing may come of a message that something is expected of, or be heard of it.
     /// Default 2 ms: "a few milliseconds", as published, since packets of low priority may wait long.
     pub timeout_after: Span,
+    /// How messages are ranked past the size that they were believed to have.
+    pub past: Past,
 }
 
 impl Default for Config {
@@ -28,6 +30,7 @@ impl Default for Config {
             round_trip_packets: 7,
             priorities: Priorities::default(),
             timeout_after: Span::from_ms(2),
+            past: Past::default(),
         }
     }
 }

@@ -79,9 +79,9 @@ impl Endpoint {
         message: Message,
         believed: Bytes,
     ) -> Result<FlowId, StartError> {
-        let Config { messages, priorities, round_trip_packets, .. } = &self.config;
+        let Config { messages, priorities, round_trip_packets, past, .. } = &self.config;
         let state = State {
-            belief: Belief::new(believed, messages.segment_bytes),
+            belief: Belief::new(believed, messages.segment_bytes, *past),
             rank: u32::try_from(believed.as_u64()).unwrap_or(u32::MAX),
             allowed: *round_trip_packets,
             unscheduled: *round_trip_packets,
@@ -127,7 +127,7 @@ impl Endpoint {
             inbound.answer(messages, (src, entropy), ack);
         }
         let arrival = Arrival {
-            belief: Belief::new(Bytes::from(packet.meta.rank), data.segment_bytes),
+            belief: Belief::new(Bytes::from(packet.meta.rank), data.segment_bytes, config.past),
             packets: packets_of(data.message_bytes, data.segment_bytes).unwrap_or(u32::MAX),
             missing,
             ack,

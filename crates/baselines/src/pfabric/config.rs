@@ -2,7 +2,7 @@
 
 use thalweg_core::Span;
 
-use crate::messages::{ConfigError, check};
+use crate::messages::{ConfigError, Past, check};
 
 /// Settings of an [`Endpoint`](super::Endpoint). The defaults are published, for 10 Gbps and round
 /// trips of 14.6 µs.
@@ -19,6 +19,8 @@ pub struct Config {
     pub timeout_after: Span,
     /// A flow with so many timeouts in a row sends probes. Default 5.
     pub probe_after_timeouts: u32,
+    /// How messages are ranked past the size that they were believed to have.
+    pub past: Past,
 }
 
 impl Default for Config {
@@ -29,6 +31,7 @@ impl Default for Config {
             max_window_packets: 15,
             timeout_after: Span::from_us(45),
             probe_after_timeouts: 5,
+            past: Past::default(),
         }
     }
 }

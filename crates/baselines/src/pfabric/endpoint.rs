@@ -65,7 +65,7 @@ impl Endpoint {
         believed: Bytes,
     ) -> Result<FlowId, StartError> {
         let window = Window::new(&self.config);
-        let belief = Belief::new(believed, self.config.messages.segment_bytes);
+        let belief = Belief::new(believed, self.config.messages.segment_bytes, self.config.past);
         let state = State { window, belief, queued: None, probing_since: None };
         let flow = self.outbound.start(&self.config.messages, now, message, state)?;
         self.requeue(flow.slot());
