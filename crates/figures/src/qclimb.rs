@@ -82,6 +82,9 @@ struct Arm {
     imprecise: bool,
     #[serde(default)]
     past_estimate: Option<String>,
+    /// Of a port, if it is not that of the network.
+    #[serde(default)]
+    buffer: Option<String>,
     #[serde(default)]
     tagger: Option<String>,
     #[serde(default)]

@@ -87,7 +87,13 @@ fn receiver(scheduled: usize) -> Grants {
 }
 
 /// One packet of host `src`'s message came, which has so many packets and lacks so many of them.
-fn arrive(grants: &mut Grants, at_us: u64, src: u32, packets: u32, missing: u32) -> Option<Request> {
+fn arrive(
+    grants: &mut Grants,
+    at_us: u64,
+    src: u32,
+    packets: u32,
+    missing: u32,
+) -> Option<Request> {
     let ack = Ack {
         job: JobId(0),
         epoch: 0,

@@ -23,9 +23,6 @@ pub(super) struct Network {
     /// Of a port, for pFabric.
     #[serde(default)]
     pfabric_buffer: Option<String>,
-    /// Of a port, for Homa.
-    #[serde(default)]
-    homa_buffer: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -62,10 +59,9 @@ impl Network {
     fn switch(&self, arm: &Arm) -> Value {
         let (queues, buffer) = match arm.control {
             Some(Control::Pfabric) => ("urgency", &self.pfabric_buffer),
-            Some(Control::Homa) => ("strict", &self.homa_buffer),
-            None => ("strict", &None),
+            Some(Control::Homa) | None => ("strict", &None),
         };
-        let buffer = buffer.as_ref().unwrap_or(&self.buffer).as_str();
+        let buffer = arm.buffer.as_ref().or(buffer.as_ref()).unwrap_or(&self.buffer).as_str();
         if arm.control.is_some() {
             return table([
                 ("queues", queues.into()),
