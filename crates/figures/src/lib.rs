@@ -16,6 +16,7 @@ mod atp_8;
 mod atp_9;
 mod atp_scale;
 mod atp_table1;
+mod baseline;
 mod compression;
 mod exchange;
 mod fluid;
@@ -69,10 +70,14 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &qclimb::QCLIMB_23,
         &qclimb::QCLIMB_24,
         &qclimb::QCLIMB_27,
+        &qclimb::QCLIMB_28,
+        &qclimb::QCLIMB_29,
         &qclimb::QCLIMB_WHY,
         &qclimb::QCLIMB_TABLE3,
         &qclimb::QCLIMB_TABLE4,
         &qclimb::QCLIMB_TABLE5,
+        &baseline::HOMA,
+        &baseline::PFABRIC,
         &mlcc_15::Mlcc15,
         &mlcc_scale::MlccScale,
         &mlt_2::Mlt2,

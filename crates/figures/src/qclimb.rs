@@ -42,6 +42,8 @@ pub(crate) const QCLIMB_22: Compared = compared!("qclimb-22");
 pub(crate) const QCLIMB_23: Compared = compared!("qclimb-23");
 pub(crate) const QCLIMB_24: Compared = compared!("qclimb-24");
 pub(crate) const QCLIMB_27: Compared = compared!("qclimb-27");
+pub(crate) const QCLIMB_28: Compared = compared!("qclimb-28");
+pub(crate) const QCLIMB_29: Compared = compared!("qclimb-29");
 pub(crate) const QCLIMB_WHY: Compared = compared!("qclimb-why");
 pub(crate) const QCLIMB_TABLE3: Compared = compared!("qclimb-table3");
 pub(crate) const QCLIMB_TABLE4: Compared = compared!("qclimb-table4");
@@ -77,9 +79,17 @@ struct Setup {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Arm {
     name: String,
-    /// pFabric in place of windows and taggers.
+    /// Another transport in place of windows and taggers.
     #[serde(default)]
-    pfabric: bool,
+    control: Option<Control>,
+    /// With that: flows are ranked by what a forest says of their sizes.
+    #[serde(default)]
+    imprecise: bool,
+    #[serde(default)]
+    past_estimate: Option<String>,
+    /// Of a port, if it is not that of the network.
+    #[serde(default)]
+    buffer: Option<String>,
     #[serde(default)]
     tagger: Option<String>,
     #[serde(default)]
@@ -111,6 +121,14 @@ struct Gain {
     what_if: String,
     of: String,
     than: String,
+}
+
+/// A transport that ranks flows by their sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Control {
+    Pfabric,
+    Homa,
 }
 
 /// One run.

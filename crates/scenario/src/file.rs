@@ -215,6 +215,10 @@ pub(crate) struct TransportTable {
     pub(crate) initial_rto: Option<Span>,
     /// With deliveries: the share of every flow that may be lost.
     pub(crate) loss: Option<f64>,
+    /// With Homa: the edges between priorities of unscheduled packets.
+    pub(crate) unscheduled_cutoffs: Option<Vec<Threshold>>,
+    /// With hints, of pFabric and Homa: how flows are ranked past an estimate.
+    pub(crate) past_estimate: Option<PastWord>,
     /// Of deliveries, whoever has them.
     pub(crate) spray: Option<bool>,
     pub(crate) loss_detection: Option<LossDetectionWord>,
@@ -235,6 +239,15 @@ pub(crate) enum LossDetectionWord {
     #[default]
     ByOrder,
     ByPriority,
+}
+
+/// What ranks a flow that is larger than its estimate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PastWord {
+    #[default]
+    Done,
+    OnePacket,
 }
 
 /// What decides the priority of a flow's packets.
@@ -279,6 +292,7 @@ pub(crate) enum ControlWord {
     Cubic,
     Ndp,
     Pfabric,
+    Homa,
     Deliver,
 }
 

@@ -1,4 +1,4 @@
-//! The priorities of one run's flows.
+//! The priorities of one run's flows, and what is believed of their sizes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use thalweg_stack::{Known, Tagging};
 use crate::plan::Learning;
 use crate::scenario::Scenario;
 
-/// Gives every flow that starts its tagger.
+/// Gives every flow that starts its tagger, or the size that it is ranked by.
 pub(crate) struct Prioritizer {
     tagging: Option<Tagging>,
     learned: Option<Learned>,
@@ -45,7 +45,7 @@ impl Prioritizer {
         let priorities = scenario.priorities.as_ref();
         let learning = priorities.and_then(|priorities| priorities.learning.as_ref());
         Prioritizer {
-            tagging: priorities.map(|priorities| priorities.tagging),
+            tagging: priorities.and_then(|priorities| priorities.tagging),
             learned: learning.map(|learning| Learned::new(scenario, learning, rng)),
             connections: priorities
                 .filter(|it| it.counts_connections)
@@ -54,23 +54,32 @@ impl Prioritizer {
         }
     }
 
-    /// The tagger of a flow that starts. Everything is drawn even where it is not needed, so that what
-    /// is known of one flow changes nothing for another.
+    /// The tagger of a flow that starts, or what its size is believed to be where there are no taggers.
+    /// Everything is drawn even where it is not needed, so that what is known of one flow changes
+    /// nothing for another.
+    // spec: Q-12
     pub(crate) fn of_flow(
         &mut self,
         now: Time,
         ends: Ends,
         (size, is_seen): (Bytes, bool),
-    ) -> FlowTagger {
-        let Some(tagging) = &self.tagging else { return FlowTagger::default() };
-        let mut known = self.learned.as_mut().map_or(Known::default(), |it| it.know(size, is_seen));
-        known.before =
-            self.connections.as_mut().map_or(Bytes::ZERO, |it| it.start(now, ends, size));
-        if self.learned.is_some() {
+    ) -> (FlowTagger, Option<Bytes>) {
+        let known = self.learned.as_mut().map(|learned| learned.know(size, is_seen));
+        let before = self.connections.as_mut().map_or(Bytes::ZERO, |it| it.start(now, ends, size));
+        if let Some(known) = known {
             self.flows.bounded += u64::from(known.bounds.is_some());
             self.flows.unseen += u64::from(known.bounds.is_none());
         }
-        tagging.of_flow(size, known)
+        match &self.tagging {
+            Some(tagging) => {
+                let known = Known { before, ..known.unwrap_or_default() };
+                (tagging.of_flow(size, known), None)
+            }
+            None => {
+                let believed = known.map(|known| known.estimate.unwrap_or(Bytes::ZERO));
+                (FlowTagger::default(), believed)
+            }
+        }
     }
 
     /// A flow has ended.

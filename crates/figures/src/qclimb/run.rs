@@ -204,6 +204,12 @@ impl Setup {
         let arm = cell.arm;
         let mut tagging = Table::new();
         let mut set = |key: &str, value: Value| _ = tagging.insert(key.to_owned(), value);
+        if arm.imprecise {
+            set("hints", self.hints(cell).into());
+        }
+        if let Some(past) = &arm.past_estimate {
+            set("past-estimate", past.as_str().into());
+        }
         let Some(tagger) = &arm.tagger else { return tagging };
         set("tagger", tagger.as_str().into());
         for (key, value) in [("loss-detection", &arm.loss_detection), ("slack", &arm.slack)] {

@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 use super::*;
 use crate::Plan;
 
-const FIGURES: [Compared; 16] = [
+const FIGURES: [Compared; 18] = [
     QCLIMB_7,
     QCLIMB_13,
     QCLIMB_14,
@@ -16,6 +16,8 @@ const FIGURES: [Compared; 16] = [
     QCLIMB_23,
     QCLIMB_24,
     QCLIMB_27,
+    QCLIMB_28,
+    QCLIMB_29,
     QCLIMB_WHY,
     QCLIMB_TABLE3,
     QCLIMB_TABLE4,

@@ -16,10 +16,11 @@ use crate::file::{
     TaggerWord, TransportTable,
 };
 
-/// How flows get their priorities.
+/// How flows get their priorities, or the sizes that they are ranked by.
 #[derive(Clone, Debug)]
 pub(crate) struct Priorities {
-    pub(crate) tagging: Tagging,
+    /// None where the transport ranks flows by their sizes.
+    pub(crate) tagging: Option<Tagging>,
     /// What is learned before the run, by those who use it.
     pub(crate) learning: Option<Learning>,
     /// What was sent is that of all flows between two hosts.
@@ -51,10 +52,18 @@ pub(crate) fn priorities(
     sizes: ReadSizes<'_>,
 ) -> Result<Option<Priorities>, Mistake> {
     let table = &file.transport;
+    let ranks_by_size = matches!(protocol, Protocol::Pfabric { .. } | Protocol::Homa { .. });
+    if table.past_estimate.is_some() && (!ranks_by_size || table.hints.is_none()) {
+        let message = "only control = \"pfabric\" and \"homa\" with hints have such estimates: give \
+                       those, or take this away";
+        return Err(Mistake::at("past-estimate", message));
+    }
     if table.loss_detection == Some(LossDetectionWord::ByPriority) {
         check_path(file)?;
     }
-    let Some(word) = table.tagger else { return none(table) };
+    let Some(word) = table.tagger else {
+        return if ranks_by_size { believed(table, sizes) } else { none(table) };
+    };
     if !matches!(protocol, Protocol::Windows) {
         let control = protocol.name();
         let message = format!("control = \"{control}\" has its own priorities: take this away");
@@ -95,7 +104,7 @@ pub(crate) fn priorities(
         let message = "only tagger = \"pias\" goes by what was sent: write that, or take this away";
         return Err(Mistake::at("counts", message));
     }
-    Ok(Some(Priorities { tagging, learning, counts_connections }))
+    Ok(Some(Priorities { tagging: Some(tagging), learning, counts_connections }))
 }
 
 /// Packets that overtake each other on other paths would be taken for lost.
@@ -107,6 +116,15 @@ fn check_path(file: &File) -> Result<(), Mistake> {
     let message = "only what takes one path is lost by its priority: write routing = \"per-flow\" in \
                    [switch], or take this away";
     Err(Mistake::at("loss-detection", message))
+}
+
+/// Who ranks flows by their sizes knows them, or believes what a forest says.
+// spec: Q-12
+fn believed(table: &TransportTable, sizes: ReadSizes<'_>) -> Result<Option<Priorities>, Mistake> {
+    let Some(hints) = &table.hints else { return none(table) };
+    none(&TransportTable { hints: None, ..table.clone() })?;
+    let learning = Some(learning(hints, sizes).map_err(|mistake| mistake.under("hints"))?);
+    Ok(Some(Priorities { tagging: None, learning, counts_connections: false }))
 }
 
 fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {
