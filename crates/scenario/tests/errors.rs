@@ -86,13 +86,13 @@ const WORDS_AND_KEYS: Cases = &[
     (
         1,
         r#"titel = "base""#,
-        "1: titel: unknown key `titel`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `traffic`, `faults`, `sweep`",
+        "1: titel: unknown key `titel`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `pacing`, `traffic`, `faults`, `sweep`",
     ),
     (1, "", "1: `title` is missing: add it"),
     (
         9,
         "[swich]",
-        "9: swich: unknown key `swich`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `traffic`, `faults`, `sweep`",
+        "9: swich: unknown key `swich`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `pacing`, `traffic`, `faults`, `sweep`",
     ),
     (
         3,

@@ -73,6 +73,8 @@ pub struct Pacing {
     post: Post,
     stats: PacingStats,
     now: Time,
+    /// What has left in this slot that nobody plans.
+    unplanned: u64,
     /// The last one that was begun.
     slot: Slot,
 }
@@ -115,6 +117,7 @@ impl Pacing {
             post: Post::default(),
             stats: PacingStats::default(),
             now: Time::ZERO,
+            unplanned: 0,
             slot: Slot(0),
         })
     }
@@ -257,6 +260,11 @@ impl Pacing {
         }
     }
 
+    /// Bytes of this host leave that nobody plans.
+    pub(crate) fn pass(&mut self, bytes: u32) {
+        self.unplanned += u64::from(bytes);
+    }
+
     /// Whether a slot ends now or has.
     pub(crate) fn ends_slot(&self, now: Time) -> bool {
         self.settings.slot_at(now) > self.slot
@@ -272,7 +280,13 @@ impl Pacing {
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.now = now;
-        self.slot = self.settings.slot_at(now);
+        let slot = self.settings.slot_at(now);
+        if slot > self.slot {
+            let each = std::mem::take(&mut self.unplanned) / slot.since(self.slot);
+            (0..slot.since(self.slot).min(4))
+                .for_each(|_| self.scheduler.measure(Bytes::new(each)));
+            self.slot = slot;
+        }
         self.jobs.values_mut().for_each(|job| job.gate.handle_timeout(now));
         if self.scheduler.poll_timeout() <= now {
             self.scheduler.handle_timeout(now);
