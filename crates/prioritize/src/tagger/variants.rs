@@ -19,6 +19,7 @@ impl Tagger for Pias {
 }
 
 /// PS: knows the size, and climbs by what is left.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PreciseSizes {
     /// The edges of the priorities.
@@ -34,6 +35,7 @@ impl Tagger for PreciseSizes {
 }
 
 /// FP: takes an estimate for the size, and one priority for life from it.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FixedPriority {
     /// The edges of the priorities.
@@ -50,6 +52,7 @@ impl Tagger for FixedPriority {
 
 /// PP: takes an estimate for the size and climbs towards it. A flow that goes on beyond it is sent to
 /// the lowest priority.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promotion {
     /// The edges of the priorities.
