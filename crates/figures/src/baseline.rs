@@ -8,9 +8,10 @@ use thalweg_report::format::{Unit, format_count, format_number};
 use thalweg_report::plot::{Axis, Chart, Series};
 use thalweg_report::stats::Sample;
 use thalweg_report::table::{Column, Table as Numbers};
-use thalweg_scenario::{Ending, FlowRecord, Outcome, Scenario};
+use thalweg_scenario::{FlowRecord, Outcome, Scenario};
 use toml::{Table, Value};
 
+use crate::flows::complete;
 use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
 
 /// One of the figures.
@@ -134,9 +135,6 @@ impl Figure for Baseline {
     }
 }
 
-/// Events between two looks at whether to stop.
-const STEP_EVENTS: u64 = 200_000;
-
 impl Setup {
     fn measure(
         &self,
@@ -147,29 +145,11 @@ impl Setup {
     ) -> Result<Slowdowns, FigureError> {
         let no_files = |file: &str| Err(format!("{file}: there are no files"));
         let scenario = Scenario::parse("the plan", &self.file(load).to_string(), &no_files)?;
-        let mut run = scenario.run_bare(seed);
-        loop {
-            let progress = run.advance(STEP_EVENTS);
-            let expected = progress.expected_flows.unwrap_or(1).max(1);
-            point.reached(progress.ended_flows as f64 / expected as f64)?;
-            if progress.ended.is_some() {
-                break;
-            }
-        }
-        let outcome = run.outcome();
-        let failed =
-            |why: String| FigureError::Failed { figure, reason: format!("seed {seed}: {why}") };
-        if let Err(violation) = &outcome.check {
-            return Err(failed(violation.to_string()));
-        }
-        if outcome.ending != Ending::Complete || outcome.unfinished() > 0 {
-            return Err(failed(format!(
-                "{:?}, {} flows failed",
-                outcome.ending,
-                outcome.unfinished()
-            )));
-        }
-        Slowdowns::of(&outcome, self.one_way).ok_or_else(|| failed("no short flows".to_owned()))
+        let outcome = complete(figure, &scenario, seed, point)?;
+        Slowdowns::of(&outcome, self.one_way).ok_or_else(|| {
+            let reason = format!("seed {seed}: there are no short flows");
+            FigureError::Failed { figure, reason }
+        })
     }
 
     fn file(&self, load: f64) -> Table {

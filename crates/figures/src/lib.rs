@@ -19,6 +19,7 @@ mod atp_table1;
 mod baseline;
 mod compression;
 mod exchange;
+mod flows;
 mod fluid;
 mod frame;
 mod mlcc_15;

@@ -34,6 +34,7 @@ impl<T: Tagger> Tagger for Resumed<T> {
 }
 
 /// PS: knows the size, and climbs by what is left.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PreciseSizes {
     /// The edges of the priorities.
@@ -49,6 +50,7 @@ impl Tagger for PreciseSizes {
 }
 
 /// FP: takes an estimate for the size, and one priority for life from it.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FixedPriority {
     /// The edges of the priorities.
@@ -65,6 +67,7 @@ impl Tagger for FixedPriority {
 
 /// PP: takes an estimate for the size and climbs towards it. A flow that goes on beyond it is sent to
 /// the lowest priority.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promotion {
     /// The edges of the priorities.
