@@ -96,6 +96,8 @@ pub(crate) struct Job {
     pub(crate) chunk: Option<Bytes>,
     /// What messages may lose, where they travel as deliveries, or sums in switches.
     pub(crate) delivery: Option<Bounded>,
+    /// How many layers the model has, where packets that are aggregated have their priorities.
+    pub(crate) layers: Option<u16>,
     pub(crate) start: Time,
     /// How long a worker computes in every round.
     pub(crate) compute: Span,
@@ -118,7 +120,7 @@ impl Job {
         SumCall {
             older: keeps.then(|| tensor.clone()),
             layer: ready.layer,
-            layers: bounded.map(|bounded| bounded.layers),
+            layers: self.layers.or(bounded.map(|bounded| bounded.layers)),
             loss: bounded.map(|bounded| bounded.loss),
             tensor,
         }

@@ -109,7 +109,7 @@ fn flow_headers() -> [(&'static str, Header); 6] {
     let last = Data { index: 69, transmission: 80, priority: 7, ..data };
     let empty = Data { message_bytes: Bytes::ZERO, ..data };
     let Ack { job, epoch, flow, .. } = ack;
-    let credit = Credit { job, epoch, flow, transmissions: 17 };
+    let credit = Credit { job, epoch, flow, transmissions: 17, priority: 5 };
     let gap = Ack { sack: 0b1011, index: 5, transmission: 5, congested: true, resend: true, ..ack };
     [
         ("data-first", header(|to| data.encode(to))),
