@@ -21,9 +21,9 @@ impl Results {
     ) -> f64 {
         let without = every().into_iter().filter(|planes| !planes.has(plane) && among(*planes));
         let logs: Vec<f64> = without
-            .map(|off| (metric(self.of(off.with(plane))) / metric(self.of(off))).ln())
+            .map(|off| libm::log(metric(self.of(off.with(plane))) / metric(self.of(off))))
             .collect();
-        (logs.iter().sum::<f64>() / logs.len() as f64).exp()
+        libm::exp(logs.iter().sum::<f64>() / logs.len() as f64)
     }
 
     /// The effect of one plane beside another, as a part of its effect without that one: below 1 where

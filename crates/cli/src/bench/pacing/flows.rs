@@ -177,14 +177,14 @@ struct Slots {
 }
 
 impl Slots {
-    fn begin(&mut self, slot: u64, end: Time) {
+    fn begin(&mut self, now: Time, slot: u64, end: Time) {
         let asked = RATES[(slot % RATES.len() as u64) as usize] * BYTES_OF_MBPS;
         let is_first = self.slot.is_none();
         let owed = if is_first { 0 } else { self.due.saturating_sub(self.sent).min(asked) };
         let ahead = if is_first { 0 } else { self.sent.saturating_sub(self.due).min(asked) };
         let bytes = asked + owed - ahead;
         let rate = Rate::from_bps(bytes * 8 * 1_000 / 60);
-        self.pacer.grant(rate, Bytes::new(bytes), end);
+        self.pacer.grant(now, rate, Bytes::new(bytes), end);
         (self.slot, self.due) = (Some(slot), self.sent + bytes);
     }
 }
@@ -205,7 +205,7 @@ impl Pacer for Scheduled {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = (now + self.behind).as_ps() / SLOT.as_ps();
         if state.slot != Some(slot) {
-            state.begin(slot, Time::from_ps((slot + 1) * SLOT.as_ps() - self.behind.as_ps()));
+            state.begin(now, slot, Time::from_ps((slot + 1) * SLOT.as_ps() - self.behind.as_ps()));
         }
         state.pacer.next_send(now)
     }
