@@ -12,6 +12,9 @@ const BUSY: (u64, u64) = (7, 8);
 /// ends of messages and late wake-ups take a little of every slot. Else a link would seem to get narrower
 /// with every slot that is not perfect.
 const ENOUGH: (u64, u64) = (7, 8);
+/// Measured traffic is averaged over about so many slots. Flows come and go within a few; a plan that follows
+/// them is wrong when it is carried out.
+const MEASURED_SLOTS: u64 = 16;
 /// A link that carried nothing for a while, whatever the reason, is still asked for this part of its
 /// capacity: from nothing no probe would ever lead up again.
 const FLOOR_PART: u64 = 32;
@@ -35,11 +38,6 @@ impl Recent {
         self.next = (self.next + 1) % SLOTS;
     }
 
-    /// The mean.
-    pub fn mean(&self) -> u64 {
-        self.values.iter().sum::<u64>() / SLOTS as u64
-    }
-
     /// The largest.
     pub fn max(&self) -> u64 {
         self.values.iter().copied().max().unwrap_or(0)
@@ -55,8 +53,8 @@ pub struct Seen {
     capacity: u64,
     busy: Recent,
     busy_slots: u64,
-    /// What traffic that nobody schedules took of the last slots, where that can be measured.
-    unplanned: Option<Recent>,
+    /// What traffic that nobody schedules takes of a slot on average, where that can be measured.
+    unplanned: Option<u64>,
 }
 
 impl Seen {
@@ -74,8 +72,8 @@ impl Seen {
     /// The most that was carried in the last four busy slots; every now and then a quarter more, since
     /// whoever never asks for more would never see more.
     pub fn usable(&self) -> u64 {
-        if let Some(unplanned) = &self.unplanned {
-            let left = self.capacity.saturating_sub(unplanned.mean());
+        if let Some(unplanned) = self.unplanned {
+            let left = self.capacity.saturating_sub(unplanned);
             return left.max(self.capacity / FLOOR_PART);
         }
         let seen = self.busy.max().max(self.capacity / FLOOR_PART);
@@ -88,7 +86,8 @@ impl Seen {
     /// Takes in what traffic that nobody schedules took of a slot. Whoever sees it need not conclude it from
     /// what scheduled flows got: the rest of the link, on average, is theirs.
     pub fn measure(&mut self, unplanned: u64) {
-        self.unplanned.get_or_insert(Recent::new(0)).push(unplanned);
+        let before = self.unplanned.unwrap_or(unplanned);
+        self.unplanned = Some((before * (MEASURED_SLOTS - 1) + unplanned) / MEASURED_SLOTS);
     }
 
     // spec: C-04, C-12, C-13
