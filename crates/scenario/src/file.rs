@@ -263,6 +263,7 @@ pub(crate) enum ControlWord {
     Dctcp,
     NewReno,
     Cubic,
+    Bbr,
     Ndp,
     Pfabric,
     Deliver,

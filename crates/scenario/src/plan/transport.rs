@@ -267,5 +267,6 @@ fn control(table: &TransportTable) -> Control {
         }
         ControlWord::NewReno => Control::NewReno,
         ControlWord::Cubic => Control::Cubic,
+        ControlWord::Bbr => Control::Bbr,
     }
 }

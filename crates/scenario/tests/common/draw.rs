@@ -214,7 +214,7 @@ impl Draw {
     }
 
     fn transport(&mut self) {
-        let control = self.one_of(&["dctcp", "new-reno", "cubic"]);
+        let control = self.one_of(&["dctcp", "new-reno", "cubic", "bbr"]);
         let segment = self.one_of(&["512", "1460", "8960"]);
         let window = self.one_of(&["1", "10", "40", "1000"]);
         let reordering = self.one_of(&["3", "30"]);
