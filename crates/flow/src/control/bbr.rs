@@ -191,10 +191,10 @@ impl Bbr {
         let in_flight = acked.in_flight.as_u64() as f64;
         match self.state {
             State::Startup if self.pipe.is_full() => self.state = State::Drain,
-            State::ProbeBandwidth { phase, since } => {
-                if self.ends_phase(phase, acked.now.since(since), in_flight) {
-                    self.begin_phase(acked.now, (phase + 1) % CYCLE_GAINS.len());
-                }
+            State::ProbeBandwidth { phase, since }
+                if self.ends_phase(phase, acked.now.since(since), in_flight) =>
+            {
+                self.begin_phase(acked.now, (phase + 1) % CYCLE_GAINS.len());
             }
             _ => {}
         }
@@ -207,7 +207,8 @@ impl Bbr {
         let is_long = self.min_rtt.is_none_or(|least| lasted > least.span);
         let gain = CYCLE_GAINS[phase];
         if gain > 1.0 {
-            // Until so much was on the way that more would have shown, or did not fit.
+            // Until so much was on the way that more would have shown, or did not fit. A flow that its own
+            // host's link holds up stays here: what waits in the host is not on the way, and fills no queue.
             is_long && (self.has_lost || in_flight >= self.target(gain))
         } else if gain < 1.0 {
             is_long || in_flight <= self.target(1.0)
