@@ -204,6 +204,7 @@ pub(crate) struct TransportTable {
     pub(crate) overhead_bytes: Option<u32>,
     pub(crate) ack_bytes: Option<u32>,
     pub(crate) initial_window_packets: Option<u32>,
+    pub(crate) remembers_paths: Option<bool>,
     pub(crate) reordering_packets: Option<u32>,
     #[serde(deserialize_with = "units::optional_span")]
     pub(crate) min_rto: Option<Span>,

@@ -147,6 +147,7 @@ pub(crate) fn protocol(
     let foreign = [
         ("dctcp-gain", table.dctcp_gain.is_some()),
         ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
+        ("remembers-paths", table.remembers_paths.is_some()),
         ("reordering-packets", table.reordering_packets.is_some()),
         ("loss-detection", table.loss_detection.is_some()),
         ("initial-rto", table.initial_rto.is_some()),
@@ -234,6 +235,7 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
         reordering_packets: table.reordering_packets.unwrap_or(default.reordering_packets),
         min_rto: table.min_rto.unwrap_or(default.min_rto),
         initial_rto: table.initial_rto.unwrap_or(default.initial_rto),
+        remembers_paths: table.remembers_paths.unwrap_or(default.remembers_paths),
         ..default
     };
     if config.ack_wire_bytes == 0 {
