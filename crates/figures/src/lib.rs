@@ -20,6 +20,7 @@ mod compression;
 mod exchange;
 mod fluid;
 mod frame;
+mod mlcc;
 mod mlcc_15;
 mod mlcc_scale;
 mod mlt_14;
@@ -70,6 +71,11 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &qclimb::QCLIMB_TABLE3,
         &qclimb::QCLIMB_TABLE4,
         &qclimb::QCLIMB_TABLE5,
+        &mlcc::MLCC_7,
+        &mlcc::MLCC_8,
+        &mlcc::MLCC_9,
+        &mlcc::MLCC_10,
+        &mlcc::Mlcc11,
         &mlcc_15::Mlcc15,
         &mlcc_scale::MlccScale,
         &mlt_2::Mlt2,
