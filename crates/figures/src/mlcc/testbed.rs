@@ -20,9 +20,8 @@ pub(super) struct Testbed<'a> {
 /// Tensors that are summed together, on the testbed.
 const BUCKET_MB: f64 = 64.0;
 
-/// Most bytes of a message: those of servers, and of rings.
-const SERVER_CHUNK: &str = "1MB";
-const RING_CHUNK: &str = "512KB";
+/// What servers get at a time, on the testbed.
+const PARTITION_MB: f64 = 4.096;
 
 /// What scenarios call the table of other flows.
 const FLOWS: &str = "flows";
@@ -81,20 +80,22 @@ impl Testbed<'_> {
 
     fn job_table(&self, job: &Job, seat: &Seat) -> String {
         let us = |ms: f64| ms * 1e3 / self.divisor;
-        let (collective, servers, chunk) = match seat.servers.is_empty() {
-            true => ("ring", String::new(), RING_CHUNK),
-            false => ("server", format!("servers = {:?}\n", seat.servers), SERVER_CHUNK),
+        let (collective, servers, chunk_mb) = match seat.servers.is_empty() {
+            true => ("ring", String::new(), BUCKET_MB / seat.workers.len() as f64),
+            false => ("server", format!("servers = {:?}\n", seat.servers), PARTITION_MB),
         };
+        let kb = |mb: f64| mb * 1e3 / self.divisor;
         format!(
             "[[traffic]]\n[traffic.training]\njson = \"{}\"\ncollective = \"{collective}\"\n\
              workers = {:?}\n{servers}iterations = {}\nforward = \"{:.3}us\"\nbackward = \"{:.3}us\"\n\
-             bucket = \"{:.3}KB\"\nchunk = \"{chunk}\"\nstart = \"{:.3}us\"\n",
+             bucket = \"{:.3}KB\"\nchunk = \"{:.3}KB\"\nstart = \"{:.3}us\"\n",
             job.name,
             seat.workers,
             job.iterations,
             us(job.compute_ms / 3.0),
             us(job.compute_ms * 2.0 / 3.0),
-            BUCKET_MB * 1e3 / self.divisor,
+            kb(BUCKET_MB),
+            kb(chunk_mb),
             us(seat.start_ms),
         )
     }
