@@ -85,7 +85,7 @@ fn jobs_sum_the_published_bytes_divided() {
 #[test]
 fn every_arm_brings_all_jobs_to_their_end() {
     let mut setup = setup(&MLCC_8, true);
-    setup.divisor = 400.0;
+    setup.divisor = 160.0;
     setup.jobs.iter_mut().for_each(|job| job.iterations = 2);
     let watch = |_: f64, _: &str| ControlFlow::Continue(());
     let context = Context::new(true, 1, 2, &watch);
