@@ -64,8 +64,8 @@ fn flows_beside_have_the_load_that_the_plan_says() {
         .map(|line| line.rsplit(',').next().unwrap().parse::<f64>().unwrap())
         .sum();
     assert_eq!(text.lines().count(), 1 + 6 * 60, "six hosts, 120 s, one every 2 s");
-    // 1.1 s of every 2 s, at half of the link, over 120 s and a quarter of everything.
-    let expected = 6.0 * 120.0 * 0.55 * 0.5 * 10e9 / 8.0 / 4.0;
+    // 1.1 s of every 2 s, at half of the link, over 120 s, divided as everything is.
+    let expected = 6.0 * 120.0 * 0.55 * 0.5 * 10e9 / 8.0 / setup.divisor;
     assert!((bytes / expected - 1.0).abs() < 0.1, "{bytes} of {expected}");
 }
 
