@@ -4,10 +4,18 @@
 //! [`thalweg_flow::Endpoint`] tells it, so that they can take its place. An acknowledgement that
 //! asks for a packet again says that its header came without its payload.
 
+mod belief;
+mod config;
 mod inbound;
 mod outbound;
+mod ready;
 mod transfer;
 
-pub(crate) use inbound::{Inbound, lend_urgent};
+pub(crate) use belief::Belief;
+pub use belief::Past;
+pub use config::ConfigError;
+pub(crate) use config::check;
+pub(crate) use inbound::{Inbound, Taken, lend_urgent};
 pub(crate) use outbound::{Outbound, Outgoing};
-pub(crate) use transfer::{Label, Transfer};
+pub(crate) use ready::Ready;
+pub(crate) use transfer::{LAST_PRIORITY, Label, Transfer};

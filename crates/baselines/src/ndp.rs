@@ -23,5 +23,7 @@ mod pulls;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, ConfigError};
+pub use config::Config;
 pub use endpoint::Endpoint;
+
+pub use crate::messages::ConfigError;

@@ -17,5 +17,7 @@ mod endpoint;
 mod tests;
 mod window;
 
-pub use config::{Config, ConfigError};
+pub use config::Config;
 pub use endpoint::Endpoint;
+
+pub use crate::messages::ConfigError;

@@ -4,7 +4,8 @@ use thalweg_core::Rng;
 
 use crate::fault::{Outage, Rule};
 use crate::queue::{
-    CLASSES, Fair, Fifo, Marking, Queue, STRICT_QUEUES, Strict, Trimming, TrimmingSpec, Urgency,
+    CLASSES, Fair, Fifo, Marking, Queue, STRICT_QUEUES, Strict, StrictMarking, Trimming,
+    TrimmingSpec, Urgency,
 };
 use crate::routing::Spread;
 
@@ -33,17 +34,24 @@ pub enum Discipline {
     StrictPerQueue([Marking; STRICT_QUEUES]),
     /// Eight strict priorities, marked by what waits in the port.
     StrictPerPort(Marking),
+    /// Eight strict priorities, none of which holds more than a part of the memory.
+    StrictParts {
+        /// When they mark.
+        marking: StrictMarking,
+        /// The most that each may hold.
+        queue_bytes: u64,
+    },
     /// Full queues cut packets to their headers.
     Trimming(TrimmingSpec),
     /// The packet of the most urgent rank leaves, that of the least urgent is dropped.
     Urgency,
     /// Two classes of traffic divide the link in proportion to their weights. Each has eight strict
-    /// priorities, marked by what waits in the queue, and its share of the buffer.
+    /// priorities and its share of the buffer.
     Fair {
         /// Of the classes of [`TrafficClass`](thalweg_core::TrafficClass), in order; none is 0.
         weights: [u32; CLASSES],
-        /// When a queue marks.
-        marking: Marking,
+        /// When each of them marks.
+        markings: [StrictMarking; CLASSES],
     },
 }
 
@@ -85,9 +93,12 @@ impl Discipline {
             Discipline::Fifo(marking) => Box::new(Fifo::new(marking)),
             Discipline::StrictPerQueue(markings) => Box::new(Strict::marking_per_queue(markings)),
             Discipline::StrictPerPort(marking) => Box::new(Strict::marking_per_port(marking)),
+            Discipline::StrictParts { marking, queue_bytes } => {
+                Box::new(Strict::new(marking).with_queue_limit(queue_bytes))
+            }
             Discipline::Trimming(spec) => Box::new(Trimming::new(spec, rng.clone())),
             Discipline::Urgency => Box::new(Urgency::default()),
-            Discipline::Fair { weights, marking } => Box::new(Fair::new(weights, marking)),
+            Discipline::Fair { weights, markings } => Box::new(Fair::new(weights, markings)),
         }
     }
 }

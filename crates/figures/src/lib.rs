@@ -16,8 +16,10 @@ mod atp_8;
 mod atp_9;
 mod atp_scale;
 mod atp_table1;
+mod baseline;
 mod compression;
 mod exchange;
+mod flows;
 mod fluid;
 mod frame;
 mod mlcc;
@@ -28,6 +30,8 @@ mod mlt_15;
 mod mlt_16;
 mod mlt_19;
 mod mlt_2;
+mod ours_16;
+mod ours_shared;
 pub mod output;
 mod qclimb;
 mod qclimb_table2;
@@ -68,9 +72,14 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &qclimb::QCLIMB_23,
         &qclimb::QCLIMB_24,
         &qclimb::QCLIMB_27,
+        &qclimb::QCLIMB_28,
+        &qclimb::QCLIMB_29,
+        &qclimb::QCLIMB_WHY,
         &qclimb::QCLIMB_TABLE3,
         &qclimb::QCLIMB_TABLE4,
         &qclimb::QCLIMB_TABLE5,
+        &baseline::HOMA,
+        &baseline::PFABRIC,
         &mlcc::MLCC_7,
         &mlcc::MLCC_8,
         &mlcc::MLCC_9,
@@ -83,5 +92,7 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &mlt_15::Mlt15,
         &mlt_16::Mlt16,
         &mlt_19::Mlt19,
+        &ours_16::Ours16,
+        &ours_shared::OursShared,
     ]
 }

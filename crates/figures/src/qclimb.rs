@@ -10,6 +10,7 @@ mod show;
 pub(crate) mod workloads;
 
 use serde::Deserialize;
+use toml::Table;
 
 use crate::{Context, Figure, FigureError, Findings};
 use claims::Said;
@@ -41,6 +42,9 @@ pub(crate) const QCLIMB_22: Compared = compared!("qclimb-22");
 pub(crate) const QCLIMB_23: Compared = compared!("qclimb-23");
 pub(crate) const QCLIMB_24: Compared = compared!("qclimb-24");
 pub(crate) const QCLIMB_27: Compared = compared!("qclimb-27");
+pub(crate) const QCLIMB_28: Compared = compared!("qclimb-28");
+pub(crate) const QCLIMB_29: Compared = compared!("qclimb-29");
+pub(crate) const QCLIMB_WHY: Compared = compared!("qclimb-why");
 pub(crate) const QCLIMB_TABLE3: Compared = compared!("qclimb-table3");
 pub(crate) const QCLIMB_TABLE4: Compared = compared!("qclimb-table4");
 pub(crate) const QCLIMB_TABLE5: Compared = compared!("qclimb-table5");
@@ -59,6 +63,9 @@ struct Setup {
     lonely_load: Option<f64>,
     arms: Vec<Arm>,
     claims: Vec<Said>,
+    /// What one arm gains over another, to be listed.
+    #[serde(default)]
+    gains: Vec<Gain>,
     /// What the bars or lines show first.
     drawn: Vec<claims::Metric>,
     #[serde(default)]
@@ -72,9 +79,17 @@ struct Setup {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Arm {
     name: String,
-    /// pFabric in place of windows and taggers.
+    /// Another transport in place of windows and taggers.
     #[serde(default)]
-    pfabric: bool,
+    control: Option<Control>,
+    /// With that: flows are ranked by what a forest says of their sizes.
+    #[serde(default)]
+    imprecise: bool,
+    #[serde(default)]
+    past_estimate: Option<String>,
+    /// Of a port, if it is not that of the network.
+    #[serde(default)]
+    buffer: Option<String>,
     #[serde(default)]
     tagger: Option<String>,
     #[serde(default)]
@@ -91,6 +106,29 @@ struct Arm {
     /// The workload that the forest has learned from, if that is another one.
     #[serde(default)]
     learned_from: Option<String>,
+    /// What is other than in the tables of the same names of its scenario. A key that is `false` is taken
+    /// out of them.
+    #[serde(default)]
+    switch: Table,
+    #[serde(default)]
+    transport: Table,
+}
+
+/// A line of the table of gains.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Gain {
+    what_if: String,
+    of: String,
+    than: String,
+}
+
+/// A transport that ranks flows by their sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Control {
+    Pfabric,
+    Homa,
 }
 
 /// One run.

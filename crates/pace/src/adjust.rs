@@ -12,6 +12,11 @@ pub enum Relation {
     Aggregation,
     /// Brings parameters from a server; the others are what that server aggregates.
     Broadcast,
+    /// Brings gradients to where they are summed on the way; the others are those of all other workers.
+    Summed {
+        /// How far a worker can be ahead of the slowest.
+        window: u64,
+    },
     /// A member's flow in a ring; the other is its predecessor's.
     Ring {
         /// The chunk that the member has from itself, and sends before it has received anything.
@@ -26,7 +31,7 @@ impl Relation {
     pub fn behind(self, own: u64, others: impl Iterator<Item = u64>) -> u64 {
         let target = match self {
             Relation::Alone => None,
-            Relation::Aggregation => others.max(),
+            Relation::Aggregation | Relation::Summed { .. } => others.max(),
             Relation::Broadcast | Relation::Ring { .. } => others.min(),
         };
         target.map_or(0, |target| target.saturating_sub(own))
@@ -38,6 +43,9 @@ impl Relation {
         let limit = match self {
             Relation::Alone | Relation::Aggregation => None,
             Relation::Broadcast => others.min(),
+            Relation::Summed { window } => {
+                others.min().map(|slowest| slowest.saturating_add(window))
+            }
             Relation::Ring { own_chunk } => {
                 others.min().map(|before| before.saturating_add(own_chunk))
             }
@@ -79,6 +87,8 @@ mod tests {
         assert_eq!(behind(Relation::Aggregation, 50, &[20, 70]), 20, "the fastest broadcast");
         assert_eq!(behind(Relation::Broadcast, 50, &[90, 70]), 20, "the slowest aggregation");
         assert_eq!(behind(RING, 50, &[70]), 20);
+        let summed = Relation::Summed { window: 10 };
+        assert_eq!(behind(summed, 50, &[20, 70]), 20, "the fastest waits for it");
         for relation in [Relation::Aggregation, Relation::Broadcast, RING] {
             assert_eq!(behind(relation, 50, &[40]), 0, "never less than zero");
             assert_eq!(behind(relation, 50, &[]), 0);
@@ -115,5 +125,8 @@ mod tests {
         assert_eq!(ahead(RING, 10, &[0]), 0, "the first chunk depends on nobody");
         assert_eq!(ahead(Relation::Aggregation, 50, &[0]), 0, "workers have their gradients");
         assert_eq!(ahead(Relation::Broadcast, 50, &[]), 0);
+        let summed = Relation::Summed { window: 10 };
+        assert_eq!(ahead(summed, 50, &[90, 30]), 10, "sums wait for the slowest");
+        assert_eq!(ahead(summed, 50, &[90, 40]), 0);
     }
 }

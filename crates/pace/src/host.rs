@@ -172,6 +172,13 @@ impl Host {
         Ok(())
     }
 
+    // spec: C-12
+    /// What traffic that nobody schedules took of the own link in the slot that ends now. Whoever can tell
+    /// says so in every slot, before [`Host::handle_timeout`].
+    pub fn measure(&mut self, unplanned: Bytes) {
+        self.desk.uplink.measure(unplanned.as_u64());
+    }
+
     // spec: C-04
     /// Whether a flow that has not sent all that is ready waits for something else than the network: for
     /// data of others, say. What it leaves unused then says nothing about links.
@@ -343,7 +350,7 @@ impl Host {
             if flow.is_active() && flow.decided_in != Some(slot) {
                 desk.reopen(*id, flow);
                 yielded.add(&flow.plan);
-                order.push(Due { per_mille: flow.per_mille(), id: *id });
+                order.push(Due { steps: flow.steps(), id: *id });
             }
         }
         rank(order);
@@ -372,7 +379,7 @@ impl Host {
 /// A flow that is to be decided upon.
 #[derive(Clone, Copy, Debug)]
 struct Due {
-    per_mille: u64,
+    steps: u64,
     id: FlowId,
 }
 
@@ -383,11 +390,11 @@ fn rank(order: &mut [Due]) {
     while at < order.len() {
         let job = order[at].id.job;
         let end = at + order[at..].iter().take_while(|due| due.id.job == job).count();
-        let furthest = order[at..end].iter().map(|due| due.per_mille).max().unwrap_or(0);
-        order[at..end].iter_mut().for_each(|due| due.per_mille = furthest);
+        let furthest = order[at..end].iter().map(|due| due.steps).max().unwrap_or(0);
+        order[at..end].iter_mut().for_each(|due| due.steps = furthest);
         at = end;
     }
-    order.sort_by_key(|due| (std::cmp::Reverse(due.per_mille), due.id));
+    order.sort_by_key(|due| (std::cmp::Reverse(due.steps), due.id));
 }
 
 /// Everything that waits to be told.

@@ -31,6 +31,8 @@ pub struct Link {
     carried: u64,
     /// Who has said so. A flow that plans several times in a slot counts once.
     reporters: BTreeSet<FlowId>,
+    /// What passed in this slot that nobody schedules; `None` where nobody counts it.
+    unplanned: Option<u64>,
     /// Who has asked, and when last.
     askers: BTreeMap<FlowId, Slot>,
 }
@@ -92,7 +94,7 @@ impl<K: Ord + Copy> Links<K> {
             let mut table = LinkTable::new(settings, settings.bytes_a_slot(rate));
             table.advance(*now);
             let (reporters, askers) = (BTreeSet::new(), BTreeMap::new());
-            Link { table, asked: 0, carried: 0, reporters, askers }
+            Link { table, asked: 0, carried: 0, reporters, unplanned: None, askers }
         })
     }
 
@@ -131,6 +133,12 @@ impl Link {
         feedback
     }
 
+    // spec: C-12
+    /// Bytes pass that nobody schedules. Whoever calls this has to do so for all of them.
+    pub fn pass(&mut self, bytes: u64) {
+        *self.unplanned.get_or_insert(0) += bytes;
+    }
+
     // spec: C-01
     /// Takes in what a flow plans from the current slot on, and what became of it in the one before.
     pub fn reserve(&mut self, flow: FlowId, plan: &Ahead, report: Report) -> Result<(), Refusal> {
@@ -146,6 +154,12 @@ impl Link {
         let (asked, carried) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.carried));
         self.reporters.clear();
         self.table.observe(asked, carried);
+        if let Some(unplanned) = &mut self.unplanned {
+            // Slots without a word passed as well.
+            let slots = now.since(self.table.planned().first()).max(1);
+            let each = std::mem::take(unplanned) / slots;
+            (0..slots.min(4)).for_each(|_| self.table.measure(each));
+        }
         self.table.advance(now);
         self.askers.retain(|_, asked| now.since(*asked) < ASKED_SLOTS);
     }

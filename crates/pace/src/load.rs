@@ -121,6 +121,11 @@ impl LinkTable {
         });
     }
 
+    /// Takes in what traffic that nobody schedules took of the slot that has just ended.
+    pub fn measure(&mut self, unplanned: u64) {
+        self.seen.measure(unplanned);
+    }
+
     /// Takes in what was planned for the slot that has just ended, and what was carried of it.
     pub fn observe(&mut self, planned: u64, carried: u64) {
         self.seen.observe(planned, carried);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::{Director, Hosts, Outage, Program};
 use thalweg_flow::{FlowId, Message, Payload, Sent, StartError};
-use thalweg_stack::{Event, Host, Layer};
+use thalweg_stack::{About, Event, Host, Layer};
 use thalweg_workload::{FlowSpec, LayerOf};
 
 use crate::jobs::Jobs;
@@ -138,16 +138,17 @@ impl<'a> ScenarioDirector<'a> {
         // Drawn even where it is not needed, so that a path for one flow changes that of no other.
         let drawn = self.entropy.bits() as u16;
         let is_seen = self.scenario.traffic[source].is_seen();
+        let dst = NodeId(spec.dst as u32);
+        let (tagger, believed) = self.prioritizer.of_flow(now, (src, dst), (spec.bytes, is_seen));
         let message = Message {
-            dst: NodeId(spec.dst as u32),
+            dst,
             body: Payload::Length(spec.bytes),
-            tagger: self.prioritizer.of_flow(spec.bytes, is_seen),
+            tagger,
             entropy: spec.path.unwrap_or(drawn),
         };
         let layer = spec.layer.map(|LayerOf { layer, layers }| Layer { layer, layers });
-        match hosts.machine(src).flows_mut().start_in(now, message, layer) {
+        match hosts.machine(src).flows_mut().start_about(now, message, About { layer, believed }) {
             Ok(flow) => {
-                let dst = NodeId(spec.dst as u32);
                 hosts.machine(dst).flows_mut().expect(now, src, flow, spec.bytes);
                 Some((src, flow))
             }
@@ -163,6 +164,7 @@ impl<'a> ScenarioDirector<'a> {
         let Sent { retransmissions, timeouts, detections, .. } = *sent;
         let end = FlowEnd { at: now, arrived, retransmissions, timeouts, detections };
         self.records[record].end = Some(end);
+        self.prioritizer.on_end(now, (host, NodeId(self.records[record].spec.dst as u32)));
     }
 
     /// When the next outage begins.
@@ -225,7 +227,9 @@ impl Director<Host> for ScenarioDirector<'_> {
             Event::Flow(thalweg_flow::Event::Received(_))
             | Event::Server(_)
             | Event::Mesh { .. } => {}
-            Event::Finished { job, operation, .. } => self.jobs.on_sum(now, node, job, operation),
+            Event::Finished { job, operation, absences, .. } => {
+                self.jobs.on_sum(now, node, (job, operation), &absences);
+            }
             Event::Failed { job, failure, .. } => {
                 self.jobs.on_failure(job, failure.to_string(), hosts);
             }

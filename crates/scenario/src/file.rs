@@ -131,6 +131,9 @@ pub(crate) struct SwitchTable {
     /// Of the whole switch, in place of `port_buffer`.
     #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) shared_buffer: Option<Bytes>,
+    /// With strict queues: of each.
+    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) queue_buffer: Option<Bytes>,
     /// With `shared_buffer`: how many times the free memory a port may hold.
     pub(crate) alpha: f64,
     pub(crate) ecn_threshold: Option<Threshold>,
@@ -152,6 +155,7 @@ impl Default for SwitchTable {
             queues: QueuesWord::Fifo,
             port_buffer: None,
             shared_buffer: None,
+            queue_buffer: None,
             alpha: 1.0,
             ecn_threshold: None,
             ecn_thresholds: None,
@@ -212,10 +216,16 @@ pub(crate) struct TransportTable {
     pub(crate) initial_rto: Option<Span>,
     /// With deliveries: the share of every flow that may be lost.
     pub(crate) loss: Option<f64>,
+    /// With Homa: the edges between priorities of unscheduled packets.
+    pub(crate) unscheduled_cutoffs: Option<Vec<Threshold>>,
+    /// With hints, of pFabric and Homa: how flows are ranked past an estimate.
+    pub(crate) past_estimate: Option<PastWord>,
     /// Of deliveries, whoever has them.
     pub(crate) spray: Option<bool>,
     pub(crate) loss_detection: Option<LossDetectionWord>,
     pub(crate) tagger: Option<TaggerWord>,
+    /// With `pias`: what counts as sent.
+    pub(crate) counts: Option<CountsWord>,
     /// With a tagger: the edges between priorities.
     pub(crate) thresholds: Option<Vec<Threshold>>,
     #[serde(deserialize_with = "units::optional_bytes")]
@@ -232,6 +242,15 @@ pub(crate) enum LossDetectionWord {
     ByPriority,
 }
 
+/// What ranks a flow that is larger than its estimate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PastWord {
+    #[default]
+    Done,
+    OnePacket,
+}
+
 /// What decides the priority of a flow's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -241,6 +260,14 @@ pub(crate) enum TaggerWord {
     PreciseSizes,
     FixedPriority,
     Promotion,
+}
+
+/// What is counted as sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CountsWord {
+    Flow,
+    Connection,
 }
 
 /// What a forest learns from, and what it is told of flows that start.
@@ -267,6 +294,7 @@ pub(crate) enum ControlWord {
     Bbr,
     Ndp,
     Pfabric,
+    Homa,
     Deliver,
 }
 
@@ -491,6 +519,9 @@ pub(crate) struct TrainingTable {
     pub(crate) loss: Option<f64>,
     #[serde(default)]
     pub(crate) parameters: Option<ParametersWord>,
+    /// With aggregation: front layers are more urgent, as they always are with deliveries.
+    #[serde(default)]
+    pub(crate) layer_priorities: bool,
     #[serde(default, deserialize_with = "units::span")]
     pub(crate) start: Span,
 }

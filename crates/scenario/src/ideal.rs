@@ -53,11 +53,23 @@ impl<'a> Ideal<'a> {
 
     /// The ideal time of a flow.
     pub fn completion(&mut self, src: NodeId, dst: NodeId, bytes: Bytes) -> Span {
+        let sizes = self.sizes;
+        completion(self.path(src, dst), sizes, bytes)
+    }
+
+    /// How long an acknowledgement of a flow takes back to its sender.
+    pub fn answer(&mut self, src: NodeId, dst: NodeId) -> Span {
+        let ack = Bytes::from(self.sizes.ack_bytes);
+        let hops = self.path(src, dst).iter();
+        hops.fold(Span::ZERO, |way, hop| way + hop.rate.serialization(ack) + hop.delay)
+    }
+
+    fn path(&mut self, src: NodeId, dst: NodeId) -> &[Hop] {
         if !self.paths.contains_key(&(src, dst)) {
             let hops = self.hops(src, dst);
             self.paths.insert((src, dst), hops);
         }
-        completion(&self.paths[&(src, dst)], self.sizes, bytes)
+        &self.paths[&(src, dst)]
     }
 
     /// The hops of all shortest paths.

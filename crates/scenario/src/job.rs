@@ -94,8 +94,10 @@ pub(crate) struct Job {
     pub(crate) servers: Vec<NodeId>,
     /// Most bytes of a message, where hosts sum and the file says it.
     pub(crate) chunk: Option<Bytes>,
-    /// What messages may lose, where they travel as deliveries.
+    /// What messages may lose, where they travel as deliveries, or sums in switches.
     pub(crate) delivery: Option<Bounded>,
+    /// How many layers the model has, where packets that are aggregated have their priorities.
+    pub(crate) layers: Option<u16>,
     pub(crate) start: Time,
     /// How long a worker computes in every round.
     pub(crate) compute: Span,
@@ -113,7 +115,15 @@ impl Job {
     pub(crate) fn call(&self, ready: &Ready) -> SumCall {
         let tensor = Tensor::Length(ready.values);
         let keeps = self.delivery.is_some_and(|delivery| delivery.keeps_parameters);
-        SumCall { older: keeps.then(|| tensor.clone()), layer: ready.layer, ..tensor.into() }
+        // Messages have these from their settings; what switches sum is told with every call.
+        let bounded = self.delivery.filter(|_| self.collective.is_aggregation());
+        SumCall {
+            older: keeps.then(|| tensor.clone()),
+            layer: ready.layer,
+            layers: self.layers.or(bounded.map(|bounded| bounded.layers)),
+            loss: bounded.map(|bounded| bounded.loss),
+            tensor,
+        }
     }
 
     /// How many sums all workers are to get.

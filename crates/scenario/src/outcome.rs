@@ -27,6 +27,8 @@ pub struct Outcome {
     pub flows: Vec<FlowRecord>,
     /// How long each would have taken alone.
     pub ideals: Vec<Span>,
+    /// How much of that is the way of the last acknowledgement.
+    pub answers: Vec<Span>,
     /// What the jobs did, in the order of their tables.
     pub jobs: Vec<JobRecord>,
     /// What each switch with a program did.

@@ -218,6 +218,7 @@ impl<'a> Run<'a> {
             self.director;
         let jobs = jobs.into_records(|host| self.fabric.machine(host));
         let resent_by_jobs: u64 = jobs.iter().map(|job| job.total().resent).sum();
+        let (ideals, answers) = self.scenario.ideals(&flows);
         Outcome {
             seed: self.seed,
             digest: self.fabric.digest(),
@@ -229,7 +230,8 @@ impl<'a> Run<'a> {
             arrivals,
             tagged: prioritizer.flows,
             links,
-            ideals: self.scenario.ideals(&flows),
+            ideals,
+            answers,
             flows,
             jobs,
             switches,

@@ -52,7 +52,7 @@ impl Scenario {
         let transport = plan::transport(&file.transport);
         let transport = transport.map_err(|mistake| mistake.under("transport"))?;
         let protocol = plan::protocol(&file.transport, &transport, &topology);
-        let protocol = protocol.map_err(|mistake| mistake.under("transport"))?;
+        let mut protocol = protocol.map_err(|mistake| mistake.under("transport"))?;
         let aggregation = plan::aggregation(&file.aggregation);
         let aggregation = aggregation.map_err(|mistake| mistake.under("aggregation"))?;
         let pacing = file.pacing.map(plan::pacing).transpose();
@@ -74,8 +74,10 @@ impl Scenario {
             && !traffic.iter().any(Traffic::is_seen)
         {
             let message = "there are no flows to learn from: give sizes in [transport.hints]";
-            return Err(Mistake::at("tagger", message).under("transport"));
+            let key = if file.transport.tagger.is_some() { "tagger" } else { "hints" };
+            return Err(Mistake::at(key, message).under("transport"));
         }
+        protocol.balance(&traffic, &transport);
         let File { title, stop_after, transport: table, .. } = file;
         let scenario = Scenario {
             title,
@@ -169,7 +171,8 @@ impl Scenario {
         Ok((casts, programs))
     }
 
-    pub(crate) fn ideals(&self, flows: &[FlowRecord]) -> Vec<Span> {
+    /// How long every flow and the acknowledgement of its last packet take alone.
+    pub(crate) fn ideals(&self, flows: &[FlowRecord]) -> (Vec<Span>, Vec<Span>) {
         let sizes = PacketSizes {
             segment_bytes: self.transport.segment_bytes,
             overhead_bytes: self.transport.overhead_bytes,
@@ -179,8 +182,8 @@ impl Scenario {
         let mut ideal = Ideal::new(&self.topology, sizes, sprays);
         let of = |flow: &FlowRecord| {
             let (src, dst) = (NodeId(flow.spec.src as u32), NodeId(flow.spec.dst as u32));
-            ideal.completion(src, dst, flow.spec.bytes)
+            (ideal.completion(src, dst, flow.spec.bytes), ideal.answer(src, dst))
         };
-        flows.iter().map(of).collect()
+        flows.iter().map(of).unzip()
     }
 }

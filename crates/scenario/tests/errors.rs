@@ -86,13 +86,13 @@ const WORDS_AND_KEYS: Cases = &[
     (
         1,
         r#"titel = "base""#,
-        "1: titel: unknown key `titel`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `traffic`, `faults`, `sweep`",
+        "1: titel: unknown key `titel`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `pacing`, `traffic`, `faults`, `sweep`",
     ),
     (1, "", "1: `title` is missing: add it"),
     (
         9,
         "[swich]",
-        "9: swich: unknown key `swich`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `traffic`, `faults`, `sweep`",
+        "9: swich: unknown key `swich`: write one of `title`, `stop-after`, `topology`, `switch`, `transport`, `aggregation`, `pacing`, `traffic`, `faults`, `sweep`",
     ),
     (
         3,
@@ -113,7 +113,7 @@ const WORDS_AND_KEYS: Cases = &[
     (
         13,
         r#"control = "tcp""#,
-        "13: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `ndp`, `pfabric`, `deliver`",
+        "13: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `ndp`, `pfabric`, `homa`, `deliver`",
     ),
     (
         15,
@@ -782,7 +782,7 @@ const SWEEPS: &[(&str, &str)] = &[
     ),
     (
         "[sweep.vary]\nswitch.routing = [\"explicit\"]\ntransport = [{ control = \"tcp\" }]",
-        r#"31: sweep.vary.transport: with switch.routing = "explicit", transport = { control = "tcp" }: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `ndp`, `pfabric`, `deliver`"#,
+        r#"31: sweep.vary.transport: with switch.routing = "explicit", transport = { control = "tcp" }: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `ndp`, `pfabric`, `homa`, `deliver`"#,
     ),
     ("[sweep]\nseed = [1]", "30: sweep.seed: unknown key `seed`: write `seeds` or `vary`"),
 ];

@@ -45,6 +45,11 @@ fn settings_of_queues_stand_where_they_mean_something() {
             "switch.ecn-threshold: queues = \"urgency\" marks nothing: take this away",
         ),
         (
+            "queues = \"fair\"\nqueue-buffer = \"9KB\"",
+            "switch.queue-buffer: only queues = \"strict\" has parts of the memory: write that, or take this \
+             away",
+        ),
+        (
             "class-weights = [1, 2]",
             "switch.class-weights: only queues = \"fair\" tells classes apart: write that, or take this away",
         ),
@@ -114,6 +119,11 @@ fn priorities_need_a_tagger_and_queues_for_them() {
         ),
         (
             strict,
+            "tagger = \"qclimb\"\ncounts = \"connection\"",
+            "transport.counts: only tagger = \"pias\" goes by what was sent: write that, or take this away",
+        ),
+        (
+            strict,
             "tagger = \"pias\"\nslack = \"1KB\"",
             "transport.slack: only tagger = \"qclimb\" has a slack: write that, or take this away",
         ),
@@ -165,14 +175,25 @@ fn jobs_over_flows_send_by_windows() {
 }
 
 #[test]
+fn only_what_is_aggregated_has_priorities_by_layer() {
+    let job = "training = { model = \"googlenet\", workers = [0, 1], server = 2, iterations = 1, \
+               forward = \"1ms\", backward = \"1ms\", layer-priorities = true }";
+    let expected = "traffic.0.training.layer-priorities: server gives no packet of its own a priority: take \
+                    this away, or write transport = \"deliver\", which always does";
+    assert_eq!(complaint("", "", job), expected);
+}
+
+#[test]
 fn thresholds_of_priorities_fit_the_queues() {
     let eight =
         "ecn-thresholds = [\"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\"]";
-    let only_strict = "switch.ecn-thresholds: only queues = \"strict\" with ecn-counts = \"queue\" has a \
-                       threshold for each priority: write that, or take this away";
+    let only_strict = "switch.ecn-thresholds: only queues = \"strict\" and \"fair\" have a threshold for \
+                       each priority: write one of them, or take this away";
+    let one_for_all = "switch.ecn-thresholds: ecn-counts = \"port\" has one threshold for all priorities: \
+                       write ecn-threshold, or ecn-counts = \"queue\"";
     for (switch, expected) in [
         (eight.to_owned(), only_strict),
-        (format!("queues = \"strict\"\necn-counts = \"port\"\n{eight}"), only_strict),
+        (format!("queues = \"strict\"\necn-counts = \"port\"\n{eight}"), one_for_all),
         (
             format!("queues = \"strict\"\necn-threshold = \"9KB\"\n{eight}"),
             "switch.ecn-thresholds: ecn-threshold and ecn-thresholds exclude each other: keep one",
@@ -207,8 +228,12 @@ fn losses_are_for_jobs_that_can_lose_something() {
             "parameters: flows lose nothing: write transport = \"deliver\", or take this away",
         ),
         (
-            "collective = \"aggregate\"\nserver = 2\ntransport = \"deliver\"",
-            "transport: aggregate sends no messages: take this away",
+            "collective = \"switchml\"\ntransport = \"deliver\"",
+            "transport: switchml loses nothing: take this away",
+        ),
+        (
+            "collective = \"aggregate\"\nserver = 2\ntransport = \"deliver\"\nparameters = \"keep-value\"",
+            "parameters: what switches have summed comes back whole: take this away",
         ),
         (
             "server = 2\ntransport = \"deliver\"\nloss = 1.0",

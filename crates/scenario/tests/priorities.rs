@@ -54,6 +54,18 @@ fn what_nobody_has_seen_goes_as_by_pias() {
     }
 }
 
+/// A small flow that follows a large one pays for it, if what counts is the connection.
+#[test]
+fn pias_may_count_what_a_connection_sent() {
+    let edges = "thresholds = [\"100KB\", \"1MB\"]";
+    let counts = |word: &str| run(&format!("tagger = \"pias\"\n{edges}\ncounts = \"{word}\""), "");
+    let (plain, by_flow) = (run(&format!("tagger = \"pias\"\n{edges}"), ""), counts("flow"));
+    assert_eq!(plain.digest, by_flow.digest);
+    let by_connection = counts("connection");
+    let (one, other) = (small_flows_us(&by_flow), small_flows_us(&by_connection));
+    assert!(other > 1.2 * one, "{other} against {one} us");
+}
+
 /// With room for every packet and a long timer.
 fn run_without_loss(loss_detection: &str) -> Outcome {
     let text = format!(

@@ -18,4 +18,4 @@ pub use host::{Event, Host, HostError};
 pub use pacing::{Ledger, LedgerStats, PacedFlow, PacedJob, Pacing, PacingStats, Way};
 pub use participant::Participant;
 pub use tagging::{Known, Scheme, Tagging};
-pub use transport::Transport;
+pub use transport::{About, Transport};

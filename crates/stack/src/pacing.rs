@@ -20,7 +20,7 @@ pub(crate) use gate::Gated;
 pub use ledger::{Ledger, LedgerStats, Way};
 
 use gate::Gate;
-use post::Post;
+use post::{Heard, Onward, Post};
 
 /// How much further another host's iteration may be than what is known here. More is a mistake of the
 /// sender.
@@ -48,7 +48,7 @@ pub struct PacedFlow {
     pub to: NodeId,
     /// Its payload in an iteration.
     pub volume: Bytes,
-    /// How it depends on others. A ring's own chunk is counted in payload.
+    /// How it depends on others. A ring's own chunk and a window are counted in payload.
     pub relation: Relation,
     /// The numbers of those others.
     pub others: Vec<u32>,
@@ -71,8 +71,11 @@ pub struct Pacing {
     scheduler: Scheduler,
     jobs: BTreeMap<JobId, Job>,
     post: Post,
+    heard: Heard,
     stats: PacingStats,
     now: Time,
+    /// What has left in this slot that nobody plans.
+    unplanned: u64,
     /// The last one that was begun.
     slot: Slot,
 }
@@ -113,8 +116,10 @@ impl Pacing {
             settings,
             jobs: BTreeMap::new(),
             post: Post::default(),
+            heard: Heard::default(),
             stats: PacingStats::default(),
             now: Time::ZERO,
+            unplanned: 0,
             slot: Slot(0),
         })
     }
@@ -150,6 +155,7 @@ impl Pacing {
         if self.jobs.remove(&job).is_some() {
             self.scheduler.remove_job(job);
             self.post.forget(job);
+            self.heard.forget(job);
             self.pump();
         }
     }
@@ -226,7 +232,9 @@ impl Pacing {
         match word.direction {
             Direction::Ask => {
                 self.begin_until(now, word.job, word.iteration);
-                self.scheduler.handle_progress(now, words::progress(&word));
+                let progress = words::progress(&word);
+                self.scheduler.handle_progress(now, progress);
+                self.heard.note(progress);
                 self.post.answer(packet.meta.src, word, said);
             }
             Direction::Answer { .. } => self.handle_answer(now, packet.meta.src, &word, &said),
@@ -257,6 +265,11 @@ impl Pacing {
         }
     }
 
+    /// Bytes of this host leave that nobody plans.
+    pub(crate) fn pass(&mut self, bytes: u32) {
+        self.unplanned += u64::from(bytes);
+    }
+
     /// Whether a slot ends now or has.
     pub(crate) fn ends_slot(&self, now: Time) -> bool {
         self.settings.slot_at(now) > self.slot
@@ -272,7 +285,13 @@ impl Pacing {
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.now = now;
-        self.slot = self.settings.slot_at(now);
+        let slot = self.settings.slot_at(now);
+        if slot > self.slot {
+            let each = std::mem::take(&mut self.unplanned) / slot.since(self.slot);
+            (0..slot.since(self.slot).min(4))
+                .for_each(|_| self.scheduler.measure(Bytes::new(each)));
+            self.slot = slot;
+        }
         self.jobs.values_mut().for_each(|job| job.gate.handle_timeout(now));
         if self.scheduler.poll_timeout() <= now {
             self.scheduler.handle_timeout(now);
@@ -293,7 +312,7 @@ impl Pacing {
     pub(crate) fn transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
         self.now = now;
         let slot = self.settings.slot_at(now);
-        while outbox.room() > 0 && self.post.send(slot, &self.scheduler, outbox) {}
+        while outbox.room() > 0 && self.post.send(slot, &self.scheduler, &self.heard, outbox) {}
     }
 
     fn horizon(&self) -> usize {
@@ -329,12 +348,12 @@ impl Pacing {
                     if let Some(job) = self.jobs.get_mut(&flow.job) {
                         job.gate.probe(packets);
                     }
-                    self.post.ask(flow, self.jobs.get(&flow.job).and_then(|job| job.to(flow)));
+                    self.post.ask(flow, self.jobs.get(&flow.job).and_then(|job| job.onward(flow)));
                 }
                 Event::Publish { flow, is_blind } => {
                     self.stats.plans += 1;
                     self.stats.blind += u64::from(is_blind);
-                    self.post.plan(flow, self.jobs.get(&flow.job).and_then(|job| job.to(flow)));
+                    self.post.plan(flow, self.jobs.get(&flow.job).and_then(|job| job.onward(flow)));
                 }
                 Event::Grant { flow, rate, volume, until } => {
                     if let Some(job) = self.jobs.get_mut(&flow.job) {
@@ -352,8 +371,10 @@ impl Pacing {
 }
 
 impl Job {
-    fn to(&self, flow: FlowId) -> Option<NodeId> {
-        self.flows.iter().find(|own| own.id == flow).map(|own| own.to)
+    fn onward(&self, flow: FlowId) -> Option<Onward> {
+        let own = self.flows.iter().find(|own| own.id == flow)?;
+        let is_summed = matches!(own.relation, Relation::Summed { .. });
+        Some(Onward { to: own.to, is_summed })
     }
 
     /// A flow may send; the gate opens for what all may.
@@ -403,6 +424,7 @@ impl PacedJob {
             volume: Bytes::new(wire(flow.volume.as_u64())),
             relation: match flow.relation {
                 Relation::Ring { own_chunk } => Relation::Ring { own_chunk: wire(own_chunk) },
+                Relation::Summed { window } => Relation::Summed { window: wire(window) },
                 other => other,
             },
             others: flow.others.iter().map(|&number| id(number)).collect(),

@@ -3,7 +3,7 @@
 use thalweg_core::Bytes;
 use thalweg_flow::FlowTagger;
 use thalweg_prioritize::tagger::{
-    FixedPriority, Pias, PreciseSizes, Promotion, SLACK, Thresholds, of_flow,
+    FixedPriority, Pias, PreciseSizes, Promotion, Resumed, SLACK, Thresholds, of_flow,
 };
 use thalweg_prioritize::{Bounds, Model, NewFlow, Scratch};
 
@@ -42,12 +42,18 @@ pub struct Known {
     pub bounds: Option<Bounds>,
     /// How large flows like it are, if any have been seen.
     pub estimate: Option<Bytes>,
+    /// What its connection sent before it, where [`Scheme::Pias`] counts connections.
+    pub before: Bytes,
 }
 
 impl Known {
     /// What a model knows of a flow.
     pub fn by(model: &Model, flow: &NewFlow, scratch: &mut Scratch) -> Known {
-        Known { bounds: model.bounds(flow, scratch), estimate: model.estimate(flow) }
+        Known {
+            bounds: model.bounds(flow, scratch),
+            estimate: model.estimate(flow),
+            before: Bytes::ZERO,
+        }
     }
 }
 
@@ -67,9 +73,10 @@ impl Tagging {
                 Box::new(FixedPriority { thresholds, estimate })
             }
             (Scheme::Promotion, Some(estimate)) => Box::new(Promotion { thresholds, estimate }),
-            (Scheme::Pias | Scheme::FixedPriority | Scheme::Promotion, _) => {
-                Box::new(Pias { thresholds })
+            (Scheme::Pias, _) => {
+                Box::new(Resumed { tagger: Pias { thresholds }, before: known.before })
             }
+            (Scheme::FixedPriority | Scheme::Promotion, None) => Box::new(Pias { thresholds }),
         })
     }
 }
@@ -97,9 +104,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_connection_sent_before_counts_for_pias() {
+        let known = Known { before: Bytes::new(4), ..Known::default() };
+        assert_eq!(priorities(Scheme::Pias, known), [1, 1, 2, 2, 2, 2, 2, 2]);
+        assert_eq!(priorities(Scheme::Qclimb, known), [0, 0, 0, 1, 1, 1, 2, 2]);
+    }
+
+    #[test]
     fn what_is_known_decides() {
         let bounds = Bounds { lower: Bytes::new(4), upper: Bytes::new(9) };
-        let known = Known { bounds: Some(bounds), estimate: Some(Bytes::new(6)) };
+        let known =
+            Known { bounds: Some(bounds), estimate: Some(Bytes::new(6)), ..Known::default() };
         for (scheme, expected) in [
             (Scheme::Pias, [0, 0, 0, 1, 1, 1, 2, 2]),
             (Scheme::Qclimb, [1, 1, 0, 0, 0, 1, 2, 2]),

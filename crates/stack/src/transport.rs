@@ -1,6 +1,6 @@
 //! How the ordinary flows of a host travel.
 
-use thalweg_baselines::{ndp, pfabric};
+use thalweg_baselines::{homa, ndp, pfabric};
 use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Time, Verdict};
 use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 
@@ -16,6 +16,19 @@ pub enum Transport {
     Ndp(ndp::Endpoint),
     /// pFabric.
     Pfabric(pfabric::Endpoint),
+    /// Homa.
+    Homa(Box<homa::Endpoint>),
+}
+
+/// What some transports want to know of a message beside what it consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct About {
+    /// For deliveries: the layer of a model that it belongs to.
+    pub layer: Option<Layer>,
+    /// For pFabric and Homa: the size that it is ranked by, if that is not its own. Zero says that
+    /// nothing is known.
+    // spec: Q-12
+    pub believed: Option<Bytes>,
 }
 
 /// Calls the same method of whichever it is.
@@ -26,6 +39,7 @@ macro_rules! delegate {
             Transport::Deliver($endpoint) => $call,
             Transport::Ndp($endpoint) => $call,
             Transport::Pfabric($endpoint) => $call,
+            Transport::Homa($endpoint) => $call,
         }
     };
 }
@@ -36,16 +50,22 @@ impl Transport {
         delegate!(self, endpoint => endpoint.start(now, message))
     }
 
-    /// The same for a message that belongs to a layer of a model. Only deliveries care.
-    pub fn start_in(
+    /// The same for a message of which more is known.
+    pub fn start_about(
         &mut self,
         now: Time,
         message: Message,
-        layer: Option<Layer>,
+        about: About,
     ) -> Result<FlowId, StartError> {
-        match (self, layer) {
-            (Transport::Deliver(deliveries), Some(layer)) => {
+        match (self, about) {
+            (Transport::Deliver(deliveries), About { layer: Some(layer), .. }) => {
                 deliveries.start_in(now, &message, layer)
+            }
+            (Transport::Pfabric(endpoint), About { believed: Some(bytes), .. }) => {
+                endpoint.start_believed(now, message, bytes)
+            }
+            (Transport::Homa(endpoint), About { believed: Some(bytes), .. }) => {
+                endpoint.start_believed(now, message, bytes)
             }
             (transport, _) => transport.start(now, message),
         }
@@ -62,7 +82,7 @@ impl Transport {
     pub fn lost(&self) -> Bytes {
         match self {
             Transport::Deliver(deliveries) => deliveries.lost(),
-            Transport::Flow(_) | Transport::Ndp(_) | Transport::Pfabric(_) => Bytes::ZERO,
+            _ => Bytes::ZERO,
         }
     }
 
@@ -75,9 +95,7 @@ impl Transport {
     pub fn arrivals(&self) -> ArrivalStats {
         match self {
             Transport::Flow(endpoint) => endpoint.arrivals(),
-            Transport::Ndp(_) | Transport::Pfabric(_) | Transport::Deliver(_) => {
-                ArrivalStats::default()
-            }
+            _ => ArrivalStats::default(),
         }
     }
 
@@ -108,6 +126,12 @@ impl From<ndp::Endpoint> for Transport {
 impl From<pfabric::Endpoint> for Transport {
     fn from(endpoint: pfabric::Endpoint) -> Transport {
         Transport::Pfabric(endpoint)
+    }
+}
+
+impl From<homa::Endpoint> for Transport {
+    fn from(endpoint: homa::Endpoint) -> Transport {
+        Transport::Homa(Box::new(endpoint))
     }
 }
 

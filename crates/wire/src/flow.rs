@@ -72,6 +72,9 @@ pub struct Credit {
     /// How many transmissions all credits so far allow, beyond those that need none. It only grows,
     /// so that a credit that was lost or overtaken does no harm.
     pub transmissions: u32,
+    /// The priority that what it allows is to be sent with, 0 the most urgent; 0, too, where receivers
+    /// do not decide that.
+    pub priority: u8,
 }
 
 /// Why a flow header cannot be read. The sender is at fault.
@@ -154,8 +157,10 @@ pub struct CreditView {
     pub flow: U64,
     /// [`Credit::transmissions`].
     pub transmissions: U32,
+    /// [`Credit::priority`].
+    pub priority: u8,
     /// Zero.
-    pub reserved: [u8; 28],
+    pub reserved: [u8; 27],
 }
 
 /// Flag of [`Ack::congested`].
@@ -300,7 +305,8 @@ impl Credit {
             prefix: PrefixView::new(Kind::FlowCredit, self.job, self.epoch),
             flow: U64::new(self.flow),
             transmissions: U32::new(self.transmissions),
-            reserved: [0; 28],
+            priority: self.priority,
+            reserved: [0; 27],
         });
     }
 
@@ -309,7 +315,7 @@ impl Credit {
     pub fn decode(header: &Header) -> Result<Credit, FlowError> {
         let view: &CreditView = transmute_ref!(header);
         view.prefix.expect(Kind::FlowCredit)?;
-        if view.reserved != [0; 28] {
+        if view.reserved != [0; 27] {
             return Err(FlowError::Reserved);
         }
         Ok(Credit {
@@ -317,6 +323,7 @@ impl Credit {
             epoch: view.prefix.epoch.get(),
             flow: view.flow.get(),
             transmissions: view.transmissions.get(),
+            priority: view.priority,
         })
     }
 }

@@ -19,6 +19,7 @@ pub const OTHERS_MAX: u8 = 64;
 
 const PLAN: u8 = 1 << 0;
 const REFUSED: u8 = 1 << 1;
+const SUMMED: u8 = 1 << 2;
 
 /// A word about a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +38,8 @@ pub struct Word {
     pub slots: u8,
     /// Whether links are to take its plan.
     pub has_plan: bool,
+    /// Whether switches sum the flow with others of its job, so that links count all of them as one.
+    pub is_summed: bool,
     /// What became of the plan on the way.
     pub refused: Option<Refused>,
     /// The flow's iteration.
@@ -78,7 +81,7 @@ pub struct WordView {
     pub flow: U32,
     /// [`Word::slots`].
     pub slots: u8,
-    /// Bit 0: there is a plan; bit 1: it is refused.
+    /// Bit 0: there is a plan; bit 1: it is refused; bit 2: the flow is summed on the way.
     pub flags: u8,
     /// [`Refused::at`].
     pub refused_at: u8,
@@ -175,7 +178,9 @@ impl Word {
             slot: U64::new(self.slot),
             flow: U32::new(self.flow),
             slots: self.slots,
-            flags: plan | if self.refused.is_some() { REFUSED } else { 0 },
+            flags: plan
+                | if self.refused.is_some() { REFUSED } else { 0 }
+                | if self.is_summed { SUMMED } else { 0 },
             refused_at: refused.at,
             others,
             iteration: U64::new(self.iteration),
@@ -208,6 +213,7 @@ impl Word {
             slot: view.slot.get(),
             slots: view.slots,
             has_plan: view.flags & PLAN != 0,
+            is_summed: view.flags & SUMMED != 0,
             refused: view.refused()?,
             iteration: view.iteration.get(),
             volume: view.volume.get(),
@@ -241,8 +247,9 @@ impl WordView {
     fn refused(&self) -> Result<Option<Refused>, PaceError> {
         let (at, free) = (self.refused_at, self.refused_free.get());
         match self.flags {
+            flags if flags & !(PLAN | REFUSED | SUMMED) != 0 => Err(PaceError::Reserved),
             // Only a plan can be refused.
-            flags if flags & !(PLAN | REFUSED) != 0 || flags == REFUSED => Err(PaceError::Reserved),
+            flags if flags & (PLAN | REFUSED) == REFUSED => Err(PaceError::Reserved),
             flags if flags & REFUSED == 0 && (at != 0 || free != 0) => Err(PaceError::Reserved),
             flags if flags & REFUSED == 0 => Ok(None),
             _ if at >= self.slots => Err(PaceError::RefusedAt(at)),
@@ -267,6 +274,7 @@ mod tests {
         slot: 0x1112,
         slots: 10,
         has_plan: true,
+        is_summed: true,
         refused: Some(Refused { at: 3, free: 0x2122 }),
         iteration: 7,
         volume: 0x3132,
@@ -277,7 +285,7 @@ mod tests {
         8, 7, 6, 5, 4, 3, 2, 1, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
         0x12, 0x11, 0, 0, 0, 0, 0, 0, // slot
-        0x0a, 0x0b, 0, 0, 10, 3, 3, 1, // flow, slots, flags, refused_at, others
+        0x0a, 0x0b, 0, 0, 10, 7, 3, 1, // flow, slots, flags, refused_at, others
         7, 0, 0, 0, 0, 0, 0, 0, // iteration
         0x32, 0x31, 0, 0, 0, 0, 0, 0, // volume
         0x22, 0x21, 0, 0, 0, 0, 0, 0, // refused_free
@@ -307,7 +315,7 @@ mod tests {
         assert_eq!(broken(36, 3), Err(PaceError::RefusedAt(3)));
         assert_eq!(broken(37, 2), Err(PaceError::Reserved), "nothing was planned");
         assert_eq!(broken(37, 1), Err(PaceError::Reserved), "nothing was refused");
-        assert_eq!(broken(37, 7), Err(PaceError::Reserved));
+        assert_eq!(broken(37, 15), Err(PaceError::Reserved));
         assert_eq!(broken(39, 65), Err(PaceError::Others(65)));
         assert_eq!(broken(3, 48), Err(PaceError::Others(1)), "a question has none");
         assert!(matches!(broken(3, 1), Err(PaceError::Prefix(PrefixError::OtherKind { .. }))));
@@ -334,7 +342,7 @@ mod tests {
             header[3] = 48 + (keep & 1);
             header[16..24].fill(0);
             header[36] %= 14;
-            header[37] &= 3;
+            header[37] &= 7;
             if let Ok(word) = Word::decode(&header) {
                 let mut again = [0xff; HEADER_BYTES];
                 word.encode(&mut again);

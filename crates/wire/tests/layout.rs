@@ -30,7 +30,7 @@ fn the_document_has_the_fields_of_the_code() {
         priority, reserved);
     let ack = fields!(AckView: flow, sent_at, sack, cumulative, index, transmission, flags,
         reserved);
-    let credit = fields!(CreditView: flow, transmissions, reserved);
+    let credit = fields!(CreditView: flow, transmissions, priority, reserved);
     let gradient = fields!(GradientView: sequence, aggregator, scale, server, bitmap, fan_ins,
         places, watermark_distance, flags, attempt, levels, next_magnitude, values);
     let parameter = fields!(ParameterView: sequence, aggregator, scale, server, next_aggregator,

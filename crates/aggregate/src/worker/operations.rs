@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{Body, Fixed, Half, Operation, Tensor};
+use thalweg_core::{Body, BodySize, Fixed, Half, Operation, Tensor};
 use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
 
 use super::Event;
@@ -79,6 +79,15 @@ impl Piece<'_> {
     #[inline]
     pub fn bytes(self) -> u32 {
         4 * u32::from(self.len())
+    }
+
+    /// What a packet with it needs.
+    #[inline]
+    pub fn body_size(self) -> BodySize {
+        match self {
+            Piece::Length(_) => BodySize::Length(self.bytes()),
+            Piece::Values(_) | Piece::Halves(..) => BodySize::Bytes(self.bytes()),
+        }
     }
 }
 

@@ -42,7 +42,7 @@ impl Epoch {
         is_urgent || self.may_launch(work)
     }
 
-    /// Sends the most urgent packet. `false` if there is none.
+    /// Sends the most urgent packet. `false` if there is none, or no room for fresh values.
     fn send_next(&mut self, work: &mut Work, now: Time, outbox: &mut dyn Outbox) -> bool {
         if let Some(sequence) = self.answers.pop_front() {
             self.send_answer(work, sequence, outbox);
@@ -52,7 +52,7 @@ impl Epoch {
         } else if let Some(sequence) = self.due.pop_front() {
             self.send_due(work, now, sequence, outbox);
         } else if self.may_launch(work) {
-            self.launch(work, now, outbox);
+            return self.launch(work, now, outbox);
         } else {
             return false;
         }
@@ -128,16 +128,20 @@ impl Epoch {
     }
 
     #[inline]
-    fn launch(&mut self, work: &mut Work, now: Time, outbox: &mut dyn Outbox) {
+    fn launch(&mut self, work: &mut Work, now: Time, outbox: &mut dyn Outbox) -> bool {
         let sequence = self.next;
+        let Some(piece) = work.operations.piece(sequence) else { return false };
+        // An outbox may have room for questions and none for values: those wait.
+        let Some(packet) = outbox.lend(piece.body_size()) else { return false };
         let terms = self.agreed.terms(sequence);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
         work.fragments.launch(sequence, terms, transmission, now);
         self.in_flight_bytes += self.packet_bytes(work, sequence);
         self.next += 1;
         self.skip_complete(work);
-        self.send_values(work, sequence, terms, How::Fresh, outbox);
+        self.fill(work, sequence, terms, How::Fresh, packet);
         work.stats.fragments_sent += 1;
+        true
     }
 
     /// What a packet with the values of a fragment occupies of a link.
@@ -157,11 +161,14 @@ impl Epoch {
         outbox: &mut dyn Outbox,
     ) {
         let Some(piece) = work.operations.piece(sequence) else { return };
-        let size = match piece {
-            Piece::Length(_) => BodySize::Length(piece.bytes()),
-            Piece::Values(_) | Piece::Halves(..) => BodySize::Bytes(piece.bytes()),
-        };
-        let Some(mut packet) = outbox.lend(size) else { return };
+        if let Some(packet) = outbox.lend(piece.body_size()) {
+            self.fill(work, sequence, terms, how, packet);
+        }
+    }
+
+    /// Writes the values of a fragment into a packet.
+    fn fill(&self, work: &Work, sequence: u64, terms: Terms, how: How, mut packet: Packet<'_>) {
+        let Some(piece) = work.operations.piece(sequence) else { return };
         let mut gradient = self.gradient(work, sequence, terms, how, piece.len());
         gradient.overflow = encode(piece, terms.numbers, &mut packet.body) == Fit::Clipped;
         gradient.encode(packet.header);

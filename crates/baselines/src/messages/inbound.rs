@@ -14,6 +14,15 @@ pub(crate) struct Inbound {
     answers: VecDeque<Answer>,
 }
 
+/// A packet that was taken in.
+pub(crate) struct Taken {
+    pub(crate) data: Data,
+    /// What is to be said about it.
+    pub(crate) ack: Ack,
+    /// It came without its payload.
+    pub(crate) is_header: bool,
+}
+
 struct Answer {
     dst: NodeId,
     entropy: u16,
@@ -25,8 +34,7 @@ impl Inbound {
         Inbound { incoming: Incoming::new(config), answers: VecDeque::new() }
     }
 
-    /// Takes in a packet of a message, whole or without its payload, and says what it is. `None` if
-    /// it was dropped.
+    /// Takes in a packet of a message and answers it. Says what it is; `None` if it was dropped.
     pub(crate) fn take_in(
         &mut self,
         config: &Config,
@@ -34,18 +42,36 @@ impl Inbound {
         packet: &Packet<'_>,
         events: &mut VecDeque<Event>,
     ) -> Option<Data> {
+        let Taken { data, ack, .. } = self.accept(config, now, packet, events)?;
+        self.answer(config, (packet.meta.src, packet.meta.entropy), ack);
+        Some(data)
+    }
+
+    /// Takes in a packet of a message, whole or without its payload, and leaves it to the caller whether
+    /// to answer. `None` if it was dropped.
+    pub(crate) fn accept(
+        &mut self,
+        config: &Config,
+        now: Time,
+        packet: &Packet<'_>,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Taken> {
         let data = Data::decode(packet.header).ok()?;
         let (meta, body) = (&*packet.meta, &packet.body);
-        let answer = if body.is_empty() && data.payload_bytes() > 0 {
+        let is_header = body.is_empty() && data.payload_bytes() > 0;
+        let answer = if is_header {
             self.incoming.on_header(config, now, meta, &data, body)
         } else {
             self.incoming.on_data(config, now, meta, &data, body, events)
         };
-        let ack = answer.ok()?;
+        Some(Taken { data, ack: answer.ok()?, is_header })
+    }
+
+    /// Puts an answer behind those that wait, if there is room for it.
+    pub(crate) fn answer(&mut self, config: &Config, (dst, entropy): (NodeId, u16), ack: Ack) {
         if self.answers.len() < config.max_waiting_acks as usize {
-            self.answers.push_back(Answer { dst: meta.src, entropy: meta.entropy, ack });
+            self.answers.push_back(Answer { dst, entropy, ack });
         }
-        Some(data)
     }
 
     /// How many packets of a message have not arrived; `None` if it is complete.

@@ -32,7 +32,15 @@ pub(crate) struct Transfer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     pub(crate) rank: u32,
+    pub(crate) priority: u8,
     pub(crate) entropy: u16,
+}
+
+impl Label {
+    /// Of data that waits behind all answers, where queues look at that.
+    pub(crate) fn behind_answers(rank: u32, entropy: u16) -> Label {
+        Label { rank, priority: LAST_PRIORITY, entropy }
+    }
 }
 
 impl Transfer {
@@ -66,6 +74,16 @@ impl Transfer {
         self.again.first().copied().or(unsent)
     }
 
+    /// How many packets it has.
+    pub(crate) fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// How many of them were sent, not counting those that are to be sent again.
+    pub(crate) fn sent(&self) -> u32 {
+        self.next_unsent - self.again.len() as u32
+    }
+
     /// Packets that nothing says have arrived.
     pub(crate) fn unanswered(&self) -> u32 {
         let unsent = self.packets - self.next_unsent;
@@ -90,7 +108,7 @@ impl Transfer {
         outbox: &mut dyn Outbox,
     ) -> Option<bool> {
         let index = self.next()?;
-        let data = self.data(config, now, index);
+        let data = self.data(config, now, index, label);
         let payload_bytes = data.payload_bytes();
         let packet = outbox.lend(self.body.body_size(payload_bytes))?;
         packet.meta.wire_bytes = payload_bytes + config.overhead_bytes;
@@ -117,7 +135,7 @@ impl Transfer {
         let index = [self.next(), travels].into_iter().flatten().min()?;
         let packet = outbox.lend(self.body.body_size(0))?;
         packet.meta.wire_bytes = config.ack_wire_bytes;
-        self.address(config, &self.data(config, now, index), label, packet);
+        self.address(config, &self.data(config, now, index, label), label, packet);
         Some(())
     }
 
@@ -147,9 +165,14 @@ impl Transfer {
 
     /// Takes everything for lost that was sent at `before` or earlier, and says how much that is.
     pub(crate) fn expire(&mut self, before: Time) -> u32 {
+        self.expire_below(u32::MAX, before)
+    }
+
+    /// The same of packets below a number.
+    pub(crate) fn expire_below(&mut self, end: u32, before: Time) -> u32 {
         let expired: Vec<u32> = self
             .on_the_way
-            .extract_if(.., |_, sent_at| *sent_at <= before)
+            .extract_if(..end, |_, sent_at| *sent_at <= before)
             .map(|(index, _)| index)
             .collect();
         self.again.extend(&expired);
@@ -168,7 +191,7 @@ impl Transfer {
             finished: now,
             retransmissions,
             timeouts: self.timeouts,
-            // NDP is told of losses, and pFabric waits for them.
+            // Receivers tell of losses, or timers do.
             detections: 0,
         }
     }
@@ -188,7 +211,7 @@ impl Transfer {
         }
     }
 
-    fn data(&self, config: &Config, now: Time, index: u32) -> Data {
+    fn data(&self, config: &Config, now: Time, index: u32, label: Label) -> Data {
         Data {
             job: config.job,
             epoch: config.epoch,
@@ -198,7 +221,7 @@ impl Transfer {
             index,
             transmission: self.transmissions,
             segment_bytes: config.segment_bytes,
-            priority: DATA_PRIORITY,
+            priority: label.priority,
         }
     }
 
@@ -213,7 +236,7 @@ impl Transfer {
         packet.meta.dst = self.dst;
         packet.meta.rank = label.rank;
         packet.meta.entropy = label.entropy;
-        packet.meta.dscp = Dscp::of_priority(DATA_PRIORITY);
+        packet.meta.dscp = Dscp::of_priority(label.priority);
         packet.meta.ecn = Ecn::Capable;
         data.encode(packet.header);
         if let Some(key) = &config.key {
@@ -223,5 +246,5 @@ impl Transfer {
     }
 }
 
-/// All data waits behind all answers, where queues look at that.
-const DATA_PRIORITY: u8 = 7;
+/// The least urgent.
+pub(crate) const LAST_PRIORITY: u8 = 7;

@@ -1,7 +1,8 @@
 //! Settings.
 
 use thalweg_core::{Bytes, Rate, Span};
-use thiserror::Error;
+
+use crate::messages::{ConfigError, check};
 
 /// Settings of an [`Endpoint`](super::Endpoint). Both ends of a message need the same first window.
 #[derive(Clone, Debug)]
@@ -20,17 +21,6 @@ pub struct Config {
     pub paths: u8,
 }
 
-/// Why settings cannot work. The configuration is at fault.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
-pub enum ConfigError {
-    /// Those of messages.
-    #[error(transparent)]
-    Messages(#[from] thalweg_flow::ConfigError),
-    /// A setting that has to be positive.
-    #[error("{0} is zero: set it to 1 or more")]
-    Zero(&'static str),
-}
-
 impl Config {
     /// The default settings of a host with such a link.
     pub fn new(link_rate: Rate) -> Config {
@@ -45,16 +35,12 @@ impl Config {
 
     /// Whether there can be such an endpoint.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.messages.check()?;
         let counts = [
             ("initial_window_packets", u64::from(self.initial_window_packets)),
             ("timeout_after", self.timeout_after.as_ps()),
             ("paths", u64::from(self.paths)),
         ];
-        match counts.into_iter().find(|(_, count)| *count == 0) {
-            Some((name, _)) => Err(ConfigError::Zero(name)),
-            None => Ok(()),
-        }
+        check(&self.messages, counts)
     }
 
     /// The time that a full packet occupies the link.

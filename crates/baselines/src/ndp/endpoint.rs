@@ -145,7 +145,7 @@ impl Endpoint {
             if outbox.room() == 0 {
                 return None;
             }
-            let label = Label { rank: 0, entropy: self.paths.next() };
+            let label = Label::behind_answers(0, self.paths.next());
             let messages = &self.config.messages;
             let is_resend = outgoing.transfer.send(messages, now, label, outbox)?;
             outgoing.state.made += 1;
@@ -173,7 +173,7 @@ impl Endpoint {
         }
         let packet = lend_urgent(messages, src, self.paths.next(), outbox)?;
         let (job, epoch) = (messages.job, messages.epoch);
-        Credit { job, epoch, flow: flow.0, transmissions }.encode(packet.header);
+        Credit { job, epoch, flow: flow.0, transmissions, priority: 0 }.encode(packet.header);
         if let Some(key) = &messages.key {
             tag::seal(packet.header, key);
         }

@@ -1,7 +1,8 @@
 //! Settings.
 
 use thalweg_core::Span;
-use thiserror::Error;
+
+use crate::messages::{ConfigError, Past, check};
 
 /// Settings of an [`Endpoint`](super::Endpoint). The defaults are published, for 10 Gbps and round
 /// trips of 14.6 µs.
@@ -18,6 +19,8 @@ pub struct Config {
     pub timeout_after: Span,
     /// A flow with so many timeouts in a row sends probes. Default 5.
     pub probe_after_timeouts: u32,
+    /// How messages are ranked past the size that they were believed to have.
+    pub past: Past,
 }
 
 impl Default for Config {
@@ -28,34 +31,20 @@ impl Default for Config {
             max_window_packets: 15,
             timeout_after: Span::from_us(45),
             probe_after_timeouts: 5,
+            past: Past::default(),
         }
     }
-}
-
-/// Why settings cannot work. The configuration is at fault.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
-pub enum ConfigError {
-    /// Those of messages.
-    #[error(transparent)]
-    Messages(#[from] thalweg_flow::ConfigError),
-    /// A setting that has to be positive.
-    #[error("{0} is zero: set it to 1 or more")]
-    Zero(&'static str),
 }
 
 impl Config {
     /// Whether there can be such an endpoint.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.messages.check()?;
         let counts = [
             ("initial_window_packets", u64::from(self.initial_window_packets)),
             ("max_window_packets", u64::from(self.max_window_packets)),
             ("timeout_after", self.timeout_after.as_ps()),
             ("probe_after_timeouts", u64::from(self.probe_after_timeouts)),
         ];
-        match counts.into_iter().find(|(_, count)| *count == 0) {
-            Some((name, _)) => Err(ConfigError::Zero(name)),
-            None => Ok(()),
-        }
+        check(&self.messages, counts)
     }
 }

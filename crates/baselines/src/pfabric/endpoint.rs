@@ -1,15 +1,15 @@
 //! The machine of a host.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use thalweg_core::{Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Time, Verdict};
 use thalweg_flow::{Event, FlowId, Message, StartError};
 use thalweg_wire::Kind;
 use thalweg_wire::flow::Ack;
 
 use super::window::Window;
 use super::{Config, ConfigError};
-use crate::messages::{Inbound, Label, Outbound, Outgoing};
+use crate::messages::{Belief, Inbound, Label, Outbound, Outgoing, Ready};
 
 /// Sends and receives the messages of one node. It promises what [`thalweg_flow::Endpoint`] promises;
 /// taggers of messages are not asked.
@@ -17,8 +17,8 @@ pub struct Endpoint {
     config: Config,
     outbound: Outbound<State>,
     inbound: Inbound,
-    /// Who may send, by rank: the shortest remaining first.
-    ready: BTreeSet<(u32, u32)>,
+    /// Who may send: the shortest remaining first.
+    ready: Ready,
     /// Who has a probe to send.
     probes: VecDeque<FlowId>,
     events: VecDeque<Event>,
@@ -28,6 +28,7 @@ pub struct Endpoint {
 #[derive(Debug)]
 struct State {
     window: Window,
+    belief: Belief,
     /// With which rank it stands among those that may send.
     queued: Option<u32>,
     /// Since when only probes are sent, or when the last one was.
@@ -41,7 +42,7 @@ impl Endpoint {
         Ok(Endpoint {
             outbound: Outbound::new(&config.messages),
             inbound: Inbound::new(&config.messages),
-            ready: BTreeSet::new(),
+            ready: Ready::default(),
             probes: VecDeque::new(),
             events: VecDeque::new(),
             config,
@@ -50,8 +51,22 @@ impl Endpoint {
 
     /// Begins to send a message.
     pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
+        let bytes = message.body.bytes();
+        self.start_believed(now, message, bytes)
+    }
+
+    /// Begins to send a message that is ranked as if it had `believed` bytes; zero says that nothing is
+    /// known, and it goes by what has arrived.
+    // spec: Q-12
+    pub fn start_believed(
+        &mut self,
+        now: Time,
+        message: Message,
+        believed: Bytes,
+    ) -> Result<FlowId, StartError> {
         let window = Window::new(&self.config);
-        let state = State { window, queued: None, probing_since: None };
+        let belief = Belief::new(believed, self.config.messages.segment_bytes, self.config.past);
+        let state = State { window, belief, queued: None, probing_since: None };
         let flow = self.outbound.start(&self.config.messages, now, message, state)?;
         self.requeue(flow.slot());
         Ok(flow)
@@ -87,9 +102,8 @@ impl Endpoint {
     }
 
     fn end(&mut self, slot: u32, event: Event) {
-        let queued = self.outbound.at(slot).and_then(|outgoing| outgoing.state.queued);
-        if let Some(rank) = queued {
-            self.ready.remove(&(rank, slot));
+        if let Some(outgoing) = self.outbound.at(slot) {
+            self.ready.put(slot, &mut outgoing.state.queued, None);
         }
         self.outbound.end(slot);
         self.events.push_back(event);
@@ -99,23 +113,14 @@ impl Endpoint {
     fn requeue(&mut self, slot: u32) {
         let Some(outgoing) = self.outbound.at(slot) else { return };
         let wanted = outgoing.may_send().then(|| outgoing.rank(&self.config));
-        if wanted == outgoing.state.queued {
-            return;
-        }
-        if let Some(rank) = outgoing.state.queued {
-            self.ready.remove(&(rank, slot));
-        }
-        if let Some(rank) = wanted {
-            self.ready.insert((rank, slot));
-        }
-        outgoing.state.queued = wanted;
+        self.ready.put(slot, &mut outgoing.state.queued, wanted);
     }
 
     /// Sends a packet of the flow that has least to bring over.
     fn send_data(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
-        let &(rank, slot) = self.ready.first()?;
+        let (rank, slot) = self.ready.first()?;
         let outgoing = self.outbound.at(slot).expect("flows that end are taken away");
-        let label = Label { rank, entropy: outgoing.transfer.entropy };
+        let label = Label::behind_answers(rank, outgoing.transfer.entropy);
         let is_resend = outgoing.transfer.send(&self.config.messages, now, label, outbox)?;
         self.outbound.retransmissions += u64::from(is_resend);
         self.outbound.timers.arm(slot, now + self.config.timeout_after);
@@ -128,8 +133,8 @@ impl Endpoint {
             let flow = *self.probes.front()?;
             let outgoing = self.outbound.find(flow);
             if let Some(outgoing) = outgoing.filter(|own| own.state.probing_since.is_some()) {
-                let entropy = outgoing.transfer.entropy;
-                let label = Label { rank: outgoing.rank(&self.config), entropy };
+                let rank = outgoing.rank(&self.config);
+                let label = Label::behind_answers(rank, outgoing.transfer.entropy);
                 outgoing.transfer.probe(&self.config.messages, now, label, outbox)?;
                 outgoing.state.probing_since = Some(now);
                 self.probes.pop_front();
@@ -171,9 +176,10 @@ impl Outgoing<State> {
             && self.transfer.on_the_way() < self.state.window.packets
     }
 
-    /// What is left of it, in bytes.
+    /// What is believed to be left of it, in bytes.
     fn rank(&self, config: &Config) -> u32 {
-        self.transfer.unanswered().saturating_mul(config.messages.segment_bytes)
+        let arrived = self.transfer.packets() - self.transfer.unanswered();
+        self.state.belief.left(arrived).saturating_mul(config.messages.segment_bytes)
     }
 }
 

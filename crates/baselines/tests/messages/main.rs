@@ -1,6 +1,7 @@
-//! NDP and pFabric in the fabric: every message arrives exactly once, whatever the network does, and
+//! NDP, pFabric and Homa in the fabric: every message arrives exactly once, whatever the network does, and
 //! each does what it is known for.
 
+mod homa;
 mod ndp;
 mod pfabric;
 mod stage;

@@ -1,7 +1,7 @@
 //! What pFabric is known for.
 
 use thalweg_baselines::pfabric::Endpoint;
-use thalweg_core::{Span, Time};
+use thalweg_core::{Bytes, Span, Time};
 use thalweg_fabric::topology::OneSwitch;
 use thalweg_fabric::{Buffer, Config, Discipline, Spread};
 
@@ -51,4 +51,33 @@ fn flows_end_in_the_order_of_their_sizes() {
         let us = letter.received[0].as_us_f64();
         assert!((ideal_us..1.15 * ideal_us + 10.0).contains(&us), "{us} against {ideal_us}");
     }
+}
+
+/// Who is taken for shorter goes first, and both arrive in full: the smaller one waits for the larger,
+/// which was believed to be smaller, up to where that is known to be wrong.
+// spec: Q-12
+#[test]
+fn the_believed_size_decides() {
+    let topology = OneSwitch { hosts: 3, host_cable: CABLE }.build().expect("valid");
+    let ends_us = |believed: [u64; 2]| {
+        let mut letters =
+            vec![Letter::new(Time::ZERO, 1, 0, 600_000), Letter::new(Time::ZERO, 2, 0, 300_000)];
+        for (letter, bytes) in letters.iter_mut().zip(believed) {
+            letter.believed = Some(Bytes::new(bytes));
+        }
+        let (_, letters) = run::<Endpoint>(&topology, &config(), 1, letters);
+        [1, 2].map(|src| {
+            let letter = letters.iter().find(|letter| letter.src == src).expect("it was sent");
+            letter.received[0].as_us_f64()
+        })
+    };
+    let [large, small] = ends_us([600_000, 300_000]);
+    assert!(small < 280.0 && large > 720.0, "{small} and {large}");
+    // Taken for each other, the larger one goes first, also past what was believed: up to its end it has
+    // sent less than the smaller one is believed to have left.
+    let [large, small] = ends_us([300_000, 600_000]);
+    assert!(large < 530.0 && small > 720.0, "{small} and {large}");
+    // Past a belief that was much too small it goes first until it has sent what the smaller one has left.
+    let [large, small] = ends_us([30_000, 300_000]);
+    assert!((450.0..540.0).contains(&small) && large > 720.0, "{small} and {large}");
 }

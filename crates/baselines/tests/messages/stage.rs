@@ -1,6 +1,6 @@
 //! Hosts that send messages, and an application that counts how they end.
 
-use thalweg_baselines::{ndp, pfabric};
+use thalweg_baselines::{homa, ndp, pfabric};
 use thalweg_core::{Bytes, Machine, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::CableSpec;
 use thalweg_fabric::{Config, Director, Fabric, Hosts, Limit, Pause, Topology};
@@ -15,7 +15,12 @@ pub const NDP_SEGMENT: u32 = 8_960;
 /// A transport under test.
 pub trait Transport: Machine<Event = Event> {
     fn build(host: NodeId) -> Self;
-    fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError>;
+    fn start(
+        &mut self,
+        now: Time,
+        message: Message,
+        believed: Option<Bytes>,
+    ) -> Result<FlowId, StartError>;
     fn left(&self) -> usize;
 }
 
@@ -27,7 +32,12 @@ impl Transport for ndp::Endpoint {
         ndp::Endpoint::new(config, rng).expect("valid")
     }
 
-    fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
+    fn start(
+        &mut self,
+        now: Time,
+        message: Message,
+        _: Option<Bytes>,
+    ) -> Result<FlowId, StartError> {
         self.start(now, message)
     }
 
@@ -41,8 +51,34 @@ impl Transport for pfabric::Endpoint {
         pfabric::Endpoint::new(pfabric::Config::default()).expect("the defaults work")
     }
 
-    fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
-        self.start(now, message)
+    fn start(
+        &mut self,
+        now: Time,
+        message: Message,
+        believed: Option<Bytes>,
+    ) -> Result<FlowId, StartError> {
+        let bytes = message.body.bytes();
+        self.start_believed(now, message, believed.unwrap_or(bytes))
+    }
+
+    fn left(&self) -> usize {
+        self.outgoing() + self.incoming()
+    }
+}
+
+impl Transport for homa::Endpoint {
+    fn build(_: NodeId) -> Self {
+        homa::Endpoint::new(homa::Config::default()).expect("the defaults work")
+    }
+
+    fn start(
+        &mut self,
+        now: Time,
+        message: Message,
+        believed: Option<Bytes>,
+    ) -> Result<FlowId, StartError> {
+        let bytes = message.body.bytes();
+        self.start_believed(now, message, believed.unwrap_or(bytes))
     }
 
     fn left(&self) -> usize {
@@ -57,6 +93,8 @@ pub struct Letter {
     pub src: u32,
     pub dst: u32,
     pub payload: Payload,
+    /// As what it is ranked, if not by its size.
+    pub believed: Option<Bytes>,
     pub flow: Option<FlowId>,
     pub sent: Vec<Sent>,
     /// When it was received, each time.
@@ -66,7 +104,9 @@ pub struct Letter {
 impl Letter {
     pub fn new(at: Time, src: u32, dst: u32, bytes: u64) -> Letter {
         let payload = Payload::Length(Bytes::new(bytes));
-        Letter { at, src, dst, payload, flow: None, sent: Vec::new(), received: Vec::new() }
+        let (believed, flow) = (None, None);
+        let (sent, received) = (Vec::new(), Vec::new());
+        Letter { at, src, dst, payload, believed, flow, sent, received }
     }
 }
 
@@ -103,7 +143,7 @@ impl<T: Transport> Director<T> for Office {
                 tagger: FlowTagger::default(),
                 entropy: self.started as u16,
             };
-            let flow = hosts.machine(NodeId(letter.src)).start(now, message);
+            let flow = hosts.machine(NodeId(letter.src)).start(now, message, letter.believed);
             letter.flow = Some(flow.expect("short messages"));
             self.started += 1;
         }

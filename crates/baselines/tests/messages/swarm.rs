@@ -1,7 +1,7 @@
 //! Random networks that lose, double and reorder packets.
 
-use thalweg_baselines::{ndp, pfabric};
-use thalweg_core::{Rng, Span, Time};
+use thalweg_baselines::{homa, ndp, pfabric};
+use thalweg_core::{Bytes, Rng, Span, Time};
 use thalweg_fabric::topology::{LeafSpine, OneSwitch};
 use thalweg_fabric::{
     Buffer, Config, Discipline, Effect, Marking, Place, Rule, Spread, Topology, TrimmingSpec,
@@ -57,10 +57,11 @@ fn config(rng: &mut Rng) -> Config {
         Discipline::Trimming(TrimmingSpec::default()),
         Discipline::Urgency,
         Discipline::Fifo(Marking::NONE),
+        Discipline::StrictPerPort(Marking::NONE),
     ];
     let spreads = [Spread::PerFlow, Spread::PerPacket, Spread::Explicit];
     Config {
-        discipline: disciplines[rng.below(3) as usize],
+        discipline: disciplines[rng.below(4) as usize],
         buffer: if rng.chance(0.7) {
             Buffer::PerPort { bytes: 14_000 + rng.below(40_000) }
         } else {
@@ -75,7 +76,8 @@ fn config(rng: &mut Rng) -> Config {
 fn letters(rng: &mut Rng, hosts: u32) -> Vec<Letter> {
     let count = 1 + rng.below(16);
     let is_incast = rng.chance(0.5);
-    let spread_ps = 1 + rng.below(200_000_000);
+    // All at once, or over a quarter of a millisecond.
+    let spread_ps = 1 << rng.below(29);
     let mut draw = |_| {
         let src = 1 + rng.below(u64::from(hosts) - 1) as u32;
         let any = (src + 1 + rng.below(u64::from(hosts) - 1) as u32) % hosts;
@@ -86,6 +88,9 @@ fn letters(rng: &mut Rng, hosts: u32) -> Vec<Letter> {
         let bytes = rng.below(most);
         let mut letter = Letter::new(at, src, dst, bytes);
         if rng.chance(0.3) {
+            letter.believed = Some(Bytes::new(rng.below(most * 2)));
+        }
+        if rng.chance(0.3) {
             let content = (0..bytes).map(|_| rng.bits() as u8).collect();
             letter.payload = Payload::Bytes(content);
         }
@@ -94,7 +99,8 @@ fn letters(rng: &mut Rng, hosts: u32) -> Vec<Letter> {
     (0..count).map(&mut draw).collect()
 }
 
-/// Every message arrives once, its sender hears of it once, and nothing is left.
+// spec: Q-12
+/// Every message arrives once, whatever its size was taken for, its sender hears of it once, and nothing is left.
 fn swarm<T: Transport>() -> Coverage {
     let mut coverage = Coverage::default();
     for seed in 0..SEEDS {
@@ -138,6 +144,11 @@ fn assert_met(coverage: &Coverage) {
 #[test]
 fn ndp_delivers_every_message_exactly_once() {
     assert_met(&swarm::<ndp::Endpoint>());
+}
+
+#[test]
+fn homa_delivers_every_message_exactly_once() {
+    assert_met(&swarm::<homa::Endpoint>());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Meta, TrafficClass};
 
-use super::{Admission, Marking, Queue, STRICT_QUEUES, Strict};
+use super::{Admission, Queue, Strict, StrictMarking};
 use crate::pool::PacketRef;
 
 /// How many classes there are.
@@ -24,11 +24,10 @@ pub struct Fair {
 }
 
 impl Fair {
-    /// An empty port. Weights are at least 1.
-    pub fn new(weights: [u32; CLASSES], marking: Marking) -> Fair {
-        let strict = |_| Strict::marking_per_queue([marking; STRICT_QUEUES]);
+    /// An empty port. Weights are at least 1. A class marks by what waits of itself.
+    pub fn new(weights: [u32; CLASSES], markings: [StrictMarking; CLASSES]) -> Fair {
         Fair {
-            classes: std::array::from_fn(strict),
+            classes: markings.map(Strict::new),
             weights: weights.map(|weight| weight.max(1)),
             credit_bytes: [0; CLASSES],
             turn: 0,

@@ -19,12 +19,16 @@ pub struct Strict {
     queue_bytes: [u64; STRICT_QUEUES],
     bytes: u64,
     marking: StrictMarking,
+    /// The most that one queue may hold, however much room the port has.
+    queue_limit_bytes: u64,
 }
 
-/// What the marking threshold of a strict-priority port is compared with.
+/// What the marking threshold of strict priorities is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum StrictMarking {
+pub enum StrictMarking {
+    /// What waits in the packet's own queue, each with a threshold of its own.
     PerQueue([Marking; STRICT_QUEUES]),
+    /// What waits in all of them.
     PerPort(Marking),
 }
 
@@ -39,14 +43,22 @@ impl Strict {
         Strict::new(StrictMarking::PerPort(marking))
     }
 
-    fn new(marking: StrictMarking) -> Strict {
+    /// Empty queues that mark in this way.
+    pub fn new(marking: StrictMarking) -> Strict {
         Strict {
             queues: Default::default(),
             occupied: 0,
             queue_bytes: [0; STRICT_QUEUES],
             bytes: 0,
             marking,
+            queue_limit_bytes: u64::MAX,
         }
+    }
+
+    /// The same, and no queue holds more than so much.
+    #[must_use]
+    pub fn with_queue_limit(self, bytes: u64) -> Strict {
+        Strict { queue_limit_bytes: bytes, ..self }
     }
 
     /// The size of the next packet to leave.
@@ -59,10 +71,12 @@ impl Strict {
 impl Queue for Strict {
     fn enqueue(&mut self, packet: PacketRef, meta: &mut Meta, limit_bytes: u64) -> Admission {
         let wire_bytes = u64::from(meta.wire_bytes);
-        if self.bytes + wire_bytes > limit_bytes {
+        let class = usize::from(meta.dscp.priority());
+        let is_full = self.bytes + wire_bytes > limit_bytes
+            || self.queue_bytes[class] + wire_bytes > self.queue_limit_bytes;
+        if is_full {
             return Admission::Full;
         }
-        let class = usize::from(meta.dscp.priority());
         let admitted = match &self.marking {
             StrictMarking::PerQueue(markings) => {
                 markings[class].apply(meta, self.queue_bytes[class])

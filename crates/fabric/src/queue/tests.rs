@@ -72,6 +72,20 @@ fn strict_serves_the_most_urgent_first() {
 }
 
 #[test]
+fn a_strict_queue_that_has_its_part_of_the_memory_leaves_others_theirs() {
+    let mut pool = Pool::default();
+    let mut queue = Strict::marking_per_port(Marking::NONE).with_queue_limit(250);
+    let mut admit = |priority: u8| {
+        let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
+        assert_eq!(meta.wire_bytes, 100);
+        queue.enqueue(packet, &mut meta, 450)
+    };
+    assert_eq!([7, 7, 7].map(&mut admit), [Admission::Queued, Admission::Queued, Admission::Full]);
+    // The port has room for two more, whose queue is not full.
+    assert_eq!([0, 1, 2].map(&mut admit), [Admission::Queued, Admission::Queued, Admission::Full]);
+}
+
+#[test]
 fn strict_marks_by_queue_or_by_port() {
     let mut pool = Pool::default();
     let mut per_queue = Strict::marking_per_queue([Marking::above(50); STRICT_QUEUES]);
@@ -176,9 +190,16 @@ proptest! {
         for discipline in [
             Discipline::Fifo(Marking::NONE),
             Discipline::StrictPerPort(Marking::NONE),
+            Discipline::StrictParts {
+                marking: StrictMarking::PerPort(Marking::NONE),
+                queue_bytes: 4_000,
+            },
             Discipline::Trimming(TrimmingSpec { data_bytes: 2_000, ..TrimmingSpec::default() }),
             Discipline::Urgency,
-            Discipline::Fair { weights: [1, 2], marking: Marking::NONE },
+            Discipline::Fair {
+                weights: [1, 2],
+                markings: [StrictMarking::PerPort(Marking::NONE); 2],
+            },
         ] {
             keeps_the_books(&mut *discipline.queue(&coin), &steps, limit);
         }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::Arm;
+use super::{Arm, Control};
 
 /// Hosts, switches and what they are set to.
 #[derive(Deserialize)]
@@ -57,33 +57,41 @@ impl Network {
     }
 
     fn switch(&self, arm: &Arm) -> Value {
-        if arm.pfabric {
-            let buffer = self.pfabric_buffer.as_ref().unwrap_or(&self.buffer);
+        let (queues, buffer) = match arm.control {
+            Some(Control::Pfabric) => ("urgency", &self.pfabric_buffer),
+            Some(Control::Homa) | None => ("strict", &None),
+        };
+        let buffer = arm.buffer.as_ref().or(buffer.as_ref()).unwrap_or(&self.buffer).as_str();
+        if arm.control.is_some() {
             return table([
-                ("queues", "urgency".into()),
-                ("port-buffer", buffer.as_str().into()),
+                ("queues", queues.into()),
+                ("port-buffer", buffer.into()),
                 ("routing", "per-packet".into()),
             ]);
         }
-        table([
-            ("queues", "strict".into()),
-            ("port-buffer", self.buffer.as_str().into()),
+        let mut switch = entries([
+            ("queues", queues.into()),
+            ("port-buffer", buffer.into()),
             ("ecn-threshold", self.ecn_threshold.as_str().into()),
             // As PIAS does.
             ("ecn-counts", "port".into()),
-        ])
+        ]);
+        change(&mut switch, &arm.switch);
+        Value::Table(switch)
     }
 
     /// What of the transport the network decides.
     pub(super) fn transport(&self, arm: &Arm) -> Table {
         let mut transport = Table::new();
-        if arm.pfabric {
-            transport.insert("control".to_owned(), "pfabric".into());
-        } else {
-            let window = self.initial_window_packets;
-            transport.insert("initial-window-packets".to_owned(), window.into());
-            transport.insert("min-rto".to_owned(), self.min_rto.as_str().into());
-            transport.insert("initial-rto".to_owned(), self.min_rto.as_str().into());
+        let mut set = |key: &str, value: Value| _ = transport.insert(key.to_owned(), value);
+        match arm.control {
+            Some(Control::Pfabric) => set("control", "pfabric".into()),
+            Some(Control::Homa) => set("control", "homa".into()),
+            None => {
+                set("initial-window-packets", self.initial_window_packets.into());
+                set("min-rto", self.min_rto.as_str().into());
+                set("initial-rto", self.min_rto.as_str().into());
+            }
         }
         transport
     }
@@ -104,6 +112,20 @@ fn cable(rate_gbps: f64, delay: &str) -> Value {
 }
 
 /// A table of a scenario.
-pub(super) fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+pub(super) fn table<const N: usize>(of: [(&str, Value); N]) -> Value {
+    Value::Table(entries(of))
+}
+
+fn entries<const N: usize>(entries: [(&str, Value); N]) -> Table {
+    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// Replaces keys, and takes out those that are `false`.
+pub(super) fn change(table: &mut Table, by: &Table) {
+    for (key, value) in by {
+        match value {
+            Value::Boolean(false) => _ = table.remove(key),
+            value => _ = table.insert(key.clone(), value.clone()),
+        }
+    }
 }

@@ -4,12 +4,13 @@ use serde::Deserialize;
 use thalweg_core::Bytes;
 use thalweg_prioritize::evaluate::Class;
 use thalweg_report::stats::Sample;
-use thalweg_scenario::{Ending, FlowEnd, FlowRecord, Outcome, Scenario};
+use thalweg_scenario::{FlowEnd, FlowRecord, Outcome, Scenario};
 use thalweg_workload::SizeDistribution;
 use toml::{Table, Value};
 
-use super::network::table;
+use super::network::{change, table};
 use super::{Cell, Setup, workloads};
+use crate::flows::complete;
 use crate::{FigureError, Point};
 
 /// How many flows there are, and what is known of them.
@@ -107,9 +108,6 @@ impl Flows {
     }
 }
 
-/// Events between two looks at whether to stop.
-const STEP_EVENTS: u64 = 200_000;
-
 impl Setup {
     pub(super) fn measure(
         &self,
@@ -126,23 +124,7 @@ impl Setup {
         let load =
             |name: &str| workloads::curve(name).map(str::to_owned).ok_or_else(|| name.to_owned());
         let scenario = Scenario::parse("the plan", &self.file(cell).to_string(), &load)?;
-        let mut run = scenario.run_bare(seed);
-        loop {
-            let progress = run.advance(STEP_EVENTS);
-            let expected = progress.expected_flows.unwrap_or(1).max(1);
-            point.reached(progress.ended_flows as f64 / expected as f64)?;
-            if progress.ended.is_some() {
-                break;
-            }
-        }
-        let outcome = run.outcome();
-        let violation = outcome.check.as_ref().err().map(ToString::to_string);
-        let early = (outcome.ending != Ending::Complete || outcome.unfinished() > 0)
-            .then(|| format!("{:?}, {} flows failed", outcome.ending, outcome.unfinished()));
-        match violation.or(early) {
-            None => Ok(Measured::of(&outcome)),
-            Some(why) => Err(FigureError::Failed { figure, reason: format!("seed {seed}: {why}") }),
-        }
+        Ok(Measured::of(&complete(figure, &scenario, seed, point)?))
     }
 
     fn file(&self, cell: &Cell<'_>) -> Table {
@@ -193,10 +175,24 @@ impl Setup {
     }
 
     fn transport(&self, cell: &Cell<'_>) -> Table {
+        let mut transport = self.network.transport(cell.arm);
+        transport.extend(self.tagging(cell));
+        change(&mut transport, &cell.arm.transport);
+        transport
+    }
+
+    /// How flows get their priorities.
+    fn tagging(&self, cell: &Cell<'_>) -> Table {
         let arm = cell.arm;
-        let mut transport = self.network.transport(arm);
-        let mut set = |key: &str, value: Value| _ = transport.insert(key.to_owned(), value);
-        let Some(tagger) = &arm.tagger else { return transport };
+        let mut tagging = Table::new();
+        let mut set = |key: &str, value: Value| _ = tagging.insert(key.to_owned(), value);
+        if arm.imprecise {
+            set("hints", self.hints(cell).into());
+        }
+        if let Some(past) = &arm.past_estimate {
+            set("past-estimate", past.as_str().into());
+        }
+        let Some(tagger) = &arm.tagger else { return tagging };
         set("tagger", tagger.as_str().into());
         for (key, value) in [("loss-detection", &arm.loss_detection), ("slack", &arm.slack)] {
             if let Some(value) = value {
@@ -209,7 +205,7 @@ impl Setup {
         if matches!(tagger.as_str(), "qclimb" | "fixed-priority" | "promotion") {
             set("hints", self.hints(cell).into());
         }
-        transport
+        tagging
     }
 
     fn hints(&self, cell: &Cell<'_>) -> Table {

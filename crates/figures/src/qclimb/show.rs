@@ -42,10 +42,12 @@ impl Setup {
             times.push(first(cell).into_iter().chain(times_cells(measured)));
             packets.push(first(cell).into_iter().chain(packets_cells(measured)));
         }
-        let mut tables = vec![
+        let gains = (!self.gains.is_empty()).then(|| self.gains_listing(results));
+        let mut tables: Vec<Listing> = gains.into_iter().collect();
+        tables.extend([
             Listing { table: times, caption: "How long flows took".to_owned() },
             Listing { table: packets, caption: "What was lost, and what waited".to_owned() },
-        ];
+        ]);
         if runs().any(|(_, measured)| measured.times(Flows::All, true).flows > 0) {
             let mut beside = Table::new(beside_columns());
             for (cell, measured) in runs() {
@@ -55,6 +57,39 @@ impl Setup {
             tables.push(Listing { table: beside, caption });
         }
         tables
+    }
+
+    fn gains_listing(&self, results: &Results<'_>) -> Listing {
+        let columns = [Column::left("what if"), Column::left("workload"), Column::right("load")];
+        let names = ["mean lower by", "p99 lower by", "timeouts against", "timeouts of"];
+        let columns = columns.into_iter().chain(names.map(Column::right));
+        let mut table = Table::new(columns.collect::<Vec<_>>());
+        for gain in &self.gains {
+            for (workload, load) in self.places() {
+                let arms = [&gain.than, &gain.of].map(|arm| results.of(workload, load, arm));
+                let [Some(than), Some(of)] = arms else { continue };
+                let lower =
+                    |metric: Metric| Unit::Percent.format(1.0 - metric.of(of) / metric.of(than));
+                let timeouts = |it: &Measured| format_count(it.timeouts[Flows::Small as usize]);
+                table.push([
+                    gain.what_if.clone(),
+                    workload.to_owned(),
+                    format_number(load),
+                    lower(Metric::SmallMean),
+                    lower(Metric::SmallP99),
+                    timeouts(than),
+                    timeouts(of),
+                ]);
+            }
+        }
+        let caption = "What small flows gain, one difference at a time".to_owned();
+        Listing { table, caption }
+    }
+
+    /// Every workload at every load.
+    fn places(&self) -> impl Iterator<Item = (&str, f64)> {
+        let of = |workload| self.loads.iter().map(move |&load| (workload, load));
+        self.workloads.iter().map(String::as_str).flat_map(of)
     }
 }
 

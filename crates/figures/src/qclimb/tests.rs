@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 use super::*;
 use crate::Plan;
 
-const FIGURES: [Compared; 15] = [
+const FIGURES: [Compared; 18] = [
     QCLIMB_7,
     QCLIMB_13,
     QCLIMB_14,
@@ -16,6 +16,9 @@ const FIGURES: [Compared; 15] = [
     QCLIMB_23,
     QCLIMB_24,
     QCLIMB_27,
+    QCLIMB_28,
+    QCLIMB_29,
+    QCLIMB_WHY,
     QCLIMB_TABLE3,
     QCLIMB_TABLE4,
     QCLIMB_TABLE5,
@@ -31,6 +34,9 @@ fn claims_are_about_arms_and_places_that_there_are() {
         for quick in [false, true] {
             let setup = setup(figure, quick);
             let is_arm = |name: &String| setup.arms.iter().any(|arm| arm.name == *name);
+            for gain in &setup.gains {
+                assert!(is_arm(&gain.of) && is_arm(&gain.than), "{}", gain.what_if);
+            }
             for said in &setup.claims {
                 assert!(said.arms().all(is_arm), "{}: {}", figure.name, said.text());
                 assert!(said.places(&setup).count() > 0, "{}: {}", figure.name, said.text());

@@ -158,11 +158,11 @@ impl Flow {
         self.sent_in_slot = 0;
     }
 
-    /// How far its iteration is, in thousandths: as far as itself or any flow that it depends on.
-    pub(super) fn per_mille(&self) -> u64 {
+    /// How far its iteration is, in 32 steps: as far as itself or any flow that it depends on. The first
+    /// packets of those that begin at once make no difference.
+    pub(super) fn steps(&self) -> u64 {
         let furthest = self.others().fold(self.sent, u64::max).min(self.volume);
-        let per_mille = u128::from(furthest) * 1_000 / u128::from(self.volume.max(1));
-        per_mille as u64
+        (u128::from(furthest) * 32 / u128::from(self.volume.max(1))) as u64
     }
 
     pub(super) fn sent_so_far(&self) -> u64 {

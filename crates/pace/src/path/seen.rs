@@ -35,6 +35,11 @@ impl Recent {
         self.next = (self.next + 1) % SLOTS;
     }
 
+    /// The mean.
+    pub fn mean(&self) -> u64 {
+        self.values.iter().sum::<u64>() / SLOTS as u64
+    }
+
     /// The largest.
     pub fn max(&self) -> u64 {
         self.values.iter().copied().max().unwrap_or(0)
@@ -50,12 +55,14 @@ pub struct Seen {
     capacity: u64,
     busy: Recent,
     busy_slots: u64,
+    /// What traffic that nobody schedules took of the last slots, where that can be measured.
+    unplanned: Option<Recent>,
 }
 
 impl Seen {
     /// A link of which nothing is known but its capacity.
     pub fn new(capacity: u64) -> Seen {
-        Seen { capacity, busy: Recent::new(capacity), busy_slots: 0 }
+        Seen { capacity, busy: Recent::new(capacity), busy_slots: 0, unplanned: None }
     }
 
     /// What the link carries in a slot when nothing disturbs it.
@@ -67,10 +74,21 @@ impl Seen {
     /// The most that was carried in the last four busy slots; every now and then a quarter more, since
     /// whoever never asks for more would never see more.
     pub fn usable(&self) -> u64 {
+        if let Some(unplanned) = &self.unplanned {
+            let left = self.capacity.saturating_sub(unplanned.mean());
+            return left.max(self.capacity / FLOOR_PART);
+        }
         let seen = self.busy.max().max(self.capacity / FLOOR_PART);
         let is_probe = self.busy_slots % PROBE_EVERY == PROBE_EVERY - 1;
         let asked = if is_probe { seen.saturating_add(seen / PROBE_PART + 1) } else { seen };
         asked.min(self.capacity)
+    }
+
+    // spec: C-12
+    /// Takes in what traffic that nobody schedules took of a slot. Whoever sees it need not conclude it from
+    /// what scheduled flows got: the rest of the link, on average, is theirs.
+    pub fn measure(&mut self, unplanned: u64) {
+        self.unplanned.get_or_insert(Recent::new(0)).push(unplanned);
     }
 
     // spec: C-04, C-12, C-13

@@ -263,6 +263,7 @@ impl World {
             let limit = match flow.relation {
                 Relation::Broadcast => least,
                 Relation::Ring { own_chunk } => least + own_chunk,
+                Relation::Summed { window } => least + window,
                 Relation::Aggregation | Relation::Alone => u64::MAX,
             };
             assert!(sent(&flow.id) <= limit, "seed {seed}: {:?} is ahead", flow.id);

@@ -10,8 +10,22 @@ const WEIGHT_TOLERANCE: f64 = 1e-12;
 /// Memory that [`Forest::quantiles`] uses again from call to call.
 #[derive(Clone, Default, Debug)]
 pub struct Scratch {
-    /// The weight of each rank; zero between calls.
-    weights: Vec<f64>,
+    leaves: Vec<Leaf>,
+}
+
+/// A leaf whose samples are searched.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    /// Where its samples begin, and how many there are.
+    begin: u32,
+    samples: u32,
+    /// What each of them weighs.
+    share: f64,
+    /// How many are certainly below the rank that is searched, and how many may be.
+    below: u32,
+    up_to: u32,
+    /// How many are not above the rank that is tried.
+    tried: u32,
 }
 
 impl Forest {
@@ -47,22 +61,51 @@ impl Forest {
         high: f64,
         scratch: &mut Scratch,
     ) -> (Bytes, Bytes) {
-        let weights = &mut scratch.weights;
-        weights.resize(self.sizes.len(), 0.0);
         let (mut first, mut last) = (u32::MAX, 0);
+        let leaves = &mut scratch.leaves;
+        leaves.clear();
         self.for_each_leaf(row, |leaf| {
-            let samples = self.leaf_samples(leaf);
-            let share = 1.0 / (samples.len() * self.roots.len()) as f64;
-            samples.iter().for_each(|&rank| weights[rank as usize] += share);
+            let (begin, end) =
+                (self.sample_from[leaf as usize], self.sample_from[leaf as usize + 1]);
+            let samples = end - begin;
+            let share = 1.0 / (samples as usize * self.roots.len()) as f64;
+            leaves.push(Leaf { begin, samples, share, below: 0, up_to: samples, tried: 0 });
             let [least, greatest] = self.derived.ends[leaf as usize];
             (first, last) = (first.min(least), last.max(greatest));
         });
-        let weights = &mut weights[first as usize..=last as usize];
-        let rank = |share| first as usize + quantile(weights, share);
-        let size = |rank: usize| Bytes::new(self.sizes[rank]);
-        let found = (size(rank(low)), size(rank(high)));
-        weights.fill(0.0);
-        found
+        let mut size = |share| {
+            let rank = if share >= 1.0 { last } else { self.quantile(leaves, first, last, share) };
+            Bytes::new(self.sizes[rank as usize])
+        };
+        (size(low), size(high))
+    }
+
+    /// The first rank up to which the samples of the leaves have the share. Samples of a leaf ascend, so what
+    /// it has up to a rank is found by halving, and so is the rank: no sample is looked at for itself.
+    fn quantile(&self, leaves: &mut [Leaf], mut first: u32, mut last: u32, share: f64) -> u32 {
+        for leaf in &mut *leaves {
+            (leaf.below, leaf.up_to) = (0, leaf.samples);
+        }
+        while first < last {
+            let middle = first + (last - first) / 2;
+            let mut sum = 0.0;
+            for leaf in &mut *leaves {
+                let (from, to) = (leaf.begin + leaf.below, leaf.begin + leaf.up_to);
+                let open = &self.samples[from as usize..to as usize];
+                leaf.tried = leaf.below + open.partition_point(|&rank| rank <= middle) as u32;
+                sum += f64::from(leaf.tried) * leaf.share;
+            }
+            let is_enough = sum + WEIGHT_TOLERANCE >= share;
+            for leaf in &mut *leaves {
+                *(if is_enough { &mut leaf.up_to } else { &mut leaf.below }) = leaf.tried;
+            }
+            if is_enough {
+                last = middle;
+            } else {
+                first = middle + 1;
+            }
+        }
+        first
     }
 
     /// The smallest and the largest rank in the leaves that the row falls into.
@@ -92,17 +135,4 @@ pub(super) fn walk(nodes: &[Node], depth: u32, row: &Row, from: u32) -> u32 {
 fn step(nodes: &[Node], row: &Row, at: u32) -> u32 {
     let node = nodes[at as usize];
     node.left() + u32::from(row[node.feature() as usize] > node.threshold)
-}
-
-/// The first place up to which the weights, which sum to 1, have the share.
-fn quantile(weights: &[f64], share: f64) -> usize {
-    if share >= 1.0 {
-        return weights.len() - 1;
-    }
-    let mut sum = 0.0;
-    let found = weights.iter().position(|&weight| {
-        sum += weight;
-        weight > 0.0 && sum + WEIGHT_TOLERANCE >= share
-    });
-    found.unwrap_or(weights.len() - 1)
 }

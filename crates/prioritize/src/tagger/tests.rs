@@ -130,6 +130,7 @@ fn unknown_flows_are_for_pias() {
     assert_eq!(priorities(&mut *known, 0..8), [2, 2, 1, 1, 1, 0, 0, 2]);
 }
 
+// spec: Q-12
 #[test]
 fn variants_by_table() {
     let (thresholds, of) = (three(), Bytes::new(7));

@@ -18,7 +18,23 @@ impl Tagger for Pias {
     }
 }
 
+/// A flow that takes over a connection: what was sent on it before counts, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resumed<T> {
+    /// How the connection is tagged.
+    pub tagger: T,
+    /// What it sent before this flow.
+    pub before: Bytes,
+}
+
+impl<T: Tagger> Tagger for Resumed<T> {
+    fn tag(&mut self, sent: Bytes) -> Tag {
+        self.tagger.tag(self.before + sent)
+    }
+}
+
 /// PS: knows the size, and climbs by what is left.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PreciseSizes {
     /// The edges of the priorities.
@@ -34,6 +50,7 @@ impl Tagger for PreciseSizes {
 }
 
 /// FP: takes an estimate for the size, and one priority for life from it.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FixedPriority {
     /// The edges of the priorities.
@@ -50,6 +67,7 @@ impl Tagger for FixedPriority {
 
 /// PP: takes an estimate for the size and climbs towards it. A flow that goes on beyond it is sent to
 /// the lowest priority.
+// spec: Q-12
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promotion {
     /// The edges of the priorities.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use thalweg_aggregate::join::{JoinError, Registrar};
-use thalweg_aggregate::{Numeric, Setup, TreeError, Worker, server};
+use thalweg_aggregate::{Numeric, Setup, TreeError, Worker, server, worker};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Contents, Delivery, Results, ring, server as parameter_server};
-use thalweg_core::{Bytes, JobId, NodeId, Rng, Time};
+use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Time};
 use thalweg_fabric::{Hosts, Topology};
 use thalweg_stack::{Host, Participant};
 use thalweg_wire::aggregate::FAN_IN_MAX;
@@ -32,6 +32,21 @@ pub(crate) struct Stage<'a> {
     pub(crate) pacing: Option<&'a thalweg_pace::Settings>,
     /// Of each job with a static pool.
     pub(crate) slots: u32,
+}
+
+impl Stage<'_> {
+    /// The settings of a worker of in-network aggregation. Sums wait for workers whose turn it is not, so
+    /// silence says nothing before a slot is over.
+    fn worker(&self) -> worker::Config {
+        let config = self.aggregation.worker;
+        let slot = self.pacing.map_or(Span::ZERO, |pacing| pacing.slot);
+        let timeout_after = config.timeout_after.max(slot * 2);
+        worker::Config {
+            timeout_after,
+            timeout_max: config.timeout_max.max(timeout_after),
+            ..config
+        }
+    }
 }
 
 /// Who plays in one job of a run.
@@ -91,11 +106,10 @@ impl Cast {
         for node in job.hosts() {
             let participant = self.participant(now, job, stage, node);
             if let Some(participant) = participant.expect("checked when the file was read") {
-                let host = hosts.machine(node);
-                host.enter(self.id, participant);
-                if let Some(paced) = paced(&self.part, job, stage, node) {
-                    host.enter_paced(self.id, &paced);
-                }
+                hosts.machine(node).enter(self.id, participant);
+            }
+            if let Some(paced) = paced(&self.part, job, stage, node) {
+                hosts.machine(node).enter_paced(self.id, &paced);
             }
         }
     }
@@ -168,7 +182,7 @@ impl Cast {
                 Participant::Ring(Box::new(ring.map_err(Mistake::here)?))
             }
             (Part::Aggregation(setup), Some(rank)) => {
-                let worker = Worker::new(stage.aggregation.worker);
+                let worker = Worker::new(stage.worker());
                 let mut worker = worker.expect("checked when the file was read");
                 let fits = worker.adopt(now, Arc::clone(setup), rank as u32);
                 assert!(fits, "the registrar makes set-ups that fit");

@@ -2,7 +2,7 @@
 //!
 //! Numbers of flows, for W workers and S servers: with parameter servers, gradients of worker w to server s
 //! have w × S + s, and results of server s to worker w come after all of those; a ring's member has its rank.
-//! Gradients that switches sum are one flow, whoever sends them: the sum is no larger.
+//! Gradients that switches sum have the numbers that they have with parameter servers; links count them as one.
 
 use thalweg_collective::ring;
 use thalweg_core::{Bytes, NodeId};
@@ -12,6 +12,10 @@ use thalweg_stack::{PacedFlow, PacedJob};
 use super::cast::{Part, Stage};
 use super::{Job, VALUE_BYTES};
 
+/// Of an iteration, how far a worker may be ahead of the slowest where switches sum. All of it: news of the slowest
+/// are a slot old, so a tighter limit would hold everybody back.
+const WINDOW_PART: u64 = 1;
+
 /// What a host sends for a job. `None` where nobody plans it.
 pub(super) fn paced(part: &Part, job: &Job, stage: Stage<'_>, node: NodeId) -> Option<PacedJob> {
     stage.pacing?;
@@ -20,7 +24,8 @@ pub(super) fn paced(part: &Part, job: &Job, stage: Stage<'_>, node: NodeId) -> O
     let flows = match part {
         Part::Server => [gradients(job, rank, round), results(job, node, round)].concat(),
         Part::Ring => vec![around(job, rank?, round)],
-        Part::Aggregation(_) => rank.map(|_| summed(job, round))?,
+        // A server plans nothing, and tells workers of each other.
+        Part::Aggregation(_) => rank.map_or_else(Vec::new, |rank| summed(job, rank, round)),
         Part::SwitchMl { .. } => return None,
     };
     let (segment_bytes, overhead_bytes) = match part {
@@ -76,13 +81,18 @@ fn around(job: &Job, rank: usize, round: u64) -> PacedFlow {
     }
 }
 
-fn summed(job: &Job, round: u64) -> Vec<PacedFlow> {
+fn summed(job: &Job, rank: usize, round: u64) -> Vec<PacedFlow> {
+    let volume = round / job.servers.len() as u64;
+    let others = |server: usize| {
+        let others = (0..job.workers.len()).filter(move |other| *other != rank);
+        others.map(move |other| gradient(job, other, server)).collect()
+    };
     let to = |(server, &to): (usize, &NodeId)| PacedFlow {
-        number: server as u32,
+        number: gradient(job, rank, server),
         to,
-        volume: Bytes::new(round / job.servers.len() as u64),
-        relation: Relation::Alone,
-        others: Vec::new(),
+        volume: Bytes::new(volume),
+        relation: Relation::Summed { window: volume / WINDOW_PART },
+        others: others(server),
     };
     job.servers.iter().enumerate().map(to).collect()
 }

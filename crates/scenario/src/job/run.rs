@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use thalweg_aggregate::Absences;
 use thalweg_core::{Span, Time};
 
 use super::record::{JobKind, JobRecord};
@@ -20,6 +21,8 @@ pub(crate) struct JobRun<'a> {
     iterations: Vec<Span>,
     sums_at: Vec<Vec<Time>>,
     summed_bytes: Vec<u64>,
+    /// Of each worker's own values, those that sums in switches lack.
+    missing_bytes: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +43,7 @@ impl<'a> JobRun<'a> {
             iterations: Vec::new(),
             sums_at: vec![Vec::new(); workers],
             summed_bytes: vec![0; workers],
+            missing_bytes: vec![0; workers],
         }
     }
 
@@ -73,6 +77,12 @@ impl<'a> JobRun<'a> {
         self.note_start(now, started);
     }
 
+    /// Whom the sum lacks that a worker has.
+    pub(crate) fn on_absences(&mut self, rank: usize, absences: &Absences) {
+        let fragments = absences.missed_by(rank as u32);
+        self.missing_bytes[rank] += fragments * u64::from(absences.fragment_values()) * VALUE_BYTES;
+    }
+
     /// Whether every worker has every sum.
     pub(crate) fn is_over(&self) -> bool {
         self.places.iter().all(|place| place.is_over(&self.job.script))
@@ -86,11 +96,14 @@ impl<'a> JobRun<'a> {
     /// What it did so far.
     pub(crate) fn into_record(
         self,
-        stats: Vec<WorkerStats>,
+        mut stats: Vec<WorkerStats>,
         servers: Vec<ServerUse>,
         failure: Option<String>,
     ) -> JobRecord {
         let job = self.job;
+        for (stats, missing) in stats.iter_mut().zip(&self.missing_bytes) {
+            stats.lost_bytes += missing;
+        }
         JobRecord {
             kind: job.kind,
             model: match job.kind {

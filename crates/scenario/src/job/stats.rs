@@ -19,7 +19,7 @@ pub struct WorkerStats {
     pub mark_halvings: u64,
     /// How often a loss halved the window.
     pub loss_halvings: u64,
-    /// Bytes that did not arrive, of messages that were complete without them.
+    /// Bytes that did not arrive, of messages and sums that were complete without them.
     pub lost_bytes: u64,
     /// Bytes that may be on the way now.
     pub window_bytes: u64,

@@ -12,6 +12,9 @@ use crate::file::PacingTable;
 /// 1 and 5 ms are of the published 60.
 const DECIDE_AFTER_PART: u64 = 60;
 const DECIDE_SPREAD_PART: u64 = 12;
+/// In short slots no sooner than this, unless it is more than that part of them: words wait in queues, too.
+const ANSWERED_AFTER: Span = Span::from_us(200);
+const ANSWERED_PART: u64 = 8;
 
 /// Checks the table.
 pub(crate) fn pacing(table: PacingTable) -> Result<Settings, Mistake> {
@@ -21,7 +24,7 @@ pub(crate) fn pacing(table: PacingTable) -> Result<Settings, Mistake> {
         slot,
         horizon_slots: table.slots.unwrap_or(default.horizon_slots),
         price_per_mille: price_per_mille(table.price)?.unwrap_or(default.price_per_mille),
-        decide_after: slot / DECIDE_AFTER_PART,
+        decide_after: (slot / DECIDE_AFTER_PART).max(ANSWERED_AFTER.min(slot / ANSWERED_PART)),
         decide_spread: slot / DECIDE_SPREAD_PART,
         ..default
     };

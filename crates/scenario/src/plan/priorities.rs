@@ -12,16 +12,19 @@ use thalweg_workload::SizeDistribution;
 use super::Protocol;
 use crate::error::Mistake;
 use crate::file::{
-    File, HintsTable, LossDetectionWord, QueuesWord, RoutingWord, SizesTable, TaggerWord,
-    TransportTable,
+    CountsWord, File, HintsTable, LossDetectionWord, QueuesWord, RoutingWord, SizesTable,
+    TaggerWord, TransportTable,
 };
 
-/// How flows get their priorities.
+/// How flows get their priorities, or the sizes that they are ranked by.
 #[derive(Clone, Debug)]
 pub(crate) struct Priorities {
-    pub(crate) tagging: Tagging,
+    /// None where the transport ranks flows by their sizes.
+    pub(crate) tagging: Option<Tagging>,
     /// What is learned before the run, by those who use it.
     pub(crate) learning: Option<Learning>,
+    /// What was sent is that of all flows between two hosts.
+    pub(crate) counts_connections: bool,
 }
 
 /// What a forest learns from, and what flows tell of themselves.
@@ -49,10 +52,18 @@ pub(crate) fn priorities(
     sizes: ReadSizes<'_>,
 ) -> Result<Option<Priorities>, Mistake> {
     let table = &file.transport;
+    let ranks_by_size = matches!(protocol, Protocol::Pfabric { .. } | Protocol::Homa { .. });
+    if table.past_estimate.is_some() && (!ranks_by_size || table.hints.is_none()) {
+        let message = "only control = \"pfabric\" and \"homa\" with hints have such estimates: give \
+                       those, or take this away";
+        return Err(Mistake::at("past-estimate", message));
+    }
     if table.loss_detection == Some(LossDetectionWord::ByPriority) {
         check_path(file)?;
     }
-    let Some(word) = table.tagger else { return none(table) };
+    let Some(word) = table.tagger else {
+        return if ranks_by_size { believed(table, sizes) } else { none(table) };
+    };
     if !matches!(protocol, Protocol::Windows) {
         let control = protocol.name();
         let message = format!("control = \"{control}\" has its own priorities: take this away");
@@ -88,7 +99,12 @@ pub(crate) fn priorities(
             Some(learning(&hints, sizes).map_err(|mistake| mistake.under("hints"))?)
         }
     };
-    Ok(Some(Priorities { tagging, learning }))
+    let counts_connections = table.counts == Some(CountsWord::Connection);
+    if table.counts.is_some() && scheme != Scheme::Pias {
+        let message = "only tagger = \"pias\" goes by what was sent: write that, or take this away";
+        return Err(Mistake::at("counts", message));
+    }
+    Ok(Some(Priorities { tagging: Some(tagging), learning, counts_connections }))
 }
 
 /// Packets that overtake each other on other paths would be taken for lost.
@@ -102,10 +118,20 @@ fn check_path(file: &File) -> Result<(), Mistake> {
     Err(Mistake::at("loss-detection", message))
 }
 
+/// Who ranks flows by their sizes knows them, or believes what a forest says.
+// spec: Q-12
+fn believed(table: &TransportTable, sizes: ReadSizes<'_>) -> Result<Option<Priorities>, Mistake> {
+    let Some(hints) = &table.hints else { return none(table) };
+    none(&TransportTable { hints: None, ..table.clone() })?;
+    let learning = Some(learning(hints, sizes).map_err(|mistake| mistake.under("hints"))?);
+    Ok(Some(Priorities { tagging: None, learning, counts_connections: false }))
+}
+
 fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {
     let given = [
         ("thresholds", table.thresholds.is_some()),
         ("slack", table.slack.is_some()),
+        ("counts", table.counts.is_some()),
         ("hints", table.hints.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {

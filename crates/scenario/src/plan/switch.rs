@@ -1,6 +1,7 @@
 //! From the table of switches to queues and buffers.
 
-use thalweg_fabric::queue::STRICT_QUEUES;
+use thalweg_core::Bytes;
+use thalweg_fabric::queue::{STRICT_QUEUES, StrictMarking};
 use thalweg_fabric::{Buffer, Discipline, Marking, TrimmingSpec};
 
 use crate::error::Mistake;
@@ -14,41 +15,68 @@ const URGENCY_BUFFER_BYTES: u64 = 36_000;
 pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
     let table = &file.switch;
     only_where_it_means_something(table)?;
-    if let Some(thresholds) = &table.ecn_thresholds {
-        return strict_by_priority(table, thresholds);
-    }
-    let marking = table.ecn_threshold.map_or(Marking::NONE, |threshold| marking(table, threshold));
-    Ok(match (table.queues, table.ecn_counts) {
-        (QueuesWord::Fifo, _) => Discipline::Fifo(marking),
-        (QueuesWord::Strict, EcnWord::Port) => Discipline::StrictPerPort(marking),
-        (QueuesWord::Strict, EcnWord::Queue) => {
-            Discipline::StrictPerQueue([marking; STRICT_QUEUES])
+    Ok(match table.queues {
+        QueuesWord::Fifo => Discipline::Fifo(marking(table)),
+        QueuesWord::Strict => match strict(table)? {
+            marking if table.queue_buffer.is_some() => {
+                let queue_bytes = table.queue_buffer.map_or(u64::MAX, Bytes::as_u64);
+                Discipline::StrictParts { marking, queue_bytes }
+            }
+            StrictMarking::PerPort(marking) => Discipline::StrictPerPort(marking),
+            StrictMarking::PerQueue(markings) => Discipline::StrictPerQueue(markings),
+        },
+        QueuesWord::Trimming => Discipline::Trimming(trimming(file)?),
+        QueuesWord::Urgency => Discipline::Urgency,
+        QueuesWord::Fair => {
+            Discipline::Fair { weights: weights(table)?, markings: of_classes(table)? }
         }
-        (QueuesWord::Trimming, _) => Discipline::Trimming(trimming(file)?),
-        (QueuesWord::Urgency, _) => Discipline::Urgency,
-        (QueuesWord::Fair, _) => Discipline::Fair { weights: weights(table)?, marking },
     })
 }
 
-fn marking(table: &SwitchTable, threshold: Threshold) -> Marking {
-    Marking { threshold_bytes: threshold.0.as_u64(), drop_unmarkable: table.drop_unmarkable }
+/// The one marking that there is.
+fn marking(table: &SwitchTable) -> Marking {
+    let of = |threshold: Threshold| Marking {
+        threshold_bytes: threshold.0.as_u64(),
+        drop_unmarkable: table.drop_unmarkable,
+    };
+    table.ecn_threshold.map_or(Marking::NONE, of)
+}
+
+/// Priorities of one class.
+fn strict(table: &SwitchTable) -> Result<StrictMarking, Mistake> {
+    match (&table.ecn_thresholds, table.ecn_counts) {
+        (Some(_), _) if table.ecn_threshold.is_some() => {
+            let message = "ecn-threshold and ecn-thresholds exclude each other: keep one";
+            Err(Mistake::at("ecn-thresholds", message))
+        }
+        (Some(_), EcnWord::Port) => {
+            let message = "ecn-counts = \"port\" has one threshold for all priorities: write \
+                           ecn-threshold, or ecn-counts = \"queue\"";
+            Err(Mistake::at("ecn-thresholds", message))
+        }
+        (Some(thresholds), EcnWord::Queue) => by_priority(table, thresholds),
+        (None, EcnWord::Port) => Ok(StrictMarking::PerPort(marking(table))),
+        (None, EcnWord::Queue) => Ok(StrictMarking::PerQueue([marking(table); STRICT_QUEUES])),
+    }
+}
+
+/// Ordinary traffic and training. What cannot be marked of ordinary traffic are acknowledgements, which no
+/// queue should drop: only training has packets that are sent to be dropped.
+// spec: M-15
+fn of_classes(table: &SwitchTable) -> Result<[StrictMarking; 2], Mistake> {
+    let ordinary =
+        strict(&SwitchTable { ecn_thresholds: None, drop_unmarkable: false, ..table.clone() })?;
+    let training = match &table.ecn_thresholds {
+        Some(thresholds) => by_priority(table, thresholds)?,
+        None => strict(table)?,
+    };
+    Ok([ordinary, training])
 }
 
 /// Every priority has its own threshold.
 // spec: M-05
-fn strict_by_priority(
-    table: &SwitchTable,
-    thresholds: &[Threshold],
-) -> Result<Discipline, Mistake> {
+fn by_priority(table: &SwitchTable, thresholds: &[Threshold]) -> Result<StrictMarking, Mistake> {
     let mistake = |message: String| Err(Mistake::at("ecn-thresholds", message));
-    if table.ecn_threshold.is_some() {
-        return mistake("ecn-threshold and ecn-thresholds exclude each other: keep one".to_owned());
-    }
-    if table.queues != QueuesWord::Strict || table.ecn_counts != EcnWord::Queue {
-        let message = "only queues = \"strict\" with ecn-counts = \"queue\" has a threshold for each \
-                       priority: write that, or take this away";
-        return mistake(message.to_owned());
-    }
     let Ok(thresholds) = <[Threshold; STRICT_QUEUES]>::try_from(thresholds) else {
         let count = thresholds.len();
         return mistake(format!(
@@ -56,7 +84,8 @@ fn strict_by_priority(
              {STRICT_QUEUES}, the most urgent first"
         ));
     };
-    Ok(Discipline::StrictPerQueue(thresholds.map(|threshold| marking(table, threshold))))
+    let of = |threshold| marking(&SwitchTable { ecn_threshold: Some(threshold), ..table.clone() });
+    Ok(StrictMarking::PerQueue(thresholds.map(of)))
 }
 
 /// Keys of one kind of queues say nothing about another.
@@ -66,9 +95,19 @@ fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
         let message = "only queues = \"trimming\" cuts packets: write that, or take this away";
         return Err(Mistake::at("trim-above", message));
     }
+    if table.queue_buffer.is_some() && queues != QueuesWord::Strict {
+        let message =
+            "only queues = \"strict\" has parts of the memory: write that, or take this away";
+        return Err(Mistake::at("queue-buffer", message));
+    }
     if table.class_weights.is_some() && queues != QueuesWord::Fair {
         let message = "only queues = \"fair\" tells classes apart: write that, or take this away";
         return Err(Mistake::at("class-weights", message));
+    }
+    if table.ecn_thresholds.is_some() && !matches!(queues, QueuesWord::Strict | QueuesWord::Fair) {
+        let message = "only queues = \"strict\" and \"fair\" have a threshold for each priority: write \
+                       one of them, or take this away";
+        return Err(Mistake::at("ecn-thresholds", message));
     }
     if table.drop_unmarkable && table.ecn_threshold.is_none() && table.ecn_thresholds.is_none() {
         let message =

@@ -1,6 +1,6 @@
 //! From the table of the transport to its settings.
 
-use thalweg_baselines::{ndp, pfabric};
+use thalweg_baselines::{Past, homa, ndp, pfabric};
 use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Waits};
 use thalweg_deliver::delay_control::DelayConfig;
 use thalweg_deliver::{LossBound, Start};
@@ -10,8 +10,9 @@ use thalweg_stack::{Deliveries, Transport};
 
 use super::as_key;
 use crate::error::Mistake;
-use crate::file::{ControlWord, LossDetectionWord, TransportTable};
+use crate::file::{ControlWord, LossDetectionWord, PastWord, TransportTable};
 use crate::ideal::{Ideal, PacketSizes};
+use crate::traffic::Traffic;
 
 /// How hosts send their flows.
 #[derive(Clone, Debug)]
@@ -26,6 +27,15 @@ pub(crate) enum Protocol {
     Pfabric {
         window_packets: u32,
         timeout_after: Span,
+        past: Past,
+    },
+    Homa {
+        window_packets: u32,
+        timeout_after: Span,
+        /// Those of the file, or what balances the sizes of the traffic.
+        priorities: homa::Priorities,
+        is_given: bool,
+        past: Past,
     },
     /// As tensors of which a part may be lost.
     Deliver {
@@ -48,6 +58,7 @@ impl Protocol {
             Protocol::Windows => "windows",
             Protocol::Ndp { .. } => "ndp",
             Protocol::Pfabric { .. } => "pfabric",
+            Protocol::Homa { .. } => "homa",
             Protocol::Deliver { .. } => "deliver",
         }
     }
@@ -74,15 +85,22 @@ impl Protocol {
                 let rng = rng.substream("ndp", u64::from(host.0));
                 ndp::Endpoint::new(config, rng).expect(checked).into()
             }
-            Protocol::Pfabric { window_packets, timeout_after } => {
+            Protocol::Pfabric { window_packets, timeout_after, past } => {
                 let config = pfabric::Config {
                     messages,
                     initial_window_packets: window_packets,
                     max_window_packets: window_packets.saturating_add(window_packets / 4),
                     timeout_after,
+                    past,
                     ..pfabric::Config::default()
                 };
                 pfabric::Endpoint::new(config).expect(checked).into()
+            }
+            Protocol::Homa { window_packets, timeout_after, priorities, past, .. } => {
+                let round_trip_packets = window_packets;
+                let config =
+                    homa::Config { messages, round_trip_packets, priorities, timeout_after, past };
+                homa::Endpoint::new(config).expect(checked).into()
             }
             Protocol::Deliver { loss, sprays } => {
                 let config = thalweg_deliver::Config {
@@ -95,6 +113,27 @@ impl Protocol {
                 deliveries.expect(checked).into()
             }
         }
+    }
+}
+
+/// How many flows Homa's priorities are balanced for.
+const BALANCED_FLOWS: u64 = 20_000;
+
+impl Protocol {
+    /// Divides priorities by the sizes of the traffic, where they follow from them and the file does not
+    /// say how. The same for every seed, as if it had been measured long before.
+    pub(crate) fn balance(&mut self, traffic: &[Traffic], messages: &Config) {
+        let Protocol::Homa { window_packets, priorities, is_given: false, .. } = self else {
+            return;
+        };
+        let mut rng = Rng::new(0).stream("homa");
+        let flows = BALANCED_FLOWS.div_ceil(traffic.len() as u64);
+        let mut sizes = Vec::new();
+        for table in traffic {
+            sizes.extend((0..flows).map_while(|_| table.likely_size(&mut rng)));
+        }
+        let unscheduled = u64::from(*window_packets) * u64::from(messages.segment_bytes);
+        *priorities = homa::Priorities::balanced(&sizes, Bytes::new(unscheduled));
     }
 }
 
@@ -136,7 +175,13 @@ pub(crate) fn protocol(
     let word = match table.control {
         Some(ControlWord::Ndp) => "ndp",
         Some(ControlWord::Pfabric) => "pfabric",
+        Some(ControlWord::Homa) => "homa",
         Some(ControlWord::Deliver) => "deliver",
+        _ if table.unscheduled_cutoffs.is_some() => {
+            let message =
+                "only control = \"homa\" has unscheduled packets: write that, or take this away";
+            return Err(Mistake::at("unscheduled-cutoffs", message));
+        }
         _ if table.loss.is_some() => {
             let message =
                 "only control = \"deliver\" may lose anything: write that, or take this away";
@@ -153,6 +198,7 @@ pub(crate) fn protocol(
         ("initial-rto", table.initial_rto.is_some()),
         ("loss", table.loss.is_some() && word != "deliver"),
         ("initial-window-packets", table.initial_window_packets.is_some() && word == "deliver"),
+        ("unscheduled-cutoffs", table.unscheduled_cutoffs.is_some() && word != "homa"),
     ];
     if let Some((key, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Mistake::at(
@@ -165,20 +211,37 @@ pub(crate) fn protocol(
         return Ok(Protocol::Deliver { loss, sprays: table.spray.unwrap_or(true) });
     }
     let (round_trip, product_packets) = longest_way(messages, topology);
+    let past = match table.past_estimate.unwrap_or_default() {
+        PastWord::Done => Past::Done,
+        PastWord::OnePacket => Past::OnePacket,
+    };
     let window_packets = |default: u32| table.initial_window_packets.unwrap_or(default);
-    Ok(if word == "ndp" {
-        Protocol::Ndp {
+    Ok(match word {
+        "ndp" => Protocol::Ndp {
             // With queues filled at the sender's and at the receiver's end, no link is idle yet.
             window_packets: window_packets(product_packets + 2 * NDP_QUEUE_PACKETS),
             timeout_after: table.min_rto.unwrap_or(messages.min_rto),
             paths: paths(topology),
-        }
-    } else {
-        Protocol::Pfabric {
+        },
+        "homa" => Protocol::Homa {
+            window_packets: window_packets(product_packets),
+            timeout_after: table.min_rto.unwrap_or(messages.min_rto),
+            priorities: cutoffs(table)?,
+            is_given: table.unscheduled_cutoffs.is_some(),
+            past,
+        },
+        _ => Protocol::Pfabric {
             window_packets: window_packets(product_packets),
             timeout_after: table.min_rto.unwrap_or(round_trip * PFABRIC_ROUND_TRIPS),
-        }
+            past,
+        },
     })
+}
+
+fn cutoffs(table: &TransportTable) -> Result<homa::Priorities, Mistake> {
+    let given = table.unscheduled_cutoffs.iter().flatten();
+    let cutoffs: Vec<Bytes> = given.map(|cutoff| cutoff.0).collect();
+    homa::Priorities::new(&cutoffs).map_err(|error| Mistake::at("unscheduled-cutoffs", error))
 }
 
 /// A share that may be lost.
@@ -261,12 +324,14 @@ fn transport_mistake(error: ConfigError) -> Mistake {
 fn control(table: &TransportTable) -> Control {
     match table.control.unwrap_or(ControlWord::Dctcp) {
         // What has no such control sends its flows in another way, and its jobs not at all.
-        ControlWord::Dctcp | ControlWord::Ndp | ControlWord::Pfabric | ControlWord::Deliver => {
-            Control::Dctcp {
-                gain: table.dctcp_gain.unwrap_or(1.0 / 16.0),
-                initial_alpha: table.dctcp_initial_alpha.unwrap_or(1.0),
-            }
-        }
+        ControlWord::Dctcp
+        | ControlWord::Ndp
+        | ControlWord::Pfabric
+        | ControlWord::Homa
+        | ControlWord::Deliver => Control::Dctcp {
+            gain: table.dctcp_gain.unwrap_or(1.0 / 16.0),
+            initial_alpha: table.dctcp_initial_alpha.unwrap_or(1.0),
+        },
         ControlWord::NewReno => Control::NewReno,
         ControlWord::Cubic => Control::Cubic,
         ControlWord::Bbr => Control::Bbr,

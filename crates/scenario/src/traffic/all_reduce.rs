@@ -33,6 +33,7 @@ impl Setting<'_> {
             servers,
             chunk: chunk(collective, table.chunk)?,
             delivery: delivery(collective, (table.transport, table.loss, table.parameters), 1)?,
+            layers: None,
             start: Time::ZERO + table.start,
             compute: Span::ZERO,
             script: Script {

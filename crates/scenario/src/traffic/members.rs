@@ -46,8 +46,8 @@ pub(super) fn delivery(
             None => Ok(None),
         };
     }
-    if !collective.has_messages() {
-        let message = format!("{} sends no messages: take this away", collective.name());
+    if collective == Collective::SwitchMl {
+        let message = "switchml loses nothing: take this away";
         return Err(Mistake::at("transport", message));
     }
     let loss = loss_bound(loss.unwrap_or(0.0))?;
@@ -57,8 +57,30 @@ pub(super) fn delivery(
                        \"server\", or this away";
         return Err(Mistake::at("parameters", message));
     }
+    if keeps_parameters && collective.is_aggregation() {
+        let message = "what switches have summed comes back whole: take this away";
+        return Err(Mistake::at("parameters", message));
+    }
     let layers = u16::try_from(layers.max(1)).unwrap_or(u16::MAX);
     Ok(Some(Bounded { loss, keeps_parameters, layers }))
+}
+
+/// Checks whether packets that are aggregated have priorities of their own: of how many layers, if so.
+// spec: M-03
+pub(super) fn layer_priorities(
+    collective: Collective,
+    has_them: bool,
+    layers: usize,
+) -> Result<Option<u16>, Mistake> {
+    if has_them && !collective.is_aggregation() {
+        let message = format!(
+            "{} gives no packet of its own a priority: take this away, or write transport = \"deliver\", \
+             which always does",
+            collective.name()
+        );
+        return Err(Mistake::at("layer-priorities", message));
+    }
+    Ok(has_them.then(|| u16::try_from(layers.max(1)).unwrap_or(u16::MAX)))
 }
 
 impl Setting<'_> {

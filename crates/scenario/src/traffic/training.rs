@@ -3,7 +3,7 @@
 use thalweg_core::Time;
 use thalweg_workload::{Buckets, Compute, Model, TrainingError, TrainingJob, models};
 
-use super::members::{Members, chunk, delivery};
+use super::members::{Members, chunk, delivery, layer_priorities};
 use super::{Setting, Traffic};
 use crate::error::Mistake;
 use crate::file::TrainingTable;
@@ -38,6 +38,7 @@ impl Setting<'_> {
             servers,
             chunk: chunk(collective, table.chunk)?,
             delivery: delivery(collective, carrier, layers)?,
+            layers: layer_priorities(collective, table.layer_priorities, layers)?,
             start: Time::ZERO + table.start,
             compute: plan.forward + plan.backward,
             script: Script {

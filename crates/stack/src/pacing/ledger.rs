@@ -1,6 +1,8 @@
 //! A switch that keeps the load tables of its links.
 
-use thalweg_core::{Body, Machine, NodeId, Outbox, Packet, Rate, Time, Verdict};
+use thalweg_core::{
+    Body, Machine, Meta, NodeId, Outbox, Packet, Rate, Time, TrafficClass, Verdict,
+};
 use thalweg_pace::{Feedback, FlowId, Links, Settings, Slot};
 use thalweg_wire::pace::{Refused, Word};
 use thalweg_wire::{Kind, peek};
@@ -57,6 +59,14 @@ impl<M: Machine> Ledger<M> {
         self.stats
     }
 
+    // spec: C-12
+    /// Counts what nobody plans.
+    fn pass(&mut self, now: Time, meta: &Meta) {
+        let Some(way) = self.ways.get(meta.dst.index()).copied().flatten() else { return };
+        self.links.advance(self.links.settings().slot_at(now));
+        self.links.at(way.link, way.rate).pass(meta.wire_bytes.into());
+    }
+
     // spec: C-01, C-02
     /// Writes into a word what its next link says, and into the link's table what the word says. What
     /// makes no sense passes as it is.
@@ -73,8 +83,12 @@ impl<M: Machine> Ledger<M> {
             return None;
         }
         self.stats.words += 1;
-        let flow = FlowId { job: word.job, number: word.flow };
+        // What is summed on the way is one flow here, whoever plans it.
+        let number = if word.is_summed { u32::MAX } else { word.flow };
+        let flow = FlowId { job: word.job, number };
         let link = self.links.at(way.link, way.rate);
+        // Nothing is a measurement, too.
+        link.pass(0);
         let mut feedback: Feedback = said.feedback;
         feedback.join(&link.feedback(flow));
         let has_room = link.table().flows() < FLOWS_MAX || link.table().reserved(flow).is_some();
@@ -104,7 +118,9 @@ impl<M: Machine> Machine for Ledger<M> {
                 None => Verdict::Consume,
             };
         }
-        if peek(packet.header).is_ok_and(|prefix| prefix.kind == Kind::PaceAsk) {
+        if packet.meta.dscp.class() == TrafficClass::Ordinary {
+            self.pass(now, packet.meta);
+        } else if peek(packet.header).is_ok_and(|prefix| prefix.kind == Kind::PaceAsk) {
             self.note(now, packet);
         }
         Verdict::Forward

@@ -1,9 +1,10 @@
 //! Words that wait to be sent. What they say is decided when they leave.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, JobId, NodeId, Outbox, TrafficClass};
 use thalweg_pace::links::Report;
+use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, Feedback, FlowId, Host as Scheduler, Slot};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, Word};
 
@@ -11,6 +12,16 @@ use super::words::{self, Said};
 
 /// Most answers that wait; others ask again in the next slot.
 const ANSWERS_MAX: usize = 4_096;
+
+/// Most flows of others whose progress is remembered.
+const HEARD_MAX: usize = 4_096;
+
+/// Where a flow goes, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Onward {
+    pub(super) to: NodeId,
+    pub(super) is_summed: bool,
+}
 
 /// Words that wait to be sent.
 #[derive(Default)]
@@ -26,7 +37,7 @@ struct Letter {
 }
 
 enum Kind {
-    Question { flow: FlowId, has_plan: bool },
+    Question { flow: FlowId, has_plan: bool, is_summed: bool },
     Answer { word: Word, said: Box<Said> },
 }
 
@@ -36,17 +47,17 @@ impl Post {
     }
 
     /// Asks what the path of a flow has.
-    pub(super) fn ask(&mut self, flow: FlowId, to: Option<NodeId>) {
-        self.question(flow, to, false);
+    pub(super) fn ask(&mut self, flow: FlowId, way: Option<Onward>) {
+        self.question(flow, way, false);
     }
 
     /// Tells the path of a flow what it plans.
-    pub(super) fn plan(&mut self, flow: FlowId, to: Option<NodeId>) {
-        self.question(flow, to, true);
+    pub(super) fn plan(&mut self, flow: FlowId, way: Option<Onward>) {
+        self.question(flow, way, true);
     }
 
-    fn question(&mut self, flow: FlowId, to: Option<NodeId>, has_plan: bool) {
-        let Some(to) = to else { return };
+    fn question(&mut self, flow: FlowId, way: Option<Onward>, has_plan: bool) {
+        let Some(Onward { to, is_summed }) = way else { return };
         let waits = |letter: &&mut Letter| matches!(letter.kind, Kind::Question { flow: other, .. } if other == flow);
         // What has not left yet says the latest anyway.
         if let Some(Letter { kind: Kind::Question { has_plan: before, .. }, .. }) =
@@ -55,7 +66,7 @@ impl Post {
             *before |= has_plan;
             return;
         }
-        let kind = Kind::Question { flow, has_plan };
+        let kind = Kind::Question { flow, has_plan, is_summed };
         self.letters.push_back(Letter { to, job: flow.job, kind });
     }
 
@@ -79,12 +90,15 @@ impl Post {
         &mut self,
         slot: Slot,
         scheduler: &Scheduler,
+        heard: &Heard,
         outbox: &mut dyn Outbox,
     ) -> bool {
         let Some(letter) = self.letters.pop_front() else { return false };
         let written = match &letter.kind {
-            Kind::Question { flow, has_plan } => question(slot, scheduler, *flow, *has_plan),
-            Kind::Answer { word, said } => Some(answer(scheduler, *word, said)),
+            Kind::Question { flow, has_plan, is_summed } => {
+                question(slot, scheduler, *flow, (*has_plan, *is_summed))
+            }
+            Kind::Answer { word, said } => Some(answer(scheduler, heard, *word, said)),
         };
         // A flow that is gone has nothing to say.
         let Some((word, said)) = written else { return true };
@@ -112,7 +126,7 @@ fn question(
     slot: Slot,
     scheduler: &Scheduler,
     flow: FlowId,
-    has_plan: bool,
+    kind: (bool, bool),
 ) -> Option<(Word, Said)> {
     let progress = scheduler.progress_of(flow)?;
     let (asked, carried) = scheduler.last_slot(flow)?;
@@ -128,15 +142,37 @@ fn question(
         report: Report { asked: asked.as_u64(), carried: carried.as_u64() },
         others: Vec::new(),
     };
-    Some((words::question(flow.job, slot, slots, has_plan, progress), said))
+    Some((words::question(slot, slots, kind, progress), said))
 }
 
 // spec: C-02
-/// What came, with how far the flows are that leave here.
-fn answer(scheduler: &Scheduler, word: Word, said: &Said) -> (Word, Said) {
-    let own = scheduler.progress(word.job).into_iter();
-    let own = own.filter(|progress| progress.iteration == word.iteration);
-    let others: Vec<_> = own.take(OTHERS_MAX.into()).collect();
+/// What came, with how far the flows are that leave here, and those of which others have told here.
+fn answer(scheduler: &Scheduler, heard: &Heard, word: Word, said: &Said) -> (Word, Said) {
+    let told = heard.of(word.job).filter(|progress| progress.flow.number != word.flow);
+    let all = scheduler.progress(word.job).into_iter().chain(told);
+    let all = all.filter(|progress| progress.iteration == word.iteration);
+    let others: Vec<_> = all.take(OTHERS_MAX.into()).collect();
     let direction = Direction::Answer { others: others.len() as u8 };
     (Word { direction, ..word }, Said { others, ..said.clone() })
+}
+
+/// How far flows of others are that end here. Those who send one learn of the others from it.
+#[derive(Default)]
+pub(super) struct Heard(BTreeMap<FlowId, Progress>);
+
+impl Heard {
+    pub(super) fn note(&mut self, progress: Progress) {
+        if self.0.len() < HEARD_MAX || self.0.contains_key(&progress.flow) {
+            self.0.insert(progress.flow, progress);
+        }
+    }
+
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.0.retain(|flow, _| flow.job != job);
+    }
+
+    fn of(&self, job: JobId) -> impl Iterator<Item = Progress> + '_ {
+        let flow = |number| FlowId { job, number };
+        self.0.range(flow(0)..=flow(u32::MAX)).map(|(_, progress)| *progress)
+    }
 }

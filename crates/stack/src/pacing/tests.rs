@@ -1,4 +1,6 @@
-use thalweg_core::{Body, BodySize, HEADER_BYTES, Header, Machine, Meta, Span, Verdict};
+use thalweg_core::{
+    Body, BodySize, Dscp, HEADER_BYTES, Header, Machine, Meta, Span, TrafficClass, Verdict,
+};
 use thalweg_core::{Packet as Lent, Relay};
 use thalweg_pace::links::Report;
 use thalweg_pace::{Ahead, Feedback};
@@ -31,7 +33,8 @@ impl Owned {
         word.encode(&mut header);
         let mut body = vec![0; word.body_bytes() as usize];
         words::write(said, word.parts(&mut body).expect("a body of its length"));
-        let meta = Meta { src: NodeId(0), dst: NodeId(1), ..Meta::default() };
+        let dscp = Dscp::of_priority(0).in_class(TrafficClass::Training);
+        let meta = Meta { src: NodeId(0), dst: NodeId(1), dscp, ..Meta::default() };
         Owned { meta, header, body }
     }
 
@@ -52,7 +55,7 @@ fn plan(flow: u32, job: JobId, volumes: &[u64]) -> Owned {
         iteration: 1,
         volume: 5,
     };
-    let word = words::question(job, Slot(0), 4, true, progress);
+    let word = words::question(Slot(0), 4, (true, false), progress);
     let said = words::Said {
         plan: Ahead::of(Slot(0), volumes),
         feedback: Feedback::new(Slot(0), 4),

@@ -1,6 +1,6 @@
 //! Between the scheduler's words and their bytes.
 
-use thalweg_core::{Body, JobId};
+use thalweg_core::Body;
 use thalweg_pace::board::VOLUME_MAX;
 use thalweg_pace::links::Report;
 use thalweg_pace::path::Progress;
@@ -76,15 +76,21 @@ pub(super) fn write(said: &Said, parts: Parts<'_>) {
 }
 
 /// A word that goes with a flow.
-pub(super) fn question(job: JobId, slot: Slot, slots: usize, has_plan: bool, at: Progress) -> Word {
+pub(super) fn question(
+    slot: Slot,
+    slots: usize,
+    (has_plan, is_summed): (bool, bool),
+    at: Progress,
+) -> Word {
     Word {
-        job,
+        job: at.flow.job,
         epoch: 0,
         flow: at.flow.number,
         direction: Direction::Ask,
         slot: slot.0,
         slots: slots as u8,
         has_plan,
+        is_summed,
         refused: None,
         iteration: at.iteration,
         volume: at.volume,

@@ -52,15 +52,20 @@ const ACK_BYTES: Header = [
     8, 0, 0, 0, 3, 0, 0, 0, // transmission, flags, reserved
 ];
 
-const CREDIT: Credit =
-    Credit { job: JobId(0x0102_0304_0506_0708), epoch: 9, flow: 0x1a, transmissions: 0x0201 };
+const CREDIT: Credit = Credit {
+    job: JobId(0x0102_0304_0506_0708),
+    epoch: 9,
+    flow: 0x1a,
+    transmissions: 0x0201,
+    priority: 6,
+};
 
 const CREDIT_BYTES: Header = [
     0x54, 0x57, 1, 3, 9, 0, 0, 0, // magic, version, kind, epoch
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // flow
-    1, 2, 0, 0, 0, 0, 0, 0, // transmissions, reserved
+    1, 2, 0, 0, 6, 0, 0, 0, // transmissions, priority, reserved
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // reserved
 ];
 
@@ -100,7 +105,7 @@ fn reserved_bits_are_refused() {
             assert_eq!(Ack::decode(&ack), Err(FlowError::Reserved));
         }
     }
-    for at in 36..64 {
+    for at in 37..64 {
         let mut credit = CREDIT_BYTES;
         credit[at] = 1;
         assert_eq!(Credit::decode(&credit), Err(FlowError::Reserved));

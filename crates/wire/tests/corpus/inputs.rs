@@ -62,11 +62,12 @@ fn pace_packets() -> Inputs {
         slot: 77,
         slots: 10,
         has_plan: false,
+        is_summed: false,
         refused: None,
         iteration: 5,
         volume: 6_000_000,
     };
-    let plan = Word { has_plan: true, ..question };
+    let plan = Word { has_plan: true, is_summed: true, ..question };
     let refused = Word { refused: Some(Refused { at: 4, free: 1_000 }), ..plan };
     let answer = Word { direction: Direction::Answer { others: 2 }, ..refused };
     let packet = |word: Word| {
@@ -108,7 +109,7 @@ fn flow_headers() -> [(&'static str, Header); 6] {
     let last = Data { index: 69, transmission: 80, priority: 7, ..data };
     let empty = Data { message_bytes: Bytes::ZERO, ..data };
     let Ack { job, epoch, flow, .. } = ack;
-    let credit = Credit { job, epoch, flow, transmissions: 17 };
+    let credit = Credit { job, epoch, flow, transmissions: 17, priority: 5 };
     let gap = Ack { sack: 0b1011, index: 5, transmission: 5, congested: true, resend: true, ..ack };
     [
         ("data-first", header(|to| data.encode(to))),

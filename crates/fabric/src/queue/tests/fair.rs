@@ -1,5 +1,7 @@
 use super::*;
 
+const UNMARKED: [StrictMarking; 2] = [StrictMarking::PerPort(Marking::NONE); 2];
+
 fn of_class(pool: &mut Pool, class: TrafficClass, priority: u8, wire_bytes: u32) -> PacketRef {
     let dscp = Dscp::of_priority(priority).in_class(class);
     pooled(pool, Meta { wire_bytes, dscp, ..Meta::default() })
@@ -9,7 +11,7 @@ fn of_class(pool: &mut Pool, class: TrafficClass, priority: u8, wire_bytes: u32)
 /// each class sent.
 fn sent_bytes(weights: [u32; 2], sizes: [u32; 2], total: u64) -> [u64; 2] {
     let mut pool = Pool::default();
-    let mut queue = Fair::new(weights, Marking::NONE);
+    let mut queue = Fair::new(weights, UNMARKED);
     for (class, wire_bytes) in
         [TrafficClass::Ordinary, TrafficClass::Training].into_iter().zip(sizes)
     {
@@ -46,7 +48,7 @@ fn classes_that_both_wait_divide_the_link_by_weight_whatever_their_packets() {
 #[test]
 fn who_is_alone_has_the_whole_link_and_saves_nothing_up() {
     let mut pool = Pool::default();
-    let mut queue = Fair::new([1, 1], Marking::NONE);
+    let mut queue = Fair::new([1, 1], UNMARKED);
     let training: Vec<PacketRef> =
         (0..50).map(|_| of_class(&mut pool, TrafficClass::Training, 7, 1_500)).collect();
     for packet in &training {
@@ -77,7 +79,7 @@ fn who_is_alone_has_the_whole_link_and_saves_nothing_up() {
 #[test]
 fn a_class_that_fills_its_buffer_leaves_the_other_its_own() {
     let mut pool = Pool::default();
-    let mut queue = Fair::new([1, 3], Marking::NONE);
+    let mut queue = Fair::new([1, 3], UNMARKED);
     for (class, packets) in [(TrafficClass::Ordinary, 2), (TrafficClass::Training, 6)] {
         for _ in 0..packets {
             let packet = of_class(&mut pool, class, 7, 1_000);
@@ -91,7 +93,7 @@ fn a_class_that_fills_its_buffer_leaves_the_other_its_own() {
 #[test]
 fn each_class_has_priorities_of_its_own() {
     let mut pool = Pool::default();
-    let mut queue = Fair::new([1, 1], Marking::NONE);
+    let mut queue = Fair::new([1, 1], UNMARKED);
     let order =
         [(TrafficClass::Ordinary, 5), (TrafficClass::Ordinary, 2), (TrafficClass::Training, 7)];
     let packets = order.map(|(class, priority)| of_class(&mut pool, class, priority, 1_500));
@@ -102,4 +104,31 @@ fn each_class_has_priorities_of_its_own() {
     let place = |packet: PacketRef| left.iter().position(|own| *own == packet).expect("it left");
     assert!(place(packets[1]) < place(packets[0]), "the more urgent first");
     assert!(place(packets[2]) < 2, "the other class does not wait for both");
+}
+
+/// Each class has a threshold of its own, and what waits of the other does not count.
+// spec: M-15
+#[test]
+fn a_class_marks_by_what_waits_of_itself() {
+    let marking = |threshold_bytes| Marking { threshold_bytes, drop_unmarkable: false };
+    let of_training = [marking(2_000); STRICT_QUEUES];
+    let mut pool = Pool::default();
+    let mut queue = Fair::new(
+        [1, 1],
+        [StrictMarking::PerPort(marking(3_000)), StrictMarking::PerQueue(of_training)],
+    );
+    let mut marked = |class: TrafficClass, priorities: [u8; 6]| {
+        priorities.map(|priority| {
+            let packet = of_class(&mut pool, class, priority, 1_000);
+            pool.meta_mut(packet).ecn = Ecn::Capable;
+            assert_eq!(offer(&mut queue, &mut pool, packet, 100_000), []);
+            pool.meta(packet).ecn == Ecn::Congested
+        })
+    };
+    // By what waits of the class, whatever the priority.
+    let ordinary = marked(TrafficClass::Ordinary, [7, 7, 0, 0, 7, 0]);
+    assert_eq!(ordinary, [false, false, false, false, true, true]);
+    // By what waits in the queue.
+    let training = marked(TrafficClass::Training, [7, 7, 7, 7, 1, 1]);
+    assert_eq!(training, [false, false, false, true, false, false]);
 }

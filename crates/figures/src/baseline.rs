@@ -1,0 +1,261 @@
+//! Whether our baselines are as strong as their own papers say: slowdowns on the networks of those papers.
+//!
+//! A slowdown is the time of a flow by the time that it takes alone.
+
+use serde::Deserialize;
+use thalweg_core::Span;
+use thalweg_report::format::{Unit, format_count, format_number};
+use thalweg_report::plot::{Axis, Chart, Series};
+use thalweg_report::stats::Sample;
+use thalweg_report::table::{Column, Table as Numbers};
+use thalweg_scenario::{FlowRecord, Outcome, Scenario};
+use toml::{Table, Value};
+
+use crate::flows::complete;
+use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
+
+/// One of the figures.
+pub(crate) struct Baseline {
+    name: &'static str,
+    plan: &'static str,
+}
+
+pub(crate) const HOMA: Baseline =
+    Baseline { name: "baseline-homa", plan: include_str!("../plans/baseline-homa.toml") };
+pub(crate) const PFABRIC: Baseline =
+    Baseline { name: "baseline-pfabric", plan: include_str!("../plans/baseline-pfabric.toml") };
+
+/// What a plan holds: tables of a scenario, and what the paper says.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Setup {
+    topology: Table,
+    switch: Table,
+    transport: Table,
+    sizes: String,
+    loads: Vec<f64>,
+    flows: u32,
+    /// Whether a flow ends where it arrives, or where its sender knows that.
+    one_way: bool,
+    claims: Vec<Said>,
+    #[serde(default)]
+    not_measured: Vec<String>,
+    #[serde(default)]
+    notes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Said {
+    flows: Flows,
+    value: Statistic,
+    load: f64,
+    paper: String,
+    at_most: f64,
+}
+
+/// Which flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Flows {
+    /// Of up to 100 KB.
+    Short,
+    ShorterHalf,
+    All,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Statistic {
+    Mean,
+    P99,
+}
+
+/// Slowdowns of one run.
+struct Slowdowns {
+    /// Of short flows, of the shorter half, and of all.
+    samples: [Sample; 3],
+    resent_packets: u64,
+}
+
+impl Flows {
+    const EVERY: [Flows; 3] = [Flows::Short, Flows::ShorterHalf, Flows::All];
+
+    fn name(self) -> &'static str {
+        match self {
+            Flows::Short => "flows up to 100 KB",
+            Flows::ShorterHalf => "the shorter half",
+            Flows::All => "all flows",
+        }
+    }
+}
+
+impl Statistic {
+    fn of(self, sample: &Sample) -> f64 {
+        match self {
+            Statistic::Mean => sample.mean(),
+            Statistic::P99 => sample.percentile(99.0),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Statistic::Mean => "mean slowdown",
+            Statistic::P99 => "99th percentile of slowdown",
+        }
+    }
+}
+
+impl Figure for Baseline {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn plan(&self) -> &'static str {
+        self.plan
+    }
+
+    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
+        let setup: Setup = context.plan(self)?;
+        let label = |load: &f64| format!("load {load}");
+        let measured = context.each(&setup.loads, label, |load, point| {
+            setup.measure(self.name, *load, context.seed, point)
+        })?;
+        let claims = setup.claims.iter().map(|said| said.claim(&setup, &measured)).collect();
+        Ok(Findings {
+            claims,
+            plots: vec![
+                setup.plot(Statistic::Mean, &measured),
+                setup.plot(Statistic::P99, &measured),
+            ],
+            tables: vec![setup.table(&measured)],
+            not_measured: setup.not_measured,
+            notes: setup.notes,
+        })
+    }
+}
+
+impl Setup {
+    fn measure(
+        &self,
+        figure: &'static str,
+        load: f64,
+        seed: u64,
+        point: &Point<'_>,
+    ) -> Result<Slowdowns, FigureError> {
+        let no_files = |file: &str| Err(format!("{file}: there are no files"));
+        let scenario = Scenario::parse("the plan", &self.file(load).to_string(), &no_files)?;
+        let outcome = complete(figure, &scenario, seed, point)?;
+        Slowdowns::of(&outcome, self.one_way).ok_or_else(|| {
+            let reason = format!("seed {seed}: there are no short flows");
+            FigureError::Failed { figure, reason }
+        })
+    }
+
+    fn file(&self, load: f64) -> Table {
+        let mut poisson = Table::new();
+        poisson.insert("sizes".to_owned(), self.sizes.as_str().into());
+        poisson.insert("load".to_owned(), load.into());
+        poisson.insert("load-counts".to_owned(), "wire".into());
+        poisson.insert("flows".to_owned(), self.flows.into());
+        let traffic = Table::from_iter([("poisson".to_owned(), Value::Table(poisson))]);
+        Table::from_iter([
+            ("title".to_owned(), "the plan".into()),
+            ("topology".to_owned(), self.topology.clone().into()),
+            ("switch".to_owned(), self.switch.clone().into()),
+            ("transport".to_owned(), self.transport.clone().into()),
+            ("traffic".to_owned(), vec![Value::Table(traffic)].into()),
+        ])
+    }
+
+    fn plot(&self, statistic: Statistic, measured: &[Slowdowns]) -> Plot {
+        let loads = self.loads.iter().map(|load| format_number(*load));
+        let mut chart = Chart::new(statistic.name())
+            .x(Axis::categories("load", loads))
+            .y(Axis::linear(statistic.name()).unit(Unit::Ratio));
+        for flows in Flows::EVERY {
+            let of = |run: &Slowdowns| statistic.of(&run.samples[flows as usize]);
+            chart = chart.series(Series::bars(flows.name(), measured.iter().map(of)));
+        }
+        let caption = format!("{}, for each load and kind of flows.", statistic.name());
+        Plot { chart, caption }
+    }
+
+    fn table(&self, measured: &[Slowdowns]) -> Listing {
+        let names = ["count", "mean", "median", "99th percentile"].map(Column::right);
+        let first = [Column::right("load"), Column::left("flows")];
+        let last = [Column::right("packets sent again")];
+        let mut table = Numbers::new(first.into_iter().chain(names).chain(last));
+        for (load, run) in self.loads.iter().zip(measured) {
+            for flows in Flows::EVERY {
+                let sample = &run.samples[flows as usize];
+                let ratio = |value: f64| Unit::Ratio.format(value);
+                table.push([
+                    format_number(*load),
+                    flows.name().to_owned(),
+                    format_count(sample.count() as u64),
+                    ratio(sample.mean()),
+                    ratio(sample.percentile(50.0)),
+                    ratio(sample.percentile(99.0)),
+                    format_count(run.resent_packets),
+                ]);
+            }
+        }
+        Listing { table, caption: "Slowdowns".to_owned() }
+    }
+}
+
+impl Said {
+    fn claim(&self, setup: &Setup, measured: &[Slowdowns]) -> Claim {
+        let place = setup.loads.iter().position(|load| *load == self.load);
+        let sample = place.map(|place| &measured[place].samples[self.flows as usize]);
+        let value = sample.map_or(f64::NAN, |sample| self.value.of(sample));
+        let text = format!("load {}: {}, {}", self.load, self.value.name(), self.flows.name());
+        let rule = Rule::AtMost(self.at_most);
+        Claim::measured(text, self.paper.as_str(), value, Unit::Ratio, rule)
+    }
+}
+
+/// Flows up to this size are short.
+const SHORT_BYTES: u64 = 100_000;
+
+impl Slowdowns {
+    /// `None` if there is no flow of some kind.
+    fn of(outcome: &Outcome, one_way: bool) -> Option<Slowdowns> {
+        let alone = outcome.ideals.iter().zip(&outcome.answers);
+        let slowdown = |(flow, (ideal, answer)): (&FlowRecord, (&Span, &Span))| {
+            let spent = outcome.completion(flow)?.as_us_f64();
+            // An acknowledgement hardly waits for anything; what it waits counts against the flow.
+            let back = if one_way { answer.as_us_f64() } else { 0.0 };
+            Some((flow.spec.bytes.as_u64(), (spent - back) / (ideal.as_us_f64() - back)))
+        };
+        let mut sized: Vec<(u64, f64)> =
+            outcome.flows.iter().zip(alone).filter_map(slowdown).collect();
+        sized.sort_by_key(|(bytes, _)| *bytes);
+        let half = sized.len() / 2;
+        let short = sized.partition_point(|(bytes, _)| *bytes <= SHORT_BYTES);
+        let of = |count: usize| Sample::new(sized[..count].iter().map(|(_, slowdown)| *slowdown));
+        Some(Slowdowns {
+            samples: [of(short)?, of(half)?, of(sized.len())?],
+            resent_packets: outcome.resent_packets,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Plan;
+
+    #[test]
+    fn claims_are_about_loads_that_there_are() {
+        for figure in [&HOMA, &PFABRIC] {
+            for quick in [false, true] {
+                let setup: Setup = Plan::of(figure).unwrap().settings(figure, quick).unwrap();
+                for said in &setup.claims {
+                    assert!(setup.loads.contains(&said.load), "{}: {}", figure.name, said.load);
+                }
+            }
+        }
+    }
+}

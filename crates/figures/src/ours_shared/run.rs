@@ -1,0 +1,219 @@
+//! One run, and what is kept of it.
+
+use thalweg_core::Time;
+use thalweg_prioritize::evaluate::Class;
+use thalweg_report::stats::Sample;
+use thalweg_scenario::{Ending, FlowRecord, JobRecord, Outcome, Scenario};
+use thalweg_workload::models;
+use toml::{Table, Value};
+
+use super::{Arm, Cell, Exchange, NAME, Setup, Tagger};
+use crate::shrink::model_json;
+use crate::{FigureError, Point};
+
+/// What a run gave. What there is none of is not a number.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) iterations: usize,
+    pub(super) iteration_us: f64,
+    pub(super) longest_us: f64,
+    pub(super) training_bps: f64,
+    pub(super) small_flows: usize,
+    pub(super) small_us: f64,
+    pub(super) small_p99_us: f64,
+    pub(super) all_us: f64,
+    /// Of a host.
+    pub(super) flows_bps: f64,
+    pub(super) unfinished: usize,
+    pub(super) dropped: u64,
+    pub(super) resent: u64,
+}
+
+/// Events between two looks at whether to stop.
+const STEP_EVENTS: u64 = 50_000;
+
+/// More than there is time for.
+const ITERATIONS: u32 = 100_000;
+
+impl Setup {
+    pub(super) fn measure(
+        &self,
+        cell: &Cell<'_>,
+        (seed, point): (u64, &Point<'_>),
+    ) -> Result<Measured, FigureError> {
+        let wrong = |reason: String| FigureError::Plan { figure: NAME, reason };
+        let name = &self.job.model;
+        let model = models::by_name(name).ok_or_else(|| wrong(format!("{name} is no model")))?;
+        let load = |_: &str| Ok(model_json(&model, self.work.divisor));
+        let text = self.file(cell).to_string();
+        let scenario = Scenario::parse("plans/ours-shared.toml", &text, &load)?;
+        let mut run = scenario.run_bare(seed);
+        loop {
+            let progress = run.advance(STEP_EVENTS);
+            let now_us = progress.now.since(Time::ZERO).as_us_f64();
+            point.reached(now_us / self.duration_us as f64)?;
+            if progress.ended.is_some() {
+                break;
+            }
+        }
+        let outcome = run.outcome();
+        let violation = outcome.check.as_ref().err().map(ToString::to_string);
+        let failure = outcome.jobs.iter().find_map(|job| job.failure.clone());
+        let stuck = (outcome.ending == Ending::Stuck).then(|| "nothing moves".to_owned());
+        match violation.or(failure).or(stuck) {
+            None => Ok(self.measured(&outcome)),
+            Some(why) => {
+                let reason = format!("{} with seed {seed}: {why}", cell.label());
+                Err(FigureError::Failed { figure: NAME, reason })
+            }
+        }
+    }
+
+    fn measured(&self, outcome: &Outcome) -> Measured {
+        let time = |flow: &FlowRecord| outcome.completion(flow).map(|span| span.as_us_f64());
+        let is_small = |flow: &&FlowRecord| Class::of(flow.spec.bytes) == Class::Small;
+        let small = Sample::new(outcome.flows.iter().filter(is_small).filter_map(time));
+        let all = Sample::new(outcome.flows.iter().filter_map(time));
+        let arrived = outcome.flows.iter().filter(|flow| time(flow).is_some());
+        let bytes: u64 = arrived.map(|flow| flow.spec.bytes.as_u64()).sum();
+        let bits_per_host = bytes as f64 * 8.0 / f64::from(self.hosts);
+        let job = outcome.jobs.first();
+        let spans = job.into_iter().flat_map(|job| &job.iterations);
+        let iterations = Sample::new(spans.map(|span| span.as_us_f64()));
+        let mean = |sample: &Option<Sample>| sample.as_ref().map_or(f64::NAN, Sample::mean);
+        let resent_by_job = job.map_or(0, |job| job.total().resent);
+        Measured {
+            iterations: iterations.as_ref().map_or(0, Sample::count),
+            iteration_us: mean(&iterations),
+            longest_us: iterations.as_ref().map_or(f64::NAN, Sample::max),
+            training_bps: job
+                .and_then(JobRecord::goodput_bytes_per_s)
+                .map_or(f64::NAN, |bytes| 8.0 * bytes),
+            small_flows: small.as_ref().map_or(0, Sample::count),
+            small_us: mean(&small),
+            small_p99_us: small.as_ref().map_or(f64::NAN, |sample| sample.percentile(99.0)),
+            all_us: mean(&all),
+            flows_bps: all.map_or(f64::NAN, |_| bits_per_host / (self.duration_us as f64 / 1e6)),
+            unfinished: outcome.unfinished(),
+            dropped: outcome.stats.dropped(),
+            resent: outcome.resent_packets + resent_by_job,
+        }
+    }
+
+    /// The scenario of a run.
+    pub(super) fn file(&self, cell: &Cell<'_>) -> Table {
+        let arm = cell.arm;
+        let mut file = Table::new();
+        let mut set = |key: &str, value: Value| _ = file.insert(key.to_owned(), value);
+        set("title", cell.label().into());
+        set("stop-after", format!("{}us", self.duration_us).into());
+        set("topology", self.topology(arm));
+        set("switch", Value::Table(self.switch(cell)));
+        if let Some(tagger) = arm.flows {
+            set("transport", Value::Table(self.transport(tagger)));
+        }
+        if arm.layered {
+            // Packets of front layers overtake others, so order says nothing about loss.
+            set("aggregation", table([("reordering-packets", 0.into())]));
+        }
+        let flows = arm.flows.map(|_| self.poisson(arm));
+        let training = cell.exchange.map(|exchange| self.training(exchange, arm.layered));
+        set("traffic", Value::Array(flows.into_iter().chain(training).collect()));
+        file
+    }
+
+    fn topology(&self, arm: &Arm) -> Value {
+        let rate_gbps = if arm.half { self.rate_gbps / 2.0 } else { self.rate_gbps };
+        let cable = table([
+            ("rate", format!("{rate_gbps}Gbps").into()),
+            ("delay", self.delay.as_str().into()),
+        ]);
+        table([("one-switch", table([("hosts", self.hosts.into()), ("host-cable", cable)]))])
+    }
+
+    fn switch(&self, cell: &Cell<'_>) -> Table {
+        let arm = cell.arm;
+        // Who is alone in split queues has one class, and so half of the memory already.
+        let is_alone = arm.flows.is_none() || !arm.trains;
+        let whole = if is_alone && !arm.half { 2 } else { 1 };
+        let buffer_bytes = self.buffer_bytes * whole;
+        let mut switch = Table::new();
+        let mut set = |key: &str, value: Value| _ = switch.insert(key.to_owned(), value);
+        set("queues", arm.queues.as_str().into());
+        set("port-buffer", format!("{buffer_bytes}B").into());
+        set("ecn-threshold", self.ecn_threshold.as_str().into());
+        set("ecn-counts", "port".into());
+        if let Some(weights) = arm.weights {
+            set("class-weights", Value::Array(weights.map(Value::from).into()));
+        }
+        if arm.layered && cell.exchange == Some(Exchange::Deliveries) {
+            set("ecn-thresholds", self.ecn_thresholds.clone().into());
+            set("drop-unmarkable", true.into());
+        }
+        switch
+    }
+
+    fn transport(&self, tagger: Tagger) -> Table {
+        let mut transport = Table::new();
+        let mut set = |key: &str, value: Value| _ = transport.insert(key.to_owned(), value);
+        match tagger {
+            Tagger::Plain => {}
+            Tagger::Pias => set("tagger", "pias".into()),
+            Tagger::Qclimb => {
+                set("tagger", "qclimb".into());
+                set("loss-detection", "by-priority".into());
+                let hints = [
+                    ("learned-flows", self.work.learned_flows.into()),
+                    ("unseen", self.flows.unseen.into()),
+                ];
+                set("hints", table(hints));
+            }
+        }
+        transport
+    }
+
+    fn poisson(&self, arm: &Arm) -> Value {
+        // The same flows on links of half the rate.
+        let load = if arm.half { 2.0 * self.flows.load } else { self.flows.load };
+        let poisson = table([
+            ("sizes", self.flows.sizes.as_str().into()),
+            ("cap", self.work.cap.as_str().into()),
+            ("load", load.into()),
+            ("load-counts", "wire".into()),
+            ("lasting", format!("{}us", self.duration_us).into()),
+        ]);
+        table([("poisson", poisson)])
+    }
+
+    fn training(&self, exchange: Exchange, layered: bool) -> Value {
+        let last = i64::from(self.hosts) - 1;
+        let workers: Vec<i64> = (0..last).collect();
+        let mut job = Table::new();
+        let mut set = |key: &str, value: Value| _ = job.insert(key.to_owned(), value);
+        set("json", "model.json".into());
+        set("workers", workers.clone().into());
+        set("iterations", ITERATIONS.into());
+        set("forward", self.work.forward.as_str().into());
+        set("backward", self.work.backward.as_str().into());
+        set("bucket", self.job.bucket.as_str().into());
+        match exchange {
+            Exchange::Aggregation => {
+                set("collective", "aggregate".into());
+                set("server", last.into());
+                set("layer-priorities", layered.into());
+            }
+            Exchange::Deliveries => {
+                set("collective", "server".into());
+                set("servers", workers.into());
+                set("chunk", self.job.chunk.as_str().into());
+                set("transport", "deliver".into());
+                set("loss", self.job.loss_bound.into());
+            }
+        }
+        table([("training", Value::Table(job))])
+    }
+}
+
+fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
