@@ -22,6 +22,7 @@ mod exchange;
 mod flows;
 mod fluid;
 mod frame;
+mod mlcc;
 mod mlcc_15;
 mod mlcc_scale;
 mod mlt_14;
@@ -79,6 +80,11 @@ pub fn all() -> &'static [&'static dyn Figure] {
         &qclimb::QCLIMB_TABLE5,
         &baseline::HOMA,
         &baseline::PFABRIC,
+        &mlcc::MLCC_7,
+        &mlcc::MLCC_8,
+        &mlcc::MLCC_9,
+        &mlcc::MLCC_10,
+        &mlcc::Mlcc11,
         &mlcc_15::Mlcc15,
         &mlcc_scale::MlccScale,
         &mlt_2::Mlt2,

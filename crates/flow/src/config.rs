@@ -90,6 +90,8 @@ pub enum Control {
         /// How long packets may wait in queues.
         target: Span,
     },
+    /// BBR, version 1 (Cardwell et al., 2016): by the rate at which packets arrive. Paces.
+    Bbr,
 }
 
 /// How losses are found, before the timer finds them. A cut of the window follows, once for all that a

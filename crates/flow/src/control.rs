@@ -2,8 +2,10 @@
 //!
 //! All of them count payload bytes in `f64` and use only `+ − × ÷` and `libm`, so that a run gives
 //! the same windows on every machine. A window grows only while at least half of it is in use:
-//! what a flow did not try, the network did not allow.
+//! what a flow did not try, the network did not allow. BBR alone has no such window: it goes by the rate at
+//! which packets arrive, and says when the next one may leave.
 
+mod bbr;
 mod cubic;
 mod dctcp;
 mod delay;
@@ -13,19 +15,22 @@ mod window;
 use thalweg_core::{Acked, Bytes, CongestionControl, Time};
 
 use crate::config::{Config, Control};
+use bbr::Bbr;
 use cubic::Cubic;
 use dctcp::Dctcp;
 use delay::DelayRule;
 use newreno::NewReno;
 use window::Window;
 
-/// The control of one flow, without a box around it.
+/// The control of one flow, without a box around those that most flows have.
 #[derive(Clone, Debug)]
 pub(crate) enum Controller {
     Dctcp(Windowed<Dctcp>),
     NewReno(Windowed<NewReno>),
     Cubic(Windowed<Cubic>),
     Delay(Windowed<DelayRule>),
+    /// In a box, since its model of the way is larger than all others together.
+    Bbr(Box<Bbr>),
 }
 
 impl Controller {
@@ -41,6 +46,9 @@ impl Controller {
             Control::Delay { target } => {
                 Controller::Delay(Windowed { window, rule: DelayRule::new(target) })
             }
+            Control::Bbr => {
+                Controller::Bbr(Box::new(Bbr::new(segment, config.initial_window_packets)))
+            }
         }
     }
 
@@ -51,6 +59,17 @@ impl Controller {
             Controller::NewReno(control) => restart(control),
             Controller::Cubic(control) => restart(control),
             Controller::Delay(control) => restart(control),
+            Controller::Bbr(control) => control.restart(),
+        }
+    }
+
+    /// A packet left that might at `may_send_at`, with so much on the way before it. Returns when the next
+    /// one may: at once, unless the control paces.
+    #[inline]
+    pub fn on_send(&mut self, now: Time, may_send_at: Time, in_flight_packets: u32) -> Time {
+        match self {
+            Controller::Bbr(control) => control.on_send(now, may_send_at, in_flight_packets),
+            _ => Time::ZERO,
         }
     }
 }
@@ -63,6 +82,7 @@ impl CongestionControl for Controller {
             Controller::NewReno(control) => control.on_ack(acked),
             Controller::Cubic(control) => control.on_ack(acked),
             Controller::Delay(control) => control.on_ack(acked),
+            Controller::Bbr(control) => control.on_ack(acked),
         }
     }
 
@@ -72,6 +92,7 @@ impl CongestionControl for Controller {
             Controller::NewReno(control) => control.on_loss(now),
             Controller::Cubic(control) => control.on_loss(now),
             Controller::Delay(control) => control.on_loss(now),
+            Controller::Bbr(control) => control.on_loss(now),
         }
     }
 
@@ -81,6 +102,7 @@ impl CongestionControl for Controller {
             Controller::NewReno(control) => control.on_timeout(now),
             Controller::Cubic(control) => control.on_timeout(now),
             Controller::Delay(control) => control.on_timeout(now),
+            Controller::Bbr(control) => control.on_timeout(now),
         }
     }
 
@@ -91,6 +113,7 @@ impl CongestionControl for Controller {
             Controller::NewReno(control) => control.window(),
             Controller::Cubic(control) => control.window(),
             Controller::Delay(control) => control.window(),
+            Controller::Bbr(control) => control.window(),
         }
     }
 }

@@ -14,7 +14,10 @@ pub(crate) struct Outgoing {
     senders: Vec<Sender>,
     vacant: Vec<u32>,
     ready: Ready,
+    /// Answers that may be overdue.
     timers: Timers,
+    /// Who may send again after a gap that its control keeps.
+    releases: Timers,
     /// What the last messages have learned, if that is wanted.
     paths: BTreeMap<NodeId, Path>,
     /// The running number of the next message: above all numbers so far.
@@ -31,6 +34,7 @@ impl Outgoing {
             vacant: Vec::new(),
             ready: Ready::default(),
             timers: Timers::default(),
+            releases: Timers::default(),
             paths: BTreeMap::new(),
             sequence: first_message,
             retransmissions: 0,
@@ -53,7 +57,7 @@ impl Outgoing {
         self.senders[slot as usize].begin(config, now, flow, message, path)?;
         self.sequence = self.sequence.max(number + 1);
         self.vacant.pop();
-        self.enqueue_if_ready(config, slot);
+        self.enqueue_if_ready(config, now, slot);
         Ok(flow)
     }
 
@@ -99,7 +103,13 @@ impl Outgoing {
                 self.timers.arm(slot, sender.deadline);
             }
             self.ready.remove_first();
-            sender.queued = sender.urgency(config);
+            sender.queued = match sender.held_until(now) {
+                None => sender.urgency(config),
+                Some(at) => {
+                    self.releases.arm(slot, at);
+                    None
+                }
+            };
             if let Some(priority) = sender.queued {
                 self.ready.push(slot, priority);
             }
@@ -129,7 +139,7 @@ impl Outgoing {
             Outcome::Rejected => return false,
             Outcome::Continues => {
                 self.timers.arm(slot, sender.deadline);
-                self.enqueue_if_ready(config, slot);
+                self.enqueue_if_ready(config, now, slot);
             }
             Outcome::Complete => {
                 if config.remembers_paths {
@@ -144,8 +154,12 @@ impl Outgoing {
     }
 
     #[inline]
-    fn enqueue_if_ready(&mut self, config: &Config, slot: u32) {
+    fn enqueue_if_ready(&mut self, config: &Config, now: Time, slot: u32) {
         let sender = &mut self.senders[slot as usize];
+        if let Some(at) = sender.held_until(now) {
+            self.releases.arm(slot, at);
+            return;
+        }
         let Some(priority) = sender.urgency(config) else { return };
         match sender.queued {
             // It keeps its turn, unless something has become more urgent.
@@ -157,13 +171,16 @@ impl Outgoing {
         self.ready.push(slot, priority);
     }
 
-    /// When an answer may be overdue next.
+    /// When an answer may be overdue next, or somebody may send again.
     #[inline]
     pub fn next_timeout(&self) -> Time {
-        self.timers.next()
+        self.timers.next().min(self.releases.next())
     }
 
     pub fn handle_timeout(&mut self, config: &Config, now: Time, events: &mut VecDeque<Event>) {
+        while let Some(slot) = self.releases.pop_due(now) {
+            self.enqueue_if_ready(config, now, slot);
+        }
         while let Some(slot) = self.timers.pop_due(now) {
             let sender = &mut self.senders[slot as usize];
             if !sender.awaits_answer() {
@@ -172,7 +189,7 @@ impl Outgoing {
             if sender.deadline > now {
                 self.timers.arm(slot, sender.deadline);
             } else if sender.on_timeout(config, now) {
-                self.enqueue_if_ready(config, slot);
+                self.enqueue_if_ready(config, now, slot);
             } else {
                 events.push_back(Event::Failed(sender.finish(now)));
                 self.vacant.push(slot);

@@ -20,6 +20,8 @@ pub(crate) struct Sender {
     pub queued: Option<u8>,
     /// When an answer is overdue. Holds while something is on the way.
     pub deadline: Time,
+    /// When the next packet may leave, as far as its control paces.
+    may_send_at: Time,
     dst: NodeId,
     entropy: u16,
     tagger: FlowTagger,
@@ -86,6 +88,7 @@ impl Sender {
             is_live: false,
             queued: None,
             deadline: Time::NEVER,
+            may_send_at: Time::ZERO,
             dst: NodeId::default(),
             entropy: 0,
             tagger: FlowTagger::default(),
@@ -125,6 +128,7 @@ impl Sender {
         self.body = message.body;
         self.board.reset(packets);
         self.path = path;
+        self.may_send_at = Time::ZERO;
         self.recovery_end = 0;
         self.timeouts = 0;
         self.detections = 0;
@@ -165,6 +169,12 @@ impl Sender {
             && after * u64::from(config.segment_bytes) <= self.path.control.window().as_u64()
     }
 
+    /// Until when its control holds it back, if it does.
+    #[inline]
+    pub fn held_until(&self, now: Time) -> Option<Time> {
+        (self.may_send_at > now).then_some(self.may_send_at)
+    }
+
     /// The priority of the packet that it is ready to send.
     #[inline]
     pub fn urgency(&mut self, config: &Config) -> Option<u8> {
@@ -202,9 +212,11 @@ impl Sender {
         let index = self.board.choose(config.span_packets)?;
         let payload_bytes = self.payload_bytes(config, index);
         let packet = outbox.lend(self.body.body_size(payload_bytes))?;
-        if self.board.in_flight_packets() == 0 {
+        let in_flight_packets = self.board.in_flight_packets();
+        if in_flight_packets == 0 {
             self.begin_waiting(config, now);
         }
+        self.may_send_at = self.path.control.on_send(now, self.may_send_at, in_flight_packets);
         let is_resend = self.board.was_sent(index);
         self.fill(config, now, index, packet);
         Some(is_resend)

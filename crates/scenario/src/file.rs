@@ -208,6 +208,7 @@ pub(crate) struct TransportTable {
     pub(crate) overhead_bytes: Option<u32>,
     pub(crate) ack_bytes: Option<u32>,
     pub(crate) initial_window_packets: Option<u32>,
+    pub(crate) remembers_paths: Option<bool>,
     pub(crate) reordering_packets: Option<u32>,
     #[serde(deserialize_with = "units::optional_span")]
     pub(crate) min_rto: Option<Span>,
@@ -290,6 +291,7 @@ pub(crate) enum ControlWord {
     Dctcp,
     NewReno,
     Cubic,
+    Bbr,
     Ndp,
     Pfabric,
     Homa,

@@ -113,7 +113,7 @@ const WORDS_AND_KEYS: Cases = &[
     (
         13,
         r#"control = "tcp""#,
-        "13: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `ndp`, `pfabric`, `homa`, `deliver`",
+        "13: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `ndp`, `pfabric`, `homa`, `deliver`",
     ),
     (
         15,
@@ -782,7 +782,7 @@ const SWEEPS: &[(&str, &str)] = &[
     ),
     (
         "[sweep.vary]\nswitch.routing = [\"explicit\"]\ntransport = [{ control = \"tcp\" }]",
-        r#"31: sweep.vary.transport: with switch.routing = "explicit", transport = { control = "tcp" }: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `ndp`, `pfabric`, `homa`, `deliver`"#,
+        r#"31: sweep.vary.transport: with switch.routing = "explicit", transport = { control = "tcp" }: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `ndp`, `pfabric`, `homa`, `deliver`"#,
     ),
     ("[sweep]\nseed = [1]", "30: sweep.seed: unknown key `seed`: write `seeds` or `vary`"),
 ];

@@ -212,6 +212,15 @@ fn long_dctcp_flows_share_a_link_fairly_and_fill_it() {
 }
 
 #[test]
+fn bbr_fills_a_link_without_filling_a_buffer() {
+    for senders in [1, 4] {
+        let (outcome, used) = shared_trunk(senders, "port-buffer = \"1MB\"", "bbr", "200ms");
+        assert!((0.95..=1.0).contains(&used), "{senders} senders: {used}");
+        assert_eq!(outcome.stats.dropped(), 0, "{senders} senders");
+    }
+}
+
+#[test]
 fn loss_based_controls_fill_a_link_with_a_buffer_of_one_round_trip() {
     for control in ["cubic", "new-reno"] {
         for senders in [1, 4] {

@@ -76,6 +76,7 @@ fn defaults_are_those_of_the_code() {
         ("overhead-bytes", transport.overhead_bytes.to_string()),
         ("ack-bytes", transport.ack_wire_bytes.to_string()),
         ("initial-window-packets", transport.initial_window_packets.to_string()),
+        ("remembers-paths", transport.remembers_paths.to_string()),
         ("reordering-packets", transport.reordering_packets.to_string()),
         ("min-rto", in_text(transport.min_rto.to_string())),
         ("initial-rto", in_text(transport.initial_rto.to_string())),

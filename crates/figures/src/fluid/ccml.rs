@@ -11,6 +11,7 @@ const LOOK_AHEAD_SLOTS: u64 = 200;
 /// nevertheless, hosts are unfair: who began to send first goes first, so that phases move apart.
 ///
 /// Hosts see their own links, not the network between them.
+// spec: C-14
 pub(crate) struct Ccml;
 
 impl Policy for Ccml {

@@ -11,6 +11,7 @@ use super::world::{Policy, World};
 ///
 /// Coflows are served by what is left of their job's iteration at its tightest server, the shortest
 /// first, and flows of a coflow end together. What is left over goes to everybody who may send.
+// spec: C-14
 pub(crate) struct Mcs;
 
 impl Policy for Mcs {

@@ -22,7 +22,7 @@ pub fn random_config(rng: &mut Rng) -> Config {
     Config {
         segment_bytes: 1 + rng.below(1_460) as u32,
         initial_window_packets: 1 + rng.below(40) as u32,
-        control: CONTROLS[rng.below(4) as usize],
+        control: CONTROLS[rng.below(CONTROLS.len() as u64) as usize],
         remembers_paths: rng.chance(0.5),
         min_rto: Span::from_us(50 + rng.below(500)),
         initial_rto: Span::from_us(200),

@@ -1,6 +1,7 @@
 //! Endpoints on a small network of the test's own: no fabric, no sockets.
 
 mod basics;
+mod bbr;
 mod faults;
 mod hostile;
 mod network;

@@ -12,11 +12,12 @@ use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message
 use thalweg_wire::flow::{Ack, Data};
 
 /// All controls.
-pub const CONTROLS: [Control; 4] = [
+pub const CONTROLS: [Control; 5] = [
     Control::Dctcp { gain: 1.0 / 16.0, initial_alpha: 1.0 },
     Control::NewReno,
     Control::Cubic,
     Control::Delay { target: Span::from_us(50) },
+    Control::Bbr,
 ];
 
 /// What the network does to packets, each with a probability.
@@ -187,6 +188,11 @@ impl Network {
             self.step(at);
         }
         self.now = until;
+    }
+
+    /// How many packets wait for a port of the switch.
+    pub fn queued_packets(&self, port: usize) -> usize {
+        self.ports[port].queues.iter().map(VecDeque::len).sum()
     }
 
     fn next(&self) -> Option<Time> {

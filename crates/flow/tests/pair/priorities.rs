@@ -84,7 +84,7 @@ fn nothing_is_sent_again_where_nothing_is_lost() {
     for seed in 0..SEEDS {
         let mut rng = Rng::new(seed).stream("lossless");
         let settings = Config {
-            control: CONTROLS[rng.below(4) as usize],
+            control: CONTROLS[rng.below(CONTROLS.len() as u64) as usize],
             // No queue of this network holds a packet for so long.
             min_rto: Span::from_s(1),
             initial_rto: Span::from_s(1),

@@ -192,6 +192,7 @@ pub(crate) fn protocol(
     let foreign = [
         ("dctcp-gain", table.dctcp_gain.is_some()),
         ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
+        ("remembers-paths", table.remembers_paths.is_some()),
         ("reordering-packets", table.reordering_packets.is_some()),
         ("loss-detection", table.loss_detection.is_some()),
         ("initial-rto", table.initial_rto.is_some()),
@@ -297,6 +298,7 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
         reordering_packets: table.reordering_packets.unwrap_or(default.reordering_packets),
         min_rto: table.min_rto.unwrap_or(default.min_rto),
         initial_rto: table.initial_rto.unwrap_or(default.initial_rto),
+        remembers_paths: table.remembers_paths.unwrap_or(default.remembers_paths),
         ..default
     };
     if config.ack_wire_bytes == 0 {
@@ -332,5 +334,6 @@ fn control(table: &TransportTable) -> Control {
         },
         ControlWord::NewReno => Control::NewReno,
         ControlWord::Cubic => Control::Cubic,
+        ControlWord::Bbr => Control::Bbr,
     }
 }

@@ -214,15 +214,16 @@ impl Draw {
     }
 
     fn transport(&mut self) {
-        let control = self.one_of(&["dctcp", "new-reno", "cubic"]);
+        let control = self.one_of(&["dctcp", "new-reno", "cubic", "bbr"]);
         let segment = self.one_of(&["512", "1460", "8960"]);
         let window = self.one_of(&["1", "10", "40", "1000"]);
         let reordering = self.one_of(&["3", "30"]);
         let rto = self.one_of(&["100us", "1ms"]);
+        let remembers = self.chance(0.3);
         self.line(format!(
             "[transport]\ncontrol = \"{control}\"\nsegment-bytes = {segment}\n\
              initial-window-packets = {window}\nreordering-packets = {reordering}\n\
-             min-rto = \"{rto}\"\ninitial-rto = \"1ms\""
+             min-rto = \"{rto}\"\ninitial-rto = \"1ms\"\nremembers-paths = {remembers}"
         ));
     }
 

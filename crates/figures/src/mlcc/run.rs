@@ -1,0 +1,119 @@
+//! All rounds of a cell, and what is kept of them.
+
+use thalweg_core::Rng;
+use thalweg_fabric::trace::Tracer;
+use thalweg_report::stats::Sample;
+use thalweg_scenario::{Ending, Outcome, Scenario};
+
+use super::draw::Seat;
+use super::testbed::Testbed;
+use super::{Cell, Setup};
+use crate::{FigureError, Point};
+
+/// What the rounds of a cell gave. Times are those of the testbed: multiplied back.
+#[derive(Default)]
+pub(super) struct Measured {
+    /// From beginning to end of every job of every round.
+    pub(super) completions_s: Vec<f64>,
+    /// How long iterations took, job by job.
+    pub(super) iterations_ms: Vec<Vec<f64>>,
+    pub(super) resent: u64,
+    pub(super) dropped: u64,
+}
+
+impl Measured {
+    pub(super) fn completions(&self) -> Option<Sample> {
+        Sample::new(self.completions_s.iter().copied())
+    }
+
+    /// How long an iteration of a job took on average, if it had any.
+    pub(super) fn iteration_ms(&self, job: usize) -> Option<f64> {
+        Some(Sample::new(self.iterations_ms.get(job)?.iter().copied())?.mean())
+    }
+}
+
+/// Events between two looks at whether to stop.
+const STEP_EVENTS: u64 = 200_000;
+
+impl Setup {
+    pub(super) fn measure(
+        &self,
+        figure: &'static str,
+        cell: &Cell<'_>,
+        seed: u64,
+        point: &Point<'_>,
+    ) -> Result<Measured, FigureError> {
+        let mut measured =
+            Measured { iterations_ms: vec![Vec::new(); self.jobs.len()], ..Measured::default() };
+        let together: Vec<Vec<usize>> = match self.alone {
+            true => (0..self.jobs.len()).map(|job| vec![job]).collect(),
+            false => vec![(0..self.jobs.len()).collect()],
+        };
+        let testbed = self.testbed();
+        let runs = self.rounds * together.len() as u64;
+        for round in 0..self.rounds {
+            let rng = Rng::new(seed).substream("round", round);
+            let seats = self.seats(&rng);
+            for (at, jobs) in (0..).zip(&together) {
+                let seated: Vec<(usize, &Seat)> =
+                    jobs.iter().map(|&job| (job, &seats[job])).collect();
+                let beside = self.beside.as_ref();
+                let flows = beside.map(|beside| self.flows_beside(beside, cell.place, &rng));
+                let scenario = testbed.scenario(figure, cell, &seated, flows)?;
+                let before = round * together.len() as u64 + at;
+                let outcome = run(figure, &scenario, (seed, None), |share| {
+                    point.reached((before as f64 + share) / runs as f64)
+                })?;
+                self.keep(&mut measured, jobs, &outcome);
+            }
+        }
+        Ok(measured)
+    }
+
+    fn keep(&self, measured: &mut Measured, jobs: &[usize], outcome: &Outcome) {
+        for (&job, record) in jobs.iter().zip(&outcome.jobs) {
+            let end = record.sums_at.iter().filter_map(|times| times.last()).max();
+            let took_s = end.map_or(f64::NAN, |end| end.since(record.start).as_s_f64());
+            measured.completions_s.push(took_s * self.divisor);
+            let ms = record.iterations.iter().map(|span| span.as_us_f64() / 1e3 * self.divisor);
+            measured.iterations_ms[job].extend(ms);
+        }
+        measured.resent += outcome.resent_packets;
+        measured.dropped += outcome.stats.dropped();
+    }
+
+    fn testbed(&self) -> Testbed<'_> {
+        Testbed { network: &self.network, divisor: self.divisor, jobs: &self.jobs }
+    }
+}
+
+/// Runs until all jobs have ended; flows beside them may still be there.
+pub(super) fn run(
+    figure: &'static str,
+    scenario: &Scenario,
+    (seed, tracer): (u64, Option<Box<dyn Tracer>>),
+    reached: impl Fn(f64) -> Result<(), FigureError>,
+) -> Result<Outcome, FigureError> {
+    let mut run = scenario.run_bare(seed);
+    if let Some(tracer) = tracer {
+        run.trace(tracer);
+    }
+    loop {
+        let progress = run.advance(STEP_EVENTS);
+        reached(progress.finished_sums as f64 / progress.expected_sums.max(1) as f64)?;
+        if progress.ended.is_some() || progress.finished_sums == progress.expected_sums {
+            break;
+        }
+    }
+    let outcome = run.outcome();
+    let failure = outcome.jobs.iter().find_map(|job| job.failure.clone());
+    let violation = outcome.check.as_ref().err().map(ToString::to_string);
+    let early = matches!(outcome.ending, Ending::Stuck | Ending::TimeUp);
+    match failure.or(violation).or(early.then(|| format!("{:?}", outcome.ending))) {
+        None => Ok(outcome),
+        Some(why) => {
+            let reason = format!("{} with seed {seed}: {why}", scenario.title());
+            Err(FigureError::Failed { figure, reason })
+        }
+    }
+}

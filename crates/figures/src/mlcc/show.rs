@@ -1,0 +1,69 @@
+//! Drawings and tables.
+
+use thalweg_report::format::{Unit, format_count, format_number, format_percent};
+use thalweg_report::plot::{Axis, Chart, Series};
+use thalweg_report::table::{Column, Table};
+
+use super::claims::Metric;
+use super::{Place, Results, Setup};
+use crate::{Listing, Plot};
+
+impl Setup {
+    /// What a place is called, by what differs between places.
+    pub(super) fn place_name(&self, place: Place) -> String {
+        let speed = format!("{} Gbps", format_number(place.gbps));
+        let loss = format!("{} loss", format_percent(place.loss));
+        match (self.gbps.len() > 1, self.losses.len() > 1) {
+            (true, true) => format!("{speed}, {loss}"),
+            (false, true) => loss,
+            _ => speed,
+        }
+    }
+
+    pub(super) fn plots(&self, results: &Results<'_>) -> Vec<Plot> {
+        self.drawn.iter().map(|metric| self.plot(results, metric)).collect()
+    }
+
+    fn plot(&self, results: &Results<'_>, metric: &Metric) -> Plot {
+        let places = self.places();
+        let mut chart = Chart::new(metric.name())
+            .x(Axis::categories("", places.iter().map(|place| self.place_name(*place))))
+            .y(Axis::linear(metric.name()).unit(Unit::SpanUs));
+        for arm in &self.arms {
+            let of = |place: &Place| {
+                let measured = results.of(*place, &arm.name);
+                measured.and_then(|it| metric.of(self, it)).unwrap_or(f64::NAN)
+            };
+            chart = chart.series(Series::bars(arm.name.as_str(), places.iter().map(of)));
+        }
+        let caption = format!("{}, at the size of the testbed.", metric.name());
+        Plot { chart, caption }
+    }
+
+    pub(super) fn tables(&self, results: &Results<'_>) -> Vec<Listing> {
+        let seconds = ["average, s", "least", "99th percentile", "longest"];
+        let mut completions = Table::new(columns(seconds.map(str::to_owned)));
+        let jobs = self.jobs.iter().map(|job| format!("{}, ms", job.name));
+        let packets = ["sent again", "dropped"].map(str::to_owned);
+        let mut iterations = Table::new(columns(jobs.chain(packets)));
+        for (cell, measured) in results.cells.iter().zip(results.measured) {
+            let first = || [self.place_name(cell.place), cell.arm.name.clone()].into_iter();
+            if let Some(sample) = measured.completions() {
+                let all = [sample.mean(), sample.min(), sample.percentile(99.0), sample.max()];
+                completions.push(first().chain(all.map(format_number)));
+            }
+            let of = |job| format_number(measured.iteration_ms(job).unwrap_or(f64::NAN));
+            let counts = [measured.resent, measured.dropped].map(format_count);
+            iterations.push(first().chain((0..self.jobs.len()).map(of)).chain(counts));
+        }
+        vec![
+            Listing { table: completions, caption: "Completion times of jobs".to_owned() },
+            Listing { table: iterations, caption: "Iterations, and what was lost".to_owned() },
+        ]
+    }
+}
+
+fn columns(rest: impl IntoIterator<Item = String>) -> Vec<Column> {
+    let first = [Column::left("at"), Column::left("by")];
+    first.into_iter().chain(rest.into_iter().map(Column::right)).collect()
+}

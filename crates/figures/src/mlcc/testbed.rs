@@ -1,0 +1,110 @@
+//! Six servers around a switch, as a scenario.
+
+use thalweg_scenario::Scenario;
+use thalweg_workload::models;
+
+use super::draw::{Job, Seat};
+use super::{Cell, Network};
+use crate::FigureError;
+use crate::shrink::model_json;
+
+/// What runs have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Testbed<'a> {
+    pub(super) network: &'a Network,
+    /// By which everything is smaller than it was.
+    pub(super) divisor: f64,
+    pub(super) jobs: &'a [Job],
+}
+
+/// Tensors that are summed together, on the testbed.
+const BUCKET_MB: f64 = 64.0;
+
+/// What servers get at a time, on the testbed.
+const PARTITION_MB: f64 = 4.096;
+
+/// What scenarios call the table of other flows.
+const FLOWS: &str = "flows";
+
+impl Testbed<'_> {
+    /// Some of the jobs on their seats, and other flows as a table.
+    pub(super) fn scenario(
+        &self,
+        figure: &'static str,
+        cell: &Cell<'_>,
+        seated: &[(usize, &Seat)],
+        flows: Option<String>,
+    ) -> Result<Scenario, FigureError> {
+        let mut text = self.network_tables(cell);
+        for &(job, seat) in seated {
+            text += &self.job_table(&self.jobs[job], seat);
+        }
+        if flows.is_some() {
+            text += &format!("[[traffic]]\n[traffic.list]\ncsv = \"{FLOWS}\"\n");
+        }
+        if cell.place.loss > 0.0 {
+            for host in 0..self.network.hosts {
+                text += &format!(
+                    "[[faults]]\n[faults.loss]\nprobability = {}\non = {{ out-of = {host} }}\n",
+                    cell.place.loss
+                );
+            }
+        }
+        let load = |name: &str| match &flows {
+            Some(flows) if name == FLOWS => Ok(flows.clone()),
+            _ => self.model(name).ok_or_else(|| format!("{name} is no model")),
+        };
+        let read = Scenario::parse("the plan", &text, &load);
+        read.map_err(|error| FigureError::Plan { figure, reason: error.to_string() })
+    }
+
+    fn network_tables(&self, cell: &Cell<'_>) -> String {
+        let Cell { place, arm } = cell;
+        let network = self.network;
+        let marks = match arm.marks {
+            true => format!("ecn-threshold = \"{}\"\n", network.ecn_threshold),
+            false => String::new(),
+        };
+        let pacing = arm.pacing.map_or(String::new(), |pacing| {
+            let slot_us = pacing.slot_ms * 1e3 / self.divisor;
+            format!("[pacing]\nslot = \"{slot_us}us\"\nslots = {}\n", pacing.slots)
+        });
+        format!(
+            "title = \"{}\"\n[topology.one-switch]\nhosts = {}\n\
+             host-cable = {{ rate = \"{}Gbps\", delay = \"{}\" }}\n\
+             [switch]\nport-buffer = \"{}\"\n{marks}\
+             [transport]\ncontrol = \"{}\"\nremembers-paths = true\n{pacing}",
+            arm.name, network.hosts, place.gbps, network.delay, network.buffer, arm.control,
+        )
+    }
+
+    fn job_table(&self, job: &Job, seat: &Seat) -> String {
+        let us = |ms: f64| ms * 1e3 / self.divisor;
+        let (collective, servers, chunk_mb) = match seat.servers.is_empty() {
+            true => ("ring", String::new(), BUCKET_MB / seat.workers.len() as f64),
+            false => ("server", format!("servers = {:?}\n", seat.servers), PARTITION_MB),
+        };
+        let kb = |mb: f64| mb * 1e3 / self.divisor;
+        format!(
+            "[[traffic]]\n[traffic.training]\njson = \"{}\"\ncollective = \"{collective}\"\n\
+             workers = {:?}\n{servers}iterations = {}\nforward = \"{:.3}us\"\nbackward = \"{:.3}us\"\n\
+             bucket = \"{:.3}KB\"\nchunk = \"{:.3}KB\"\nstart = \"{:.3}us\"\n",
+            job.name,
+            seat.workers,
+            job.iterations,
+            us(job.compute_ms / 3.0),
+            us(job.compute_ms * 2.0 / 3.0),
+            kb(BUCKET_MB),
+            kb(chunk_mb),
+            us(seat.start_ms),
+        )
+    }
+
+    /// The layer table of a job's model, with the job's bytes divided.
+    pub(super) fn model(&self, name: &str) -> Option<String> {
+        let job = self.jobs.iter().find(|job| job.name == name)?;
+        let model = models::by_name(&job.model)?;
+        let values: u64 = model.tensors().iter().map(|tensor| tensor.values).sum();
+        Some(model_json(&model, values as f64 * 4e-6 / job.megabytes * self.divisor))
+    }
+}
