@@ -4,7 +4,6 @@
 //! have w × S + s, and results of server s to worker w come after all of those; a ring's member has its rank.
 //! Gradients that switches sum have the numbers that they have with parameter servers; links count them as one.
 
-use thalweg_collective::ring;
 use thalweg_core::{Bytes, NodeId};
 use thalweg_pace::Relation;
 use thalweg_stack::{PacedFlow, PacedJob};
@@ -68,15 +67,11 @@ fn results(job: &Job, node: NodeId, round: u64) -> Vec<PacedFlow> {
 fn around(job: &Job, rank: usize, round: u64) -> PacedFlow {
     let members = job.workers.len();
     let chunk = round / members as u64;
-    // A member is only so far ahead of the one before it as pieces are on the way.
-    let config = ring::Config::new(job.workers.clone(), rank as u32);
-    let message = job.chunk.map_or(config.chunk_bytes, Bytes::as_u64);
-    let ahead = message.saturating_mul(config.pieces_in_flight.into());
     PacedFlow {
         number: rank as u32,
         to: job.workers[(rank + 1) % members],
         volume: Bytes::new(2 * (members as u64 - 1) * chunk),
-        relation: Relation::Ring { own_chunk: chunk.min(ahead) },
+        relation: Relation::Ring { own_chunk: chunk },
         others: vec![((rank + members - 1) % members) as u32],
     }
 }
