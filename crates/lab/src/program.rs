@@ -43,10 +43,13 @@ impl Program {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own: Ctrl-C in a terminal is for us, and we tell everybody.
         command.process_group(0);
+        // Without a shell the program still dies with us. It is there first: we may be killed at any moment.
+        let mut guard = Guard::new().ok();
         let mut child = command.spawn().map_err(|source| LabError::Start {
             program: command.get_program().to_string_lossy().into_owned(),
             source,
         })?;
+        guard = guard.and_then(|guard| guard.over(child.id()).ok());
         let mut readers = Vec::new();
         if let Some(output) = child.stdout.take() {
             let prefix = prefix.to_owned();
@@ -56,8 +59,6 @@ impl Program {
             let prefix = prefix.to_owned();
             readers.push(thread::spawn(move || copy_lines(output, &prefix, io::stderr())));
         }
-        // Without a shell the program still dies with us.
-        let guard = Guard::over(child.id()).ok();
         Ok(Program { child, ended: None, readers, guard })
     }
 
@@ -101,12 +102,19 @@ impl Program {
 }
 
 impl Guard {
-    fn over(leader: u32) -> io::Result<Guard> {
+    fn new() -> io::Result<Guard> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", "read -r _; kill -s KILL -- -$0", &leader.to_string()]);
+        shell.args(["-c", "read -r leader || exit; read -r _; kill -s KILL -- -$leader"]);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C in a terminal is not for it.
         shell.process_group(0).spawn().map(Guard)
+    }
+
+    /// Tells it whose group it is for.
+    fn over(mut self, leader: u32) -> io::Result<Guard> {
+        let input = self.0.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(input, "{leader}")?;
+        Ok(self)
     }
 }
 
