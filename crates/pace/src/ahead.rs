@@ -80,18 +80,29 @@ impl Ahead {
 
     /// Adds what another has for the same slots.
     pub(crate) fn add(&mut self, other: &Ahead) {
-        let first = self.first;
-        for (at, volume) in self.volumes_mut().iter_mut().enumerate() {
-            *volume = volume.saturating_add(other.at(first.after(at as u64)));
-        }
+        self.change(other, u64::saturating_add);
     }
 
     /// Takes away what another has for the same slots.
     pub(crate) fn take(&mut self, other: &Ahead) {
-        let first = self.first;
-        for (at, volume) in self.volumes_mut().iter_mut().enumerate() {
-            *volume = volume.saturating_sub(other.at(first.after(at as u64)));
+        self.change(other, u64::saturating_sub);
+    }
+
+    /// Changes every volume by what another has for the same slot.
+    #[inline]
+    pub(crate) fn change(&mut self, other: &Ahead, with: impl Fn(u64, u64) -> u64) {
+        let others = other.from(self.first);
+        let pairs = self.volumes_mut().iter_mut().zip(others);
+        pairs.for_each(|(own, other)| *own = with(*own, other));
+    }
+
+    /// The volumes from a slot on, zero outside of what it covers.
+    #[inline]
+    pub(crate) fn from(&self, first: Slot) -> [u64; HORIZON_MAX] {
+        if first == self.first {
+            return self.bytes;
         }
+        std::array::from_fn(|at| self.at(first.after(at as u64)))
     }
 
     /// Lets time pass until `slot` is the first: passed slots are forgotten, new ones are empty.

@@ -19,6 +19,7 @@
 mod decide;
 mod event;
 mod flow;
+mod round;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,7 +35,7 @@ pub use event::Event;
 pub use flow::{FlowSpec, JobStatus};
 
 use decide::Desk;
-use flow::{Flow, Job, Siblings};
+use flow::{Flow, Job};
 
 /// The scheduler of a host. See the [module](self) for how it is driven.
 #[derive(Debug)]
@@ -46,8 +47,6 @@ pub struct Host {
     moments: Rng,
     /// When it decides next; `None` while nothing was begun in the current slot or all is decided.
     decide_at: Option<Time>,
-    /// Memory for the order of decisions.
-    order: Vec<Due>,
 }
 
 /// Why a command was not carried out.
@@ -81,7 +80,6 @@ impl Host {
             desk: Desk::new(settings, LinkTable::new(&settings, settings.bytes_a_slot(uplink))),
             moments: rng.substream("decisions", node.0.into()),
             decide_at: None,
-            order: Vec::new(),
         })
     }
 
@@ -244,7 +242,6 @@ impl Host {
         refusal: Refusal,
     ) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
-        state.siblings = None;
         state.narrow(refusal, self.desk.slot(), self.desk.settings.horizon_slots);
         let iteration = self.jobs.get(&flow.job).map_or(0, |job| job.iteration);
         if state.is_active() {
@@ -258,7 +255,7 @@ impl Host {
         self.catch_up(now);
         if self.decide_at.is_some_and(|at| at <= now) {
             self.decide_at = None;
-            self.decide_all(now);
+            round::decide_all(now, &mut self.desk, &mut self.flows, &self.jobs);
         }
     }
 
@@ -337,64 +334,6 @@ impl Host {
         let at = from + self.desk.settings.decide_after + Span::from_ps(spread);
         self.decide_at = Some(self.decide_at.map_or(at, |earlier| earlier.min(at)));
     }
-
-    /// Decides for all flows anew, job by job. The job that is furthest in its iteration comes first, so
-    /// that hosts whose flows depend on each other let the same job go first, and it is soon out of the
-    /// way; those that get less tell the links before those that get more.
-    fn decide_all(&mut self, now: Time) {
-        let (jobs, desk, order) = (&self.jobs, &mut self.desk, &mut self.order);
-        let slot = desk.slot();
-        let mut yielded = Ahead::empty(slot, desk.settings.horizon_slots);
-        order.clear();
-        for (id, flow) in &mut self.flows {
-            if flow.is_active() && flow.decided_in != Some(slot) {
-                desk.reopen(*id, flow);
-                yielded.add(&flow.plan);
-                order.push(Due { steps: flow.steps(), id: *id });
-            }
-        }
-        rank(order);
-        let mut rest = &order[..];
-        while let Some(first) = rest.first() {
-            let (job, later) =
-                rest.split_at(rest.iter().take_while(|due| due.id.job == first.id.job).count());
-            for due in job {
-                yielded.take(&self.flows[&due.id].plan);
-            }
-            for (at, due) in job.iter().enumerate() {
-                let flow = self.flows.get_mut(&due.id).expect("it was just there");
-                let after = (job.len() - 1 - at) as u64;
-                flow.siblings = (after > 0).then_some(Siblings(after));
-                desk.plan(now, due.id, flow, &yielded);
-            }
-            rest = later;
-        }
-        for due in order.iter().rev() {
-            let iteration = jobs.get(&due.id.job).map_or(0, |job| job.iteration);
-            desk.announce((due.id, iteration), &self.flows[&due.id]);
-        }
-    }
-}
-
-/// A flow that is to be decided upon.
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    steps: u64,
-    id: FlowId,
-}
-
-/// Brings flows into the order of their jobs: the furthest first, and those of one job together.
-fn rank(order: &mut [Due]) {
-    let mut at = 0;
-    // They come in the order of their jobs.
-    while at < order.len() {
-        let job = order[at].id.job;
-        let end = at + order[at..].iter().take_while(|due| due.id.job == job).count();
-        let furthest = order[at..end].iter().map(|due| due.steps).max().unwrap_or(0);
-        order[at..end].iter_mut().for_each(|due| due.steps = furthest);
-        at = end;
-    }
-    order.sort_by_key(|due| (std::cmp::Reverse(due.steps), due.id));
 }
 
 /// Everything that waits to be told.

@@ -86,6 +86,11 @@ impl LinkTable {
         self.flows.get(&flow).map(|entry| &entry.plan)
     }
 
+    /// What each flow has reserved, in the order of their names.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (FlowId, &Ahead)> {
+        self.flows.iter().map(|(id, entry)| (*id, &entry.plan))
+    }
+
     /// What a flow has reserved, and what the other flows of its job have; `None` where there are none.
     pub(crate) fn planned_in_job(&self, flow: FlowId) -> (Option<&Ahead>, Option<Ahead>) {
         let of_job = |number| FlowId { job: flow.job, number };
@@ -97,7 +102,7 @@ impl LinkTable {
             }
             match &mut siblings {
                 None => siblings = Some(entry.plan),
-                Some(sum) => change(sum, &entry.plan, |sum, own| sum + own),
+                Some(sum) => sum.change(&entry.plan, |sum, own| sum + own),
             }
         }
         (own, siblings)
@@ -115,7 +120,7 @@ impl LinkTable {
             entry.plan.advance_to(now);
             let is_fresh = now.since(entry.renewed) < stale_after;
             if !is_fresh {
-                change(planned, &entry.plan, |sum, own| sum - own);
+                planned.change(&entry.plan, |sum, own| sum - own);
             }
             is_fresh && entry.plan.total() > 0
         });
@@ -137,9 +142,8 @@ impl LinkTable {
     pub fn reserve(&mut self, now: Slot, flow: FlowId, plan: &Ahead) -> Result<(), Refusal> {
         self.advance(now);
         let usable = self.usable();
-        let known = self.flows.get_mut(&flow);
-        let nothing = Ahead::empty(self.planned.first(), self.planned.volumes().len());
-        let before = known.as_ref().map_or(nothing, |entry| entry.plan);
+        let nothing = self.nothing();
+        let before = self.reserved(flow).unwrap_or(&nothing);
         let next = cut(plan, &nothing);
         let slots = before.volumes().iter().zip(next.volumes()).zip(self.planned.volumes());
         for (at, ((own, asked), planned)) in slots.enumerate() {
@@ -149,21 +153,37 @@ impl LinkTable {
                 return Err(Refusal { slot, asked: *asked, free });
             }
         }
-        change(&mut self.planned, &before, |sum, own| sum - own);
-        change(&mut self.planned, &next, |sum, own| sum + own);
-        let entry = Entry { plan: next, renewed: now };
-        match known {
-            Some(known) if next.total() > 0 => *known = entry,
-            None if next.total() > 0 => drop(self.flows.insert(flow, entry)),
-            _ => drop(self.flows.remove(&flow)),
-        }
+        self.replace(now, flow, &next);
         Ok(())
+    }
+
+    /// Replaces what the flow had reserved, whether there is room or not: for somebody who replaces several,
+    /// after which all of them fit.
+    pub(crate) fn replace(&mut self, now: Slot, flow: FlowId, plan: &Ahead) {
+        self.advance(now);
+        let plan = cut(plan, &self.nothing());
+        if plan.total() == 0 {
+            return self.release(flow);
+        }
+        self.planned.change(&plan, |sum, own| sum + own);
+        let entry = Entry { plan, renewed: now };
+        match self.flows.get_mut(&flow) {
+            Some(known) => {
+                self.planned.change(&known.plan, |sum, own| sum - own);
+                *known = entry;
+            }
+            None => drop(self.flows.insert(flow, entry)),
+        }
+    }
+
+    fn nothing(&self) -> Ahead {
+        Ahead::empty(self.planned.first(), self.planned.volumes().len())
     }
 
     /// Forgets a flow.
     pub fn release(&mut self, flow: FlowId) {
         if let Some(entry) = self.flows.remove(&flow) {
-            change(&mut self.planned, &entry.plan, |sum, own| sum - own);
+            self.planned.change(&entry.plan, |sum, own| sum - own);
         }
     }
 }
@@ -178,13 +198,6 @@ fn cut(plan: &Ahead, slots: &Ahead) -> Ahead {
         *volume = plan.at(slots.first().after(at as u64));
     }
     cut
-}
-
-/// Changes a sum by what one flow plans for the same slots.
-fn change(sum: &mut Ahead, own: &Ahead, with: impl Fn(u64, u64) -> u64) {
-    for (sum, own) in sum.volumes_mut().iter_mut().zip(own.volumes()) {
-        *sum = with(*sum, *own);
-    }
 }
 
 #[cfg(test)]

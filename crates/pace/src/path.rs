@@ -2,7 +2,7 @@
 
 mod seen;
 
-use crate::ahead::{Ahead, Slot};
+use crate::ahead::{Ahead, HORIZON_MAX, Slot};
 use crate::load::{FlowId, LinkTable};
 
 pub use seen::{Recent, Seen};
@@ -70,38 +70,23 @@ impl Feedback {
         self.narrowest = self.narrowest.min(link.capacity());
     }
 
-    /// Takes away what is about to be given up.
-    pub(crate) fn lighten(&mut self, yielded: &Ahead) {
-        let first = self.slot();
-        let slots = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut()).enumerate();
-        for (at, (load, free)) in slots {
-            let yielded = yielded.at(first.after(at as u64));
-            *load = load.saturating_sub(yielded);
-            *free = free.saturating_add(yielded);
-        }
-    }
-
     /// Adds what another part of the path says. Of slots that it does not cover nothing is known, so
     /// nothing is free there.
     pub fn join(&mut self, other: &Feedback) {
+        self.join_without(other, &Ahead::empty(self.slot(), HORIZON_MAX));
+    }
+
+    /// The same, as if something that the other part counts had been given up.
+    pub(crate) fn join_without(&mut self, other: &Feedback, yielded: &Ahead) {
         let first = self.slot();
-        self.narrowest = self.narrowest.min(other.narrowest);
-        let slots = self.load.volumes().len();
+        let (load, free) = (other.load.from(first), other.free.from(first));
+        let others = load.into_iter().zip(free).zip(yielded.from(first));
         let own = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
-        let is_aligned = |ahead: &Ahead| ahead.first() == first && ahead.volumes().len() == slots;
-        if is_aligned(&other.load) && is_aligned(&other.free) {
-            let others = other.load.volumes().iter().zip(other.free.volumes());
-            for ((load, free), (others_load, others_free)) in own.zip(others) {
-                *load = load.saturating_add(*others_load);
-                *free = (*free).min(*others_free);
-            }
-            return;
+        for ((own_load, own_free), ((load, free), yielded)) in own.zip(others) {
+            *own_load = own_load.saturating_add(load.saturating_sub(yielded));
+            *own_free = (*own_free).min(free.saturating_add(yielded));
         }
-        for (at, (load, free)) in own.enumerate() {
-            let slot = first.after(at as u64);
-            *load = load.saturating_add(other.load.at(slot));
-            *free = (*free).min(other.free.at(slot));
-        }
+        self.narrowest = self.narrowest.min(other.narrowest);
     }
 }
 

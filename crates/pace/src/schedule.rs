@@ -32,7 +32,7 @@ pub struct Schedule {
 /// not fit into all slots fills them.
 pub fn plan(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Schedule {
     let mut search = Search::new(volume, feedback, price_per_mille);
-    for finish in 0..feedback.load.volumes().len() {
+    for finish in 0..feedback.load.volumes().len() as u8 {
         search.include(finish);
         if search.room < volume {
             continue;
@@ -43,7 +43,7 @@ pub fn plan(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Schedule 
         }
         search.try_finish(finish);
     }
-    search.into_schedule(feedback)
+    search.into_schedule(feedback.slot())
 }
 
 /// The cost of a schedule as [`plan`] counts it, in thousandths of a slot times the square of the
@@ -62,93 +62,114 @@ fn unit(feedback: &Feedback) -> u128 {
     narrowest * narrowest * 1_000
 }
 
-struct Search {
+struct Search<'a> {
     volume: u64,
-    loads: [u64; HORIZON_MAX],
-    free: [u64; HORIZON_MAX],
+    loads: &'a [u64],
+    free: &'a [u64],
     price: u128,
     unit: u128,
     /// The slots so far, the least loaded first.
-    order: [usize; HORIZON_MAX],
-    included: usize,
+    order: Order,
     /// What the slots so far hold together.
     room: u64,
     least: u128,
-    best: [u64; HORIZON_MAX],
+    /// The order in which slots are filled at the least cost.
+    best: Order,
 }
 
-impl Search {
-    fn new(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Search {
-        let clamped = |ahead: &Ahead| {
-            let mut volumes = [0; HORIZON_MAX];
-            let all = volumes.iter_mut().zip(ahead.volumes());
-            all.for_each(|(to, from)| *to = (*from).min(VOLUME_MAX));
-            volumes
-        };
+/// Some of the slots, in some order.
+#[derive(Clone, Copy)]
+struct Order {
+    slots: [u8; HORIZON_MAX],
+    len: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(volume: u64, feedback: &'a Feedback, price_per_mille: u32) -> Search<'a> {
+        let order = Order { slots: [0; HORIZON_MAX], len: 0 };
         Search {
             volume,
-            loads: clamped(&feedback.load),
-            free: clamped(&feedback.free),
+            loads: feedback.load.volumes(),
+            free: feedback.free.volumes(),
             price: price_per_mille.into(),
             unit: unit(feedback),
-            order: [0; HORIZON_MAX],
-            included: 0,
+            order,
             room: 0,
             least: u128::MAX,
-            best: [0; HORIZON_MAX],
+            best: order,
         }
+    }
+
+    fn load(&self, slot: u8) -> u64 {
+        self.loads[usize::from(slot)].min(VOLUME_MAX)
+    }
+
+    fn free(&self, slot: u8) -> u64 {
+        self.free.get(usize::from(slot)).map_or(0, |free| (*free).min(VOLUME_MAX))
     }
 
     /// Puts one more slot where its load belongs, behind those of the same load.
-    fn include(&mut self, slot: usize) {
-        let mut at = self.included;
-        while at > 0 && self.loads[self.order[at - 1]] > self.loads[slot] {
-            self.order[at] = self.order[at - 1];
+    fn include(&mut self, slot: u8) {
+        let load = self.load(slot);
+        let mut at = self.order.len;
+        while at > 0 && self.load(self.order.slots[at - 1]) > load {
+            self.order.slots[at] = self.order.slots[at - 1];
             at -= 1;
         }
-        self.order[at] = slot;
-        self.included += 1;
-        self.room += self.free[slot];
+        self.order.slots[at] = slot;
+        self.order.len += 1;
+        self.room += self.free(slot);
     }
 
     /// The cost of finishing there, without any price.
-    fn waiting(&self, finish: usize) -> u128 {
-        (finish as u128 + 1) * self.unit
+    fn waiting(&self, finish: u8) -> u128 {
+        (u128::from(finish) + 1) * self.unit
     }
 
-    /// Fills the slots so far, which have room enough, and keeps the result if it is the best.
-    fn try_finish(&mut self, finish: usize) {
-        let mut bytes = [0; HORIZON_MAX];
-        let mut left = self.volume;
+    /// Counts what it costs to fill the slots so far, which have room enough, and keeps their order if it
+    /// is the best.
+    fn try_finish(&mut self, finish: u8) {
         let mut priced = 0;
-        for &slot in &self.order[..self.included] {
-            let placed = left.min(self.free[slot]);
-            bytes[slot] = placed;
-            priced += u128::from(placed) * u128::from(self.loads[slot]);
+        self.fill(&self.order, |slot, placed| {
+            priced += u128::from(placed) * u128::from(self.load(slot));
+        });
+        let cost = self.waiting(finish) + priced * self.price;
+        if cost < self.least {
+            (self.least, self.best) = (cost, self.order);
+        }
+    }
+
+    /// Places the volume into slots, one after the other.
+    fn fill(&self, order: &Order, mut place: impl FnMut(u8, u64)) {
+        let mut left = self.volume;
+        for &slot in &order.slots[..order.len] {
+            let placed = left.min(self.free(slot));
+            place(slot, placed);
             left -= placed;
             if left == 0 {
                 break;
             }
         }
-        let cost = self.waiting(finish) + priced * self.price;
-        if cost < self.least {
-            (self.least, self.best) = (cost, bytes);
-        }
     }
 
-    fn into_schedule(self, feedback: &Feedback) -> Schedule {
+    fn into_schedule(self, first: Slot) -> Schedule {
         let fits = self.room >= self.volume;
-        let chosen = if fits { &self.best } else { &self.free };
-        let bytes = Ahead::of(feedback.slot(), &chosen[..feedback.load.volumes().len()]);
+        let chosen = if fits { &self.best } else { &self.order };
+        let mut bytes = Ahead::empty(first, self.loads.len());
         let mut rate = bytes;
-        for (rate, free) in rate.volumes_mut().iter_mut().zip(self.free) {
-            *rate = if *rate > 0 { free } else { 0 };
-        }
-        let last = bytes.volumes().iter().rposition(|bytes| *bytes > 0).unwrap_or(0);
+        let mut last = 0;
+        self.fill(chosen, |slot, placed| {
+            let at = usize::from(slot);
+            bytes.volumes_mut()[at] = placed;
+            if placed > 0 {
+                rate.volumes_mut()[at] = self.free(slot);
+                last = last.max(at);
+            }
+        });
         Schedule {
             bytes,
             rate,
-            finish: fits.then_some(feedback.slot().after(last as u64)),
+            finish: fits.then_some(first.after(last as u64)),
             remaining: self.volume.saturating_sub(self.room),
         }
     }

@@ -61,7 +61,7 @@ impl Desk {
     /// A flow sends no more. What it has used of the current slot stays used.
     pub(super) fn stop(&mut self, id: FlowId, flow: &mut Flow) {
         let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
-        flow.plan = Ahead::empty(self.slot, self.settings.horizon_slots);
+        flow.plan = self.nothing();
         flow.plan.volumes_mut()[0] = used;
         flow.decided_in = None;
         self.publish(id, flow);
@@ -69,24 +69,17 @@ impl Desk {
 
     /// Plans a flow's volume, fits the current slot to the flows it depends on, and tells everybody.
     pub(super) fn decide(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
-        let nothing = Ahead::empty(self.slot, self.settings.horizon_slots);
-        self.plan(now, id, flow, &nothing);
+        self.plan(now, flow, &mut self.own_link(id), &self.nothing());
+        self.reserve(id, &flow.plan);
         self.announce((id, iteration), flow);
     }
 
-    /// Keeps of a flow's reservation on the own link only what it has used: it is to be planned again.
-    pub(super) fn reopen(&mut self, id: FlowId, flow: &mut Flow) {
-        flow.plan.advance_to(self.slot);
-        let mut used = Ahead::empty(self.slot, self.settings.horizon_slots);
-        used.volumes_mut()[0] = flow.sent_in_slot.min(flow.plan.at(self.slot));
-        self.reserve(id, &used);
-    }
-
-    /// Plans a flow's volume and fits the current slot to the flows it depends on. What others of this
-    /// host had planned and will plan again after it, `yielded`, does not stand in its way on the path.
-    pub(super) fn plan(&mut self, now: Time, id: FlowId, flow: &mut Flow, yielded: &Ahead) {
-        let (mut usable, is_blind) = self.feedback(id, flow, yielded);
-        coarsen(&mut usable);
+    /// Plans a flow's volume and fits the current slot to the flows it depends on. What is `usable` by the
+    /// own link comes in; what others of this host had planned and will plan again after it, `yielded`,
+    /// does not stand in its way in the network.
+    pub(super) fn plan(&self, now: Time, flow: &mut Flow, usable: &mut Feedback, yielded: &Ahead) {
+        flow.is_blind = !self.join_network(usable, flow, yielded);
+        coarsen(usable);
         let free = usable.free.volumes()[0];
         usable.free.volumes_mut()[0] = self.usable_now(now, free, flow);
         // Others may rely on what was said before in this slot: it is kept, and its rate with it.
@@ -96,17 +89,15 @@ impl Desk {
         let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
         let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
         let wanted = self.settings.with_spare(flow.remaining());
-        let first = schedule::plan(wanted, &usable, self.settings.price_per_mille);
-        let schedule = self.fitted(first, &mut usable, flow, said);
-        (flow.plan, flow.rate) = (schedule.bytes, schedule.rate);
+        let mut schedule = schedule::plan(wanted, usable, self.settings.price_per_mille);
+        self.fit(&mut schedule, usable, flow, said);
+        flow.plan = schedule.bytes;
+        flow.rate = schedule.rate;
         flow.rate.volumes_mut()[0] = free.max(said_rate);
         // What has left in this slot is a part of it.
         let slot = &mut flow.plan.volumes_mut()[0];
         *slot = slot.saturating_add(flow.sent_in_slot).min(free.max(used));
         flow.decided_in = Some(self.slot);
-        (flow.siblings, flow.is_blind) = (None, is_blind);
-        let plan = flow.plan;
-        self.reserve(id, &plan);
     }
 
     // spec: C-05, C-06
@@ -115,8 +106,7 @@ impl Desk {
         let changed = self.slow(flow) || self.lift(now, id, flow);
         if changed {
             flow.is_blind = false;
-            let plan = flow.plan;
-            self.reserve(id, &plan);
+            self.reserve(id, &flow.plan);
             self.announce((id, iteration), flow);
         }
     }
@@ -138,8 +128,8 @@ impl Desk {
         if flow.decided_in != Some(self.slot) {
             return false;
         }
-        let nothing = Ahead::empty(self.slot, self.settings.horizon_slots);
-        let (feedback, _) = self.feedback(id, flow, &nothing);
+        let mut feedback = self.own_link(id);
+        self.join_network(&mut feedback, flow, &self.nothing());
         let left = flow.left_in(self.slot);
         let limits = Limits {
             own_recent: flow.recent.max().saturating_sub(flow.sent_in_slot),
@@ -163,24 +153,26 @@ impl Desk {
         gained
     }
 
-    // spec: C-02, C-11
-    /// What the path has: the host's own link, and the network where it has said anything in this
-    /// slot. Where it is silent or unknown, the own link is all there is.
-    fn feedback(&self, id: FlowId, flow: &Flow, yielded: &Ahead) -> (Feedback, bool) {
+    /// What the own link says to a flow.
+    fn own_link(&self, id: FlowId) -> Feedback {
         let mut own = Feedback::new(self.slot, self.settings.horizon_slots);
         own.add(&self.uplink, id);
-        if let Some(siblings) = &flow.siblings {
-            siblings.divide(&mut own.free);
-        }
-        match &flow.feedback {
-            Some(network) if network.slot() == self.slot => {
-                let mut network = *network;
-                network.lighten(yielded);
-                own.join(&network);
-                (own, false)
-            }
-            _ => (own, true),
-        }
+        own
+    }
+
+    // spec: C-02, C-11
+    /// Adds what the network says, if it has said anything in this slot; whether it has. Where it is
+    /// silent or unknown, the own link is all there is.
+    fn join_network(&self, path: &mut Feedback, flow: &Flow, yielded: &Ahead) -> bool {
+        let Some(network) = flow.feedback.as_ref().filter(|said| said.slot() == self.slot) else {
+            return false;
+        };
+        path.join_without(network, yielded);
+        true
+    }
+
+    fn nothing(&self) -> Ahead {
+        Ahead::empty(self.slot, self.settings.horizon_slots)
     }
 
     /// What the flow can still send in the current slot: a slot that is half over holds half.
@@ -194,8 +186,8 @@ impl Desk {
     // spec: C-05, C-06
     /// Raises or slows the current slot as the flow's dependencies ask, and plans the rest anew. What
     /// was said before is kept if they allow it.
-    fn fitted(&self, first: Schedule, usable: &mut Feedback, flow: &Flow, said: u64) -> Schedule {
-        let (sent, planned) = (flow.sent_so_far(), first.bytes.volumes()[0]);
+    fn fit(&self, schedule: &mut Schedule, usable: &mut Feedback, flow: &Flow, said: u64) {
+        let (sent, planned) = (flow.sent_so_far(), schedule.bytes.volumes()[0]);
         let behind = flow.relation.behind(sent + planned, flow.others());
         let limits = Limits {
             own_recent: flow.recent.max(),
@@ -206,13 +198,12 @@ impl Desk {
         let ahead = flow.relation.ahead(sent + raised, flow.others());
         let now = raised.saturating_sub(ahead);
         if now == planned {
-            return first;
+            return;
         }
         usable.free.volumes_mut()[0] = 0;
         let rest = self.settings.with_spare(flow.remaining().saturating_sub(now));
-        let mut schedule = schedule::plan(rest, usable, self.settings.price_per_mille);
+        *schedule = schedule::plan(rest, usable, self.settings.price_per_mille);
         schedule.bytes.volumes_mut()[0] = now;
-        schedule
     }
 
     /// Tells everybody what was decided.

@@ -57,8 +57,6 @@ pub(super) struct Flow {
     pub(super) last: (u64, u64),
     /// What left in each of the last slots in which it had something to send.
     pub(super) recent: Recent,
-    /// Those of the same job that are decided upon after it; only while decisions are made.
-    pub(super) siblings: Option<Siblings>,
     /// Whether its plan was made without a word from the network.
     pub(super) is_blind: bool,
     /// When it was last decided upon.
@@ -69,17 +67,6 @@ pub(super) struct Flow {
     pub(super) plan: Ahead,
     /// How fast, as bytes in a whole slot.
     pub(super) rate: Ahead,
-}
-
-/// Flows of one job on one host that wait for their decision, with no more reserved than they have used.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Siblings(pub(super) u64);
-
-impl Siblings {
-    /// Leaves a flow its part of what a link has for it and its siblings.
-    pub(super) fn divide(self, free: &mut Ahead) {
-        free.volumes_mut().iter_mut().for_each(|free| *free /= self.0 + 1);
-    }
 }
 
 impl JobStatus {
@@ -107,7 +94,6 @@ impl Flow {
             is_resting: false,
             last: (0, 0),
             recent: Recent::new(0),
-            siblings: None,
             is_blind: false,
             decided_in: None,
             feedback: None,
