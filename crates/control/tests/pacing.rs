@@ -11,7 +11,7 @@ use thalweg_control::{Access, ServiceError, v1};
 use thalweg_core::{JobId, NodeId, Rate};
 use thalweg_pace::board::{AgentId, Plan, Question, Route, Update, Verdict};
 use thalweg_pace::path::Progress;
-use thalweg_pace::{Ahead, FlowId, Settings, Slot};
+use thalweg_pace::{Ahead, FlowId, Rank, Settings, Slot};
 use tonic::Code;
 use tonic::transport::Endpoint;
 
@@ -52,13 +52,14 @@ fn flow(number: u32) -> FlowId {
 }
 
 fn question(number: u32) -> Question {
-    Question { flow: flow(number), to: HOST, others: vec![flow(1)] }
+    Question { flow: flow(number), rank: Rank::LAST, to: HOST, others: vec![flow(1)] }
 }
 
 fn update(sequence: u64, slot: Slot, volume: u64) -> Update {
     let progress = Progress { flow: flow(1), iteration: 3, volume };
     let plan = Ahead::filled(slot, 10, volume);
-    let plan = Plan { flow: flow(1), to: HOST, plan, progress, asked: 0, carried: 0 };
+    let plan =
+        Plan { flow: flow(1), rank: Rank(7), to: HOST, plan, progress, asked: 0, carried: 0 };
     Update { agent: AgentId(1), sequence, slot, plans: vec![plan] }
 }
 
@@ -151,11 +152,16 @@ fn what_is_no_message_is_refused() {
             plans: vec![plan.clone()],
         };
         let no_flow = v1::update_schedule_request::Plan { flow: None, ..plan.clone() };
+        let no_rank = v1::update_schedule_request::Plan { rank: Some(256), ..plan.clone() };
         let long = v1::update_schedule_request::Plan { volumes: vec![1; 1_000], ..plan };
         let cases = [
             (v1::UpdateScheduleRequest { slotting: None, ..good.clone() }, Code::InvalidArgument),
             (
                 v1::UpdateScheduleRequest { plans: vec![no_flow], ..good.clone() },
+                Code::InvalidArgument,
+            ),
+            (
+                v1::UpdateScheduleRequest { plans: vec![no_rank], ..good.clone() },
                 Code::InvalidArgument,
             ),
             (

@@ -16,6 +16,7 @@ use crate::ahead::Slot;
 use crate::links::{Link, Links, Report};
 use crate::load::FlowId;
 use crate::path::{Feedback, Progress};
+use crate::rank::Ranked;
 use crate::settings::Settings;
 
 pub use message::{AgentId, Answer, Plan, Question, Stats, Update, Verdict, Wrong};
@@ -165,7 +166,7 @@ impl Board {
         let horizon_slots = self.settings().horizon_slots;
         let feedback = self.link_to(question.to).map(|(_, link)| {
             let mut asked = Feedback::new(asked_in, horizon_slots);
-            asked.join(&link.feedback(question.flow));
+            asked.join(&link.feedback(Ranked { flow: question.flow, rank: question.rank }));
             asked
         });
         Answer { feedback, progress }
@@ -182,7 +183,8 @@ impl Board {
             return Verdict::NoLink;
         };
         let report = Report { asked: plan.asked, carried: plan.carried };
-        let verdict = match link.reserve(plan.flow, &plan.plan, report) {
+        let who = Ranked { flow: plan.flow, rank: plan.rank };
+        let verdict = match link.reserve(who, &plan.plan, report) {
             Ok(()) => Verdict::Taken,
             Err(refusal) => Verdict::Full(refusal),
         };

@@ -29,6 +29,7 @@ use thiserror::Error;
 use crate::ahead::Ahead;
 use crate::load::{FlowId, LinkTable, Refusal};
 use crate::path::{Feedback, Progress};
+use crate::rank::{Rank, Ranked};
 use crate::settings::{Settings, SettingsError};
 
 pub use event::Event;
@@ -197,8 +198,7 @@ impl Host {
     /// How far a job is on this host.
     pub fn status(&self, job: JobId) -> Option<JobStatus> {
         let iteration = self.jobs.get(&job)?.iteration;
-        let flows = self.flows.iter().filter(|(id, _)| id.job == job).map(|(_, flow)| flow);
-        Some(JobStatus::of(iteration, flows))
+        Some(JobStatus::of(iteration, self.flows_of(job)))
     }
 
     // spec: C-02
@@ -271,6 +271,12 @@ impl Host {
         self.desk.events.pop_front()
     }
 
+    /// Who a flow is to tables: its name, and the rank of its job, which is that of its furthest flow here.
+    pub fn ranked(&self, flow: FlowId) -> Ranked {
+        let active = self.flows_of(flow.job).filter(|flow| flow.is_active());
+        Ranked { flow, rank: active.map(Flow::rank).min().unwrap_or(Rank::LAST) }
+    }
+
     /// What a flow plans, in bytes by slot.
     pub fn plan(&self, flow: FlowId) -> Option<&Ahead> {
         self.flows.get(&flow).map(|flow| &flow.plan)
@@ -290,8 +296,12 @@ impl Host {
 
     /// Whether anything of a job has begun and is not over.
     pub fn is_busy(&self, job: JobId) -> bool {
+        self.flows_of(job).any(Flow::is_active)
+    }
+
+    fn flows_of(&self, job: JobId) -> impl Iterator<Item = &Flow> {
         let of_job = |number| FlowId { job, number };
-        self.flows.range(of_job(0)..=of_job(u32::MAX)).any(|(_, flow)| flow.is_active())
+        self.flows.range(of_job(0)..=of_job(u32::MAX)).map(|(_, flow)| flow)
     }
 
     /// What it counts by.

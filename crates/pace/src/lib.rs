@@ -17,6 +17,7 @@ pub mod links;
 pub mod load;
 pub mod pacer;
 pub mod path;
+mod rank;
 pub mod schedule;
 mod settings;
 
@@ -28,5 +29,6 @@ pub use links::Links;
 pub use load::{FlowId, LinkTable, Refusal};
 pub use pacer::SlotPacer;
 pub use path::Feedback;
+pub use rank::{Rank, Ranked};
 pub use schedule::{Schedule, plan};
 pub use settings::{Settings, SettingsError};

@@ -7,6 +7,7 @@ use thalweg_core::Rate;
 use crate::ahead::{Ahead, Slot};
 use crate::load::{FlowId, LinkTable, Refusal};
 use crate::path::Feedback;
+use crate::rank::Ranked;
 use crate::settings::Settings;
 
 /// A flow that has not asked for so many slots has nothing to send.
@@ -115,7 +116,9 @@ impl Link {
     // spec: C-02
     /// What it says to a flow. Flows of one job that lead here from several hosts get equal parts of what
     /// is left to their job: it waits for the last of them, and whoever asked first would have it all.
-    pub fn feedback(&mut self, flow: FlowId) -> Feedback {
+    pub fn feedback(&mut self, who: impl Into<Ranked>) -> Feedback {
+        let who = who.into();
+        let flow = who.flow;
         let planned = self.table.planned();
         let now = planned.first();
         if self.askers.len() < ASKERS_MAX || self.askers.contains_key(&flow) {
@@ -124,7 +127,7 @@ impl Link {
         let of_job = |number| FlowId { job: flow.job, number };
         let siblings = self.askers.range(of_job(0)..=of_job(u32::MAX)).count() as u64;
         let mut feedback = Feedback::new(now, planned.volumes().len());
-        feedback.add(&self.table, flow);
+        feedback.add(&self.table, who);
         let usable = self.table.usable();
         let slots = feedback.free.volumes_mut().iter_mut().zip(feedback.load.volumes());
         for (free, load) in slots {
@@ -141,12 +144,18 @@ impl Link {
 
     // spec: C-01
     /// Takes in what a flow plans from the current slot on, and what became of it in the one before.
-    pub fn reserve(&mut self, flow: FlowId, plan: &Ahead, report: Report) -> Result<(), Refusal> {
-        if self.reporters.insert(flow) {
+    pub fn reserve(
+        &mut self,
+        who: impl Into<Ranked>,
+        plan: &Ahead,
+        report: Report,
+    ) -> Result<(), Refusal> {
+        let who = who.into();
+        if self.reporters.insert(who.flow) {
             self.asked = self.asked.saturating_add(report.asked);
             self.carried = self.carried.saturating_add(report.carried);
         }
-        self.table.reserve(self.table.planned().first(), flow, plan)
+        self.table.reserve(self.table.planned().first(), who, plan)
     }
 
     fn advance(&mut self, now: Slot) {

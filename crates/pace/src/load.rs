@@ -1,12 +1,14 @@
 //! What flows plan to send over a link.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use thalweg_core::JobId;
 use thiserror::Error;
 
 use crate::ahead::{Ahead, Slot};
 use crate::path::Seen;
+use crate::rank::{Rank, Ranked};
 use crate::settings::Settings;
 
 /// A flow between two servers.
@@ -35,19 +37,37 @@ pub struct Refusal {
 /// It is soft state. Whoever owns it calls [`advance`](LinkTable::advance) when a slot begins,
 /// [`observe`](LinkTable::observe) when one has ended, and [`reserve`](LinkTable::reserve) for every
 /// schedule that passes. A refused schedule changes nothing: what the flow had before still stands.
+///
+/// **Ranks.** What is reserved for the current slot and the next is firm. Of later ones, a flow takes what
+/// others of higher rank have reserved, as if it were free; those will see it when they plan again, which
+/// is before the slot begins.
 #[derive(Clone, Debug)]
 pub struct LinkTable {
     flows: BTreeMap<FlowId, Entry>,
     /// The sum over all entries.
     planned: Ahead,
+    /// The sum over the entries of a rank.
+    by_rank: BTreeMap<Rank, Ahead>,
     seen: Seen,
     stale_after_slots: u64,
 }
+
+/// So many slots, from the current one on, are nobody's to take: hosts may be sending already.
+const FIRM_SLOTS: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     plan: Ahead,
     renewed: Slot,
+    rank: Rank,
+}
+
+/// What flows have reserved, as one of them sees it.
+pub(crate) struct Reserved {
+    /// What others have that it cannot take.
+    pub(crate) others: Ahead,
+    /// Of that, what flows of its own job have.
+    pub(crate) siblings: Ahead,
 }
 
 impl LinkTable {
@@ -56,6 +76,7 @@ impl LinkTable {
         LinkTable {
             flows: BTreeMap::new(),
             planned: Ahead::empty(Slot(0), settings.horizon_slots),
+            by_rank: BTreeMap::new(),
             seen: Seen::new(capacity),
             stale_after_slots: settings.stale_after_slots,
         }
@@ -91,21 +112,25 @@ impl LinkTable {
         self.flows.iter().map(|(id, entry)| (*id, &entry.plan))
     }
 
-    /// What a flow has reserved, and what the other flows of its job have; `None` where there are none.
-    pub(crate) fn planned_in_job(&self, flow: FlowId) -> (Option<&Ahead>, Option<Ahead>) {
-        let of_job = |number| FlowId { job: flow.job, number };
-        let (mut own, mut siblings) = (None, None);
+    /// What stands in the way of a flow.
+    pub(crate) fn reserved_beside(&self, who: Ranked) -> Reserved {
+        let mut seen = Reserved { others: self.planned, siblings: self.nothing() };
+        let ranks = self.by_rank.range((Bound::Excluded(who.rank), Bound::Unbounded));
+        ranks
+            .for_each(|(_, behind)| change_later(&mut seen.others, behind, |sum, plan| sum - plan));
+        let of_job = |number| FlowId { job: who.flow.job, number };
         for (id, entry) in self.flows.range(of_job(0)..=of_job(u32::MAX)) {
-            if *id == flow {
-                own = Some(&entry.plan);
-                continue;
+            if entry.rank > who.rank {
+                // A job does not take from itself.
+                change_later(&mut seen.others, &entry.plan, |sum, plan| sum + plan);
             }
-            match &mut siblings {
-                None => siblings = Some(entry.plan),
-                Some(sum) => sum.change(&entry.plan, |sum, own| sum + own),
+            if *id == who.flow {
+                seen.others.change(&entry.plan, |others, own| others - own);
+            } else {
+                seen.siblings.add(&entry.plan);
             }
         }
-        (own, siblings)
+        seen
     }
 
     // spec: C-01
@@ -114,16 +139,18 @@ impl LinkTable {
         if now <= self.planned.first() {
             return;
         }
-        self.planned.advance_to(now);
-        let (planned, stale_after) = (&mut self.planned, self.stale_after_slots);
-        self.flows.retain(|_, entry| {
+        self.planned = Ahead::empty(now, self.planned.volumes().len());
+        self.by_rank.clear();
+        let mut flows = std::mem::take(&mut self.flows);
+        flows.retain(|_, entry| {
             entry.plan.advance_to(now);
-            let is_fresh = now.since(entry.renewed) < stale_after;
-            if !is_fresh {
-                planned.change(&entry.plan, |sum, own| sum - own);
+            let stays = now.since(entry.renewed) < self.stale_after_slots && entry.plan.total() > 0;
+            if stays {
+                self.count(entry.rank, &entry.plan);
             }
-            is_fresh && entry.plan.total() > 0
+            stays
         });
+        self.flows = flows;
     }
 
     /// Takes in what traffic that nobody schedules took of the slot that has just ended.
@@ -139,53 +166,113 @@ impl LinkTable {
     // spec: C-01, C-15
     /// Replaces what the flow had reserved. A slot whose load would rise above what is usable makes
     /// the table refuse the whole schedule; to reserve less than before is always allowed.
-    pub fn reserve(&mut self, now: Slot, flow: FlowId, plan: &Ahead) -> Result<(), Refusal> {
+    pub fn reserve(
+        &mut self,
+        now: Slot,
+        who: impl Into<Ranked>,
+        plan: &Ahead,
+    ) -> Result<(), Refusal> {
         self.advance(now);
+        let who = who.into();
         let usable = self.usable();
         let nothing = self.nothing();
-        let before = self.reserved(flow).unwrap_or(&nothing);
+        let before = self.reserved(who.flow).unwrap_or(&nothing);
         let next = cut(plan, &nothing);
-        let slots = before.volumes().iter().zip(next.volumes()).zip(self.planned.volumes());
-        for (at, ((own, asked), planned)) in slots.enumerate() {
-            let free = usable.saturating_sub(planned - own);
+        let others = self.reserved_beside(who).others;
+        let slots = before.volumes().iter().zip(next.volumes()).zip(others.volumes());
+        for (at, ((own, asked), others)) in slots.enumerate() {
+            let free = usable.saturating_sub(*others);
             if *asked > *own && *asked > free {
                 let slot = self.planned.first().after(at as u64);
                 return Err(Refusal { slot, asked: *asked, free });
             }
         }
-        self.replace(now, flow, &next);
+        self.replace(now, who, &next);
+        self.make_room(who, usable);
         Ok(())
     }
 
     /// Replaces what the flow had reserved, whether there is room or not: for somebody who replaces several,
     /// after which all of them fit.
-    pub(crate) fn replace(&mut self, now: Slot, flow: FlowId, plan: &Ahead) {
+    pub(crate) fn replace(&mut self, now: Slot, who: impl Into<Ranked>, plan: &Ahead) {
         self.advance(now);
+        let Ranked { flow, rank } = who.into();
         let plan = cut(plan, &self.nothing());
         if plan.total() == 0 {
             return self.release(flow);
         }
-        self.planned.change(&plan, |sum, own| sum + own);
-        let entry = Entry { plan, renewed: now };
+        self.count(rank, &plan);
+        let entry = Entry { plan, renewed: now, rank };
         match self.flows.get_mut(&flow) {
             Some(known) => {
-                self.planned.change(&known.plan, |sum, own| sum - own);
-                *known = entry;
+                let before = std::mem::replace(known, entry);
+                self.discount(before.rank, &before.plan);
             }
             None => drop(self.flows.insert(flow, entry)),
+        }
+    }
+
+    /// Forgets a flow.
+    pub fn release(&mut self, flow: FlowId) {
+        if let Some(entry) = self.flows.remove(&flow) {
+            self.discount(entry.rank, &entry.plan);
+        }
+    }
+
+    /// Takes what is reserved beyond what there is from flows of a higher rank, the highest first.
+    fn make_room(&mut self, who: Ranked, usable: u64) {
+        let mut excess = self.planned;
+        excess
+            .volumes_mut()
+            .iter_mut()
+            .for_each(|planned| *planned = planned.saturating_sub(usable));
+        excess.volumes_mut().iter_mut().take(FIRM_SLOTS).for_each(|firm| *firm = 0);
+        let mut last = Bound::Unbounded;
+        while excess.total() > 0 {
+            let behind = self.by_rank.range((Bound::Excluded(who.rank), last));
+            let Some(rank) = behind.map(|(rank, _)| *rank).next_back() else { return };
+            let taken = self.take_from(rank, who.flow.job, &mut excess);
+            self.discount(rank, &taken);
+            last = Bound::Excluded(rank);
+        }
+    }
+
+    /// Takes what is in excess from the entries of a rank, but not from those of one job; what it was.
+    fn take_from(&mut self, rank: Rank, job: JobId, excess: &mut Ahead) -> Ahead {
+        let before = *excess;
+        let of_rank = |(id, entry): &(&FlowId, &mut Entry)| entry.rank == rank && id.job != job;
+        for (_, entry) in self.flows.iter_mut().filter(of_rank) {
+            let had = entry.plan;
+            entry.plan.take(excess);
+            excess.take(&had);
+        }
+        let mut taken = before;
+        taken.take(excess);
+        taken
+    }
+
+    fn count(&mut self, rank: Rank, plan: &Ahead) {
+        let nothing = self.nothing();
+        self.planned.change(plan, |sum, own| sum + own);
+        self.by_rank.entry(rank).or_insert(nothing).change(plan, |sum, own| sum + own);
+    }
+
+    fn discount(&mut self, rank: Rank, plan: &Ahead) {
+        self.planned.change(plan, |sum, own| sum - own);
+        if let Some(of_rank) = self.by_rank.get_mut(&rank) {
+            of_rank.change(plan, |sum, own| sum - own);
         }
     }
 
     fn nothing(&self) -> Ahead {
         Ahead::empty(self.planned.first(), self.planned.volumes().len())
     }
+}
 
-    /// Forgets a flow.
-    pub fn release(&mut self, flow: FlowId) {
-        if let Some(entry) = self.flows.remove(&flow) {
-            self.planned.change(&entry.plan, |sum, own| sum - own);
-        }
-    }
+/// Changes a sum by a plan, in slots that are not firm.
+fn change_later(sum: &mut Ahead, plan: &Ahead, with: impl Fn(u64, u64) -> u64) {
+    let slots = sum.volumes_mut().iter_mut().zip(plan.volumes());
+    slots.skip(FIRM_SLOTS).for_each(|(sum, plan)| *sum = with(*sum, *plan));
 }
 
 /// The part of a plan that lies in the slots of a table.

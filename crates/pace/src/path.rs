@@ -3,7 +3,8 @@
 mod seen;
 
 use crate::ahead::{Ahead, HORIZON_MAX, Slot};
-use crate::load::{FlowId, LinkTable};
+use crate::load::{FlowId, LinkTable, Reserved};
+use crate::rank::Ranked;
 
 pub use seen::{Recent, Seen};
 
@@ -49,23 +50,21 @@ impl Feedback {
 
     // spec: C-02, C-04
     /// Adds a link, whose table must stand at the same slot: loads of other jobs add up, the least free
-    /// bandwidth remains. What the flow itself has reserved there does not stand in its way.
-    pub fn add(&mut self, link: &LinkTable, flow: FlowId) {
+    /// bandwidth remains. What the flow itself has reserved there does not stand in its way, nor what it
+    /// can take from flows of higher ranks.
+    pub fn add(&mut self, link: &LinkTable, who: impl Into<Ranked>) {
         debug_assert_eq!(
             link.planned().first(),
             self.slot(),
             "tables advance before they are asked"
         );
         let usable = link.usable();
-        let (own, siblings) = link.planned_in_job(flow);
-        let nothing = Ahead::empty(self.slot(), link.planned().volumes().len());
-        let (own, siblings) = (own.unwrap_or(&nothing), siblings.unwrap_or(nothing));
-        let loads = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
-        let planned = link.planned().volumes().iter().zip(own.volumes()).zip(siblings.volumes());
-        for ((load, free), ((planned, own), siblings)) in loads.zip(planned) {
-            let others = planned - own;
+        let Reserved { others, siblings } = link.reserved_beside(who.into());
+        let slots = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
+        let reserved = others.volumes().iter().zip(siblings.volumes());
+        for ((load, free), (others, siblings)) in slots.zip(reserved) {
             *load = load.saturating_add(others - siblings);
-            *free = (*free).min(usable.saturating_sub(others));
+            *free = (*free).min(usable.saturating_sub(*others));
         }
         self.narrowest = self.narrowest.min(link.capacity());
     }

@@ -105,6 +105,8 @@ pub struct FactsView {
     pub asked: U64,
     /// What it got.
     pub carried: U64,
+    /// Who goes first where there is not enough: 0 to 255, the lower one.
+    pub rank: U64,
 }
 
 /// One slot, in bytes.

@@ -84,11 +84,11 @@ fn the_document_has_the_body_of_announcements() {
 
 #[test]
 fn the_document_has_the_body_of_pace_words() {
-    let facts = fields!(FactsView: narrowest, asked, carried);
+    let facts = fields!(FactsView: narrowest, asked, carried, rank);
     let slot = fields!(SlotView: plan, load, free);
     let other = fields!(OtherView: volume, flow, reserved);
     for (heading, fields, bytes) in [
-        ("## Pace facts", facts, 24),
+        ("## Pace facts", facts, 32),
         ("## Pace slot", slot, 24),
         ("## Pace other flow", other, 16),
     ] {

@@ -11,7 +11,7 @@ use thalweg_control::pacing::{
 use thalweg_core::{JobId, NodeId, Rate};
 use thalweg_pace::board::{AgentId, Plan, Prefix, Question, Route, Update};
 use thalweg_pace::path::Progress;
-use thalweg_pace::{Ahead, FlowId, Settings, Slot};
+use thalweg_pace::{Ahead, FlowId, Rank, Settings, Slot};
 use thalweg_report::format::format_count;
 
 use crate::failure::Failure;
@@ -107,8 +107,10 @@ async fn live(
     let mut seen = Seen::default();
     let ids = (0..flows).map(|number| FlowId { job: JobId(u64::from(agent)), number });
     let to = |number: u32| NodeId(0x0a00_0000 + (agent * 7 + number) % 64);
+    // Jobs of various sizes, so that some take from others.
+    let rank = Rank(100 + (agent % 8) as u8);
     let questions: Vec<Question> =
-        ids.map(|flow| Question { flow, to: to(flow.number), others: Vec::new() }).collect();
+        ids.map(|flow| Question { flow, rank, to: to(flow.number), others: Vec::new() }).collect();
     let mut sequence = 0;
     while clock() < end {
         let slot = current_slot(&settings);
@@ -146,6 +148,7 @@ fn until_turn(settings: &Settings, agent: u32) -> Duration {
 fn update(agent: u32, sequence: u64, slot: Slot, questions: &[Question]) -> Update {
     let plan = |question: &Question| Plan {
         flow: question.flow,
+        rank: question.rank,
         to: question.to,
         plan: Ahead::filled(slot, 10, 1_000_000 + sequence % 7),
         progress: Progress { flow: question.flow, iteration: 1, volume: sequence },

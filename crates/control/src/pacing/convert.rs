@@ -3,7 +3,7 @@
 use thalweg_core::{JobId, NodeId};
 use thalweg_pace::board::{AgentId, Answer, Plan, Question, Update, Verdict};
 use thalweg_pace::path::Progress;
-use thalweg_pace::{Ahead, Feedback, FlowId, HORIZON_MAX, Refusal, Settings, Slot};
+use thalweg_pace::{Ahead, Feedback, FlowId, HORIZON_MAX, Rank, Refusal, Settings, Slot};
 use thiserror::Error;
 
 use super::slot_us;
@@ -28,6 +28,14 @@ pub(super) enum Malformed {
     Slotting { slot_us: u64, horizon_slots: u32, own_us: u64, own_horizon: usize },
     #[error("{given} answers for {asked} questions")]
     Answers { given: usize, asked: usize },
+    #[error("a rank of {0}: give 0 to {max}", max = Rank::LAST.0)]
+    Rank(u32),
+}
+
+/// Whoever has none comes last.
+fn to_rank(given: Option<u32>) -> Result<Rank, Malformed> {
+    let Some(given) = given else { return Ok(Rank::LAST) };
+    u8::try_from(given).map(Rank).map_err(|_| Malformed::Rank(given))
 }
 
 pub(super) fn slotting(settings: &Settings) -> v1::Slotting {
@@ -55,6 +63,7 @@ pub(super) fn from_question(question: &Question) -> question::Question {
     question::Question {
         flow: Some(from_flow(question.flow)),
         to: question.to.0,
+        rank: Some(question.rank.0.into()),
         others: question.others.iter().map(|other| from_flow(*other)).collect(),
     }
 }
@@ -63,6 +72,7 @@ pub(super) fn to_question(question: question::Question) -> Result<Question, Malf
     let others = question.others.into_iter().map(|other| to_flow(Some(other)));
     Ok(Question {
         flow: to_flow(question.flow)?,
+        rank: to_rank(question.rank)?,
         to: NodeId(question.to),
         others: others.collect::<Result<_, _>>()?,
     })
@@ -101,6 +111,7 @@ pub(super) fn from_update(update: &Update, settings: &Settings) -> v1::UpdateSch
         volume: given.progress.volume,
         asked: given.asked,
         carried: given.carried,
+        rank: Some(given.rank.0.into()),
     };
     v1::UpdateScheduleRequest {
         slotting: Some(slotting(settings)),
@@ -117,6 +128,7 @@ pub(super) fn to_update(given: v1::UpdateScheduleRequest) -> Result<Update, Malf
         let flow = to_flow(given.flow)?;
         Ok(Plan {
             flow,
+            rank: to_rank(given.rank)?,
             to: NodeId(given.to),
             plan: ahead(slot, &given.volumes)?,
             progress: Progress { flow, iteration: given.iteration, volume: given.volume },

@@ -98,10 +98,11 @@ impl Ours {
 
     /// What the links of a flow's path say now.
     fn feedback(&mut self, world: &World, flow: usize) -> Feedback {
+        let who = self.hosts[world.flows[flow].from].ranked(id_of(world, flow));
         let mut feedback = Feedback::new(self.slot, self.settings.horizon_slots);
         for &link in &world.flows[flow].path[1..] {
             self.tables[link].advance(self.slot);
-            feedback.add(&self.tables[link], id_of(world, flow));
+            feedback.add(&self.tables[link], who);
         }
         feedback
     }
@@ -150,8 +151,9 @@ impl Ours {
 
     fn publish(&mut self, world: &World, (host, now): (usize, Time), flow: FlowId) {
         let Some(plan) = self.hosts[host].plan(flow) else { return };
+        let who = self.hosts[host].ranked(flow);
         for &link in &world.flows[number_of(world, flow)].path[1..] {
-            if let Err(refusal) = self.tables[link].reserve(self.slot, flow, plan) {
+            if let Err(refusal) = self.tables[link].reserve(self.slot, who, plan) {
                 self.refusals += 1;
                 let again = self.hosts[host].handle_refusal(now, flow, refusal);
                 again.expect("it was announced");

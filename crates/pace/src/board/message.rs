@@ -6,6 +6,7 @@ use thiserror::Error;
 use crate::ahead::{Ahead, Slot};
 use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress};
+use crate::rank::Rank;
 
 /// Who writes. Drawn anew whenever an agent starts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -16,6 +17,8 @@ pub struct AgentId(pub u64);
 pub struct Question {
     /// Which flow.
     pub flow: FlowId,
+    /// Its rank.
+    pub rank: Rank,
     /// Where it goes.
     pub to: NodeId,
     /// Flows that it depends on.
@@ -49,6 +52,8 @@ pub struct Update {
 pub struct Plan {
     /// Which flow.
     pub flow: FlowId,
+    /// Its rank.
+    pub rank: Rank,
     /// Where it goes.
     pub to: NodeId,
     /// What it plans, from the message's slot on.

@@ -3,6 +3,7 @@ use thalweg_core::{JobId, Rate};
 use super::*;
 use crate::ahead::Ahead;
 use crate::load::Refusal;
+use crate::rank::Rank;
 
 const NOW: Slot = Slot(100);
 const HOST: NodeId = NodeId(0x0a4d_0001);
@@ -20,14 +21,15 @@ fn flow(number: u32) -> FlowId {
 }
 
 fn question(number: u32) -> Question {
-    Question { flow: flow(number), to: HOST, others: Vec::new() }
+    Question { flow: flow(number), rank: Rank::LAST, to: HOST, others: Vec::new() }
 }
 
 fn plan(number: u32, slot: Slot, volume: u64) -> Plan {
     let mut plan = Ahead::empty(slot, 10);
     plan.volumes_mut()[0] = volume;
     let progress = Progress { flow: flow(number), iteration: 1, volume };
-    Plan { flow: flow(number), to: HOST, plan, progress, asked: 0, carried: 0 }
+    let rank = Rank::LAST;
+    Plan { flow: flow(number), rank, to: HOST, plan, progress, asked: 0, carried: 0 }
 }
 
 fn update(sequence: u64, plans: Vec<Plan>) -> Update {

@@ -6,6 +6,7 @@ use crate::adjust::Relation;
 use crate::ahead::{Ahead, Slot};
 use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress, Recent};
+use crate::rank::Rank;
 
 /// A flow that leaves a host in every iteration of its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -144,11 +145,10 @@ impl Flow {
         self.sent_in_slot = 0;
     }
 
-    /// How far its iteration is, in 32 steps: as far as itself or any flow that it depends on. The first
-    /// packets of those that begin at once make no difference.
-    pub(super) fn steps(&self) -> u64 {
+    /// Its rank: it is as far as itself or any flow that it depends on.
+    pub(super) fn rank(&self) -> Rank {
         let furthest = self.others().fold(self.sent, u64::max).min(self.volume);
-        (u128::from(furthest) * 32 / u128::from(self.volume.max(1))) as u64
+        Rank::of_left(self.volume - furthest)
     }
 
     pub(super) fn sent_so_far(&self) -> u64 {

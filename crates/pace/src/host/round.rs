@@ -1,19 +1,19 @@
 //! A round of decisions: for all flows of a host, job by job.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use thalweg_core::{JobId, Time};
+use thalweg_core::{JobId, NodeId, Time};
 
 use super::decide::Desk;
 use super::flow::{Flow, Job};
 use crate::ahead::Ahead;
 use crate::load::FlowId;
 use crate::path::Feedback;
+use crate::rank::Rank;
 
-/// Decides for all flows anew, unless that was done in this slot. The job that is furthest in its
-/// iteration comes first, so that hosts whose flows depend on each other let the same job go first, and it
-/// is soon out of the way; those that get less tell the links before those that get more.
+/// Decides for all flows anew, unless that was done in this slot. The job that has the least left comes
+/// first, so that hosts whose flows depend on each other let the same job go first, and it is soon out of
+/// the way; those that get less tell the links before those that get more.
 pub(super) fn decide_all(
     now: Time,
     desk: &mut Desk,
@@ -38,8 +38,8 @@ pub(super) fn decide_all(
 struct Due<'a> {
     id: FlowId,
     flow: &'a mut Flow,
-    /// How far its job is.
-    steps: u64,
+    /// Its job's.
+    rank: Rank,
     /// What has left of what was planned for the current slot.
     used: u64,
 }
@@ -52,19 +52,19 @@ fn due<'a>(desk: &Desk, flows: &'a mut BTreeMap<FlowId, Flow>) -> Vec<Due<'a>> {
         if flow.is_active() && flow.decided_in != Some(slot) {
             flow.plan.advance_to(slot);
             let used = flow.sent_in_slot.min(flow.plan.at(slot));
-            due.push(Due { id: *id, steps: flow.steps(), used, flow });
+            due.push(Due { id: *id, rank: flow.rank(), used, flow });
         }
     }
     due
 }
 
-/// Brings flows into the order of their decisions: the furthest job first, its flows together.
+/// Brings flows into the order of their decisions: by the rank of their jobs, those of one together.
 fn rank(due: &mut [Due]) {
     for job in due.chunk_by_mut(|one, next| one.id.job == next.id.job) {
-        let furthest = job.iter().map(|due| due.steps).max().unwrap_or(0);
-        job.iter_mut().for_each(|due| due.steps = furthest);
+        let furthest = job.iter().map(|due| due.rank).min().unwrap_or(Rank::LAST);
+        job.iter_mut().for_each(|due| due.rank = furthest);
     }
-    let key = |due: &Due| (Reverse(due.steps), due.id);
+    let key = |due: &Due| (due.rank, due.id);
     if !due.is_sorted_by_key(key) {
         due.sort_unstable_by_key(key);
     }
@@ -76,16 +76,16 @@ struct Round {
     own: Ahead,
     /// Of that, what belongs to flows that are not decided upon, in the order of their jobs.
     aside: Vec<(FlowId, Ahead)>,
-    /// What flows of later jobs had planned and will plan again. On the own link it is given up; the
-    /// network still has it in its tables.
-    yielded: Ahead,
+    /// By destination, what flows of later jobs had planned and will plan again. On the own link it is
+    /// given up; the network still has it in its tables.
+    yielded: BTreeMap<NodeId, Ahead>,
 }
 
 impl Round {
     /// Before anything is decided. Flows come in the order of their jobs.
     fn open(desk: &Desk, due: &[Due]) -> Round {
         let nothing = Ahead::empty(desk.slot(), desk.settings.horizon_slots);
-        let mut round = Round { own: nothing, aside: Vec::new(), yielded: nothing };
+        let mut round = Round { own: nothing, aside: Vec::new(), yielded: BTreeMap::new() };
         let mut waiting = due.iter().peekable();
         for (id, plan) in desk.uplink.entries() {
             while waiting.next_if(|due| due.id < id).is_some() {}
@@ -96,7 +96,7 @@ impl Round {
         }
         for due in due {
             round.own.volumes_mut()[0] += due.used;
-            round.yielded.add(&due.flow.plan);
+            round.yielded.entry(due.flow.to).or_insert(nothing).add(&due.flow.plan);
         }
         round
     }
@@ -104,12 +104,16 @@ impl Round {
     /// Plans the flows of one job, whose turn it is.
     fn decide_job(&mut self, now: Time, desk: &Desk, job: &mut [Due]) {
         let mut of_job = self.reserved_by(job);
-        job.iter().for_each(|due| self.yielded.take(&due.flow.plan));
+        for due in &*job {
+            if let Some(yielded) = self.yielded.get_mut(&due.flow.to) {
+                yielded.take(&due.flow.plan);
+            }
+        }
         let flows = job.len();
         for (at, due) in job.iter_mut().enumerate() {
             let mut own = self.own_link(desk, due, &of_job);
             share(&mut own.free, (flows - at) as u64);
-            desk.plan(now, due.flow, &mut own, &self.yielded);
+            desk.plan(now, due.flow, &mut own, &self.yielded[&due.flow.to]);
             for sum in [&mut self.own, &mut of_job] {
                 sum.volumes_mut()[0] -= due.used;
                 sum.add(&due.flow.plan);

@@ -78,7 +78,68 @@ fn plans_of_other_slots_are_cut_to_the_table() {
     assert_eq!(table.flows(), 0);
 }
 
+fn ranked(job: u64, rank: u8) -> Ranked {
+    Ranked { flow: FlowId { job: JobId(job), number: 0 }, rank: Rank(rank) }
+}
+
+// spec: C-15
+#[test]
+fn who_has_less_left_takes_what_is_not_firm() {
+    let mut table = table();
+    let (large, small, larger) = (ranked(1, 50), ranked(2, 10), ranked(3, 90));
+    table.reserve(Slot(0), large, &Ahead::of(Slot(0), &[100; 4])).unwrap();
+    let others = |table: &LinkTable, who| table.reserved_beside(who).others.volumes().to_vec();
+    assert_eq!(others(&table, small), [100, 100, 0, 0]);
+    assert_eq!(others(&table, larger), [100; 4]);
+    assert!(table.reserve(Slot(0), small, &Ahead::of(Slot(0), &[0, 1, 0, 0])).is_err());
+    table.reserve(Slot(0), small, &Ahead::of(Slot(0), &[0, 0, 60, 0])).unwrap();
+    assert_eq!(table.reserved(large.flow), Some(&Ahead::of(Slot(0), &[100, 100, 40, 100])));
+    assert_eq!(table.planned().volumes(), [100; 4]);
+    let refused = table.reserve(Slot(0), larger, &Ahead::of(Slot(0), &[0, 0, 0, 1]));
+    assert_eq!(refused, Err(Refusal { slot: Slot(3), asked: 1, free: 0 }));
+}
+
+#[test]
+fn a_job_does_not_take_from_itself() {
+    let mut table = table();
+    let member = |number, rank| Ranked { flow: flow(number), rank: Rank(rank) };
+    table.reserve(Slot(0), member(1, 50), &Ahead::of(Slot(0), &[0, 0, 90, 0])).unwrap();
+    let refused = table.reserve(Slot(0), member(2, 10), &Ahead::of(Slot(0), &[0, 0, 20, 0]));
+    assert_eq!(refused, Err(Refusal { slot: Slot(2), asked: 20, free: 10 }));
+}
+
 proptest! {
+    // spec: C-01, C-15
+    #[test]
+    fn only_those_of_higher_ranks_lose_anything_and_only_later(
+        steps in proptest::collection::vec((0..5u64, 0..4u8, 0..2u64, proptest::collection::vec(0..70u64, 4)), 1..60)
+    ) {
+        let mut table = table();
+        let mut ranks: BTreeMap<FlowId, Rank> = BTreeMap::new();
+        let mut now = 0;
+        for (job, rank, pass, volumes) in steps {
+            now += pass;
+            table.advance(Slot(now));
+            let who = ranked(job, rank);
+            let before: Vec<(FlowId, Ahead)> =
+                table.entries().map(|(id, plan)| (id, *plan)).filter(|(id, _)| *id != who.flow).collect();
+            let taken = table.reserve(Slot(now), who, &Ahead::of(Slot(now), &volumes)).is_ok();
+            for (id, had) in before {
+                let has = table.reserved(id).copied().unwrap_or_else(|| table.nothing());
+                let kept = if taken && ranks[&id] > who.rank { FIRM_SLOTS } else { 4 };
+                prop_assert_eq!(&has.volumes()[..kept], &had.volumes()[..kept]);
+            }
+            if taken {
+                ranks.insert(who.flow, who.rank);
+                prop_assert_eq!(table.reserved(who.flow).map_or(0, Ahead::total), volumes.iter().sum());
+            }
+            let mut sum = table.nothing();
+            table.entries().for_each(|(_, plan)| sum.add(plan));
+            prop_assert_eq!(&sum, table.planned());
+            prop_assert!(sum.volumes().iter().all(|planned| *planned <= CAPACITY));
+        }
+    }
+
     /// Beside a model that keeps every slot of every flow.
     // spec: C-01, C-15
     #[test]

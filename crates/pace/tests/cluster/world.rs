@@ -185,8 +185,9 @@ impl World {
                 Event::Publish { flow, .. } => {
                     let slot = Slot(self.slots());
                     let plan = *self.hosts[host].plan(flow).unwrap();
+                    let who = self.hosts[host].ranked(flow);
                     for &link in &self.flows[&flow].links {
-                        if let Err(refusal) = self.tables[link].reserve(slot, flow, &plan) {
+                        if let Err(refusal) = self.tables[link].reserve(slot, who, &plan) {
                             self.refusals += 1;
                             self.hosts[host].handle_refusal(now, flow, refusal).unwrap();
                             break;
@@ -204,8 +205,9 @@ impl World {
     /// What the links of a path said when the slot began, and how far the receiver's flows are.
     fn answer(&mut self, host: usize, flow: FlowId) {
         let mut feedback = Feedback::new(Slot(self.slots()), self.settings.horizon_slots);
+        let who = self.hosts[host].ranked(flow);
         for &link in &self.flows[&flow].links {
-            feedback.add(&self.snapshot[link], flow);
+            feedback.add(&self.snapshot[link], who);
         }
         self.hosts[host].handle_feedback(flow, &feedback).unwrap();
         let job = self.jobs.iter().find(|job| job.id == flow.job).unwrap();

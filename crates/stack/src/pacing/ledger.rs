@@ -3,7 +3,7 @@
 use thalweg_core::{
     Body, Machine, Meta, NodeId, Outbox, Packet, Rate, Time, TrafficClass, Verdict,
 };
-use thalweg_pace::{Feedback, FlowId, Links, Settings, Slot};
+use thalweg_pace::{Feedback, FlowId, Links, Ranked, Settings, Slot};
 use thalweg_wire::pace::{Refused, Word};
 use thalweg_wire::{Kind, peek};
 
@@ -86,14 +86,15 @@ impl<M: Machine> Ledger<M> {
         // What is summed on the way is one flow here, whoever plans it.
         let number = if word.is_summed { u32::MAX } else { word.flow };
         let flow = FlowId { job: word.job, number };
+        let who = Ranked { flow, rank: said.rank };
         let link = self.links.at(way.link, way.rate);
         // Nothing is a measurement, too.
         link.pass(0);
         let mut feedback: Feedback = said.feedback;
-        feedback.join(&link.feedback(flow));
+        feedback.join(&link.feedback(who));
         let has_room = link.table().flows() < FLOWS_MAX || link.table().reserved(flow).is_some();
         if word.has_plan && word.refused.is_none() && has_room {
-            match link.reserve(flow, &said.plan, said.report) {
+            match link.reserve(who, &said.plan, said.report) {
                 Ok(()) => self.stats.plans += 1,
                 Err(refusal) => {
                     self.stats.refused += 1;

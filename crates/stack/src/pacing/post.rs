@@ -137,6 +137,7 @@ fn question(
         volumes.for_each(|(at, volume)| *volume = planned.at(slot.after(at as u64)));
     }
     let said = Said {
+        rank: scheduler.ranked(flow).rank,
         plan,
         feedback: Feedback::new(slot, slots),
         report: Report { asked: asked.as_u64(), carried: carried.as_u64() },

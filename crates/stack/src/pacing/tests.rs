@@ -57,6 +57,7 @@ fn plan(flow: u32, job: JobId, volumes: &[u64]) -> Owned {
     };
     let word = words::question(Slot(0), 4, (true, false), progress);
     let said = words::Said {
+        rank: thalweg_pace::Rank::LAST,
         plan: Ahead::of(Slot(0), volumes),
         feedback: Feedback::new(Slot(0), 4),
         report: Report { asked: 0, carried: 0 },

@@ -4,12 +4,13 @@ use thalweg_core::Body;
 use thalweg_pace::board::VOLUME_MAX;
 use thalweg_pace::links::Report;
 use thalweg_pace::path::Progress;
-use thalweg_pace::{Ahead, Feedback, FlowId, Slot};
+use thalweg_pace::{Ahead, Feedback, FlowId, Rank, Slot};
 use thalweg_wire::pace::{Direction, Parts, Word};
 
 /// What the body of a word says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Said {
+    pub(super) rank: Rank,
     pub(super) plan: Ahead,
     pub(super) feedback: Feedback,
     pub(super) report: Report,
@@ -47,13 +48,15 @@ pub(super) fn said(word: &Word, parts: &Parts<'_>) -> Option<Said> {
         free: ahead(|view| view.free.get()),
         narrowest: parts.facts.narrowest.get(),
     };
+    let rank = u8::try_from(parts.facts.rank.get()).map_or(Rank::LAST, Rank);
     let iteration = word.iteration;
     let other = |view: &thalweg_wire::pace::OtherView| Progress {
         flow: FlowId { job: word.job, number: view.flow.get() },
         iteration,
         volume: view.volume.get(),
     };
-    Some(Said { plan, feedback, report, others: parts.others.iter().map(other).collect() })
+    let others = parts.others.iter().map(other).collect();
+    Some(Said { rank, plan, feedback, report, others })
 }
 
 /// Writes a body, whose length is that of the word.
@@ -61,6 +64,7 @@ pub(super) fn write(said: &Said, parts: Parts<'_>) {
     parts.facts.narrowest.set(said.feedback.narrowest);
     parts.facts.asked.set(said.report.asked);
     parts.facts.carried.set(said.report.carried);
+    parts.facts.rank.set(said.rank.0.into());
     let (load, free) = (said.feedback.load.volumes(), said.feedback.free.volumes());
     let volumes = said.plan.volumes().iter().zip(load).zip(free);
     for (view, ((plan, load), free)) in parts.slots.iter_mut().zip(volumes) {

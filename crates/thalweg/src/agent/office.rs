@@ -395,7 +395,8 @@ impl Office {
 
     fn question(&self, flow: FlowId) -> Option<Question> {
         let known = self.known(flow)?;
-        Some(Question { flow, to: known.to, others: known.others.clone() })
+        let rank = self.host.ranked(flow).rank;
+        Some(Question { flow, rank, to: known.to, others: known.others.clone() })
     }
 
     fn plan(&self, flow: FlowId, slot: Slot) -> Option<Plan> {
@@ -405,6 +406,7 @@ impl Office {
         plan.advance_to(self.settings.slot_at(self.now));
         Some(Plan {
             flow,
+            rank: self.host.ranked(flow).rank,
             to: known.to,
             plan: Ahead::of(slot, plan.volumes()),
             progress: self.host.progress_of(flow)?,

@@ -1,0 +1,52 @@
+//! Who goes first.
+
+use crate::load::FlowId;
+
+/// Whose plans stand where a link has not enough for all: those of lower ranks.
+///
+/// A job's rank is what it has left to send, in quarters of an octave. Who has little left is soon out of
+/// the way of everybody, and jobs whose turn has come stay in it, since they have ever less left.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Rank(pub u8);
+
+impl Rank {
+    /// Behind everybody else.
+    pub const LAST: Rank = Rank(u8::MAX);
+
+    /// The rank of somebody who has so many bytes left.
+    pub fn of_left(bytes: u64) -> Rank {
+        let Some(octave) = bytes.checked_ilog2() else { return Rank(0) };
+        let quarter = if octave < 2 { 0 } else { (bytes >> (octave - 2)) & 3 };
+        Rank((octave * 4) as u8 + quarter as u8)
+    }
+}
+
+/// A flow and its rank. Flows that are named alone come last, and so are equals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ranked {
+    /// Which flow.
+    pub flow: FlowId,
+    /// Its job's rank.
+    pub rank: Rank,
+}
+
+impl From<FlowId> for Ranked {
+    fn from(flow: FlowId) -> Ranked {
+        Ranked { flow, rank: Rank::LAST }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_rise_with_what_is_left() {
+        let ranks: Vec<u8> = [0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 1 << 40, u64::MAX]
+            .map(|left| Rank::of_left(left).0)
+            .into();
+        assert_eq!(ranks, [0, 0, 4, 8, 9, 10, 11, 12, 12, 13, 160, 255]);
+        assert_eq!(Rank::of_left(u64::MAX), Rank::LAST);
+        assert!((0..10_000).is_sorted_by_key(Rank::of_left));
+    }
+}
