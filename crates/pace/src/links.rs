@@ -27,13 +27,13 @@ pub struct Links<K> {
 #[derive(Debug)]
 pub struct Link {
     table: LinkTable,
-    /// What flows wanted and got in the slot before this one.
+    /// What flows wanted of the slot before this one, and what passed in it, as far as is known.
     asked: u64,
     carried: u64,
     /// Who has said so. A flow that plans several times in a slot counts once.
     reporters: BTreeSet<FlowId>,
-    /// What passed in this slot that nobody schedules; `None` where nobody counts it.
-    unplanned: Option<u64>,
+    /// What passed in this slot that nobody schedules, where somebody counts it.
+    unplanned: u64,
     /// Who has asked, and when last.
     askers: BTreeMap<FlowId, Slot>,
 }
@@ -95,7 +95,7 @@ impl<K: Ord + Copy> Links<K> {
             let mut table = LinkTable::new(settings, settings.bytes_a_slot(rate));
             table.advance(*now);
             let (reporters, askers) = (BTreeSet::new(), BTreeMap::new());
-            Link { table, asked: 0, carried: 0, reporters, unplanned: None, askers }
+            Link { table, asked: 0, carried: 0, reporters, unplanned: 0, askers }
         })
     }
 
@@ -137,9 +137,9 @@ impl Link {
     }
 
     // spec: C-12
-    /// Bytes pass that nobody schedules. Whoever calls this has to do so for all of them.
+    /// Bytes pass that nobody schedules.
     pub fn pass(&mut self, bytes: u64) {
-        *self.unplanned.get_or_insert(0) += bytes;
+        self.unplanned = self.unplanned.saturating_add(bytes);
     }
 
     // spec: C-01
@@ -159,16 +159,11 @@ impl Link {
     }
 
     fn advance(&mut self, now: Slot) {
-        // Reports of a slot come in the next one.
-        let (asked, carried) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.carried));
+        self.table.observe(self.asked, self.carried);
+        // Reports of a slot come in the next one, and slots without a word passed as well.
+        let slots = now.since(self.table.planned().first()).max(1);
+        (self.asked, self.carried) = (0, std::mem::take(&mut self.unplanned) / slots);
         self.reporters.clear();
-        self.table.observe(asked, carried);
-        if let Some(unplanned) = &mut self.unplanned {
-            // Slots without a word passed as well.
-            let slots = now.since(self.table.planned().first()).max(1);
-            let each = std::mem::take(unplanned) / slots;
-            (0..slots.min(4)).for_each(|_| self.table.measure(each));
-        }
         self.table.advance(now);
         self.askers.retain(|_, asked| now.since(*asked) < ASKED_SLOTS);
     }

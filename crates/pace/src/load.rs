@@ -153,12 +153,8 @@ impl LinkTable {
         self.flows = flows;
     }
 
-    /// Takes in what traffic that nobody schedules took of the slot that has just ended.
-    pub fn measure(&mut self, unplanned: u64) {
-        self.seen.measure(unplanned);
-    }
-
-    /// Takes in what was planned for the slot that has just ended, and what was carried of it.
+    /// Takes in what was planned for the slot that has just ended, and what was carried, see
+    /// [`Seen::observe`].
     pub fn observe(&mut self, planned: u64, carried: u64) {
         self.seen.observe(planned, carried);
     }

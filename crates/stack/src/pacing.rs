@@ -74,8 +74,6 @@ pub struct Pacing {
     heard: Heard,
     stats: PacingStats,
     now: Time,
-    /// What has left in this slot that nobody plans.
-    unplanned: u64,
     /// The last one that was begun.
     slot: Slot,
 }
@@ -119,7 +117,6 @@ impl Pacing {
             heard: Heard::default(),
             stats: PacingStats::default(),
             now: Time::ZERO,
-            unplanned: 0,
             slot: Slot(0),
         })
     }
@@ -267,7 +264,7 @@ impl Pacing {
 
     /// Bytes of this host leave that nobody plans.
     pub(crate) fn pass(&mut self, bytes: u32) {
-        self.unplanned += u64::from(bytes);
+        self.scheduler.pass(Bytes::new(bytes.into()));
     }
 
     /// Whether a slot ends now or has.
@@ -285,13 +282,7 @@ impl Pacing {
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.now = now;
-        let slot = self.settings.slot_at(now);
-        if slot > self.slot {
-            let each = std::mem::take(&mut self.unplanned) / slot.since(self.slot);
-            (0..slot.since(self.slot).min(4))
-                .for_each(|_| self.scheduler.measure(Bytes::new(each)));
-            self.slot = slot;
-        }
+        self.slot = self.slot.max(self.settings.slot_at(now));
         self.jobs.values_mut().for_each(|job| job.gate.handle_timeout(now));
         if self.scheduler.poll_timeout() <= now {
             self.scheduler.handle_timeout(now);

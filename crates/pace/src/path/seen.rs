@@ -12,9 +12,6 @@ const BUSY: (u64, u64) = (7, 8);
 /// ends of messages and late wake-ups take a little of every slot. Else a link would seem to get narrower
 /// with every slot that is not perfect.
 const ENOUGH: (u64, u64) = (7, 8);
-/// Measured traffic is averaged over about so many slots. Flows come and go within a few; a plan that follows
-/// them is wrong when it is carried out.
-const MEASURED_SLOTS: u64 = 16;
 /// A link that carried nothing for a while, whatever the reason, is still asked for this part of its
 /// capacity: from nothing no probe would ever lead up again.
 const FLOOR_PART: u64 = 32;
@@ -53,14 +50,12 @@ pub struct Seen {
     capacity: u64,
     busy: Recent,
     busy_slots: u64,
-    /// What traffic that nobody schedules takes of a slot on average, where that can be measured.
-    unplanned: Option<u64>,
 }
 
 impl Seen {
     /// A link of which nothing is known but its capacity.
     pub fn new(capacity: u64) -> Seen {
-        Seen { capacity, busy: Recent::new(capacity), busy_slots: 0, unplanned: None }
+        Seen { capacity, busy: Recent::new(capacity), busy_slots: 0 }
     }
 
     /// What the link carries in a slot when nothing disturbs it.
@@ -72,26 +67,19 @@ impl Seen {
     /// The most that was carried in the last four busy slots; every now and then a quarter more, since
     /// whoever never asks for more would never see more.
     pub fn usable(&self) -> u64 {
-        if let Some(unplanned) = self.unplanned {
-            let left = self.capacity.saturating_sub(unplanned);
-            return left.max(self.capacity / FLOOR_PART);
-        }
         let seen = self.busy.max().max(self.capacity / FLOOR_PART);
         let is_probe = self.busy_slots % PROBE_EVERY == PROBE_EVERY - 1;
         let asked = if is_probe { seen.saturating_add(seen / PROBE_PART + 1) } else { seen };
         asked.min(self.capacity)
     }
 
-    // spec: C-12
-    /// Takes in what traffic that nobody schedules took of a slot. Whoever sees it need not conclude it from
-    /// what scheduled flows got: the rest of the link, on average, is theirs.
-    pub fn measure(&mut self, unplanned: u64) {
-        let before = self.unplanned.unwrap_or(unplanned);
-        self.unplanned = Some((before * (MEASURED_SLOTS - 1) + unplanned) / MEASURED_SLOTS);
-    }
-
     // spec: C-04, C-12, C-13
-    /// Takes in a slot that has ended. One for which little was planned says nothing about the link.
+    /// Takes in a slot that has ended: what was planned for it, and what was carried, planned or not, as far
+    /// as that can be seen. One for which little was planned says nothing about the link.
+    ///
+    /// Where traffic that nobody schedules can be seen, nothing is set aside for it. It comes and goes within
+    /// slots, and what it leaves unused of what was set aside would be lost; to share the link with it is up
+    /// to the flows' congestion control.
     pub fn observe(&mut self, planned: u64, carried: u64) {
         if planned == 0 || !reaches(planned, BUSY, self.usable()) {
             return;

@@ -129,6 +129,20 @@ fn what_was_lost_was_carried() {
     assert_eq!(seen.usable(), 1_000);
 }
 
+// spec: C-04, C-12
+#[test]
+fn traffic_that_is_seen_needs_nothing_set_aside() {
+    let mut seen = Seen::new(1_000);
+    for _ in 0..20 {
+        seen.observe(1_000, 400 + 600);
+    }
+    assert_eq!(seen.usable(), 1_000, "the link carries what it should");
+    for _ in 0..20 {
+        seen.observe(seen.usable(), 100 + 600);
+    }
+    assert!((700..1_000).contains(&seen.usable()), "it does not: {}", seen.usable());
+}
+
 #[test]
 fn recent_forgets_after_four_slots() {
     let mut recent = Recent::new(0);

@@ -88,8 +88,6 @@ impl<M: Machine> Ledger<M> {
         let flow = FlowId { job: word.job, number };
         let who = Ranked { flow, rank: said.rank };
         let link = self.links.at(way.link, way.rate);
-        // Nothing is a measurement, too.
-        link.pass(0);
         let mut feedback: Feedback = said.feedback;
         feedback.join(&link.feedback(who));
         let has_room = link.table().flows() < FLOWS_MAX || link.table().reserved(flow).is_some();
