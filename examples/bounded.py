@@ -9,23 +9,20 @@ many steps, and what was missing.
 """
 
 import argparse
-import os
 import pathlib
 import re
 import subprocess
-import sys
 
-import thalweg
+import daemons
 
-DDP = pathlib.Path(__file__).with_name("ddp.py")
 LAST_LINE = re.compile(r"steps in ([\d.]+) s, test accuracy ([\d.]+)%, the same bits at all ranks: (\w+)")
 MISSING = re.compile(r"at most ([\d.]+)%")
 
 
 def train(options: argparse.Namespace, environment: dict[str, str], seed: int, bound: float | None) -> dict:
     """One training, and what came out."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={options.ranks}"]
-    command += [str(DDP), "--steps", str(options.steps), "--batch", str(options.batch), "--seed", str(seed)]
+    command = daemons.ddp(options.ranks, "--steps", str(options.steps), "--batch", str(options.batch))
+    command += ["--seed", str(seed)]
     command += ["--data", str(options.data)] if options.data else []
     command += ["--bound", str(bound)] if bound is not None else []
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -55,30 +52,19 @@ def main() -> None:
     arguments.add_argument("--loss", type=float, default=0.01, help="share of packets that the switch loses")
     options = arguments.parse_args()
 
-    secret = os.urandom(16)
-    switch = thalweg.Switch("127.0.0.1:0", secret, loss=options.loss)
-    server = thalweg.Server("127.0.0.1:0", secret, token="bounded", switch=switch.address)
-    environment = os.environ | {
-        "THALWEG_SERVER": server.address,
-        "THALWEG_SWITCH": switch.address,
-        "THALWEG_TOKEN": "bounded",
-        # On one host sums would not pass the switch.
-        "THALWEG_SHARE_MEMORY": "0",
-    }
     print(f"{options.loss:.1%} of the packets lost, {options.ranks} ranks, {options.steps} steps")
     print("seed  exact: accuracy  bounded: accuracy  difference  missing of a rank  the same bits")
-    for seed in range(options.seeds):
-        exact = train(options, environment, seed, None)
-        bounded = train(options, environment, seed, options.bound)
-        difference = bounded["accuracy"] - exact["accuracy"]
-        is_same = "yes" if exact["is_same"] and bounded["is_same"] else "NO"
-        print(
-            f"{seed:4}  {exact['accuracy']:14.1f}%  {bounded['accuracy']:16.1f}%  {difference:+9.1f}%  "
-            f"{bounded['missing']:16.2f}%  {is_same:>13}",
-            flush=True,
-        )
-    server.stop()
-    switch.stop()
+    with daemons.started(options.loss) as (_, environment):
+        for seed in range(options.seeds):
+            exact = train(options, environment, seed, None)
+            bounded = train(options, environment, seed, options.bound)
+            difference = bounded["accuracy"] - exact["accuracy"]
+            is_same = "yes" if exact["is_same"] and bounded["is_same"] else "NO"
+            print(
+                f"{seed:4}  {exact['accuracy']:14.1f}%  {bounded['accuracy']:16.1f}%  {difference:+9.1f}%  "
+                f"{bounded['missing']:16.2f}%  {is_same:>13}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ mod belief;
 mod config;
 mod inbound;
 mod outbound;
+mod probes;
 mod ready;
 mod transfer;
 
@@ -15,7 +16,8 @@ pub(crate) use belief::Belief;
 pub use belief::Past;
 pub use config::ConfigError;
 pub(crate) use config::check;
-pub(crate) use inbound::{Inbound, Taken, lend_urgent};
+pub(crate) use inbound::{Inbound, Name, Taken, send_credit};
 pub(crate) use outbound::{Outbound, Outgoing};
+pub(crate) use probes::Probes;
 pub(crate) use ready::Ready;
 pub(crate) use transfer::{LAST_PRIORITY, Label, Transfer};

@@ -5,17 +5,18 @@ mod settings;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use clap::Args;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use thalweg::Error;
 use thalweg::daemon::read_secret;
 use thalweg_net::Wait;
 use thalweg_wire::tag::Secret;
 
-pub(crate) use self::settings::read as read_settings;
 use crate::failure::Failure;
 use crate::metrics::Endpoint;
 use crate::{files, interrupt};
@@ -28,6 +29,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How to write a secret.
 const WRITE_SECRET: &str = "od -An -N16 -tx1 /dev/urandom | tr -d ' \\n' > secret";
+
+/// What every daemon takes beside its settings.
+#[derive(Args)]
+pub(crate) struct Manner {
+    /// Read settings from a TOML file, whose keys are the names of the flags; flags go first
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// When ready, print one JSON document instead of a line of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl Manner {
+    /// The settings of the file; none without one.
+    pub(crate) fn settings<S: DeserializeOwned + Default>(&self) -> Result<S, Failure> {
+        settings::read(self.config.as_deref())
+    }
+}
 
 /// A running daemon, as far as this program cares.
 pub(crate) trait Daemon: Send + Sync + Sized + 'static {
@@ -62,13 +81,13 @@ struct Ready {
 pub(crate) fn run<D: Daemon>(
     daemon: D,
     metrics: Option<SocketAddr>,
-    json: bool,
+    manner: &Manner,
 ) -> Result<(), Failure> {
     interrupt::listen();
     let daemon = Arc::new(daemon);
     let endpoint = metrics.map(|bind| serve_metrics(bind, &daemon)).transpose()?;
     let metrics = endpoint.as_ref().map(Endpoint::local_address);
-    announce(&Ready { role: D::ROLE, address: daemon.address(), metrics }, json)?;
+    announce(&Ready { role: D::ROLE, address: daemon.address(), metrics }, manner.json)?;
     wait(&*daemon);
     let summary = daemon.summary();
     drop(endpoint);
@@ -104,6 +123,11 @@ pub(crate) fn secret(file: Option<&Path>, bind: SocketAddr) -> Result<Secret, Fa
              --secret-file, or bind to 127.0.0.1"
         ))),
     }
+}
+
+/// What a file says that others have to show.
+pub(crate) fn token(file: &Path) -> Result<String, Failure> {
+    files::read(file).map(|text| text.trim().to_owned())
 }
 
 /// What to do while there is nothing to do.

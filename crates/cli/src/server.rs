@@ -1,7 +1,7 @@
 //! `thalweg server`: the daemon that completes sums and knows who is in which job.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
@@ -9,9 +9,9 @@ use thalweg::Error;
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
 use thalweg_report::format::format_count;
 
-use crate::daemon::{self, Daemon};
+use crate::daemon::{self, Daemon, Manner};
 use crate::failure::Failure;
-use crate::{files, metrics};
+use crate::metrics;
 
 /// Where a server is reached if nobody says otherwise.
 const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_808);
@@ -20,12 +20,8 @@ const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOS
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServerArguments {
-    /// Read settings from a TOML file, whose keys are the names of the flags; flags go first
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// When ready, print one JSON document instead of a line of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    manner: Manner,
     #[command(flatten)]
     settings: Settings,
 }
@@ -81,7 +77,7 @@ Examples:
 
 /// Runs it.
 pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
-    let file: Settings = daemon::read_settings(arguments.config.as_deref())?;
+    let file: Settings = arguments.manner.settings()?;
     let flags = &arguments.settings;
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     let path = |flag: &Option<PathBuf>, file: &Option<PathBuf>| flag.clone().or(file.clone());
@@ -95,7 +91,7 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     };
     let server = ServerDaemon::start(&config, daemon::say);
     let server = server.map_err(daemon::not_started)?;
-    daemon::run(server, flags.metrics.or(file.metrics), arguments.json)
+    daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)
 }
 
 fn resolve(text: &String) -> Result<SocketAddr, Failure> {
@@ -107,9 +103,8 @@ fn resolve(text: &String) -> Result<SocketAddr, Failure> {
 
 /// The token of these settings, if they have one.
 fn token(settings: &Settings) -> Option<Result<String, Failure>> {
-    let from_file = |file: &Path| files::read(file).map(|text| text.trim().to_owned());
     let given = settings.token.clone().map(Ok);
-    given.or_else(|| settings.token_file.as_deref().map(from_file))
+    given.or_else(|| settings.token_file.as_deref().map(daemon::token))
 }
 
 fn tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<(PathBuf, PathBuf)>, Failure> {

@@ -13,7 +13,7 @@ use thalweg_control::pacing::PacingService;
 use thalweg_report::format::{format_count, format_percent};
 
 use self::tables::Tables;
-use crate::daemon::{self, Daemon};
+use crate::daemon::{self, Daemon, Manner};
 use crate::failure::Failure;
 use crate::metrics;
 
@@ -24,12 +24,8 @@ const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOS
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SwitchArguments {
-    /// Read settings from a TOML file, whose keys are the names of the flags; flags go first
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// When ready, print one JSON document instead of a line of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    manner: Manner,
     /// Do nothing but keep load tables, for a switch that can only forward; needs --pacing
     #[arg(long)]
     emulate: bool,
@@ -92,7 +88,7 @@ Examples:
 
 /// Runs it.
 pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
-    let file: Settings = daemon::read_settings(arguments.config.as_deref())?;
+    let file: Settings = arguments.manner.settings()?;
     let flags = &arguments.settings;
     let tables = flags.tables.or(&file.tables).start()?;
     if let Some(tables) = &tables {
@@ -102,7 +98,7 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
         let tables = tables.ok_or_else(|| {
             Failure::Usage("--emulate needs --pacing ADDR: where agents find the tables".into())
         })?;
-        return daemon::run(tables, flags.metrics.or(file.metrics), arguments.json);
+        return daemon::run(tables, flags.metrics.or(file.metrics), &arguments.manner);
     }
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
@@ -122,7 +118,7 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
         daemon::say(format_args!("{share} of all packets are lost on purpose (--loss)"));
     }
     let whole = Whole { switch, tables };
-    daemon::run(whole, flags.metrics.or(file.metrics), arguments.json)
+    daemon::run(whole, flags.metrics.or(file.metrics), &arguments.manner)
 }
 
 /// A switch, and the load tables that it may keep.

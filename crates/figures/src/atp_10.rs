@@ -11,7 +11,7 @@ use thalweg_report::table::{Column, Table};
 use thalweg_scenario::Scenario;
 use toml::Value;
 
-use crate::stepwise::run_stepwise;
+use crate::runs::run_stepwise;
 use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
 
 /// How often a run can be stopped.

@@ -13,7 +13,7 @@ use thalweg_report::table::{Column, Table};
 use thalweg_scenario::{Outcome, Scenario, ServerUse};
 use toml::Value;
 
-use crate::stepwise::run_stepwise;
+use crate::runs::run_stepwise;
 use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
 
 /// How far ours may be from what the paper counts.
@@ -197,15 +197,11 @@ fn table(rows: &[Row]) -> Listing {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
-
     use super::*;
 
     #[test]
     fn racks_alone_bring_three_sums_where_two_levels_bring_one() {
-        let watch = |_: f64, _: &str| ControlFlow::Continue(());
-        let context = Context::new(true, 7, 2, &watch);
-        let findings = Atp9.run(&context).unwrap();
+        let findings = Atp9.run(&Context::unwatched(7, 2)).unwrap();
         assert!(findings.claims.iter().all(Claim::holds), "{:?}", findings.claims);
         // Two tensors of 4 MB: 16,130 fragments each, 306 bytes a packet, the last one shorter.
         let one_sum = 2.0 * (16_130.0 * 306.0 - 60.0 * 4.0);

@@ -11,24 +11,18 @@ use thalweg_report::table::{Column, Table as Numbers};
 use thalweg_scenario::{FlowRecord, Outcome, Scenario};
 use toml::{Table, Value};
 
-use crate::flows::complete;
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
+use crate::file::{entries, table};
+use crate::frame::planned::{Form, Planned, planned};
+use crate::runs::run_flows;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule};
 
-/// One of the figures.
-pub(crate) struct Baseline {
-    name: &'static str,
-    plan: &'static str,
-}
-
-pub(crate) const HOMA: Baseline =
-    Baseline { name: "baseline-homa", plan: include_str!("../plans/baseline-homa.toml") };
-pub(crate) const PFABRIC: Baseline =
-    Baseline { name: "baseline-pfabric", plan: include_str!("../plans/baseline-pfabric.toml") };
+pub(crate) const HOMA: Planned<Setup> = planned!("baseline-homa");
+pub(crate) const PFABRIC: Planned<Setup> = planned!("baseline-pfabric");
 
 /// What a plan holds: tables of a scenario, and what the paper says.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     topology: Table,
     switch: Table,
     transport: Table,
@@ -106,31 +100,21 @@ impl Statistic {
     }
 }
 
-impl Figure for Baseline {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn plan(&self) -> &'static str {
-        self.plan
-    }
-
-    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
+impl Form for Setup {
+    fn run(&self, figure: &'static str, context: &Context<'_>) -> Result<Findings, FigureError> {
         let label = |load: &f64| format!("load {load}");
-        let measured = context.each(&setup.loads, label, |load, point| {
-            setup.measure(self.name, *load, context.seed, point)
+        let measured = context.each(&self.loads, label, |load, point| {
+            self.measure(figure, *load, context.seed, point)
         })?;
-        let claims = setup.claims.iter().map(|said| said.claim(&setup, &measured)).collect();
         Ok(Findings {
-            claims,
+            claims: self.claims.iter().map(|said| said.claim(self, &measured)).collect(),
             plots: vec![
-                setup.plot(Statistic::Mean, &measured),
-                setup.plot(Statistic::P99, &measured),
+                self.plot(Statistic::Mean, &measured),
+                self.plot(Statistic::P99, &measured),
             ],
-            tables: vec![setup.table(&measured)],
-            not_measured: setup.not_measured,
-            notes: setup.notes,
+            tables: vec![self.table(&measured)],
+            not_measured: self.not_measured.clone(),
+            notes: self.notes.clone(),
         })
     }
 }
@@ -145,7 +129,7 @@ impl Setup {
     ) -> Result<Slowdowns, FigureError> {
         let no_files = |file: &str| Err(format!("{file}: there are no files"));
         let scenario = Scenario::parse("the plan", &self.file(load).to_string(), &no_files)?;
-        let outcome = complete(figure, &scenario, seed, point)?;
+        let outcome = run_flows(figure, &scenario, seed, point)?;
         Slowdowns::of(&outcome, self.one_way).ok_or_else(|| {
             let reason = format!("seed {seed}: there are no short flows");
             FigureError::Failed { figure, reason }
@@ -153,18 +137,18 @@ impl Setup {
     }
 
     fn file(&self, load: f64) -> Table {
-        let mut poisson = Table::new();
-        poisson.insert("sizes".to_owned(), self.sizes.as_str().into());
-        poisson.insert("load".to_owned(), load.into());
-        poisson.insert("load-counts".to_owned(), "wire".into());
-        poisson.insert("flows".to_owned(), self.flows.into());
-        let traffic = Table::from_iter([("poisson".to_owned(), Value::Table(poisson))]);
-        Table::from_iter([
-            ("title".to_owned(), "the plan".into()),
-            ("topology".to_owned(), self.topology.clone().into()),
-            ("switch".to_owned(), self.switch.clone().into()),
-            ("transport".to_owned(), self.transport.clone().into()),
-            ("traffic".to_owned(), vec![Value::Table(traffic)].into()),
+        let poisson = table([
+            ("sizes", self.sizes.as_str().into()),
+            ("load", load.into()),
+            ("load-counts", "wire".into()),
+            ("flows", self.flows.into()),
+        ]);
+        entries([
+            ("title", "the plan".into()),
+            ("topology", self.topology.clone().into()),
+            ("switch", self.switch.clone().into()),
+            ("transport", self.transport.clone().into()),
+            ("traffic", Value::Array(vec![table([("poisson", poisson)])])),
         ])
     }
 
@@ -245,15 +229,15 @@ impl Slowdowns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Plan;
+    use crate::Figure;
 
     #[test]
     fn claims_are_about_loads_that_there_are() {
         for figure in [&HOMA, &PFABRIC] {
             for quick in [false, true] {
-                let setup: Setup = Plan::of(figure).unwrap().settings(figure, quick).unwrap();
+                let setup = figure.form(quick);
                 for said in &setup.claims {
-                    assert!(setup.loads.contains(&said.load), "{}: {}", figure.name, said.load);
+                    assert!(setup.loads.contains(&said.load), "{}: {}", figure.name(), said.load);
                 }
             }
         }

@@ -5,11 +5,11 @@ use thalweg_core::Span;
 use thalweg_fabric::DropReason;
 use thalweg_report::stats::Sample;
 use thalweg_scenario::{Outcome, Scenario};
-use thalweg_workload::models;
 use toml::{Table, Value};
 
-use crate::shrink::model_json;
-use crate::stepwise::run_stepwise;
+use crate::file::{cable, entries, table};
+use crate::runs::run_stepwise;
+use crate::shrink::{Trained, known_model};
 use crate::{FigureError, Point};
 
 /// How often a run says how far it is.
@@ -69,24 +69,6 @@ pub(crate) struct Cluster {
     iterations: u32,
 }
 
-/// A model, divided so that a run ends, and how long a worker computes.
-#[derive(Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Trained {
-    pub(crate) model: String,
-    /// Of sizes.
-    pub(crate) divisor: f64,
-    forward: String,
-    backward: String,
-}
-
-impl Trained {
-    /// The same with every tensor divided once more.
-    pub(crate) fn compressed(&self, ratio: f64) -> Trained {
-        Trained { divisor: self.divisor * ratio, ..self.clone() }
-    }
-}
-
 /// One run.
 #[derive(Clone)]
 pub(crate) struct Cell {
@@ -134,21 +116,17 @@ impl Cluster {
 
     fn scenario(&self, figure: &'static str, cell: &Cell) -> Result<Scenario, FigureError> {
         let trained = &cell.trained;
-        let unknown =
-            || FigureError::Plan { figure, reason: format!("{} is no model", trained.model) };
-        let model = models::by_name(&trained.model).ok_or_else(unknown)?;
-        let load = |_: &str| Ok(model_json(&model, trained.divisor));
+        let model = known_model(figure, &trained.model)?;
         let bytes = |tensor: &thalweg_workload::Tensor| {
             (4.0 * tensor.values as f64 / trained.divisor).max(4.0) as u64
         };
         let sizes = model.tensors().iter().map(bytes).collect();
-        let text = self.file(cell, sizes).to_string();
-        Ok(Scenario::parse(&format!("plans/{figure}.toml"), &text, &load)?)
+        trained.scenario(figure, &self.file(cell, sizes))
     }
 
     /// `sizes` are those of the tensors.
     fn file(&self, cell: &Cell, sizes: Vec<u64>) -> Table {
-        let cable = || table([("rate", text(&self.rate)), ("delay", text(&self.delay))]);
+        let cable = || cable(&self.rate, &self.delay);
         let racks = table([
             ("racks", self.racks.into()),
             ("hosts-per-rack", self.hosts_per_rack.into()),
@@ -159,14 +137,13 @@ impl Cluster {
         ]);
         let (switch, transport) = self.settings(cell, sizes);
         let tensors = table([("tensors", self.tensors(&cell.trained))]);
-        let entries = [
+        entries([
             ("title", Value::from(cell.system.name())),
             ("topology", table([("leaf-spine", racks)])),
             ("switch", switch),
             ("transport", transport),
             ("traffic", Value::Array(vec![tensors])),
-        ];
-        entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        ])
     }
 
     /// What switches and hosts are set to, as published for each system.
@@ -273,10 +250,6 @@ fn equal_split(mut sizes: Vec<u64>) -> Vec<String> {
 
 fn text(text: &str) -> Value {
     Value::from(text)
-}
-
-fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 #[cfg(test)]

@@ -6,4 +6,5 @@ pub(crate) mod error;
 pub(crate) mod figure;
 pub(crate) mod findings;
 pub(crate) mod plan;
+pub(crate) mod planned;
 pub(crate) mod report;

@@ -5,7 +5,9 @@
 //! SVG and a page.
 //!
 //! To add one: write `plans/NAME.toml` and `src/NAME.rs`, put it into [`all`], and give it a section
-//! in `docs/figures.md`. The tests of this crate hold every figure to that.
+//! in `docs/figures.md`. The tests of this crate hold every figure to that. Where there is a form for it
+//! (`mlcc`, `qclimb`, `baseline`), a plan is enough. What figures share has rooms of its own: `compare`
+//! for arms side by side, `runs` for scenarios, `file` and `shrink` for what is in them.
 
 mod atp_10;
 mod atp_13;
@@ -17,9 +19,10 @@ mod atp_9;
 mod atp_scale;
 mod atp_table1;
 mod baseline;
+mod compare;
 mod compression;
 mod exchange;
-mod flows;
+mod file;
 mod fluid;
 mod frame;
 mod mlcc;
@@ -35,8 +38,9 @@ mod ours_shared;
 pub mod output;
 mod qclimb;
 mod qclimb_table2;
+mod runs;
+mod servers;
 mod shrink;
-mod stepwise;
 mod tenants;
 
 pub use frame::claim::{Claim, Rule, Value};

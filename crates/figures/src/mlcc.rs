@@ -16,34 +16,22 @@ mod testbed;
 
 use serde::Deserialize;
 
-use crate::{Context, Figure, FigureError, Findings};
+use crate::frame::planned::{Form, Planned, planned};
+use crate::{Context, FigureError, Findings, compare};
 use claims::{Metric, Said};
 use draw::{Beside, Job};
 pub(crate) use rates::Mlcc11;
 use run::Measured;
 
-/// One of the figures.
-pub(crate) struct Compared {
-    name: &'static str,
-    plan: &'static str,
-}
-
-/// The figure of that name, whose plan is in the file of that name.
-macro_rules! compared {
-    ($name:literal) => {
-        Compared { name: $name, plan: include_str!(concat!("../plans/", $name, ".toml")) }
-    };
-}
-
-pub(crate) const MLCC_7: Compared = compared!("mlcc-7");
-pub(crate) const MLCC_8: Compared = compared!("mlcc-8");
-pub(crate) const MLCC_9: Compared = compared!("mlcc-9");
-pub(crate) const MLCC_10: Compared = compared!("mlcc-10");
+pub(crate) const MLCC_7: Planned<Setup> = planned!("mlcc-7");
+pub(crate) const MLCC_8: Planned<Setup> = planned!("mlcc-8");
+pub(crate) const MLCC_9: Planned<Setup> = planned!("mlcc-9");
+pub(crate) const MLCC_10: Planned<Setup> = planned!("mlcc-10");
 
 /// What a plan holds.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     network: Network,
     gbps: Vec<f64>,
     /// Probabilities that a host's link loses a packet.
@@ -114,42 +102,29 @@ struct Place {
 }
 
 /// All rounds of one arm at one place.
-#[derive(Clone, Copy)]
-struct Cell<'a> {
-    place: Place,
-    arm: &'a Arm,
-}
+type Cell<'a> = compare::Cell<'a, Place, Arm>;
 
 /// All cells of a seed.
-struct Results<'a> {
-    cells: &'a [Cell<'a>],
-    measured: &'a [Measured],
+type Results<'a> = compare::Results<'a, Place, Arm, Measured>;
+
+impl compare::Arm for Arm {
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
-impl Figure for Compared {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn plan(&self) -> &'static str {
-        self.plan
-    }
-
-    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let cells = setup.cells();
-        let label =
-            |cell: &Cell<'_>| format!("{}, {}", setup.place_name(cell.place), cell.arm.name);
-        let measured = context.each(&cells, label, |cell, point| {
-            setup.measure(self.name, cell, context.seed, point)
+impl Form for Setup {
+    fn run(&self, figure: &'static str, context: &Context<'_>) -> Result<Findings, FigureError> {
+        let label = |cell: &Cell<'_>| format!("{}, {}", self.place_name(cell.place), cell.arm.name);
+        let results = Results::measure(context, self.cells(), label, |cell, point| {
+            self.measure(figure, cell, context.seed, point)
         })?;
-        let results = Results { cells: &cells, measured: &measured };
         Ok(Findings {
-            claims: setup.claims(self.name, &results)?,
-            plots: setup.plots(&results),
-            tables: setup.tables(&results),
-            not_measured: setup.not_measured.clone(),
-            notes: setup.notes.clone(),
+            claims: self.claims(figure, &results)?,
+            plots: self.plots(&results),
+            tables: self.tables(&results),
+            not_measured: self.not_measured.clone(),
+            notes: self.notes.clone(),
         })
     }
 }
@@ -163,14 +138,6 @@ impl Setup {
     fn cells(&self) -> Vec<Cell<'_>> {
         let of = |place| self.arms.iter().map(move |arm| Cell { place, arm });
         self.places().into_iter().flat_map(of).collect()
-    }
-}
-
-impl Results<'_> {
-    /// What one cell gave, if there was such a cell.
-    fn of(&self, place: Place, arm: &str) -> Option<&Measured> {
-        let is = |cell: &Cell<'_>| cell.place == place && cell.arm.name == arm;
-        self.cells.iter().position(is).map(|place| &self.measured[place])
     }
 }
 

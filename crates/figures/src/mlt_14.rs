@@ -5,7 +5,8 @@ use thalweg_report::format::{Unit, format_count, format_percent, format_span_us}
 use thalweg_report::plot::{Axis, Chart, Series};
 use thalweg_report::table::{Column, Table as Numbers};
 
-use crate::exchange::{Cell, Cluster, System, Times, Trained};
+use crate::exchange::{Cell, Cluster, System, Times};
+use crate::shrink::Trained;
 use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Rule};
 
 /// The figure.

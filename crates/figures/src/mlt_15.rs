@@ -1,16 +1,15 @@
 //! MLT, Figure 15: how fast models are trained when one machine's link loses packets without a trace.
 
 use serde::Deserialize;
-use thalweg_core::Span;
 use thalweg_report::format::{Unit, format_count, format_number, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
 use thalweg_report::table::{Column, Table as Numbers};
-use thalweg_scenario::Scenario;
-use thalweg_workload::models;
 use toml::{Table, Value};
 
-use crate::shrink::model_json;
-use crate::stepwise::run_stepwise;
+use crate::file::{cable, entries, one_switch, table};
+use crate::runs::run_stepwise;
+use crate::servers::{Exchange, STEP, steady};
+use crate::shrink::Trained;
 use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
 
 /// The figure.
@@ -20,8 +19,6 @@ pub(crate) struct Mlt15;
 const HELD: f64 = 0.95;
 /// Who loses so much of it is slowed down: a third of what the paper shows, at least.
 const SLOWED: f64 = 0.1;
-/// How often a run says how far it is.
-const STEP: Span = Span::from_us(500);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -29,23 +26,10 @@ struct Setup {
     hosts: u32,
     rate: String,
     delay: String,
-    loss_bound: f64,
-    bucket: String,
-    chunk: String,
-    ecn_threshold: String,
-    ecn_thresholds: Vec<String>,
+    exchange: Exchange,
     iterations: u32,
     losses: Vec<f64>,
     models: Vec<Trained>,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Trained {
-    model: String,
-    divisor: f64,
-    forward: String,
-    backward: String,
 }
 
 /// How gradients are exchanged.
@@ -135,76 +119,36 @@ impl Setup {
     }
 
     fn row(&self, cell: Cell, (seed, point): (u64, &Point<'_>)) -> Result<Row, FigureError> {
-        let scenario = self.scenario(cell)?;
+        let trained = &self.models[cell.model];
+        let scenario = trained.scenario(NAME, &self.file(cell, trained))?;
         let outcome = run_stepwise(NAME, &scenario, (seed, STEP), point, |_, _| ())?;
-        let no_job = || FigureError::Plan { figure: NAME, reason: "no job ran".to_owned() };
-        let job = outcome.jobs.first().ok_or_else(no_job)?;
-        let steady = &job.iterations[1.min(job.iterations.len())..];
-        let total: f64 = steady.iter().map(|span| span.as_us_f64()).sum();
-        let iteration_us = total / steady.len() as f64;
+        let (job, iteration_us) = steady(NAME, &outcome)?;
         Ok(Row { cell, iteration_us, resent: job.total().resent })
     }
 
-    fn scenario(&self, cell: Cell) -> Result<Scenario, FigureError> {
-        let trained = &self.models[cell.model];
-        let unknown =
-            || FigureError::Plan { figure: NAME, reason: format!("{} is no model", trained.model) };
-        let model = models::by_name(&trained.model).ok_or_else(unknown)?;
-        let load = |_: &str| Ok(model_json(&model, trained.divisor));
-        let text = self.file(cell, trained).to_string();
-        Ok(Scenario::parse("plans/mlt-15.toml", &text, &load)?)
-    }
-
     fn file(&self, cell: Cell, trained: &Trained) -> Table {
-        let cable =
-            table([("rate", self.rate.as_str().into()), ("delay", self.delay.as_str().into())]);
-        let star = table([("hosts", self.hosts.into()), ("host-cable", cable)]);
         let gray =
             table([("on", table([("out-of", 0.into())])), ("probability", cell.loss.into())]);
-        let job = Value::Table(self.job(cell.system, trained));
-        let entries = [
-            ("title", Value::from(cell.system.name())),
-            ("topology", table([("one-switch", star)])),
-            ("switch", Value::Table(self.switch(cell.system))),
+        let job = table([("training", self.job(cell.system, trained).into())]);
+        let switch = match cell.system {
+            System::Ours => self.exchange.selecting(),
+            System::Servers | System::Ring => self.exchange.marking(),
+        };
+        entries([
+            ("title", cell.system.name().into()),
+            ("topology", one_switch(self.hosts, cable(&self.rate, &self.delay))),
+            ("switch", switch.into()),
             ("faults", Value::Array(vec![table([("loss", gray)])])),
-            ("traffic", Value::Array(vec![table([("training", job)])])),
-        ];
-        entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-    }
-
-    fn switch(&self, system: System) -> Table {
-        let mut switch = Table::new();
-        if system == System::Ours {
-            switch.insert("queues".to_owned(), "strict".into());
-            switch.insert("ecn-thresholds".to_owned(), self.ecn_thresholds.clone().into());
-            switch.insert("drop-unmarkable".to_owned(), true.into());
-        } else {
-            switch.insert("ecn-threshold".to_owned(), self.ecn_threshold.as_str().into());
-        }
-        switch
+            ("traffic", Value::Array(vec![job])),
+        ])
     }
 
     fn job(&self, system: System, trained: &Trained) -> Table {
-        let hosts: Vec<i64> = (0..i64::from(self.hosts)).collect();
-        let mut job = Table::new();
-        let mut set = |key: &str, value: Value| _ = job.insert(key.to_owned(), value);
-        set("json", "model.json".into());
-        set("workers", hosts.clone().into());
-        set("iterations", self.iterations.into());
-        set("forward", trained.forward.as_str().into());
-        set("backward", trained.backward.as_str().into());
-        set("bucket", self.bucket.as_str().into());
-        set("chunk", self.chunk.as_str().into());
-        if system == System::Ring {
-            set("collective", "ring".into());
-        } else {
-            set("collective", "server".into());
-            set("servers", hosts.into());
-        }
+        let collective = if system == System::Ring { "ring" } else { "server" };
+        let mut job = self.exchange.job(collective, self.hosts, (trained, self.iterations));
         if system == System::Ours {
-            set("transport", "deliver".into());
-            set("loss", self.loss_bound.into());
-            set("parameters", "keep-value".into());
+            job.insert("transport".to_owned(), "deliver".into());
+            job.extend(self.exchange.tolerance());
         }
         job
     }
@@ -289,21 +233,13 @@ impl Setup {
     }
 }
 
-fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
-
     use super::*;
 
     #[test]
     fn ours_holds_its_speed_and_a_ring_of_flows_does_not() {
-        let watch = |_: f64, _: &str| ControlFlow::Continue(());
-        let context = Context::new(true, 7, 2, &watch);
-        let claims = Mlt15.run(&context).unwrap().claims;
+        let claims = Mlt15.run(&Context::unwatched(7, 2)).unwrap().claims;
         let [ours, _, ring] = &claims[..] else { panic!("three claims: {claims:?}") };
         assert!(ours.holds() && ring.holds(), "{claims:?}");
     }

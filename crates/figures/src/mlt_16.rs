@@ -3,16 +3,16 @@
 mod parts;
 
 use serde::Deserialize;
-use thalweg_core::{NodeId, Span};
+use thalweg_core::NodeId;
 use thalweg_report::format::{Unit, format_number, format_percent, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
 use thalweg_report::table::{Column, Table as Numbers};
-use thalweg_scenario::{Progress, Run, Scenario};
+use thalweg_scenario::{Progress, Run};
 use thalweg_stack::Participant;
-use thalweg_workload::models;
 
-use crate::shrink::model_json;
-use crate::stepwise::run_traced;
+use crate::runs::run_traced;
+use crate::servers::{Exchange, STEP, steady};
+use crate::shrink::Trained;
 use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
 use parts::{Drops, Parts};
 
@@ -20,9 +20,6 @@ use parts::{Drops, Parts};
 pub(crate) struct Mlt16;
 
 const NAME: &str = "mlt-16";
-
-/// How often a run says how far it is.
-const STEP: Span = Span::from_us(500);
 
 /// Queues that select change the speed "slightly": so much slower is still no slower.
 const SLIGHTLY: f64 = 0.98;
@@ -36,22 +33,9 @@ struct Setup {
     rate: String,
     delay: String,
     port_buffer: String,
-    loss_bound: f64,
-    bucket: String,
-    chunk: String,
-    ecn_threshold: String,
-    ecn_thresholds: Vec<String>,
+    exchange: Exchange,
     iterations: u32,
     models: Vec<Trained>,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Trained {
-    model: String,
-    divisor: f64,
-    forward: String,
-    backward: String,
 }
 
 /// One run.
@@ -123,22 +107,20 @@ impl Setup {
     }
 
     fn row(&self, cell: Cell, (seed, point): (u64, &Point<'_>)) -> Result<Row, FigureError> {
-        let scenario = self.scenario(cell)?;
+        let trained = &self.models[cell.model];
+        let scenario = trained.scenario(NAME, &self.file(cell.parts, trained))?;
         let counted = parts::Counted::default();
         let tracer = Box::new(counted.clone());
         let mut sent = (0, 0);
         let look = |run: &mut Run<'_>, _: &Progress| sent = self.sent(run);
         let outcome = run_traced(NAME, &scenario, (seed, STEP), point, Some(tracer), look)?;
-        let no_job = || FigureError::Plan { figure: NAME, reason: "no job ran".to_owned() };
-        let job = outcome.jobs.first().ok_or_else(no_job)?;
-        let steady = &job.iterations[1.min(job.iterations.len())..];
-        let total: f64 = steady.iter().map(|span| span.as_us_f64()).sum();
+        let (job, iteration_us) = steady(NAME, &outcome)?;
         // Every value is pushed by each worker and comes back to it, but for those of its own server.
         let summed: u64 = job.summed_bytes.iter().sum();
         let travelled = 2.0 * summed as f64 * (1.0 - 1.0 / f64::from(self.hosts()));
         Ok(Row {
             cell,
-            iteration_us: total / steady.len() as f64,
+            iteration_us,
             drops: counted.drops(sent),
             missing: job.total().lost_bytes as f64 / travelled,
         })
@@ -153,16 +135,6 @@ impl Setup {
         stats.fold((0, 0), |(packets, important), stats| {
             (packets + stats.packets, important + stats.important)
         })
-    }
-
-    fn scenario(&self, cell: Cell) -> Result<Scenario, FigureError> {
-        let trained = &self.models[cell.model];
-        let unknown =
-            || FigureError::Plan { figure: NAME, reason: format!("{} is no model", trained.model) };
-        let model = models::by_name(&trained.model).ok_or_else(unknown)?;
-        let load = |_: &str| Ok(model_json(&model, trained.divisor));
-        let text = self.file(cell.parts, trained).to_string();
-        Ok(Scenario::parse("plans/mlt-16.toml", &text, &load)?)
     }
 
     fn time(&self, rows: &[Row], parts: Option<Parts>, model: usize) -> f64 {

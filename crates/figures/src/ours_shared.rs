@@ -11,7 +11,7 @@ mod tests;
 use serde::Deserialize;
 use thalweg_report::format::Unit;
 
-use crate::{Claim, Context, Figure, FigureError, Findings, Rule};
+use crate::{Claim, Context, Figure, FigureError, Findings, Rule, compare};
 use run::Measured;
 
 /// The figure.
@@ -128,16 +128,15 @@ impl Exchange {
 }
 
 /// One run. Flows alone are the same beside either exchange, and run once.
-#[derive(Clone, Copy)]
-struct Cell<'a> {
-    arm: &'a Arm,
-    exchange: Option<Exchange>,
-}
+type Cell<'a> = compare::Cell<'a, Option<Exchange>, Arm>;
 
 /// All runs of a seed.
-struct Results<'a> {
-    cells: &'a [Cell<'a>],
-    measured: &'a [Measured],
+type Results<'a> = compare::Results<'a, Option<Exchange>, Arm, Measured>;
+
+impl compare::Arm for Arm {
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Figure for OursShared {
@@ -151,10 +150,9 @@ impl Figure for OursShared {
 
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
         let setup: Setup = context.plan(self)?;
-        let cells = setup.cells();
-        let measured = context
-            .each(&cells, Cell::label, |cell, point| setup.measure(cell, (context.seed, point)))?;
-        let results = Results { cells: &cells, measured: &measured };
+        let results = Results::measure(context, setup.cells(), Cell::label, |cell, point| {
+            setup.measure(cell, (context.seed, point))
+        })?;
         Ok(Findings {
             claims: results.claims(),
             plots: results.plots(),
@@ -179,17 +177,17 @@ impl Setup {
         let mut cells = Vec::new();
         for exchange in Exchange::ALL {
             let training = self.arms.iter().filter(|arm| arm.trains);
-            cells.extend(training.map(|arm| Cell { arm, exchange: Some(exchange) }));
+            cells.extend(training.map(|arm| Cell { place: Some(exchange), arm }));
         }
         let alone = self.arms.iter().filter(|arm| !arm.trains);
-        cells.extend(alone.map(|arm| Cell { arm, exchange: None }));
+        cells.extend(alone.map(|arm| Cell { place: None, arm }));
         cells
     }
 }
 
 impl Cell<'_> {
     fn label(&self) -> String {
-        match self.exchange {
+        match self.place {
             Some(exchange) => format!("{}, {}", exchange.name(), self.arm.name),
             None => self.arm.name.clone(),
         }
@@ -204,10 +202,8 @@ const HALF_FLOWS: &str = "flows alone, half the link";
 
 impl Results<'_> {
     /// A number of one run; not one where there was no such run.
-    fn of(&self, arm: &str, exchange: Option<Exchange>, what: fn(&Measured) -> f64) -> f64 {
-        let is = |cell: &Cell<'_>| cell.arm.name == arm && cell.exchange == exchange;
-        let place = self.cells.iter().position(is);
-        place.map_or(f64::NAN, |place| what(&self.measured[place]))
+    fn number(&self, arm: &str, exchange: Option<Exchange>, what: fn(&Measured) -> f64) -> f64 {
+        self.of(exchange, arm).map_or(f64::NAN, what)
     }
 
     fn claims(&self) -> Vec<Claim> {
@@ -217,12 +213,12 @@ impl Results<'_> {
     fn claims_of(&self, exchange: Exchange) -> Vec<Claim> {
         let beside = Some(exchange);
         let by_half = |half: &str, alone: Option<Exchange>, what: fn(&Measured) -> f64| {
-            self.of(SPLIT, beside, what) / self.of(half, alone, what)
+            self.number(SPLIT, beside, what) / self.number(half, alone, what)
         };
         let training = |what| by_half(HALF_TRAINING, beside, what);
         let flows = |what| by_half(HALF_FLOWS, None, what);
         let ratio = |arm: &str, than: &str, what: fn(&Measured) -> f64| {
-            self.of(arm, beside, what) / self.of(than, beside, what)
+            self.number(arm, beside, what) / self.number(than, beside, what)
         };
         let half = "its half, whatever the other does";
         let claim = |text: &str, said: &str, ours: f64, rule: Rule| {

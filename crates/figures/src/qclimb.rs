@@ -12,47 +12,35 @@ pub(crate) mod workloads;
 use serde::Deserialize;
 use toml::Table;
 
-use crate::{Context, Figure, FigureError, Findings};
+use crate::frame::planned::{Form, Planned, planned};
+use crate::{Context, FigureError, Findings, compare};
 use claims::Said;
 use network::Network;
 use run::{Measured, Traffic};
 
-/// One of the figures.
-pub(crate) struct Compared {
-    name: &'static str,
-    plan: &'static str,
-}
-
-/// The figure of that name, whose plan is in the file of that name.
-macro_rules! compared {
-    ($name:literal) => {
-        Compared { name: $name, plan: include_str!(concat!("../plans/", $name, ".toml")) }
-    };
-}
-
-pub(crate) const QCLIMB_7: Compared = compared!("qclimb-7");
-pub(crate) const QCLIMB_13: Compared = compared!("qclimb-13");
-pub(crate) const QCLIMB_14: Compared = compared!("qclimb-14");
-pub(crate) const QCLIMB_15: Compared = compared!("qclimb-15");
-pub(crate) const QCLIMB_18: Compared = compared!("qclimb-18");
-pub(crate) const QCLIMB_19: Compared = compared!("qclimb-19");
-pub(crate) const QCLIMB_20: Compared = compared!("qclimb-20");
-pub(crate) const QCLIMB_21: Compared = compared!("qclimb-21");
-pub(crate) const QCLIMB_22: Compared = compared!("qclimb-22");
-pub(crate) const QCLIMB_23: Compared = compared!("qclimb-23");
-pub(crate) const QCLIMB_24: Compared = compared!("qclimb-24");
-pub(crate) const QCLIMB_27: Compared = compared!("qclimb-27");
-pub(crate) const QCLIMB_28: Compared = compared!("qclimb-28");
-pub(crate) const QCLIMB_29: Compared = compared!("qclimb-29");
-pub(crate) const QCLIMB_WHY: Compared = compared!("qclimb-why");
-pub(crate) const QCLIMB_TABLE3: Compared = compared!("qclimb-table3");
-pub(crate) const QCLIMB_TABLE4: Compared = compared!("qclimb-table4");
-pub(crate) const QCLIMB_TABLE5: Compared = compared!("qclimb-table5");
+pub(crate) const QCLIMB_7: Planned<Setup> = planned!("qclimb-7");
+pub(crate) const QCLIMB_13: Planned<Setup> = planned!("qclimb-13");
+pub(crate) const QCLIMB_14: Planned<Setup> = planned!("qclimb-14");
+pub(crate) const QCLIMB_15: Planned<Setup> = planned!("qclimb-15");
+pub(crate) const QCLIMB_18: Planned<Setup> = planned!("qclimb-18");
+pub(crate) const QCLIMB_19: Planned<Setup> = planned!("qclimb-19");
+pub(crate) const QCLIMB_20: Planned<Setup> = planned!("qclimb-20");
+pub(crate) const QCLIMB_21: Planned<Setup> = planned!("qclimb-21");
+pub(crate) const QCLIMB_22: Planned<Setup> = planned!("qclimb-22");
+pub(crate) const QCLIMB_23: Planned<Setup> = planned!("qclimb-23");
+pub(crate) const QCLIMB_24: Planned<Setup> = planned!("qclimb-24");
+pub(crate) const QCLIMB_27: Planned<Setup> = planned!("qclimb-27");
+pub(crate) const QCLIMB_28: Planned<Setup> = planned!("qclimb-28");
+pub(crate) const QCLIMB_29: Planned<Setup> = planned!("qclimb-29");
+pub(crate) const QCLIMB_WHY: Planned<Setup> = planned!("qclimb-why");
+pub(crate) const QCLIMB_TABLE3: Planned<Setup> = planned!("qclimb-table3");
+pub(crate) const QCLIMB_TABLE4: Planned<Setup> = planned!("qclimb-table4");
+pub(crate) const QCLIMB_TABLE5: Planned<Setup> = planned!("qclimb-table5");
 
 /// What a plan holds.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     network: Network,
     traffic: Traffic,
     workloads: Vec<String>,
@@ -131,69 +119,64 @@ enum Control {
     Homa,
 }
 
-/// One run.
-#[derive(Clone, Copy)]
-struct Cell<'a> {
+/// What a run is about, but for the arm.
+#[derive(Clone, Copy, PartialEq)]
+struct Place<'a> {
     workload: &'a str,
     load: f64,
-    arm: &'a Arm,
 }
+
+/// One run.
+type Cell<'a> = compare::Cell<'a, Place<'a>, Arm>;
 
 /// All runs of a seed.
-struct Results<'a> {
-    cells: &'a [Cell<'a>],
-    measured: &'a [Measured],
+type Results<'a> = compare::Results<'a, Place<'a>, Arm, Measured>;
+
+impl compare::Arm for Arm {
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
-impl Figure for Compared {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn plan(&self) -> &'static str {
-        self.plan
-    }
-
-    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let cells = setup.cells();
-        let label =
-            |cell: &Cell<'_>| format!("{}, load {}, {}", cell.workload, cell.load, cell.arm.name);
-        let measured = context.each(&cells, label, |cell, point| {
-            setup.measure(self.name, cell, context.seed, point)
+impl Form for Setup {
+    fn run(&self, figure: &'static str, context: &Context<'_>) -> Result<Findings, FigureError> {
+        let label = |cell: &Cell<'_>| {
+            let Place { workload, load } = cell.place;
+            format!("{workload}, load {load}, {}", cell.arm.name)
+        };
+        let results = Results::measure(context, self.cells(), label, |cell, point| {
+            self.measure(figure, cell, context.seed, point)
         })?;
-        let results = Results { cells: &cells, measured: &measured };
         Ok(Findings {
-            claims: setup.claims(self.name, &results)?,
-            plots: setup.plots(&results),
-            tables: setup.tables(&results),
-            not_measured: setup.not_measured.clone(),
-            notes: setup.notes.clone(),
+            claims: self.claims(figure, &results)?,
+            plots: self.plots(&results),
+            tables: self.tables(&results),
+            not_measured: self.not_measured.clone(),
+            notes: self.notes.clone(),
         })
     }
 }
 
 impl Setup {
+    /// Every workload at every load.
+    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+        self.workloads.iter().flat_map(|workload| self.places_of(workload))
+    }
+
+    fn places_of<'a>(&'a self, workload: &'a str) -> impl Iterator<Item = Place<'a>> {
+        self.loads.iter().map(move |&load| Place { workload, load })
+    }
+
     fn cells(&self) -> Vec<Cell<'_>> {
         let mut cells = Vec::new();
         for workload in &self.workloads {
-            for &load in &self.loads {
-                cells.extend(self.arms.iter().map(|arm| Cell { workload, load, arm }));
+            for place in self.places_of(workload) {
+                cells.extend(self.arms.iter().map(|arm| Cell { place, arm }));
             }
             let lonely = self.lonely_load.zip(self.arms.first());
-            cells.extend(lonely.map(|(load, arm)| Cell { workload, load, arm }));
+            cells.extend(lonely.map(|(load, arm)| Cell { place: Place { workload, load }, arm }));
         }
         cells
-    }
-}
-
-impl Results<'_> {
-    /// What one run gave, if there was such a run.
-    fn of(&self, workload: &str, load: f64, arm: &str) -> Option<&Measured> {
-        let is = |cell: &Cell<'_>| {
-            cell.workload == workload && cell.load == load && cell.arm.name == arm
-        };
-        self.cells.iter().position(is).map(|place| &self.measured[place])
     }
 }
 

@@ -1,7 +1,56 @@
 //! Models that are smaller than they are, so that a simulation of them ends.
 
+use serde::Deserialize;
 use serde_json::json;
-use thalweg_workload::Model;
+use thalweg_scenario::Scenario;
+use thalweg_workload::{Model, models};
+use toml::Table;
+
+use crate::FigureError;
+
+/// A model, divided so that a run ends, and how long a worker computes.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Trained {
+    pub(crate) model: String,
+    /// Of sizes.
+    pub(crate) divisor: f64,
+    pub(crate) forward: String,
+    pub(crate) backward: String,
+}
+
+impl Trained {
+    /// The same with every tensor divided once more.
+    pub(crate) fn compressed(&self, ratio: f64) -> Trained {
+        Trained { divisor: self.divisor * ratio, ..self.clone() }
+    }
+
+    /// The scenario of a file in which this is trained, whatever it calls the model.
+    pub(crate) fn scenario(
+        &self,
+        figure: &'static str,
+        file: &Table,
+    ) -> Result<Scenario, FigureError> {
+        scenario(figure, (&self.model, self.divisor), file)
+    }
+}
+
+/// The scenario of a file in which one model is trained, divided, whatever it calls the model.
+pub(crate) fn scenario(
+    figure: &'static str,
+    (model, divisor): (&str, f64),
+    file: &Table,
+) -> Result<Scenario, FigureError> {
+    let model = known_model(figure, model)?;
+    let load = |_: &str| Ok(model_json(&model, divisor));
+    Ok(Scenario::parse(&format!("plans/{figure}.toml"), &file.to_string(), &load)?)
+}
+
+/// The model that a plan names.
+pub(crate) fn known_model(figure: &'static str, name: &str) -> Result<Model, FigureError> {
+    let unknown = || FigureError::Plan { figure, reason: format!("{name} is no model") };
+    models::by_name(name).ok_or_else(unknown)
+}
 
 /// The layer table of a model as JSON, with every tensor divided by `divisor`. Its work stays the same:
 /// an accelerator that is `divisor` times as fast keeps the ratio of computing and sending.
@@ -24,8 +73,6 @@ pub(crate) fn model_json(model: &Model, divisor: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_workload::models;
-
     use super::*;
 
     #[test]

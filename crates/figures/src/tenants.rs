@@ -8,7 +8,7 @@ use thalweg_core::{NodeId, Span, Time};
 use thalweg_scenario::{JobRecord, Run, Scenario};
 use toml::{Table, Value};
 
-use crate::stepwise::run_stepwise;
+use crate::runs::run_stepwise;
 use crate::{FigureError, Point};
 
 /// Who is connected to the switch, and what the switch and the jobs have in common.

@@ -192,6 +192,14 @@ impl Config {
         (is_ours && is_sealed).then_some(prefix.kind)
     }
 
+    /// Puts the tag of these settings on a header that is otherwise finished, if they have a key.
+    #[inline]
+    pub fn seal(&self, header: &mut Header) {
+        if let Some(key) = &self.key {
+            tag::seal(header, key);
+        }
+    }
+
     /// Between which limits waits for an answer lie.
     #[inline]
     pub(crate) fn waits(&self) -> Waits {

@@ -6,8 +6,8 @@ use thalweg_core::{
     Body, BodySize, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time, TrafficClass,
     Verdict,
 };
+use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Data};
-use thalweg_wire::{Kind, tag};
 
 use crate::config::{Config, ConfigError};
 use crate::incoming::{ArrivalStats, Incoming, Refusal};
@@ -161,9 +161,7 @@ impl Endpoint {
         packet.meta.dscp = Dscp::of_priority(0).in_class(*class);
         packet.meta.ecn = Ecn::NotCapable;
         ack.encode(packet.header);
-        if let Some(key) = &self.config.key {
-            tag::seal(packet.header, key);
-        }
+        self.config.seal(packet.header);
         self.acks.pop_front();
         Some(())
     }

@@ -4,7 +4,6 @@ use thalweg_core::{
     Acked, Bytes, CongestionControl, Dscp, NodeId, Outbox, Packet, Rtt, Tag, Tagger, Time,
 };
 use thalweg_wire::flow::{Ack, Data};
-use thalweg_wire::tag;
 
 use crate::config::{Config, LossDetection, MAX_PACKETS};
 use crate::control::Controller;
@@ -257,9 +256,7 @@ impl Sender {
             priority: first_priority,
         };
         data.encode(packet.header);
-        if let Some(key) = &config.key {
-            tag::seal(packet.header, key);
-        }
+        config.seal(packet.header);
         self.body.fill(offset, packet.body);
     }
 

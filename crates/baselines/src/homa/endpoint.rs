@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Time, Verdict};
 use thalweg_flow::{Event, FlowId, Message, StartError, packets_of};
+use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Credit};
-use thalweg_wire::{Kind, tag};
 
 use super::grants::{Arrival, Grant, Grants, TOLD_PACKETS};
 use super::{Config, ConfigError};
 use crate::messages::{
-    Belief, Inbound, LAST_PRIORITY, Label, Outbound, Outgoing, Ready, Taken, lend_urgent,
+    Belief, Inbound, LAST_PRIORITY, Label, Outbound, Outgoing, Probes, Ready, Taken, send_credit,
 };
 
 /// Sends and receives the messages of one node. It promises what [`thalweg_flow::Endpoint`] promises;
@@ -22,13 +22,9 @@ pub struct Endpoint {
     grants: Grants,
     /// Who may send: the shortest remaining first.
     ready: Ready,
-    /// Who has a probe to send.
-    probes: VecDeque<FlowId>,
+    probes: Probes,
     events: VecDeque<Event>,
 }
-
-/// How many messages whose senders are gone are never looked for.
-const SPARE_MESSAGES: usize = 64;
 
 /// What is kept about an outgoing message.
 #[derive(Debug)]
@@ -58,7 +54,7 @@ impl Endpoint {
             inbound: Inbound::new(&config.messages),
             grants: Grants::new(priorities, round_trip_packets, timeout_after),
             ready: Ready::default(),
-            probes: VecDeque::new(),
+            probes: Probes::default(),
             events: VecDeque::new(),
             config,
         })
@@ -137,8 +133,7 @@ impl Endpoint {
         if let Some(request) = grants.on_arrival(now, name, &arrival) {
             inbound.answer(messages, request.to, request.ack);
         }
-        // Twice as many as arrive: so looking at all of them costs each arrival next to nothing.
-        if grants.messages() > 2 * inbound.live() + SPARE_MESSAGES {
+        if inbound.is_outgrown_by(grants.messages()) {
             grants.retain(|(src, flow)| inbound.missing(src, flow).is_some());
         }
     }
@@ -214,33 +209,21 @@ impl Endpoint {
     }
 
     fn send_grant(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
-        let Grant { name: (src, flow), entropy, packets, priority } = self.grants.next()?;
-        let messages = &self.config.messages;
-        let packet = lend_urgent(messages, src, entropy, outbox)?;
-        let (job, epoch) = (messages.job, messages.epoch);
-        let credit = Credit { job, epoch, flow: flow.0, transmissions: packets, priority };
-        credit.encode(packet.header);
-        if let Some(key) = &messages.key {
-            tag::seal(packet.header, key);
-        }
+        let Grant { name, entropy, packets, priority } = self.grants.next()?;
+        send_credit(&self.config.messages, name, entropy, (packets, priority), outbox)?;
         self.grants.pop();
         Some(())
     }
 
     /// Sends the header of a packet, for an answer.
     fn send_probe(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
-        loop {
-            let flow = *self.probes.front()?;
-            let outgoing = self.outbound.find(flow).filter(|own| own.state.is_probing);
-            if let Some(Outgoing { transfer, state }) = outgoing {
-                let label = Label { rank: state.rank, priority: 0, entropy: transfer.entropy };
-                transfer.probe(&self.config.messages, now, label, outbox)?;
-                state.is_probing = false;
-                self.probes.pop_front();
-                return Some(());
-            }
-            self.probes.pop_front();
-        }
+        let outgoing = self.probes.next(&mut self.outbound, |state| state.is_probing)?;
+        let Outgoing { transfer, state } = outgoing;
+        let label = Label { rank: state.rank, priority: 0, entropy: transfer.entropy };
+        transfer.probe(&self.config.messages, now, label, outbox)?;
+        state.is_probing = false;
+        self.probes.pop();
+        Some(())
     }
 
     /// A place was woken. It may have nothing to do.
@@ -257,7 +240,7 @@ impl Endpoint {
         }
         if !state.is_probing {
             state.is_probing = true;
-            self.probes.push_back(transfer.flow);
+            self.probes.push(transfer.flow);
         }
         self.outbound.timers.arm(slot, now + after);
     }
@@ -304,7 +287,7 @@ impl Machine for Endpoint {
 
     fn has_backlog(&self) -> bool {
         let has_urgent = self.inbound.has_answers() || self.grants.are_waiting();
-        has_urgent || !self.probes.is_empty() || !self.ready.is_empty()
+        has_urgent || self.probes.are_waiting() || !self.ready.is_empty()
     }
 
     fn poll_timeout(&self) -> Time {

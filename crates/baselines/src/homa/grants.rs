@@ -3,14 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use thalweg_core::{NodeId, Span, Time};
-use thalweg_flow::FlowId;
 use thalweg_wire::flow::Ack;
 
 use super::Priorities;
-use crate::messages::Belief;
-
-/// Sender and flow.
-pub(super) type Name = (NodeId, FlowId);
+use crate::messages::{Belief, Name};
 
 /// After so many requests without an answer a sender counts as gone, until it is heard of.
 const PATIENCE: u32 = 3;

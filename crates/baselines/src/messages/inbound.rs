@@ -4,8 +4,13 @@ use std::collections::VecDeque;
 
 use thalweg_core::{BodySize, Dscp, Ecn, NodeId, Outbox, Packet, Time};
 use thalweg_flow::{Config, Event, FlowId, Incoming};
-use thalweg_wire::flow::{Ack, Data};
-use thalweg_wire::tag;
+use thalweg_wire::flow::{Ack, Credit, Data};
+
+/// Sender and flow of a message that arrives.
+pub(crate) type Name = (NodeId, FlowId);
+
+/// How many messages whose senders are gone are never looked for.
+const SPARE_MESSAGES: usize = 64;
 
 /// Puts messages together and answers every packet by itself.
 pub(crate) struct Inbound {
@@ -84,6 +89,13 @@ impl Inbound {
         self.incoming.live()
     }
 
+    /// Whether somebody who remembers so many of the messages should forget those that are over, or
+    /// whose senders are gone. Only at twice as many as arrive: so looking at all of them costs each
+    /// arrival next to nothing.
+    pub(crate) fn is_outgrown_by(&self, remembered: usize) -> bool {
+        remembered > 2 * self.live() + SPARE_MESSAGES
+    }
+
     /// Whether an answer waits.
     pub(crate) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
@@ -94,16 +106,30 @@ impl Inbound {
         let Answer { dst, entropy, ack } = self.answers.front()?;
         let packet = lend_urgent(config, *dst, *entropy, outbox)?;
         ack.encode(packet.header);
-        if let Some(key) = &config.key {
-            tag::seal(packet.header, key);
-        }
+        config.seal(packet.header);
         self.answers.pop_front();
         Some(())
     }
 }
 
+/// Sends leave to send: so many transmissions of a message since its beginning, with that priority. `None`
+/// without room.
+pub(crate) fn send_credit(
+    config: &Config,
+    (src, flow): Name,
+    entropy: u16,
+    (transmissions, priority): (u32, u8),
+    outbox: &mut dyn Outbox,
+) -> Option<()> {
+    let packet = lend_urgent(config, src, entropy, outbox)?;
+    let Config { job, epoch, .. } = *config;
+    Credit { job, epoch, flow: flow.0, transmissions, priority }.encode(packet.header);
+    config.seal(packet.header);
+    Some(())
+}
+
 /// A packet without a body that no data holds up.
-pub(crate) fn lend_urgent<'a>(
+fn lend_urgent<'a>(
     config: &Config,
     dst: NodeId,
     entropy: u16,

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Time};
 use thalweg_flow::{Config, FlowId, Message, Payload, Sent, StartError, packets_of};
 use thalweg_wire::flow::{Ack, Data};
-use thalweg_wire::tag;
 
 /// An outgoing message.
 #[derive(Debug)]
@@ -239,9 +238,7 @@ impl Transfer {
         packet.meta.dscp = Dscp::of_priority(label.priority);
         packet.meta.ecn = Ecn::Capable;
         data.encode(packet.header);
-        if let Some(key) = &config.key {
-            tag::seal(packet.header, key);
-        }
+        config.seal(packet.header);
         packet.body
     }
 }

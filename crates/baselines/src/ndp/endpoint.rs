@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Machine, NodeId, Outbox, Packet, Rng, Time, Verdict};
 use thalweg_flow::{Event, FlowId, Message, StartError, packets_of};
+use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Credit};
-use thalweg_wire::{Kind, tag};
 
 use super::paths::Paths;
 use super::pulls::Pulls;
 use super::{Config, ConfigError};
-use crate::messages::{Inbound, Label, Outbound, Outgoing, lend_urgent};
+use crate::messages::{Inbound, Label, Outbound, Outgoing, send_credit};
 
 /// Sends and receives the messages of one node. It promises what [`thalweg_flow::Endpoint`] promises;
 /// taggers of messages are not asked, and their entropy is not used.
@@ -24,9 +24,6 @@ pub struct Endpoint {
     ready: VecDeque<FlowId>,
     events: VecDeque<Event>,
 }
-
-/// How many flows whose senders are gone are never looked for.
-const SPARE_FLOWS: usize = 64;
 
 /// What is kept about an outgoing message.
 #[derive(Debug)]
@@ -92,8 +89,7 @@ impl Endpoint {
         let Some(missing) = inbound.missing(name.0, name.1) else { return pulls.on_complete(name) };
         let packets = packets_of(data.message_bytes, data.segment_bytes).unwrap_or(u32::MAX);
         pulls.on_arrival(name, missing, config.initial_window_packets.min(packets));
-        // Twice as many as arrive: so looking at all of them costs each arrival next to nothing.
-        if pulls.flows() > 2 * inbound.live() + SPARE_FLOWS {
+        if inbound.is_outgrown_by(pulls.flows()) {
             pulls.retain(|(src, flow)| inbound.missing(src, flow).is_some());
         }
     }
@@ -166,17 +162,12 @@ impl Endpoint {
 
     /// Sends the pull that is due.
     fn send_pull(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
-        let ((src, flow), transmissions) = self.pulls.next(now)?;
-        let messages = &self.config.messages;
+        let (name, transmissions) = self.pulls.next(now)?;
         if outbox.room() == 0 {
             return None;
         }
-        let packet = lend_urgent(messages, src, self.paths.next(), outbox)?;
-        let (job, epoch) = (messages.job, messages.epoch);
-        Credit { job, epoch, flow: flow.0, transmissions, priority: 0 }.encode(packet.header);
-        if let Some(key) = &messages.key {
-            tag::seal(packet.header, key);
-        }
+        let path = self.paths.next();
+        send_credit(&self.config.messages, name, path, (transmissions, 0), outbox)?;
         self.pulls.pop(now);
         Some(())
     }

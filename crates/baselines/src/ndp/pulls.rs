@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{NodeId, Span, Time};
-use thalweg_flow::FlowId;
+use thalweg_core::{Span, Time};
 
-/// Sender and flow.
-type Name = (NodeId, FlowId);
+use crate::messages::Name;
 
 /// The pulls of one host.
 #[derive(Debug)]

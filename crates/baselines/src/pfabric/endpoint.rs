@@ -9,7 +9,7 @@ use thalweg_wire::flow::Ack;
 
 use super::window::Window;
 use super::{Config, ConfigError};
-use crate::messages::{Belief, Inbound, Label, Outbound, Outgoing, Ready};
+use crate::messages::{Belief, Inbound, Label, Outbound, Outgoing, Probes, Ready};
 
 /// Sends and receives the messages of one node. It promises what [`thalweg_flow::Endpoint`] promises;
 /// taggers of messages are not asked.
@@ -19,8 +19,7 @@ pub struct Endpoint {
     inbound: Inbound,
     /// Who may send: the shortest remaining first.
     ready: Ready,
-    /// Who has a probe to send.
-    probes: VecDeque<FlowId>,
+    probes: Probes,
     events: VecDeque<Event>,
 }
 
@@ -43,7 +42,7 @@ impl Endpoint {
             outbound: Outbound::new(&config.messages),
             inbound: Inbound::new(&config.messages),
             ready: Ready::default(),
-            probes: VecDeque::new(),
+            probes: Probes::default(),
             events: VecDeque::new(),
             config,
         })
@@ -129,20 +128,16 @@ impl Endpoint {
     }
 
     fn send_probe(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
-        loop {
-            let flow = *self.probes.front()?;
-            let outgoing = self.outbound.find(flow);
-            if let Some(outgoing) = outgoing.filter(|own| own.state.probing_since.is_some()) {
-                let rank = outgoing.rank(&self.config);
-                let label = Label::behind_answers(rank, outgoing.transfer.entropy);
-                outgoing.transfer.probe(&self.config.messages, now, label, outbox)?;
-                outgoing.state.probing_since = Some(now);
-                self.probes.pop_front();
-                self.outbound.timers.arm(flow.slot(), now + self.config.timeout_after);
-                return Some(());
-            }
-            self.probes.pop_front();
-        }
+        let is_probing = |state: &State| state.probing_since.is_some();
+        let outgoing = self.probes.next(&mut self.outbound, is_probing)?;
+        let rank = outgoing.rank(&self.config);
+        let label = Label::behind_answers(rank, outgoing.transfer.entropy);
+        outgoing.transfer.probe(&self.config.messages, now, label, outbox)?;
+        outgoing.state.probing_since = Some(now);
+        let slot = outgoing.transfer.flow.slot();
+        self.outbound.timers.arm(slot, now + self.config.timeout_after);
+        self.probes.pop();
+        Some(())
     }
 
     /// A place was woken. It may have nothing to do.
@@ -163,7 +158,7 @@ impl Endpoint {
         transfer.expire(now);
         if state.window.on_timeout(&self.config) {
             state.probing_since = Some(now);
-            self.probes.push_back(transfer.flow);
+            self.probes.push(transfer.flow);
         }
         self.requeue(slot);
     }
@@ -215,7 +210,7 @@ impl Machine for Endpoint {
     }
 
     fn has_backlog(&self) -> bool {
-        self.inbound.has_answers() || !self.probes.is_empty() || !self.ready.is_empty()
+        self.inbound.has_answers() || self.probes.are_waiting() || !self.ready.is_empty()
     }
 
     fn poll_timeout(&self) -> Time {

@@ -4,5 +4,6 @@
 mod homa;
 mod ndp;
 mod pfabric;
+mod ranks;
 mod stage;
 mod swarm;

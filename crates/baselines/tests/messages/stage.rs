@@ -15,12 +15,8 @@ pub const NDP_SEGMENT: u32 = 8_960;
 /// A transport under test.
 pub trait Transport: Machine<Event = Event> {
     fn build(host: NodeId) -> Self;
-    fn start(
-        &mut self,
-        now: Time,
-        message: Message,
-        believed: Option<Bytes>,
-    ) -> Result<FlowId, StartError>;
+    fn start(&mut self, now: Time, message: Message, believed: Bytes)
+    -> Result<FlowId, StartError>;
     fn left(&self) -> usize;
 }
 
@@ -32,12 +28,7 @@ impl Transport for ndp::Endpoint {
         ndp::Endpoint::new(config, rng).expect("valid")
     }
 
-    fn start(
-        &mut self,
-        now: Time,
-        message: Message,
-        _: Option<Bytes>,
-    ) -> Result<FlowId, StartError> {
+    fn start(&mut self, now: Time, message: Message, _: Bytes) -> Result<FlowId, StartError> {
         self.start(now, message)
     }
 
@@ -55,10 +46,9 @@ impl Transport for pfabric::Endpoint {
         &mut self,
         now: Time,
         message: Message,
-        believed: Option<Bytes>,
+        believed: Bytes,
     ) -> Result<FlowId, StartError> {
-        let bytes = message.body.bytes();
-        self.start_believed(now, message, believed.unwrap_or(bytes))
+        self.start_believed(now, message, believed)
     }
 
     fn left(&self) -> usize {
@@ -75,10 +65,9 @@ impl Transport for homa::Endpoint {
         &mut self,
         now: Time,
         message: Message,
-        believed: Option<Bytes>,
+        believed: Bytes,
     ) -> Result<FlowId, StartError> {
-        let bytes = message.body.bytes();
-        self.start_believed(now, message, believed.unwrap_or(bytes))
+        self.start_believed(now, message, believed)
     }
 
     fn left(&self) -> usize {
@@ -93,8 +82,8 @@ pub struct Letter {
     pub src: u32,
     pub dst: u32,
     pub payload: Payload,
-    /// As what it is ranked, if not by its size.
-    pub believed: Option<Bytes>,
+    /// As what it is ranked: its size, unless it is taken for another.
+    pub believed: Bytes,
     pub flow: Option<FlowId>,
     pub sent: Vec<Sent>,
     /// When it was received, each time.
@@ -103,10 +92,10 @@ pub struct Letter {
 
 impl Letter {
     pub fn new(at: Time, src: u32, dst: u32, bytes: u64) -> Letter {
-        let payload = Payload::Length(Bytes::new(bytes));
-        let (believed, flow) = (None, None);
+        let believed = Bytes::new(bytes);
+        let payload = Payload::Length(believed);
         let (sent, received) = (Vec::new(), Vec::new());
-        Letter { at, src, dst, payload, believed, flow, sent, received }
+        Letter { at, src, dst, payload, believed, flow: None, sent, received }
     }
 }
 

@@ -88,7 +88,7 @@ fn letters(rng: &mut Rng, hosts: u32) -> Vec<Letter> {
         let bytes = rng.below(most);
         let mut letter = Letter::new(at, src, dst, bytes);
         if rng.chance(0.3) {
-            letter.believed = Some(Bytes::new(rng.below(most * 2)));
+            letter.believed = Bytes::new(rng.below(most * 2));
         }
         if rng.chance(0.3) {
             let content = (0..bytes).map(|_| rng.bits() as u8).collect();

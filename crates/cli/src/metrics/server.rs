@@ -6,16 +6,10 @@ use thalweg::daemon::ServerSnapshot;
 use thalweg_aggregate::server::Stats;
 
 use super::exposition::{Exposition, Kind};
-use super::{begin, label, sockets};
-
-/// Name, help, count.
-type Row = (&'static str, &'static str, fn(&Stats) -> u64);
-
-/// Reason, count.
-type Reason = (&'static str, fn(&Stats) -> u64);
+use super::{Reason, Row, begin, label, sockets};
 
 /// Counted for each job.
-const COUNTERS: &[Row] = &[
+const COUNTERS: &[Row<Stats>] = &[
     ("gradients", "Gradient packets that came in.", |s| s.gradients),
     ("gradient_bytes", "What gradient packets occupied of the link.", |s| s.gradient_bytes),
     ("added", "Gradient packets added to a sum: what the switches left over.", |s| s.added),
@@ -49,7 +43,7 @@ const COUNTERS: &[Row] = &[
 ];
 
 /// Packets that were dropped, of all jobs together.
-const DROPS: &[Reason] = &[
+const DROPS: &[Reason<Stats>] = &[
     ("stale", |s| s.stale),
     ("beyond", |s| s.beyond),
     ("foreign", |s| s.foreign),
@@ -101,6 +95,7 @@ mod tests {
     use thalweg_core::JobId;
 
     use super::*;
+    use crate::metrics::assert_told;
 
     #[test]
     fn everything_that_is_counted_is_told() {
@@ -115,7 +110,7 @@ mod tests {
             registered: vec![summary],
         };
         let text = server(([127, 0, 0, 1], 4_808).into(), &snapshot);
-        for line in [
+        let lines = [
             "thalweg_server_packets_received_total 9",
             "thalweg_server_drops_total{reason=\"forged\"} 3",
             "thalweg_server_drops_total{reason=\"unknown\"} 2",
@@ -125,9 +120,8 @@ mod tests {
             "thalweg_server_job_ranks_connected{job=\"000000000000002a\"} 3",
             "thalweg_server_completed_total{job=\"000000000000002a\"} 7",
             "thalweg_server_forged_total{job=\"000000000000002a\"} 1",
-        ] {
-            assert!(text.lines().any(|told| told == line), "{line} is missing in:\n{text}");
-        }
+        ];
+        assert_told(&text, &lines);
         // Two are counted for all jobs together: unknown and malformed.
         assert_eq!(COUNTERS.len() + 2, job.named().len());
     }

@@ -2,12 +2,10 @@
 
 use thalweg_net::Stats;
 
+use super::Row;
 use super::exposition::{Exposition, Kind};
 
-/// Name, help, count.
-type Row = (&'static str, &'static str, fn(&Stats) -> u64);
-
-const COUNTERS: &[Row] = &[
+const COUNTERS: &[Row<Stats>] = &[
     ("packets_received", "Packets that came in.", |net| net.received_packets),
     ("packets_sent", "Packets that the kernel took.", |net| net.sent_packets),
     ("packets_forwarded", "Packets passed on, each copy of a multicast.", |net| {
@@ -26,9 +24,7 @@ const COUNTERS: &[Row] = &[
 
 /// Adds the counters, with names that begin with `prefix`.
 pub(super) fn counters(out: &mut Exposition, prefix: &str, net: &Stats) {
-    for (name, help, count) in COUNTERS {
-        out.counter(&format!("{prefix}_{name}_total"), help, count(net));
-    }
+    super::counters(out, prefix, COUNTERS, net);
 }
 
 /// Adds what was dropped, by the sockets and for the reasons given.

@@ -7,15 +7,9 @@ use thalweg_aggregate::switch::Stats;
 use thalweg_pace::board;
 
 use super::exposition::Kind;
-use super::{begin, label, sockets, tables};
+use super::{Reason, Row, begin, counters, label, sockets, tables};
 
-/// Name, help, count.
-type Row = (&'static str, &'static str, fn(&Stats) -> u64);
-
-/// Reason, count.
-type Reason = (&'static str, fn(&Stats) -> u64);
-
-const COUNTERS: &[Row] = &[
+const COUNTERS: &[Row<Stats>] = &[
     ("gradients", "Gradients that could be read.", |s| s.gradients),
     ("parameters", "Parameter packets that could be read.", |s| s.parameters),
     ("queries", "Queries that could be read.", |s| s.queries),
@@ -46,7 +40,7 @@ const COUNTERS: &[Row] = &[
     ("notices", "Notices sent for packets of unknown trees.", |s| s.notices),
 ];
 
-const FREES: &[Reason] = &[
+const FREES: &[Reason<Stats>] = &[
     ("parameter", |s| s.freed_by_parameter),
     ("stale", |s| s.freed_stale),
     ("watermark", |s| s.freed_by_watermark),
@@ -70,9 +64,7 @@ pub(crate) fn switch(
     sockets::drops(&mut out, "thalweg_switch", &snapshot.net, &drops);
     let help = "Packets lost on purpose, because of --loss.";
     out.counter("thalweg_switch_lost_on_purpose_total", help, snapshot.lost_on_purpose);
-    for (name, help, count) in COUNTERS {
-        out.counter(&format!("thalweg_switch_{name}_total"), help, count(stats));
-    }
+    counters(&mut out, "thalweg_switch", COUNTERS, stats);
     out.family("thalweg_switch_frees_total", Kind::Counter, "Aggregators freed, by reason.");
     for (reason, count) in FREES {
         out.sample(&[("reason", reason)], count(stats));
@@ -100,7 +92,7 @@ mod tests {
     use thalweg_core::JobId;
 
     use super::*;
-    use crate::metrics::parse;
+    use crate::metrics::{assert_told, parse};
 
     #[test]
     fn everything_that_is_counted_is_told() {
@@ -115,7 +107,7 @@ mod tests {
         };
         let text = switch(([127, 0, 0, 1], 4_800).into(), &snapshot, None);
         let samples = parse(&text);
-        for line in [
+        let lines = [
             "thalweg_build_info{role=\"switch\",address=\"127.0.0.1:4800\",version=\"0.1.0\"} 1",
             "thalweg_switch_drops_total{reason=\"short\"} 5",
             "thalweg_switch_drops_total{reason=\"queue_full\"} 9",
@@ -125,9 +117,8 @@ mod tests {
             "thalweg_switch_aggregators 64",
             "thalweg_switch_aggregators_occupied 7",
             "thalweg_aggregators_occupied{job=\"000000000000002a\"} 3",
-        ] {
-            assert!(text.lines().any(|told| told == line), "{line} is missing in:\n{text}");
-        }
+        ];
+        assert_told(&text, &lines);
         // The counters that are told as drops: forged, malformed, queue_full.
         assert_eq!(COUNTERS.len() + FREES.len() + 3, stats.named().len());
         let families: BTreeSet<_> = samples.iter().map(|sample| sample.name.as_str()).collect();

@@ -33,20 +33,20 @@ pub(super) fn add(out: &mut Exposition, stats: &Stats) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::assert_told;
 
     #[test]
     fn everything_that_is_counted_is_told() {
         let stats = Stats { fetches: 1, updates: 2, rejected: 3, refused: 4, links: 5, flows: 6 };
         let text = tables(([127, 0, 0, 1], 4_900).into(), &stats);
-        for line in [
+        let lines = [
             "thalweg_tables_fetches_total 1",
             "thalweg_tables_updates_total 2",
             "thalweg_tables_rejected_total 3",
             "thalweg_tables_refused_total 4",
             "thalweg_tables_links 5",
             "thalweg_tables_flows 6",
-        ] {
-            assert!(text.lines().any(|told| told == line), "{line} is missing in:\n{text}");
-        }
+        ];
+        assert_told(&text, &lines);
     }
 }

@@ -15,7 +15,7 @@ use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon};
 use crate::failure::Failure;
-use crate::{files, metrics};
+use crate::metrics;
 
 /// Where load tables are, and of which links.
 #[derive(Args, Clone, Default, Deserialize)]
@@ -72,11 +72,11 @@ impl Tables {
                 "--pacing without links: say which there are with --hosts or --link".into(),
             ));
         }
-        let token = self.token_file.as_deref().map(files::read).transpose()?;
+        let token = self.token_file.as_deref().map(daemon::token).transpose()?;
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         let config = PacingConfig {
             bind,
-            token: token.map(|token| token.trim().to_owned()),
+            token,
             tls: tls.map(|(cert, key)| TlsFiles { cert, key }),
             settings: Slots::default(),
             routes,

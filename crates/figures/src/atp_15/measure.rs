@@ -7,8 +7,8 @@ use thalweg_workload::models;
 use toml::{Table, Value};
 
 use super::{Atp15, Measured, Setup, WITH, Way};
+use crate::runs::run_stepwise;
 use crate::shrink::model_json;
-use crate::stepwise::run_stepwise;
 use crate::{Context, Figure, FigureError, Point};
 
 /// How often a training can be stopped.

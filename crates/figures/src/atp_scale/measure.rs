@@ -6,7 +6,8 @@ use thalweg_core::{NodeId, Span};
 use thalweg_scenario::{Progress, Run, Scenario};
 use toml::{Table, Value};
 
-use crate::stepwise::run_stepwise;
+use crate::file::entries;
+use crate::runs::run_stepwise;
 use crate::{FigureError, Point};
 
 /// Bytes of a value.
@@ -164,29 +165,29 @@ impl Setup {
     fn scenario(&self, variant: &Variant, size: Size) -> Result<Scenario, FigureError> {
         let mut topology = self.topology.clone();
         let uplink = [("rate", variant.uplink.clone().into()), ("delay", "1us".into())];
-        topology.extend(table([
+        topology.extend(entries([
             ("pods", (size.pods + 1).into()),
             ("racks-per-pod", size.racks_per_pod.into()),
             ("hosts-per-rack", size.hosts_per_rack.into()),
-            ("aggregation-cable", table(uplink).into()),
+            ("aggregation-cable", entries(uplink).into()),
         ]));
         let payload = (self.fragment_values * VALUE_BYTES) as i64;
         let overhead = Value::from(self.overhead_bytes as i64);
         let mut transport = self.transport.clone();
-        transport.extend(table([
+        transport.extend(entries([
             ("segment-bytes", payload.into()),
             ("overhead-bytes", overhead.clone()),
         ]));
-        let mut aggregation = table([
+        let mut aggregation = entries([
             ("fragment-values", (self.fragment_values as i64).into()),
             ("overhead-bytes", overhead),
             ("span-fragments", self.span_fragments.into()),
         ]);
         aggregation.extend(variant.levels.map(|levels| ("levels".to_owned(), levels.into())));
-        let traffic = table([("training", self.job(variant, size).into())]);
-        let file = table([
+        let traffic = entries([("training", self.job(variant, size).into())]);
+        let file = entries([
             ("title", format!("{}, {} workers", variant.name, size.workers()).into()),
-            ("topology", table([("three-tier", topology.into())]).into()),
+            ("topology", entries([("three-tier", topology.into())]).into()),
             ("switch", self.switch.clone().into()),
             ("transport", transport.into()),
             ("aggregation", aggregation.into()),
@@ -201,7 +202,7 @@ impl Setup {
 
     fn job(&self, variant: &Variant, size: Size) -> Table {
         let workers: Vec<Value> = (0..size.workers()).map(Value::from).collect();
-        let mut job = table([
+        let mut job = entries([
             ("json", MODEL.into()),
             ("collective", variant.collective.clone().into()),
             ("workers", workers.into()),
@@ -242,8 +243,4 @@ impl Counts {
         counts.gradient_bytes = stats.map(|stats| stats.gradient_bytes);
         counts
     }
-}
-
-fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
-    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }

@@ -1,11 +1,8 @@
-use std::ops::ControlFlow;
-
 use super::*;
 
 /// What one variant costs with so many workers, at the quick size.
 fn cost(variant: &str, workers: u32) -> Cost {
-    let watch = |_: f64, _: &str| ControlFlow::Continue(());
-    let context = Context::new(true, 5, 1, &watch);
+    let context = Context::unwatched(5, 1);
     let setup: Setup = context.plan(&AtpScale).unwrap();
     let variant = setup.variants.iter().find(|known| known.name == variant).unwrap();
     let size = setup.sizes.iter().find(|size| size.workers() == workers).unwrap();

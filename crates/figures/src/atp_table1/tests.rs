@@ -1,13 +1,7 @@
-use std::ops::ControlFlow;
-
 use super::*;
 
-fn context(quick: bool, seed: u64, threads: usize) -> Context<'static> {
-    Context::new(quick, seed, threads, &|_, _| ControlFlow::Continue(()))
-}
-
 fn quick_rows(seed: u64, threads: usize) -> Vec<Row> {
-    let context = context(true, seed, threads);
+    let context = Context::unwatched(seed, threads);
     let setup: Setup = context.plan(&AtpTable1).unwrap();
     let tensors = setup.check(&AtpTable1).unwrap();
     setup.rows(&context, &tensors, setup.gradients, setup.share_of_epoch).unwrap()
@@ -28,7 +22,8 @@ fn flagged_packets_are_as_many_as_the_distribution_says() {
 #[test]
 fn an_epoch_has_the_same_packets_however_many_share_it() {
     // 1,281,167 images in batches of 32, and 412,323 packets for the tensors of ResNet50.
-    let tensors = context(true, 1, 1).plan::<Setup>(&AtpTable1).unwrap().check(&AtpTable1).unwrap();
+    let tensors =
+        Context::unwatched(1, 1).plan::<Setup>(&AtpTable1).unwrap().check(&AtpTable1).unwrap();
     let packets: u64 = tensors.iter().map(|values| values.div_ceil(62)).sum();
     let expected = 1_281_167.0 / 32.0 * packets as f64;
     for row in quick_rows(1, 2) {
@@ -48,7 +43,7 @@ fn threads_change_nothing_and_seeds_do() {
 #[test]
 fn another_tail_fails() {
     // The claim on the growth can fail: with the tail of index 1.2 the count hardly doubles.
-    let context = context(true, 1, 2);
+    let context = Context::unwatched(1, 2);
     let setup: Setup = context.plan(&AtpTable1).unwrap();
     let tensors = setup.check(&AtpTable1).unwrap();
     let gradients = Gradients { tail: 1.2, unit: 1e-4, ..setup.gradients };

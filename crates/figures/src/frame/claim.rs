@@ -1,5 +1,6 @@
 //! What a paper says, what we measured, and when the two agree.
 
+use serde::Deserialize;
 use thalweg_report::format::{Unit, format_number};
 
 /// One thing that a paper says, beside our measurement of it.
@@ -12,7 +13,8 @@ pub struct Claim {
 }
 
 /// A number, or words where a number does not say it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(untagged)]
 pub enum Value {
     /// In the base of the claim's unit.
     Number(f64),

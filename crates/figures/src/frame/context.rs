@@ -84,6 +84,14 @@ impl<'a> Context<'a> {
     }
 }
 
+#[cfg(test)]
+impl Context<'static> {
+    /// A quick run that nobody watches.
+    pub(crate) fn unwatched(seed: u64, threads: usize) -> Context<'static> {
+        Context::new(true, seed, threads, &|_, _| ControlFlow::Continue(()))
+    }
+}
+
 /// One item at work.
 pub struct Point<'a> {
     context: &'a Context<'a>,

@@ -5,7 +5,8 @@ use thalweg_report::format::Unit;
 
 use super::run::Measured;
 use super::{Place, Results, Setup};
-use crate::{Claim, FigureError, Rule, Value};
+use crate::compare::{Over, rule};
+use crate::{Claim, FigureError, Value};
 
 /// What the paper says, in a plan.
 #[derive(Deserialize)]
@@ -26,18 +27,11 @@ pub(super) struct Said {
     than_loss: Option<f64>,
     /// Which of all speeds and arms counts.
     over: Over,
-    paper: Paper,
+    paper: Value,
     #[serde(default)]
     at_least: Option<f64>,
     #[serde(default)]
     at_most: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Paper {
-    Number(f64),
-    Words(String),
 }
 
 /// How times are compared.
@@ -52,14 +46,6 @@ enum Says {
     Slower,
     /// How many times the speed is as high.
     TimesAsFast,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Over {
-    Largest,
-    Smallest,
-    Mean,
 }
 
 /// What is measured: times, all of them.
@@ -101,20 +87,9 @@ impl Setup {
         results: &Results<'_>,
     ) -> Result<Vec<Claim>, FigureError> {
         let of = |said: &Said| {
-            let rule = match (said.at_least, said.at_most) {
-                (Some(least), None) => Rule::AtLeast(least),
-                (None, Some(most)) => Rule::AtMost(most),
-                _ => {
-                    let reason = "a claim needs at-least or at-most".to_owned();
-                    return Err(FigureError::Plan { figure, reason });
-                }
-            };
-            let paper = match &said.paper {
-                Paper::Number(number) => Value::Number(*number),
-                Paper::Words(words) => Value::Words(words.clone()),
-            };
+            let rule = rule(figure, said.at_least, said.at_most)?;
             let value = said.value(self, results).unwrap_or(f64::NAN);
-            Ok(Claim::measured(said.text(self), paper, value, said.unit(), rule))
+            Ok(Claim::measured(said.text(self), said.paper.clone(), value, said.unit(), rule))
         };
         self.claims.iter().map(of).collect()
     }
@@ -145,12 +120,8 @@ impl Said {
             Says::Slower => "slower than",
             Says::TimesAsFast => "so many times as fast as",
         };
-        let over = match (self.over, self.than.len() > 1 || self.gbps.is_none()) {
-            (_, false) => "",
-            (Over::Largest, true) => ", where most",
-            (Over::Smallest, true) => ", where least",
-            (Over::Mean, true) => ", on average",
-        };
+        let is_one = self.than.len() <= 1 && self.gbps.is_some();
+        let over = if is_one { "" } else { self.over.words() };
         let without = match self.than_loss {
             Some(loss) => format!(" at {} loss", Unit::Percent.format(loss)),
             None => String::new(),
@@ -179,11 +150,7 @@ impl Said {
                 values.push(self.compare(own, time(other, arm)?));
             }
         }
-        match self.over {
-            Over::Largest => values.into_iter().reduce(f64::max),
-            Over::Smallest => values.into_iter().reduce(f64::min),
-            Over::Mean => thalweg_report::stats::mean(&values),
-        }
+        self.over.of(values)
     }
 
     fn compare(&self, own: f64, other: f64) -> f64 {

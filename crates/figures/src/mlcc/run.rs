@@ -8,6 +8,7 @@ use thalweg_scenario::{Ending, Outcome, Scenario};
 use super::draw::Seat;
 use super::testbed::Testbed;
 use super::{Cell, Setup};
+use crate::runs::{STEP_EVENTS, sound};
 use crate::{FigureError, Point};
 
 /// What the rounds of a cell gave. Times are those of the testbed: multiplied back.
@@ -31,9 +32,6 @@ impl Measured {
         Some(Sample::new(self.iterations_ms.get(job)?.iter().copied())?.mean())
     }
 }
-
-/// Events between two looks at whether to stop.
-const STEP_EVENTS: u64 = 200_000;
 
 impl Setup {
     pub(super) fn measure(
@@ -106,14 +104,7 @@ pub(super) fn run(
         }
     }
     let outcome = run.outcome();
-    let failure = outcome.jobs.iter().find_map(|job| job.failure.clone());
-    let violation = outcome.check.as_ref().err().map(ToString::to_string);
-    let early = matches!(outcome.ending, Ending::Stuck | Ending::TimeUp);
-    match failure.or(violation).or(early.then(|| format!("{:?}", outcome.ending))) {
-        None => Ok(outcome),
-        Some(why) => {
-            let reason = format!("{} with seed {seed}: {why}", scenario.title());
-            Err(FigureError::Failed { figure, reason })
-        }
-    }
+    let early = matches!(outcome.ending, Ending::Stuck | Ending::TimeUp)
+        .then(|| format!("{:?}", outcome.ending));
+    sound(figure, (scenario, seed), outcome, early)
 }

@@ -1,11 +1,11 @@
 //! Drawings and tables.
 
 use thalweg_report::format::{Unit, format_count, format_number, format_percent};
-use thalweg_report::plot::{Axis, Chart, Series};
+use thalweg_report::plot::{Axis, Chart};
 use thalweg_report::table::{Column, Table};
 
 use super::claims::Metric;
-use super::{Place, Results, Setup};
+use super::{Measured, Place, Results, Setup};
 use crate::{Listing, Plot};
 
 impl Setup {
@@ -26,16 +26,11 @@ impl Setup {
 
     fn plot(&self, results: &Results<'_>, metric: &Metric) -> Plot {
         let places = self.places();
-        let mut chart = Chart::new(metric.name())
+        let chart = Chart::new(metric.name())
             .x(Axis::categories("", places.iter().map(|place| self.place_name(*place))))
             .y(Axis::linear(metric.name()).unit(Unit::SpanUs));
-        for arm in &self.arms {
-            let of = |place: &Place| {
-                let measured = results.of(*place, &arm.name);
-                measured.and_then(|it| metric.of(self, it)).unwrap_or(f64::NAN)
-            };
-            chart = chart.series(Series::bars(arm.name.as_str(), places.iter().map(of)));
-        }
+        let value = |measured: &Measured| metric.of(self, measured).unwrap_or(f64::NAN);
+        let chart = results.bars(chart, &self.arms, &places, value);
         let caption = format!("{}, at the size of the testbed.", metric.name());
         Plot { chart, caption }
     }
@@ -46,7 +41,7 @@ impl Setup {
         let jobs = self.jobs.iter().map(|job| format!("{}, ms", job.name));
         let packets = ["sent again", "dropped"].map(str::to_owned);
         let mut iterations = Table::new(columns(jobs.chain(packets)));
-        for (cell, measured) in results.cells.iter().zip(results.measured) {
+        for (cell, measured) in results.rows() {
             let first = || [self.place_name(cell.place), cell.arm.name.clone()].into_iter();
             if let Some(sample) = measured.completions() {
                 let all = [sample.mean(), sample.min(), sample.percentile(99.0), sample.max()];

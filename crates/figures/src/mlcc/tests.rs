@@ -1,30 +1,24 @@
-use std::ops::ControlFlow;
-
 use thalweg_core::Rng;
 use thalweg_workload::Model;
 
 use super::testbed::Testbed;
 use super::*;
-use crate::Plan;
+use crate::Figure;
 
-const FIGURES: [Compared; 4] = [MLCC_7, MLCC_8, MLCC_9, MLCC_10];
-
-fn setup(figure: &Compared, quick: bool) -> Setup {
-    Plan::of(figure).unwrap().settings(figure, quick).unwrap()
-}
+const FIGURES: [Planned<Setup>; 4] = [MLCC_7, MLCC_8, MLCC_9, MLCC_10];
 
 #[test]
 fn claims_are_about_arms_and_places_that_there_are() {
     for figure in &FIGURES {
         for quick in [false, true] {
-            let setup = setup(figure, quick);
+            let setup = figure.form(quick);
             let is_arm = |name: &String| setup.arms.iter().any(|arm| arm.name == *name);
             let places = setup.places();
             for said in &setup.claims {
                 let text = said.text(&setup);
-                assert!(said.arms().all(is_arm), "{}: {text}", figure.name);
+                assert!(said.arms().all(is_arm), "{}: {text}", figure.name());
                 let meant = said.places(&setup);
-                assert!(!meant.is_empty(), "{}: {text}", figure.name);
+                assert!(!meant.is_empty(), "{}: {text}", figure.name());
                 assert!(meant.iter().all(|(_, other)| places.contains(other)), "{text}");
             }
         }
@@ -33,7 +27,7 @@ fn claims_are_about_arms_and_places_that_there_are() {
 
 #[test]
 fn workers_of_a_job_are_apart_and_no_host_has_more_than_it_can() {
-    let setup = setup(&MLCC_8, false);
+    let setup = MLCC_8.form(false);
     for seed in 0..200 {
         let seats = setup.seats(&Rng::new(seed));
         assert_eq!(seats, setup.seats(&Rng::new(seed)));
@@ -54,7 +48,7 @@ fn workers_of_a_job_are_apart_and_no_host_has_more_than_it_can() {
 
 #[test]
 fn flows_beside_have_the_load_that_the_plan_says() {
-    let setup = setup(&MLCC_8, false);
+    let setup = MLCC_8.form(false);
     let beside = setup.beside.as_ref().unwrap();
     let place = Place { gbps: 10.0, loss: 0.0 };
     let text = setup.flows_beside(beside, place, &Rng::new(1));
@@ -71,7 +65,7 @@ fn flows_beside_have_the_load_that_the_plan_says() {
 
 #[test]
 fn jobs_sum_the_published_bytes_divided() {
-    let setup = setup(&MLCC_8, false);
+    let setup = MLCC_8.form(false);
     let testbed = Testbed { network: &setup.network, divisor: 4.0, jobs: &setup.jobs };
     for job in &setup.jobs {
         let model = Model::from_json(&testbed.model(&job.name).unwrap()).unwrap();
@@ -84,16 +78,15 @@ fn jobs_sum_the_published_bytes_divided() {
 /// A small run of every control.
 #[test]
 fn every_arm_brings_all_jobs_to_their_end() {
-    let mut setup = setup(&MLCC_8, true);
+    let mut setup = MLCC_8.form(true);
     setup.divisor = 160.0;
     setup.jobs.iter_mut().for_each(|job| job.iterations = 2);
-    let watch = |_: f64, _: &str| ControlFlow::Continue(());
-    let context = Context::new(true, 1, 2, &watch);
-    let cells = setup.cells();
     let label = |_: &Cell<'_>| String::new();
-    let measured =
-        context.each(&cells, label, |cell, point| setup.measure("mlcc-8", cell, 1, point)).unwrap();
-    for (cell, measured) in cells.iter().zip(measured) {
+    let results =
+        Results::measure(&Context::unwatched(1, 2), setup.cells(), label, |cell, point| {
+            setup.measure("mlcc-8", cell, 1, point)
+        });
+    for (cell, measured) in results.unwrap().rows() {
         assert_eq!(measured.completions_s.len(), 4, "{}", cell.arm.name);
         for (job, iterations_ms) in setup.jobs.iter().zip(&measured.iterations_ms) {
             assert_eq!(iterations_ms.len(), 2);

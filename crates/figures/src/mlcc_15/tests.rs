@@ -1,12 +1,9 @@
-use std::ops::ControlFlow;
-
 use super::*;
 
 /// Everything but the clock follows from the seed.
 #[test]
 fn the_same_seed_gives_the_same_completions() {
-    let watch = |_: f64, _: &str| ControlFlow::Continue(());
-    let context = Context::new(true, 7, 1, &watch);
+    let context = Context::unwatched(7, 1);
     let plan: Plan = context.plan(&Mlcc15).unwrap();
     let run = |who: &Who, point: &crate::Point<'_>| plan.setup().run(*who, 7, point);
     let twice = context.each(&[Who::Ours, Who::Ours], |_| String::new(), run).unwrap();

@@ -10,6 +10,7 @@ use thalweg_wire::{Kind, peek};
 use toml::{Table, Value};
 
 use super::{Setup, Trained};
+use crate::file::{cable, entries, table};
 
 /// Which parts there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,69 +42,44 @@ impl Parts {
 
 impl Setup {
     pub(super) fn file(&self, parts: Option<Parts>, trained: &Trained) -> Table {
-        let cable =
-            || table([("rate", self.rate.as_str().into()), ("delay", self.delay.as_str().into())]);
         let racks = table([
             ("racks", self.racks.into()),
             ("hosts-per-rack", self.hosts_per_rack.into()),
             ("spines", self.spines.into()),
-            ("host-cable", cable()),
-            ("uplink", cable()),
+            ("host-cable", cable(&self.rate, &self.delay)),
+            ("uplink", cable(&self.rate, &self.delay)),
         ]);
-        let job = table([("training", Value::Table(self.job(parts, trained)))]);
+        let job = table([("training", self.job(parts, trained).into())]);
         let sprays = parts.is_none_or(|parts| parts.sprays);
-        let entries = [
-            ("title", Value::from(super::name(parts))),
+        entries([
+            ("title", super::name(parts).into()),
             ("topology", table([("leaf-spine", racks)])),
-            ("switch", Value::Table(self.switch(parts))),
+            ("switch", self.switch(parts).into()),
             ("transport", table([("spray", sprays.into())])),
             ("traffic", Value::Array(vec![job])),
-        ];
-        entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        ])
     }
 
     fn switch(&self, parts: Option<Parts>) -> Table {
-        let mut switch = Table::new();
-        let mut set = |key: &str, value: Value| _ = switch.insert(key.to_owned(), value);
-        set("port-buffer", self.port_buffer.as_str().into());
-        match parts {
-            None => set("ecn-threshold", self.ecn_threshold.as_str().into()),
-            Some(Parts { selects: true, .. }) => {
-                set("queues", "strict".into());
-                set("ecn-thresholds", self.ecn_thresholds.clone().into());
-                set("drop-unmarkable", true.into());
-            }
-            Some(_) => {}
-        }
+        let mut switch = match parts {
+            None => self.exchange.marking(),
+            Some(Parts { selects: true, .. }) => self.exchange.selecting(),
+            Some(_) => Table::new(),
+        };
+        switch.insert("port-buffer".to_owned(), self.port_buffer.as_str().into());
         switch
     }
 
     fn job(&self, parts: Option<Parts>, trained: &Trained) -> Table {
-        let hosts: Vec<u32> = (0..self.hosts()).collect();
-        let mut job = Table::new();
-        let mut set = |key: &str, value: Value| _ = job.insert(key.to_owned(), value);
-        set("json", "model.json".into());
-        set("workers", hosts.clone().into());
-        set("servers", hosts.into());
-        set("collective", "server".into());
-        set("iterations", self.iterations.into());
-        set("forward", trained.forward.as_str().into());
-        set("backward", trained.backward.as_str().into());
-        set("bucket", self.bucket.as_str().into());
-        set("chunk", self.chunk.as_str().into());
+        let mut job = self.exchange.job("server", self.hosts(), (trained, self.iterations));
         if let Some(parts) = parts {
-            set("transport", "deliver".into());
+            job.insert("transport".to_owned(), "deliver".into());
             if parts.tolerates {
-                set("loss", self.loss_bound.into());
-                set("parameters", "keep-value".into());
+                job.extend(self.exchange.tolerance());
             }
         }
         job
     }
-}
-
-fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 /// Shares of packets with values that were dropped.

@@ -6,6 +6,7 @@ use thalweg_scenario::{Outcome, Scenario};
 
 use super::planes::{Plane, Planes};
 use super::{Ours16, Setup};
+use crate::runs::sound;
 use crate::{Figure, FigureError, Point};
 
 /// Flows up to this size are small.
@@ -55,16 +56,8 @@ impl Setup {
             run.advance_until(thalweg_core::Time::ZERO + lasting * look / LOOKS);
             point.reached(look as f64 / LOOKS as f64)?;
         }
-        let outcome = run.outcome();
-        let failed = outcome.jobs.iter().find_map(|job| job.failure.clone());
-        let violation = outcome.check.as_ref().err().map(ToString::to_string);
-        match violation.or(failed) {
-            None => Ok(Measured::of(&outcome)),
-            Some(why) => Err(FigureError::Failed {
-                figure: Ours16.name(),
-                reason: format!("{}, seed {seed}: {why}", planes.name()),
-            }),
-        }
+        let outcome = sound(Ours16.name(), (&scenario, seed), run.outcome(), None)?;
+        Ok(Measured::of(&outcome))
     }
 
     /// A model of equal layers.

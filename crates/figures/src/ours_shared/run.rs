@@ -3,12 +3,13 @@
 use thalweg_core::Time;
 use thalweg_prioritize::evaluate::Class;
 use thalweg_report::stats::Sample;
-use thalweg_scenario::{Ending, FlowRecord, JobRecord, Outcome, Scenario};
-use thalweg_workload::models;
+use thalweg_scenario::{Ending, FlowRecord, JobRecord, Outcome};
 use toml::{Table, Value};
 
 use super::{Arm, Cell, Exchange, NAME, Setup, Tagger};
-use crate::shrink::model_json;
+use crate::file::{cable, one_switch, table};
+use crate::runs::sound;
+use crate::shrink::scenario;
 use crate::{FigureError, Point};
 
 /// What a run gave. What there is none of is not a number.
@@ -41,12 +42,8 @@ impl Setup {
         cell: &Cell<'_>,
         (seed, point): (u64, &Point<'_>),
     ) -> Result<Measured, FigureError> {
-        let wrong = |reason: String| FigureError::Plan { figure: NAME, reason };
-        let name = &self.job.model;
-        let model = models::by_name(name).ok_or_else(|| wrong(format!("{name} is no model")))?;
-        let load = |_: &str| Ok(model_json(&model, self.work.divisor));
-        let text = self.file(cell).to_string();
-        let scenario = Scenario::parse("plans/ours-shared.toml", &text, &load)?;
+        let model = (self.job.model.as_str(), self.work.divisor);
+        let scenario = scenario(NAME, model, &self.file(cell))?;
         let mut run = scenario.run_bare(seed);
         loop {
             let progress = run.advance(STEP_EVENTS);
@@ -57,16 +54,9 @@ impl Setup {
             }
         }
         let outcome = run.outcome();
-        let violation = outcome.check.as_ref().err().map(ToString::to_string);
-        let failure = outcome.jobs.iter().find_map(|job| job.failure.clone());
         let stuck = (outcome.ending == Ending::Stuck).then(|| "nothing moves".to_owned());
-        match violation.or(failure).or(stuck) {
-            None => Ok(self.measured(&outcome)),
-            Some(why) => {
-                let reason = format!("{} with seed {seed}: {why}", cell.label());
-                Err(FigureError::Failed { figure: NAME, reason })
-            }
-        }
+        let outcome = sound(NAME, (&scenario, seed), outcome, stuck)?;
+        Ok(self.measured(&outcome))
     }
 
     fn measured(&self, outcome: &Outcome) -> Measured {
@@ -117,18 +107,14 @@ impl Setup {
             set("aggregation", table([("reordering-packets", 0.into())]));
         }
         let flows = arm.flows.map(|_| self.poisson(arm));
-        let training = cell.exchange.map(|exchange| self.training(exchange, arm.layered));
+        let training = cell.place.map(|exchange| self.training(exchange, arm.layered));
         set("traffic", Value::Array(flows.into_iter().chain(training).collect()));
         file
     }
 
     fn topology(&self, arm: &Arm) -> Value {
         let rate_gbps = if arm.half { self.rate_gbps / 2.0 } else { self.rate_gbps };
-        let cable = table([
-            ("rate", format!("{rate_gbps}Gbps").into()),
-            ("delay", self.delay.as_str().into()),
-        ]);
-        table([("one-switch", table([("hosts", self.hosts.into()), ("host-cable", cable)]))])
+        one_switch(self.hosts, cable(&format!("{rate_gbps}Gbps"), &self.delay))
     }
 
     fn switch(&self, cell: &Cell<'_>) -> Table {
@@ -146,7 +132,7 @@ impl Setup {
         if let Some(weights) = arm.weights {
             set("class-weights", Value::Array(weights.map(Value::from).into()));
         }
-        if arm.layered && cell.exchange == Some(Exchange::Deliveries) {
+        if arm.layered && cell.place == Some(Exchange::Deliveries) {
             set("ecn-thresholds", self.ecn_thresholds.clone().into());
             set("drop-unmarkable", true.into());
         }
@@ -212,8 +198,4 @@ impl Setup {
         }
         table([("training", Value::Table(job))])
     }
-}
-
-fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }

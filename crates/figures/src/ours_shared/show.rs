@@ -16,11 +16,8 @@ impl Results<'_> {
     fn plots_of(&self, exchange: Exchange) -> [Plot; 2] {
         let bars = |title: &str, what: fn(&Measured) -> f64, caption: &str| {
             let is = |found: Option<Exchange>| found.is_none_or(|found| found == exchange);
-            let own = self
-                .cells
-                .iter()
-                .zip(self.measured)
-                .filter(|(cell, measured)| is(cell.exchange) && what(measured).is_finite());
+            let own =
+                self.rows().filter(|(cell, measured)| is(cell.place) && what(measured).is_finite());
             let (names, values): (Vec<String>, Vec<f64>) =
                 own.map(|(cell, measured)| (cell.arm.name.clone(), what(measured))).unzip();
             let chart = Chart::new(format!("{}: {title}", exchange.name()))
@@ -61,8 +58,8 @@ impl Results<'_> {
         let first = [Column::left("job"), Column::left("queues and who is there")];
         let columns = first.into_iter().chain(names.map(Column::right));
         let mut table = Table::new(columns.collect::<Vec<_>>());
-        for (cell, measured) in self.cells.iter().zip(self.measured) {
-            let job = cell.exchange.map_or("none", Exchange::name);
+        for (cell, measured) in self.rows() {
+            let job = cell.place.map_or("none", Exchange::name);
             table.push([job.to_owned(), cell.arm.name.clone()].into_iter().chain(cells(measured)));
         }
         let caption =

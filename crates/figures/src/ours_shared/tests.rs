@@ -1,5 +1,3 @@
-use std::ops::ControlFlow;
-
 use super::*;
 use crate::Plan;
 
@@ -46,12 +44,11 @@ fn every_arm_runs_and_stays_within_its_links() {
     setup.duration_us = 6_000;
     setup.work.learned_flows = 200;
     setup.work.divisor = 40.0;
-    let watch = |_: f64, _: &str| ControlFlow::Continue(());
-    let context = Context::new(true, 1, 2, &watch);
-    let cells = setup.cells();
-    let measured =
-        context.each(&cells, Cell::label, |cell, point| setup.measure(cell, (3, point))).unwrap();
-    for (cell, measured) in cells.iter().zip(&measured) {
+    let context = Context::unwatched(1, 2);
+    let results = Results::measure(&context, setup.cells(), Cell::label, |cell, point| {
+        setup.measure(cell, (3, point))
+    });
+    for (cell, measured) in results.unwrap().rows() {
         let link_bps = setup.rate_gbps * if cell.arm.half { 0.5e9 } else { 1e9 };
         assert_eq!(cell.arm.trains, measured.iterations > 0, "{}", cell.label());
         assert_eq!(cell.arm.flows.is_some(), measured.small_flows > 0, "{}", cell.label());

@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 use thalweg_report::format::Unit;
-use thalweg_report::stats::Sample;
 
 use super::run::{Flows, Measured};
-use super::{Results, Setup};
-use crate::{Claim, FigureError, Rule, Value};
+use super::{Place, Results, Setup};
+use crate::compare::{Over, rule};
+use crate::{Claim, FigureError, Value};
 
 /// What the paper says, in a plan.
 #[derive(Deserialize)]
@@ -26,18 +26,11 @@ pub(super) struct Said {
     workload: Option<String>,
     #[serde(default)]
     load: Option<f64>,
-    paper: Paper,
+    paper: Value,
     #[serde(default)]
     at_least: Option<f64>,
     #[serde(default)]
     at_most: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Paper {
-    Number(f64),
-    Words(String),
 }
 
 /// How arms are compared.
@@ -52,16 +45,6 @@ enum Says {
     Is,
     /// It falls from one arm to the next.
     Falls,
-}
-
-/// Which of several values counts.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Over {
-    Largest,
-    Smallest,
-    #[default]
-    Mean,
 }
 
 /// What is measured.
@@ -144,23 +127,13 @@ impl Setup {
         figure: &'static str,
         results: &Results<'_>,
     ) -> Result<Vec<Claim>, FigureError> {
-        let wrong = |reason: &str| FigureError::Plan { figure, reason: reason.to_owned() };
         let of = |said: &Said| {
             if said.says == Says::Falls {
                 return Ok(said.order(self, results));
             }
-            let rule = match (said.at_least, said.at_most) {
-                (Some(least), None) => Rule::AtLeast(least),
-                (None, Some(most)) => Rule::AtMost(most),
-                _ => return Err(wrong("a claim needs at-least or at-most")),
-            };
-            Ok(Claim::measured(
-                said.text(),
-                said.paper(),
-                said.value(self, results).unwrap_or(f64::NAN),
-                said.unit(),
-                rule,
-            ))
+            let rule = rule(figure, said.at_least, said.at_most)?;
+            let value = said.value(self, results).unwrap_or(f64::NAN);
+            Ok(Claim::measured(said.text(), said.paper.clone(), value, said.unit(), rule))
         };
         self.claims.iter().map(of).collect()
     }
@@ -172,13 +145,6 @@ impl Said {
             Says::Lower => Unit::Percent,
             Says::Times => Unit::Ratio,
             Says::Is | Says::Falls => self.metric.unit(),
-        }
-    }
-
-    fn paper(&self) -> Value {
-        match &self.paper {
-            Paper::Number(number) => Value::Number(*number),
-            Paper::Words(words) => Value::Words(words.clone()),
         }
     }
 
@@ -195,11 +161,7 @@ impl Said {
             (None, Some(load)) => format!("load {load}: "),
             (None, None) => String::new(),
         };
-        let over = match self.over {
-            Over::Largest => ", where most",
-            Over::Smallest => ", where least",
-            Over::Mean => "",
-        };
+        let over = if self.over == Over::Mean { "" } else { self.over.words() };
         let (metric, of) = (self.metric.name(), self.of.join(", "));
         let than = self.than.as_deref().unwrap_or_default();
         match self.says {
@@ -212,8 +174,8 @@ impl Said {
 
     /// The value that decides, if all runs are there that it needs.
     fn value(&self, setup: &Setup, results: &Results<'_>) -> Option<f64> {
-        let values = self.places(setup).map(|(workload, load)| {
-            let of = |arm: &str| Some(self.metric.of(results.of(workload, load, arm)?));
+        let values = self.places(setup).map(|place| {
+            let of = |arm: &str| Some(self.metric.of(results.of(place, arm)?));
             let own = of(self.of.first()?)?;
             Some(match self.says {
                 Says::Lower => 1.0 - own / of(self.than.as_ref()?)?,
@@ -221,36 +183,28 @@ impl Said {
                 Says::Is | Says::Falls => own,
             })
         });
-        let sample = Sample::new(values.collect::<Option<Vec<f64>>>()?)?;
-        Some(match self.over {
-            Over::Largest => sample.max(),
-            Over::Smallest => sample.min(),
-            Over::Mean => sample.mean(),
-        })
+        self.over.of(values.collect::<Option<Vec<f64>>>()?)
     }
 
     /// The arms in order, with their means over all places.
     fn order(&self, setup: &Setup, results: &Results<'_>) -> Claim {
         let mean = |arm: &String| {
-            let values = self.places(setup).map(|(workload, load)| {
-                results.of(workload, load, arm).map_or(f64::NAN, |it| self.metric.of(it))
-            });
-            Sample::new(values).map_or(f64::NAN, |sample| sample.mean())
+            let values = self
+                .places(setup)
+                .map(|place| results.of(place, arm).map_or(f64::NAN, |it| self.metric.of(it)));
+            Over::Mean.of(values).unwrap_or(f64::NAN)
         };
         let arms = self.than.iter().chain(&self.of);
         let mut rising: Vec<f64> = arms.map(mean).collect();
         rising.reverse();
         let text = format!("{} (the last first)", self.text());
-        Claim::rising(text, self.paper(), &rising, self.unit())
+        Claim::rising(text, self.paper.clone(), &rising, self.unit())
     }
 
-    pub(super) fn places<'a>(&'a self, setup: &'a Setup) -> impl Iterator<Item = (&'a str, f64)> {
-        let workloads = setup.workloads.iter().map(String::as_str);
-        let workloads =
-            workloads.filter(|name| self.workload.as_deref().is_none_or(|own| own == *name));
-        workloads.flat_map(move |workload| {
-            let loads = setup.loads.iter().filter(|load| self.load.is_none_or(|own| own == **load));
-            loads.map(move |&load| (workload, load))
+    pub(super) fn places<'a>(&'a self, setup: &'a Setup) -> impl Iterator<Item = Place<'a>> {
+        setup.places().filter(|place| {
+            self.workload.as_deref().is_none_or(|own| own == place.workload)
+                && self.load.is_none_or(|own| own == place.load)
         })
     }
 }

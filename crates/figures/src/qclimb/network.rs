@@ -4,6 +4,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::{Arm, Control};
+use crate::file::{cable, entries, one_switch, table};
 
 /// Hosts, switches and what they are set to.
 #[derive(Deserialize)]
@@ -41,11 +42,9 @@ impl Network {
     }
 
     fn topology(&self) -> Value {
+        let cable = |gbps: f64, delay: &str| cable(&format!("{gbps}Gbps"), delay);
         let host_cable = cable(self.rate_gbps, &self.delay);
-        let Some(racks) = &self.racks else {
-            let star = table([("hosts", self.hosts.into()), ("host-cable", host_cable)]);
-            return table([("one-switch", star)]);
-        };
+        let Some(racks) = &self.racks else { return one_switch(self.hosts, host_cable) };
         let fabric = table([
             ("racks", racks.racks.into()),
             ("hosts-per-rack", self.hosts.into()),
@@ -105,19 +104,6 @@ impl Network {
         let up_gbps = f64::from(racks.spines) * racks.rate_gbps;
         load * up_gbps / (per_rack * self.rate_gbps * leaving)
     }
-}
-
-fn cable(rate_gbps: f64, delay: &str) -> Value {
-    table([("rate", format!("{rate_gbps}Gbps").into()), ("delay", delay.into())])
-}
-
-/// A table of a scenario.
-pub(super) fn table<const N: usize>(of: [(&str, Value); N]) -> Value {
-    Value::Table(entries(of))
-}
-
-fn entries<const N: usize>(entries: [(&str, Value); N]) -> Table {
-    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// Replaces keys, and takes out those that are `false`.

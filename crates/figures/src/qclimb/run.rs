@@ -8,9 +8,10 @@ use thalweg_scenario::{FlowEnd, FlowRecord, Outcome, Scenario};
 use thalweg_workload::SizeDistribution;
 use toml::{Table, Value};
 
-use super::network::{change, table};
+use super::network::change;
 use super::{Cell, Setup, workloads};
-use crate::flows::complete;
+use crate::file::table;
+use crate::runs::run_flows;
 use crate::{FigureError, Point};
 
 /// How many flows there are, and what is known of them.
@@ -118,13 +119,13 @@ impl Setup {
     ) -> Result<Measured, FigureError> {
         let unknown =
             |name: &str| FigureError::Plan { figure, reason: format!("{name:?} is no workload") };
-        for name in cell.arm.learned_from.iter().map(String::as_str).chain([cell.workload]) {
+        for name in cell.arm.learned_from.iter().map(String::as_str).chain([cell.place.workload]) {
             workloads::curve(name).ok_or_else(|| unknown(name))?;
         }
         let load =
             |name: &str| workloads::curve(name).map(str::to_owned).ok_or_else(|| name.to_owned());
         let scenario = Scenario::parse("the plan", &self.file(cell).to_string(), &load)?;
-        Ok(Measured::of(&complete(figure, &scenario, seed, point)?))
+        Ok(Measured::of(&run_flows(figure, &scenario, seed, point)?))
     }
 
     fn file(&self, cell: &Cell<'_>) -> Table {
@@ -135,8 +136,8 @@ impl Setup {
         }
         file.insert("transport".to_owned(), self.transport(cell).into());
         let mut traffic = vec![self.poisson(
-            table([("csv", cell.workload.into())]),
-            (self.network.host_load(cell.load), self.traffic.flows),
+            table([("csv", cell.place.workload.into())]),
+            (self.network.host_load(cell.place.load), self.traffic.flows),
             false,
         )];
         if let Some(beside) = &self.traffic.beside {
@@ -165,12 +166,12 @@ impl Setup {
         // A cap that is none is found when the scenario is read.
         let cap = self.traffic.cap.parse().unwrap_or(Bytes::ZERO);
         let mean = |sizes: SizeDistribution| sizes.capped(cap).mean();
-        let own = workloads::sizes(cell.workload).and_then(Result::ok).map_or(1.0, mean);
+        let own = workloads::sizes(cell.place.workload).and_then(Result::ok).map_or(1.0, mean);
         let others = mean(match beside.sizes {
             KnownSizes::WebSearch => SizeDistribution::web_search(),
             KnownSizes::DataMining => SizeDistribution::data_mining(),
         });
-        let flows = f64::from(self.traffic.flows) * own / cell.load * beside.load / others;
+        let flows = f64::from(self.traffic.flows) * own / cell.place.load * beside.load / others;
         (flows as u32).max(1)
     }
 

@@ -1,12 +1,12 @@
 //! Drawings and tables.
 
 use thalweg_report::format::{Unit, format_count, format_number};
-use thalweg_report::plot::{Axis, Chart, Series};
+use thalweg_report::plot::{Axis, Chart};
 use thalweg_report::table::{Column, Table};
 
 use super::claims::Metric;
 use super::run::Flows;
-use super::{Cell, Measured, Results, Setup};
+use super::{Cell, Measured, Place, Results, Setup};
 use crate::{Listing, Plot};
 
 impl Setup {
@@ -21,21 +21,17 @@ impl Setup {
 
     fn plot(&self, results: &Results<'_>, workload: &str, metric: Metric) -> Plot {
         let loads = self.loads.iter().map(|load| format_number(*load));
-        let mut chart = Chart::new(format!("{workload}: {}", metric.name()))
+        let chart = Chart::new(format!("{workload}: {}", metric.name()))
             .x(Axis::categories("load", loads))
             .y(Axis::linear(metric.name()).unit(metric.unit()));
-        for arm in &self.arms {
-            let of = |load: &f64| {
-                results.of(workload, *load, &arm.name).map_or(f64::NAN, |it| metric.of(it))
-            };
-            chart = chart.series(Series::bars(arm.name.as_str(), self.loads.iter().map(of)));
-        }
+        let places: Vec<Place<'_>> = self.places_of(workload).collect();
+        let chart = results.bars(chart, &self.arms, &places, |measured| metric.of(measured));
         let caption = format!("{}, for each load and each way.", metric.name());
         Plot { chart, caption }
     }
 
     pub(super) fn tables(&self, results: &Results<'_>) -> Vec<Listing> {
-        let runs = || results.cells.iter().zip(results.measured);
+        let runs = || results.rows();
         let mut times = Table::new(times_columns());
         let mut packets = Table::new(packets_columns());
         for (cell, measured) in runs() {
@@ -65,16 +61,16 @@ impl Setup {
         let columns = columns.into_iter().chain(names.map(Column::right));
         let mut table = Table::new(columns.collect::<Vec<_>>());
         for gain in &self.gains {
-            for (workload, load) in self.places() {
-                let arms = [&gain.than, &gain.of].map(|arm| results.of(workload, load, arm));
+            for place in self.places() {
+                let arms = [&gain.than, &gain.of].map(|arm| results.of(place, arm));
                 let [Some(than), Some(of)] = arms else { continue };
                 let lower =
                     |metric: Metric| Unit::Percent.format(1.0 - metric.of(of) / metric.of(than));
                 let timeouts = |it: &Measured| format_count(it.timeouts[Flows::Small as usize]);
                 table.push([
                     gain.what_if.clone(),
-                    workload.to_owned(),
-                    format_number(load),
+                    place.workload.to_owned(),
+                    format_number(place.load),
                     lower(Metric::SmallMean),
                     lower(Metric::SmallP99),
                     timeouts(than),
@@ -85,16 +81,11 @@ impl Setup {
         let caption = "What small flows gain, one difference at a time".to_owned();
         Listing { table, caption }
     }
-
-    /// Every workload at every load.
-    fn places(&self) -> impl Iterator<Item = (&str, f64)> {
-        let of = |workload| self.loads.iter().map(move |&load| (workload, load));
-        self.workloads.iter().map(String::as_str).flat_map(of)
-    }
 }
 
 fn first(cell: &Cell<'_>) -> Vec<String> {
-    vec![cell.workload.to_owned(), format_number(cell.load), cell.arm.name.clone()]
+    let Place { workload, load } = cell.place;
+    vec![workload.to_owned(), format_number(load), cell.arm.name.clone()]
 }
 
 fn columns(rest: &[&str]) -> Vec<Column> {

@@ -1,9 +1,7 @@
-use std::ops::ControlFlow;
-
 use super::*;
-use crate::Plan;
+use crate::Figure;
 
-const FIGURES: [Compared; 18] = [
+const FIGURES: [Planned<Setup>; 18] = [
     QCLIMB_7,
     QCLIMB_13,
     QCLIMB_14,
@@ -24,22 +22,18 @@ const FIGURES: [Compared; 18] = [
     QCLIMB_TABLE5,
 ];
 
-fn setup(figure: &Compared, quick: bool) -> Setup {
-    Plan::of(figure).unwrap().settings(figure, quick).unwrap()
-}
-
 #[test]
 fn claims_are_about_arms_and_places_that_there_are() {
     for figure in &FIGURES {
         for quick in [false, true] {
-            let setup = setup(figure, quick);
+            let setup = figure.form(quick);
             let is_arm = |name: &String| setup.arms.iter().any(|arm| arm.name == *name);
             for gain in &setup.gains {
                 assert!(is_arm(&gain.of) && is_arm(&gain.than), "{}", gain.what_if);
             }
             for said in &setup.claims {
-                assert!(said.arms().all(is_arm), "{}: {}", figure.name, said.text());
-                assert!(said.places(&setup).count() > 0, "{}: {}", figure.name, said.text());
+                assert!(said.arms().all(is_arm), "{}: {}", figure.name(), said.text());
+                assert!(said.places(&setup).count() > 0, "{}: {}", figure.name(), said.text());
             }
         }
     }
@@ -47,32 +41,29 @@ fn claims_are_about_arms_and_places_that_there_are() {
 
 #[test]
 fn the_load_of_a_network_is_that_of_its_narrowest_links() {
-    assert_eq!(setup(&QCLIMB_7, true).network.host_load(0.7), 0.7);
+    assert_eq!(QCLIMB_7.form(true).network.host_load(0.7), 0.7);
     // 16 hosts at 40 Gbps, of whose traffic 128 parts in 143 leave the rack over 4 links at 100 Gbps.
     let expected = 0.7 * 400.0 / (640.0 * 128.0 / 143.0);
-    let found = setup(&QCLIMB_23, false).network.host_load(0.7);
+    let found = QCLIMB_23.form(false).network.host_load(0.7);
     assert!((found - expected).abs() < 1e-12, "{found}");
 }
 
 /// A small run of every arm that there is.
 #[test]
 fn every_arm_brings_all_flows_to_their_end() {
-    let mut setup = setup(&QCLIMB_24, true);
+    let mut setup = QCLIMB_24.form(true);
     setup.traffic.shrink(60);
     for figure in &FIGURES {
-        let more: Setup = Plan::of(figure).unwrap().settings(figure, true).unwrap();
-        setup.arms.extend(more.arms);
+        setup.arms.extend(figure.form(true).arms);
     }
     setup.workloads.truncate(1);
     setup.loads.truncate(1);
-    let watch = |_: f64, _: &str| ControlFlow::Continue(());
-    let context = Context::new(true, 1, 2, &watch);
-    let cells = setup.cells();
     let label = |_: &Cell<'_>| String::new();
-    let measured = context
-        .each(&cells, label, |cell, point| setup.measure("qclimb-24", cell, 1, point))
-        .unwrap();
-    for (cell, measured) in cells.iter().zip(measured) {
+    let results =
+        Results::measure(&Context::unwatched(1, 2), setup.cells(), label, |cell, point| {
+            setup.measure("qclimb-24", cell, 1, point)
+        });
+    for (cell, measured) in results.unwrap().rows() {
         let all = measured.times(run::Flows::All, false);
         assert_eq!(all.flows, 60, "{}", cell.arm.name);
         assert!(all.mean_us > 20.0, "{}: {} us", cell.arm.name, all.mean_us);

@@ -1,5 +1,3 @@
-use std::ops::ControlFlow;
-
 use super::*;
 use crate::Plan;
 use crate::qclimb::workloads;
@@ -22,8 +20,7 @@ fn sizes_have_the_published_shares_of_small_flows() {
 #[test]
 fn precise_hints_tell_more_than_wide_ones() {
     let setup = setup();
-    let watch = |_: f64, _: &str| ControlFlow::Continue(());
-    let context = Context::new(true, 3, 1, &watch);
+    let context = Context::unwatched(3, 1);
     let point = |width| Point { workload: &setup.workloads[0], depth: 10, trees: 3, width };
     let points = [point(0.0), point(10.0)];
     let measured =
