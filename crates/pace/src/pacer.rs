@@ -102,9 +102,10 @@ impl Pacer for SlotPacer {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::Span;
+    use thalweg_core::{Rng, Span};
 
     use super::*;
+    use crate::trail::Trail;
 
     const PACKET: Bytes = Bytes::new(1_500);
 
@@ -148,6 +149,59 @@ mod tests {
         assert_eq!(pacer.next_send(at_ms(60)), Time::NEVER, "nothing is granted any more");
         pacer.grant(at_ms(0), None, Bytes::ZERO, at_ms(120));
         assert_eq!(pacer.next_send(at_ms(61)), at_ms(120));
+    }
+
+    /// Grants rates between 50 Mbps and 1 Gbps, another one for every slot, to a pacer whose sender always has
+    /// something and is woken this late, at most.
+    fn granted_anew(mut pacer: SlotPacer, seed: u64, late: Span) -> Trail {
+        let mut rng = Rng::new(seed).stream("rates");
+        let slot = Span::from_ms(60);
+        let mut trail = Trail::new(slot);
+        let mut now = Time::ZERO;
+        for number in 0..100 {
+            let (start, end) = (Time::ZERO + slot * number, Time::ZERO + slot * (number + 1));
+            now = now.max(start);
+            let bps = 50_000_000 + rng.below(950_000_001);
+            let rate = Rate::from_bps(bps).expect("a rate");
+            let volume = rate.bytes_in(slot);
+            trail.grant(volume);
+            pacer.grant(now, Some(rate), volume, end);
+            loop {
+                let next = pacer.next_send(now);
+                if next > now {
+                    now = next.min(end) + Span::from_ps(rng.below(late.as_ps() + 1));
+                }
+                if now >= end {
+                    break;
+                }
+                if pacer.next_send(now) <= now {
+                    pacer.on_send(now, PACKET);
+                    trail.leave(now, PACKET);
+                }
+            }
+        }
+        trail
+    }
+
+    // spec: C-09
+    #[test]
+    fn rates_that_change_every_slot_are_kept_over_any_ten() {
+        let burst = Span::from_us(60);
+        let cases = [
+            ("punctual", SlotPacer::new(), Span::ZERO),
+            ("in bursts", SlotPacer::with_burst(burst), Span::ZERO),
+            ("late", SlotPacer::with_lag(Span::from_ms(20)), Span::from_us(500)),
+        ];
+        for (name, pacer, late) in cases {
+            for seed in 0..20 {
+                let trail = granted_anew(pacer, seed, late);
+                let errors = trail.errors(10, Span::from_ms(1));
+                let is_kept = errors.above <= 0.02 && errors.below <= 0.02;
+                assert!(is_kept, "{name}, seed {seed}: {errors:?}");
+                // What is granted ends with a packet that has begun.
+                assert!(trail.excess() < PACKET.as_u64(), "{name}, seed {seed}");
+            }
+        }
     }
 
     #[test]
