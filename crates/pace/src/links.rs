@@ -207,4 +207,21 @@ mod tests {
         links.advance(Slot(2));
         assert_eq!(links.at(7, rate).feedback(flow(1, 1)).free.volumes()[0], whole, "it is over");
     }
+
+    // spec: C-12
+    #[test]
+    fn what_nobody_schedules_counts_for_every_slot_that_passed() {
+        let settings = Settings::default();
+        let mut links = Links::new(settings);
+        let rate = Rate::from_gbps(1);
+        let whole = settings.bytes_a_slot(rate);
+        links.at(7, rate).pass(whole);
+        links.advance(Slot(2));
+        assert_eq!(links.at(7, rate).table().usable(), whole / 2, "it took two slots");
+        for slot in 3..200 {
+            links.advance(Slot(slot));
+        }
+        let usable = links.at(7, rate).table().usable();
+        assert!(usable > whole - whole / 1_000, "{usable} of {whole}: nothing passes any more");
+    }
 }

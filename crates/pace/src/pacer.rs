@@ -220,6 +220,26 @@ mod tests {
         assert!((56..=70).contains(&sent), "{sent}");
     }
 
+    // spec: C-09
+    #[test]
+    fn a_packet_at_a_low_rate_is_no_debt_at_a_high_one() {
+        let mut pacer = SlotPacer::new();
+        // 12 kbps: a packet takes a second.
+        pacer.grant(at_ms(0), Rate::from_bps(12_000), PACKET * 9, at_ms(60));
+        assert_eq!(drive(&mut pacer, at_ms(0), at_ms(60)).len(), 1);
+        pacer.grant(at_ms(60), Rate::from_bps(12_000_000), PACKET * 99, at_ms(120));
+        assert_eq!(drive(&mut pacer, at_ms(60), at_ms(120)).len(), 60);
+    }
+
+    // spec: C-09
+    #[test]
+    fn time_before_a_grant_is_nothing_to_make_up_for() {
+        let mut pacer = SlotPacer::with_lag(Span::from_ms(10));
+        pacer.grant(at_ms(100), Rate::from_bps(12_000_000), PACKET * 99, at_ms(160));
+        pacer.on_send(at_ms(100), PACKET);
+        assert_eq!(pacer.next_send(at_ms(100)), at_ms(101));
+    }
+
     // spec: C-15
     #[test]
     fn a_few_packets_go_at_once() {
