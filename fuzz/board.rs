@@ -50,14 +50,6 @@ pub fn board(bytes: &[u8]) -> bool {
     accepted
 }
 
-/// A message as [`board`] reads it; what is too long for that is cut.
-pub fn written(flags: u8, passed: usize, message: &impl Message) -> Vec<u8> {
-    let mut message = message.encode_to_vec();
-    message.truncate(usize::from(u16::MAX));
-    let len = message.len() as u16;
-    [&[flags | (passed as u8) << 2], &len.to_le_bytes()[..], &message].concat()
-}
-
 struct Stage {
     board: Board,
     now: Slot,

@@ -5,8 +5,8 @@ use thalweg_control::v1::fetch_feedback_request::Question;
 use thalweg_control::v1::update_schedule_request::Plan;
 use thalweg_core::Rng;
 
-use crate::checks::{CAPACITIES, REPAIRED, START, UPDATE, written};
-use crate::inputs::{flow, slotting};
+use crate::checks::{CAPACITIES, REPAIRED, START, UPDATE};
+use crate::inputs::{flow, slotting, written};
 
 /// Some messages one behind the other.
 pub fn conversation(rng: &mut Rng) -> Vec<u8> {

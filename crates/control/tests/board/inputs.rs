@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use prost::Message;
 use thalweg_control::v1;
 use thalweg_control::v1::fetch_feedback_request::Question;
 use thalweg_control::v1::update_schedule_request::Plan;
 
-use crate::checks::{CAPACITIES, REPAIRED, START, UPDATE, written};
+use crate::checks::{CAPACITIES, REPAIRED, START, UPDATE};
 
 /// The fuzz target.
 pub const TARGET: &str = "board";
@@ -37,6 +38,14 @@ pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
         ("huge", [taken.clone(), huge, asked.clone()].concat()),
         ("replayed", [taken.clone(), taken, asked].concat()),
     ]
+}
+
+/// A message as the check reads it; what is too long for that is cut.
+pub fn written(flags: u8, passed: usize, message: &impl Message) -> Vec<u8> {
+    let mut message = message.encode_to_vec();
+    message.truncate(usize::from(u16::MAX));
+    let len = message.len() as u16;
+    [&[flags | (passed as u8) << 2], &len.to_le_bytes()[..], &message].concat()
 }
 
 pub fn slotting() -> Option<v1::Slotting> {
