@@ -101,7 +101,7 @@ impl Stage {
 
     /// Lets time pass, and everything happen that is due.
     fn pass(&mut self, span: Span) {
-        self.now = self.now + span;
+        self.now += span;
         let (now, flows) = (self.now, self.flows.len() + 1);
         self.main.pass(now, flows);
         if let Some(lone) = &mut self.lone {

@@ -50,7 +50,7 @@ impl Trail {
             let error = left as f64 / granted as f64 - 1.0;
             errors.above = errors.above.max(error);
             errors.below = errors.below.max(-error);
-            start = start + step;
+            start += step;
         }
         errors
     }

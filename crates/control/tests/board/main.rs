@@ -84,6 +84,7 @@ fn whoever_floods_a_board_does_not_fill_its_memory() {
 }
 
 /// How many cases to draw; `THALWEG_CASES` times as many to search longer.
+#[expect(clippy::disallowed_methods, reason = "whoever searches longer says so from outside")]
 fn rounds(usual: usize) -> usize {
     let times = std::env::var("THALWEG_CASES").ok().and_then(|times| times.parse().ok());
     usual * times.unwrap_or(1)
