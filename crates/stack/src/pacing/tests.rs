@@ -138,7 +138,7 @@ fn passed_gate(seed: u64) -> Trail {
     gate.hold(true);
     let mut sink = Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: Vec::new() };
     let mut rng = Rng::new(seed).stream("rates");
-    let (mut trail, mut now) = (Trail::new(slot), Time::ZERO);
+    let (mut trail, mut now, mut packets) = (Trail::new(slot), Time::ZERO, 0);
     for number in 0..60 {
         let end = Time::ZERO + slot * (number + 1);
         let rate = Rate::from_bps(50_000_000 + rng.below(950_000_001)).expect("a rate");
@@ -151,6 +151,8 @@ fn passed_gate(seed: u64) -> Trail {
             let mut outbox = Gated::new(&mut sink, &mut gate, now);
             if outbox.lend(BodySize::Length(bytes)).is_some() {
                 trail.leave(now, Bytes::new(u64::from(bytes + OVERHEAD_BYTES)));
+                packets += 1;
+                assert!(packets < 1_000_000, "seed {seed}: somebody holds it");
             } else {
                 now = gate.opens_at().min(end);
             }
