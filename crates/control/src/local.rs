@@ -20,6 +20,8 @@ pub const VERSION: u32 = 1;
 pub const LINE_BYTES: usize = 8 << 10;
 /// The longest name of a job.
 pub const NAME_BYTES: usize = 128;
+/// The largest count of bytes that is believed: years at 400 Gbps. Sums of a few of them fit a number.
+pub const COUNT_MAX: u64 = 1 << 60;
 /// Most flows that one flow depends on.
 pub const OTHERS_MAX: usize = 64;
 
@@ -186,6 +188,11 @@ impl FromJob {
             }
             FromJob::Flow { others, .. } if others.len() > OTHERS_MAX => {
                 Err(format!("{} dependencies of a flow, and {OTHERS_MAX} may be", others.len()))
+            }
+            FromJob::Flow { volume: Some(count), .. } | FromJob::Report { ready: count, .. }
+                if *count > COUNT_MAX =>
+            {
+                Err(format!("nothing sends {count} bytes: at most {COUNT_MAX} can be counted"))
             }
             FromJob::Report { ready, sent, .. } if sent > ready => {
                 Err(format!("{sent} bytes have left and only {ready} were handed over"))

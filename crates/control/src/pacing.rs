@@ -1,10 +1,11 @@
 //! Load tables over gRPC, for switches that cannot keep them themselves.
 //!
-//! [`PacingService`] serves a [`Board`](thalweg_pace::Board). [`Caller`] asks it, [`SwitchLink`] does so
-//! from a thread of its own for programs that must not wait.
+//! [`PacingService`] serves a [`Board`](thalweg_pace::Board); what that says to messages, [`desk`] has without
+//! I/O. [`Caller`] asks it, [`SwitchLink`] does so from a thread of its own for programs that must not wait.
 
 mod call;
 mod convert;
+pub mod desk;
 mod link;
 mod service;
 
@@ -13,8 +14,12 @@ use std::time::{Duration, SystemTime};
 use thalweg_pace::{Settings, Slot};
 
 pub use self::call::{CallError, Caller};
+pub use self::convert::Malformed;
 pub use self::link::{FromSwitch, SwitchLink};
 pub use self::service::{PacingConfig, PacingService};
+
+/// Longer messages are not read.
+pub const MESSAGE_BYTES_MAX: usize = crate::service::MESSAGE_BYTES_MAX;
 
 /// How long it is since the start of 1970, by which all hosts count slots.
 #[expect(clippy::disallowed_methods, reason = "hosts agree on slots by their clocks")]

@@ -188,11 +188,17 @@ impl Board {
             Ok(()) => Verdict::Taken,
             Err(refusal) => Verdict::Full(refusal),
         };
-        if let Some((_, before)) = known.filter(|(_, before)| *before != key) {
-            self.links.release(before, plan.flow);
-        }
         self.stats.refused += u64::from(matches!(verdict, Verdict::Full(_)));
-        let entry = Entry { owner: agent, link: key, progress: plan.progress, heard_in: now };
+        let link = match known {
+            // Where it finds no room it stays where it was.
+            Some((_, before)) if verdict != Verdict::Taken => before,
+            Some((_, before)) if before != key => {
+                self.links.release(before, plan.flow);
+                key
+            }
+            _ => key,
+        };
+        let entry = Entry { owner: agent, link, progress: plan.progress, heard_in: now };
         self.flows.insert(plan.flow, entry);
         verdict
     }

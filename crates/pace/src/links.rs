@@ -211,4 +211,28 @@ mod tests {
         links.advance(Slot(2));
         assert_eq!(links.at(7, rate).feedback(flow(1, 1)).free.volumes()[0], whole, "it is over");
     }
+
+    // spec: C-04, C-12
+    #[test]
+    fn what_nobody_schedules_is_a_part_of_what_a_link_carries() {
+        let settings = Settings::default();
+        let rate = Rate::from_gbps(1);
+        let whole = settings.bytes_a_slot(rate);
+        // A flow plans all of the link and gets a fourth; what else passes in so many slots?
+        let usable = |slots: u64, unplanned: u64| {
+            let mut links = Links::new(settings);
+            for turn in 1..=16 {
+                let now = Slot(turn * slots);
+                links.advance(now);
+                let link = links.at(7, rate);
+                link.pass(unplanned);
+                let report = Report { asked: whole, carried: whole / 4 };
+                let _ = link.reserve(FLOW, &Ahead::of(now, &[whole]), report);
+            }
+            links.at(7, rate).table().usable()
+        };
+        assert_eq!(usable(1, whole * 3 / 4), whole, "others have the rest");
+        assert!(usable(2, whole * 3 / 4) < whole * 7 / 8, "half of the rest in each slot");
+        assert!(usable(1, 0) < whole / 2);
+    }
 }

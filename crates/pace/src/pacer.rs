@@ -102,9 +102,10 @@ impl Pacer for SlotPacer {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::Span;
+    use thalweg_core::{Rng, Span};
 
     use super::*;
+    use crate::trail::Trail;
 
     const PACKET: Bytes = Bytes::new(1_500);
 
@@ -150,6 +151,59 @@ mod tests {
         assert_eq!(pacer.next_send(at_ms(61)), at_ms(120));
     }
 
+    /// Grants rates between 50 Mbps and 1 Gbps, another one for every slot, to a pacer whose sender always has
+    /// something and is woken this late, at most.
+    fn granted_anew(mut pacer: SlotPacer, seed: u64, late: Span) -> Trail {
+        let mut rng = Rng::new(seed).stream("rates");
+        let slot = Span::from_ms(60);
+        let mut trail = Trail::new(slot);
+        let mut now = Time::ZERO;
+        for number in 0..100 {
+            let (start, end) = (Time::ZERO + slot * number, Time::ZERO + slot * (number + 1));
+            now = now.max(start);
+            let bps = 50_000_000 + rng.below(950_000_001);
+            let rate = Rate::from_bps(bps).expect("a rate");
+            let volume = rate.bytes_in(slot);
+            trail.grant(volume);
+            pacer.grant(now, Some(rate), volume, end);
+            loop {
+                let next = pacer.next_send(now);
+                if next > now {
+                    now = next.min(end) + Span::from_ps(rng.below(late.as_ps() + 1));
+                }
+                if now >= end {
+                    break;
+                }
+                if pacer.next_send(now) <= now {
+                    pacer.on_send(now, PACKET);
+                    trail.leave(now, PACKET);
+                }
+            }
+        }
+        trail
+    }
+
+    // spec: C-09
+    #[test]
+    fn rates_that_change_every_slot_are_kept_over_any_ten() {
+        let burst = Span::from_us(60);
+        let cases = [
+            ("punctual", SlotPacer::new(), Span::ZERO),
+            ("in bursts", SlotPacer::with_burst(burst), Span::ZERO),
+            ("late", SlotPacer::with_lag(Span::from_ms(20)), Span::from_us(500)),
+        ];
+        for (name, pacer, late) in cases {
+            for seed in 0..20 {
+                let trail = granted_anew(pacer, seed, late);
+                let errors = trail.errors(10, Span::from_ms(1));
+                let is_kept = errors.above <= 0.02 && errors.below <= 0.02;
+                assert!(is_kept, "{name}, seed {seed}: {errors:?}");
+                // What is granted ends with a packet that has begun.
+                assert!(trail.excess() < PACKET.as_u64(), "{name}, seed {seed}");
+            }
+        }
+    }
+
     #[test]
     fn what_a_late_wake_up_missed_is_made_up_for() {
         // 12 Mbps: a packet every millisecond, on a host that wakes up every five.
@@ -164,6 +218,26 @@ mod tests {
         }
         // As many as a punctual one, and at most ten for the time before.
         assert!((56..=70).contains(&sent), "{sent}");
+    }
+
+    // spec: C-09
+    #[test]
+    fn a_packet_at_a_low_rate_is_no_debt_at_a_high_one() {
+        let mut pacer = SlotPacer::new();
+        // 12 kbps: a packet takes a second.
+        pacer.grant(at_ms(0), Rate::from_bps(12_000), PACKET * 9, at_ms(60));
+        assert_eq!(drive(&mut pacer, at_ms(0), at_ms(60)).len(), 1);
+        pacer.grant(at_ms(60), Rate::from_bps(12_000_000), PACKET * 99, at_ms(120));
+        assert_eq!(drive(&mut pacer, at_ms(60), at_ms(120)).len(), 60);
+    }
+
+    // spec: C-09
+    #[test]
+    fn time_before_a_grant_is_nothing_to_make_up_for() {
+        let mut pacer = SlotPacer::with_lag(Span::from_ms(10));
+        pacer.grant(at_ms(100), Rate::from_bps(12_000_000), PACKET * 99, at_ms(160));
+        pacer.on_send(at_ms(100), PACKET);
+        assert_eq!(pacer.next_send(at_ms(100)), at_ms(101));
     }
 
     // spec: C-15

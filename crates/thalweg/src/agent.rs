@@ -8,7 +8,7 @@ mod burst;
 mod group;
 mod leash;
 mod limits;
-mod office;
+pub mod office;
 mod pieces;
 mod record;
 mod scan;
@@ -20,7 +20,7 @@ use std::net::{Ipv4Addr, Shutdown};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -42,6 +42,8 @@ use crate::random;
 
 /// Most connections of jobs.
 const SEATS_MAX: usize = 256;
+/// What may wait to be taken in. Whoever talks faster than the agent listens waits, and fills no memory.
+const INBOX: usize = 256;
 /// How long a job may not read before it is hung up on: nobody else waits for it.
 const WRITE_WITHIN: Duration = Duration::from_millis(5);
 /// How long the agent sleeps at most.
@@ -69,7 +71,7 @@ pub struct AgentConfig {
 /// An agent on its own threads. Stops when dropped, and takes its socket away.
 pub struct AgentDaemon {
     socket: PathBuf,
-    inputs: Sender<Input>,
+    inputs: SyncSender<Input>,
     threads: Vec<JoinHandle<()>>,
     seats: Seats,
     _pieces: ShortPieces,
@@ -97,7 +99,7 @@ impl AgentDaemon {
         let office = Office::new(config.address, config.uplink, config.settings, base, &rng);
         let office = office.map_err(|error| wrong(&error))?;
         let listener = listen(&config.socket)?;
-        let (inputs, inbox) = channel();
+        let (inputs, inbox) = sync_channel(INBOX);
         let mut switches = Vec::new();
         for (number, (prefix, access)) in config.switches.into_iter().enumerate() {
             let (inputs, name) = (inputs.clone(), access.endpoint.clone());
@@ -276,9 +278,9 @@ impl Clerk {
     fn ask(&mut self, slot: Slot, questions: &[Question]) {
         for switch in &self.switches {
             let on_way = questions.iter().filter(|question| switch.prefix.contains(question.to));
-            let on_way: Vec<Question> = on_way.take(FLOWS_PER_MESSAGE).cloned().collect();
-            if !on_way.is_empty() {
-                switch.link.fetch(slot, on_way);
+            let on_way: Vec<Question> = on_way.cloned().collect();
+            for questions in on_way.chunks(FLOWS_PER_MESSAGE) {
+                switch.link.fetch(slot, questions.to_vec());
             }
         }
     }
@@ -287,11 +289,11 @@ impl Clerk {
         for switch in &mut self.switches {
             let on_way = |to: NodeId| switch.prefix.contains(to);
             let on_way = plans.iter().filter(|plan| on_way(plan.to));
-            let on_way: Vec<Plan> = on_way.take(FLOWS_PER_MESSAGE).copied().collect();
-            if !on_way.is_empty() {
+            let on_way: Vec<Plan> = on_way.copied().collect();
+            for plans in on_way.chunks(FLOWS_PER_MESSAGE) {
                 switch.sequence += 1;
-                let (agent, sequence) = (self.agent, switch.sequence);
-                switch.link.update(Update { agent, sequence, slot, plans: on_way });
+                let (agent, sequence, plans) = (self.agent, switch.sequence, plans.to_vec());
+                switch.link.update(Update { agent, sequence, slot, plans });
             }
         }
     }
@@ -318,7 +320,7 @@ fn listen(socket: &Path) -> Result<UnixListener, Error> {
 }
 
 /// Takes in jobs until the agent has gone.
-fn welcome(listener: &UnixListener, inputs: &Sender<Input>, seats: &Seats) {
+fn welcome(listener: &UnixListener, inputs: &SyncSender<Input>, seats: &Seats) {
     for number in 0.. {
         let Ok((stream, _)) = listener.accept() else { continue };
         let seat = Seat(number);
@@ -339,7 +341,7 @@ fn welcome(listener: &UnixListener, inputs: &Sender<Input>, seats: &Seats) {
 fn seat_guest(
     seat: Seat,
     stream: &UnixStream,
-    inputs: &Sender<Input>,
+    inputs: &SyncSender<Input>,
     seats: &Seats,
 ) -> Result<(), Option<io::Error>> {
     stream.set_write_timeout(Some(WRITE_WITHIN))?;
@@ -355,7 +357,7 @@ fn seat_guest(
 }
 
 /// Hears a job until it hangs up.
-fn listen_to(seat: Seat, stream: UnixStream, inputs: &Sender<Input>) {
+fn listen_to(seat: Seat, stream: UnixStream, inputs: &SyncSender<Input>) {
     let mut lines = Lines::new(stream);
     let reason = loop {
         match lines.next_line() {

@@ -1,9 +1,12 @@
-use thalweg_core::{Bytes, JobId, NodeId, Span, Time};
-use thalweg_flow::FlowId;
-use thalweg_wire::flow::Ack;
+use thalweg_core::{
+    Body, BodySize, Bytes, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet,
+    Span, Time,
+};
+use thalweg_flow::{FlowId, FlowTagger, Message, Payload};
+use thalweg_wire::flow::{Ack, Credit};
 
 use super::grants::{Arrival, Grant, Grants, Request, TOLD_PACKETS};
-use super::{Priorities, PrioritiesError};
+use super::{Config, Endpoint, Priorities, PrioritiesError};
 use crate::Past;
 use crate::messages::Belief;
 
@@ -189,4 +192,58 @@ fn messages_without_senders_are_forgotten() {
     arrive(&mut grants, 0, 2, 200, 199);
     grants.retain(|(src, _)| src == NodeId(2));
     assert_eq!((grants.messages(), taken(&mut grants)), (1, vec![(2, 5, 7)]));
+}
+
+/// What a machine has sent.
+#[derive(Default)]
+struct Tray(Vec<(Meta, Header)>);
+
+impl Outbox for Tray {
+    fn room(&self) -> usize {
+        100 - self.0.len()
+    }
+
+    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
+        (self.room() > 0).then(|| self.0.push((Meta::default(), [0; HEADER_BYTES])))?;
+        let (meta, header) = self.0.last_mut()?;
+        Some(Packet { meta, header, body: Body::Length(bytes) })
+    }
+}
+
+/// The priorities of the packets that a machine sends now.
+fn sent(endpoint: &mut Endpoint, now: Time) -> Vec<u8> {
+    let mut tray = Tray::default();
+    endpoint.poll_transmit(now, &mut tray);
+    tray.0.iter().map(|(meta, _)| meta.dscp.priority()).collect()
+}
+
+fn grant(endpoint: &mut Endpoint, src: NodeId, flow: FlowId, transmissions: u32, priority: u8) {
+    let Config { messages, .. } = Config::default();
+    let credit =
+        Credit { job: messages.job, epoch: messages.epoch, flow: flow.0, transmissions, priority };
+    let (mut meta, mut header) = (Meta { src, ..Meta::default() }, [0; HEADER_BYTES]);
+    credit.encode(&mut header);
+    let packet = Packet { meta: &mut meta, header: &mut header, body: Body::Length(0) };
+    endpoint.handle_packet(Time::ZERO, packet);
+}
+
+// spec: Q-12
+#[test]
+fn a_sender_goes_by_the_latest_grant_of_its_receiver() {
+    let mut endpoint = Endpoint::new(Config::default()).unwrap();
+    let receiver = NodeId(2);
+    let body = Payload::Length(Bytes::new(100_000));
+    let message = Message { dst: receiver, body, tagger: FlowTagger::default(), entropy: 0 };
+    let flow = endpoint.start(Time::ZERO, message).unwrap();
+    assert_eq!(sent(&mut endpoint, Time::ZERO), [0; 7], "a round trip's worth needs no grant");
+    grant(&mut endpoint, NodeId(3), flow, 9, 4);
+    assert!(sent(&mut endpoint, Time::ZERO).is_empty(), "nobody else grants anything");
+    grant(&mut endpoint, receiver, flow, 3, 5);
+    grant(&mut endpoint, receiver, flow, 1, 6);
+    assert_eq!(sent(&mut endpoint, Time::ZERO), [5; 3], "the other was overtaken");
+    // Nothing is heard for a while: it asks, with a header.
+    let later = Time::ZERO + Config::default().timeout_after;
+    endpoint.handle_timeout(later);
+    assert_eq!(sent(&mut endpoint, later).len(), 1);
 }

@@ -106,6 +106,37 @@ fn measured(only: &str, more: &[&str]) -> Option<Value> {
 /// never leaves; how close it comes on free cores, the benchmark says.
 const SLOWED: f64 = -0.3;
 
+/// No ten slots bring more than was asked for and was owed when they began, and this part of it. Slots last from
+/// when counters were read until they were read again: a busy machine is late.
+fn assert_never_faster(found: &Value, job: &str, above: f64) {
+    let numbers = |key: &str| -> Vec<f64> {
+        let list = found[key].as_array().expect("a list");
+        list.iter().map(|number| number.as_f64().expect("a number")).collect()
+    };
+    let (asked, came) =
+        (numbers(&format!("{job}asked_bytes")), numbers(&format!("{job}came_bytes")));
+    let late: Vec<f64> = numbers("late_us").iter().map(|us| us / 60_000.0).collect();
+    let until = |slot: usize| {
+        let late = late[slot];
+        let whole = slot + late as usize;
+        let begun = asked.get(whole).or(asked.last()).expect("there are slots");
+        asked.iter().take(whole).sum::<f64>() + begun * late.fract()
+    };
+    let mut owed: f64 = 0.0;
+    for (slot, window) in came.windows(10).enumerate() {
+        let granted = until(slot + 10) - until(slot);
+        let most = granted * (1.0 + above) + owed;
+        let sum: f64 = window.iter().sum();
+        // What was owed before the first slot is not known; the first few make up for it.
+        let is_known = slot >= 5;
+        assert!(
+            !is_known || sum <= most,
+            "{job} from slot {slot} on: {sum} of {granted}, {owed} were owed"
+        );
+        owed = (owed + until(slot + 1) - until(slot) - came[slot]).max(0.0);
+    }
+}
+
 // spec: C-09
 #[test]
 fn tcp_programs_and_flows_of_ours_keep_rates_that_change_every_slot() {
@@ -113,10 +144,12 @@ fn tcp_programs_and_flows_of_ours_keep_rates_that_change_every_slot() {
     for job in ["job0", "job1"] {
         let error = rates[format!("{job}_mean_error")].as_f64().expect("a number");
         assert!((SLOWED..0.05).contains(&error), "{job}: {error}");
+        assert_never_faster(&rates, &format!("{job}_"), 0.05);
     }
     let Some(flows) = measured("flows", &["--seconds", "4"]) else { return };
     let error = flows["mean_error"].as_f64().expect("a number");
     assert!((SLOWED..0.02).contains(&error), "a flow of ours: {error}");
+    assert_never_faster(&flows, "", 0.02);
 }
 
 // spec: C-12

@@ -1035,6 +1035,9 @@ pub mod fetch_feedback_request {
         /// Flows that it depends on.
         #[prost(message, repeated, tag = "3")]
         pub others: ::prost::alloc::vec::Vec<super::PacedFlow>,
+        /// 0 to 255. Whoever has a lower one goes first; without one it is the last.
+        #[prost(uint32, optional, tag = "4")]
+        pub rank: ::core::option::Option<u32>,
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1110,6 +1113,9 @@ pub mod update_schedule_request {
         pub asked: u64,
         #[prost(uint64, tag = "7")]
         pub carried: u64,
+        /// As in a question.
+        #[prost(uint32, optional, tag = "8")]
+        pub rank: ::core::option::Option<u32>,
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

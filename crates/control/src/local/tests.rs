@@ -57,7 +57,17 @@ fn what_cannot_be_meant_is_refused() {
     }
     let report = FromJob::Report { flow: 1, ready: 1, sent: 2 };
     assert!(report.check().unwrap_err().contains("only 1 were handed over"));
+    let huge = FromJob::Report { flow: 1, ready: COUNT_MAX + 1, sent: 2 };
+    assert!(huge.check().unwrap_err().contains("nothing sends"));
     let local = Ipv4Addr::LOCALHOST;
+    let huge = FromJob::Flow {
+        flow: 1,
+        to: local,
+        volume: Some(u64::MAX),
+        relation: Dependence::Alone,
+        others: Vec::new(),
+    };
+    assert!(huge.check().unwrap_err().contains("nothing sends"));
     let flow = FromJob::Flow {
         flow: 1,
         to: local,

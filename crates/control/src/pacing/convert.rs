@@ -16,18 +16,40 @@ use verdict::Outcome;
 
 /// Why a message means nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub(super) enum Malformed {
+pub enum Malformed {
+    /// A part that must be there is not.
     #[error("{0} is missing")]
     Missing(&'static str),
+    /// A plan or an answer goes further ahead than anybody plans.
     #[error("{given} slots, and at most {HORIZON_MAX} can be planned")]
-    Slots { given: usize },
+    Slots {
+        /// How many slots it has.
+        given: usize,
+    },
+    /// The other side counts by other slots.
     #[error(
         "slots of {slot_us} µs and {horizon_slots} of them ahead, and here they last {own_us} µs and \
          {own_horizon}: give all the same settings"
     )]
-    Slotting { slot_us: u64, horizon_slots: u32, own_us: u64, own_horizon: usize },
+    Slotting {
+        /// How long its slots last.
+        slot_us: u64,
+        /// How many it plans ahead.
+        horizon_slots: u32,
+        /// How long those here last.
+        own_us: u64,
+        /// How many are planned ahead here.
+        own_horizon: usize,
+    },
+    /// Answers that cannot be told apart.
     #[error("{given} answers for {asked} questions")]
-    Answers { given: usize, asked: usize },
+    Answers {
+        /// How many there are.
+        given: usize,
+        /// How many there should be.
+        asked: usize,
+    },
+    /// A rank that is none.
     #[error("a rank of {0}: give 0 to {max}", max = Rank::LAST.0)]
     Rank(u32),
 }

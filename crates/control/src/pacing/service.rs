@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use thalweg_pace::board::{Route, Stats, Wrong};
-use thalweg_pace::{Board, Settings, Slot};
+use thalweg_pace::{Board, Settings};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time;
@@ -14,11 +14,10 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use super::convert::{self, Malformed};
-use super::current_slot;
-use crate::service::{
-    Ground, Guard, MESSAGE_BYTES_MAX, STOP_AFTER, ServiceError, TlsFiles, accept,
-};
+use super::convert::Malformed;
+use super::desk::{self, RequestError};
+use super::{MESSAGE_BYTES_MAX, current_slot};
+use crate::service::{Ground, Guard, STOP_AFTER, ServiceError, TlsFiles, accept};
 use crate::v1;
 use crate::v1::pacing_server::{Pacing, PacingServer};
 
@@ -131,46 +130,34 @@ impl Pacing for Shared {
         &self,
         request: Request<v1::FetchFeedbackRequest>,
     ) -> Result<Response<v1::FetchFeedbackResponse>, Status> {
-        let request = request.into_inner();
         let mut board = self.lock();
-        convert::check_slotting(request.slotting, board.settings()).map_err(malformed)?;
-        let questions = request.questions.into_iter().map(convert::to_question);
-        let questions = questions.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
         let now = current_slot(board.settings());
-        let answers = board.fetch(now, Slot(request.slot), &questions).map_err(wrong)?;
-        let answers = answers.iter().map(convert::from_answer).collect();
-        Ok(Response::new(v1::FetchFeedbackResponse { answers }))
+        let answered = desk::fetch_feedback(&mut board, now, request.into_inner());
+        answered.map(Response::new).map_err(status)
     }
 
     async fn update_schedule(
         &self,
         request: Request<v1::UpdateScheduleRequest>,
     ) -> Result<Response<v1::UpdateScheduleResponse>, Status> {
-        let request = request.into_inner();
         let mut board = self.lock();
-        convert::check_slotting(request.slotting, board.settings()).map_err(malformed)?;
-        let update = convert::to_update(request).map_err(malformed)?;
         let now = current_slot(board.settings());
-        let verdicts = board.update(now, &update).map_err(wrong)?;
-        let verdicts = verdicts.iter().map(convert::from_verdict).collect();
-        Ok(Response::new(v1::UpdateScheduleResponse { verdicts }))
+        let answered = desk::update_schedule(&mut board, now, request.into_inner());
+        answered.map(Response::new).map_err(status)
     }
 }
 
-fn malformed(problem: Malformed) -> Status {
-    match problem {
-        Malformed::Slotting { .. } => Status::failed_precondition(problem.to_string()),
-        _ => Status::invalid_argument(problem.to_string()),
-    }
-}
-
-fn wrong(problem: Wrong) -> Status {
+fn status(problem: RequestError) -> Status {
     let text = problem.to_string();
     match problem {
-        Wrong::Old { .. } | Wrong::Early { .. } => Status::failed_precondition(text),
-        Wrong::Replayed { .. } => Status::already_exists(text),
-        Wrong::Agents(_) => Status::resource_exhausted(text),
-        Wrong::Flows { .. } | Wrong::Horizon(_) | Wrong::Volume(_) => {
+        RequestError::Malformed(Malformed::Slotting { .. })
+        | RequestError::Wrong(Wrong::Old { .. } | Wrong::Early { .. }) => {
+            Status::failed_precondition(text)
+        }
+        RequestError::Wrong(Wrong::Replayed { .. }) => Status::already_exists(text),
+        RequestError::Wrong(Wrong::Agents(_)) => Status::resource_exhausted(text),
+        RequestError::Malformed(_)
+        | RequestError::Wrong(Wrong::Flows { .. } | Wrong::Horizon(_) | Wrong::Volume(_)) => {
             Status::invalid_argument(text)
         }
     }

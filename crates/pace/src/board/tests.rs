@@ -85,6 +85,27 @@ fn what_has_no_room_is_refused_alone() {
 
 // spec: C-10
 #[test]
+fn a_flow_that_finds_no_room_elsewhere_keeps_what_it_has() {
+    let mut board = board();
+    let there = NodeId(HOST.0 + 1);
+    let full = Plan { to: there, ..plan(1, NOW, CAPACITY) };
+    board.update(NOW, &update(1, vec![full, plan(2, NOW, 4_000_000)])).unwrap();
+    let load = |board: &mut Board, to| {
+        let asked = board.fetch(NOW, NOW, &[Question { to, ..question(99) }]).unwrap();
+        asked[0].feedback.unwrap().load.volumes()[0]
+    };
+    let moved = Plan { to: there, ..plan(2, NOW, 1_000) };
+    let verdicts = board.update(NOW, &update(2, vec![moved])).unwrap();
+    assert!(matches!(verdicts[0], Verdict::Full(_)), "{verdicts:?}");
+    assert_eq!((load(&mut board, HOST), load(&mut board, there)), (4_000_000, CAPACITY));
+    // Where there is room it goes, and leaves nothing behind.
+    let moved = Plan { to: NodeId(HOST.0 + 2), ..plan(2, NOW, 1_000) };
+    assert_eq!(board.update(NOW, &update(3, vec![moved])).unwrap(), [Verdict::Taken]);
+    assert_eq!((load(&mut board, HOST), load(&mut board, moved.to)), (0, 1_000));
+}
+
+// spec: C-10
+#[test]
 fn old_early_replayed_and_huge_messages_change_nothing() {
     let mut board = board();
     board.update(NOW, &update(5, vec![plan(1, NOW, 1_000)])).unwrap();

@@ -3,7 +3,7 @@ use thalweg_core::{
 };
 use thalweg_core::{Packet as Lent, Relay};
 use thalweg_pace::links::Report;
-use thalweg_pace::{Ahead, Feedback};
+use thalweg_pace::{Ahead, Feedback, Trail};
 use thalweg_wire::pace::Refused;
 
 use super::*;
@@ -11,6 +11,7 @@ use super::*;
 const JOB: JobId = JobId(7);
 const SWITCH: NodeId = NodeId(9);
 const GBPS: u64 = 1;
+const OVERHEAD_BYTES: u32 = 40;
 
 fn settings() -> Settings {
     Settings { horizon_slots: 4, ..Settings::default() }
@@ -124,6 +125,54 @@ impl Outbox for Sink {
         self.body = vec![0; bytes as usize];
         let body = Body::Bytes(&mut self.body);
         Some(Lent { meta: &mut self.meta, header: &mut self.header, body })
+    }
+}
+
+/// What passes a gate whose rates, between 50 Mbps and 1 Gbps, change with every slot. Whoever waits behind it
+/// always has something to send.
+fn passed_gate(seed: u64) -> Trail {
+    let slot = Span::from_ms(60);
+    let round = Bytes::new(slot_bytes());
+    let job =
+        PacedJob { round, flows: Vec::new(), segment_bytes: 1_460, overhead_bytes: OVERHEAD_BYTES };
+    let mut gate = Gate::new(&job, slot);
+    gate.hold(true);
+    let mut sink = Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: Vec::new() };
+    let mut rng = Rng::new(seed).stream("rates");
+    let (mut trail, mut now, mut packets) = (Trail::new(slot), Time::ZERO, 0);
+    for number in 0..60 {
+        let end = Time::ZERO + slot * (number + 1);
+        let rate = Rate::from_bps(50_000_000 + rng.below(950_000_001)).expect("a rate");
+        trail.grant(rate.bytes_in(slot));
+        gate.grant(now, Some(rate), rate.bytes_in(slot), end);
+        while now < end {
+            gate.handle_timeout(now);
+            // Every tenth packet is a question, which passes and counts.
+            let bytes = if rng.below(10) == 0 { 100 } else { 1_460 };
+            let mut outbox = Gated::new(&mut sink, &mut gate, now);
+            if outbox.lend(BodySize::Length(bytes)).is_some() {
+                trail.leave(now, Bytes::new(u64::from(bytes + OVERHEAD_BYTES)));
+                packets += 1;
+                assert!(packets < 1_000_000, "seed {seed}: somebody holds it");
+            } else {
+                now = gate.opens_at().min(end);
+            }
+        }
+        let left = gate.take_passed();
+        assert!(left > 0, "seed {seed}, slot {number}");
+    }
+    trail
+}
+
+// spec: C-09
+#[test]
+fn rates_that_change_every_slot_are_kept_over_any_ten() {
+    for seed in 0..20 {
+        let trail = passed_gate(seed);
+        let errors = trail.errors(10, Span::from_ms(1));
+        assert!(errors.above <= 0.02 && errors.below <= 0.02, "seed {seed}: {errors:?}");
+        // A packet that has begun, and questions while the gate is closed: a tenth of few packets.
+        assert!(trail.excess() <= 5 * 1_500, "seed {seed}: {}", trail.excess());
     }
 }
 

@@ -127,6 +127,11 @@ impl Bursts {
         }
     }
 
+    /// What has left in all.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Whether it is in a burst.
     pub(super) fn is_active(&self) -> bool {
         self.began_at.is_some()

@@ -74,6 +74,9 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::{Bytes, Rate, Rng, Span, Time};
+    use thalweg_pace::Trail;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -97,5 +100,50 @@ mod tests {
         assert_eq!(limit.bps(130 * MS, 375_000), 100_000_000, "in time");
         limit.grant(70 * MS, 0, 0, Some(0), Some(60 * MS));
         assert_eq!(limit.bps(71 * MS, 0), WAITING_BPS, "to wait");
+    }
+
+    /// What leaves a connection that the kernel paces as the limit says, looked at every 3 ms or when a rate
+    /// changes, and up to half a millisecond late. Every slot has another rate, between 50 Mbps and 1 Gbps.
+    fn granted_anew(seed: u64) -> Trail {
+        let slot = 60 * MS;
+        let mut rng = Rng::new(seed).stream("rates");
+        let mut trail = Trail::new(Span::from_ms(60));
+        let mut limit = Limit::new(62_500_000);
+        let (mut now, mut sent) = (Duration::ZERO, 0);
+        for number in 0..60 {
+            let end = slot * (number + 1);
+            let rate = Rate::from_bps(50_000_000 + rng.below(950_000_001)).expect("a rate");
+            let volume = rate.bytes_in(Span::from_ms(60));
+            trail.grant(volume);
+            let left = end.saturating_sub(now);
+            limit.grant(now, sent, rate.as_bps(), Some(volume.as_u64()), Some(left));
+            while now < end {
+                let bps = limit.bps(now, sent);
+                let change = limit.next_change(now, sent).unwrap_or(end);
+                let late = Duration::from_nanos(rng.below(500_000));
+                let until = change.min(now + 3 * MS).min(end) + late;
+                // In pieces, as the kernel does.
+                while now < until {
+                    now += Duration::from_micros(100);
+                    let bytes = bps / 80_000;
+                    sent += bytes;
+                    let moment = Time::ZERO + Span::from_ns(now.as_nanos() as u64);
+                    trail.leave(moment, Bytes::new(bytes));
+                }
+            }
+        }
+        trail
+    }
+
+    // spec: C-09
+    #[test]
+    fn rates_that_change_every_slot_are_kept_over_any_ten() {
+        for seed in 0..20 {
+            let trail = granted_anew(seed);
+            let errors = trail.errors(10, Span::from_ms(1));
+            assert!(errors.above <= 0.02 && errors.below <= 0.02, "seed {seed}: {errors:?}");
+            // What leaves before it is seen that the volume is used up: 0.6 ms at twice 1 Gbps.
+            assert!(trail.excess() <= 150_000, "seed {seed}: {}", trail.excess());
+        }
     }
 }

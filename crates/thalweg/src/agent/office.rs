@@ -1,11 +1,15 @@
 //! What an agent decides, without I/O: jobs and switches talk to it, it talks back.
+//!
+//! Whoever drives it hands in what came and the time, drains [`Office::poll`] after every input, and calls
+//! [`Office::handle_timeout`] when [`Office::poll_timeout`] has come. A job whose words are refused is sent off
+//! with [`Office::forget`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use thalweg_control::local::{Dependence, FromJob, ToJob, VERSION};
 use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Time};
-use thalweg_pace::board::{Answer, Plan, Question, Verdict};
+use thalweg_pace::board::{Answer, Plan, Question, VOLUME_MAX, Verdict};
 use thalweg_pace::host::{Event, FlowSpec, HostError};
 use thalweg_pace::{Ahead, Feedback, FlowId, Host, Refusal, Relation, Settings, Slot};
 
@@ -22,13 +26,17 @@ const IDLE_PART: u64 = 16;
 /// known yet would change places in every slot.
 const UNSEEN_SLOTS: u64 = 4;
 
+/// The most that can have left of a flow in a slot, a petabyte: with it, what all flows of a host report in a slot
+/// can be added up.
+const SLOT_BYTES_MAX: u64 = 1 << 50;
+
 /// A connection of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Seat(pub u64);
+pub struct Seat(pub u64);
 
 /// What an office wants done.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Output {
+pub enum Output {
     /// Tell a job.
     Say(Seat, ToJob),
     /// Ask the switches on the way, in this slot.
@@ -40,7 +48,7 @@ pub(super) enum Output {
 }
 
 /// The agent's mind. Slots of its host begin at zero; those of the network at 1970, `base` before.
-pub(super) struct Office {
+pub struct Office {
     host: Host,
     address: Ipv4Addr,
     settings: Settings,
@@ -66,11 +74,15 @@ struct Known {
     volume: Option<u64>,
     others: Vec<FlowId>,
     bursts: Bursts,
+    /// What has left in the current slot.
+    left_in_slot: u64,
     granted: Option<Rate>,
 }
 
 impl Office {
-    pub(super) fn new(
+    /// The office of a host with that address, whose link has that rate. It is slot `base` of the network; all
+    /// that is random comes from `rng`.
+    pub fn new(
         address: Ipv4Addr,
         uplink: Rate,
         settings: Settings,
@@ -93,12 +105,12 @@ impl Office {
     }
 
     /// What to do next, to be drained after every input.
-    pub(super) fn poll(&mut self) -> Option<Output> {
+    pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
     /// When it wants to be called.
-    pub(super) fn poll_timeout(&self) -> Time {
+    pub fn poll_timeout(&self) -> Time {
         let known = self.jobs.values().flat_map(|job| job.flows.values());
         known
             .map(|flow| flow.bursts.due())
@@ -107,7 +119,8 @@ impl Office {
             .min(self.host.poll_timeout())
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
         self.pass(now);
         let seats: Vec<Seat> = self.jobs.keys().copied().collect();
         for seat in seats {
@@ -118,12 +131,7 @@ impl Office {
     }
 
     /// What a job said; an error says what was wrong with it, and the job has to go.
-    pub(super) fn handle_job(
-        &mut self,
-        now: Time,
-        seat: Seat,
-        words: FromJob,
-    ) -> Result<(), String> {
+    pub fn handle_job(&mut self, now: Time, seat: Seat, words: FromJob) -> Result<(), String> {
         self.pass(now);
         words.check()?;
         let done = match words {
@@ -139,7 +147,7 @@ impl Office {
     }
 
     /// A job hung up.
-    pub(super) fn forget(&mut self, now: Time, seat: Seat) {
+    pub fn forget(&mut self, now: Time, seat: Seat) {
         self.pass(now);
         let Some(job) = self.jobs.remove(&seat) else { return };
         for flow in job.flows.values() {
@@ -154,7 +162,7 @@ impl Office {
 
     /// What a switch said to flows in a slot. What several switches say adds up.
     // spec: C-02
-    pub(super) fn handle_answers(
+    pub fn handle_answers(
         &mut self,
         now: Time,
         switch: usize,
@@ -187,7 +195,7 @@ impl Office {
     }
 
     /// What became of plans at a switch.
-    pub(super) fn handle_verdicts(&mut self, now: Time, plans: &[Plan], verdicts: &[Verdict]) {
+    pub fn handle_verdicts(&mut self, now: Time, plans: &[Plan], verdicts: &[Verdict]) {
         self.pass(now);
         let current = self.settings.slot_at(self.now);
         for (plan, verdict) in plans.iter().zip(verdicts) {
@@ -256,7 +264,8 @@ impl Office {
         }
         let unseen = self.host.uplink().capacity().saturating_mul(UNSEEN_SLOTS);
         let bursts = Bursts::new(unseen);
-        let known = Known { id, to: node(to), volume, others, bursts, granted: None };
+        let (left_in_slot, granted) = (0, None);
+        let known = Known { id, to: node(to), volume, others, bursts, left_in_slot, granted };
         job.flows.insert(number, known);
         self.flows.insert(id, (seat, number));
         self.say_idle(seat, number);
@@ -273,15 +282,24 @@ impl Office {
 
     // spec: C-08
     fn report(&mut self, seat: Seat, number: u32, counts: (u64, u64)) -> Result<(), String> {
+        let job_id = self.jobs.get(&seat).ok_or("join first")?.id;
+        // A job may have several processes here.
+        let of_job = self.jobs.values().filter(|job| job.id == job_id);
+        let mut flows = of_job.flat_map(|job| job.flows.values());
+        let is_new = !flows.any(|flow| flow.bursts.is_active());
         let job = self.jobs.get_mut(&seat).ok_or("join first")?;
-        let is_new = !job.flows.values().any(|flow| flow.bursts.is_active());
         let Some(flow) = job.flows.get_mut(&number) else {
             // One that stays on this host was not kept.
             return Ok(());
         };
+        let before = flow.bursts.sent();
         let step = flow.bursts.report(self.now, counts, flow.volume);
         let step = step.ok_or_else(|| format!("the counts of flow {number} went back"))?;
-        let (id, job_id) = (flow.id, job.id);
+        flow.left_in_slot = flow.left_in_slot.saturating_add(flow.bursts.sent() - before);
+        if flow.left_in_slot > SLOT_BYTES_MAX {
+            return Err(format!("{} bytes cannot have left in a slot", flow.left_in_slot));
+        }
+        let id = flow.id;
         let done = match step {
             Step::Nothing => Ok(()),
             Step::Begun { volume, ready, sent } => {
@@ -332,8 +350,9 @@ impl Office {
         self.heard.clear();
         self.host.handle_timeout(now);
         let slot = Slot(self.base.0 + self.settings.slot_at(now).0 - 1);
-        for job in self.jobs.values() {
-            for flow in job.flows.values() {
+        for job in self.jobs.values_mut() {
+            for flow in job.flows.values_mut() {
+                flow.left_in_slot = 0;
                 let Some((asked, carried)) = self.host.last_slot(flow.id) else { continue };
                 if asked + carried > Bytes::ZERO {
                     self.outputs.push_back(Output::Note(Record {
@@ -410,8 +429,9 @@ impl Office {
             to: known.to,
             plan: Ahead::of(slot, plan.volumes()),
             progress: self.host.progress_of(flow)?,
-            asked: asked.as_u64(),
-            carried: carried.as_u64(),
+            // One that is not believed would make a switch refuse what others plan, too.
+            asked: asked.as_u64().min(VOLUME_MAX),
+            carried: carried.as_u64().min(VOLUME_MAX),
         })
     }
 

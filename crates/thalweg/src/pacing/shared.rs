@@ -130,6 +130,9 @@ impl Pacer for Paced {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::Rng;
+    use thalweg_pace::Trail;
+
     use super::*;
 
     const PACKET: Bytes = Bytes::new(1_500);
@@ -171,6 +174,48 @@ mod tests {
         assert!((14_900_000..=15_700_000).contains(&sent), "idle again: {sent}");
         shared.release();
         assert_eq!(paced.next_send(at(3_121)), at(3_121));
+    }
+
+    /// What leaves a session whose agent grants another rate for every slot, between 50 Mbps and 1 Gbps. The
+    /// driver is woken up to half a millisecond late.
+    fn granted_anew(seed: u64) -> Trail {
+        let slot = Span::from_ms(60);
+        let shared = Arc::new(Shared::default());
+        let mut paced = Paced::new(Arc::clone(&shared));
+        shared.begin(120_000_000);
+        let mut rng = Rng::new(seed).stream("rates");
+        let (mut trail, mut now) = (Trail::new(slot), Time::ZERO);
+        for number in 0..60 {
+            let end = Time::ZERO + slot * (number + 1);
+            let rate = Rate::from_bps(50_000_000 + rng.below(950_000_001)).expect("a rate");
+            let volume = rate.bytes_in(slot);
+            trail.grant(volume);
+            let within_us = end.since(now).as_ps() / 1_000_000;
+            shared.grant(rate.as_bps(), Some(volume.as_u64()), Some(within_us));
+            while now < end {
+                let next = paced.next_send(now);
+                if next <= now {
+                    paced.on_send(now, PACKET);
+                    trail.leave(now, PACKET);
+                } else {
+                    now = next.min(end) + Span::from_ps(rng.below(500_000_000));
+                }
+            }
+        }
+        trail
+    }
+
+    // spec: C-09
+    #[test]
+    fn rates_that_change_every_slot_are_kept_over_any_ten() {
+        for seed in 0..20 {
+            let trail = granted_anew(seed);
+            let errors = trail.errors(10, Span::from_ms(1));
+            assert!(errors.above <= 0.02 && errors.below <= 0.02, "seed {seed}: {errors:?}");
+            // A packet that has begun; and while it waits for the slot's end, the trickle.
+            let trickle = PACKET.as_u64() * 6;
+            assert!(trail.excess() <= trickle, "seed {seed}: {}", trail.excess());
+        }
     }
 
     #[test]

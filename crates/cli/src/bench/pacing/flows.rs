@@ -14,7 +14,7 @@ use thalweg_lab::Place;
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
 use thalweg_pace::SlotPacer;
 
-use super::sink::{sleep, slots};
+use super::sink::{Gains, sleep, slots};
 use super::{PacingArguments, errors_of_ten, lab, largest, round};
 use crate::failure::Failure;
 
@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
     let lab = lab(2, "5gbit")?;
     let came = Arc::new(AtomicU64::new(0));
     let should_stop = AtomicBool::new(false);
-    let (first, slots) = std::thread::scope(|scope| -> Result<_, Failure> {
+    let Gains { first, bytes, late_us } = std::thread::scope(|scope| -> Result<_, Failure> {
         let receiver = open(lab.host(1), Arc::clone(&came))?;
         let to = receiver.local_address();
         let sender = open(lab.host(0), Arc::default())?;
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
         }
         Ok(measured)
     })?;
-    let came = &slots[0];
+    let came = &bytes[0];
     let rate = |slot: u64| RATES[(slot % RATES.len() as u64) as usize] * BYTES_OF_MBPS;
     let asked: Vec<u64> = (0..came.len() as u64).map(|slot| rate(first + slot)).collect();
     let errors = errors_of_ten(&asked, came);
@@ -66,6 +66,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
         "windows_within_2_percent": round(within as f64 / errors.len().max(1) as f64, 4),
         "asked_bytes": asked,
         "came_bytes": came,
+        "late_us": late_us,
     }))
 }
 

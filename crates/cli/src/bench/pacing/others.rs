@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
         let other = Program::start(lab.host(2), &[], &sinks[1], 1 << 40, details)?;
         sleep(std::time::Duration::from_millis(2_000));
         let counters: Vec<_> = sinks.iter().map(Sink::counter).collect();
-        let (_, came) = slots(&counters, slots_each);
+        let came = slots(&counters, slots_each).bytes;
         drop((job, other));
         let [own, others] = [0, 1].map(|job| came[job].iter().sum::<u64>() as f64);
         let mbps = |bytes: f64| round(bytes * 8.0 / (slots_each as f64 * 60e-3) / 1e6, 1);

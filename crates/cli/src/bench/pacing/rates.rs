@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use thalweg_lab::Place;
 
-use super::sink::{Sink, sleep, slots};
+use super::sink::{Gains, Sink, sleep, slots};
 use super::{PacingArguments, errors_of_ten, lab, largest, round};
 use crate::failure::Failure;
 
@@ -32,10 +32,12 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
     }
     sleep(WARM_UP);
     let counters: Vec<_> = sinks.iter().map(Sink::counter).collect();
-    let (first, came) = slots(&counters, (arguments.seconds * 1_000 / 60) as usize);
+    let Gains { first, bytes, late_us } =
+        slots(&counters, (arguments.seconds * 1_000 / 60) as usize);
     drop(programs);
     let mut found = serde_json::Map::new();
-    for (job, (rates, came)) in RATES.iter().zip(&came).enumerate() {
+    found.insert("late_us".into(), json!(late_us));
+    for (job, (rates, came)) in RATES.iter().zip(&bytes).enumerate() {
         let of = |slot: u64| rates[(slot % rates.len() as u64) as usize] * BYTES_OF_MBPS;
         let asked: Vec<u64> = (0..came.len() as u64).map(|slot| of(first + slot)).collect();
         let errors = errors_of_ten(&asked, came);

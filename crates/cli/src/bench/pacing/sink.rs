@@ -82,23 +82,37 @@ fn drain(mut connection: TcpStream, bytes: &AtomicU64) -> Option<()> {
     }
 }
 
-/// What counters gain in each of so many whole slots, and the number of the first.
-pub(super) fn slots(counters: &[Arc<AtomicU64>], slots: usize) -> (u64, Vec<Vec<u64>>) {
-    let mut gains = vec![Vec::with_capacity(slots); counters.len()];
+/// What counters gained, slot by slot.
+pub(super) struct Gains {
+    /// The number of the first slot.
+    pub(super) first: u64,
+    /// By counter and slot.
+    pub(super) bytes: Vec<Vec<u64>>,
+    /// How long after the start of the first slot, and after the end of each, they were read: a busy machine
+    /// is late, and then a slot has some of the next.
+    pub(super) late_us: Vec<u64>,
+}
+
+/// What counters gain in each of so many whole slots.
+pub(super) fn slots(counters: &[Arc<AtomicU64>], slots: usize) -> Gains {
+    let mut bytes = vec![Vec::with_capacity(slots); counters.len()];
     let first = since_epoch().as_micros() as u64 / SLOT_US + 1;
-    sleep_until(first);
-    let read =
-        || -> Vec<u64> { counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect() };
-    let mut before = read();
+    let mut late_us = Vec::with_capacity(slots + 1);
+    let mut read = |slot: u64| -> Vec<u64> {
+        sleep_until(slot);
+        let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
+        late_us.push((since_epoch().as_micros() as u64).saturating_sub(slot * SLOT_US));
+        counts
+    };
+    let mut before = read(first);
     for slot in 0..slots as u64 {
-        sleep_until(first + slot + 1);
-        let now = read();
-        for (gains, (now, before)) in gains.iter_mut().zip(now.iter().zip(&before)) {
+        let now = read(first + slot + 1);
+        for (gains, (now, before)) in bytes.iter_mut().zip(now.iter().zip(&before)) {
             gains.push(now - before);
         }
         before = now;
     }
-    (first, gains)
+    Gains { first, bytes, late_us }
 }
 
 fn sleep_until(slot: u64) {

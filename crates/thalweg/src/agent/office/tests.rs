@@ -177,6 +177,27 @@ fn words_out_of_order_are_refused_and_change_nothing() {
     assert!(twice.contains("a name of its own"), "{twice}");
 }
 
+// spec: C-08
+#[test]
+fn processes_of_one_job_do_not_begin_each_others_bursts_anew() {
+    let mut office = office();
+    for (seat, to) in [(Seat(1), PEER), (Seat(2), Ipv4Addr::new(10, 77, 0, 3))] {
+        office.handle_job(at(1), seat, join("job")).unwrap();
+        office.handle_job(at(1), seat, flow(to)).unwrap();
+    }
+    office.handle_job(at(60), Seat(1), report(SLOT_BYTES / 2, 0)).unwrap();
+    office.handle_job(at(61), Seat(1), report(SLOT_BYTES / 2, 1_000_000)).unwrap();
+    office.handle_job(at(62), Seat(2), report(SLOT_BYTES, 0)).unwrap();
+    office.handle_job(at(63), Seat(1), report(SLOT_BYTES, 1_000_000)).unwrap();
+    let outputs = pass(&mut office, at(70));
+    for seat in [Seat(1), Seat(2)] {
+        assert!(rate(&outputs, seat).unwrap().0 > 0, "{seat:?} has something to send");
+        office.handle_job(at(150), seat, report(SLOT_BYTES, SLOT_BYTES)).unwrap();
+    }
+    pass(&mut office, at(1_000));
+    assert_eq!(office.poll_timeout(), Time::NEVER, "all is sent, and nobody waits");
+}
+
 #[test]
 fn a_job_that_hangs_up_leaves_nothing() {
     let mut office = office();

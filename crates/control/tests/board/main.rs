@@ -1,0 +1,107 @@
+//! The fuzz target's check of load tables, without a fuzzing engine: over the committed corpus, over mutations of
+//! it, and over conversations that are drawn from a seed.
+
+mod drawn;
+mod inputs;
+
+#[path = "../../../../fuzz/board.rs"]
+mod checks;
+
+use std::fs;
+
+use thalweg_core::{NodeId, Rate, Rng};
+use thalweg_pace::board::{AgentId, Plan, Question, Route, Update};
+use thalweg_pace::path::Progress;
+use thalweg_pace::{Ahead, Board, FlowId, Rank, Settings, Slot};
+
+use inputs::{folder, inputs};
+
+#[test]
+fn the_corpus_is_what_the_encoders_write_and_is_taken_in() {
+    for (name, bytes) in inputs() {
+        let path = folder().join(name);
+        let committed = fs::read(&path).unwrap_or_default();
+        assert_eq!(committed, bytes, "{}: write the corpus again", path.display());
+        assert!(checks::board(&bytes), "{name}");
+    }
+}
+
+// spec: C-10
+#[test]
+fn mutations_of_the_corpus_keep_the_rules() {
+    let (rounds, inputs) = (rounds(20_000), inputs());
+    let mut rng = Rng::new(1).stream("mutations");
+    let accepted = (0..rounds).filter(|_| checks::board(&mutated(&inputs, &mut rng))).count();
+    // Neither only refusals nor only acceptances would try much.
+    assert!((rounds / 10..rounds).contains(&accepted), "{accepted} of {rounds}");
+}
+
+// spec: C-10
+#[test]
+fn conversations_of_all_sorts_keep_the_rules() {
+    let rounds = rounds(2_000);
+    for seed in 0..rounds as u64 {
+        let mut rng = Rng::new(seed).stream("conversation");
+        let bytes = drawn::conversation(&mut rng);
+        println!("seed {seed}");
+        checks::board(&bytes);
+    }
+}
+
+// spec: C-10
+#[test]
+fn whoever_floods_a_board_does_not_fill_its_memory() {
+    let to = "0.0.0.0/0".parse().expect("a network");
+    let route = Route { to, rate: Rate::from_gbps(1), is_each: true };
+    let mut board = Board::new(Settings::default(), vec![route]);
+    let (now, horizon) = (Slot(100), Settings::default().horizon_slots);
+    let flow = |number: u32| FlowId { job: thalweg_core::JobId(number.into()), number };
+    for message in 0..300 {
+        let plan = |at: u32| {
+            let flow = flow(message * 256 + at);
+            let progress = Progress { flow, iteration: 1, volume: 1 };
+            let plan = Ahead::filled(now, horizon, 1);
+            let (to, rank) = (NodeId(flow.number % 100), Rank(flow.number as u8));
+            Plan { flow, rank, to, plan, progress, asked: 1, carried: 1 }
+        };
+        let plans = (0..256).map(plan).collect();
+        let agent = AgentId(u64::from(message) % 7);
+        let update = Update { agent, sequence: message.into(), slot: now, plans };
+        board.update(now, &update).expect("a message as any other");
+        let question = |at: u32| {
+            let flow = flow(message * 256 + at);
+            Question { flow, rank: Rank::LAST, to: NodeId(flow.number), others: Vec::new() }
+        };
+        let questions: Vec<Question> = (0..256).map(question).collect();
+        board.fetch(now, now, &questions).expect("a message as any other");
+    }
+    let stats = board.stats();
+    assert_eq!((stats.flows, stats.links), (65_536, 65_536));
+    let others = (0..5_000).map(|agent| {
+        let plans = Vec::new();
+        board.update(now, &Update { agent: AgentId(100 + agent), sequence: 1, slot: now, plans })
+    });
+    assert_eq!(others.filter(Result::is_ok).count(), 4_096 - 7, "agents have an end, too");
+}
+
+/// How many cases to draw; `THALWEG_CASES` times as many to search longer.
+#[expect(clippy::disallowed_methods, reason = "whoever searches longer says so from outside")]
+fn rounds(usual: usize) -> usize {
+    let times = std::env::var("THALWEG_CASES").ok().and_then(|times| times.parse().ok());
+    usual * times.unwrap_or(1)
+}
+
+/// An input with one to three changes: a flipped bit, a new byte, or another input behind it.
+fn mutated(inputs: &[(&str, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
+    let pick = |rng: &mut Rng| &inputs[rng.below(inputs.len() as u64) as usize].1;
+    let mut bytes = pick(rng).clone();
+    for _ in 0..=rng.below(3) {
+        let at = rng.below(bytes.len() as u64) as usize;
+        match rng.below(3) {
+            0 => bytes[at] ^= 1 << rng.below(8),
+            1 => bytes[at] = rng.bits() as u8,
+            _ => bytes.extend(pick(rng)),
+        }
+    }
+    bytes
+}

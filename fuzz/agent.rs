@@ -1,0 +1,338 @@
+//! What must hold for any lines at all that jobs write to the agent of their host. The fuzz target calls it, and
+//! so does a test of the library.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use thalweg::agent::office::{Office, Output, Seat};
+use thalweg_control::local::{FromJob, Lines, ToJob, VERSION};
+use thalweg_core::{Rate, Rng, Span, Time};
+use thalweg_pace::board::{
+    AgentId, Answer, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Route, Update, Verdict,
+};
+use thalweg_pace::path::Progress;
+use thalweg_pace::{Ahead, Board, Feedback, Refusal, Settings, Slot};
+
+/// The host's address.
+pub const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// A line that begins so, behind its first byte, is what a switch answers to the last questions: numbers of eight
+/// bytes.
+pub const ANSWER: u8 = b'!';
+/// And so, that it refuses the last plans.
+pub const REFUSE: u8 = b'?';
+
+/// So long passes before a line, as three bits of its first byte say.
+const WAITS_MS: [u64; 8] = [0, 1, 3, 10, 29, 60, 150, 2_000];
+/// The slot of the network in which everything begins.
+const BASE: Slot = Slot(1_000_000);
+const UPLINK_BPS: u64 = 1_000_000_000;
+/// What the witness writes at a time, and to whom.
+const WITNESS_BYTES: u64 = 100_000;
+const WITNESS_PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
+const WITNESS: Seat = Seat(4);
+/// What an input may lead to, for every flow that is known and once more.
+const OUTPUTS_PER_FLOW: usize = 8;
+
+/// Lines of four jobs: the first byte of each says whose it is and how long passes before it (two bits and three);
+/// the rest is what the job writes, and nothing at all is that it hangs up. Beside them a fifth job, the witness,
+/// does its work. Answers whether any line was taken in.
+pub fn agent(bytes: &[u8]) -> bool {
+    let mut stage = Stage::new();
+    let mut accepted = false;
+    for line in bytes.split(|&byte| byte == b'\n') {
+        let [first, line @ ..] = line else { continue };
+        let seat = Seat(u64::from(first & 3));
+        stage.pass(Span::from_ms(WAITS_MS[usize::from(first >> 2 & 7)]));
+        match line {
+            [] => stage.hang_up(seat),
+            [ANSWER, numbers @ ..] => stage.answer(&mut Numbers(numbers)),
+            [REFUSE, numbers @ ..] => stage.refuse(&mut Numbers(numbers)),
+            _ => accepted |= stage.say(seat, line),
+        }
+        stage.work();
+    }
+    stage.fall_silent();
+    accepted
+}
+
+/// An agent, a switch, and what is known of the jobs.
+struct Stage {
+    main: Desk,
+    /// The same without the jobs. As long as none of them has sent anything, the witness notices no difference.
+    lone: Option<Desk>,
+    now: Time,
+    /// Who has joined.
+    joined: BTreeSet<Seat>,
+    /// What flows have reported; those that stay on the host are not among them.
+    flows: BTreeMap<(Seat, u32), (u64, u64)>,
+    witness: (u64, u64),
+}
+
+struct Desk {
+    office: Office,
+    switch: Board,
+    sequence: u64,
+    asked: (Slot, Vec<Question>),
+    told: Vec<Plan>,
+    /// What the witness was told.
+    heard: Vec<ToJob>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let mut stage = Stage {
+            main: Desk::new(),
+            lone: Some(Desk::new()),
+            now: Time::ZERO,
+            joined: BTreeSet::new(),
+            flows: BTreeMap::new(),
+            witness: (0, 0),
+        };
+        stage.witness_says(FromJob::Join { version: VERSION, job: "witness".into() });
+        stage.witness_says(FromJob::Flow {
+            flow: 0,
+            to: WITNESS_PEER,
+            volume: None,
+            relation: Default::default(),
+            others: Vec::new(),
+        });
+        stage
+    }
+
+    /// Lets time pass, and everything happen that is due.
+    fn pass(&mut self, span: Span) {
+        self.now += span;
+        let (now, flows) = (self.now, self.flows.len() + 1);
+        self.main.pass(now, flows);
+        if let Some(lone) = &mut self.lone {
+            lone.pass(now, 1);
+        }
+        self.compare();
+    }
+
+    /// A job writes a line.
+    fn say(&mut self, seat: Seat, line: &[u8]) -> bool {
+        let words = match Lines::new(line).next_line::<FromJob>() {
+            Ok(Some(words)) => words,
+            Ok(None) => return false,
+            Err(_) => {
+                self.hang_up(seat);
+                return false;
+            }
+        };
+        let done = self.main.office.handle_job(self.now, seat, words.clone());
+        self.main.drain(self.now, self.flows.len() + 2);
+        if done.is_err() {
+            self.hang_up(seat);
+            return false;
+        }
+        match words {
+            FromJob::Join { .. } => assert!(self.joined.insert(seat), "it has joined twice"),
+            _ => assert!(self.joined.contains(&seat), "it has not joined"),
+        }
+        match words {
+            FromJob::Flow { flow, to, .. } if to != OWN => {
+                let before = self.flows.insert((seat, flow), (0, 0));
+                assert!(before.is_none(), "a flow that is there already");
+            }
+            FromJob::Report { flow, ready, sent } => {
+                if let Some(counts) = self.flows.get_mut(&(seat, flow)) {
+                    assert!(counts.1 <= sent && sent <= ready, "counts that went back");
+                    *counts = (ready, sent);
+                    self.lone = None;
+                }
+            }
+            FromJob::Close { flow } => drop(self.flows.remove(&(seat, flow))),
+            FromJob::Join { .. } | FromJob::Flow { .. } => {}
+        }
+        true
+    }
+
+    fn hang_up(&mut self, seat: Seat) {
+        self.main.office.forget(self.now, seat);
+        self.joined.remove(&seat);
+        self.flows.retain(|(of, _), _| *of != seat);
+        self.main.drain(self.now, self.flows.len() + 1);
+    }
+
+    /// The witness has sent what it wrote, and writes more, unless there is much.
+    fn work(&mut self) {
+        let (ready, _) = self.witness;
+        self.witness = (ready + WITNESS_BYTES, ready);
+        self.witness_says(FromJob::Report { flow: 0, ready: self.witness.0, sent: ready });
+        self.compare();
+    }
+
+    fn witness_says(&mut self, words: FromJob) {
+        for desk in [Some(&mut self.main), self.lone.as_mut()].into_iter().flatten() {
+            let done = desk.office.handle_job(self.now, WITNESS, words.clone());
+            assert_eq!(done, Ok(()), "the witness does nothing wrong");
+            desk.drain(self.now, self.flows.len() + 2);
+        }
+    }
+
+    fn compare(&mut self) {
+        let Some(lone) = &mut self.lone else { return self.main.heard.clear() };
+        assert_eq!(self.main.heard, lone.heard, "jobs that send nothing make a difference");
+        self.main.heard.clear();
+        lone.heard.clear();
+    }
+
+    /// A switch says anything at all.
+    fn answer(&mut self, numbers: &mut Numbers) {
+        let (slot, questions) = self.main.asked.clone();
+        let slot = Slot((slot.0 + numbers.next() % 3).saturating_sub(1));
+        let horizon = numbers.next() as usize % 14;
+        let mut ahead = || {
+            let volumes: Vec<u64> = (0..horizon).map(|_| numbers.next()).collect();
+            Ahead::of(slot, &volumes)
+        };
+        let (load, free) = (ahead(), ahead());
+        let feedback = Some(Feedback { load, free, narrowest: numbers.next() });
+        let of = |question: &Question| {
+            let others = question.others.iter().take(2);
+            let progress = others.map(|&flow| Progress {
+                flow,
+                iteration: numbers.next() % 3,
+                volume: numbers.next(),
+            });
+            Answer { feedback, progress: progress.collect() }
+        };
+        let answers = questions.iter().map(of).collect();
+        self.main.office.handle_answers(self.now, 1, slot, &questions, answers);
+        self.lone = None;
+        self.main.drain(self.now, self.flows.len() + 1);
+    }
+
+    /// A switch refuses anything at all.
+    fn refuse(&mut self, numbers: &mut Numbers) {
+        let plans = self.main.told.clone();
+        let of = |plan: &Plan| {
+            let slot = plan.plan.first().after(numbers.next() % 12);
+            Verdict::Full(Refusal { slot, asked: plan.plan.at(slot), free: numbers.next() })
+        };
+        let verdicts: Vec<Verdict> = plans.iter().map(of).collect();
+        self.main.office.handle_verdicts(self.now, &plans, &verdicts);
+        self.lone = None;
+        self.main.drain(self.now, self.flows.len() + 1);
+    }
+
+    /// Everybody has sent everything: after a while nobody waits for anything, and when all have gone nothing is
+    /// left.
+    fn fall_silent(&mut self) {
+        let (ready, _) = self.witness;
+        self.witness_says(FromJob::Report { flow: 0, ready, sent: ready });
+        let flows: Vec<_> = self.flows.iter().map(|(&id, &counts)| (id, counts)).collect();
+        for ((seat, flow), (ready, _)) in flows {
+            let words = FromJob::Report { flow, ready, sent: ready };
+            if self.main.office.handle_job(self.now, seat, words).is_err() {
+                self.hang_up(seat);
+            }
+            self.main.drain(self.now, self.flows.len() + 2);
+        }
+        self.pass(Span::from_s(2));
+        let due = self.main.office.poll_timeout();
+        assert_eq!(due, Time::NEVER, "somebody waits, and nobody has anything to send");
+        for seat in 0..=WITNESS.0 {
+            self.hang_up(Seat(seat));
+        }
+        self.pass(Span::from_ms(60));
+        assert_eq!(self.main.office.poll_timeout(), Time::NEVER, "nobody is there");
+    }
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let rate = Rate::from_bps(UPLINK_BPS).expect("a rate");
+        let settings = Settings::default();
+        let office = Office::new(OWN, rate, settings, BASE, &Rng::new(1)).expect("it works");
+        let route = Route { to: Prefix::ALL, rate, is_each: true };
+        Desk {
+            office,
+            switch: Board::new(settings, vec![route]),
+            sequence: 0,
+            asked: (BASE, Vec::new()),
+            told: Vec::new(),
+            heard: Vec::new(),
+        }
+    }
+
+    fn pass(&mut self, now: Time, flows: usize) {
+        while self.office.poll_timeout() <= now {
+            let due = self.office.poll_timeout();
+            self.office.handle_timeout(due);
+            self.drain(due, flows);
+            assert!(self.office.poll_timeout() > due, "it is due again at once");
+        }
+    }
+
+    /// Carries out what the office wants; a switch takes all of it.
+    fn drain(&mut self, now: Time, flows: usize) {
+        let mut outputs = 0;
+        let slot = BASE.after(Settings::default().slot_at(now).0);
+        while let Some(output) = self.office.poll() {
+            outputs += 1;
+            assert!(outputs <= OUTPUTS_PER_FLOW * (flows + 1), "it talks without end");
+            match output {
+                Output::Say(seat, words) => self.say(seat, words),
+                Output::Ask(of, questions) => {
+                    assert!(of == slot && questions.len() <= flows);
+                    self.ask(now, slot, &questions);
+                    self.asked = (slot, questions);
+                    outputs = 0;
+                }
+                Output::Tell(of, plans) => {
+                    assert!(of == slot && plans.len() <= flows);
+                    self.tell(now, slot, &plans);
+                    self.told = plans;
+                }
+                Output::Note(record) => assert!(record.slot < slot.0),
+            }
+        }
+    }
+
+    fn say(&mut self, seat: Seat, words: ToJob) {
+        if let ToJob::Rate { bps, .. } = &words {
+            assert!(*bps <= UPLINK_BPS || *bps == u64::MAX, "faster than the link: {words:?}");
+        }
+        if seat == WITNESS {
+            let is_meant = match &words {
+                ToJob::Welcome { .. } => true,
+                ToJob::Rate { flow, bps, .. } => *flow == 0 && *bps <= UPLINK_BPS,
+                ToJob::Refused { .. } => false,
+            };
+            assert!(is_meant, "the witness is told {words:?}");
+            self.heard.push(words);
+        }
+    }
+
+    fn ask(&mut self, now: Time, slot: Slot, questions: &[Question]) {
+        for questions in questions.chunks(FLOWS_PER_MESSAGE) {
+            let answers = self.switch.fetch(slot, slot, questions);
+            let answers = answers.expect("an agent asks what can be answered");
+            self.office.handle_answers(now, 0, slot, questions, answers);
+        }
+    }
+
+    fn tell(&mut self, now: Time, slot: Slot, plans: &[Plan]) {
+        for plans in plans.chunks(FLOWS_PER_MESSAGE) {
+            self.sequence += 1;
+            let (agent, sequence, plans) = (AgentId(1), self.sequence, plans.to_vec());
+            let update = Update { agent, sequence, slot, plans };
+            let verdicts = self.switch.update(slot, &update);
+            let verdicts = verdicts.expect("an agent plans what can be taken in");
+            self.office.handle_verdicts(now, &update.plans, &verdicts);
+        }
+    }
+}
+
+/// Numbers out of bytes; zeros behind their end.
+struct Numbers<'a>(&'a [u8]);
+
+impl Numbers<'_> {
+    fn next(&mut self) -> u64 {
+        let (number, rest) = self.0.split_at(self.0.len().min(8));
+        self.0 = rest;
+        number.iter().rev().fold(0, |high, &low| high << 8 | u64::from(low))
+    }
+}

@@ -1,0 +1,10 @@
+//! What must hold for any bytes at all, for the fuzz targets. Each file is a part of a test as well, of the crate
+//! that it is about.
+
+mod agent;
+mod board;
+mod checks;
+
+pub use agent::agent;
+pub use board::board;
+pub use checks::{aggregate, deliver, flow, pace, prefix, tag};
