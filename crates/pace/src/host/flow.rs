@@ -57,7 +57,8 @@ pub(super) struct Flow {
     pub(super) is_resting: bool,
     /// What it wanted of the slot before this one, and got.
     pub(super) last: (u64, u64),
-    /// What left in each of the last slots in which it had something to send.
+    /// What left in each of the last slots that it wanted anything of. As long as there are too few of them,
+    /// nothing limits it but what is free.
     pub(super) recent: Recent,
     /// Those of the same job that are decided upon after it; only while decisions are made.
     pub(super) siblings: Option<Siblings>,
@@ -109,7 +110,7 @@ impl Flow {
             sent_in_slot: 0,
             is_resting: false,
             last: (0, 0),
-            recent: Recent::new(0),
+            recent: Recent::new(u64::MAX),
             siblings: None,
             is_blind: false,
             decided_in: None,
@@ -171,7 +172,8 @@ impl Flow {
 
     pub(super) fn end_slot(&mut self, asked: u64) {
         self.last = (asked, self.sent_in_slot);
-        if self.sent_in_slot > 0 || self.is_active() {
+        // A slot in which it had to wait for others says nothing about how fast it can be.
+        if asked > 0 {
             self.recent.push(self.sent_in_slot);
         }
         self.sent_in_slot = 0;
