@@ -57,8 +57,7 @@ pub(super) struct Flow {
     pub(super) is_resting: bool,
     /// What it wanted of the slot before this one, and got.
     pub(super) last: (u64, u64),
-    /// What left in each of the last slots that it wanted anything of. As long as there are too few of them,
-    /// nothing limits it but what is free.
+    /// What left in each of the last slots in which it had something to send.
     pub(super) recent: Recent,
     /// Those of the same job that are decided upon after it; only while decisions are made.
     pub(super) siblings: Option<Siblings>,
@@ -110,7 +109,7 @@ impl Flow {
             sent_in_slot: 0,
             is_resting: false,
             last: (0, 0),
-            recent: Recent::new(u64::MAX),
+            recent: Recent::new(0),
             siblings: None,
             is_blind: false,
             decided_in: None,
@@ -172,8 +171,7 @@ impl Flow {
 
     pub(super) fn end_slot(&mut self, asked: u64) {
         self.last = (asked, self.sent_in_slot);
-        // A slot in which it had to wait for others says nothing about how fast it can be.
-        if asked > 0 {
+        if self.sent_in_slot > 0 || self.is_active() {
             self.recent.push(self.sent_in_slot);
         }
         self.sent_in_slot = 0;
