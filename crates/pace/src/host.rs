@@ -128,6 +128,20 @@ impl Host {
         Ok(())
     }
 
+    // spec: C-08
+    /// So much of a flow belongs to the iteration before the one that has begun: others were done with that
+    /// before this one was. It leaves first, and depends on nobody. What turns out not to be there when the
+    /// flow [rests](Host::rest) is forgotten.
+    pub fn owe(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.owe(bytes.as_u64());
+        Ok(())
+    }
+
+    /// What of a flow's iteration has not left yet.
+    pub fn left(&self, flow: FlowId) -> Option<Bytes> {
+        self.flows.get(&flow).map(|flow| Bytes::new(flow.remaining()))
+    }
+
     /// A flow's iteration has another volume than was said: of programs that do not say it, it is only
     /// guessed.
     pub fn set_volume(&mut self, flow: FlowId, volume: Bytes) -> Result<(), HostError> {
@@ -163,7 +177,7 @@ impl Host {
     }
 
     // spec: C-08
-    /// So much more of a flow has left, what is sent again included.
+    /// So much more of a flow has left, for the first time.
     pub fn sent(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         state.sent(bytes.as_u64());
@@ -184,15 +198,20 @@ impl Host {
     /// Whether a flow that has not sent all that is ready waits for something else than the network: for
     /// data of others, say. What it leaves unused then says nothing about links.
     pub fn rest(&mut self, flow: FlowId, is_resting: bool) -> Result<(), HostError> {
-        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.is_resting = is_resting;
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.rest(is_resting);
         Ok(())
     }
 
     // spec: C-13
-    /// So much of what had left got lost and has to leave again. It remains to be sent, and that is
-    /// all: the link carried it, so no estimate and no rate changes.
-    pub fn lost(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
-        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.lost(bytes.as_u64());
+    /// So much leaves again that had left before and got lost. It brings the flow no further, and that is all:
+    /// the link carried it, so no estimate and no rate changes, and what the slot has for the rest of the flow
+    /// stays, as long as links have room.
+    pub fn resent(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
+        let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
+        state.resent(bytes.as_u64());
+        if state.is_active() {
+            self.desk.make_up(flow, state, bytes.as_u64());
+        }
         Ok(())
     }
 

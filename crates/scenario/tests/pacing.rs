@@ -81,23 +81,30 @@ fn jobs_that_take_turns_are_faster_than_jobs_side_by_side() {
     }
 }
 
+/// Packets and words get lost.
+const LOSS: &str = "[[faults]]\n[faults.loss]\non = \"everywhere\"\nprobability = 0.002\n";
+
+// spec: C-13
 #[test]
 fn a_job_by_itself_loses_little() {
-    let alone = |pacing| {
-        let text = text("ring", pacing, "");
+    let alone = |collective, pacing, faults: &str| {
+        let text = text(collective, pacing, "");
         let second = text.rfind("[[traffic]]").unwrap();
-        mean_ms(&run(&text[..second], 1))
+        mean_ms(&run(&(text[..second].to_owned() + faults), 1))
     };
-    let part = alone(PACING) / alone("");
-    assert!((0.99..1.06).contains(&part), "{part}");
+    for collective in ["ring", "server", "aggregate"] {
+        for faults in ["", LOSS] {
+            let part = alone(collective, PACING, faults) / alone(collective, "", faults);
+            assert!((0.97..1.06).contains(&part), "{collective}, {faults}: {part}");
+        }
+    }
 }
 
 // spec: C-13
 #[test]
 fn words_and_packets_may_get_lost() {
-    let faults = "[[faults]]\n[faults.loss]\non = \"everywhere\"\nprobability = 0.002\n";
     for collective in ["ring", "server", "aggregate"] {
-        let part = of_free(collective, faults, 2);
+        let part = of_free(collective, LOSS, 2);
         assert!(part < 1.02, "{collective}: {part}");
     }
 }

@@ -216,8 +216,10 @@ impl Host {
         let participant = jobs.participant(job).ok_or(HostError::NoSuchJob(job))?;
         let call = call.into();
         let bytes = tensor_bytes(&call.tensor);
+        let is_resting = participant.rests();
         let operation = participant.submit(now, call)?;
         if let Some(pacing) = &mut jobs.pacing {
+            pacing.rest(job, is_resting);
             pacing.handed_over(now, job, bytes);
         }
         Ok(operation)
@@ -295,13 +297,15 @@ impl Jobs {
     /// Has a participant send, through its gate if it has one.
     fn transmit(&mut self, index: usize, now: Time, turn: &mut Turn<'_>) {
         let (job, participant) = &mut self.participants[index];
-        let part = participant.part_mut();
-        let Some(pacing) = &mut self.pacing else { return part.transmit(now, turn) };
-        match pacing.gate(*job) {
-            Some(gate) => part.transmit(now, &mut Gated::new(turn, gate, now)),
-            None => part.transmit(now, turn),
-        }
-        pacing.settle(*job);
+        let Some(pacing) = &mut self.pacing else {
+            return participant.part_mut().transmit(now, turn);
+        };
+        let Some(gate) = pacing.gate(*job) else {
+            return participant.part_mut().transmit(now, turn);
+        };
+        let resent = participant.resent();
+        participant.part_mut().transmit(now, &mut Gated::new(turn, gate, now));
+        pacing.settle(*job, participant.resent() - resent);
     }
 
     /// Hands a packet to whom it is for, if that is somebody here.
@@ -312,9 +316,12 @@ impl Jobs {
                 self.server.handle_packet(now, packet);
             }
             Kind::PaceAsk | Kind::PaceAnswer => {
-                if let Some(pacing) = &mut self.pacing {
-                    pacing.handle_packet(now, packet);
+                let Some(pacing) = &mut self.pacing else { return };
+                let own = self.participants.iter().find(|(own, _)| *own == prefix.job);
+                if let Some((job, participant)) = own {
+                    pacing.rest(*job, participant.rests());
                 }
+                pacing.handle_packet(now, packet);
             }
             _ => {
                 let Some(participant) = self.participant(prefix.job) else { return };
@@ -333,8 +340,7 @@ impl Jobs {
         if let Some(pacing) = &mut self.pacing {
             if pacing.ends_slot(now) {
                 for (job, participant) in &self.participants {
-                    let is_resting = participant.outgoing() == 0 && !participant.part().has_more();
-                    pacing.rest(*job, is_resting);
+                    pacing.rest(*job, participant.rests());
                 }
             }
             pacing.handle_timeout(now);

@@ -26,6 +26,10 @@ use post::{Heard, Onward, Post};
 /// sender.
 const ITERATIONS_AHEAD: u64 = 64;
 
+/// Of an iteration, how much more a server may owe than was counted. Counts are not exact: messages end in short
+/// packets, and servers do not get quite the same.
+const OWED_SPARE_PART: u64 = 16;
+
 /// What a host sends for a job in every iteration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PacedJob {
@@ -85,6 +89,8 @@ struct Job {
     /// Iterations that the worker of this host has begun, and that anybody has.
     own_iteration: u64,
     iteration: u64,
+    /// Whether it had nothing to send when somebody looked last.
+    is_resting: bool,
     flows: Vec<Out>,
     /// Whose turn it is to be counted.
     turn: usize,
@@ -140,6 +146,7 @@ impl Pacing {
             summed: 0,
             own_iteration: 0,
             iteration: 0,
+            is_resting: true,
             flows,
             turn: 0,
             gate: Gate::new(paced, self.settings.slot),
@@ -206,14 +213,29 @@ impl Pacing {
         self.jobs.get_mut(&job).map(|job| &mut job.gate)
     }
 
-    /// Takes in what has passed the gate of a job.
-    pub(crate) fn settle(&mut self, id: JobId) {
+    // spec: C-13
+    /// Takes in what has passed the gate of a job, and how many packets of that had left before: those use up
+    /// what was granted, and bring nobody further.
+    pub(crate) fn settle(&mut self, id: JobId, resent_packets: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let bytes = job.gate.take_passed();
-        let Some(flow) = job.next_to_count().filter(|_| bytes > 0) else { return };
-        flow.left = flow.left.saturating_sub(bytes);
-        let id = flow.id;
-        self.scheduler.sent(id, Bytes::new(bytes)).expect("the flow was added");
+        let mut bytes = job.gate.take_passed();
+        let mut again = bytes.min(resent_packets * job.gate.packet_bytes());
+        while bytes > 0 {
+            let Some(flow) = job.next_to_count() else { return };
+            // What is too much for one is the next one's, so that all together have sent what they may.
+            let counted = if flow.left > 0 { bytes.min(flow.left) } else { bytes };
+            let resent = counted.min(again);
+            flow.left = flow.left.saturating_sub(counted);
+            (bytes, again) = (bytes - counted, again - resent);
+            if counted > resent {
+                let sent = self.scheduler.sent(flow.id, Bytes::new(counted - resent));
+                sent.expect("the flow was added");
+            }
+            if resent > 0 {
+                let resent = self.scheduler.resent(flow.id, Bytes::new(resent));
+                resent.expect("the flow was added");
+            }
+        }
         self.pump();
     }
 
@@ -274,7 +296,8 @@ impl Pacing {
 
     /// Whether a job has nothing to send at the moment, though not everything has left.
     pub(crate) fn rest(&mut self, id: JobId, is_resting: bool) {
-        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.is_resting = is_resting;
         for flow in &job.flows {
             self.scheduler.rest(flow.id, is_resting).expect("the flow was added");
         }
@@ -313,21 +336,27 @@ impl Pacing {
     /// Begins a job's iterations up to this one, unless they have begun.
     fn begin_until(&mut self, now: Time, id: JobId, iteration: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if iteration > job.iteration.saturating_add(ITERATIONS_AHEAD) {
+        let most = job.iteration.saturating_add(ITERATIONS_AHEAD);
+        if !(job.iteration + 1..=most).contains(&iteration) {
             return;
         }
-        while job.iteration < iteration {
-            job.iteration += 1;
-            self.scheduler.begin_iteration(id).expect("the job was added");
-            for flow in &job.flows {
-                let volume = Bytes::new(flow.volume);
-                let scheduler = &mut self.scheduler;
-                let begun = scheduler.set_volume(flow.id, volume).and_then(|()| {
-                    // What there is to send of it, others' progress says.
-                    if flow.follows() { scheduler.ready(now, flow.id, volume) } else { Ok(()) }
-                });
-                begun.expect("the flow was added");
-            }
+        let scheduler = &mut self.scheduler;
+        let owed: Vec<Bytes> = job.flows.iter().map(|flow| job.owed(flow, scheduler)).collect();
+        for _ in job.iteration..iteration {
+            scheduler.begin_iteration(id).expect("the job was added");
+        }
+        job.iteration = iteration;
+        for (flow, owed) in job.flows.iter().zip(owed) {
+            let volume = Bytes::new(flow.volume);
+            let mut begin = || {
+                scheduler.set_volume(flow.id, volume)?;
+                // What there is to send of it, others' progress says.
+                if flow.follows() {
+                    scheduler.ready(now, flow.id, volume)?;
+                }
+                scheduler.owe(flow.id, owed)
+            };
+            begin().expect("the flow was added");
         }
     }
 
@@ -362,6 +391,18 @@ impl Pacing {
 }
 
 impl Job {
+    // spec: C-08
+    /// What a flow has left when others begin the next iteration. A server's results may still be on their
+    /// way to a worker while another one computes again: whoever let them wait for gradients of the next
+    /// iteration would wait for the very worker that lacks them.
+    fn owed(&self, flow: &Out, scheduler: &Scheduler) -> Bytes {
+        let may_owe = flow.follows() && self.iteration > 0 && !self.is_resting;
+        let left = scheduler.left(flow.id).filter(|_| may_owe);
+        left.map_or(Bytes::ZERO, |left| {
+            Bytes::new(left.as_u64().saturating_add(flow.volume / OWED_SPARE_PART).min(flow.volume))
+        })
+    }
+
     fn onward(&self, flow: FlowId) -> Option<Onward> {
         let own = self.flows.iter().find(|own| own.id == flow)?;
         let is_summed = matches!(own.relation, Relation::Summed { .. });

@@ -100,6 +100,23 @@ impl Desk {
         flow.decided_in = Some(self.slot);
     }
 
+    // spec: C-13
+    /// Something of the current slot went to what had left before: the slot gets as much more, as far as there
+    /// is any. The path is told with the next plan.
+    pub(super) fn make_up(&mut self, id: FlowId, flow: &mut Flow, bytes: u64) {
+        flow.plan.advance_to(self.slot);
+        let planned = flow.plan.at(self.slot);
+        if planned == 0 {
+            return;
+        }
+        let mut feedback = self.own_link(id);
+        self.join_network(&mut feedback, flow, &self.nothing());
+        let most = feedback.free.volumes()[0].max(planned);
+        flow.plan.volumes_mut()[0] = planned.saturating_add(bytes).min(most);
+        self.reserve(id, &flow.plan);
+        self.grant(id, flow);
+    }
+
     // spec: C-05, C-06
     /// Fits a flow to news of those it depends on, in the current slot.
     pub(super) fn follow(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {

@@ -46,6 +46,8 @@ pub(super) struct Job {
 pub(super) struct Flow {
     pub(super) to: NodeId,
     volume: u64,
+    /// What of that belongs to the iteration before, and leaves first.
+    owed: u64,
     pub(super) relation: Relation,
     others: Vec<(FlowId, u64)>,
     ready: u64,
@@ -87,6 +89,7 @@ impl Flow {
         Flow {
             to: spec.to,
             volume: spec.volume.as_u64(),
+            owed: 0,
             relation: spec.relation,
             others: spec.others.into_iter().map(|other| (other, 0)).collect(),
             ready: 0,
@@ -105,6 +108,7 @@ impl Flow {
 
     pub(super) fn begin_iteration(&mut self) {
         (self.ready, self.sent) = (0, 0);
+        self.volume -= std::mem::take(&mut self.owed);
         self.decided_in = None;
         self.others.iter_mut().for_each(|(_, volume)| *volume = 0);
     }
@@ -127,14 +131,29 @@ impl Flow {
         self.sent_in_slot = self.sent_in_slot.saturating_add(bytes);
     }
 
-    pub(super) fn lost(&mut self, bytes: u64) {
-        self.sent = self.sent.saturating_sub(bytes);
+    pub(super) fn resent(&mut self, bytes: u64) {
+        self.sent_in_slot = self.sent_in_slot.saturating_add(bytes);
     }
 
     /// What it sends in this iteration turns out to be another volume.
     pub(super) fn set_volume(&mut self, volume: u64) {
-        self.volume = volume.max(self.sent);
+        self.volume = volume.saturating_add(self.owed).max(self.sent);
         self.ready = self.ready.min(self.volume);
+    }
+
+    /// So much more of the iteration before is left: it is ready, and leaves before anything else.
+    pub(super) fn owe(&mut self, bytes: u64) {
+        self.owed = self.owed.saturating_add(bytes);
+        self.volume = self.volume.saturating_add(bytes);
+        self.ready = self.ready.saturating_add(bytes);
+    }
+
+    /// Whether it has something to send. Who has not owes nothing, whatever was counted.
+    pub(super) fn rest(&mut self, is_resting: bool) {
+        self.is_resting = is_resting;
+        if is_resting {
+            self.sent = self.sent.max(self.owed);
+        }
     }
 
     pub(super) fn end_slot(&mut self, asked: u64) {
@@ -155,8 +174,9 @@ impl Flow {
         self.sent
     }
 
+    /// How far those are that it depends on, counted as it counts itself: what it owes depends on nobody.
     pub(super) fn others(&self) -> impl Iterator<Item = u64> {
-        self.others.iter().map(|(_, volume)| *volume)
+        self.others.iter().map(|(_, volume)| volume.saturating_add(self.owed))
     }
 
     /// Takes in how far another flow is; whether that matters here.
@@ -194,6 +214,7 @@ impl Flow {
     pub(super) fn progress(&self, flow: FlowId, iteration: u64, slot: Slot) -> Progress {
         let is_decided = self.decided_in == Some(slot);
         let planned = if is_decided { self.left_in(slot) } else { 0 };
-        Progress { flow, iteration, volume: self.sent + planned }
+        let volume = (self.sent + planned).saturating_sub(self.owed);
+        Progress { flow, iteration, volume }
     }
 }

@@ -208,9 +208,8 @@ fn losses_lower_no_rate() {
     let first = decide(&mut host, at_ms(60));
     assert_eq!(rate_of(&first, 1), Some(Rate::from_gbps(1)));
     for slot in 2..50 {
-        // All that was sent got lost.
-        host.sent(id(1), Bytes::new(SLOT_BYTES)).unwrap();
-        host.lost(id(1), Bytes::new(SLOT_BYTES)).unwrap();
+        // All that leaves had left before.
+        host.resent(id(1), Bytes::new(SLOT_BYTES)).unwrap();
         let events = next_decision(&mut host, at_ms(60 * slot));
         assert_eq!(rate_of(&events, 1), Some(Rate::from_gbps(1)), "slot {slot}");
         assert_eq!(plan_of(&host, &events, 1).unwrap().0.volumes()[1], SLOT_BYTES);
@@ -218,12 +217,83 @@ fn losses_lower_no_rate() {
     assert_eq!(host.status(JOB).unwrap().sent, Bytes::ZERO);
 }
 
+/// What a flow may still send in the slot, as it was last told.
+fn granted(events: &[Event], number: u32) -> u64 {
+    let granted = events.iter().rev().find_map(|event| match event {
+        Event::Grant { flow, volume, .. } if *flow == id(number) => Some(volume.as_u64()),
+        _ => None,
+    });
+    granted.expect("something was granted")
+}
+
+fn events(host: &mut Host) -> Vec<Event> {
+    std::iter::from_fn(|| host.poll_event()).collect()
+}
+
+fn broadcast(number: u32, to: u32, slots: u64) -> FlowSpec {
+    FlowSpec {
+        relation: Relation::Broadcast,
+        others: vec![id(8), id(9)],
+        ..spec(number, to, slots)
+    }
+}
+
+// spec: C-13
+#[test]
+fn what_leaves_again_takes_nothing_from_what_a_slot_has() {
+    let tenth = SLOT_BYTES / 10;
+    let mut host = host(&[broadcast(1, 2, 50)]);
+    for number in [8, 9] {
+        let progress = Progress { flow: id(number), iteration: 1, volume: 3 * tenth };
+        host.handle_progress(at_ms(59), progress);
+    }
+    let told = decide(&mut host, at_ms(60));
+    assert_eq!(granted(&told, 1), 3 * tenth);
+    host.sent(id(1), Bytes::new(tenth)).unwrap();
+    host.resent(id(1), Bytes::new(tenth)).unwrap();
+    let told = events(&mut host);
+    assert_eq!(granted(&told, 1), 2 * tenth, "of what is aggregated, so much has not left");
+    let progress = host.progress_of(id(1)).unwrap().volume;
+    assert_eq!(progress, 3 * tenth, "as far as others were told");
+    // The link is full.
+    host.resent(id(1), Bytes::new(9 * tenth)).unwrap();
+    let told = events(&mut host);
+    assert_eq!(granted(&told, 1), 0);
+}
+
+// spec: C-06, C-08
+#[test]
+fn what_is_owed_from_the_iteration_before_depends_on_nobody() {
+    let tenth = SLOT_BYTES / 10;
+    let mut host = host(&[broadcast(1, 2, 1)]);
+    decide(&mut host, at_ms(60));
+    assert_eq!(host.left(id(1)), Some(Bytes::new(SLOT_BYTES)));
+    host.begin_iteration(JOB).unwrap();
+    host.ready(at_ms(90), id(1), Bytes::new(SLOT_BYTES)).unwrap();
+    host.owe(id(1), Bytes::new(4 * tenth)).unwrap();
+    let told = next_decision(&mut host, at_ms(120));
+    assert_eq!(granted(&told, 1), 4 * tenth, "nobody has sent anything of the next iteration");
+    let progress = |host: &Host| host.progress_of(id(1)).unwrap().volume;
+    assert_eq!(progress(&host), 0, "which is the one that others are told of");
+    for number in [8, 9] {
+        let progress = Progress { flow: id(number), iteration: 2, volume: tenth };
+        host.handle_progress(at_ms(150), progress);
+    }
+    host.sent(id(1), Bytes::new(3 * tenth)).unwrap();
+    let told = next_decision(&mut host, at_ms(180));
+    assert_eq!((granted(&told, 1), progress(&host)), (2 * tenth, tenth));
+    // Nothing is there any more, though less was counted.
+    host.rest(id(1), true).unwrap();
+    let told = next_decision(&mut host, at_ms(240));
+    assert_eq!((granted(&told, 1), progress(&host)), (tenth, tenth));
+    host.begin_iteration(JOB).unwrap();
+    assert_eq!(host.left(id(1)), Some(Bytes::new(SLOT_BYTES)), "it is owed once");
+}
+
 // spec: C-05, C-06
 #[test]
 fn a_broadcast_follows_what_it_depends_on() {
-    let broadcast =
-        FlowSpec { relation: Relation::Broadcast, others: vec![id(8), id(9)], ..spec(1, 2, 50) };
-    let mut host = host(&[broadcast]);
+    let mut host = host(&[broadcast(1, 2, 50)]);
     let tell = |host: &mut Host, now, number, slots: u64| {
         let volume = slots * SLOT_BYTES / 10;
         host.handle_progress(now, Progress { flow: id(number), iteration: 1, volume });

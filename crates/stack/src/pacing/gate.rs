@@ -12,8 +12,7 @@ const BURST_PART: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Gate {
     pacer: SlotPacer,
-    /// Packets with less payload than this are questions, answers and ends of tensors: they pass.
-    small_bytes: u32,
+    segment_bytes: u32,
     overhead_bytes: u32,
     /// Whether anybody watches. A job with nothing planned sends as it likes: what is sent again.
     is_held: bool,
@@ -25,7 +24,7 @@ impl Gate {
     pub(super) fn new(job: &PacedJob, slot: Span) -> Gate {
         Gate {
             pacer: SlotPacer::with_burst(slot / BURST_PART),
-            small_bytes: job.segment_bytes / 2,
+            segment_bytes: job.segment_bytes,
             overhead_bytes: job.overhead_bytes,
             is_held: false,
             opens_at: Time::NEVER,
@@ -57,6 +56,11 @@ impl Gate {
         }
     }
 
+    /// What a full packet occupies of a link.
+    pub(super) fn packet_bytes(&self) -> u64 {
+        u64::from(self.segment_bytes) + u64::from(self.overhead_bytes)
+    }
+
     pub(super) fn take_passed(&mut self) -> u64 {
         std::mem::take(&mut self.passed)
     }
@@ -85,7 +89,8 @@ impl Outbox for Gated<'_> {
     fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
         let Gated { outbox, gate, now } = self;
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        let is_small = bytes < gate.small_bytes;
+        // Questions, answers and ends of tensors.
+        let is_small = bytes < gate.segment_bytes / 2;
         if gate.is_held && !is_small {
             let opens_at = gate.pacer.next_send(*now);
             if opens_at > *now {

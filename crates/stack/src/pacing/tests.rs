@@ -2,6 +2,7 @@ use thalweg_core::{
     Body, BodySize, Dscp, HEADER_BYTES, Header, Machine, Meta, Span, TrafficClass, Verdict,
 };
 use thalweg_core::{Packet as Lent, Relay};
+use thalweg_pace::Rank;
 use thalweg_pace::links::Report;
 use thalweg_pace::{Ahead, Feedback, Trail};
 use thalweg_wire::pace::Refused;
@@ -58,7 +59,7 @@ fn plan(flow: u32, job: JobId, volumes: &[u64]) -> Owned {
     };
     let word = words::question(Slot(0), 4, (true, false), progress);
     let said = words::Said {
-        rank: thalweg_pace::Rank::LAST,
+        rank: Rank::LAST,
         plan: Ahead::of(Slot(0), volumes),
         feedback: Feedback::new(Slot(0), 4),
         report: Report { asked: 0, carried: 0 },
@@ -113,6 +114,35 @@ struct Sink {
     meta: Meta,
     header: Header,
     body: Vec<u8>,
+}
+
+impl Sink {
+    fn new() -> Sink {
+        Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: Vec::new() }
+    }
+
+    /// Sends a packet of the job, for the first time or again; whether it may leave.
+    fn send(&mut self, pacing: &mut Pacing, now: Time, bytes: u32, is_resend: bool) -> bool {
+        let gate = pacing.gate(JOB).expect("it has entered");
+        let has_left = Gated::new(self, gate, now).lend(BodySize::Length(bytes)).is_some();
+        pacing.settle(JOB, u64::from(has_left && is_resend));
+        has_left
+    }
+
+    /// How many of so many full packets leave from a moment on until the slot ends.
+    fn send_in_slot(&mut self, pacing: &mut Pacing, from: Time, packets: usize) -> usize {
+        let end = settings().start_of(settings().slot_at(from).after(1));
+        let (mut now, mut sent) = (from, 0);
+        while now < end && sent < packets {
+            pacing.handle_timeout(now);
+            pacing.transmit(now, self);
+            while sent < packets && self.send(pacing, now, 1_460, false) {
+                sent += 1;
+            }
+            now += Span::from_us(100);
+        }
+        sent
+    }
 }
 
 impl Outbox for Sink {
@@ -192,14 +222,9 @@ fn packets_wait_for_a_grant_and_small_ones_pass() {
     let round = Bytes::new(slot_bytes());
     let job = PacedJob { round, flows: vec![flow], segment_bytes: 1_460, overhead_bytes: 40 };
     pacing.enter(JOB, &job);
-    let mut sink = Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: Vec::new() };
+    let mut sink = Sink::new();
     let start = Time::ZERO + settings().slot;
-    let mut send = |pacing: &mut Pacing, now: Time, bytes: u32| {
-        let gate = pacing.gate(JOB).expect("it has entered");
-        let has_left = Gated::new(&mut sink, gate, now).lend(BodySize::Length(bytes)).is_some();
-        pacing.settle(JOB);
-        has_left
-    };
+    let mut send = |pacing: &mut Pacing, now, bytes| sink.send(pacing, now, bytes, false);
     assert!(send(&mut pacing, start, 1_460), "nothing is planned, so nobody holds it");
     pacing.handed_over(start, JOB, slot_bytes());
     assert!(pacing.has_words(), "it asks what the path has");
@@ -216,4 +241,121 @@ fn packets_wait_for_a_grant_and_small_ones_pass() {
     assert!(next > decided && next < decided + Span::from_us(120), "{next:?}");
     pacing.summed(JOB, slot_bytes());
     assert!(send(&mut pacing, decided, 1_460), "all sums are there: nothing is left to plan");
+}
+
+/// Packets of 1,500 bytes that a server sends each of two workers in an iteration.
+const RESULTS: u64 = 1_000;
+
+/// A server of two workers, whose gradients have the numbers 0 and 1.
+fn server() -> Pacing {
+    let results = |number, to| PacedFlow {
+        number,
+        to: NodeId(to),
+        volume: Bytes::new(RESULTS * 1_460),
+        relation: Relation::Broadcast,
+        others: vec![0, 1],
+    };
+    let flows = vec![results(2, 1), results(3, 2)];
+    let job = PacedJob { round: Bytes::ZERO, flows, segment_bytes: 1_460, overhead_bytes: 40 };
+    let pacing = Pacing::new(NodeId(0), settings(), Rate::from_gbps(GBPS), &Rng::new(1));
+    let mut pacing = pacing.expect("settings");
+    pacing.enter(JOB, &job);
+    pacing
+}
+
+/// A worker tells the server how far its gradients are.
+fn tell(pacing: &mut Pacing, now: Time, worker: u32, iteration: u64, packets: u64) {
+    let progress = thalweg_pace::path::Progress {
+        flow: FlowId { job: JOB, number: worker },
+        iteration,
+        volume: packets * 1_500,
+    };
+    let slot = settings().slot_at(now);
+    let word = words::question(slot, 4, (false, false), progress);
+    let said = words::Said {
+        rank: Rank::LAST,
+        plan: Ahead::empty(slot, 4),
+        feedback: Feedback::new(slot, 4),
+        report: Report { asked: 0, carried: 0 },
+        others: Vec::new(),
+    };
+    let mut word = Owned::of(word, &said);
+    word.meta.src = NodeId(1 + worker);
+    pacing.handle_packet(now, word.lend());
+}
+
+// spec: C-06, C-08
+#[test]
+fn results_do_not_wait_for_the_next_iteration_of_whom_they_are_for() {
+    let (mut pacing, mut sink) = (server(), Sink::new());
+    let slot = |number: u64| Time::ZERO + settings().slot * number;
+    (0..2).for_each(|worker| tell(&mut pacing, slot(1), worker, 1, RESULTS));
+    // It had the last sums late: 300 packets of its results are left.
+    let left = 300;
+    let first = 2 * RESULTS as usize - left;
+    assert_eq!(sink.send_in_slot(&mut pacing, slot(1), first), first);
+    // One worker has all of its own, and begins again.
+    pacing.rest(JOB, false);
+    tell(&mut pacing, slot(2), 0, 2, 100);
+    assert_eq!(sink.send_in_slot(&mut pacing, slot(2), left), left);
+    // From now on results are those of the next iteration, and wait for the other worker.
+    pacing.rest(JOB, true);
+    let probes = settings().probe_packets as usize;
+    let sent = sink.send_in_slot(&mut pacing, slot(3), left);
+    assert!(sent <= 2 * probes, "{sent}");
+    tell(&mut pacing, slot(4), 1, 2, 100);
+    let sent = sink.send_in_slot(&mut pacing, slot(4), 2 * RESULTS as usize);
+    assert!((190..=210).contains(&sent), "{sent}: as much as both have sent");
+}
+
+// spec: C-13
+#[test]
+fn packets_that_leave_again_bring_nobody_further_and_cost_nobody_a_slot() {
+    let (mut pacing, mut sink) = (server(), Sink::new());
+    let start = Time::ZERO + settings().slot;
+    (0..2).for_each(|worker| tell(&mut pacing, start, worker, 1, RESULTS));
+    let flow = |number| FlowId { job: JOB, number };
+    let left = |pacing: &Pacing| {
+        [2, 3].map(|number| pacing.scheduler.left(flow(number)).expect("it was added").as_u64())
+    };
+    let decided = start + settings().decide_after + settings().decide_spread;
+    pacing.handle_timeout(start);
+    pacing.handle_timeout(decided);
+    assert!(sink.send(&mut pacing, decided, 1_460, false));
+    let before: u64 = left(&pacing).iter().sum();
+    assert_eq!(before, (2 * RESULTS - 1) * 1_500);
+    let mut now = decided;
+    let mut resent = 0;
+    while resent < 100 {
+        now += Span::from_us(20);
+        pacing.handle_timeout(now);
+        resent += u32::from(sink.send(&mut pacing, now, 1_460, true));
+    }
+    assert_eq!(left(&pacing).iter().sum::<u64>(), before, "nothing new has left");
+    let rest = 2 * RESULTS as usize - 1;
+    assert_eq!(sink.send_in_slot(&mut pacing, now, rest), rest, "all of it, in the same slot");
+    assert_eq!(left(&pacing), [0, 0]);
+}
+
+/// A last packet may be larger than what its flow has left: the rest of it is another flow's. Else the one
+/// would seem to lack a few bytes for the rest of the slot, and hold back what is sent again.
+#[test]
+fn flows_together_have_sent_what_has_passed() {
+    let (mut pacing, mut sink) = (server(), Sink::new());
+    let start = Time::ZERO + settings().slot;
+    (0..2).for_each(|worker| tell(&mut pacing, start, worker, 1, RESULTS));
+    pacing.handle_timeout(start);
+    pacing.handle_timeout(start + settings().decide_after + settings().decide_spread);
+    // Short packets, of which neither flow's volume is a multiple.
+    let mut now = start + Span::from_ms(7);
+    let mut passed = 0;
+    while passed < 2 * RESULTS * 1_500 {
+        now += Span::from_us(5);
+        pacing.handle_timeout(now);
+        if sink.send(&mut pacing, now, 1_110, false) {
+            passed += 1_150;
+        }
+        assert!(now < start + settings().slot, "{passed}");
+    }
+    assert!(!pacing.scheduler.is_busy(JOB), "nothing is left to plan");
 }
