@@ -67,7 +67,7 @@ pub struct Limits {
 
 // spec: C-05
 /// The volume of the current slot, raised from what was planned as far as the limits allow. It is
-/// never less than planned: a flow that has just begun has no recent volumes.
+/// never less than planned: what was slow of late need not be.
 pub fn raised(planned: u64, by: u64, limits: Limits) -> u64 {
     let most = limits.own_recent.min(limits.free).min(limits.remaining);
     planned.max(planned.saturating_add(by).min(most))

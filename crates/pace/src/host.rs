@@ -46,8 +46,6 @@ pub struct Host {
     flows: BTreeMap<FlowId, Flow>,
     desk: Desk,
     moments: Rng,
-    /// What has left in this slot that nobody schedules, as far as is known.
-    unplanned: u64,
     /// When it decides next; `None` while nothing was begun in the current slot or all is decided.
     decide_at: Option<Time>,
 }
@@ -82,7 +80,6 @@ impl Host {
             flows: BTreeMap::new(),
             desk: Desk::new(settings, LinkTable::new(&settings, settings.bytes_a_slot(uplink))),
             moments: rng.substream("decisions", node.0.into()),
-            unplanned: 0,
             decide_at: None,
         })
     }
@@ -186,12 +183,6 @@ impl Host {
             self.desk.finish((flow, iteration), state);
         }
         Ok(())
-    }
-
-    // spec: C-12
-    /// So many bytes that nobody schedules have left over the own link.
-    pub fn pass(&mut self, unplanned: Bytes) {
-        self.unplanned = self.unplanned.saturating_add(unplanned.as_u64());
     }
 
     // spec: C-04
@@ -344,10 +335,8 @@ impl Host {
         }
         let ended = self.desk.slot();
         let asked = self.flows.values().map(|flow| flow.asked_in(ended)).sum();
-        let carried: u64 = self.flows.values().map(|flow| flow.sent_in_slot).sum();
-        // Slots without a word passed as well.
-        let unplanned = std::mem::take(&mut self.unplanned) / slot.since(ended).max(1);
-        self.desk.begin(slot, asked, carried.saturating_add(unplanned));
+        let carried = self.flows.values().map(|flow| flow.sent_in_slot).sum();
+        self.desk.begin(slot, asked, carried);
         for (id, flow) in &mut self.flows {
             flow.end_slot(flow.asked_in(ended));
             if flow.is_active() {

@@ -27,13 +27,11 @@ pub struct Links<K> {
 #[derive(Debug)]
 pub struct Link {
     table: LinkTable,
-    /// What flows wanted of the slot before this one, and what passed in it, as far as is known.
+    /// What flows wanted and got in the slot before this one.
     asked: u64,
     carried: u64,
     /// Who has said so. A flow that plans several times in a slot counts once.
     reporters: BTreeSet<FlowId>,
-    /// What passed in this slot that nobody schedules, where somebody counts it.
-    unplanned: u64,
     /// Who has asked, and when last.
     askers: BTreeMap<FlowId, Slot>,
 }
@@ -95,7 +93,7 @@ impl<K: Ord + Copy> Links<K> {
             let mut table = LinkTable::new(settings, settings.bytes_a_slot(rate));
             table.advance(*now);
             let (reporters, askers) = (BTreeSet::new(), BTreeMap::new());
-            Link { table, asked: 0, carried: 0, reporters, unplanned: 0, askers }
+            Link { table, asked: 0, carried: 0, reporters, askers }
         })
     }
 
@@ -136,12 +134,6 @@ impl Link {
         feedback
     }
 
-    // spec: C-12
-    /// Bytes pass that nobody schedules.
-    pub fn pass(&mut self, bytes: u64) {
-        self.unplanned = self.unplanned.saturating_add(bytes);
-    }
-
     // spec: C-01
     /// Takes in what a flow plans from the current slot on, and what became of it in the one before.
     pub fn reserve(
@@ -159,11 +151,10 @@ impl Link {
     }
 
     fn advance(&mut self, now: Slot) {
-        self.table.observe(self.asked, self.carried);
-        // Reports of a slot come in the next one, and slots without a word passed as well.
-        let slots = now.since(self.table.planned().first()).max(1);
-        (self.asked, self.carried) = (0, std::mem::take(&mut self.unplanned) / slots);
+        // Reports of a slot come in the next one.
+        let (asked, carried) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.carried));
         self.reporters.clear();
+        self.table.observe(asked, carried);
         self.table.advance(now);
         self.askers.retain(|_, asked| now.since(*asked) < ASKED_SLOTS);
     }
@@ -210,29 +201,5 @@ mod tests {
         assert_eq!(link.feedback(flow(2, 0)).free.volumes()[0], whole, "jobs take turns");
         links.advance(Slot(2));
         assert_eq!(links.at(7, rate).feedback(flow(1, 1)).free.volumes()[0], whole, "it is over");
-    }
-
-    // spec: C-04, C-12
-    #[test]
-    fn what_nobody_schedules_is_a_part_of_what_a_link_carries() {
-        let settings = Settings::default();
-        let rate = Rate::from_gbps(1);
-        let whole = settings.bytes_a_slot(rate);
-        // A flow plans all of the link and gets a fourth; what else passes in so many slots?
-        let usable = |slots: u64, unplanned: u64| {
-            let mut links = Links::new(settings);
-            for turn in 1..=16 {
-                let now = Slot(turn * slots);
-                links.advance(now);
-                let link = links.at(7, rate);
-                link.pass(unplanned);
-                let report = Report { asked: whole, carried: whole / 4 };
-                let _ = link.reserve(FLOW, &Ahead::of(now, &[whole]), report);
-            }
-            links.at(7, rate).table().usable()
-        };
-        assert_eq!(usable(1, whole * 3 / 4), whole, "others have the rest");
-        assert!(usable(2, whole * 3 / 4) < whole * 7 / 8, "half of the rest in each slot");
-        assert!(usable(1, 0) < whole / 2);
     }
 }

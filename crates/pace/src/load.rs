@@ -73,11 +73,12 @@ pub(crate) struct Reserved {
 impl LinkTable {
     /// An empty table for a link that carries `capacity` bytes a slot.
     pub fn new(settings: &Settings, capacity: u64) -> LinkTable {
+        let seen = if settings.estimates_links { Seen::new } else { Seen::whole };
         LinkTable {
             flows: BTreeMap::new(),
             planned: Ahead::empty(Slot(0), settings.horizon_slots),
             by_rank: BTreeMap::new(),
-            seen: Seen::new(capacity),
+            seen: seen(capacity),
             stale_after_slots: settings.stale_after_slots,
         }
     }

@@ -4,8 +4,9 @@ use crate::load::FlowId;
 
 /// Whose plans stand where a link has not enough for all: those of lower ranks.
 ///
-/// A job's rank is what it has left to send, in quarters of an octave. Who has little left is soon out of
-/// the way of everybody, and jobs whose turn has come stay in it, since they have ever less left.
+/// A job's rank is what it has left to send, in quarters of an octave: who has little left is soon out of
+/// the way of everybody. Once its turn has begun an eighth of it counts, so that it keeps its turn unless
+/// somebody has far less. To stop and go on costs slots, as all hosts of a job have to do it together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank(pub u8);
 
@@ -18,6 +19,11 @@ impl Rank {
         let Some(octave) = bytes.checked_ilog2() else { return Rank(0) };
         let quarter = if octave < 2 { 0 } else { (bytes >> (octave - 2)) & 3 };
         Rank((octave * 4) as u8 + quarter as u8)
+    }
+
+    /// The rank of somebody who has begun to send and has so many bytes left.
+    pub fn in_turn(bytes: u64) -> Rank {
+        Rank::of_left(bytes / 8)
     }
 }
 

@@ -20,6 +20,10 @@ pub struct Settings {
     /// planned, and a rest that found no place would wait behind all that others have planned; what is not
     /// needed is given back.
     pub spare_per_mille: u32,
+    /// Whether what a link has for scheduled flows is concluded from what they got. Where it is not, that is
+    /// its whole capacity: to share it with traffic that nobody schedules, which comes and goes within
+    /// slots, is left to the flows' congestion control.
+    pub estimates_links: bool,
     /// A table forgets a flow that has not been planned again for so many slots. A sender plans in
     /// every slot; two messages in a row may get lost.
     pub stale_after_slots: u64,
@@ -39,6 +43,7 @@ impl Default for Settings {
             horizon_slots: 10,
             price_per_mille: 1_000,
             spare_per_mille: 62,
+            estimates_links: true,
             stale_after_slots: 3,
             decide_after: Span::from_ms(1),
             decide_spread: Span::from_ms(5),

@@ -244,9 +244,6 @@ impl Host {
                 own => jobs.transmit(own - 2, now, &mut turn),
             }
             let left_bytes = turn.left_bytes();
-            if let Some(pacing) = jobs.pacing.as_mut().filter(|_| jobs.turn < 2) {
-                pacing.pass(jobs.left_bytes - left_bytes);
-            }
             idle = if left_bytes == jobs.left_bytes { idle + 1 } else { 0 };
             jobs.left_bytes = left_bytes;
             // Who only found no more room goes on when there is some.

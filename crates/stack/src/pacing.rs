@@ -284,11 +284,6 @@ impl Pacing {
         }
     }
 
-    /// Bytes of this host leave that nobody plans.
-    pub(crate) fn pass(&mut self, bytes: u32) {
-        self.scheduler.pass(Bytes::new(bytes.into()));
-    }
-
     /// Whether a slot ends now or has.
     pub(crate) fn ends_slot(&self, now: Time) -> bool {
         self.settings.slot_at(now) > self.slot

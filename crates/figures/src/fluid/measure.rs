@@ -83,7 +83,13 @@ impl Who {
 /// Everybody decides when a slot begins, and at once: ours has no use for the milliseconds that messages
 /// take on a network, and keeps only the order in which hosts come.
 pub(crate) fn settings() -> Settings {
-    Settings { decide_after: Span::ZERO, decide_spread: Span::from_us(1), ..Settings::default() }
+    Settings {
+        decide_after: Span::ZERO,
+        decide_spread: Span::from_us(1),
+        // Nothing is beside the jobs.
+        estimates_links: false,
+        ..Settings::default()
+    }
 }
 
 impl Size {

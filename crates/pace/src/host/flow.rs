@@ -58,7 +58,8 @@ pub(super) struct Flow {
     pub(super) is_resting: bool,
     /// What it wanted of the slot before this one, and got.
     pub(super) last: (u64, u64),
-    /// What left in each of the last slots in which it had something to send.
+    /// What left in each of the last slots that it wanted anything of. As long as there are too few of them,
+    /// nothing limits it but what is free.
     pub(super) recent: Recent,
     /// Whether its plan was made without a word from the network.
     pub(super) is_blind: bool,
@@ -97,7 +98,7 @@ impl Flow {
             sent_in_slot: 0,
             is_resting: false,
             last: (0, 0),
-            recent: Recent::new(0),
+            recent: Recent::new(u64::MAX),
             is_blind: false,
             decided_in: None,
             feedback: None,
@@ -158,16 +159,19 @@ impl Flow {
 
     pub(super) fn end_slot(&mut self, asked: u64) {
         self.last = (asked, self.sent_in_slot);
-        if self.sent_in_slot > 0 || self.is_active() {
+        // A slot in which it had to wait for others says nothing about how fast it can be.
+        if asked > 0 {
             self.recent.push(self.sent_in_slot);
         }
         self.sent_in_slot = 0;
     }
 
-    /// Its rank: it is as far as itself or any flow that it depends on.
+    /// Its rank: it is as far as itself or any flow that it depends on. The first packets of those that begin
+    /// at once make no difference.
     pub(super) fn rank(&self) -> Rank {
         let furthest = self.others().fold(self.sent, u64::max).min(self.volume);
-        Rank::of_left(self.volume - furthest)
+        let left = self.volume - furthest;
+        if furthest < self.volume / 32 { Rank::of_left(left) } else { Rank::in_turn(left) }
     }
 
     pub(super) fn sent_so_far(&self) -> u64 {

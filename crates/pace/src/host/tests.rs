@@ -226,7 +226,7 @@ fn granted(events: &[Event], number: u32) -> u64 {
     granted.expect("something was granted")
 }
 
-fn events(host: &mut Host) -> Vec<Event> {
+fn news(host: &mut Host) -> Vec<Event> {
     std::iter::from_fn(|| host.poll_event()).collect()
 }
 
@@ -251,13 +251,13 @@ fn what_leaves_again_takes_nothing_from_what_a_slot_has() {
     assert_eq!(granted(&told, 1), 3 * tenth);
     host.sent(id(1), Bytes::new(tenth)).unwrap();
     host.resent(id(1), Bytes::new(tenth)).unwrap();
-    let told = events(&mut host);
+    let told = news(&mut host);
     assert_eq!(granted(&told, 1), 2 * tenth, "of what is aggregated, so much has not left");
     let progress = host.progress_of(id(1)).unwrap().volume;
     assert_eq!(progress, 3 * tenth, "as far as others were told");
     // The link is full.
     host.resent(id(1), Bytes::new(9 * tenth)).unwrap();
-    let told = events(&mut host);
+    let told = news(&mut host);
     assert_eq!(granted(&told, 1), 0);
 }
 
@@ -308,17 +308,44 @@ fn a_broadcast_follows_what_it_depends_on() {
     let events = next_decision(&mut host, at_ms(120));
     assert_eq!(now_of(&host, &events), 3, "the slower of the two aggregations");
     host.sent(id(1), Bytes::new(SLOT_BYTES * 3 / 10)).unwrap();
-    let events = next_decision(&mut host, at_ms(180));
-    assert_eq!(now_of(&host, &events), 0);
-    tell(&mut host, at_ms(190), 8, 9);
-    tell(&mut host, at_ms(190), 9, 9);
-    let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
+    for slots in 2..=4 {
+        (8..=9).for_each(|other| tell(&mut host, at_ms(60 + 60 * slots), other, 3 * slots));
+        let events = next_decision(&mut host, at_ms(60 + 60 * slots));
+        assert_eq!(now_of(&host, &events), 3);
+        host.sent(id(1), Bytes::new(SLOT_BYTES * 3 / 10)).unwrap();
+    }
+    // Slots that it wants nothing of say nothing about it.
+    for start in [360, 420, 480, 540, 600] {
+        let events = next_decision(&mut host, at_ms(start));
+        assert_eq!(now_of(&host, &events), 0);
+    }
+    (8..=9).for_each(|other| tell(&mut host, at_ms(610), other, 18));
+    let events = news(&mut host);
     assert_eq!(now_of(&host, &events), 3, "raised at once, to its own largest slot of late");
-    let told = Progress { flow: id(1), iteration: 1, volume: SLOT_BYTES * 6 / 10 };
+    let told = Progress { flow: id(1), iteration: 1, volume: SLOT_BYTES * 15 / 10 };
     assert!(events.contains(&Event::Tell { to: NodeId(2), progress: told }));
     let old = Progress { flow: id(9), iteration: 0, volume: 0 };
-    host.handle_progress(at_ms(190), old);
+    host.handle_progress(at_ms(610), old);
     assert_eq!(host.poll_event(), None, "that was another iteration");
+}
+
+// spec: C-05
+#[test]
+fn a_flow_that_has_just_begun_is_raised_as_far_as_links_have_room() {
+    let mut host = host(&[broadcast(1, 2, 50)]);
+    let told = decide(&mut host, at_ms(60));
+    assert_eq!(granted(&told, 1), 0, "nothing is aggregated yet");
+    for number in [8, 9] {
+        let progress = Progress { flow: id(number), iteration: 1, volume: SLOT_BYTES / 2 };
+        host.handle_progress(at_ms(70), progress);
+    }
+    let told = news(&mut host);
+    assert_eq!(granted(&told, 1), SLOT_BYTES / 2);
+    let progress = Progress { flow: id(9), iteration: 1, volume: 3 * SLOT_BYTES };
+    host.handle_progress(at_ms(72), Progress { flow: id(8), ..progress });
+    host.handle_progress(at_ms(72), progress);
+    let told = news(&mut host);
+    assert_eq!(granted(&told, 1), SLOT_BYTES * 48 / 60, "what is left of the slot");
 }
 
 #[test]

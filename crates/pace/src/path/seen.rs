@@ -50,12 +50,18 @@ pub struct Seen {
     capacity: u64,
     busy: Recent,
     busy_slots: u64,
+    is_estimated: bool,
 }
 
 impl Seen {
     /// A link of which nothing is known but its capacity.
     pub fn new(capacity: u64) -> Seen {
-        Seen { capacity, busy: Recent::new(capacity), busy_slots: 0 }
+        Seen { capacity, busy: Recent::new(capacity), busy_slots: 0, is_estimated: true }
+    }
+
+    /// A link all of which can be used, whatever is observed.
+    pub fn whole(capacity: u64) -> Seen {
+        Seen { is_estimated: false, ..Seen::new(capacity) }
     }
 
     /// What the link carries in a slot when nothing disturbs it.
@@ -74,14 +80,9 @@ impl Seen {
     }
 
     // spec: C-04, C-12, C-13
-    /// Takes in a slot that has ended: what was planned for it, and what was carried, planned or not, as far
-    /// as that can be seen. One for which little was planned says nothing about the link.
-    ///
-    /// Where traffic that nobody schedules can be seen, nothing is set aside for it. It comes and goes within
-    /// slots, and what it leaves unused of what was set aside would be lost; to share the link with it is up
-    /// to the flows' congestion control.
+    /// Takes in a slot that has ended. One for which little was planned says nothing about the link.
     pub fn observe(&mut self, planned: u64, carried: u64) {
-        if planned == 0 || !reaches(planned, BUSY, self.usable()) {
+        if !self.is_estimated || planned == 0 || !reaches(planned, BUSY, self.usable()) {
             return;
         }
         let seen = if reaches(carried, ENOUGH, planned) { carried.max(planned) } else { carried };

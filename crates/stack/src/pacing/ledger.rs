@@ -1,8 +1,6 @@
 //! A switch that keeps the load tables of its links.
 
-use thalweg_core::{
-    Body, Machine, Meta, NodeId, Outbox, Packet, Rate, Time, TrafficClass, Verdict,
-};
+use thalweg_core::{Body, Machine, NodeId, Outbox, Packet, Rate, Time, TrafficClass, Verdict};
 use thalweg_pace::{Feedback, FlowId, Links, Ranked, Settings, Slot};
 use thalweg_wire::pace::{Refused, Word};
 use thalweg_wire::{Kind, peek};
@@ -32,8 +30,8 @@ pub struct LedgerStats {
     pub refused: u64,
 }
 
-/// A switch that keeps the load tables of its links, beside another program or alone. All packets that
-/// pass have to be shown to it.
+/// A switch that keeps the load tables of its links, beside another program or alone. All packets of
+/// training that pass have to be shown to it.
 pub struct Ledger<M> {
     me: NodeId,
     /// By host.
@@ -57,14 +55,6 @@ impl<M: Machine> Ledger<M> {
     /// What was counted so far.
     pub fn stats(&self) -> LedgerStats {
         self.stats
-    }
-
-    // spec: C-12
-    /// Counts what nobody plans.
-    fn pass(&mut self, now: Time, meta: &Meta) {
-        let Some(way) = self.ways.get(meta.dst.index()).copied().flatten() else { return };
-        self.links.advance(self.links.settings().slot_at(now));
-        self.links.at(way.link, way.rate).pass(meta.wire_bytes.into());
     }
 
     // spec: C-01, C-02
@@ -117,9 +107,8 @@ impl<M: Machine> Machine for Ledger<M> {
                 None => Verdict::Consume,
             };
         }
-        if packet.meta.dscp.class() == TrafficClass::Ordinary {
-            self.pass(now, packet.meta);
-        } else if peek(packet.header).is_ok_and(|prefix| prefix.kind == Kind::PaceAsk) {
+        let is_training = packet.meta.dscp.class() == TrafficClass::Training;
+        if is_training && peek(packet.header).is_ok_and(|prefix| prefix.kind == Kind::PaceAsk) {
             self.note(now, packet);
         }
         Verdict::Forward
