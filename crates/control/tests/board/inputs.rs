@@ -75,7 +75,7 @@ fn plan(job: u64, volume: u64) -> Plan {
         asked: 1_000,
         carried: 900,
         // Jobs differ, and some say nothing of it.
-        rank: (job % 3 > 0).then_some(100 - job as u32 % 100),
+        rank: (!job.is_multiple_of(3)).then_some(100 - job as u32 % 100),
     }
 }
 
