@@ -325,13 +325,13 @@ mod tests {
 
     #[test]
     fn a_body_of_another_length_has_no_parts() {
-        let mut body = [0; 24 + 10 * 24 + 16 + 1];
+        let mut body = [0; 32 + 10 * 24 + 16 + 1];
         let length = WORD.body_bytes() as usize;
         assert_eq!(length, body.len() - 1);
         let parts = WORD.parts(&mut body[..length]).unwrap();
         parts.others[0].flow = U32::new(77);
         assert_eq!((parts.slots.len(), parts.others.len()), (10, 1));
-        assert_eq!(body[24 + 240 + 8], 77);
+        assert_eq!(body[32 + 240 + 8], 77);
         assert!(WORD.parts(&mut body).is_none());
         assert!(WORD.parts(&mut body[..length - 1]).is_none());
     }
