@@ -1,5 +1,7 @@
 //! Volumes of the coming slots.
 
+use std::borrow::Cow;
+
 /// The most slots that can be planned ahead.
 pub const HORIZON_MAX: usize = 12;
 
@@ -38,8 +40,17 @@ impl Ahead {
     }
 
     /// Nothing in `len` slots from `first` on.
+    #[inline]
     pub fn empty(first: Slot, len: usize) -> Ahead {
-        Ahead::filled(first, len, 0)
+        Ahead::in_place(first, len, [0; HORIZON_MAX])
+    }
+
+    /// `len` slots from `first` on, at most [`HORIZON_MAX`], with these volumes; the rest of them is zero.
+    #[inline]
+    pub(crate) fn in_place(first: Slot, len: usize, bytes: [u64; HORIZON_MAX]) -> Ahead {
+        let len = len.min(HORIZON_MAX);
+        debug_assert!(bytes[len..].iter().all(|volume| *volume == 0), "nothing beyond the horizon");
+        Ahead { first, len, bytes }
     }
 
     /// The slots from `first` on with these volumes; what exceeds [`HORIZON_MAX`] is left out.
@@ -78,39 +89,52 @@ impl Ahead {
         self.volumes().iter().sum()
     }
 
-    /// Adds what another has for the same slots.
+    /// Adds what another has for the same slots, to a sum that has room for it.
     pub(crate) fn add(&mut self, other: &Ahead) {
-        self.change(other, u64::saturating_add);
+        self.change(other, |sum, part| sum + part);
     }
 
-    /// Takes away what another has for the same slots.
+    /// Takes out what another has for the same slots, which is part of the sum.
+    pub(crate) fn subtract(&mut self, other: &Ahead) {
+        self.change(other, |sum, part| sum - part);
+    }
+
+    /// Takes away what another has for the same slots, as far as there is any.
     pub(crate) fn take(&mut self, other: &Ahead) {
         self.change(other, u64::saturating_sub);
     }
 
-    /// Changes every volume by what another has for the same slot.
+    /// Changes every volume by what another has for the same slot. Nothing by nothing is nothing.
     #[inline]
-    pub(crate) fn change(&mut self, other: &Ahead, with: impl Fn(u64, u64) -> u64) {
+    fn change(&mut self, other: &Ahead, with: impl Fn(u64, u64) -> u64) {
+        if (self.first, self.len) == (other.first, other.len) {
+            // All of them, whether they count or not: a loop of known length has no branches.
+            let pairs = self.bytes.iter_mut().zip(&other.bytes);
+            return pairs.for_each(|(own, other)| *own = with(*own, *other));
+        }
         let others = other.from(self.first);
-        let pairs = self.volumes_mut().iter_mut().zip(others);
-        pairs.for_each(|(own, other)| *own = with(*own, other));
+        let pairs = self.volumes_mut().iter_mut().zip(others.iter());
+        pairs.for_each(|(own, other)| *own = with(*own, *other));
     }
 
     /// The volumes from a slot on, zero outside of what it covers.
     #[inline]
-    pub(crate) fn from(&self, first: Slot) -> [u64; HORIZON_MAX] {
+    pub(crate) fn from(&self, first: Slot) -> Cow<'_, [u64; HORIZON_MAX]> {
         if first == self.first {
-            return self.bytes;
+            return Cow::Borrowed(&self.bytes);
         }
-        std::array::from_fn(|at| self.at(first.after(at as u64)))
+        Cow::Owned(std::array::from_fn(|at| self.at(first.after(at as u64))))
     }
 
     /// Lets time pass until `slot` is the first: passed slots are forgotten, new ones are empty.
     pub fn advance_to(&mut self, slot: Slot) {
+        if slot <= self.first {
+            return;
+        }
         let passed = (slot.since(self.first) as usize).min(self.len);
         self.bytes.copy_within(passed..self.len, 0);
         self.bytes[self.len - passed..self.len].fill(0);
-        self.first = self.first.max(slot);
+        self.first = slot;
     }
 }
 

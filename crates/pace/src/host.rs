@@ -20,6 +20,7 @@ mod decide;
 mod event;
 mod flow;
 mod round;
+mod uplink;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,13 +28,14 @@ use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Span, Time};
 use thiserror::Error;
 
 use crate::ahead::Ahead;
-use crate::load::{FlowId, LinkTable, Refusal};
+use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress};
 use crate::rank::{Rank, Ranked};
 use crate::settings::{Settings, SettingsError};
 
 pub use event::Event;
 pub use flow::{FlowSpec, JobStatus};
+pub use uplink::Uplink;
 
 use decide::Desk;
 use flow::{Flow, Job};
@@ -78,7 +80,7 @@ impl Host {
             node,
             jobs: BTreeMap::new(),
             flows: BTreeMap::new(),
-            desk: Desk::new(settings, LinkTable::new(&settings, settings.bytes_a_slot(uplink))),
+            desk: Desk::new(settings, Uplink::new(&settings, settings.bytes_a_slot(uplink))),
             moments: rng.substream("decisions", node.0.into()),
             decide_at: None,
         })
@@ -255,9 +257,13 @@ impl Host {
     ) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         state.narrow(refusal, self.desk.slot(), self.desk.settings.horizon_slots);
+        if !state.is_active() {
+            return Ok(());
+        }
         let iteration = self.jobs.get(&flow.job).map_or(0, |job| job.iteration);
-        if state.is_active() {
-            self.desk.decide(now, (flow, iteration), state);
+        let by_job = self.planned_beside(flow);
+        if let Some(state) = self.flows.get_mut(&flow) {
+            self.desk.decide(now, (flow, iteration), state, &by_job);
         }
         Ok(())
     }
@@ -321,8 +327,16 @@ impl Host {
         &self.desk.settings
     }
 
-    /// The table of the host's own link.
-    pub fn uplink(&self) -> &LinkTable {
+    /// What other flows of a flow's job plan.
+    fn planned_beside(&self, flow: FlowId) -> Ahead {
+        let mut planned = self.desk.nothing();
+        let others = self.flows.iter().filter(|(id, _)| id.job == flow.job && **id != flow);
+        others.for_each(|(_, other)| planned.add(&other.plan));
+        planned
+    }
+
+    /// The host's own link.
+    pub fn uplink(&self) -> &Uplink {
         &self.desk.uplink
     }
 
@@ -339,6 +353,7 @@ impl Host {
         self.desk.begin(slot, asked, carried);
         for (id, flow) in &mut self.flows {
             flow.end_slot(flow.asked_in(ended));
+            self.desk.count(flow);
             if flow.is_active() {
                 self.desk.probe(*id);
                 self.desk.go_on(*id, flow);

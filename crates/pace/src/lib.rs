@@ -12,6 +12,7 @@
 pub mod adjust;
 mod ahead;
 pub mod board;
+mod divide;
 pub mod host;
 pub mod links;
 pub mod load;

@@ -73,12 +73,11 @@ pub(crate) struct Reserved {
 impl LinkTable {
     /// An empty table for a link that carries `capacity` bytes a slot.
     pub fn new(settings: &Settings, capacity: u64) -> LinkTable {
-        let seen = if settings.estimates_links { Seen::new } else { Seen::whole };
         LinkTable {
             flows: BTreeMap::new(),
             planned: Ahead::empty(Slot(0), settings.horizon_slots),
             by_rank: BTreeMap::new(),
-            seen: seen(capacity),
+            seen: Seen::of(settings, capacity),
             stale_after_slots: settings.stale_after_slots,
         }
     }
@@ -108,11 +107,6 @@ impl LinkTable {
         self.flows.get(&flow).map(|entry| &entry.plan)
     }
 
-    /// What each flow has reserved, in the order of their names.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (FlowId, &Ahead)> {
-        self.flows.iter().map(|(id, entry)| (*id, &entry.plan))
-    }
-
     /// What stands in the way of a flow.
     pub(crate) fn reserved_beside(&self, who: Ranked) -> Reserved {
         let mut seen = Reserved { others: self.planned, siblings: self.nothing() };
@@ -126,7 +120,7 @@ impl LinkTable {
                 change_later(&mut seen.others, &entry.plan, |sum, plan| sum + plan);
             }
             if *id == who.flow {
-                seen.others.change(&entry.plan, |others, own| others - own);
+                seen.others.subtract(&entry.plan);
             } else {
                 seen.siblings.add(&entry.plan);
             }
@@ -184,22 +178,18 @@ impl LinkTable {
                 return Err(Refusal { slot, asked: *asked, free });
             }
         }
-        self.replace(now, who, &next);
+        self.replace(who, next);
         self.make_room(who, usable);
         Ok(())
     }
 
-    /// Replaces what the flow had reserved, whether there is room or not: for somebody who replaces several,
-    /// after which all of them fit.
-    pub(crate) fn replace(&mut self, now: Slot, who: impl Into<Ranked>, plan: &Ahead) {
-        self.advance(now);
-        let Ranked { flow, rank } = who.into();
-        let plan = cut(plan, &self.nothing());
+    /// Replaces what the flow had reserved by a plan for the slots of the table.
+    fn replace(&mut self, Ranked { flow, rank }: Ranked, plan: Ahead) {
         if plan.total() == 0 {
             return self.release(flow);
         }
         self.count(rank, &plan);
-        let entry = Entry { plan, renewed: now, rank };
+        let entry = Entry { plan, renewed: plan.first(), rank };
         match self.flows.get_mut(&flow) {
             Some(known) => {
                 let before = std::mem::replace(known, entry);
@@ -250,14 +240,14 @@ impl LinkTable {
 
     fn count(&mut self, rank: Rank, plan: &Ahead) {
         let nothing = self.nothing();
-        self.planned.change(plan, |sum, own| sum + own);
-        self.by_rank.entry(rank).or_insert(nothing).change(plan, |sum, own| sum + own);
+        self.planned.add(plan);
+        self.by_rank.entry(rank).or_insert(nothing).add(plan);
     }
 
     fn discount(&mut self, rank: Rank, plan: &Ahead) {
-        self.planned.change(plan, |sum, own| sum - own);
+        self.planned.subtract(plan);
         if let Some(of_rank) = self.by_rank.get_mut(&rank) {
-            of_rank.change(plan, |sum, own| sum - own);
+            of_rank.subtract(plan);
         }
     }
 

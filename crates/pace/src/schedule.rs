@@ -1,5 +1,7 @@
 //! When a flow sends: Algorithm 1.
 
+use std::array;
+
 use crate::ahead::{Ahead, HORIZON_MAX, Slot};
 use crate::path::Feedback;
 
@@ -32,9 +34,11 @@ pub struct Schedule {
 /// not fit into all slots fills them.
 pub fn plan(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Schedule {
     let mut search = Search::new(volume, feedback, price_per_mille);
-    for finish in 0..feedback.load.volumes().len() as u8 {
+    let mut room = 0;
+    for finish in 0..search.slots {
         search.include(finish);
-        if search.room < volume {
+        room += search.free[finish];
+        if room < volume {
             continue;
         }
         // Later ones cost at least their finishing slot.
@@ -43,7 +47,7 @@ pub fn plan(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Schedule 
         }
         search.try_finish(finish);
     }
-    search.into_schedule(feedback.slot())
+    if room < volume { search.fill_all(volume - room) } else { search.best_schedule() }
 }
 
 /// The cost of a schedule as [`plan`] counts it, in thousandths of a slot times the square of the
@@ -62,117 +66,121 @@ fn unit(feedback: &Feedback) -> u128 {
     narrowest * narrowest * 1_000
 }
 
-struct Search<'a> {
+struct Search {
     volume: u64,
-    loads: &'a [u64],
-    free: &'a [u64],
+    first: Slot,
+    slots: usize,
+    loads: [u64; HORIZON_MAX],
+    free: [u64; HORIZON_MAX],
     price: u128,
     unit: u128,
     /// The slots so far, the least loaded first.
-    order: Order,
-    /// What the slots so far hold together.
-    room: u64,
+    order: [Place; PLACES],
     least: u128,
-    /// The order in which slots are filled at the least cost.
-    best: Order,
+    /// What is sent at the least cost.
+    best: [u64; HORIZON_MAX],
 }
 
-/// Some of the slots, in some order.
-#[derive(Clone, Copy)]
-struct Order {
-    slots: [u8; HORIZON_MAX],
-    len: usize,
+/// As many as the number of a [`Place`]'s slot can tell apart, so that none is out of bounds.
+const PLACES: usize = 16;
+
+/// A slot and its load in one number: slots are filled in the order of these.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u64);
+
+impl Place {
+    fn new(slot: usize, load: u64) -> Place {
+        Place(load * PLACES as u64 + slot as u64)
+    }
+
+    fn slot(self) -> usize {
+        self.0 as usize % PLACES
+    }
+
+    fn load(self) -> u64 {
+        self.0 / PLACES as u64
+    }
 }
 
-impl<'a> Search<'a> {
-    fn new(volume: u64, feedback: &'a Feedback, price_per_mille: u32) -> Search<'a> {
-        let order = Order { slots: [0; HORIZON_MAX], len: 0 };
+impl Search {
+    fn new(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Search {
         Search {
             volume,
-            loads: feedback.load.volumes(),
-            free: feedback.free.volumes(),
+            first: feedback.slot(),
+            slots: feedback.load.volumes().len(),
+            loads: limited(&feedback.load),
+            free: limited(&feedback.free),
             price: price_per_mille.into(),
             unit: unit(feedback),
-            order,
-            room: 0,
+            order: [Place(0); PLACES],
             least: u128::MAX,
-            best: order,
+            best: [0; HORIZON_MAX],
         }
-    }
-
-    fn load(&self, slot: u8) -> u64 {
-        self.loads[usize::from(slot)].min(VOLUME_MAX)
-    }
-
-    fn free(&self, slot: u8) -> u64 {
-        self.free.get(usize::from(slot)).map_or(0, |free| (*free).min(VOLUME_MAX))
     }
 
     /// Puts one more slot where its load belongs, behind those of the same load.
-    fn include(&mut self, slot: u8) {
-        let load = self.load(slot);
-        let mut at = self.order.len;
-        while at > 0 && self.load(self.order.slots[at - 1]) > load {
-            self.order.slots[at] = self.order.slots[at - 1];
+    fn include(&mut self, slot: usize) {
+        let place = Place::new(slot, self.loads[slot]);
+        let mut at = slot;
+        while at > 0 && self.order[at - 1] > place {
+            self.order[at] = self.order[at - 1];
             at -= 1;
         }
-        self.order.slots[at] = slot;
-        self.order.len += 1;
-        self.room += self.free(slot);
+        self.order[at] = place;
     }
 
     /// The cost of finishing there, without any price.
-    fn waiting(&self, finish: u8) -> u128 {
-        (u128::from(finish) + 1) * self.unit
+    fn waiting(&self, finish: usize) -> u128 {
+        (finish as u128 + 1) * self.unit
     }
 
-    /// Counts what it costs to fill the slots so far, which have room enough, and keeps their order if it
-    /// is the best.
-    fn try_finish(&mut self, finish: u8) {
+    /// Fills the slots so far, which have room enough, and keeps that if it costs the least.
+    fn try_finish(&mut self, finish: usize) {
+        let mut sent = [0; PLACES];
         let mut priced = 0;
-        self.fill(&self.order, |slot, placed| {
-            priced += u128::from(placed) * u128::from(self.load(slot));
-        });
-        let cost = self.waiting(finish) + priced * self.price;
-        if cost < self.least {
-            (self.least, self.best) = (cost, self.order);
-        }
-    }
-
-    /// Places the volume into slots, one after the other.
-    fn fill(&self, order: &Order, mut place: impl FnMut(u8, u64)) {
         let mut left = self.volume;
-        for &slot in &order.slots[..order.len] {
-            let placed = left.min(self.free(slot));
-            place(slot, placed);
+        for place in &self.order[..=finish] {
+            let placed = left.min(self.free[place.slot()]);
+            sent[place.slot()] = placed;
+            priced += u128::from(placed) * u128::from(place.load());
             left -= placed;
             if left == 0 {
                 break;
             }
         }
-    }
-
-    fn into_schedule(self, first: Slot) -> Schedule {
-        let fits = self.room >= self.volume;
-        let chosen = if fits { &self.best } else { &self.order };
-        let mut bytes = Ahead::empty(first, self.loads.len());
-        let mut rate = bytes;
-        let mut last = 0;
-        self.fill(chosen, |slot, placed| {
-            let at = usize::from(slot);
-            bytes.volumes_mut()[at] = placed;
-            if placed > 0 {
-                rate.volumes_mut()[at] = self.free(slot);
-                last = last.max(at);
-            }
-        });
-        Schedule {
-            bytes,
-            rate,
-            finish: fits.then_some(first.after(last as u64)),
-            remaining: self.volume.saturating_sub(self.room),
+        let cost = self.waiting(finish) + priced * self.price;
+        if cost < self.least {
+            self.least = cost;
+            self.best.copy_from_slice(&sent[..HORIZON_MAX]);
         }
     }
+
+    /// The schedule that costs the least.
+    fn best_schedule(&self) -> Schedule {
+        let last = self.best.iter().rposition(|sent| *sent > 0).unwrap_or(0);
+        self.schedule(&self.best, Some(self.first.after(last as u64)), 0)
+    }
+
+    /// All slots are filled, and something remains.
+    fn fill_all(&self, remaining: u64) -> Schedule {
+        self.schedule(&self.free, None, remaining)
+    }
+
+    fn schedule(
+        &self,
+        sent: &[u64; HORIZON_MAX],
+        finish: Option<Slot>,
+        remaining: u64,
+    ) -> Schedule {
+        let rate = |slot: usize| if sent[slot] > 0 { self.free[slot] } else { 0 };
+        let ahead = |volumes| Ahead::in_place(self.first, self.slots, volumes);
+        Schedule { bytes: ahead(*sent), rate: ahead(array::from_fn(rate)), finish, remaining }
+    }
+}
+
+/// Volumes, none of them too large to count with.
+fn limited(volumes: &Ahead) -> [u64; HORIZON_MAX] {
+    volumes.from(volumes.first()).map(|volume| volume.min(VOLUME_MAX))
 }
 
 #[cfg(test)]

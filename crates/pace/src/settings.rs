@@ -1,9 +1,10 @@
 //! What all schedulers and tables of a cluster have to agree on.
 
-use thalweg_core::{Bytes, Rate, Span, Time};
+use thalweg_core::{Rate, Span, Time};
 use thiserror::Error;
 
 use crate::ahead::{HORIZON_MAX, Slot};
+use crate::divide::part;
 
 /// The settings of the pacing plane. All hosts and tables of a cluster have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,8 +87,7 @@ impl Settings {
 
     /// What a flow plans that has so much left.
     pub(crate) fn with_spare(&self, volume: u64) -> u64 {
-        let spare = u128::from(volume) * u128::from(self.spare_per_mille) / 1_000;
-        volume.saturating_add(u64::try_from(spare).unwrap_or(u64::MAX))
+        volume.saturating_add(part(volume, self.spare_per_mille.into(), 1_000))
     }
 
     /// The slot that a moment lies in.
@@ -107,9 +107,7 @@ impl Settings {
 
     /// The rate at which that much takes a whole slot; `None` for nothing.
     pub fn rate_of(&self, bytes_a_slot: u64) -> Option<Rate> {
-        let bits = Bytes::new(bytes_a_slot).as_u64() as u128 * 8 * 1_000_000_000_000;
-        let bps = bits / u128::from(self.slot.as_ps().max(1));
-        Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX))
+        Rate::from_bps(part(bytes_a_slot, 8_000_000_000_000, self.slot.as_ps().max(1)))
     }
 }
 

@@ -5,9 +5,11 @@ use thalweg_core::{Bytes, Time};
 use super::Events;
 use super::event::Event;
 use super::flow::Flow;
+use super::uplink::Uplink;
 use crate::adjust::{Limits, raised};
-use crate::ahead::{Ahead, Slot};
-use crate::load::{FlowId, LinkTable};
+use crate::ahead::{Ahead, HORIZON_MAX, Slot};
+use crate::divide::{Divisor, part};
+use crate::load::FlowId;
 use crate::path::Feedback;
 use crate::schedule::{self, Schedule};
 use crate::settings::Settings;
@@ -16,13 +18,25 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) settings: Settings,
-    pub(super) uplink: LinkTable,
+    pub(super) uplink: Uplink,
     pub(super) events: Events,
     slot: Slot,
 }
 
+/// What stands in the way of a flow.
+pub(super) struct InTheWay<'a> {
+    /// What others have reserved on the own link.
+    pub(super) reserved: &'a Ahead,
+    /// Of that, what belongs to flows of its job.
+    pub(super) by_job: &'a Ahead,
+    /// What the own link has left is for so many flows of its job, one of which it is.
+    pub(super) sharers: usize,
+    /// Of what the network has reserved, what will be given up.
+    pub(super) yielded: &'a Ahead,
+}
+
 impl Desk {
-    pub(super) fn new(settings: Settings, uplink: LinkTable) -> Desk {
+    pub(super) fn new(settings: Settings, uplink: Uplink) -> Desk {
         Desk { settings, uplink, events: Events::new(), slot: Slot(0) }
     }
 
@@ -32,9 +46,17 @@ impl Desk {
 
     /// Closes the current slot, for which flows asked for so much and got so much, and opens another.
     pub(super) fn begin(&mut self, slot: Slot, asked: u64, carried: u64) {
-        self.uplink.observe(asked, carried);
-        self.uplink.advance(slot);
+        self.uplink.begin(slot, asked, carried);
         self.slot = slot;
+    }
+
+    // spec: C-01
+    /// Counts what a flow plans in the slot that begins. What nobody has renewed is forgotten.
+    pub(super) fn count(&mut self, flow: &mut Flow) {
+        if self.slot.since(flow.planned_in) >= self.settings.stale_after_slots {
+            flow.plan = self.nothing();
+        }
+        self.uplink.count(&flow.plan);
     }
 
     pub(super) fn probe(&mut self, flow: FlowId) {
@@ -45,9 +67,10 @@ impl Desk {
     /// are known to have come.
     pub(super) fn go_on(&mut self, id: FlowId, flow: &mut Flow) {
         flow.plan.advance_to(self.slot);
+        let before = flow.plan;
         if self.slow(flow) {
             // Who waits for others must not keep from sending whom those wait for.
-            self.publish(id, flow);
+            self.publish(id, flow, &before);
         }
         self.grant(id, flow);
     }
@@ -60,26 +83,36 @@ impl Desk {
 
     /// A flow sends no more. What it has used of the current slot stays used.
     pub(super) fn stop(&mut self, id: FlowId, flow: &mut Flow) {
-        let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
+        let before = flow.plan;
         flow.plan = self.nothing();
-        flow.plan.volumes_mut()[0] = used;
+        flow.plan.volumes_mut()[0] = flow.sent_in_slot.min(before.at(self.slot));
         flow.decided_in = None;
-        self.publish(id, flow);
+        self.publish(id, flow, &before);
     }
 
-    /// Plans a flow's volume, fits the current slot to the flows it depends on, and tells everybody.
-    pub(super) fn decide(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
-        self.plan(now, flow, &mut self.own_link(id), &self.nothing());
-        self.reserve(id, &flow.plan);
+    /// Plans the volume of a flow whose job has reserved so much for others, fits the current slot to the flows
+    /// it depends on, and tells everybody.
+    pub(super) fn decide(
+        &mut self,
+        now: Time,
+        (id, iteration): (FlowId, u64),
+        flow: &mut Flow,
+        by_job: &Ahead,
+    ) {
+        let before = flow.plan;
+        let mut reserved = *self.uplink.planned();
+        reserved.subtract(&before);
+        let yielded = &self.nothing();
+        self.plan(now, flow, &InTheWay { reserved: &reserved, by_job, sharers: 1, yielded });
+        self.reserve(flow, &before);
         self.announce((id, iteration), flow);
     }
 
-    /// Plans a flow's volume and fits the current slot to the flows it depends on. What is `usable` by the
-    /// own link comes in; what others of this host had planned and will plan again after it, `yielded`,
-    /// does not stand in its way in the network.
-    pub(super) fn plan(&self, now: Time, flow: &mut Flow, usable: &mut Feedback, yielded: &Ahead) {
-        flow.is_blind = !self.join_network(usable, flow, yielded);
-        coarsen(usable);
+    /// Plans a flow's volume and fits the current slot to the flows it depends on.
+    pub(super) fn plan(&self, now: Time, flow: &mut Flow, in_the_way: &InTheWay) {
+        let network = self.network_of(flow);
+        let usable = &mut self.path(network, in_the_way);
+        flow.is_blind = network.is_none();
         let free = usable.free.volumes()[0];
         usable.free.volumes_mut()[0] = self.usable_now(now, free, flow);
         // Others may rely on what was said before in this slot: it is kept, and its rate with it.
@@ -97,7 +130,7 @@ impl Desk {
         // What has left in this slot is a part of it.
         let slot = &mut flow.plan.volumes_mut()[0];
         *slot = slot.saturating_add(flow.sent_in_slot).min(free.max(used));
-        flow.decided_in = Some(self.slot);
+        (flow.decided_in, flow.planned_in) = (Some(self.slot), self.slot);
     }
 
     // spec: C-13
@@ -105,25 +138,25 @@ impl Desk {
     /// is any. The path is told with the next plan.
     pub(super) fn make_up(&mut self, id: FlowId, flow: &mut Flow, bytes: u64) {
         flow.plan.advance_to(self.slot);
-        let planned = flow.plan.at(self.slot);
+        let before = flow.plan;
+        let planned = before.at(self.slot);
         if planned == 0 {
             return;
         }
-        let mut feedback = self.own_link(id);
-        self.join_network(&mut feedback, flow, &self.nothing());
-        let most = feedback.free.volumes()[0].max(planned);
+        let most = self.free_now(flow).max(planned);
         flow.plan.volumes_mut()[0] = planned.saturating_add(bytes).min(most);
-        self.reserve(id, &flow.plan);
+        self.reserve(flow, &before);
         self.grant(id, flow);
     }
 
     // spec: C-05, C-06
     /// Fits a flow to news of those it depends on, in the current slot.
     pub(super) fn follow(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
-        let changed = self.slow(flow) || self.lift(now, id, flow);
+        let before = flow.plan;
+        let changed = self.slow(flow) || self.lift(now, flow);
         if changed {
             flow.is_blind = false;
-            self.reserve(id, &flow.plan);
+            self.reserve(flow, &before);
             self.announce((id, iteration), flow);
         }
     }
@@ -141,16 +174,15 @@ impl Desk {
 
     // spec: C-05
     /// Moves what a flow lags behind from its last slots into the current one; whether there was any.
-    fn lift(&self, now: Time, id: FlowId, flow: &mut Flow) -> bool {
+    fn lift(&self, now: Time, flow: &mut Flow) -> bool {
         if flow.decided_in != Some(self.slot) {
             return false;
         }
-        let mut feedback = self.own_link(id);
-        self.join_network(&mut feedback, flow, &self.nothing());
+        let free = self.free_now(flow);
         let left = flow.left_in(self.slot);
         let limits = Limits {
             own_recent: flow.recent.max().saturating_sub(flow.sent_in_slot),
-            free: self.usable_now(now, feedback.free.volumes()[0], flow),
+            free: self.usable_now(now, free, flow),
             remaining: flow.remaining(),
         };
         let behind = flow.relation.behind(flow.sent_so_far() + left, flow.others());
@@ -158,7 +190,7 @@ impl Desk {
         let gained = moved > 0;
         if gained {
             let rate = &mut flow.rate.volumes_mut()[0];
-            *rate = (*rate).max(feedback.free.volumes()[0]);
+            *rate = (*rate).max(free);
         }
         let (current, later) = flow.plan.volumes_mut().split_at_mut(1);
         current[0] += moved;
@@ -170,34 +202,60 @@ impl Desk {
         gained
     }
 
-    /// What the own link says to a flow.
-    fn own_link(&self, id: FlowId) -> Feedback {
-        let mut own = Feedback::new(self.slot, self.settings.horizon_slots);
-        own.add(&self.uplink, id);
-        own
-    }
-
     // spec: C-02, C-11
-    /// Adds what the network says, if it has said anything in this slot; whether it has. Where it is
-    /// silent or unknown, the own link is all there is.
-    fn join_network(&self, path: &mut Feedback, flow: &Flow, yielded: &Ahead) -> bool {
-        let Some(network) = flow.feedback.as_ref().filter(|said| said.slot() == self.slot) else {
-            return false;
-        };
-        path.join_without(network, yielded);
-        true
+    /// What the network says to a flow, if it has said anything in this slot. Where it is silent or unknown, the
+    /// own link is all there is.
+    fn network_of<'a>(&self, flow: &'a Flow) -> Option<&'a Feedback> {
+        flow.feedback.as_ref().filter(|said| said.slot() == self.slot)
     }
 
-    fn nothing(&self) -> Ahead {
+    /// What a flow finds on the own link and in the network.
+    fn path(&self, network: Option<&Feedback>, in_the_way: &InTheWay) -> Feedback {
+        let slots = self.settings.horizon_slots.min(HORIZON_MAX);
+        let (mut load, mut free) = ([0; HORIZON_MAX], [0; HORIZON_MAX]);
+        let usable = self.uplink.usable();
+        let reserved = in_the_way.reserved.from(self.slot);
+        let by_job = in_the_way.by_job.from(self.slot);
+        for at in 0..slots {
+            load[at] = reserved[at] - by_job[at];
+            free[at] = usable.saturating_sub(reserved[at]);
+        }
+        if in_the_way.sharers > 1 {
+            let share = Divisor::new(in_the_way.sharers as u64);
+            free.iter_mut().for_each(|free| *free = share.quotient(*free));
+        }
+        let mut narrowest = self.uplink.capacity();
+        if let Some(network) = network {
+            let yielded = in_the_way.yielded.from(self.slot);
+            let (said_load, said_free) = (network.load.from(self.slot), network.free.from(self.slot));
+            narrowest = narrowest.min(network.narrowest);
+            for at in 0..slots {
+                load[at] = load[at].saturating_add(said_load[at].saturating_sub(yielded[at]));
+                free[at] = free[at].min(said_free[at].saturating_add(yielded[at]));
+            }
+        }
+        let step = Divisor::new(narrowest / LOAD_STEPS);
+        load.iter_mut().for_each(|load| *load = step.multiple(*load));
+        let ahead = |volumes| Ahead::in_place(self.slot, slots, volumes);
+        Feedback { load: ahead(load), free: ahead(free), narrowest }
+    }
+
+    /// What of the current slot a flow can have, from its beginning.
+    fn free_now(&self, flow: &Flow) -> u64 {
+        let others = self.uplink.planned().at(self.slot) - flow.plan.at(self.slot);
+        let own = self.uplink.usable().saturating_sub(others);
+        self.network_of(flow).map_or(own, |network| own.min(network.free.at(self.slot)))
+    }
+
+    pub(super) fn nothing(&self) -> Ahead {
         Ahead::empty(self.slot, self.settings.horizon_slots)
     }
 
     /// What the flow can still send in the current slot: a slot that is half over holds half.
     fn usable_now(&self, now: Time, free: u64, flow: &Flow) -> u64 {
         let end = self.settings.start_of(self.slot.after(1));
-        let left = u128::from(end.since(now).as_ps());
-        let passing = u128::from(free) * left / u128::from(self.settings.slot.as_ps());
-        free.saturating_sub(flow.sent_in_slot).min(passing as u64)
+        let passing = part(free, end.since(now).as_ps(), self.settings.slot.as_ps());
+        free.saturating_sub(flow.sent_in_slot).min(passing)
     }
 
     // spec: C-05, C-06
@@ -231,14 +289,14 @@ impl Desk {
     }
 
     /// Reserves what is planned on the own link, and asks the rest of the path for it.
-    fn publish(&mut self, id: FlowId, flow: &Flow) {
-        self.reserve(id, &flow.plan);
+    fn publish(&mut self, id: FlowId, flow: &mut Flow, before: &Ahead) {
+        self.reserve(flow, before);
         self.events.push_back(Event::Publish { flow: id, is_blind: false });
     }
 
-    fn reserve(&mut self, id: FlowId, plan: &Ahead) {
-        let reserved = self.uplink.reserve(self.slot, id, plan);
-        debug_assert!(reserved.is_ok(), "plans keep to what the own link has: {reserved:?}");
+    fn reserve(&mut self, flow: &mut Flow, before: &Ahead) {
+        self.uplink.replace(before, &flow.plan);
+        flow.planned_in = self.slot;
     }
 
     fn tell(&mut self, (id, iteration): (FlowId, u64), flow: &Flow) {
@@ -257,10 +315,3 @@ impl Desk {
 /// Loads that differ by less than this part of the narrowest link are alike. Else what somebody plans for
 /// the last moment of a slot would make all others leave it.
 const LOAD_STEPS: u64 = 8;
-
-fn coarsen(feedback: &mut Feedback) {
-    let step = (feedback.narrowest / LOAD_STEPS).max(1);
-    for load in feedback.load.volumes_mut() {
-        *load -= *load % step;
-    }
-}

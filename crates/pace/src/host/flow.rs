@@ -71,6 +71,8 @@ pub(super) struct Flow {
     pub(super) plan: Ahead,
     /// How fast, as bytes in a whole slot.
     pub(super) rate: Ahead,
+    /// When the plan was last made or changed.
+    pub(super) planned_in: Slot,
 }
 
 impl JobStatus {
@@ -104,6 +106,7 @@ impl Flow {
             feedback: None,
             plan: Ahead::empty(Slot(0), 0),
             rate: Ahead::empty(Slot(0), 0),
+            planned_in: Slot(0),
         }
     }
 

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{JobId, NodeId, Time};
 
-use super::decide::Desk;
+use super::decide::{Desk, InTheWay};
 use super::flow::{Flow, Job};
 use crate::ahead::Ahead;
 use crate::load::FlowId;
-use crate::path::Feedback;
 use crate::rank::Rank;
 
 /// Decides for all flows anew, unless that was done in this slot. The job that has the least left comes
@@ -20,18 +19,16 @@ pub(super) fn decide_all(
     flows: &mut BTreeMap<FlowId, Flow>,
     jobs: &BTreeMap<JobId, Job>,
 ) {
-    let mut due = due(desk, flows);
-    let mut round = Round::open(desk, &due);
+    let mut round = Round::open(desk);
+    let mut due = round.take_up(desk, flows, jobs);
     rank(&mut due);
     for job in due.chunk_by_mut(|one, next| one.id.job == next.id.job) {
         round.decide_job(now, desk, job);
     }
+    desk.uplink.replace_all(round.own);
     for due in due.iter().rev() {
-        let iteration = jobs.get(&due.id.job).map_or(0, |job| job.iteration);
-        desk.uplink.replace(desk.slot(), due.id, &due.flow.plan);
-        desk.announce((due.id, iteration), due.flow);
+        desk.announce((due.id, due.iteration), due.flow);
     }
-    debug_assert_eq!(round.own, *desk.uplink.planned(), "the table has what was decided");
 }
 
 /// A flow that is to be decided upon.
@@ -39,23 +36,12 @@ struct Due<'a> {
     id: FlowId,
     flow: &'a mut Flow,
     /// Its job's.
+    iteration: u64,
     rank: Rank,
     /// What has left of what was planned for the current slot.
     used: u64,
-}
-
-/// All of them, in the order of their jobs.
-fn due<'a>(desk: &Desk, flows: &'a mut BTreeMap<FlowId, Flow>) -> Vec<Due<'a>> {
-    let slot = desk.slot();
-    let mut due = Vec::with_capacity(flows.len());
-    for (id, flow) in flows {
-        if flow.is_active() && flow.decided_in != Some(slot) {
-            flow.plan.advance_to(slot);
-            let used = flow.sent_in_slot.min(flow.plan.at(slot));
-            due.push(Due { id: *id, rank: flow.rank(), used, flow });
-        }
-    }
-    due
+    /// Which of the round's destinations it goes to.
+    way: usize,
 }
 
 /// Brings flows into the order of their decisions: by the rank of their jobs, those of one together.
@@ -74,81 +60,85 @@ fn rank(due: &mut [Due]) {
 struct Round {
     /// What is reserved on the own link: by flows that wait for their turn no more than they have used.
     own: Ahead,
-    /// Of that, what belongs to flows that are not decided upon, in the order of their jobs.
-    aside: Vec<(FlowId, Ahead)>,
+    /// Of that, what belongs to flows that are not decided upon.
+    aside: Vec<(JobId, Ahead)>,
     /// By destination, what flows of later jobs had planned and will plan again. On the own link it is
     /// given up; the network still has it in its tables.
-    yielded: BTreeMap<NodeId, Ahead>,
+    yielded: Vec<(NodeId, Ahead)>,
 }
 
 impl Round {
-    /// Before anything is decided. Flows come in the order of their jobs.
-    fn open(desk: &Desk, due: &[Due]) -> Round {
-        let nothing = Ahead::empty(desk.slot(), desk.settings.horizon_slots);
-        let mut round = Round { own: nothing, aside: Vec::new(), yielded: BTreeMap::new() };
-        let mut waiting = due.iter().peekable();
-        for (id, plan) in desk.uplink.entries() {
-            while waiting.next_if(|due| due.id < id).is_some() {}
-            if waiting.next_if(|due| due.id == id).is_none() {
-                round.own.add(plan);
-                round.aside.push((id, *plan));
+    fn open(desk: &Desk) -> Round {
+        Round { own: *desk.uplink.planned(), aside: Vec::new(), yielded: Vec::new() }
+    }
+
+    /// All flows that are to be decided upon, in the order of their jobs. They give up what they have not used.
+    fn take_up<'a>(
+        &mut self,
+        desk: &Desk,
+        flows: &'a mut BTreeMap<FlowId, Flow>,
+        jobs: &BTreeMap<JobId, Job>,
+    ) -> Vec<Due<'a>> {
+        let slot = desk.slot();
+        let mut jobs = jobs.iter().peekable();
+        let mut due = Vec::with_capacity(flows.len());
+        for (id, flow) in flows {
+            while jobs.next_if(|(job, _)| **job < id.job).is_some() {}
+            let iteration = jobs.peek().map_or(0, |(_, job)| job.iteration);
+            flow.plan.advance_to(slot);
+            if !flow.is_active() || flow.decided_in == Some(slot) {
+                self.aside.push((id.job, flow.plan));
+                continue;
             }
+            let used = flow.sent_in_slot.min(flow.plan.at(slot));
+            self.own.subtract(&flow.plan);
+            self.own.volumes_mut()[0] += used;
+            let way = self.way_to(flow.to, &desk.nothing());
+            self.yielded[way].1.add(&flow.plan);
+            due.push(Due { id: *id, iteration, rank: flow.rank(), used, way, flow });
         }
-        for due in due {
-            round.own.volumes_mut()[0] += due.used;
-            round.yielded.entry(due.flow.to).or_insert(nothing).add(&due.flow.plan);
-        }
-        round
+        due
+    }
+
+    /// Which of its destinations that is.
+    fn way_to(&mut self, to: NodeId, nothing: &Ahead) -> usize {
+        let known = self.yielded.iter().position(|(known, _)| *known == to);
+        known.unwrap_or_else(|| {
+            self.yielded.push((to, *nothing));
+            self.yielded.len() - 1
+        })
     }
 
     /// Plans the flows of one job, whose turn it is.
     fn decide_job(&mut self, now: Time, desk: &Desk, job: &mut [Due]) {
-        let mut of_job = self.reserved_by(job);
+        let mut by_job = self.reserved_by(desk, job);
         for due in &*job {
-            if let Some(yielded) = self.yielded.get_mut(&due.flow.to) {
-                yielded.take(&due.flow.plan);
-            }
+            self.yielded[due.way].1.subtract(&due.flow.plan);
         }
         let flows = job.len();
         for (at, due) in job.iter_mut().enumerate() {
-            let mut own = self.own_link(desk, due, &of_job);
-            share(&mut own.free, (flows - at) as u64);
-            desk.plan(now, due.flow, &mut own, &self.yielded[&due.flow.to]);
-            for sum in [&mut self.own, &mut of_job] {
+            for sum in [&mut self.own, &mut by_job] {
                 sum.volumes_mut()[0] -= due.used;
+            }
+            let in_the_way = InTheWay {
+                reserved: &self.own,
+                by_job: &by_job,
+                sharers: flows - at,
+                yielded: &self.yielded[due.way].1,
+            };
+            desk.plan(now, due.flow, &in_the_way);
+            for sum in [&mut self.own, &mut by_job] {
                 sum.add(&due.flow.plan);
             }
         }
     }
 
     /// What a job has reserved on the own link.
-    fn reserved_by(&self, job: &[Due]) -> Ahead {
-        let mut reserved = Ahead::empty(self.own.first(), self.own.volumes().len());
+    fn reserved_by(&self, desk: &Desk, job: &[Due]) -> Ahead {
+        let mut reserved = desk.nothing();
         reserved.volumes_mut()[0] = job.iter().map(|due| due.used).sum();
-        let of_job = |(id, _): &&(FlowId, Ahead)| job.iter().any(|due| due.id.job == id.job);
+        let of_job = |(id, _): &&(JobId, Ahead)| job.iter().any(|due| due.id.job == *id);
         self.aside.iter().filter(of_job).for_each(|(_, plan)| reserved.add(plan));
         reserved
-    }
-
-    /// What the own link says to a flow.
-    fn own_link(&self, desk: &Desk, due: &Due, of_job: &Ahead) -> Feedback {
-        let usable = desk.uplink.usable();
-        let mut own = Feedback::new(desk.slot(), desk.settings.horizon_slots);
-        own.narrowest = desk.uplink.capacity();
-        let slots = own.load.volumes_mut().iter_mut().zip(own.free.volumes_mut());
-        let reserved = self.own.volumes().iter().zip(of_job.volumes());
-        for ((load, free), (reserved, of_job)) in slots.zip(reserved) {
-            *load = reserved - of_job;
-            *free = usable.saturating_sub(*reserved);
-        }
-        own.free.volumes_mut()[0] = usable.saturating_sub(self.own.volumes()[0] - due.used);
-        own
-    }
-}
-
-/// Leaves a flow its part of what a link has for it and for those of its job that come after it.
-fn share(free: &mut Ahead, flows: u64) {
-    if flows > 1 {
-        free.volumes_mut().iter_mut().for_each(|free| *free /= flows);
     }
 }

@@ -1,5 +1,7 @@
 //! The bandwidth that was seen lately.
 
+use crate::settings::Settings;
+
 /// How many slots are remembered.
 const SLOTS: usize = 4;
 /// One busy slot in so many asks for more than was seen.
@@ -57,6 +59,11 @@ impl Seen {
     /// A link of which nothing is known but its capacity.
     pub fn new(capacity: u64) -> Seen {
         Seen { capacity, busy: Recent::new(capacity), busy_slots: 0, is_estimated: true }
+    }
+
+    /// A link of which that is all that counts, or not: [`Settings::estimates_links`].
+    pub(crate) fn of(settings: &Settings, capacity: u64) -> Seen {
+        if settings.estimates_links { Seen::new(capacity) } else { Seen::whole(capacity) }
     }
 
     /// A link all of which can be used, whatever is observed.

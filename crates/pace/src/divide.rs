@@ -1,0 +1,92 @@
+//! Divisions without a divide instruction, or with one for many: a decision does dozens for every flow.
+
+/// Divides by the same number again and again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Divisor {
+    by: u64,
+    /// As many times as it fits into what a number can hold.
+    inverse: u64,
+}
+
+impl Divisor {
+    /// Divides by a number, and by 1 in place of 0.
+    pub(crate) fn new(by: u64) -> Divisor {
+        let by = by.max(1);
+        Divisor { by, inverse: u64::MAX / by }
+    }
+
+    /// How many times the divisor fits into a value.
+    #[inline]
+    pub(crate) fn quotient(self, value: u64) -> u64 {
+        let near = ((u128::from(value) * u128::from(self.inverse)) >> 64) as u64;
+        // The inverse is less than one too small, and a value less than 2^64: `near` is at most one too small.
+        near + u64::from(value - near * self.by >= self.by)
+    }
+
+    /// The largest multiple of the divisor that is not above a value.
+    #[inline]
+    pub(crate) fn multiple(self, value: u64) -> u64 {
+        self.quotient(value) * self.by
+    }
+}
+
+/// Below this, and five roundings of a 53-bit number away from it, a quotient is off by less than one.
+const NEAR_MAX: f64 = (1_u64 << 49) as f64;
+/// Below this, what is left of a division by it fits a signed number, be it twice the divisor or less than 0.
+const DIVISOR_MAX: u64 = 1 << 61;
+
+/// `value` × `by` ÷ `of`, rounded down, and [`u64::MAX`] where it is more. `of` is not 0.
+#[inline]
+pub(crate) fn part(value: u64, by: u64, of: u64) -> u64 {
+    let near = value as f64 * (by as f64 / of as f64);
+    if near >= NEAR_MAX || of >= DIVISOR_MAX {
+        let wide = u128::from(value) * u128::from(by) / u128::from(of);
+        return u64::try_from(wide).unwrap_or(u64::MAX);
+    }
+    let near = near as i64 as u64;
+    // Both products may be too large, but they lose the same.
+    let rest = value.wrapping_mul(by).wrapping_sub(near.wrapping_mul(of)) as i64;
+    if rest < 0 { near - 1 } else { near + u64::from(rest >= of as i64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Numbers of all lengths, and those beside powers of two.
+    fn number() -> impl Strategy<Value = u64> {
+        let beside = (0..64_u32, 0..3_u64).prop_map(|(bits, by)| (1 << bits) - 1 + by.min(1 << bits));
+        prop_oneof![(any::<u64>(), 0..64_u32).prop_map(|(bits, by)| bits >> by), beside]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn a_divisor_divides(value in number(), by in number()) {
+            let by = by.max(1);
+            prop_assert_eq!(Divisor::new(by).quotient(value), value / by);
+            prop_assert_eq!(Divisor::new(by).multiple(value), value - value % by);
+        }
+
+        #[test]
+        fn a_part_is_exact(value in number(), by in number(), of in number(), times in number()) {
+            let of = of.max(1);
+            let exact = |value| u128::from(value) * u128::from(by) / u128::from(of);
+            // Multiples, and their neighbours, are where a wrong rounding shows.
+            let multiple = u64::try_from(u128::from(times) * u128::from(of) / u128::from(by.max(1)));
+            let multiple = multiple.unwrap_or(value);
+            for value in [value, multiple.saturating_sub(1), multiple, multiple.saturating_add(1)] {
+                let expected = u64::try_from(exact(value)).unwrap_or(u64::MAX);
+                prop_assert_eq!(part(value, by, of), expected, "{} × {} ÷ {}", value, by, of);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_divided_by_nothing() {
+        assert_eq!(Divisor::new(0).quotient(7), 7);
+    }
+}
