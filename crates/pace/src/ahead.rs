@@ -1,7 +1,5 @@
 //! Volumes of the coming slots.
 
-use std::borrow::Cow;
-
 /// The most slots that can be planned ahead.
 pub const HORIZON_MAX: usize = 12;
 
@@ -90,11 +88,13 @@ impl Ahead {
     }
 
     /// Adds what another has for the same slots, to a sum that has room for it.
+    #[inline]
     pub(crate) fn add(&mut self, other: &Ahead) {
         self.change(other, |sum, part| sum + part);
     }
 
     /// Takes out what another has for the same slots, which is part of the sum.
+    #[inline]
     pub(crate) fn subtract(&mut self, other: &Ahead) {
         self.change(other, |sum, part| sum - part);
     }
@@ -112,18 +112,25 @@ impl Ahead {
             let pairs = self.bytes.iter_mut().zip(&other.bytes);
             return pairs.for_each(|(own, other)| *own = with(*own, *other));
         }
+        self.change_unlike(other, with);
+    }
+
+    #[cold]
+    fn change_unlike(&mut self, other: &Ahead, with: impl Fn(u64, u64) -> u64) {
         let others = other.from(self.first);
-        let pairs = self.volumes_mut().iter_mut().zip(others.iter());
-        pairs.for_each(|(own, other)| *own = with(*own, *other));
+        let pairs = self.volumes_mut().iter_mut().zip(others);
+        pairs.for_each(|(own, other)| *own = with(*own, other));
     }
 
     /// The volumes from a slot on, zero outside of what it covers.
+    pub(crate) fn from(&self, first: Slot) -> [u64; HORIZON_MAX] {
+        std::array::from_fn(|at| self.at(first.after(at as u64)))
+    }
+
+    /// The volumes from the first slot on, as many as there can be, zero where there are none.
     #[inline]
-    pub(crate) fn from(&self, first: Slot) -> Cow<'_, [u64; HORIZON_MAX]> {
-        if first == self.first {
-            return Cow::Borrowed(&self.bytes);
-        }
-        Cow::Owned(std::array::from_fn(|at| self.at(first.after(at as u64))))
+    pub(crate) const fn in_all(&self) -> &[u64; HORIZON_MAX] {
+        &self.bytes
     }
 
     /// Lets time pass until `slot` is the first: passed slots are forgotten, new ones are empty.

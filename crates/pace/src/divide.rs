@@ -57,7 +57,8 @@ mod tests {
 
     /// Numbers of all lengths, and those beside powers of two.
     fn number() -> impl Strategy<Value = u64> {
-        let beside = (0..64_u32, 0..3_u64).prop_map(|(bits, by)| (1 << bits) - 1 + by.min(1 << bits));
+        let beside =
+            (0..64_u32, 0..3_u64).prop_map(|(bits, by)| (1 << bits) - 1 + by.min(1 << bits));
         prop_oneof![(any::<u64>(), 0..64_u32).prop_map(|(bits, by)| bits >> by), beside]
     }
 

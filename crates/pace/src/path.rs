@@ -79,12 +79,11 @@ impl Feedback {
     pub(crate) fn join_without(&mut self, other: &Feedback, yielded: &Ahead) {
         let first = self.slot();
         let (load, free) = (other.load.from(first), other.free.from(first));
-        let yielded = yielded.from(first);
-        let others = load.iter().zip(free.iter()).zip(yielded.iter());
+        let others = load.into_iter().zip(free).zip(yielded.from(first));
         let own = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
         for ((own_load, own_free), ((load, free), yielded)) in own.zip(others) {
-            *own_load = own_load.saturating_add(load.saturating_sub(*yielded));
-            *own_free = (*own_free).min(free.saturating_add(*yielded));
+            *own_load = own_load.saturating_add(load.saturating_sub(yielded));
+            *own_free = (*own_free).min(free.saturating_add(yielded));
         }
         self.narrowest = self.narrowest.min(other.narrowest);
     }

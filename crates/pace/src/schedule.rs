@@ -33,7 +33,8 @@ pub struct Schedule {
 /// from 1, and for every slot its share of the narrowest link times the load's share of it. What does
 /// not fit into all slots fills them.
 pub fn plan(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Schedule {
-    let mut search = Search::new(volume, feedback, price_per_mille);
+    let mut limits = [[0; HORIZON_MAX]; 2];
+    let mut search = Search::new(volume, feedback, &mut limits, price_per_mille);
     let mut room = 0;
     for finish in 0..search.slots {
         search.include(finish);
@@ -66,12 +67,12 @@ fn unit(feedback: &Feedback) -> u128 {
     narrowest * narrowest * 1_000
 }
 
-struct Search {
+struct Search<'a> {
     volume: u64,
     first: Slot,
     slots: usize,
-    loads: [u64; HORIZON_MAX],
-    free: [u64; HORIZON_MAX],
+    loads: &'a [u64; HORIZON_MAX],
+    free: &'a [u64; HORIZON_MAX],
     price: u128,
     unit: u128,
     /// The slots so far, the least loaded first.
@@ -102,14 +103,19 @@ impl Place {
     }
 }
 
-impl Search {
-    fn new(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Search {
+impl<'a> Search<'a> {
+    fn new(
+        volume: u64,
+        feedback: &'a Feedback,
+        [loads, free]: &'a mut [[u64; HORIZON_MAX]; 2],
+        price_per_mille: u32,
+    ) -> Search<'a> {
         Search {
             volume,
             first: feedback.slot(),
             slots: feedback.load.volumes().len(),
-            loads: limited(&feedback.load),
-            free: limited(&feedback.free),
+            loads: limited(&feedback.load, loads),
+            free: limited(&feedback.free, free),
             price: price_per_mille.into(),
             unit: unit(feedback),
             order: [Place(0); PLACES],
@@ -163,7 +169,7 @@ impl Search {
 
     /// All slots are filled, and something remains.
     fn fill_all(&self, remaining: u64) -> Schedule {
-        self.schedule(&self.free, None, remaining)
+        self.schedule(self.free, None, remaining)
     }
 
     fn schedule(
@@ -179,8 +185,13 @@ impl Search {
 }
 
 /// Volumes, none of them too large to count with.
-fn limited(volumes: &Ahead) -> [u64; HORIZON_MAX] {
-    volumes.from(volumes.first()).map(|volume| volume.min(VOLUME_MAX))
+fn limited<'a>(volumes: &'a Ahead, limited: &'a mut [u64; HORIZON_MAX]) -> &'a [u64; HORIZON_MAX] {
+    let all = volumes.in_all();
+    if all.iter().fold(0, |any, volume| any | volume) < VOLUME_MAX {
+        return all;
+    }
+    *limited = all.map(|volume| volume.min(VOLUME_MAX));
+    limited
 }
 
 #[cfg(test)]

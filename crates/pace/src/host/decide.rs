@@ -21,6 +21,8 @@ pub(super) struct Desk {
     pub(super) uplink: Uplink,
     pub(super) events: Events,
     slot: Slot,
+    /// What stands for a network that has said nothing.
+    silence: Feedback,
 }
 
 /// What stands in the way of a flow.
@@ -37,7 +39,8 @@ pub(super) struct InTheWay<'a> {
 
 impl Desk {
     pub(super) fn new(settings: Settings, uplink: Uplink) -> Desk {
-        Desk { settings, uplink, events: Events::new(), slot: Slot(0) }
+        let silence = Feedback::new(Slot(0), settings.horizon_slots);
+        Desk { settings, uplink, events: Events::new(), slot: Slot(0), silence }
     }
 
     pub(super) fn slot(&self) -> Slot {
@@ -47,6 +50,7 @@ impl Desk {
     /// Closes the current slot, for which flows asked for so much and got so much, and opens another.
     pub(super) fn begin(&mut self, slot: Slot, asked: u64, carried: u64) {
         self.uplink.begin(slot, asked, carried);
+        self.silence = Feedback::new(slot, self.settings.horizon_slots);
         self.slot = slot;
     }
 
@@ -206,38 +210,32 @@ impl Desk {
     /// What the network says to a flow, if it has said anything in this slot. Where it is silent or unknown, the
     /// own link is all there is.
     fn network_of<'a>(&self, flow: &'a Flow) -> Option<&'a Feedback> {
-        flow.feedback.as_ref().filter(|said| said.slot() == self.slot)
+        let is_of_now =
+            |said: &&Feedback| (said.slot(), said.free.first()) == (self.slot, self.slot);
+        flow.feedback.as_ref().filter(is_of_now)
     }
 
     /// What a flow finds on the own link and in the network.
     fn path(&self, network: Option<&Feedback>, in_the_way: &InTheWay) -> Feedback {
-        let slots = self.settings.horizon_slots.min(HORIZON_MAX);
-        let (mut load, mut free) = ([0; HORIZON_MAX], [0; HORIZON_MAX]);
-        let usable = self.uplink.usable();
-        let reserved = in_the_way.reserved.from(self.slot);
-        let by_job = in_the_way.by_job.from(self.slot);
-        for at in 0..slots {
-            load[at] = reserved[at] - by_job[at];
-            free[at] = usable.saturating_sub(reserved[at]);
-        }
-        if in_the_way.sharers > 1 {
-            let share = Divisor::new(in_the_way.sharers as u64);
-            free.iter_mut().for_each(|free| *free = share.quotient(*free));
-        }
-        let mut narrowest = self.uplink.capacity();
-        if let Some(network) = network {
-            let yielded = in_the_way.yielded.from(self.slot);
-            let (said_load, said_free) = (network.load.from(self.slot), network.free.from(self.slot));
-            narrowest = narrowest.min(network.narrowest);
-            for at in 0..slots {
-                load[at] = load[at].saturating_add(said_load[at].saturating_sub(yielded[at]));
-                free[at] = free[at].min(said_free[at].saturating_add(yielded[at]));
-            }
-        }
+        let network = network.unwrap_or(&self.silence);
+        let narrowest = self.uplink.capacity().min(network.narrowest);
         let step = Divisor::new(narrowest / LOAD_STEPS);
-        load.iter_mut().for_each(|load| *load = step.multiple(*load));
+        let share = Divisor::new(in_the_way.sharers as u64);
+        let usable = self.uplink.usable();
+        let (reserved, by_job) = (in_the_way.reserved.in_all(), in_the_way.by_job.in_all());
+        let (said_load, said_free) = (network.load.in_all(), network.free.in_all());
+        let yielded = in_the_way.yielded.in_all();
+        let slots = self.settings.horizon_slots.min(HORIZON_MAX);
+        let (mut loads, mut frees) = ([0; HORIZON_MAX], [0; HORIZON_MAX]);
+        for at in 0..slots {
+            let load = said_load[at].saturating_sub(yielded[at]);
+            loads[at] = step.multiple(load.saturating_add(reserved[at] - by_job[at]));
+            let free = usable.saturating_sub(reserved[at]);
+            let free = if in_the_way.sharers > 1 { share.quotient(free) } else { free };
+            frees[at] = free.min(said_free[at].saturating_add(yielded[at]));
+        }
         let ahead = |volumes| Ahead::in_place(self.slot, slots, volumes);
-        Feedback { load: ahead(load), free: ahead(free), narrowest }
+        Feedback { load: ahead(loads), free: ahead(frees), narrowest }
     }
 
     /// What of the current slot a flow can have, from its beginning.

@@ -82,6 +82,7 @@ impl Round {
         let slot = desk.slot();
         let mut jobs = jobs.iter().peekable();
         let mut due = Vec::with_capacity(flows.len());
+        let mut used_in_all = 0;
         for (id, flow) in flows {
             while jobs.next_if(|(job, _)| **job < id.job).is_some() {}
             let iteration = jobs.peek().map_or(0, |(_, job)| job.iteration);
@@ -91,12 +92,13 @@ impl Round {
                 continue;
             }
             let used = flow.sent_in_slot.min(flow.plan.at(slot));
-            self.own.subtract(&flow.plan);
-            self.own.volumes_mut()[0] += used;
+            used_in_all += used;
             let way = self.way_to(flow.to, &desk.nothing());
             self.yielded[way].1.add(&flow.plan);
             due.push(Due { id: *id, iteration, rank: flow.rank(), used, way, flow });
         }
+        self.yielded.iter().for_each(|(_, yielded)| self.own.subtract(yielded));
+        self.own.volumes_mut()[0] += used_in_all;
         due
     }
 
@@ -127,8 +129,9 @@ impl Round {
                 yielded: &self.yielded[due.way].1,
             };
             desk.plan(now, due.flow, &in_the_way);
-            for sum in [&mut self.own, &mut by_job] {
-                sum.add(&due.flow.plan);
+            self.own.add(&due.flow.plan);
+            if at + 1 < flows {
+                by_job.add(&due.flow.plan);
             }
         }
     }
