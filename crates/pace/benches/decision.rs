@@ -19,7 +19,7 @@ const RUNS: usize = 9;
 const UPLINK: Rate = Rate::from_gbps(100);
 const RECEIVERS: u32 = 16;
 
-/// Microseconds of every decision of a host with so many flows.
+/// Microseconds of every decision of a host with so many flows, all of which have something to send.
 fn run(flows: u32) -> Vec<f64> {
     let settings = Settings::default();
     let mut rng = Rng::new(1);
@@ -33,12 +33,13 @@ fn run(flows: u32) -> Vec<f64> {
         for &id in &ids {
             let feedback = feedback(Slot(slot), flows, &settings, &mut rng);
             host.handle_feedback(id, &feedback).expect("it is there");
-            let volume = rng.below(share);
-            host.handle_progress(start, Progress { flow: counterpart(id), iteration: 1, volume });
+            let counterpart = counterpart(&host, id, rng.below(2 * share));
+            host.handle_progress(start, counterpart);
         }
         while host.poll_event().is_some() {}
         let decided = start + settings.decide_after + settings.decide_spread;
         times_us.push(timed_us(&mut host, decided, flows));
+        ids.iter().for_each(|id| send(&mut host, decided, *id));
     }
     times_us
 }
@@ -51,18 +52,32 @@ fn add_flow(host: &mut Host, number: u32, share: u64, rng: &mut Rng) -> FlowId {
     let volume = Bytes::new(share + rng.below(8 * share));
     let to = NodeId(1 + number % RECEIVERS);
     host.add_job(id.job);
-    let spec = FlowSpec { id, to, volume, relation, others: vec![counterpart(id)] };
+    let spec = FlowSpec { id, to, volume, relation, others: vec![other(id)] };
     host.add_flow(spec).expect("its job is there");
-    if host.status(id.job).is_some_and(|job| job.iteration == 0) {
-        host.begin_iteration(id.job).expect("its job is there");
-    }
     host.ready(Time::ZERO, id, volume).expect("it is there");
     id
 }
 
 /// The flow in the other direction.
-fn counterpart(flow: FlowId) -> FlowId {
+fn other(flow: FlowId) -> FlowId {
     FlowId { number: flow.number + 100, ..flow }
+}
+
+/// How far that is: a little further than the flow itself.
+fn counterpart(host: &Host, flow: FlowId, further: u64) -> Progress {
+    let own = host.progress_of(flow).expect("it is there");
+    Progress { flow: other(flow), volume: own.volume + further, ..own }
+}
+
+/// Sends what was decided. Who has sent everything begins anew.
+fn send(host: &mut Host, now: Time, flow: FlowId) {
+    let slot = host.settings().slot_at(now);
+    let planned = host.plan(flow).map_or(0, |plan| plan.at(slot));
+    host.sent(flow, Bytes::new(planned)).expect("it is there");
+    if host.left(flow) == Some(Bytes::ZERO) {
+        host.begin_flow(flow).expect("it is there");
+        host.ready(now, flow, Bytes::new(u64::MAX)).expect("it is there");
+    }
 }
 
 fn timed_us(host: &mut Host, now: Time, flows: u32) -> f64 {

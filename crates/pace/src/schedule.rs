@@ -1,12 +1,13 @@
 //! When a flow sends: Algorithm 1.
 
+mod order;
+
 use std::array;
 
 use crate::ahead::{Ahead, HORIZON_MAX, Slot};
 use crate::path::Feedback;
 
-/// No volume of a slot is larger than this (2 Pbps at 60 ms), so that costs fit their numbers.
-const VOLUME_MAX: u64 = 1 << 44;
+use order::{PLACES, Place, VOLUME_MAX};
 
 /// What a flow sends in the coming slots.
 ///
@@ -19,10 +20,16 @@ pub struct Schedule {
     pub bytes: Ahead,
     /// By slot, how fast, as bytes in a whole slot; zero where nothing is sent.
     pub rate: Ahead,
-    /// The last slot in which it sends, if it sends everything.
-    pub finish: Option<Slot>,
     /// What did not fit: to be planned again.
     pub remaining: u64,
+}
+
+impl Schedule {
+    /// The last slot in which it sends, if it sends everything.
+    pub fn finish(&self) -> Option<Slot> {
+        let last = self.bytes.volumes().iter().rposition(|sent| *sent > 0).unwrap_or(0);
+        (self.remaining == 0).then_some(self.bytes.first().after(last as u64))
+    }
 }
 
 // spec: C-03
@@ -33,28 +40,16 @@ pub struct Schedule {
 /// from 1, and for every slot its share of the narrowest link times the load's share of it. What does
 /// not fit into all slots fills them.
 pub fn plan(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Schedule {
-    let mut limits = [[0; HORIZON_MAX]; 2];
-    let mut search = Search::new(volume, feedback, &mut limits, price_per_mille);
-    let mut room = 0;
-    for finish in 0..search.slots {
-        search.include(finish);
-        room += search.free[finish];
-        if room < volume {
-            continue;
-        }
-        // Later ones cost at least their finishing slot.
-        if search.waiting(finish) >= search.least {
-            break;
-        }
-        search.try_finish(finish);
-    }
-    if room < volume { search.fill_all(volume - room) } else { search.best_schedule() }
+    let planner = Planner::new(feedback, price_per_mille);
+    let bytes = planner.plan(volume);
+    let rate = planner.rates(&bytes);
+    Schedule { bytes, rate, remaining: volume - bytes.total() }
 }
 
 /// The cost of a schedule as [`plan`] counts it, in thousandths of a slot times the square of the
 /// narrowest link's volume. `None` where it leaves something unsent.
 pub fn cost(schedule: &Schedule, feedback: &Feedback, price_per_mille: u32) -> Option<u128> {
-    let slots = schedule.finish?.since(feedback.slot()) + 1;
+    let slots = schedule.finish()?.since(feedback.slot()) + 1;
     let loads = feedback.load.volumes().iter();
     let priced = schedule.bytes.volumes().iter().zip(loads);
     let priced = priced.map(|(bytes, load)| u128::from(*bytes) * u128::from(*load)).sum::<u128>();
@@ -67,131 +62,139 @@ fn unit(feedback: &Feedback) -> u128 {
     narrowest * narrowest * 1_000
 }
 
-struct Search<'a> {
-    volume: u64,
+/// Places volumes into the slots of one path.
+///
+/// What it does hardly depends on the numbers: they differ from flow to flow, so that branches would be
+/// mispredicted half of the time.
+pub(crate) struct Planner {
     first: Slot,
     slots: usize,
-    loads: &'a [u64; HORIZON_MAX],
-    free: &'a [u64; HORIZON_MAX],
+    order: [Place; HORIZON_MAX],
+    /// What can be sent in a slot; nothing where there is none.
+    free: [u64; PLACES],
     price: u128,
     unit: u128,
-    /// The slots so far, the least loaded first.
-    order: [Place; PLACES],
-    least: u128,
-    /// What is sent at the least cost.
-    best: [u64; HORIZON_MAX],
 }
 
-/// As many as the number of a [`Place`]'s slot can tell apart, so that none is out of bounds.
-const PLACES: usize = 16;
-
-/// A slot and its load in one number: slots are filled in the order of these.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place(u64);
-
-impl Place {
-    fn new(slot: usize, load: u64) -> Place {
-        Place(load * PLACES as u64 + slot as u64)
-    }
-
-    fn slot(self) -> usize {
-        self.0 as usize % PLACES
-    }
-
-    fn load(self) -> u64 {
-        self.0 / PLACES as u64
-    }
-}
-
-impl<'a> Search<'a> {
-    fn new(
-        volume: u64,
-        feedback: &'a Feedback,
-        [loads, free]: &'a mut [[u64; HORIZON_MAX]; 2],
-        price_per_mille: u32,
-    ) -> Search<'a> {
-        Search {
-            volume,
+impl Planner {
+    pub(crate) fn new(feedback: &Feedback, price_per_mille: u32) -> Planner {
+        let slots = feedback.load.volumes().len();
+        let mut free = [0; PLACES];
+        let of_slots = free.iter_mut().zip(feedback.free.volumes()).take(slots);
+        of_slots.for_each(|(free, volume)| *free = (*volume).min(VOLUME_MAX));
+        Planner {
             first: feedback.slot(),
-            slots: feedback.load.volumes().len(),
-            loads: limited(&feedback.load, loads),
-            free: limited(&feedback.free, free),
+            slots,
+            order: order::by_load(&feedback.load),
+            free,
             price: price_per_mille.into(),
             unit: unit(feedback),
-            order: [Place(0); PLACES],
-            least: u128::MAX,
-            best: [0; HORIZON_MAX],
         }
     }
 
-    /// Puts one more slot where its load belongs, behind those of the same load.
-    fn include(&mut self, slot: usize) {
-        let place = Place::new(slot, self.loads[slot]);
-        let mut at = slot;
-        while at > 0 && self.order[at - 1] > place {
-            self.order[at] = self.order[at - 1];
-            at -= 1;
+    /// Nothing can be sent in the first slot any more.
+    pub(crate) fn close_first(&mut self) {
+        self.free[0] = 0;
+    }
+
+    /// What of a volume is sent in which slot, see [`plan`].
+    pub(crate) fn plan(&self, volume: u64) -> Ahead {
+        let first = self.first_finish(volume);
+        if first >= self.slots {
+            return self.ahead(|slot| self.free[slot]);
         }
-        self.order[at] = place;
+        if self.priced_at_most(volume) < self.unit {
+            // To wait for one more slot costs more than anything that could be saved.
+            return self.fill(volume, first, |_, _| ());
+        }
+        self.cheapest(volume, first)
     }
 
-    /// The cost of finishing there, without any price.
-    fn waiting(&self, finish: usize) -> u128 {
-        (finish as u128 + 1) * self.unit
+    /// How fast that is: at all that is free, where anything is sent.
+    pub(crate) fn rates(&self, sent: &Ahead) -> Ahead {
+        let sent = sent.in_all();
+        self.ahead(|slot| self.free[slot] & ones_unless_zero(sent[slot]))
     }
 
-    /// Fills the slots so far, which have room enough, and keeps that if it costs the least.
-    fn try_finish(&mut self, finish: usize) {
-        let mut sent = [0; PLACES];
-        let mut priced = 0;
-        let mut left = self.volume;
-        for place in &self.order[..=finish] {
-            let placed = left.min(self.free[place.slot()]);
-            sent[place.slot()] = placed;
-            priced += u128::from(placed) * u128::from(place.load());
-            left -= placed;
-            if left == 0 {
+    /// The first slot in which a volume can be sent to its end; behind all if there is none.
+    fn first_finish(&self, volume: u64) -> usize {
+        let mut room = 0;
+        let is_too_small = |free: &u64| {
+            room += free;
+            usize::from(room < volume)
+        };
+        self.free[..HORIZON_MAX].iter().map(is_too_small).sum()
+    }
+
+    /// What a volume costs at most, besides the time it takes.
+    fn priced_at_most(&self, volume: u64) -> u128 {
+        let most_loaded = self.order[self.slots - 1];
+        u128::from(volume) * u128::from(most_loaded.load()) * self.price
+    }
+
+    /// The schedule of the least cost, of those that finish in some slot or later.
+    fn cheapest(&self, volume: u64, first_finish: usize) -> Ahead {
+        let mut least = u128::MAX;
+        let mut best = self.ahead(|_| 0);
+        for finish in first_finish..self.slots {
+            // Later ones cost at least their finishing slot.
+            let waiting = (finish as u128 + 1) * self.unit;
+            if waiting >= least {
                 break;
             }
+            let mut priced = 0;
+            let sent = self.fill(volume, finish, |placed, load| {
+                priced += u128::from(placed) * u128::from(load);
+            });
+            let cost = waiting + priced * self.price;
+            if cost < least {
+                (least, best) = (cost, sent);
+            }
         }
-        let cost = self.waiting(finish) + priced * self.price;
-        if cost < self.least {
-            self.least = cost;
-            self.best.copy_from_slice(&sent[..HORIZON_MAX]);
+        best
+    }
+
+    /// Fills the slots up to one of them, which have room enough, and shows what is sent beside which load.
+    #[inline]
+    fn fill(&self, volume: u64, finish: usize, mut show: impl FnMut(u64, u64)) -> Ahead {
+        let free = self.free_until(finish);
+        let mut sent = [0; PLACES];
+        let mut before = 0;
+        for place in &self.order[..self.slots] {
+            let room = free[place.slot()];
+            let placed = room.min(volume.saturating_sub(before));
+            before += room;
+            sent[place.slot()] = placed;
+            show(placed, place.load());
         }
+        self.ahead(|slot| sent[slot])
     }
 
-    /// The schedule that costs the least.
-    fn best_schedule(&self) -> Schedule {
-        let last = self.best.iter().rposition(|sent| *sent > 0).unwrap_or(0);
-        self.schedule(&self.best, Some(self.first.after(last as u64)), 0)
+    /// What is free in the slots up to one of them, and nothing behind it.
+    fn free_until(&self, finish: usize) -> [u64; PLACES] {
+        /// Ones for every slot until the last, then zeros.
+        const MASKS: [u64; 2 * PLACES] = {
+            let mut masks = [0; 2 * PLACES];
+            let mut slot = 0;
+            while slot < PLACES {
+                masks[slot] = u64::MAX;
+                slot += 1;
+            }
+            masks
+        };
+        let masks = &MASKS[PLACES - 1 - finish % PLACES..];
+        array::from_fn(|slot| self.free[slot] & masks[slot])
     }
 
-    /// All slots are filled, and something remains.
-    fn fill_all(&self, remaining: u64) -> Schedule {
-        self.schedule(self.free, None, remaining)
-    }
-
-    fn schedule(
-        &self,
-        sent: &[u64; HORIZON_MAX],
-        finish: Option<Slot>,
-        remaining: u64,
-    ) -> Schedule {
-        let rate = |slot: usize| if sent[slot] > 0 { self.free[slot] } else { 0 };
-        let ahead = |volumes| Ahead::in_place(self.first, self.slots, volumes);
-        Schedule { bytes: ahead(*sent), rate: ahead(array::from_fn(rate)), finish, remaining }
+    #[inline]
+    fn ahead(&self, volume: impl Fn(usize) -> u64) -> Ahead {
+        Ahead::in_place(self.first, self.slots, array::from_fn(volume))
     }
 }
 
-/// Volumes, none of them too large to count with.
-fn limited<'a>(volumes: &'a Ahead, limited: &'a mut [u64; HORIZON_MAX]) -> &'a [u64; HORIZON_MAX] {
-    let all = volumes.in_all();
-    if all.iter().fold(0, |any, volume| any | volume) < VOLUME_MAX {
-        return all;
-    }
-    *limited = all.map(|volume| volume.min(VOLUME_MAX));
-    limited
+/// All bits of a volume that is not zero.
+fn ones_unless_zero(volume: u64) -> u64 {
+    (volume.wrapping_neg() as i64 >> 63) as u64
 }
 
 #[cfg(test)]

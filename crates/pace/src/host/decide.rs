@@ -11,7 +11,7 @@ use crate::ahead::{Ahead, HORIZON_MAX, Slot};
 use crate::divide::{Divisor, part};
 use crate::load::FlowId;
 use crate::path::Feedback;
-use crate::schedule::{self, Schedule};
+use crate::schedule::Planner;
 use crate::settings::Settings;
 
 /// What decisions share: the host's own link, the current slot, and what they lead to.
@@ -57,6 +57,7 @@ impl Desk {
     // spec: C-01
     /// Counts what a flow plans in the slot that begins. What nobody has renewed is forgotten.
     pub(super) fn count(&mut self, flow: &mut Flow) {
+        flow.plan.advance_to(self.slot);
         if self.slot.since(flow.planned_in) >= self.settings.stale_after_slots {
             flow.plan = self.nothing();
         }
@@ -70,7 +71,6 @@ impl Desk {
     /// Until the host decides, a flow does what was planned before, as far as the flows it depends on
     /// are known to have come.
     pub(super) fn go_on(&mut self, id: FlowId, flow: &mut Flow) {
-        flow.plan.advance_to(self.slot);
         let before = flow.plan;
         if self.slow(flow) {
             // Who waits for others must not keep from sending whom those wait for.
@@ -113,27 +113,29 @@ impl Desk {
     }
 
     /// Plans a flow's volume and fits the current slot to the flows it depends on.
-    pub(super) fn plan(&self, now: Time, flow: &mut Flow, in_the_way: &InTheWay) {
+    pub(super) fn plan(&self, time: Time, flow: &mut Flow, in_the_way: &InTheWay) {
         let network = self.network_of(flow);
         let usable = &mut self.path(network, in_the_way);
         flow.is_blind = network.is_none();
         let free = usable.free.volumes()[0];
-        usable.free.volumes_mut()[0] = self.usable_now(now, free, flow);
+        usable.free.volumes_mut()[0] = self.usable_now(time, free, flow);
         // Others may rely on what was said before in this slot: it is kept, and its rate with it.
         let is_repeated = flow.decided_in == Some(self.slot);
         let said = if is_repeated { flow.left_in(self.slot) } else { 0 };
         let said = said.min(free.saturating_sub(flow.sent_in_slot));
         let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
         let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
-        let wanted = self.settings.with_spare(flow.remaining());
-        let mut schedule = schedule::plan(wanted, usable, self.settings.price_per_mille);
-        self.fit(&mut schedule, usable, flow, said);
-        flow.plan = schedule.bytes;
-        flow.rate = schedule.rate;
+        let mut planner = Planner::new(usable, self.settings.price_per_mille);
+        let mut plan = planner.plan(self.settings.with_spare(flow.remaining()));
+        let now = self.fitted(plan.volumes()[0], usable.free.volumes()[0], flow, said);
+        if now != plan.volumes()[0] {
+            planner.close_first();
+            plan = planner.plan(self.settings.with_spare(flow.remaining().saturating_sub(now)));
+        }
+        (flow.plan, flow.rate) = (plan, planner.rates(&plan));
         flow.rate.volumes_mut()[0] = free.max(said_rate);
         // What has left in this slot is a part of it.
-        let slot = &mut flow.plan.volumes_mut()[0];
-        *slot = slot.saturating_add(flow.sent_in_slot).min(free.max(used));
+        flow.plan.volumes_mut()[0] = now.saturating_add(flow.sent_in_slot).min(free.max(used));
         (flow.decided_in, flow.planned_in) = (Some(self.slot), self.slot);
     }
 
@@ -141,7 +143,6 @@ impl Desk {
     /// Something of the current slot went to what had left before: the slot gets as much more, as far as there
     /// is any. The path is told with the next plan.
     pub(super) fn make_up(&mut self, id: FlowId, flow: &mut Flow, bytes: u64) {
-        flow.plan.advance_to(self.slot);
         let before = flow.plan;
         let planned = before.at(self.slot);
         if planned == 0 {
@@ -257,26 +258,15 @@ impl Desk {
     }
 
     // spec: C-05, C-06
-    /// Raises or slows the current slot as the flow's dependencies ask, and plans the rest anew. What
-    /// was said before is kept if they allow it.
-    fn fit(&self, schedule: &mut Schedule, usable: &mut Feedback, flow: &Flow, said: u64) {
-        let (sent, planned) = (flow.sent_so_far(), schedule.bytes.volumes()[0]);
+    /// What was planned for the current slot, raised or slowed as the flow's dependencies ask. What was said before
+    /// is kept if they allow it.
+    fn fitted(&self, planned: u64, free: u64, flow: &Flow, said: u64) -> u64 {
+        let sent = flow.sent_so_far();
         let behind = flow.relation.behind(sent + planned, flow.others());
-        let limits = Limits {
-            own_recent: flow.recent.max(),
-            free: usable.free.volumes()[0],
-            remaining: flow.remaining(),
-        };
+        let limits =
+            Limits { own_recent: flow.recent.max(), free, remaining: flow.remaining() };
         let raised = raised(planned, behind, limits).max(said);
-        let ahead = flow.relation.ahead(sent + raised, flow.others());
-        let now = raised.saturating_sub(ahead);
-        if now == planned {
-            return;
-        }
-        usable.free.volumes_mut()[0] = 0;
-        let rest = self.settings.with_spare(flow.remaining().saturating_sub(now));
-        *schedule = schedule::plan(rest, usable, self.settings.price_per_mille);
-        schedule.bytes.volumes_mut()[0] = now;
+        raised.saturating_sub(flow.relation.ahead(sent + raised, flow.others()))
     }
 
     /// Tells everybody what was decided.

@@ -1,6 +1,7 @@
 //! A round of decisions: for all flows of a host, job by job.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use thalweg_core::{JobId, NodeId, Time};
 
@@ -21,12 +22,12 @@ pub(super) fn decide_all(
 ) {
     let mut round = Round::open(desk);
     let mut due = round.take_up(desk, flows, jobs);
-    rank(&mut due);
-    for job in due.chunk_by_mut(|one, next| one.id.job == next.id.job) {
-        round.decide_job(now, desk, job);
+    let turns = turns(&due);
+    for turn in &turns {
+        round.decide_job(now, desk, &mut due[turn.flows.clone()]);
     }
     desk.uplink.replace_all(round.own);
-    for due in due.iter().rev() {
+    for due in turns.iter().rev().flat_map(|turn| due[turn.flows.clone()].iter().rev()) {
         desk.announce((due.id, due.iteration), due.flow);
     }
 }
@@ -40,20 +41,28 @@ struct Due<'a> {
     rank: Rank,
     /// What has left of what was planned for the current slot.
     used: u64,
-    /// Which of the round's destinations it goes to.
+    /// Which of the round's ways it goes.
     way: usize,
 }
 
-/// Brings flows into the order of their decisions: by the rank of their jobs, those of one together.
-fn rank(due: &mut [Due]) {
-    for job in due.chunk_by_mut(|one, next| one.id.job == next.id.job) {
-        let furthest = job.iter().map(|due| due.rank).min().unwrap_or(Rank::LAST);
-        job.iter_mut().for_each(|due| due.rank = furthest);
+/// A job whose flows are to be decided upon.
+struct Turn {
+    rank: Rank,
+    /// Where they are.
+    flows: Range<usize>,
+}
+
+/// Jobs in the order of their decisions: by their ranks, and of equals the first.
+fn turns(due: &[Due]) -> Vec<Turn> {
+    let mut turns = Vec::with_capacity(due.len());
+    let mut begin = 0;
+    for job in due.chunk_by(|one, next| one.id.job == next.id.job) {
+        let rank = job.iter().map(|due| due.rank).min().unwrap_or(Rank::LAST);
+        turns.push(Turn { rank, flows: begin..begin + job.len() });
+        begin += job.len();
     }
-    let key = |due: &Due| (due.rank, due.id);
-    if !due.is_sorted_by_key(key) {
-        due.sort_unstable_by_key(key);
-    }
+    turns.sort_unstable_by_key(|turn| (turn.rank, turn.flows.start));
+    turns
 }
 
 /// Where a round stands.
@@ -62,14 +71,16 @@ struct Round {
     own: Ahead,
     /// Of that, what belongs to flows that are not decided upon.
     aside: Vec<(JobId, Ahead)>,
-    /// By destination, what flows of later jobs had planned and will plan again. On the own link it is
-    /// given up; the network still has it in its tables.
-    yielded: Vec<(NodeId, Ahead)>,
+    /// By way, what flows of later jobs had planned and will plan again. On the own link it is given up; the
+    /// network still has it in its tables.
+    yielded: Vec<Ahead>,
+    /// Which way leads to a destination, sorted.
+    ways: Vec<(NodeId, usize)>,
 }
 
 impl Round {
     fn open(desk: &Desk) -> Round {
-        Round { own: *desk.uplink.planned(), aside: Vec::new(), yielded: Vec::new() }
+        Round { own: *desk.uplink.planned(), aside: Vec::new(), yielded: Vec::new(), ways: Vec::new() }
     }
 
     /// All flows that are to be decided upon, in the order of their jobs. They give up what they have not used.
@@ -86,7 +97,6 @@ impl Round {
         for (id, flow) in flows {
             while jobs.next_if(|(job, _)| **job < id.job).is_some() {}
             let iteration = jobs.peek().map_or(0, |(_, job)| job.iteration);
-            flow.plan.advance_to(slot);
             if !flow.is_active() || flow.decided_in == Some(slot) {
                 self.aside.push((id.job, flow.plan));
                 continue;
@@ -94,28 +104,30 @@ impl Round {
             let used = flow.sent_in_slot.min(flow.plan.at(slot));
             used_in_all += used;
             let way = self.way_to(flow.to, &desk.nothing());
-            self.yielded[way].1.add(&flow.plan);
+            self.yielded[way].add(&flow.plan);
             due.push(Due { id: *id, iteration, rank: flow.rank(), used, way, flow });
         }
-        self.yielded.iter().for_each(|(_, yielded)| self.own.subtract(yielded));
+        self.yielded.iter().for_each(|yielded| self.own.subtract(yielded));
         self.own.volumes_mut()[0] += used_in_all;
         due
     }
 
-    /// Which of its destinations that is.
+    /// Which way leads there.
     fn way_to(&mut self, to: NodeId, nothing: &Ahead) -> usize {
-        let known = self.yielded.iter().position(|(known, _)| *known == to);
-        known.unwrap_or_else(|| {
-            self.yielded.push((to, *nothing));
-            self.yielded.len() - 1
-        })
+        let (at, way) = match self.ways.binary_search_by_key(&to, |(to, _)| *to) {
+            Ok(at) => return self.ways[at].1,
+            Err(at) => (at, self.yielded.len()),
+        };
+        self.ways.insert(at, (to, way));
+        self.yielded.push(*nothing);
+        way
     }
 
     /// Plans the flows of one job, whose turn it is.
     fn decide_job(&mut self, now: Time, desk: &Desk, job: &mut [Due]) {
         let mut by_job = self.reserved_by(desk, job);
         for due in &*job {
-            self.yielded[due.way].1.subtract(&due.flow.plan);
+            self.yielded[due.way].subtract(&due.flow.plan);
         }
         let flows = job.len();
         for (at, due) in job.iter_mut().enumerate() {
@@ -126,7 +138,7 @@ impl Round {
                 reserved: &self.own,
                 by_job: &by_job,
                 sharers: flows - at,
-                yielded: &self.yielded[due.way].1,
+                yielded: &self.yielded[due.way],
             };
             desk.plan(now, due.flow, &in_the_way);
             self.own.add(&due.flow.plan);
