@@ -35,18 +35,41 @@ const NEAR_MAX: f64 = (1_u64 << 49) as f64;
 /// Below this, what is left of a division by it fits a signed number, be it twice the divisor or less than 0.
 const DIVISOR_MAX: u64 = 1 << 61;
 
-/// `value` × `by` ÷ `of`, rounded down, and [`u64::MAX`] where it is more. `of` is not 0.
-#[inline]
-pub(crate) fn part(value: u64, by: u64, of: u64) -> u64 {
-    let near = value as f64 * (by as f64 / of as f64);
-    if near >= NEAR_MAX || of >= DIVISOR_MAX {
-        let wide = u128::from(value) * u128::from(by) / u128::from(of);
-        return u64::try_from(wide).unwrap_or(u64::MAX);
+/// A fraction of values, rounded down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fraction {
+    by: u64,
+    of: u64,
+    near: f64,
+}
+
+impl Fraction {
+    /// `by` ÷ `of`, and ÷ 1 in place of 0.
+    pub(crate) fn new(by: u64, of: u64) -> Fraction {
+        let of = of.max(1);
+        let near = if of < DIVISOR_MAX { by as f64 / of as f64 } else { f64::INFINITY };
+        Fraction { by, of, near }
     }
-    let near = near as i64 as u64;
-    // Both products may be too large, but they lose the same.
-    let rest = value.wrapping_mul(by).wrapping_sub(near.wrapping_mul(of)) as i64;
-    if rest < 0 { near - 1 } else { near + u64::from(rest >= of as i64) }
+
+    /// So much of a value; [`u64::MAX`] where it is more than that.
+    #[inline]
+    pub(crate) fn of(&self, value: u64) -> u64 {
+        let near = value as f64 * self.near;
+        if near < NEAR_MAX { self.corrected(value, near as i64 as u64) } else { self.wide(value) }
+    }
+
+    /// The quotient, from one that is at most one off.
+    fn corrected(&self, value: u64, near: u64) -> u64 {
+        // Both products may be too large, but they lose the same.
+        let rest = value.wrapping_mul(self.by).wrapping_sub(near.wrapping_mul(self.of)) as i64;
+        near.wrapping_add_signed(i64::from(rest >= self.of as i64) - i64::from(rest < 0))
+    }
+
+    #[cold]
+    fn wide(&self, value: u64) -> u64 {
+        let quotient = u128::from(value) * u128::from(self.by) / u128::from(self.of);
+        u64::try_from(quotient).unwrap_or(u64::MAX)
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +96,7 @@ mod tests {
         }
 
         #[test]
-        fn a_part_is_exact(value in number(), by in number(), of in number(), times in number()) {
+        fn a_fraction_is_exact(value in number(), by in number(), of in number(), times in number()) {
             let of = of.max(1);
             let exact = |value| u128::from(value) * u128::from(by) / u128::from(of);
             // Multiples, and their neighbours, are where a wrong rounding shows.
@@ -81,7 +104,7 @@ mod tests {
             let multiple = multiple.unwrap_or(value);
             for value in [value, multiple.saturating_sub(1), multiple, multiple.saturating_add(1)] {
                 let expected = u64::try_from(exact(value)).unwrap_or(u64::MAX);
-                prop_assert_eq!(part(value, by, of), expected, "{} × {} ÷ {}", value, by, of);
+                prop_assert_eq!(Fraction::new(by, of).of(value), expected, "{} × {} ÷ {}", value, by, of);
             }
         }
     }
@@ -89,5 +112,6 @@ mod tests {
     #[test]
     fn nothing_is_divided_by_nothing() {
         assert_eq!(Divisor::new(0).quotient(7), 7);
+        assert_eq!(Fraction::new(2, 0).of(7), 14);
     }
 }

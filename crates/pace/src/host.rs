@@ -23,6 +23,7 @@ mod round;
 mod uplink;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Span, Time};
 use thiserror::Error;
@@ -98,7 +99,7 @@ impl Host {
         let desk = &mut self.desk;
         self.flows.retain(|id, flow| {
             if id.job == job {
-                desk.stop(*id, flow);
+                desk.stop(flow);
             }
             id.job != job
         });
@@ -108,22 +109,23 @@ impl Host {
     /// Announces a flow of a job. `false` when it does not leave the server: such flows are fast
     /// enough, and are left alone.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<bool, HostError> {
-        if !self.jobs.contains_key(&spec.id.job) {
-            return Err(HostError::NoJob(spec.id.job));
-        }
+        let job = self.jobs.get(&spec.id.job).ok_or(HostError::NoJob(spec.id.job))?;
         if spec.to == self.node {
             return Ok(false);
         }
-        self.flows.insert(spec.id, Flow::new(spec));
+        self.flows.insert(spec.id, Flow::new(spec, job.iteration));
         Ok(true)
     }
 
     // spec: C-08
     /// A job begins its next iteration: everything is to be sent again, and nothing is ready yet.
     pub fn begin_iteration(&mut self, job: JobId) -> Result<(), HostError> {
-        self.jobs.get_mut(&job).ok_or(HostError::NoJob(job))?.iteration += 1;
-        let flows = self.flows.iter_mut().filter(|(id, _)| id.job == job);
-        flows.for_each(|(_, flow)| flow.begin_iteration());
+        let state = self.jobs.get_mut(&job).ok_or(HostError::NoJob(job))?;
+        state.iteration += 1;
+        for (_, flow) in self.flows.range_mut(flows_of(job)) {
+            flow.iteration = state.iteration;
+            flow.begin_iteration();
+        }
         Ok(())
     }
 
@@ -157,7 +159,7 @@ impl Host {
     /// Forgets a flow and what it reserved.
     pub fn remove_flow(&mut self, flow: FlowId) {
         if let Some(mut state) = self.flows.remove(&flow) {
-            self.desk.stop(flow, &mut state);
+            self.desk.stop(&mut state);
         }
     }
 
@@ -180,9 +182,8 @@ impl Host {
     pub fn sent(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         state.sent(bytes.as_u64());
-        let iteration = self.jobs.get(&flow.job).map_or(0, |job| job.iteration);
         if !state.is_active() {
-            self.desk.finish((flow, iteration), state);
+            self.desk.finish(state);
         }
         Ok(())
     }
@@ -203,7 +204,7 @@ impl Host {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         state.resent(bytes.as_u64());
         if state.is_active() {
-            self.desk.make_up(flow, state, bytes.as_u64());
+            self.desk.make_up(state, bytes.as_u64());
         }
         Ok(())
     }
@@ -218,10 +219,7 @@ impl Host {
     // spec: C-02
     /// How far the flows are that a job sends from here: what a receiver tells those who send to it.
     pub fn progress(&self, job: JobId) -> Vec<Progress> {
-        let iteration = self.jobs.get(&job).map_or(0, |job| job.iteration);
-        let flows = self.flows.iter().filter(|(id, _)| id.job == job);
-        let of = |(id, flow): (&FlowId, &Flow)| flow.progress(*id, iteration, self.desk.slot());
-        flows.map(of).collect()
+        self.flows_of(job).map(|flow| flow.progress(self.desk.slot())).collect()
     }
 
     /// What the links of a flow's path say. It counts for decisions in the slot that it is about.
@@ -235,14 +233,9 @@ impl Host {
     /// How far another flow is. Flows of ours that depend on it are fitted to it at once: slowed where
     /// they run ahead, raised where they lag behind and have been decided upon in this slot.
     pub fn handle_progress(&mut self, now: Time, progress: Progress) {
-        let iteration = self.jobs.get(&progress.flow.job).map_or(0, |job| job.iteration);
-        if progress.iteration != iteration {
-            return;
-        }
-        let desk = &mut self.desk;
-        for (id, flow) in self.flows.iter_mut().filter(|(id, _)| id.job == progress.flow.job) {
-            if flow.learn(progress) && flow.is_active() {
-                desk.follow(now, (*id, iteration), flow);
+        for (_, flow) in self.flows.range_mut(flows_of(progress.flow.job)) {
+            if progress.iteration == flow.iteration && flow.learn(progress) && flow.is_active() {
+                self.desk.follow(now, flow);
             }
         }
     }
@@ -260,10 +253,9 @@ impl Host {
         if !state.is_active() {
             return Ok(());
         }
-        let iteration = self.jobs.get(&flow.job).map_or(0, |job| job.iteration);
         let by_job = self.planned_beside(flow);
         if let Some(state) = self.flows.get_mut(&flow) {
-            self.desk.decide(now, (flow, iteration), state, &by_job);
+            self.desk.decide(now, state, &by_job);
         }
         Ok(())
     }
@@ -273,7 +265,7 @@ impl Host {
         self.catch_up(now);
         if self.decide_at.is_some_and(|at| at <= now) {
             self.decide_at = None;
-            round::decide_all(now, &mut self.desk, &mut self.flows, &self.jobs);
+            round::decide_all(now, &mut self.desk, &mut self.flows);
         }
     }
 
@@ -308,8 +300,7 @@ impl Host {
 
     /// How far a flow is: what others may rely on.
     pub fn progress_of(&self, flow: FlowId) -> Option<Progress> {
-        let iteration = self.jobs.get(&flow.job)?.iteration;
-        Some(self.flows.get(&flow)?.progress(flow, iteration, self.desk.slot()))
+        Some(self.flows.get(&flow)?.progress(self.desk.slot()))
     }
 
     /// Whether anything of a job has begun and is not over.
@@ -318,8 +309,7 @@ impl Host {
     }
 
     fn flows_of(&self, job: JobId) -> impl Iterator<Item = &Flow> {
-        let of_job = |number| FlowId { job, number };
-        self.flows.range(of_job(0)..=of_job(u32::MAX)).map(|(_, flow)| flow)
+        self.flows.range(flows_of(job)).map(|(_, flow)| flow)
     }
 
     /// What it counts by.
@@ -330,8 +320,8 @@ impl Host {
     /// What other flows of a flow's job plan.
     fn planned_beside(&self, flow: FlowId) -> Ahead {
         let mut planned = self.desk.nothing();
-        let others = self.flows.iter().filter(|(id, _)| id.job == flow.job && **id != flow);
-        others.for_each(|(_, other)| planned.add(&other.plan));
+        let others = self.flows_of(flow.job).filter(|other| other.id != flow);
+        others.for_each(|other| planned.add(&other.plan));
         planned
     }
 
@@ -356,7 +346,7 @@ impl Host {
             self.desk.count(flow);
             if flow.is_active() {
                 self.desk.probe(*id);
-                self.desk.go_on(*id, flow);
+                self.desk.go_on(flow);
             }
         }
         // What was due in an earlier slot is due in this one.
@@ -371,6 +361,11 @@ impl Host {
         let at = from + self.desk.settings.decide_after + Span::from_ps(spread);
         self.decide_at = Some(self.decide_at.map_or(at, |earlier| earlier.min(at)));
     }
+}
+
+/// The names of all flows of a job.
+fn flows_of(job: JobId) -> RangeInclusive<FlowId> {
+    FlowId { job, number: 0 }..=FlowId { job, number: u32::MAX }
 }
 
 /// Everything that waits to be told.

@@ -41,8 +41,9 @@ impl Schedule {
 /// not fit into all slots fills them.
 pub fn plan(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Schedule {
     let planner = Planner::new(feedback, price_per_mille);
-    let bytes = planner.plan(volume);
-    let rate = planner.rates(&bytes);
+    let [mut bytes, mut rate] = [Ahead::empty(feedback.slot(), feedback.load.volumes().len()); 2];
+    planner.plan(volume, &mut bytes);
+    planner.rates(&bytes, &mut rate);
     Schedule { bytes, rate, remaining: volume - bytes.total() }
 }
 
@@ -97,23 +98,25 @@ impl Planner {
         self.free[0] = 0;
     }
 
-    /// What of a volume is sent in which slot, see [`plan`].
-    pub(crate) fn plan(&self, volume: u64) -> Ahead {
+    /// Writes down what of a volume is sent in which slot, see [`plan`].
+    pub(crate) fn plan(&self, volume: u64, sent: &mut Ahead) {
+        *sent = Ahead::empty(self.first, self.slots);
         let first = self.first_finish(volume);
         if first >= self.slots {
-            return self.ahead(|slot| self.free[slot]);
-        }
-        if self.priced_at_most(volume) < self.unit {
+            sent.volumes_mut().copy_from_slice(&self.free[..self.slots]);
+        } else if self.priced_at_most(volume) < self.unit {
             // To wait for one more slot costs more than anything that could be saved.
-            return self.fill(volume, first, |_, _| ());
+            self.fill(volume, first, sent, |_, _| ());
+        } else {
+            self.fill_cheapest(volume, first, sent);
         }
-        self.cheapest(volume, first)
     }
 
-    /// How fast that is: at all that is free, where anything is sent.
-    pub(crate) fn rates(&self, sent: &Ahead) -> Ahead {
+    /// Writes down how fast that is: at all that is free, where anything is sent.
+    pub(crate) fn rates(&self, sent: &Ahead, rates: &mut Ahead) {
         let sent = sent.in_all();
-        self.ahead(|slot| self.free[slot] & ones_unless_zero(sent[slot]))
+        let rate = |slot: usize| self.free[slot] & ones_unless_zero(sent[slot]);
+        *rates = Ahead::in_place(self.first, self.slots, array::from_fn(rate));
     }
 
     /// The first slot in which a volume can be sent to its end; behind all if there is none.
@@ -132,10 +135,9 @@ impl Planner {
         u128::from(volume) * u128::from(most_loaded.load()) * self.price
     }
 
-    /// The schedule of the least cost, of those that finish in some slot or later.
-    fn cheapest(&self, volume: u64, first_finish: usize) -> Ahead {
+    /// Fills slots at the least cost, of schedules that finish in some slot or later.
+    fn fill_cheapest(&self, volume: u64, first_finish: usize, best: &mut Ahead) {
         let mut least = u128::MAX;
-        let mut best = self.ahead(|_| 0);
         for finish in first_finish..self.slots {
             // Later ones cost at least their finishing slot.
             let waiting = (finish as u128 + 1) * self.unit;
@@ -143,22 +145,28 @@ impl Planner {
                 break;
             }
             let mut priced = 0;
-            let sent = self.fill(volume, finish, |placed, load| {
+            let mut sent = Ahead::empty(self.first, self.slots);
+            self.fill(volume, finish, &mut sent, |placed, load| {
                 priced += u128::from(placed) * u128::from(load);
             });
             let cost = waiting + priced * self.price;
             if cost < least {
-                (least, best) = (cost, sent);
+                (least, *best) = (cost, sent);
             }
         }
-        best
     }
 
     /// Fills the slots up to one of them, which have room enough, and shows what is sent beside which load.
     #[inline]
-    fn fill(&self, volume: u64, finish: usize, mut show: impl FnMut(u64, u64)) -> Ahead {
+    fn fill(
+        &self,
+        volume: u64,
+        finish: usize,
+        sent: &mut Ahead,
+        mut show: impl FnMut(u64, u64),
+    ) {
         let free = self.free_until(finish);
-        let mut sent = [0; PLACES];
+        let sent = sent.volumes_mut();
         let mut before = 0;
         for place in &self.order[..self.slots] {
             let room = free[place.slot()];
@@ -167,7 +175,6 @@ impl Planner {
             sent[place.slot()] = placed;
             show(placed, place.load());
         }
-        self.ahead(|slot| sent[slot])
     }
 
     /// What is free in the slots up to one of them, and nothing behind it.
@@ -184,11 +191,6 @@ impl Planner {
         };
         let masks = &MASKS[PLACES - 1 - finish % PLACES..];
         array::from_fn(|slot| self.free[slot] & masks[slot])
-    }
-
-    #[inline]
-    fn ahead(&self, volume: impl Fn(usize) -> u64) -> Ahead {
-        Ahead::in_place(self.first, self.slots, array::from_fn(volume))
     }
 }
 

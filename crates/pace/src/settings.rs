@@ -4,7 +4,7 @@ use thalweg_core::{Rate, Span, Time};
 use thiserror::Error;
 
 use crate::ahead::{HORIZON_MAX, Slot};
-use crate::divide::part;
+use crate::divide::Fraction;
 
 /// The settings of the pacing plane. All hosts and tables of a cluster have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,9 +85,14 @@ impl Settings {
         if self.stale_after_slots == 0 { Err(SettingsError::NoMemory) } else { Ok(()) }
     }
 
-    /// What a flow plans that has so much left.
-    pub(crate) fn with_spare(&self, volume: u64) -> u64 {
-        volume.saturating_add(part(volume, self.spare_per_mille.into(), 1_000))
+    /// How much more than it has left a flow plans.
+    pub(crate) fn spare(&self) -> Fraction {
+        Fraction::new(self.spare_per_mille.into(), 1_000)
+    }
+
+    /// Makes bits a second of bytes a slot.
+    pub(crate) fn bps(&self) -> Fraction {
+        Fraction::new(8_000_000_000_000, self.slot.as_ps())
     }
 
     /// The slot that a moment lies in.
@@ -107,7 +112,7 @@ impl Settings {
 
     /// The rate at which that much takes a whole slot; `None` for nothing.
     pub fn rate_of(&self, bytes_a_slot: u64) -> Option<Rate> {
-        Rate::from_bps(part(bytes_a_slot, 8_000_000_000_000, self.slot.as_ps().max(1)))
+        Rate::from_bps(self.bps().of(bytes_a_slot))
     }
 }
 

@@ -1,6 +1,6 @@
 //! From feedback to rates.
 
-use thalweg_core::{Bytes, Time};
+use thalweg_core::{Bytes, Rate, Time};
 
 use super::Events;
 use super::event::Event;
@@ -8,7 +8,7 @@ use super::flow::Flow;
 use super::uplink::Uplink;
 use crate::adjust::{Limits, raised};
 use crate::ahead::{Ahead, HORIZON_MAX, Slot};
-use crate::divide::{Divisor, part};
+use crate::divide::{Divisor, Fraction};
 use crate::load::FlowId;
 use crate::path::Feedback;
 use crate::schedule::Planner;
@@ -23,6 +23,10 @@ pub(super) struct Desk {
     slot: Slot,
     /// What stands for a network that has said nothing.
     silence: Feedback,
+    /// How much more than it has left a flow plans.
+    spare: Fraction,
+    /// Makes bits a second of bytes a slot.
+    bps: Fraction,
 }
 
 /// What stands in the way of a flow.
@@ -40,7 +44,15 @@ pub(super) struct InTheWay<'a> {
 impl Desk {
     pub(super) fn new(settings: Settings, uplink: Uplink) -> Desk {
         let silence = Feedback::new(Slot(0), settings.horizon_slots);
-        Desk { settings, uplink, events: Events::new(), slot: Slot(0), silence }
+        Desk {
+            settings,
+            uplink,
+            events: Events::new(),
+            slot: Slot(0),
+            silence,
+            spare: settings.spare(),
+            bps: settings.bps(),
+        }
     }
 
     pub(super) fn slot(&self) -> Slot {
@@ -70,55 +82,51 @@ impl Desk {
 
     /// Until the host decides, a flow does what was planned before, as far as the flows it depends on
     /// are known to have come.
-    pub(super) fn go_on(&mut self, id: FlowId, flow: &mut Flow) {
+    pub(super) fn go_on(&mut self, flow: &mut Flow) {
         let before = flow.plan;
         if self.slow(flow) {
             // Who waits for others must not keep from sending whom those wait for.
-            self.publish(id, flow, &before);
+            self.publish(flow, &before);
         }
-        self.grant(id, flow);
+        self.grant(flow);
     }
 
     /// A flow has sent everything: those that depend on it should know.
-    pub(super) fn finish(&mut self, (id, iteration): (FlowId, u64), flow: &mut Flow) {
-        self.stop(id, flow);
-        self.tell((id, iteration), flow);
+    pub(super) fn finish(&mut self, flow: &mut Flow) {
+        self.stop(flow);
+        self.tell(flow);
     }
 
     /// A flow sends no more. What it has used of the current slot stays used.
-    pub(super) fn stop(&mut self, id: FlowId, flow: &mut Flow) {
+    pub(super) fn stop(&mut self, flow: &mut Flow) {
         let before = flow.plan;
         flow.plan = self.nothing();
         flow.plan.volumes_mut()[0] = flow.sent_in_slot.min(before.at(self.slot));
         flow.decided_in = None;
-        self.publish(id, flow, &before);
+        self.publish(flow, &before);
     }
 
     /// Plans the volume of a flow whose job has reserved so much for others, fits the current slot to the flows
     /// it depends on, and tells everybody.
-    pub(super) fn decide(
-        &mut self,
-        now: Time,
-        (id, iteration): (FlowId, u64),
-        flow: &mut Flow,
-        by_job: &Ahead,
-    ) {
+    pub(super) fn decide(&mut self, now: Time, flow: &mut Flow, by_job: &Ahead) {
         let before = flow.plan;
         let mut reserved = *self.uplink.planned();
         reserved.subtract(&before);
         let yielded = &self.nothing();
-        self.plan(now, flow, &InTheWay { reserved: &reserved, by_job, sharers: 1, yielded });
+        let in_the_way = InTheWay { reserved: &reserved, by_job, sharers: 1, yielded };
+        self.plan(&self.left_at(now), flow, &in_the_way);
         self.reserve(flow, &before);
-        self.announce((id, iteration), flow);
+        self.announce(flow);
     }
 
-    /// Plans a flow's volume and fits the current slot to the flows it depends on.
-    pub(super) fn plan(&self, time: Time, flow: &mut Flow, in_the_way: &InTheWay) {
+    /// Plans a flow's volume and fits the current slot, of which some part is left, to the flows it depends on.
+    pub(super) fn plan(&self, left: &Fraction, flow: &mut Flow, in_the_way: &InTheWay) {
         let network = self.network_of(flow);
-        let usable = &mut self.path(network, in_the_way);
+        let usable = &mut Feedback::new(self.slot, self.settings.horizon_slots);
+        self.find(usable, network, in_the_way);
         flow.is_blind = network.is_none();
         let free = usable.free.volumes()[0];
-        usable.free.volumes_mut()[0] = self.usable_now(time, free, flow);
+        usable.free.volumes_mut()[0] = usable_now(left, free, flow);
         // Others may rely on what was said before in this slot: it is kept, and its rate with it.
         let is_repeated = flow.decided_in == Some(self.slot);
         let said = if is_repeated { flow.left_in(self.slot) } else { 0 };
@@ -126,13 +134,14 @@ impl Desk {
         let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
         let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
         let mut planner = Planner::new(usable, self.settings.price_per_mille);
-        let mut plan = planner.plan(self.settings.with_spare(flow.remaining()));
-        let now = self.fitted(plan.volumes()[0], usable.free.volumes()[0], flow, said);
-        if now != plan.volumes()[0] {
+        planner.plan(self.with_spare(flow.remaining()), &mut flow.plan);
+        let planned = flow.plan.volumes()[0];
+        let now = fitted(planned, usable.free.volumes()[0], flow, said);
+        if now != planned {
             planner.close_first();
-            plan = planner.plan(self.settings.with_spare(flow.remaining().saturating_sub(now)));
+            planner.plan(self.with_spare(flow.remaining().saturating_sub(now)), &mut flow.plan);
         }
-        (flow.plan, flow.rate) = (plan, planner.rates(&plan));
+        planner.rates(&flow.plan, &mut flow.rate);
         flow.rate.volumes_mut()[0] = free.max(said_rate);
         // What has left in this slot is a part of it.
         flow.plan.volumes_mut()[0] = now.saturating_add(flow.sent_in_slot).min(free.max(used));
@@ -142,7 +151,7 @@ impl Desk {
     // spec: C-13
     /// Something of the current slot went to what had left before: the slot gets as much more, as far as there
     /// is any. The path is told with the next plan.
-    pub(super) fn make_up(&mut self, id: FlowId, flow: &mut Flow, bytes: u64) {
+    pub(super) fn make_up(&mut self, flow: &mut Flow, bytes: u64) {
         let before = flow.plan;
         let planned = before.at(self.slot);
         if planned == 0 {
@@ -151,18 +160,18 @@ impl Desk {
         let most = self.free_now(flow).max(planned);
         flow.plan.volumes_mut()[0] = planned.saturating_add(bytes).min(most);
         self.reserve(flow, &before);
-        self.grant(id, flow);
+        self.grant(flow);
     }
 
     // spec: C-05, C-06
     /// Fits a flow to news of those it depends on, in the current slot.
-    pub(super) fn follow(&mut self, now: Time, (id, iteration): (FlowId, u64), flow: &mut Flow) {
+    pub(super) fn follow(&mut self, now: Time, flow: &mut Flow) {
         let before = flow.plan;
         let changed = self.slow(flow) || self.lift(now, flow);
         if changed {
             flow.is_blind = false;
             self.reserve(flow, &before);
-            self.announce((id, iteration), flow);
+            self.announce(flow);
         }
     }
 
@@ -187,7 +196,7 @@ impl Desk {
         let left = flow.left_in(self.slot);
         let limits = Limits {
             own_recent: flow.recent.max().saturating_sub(flow.sent_in_slot),
-            free: self.usable_now(now, free, flow),
+            free: usable_now(&self.left_at(now), free, flow),
             remaining: flow.remaining(),
         };
         let behind = flow.relation.behind(flow.sent_so_far() + left, flow.others());
@@ -216,27 +225,24 @@ impl Desk {
         flow.feedback.as_ref().filter(is_of_now)
     }
 
-    /// What a flow finds on the own link and in the network.
-    fn path(&self, network: Option<&Feedback>, in_the_way: &InTheWay) -> Feedback {
+    /// Writes down what a flow finds on the own link and in the network.
+    fn find(&self, path: &mut Feedback, network: Option<&Feedback>, in_the_way: &InTheWay) {
         let network = network.unwrap_or(&self.silence);
-        let narrowest = self.uplink.capacity().min(network.narrowest);
-        let step = Divisor::new(narrowest / LOAD_STEPS);
+        path.narrowest = self.uplink.capacity().min(network.narrowest);
+        let step = Divisor::new(path.narrowest / LOAD_STEPS);
         let share = Divisor::new(in_the_way.sharers as u64);
         let usable = self.uplink.usable();
         let (reserved, by_job) = (in_the_way.reserved.in_all(), in_the_way.by_job.in_all());
         let (said_load, said_free) = (network.load.in_all(), network.free.in_all());
         let yielded = in_the_way.yielded.in_all();
-        let slots = self.settings.horizon_slots.min(HORIZON_MAX);
-        let (mut loads, mut frees) = ([0; HORIZON_MAX], [0; HORIZON_MAX]);
-        for at in 0..slots {
-            let load = said_load[at].saturating_sub(yielded[at]);
-            loads[at] = step.multiple(load.saturating_add(reserved[at] - by_job[at]));
-            let free = usable.saturating_sub(reserved[at]);
-            let free = if in_the_way.sharers > 1 { share.quotient(free) } else { free };
-            frees[at] = free.min(said_free[at].saturating_add(yielded[at]));
+        let slots = path.load.volumes_mut().iter_mut().zip(path.free.volumes_mut());
+        for (at, (load, free)) in slots.enumerate().take(HORIZON_MAX) {
+            let in_network = said_load[at].saturating_sub(yielded[at]);
+            *load = step.multiple(in_network.saturating_add(reserved[at] - by_job[at]));
+            let own = usable.saturating_sub(reserved[at]);
+            let own = if in_the_way.sharers > 1 { share.quotient(own) } else { own };
+            *free = own.min(said_free[at].saturating_add(yielded[at]));
         }
-        let ahead = |volumes| Ahead::in_place(self.slot, slots, volumes);
-        Feedback { load: ahead(loads), free: ahead(frees), narrowest }
     }
 
     /// What of the current slot a flow can have, from its beginning.
@@ -250,36 +256,28 @@ impl Desk {
         Ahead::empty(self.slot, self.settings.horizon_slots)
     }
 
-    /// What the flow can still send in the current slot: a slot that is half over holds half.
-    fn usable_now(&self, now: Time, free: u64, flow: &Flow) -> u64 {
+    /// How much of the current slot is left.
+    pub(super) fn left_at(&self, now: Time) -> Fraction {
         let end = self.settings.start_of(self.slot.after(1));
-        let passing = part(free, end.since(now).as_ps(), self.settings.slot.as_ps());
-        free.saturating_sub(flow.sent_in_slot).min(passing)
+        Fraction::new(end.since(now).as_ps(), self.settings.slot.as_ps())
     }
 
-    // spec: C-05, C-06
-    /// What was planned for the current slot, raised or slowed as the flow's dependencies ask. What was said before
-    /// is kept if they allow it.
-    fn fitted(&self, planned: u64, free: u64, flow: &Flow, said: u64) -> u64 {
-        let sent = flow.sent_so_far();
-        let behind = flow.relation.behind(sent + planned, flow.others());
-        let limits =
-            Limits { own_recent: flow.recent.max(), free, remaining: flow.remaining() };
-        let raised = raised(planned, behind, limits).max(said);
-        raised.saturating_sub(flow.relation.ahead(sent + raised, flow.others()))
+    /// What a flow plans that has so much left.
+    fn with_spare(&self, volume: u64) -> u64 {
+        volume.saturating_add(self.spare.of(volume))
     }
 
     /// Tells everybody what was decided.
-    pub(super) fn announce(&mut self, (id, iteration): (FlowId, u64), flow: &Flow) {
-        self.events.push_back(Event::Publish { flow: id, is_blind: flow.is_blind });
-        self.grant(id, flow);
-        self.tell((id, iteration), flow);
+    pub(super) fn announce(&mut self, flow: &Flow) {
+        self.events.push_back(Event::Publish { flow: flow.id, is_blind: flow.is_blind });
+        self.grant(flow);
+        self.tell(flow);
     }
 
     /// Reserves what is planned on the own link, and asks the rest of the path for it.
-    fn publish(&mut self, id: FlowId, flow: &mut Flow, before: &Ahead) {
+    fn publish(&mut self, flow: &mut Flow, before: &Ahead) {
         self.reserve(flow, before);
-        self.events.push_back(Event::Publish { flow: id, is_blind: false });
+        self.events.push_back(Event::Publish { flow: flow.id, is_blind: false });
     }
 
     fn reserve(&mut self, flow: &mut Flow, before: &Ahead) {
@@ -287,17 +285,37 @@ impl Desk {
         flow.planned_in = self.slot;
     }
 
-    fn tell(&mut self, (id, iteration): (FlowId, u64), flow: &Flow) {
-        let progress = flow.progress(id, iteration, self.slot);
+    fn tell(&mut self, flow: &Flow) {
+        let progress = flow.progress(self.slot);
         self.events.push_back(Event::Tell { to: flow.to, progress });
     }
 
-    fn grant(&mut self, id: FlowId, flow: &Flow) {
+    fn grant(&mut self, flow: &Flow) {
         let volume = flow.left_in(self.slot);
-        let rate = if volume > 0 { self.settings.rate_of(flow.rate.at(self.slot)) } else { None };
-        let until = self.settings.start_of(self.slot.after(1));
-        self.events.push_back(Event::Grant { flow: id, rate, volume: Bytes::new(volume), until });
+        let rate = if volume > 0 { self.bps.of(flow.rate.at(self.slot)) } else { 0 };
+        self.events.push_back(Event::Grant {
+            flow: flow.id,
+            rate: Rate::from_bps(rate),
+            volume: Bytes::new(volume),
+            until: self.settings.start_of(self.slot.after(1)),
+        });
     }
+}
+
+/// What a flow can still send in the current slot, of which some part is left: one that is half over holds half.
+fn usable_now(left: &Fraction, free: u64, flow: &Flow) -> u64 {
+    free.saturating_sub(flow.sent_in_slot).min(left.of(free))
+}
+
+// spec: C-05, C-06
+/// What was planned for the current slot, raised or slowed as the flow's dependencies ask. What was said before
+/// is kept if they allow it.
+fn fitted(planned: u64, free: u64, flow: &Flow, said: u64) -> u64 {
+    let sent = flow.sent_so_far();
+    let behind = flow.relation.behind(sent + planned, flow.others());
+    let limits = Limits { own_recent: flow.recent.max(), free, remaining: flow.remaining() };
+    let raised = raised(planned, behind, limits).max(said);
+    raised.saturating_sub(flow.relation.ahead(sent + raised, flow.others()))
 }
 
 /// Loads that differ by less than this part of the narrowest link are alike. Else what somebody plans for

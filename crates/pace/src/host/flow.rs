@@ -44,6 +44,9 @@ pub(super) struct Job {
 /// A flow and what is planned for it.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
+    pub(super) id: FlowId,
+    /// Its job's.
+    pub(super) iteration: u64,
     pub(super) to: NodeId,
     volume: u64,
     /// What of that belongs to the iteration before, and leaves first.
@@ -88,8 +91,10 @@ impl JobStatus {
 }
 
 impl Flow {
-    pub(super) fn new(spec: FlowSpec) -> Flow {
+    pub(super) fn new(spec: FlowSpec, iteration: u64) -> Flow {
         Flow {
+            id: spec.id,
+            iteration,
             to: spec.to,
             volume: spec.volume.as_u64(),
             owed: 0,
@@ -218,10 +223,10 @@ impl Flow {
 
     /// What it will have sent at the end of the slot. Before the decision only what it has sent is
     /// certain, and others must be able to rely on it.
-    pub(super) fn progress(&self, flow: FlowId, iteration: u64, slot: Slot) -> Progress {
+    pub(super) fn progress(&self, slot: Slot) -> Progress {
         let is_decided = self.decided_in == Some(slot);
         let planned = if is_decided { self.left_in(slot) } else { 0 };
         let volume = (self.sent + planned).saturating_sub(self.owed);
-        Progress { flow, iteration, volume }
+        Progress { flow: self.id, iteration: self.iteration, volume }
     }
 }

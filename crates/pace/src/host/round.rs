@@ -6,8 +6,9 @@ use std::ops::Range;
 use thalweg_core::{JobId, NodeId, Time};
 
 use super::decide::{Desk, InTheWay};
-use super::flow::{Flow, Job};
+use super::flow::Flow;
 use crate::ahead::Ahead;
+use crate::divide::Fraction;
 use crate::load::FlowId;
 use crate::rank::Rank;
 
@@ -18,26 +19,23 @@ pub(super) fn decide_all(
     now: Time,
     desk: &mut Desk,
     flows: &mut BTreeMap<FlowId, Flow>,
-    jobs: &BTreeMap<JobId, Job>,
 ) {
+    let left = desk.left_at(now);
     let mut round = Round::open(desk);
-    let mut due = round.take_up(desk, flows, jobs);
+    let mut due = round.take_up(desk, flows);
     let turns = turns(&due);
     for turn in &turns {
-        round.decide_job(now, desk, &mut due[turn.flows.clone()]);
+        round.decide_job(&left, desk, &mut due[turn.flows.clone()]);
     }
     desk.uplink.replace_all(round.own);
     for due in turns.iter().rev().flat_map(|turn| due[turn.flows.clone()].iter().rev()) {
-        desk.announce((due.id, due.iteration), due.flow);
+        desk.announce(due.flow);
     }
 }
 
 /// A flow that is to be decided upon.
 struct Due<'a> {
-    id: FlowId,
     flow: &'a mut Flow,
-    /// Its job's.
-    iteration: u64,
     rank: Rank,
     /// What has left of what was planned for the current slot.
     used: u64,
@@ -56,7 +54,7 @@ struct Turn {
 fn turns(due: &[Due]) -> Vec<Turn> {
     let mut turns = Vec::with_capacity(due.len());
     let mut begin = 0;
-    for job in due.chunk_by(|one, next| one.id.job == next.id.job) {
+    for job in due.chunk_by(|one, next| one.flow.id.job == next.flow.id.job) {
         let rank = job.iter().map(|due| due.rank).min().unwrap_or(Rank::LAST);
         turns.push(Turn { rank, flows: begin..begin + job.len() });
         begin += job.len();
@@ -88,24 +86,22 @@ impl Round {
         &mut self,
         desk: &Desk,
         flows: &'a mut BTreeMap<FlowId, Flow>,
-        jobs: &BTreeMap<JobId, Job>,
     ) -> Vec<Due<'a>> {
         let slot = desk.slot();
-        let mut jobs = jobs.iter().peekable();
         let mut due = Vec::with_capacity(flows.len());
         let mut used_in_all = 0;
-        for (id, flow) in flows {
-            while jobs.next_if(|(job, _)| **job < id.job).is_some() {}
-            let iteration = jobs.peek().map_or(0, |(_, job)| job.iteration);
+        for flow in flows.values_mut() {
             if !flow.is_active() || flow.decided_in == Some(slot) {
-                self.aside.push((id.job, flow.plan));
+                if flow.plan.total() > 0 {
+                    self.aside.push((flow.id.job, flow.plan));
+                }
                 continue;
             }
             let used = flow.sent_in_slot.min(flow.plan.at(slot));
             used_in_all += used;
             let way = self.way_to(flow.to, &desk.nothing());
             self.yielded[way].add(&flow.plan);
-            due.push(Due { id: *id, iteration, rank: flow.rank(), used, way, flow });
+            due.push(Due { rank: flow.rank(), used, way, flow });
         }
         self.yielded.iter().for_each(|yielded| self.own.subtract(yielded));
         self.own.volumes_mut()[0] += used_in_all;
@@ -124,7 +120,7 @@ impl Round {
     }
 
     /// Plans the flows of one job, whose turn it is.
-    fn decide_job(&mut self, now: Time, desk: &Desk, job: &mut [Due]) {
+    fn decide_job(&mut self, left: &Fraction, desk: &Desk, job: &mut [Due]) {
         let mut by_job = self.reserved_by(desk, job);
         for due in &*job {
             self.yielded[due.way].subtract(&due.flow.plan);
@@ -140,7 +136,7 @@ impl Round {
                 sharers: flows - at,
                 yielded: &self.yielded[due.way],
             };
-            desk.plan(now, due.flow, &in_the_way);
+            desk.plan(left, due.flow, &in_the_way);
             self.own.add(&due.flow.plan);
             if at + 1 < flows {
                 by_job.add(&due.flow.plan);
@@ -152,7 +148,7 @@ impl Round {
     fn reserved_by(&self, desk: &Desk, job: &[Due]) -> Ahead {
         let mut reserved = desk.nothing();
         reserved.volumes_mut()[0] = job.iter().map(|due| due.used).sum();
-        let of_job = |(id, _): &&(JobId, Ahead)| job.iter().any(|due| due.id.job == *id);
+        let of_job = |(id, _): &&(JobId, Ahead)| job.iter().any(|due| due.flow.id.job == *id);
         self.aside.iter().filter(of_job).for_each(|(_, plan)| reserved.add(plan));
         reserved
     }
