@@ -133,6 +133,12 @@ impl Ahead {
         &self.bytes
     }
 
+    /// The same to change. Where there are none, zeros must stay.
+    #[inline]
+    pub(crate) const fn in_all_mut(&mut self) -> &mut [u64; HORIZON_MAX] {
+        &mut self.bytes
+    }
+
     /// Lets time pass until `slot` is the first: passed slots are forgotten, new ones are empty.
     pub fn advance_to(&mut self, slot: Slot) {
         if slot <= self.first {

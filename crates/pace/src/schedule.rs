@@ -70,8 +70,9 @@ fn unit(feedback: &Feedback) -> u128 {
 pub(crate) struct Planner {
     first: Slot,
     slots: usize,
+    /// As many slots as there can be: where there is none, there is nothing to send either.
     order: [Place; HORIZON_MAX],
-    /// What can be sent in a slot; nothing where there is none.
+    /// What can be sent in a slot.
     free: [u64; PLACES],
     price: u128,
     unit: u128,
@@ -79,15 +80,11 @@ pub(crate) struct Planner {
 
 impl Planner {
     pub(crate) fn new(feedback: &Feedback, price_per_mille: u32) -> Planner {
-        let slots = feedback.load.volumes().len();
-        let mut free = [0; PLACES];
-        let of_slots = free.iter_mut().zip(feedback.free.volumes()).take(slots);
-        of_slots.for_each(|(free, volume)| *free = (*volume).min(VOLUME_MAX));
         Planner {
             first: feedback.slot(),
-            slots,
+            slots: feedback.load.volumes().len(),
             order: order::by_load(&feedback.load),
-            free,
+            free: limited(feedback),
             price: price_per_mille.into(),
             unit: unit(feedback),
         }
@@ -102,7 +99,7 @@ impl Planner {
     pub(crate) fn plan(&self, volume: u64, sent: &mut Ahead) {
         *sent = Ahead::empty(self.first, self.slots);
         let first = self.first_finish(volume);
-        if first >= self.slots {
+        if first >= HORIZON_MAX {
             sent.volumes_mut().copy_from_slice(&self.free[..self.slots]);
         } else if self.priced_at_most(volume) < self.unit {
             // To wait for one more slot costs more than anything that could be saved.
@@ -131,7 +128,7 @@ impl Planner {
 
     /// What a volume costs at most, besides the time it takes.
     fn priced_at_most(&self, volume: u64) -> u128 {
-        let most_loaded = self.order[self.slots - 1];
+        let most_loaded = self.order[HORIZON_MAX - 1];
         u128::from(volume) * u128::from(most_loaded.load()) * self.price
     }
 
@@ -166,9 +163,9 @@ impl Planner {
         mut show: impl FnMut(u64, u64),
     ) {
         let free = self.free_until(finish);
-        let sent = sent.volumes_mut();
+        let sent = sent.in_all_mut();
         let mut before = 0;
-        for place in &self.order[..self.slots] {
+        for place in &self.order {
             let room = free[place.slot()];
             let placed = room.min(volume.saturating_sub(before));
             before += room;
@@ -192,6 +189,15 @@ impl Planner {
         let masks = &MASKS[PLACES - 1 - finish % PLACES..];
         array::from_fn(|slot| self.free[slot] & masks[slot])
     }
+}
+
+/// What is free in the slots of a path, as far as it can be counted with.
+fn limited(feedback: &Feedback) -> [u64; PLACES] {
+    let slots = feedback.load.volumes().len();
+    let mut free = [0; PLACES];
+    let of_slots = free.iter_mut().zip(feedback.free.volumes()).take(slots);
+    of_slots.for_each(|(free, volume)| *free = (*volume).min(VOLUME_MAX));
+    free
 }
 
 /// All bits of a volume that is not zero.

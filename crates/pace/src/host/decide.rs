@@ -122,7 +122,8 @@ impl Desk {
     /// Plans a flow's volume and fits the current slot, of which some part is left, to the flows it depends on.
     pub(super) fn plan(&self, left: &Fraction, flow: &mut Flow, in_the_way: &InTheWay) {
         let network = self.network_of(flow);
-        let usable = &mut Feedback::new(self.slot, self.settings.horizon_slots);
+        let nothing = self.nothing();
+        let usable = &mut Feedback { load: nothing, free: nothing, narrowest: 0 };
         self.find(usable, network, in_the_way);
         flow.is_blind = network.is_none();
         let free = usable.free.volumes()[0];
@@ -235,13 +236,13 @@ impl Desk {
         let (reserved, by_job) = (in_the_way.reserved.in_all(), in_the_way.by_job.in_all());
         let (said_load, said_free) = (network.load.in_all(), network.free.in_all());
         let yielded = in_the_way.yielded.in_all();
-        let slots = path.load.volumes_mut().iter_mut().zip(path.free.volumes_mut());
-        for (at, (load, free)) in slots.enumerate().take(HORIZON_MAX) {
+        let (load, free) = (path.load.in_all_mut(), path.free.in_all_mut());
+        for at in 0..self.settings.horizon_slots.min(HORIZON_MAX) {
             let in_network = said_load[at].saturating_sub(yielded[at]);
-            *load = step.multiple(in_network.saturating_add(reserved[at] - by_job[at]));
+            load[at] = step.multiple(in_network.saturating_add(reserved[at] - by_job[at]));
             let own = usable.saturating_sub(reserved[at]);
             let own = if in_the_way.sharers > 1 { share.quotient(own) } else { own };
-            *free = own.min(said_free[at].saturating_add(yielded[at]));
+            free[at] = own.min(said_free[at].saturating_add(yielded[at]));
         }
     }
 

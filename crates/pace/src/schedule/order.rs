@@ -13,9 +13,6 @@ pub(super) const PLACES: usize = 16;
 pub(super) struct Place(u64);
 
 impl Place {
-    /// Behind all slots.
-    const NONE: Place = Place(u64::MAX);
-
     fn new(slot: usize, load: u64) -> Place {
         Place(load.min(VOLUME_MAX) * PLACES as u64 + slot as u64)
     }
@@ -30,12 +27,10 @@ impl Place {
     }
 }
 
-/// All slots, the least loaded first, and the earlier first among equals; behind them, none.
+/// All slots, the least loaded first, and the earlier first among equals.
 pub(super) fn by_load(loads: &Ahead) -> [Place; HORIZON_MAX] {
-    let slots = loads.volumes().len();
-    let all = loads.in_all();
-    let place = |at| if at < slots { Place::new(at, all[at]) } else { Place::NONE };
-    let mut places = std::array::from_fn(place);
+    let loads = loads.in_all();
+    let mut places = std::array::from_fn(|slot| Place::new(slot, loads[slot]));
     sort(&mut places);
     places
 }
@@ -77,9 +72,9 @@ mod tests {
 
     #[test]
     fn the_least_loaded_slot_comes_first_and_the_earlier_of_equals() {
-        let places = by_load(&Ahead::of(Slot(0), &[9, 3, u64::MAX, 3]));
+        let places = by_load(&Ahead::of(Slot(0), &[9, 3, u64::MAX, 3, 2, 2, 2, 2, 2, 2, 2, 2]));
         let order: Vec<(usize, u64)> = places.iter().map(|it| (it.slot(), it.load())).collect();
-        assert_eq!(order[..4], [(1, 3), (3, 3), (0, 9), (2, VOLUME_MAX)]);
-        assert!(places[4..].iter().all(|place| *place == Place::NONE));
+        assert_eq!(order[..8], [4, 5, 6, 7, 8, 9, 10, 11].map(|slot| (slot, 2)));
+        assert_eq!(order[8..], [(1, 3), (3, 3), (0, 9), (2, VOLUME_MAX)]);
     }
 }
