@@ -30,46 +30,63 @@ impl Divisor {
     }
 }
 
+/// A fraction of values, rounded down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fraction {
+    by: u64,
+    of: Divisor,
+    /// About as much, for values of which a product is too large.
+    near: f64,
+}
+
 /// Below this, and five roundings of a 53-bit number away from it, a quotient is off by less than one.
 const NEAR_MAX: f64 = (1_u64 << 49) as f64;
 /// Below this, what is left of a division by it fits a signed number, be it twice the divisor or less than 0.
 const DIVISOR_MAX: u64 = 1 << 61;
 
-/// A fraction of values, rounded down.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fraction {
-    by: u64,
-    of: u64,
-    near: f64,
-}
-
 impl Fraction {
     /// `by` ÷ `of`, and ÷ 1 in place of 0.
     pub(crate) fn new(by: u64, of: u64) -> Fraction {
         let of = of.max(1);
+        let common = common_divisor(by, of);
+        let (by, of) = (by / common, of / common);
         let near = if of < DIVISOR_MAX { by as f64 / of as f64 } else { f64::INFINITY };
-        Fraction { by, of, near }
+        Fraction { by, of: Divisor::new(of), near }
     }
 
     /// So much of a value; [`u64::MAX`] where it is more than that.
     #[inline]
     pub(crate) fn of(&self, value: u64) -> u64 {
+        match value.checked_mul(self.by) {
+            Some(product) => self.of.quotient(product),
+            None => self.of_large(value),
+        }
+    }
+
+    fn of_large(&self, value: u64) -> u64 {
         let near = value as f64 * self.near;
-        if near < NEAR_MAX { self.corrected(value, near as i64 as u64) } else { self.wide(value) }
+        if near < NEAR_MAX { self.corrected(value, near as u64) } else { self.of_huge(value) }
     }
 
     /// The quotient, from one that is at most one off.
     fn corrected(&self, value: u64, near: u64) -> u64 {
-        // Both products may be too large, but they lose the same.
-        let rest = value.wrapping_mul(self.by).wrapping_sub(near.wrapping_mul(self.of)) as i64;
-        near.wrapping_add_signed(i64::from(rest >= self.of as i64) - i64::from(rest < 0))
+        // Both products are too large, but they lose the same.
+        let rest = value.wrapping_mul(self.by).wrapping_sub(near.wrapping_mul(self.of.by)) as i64;
+        near.wrapping_add_signed(i64::from(rest >= self.of.by as i64) - i64::from(rest < 0))
     }
 
     #[cold]
-    fn wide(&self, value: u64) -> u64 {
-        let quotient = u128::from(value) * u128::from(self.by) / u128::from(self.of);
+    fn of_huge(&self, value: u64) -> u64 {
+        let quotient = u128::from(value) * u128::from(self.by) / u128::from(self.of.by);
         u64::try_from(quotient).unwrap_or(u64::MAX)
     }
+}
+
+fn common_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one.max(1)
 }
 
 #[cfg(test)]

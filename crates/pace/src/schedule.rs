@@ -99,7 +99,7 @@ impl Planner {
     pub(crate) fn plan(&self, volume: u64, sent: &mut Ahead) {
         *sent = Ahead::empty(self.first, self.slots);
         let first = self.first_finish(volume);
-        if first >= HORIZON_MAX {
+        if first >= self.slots {
             sent.volumes_mut().copy_from_slice(&self.free[..self.slots]);
         } else if self.priced_at_most(volume) < self.unit {
             // To wait for one more slot costs more than anything that could be saved.
@@ -118,12 +118,12 @@ impl Planner {
 
     /// The first slot in which a volume can be sent to its end; behind all if there is none.
     fn first_finish(&self, volume: u64) -> usize {
-        let mut room = 0;
-        let is_too_small = |free: &u64| {
+        let (mut room, mut too_small) = (0, 0);
+        for free in &self.free[..self.slots] {
             room += free;
-            usize::from(room < volume)
-        };
-        self.free[..HORIZON_MAX].iter().map(is_too_small).sum()
+            too_small += usize::from(room < volume);
+        }
+        too_small
     }
 
     /// What a volume costs at most, besides the time it takes.
@@ -155,13 +155,7 @@ impl Planner {
 
     /// Fills the slots up to one of them, which have room enough, and shows what is sent beside which load.
     #[inline]
-    fn fill(
-        &self,
-        volume: u64,
-        finish: usize,
-        sent: &mut Ahead,
-        mut show: impl FnMut(u64, u64),
-    ) {
+    fn fill(&self, volume: u64, finish: usize, sent: &mut Ahead, mut show: impl FnMut(u64, u64)) {
         let free = self.free_until(finish);
         let sent = sent.in_all_mut();
         let mut before = 0;

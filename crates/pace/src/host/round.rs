@@ -15,20 +15,16 @@ use crate::rank::Rank;
 /// Decides for all flows anew, unless that was done in this slot. The job that has the least left comes
 /// first, so that hosts whose flows depend on each other let the same job go first, and it is soon out of
 /// the way; those that get less tell the links before those that get more.
-pub(super) fn decide_all(
-    now: Time,
-    desk: &mut Desk,
-    flows: &mut BTreeMap<FlowId, Flow>,
-) {
+pub(super) fn decide_all(now: Time, desk: &mut Desk, flows: &mut BTreeMap<FlowId, Flow>) {
     let left = desk.left_at(now);
     let mut round = Round::open(desk);
     let mut due = round.take_up(desk, flows);
     let turns = turns(&due);
     for turn in &turns {
-        round.decide_job(&left, desk, &mut due[turn.flows.clone()]);
+        round.decide_job(&left, desk, &mut due[turn.flows()]);
     }
     desk.uplink.replace_all(round.own);
-    for due in turns.iter().rev().flat_map(|turn| due[turn.flows.clone()].iter().rev()) {
+    for due in turns.iter().rev().flat_map(|turn| due[turn.flows()].iter().rev()) {
         desk.announce(due.flow);
     }
 }
@@ -43,23 +39,32 @@ struct Due<'a> {
     way: usize,
 }
 
-/// A job whose flows are to be decided upon.
+/// The turn of a job whose flows are to be decided upon.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     rank: Rank,
-    /// Where they are.
-    flows: Range<usize>,
+    /// The first of them.
+    begin: u32,
+    /// How many they are.
+    len: u32,
+}
+
+impl Turn {
+    fn flows(&self) -> Range<usize> {
+        let begin = self.begin as usize;
+        begin..begin + self.len as usize
+    }
 }
 
 /// Jobs in the order of their decisions: by their ranks, and of equals the first.
 fn turns(due: &[Due]) -> Vec<Turn> {
-    let mut turns = Vec::with_capacity(due.len());
-    let mut begin = 0;
+    let mut turns: Vec<Turn> = Vec::with_capacity(due.len());
     for job in due.chunk_by(|one, next| one.flow.id.job == next.flow.id.job) {
         let rank = job.iter().map(|due| due.rank).min().unwrap_or(Rank::LAST);
-        turns.push(Turn { rank, flows: begin..begin + job.len() });
-        begin += job.len();
+        let begin = turns.last().map_or(0, |before| before.begin + before.len);
+        turns.push(Turn { rank, begin, len: job.len() as u32 });
     }
-    turns.sort_unstable_by_key(|turn| (turn.rank, turn.flows.start));
+    turns.sort_unstable();
     turns
 }
 
@@ -78,15 +83,16 @@ struct Round {
 
 impl Round {
     fn open(desk: &Desk) -> Round {
-        Round { own: *desk.uplink.planned(), aside: Vec::new(), yielded: Vec::new(), ways: Vec::new() }
+        Round {
+            own: *desk.uplink.planned(),
+            aside: Vec::new(),
+            yielded: Vec::new(),
+            ways: Vec::new(),
+        }
     }
 
     /// All flows that are to be decided upon, in the order of their jobs. They give up what they have not used.
-    fn take_up<'a>(
-        &mut self,
-        desk: &Desk,
-        flows: &'a mut BTreeMap<FlowId, Flow>,
-    ) -> Vec<Due<'a>> {
+    fn take_up<'a>(&mut self, desk: &Desk, flows: &'a mut BTreeMap<FlowId, Flow>) -> Vec<Due<'a>> {
         let slot = desk.slot();
         let mut due = Vec::with_capacity(flows.len());
         let mut used_in_all = 0;

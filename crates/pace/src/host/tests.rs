@@ -395,3 +395,81 @@ fn the_job_that_is_furthest_goes_first_and_others_make_way() {
     };
     assert!(published(id(1)) < published(other(1)), "who gets less says so first: {events:?}");
 }
+
+/// One thing that can happen to a flow within a slot.
+fn happen(host: &mut Host, now: Time, flow: FlowId, rng: &mut Rng) -> Result<(), HostError> {
+    let bytes = Bytes::new(rng.below(SLOT_BYTES));
+    let other = FlowId { number: 100, ..flow };
+    let iteration = host.status(flow.job).map_or(0, |job| job.iteration);
+    match rng.below(9) {
+        0 => host.ready(now, flow, bytes * 4),
+        1 => host.resent(flow, bytes),
+        2 => host.begin_flow(flow),
+        3 => host.begin_iteration(flow.job),
+        4 => host.owe(flow, bytes),
+        5 => host.set_volume(flow, bytes * 8),
+        6 => {
+            let refusal =
+                Refusal { slot: Slot(rng.below(5)), asked: 1, free: rng.below(SLOT_BYTES) };
+            host.handle_refusal(now, flow, refusal)
+        }
+        7 => {
+            let progress = Progress { flow: other, iteration, volume: rng.below(4 * SLOT_BYTES) };
+            host.handle_progress(now, progress);
+            Ok(())
+        }
+        _ => {
+            let planned = host.plan(flow).map_or(0, |plan| plan.at(host.settings().slot_at(now)));
+            host.sent(flow, Bytes::new(planned.min(bytes.as_u64())))
+        }
+    }
+}
+
+// spec: C-15
+#[test]
+fn the_own_link_has_what_its_flows_plan() {
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed);
+        let relations = [Relation::Alone, Relation::Aggregation, Relation::Broadcast];
+        let flows: Vec<FlowSpec> = (1..=6)
+            .map(|number| FlowSpec {
+                relation: relations[number as usize % 3],
+                others: vec![id(100)],
+                ..spec(number, 2 + number % 2, 1 + rng.below(6))
+            })
+            .collect();
+        let mut host = host(&flows);
+        for slot in 1..40 {
+            let _ = decide_some(&mut host, at_ms(60 * slot), &mut rng);
+            for _ in 0..20 {
+                let flow = id(1 + rng.below(6) as u32);
+                happen(&mut host, at_ms(60 * slot + 10), flow, &mut rng).unwrap();
+                assert_eq!(
+                    host.uplink().planned(),
+                    &planned_by_all(&host),
+                    "seed {seed}, slot {slot}"
+                );
+            }
+        }
+    }
+}
+
+/// Lets a slot begin in which the network answers some flows, and decides.
+fn decide_some(host: &mut Host, now: Time, rng: &mut Rng) -> Vec<Event> {
+    host.handle_timeout(now);
+    let slot = host.settings().slot_at(now);
+    for number in 1..=6 {
+        let mut feedback = Feedback::new(slot, host.settings().horizon_slots);
+        feedback.free.volumes_mut().iter_mut().for_each(|free| *free = rng.below(SLOT_BYTES));
+        if rng.below(3) > 0 {
+            host.handle_feedback(id(number), &feedback).unwrap();
+        }
+    }
+    next_decision(host, now)
+}
+
+fn planned_by_all(host: &Host) -> Ahead {
+    let mut sum = host.desk.nothing();
+    host.flows.values().for_each(|flow| sum.add(&flow.plan));
+    sum
+}
