@@ -48,7 +48,8 @@ fn run(flows: u32) -> Vec<f64> {
 /// job a server is here, whose flows wait for what workers have sent.
 fn add_flow(host: &mut Host, number: u32, share: u64, rng: &mut Rng) -> FlowId {
     let id = FlowId { job: JobId((number / 2).into()), number: number % 2 };
-    let relation = if id.job.0 % 2 == 0 { Relation::Aggregation } else { Relation::Broadcast };
+    let is_worker = id.job.0.is_multiple_of(2);
+    let relation = if is_worker { Relation::Aggregation } else { Relation::Broadcast };
     let volume = Bytes::new(share + rng.below(8 * share));
     let to = NodeId(1 + number % RECEIVERS);
     host.add_job(id.job);

@@ -409,8 +409,8 @@ fn happen(host: &mut Host, now: Time, flow: FlowId, rng: &mut Rng) -> Result<(),
         4 => host.owe(flow, bytes),
         5 => host.set_volume(flow, bytes * 8),
         6 => {
-            let refusal =
-                Refusal { slot: Slot(rng.below(5)), asked: 1, free: rng.below(SLOT_BYTES) };
+            let slot = host.settings().slot_at(now).after(rng.below(5));
+            let refusal = Refusal { slot, asked: 1, free: rng.below(SLOT_BYTES) };
             host.handle_refusal(now, flow, refusal)
         }
         7 => {
