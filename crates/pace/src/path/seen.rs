@@ -4,7 +4,7 @@ use crate::settings::Settings;
 
 /// How many slots are remembered.
 const SLOTS: usize = 4;
-/// One busy slot in so many asks for more than was seen.
+/// One busy slot in so many asks for more than was seen, and the next as well if it got it.
 const PROBE_EVERY: u64 = 8;
 /// How much more: a quarter.
 const PROBE_PART: u64 = 4;
@@ -51,14 +51,15 @@ impl Recent {
 pub struct Seen {
     capacity: u64,
     busy: Recent,
-    busy_slots: u64,
+    /// How many busy slots have asked for no more than was seen, since one did.
+    content_slots: u64,
     is_estimated: bool,
 }
 
 impl Seen {
     /// A link of which nothing is known but its capacity.
     pub fn new(capacity: u64) -> Seen {
-        Seen { capacity, busy: Recent::new(capacity), busy_slots: 0, is_estimated: true }
+        Seen { capacity, busy: Recent::new(capacity), content_slots: 0, is_estimated: true }
     }
 
     /// A link of which that is all that counts, or not: [`Settings::estimates_links`].
@@ -77,12 +78,11 @@ impl Seen {
     }
 
     // spec: C-04
-    /// The most that was carried in the last four busy slots; every now and then a quarter more, since
-    /// whoever never asks for more would never see more.
+    /// The most that was carried in the last four busy slots; every now and then, and as long as it helps, a
+    /// quarter more, since whoever never asks for more would never see more.
     pub fn usable(&self) -> u64 {
         let seen = self.busy.max().max(self.capacity / FLOOR_PART);
-        let is_probe = self.busy_slots % PROBE_EVERY == PROBE_EVERY - 1;
-        let asked = if is_probe { seen.saturating_add(seen / PROBE_PART + 1) } else { seen };
+        let asked = if self.is_probe() { seen.saturating_add(seen / PROBE_PART + 1) } else { seen };
         asked.min(self.capacity)
     }
 
@@ -92,9 +92,19 @@ impl Seen {
         if !self.is_estimated || planned == 0 || !reaches(planned, BUSY, self.usable()) {
             return;
         }
-        let seen = if reaches(carried, ENOUGH, planned) { carried.max(planned) } else { carried };
+        let is_enough = reaches(carried, ENOUGH, planned);
+        // Who got more may get even more: after a moment in which nothing went, all is soon there again.
+        self.content_slots = match self.is_probe() {
+            true if is_enough => self.content_slots,
+            true => 0,
+            false => self.content_slots + 1,
+        };
+        let seen = if is_enough { carried.max(planned) } else { carried };
         self.busy.push(seen.min(self.capacity));
-        self.busy_slots += 1;
+    }
+
+    fn is_probe(&self) -> bool {
+        self.content_slots == PROBE_EVERY - 1
     }
 }
 

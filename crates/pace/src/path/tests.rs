@@ -96,13 +96,32 @@ fn it_recovers_when_the_others_have_gone() {
     for _ in 0..4 {
         seen.observe(1_000, 100);
     }
+    assert_eq!(
+        slots_until_whole(&mut seen),
+        13,
+        "three until it asks for more, then a quarter more each"
+    );
+}
+
+/// How many slots it takes until all of a link is used again that has nobody else.
+fn slots_until_whole(seen: &mut Seen) -> u32 {
     let mut slots = 0;
-    while seen.usable() < 1_000 {
+    while seen.usable() < seen.capacity() {
         let planned = seen.usable();
         seen.observe(planned, planned);
         slots += 1;
         assert!(slots < 100, "stuck at {}", seen.usable());
     }
+    slots
+}
+
+// spec: C-04
+#[test]
+fn after_a_standstill_all_is_there_again_within_two_seconds() {
+    let mut seen = Seen::new(1_000_000);
+    (0..4).for_each(|_| seen.observe(1_000_000, 0));
+    assert_eq!(seen.usable(), 1_000_000 / 32);
+    assert!(slots_until_whole(&mut seen) <= 2_000 / 60);
 }
 
 #[test]
