@@ -51,6 +51,16 @@ pub struct Host {
     moments: Rng,
     /// When it decides next; `None` while nothing was begun in the current slot or all is decided.
     decide_at: Option<Time>,
+    usage: Usage,
+}
+
+/// What became of plans, in all slots that have ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// What flows had planned for them.
+    pub planned: Bytes,
+    /// What of that left.
+    pub used: Bytes,
 }
 
 /// Why a command was not carried out.
@@ -84,6 +94,7 @@ impl Host {
             desk: Desk::new(settings, Uplink::new(&settings, settings.bytes_a_slot(uplink))),
             moments: rng.substream("decisions", node.0.into()),
             decide_at: None,
+            usage: Usage::default(),
         })
     }
 
@@ -325,6 +336,11 @@ impl Host {
         planned
     }
 
+    /// What became of its plans.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// The host's own link.
     pub fn uplink(&self) -> &Uplink {
         &self.desk.uplink
@@ -342,6 +358,9 @@ impl Host {
         let carried = self.flows.values().map(|flow| flow.sent_in_slot).sum();
         self.desk.begin(slot, asked, carried);
         for (id, flow) in &mut self.flows {
+            let planned = flow.plan.at(ended);
+            self.usage.planned += Bytes::new(planned);
+            self.usage.used += Bytes::new(planned.min(flow.sent_in_slot));
             flow.end_slot(flow.asked_in(ended));
             self.desk.count(flow);
             if flow.is_active() {

@@ -4,6 +4,7 @@ use thalweg_core::{Bytes, Digest, NodeId, Rate, Span, Time};
 use thalweg_fabric::{FabricStats, LinkStats, Violation};
 use thalweg_flow::ArrivalStats;
 use thalweg_report::stats::{Sample, Summary};
+use thalweg_stack::PacingStats;
 
 use crate::director::FlowRecord;
 use crate::job::JobRecord;
@@ -41,6 +42,8 @@ pub struct Outcome {
     pub lost_of_flows: Bytes,
     /// How packets of flows came to their hosts, since these last started; the peak is that of one host.
     pub arrivals: ArrivalStats,
+    /// What schedulers of hosts did, if there were any; those that restarted begin anew.
+    pub pacing: Option<PacingStats>,
     /// Flows that a forest was asked about.
     pub tagged: TaggedFlows,
     /// What each link did.

@@ -7,7 +7,7 @@ use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::trace::Tracer;
 use thalweg_fabric::{Fabric, Limit, LinkId, LinkStats, Pause, Violation};
 use thalweg_flow::ArrivalStats;
-use thalweg_stack::{Host, Participant};
+use thalweg_stack::{Host, PacingStats, Participant};
 
 use crate::director::ScenarioDirector;
 use crate::job::WorkerStats;
@@ -210,6 +210,8 @@ impl<'a> Run<'a> {
         let lost_of_flows = hosts().map(|host| self.fabric.machine(host).flows().lost()).sum();
         let arrivals = hosts().map(|host| self.fabric.machine(host).flows().arrivals());
         let arrivals = arrivals.fold(ArrivalStats::default(), ArrivalStats::merge);
+        let pacing = hosts().filter_map(|host| Some(self.fabric.machine(host).pacing()?.stats()));
+        let pacing = pacing.reduce(PacingStats::merge);
         let switch_use = |&switch: &NodeId| {
             Some(SwitchUse { switch, stats: Programs::stats(&self.fabric, switch)? })
         };
@@ -228,6 +230,7 @@ impl<'a> Run<'a> {
             resent_packets: resent_now + resent_before_restarts + resent_by_jobs,
             lost_of_flows,
             arrivals,
+            pacing,
             tagged: prioritizer.flows,
             links,
             ideals,

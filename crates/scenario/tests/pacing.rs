@@ -81,6 +81,16 @@ fn jobs_that_take_turns_are_faster_than_jobs_side_by_side() {
     }
 }
 
+#[test]
+fn where_jobs_have_the_same_hosts_most_of_what_is_planned_is_used() {
+    for collective in ["ring", "server", "aggregate"] {
+        let stats = run(&text(collective, PACING, ""), 1).pacing.unwrap();
+        let used = stats.used_part().unwrap();
+        assert!((0.7..=1.0).contains(&used), "{collective}: {stats:?}");
+    }
+    assert_eq!(run(&text("ring", "", ""), 1).pacing, None);
+}
+
 /// Packets and words get lost.
 const LOSS: &str = "[[faults]]\n[faults.loss]\non = \"everywhere\"\nprobability = 0.002\n";
 

@@ -12,7 +12,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use thalweg_core::{Bytes, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
-use thalweg_pace::host::{Event, HostError};
+use thalweg_pace::host::{Event, HostError, Usage};
 use thalweg_pace::{FlowId, Host as Scheduler, Refusal, Relation, Settings, Slot};
 use thalweg_wire::pace::{Direction, Word};
 
@@ -67,6 +67,29 @@ pub struct PacingStats {
     pub blind: u64,
     /// Plans that a link had no room for.
     pub refused: u64,
+    /// What became of them.
+    pub usage: Usage,
+}
+
+impl PacingStats {
+    /// Those of two hosts.
+    pub fn merge(self, other: PacingStats) -> PacingStats {
+        PacingStats {
+            plans: self.plans + other.plans,
+            blind: self.blind + other.blind,
+            refused: self.refused + other.refused,
+            usage: Usage {
+                planned: self.usage.planned + other.usage.planned,
+                used: self.usage.used + other.usage.used,
+            },
+        }
+    }
+
+    /// Which part of what was planned left in its slot, if anything was.
+    pub fn used_part(&self) -> Option<f64> {
+        let planned = self.usage.planned.as_u64();
+        (planned > 0).then(|| self.usage.used.as_u64() as f64 / planned as f64)
+    }
 }
 
 /// When the jobs of a host send.
@@ -166,7 +189,7 @@ impl Pacing {
 
     /// What was counted so far.
     pub fn stats(&self) -> PacingStats {
-        self.stats
+        PacingStats { usage: self.scheduler.usage(), ..self.stats }
     }
 
     // spec: C-08

@@ -4,6 +4,7 @@ use thalweg_core::Rng;
 use thalweg_fabric::trace::Tracer;
 use thalweg_report::stats::Sample;
 use thalweg_scenario::{Ending, Outcome, Scenario};
+use thalweg_stack::PacingStats;
 
 use super::draw::Seat;
 use super::testbed::Testbed;
@@ -20,6 +21,8 @@ pub(super) struct Measured {
     pub(super) iterations_ms: Vec<Vec<f64>>,
     pub(super) resent: u64,
     pub(super) dropped: u64,
+    /// What schedulers did, if there were any.
+    pub(super) pacing: Option<PacingStats>,
 }
 
 impl Measured {
@@ -78,6 +81,8 @@ impl Setup {
         }
         measured.resent += outcome.resent_packets;
         measured.dropped += outcome.stats.dropped();
+        let pacing = measured.pacing.into_iter().chain(outcome.pacing);
+        measured.pacing = pacing.reduce(PacingStats::merge);
     }
 
     fn testbed(&self) -> Testbed<'_> {

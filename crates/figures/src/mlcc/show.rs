@@ -39,7 +39,7 @@ impl Setup {
         let seconds = ["average, s", "least", "99th percentile", "longest"];
         let mut completions = Table::new(columns(seconds.map(str::to_owned)));
         let jobs = self.jobs.iter().map(|job| format!("{}, ms", job.name));
-        let packets = ["sent again", "dropped"].map(str::to_owned);
+        let packets = ["sent again", "dropped", "of plans used"].map(str::to_owned);
         let mut iterations = Table::new(columns(jobs.chain(packets)));
         for (cell, measured) in results.rows() {
             let first = || [self.place_name(cell.place), cell.arm.name.clone()].into_iter();
@@ -49,7 +49,10 @@ impl Setup {
             }
             let of = |job| format_number(measured.iteration_ms(job).unwrap_or(f64::NAN));
             let counts = [measured.resent, measured.dropped].map(format_count);
-            iterations.push(first().chain((0..self.jobs.len()).map(of)).chain(counts));
+            let used = measured.pacing.and_then(|pacing| pacing.used_part());
+            let used = used.map_or(String::new(), format_percent);
+            let jobs = (0..self.jobs.len()).map(of);
+            iterations.push(first().chain(jobs).chain(counts).chain([used]));
         }
         vec![
             Listing { table: completions, caption: "Completion times of jobs".to_owned() },

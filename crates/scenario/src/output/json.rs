@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use thalweg_fabric::DropReason;
+use thalweg_stack::PacingStats;
 
 use super::links::link_groups;
 use crate::job::{JobRecord, ServerUse};
@@ -45,6 +46,18 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome) -> Value {
         "links": links,
         "order": order(outcome),
         "packets": packets(outcome),
+        "pacing": outcome.pacing.as_ref().map(pacing),
+    })
+}
+
+/// What schedulers did.
+fn pacing(stats: &PacingStats) -> Value {
+    json!({
+        "plans": stats.plans,
+        "blind_plans": stats.blind,
+        "refused_plans": stats.refused,
+        "planned_bytes": stats.usage.planned.as_u64(),
+        "used_bytes": stats.usage.used.as_u64(),
     })
 }
 

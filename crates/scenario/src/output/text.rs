@@ -6,6 +6,7 @@ use thalweg_report::format::{
 };
 use thalweg_report::stats::{Sample, Summary};
 use thalweg_report::table::{Column, Style, Table};
+use thalweg_stack::PacingStats;
 
 use super::links::link_groups;
 use crate::job::WorkerStats;
@@ -35,6 +36,9 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome, style: Style) -> String {
     let tables: Vec<String> = tables.iter().map(|table| table.to_text(style)).collect();
     text += &tables.join("\n");
     text += &format!("\n{}\n", packets(outcome));
+    if let Some(stats) = &outcome.pacing {
+        text += &format!("{}\n", pacing(stats));
+    }
     text
 }
 
@@ -209,6 +213,17 @@ pub fn packets(outcome: &Outcome) -> String {
         format_count(stats.packet_hops),
         format_count(outcome.resent_packets),
         format_count(outcome.marked_packets()),
+    )
+}
+
+/// What schedulers did, in one line.
+fn pacing(stats: &PacingStats) -> String {
+    format!(
+        "plans: {} made, {} without an answer, {} refused; {} of what was planned for a slot left in it",
+        format_count(stats.plans),
+        format_count(stats.blind),
+        format_count(stats.refused),
+        stats.used_part().map_or("nothing".to_owned(), format_percent),
     )
 }
 
