@@ -13,14 +13,25 @@ pub struct Trail {
     left: Vec<(Time, u64)>,
 }
 
-/// How far what left in windows was off what was granted for them, as parts of it.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Errors {
-    /// The most that was too much.
-    pub above: f64,
-    /// The most that was too little.
-    pub below: f64,
+/// A stretch of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stretch {
+    /// When it began.
+    pub start: Time,
+    /// How long it was.
+    pub length: Span,
+    /// What was granted for it.
+    pub granted: Bytes,
+    /// What left in it.
+    pub left: Bytes,
 }
+
+/// Rates are kept over so many slots, wherever they start.
+const KEPT_OVER_SLOTS: u64 = 10;
+/// Starts that differ by less than this count as one.
+const STEP: Span = Span::from_ms(1);
+/// One part in so many may be too much or too little: 2%.
+const TOLERANCE_PART: u64 = 50;
 
 impl Trail {
     /// Slots of that length, of which none has begun.
@@ -38,32 +49,31 @@ impl Trail {
         self.left.push((now, self.total() + bytes.as_u64()));
     }
 
-    /// The largest errors over all windows of so many whole slots' length, wherever they start; starts that
-    /// differ by less than `step` count as one.
-    pub fn errors(&self, slots: u64, step: Span) -> Errors {
-        let (length, end) = (self.slot * slots, Time::ZERO + self.slot * self.granted.len() as u64);
-        let mut errors = Errors::default();
-        let mut start = Time::ZERO;
-        while start + length <= end {
-            let granted = self.granted_until(start + length) - self.granted_until(start);
-            let left = self.left_until(start + length) - self.left_until(start);
-            let error = left as f64 / granted as f64 - 1.0;
-            errors.above = errors.above.max(error);
-            errors.below = errors.below.max(-error);
-            start += step;
+    /// Whether rates were kept: over any ten slots, wherever they start, what left is within 2% of what was
+    /// granted, and in no slot more left than granted and so much beside. Else the first stretch that is off.
+    pub fn check(&self, excess: Bytes) -> Result<(), Stretch> {
+        let is_off = |it: &Stretch| {
+            it.left.as_u64().abs_diff(it.granted.as_u64()) * TOLERANCE_PART > it.granted.as_u64()
+        };
+        let off = self.stretches(KEPT_OVER_SLOTS, STEP).find(is_off);
+        let exceeds = |it: &Stretch| it.left > it.granted + excess;
+        match off.or_else(|| self.stretches(1, self.slot).find(exceeds)) {
+            Some(stretch) => Err(stretch),
+            None => Ok(()),
         }
-        errors
     }
 
-    /// The most that left in a slot beyond what was granted for it.
-    pub fn excess(&self) -> u64 {
-        let slots = self.granted.iter().enumerate();
-        let excess = slots.map(|(at, granted)| {
-            let start = Time::ZERO + self.slot * at as u64;
-            let left = self.left_until(start + self.slot) - self.left_until(start);
-            left.saturating_sub(*granted)
-        });
-        excess.max().unwrap_or(0)
+    /// All stretches of so many slots' length, each one step later than the one before.
+    fn stretches(&self, slots: u64, step: Span) -> impl Iterator<Item = Stretch> {
+        let length = self.slot * slots;
+        let end = Time::ZERO + self.slot * self.granted.len() as u64;
+        let starts = (0..).map(move |at| Time::ZERO + step * at);
+        starts.take_while(move |&start| start + length <= end).map(move |start| Stretch {
+            start,
+            length,
+            granted: Bytes::new(self.granted_until(start + length) - self.granted_until(start)),
+            left: Bytes::new(self.left_until(start + length) - self.left_until(start)),
+        })
     }
 
     fn total(&self) -> u64 {
@@ -101,23 +111,47 @@ mod tests {
         trail
     }
 
+    /// Twenty slots, for each of which 1,000 bytes are granted; so many leave in every millisecond.
+    fn steady(bytes_at: impl Fn(u64) -> u64) -> Trail {
+        let left: Vec<_> = (0..200).map(|ms| (ms, bytes_at(ms))).collect();
+        trail(&[1_000; 20], &left)
+    }
+
     #[test]
-    fn windows_start_anywhere() {
+    fn stretches_start_anywhere() {
         // What a slot is granted leaves at once, in the middle of it.
         let trail = trail(&[100, 100, 200], &[(5, 100), (15, 100), (25, 200)]);
-        assert_eq!(trail.errors(1, Span::from_ms(10)), Errors::default(), "slot by slot");
-        assert_eq!(trail.excess(), 0);
-        // From 16 ms on 200 bytes leave and 40 + 120 are granted; from 15 ms on 100, and 50 + 100.
-        let errors = trail.errors(1, Span::from_ms(1));
-        assert!((errors.above - 0.25).abs() < 1e-9, "{errors:?}");
-        assert!((errors.below - 1.0 / 3.0).abs() < 1e-9, "{errors:?}");
+        let volumes = |step| {
+            let stretches = trail.stretches(1, step);
+            stretches.map(|it| (it.granted.as_u64(), it.left.as_u64())).collect::<Vec<_>>()
+        };
+        assert_eq!(volumes(Span::from_ms(10)), [(100, 100), (100, 100), (200, 200)]);
+        // From 15 ms on the second leaves, and not yet the third; from 16 ms on it is the other way round.
+        assert_eq!(volumes(Span::from_ms(1))[15..17], [(150, 100), (160, 200)]);
+        assert_eq!(volumes(Span::from_ms(1)).len(), 21);
+    }
+
+    #[test]
+    fn ten_slots_may_be_off_by_two_per_cent() {
+        let nothing = Bytes::ZERO;
+        assert_eq!(steady(|_| 100).check(nothing), Ok(()));
+        let much = |extra: u64| steady(move |ms| if ms == 150 { 100 + extra } else { 100 });
+        assert_eq!(much(200).check(Bytes::new(200)), Ok(()));
+        let (start, length, granted) = (at(51), Span::from_ms(100), Bytes::new(10_000));
+        let off = Stretch { start, length, granted, left: Bytes::new(10_201) };
+        assert_eq!(much(201).check(Bytes::new(999)), Err(off));
+        let little = |bytes| steady(move |ms| if (60..63).contains(&ms) { bytes } else { 100 });
+        assert_eq!(little(34).check(nothing), Ok(()));
+        let off = Stretch { start: at(0), length, granted, left: Bytes::new(9_799) };
+        assert_eq!(little(33).check(nothing), Err(off));
     }
 
     #[test]
     fn what_is_too_much_in_a_slot_is_seen() {
         let trail = trail(&[100, 100], &[(9, 90), (10, 115)]);
-        assert_eq!(trail.excess(), 15);
-        let errors = trail.errors(2, Span::from_ms(1));
-        assert!((errors.above - 0.025).abs() < 1e-9 && errors.below == 0.0, "{errors:?}");
+        assert_eq!(trail.check(Bytes::new(15)), Ok(()));
+        let (start, length) = (at(10), Span::from_ms(10));
+        let off = Stretch { start, length, granted: Bytes::new(100), left: Bytes::new(115) };
+        assert_eq!(trail.check(Bytes::new(14)), Err(off));
     }
 }

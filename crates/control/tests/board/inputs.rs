@@ -1,26 +1,21 @@
 //! The named inputs that the fuzz target's corpus is made of.
 
-use std::path::PathBuf;
-
 use prost::Message;
 use thalweg_control::v1;
 use thalweg_control::v1::fetch_feedback_request::Question;
 use thalweg_control::v1::update_schedule_request::Plan;
 
-use crate::checks::{CAPACITIES, REPAIRED, START, UPDATE};
-
-/// The fuzz target.
-pub const TARGET: &str = "board";
+use crate::checks::{self, CAPACITIES, REPAIRED, START, UPDATE};
+use crate::search::{Inputs, Target};
 
 const HOST: u32 = 0x0a4d_0001;
 
-/// Where the corpus is committed.
-pub fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(TARGET)
+/// The fuzz target.
+pub fn target() -> Target {
+    Target { name: "board", check: checks::board, inputs: inputs() }
 }
 
-/// Names and bytes.
-pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
+fn inputs() -> Inputs {
     let whole = CAPACITIES[0];
     let taken = written(UPDATE, 0, &update(1, 1, vec![plan(1, whole / 2)]));
     let later = written(UPDATE | REPAIRED, 1, &update(1, 2, vec![plan(1, whole), plan(2, 1)]));

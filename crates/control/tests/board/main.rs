@@ -6,41 +6,32 @@ mod inputs;
 
 #[path = "../../../../fuzz/board.rs"]
 mod checks;
-
-use std::fs;
+#[path = "../../../../fuzz/search.rs"]
+mod search;
 
 use thalweg_core::{NodeId, Rate, Rng};
 use thalweg_pace::board::{AgentId, Plan, Question, Route, Update};
 use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, Board, FlowId, Rank, Settings, Slot};
 
-use inputs::{folder, inputs};
+use inputs::target;
+use search::rounds;
 
 #[test]
 fn the_corpus_is_what_the_encoders_write_and_is_taken_in() {
-    for (name, bytes) in inputs() {
-        let path = folder().join(name);
-        let committed = fs::read(&path).unwrap_or_default();
-        assert_eq!(committed, bytes, "{}: write the corpus again", path.display());
-        assert!(checks::board(&bytes), "{name}");
-    }
+    target().assert_corpus();
 }
 
 // spec: C-10
 #[test]
 fn mutations_of_the_corpus_keep_the_rules() {
-    let (rounds, inputs) = (rounds(20_000), inputs());
-    let mut rng = Rng::new(1).stream("mutations");
-    let accepted = (0..rounds).filter(|_| checks::board(&mutated(&inputs, &mut rng))).count();
-    // Neither only refusals nor only acceptances would try much.
-    assert!((rounds / 10..rounds).contains(&accepted), "{accepted} of {rounds}");
+    target().assert_mutations(20_000);
 }
 
 // spec: C-10
 #[test]
 fn conversations_of_all_sorts_keep_the_rules() {
-    let rounds = rounds(2_000);
-    for seed in 0..rounds as u64 {
+    for seed in 0..rounds(2_000) as u64 {
         let mut rng = Rng::new(seed).stream("conversation");
         let bytes = drawn::conversation(&mut rng);
         println!("seed {seed}");
@@ -82,26 +73,4 @@ fn whoever_floods_a_board_does_not_fill_its_memory() {
         board.update(now, &Update { agent: AgentId(100 + agent), sequence: 1, slot: now, plans })
     });
     assert_eq!(others.filter(Result::is_ok).count(), 4_096 - 7, "agents have an end, too");
-}
-
-/// How many cases to draw; `THALWEG_CASES` times as many to search longer.
-#[expect(clippy::disallowed_methods, reason = "whoever searches longer says so from outside")]
-fn rounds(usual: usize) -> usize {
-    let times = std::env::var("THALWEG_CASES").ok().and_then(|times| times.parse().ok());
-    usual * times.unwrap_or(1)
-}
-
-/// An input with one to three changes: a flipped bit, a new byte, or another input behind it.
-fn mutated(inputs: &[(&str, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
-    let pick = |rng: &mut Rng| &inputs[rng.below(inputs.len() as u64) as usize].1;
-    let mut bytes = pick(rng).clone();
-    for _ in 0..=rng.below(3) {
-        let at = rng.below(bytes.len() as u64) as usize;
-        match rng.below(3) {
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = rng.bits() as u8,
-            _ => bytes.extend(pick(rng)),
-        }
-    }
-    bytes
 }

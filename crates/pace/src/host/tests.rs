@@ -183,6 +183,35 @@ fn the_network_limits_and_orders_slots() {
     assert_eq!(plan.volumes()[..4], [0, SLOT_BYTES, SLOT_BYTES, 0]);
 }
 
+// spec: C-02
+#[test]
+fn what_a_flow_had_planned_makes_no_room_in_the_network() {
+    let mut host = host(&[spec(1, 2, 9)]);
+    decide(&mut host, at_ms(60));
+    host.handle_timeout(at_ms(120));
+    // Tables have left the flow's own plan out already.
+    let mut network = Feedback::new(Slot(2), 10);
+    network.narrowest = SLOT_BYTES;
+    network.free = Ahead::filled(Slot(2), 10, SLOT_BYTES / 2);
+    host.handle_feedback(id(1), &network).unwrap();
+    next_decision(&mut host, at_ms(120));
+    assert_eq!(host.plan(id(1)).unwrap().volumes()[1..], [SLOT_BYTES / 2; 9]);
+}
+
+// spec: C-01
+#[test]
+fn a_plan_that_is_not_renewed_is_forgotten() {
+    let mut host = host(&[spec(1, 2, 9)]);
+    decide(&mut host, at_ms(60));
+    // Nothing of the next iteration is ready, so nobody decides.
+    host.begin_iteration(JOB).unwrap();
+    let stale = Slot(1).after(host.settings().stale_after_slots);
+    host.handle_timeout(host.settings().start_of(Slot(stale.0 - 1)));
+    assert!(host.uplink().planned().total() > 0);
+    host.handle_timeout(host.settings().start_of(stale));
+    assert_eq!(host.uplink().planned(), &Ahead::empty(stale, 10));
+}
+
 // spec: C-15
 #[test]
 fn after_a_refusal_it_plans_with_what_the_table_has() {

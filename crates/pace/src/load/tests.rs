@@ -106,6 +106,12 @@ fn a_job_does_not_take_from_itself() {
     table.reserve(Slot(0), member(1, 50), &Ahead::of(Slot(0), &[0, 0, 90, 0])).unwrap();
     let refused = table.reserve(Slot(0), member(2, 10), &Ahead::of(Slot(0), &[0, 0, 20, 0]));
     assert_eq!(refused, Err(Refusal { slot: Slot(2), asked: 20, free: 10 }));
+    // Others make room, though they come behind its own flow.
+    let other = ranked(2, 50);
+    table.reserve(Slot(0), other, &Ahead::of(Slot(0), &[0, 0, 10, 0])).unwrap();
+    table.reserve(Slot(0), member(2, 10), &Ahead::of(Slot(0), &[0, 0, 10, 0])).unwrap();
+    assert_eq!(table.reserved(flow(1)), Some(&Ahead::of(Slot(0), &[0, 0, 90, 0])));
+    assert_eq!(table.reserved(other.flow).map(Ahead::total), Some(0));
 }
 
 /// What each flow has reserved.

@@ -1,22 +1,21 @@
 //! The named inputs that the fuzz target's corpus is made of.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 
 use thalweg_control::local::{Dependence, FromJob, VERSION, write_line};
 
-use crate::checks::{ANSWER, OWN, REFUSE};
+use crate::checks::{self, ANSWER, OWN, REFUSE};
+use crate::search::{Inputs, Target};
 
 /// Another host.
 pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-/// Where the corpus is committed.
-pub fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/agent")
+/// The fuzz target.
+pub fn target() -> Target {
+    Target { name: "agent", check: checks::agent, inputs: inputs() }
 }
 
-/// Names and bytes.
-pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
+fn inputs() -> Inputs {
     let begin = [line(0, 0, &join("a")), line(0, 1, &flow(7, PEER, Some(5_000_000)))].concat();
     let burst = line(0, 5, &report(7, 5_000_000, 0));
     let end = line(0, 5, &report(7, 5_000_000, 5_000_000));

@@ -6,32 +6,25 @@ mod inputs;
 
 #[path = "../../../../fuzz/agent.rs"]
 mod checks;
+#[path = "../../../../fuzz/search.rs"]
+mod search;
 
-use std::fs;
 use std::net::Ipv4Addr;
 
 use thalweg_core::Rng;
 
-use inputs::{flow, folder, inputs, join, line, report};
+use inputs::{flow, join, line, report, target};
+use search::rounds;
 
 #[test]
 fn the_corpus_is_what_jobs_write_and_is_taken_in() {
-    for (name, bytes) in inputs() {
-        let path = folder().join(name);
-        let committed = fs::read(&path).unwrap_or_default();
-        assert_eq!(committed, bytes, "{}: write the corpus again", path.display());
-        assert!(checks::agent(&bytes), "{name}");
-    }
+    target().assert_corpus();
 }
 
 // spec: C-08
 #[test]
 fn mutations_of_the_corpus_keep_the_rules() {
-    let (rounds, inputs) = (rounds(10_000), inputs());
-    let mut rng = Rng::new(1).stream("mutations");
-    let accepted = (0..rounds).filter(|_| checks::agent(&mutated(&inputs, &mut rng))).count();
-    // Neither only refusals nor only acceptances would try much.
-    assert!((rounds / 10..rounds).contains(&accepted), "{accepted} of {rounds}");
+    target().assert_mutations(10_000);
 }
 
 // spec: C-08
@@ -57,32 +50,4 @@ fn whoever_opens_flows_without_end_is_sent_off_and_others_stay() {
         }
     }
     assert!(checks::agent(&bytes));
-}
-
-/// How many cases to draw; `THALWEG_CASES` times as many to search longer.
-#[expect(clippy::disallowed_methods, reason = "whoever searches longer says so from outside")]
-fn rounds(usual: usize) -> usize {
-    let times = std::env::var("THALWEG_CASES").ok().and_then(|times| times.parse().ok());
-    usual * times.unwrap_or(1)
-}
-
-/// An input with one to three changes: a flipped bit, a new byte, a digit, or another input behind it.
-fn mutated(inputs: &[(&str, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
-    let pick = |rng: &mut Rng| &inputs[rng.below(inputs.len() as u64) as usize].1;
-    let mut bytes = pick(rng).clone();
-    for _ in 0..=rng.below(3) {
-        let at = rng.below(bytes.len() as u64) as usize;
-        match rng.below(5) {
-            0 => bytes[at] ^= 1 << rng.below(8),
-            1 => bytes[at] = rng.bits() as u8,
-            2 => bytes.extend(pick(rng)),
-            _ => {
-                let is_digit = |at: &usize| bytes[*at].is_ascii_digit();
-                if let Some(at) = (at..bytes.len()).find(is_digit) {
-                    bytes.insert(at, b'0' + rng.below(10) as u8);
-                }
-            }
-        }
-    }
-    bytes
 }

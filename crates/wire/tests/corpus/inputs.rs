@@ -1,7 +1,5 @@
 //! The named inputs that the fuzz targets' corpus is made of.
 
-use std::path::PathBuf;
-
 use thalweg_core::{Bytes, HEADER_BYTES, Header, JobId, NodeId, Time};
 use thalweg_wire::aggregate::{
     Absent, Announcement, Ask, AskKind, Bounded, Branch, Gradient, Identity, LEVELS, LossShare,
@@ -13,11 +11,11 @@ use thalweg_wire::pace::{Direction, Refused, Word};
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
 use zerocopy::IntoBytes;
 
-/// Names and bytes.
-pub type Inputs = Vec<(&'static str, Vec<u8>)>;
+use crate::checks;
+use crate::search::{Inputs, Target};
 
-/// Every fuzz target with its inputs.
-pub fn targets() -> [(&'static str, Inputs); 6] {
+/// Every fuzz target of headers.
+pub fn targets() -> [Target; 6] {
     let headers = |named: &[(&'static str, Header)]| {
         named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
     };
@@ -32,19 +30,15 @@ pub fn targets() -> [(&'static str, Inputs); 6] {
     let deliver = [headers(&segment_headers()), headers(&control_headers())].concat();
     let pace = pace_packets();
     let all = [flow.clone(), aggregate.clone(), deliver.clone(), pace.clone()].concat();
+    let target = |name, check, inputs| Target { name, check, inputs };
     [
-        ("prefix", all),
-        ("flow", flow),
-        ("aggregate", aggregate),
-        ("deliver", deliver),
-        ("pace", pace),
-        ("tag", tagged_packets()),
+        target("prefix", checks::prefix, all),
+        target("flow", checks::flow, flow),
+        target("aggregate", checks::aggregate, aggregate),
+        target("deliver", checks::deliver, deliver),
+        target("pace", checks::pace, pace),
+        target("tag", checks::tag, tagged_packets()),
     ]
-}
-
-/// Where the corpus of a target is committed.
-pub fn folder(target: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
 }
 
 fn header(encode: impl FnOnce(&mut Header)) -> Header {
@@ -316,7 +310,7 @@ fn control_headers() -> [(&'static str, Header); 7] {
 }
 
 /// Key, header and body, one behind the other.
-fn tagged_packets() -> Vec<(&'static str, Vec<u8>)> {
+fn tagged_packets() -> Inputs {
     let key = Key::derive(&Secret(*b"a cluster secret"), JobId(0x5eed_0000_0000_0001), 1);
     let (_, mut alone) = flow_headers()[3];
     seal(&mut alone, &key);
