@@ -3,6 +3,9 @@
 /// The most slots that can be planned ahead.
 pub const HORIZON_MAX: usize = 12;
 
+/// The largest volume of a slot that is believed and counted with: 2 Pbps at 60 ms.
+pub const VOLUME_MAX: u64 = 1 << 44;
+
 /// A slot, counted from the start of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Slot(pub u64);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use thalweg_core::NodeId;
 
-use crate::ahead::Slot;
+use crate::ahead::{Slot, VOLUME_MAX};
 use crate::links::{Link, Links, Report};
 use crate::load::FlowId;
 use crate::path::{Feedback, Progress};
@@ -26,8 +26,6 @@ pub use route::{Prefix, PrefixError, Route};
 pub const FLOWS_PER_MESSAGE: usize = 256;
 /// Most flows that a flow depends on.
 pub const OTHERS_PER_FLOW: usize = 64;
-/// The largest volume of a slot that is believed: 2 Pbps at 60 ms.
-pub const VOLUME_MAX: u64 = 1 << 44;
 /// Most agents that are remembered at once.
 const AGENTS_MAX: usize = 4_096;
 /// Most flows.

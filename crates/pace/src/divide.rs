@@ -19,7 +19,7 @@ impl Divisor {
     #[inline]
     pub(crate) fn quotient(self, value: u64) -> u64 {
         let near = ((u128::from(value) * u128::from(self.inverse)) >> 64) as u64;
-        // The inverse is less than one too small, and a value less than 2^64: `near` is at most one too small.
+        // The inverse is at most one too small, and a value less than 2^64: `near` is at most one too small.
         near + u64::from(value - near * self.by >= self.by)
     }
 
@@ -34,7 +34,7 @@ impl Divisor {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fraction {
     by: u64,
-    of: Divisor,
+    divisor: Divisor,
     /// About as much, for values of which a product is too large.
     near: f64,
 }
@@ -51,14 +51,14 @@ impl Fraction {
         let common = common_divisor(by, of);
         let (by, of) = (by / common, of / common);
         let near = if of < DIVISOR_MAX { by as f64 / of as f64 } else { f64::INFINITY };
-        Fraction { by, of: Divisor::new(of), near }
+        Fraction { by, divisor: Divisor::new(of), near }
     }
 
     /// So much of a value; [`u64::MAX`] where it is more than that.
     #[inline]
     pub(crate) fn of(&self, value: u64) -> u64 {
         match value.checked_mul(self.by) {
-            Some(product) => self.of.quotient(product),
+            Some(product) => self.divisor.quotient(product),
             None => self.of_large(value),
         }
     }
@@ -71,13 +71,14 @@ impl Fraction {
     /// The quotient, from one that is at most one off.
     fn corrected(&self, value: u64, near: u64) -> u64 {
         // Both products are too large, but they lose the same.
-        let rest = value.wrapping_mul(self.by).wrapping_sub(near.wrapping_mul(self.of.by)) as i64;
-        near.wrapping_add_signed(i64::from(rest >= self.of.by as i64) - i64::from(rest < 0))
+        let rest =
+            value.wrapping_mul(self.by).wrapping_sub(near.wrapping_mul(self.divisor.by)) as i64;
+        near.wrapping_add_signed(i64::from(rest >= self.divisor.by as i64) - i64::from(rest < 0))
     }
 
     #[cold]
     fn of_huge(&self, value: u64) -> u64 {
-        let quotient = u128::from(value) * u128::from(self.by) / u128::from(self.of.by);
+        let quotient = u128::from(value) * u128::from(self.by) / u128::from(self.divisor.by);
         u64::try_from(quotient).unwrap_or(u64::MAX)
     }
 }
@@ -86,7 +87,7 @@ fn common_divisor(mut one: u64, mut other: u64) -> u64 {
     while other > 0 {
         (one, other) = (other, one % other);
     }
-    one.max(1)
+    one
 }
 
 #[cfg(test)]

@@ -117,14 +117,16 @@ impl Host {
     }
 
     // spec: C-15
-    /// Announces a flow of a job. `false` when it does not leave the server: such flows are fast
+    /// Announces a flow of a job, in place of one of the same name. `false` when it does not leave the server: such flows are fast
     /// enough, and are left alone.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<bool, HostError> {
         let job = self.jobs.get(&spec.id.job).ok_or(HostError::NoJob(spec.id.job))?;
         if spec.to == self.node {
             return Ok(false);
         }
-        self.flows.insert(spec.id, Flow::new(spec, job.iteration));
+        let iteration = job.iteration;
+        self.remove_flow(spec.id);
+        self.flows.insert(spec.id, Flow::new(spec, iteration));
         Ok(true)
     }
 

@@ -24,7 +24,7 @@ mod settings;
 pub mod trail;
 
 pub use adjust::Relation;
-pub use ahead::{Ahead, HORIZON_MAX, Slot};
+pub use ahead::{Ahead, HORIZON_MAX, Slot, VOLUME_MAX};
 pub use board::Board;
 pub use host::Host;
 pub use links::Links;

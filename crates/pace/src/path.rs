@@ -2,7 +2,7 @@
 
 mod seen;
 
-use crate::ahead::{Ahead, HORIZON_MAX, Slot};
+use crate::ahead::{Ahead, Slot};
 use crate::load::{FlowId, LinkTable, Reserved};
 use crate::rank::Ranked;
 
@@ -48,6 +48,11 @@ impl Feedback {
         self.load.first()
     }
 
+    /// Whether all of it is about the slots from one on.
+    pub(crate) fn is_of(&self, slot: Slot) -> bool {
+        (self.load.first(), self.free.first()) == (slot, slot)
+    }
+
     // spec: C-02, C-04
     /// Adds a link, whose table must stand at the same slot: loads of other jobs add up, the least free
     /// bandwidth remains. What the flow itself has reserved there does not stand in its way, nor what it
@@ -72,18 +77,12 @@ impl Feedback {
     /// Adds what another part of the path says. Of slots that it does not cover nothing is known, so
     /// nothing is free there.
     pub fn join(&mut self, other: &Feedback) {
-        self.join_without(other, &Ahead::empty(self.slot(), HORIZON_MAX));
-    }
-
-    /// The same, as if something that the other part counts had been given up.
-    pub(crate) fn join_without(&mut self, other: &Feedback, yielded: &Ahead) {
         let first = self.slot();
-        let (load, free) = (other.load.from(first), other.free.from(first));
-        let others = load.into_iter().zip(free).zip(yielded.from(first));
+        let others = other.load.from(first).into_iter().zip(other.free.from(first));
         let own = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());
-        for ((own_load, own_free), ((load, free), yielded)) in own.zip(others) {
-            *own_load = own_load.saturating_add(load.saturating_sub(yielded));
-            *own_free = (*own_free).min(free.saturating_add(yielded));
+        for ((own_load, own_free), (load, free)) in own.zip(others) {
+            *own_load = own_load.saturating_add(load);
+            *own_free = (*own_free).min(free);
         }
         self.narrowest = self.narrowest.min(other.narrowest);
     }

@@ -4,10 +4,10 @@ mod order;
 
 use std::array;
 
-use crate::ahead::{Ahead, HORIZON_MAX, Slot};
+use crate::ahead::{Ahead, HORIZON_MAX, Slot, VOLUME_MAX};
 use crate::path::Feedback;
 
-use order::{PLACES, Place, VOLUME_MAX};
+use order::{PLACES, Place};
 
 /// What a flow sends in the coming slots.
 ///
@@ -126,7 +126,8 @@ impl Planner {
         too_small
     }
 
-    /// What a volume costs at most, besides the time it takes.
+    /// What a volume that fits costs at most, besides the time it takes. It is at most twelve times the largest volume,
+    /// so the product fits as well.
     fn priced_at_most(&self, volume: u64) -> u128 {
         let most_loaded = self.order[HORIZON_MAX - 1];
         u128::from(volume) * u128::from(most_loaded.load()) * self.price
@@ -194,7 +195,7 @@ fn limited(feedback: &Feedback) -> [u64; PLACES] {
     free
 }
 
-/// All bits of a volume that is not zero.
+/// All bits of a volume that is not zero, nor larger than any.
 fn ones_unless_zero(volume: u64) -> u64 {
     (volume.wrapping_neg() as i64 >> 63) as u64
 }

@@ -109,11 +109,6 @@ impl Settings {
     pub fn bytes_a_slot(&self, rate: Rate) -> u64 {
         rate.bytes_in(self.slot).as_u64()
     }
-
-    /// The rate at which that much takes a whole slot; `None` for nothing.
-    pub fn rate_of(&self, bytes_a_slot: u64) -> Option<Rate> {
-        Rate::from_bps(self.bps().of(bytes_a_slot))
-    }
 }
 
 #[cfg(test)]
@@ -147,7 +142,7 @@ mod tests {
         let settings = Settings::default();
         let volume = settings.bytes_a_slot(Rate::from_gbps(10));
         assert_eq!(volume, 75_000_000);
-        assert_eq!(settings.rate_of(volume), Some(Rate::from_gbps(10)));
-        assert_eq!(settings.rate_of(0), None);
+        assert_eq!(settings.bps().of(volume), 10_000_000_000);
+        assert_eq!(settings.bps().of(0), 0);
     }
 }

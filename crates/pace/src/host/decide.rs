@@ -21,7 +21,7 @@ pub(super) struct Desk {
     pub(super) uplink: Uplink,
     pub(super) events: Events,
     slot: Slot,
-    /// What stands for a network that has said nothing.
+    /// What stands for a network that has said nothing, in whichever slot.
     silence: Feedback,
     /// How much more than it has left a flow plans.
     spare: Fraction,
@@ -62,7 +62,6 @@ impl Desk {
     /// Closes the current slot, for which flows asked for so much and got so much, and opens another.
     pub(super) fn begin(&mut self, slot: Slot, asked: u64, carried: u64) {
         self.uplink.begin(slot, asked, carried);
-        self.silence = Feedback::new(slot, self.settings.horizon_slots);
         self.slot = slot;
     }
 
@@ -107,7 +106,7 @@ impl Desk {
     }
 
     /// Plans the volume of a flow whose job has reserved so much for others, fits the current slot to the flows
-    /// it depends on, and tells everybody.
+    /// it depends on, and tells everybody if that changes anything.
     pub(super) fn decide(&mut self, now: Time, flow: &mut Flow, by_job: &Ahead) {
         let before = flow.plan;
         let mut reserved = *self.uplink.planned();
@@ -116,15 +115,18 @@ impl Desk {
         let in_the_way = InTheWay { reserved: &reserved, by_job, sharers: 1, yielded };
         self.plan(&self.left_at(now), flow, &in_the_way);
         self.reserve(flow, &before);
-        self.announce(flow);
+        // A table may have less than has left already: to say the same again would be refused again, without end.
+        if flow.plan != before {
+            self.announce(flow);
+        }
     }
 
     /// Plans a flow's volume and fits the current slot, of which some part is left, to the flows it depends on.
     pub(super) fn plan(&self, left: &Fraction, flow: &mut Flow, in_the_way: &InTheWay) {
         let network = self.network_of(flow);
         let nothing = self.nothing();
-        let usable = &mut Feedback { load: nothing, free: nothing, narrowest: 0 };
-        self.find(usable, network, in_the_way);
+        let mut usable = Feedback { load: nothing, free: nothing, narrowest: 0 };
+        self.find(&mut usable, network, in_the_way);
         flow.is_blind = network.is_none();
         let free = usable.free.volumes()[0];
         usable.free.volumes_mut()[0] = usable_now(left, free, flow);
@@ -134,7 +136,7 @@ impl Desk {
         let said = said.min(free.saturating_sub(flow.sent_in_slot));
         let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
         let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
-        let mut planner = Planner::new(usable, self.settings.price_per_mille);
+        let mut planner = Planner::new(&usable, self.settings.price_per_mille);
         planner.plan(self.with_spare(flow.remaining()), &mut flow.plan);
         let planned = flow.plan.volumes()[0];
         let now = fitted(planned, usable.free.volumes()[0], flow, said);
@@ -221,9 +223,7 @@ impl Desk {
     /// What the network says to a flow, if it has said anything in this slot. Where it is silent or unknown, the
     /// own link is all there is.
     fn network_of<'a>(&self, flow: &'a Flow) -> Option<&'a Feedback> {
-        let is_of_now =
-            |said: &&Feedback| (said.slot(), said.free.first()) == (self.slot, self.slot);
-        flow.feedback.as_ref().filter(is_of_now)
+        flow.feedback.as_ref().filter(|said| said.is_of(self.slot))
     }
 
     /// Writes down what a flow finds on the own link and in the network.
@@ -241,6 +241,7 @@ impl Desk {
             let in_network = said_load[at].saturating_sub(yielded[at]);
             load[at] = step.multiple(in_network.saturating_add(reserved[at] - by_job[at]));
             let own = usable.saturating_sub(reserved[at]);
+            // Most flows are alone, and divisions take a third of the time here.
             let own = if in_the_way.sharers > 1 { share.quotient(own) } else { own };
             free[at] = own.min(said_free[at].saturating_add(yielded[at]));
         }

@@ -201,10 +201,10 @@ impl Flow {
 
     /// A table has less than was thought, or has said nothing in this slot before.
     pub(super) fn narrow(&mut self, refusal: Refusal, now: Slot, horizon_slots: usize) {
-        let known = self.feedback.take().filter(|feedback| feedback.slot() == now);
+        let known = self.feedback.take().filter(|feedback| feedback.is_of(now));
         let mut feedback = known.unwrap_or_else(|| Feedback::new(now, horizon_slots));
-        let at = refusal.slot.since(now) as usize;
-        if let Some(free) = feedback.free.volumes_mut().get_mut(at) {
+        let at = refusal.slot.0.checked_sub(now.0).map(|slots| slots as usize);
+        if let Some(free) = at.and_then(|at| feedback.free.volumes_mut().get_mut(at)) {
             *free = (*free).min(refusal.free);
         }
         self.feedback = Some(feedback);

@@ -77,7 +77,7 @@ struct Round {
     /// By way, what flows of later jobs had planned and will plan again. On the own link it is given up; the
     /// network still has it in its tables.
     yielded: Vec<Ahead>,
-    /// Which way leads to a destination, sorted.
+    /// Which way leads to a destination, sorted: they are few, and near each other in memory.
     ways: Vec<(NodeId, usize)>,
 }
 
@@ -144,6 +144,7 @@ impl Round {
             };
             desk.plan(left, due.flow, &in_the_way);
             self.own.add(&due.flow.plan);
+            // Nobody looks at it after the last one.
             if at + 1 < flows {
                 by_job.add(&due.flow.plan);
             }
@@ -154,7 +155,8 @@ impl Round {
     fn reserved_by(&self, desk: &Desk, job: &[Due]) -> Ahead {
         let mut reserved = desk.nothing();
         reserved.volumes_mut()[0] = job.iter().map(|due| due.used).sum();
-        let of_job = |(id, _): &&(JobId, Ahead)| job.iter().any(|due| due.flow.id.job == *id);
+        let id = job.first().map(|due| due.flow.id.job);
+        let of_job = |(aside, _): &&(JobId, Ahead)| Some(*aside) == id;
         self.aside.iter().filter(of_job).for_each(|(_, plan)| reserved.add(plan));
         reserved
     }

@@ -428,9 +428,9 @@ fn the_job_that_is_furthest_goes_first_and_others_make_way() {
 /// One thing that can happen to a flow within a slot.
 fn happen(host: &mut Host, now: Time, flow: FlowId, rng: &mut Rng) -> Result<(), HostError> {
     let bytes = Bytes::new(rng.below(SLOT_BYTES));
-    let other = FlowId { number: 100, ..flow };
+    let slot = host.settings().slot_at(now);
     let iteration = host.status(flow.job).map_or(0, |job| job.iteration);
-    match rng.below(9) {
+    match rng.below(10) {
         0 => host.ready(now, flow, bytes * 4),
         1 => host.resent(flow, bytes),
         2 => host.begin_flow(flow),
@@ -438,19 +438,32 @@ fn happen(host: &mut Host, now: Time, flow: FlowId, rng: &mut Rng) -> Result<(),
         4 => host.owe(flow, bytes),
         5 => host.set_volume(flow, bytes * 8),
         6 => {
-            let slot = host.settings().slot_at(now).after(rng.below(5));
-            let refusal = Refusal { slot, asked: 1, free: rng.below(SLOT_BYTES) };
-            host.handle_refusal(now, flow, refusal)
+            let (slot, free) = (slot.after(rng.below(5)), rng.below(SLOT_BYTES));
+            host.handle_refusal(now, flow, Refusal { slot, asked: 1, free })
         }
         7 => {
-            let progress = Progress { flow: other, iteration, volume: rng.below(4 * SLOT_BYTES) };
-            host.handle_progress(now, progress);
+            let volume = rng.below(4 * SLOT_BYTES);
+            host.handle_progress(now, Progress { flow: id(100), iteration, volume });
             Ok(())
         }
+        8 => {
+            host.remove_flow(flow);
+            host.add_flow(related(flow.number, rng)).map(|_| ())
+        }
         _ => {
-            let planned = host.plan(flow).map_or(0, |plan| plan.at(host.settings().slot_at(now)));
+            let planned = host.plan(flow).map_or(0, |plan| plan.at(slot));
             host.sent(flow, Bytes::new(planned.min(bytes.as_u64())))
         }
+    }
+}
+
+/// A flow that depends on another, or does not.
+fn related(number: u32, rng: &mut Rng) -> FlowSpec {
+    let relations = [Relation::Alone, Relation::Aggregation, Relation::Broadcast];
+    FlowSpec {
+        relation: relations[number as usize % 3],
+        others: vec![id(100)],
+        ..spec(number, 2 + number % 2, 1 + rng.below(6))
     }
 }
 
@@ -459,33 +472,30 @@ fn happen(host: &mut Host, now: Time, flow: FlowId, rng: &mut Rng) -> Result<(),
 fn the_own_link_has_what_its_flows_plan() {
     for seed in 0..100 {
         let mut rng = Rng::new(seed);
-        let relations = [Relation::Alone, Relation::Aggregation, Relation::Broadcast];
-        let flows: Vec<FlowSpec> = (1..=6)
-            .map(|number| FlowSpec {
-                relation: relations[number as usize % 3],
-                others: vec![id(100)],
-                ..spec(number, 2 + number % 2, 1 + rng.below(6))
-            })
-            .collect();
+        let flows: Vec<FlowSpec> = (1..=6).map(|number| related(number, &mut rng)).collect();
         let mut host = host(&flows);
         for slot in 1..40 {
-            let _ = decide_some(&mut host, at_ms(60 * slot), &mut rng);
-            for _ in 0..20 {
-                let flow = id(1 + rng.below(6) as u32);
-                happen(&mut host, at_ms(60 * slot + 10), flow, &mut rng).unwrap();
-                assert_eq!(
-                    host.uplink().planned(),
-                    &planned_by_all(&host),
-                    "seed {seed}, slot {slot}"
-                );
+            let begin = at_ms(60 * slot);
+            host.handle_timeout(begin);
+            for step in 0..30 {
+                if step == 10 {
+                    answer_some(&mut host, begin, &mut rng);
+                    next_decision(&mut host, begin);
+                }
+                let (flow, now) = (id(1 + rng.below(6) as u32), begin + Span::from_ms(step));
+                happen(&mut host, now, flow, &mut rng).unwrap();
+                let planned = host.uplink().planned();
+                let of_flows = planned_by_all(&host);
+                // What a flow has used that is gone now stays used until the slot ends.
+                assert_eq!(planned.volumes()[1..], of_flows.volumes()[1..], "{seed}, {slot}");
+                assert!(planned.volumes()[0] >= of_flows.volumes()[0], "{seed}, {slot}");
             }
         }
     }
 }
 
-/// Lets a slot begin in which the network answers some flows, and decides.
-fn decide_some(host: &mut Host, now: Time, rng: &mut Rng) -> Vec<Event> {
-    host.handle_timeout(now);
+/// The network has something to say to some flows.
+fn answer_some(host: &mut Host, now: Time, rng: &mut Rng) {
     let slot = host.settings().slot_at(now);
     for number in 1..=6 {
         let mut feedback = Feedback::new(slot, host.settings().horizon_slots);
@@ -494,11 +504,27 @@ fn decide_some(host: &mut Host, now: Time, rng: &mut Rng) -> Vec<Event> {
             host.handle_feedback(id(number), &feedback).unwrap();
         }
     }
-    next_decision(host, now)
 }
 
 fn planned_by_all(host: &Host) -> Ahead {
     let mut sum = host.desk.nothing();
     host.flows.values().for_each(|flow| sum.add(&flow.plan));
     sum
+}
+
+// spec: C-15
+#[test]
+fn a_refusal_that_changes_nothing_is_not_answered() {
+    let mut host = host(&[spec(1, 2, 3)]);
+    decide(&mut host, at_ms(60));
+    host.sent(id(1), Bytes::new(SLOT_BYTES / 2)).unwrap();
+    let refusal = Refusal { slot: Slot(1), asked: SLOT_BYTES, free: 0 };
+    let mut answers = 0;
+    for _ in 0..5 {
+        host.handle_refusal(at_ms(90), id(1), refusal).unwrap();
+        let is_plan = |event: &Event| matches!(event, Event::Publish { .. });
+        answers += std::iter::from_fn(|| host.poll_event()).filter(is_plan).count();
+    }
+    assert_eq!(answers, 1, "what has left cannot be taken back");
+    assert_eq!(host.plan(id(1)).unwrap().volumes()[0], SLOT_BYTES / 2);
 }

@@ -62,8 +62,8 @@ impl Uplink {
 
     /// Whether no slot has more than it can, unless it had before.
     fn has_room(&self, before: &Ahead, plan: &Ahead) -> bool {
-        let slots = self.planned.volumes().iter().enumerate();
-        slots.into_iter().all(|(at, planned)| {
+        let mut slots = self.planned.volumes().iter().enumerate();
+        slots.all(|(at, planned)| {
             let slot = self.planned.first().after(at as u64);
             *planned <= self.usable() || plan.at(slot) <= before.at(slot)
         })

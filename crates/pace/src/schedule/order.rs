@@ -1,9 +1,6 @@
 //! The order in which slots are filled.
 
-use crate::ahead::{Ahead, HORIZON_MAX};
-
-/// No volume of a slot is larger than this (2 Pbps at 60 ms), so that costs fit their numbers.
-pub(super) const VOLUME_MAX: u64 = 1 << 44;
+use crate::ahead::{Ahead, HORIZON_MAX, VOLUME_MAX};
 
 /// As many slots as the number of a [`Place`] can tell apart.
 pub(super) const PLACES: usize = 16;
@@ -35,8 +32,8 @@ pub(super) fn by_load(loads: &Ahead) -> [Place; HORIZON_MAX] {
     places
 }
 
-/// Sorts by comparing the same pairs whatever they are: loads differ from flow to flow, so that branches would be
-/// mispredicted half of the time. The network is the shortest known for twelve.
+/// Sorts by comparing the same pairs whatever they are, so without branches. The network is the shortest known for
+/// twelve.
 fn sort(places: &mut [Place; HORIZON_MAX]) {
     macro_rules! exchange {
         ($($low:literal $high:literal),+) => {$(

@@ -1,10 +1,9 @@
 //! Between the scheduler's words and their bytes.
 
 use thalweg_core::Body;
-use thalweg_pace::board::VOLUME_MAX;
 use thalweg_pace::links::Report;
 use thalweg_pace::path::Progress;
-use thalweg_pace::{Ahead, Feedback, FlowId, Rank, Slot};
+use thalweg_pace::{Ahead, Feedback, FlowId, Rank, Slot, VOLUME_MAX};
 use thalweg_wire::pace::{Direction, Parts, Word};
 
 /// What the body of a word says.

@@ -9,9 +9,9 @@ use std::net::Ipv4Addr;
 
 use thalweg_control::local::{Dependence, FromJob, ToJob, VERSION};
 use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Time};
-use thalweg_pace::board::{Answer, Plan, Question, VOLUME_MAX, Verdict};
+use thalweg_pace::board::{Answer, Plan, Question, Verdict};
 use thalweg_pace::host::{Event, FlowSpec, HostError};
-use thalweg_pace::{Ahead, Feedback, FlowId, Host, Refusal, Relation, Settings, Slot};
+use thalweg_pace::{Ahead, Feedback, FlowId, Host, Refusal, Relation, Settings, Slot, VOLUME_MAX};
 
 use super::burst::{Bursts, Step};
 use super::record::Record;
