@@ -195,7 +195,7 @@ fn limited(feedback: &Feedback) -> [u64; PLACES] {
     free
 }
 
-/// All bits of a volume that is not zero, nor larger than any.
+/// All bits, of a volume that is not zero. None is larger than [`VOLUME_MAX`].
 fn ones_unless_zero(volume: u64) -> u64 {
     (volume.wrapping_neg() as i64 >> 63) as u64
 }
