@@ -1,6 +1,7 @@
 //! A program in a lab, with output that tells who wrote it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
@@ -44,12 +45,11 @@ impl Program {
         // A group of its own: Ctrl-C in a terminal is for us, and we tell everybody.
         command.process_group(0);
         // Without a shell the program still dies with us. It is there first: we may be killed at any moment.
-        let mut guard = Guard::new().ok();
+        let guard = Guard::over(&mut command).ok();
         let mut child = command.spawn().map_err(|source| LabError::Start {
             program: command.get_program().to_string_lossy().into_owned(),
             source,
         })?;
-        guard = guard.and_then(|guard| guard.over(child.id()).ok());
         let mut readers = Vec::new();
         if let Some(output) = child.stdout.take() {
             let prefix = prefix.to_owned();
@@ -102,19 +102,17 @@ impl Program {
 }
 
 impl Guard {
-    fn new() -> io::Result<Guard> {
+    /// A guard over the group that a command will lead. The command itself says which that is: after it has
+    /// started we might not live long enough to do so.
+    fn over(command: &mut Command) -> io::Result<Guard> {
         let mut shell = Command::new("sh");
         shell.args(["-c", "read -r leader || exit; read -r _; kill -s KILL -- -$leader"]);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C in a terminal is not for it.
-        shell.process_group(0).spawn().map(Guard)
-    }
-
-    /// Tells it whose group it is for.
-    fn over(mut self, leader: u32) -> io::Result<Guard> {
-        let input = self.0.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writeln!(input, "{leader}")?;
-        Ok(self)
+        let guard = shell.process_group(0).spawn().map(Guard)?;
+        let input = guard.0.stdin.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
+        sys::tell_before_start(command, input.as_fd().try_clone_to_owned()?);
+        Ok(guard)
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -50,6 +50,22 @@ pub(crate) fn enter_before_start(command: &mut Command, network: Arc<OwnedFd>) {
     // SAFETY: the closure runs between fork and exec. It makes three system calls that may be made
     // there, allocates nothing, and takes no locks.
     unsafe { command.pre_exec(enter) };
+}
+
+/// Makes the command, which leads a process group, write the group's number into a pipe before it begins.
+pub(crate) fn tell_before_start(command: &mut Command, pipe: OwnedFd) {
+    let tell = move || {
+        let mut line = io::Cursor::new([0; 16]);
+        writeln!(line, "{}", std::process::id())?;
+        let bytes = line.position() as usize;
+        // SAFETY: the kernel reads as many bytes as the line has, which lives in this frame.
+        let written =
+            unsafe { libc::write(pipe.as_raw_fd(), line.get_ref().as_ptr().cast(), bytes) };
+        if written == bytes as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure runs between fork and exec. It makes two system calls that may be made there, allocates
+    // nothing, and takes no locks.
+    unsafe { command.pre_exec(tell) };
 }
 
 /// Sends a signal to the process group that a process leads. The process must not have been waited
