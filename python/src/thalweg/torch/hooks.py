@@ -120,10 +120,12 @@ def _reduce_scatter(loss: float, layer: tuple[int, int] | None, tally: Tally) ->
             work = _thalweg(group).reduce_scatter_bounded(
                 output_tensor, input_tensor, loss, layer, op
             )
-            _then(work, input_tensor, tally)
+            counted = _then(work, input_tensor, tally)
             if async_op:
                 return work
             work.wait()
+            # Who looks at the tally after a step finds all of it.
+            counted.wait()
             return None
 
     return Bounded()
