@@ -26,10 +26,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Moves gradients: sums them on the way through the network and brings the sum back.
+/// Sums the gradients of many training workers inside the network and returns the sum to all of them.
 ///
-/// This version does so in a deterministic packet-level simulator of data-centre networks, beside
-/// parameter servers, rings and ordinary traffic, and runs the published figures again.
+/// It runs on real networks (switch, server, agent), in labs of namespaces on one machine, and in a deterministic
+/// packet-level simulator that also has the published baselines and repeats published figures.
 #[derive(Parser)]
 #[command(name = "thalweg", version, after_help = EXAMPLES)]
 struct Arguments {
