@@ -10,6 +10,7 @@ mod ledger;
 mod lexer;
 mod manifests;
 mod mentions;
+mod plain;
 mod purity;
 mod size;
 mod source;
@@ -24,6 +25,8 @@ use crate::tree::TextFile;
 
 /// Beside the ledger, and no part of it.
 const MUTATIONS: &str = "specs/mutations.toml";
+const WORDS: &str = "specs/words.toml";
+const WORD_EXCEPTIONS: &str = "specs/words-exceptions.toml";
 
 #[test]
 fn crates_name_only_lower_layers() {
@@ -87,6 +90,31 @@ fn no_file_names_a_path_of_one_machine() {
     assert_clean("machine paths", &words::machine_paths(&tree::text_files(|_| true)));
 }
 
+#[test]
+fn words_are_plain() {
+    let read = |path: &str| {
+        fs::read_to_string(tree::root().join(path))
+            .unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    let words =
+        plain::Words::parse(&read(WORDS)).unwrap_or_else(|error| panic!("{WORDS}: {error}"));
+    let excepted = plain::parse_exceptions(&read(WORD_EXCEPTIONS))
+        .unwrap_or_else(|error| panic!("{WORD_EXCEPTIONS}: {error}"));
+    let present = words.count(&tree::text_files(plain::is_prose));
+    if is_blessing() {
+        let lowered = plain::to_toml(&plain::lowered(&present, &excepted));
+        fs::write(tree::root().join(WORD_EXCEPTIONS), lowered).expect("the tree can be written");
+    } else {
+        assert_clean("plain words", &words.problems(&present, &excepted));
+    }
+}
+
+/// Set by a person who wants the recorded state written anew.
+#[expect(clippy::disallowed_methods, reason = "a test may be asked to write what it compares with")]
+fn is_blessing() -> bool {
+    std::env::var("THALWEG_BLESS").is_ok_and(|value| value == "1")
+}
+
 fn assert_clean(rule: &str, problems: &[String]) {
     let count = problems.len();
     assert!(problems.is_empty(), "{rule}: {count} to fix\n  {}\n", problems.join("\n  "));
@@ -107,7 +135,9 @@ fn with_python() -> Vec<Source> {
 
 fn ledger() -> (Ledger, Vec<String>) {
     let files: Vec<TextFile> = tree::text_files(|path| {
-        path.starts_with("specs/") && path.ends_with(".toml") && path != MUTATIONS
+        path.starts_with("specs/")
+            && path.ends_with(".toml")
+            && ![MUTATIONS, WORDS, WORD_EXCEPTIONS].contains(&path)
     });
     Ledger::parse(&files)
 }
