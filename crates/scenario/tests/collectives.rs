@@ -64,7 +64,7 @@ fn sums(outcome: &Outcome) -> Vec<(u32, u64, u64)> {
 
 /// The server gets one packet a fragment where its rack sums too, and one from each rack else: three
 /// times as much.
-// spec: A-53
+// spec: A-53 simulator
 #[test]
 fn only_racks_sum_and_the_server_does_the_rest() {
     let (outcome, all) = complete(&three_racks(TRAINING, "aggregate", TEN_FRAGMENTS));

@@ -110,7 +110,7 @@ fn qclimb_sends_nothing_again_for_nothing() {
 }
 
 /// Flows take what training would have of one set of queues; of two that take turns it has its half.
-// spec: M-15, Q-05
+// spec: M-15, Q-05 simulator
 #[test]
 fn shared_queues_starve_training_and_split_ones_do_not() {
     let text = read("shared.toml").expect("the preset is there");

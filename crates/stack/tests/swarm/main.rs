@@ -102,7 +102,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-// spec, T-09, T-10
+// spec, T-09, T-10 simulator
 #[test]
 fn two_thousand_seeds_are_exact_and_end() {
     run_all(0..2_000).check();
