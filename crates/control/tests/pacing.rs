@@ -67,7 +67,7 @@ fn now() -> Slot {
     current_slot(&Settings::default())
 }
 
-// spec: C-10 sockets
+// spec: C-01, C-02, C-10 sockets
 #[test]
 fn schedules_come_back_as_feedback() {
     let service = service(None);

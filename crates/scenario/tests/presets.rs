@@ -101,6 +101,7 @@ fn turns_end_sooner_than_side_by_side() {
     assert!(last.clone().count() == 2 && last.clone().all(|span| *span < Span::from_ms(190)));
 }
 
+// spec: Q-02 simulator
 #[test]
 fn qclimb_sends_nothing_again_for_nothing() {
     let outcome = shortened("qclimb.toml", "flows = 2000", "flows = 400");

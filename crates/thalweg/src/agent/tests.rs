@@ -60,6 +60,7 @@ fn is_granted(heard: &mpsc::Receiver<Option<ToJob>>) -> bool {
     })
 }
 
+// spec: C-08 sockets
 #[test]
 fn jobs_are_welcomed_and_get_rates() {
     let scratch = Scratch::new("rates");

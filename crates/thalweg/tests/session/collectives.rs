@@ -59,6 +59,7 @@ fn loss_changes_nothing() {
     assert!(cluster.switch.snapshot().expect("it runs").lost_on_purpose > 0);
 }
 
+// spec: sockets
 #[test]
 fn other_collectives_sum_the_same() {
     let cluster = Cluster::losing(0.0);
