@@ -25,7 +25,7 @@ pub struct Ledger {
 struct Entry {
     /// Name of its file, without the ending.
     plane: &'static str,
-    /// Where it is meant to hold.
+    /// Places at which it is meant to hold.
     places: BTreeSet<Place>,
     /// File and line, for messages.
     at: String,
@@ -161,7 +161,7 @@ impl Entry {
     }
 }
 
-/// How a gap lists one place.
+/// Listing of one place in a gap.
 #[derive(Clone, Copy)]
 enum Listed {
     No,

@@ -13,7 +13,7 @@ const MARKER: &str = "spec:";
 pub struct Mention {
     pub id: String,
     pub role: Role,
-    /// Where the test runs. Empty outside of tests.
+    /// Places the test runs at. Empty outside of tests.
     pub places: BTreeSet<Place>,
     /// File and line, for messages.
     pub at: String,

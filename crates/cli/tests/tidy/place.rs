@@ -1,4 +1,4 @@
-//! Where a requirement can hold.
+//! The places at which a requirement can hold.
 
 use serde::Deserialize;
 
