@@ -29,7 +29,7 @@ def _reduce(rank: int, ranks: int, op: str) -> list[tuple[typing.Any, list]]:
     return results
 
 
-# spec: T-02
+# spec: T-02 sockets
 @pytest.mark.parametrize("op", ["AVG", "SUM"])
 def test_what_is_missing_is_told_and_the_mean_is_that_of_the_rest(run, daemons_losing, op):
     daemons_losing(0.05)
@@ -97,7 +97,7 @@ def test_a_model_learns_although_gradients_are_missing(run, daemons_losing, shar
     assert any(share > 0 for share in answers[0][1]), "with 3% lost, something is missing"
 
 
-# spec: T-08
+# spec: T-08 sockets
 @pytest.mark.parametrize("shards", [False, True])
 def test_without_a_bound_nothing_is_missing(run, daemons_losing, shards):
     daemons_losing(0.03)

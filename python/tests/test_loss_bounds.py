@@ -134,7 +134,7 @@ def test_without_loss_workers_learn_what_one_learns_from_all_their_examples():
     assert all(abs(one - other) < 0.01 for one, other in pairs)
 
 
-# spec: M-16
+# spec: M-16 machine
 def test_a_bound_is_found_where_quality_is_lost():
     # Of these rounds every gradient is needed.
     bounds = loss_bound(_toy(rounds=30), losses=(0.9, 0.05), seeds=3, tolerance=0.02, packet_values=4)
@@ -147,7 +147,7 @@ def test_a_bound_is_found_where_quality_is_lost():
     assert bounds.bound_text("random") == "5%"
 
 
-# spec: M-16
+# spec: M-16 machine
 def test_a_model_that_learns_nothing_from_gradients_stands_every_loss_that_was_tried():
     still = _toy(rounds=2, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0))
     bounds = loss_bound(still, losses=(0.1, 0.9), seeds=2, modes=["random"])

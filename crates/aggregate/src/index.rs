@@ -70,7 +70,7 @@ const fn mix(mut x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    // spec: A-30
+    // spec: A-30 machine
     #[test]
     fn indices_are_fixed_by_job_and_slot_and_spread_evenly() {
         // Literal values: workers of different releases have to agree.
@@ -81,7 +81,7 @@ mod tests {
         assert!(hits.iter().all(|&hits| (900..1_100).contains(&hits)), "{hits:?}");
     }
 
-    // spec: A-22
+    // spec: A-22 machine
     #[test]
     fn two_jobs_that_collide_part() {
         assert_ne!(next(JobId(1), 5, 1 << 20), next(JobId(2), 5, 1 << 20));
@@ -89,7 +89,7 @@ mod tests {
         assert!((0..1_000).all(|index| next(JobId(1), index, 10) < 10));
     }
 
-    // spec: A-22
+    // spec: A-22 machine
     #[test]
     fn moving_on_leads_through_all_indices() {
         for aggregators in [1, 2, 3, 6, 7, 100, 1_980, 4_096] {

@@ -207,7 +207,7 @@ mod tests {
         window.bytes()
     }
 
-    // spec: A-34
+    // spec: A-34 machine
     #[test]
     fn it_grows_by_packets_then_by_windows() {
         let mut window = Window::new(Control::default(), 1_500);
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(answered(&mut window, 1), 40_500);
     }
 
-    // spec: A-34
+    // spec: A-34 machine
     #[test]
     fn one_round_halves_it_once() {
         let mut window = Window::new(Control::default(), 1_500);

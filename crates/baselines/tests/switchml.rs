@@ -134,7 +134,7 @@ fn resent(fabric: &Fabric<Worker>, hosts: u32) -> u64 {
     (0..hosts).map(|host| fabric.machine(NodeId(host)).stats().resent_packets).sum()
 }
 
-// spec: A-50
+// spec: A-50 simulator
 #[test]
 fn without_loss_every_fragment_is_sent_once_and_sums_are_exact() {
     let fabric = Stage::star(4, 8).run_exactly(vec![]);
@@ -146,7 +146,7 @@ fn without_loss_every_fragment_is_sent_once_and_sums_are_exact() {
     assert_eq!(fabric.stats().copied_packets, 4 * 43, "every sum goes to four workers");
 }
 
-// spec: A-50
+// spec: A-50 simulator
 #[test]
 fn sums_are_exact_with_loss_on_one_rack() {
     let shape = LeafSpine {
@@ -171,7 +171,7 @@ fn sums_are_exact_with_loss_on_one_rack() {
     assert!(clean > 0, "who waits for a lossy rack runs out of time too");
 }
 
-// spec: A-50
+// spec: A-50 simulator
 #[test]
 fn sums_are_exact_whatever_the_network_does() {
     let faults = vec![
@@ -185,7 +185,7 @@ fn sums_are_exact_whatever_the_network_does() {
     }
 }
 
-// spec: A-50
+// spec: A-50 simulator
 #[test]
 fn jobs_have_shares_of_one_switch() {
     let topology = OneSwitch { hosts: 6, host_cable: CABLE }.build().unwrap();
@@ -193,7 +193,7 @@ fn jobs_have_shares_of_one_switch() {
     stage.run_exactly(vec![always(Place::HostCables, Effect::Loss(0.01))]);
 }
 
-// spec: A-50
+// spec: A-50 simulator
 #[test]
 fn a_pool_of_one_slot_takes_a_round_trip_for_every_fragment() {
     let stage = Stage::star(2, 1);

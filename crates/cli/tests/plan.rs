@@ -16,7 +16,7 @@ fn document(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-// spec: M-13
+// spec: M-13 machine
 #[test]
 fn a_plan_has_a_threshold_for_every_queue() {
     let plan = document(&["--layers", "resnet50", "--queues", "8", "--buffer", "512KB"]);

@@ -67,7 +67,7 @@ fn now() -> Slot {
     current_slot(&Settings::default())
 }
 
-// spec: C-10
+// spec: C-01, C-02, C-10 sockets
 #[test]
 fn schedules_come_back_as_feedback() {
     let service = service(None);
@@ -98,7 +98,7 @@ fn schedules_come_back_as_feedback() {
     assert_eq!((stats.updates, stats.fetches, stats.refused, stats.rejected), (2, 2, 1, 0));
 }
 
-// spec: C-10
+// spec: C-10 sockets
 #[test]
 fn wrong_messages_are_refused_with_a_status_and_change_nothing() {
     let service = service(None);
@@ -129,7 +129,7 @@ fn wrong_messages_are_refused_with_a_status_and_change_nothing() {
     });
 }
 
-// spec: C-10
+// spec: C-10 sockets
 #[test]
 fn what_is_no_message_is_refused() {
     let service = service(None);
@@ -182,7 +182,7 @@ fn what_is_no_message_is_refused() {
     });
 }
 
-// spec: C-10
+// spec: C-10 sockets
 #[test]
 fn beyond_loopback_there_is_no_service_without_credentials() {
     let open = PacingService::start(config("0.0.0.0:0", None));
@@ -202,7 +202,7 @@ fn beyond_loopback_there_is_no_service_without_credentials() {
     });
 }
 
-// spec: C-11
+// spec: C-11 sockets
 #[test]
 fn a_link_tells_when_its_switch_is_lost_and_found() {
     let service = service(None);

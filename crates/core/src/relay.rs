@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::packet::{Body, HEADER_BYTES, Meta};
 
-    // spec: T-03
+    // spec: T-03 machine
     #[test]
     fn a_machine_runs_without_any_driver() {
         let mut relay = Relay::new(NodeId(9));

@@ -63,7 +63,7 @@ mod tests {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
-    // spec: A-11
+    // spec: A-11 machine
     #[test]
     fn what_leaves_the_range_stays_at_its_end() {
         let mut sum = bytes(&[i32::MAX, i32::MIN, 5, i32::MAX, -1]);
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(sum, bytes(&[i32::MAX, i32::MIN]));
     }
 
-    // spec: T-09
+    // spec: T-09 machine
     #[test]
     fn floats_keep_nan_and_infinity() {
         let write = |values: [f32; 4]| values.map(f32::to_le_bytes).concat();

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(LossBound::from_millionths(1_000_000), None);
     }
 
-    // spec: M-06
+    // spec: M-06 machine
     #[test]
     fn enough_is_what_the_bound_leaves() {
         let mut budget = Budget::new(1_001, LossBound::new(0.1).unwrap());
@@ -115,7 +115,7 @@ mod tests {
         assert!(Budget::new(0, LossBound::EXACT).is_met());
     }
 
-    // spec: M-06
+    // spec: M-06 machine
     #[test]
     fn over_many_rounds_every_segment_is_cut_alike() {
         let (segments, rounds) = (200, 2_000u64);

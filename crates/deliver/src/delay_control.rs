@@ -230,7 +230,7 @@ mod tests {
         control.rate()
     }
 
-    // spec: M-08
+    // spec: M-08 machine
     #[test]
     fn the_rate_follows_the_rule() {
         assert_eq!(rate_after(&[]), mbps(10_000), "it starts at line rate");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// Echoes come every 100 µs. What took longer than the time since the rate fell, left before it fell.
-    // spec: M-08
+    // spec: M-08 machine
     #[test]
     fn one_full_queue_lowers_the_rate_once() {
         let once = |round_trips_us: &[u64]| rate_with(Cuts::OnceARoundTrip, round_trips_us);
@@ -263,7 +263,7 @@ mod tests {
         Rate::from_bps(rate_after(round_trips_us).as_bps() + more_mbps * 1_000_000).unwrap()
     }
 
-    // spec: M-08
+    // spec: M-08 machine
     #[test]
     fn thresholds_grow_with_the_path() {
         // The empty path takes 80 µs, ten times the reference: the rate falls above 1,250 µs.
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(rate_after(&[80, 2_500, 2_600, 120, 121]), rate_plus(&[80, 2_500, 2_600], 80));
     }
 
-    // spec: M-08
+    // spec: M-08 machine
     #[test]
     fn the_rate_has_a_floor() {
         assert_eq!(rate_after(&[[8].as_slice(), &[100_000; 60]].concat()), mbps(40));

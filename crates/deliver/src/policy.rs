@@ -103,7 +103,7 @@ mod tests {
         Segment { layer, layers, offset: Bytes::ZERO, bytes: 1_408, is_important: false }
     }
 
-    // spec: M-03
+    // spec: M-03 machine
     #[test]
     fn layers_are_spread_evenly_with_the_front_in_the_most_urgent() {
         let policy = FrontFirst { first_priority: 0, priorities: 8 };
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(ranks, [0, 1, 49], "finer than the switches: the sender knows all layers");
     }
 
-    // spec: M-09
+    // spec: M-09 machine
     #[test]
     fn no_data_travels_with_control() {
         for layer in 0..200 {
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    // spec: M-14
+    // spec: M-14 machine
     #[test]
     fn another_policy_is_another_value() {
         let reversed = BackFirst::default();
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(Policy::tag(&own, &segment(3, 50)).rank, 1_408);
     }
 
-    // spec: M-04
+    // spec: M-04 machine
     #[test]
     fn important_packets_are_marked_and_the_others_may_be_dropped() {
         for (is_important, ecn) in [(true, Ecn::Capable), (false, Ecn::NotCapable)] {

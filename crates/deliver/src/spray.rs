@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    // spec: M-02
+    // spec: M-02 machine
     #[test]
     fn every_path_gets_its_share_at_every_hop() {
         let mut spray = Spray::new(256, Rng::new(1));

@@ -59,13 +59,13 @@ fn the_scenes_hold_everything_that_can_happen() {
     assert!(scenes_with(&|outcome| outcome.stats.events > 1_000) >= 50);
 }
 
-// spec: T-04
+// spec: T-04 simulator
 #[test]
 fn a_run_repeats_itself() {
     for_every_scene(|scene, seed| assert_eq!(run(scene, seed), run(scene, seed)));
 }
 
-// spec: T-04
+// spec: T-04 simulator
 #[test]
 fn another_seed_gives_another_run() {
     for_every_scene(|scene, seed| {
@@ -73,7 +73,7 @@ fn another_seed_gives_another_run() {
     });
 }
 
-// spec: T-04
+// spec: T-04 simulator
 #[test]
 fn a_run_in_slices_is_the_same_run() {
     for_every_scene(|scene, seed| {
@@ -103,7 +103,7 @@ fn a_run_in_slices_is_the_same_run() {
     });
 }
 
-// spec: T-04
+// spec: T-04 simulator
 #[test]
 fn a_traced_run_is_the_same_run() {
     for_every_scene(|scene, seed| {

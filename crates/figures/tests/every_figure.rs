@@ -42,6 +42,7 @@ fn every_figure_has_a_plan_and_every_plan_a_figure() {
     }
 }
 
+// spec: T-01 simulator
 #[test]
 fn quick_runs_keep_the_promises_of_the_json() {
     for figure in all() {

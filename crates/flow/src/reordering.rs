@@ -88,7 +88,7 @@ mod tests {
         reordering.shows_loss()
     }
 
-    // spec
+    // spec: machine
     #[test]
     fn a_gap_by_the_priorities_around_it() {
         // (priorities of the packets, arrivals, loss)

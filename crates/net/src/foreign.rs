@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(info.long(SENT_AT) + u64::from(info.int(WAITING_AT)), written);
     }
 
-    // spec: C-15
+    // spec: C-15 machine
     #[test]
     fn connections_within_a_host_and_other_files_are_left_alone() {
         let process = Process::open(std::process::id()).unwrap();

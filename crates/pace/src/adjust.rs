@@ -79,7 +79,7 @@ mod tests {
 
     const RING: Relation = Relation::Ring { own_chunk: 10 };
 
-    // spec: C-05
+    // spec: C-05 machine
     #[test]
     fn flows_follow_what_depends_on_them() {
         let behind =
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(behind(Relation::Alone, 50, &[99]), 0);
     }
 
-    // spec: C-05
+    // spec: C-05 machine
     #[test]
     fn a_raise_has_limits() {
         let limits = Limits { own_recent: 80, free: 90, remaining: 100 };
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    // spec: C-06
+    // spec: C-06 machine
     #[test]
     fn flows_that_run_ahead_are_slowed_by_the_difference() {
         let ahead =

@@ -168,7 +168,7 @@ mod tests {
 
     const FLOW: FlowId = FlowId { job: JobId(1), number: 0 };
 
-    // spec: C-01, C-04
+    // spec: C-01, C-04 machine
     #[test]
     fn a_flow_that_plans_twice_in_a_slot_is_counted_once() {
         let settings = Settings::default();

@@ -183,7 +183,7 @@ mod tests {
         trail
     }
 
-    // spec: C-09
+    // spec: C-09 machine
     #[test]
     fn rates_that_change_every_slot_are_kept_over_any_ten() {
         let burst = Span::from_us(60);
@@ -217,7 +217,7 @@ mod tests {
         assert!((56..=70).contains(&sent), "{sent}");
     }
 
-    // spec: C-09
+    // spec: C-09 machine
     #[test]
     fn a_packet_at_a_low_rate_is_no_debt_at_a_high_one() {
         let mut pacer = SlotPacer::new();
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(drive(&mut pacer, at_ms(60), at_ms(120)).len(), 60);
     }
 
-    // spec: C-09
+    // spec: C-09 machine
     #[test]
     fn time_before_a_grant_is_nothing_to_make_up_for() {
         let mut pacer = SlotPacer::with_lag(Span::from_ms(10));
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(pacer.next_send(at_ms(100)), at_ms(101));
     }
 
-    // spec: C-15
+    // spec: C-15 machine
     #[test]
     fn a_few_packets_go_at_once() {
         let mut pacer = SlotPacer::new();

@@ -115,7 +115,7 @@ impl Settings {
 mod tests {
     use super::*;
 
-    // spec: C-07
+    // spec: C-07 machine
     #[test]
     fn the_defaults_are_the_papers_and_both_can_be_set() {
         let defaults = Settings::default();

@@ -42,7 +42,7 @@ fn granted(host: &mut Host, until: Time) -> u64 {
     granted.expect("something was decided")
 }
 
-// spec: C-02, C-11
+// spec: C-02, C-11 machine
 #[test]
 fn what_the_network_said_counts_in_its_slot_only() {
     let mut host = host(Relation::Alone);
@@ -57,7 +57,7 @@ fn what_the_network_said_counts_in_its_slot_only() {
     assert!(alone > SLOT_BYTES / 2, "nobody has said anything since, and it is granted {alone}");
 }
 
-// spec: C-06
+// spec: C-06 machine
 #[test]
 fn a_new_slot_does_not_let_a_flow_run_ahead() {
     let mut host = host(Relation::Broadcast);

@@ -159,7 +159,7 @@ pub(crate) mod tests {
         Model::train(&flows(count, seed), &Settings::default(), options, &watch).unwrap()
     }
 
-    // spec: Q-02
+    // spec: Q-02 machine
     #[test]
     fn bounds_are_all_of_it_or_a_share() {
         let all = model(400, 1, Options::default());
@@ -176,7 +176,7 @@ pub(crate) mod tests {
         assert!((1_000_030..=1_000_070).contains(&large), "{large}");
     }
 
-    // spec: Q-05
+    // spec: Q-05 machine
     #[test]
     fn what_was_never_sent_to_has_no_bounds() {
         let model = model(50, 1, Options::default());

@@ -116,7 +116,7 @@ mod tests {
         FiveTuple { src, dst: 9, src_port: 1, dst_port: 80, protocol: 6 }
     }
 
-    // spec: Q-01
+    // spec: Q-01 machine
     #[test]
     fn the_last_five_count_the_latest_first() {
         let mut monitor = Monitor::default();
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(next.start, at(20));
     }
 
-    // spec: Q-01
+    // spec: Q-01 machine
     #[test]
     fn every_feature_has_its_place() {
         let tuple = FiveTuple {

@@ -138,7 +138,7 @@ mod tests {
         model(20, seed, Options::default())
     }
 
-    // spec: Q-11
+    // spec: Q-11 machine
     #[test]
     fn finished_flows_are_learned_from_when_there_are_enough() {
         let mut learner = Learner::new(30, 20);
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(learner.take_due(), None);
     }
 
-    // spec: Q-11
+    // spec: Q-11 machine
     #[test]
     fn a_new_model_takes_over_between_two_predictions() {
         let newest = Newest::new();
@@ -167,7 +167,7 @@ mod tests {
         assert!(newest.reader().model() == Some(&numbered(2)));
     }
 
-    // spec: Q-11
+    // spec: Q-11 machine
     #[test]
     fn a_reader_does_not_wait() {
         let newest = Newest::new();
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(retired(), 1, "the second, which the reader has");
     }
 
-    // spec: Q-11
+    // spec: Q-11 machine
     #[test]
     fn predictions_go_on_while_another_thread_trains() {
         let newest = Newest::new();

@@ -41,7 +41,7 @@ fn rounds_ms(queues: &str) -> f64 {
 
 /// In a ring of two, every worker sends a tensor once in a round: 8 MB in all, 6.6 ms on the trunk
 /// alone. A class of its own has half of the trunk, however many the others are.
-// spec: M-15
+// spec: M-15 simulator
 #[test]
 fn training_has_half_of_a_link_beside_any_number_of_flows() {
     let (mixed, divided) = (rounds_ms("strict"), rounds_ms("fair"));

@@ -64,7 +64,7 @@ fn sums(outcome: &Outcome) -> Vec<(u32, u64, u64)> {
 
 /// The server gets one packet a fragment where its rack sums too, and one from each rack else: three
 /// times as much.
-// spec: A-53
+// spec: A-53 simulator
 #[test]
 fn only_racks_sum_and_the_server_does_the_rest() {
     let (outcome, all) = complete(&three_racks(TRAINING, "aggregate", TEN_FRAGMENTS));
@@ -82,6 +82,7 @@ fn three_levels() -> String {
     format!("levels = 3\n{TEN_FRAGMENTS}")
 }
 
+// spec: A-12 simulator
 #[test]
 fn a_spine_sums_for_all_racks_with_three_levels() {
     let (outcome, job) = complete(&three_racks(TRAINING, "aggregate", &three_levels()));
@@ -91,6 +92,7 @@ fn a_spine_sums_for_all_racks_with_three_levels() {
 }
 
 /// Two servers have half of the fragments each, and trees of their own over both spines.
+// spec: A-24 simulator
 #[test]
 fn servers_share_the_fragments() {
     let text = three_racks(TRAINING, "aggregate", &three_levels());
@@ -103,6 +105,7 @@ fn servers_share_the_fragments() {
     assert_eq!(switches, [9, 10, 11, 12, 13]);
 }
 
+// spec: A-12 simulator
 #[test]
 fn pods_sum_below_the_cores() {
     let text = r#"

@@ -64,6 +64,7 @@ fn took_us(switch: &str, gray: f64, job: &str) -> f64 {
     job.iterations.iter().map(|span| span.as_us_f64()).sum()
 }
 
+// spec: T-08 simulator
 #[test]
 fn nothing_is_missing_where_nothing_may_be() {
     for members in [SERVERS, RING] {
@@ -79,6 +80,7 @@ fn nothing_is_missing_where_nothing_may_be() {
 }
 
 /// Receivers stop their senders when they have enough, whether anything was lost on the way or not.
+// spec: M-06, M-12, T-02 simulator
 #[test]
 fn what_is_missing_is_within_the_bound() {
     // What the network carries of gradients: of each worker, all but what its own server has.
@@ -123,6 +125,7 @@ fn a_gray_link_slows_flows_down_and_bounded_deliveries_hardly() {
 
 /// Gradients with layers of two workers at once: half of the packets are important and fill the link,
 /// queues above their thresholds drop of the others, and nothing else is lost.
+// spec: M-04, M-05 simulator
 #[test]
 fn a_model_is_trained_through_queues_that_drop_selectively() {
     let job = format!(

@@ -28,7 +28,7 @@ fn watched(scenario: &Scenario, seed: u64) -> Outcome {
     run.outcome()
 }
 
-// spec: T-04
+// spec: T-04 simulator
 #[test]
 fn a_run_with_faults_repeats_itself() {
     let seeds: Vec<u64> = (0..SCENARIOS).collect();
@@ -55,7 +55,7 @@ fn a_run_with_faults_repeats_itself() {
     }
 }
 
-// spec: T-04
+// spec: T-04 simulator
 #[test]
 fn another_seed_is_another_run() {
     let drawn = (0..SCENARIOS).map(|seed| Drawn::new(seed, true));

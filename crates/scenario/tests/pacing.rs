@@ -71,7 +71,7 @@ fn of_free(collective: &str, extra: &str, seed: u64) -> f64 {
     mean_ms(&run(&paced, seed)) / mean_ms(&run(&free, seed))
 }
 
-// spec: C-01, C-02
+// spec: C-01, C-02 simulator
 #[test]
 fn jobs_that_take_turns_are_faster_than_jobs_side_by_side() {
     // The best that turns could give is 18 of 24 ms; with a server, 36 of 48.
@@ -94,7 +94,7 @@ fn where_jobs_have_the_same_hosts_most_of_what_is_planned_is_used() {
 /// Packets and words get lost.
 const LOSS: &str = "[[faults]]\n[faults.loss]\non = \"everywhere\"\nprobability = 0.002\n";
 
-// spec: C-13
+// spec: C-13 simulator
 #[test]
 fn a_job_by_itself_loses_little() {
     let alone = |collective, pacing, faults: &str| {
@@ -110,7 +110,7 @@ fn a_job_by_itself_loses_little() {
     }
 }
 
-// spec: C-13
+// spec: C-13 simulator
 #[test]
 fn words_and_packets_may_get_lost() {
     for collective in ["ring", "server", "aggregate"] {
@@ -119,7 +119,7 @@ fn words_and_packets_may_get_lost() {
     }
 }
 
-// spec: C-12
+// spec: C-12 simulator
 #[test]
 fn a_flow_that_nobody_plans_keeps_its_share() {
     let flow = "[[traffic]]\n[traffic.list]\ncsv = \"flow.csv\"\n";
@@ -132,14 +132,14 @@ fn a_flow_that_nobody_plans_keeps_its_share() {
     assert!(part < 1.0 / 0.9, "{part}");
 }
 
-// spec: T-04
+// spec: T-04 simulator
 #[test]
 fn a_seed_gives_the_same_run_again() {
     let text = text("server", PACING, "");
     assert_eq!(run(&text, 5).digest, run(&text, 5).digest);
 }
 
-// spec: C-07
+// spec: C-07 simulator
 #[test]
 fn what_cannot_be_is_refused() {
     let refused = |pacing: &str| {

@@ -101,6 +101,7 @@ fn turns_end_sooner_than_side_by_side() {
     assert!(last.clone().count() == 2 && last.clone().all(|span| *span < Span::from_ms(190)));
 }
 
+// spec: Q-02 simulator
 #[test]
 fn qclimb_sends_nothing_again_for_nothing() {
     let outcome = shortened("qclimb.toml", "flows = 2000", "flows = 400");
@@ -110,7 +111,7 @@ fn qclimb_sends_nothing_again_for_nothing() {
 }
 
 /// Flows take what training would have of one set of queues; of two that take turns it has its half.
-// spec: M-15, Q-05
+// spec: M-15, Q-05 simulator
 #[test]
 fn shared_queues_starve_training_and_split_ones_do_not() {
     let text = read("shared.toml").expect("the preset is there");

@@ -25,6 +25,7 @@ fn small_flows_us(outcome: &Outcome) -> f64 {
     spans.iter().sum::<f64>() / spans.len() as f64
 }
 
+// spec: Q-03 simulator
 #[test]
 fn small_flows_overtake_large_ones() {
     let plain = small_flows_us(&run("", ""));
@@ -35,7 +36,7 @@ fn small_flows_overtake_large_ones() {
     }
 }
 
-// spec: Q-05
+// spec: Q-05 simulator
 #[test]
 fn what_nobody_has_seen_goes_as_by_pias() {
     let edges = "thresholds = [\"100KB\", \"1MB\"]";
@@ -82,7 +83,7 @@ fn run_without_loss(loss_detection: &str) -> Outcome {
     scenario_with(&text, "").run_bare(5).finish()
 }
 
-// spec: Q-06
+// spec: simulator
 #[test]
 fn receivers_find_no_loss_where_there_is_none() {
     let by_priority = run_without_loss("by-priority");

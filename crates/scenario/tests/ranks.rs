@@ -43,7 +43,7 @@ const TRANSPORTS: [(&str, &str); 2] = [("urgency", "pfabric"), ("strict", "homa"
 
 /// Flows are ranked by what a forest says of them: exactly as by their sizes where it knows those, worse
 /// where it does not, and all bytes arrive.
-// spec: Q-12
+// spec: Q-12 simulator
 #[test]
 fn believed_sizes_rank_flows() {
     for (queues, control) in TRANSPORTS {

@@ -98,7 +98,7 @@ fn a_key_may_be_new_in_its_table() {
     assert!(large < small, "{large:?} is not before {small:?}");
 }
 
-// spec: T-04
+// spec: T-04 simulator
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let sweep = r#"

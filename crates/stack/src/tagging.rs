@@ -94,7 +94,7 @@ mod tests {
         (0..8).map(|sent| tagger.tag(Bytes::new(sent)).dscp.priority()).collect()
     }
 
-    // spec: Q-05
+    // spec: Q-05 machine
     #[test]
     fn flows_that_nothing_is_known_of_are_for_pias() {
         let pias = [0, 0, 0, 1, 1, 1, 2, 2];

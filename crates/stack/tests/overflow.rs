@@ -112,7 +112,7 @@ fn check_sums(sums: &[Vec<f32>], step: f64) {
     assert!(sums.iter().all(|sum| bits(sum) == bits(&sums[0])), "all have the same bits");
 }
 
-// spec
+// spec: simulator
 #[test]
 fn overflow_takes_the_way_of_floats_and_a_dynamic_scale_makes_it_rare() {
     let scale = Scale::new(1e8).expect("a scale");

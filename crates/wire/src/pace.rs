@@ -293,7 +293,7 @@ mod tests {
         0x22, 0x21, 0, 0, 0, 0, 0, 0, // refused_free
     ];
 
-    // spec: C-02
+    // spec: C-02 machine
     #[test]
     fn literal_bytes_have_their_meaning_and_back() {
         let mut header = [0xff; HEADER_BYTES];

@@ -296,7 +296,7 @@ impl World {
     }
 }
 
-// spec: A-41
+// spec: A-41 machine
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]

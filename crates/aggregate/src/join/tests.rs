@@ -103,7 +103,7 @@ fn branch(fan_ins: [u8; 2], places: [u8; 2]) -> Branch {
 
 const KEPT: fn(u64) -> Memory = |watermark| Memory::Kept { watermark };
 
-// spec: A-40
+// spec: A-40 machine
 #[test]
 fn the_first_set_up_has_ranks_and_the_fan_ins_of_the_topology() {
     let desk = Desk::set_up();
@@ -122,7 +122,7 @@ fn the_first_set_up_has_ranks_and_the_fan_ins_of_the_topology() {
     assert_eq!(tree.branch(4), branch([2, 3], [1, 1]));
 }
 
-// spec: A-40
+// spec: A-40 machine
 #[test]
 fn every_job_has_an_id_of_its_own_and_there_is_an_end_of_them() {
     let mut registrar = Registrar::new(Rng::new(1));
@@ -141,7 +141,7 @@ fn every_job_has_an_id_of_its_own_and_there_is_an_end_of_them() {
     assert_eq!(none, Err(SpecError::Workers(0).into()));
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_crashed_worker_comes_back_on_another_rack_and_fan_ins_follow() {
     let mut desk = Desk::set_up();
@@ -166,7 +166,7 @@ fn a_crashed_worker_comes_back_on_another_rack_and_fan_ins_follow() {
     assert_eq!(setup.trees[0].node(3), NodeId(33));
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_restarted_server_makes_everybody_report() {
     let mut desk = Desk::set_up();
@@ -189,7 +189,7 @@ fn a_restarted_server_makes_everybody_report() {
     assert_eq!(nobody, Err(JoinError::UnknownServer(NodeId(91))));
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn who_leaves_takes_its_rank_along() {
     let mut desk = Desk::set_up();
@@ -227,7 +227,7 @@ fn when_the_last_one_leaves_the_job_is_over() {
     assert_eq!(desk.join(5, 0), Err(JoinError::UnknownJob(desk.job)));
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn when_nobody_remembers_old_numbers_are_not_used_again() {
     let mut desk = Desk::new(2);
@@ -377,7 +377,7 @@ const fn process(node: u32, life: u64) -> Process {
     Process { node: NodeId(node), life }
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_registrar_that_forgot_goes_on_with_what_the_workers_know() {
     let roster = vec![process(1, 11), process(2, 22)];
@@ -404,7 +404,7 @@ fn a_registrar_that_forgot_goes_on_with_what_the_workers_know() {
     assert_eq!((desk.setup().job, desk.setup().epoch, desk.setup().resume_from), (job, 7, 505));
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_restored_job_that_nobody_remembers_begins_an_age_above_the_watermark() {
     let begin = |watermark| {

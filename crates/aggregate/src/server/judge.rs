@@ -170,7 +170,7 @@ mod tests {
     const RELATIONS: [Relation; 3] = [Relation::Disjoint, Relation::Superset, Relation::Overlap];
 
     /// The table of the document, written the other way round: what has to hold for each action.
-    // spec, T-10
+    // spec, T-10 machine
     #[test]
     fn every_case_is_what_the_document_says() {
         for state in STATES {
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    // spec: A-21, T-10
+    // spec: A-21, T-10 machine
     #[test]
     fn who_asks_is_answered_once_per_gap_and_two_are_answered_together() {
         use Asker::{Query, Resend, Stray};
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(Relation::of(3, 2, 1), Relation::Overlap);
     }
 
-    // spec
+    // spec: machine
     #[test]
     fn attempts_of_one_scale_are_ordered() {
         let (fixed, floats) = (Attempt(4), Attempt(5));

@@ -80,7 +80,7 @@ mod tests {
         Scale::new(value).unwrap()
     }
 
-    // spec: A-36
+    // spec: A-36 machine
     #[test]
     fn frequent_overflow_lowers_the_scale_once() {
         let mut scaling = Scaling::default();
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(scaling.decide(300, 8, scale(1e8), 4), None);
     }
 
-    // spec: A-36
+    // spec: A-36 machine
     #[test]
     fn what_is_chosen_fits_and_twice_as_much_may_not() {
         for workers in [1_u32, 2, 3, 32, 1_024] {

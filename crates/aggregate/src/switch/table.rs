@@ -108,7 +108,7 @@ pub(super) const fn action(found: Found, class: Class, tier: Tier) -> Action {
 mod tests {
     use super::*;
 
-    // spec
+    // spec: machine
     #[test]
     fn every_combination_has_its_action() {
         let classes = [Fresh, Resent, Repair, Odd];

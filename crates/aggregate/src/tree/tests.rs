@@ -24,7 +24,7 @@ fn three_racks() -> Tree {
     Tree::build(SERVER, &members).unwrap()
 }
 
-// spec
+// spec: machine
 #[test]
 fn workers_in_the_servers_rack_enter_at_its_level() {
     let tree = three_racks();
@@ -66,7 +66,7 @@ fn groups_name_parents_and_children_in_the_order_of_places() {
     assert_eq!(rack.stations[0].children, [NodeId(1), NodeId(4), NodeId(5)]);
 }
 
-// spec: A-13
+// spec: A-13 machine
 #[test]
 fn a_thousand_workers_fit_two_levels() {
     let members: Vec<Member> =

@@ -228,7 +228,7 @@ fn grant(endpoint: &mut Endpoint, src: NodeId, flow: FlowId, transmissions: u32,
     endpoint.handle_packet(Time::ZERO, packet);
 }
 
-// spec: Q-12
+// spec: Q-12 machine
 #[test]
 fn a_sender_goes_by_the_latest_grant_of_its_receiver() {
     let mut endpoint = Endpoint::new(Config::default()).unwrap();

@@ -51,7 +51,7 @@ mod tests {
         (0..6).map(|done| belief.left(done)).collect()
     }
 
-    // spec: Q-12
+    // spec: Q-12 machine
     #[test]
     fn past_the_belief_what_is_done_is_the_rank() {
         assert_eq!(ranks(31, Past::Done), [4, 3, 2, 1, 4, 5]);
@@ -60,13 +60,13 @@ mod tests {
         assert_eq!(most.left(1), u32::MAX - 1);
     }
 
-    // spec: Q-12
+    // spec: Q-12 machine
     #[test]
     fn or_one_packet_is_left_forever() {
         assert_eq!(ranks(30, Past::OnePacket), [3, 2, 1, 1, 1, 1]);
     }
 
-    // spec: Q-12
+    // spec: Q-12 machine
     #[test]
     fn what_is_done_is_the_rank_where_nothing_is_known() {
         for past in [Past::Done, Past::OnePacket] {

@@ -91,7 +91,7 @@ fn fragments_alternate_between_two_versions_of_their_slot() {
     assert_eq!(places, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (0, 0)]);
 }
 
-// spec: A-50
+// spec: A-50 machine
 #[test]
 fn a_slot_is_multicast_when_all_have_contributed() {
     let (mut switch, mut zero, mut one) = (
@@ -121,7 +121,7 @@ fn a_slot_is_multicast_when_all_have_contributed() {
     assert_eq!(zero.tensor(Operation(0)), None);
 }
 
-// spec: A-50
+// spec: A-50 machine
 #[test]
 fn a_lost_result_is_sent_again_to_who_lost_it_even_while_others_go_on() {
     let (mut switch, mut zero, mut one) = (switch(), worker(0, &[1.0; 8]), worker(1, &[2.0; 8]));

@@ -85,7 +85,7 @@ fn overcommitment_keeps_the_link_busy() {
     assert!((1.0..1.05).contains(&ratio), "{ratio}");
 }
 
-// spec: Q-12
+// spec: Q-12 simulator
 #[test]
 fn the_believed_size_decides() {
     ranks::the_believed_size_decides::<Endpoint>(&config());

@@ -41,7 +41,7 @@ fn flows_end_in_the_order_of_their_sizes() {
     }
 }
 
-// spec: Q-12
+// spec: Q-12 simulator
 #[test]
 fn the_believed_size_decides() {
     ranks::the_believed_size_decides::<Endpoint>(&config());

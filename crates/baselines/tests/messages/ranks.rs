@@ -26,7 +26,7 @@ pub fn a_short_message_does_not_notice_long_ones<T: Transport>(config: &Config, 
 
 /// Who is taken for shorter goes first, and both arrive in full: the smaller one waits for the larger,
 /// which was believed to be smaller, up to where that is known to be wrong.
-// spec: Q-12
+// spec: Q-12 simulator
 pub fn the_believed_size_decides<T: Transport>(config: &Config) {
     let topology = OneSwitch { hosts: 3, host_cable: CABLE }.build().expect("valid");
     let ends_us = |believed: [u64; 2]| {

@@ -99,7 +99,7 @@ fn letters(rng: &mut Rng, hosts: u32) -> Vec<Letter> {
     (0..count).map(&mut draw).collect()
 }
 
-// spec: Q-12
+// spec: Q-12 simulator
 /// Every message arrives once, whatever its size was taken for, its sender hears of it once, and nothing is left.
 fn swarm<T: Transport>() -> Coverage {
     let mut coverage = Coverage::default();

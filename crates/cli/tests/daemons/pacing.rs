@@ -33,7 +33,7 @@ fn terminate(mut child: Child) -> Option<i32> {
     child.wait().expect("it was started").code()
 }
 
-// spec: C-10
+// spec: C-10 sockets
 #[test]
 fn an_emulated_switch_serves_tables_alone_or_inside() {
     let alone = ["--emulate", "--pacing", "127.0.0.1:0", "--hosts", "10.77.0.0/24=1gbit"];
@@ -49,7 +49,7 @@ fn an_emulated_switch_serves_tables_alone_or_inside() {
     assert!(ended.stderr.contains("0 collisions; 0 questions answered"), "{}", ended.stderr);
 }
 
-// spec: C-10
+// spec: C-10 sockets
 #[test]
 fn tables_that_cannot_be_are_refused() {
     let says = |arguments: &[&str], word: &str| {
@@ -82,7 +82,7 @@ fn an_agent_takes_its_socket_away_and_programs_keep_their_exit_code() {
     assert!(refusal(&gone).contains("start one with `thalweg agent`"));
 }
 
-// spec: C-11
+// spec: C-11 sockets
 #[test]
 fn an_agent_without_its_switch_is_ready_all_the_same() {
     let (child, _) = agent("lonely", &["--switch", "127.0.0.1:1"]);
@@ -137,7 +137,7 @@ fn assert_never_faster(found: &Value, job: &str, above: f64) {
     }
 }
 
-// spec: C-09
+// spec: C-09 lab
 #[test]
 fn tcp_programs_and_flows_of_ours_keep_rates_that_change_every_slot() {
     let Some(rates) = measured("rates", &["--seconds", "4"]) else { return };
@@ -152,7 +152,7 @@ fn tcp_programs_and_flows_of_ours_keep_rates_that_change_every_slot() {
     assert_never_faster(&flows, "", 0.02);
 }
 
-// spec: C-12
+// spec: C-12 lab
 #[test]
 fn traffic_that_nobody_paces_keeps_its_share() {
     let Some(others) = measured("others", &["--seconds", "4"]) else { return };

@@ -64,7 +64,7 @@ fn an_unknown_key_is_named_with_its_place() {
 }
 
 /// Addresses that are no loopback and need not exist: what is wrong is found before they are bound.
-// spec: T-06
+// spec: T-06 sockets
 #[test]
 fn beyond_loopback_nothing_is_open() {
     for role in ["switch", "server"] {
@@ -75,7 +75,7 @@ fn beyond_loopback_nothing_is_open() {
 }
 
 /// The server's own address has to exist for this: any that is no loopback does.
-// spec: T-06
+// spec: T-06 sockets
 #[test]
 fn beyond_loopback_the_control_channel_needs_a_token_or_a_certificate() {
     let Some(own) = own_address() else {

@@ -92,6 +92,7 @@ fn assert_clean(ended: &Ended) {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
 }
 
+// spec: sockets
 #[test]
 fn metrics_count_a_real_sum() {
     let rack = Rack::start();

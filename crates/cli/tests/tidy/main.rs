@@ -10,14 +10,16 @@ mod ledger;
 mod lexer;
 mod manifests;
 mod mentions;
+mod place;
 mod plain;
 mod purity;
 mod size;
 mod source;
+mod status;
 mod tree;
 mod words;
 
-use std::fs;
+use std::{env, fs};
 
 use crate::ledger::Ledger;
 use crate::source::Source;
@@ -56,10 +58,33 @@ fn requirement_ledger_is_well_formed() {
 }
 
 #[test]
-fn requirements_are_built_and_tested_or_listed_as_open() {
+fn requirements_are_built_and_tested_where_they_hold_or_listed_as_open() {
     let (ledger, _) = ledger();
     let (mentions, _) = mentions::all(&with_python());
     assert_clean("requirements", &ledger.standing(&mentions));
+}
+
+#[test]
+fn the_status_table_of_the_readme_is_what_the_ledger_says() {
+    let (ledger, _) = ledger();
+    let (mentions, _) = mentions::all(&with_python());
+    let readme = tree::root().join("README.md");
+    let page = fs::read_to_string(&readme).expect("README.md must exist at the root");
+    let right = status::replaced(&page, &status::table(&ledger, &mentions))
+        .expect("README.md must hold the two markers of the status table");
+    if is_blessed() {
+        return fs::write(&readme, right).expect("README.md can be written");
+    }
+    assert!(
+        page == right,
+        "the status table of README.md is out of date: run this test once with THALWEG_BLESS=1 and \
+         commit the result"
+    );
+}
+
+#[expect(clippy::disallowed_methods, reason = "whoever changes the ledger asks for a new table")]
+fn is_blessed() -> bool {
+    env::var("THALWEG_BLESS").is_ok_and(|value| value == "1")
 }
 
 #[test]
@@ -101,18 +126,12 @@ fn words_are_plain() {
     let excepted = plain::parse_exceptions(&read(WORD_EXCEPTIONS))
         .unwrap_or_else(|error| panic!("{WORD_EXCEPTIONS}: {error}"));
     let present = words.count(&tree::text_files(plain::is_prose));
-    if is_blessing() {
+    if is_blessed() {
         let lowered = plain::to_toml(&plain::lowered(&present, &excepted));
         fs::write(tree::root().join(WORD_EXCEPTIONS), lowered).expect("the tree can be written");
     } else {
         assert_clean("plain words", &words.problems(&present, &excepted));
     }
-}
-
-/// Set by a person who wants the recorded state written anew.
-#[expect(clippy::disallowed_methods, reason = "a test may be asked to write what it compares with")]
-fn is_blessing() -> bool {
-    std::env::var("THALWEG_BLESS").is_ok_and(|value| value == "1")
 }
 
 fn assert_clean(rule: &str, problems: &[String]) {
@@ -123,7 +142,10 @@ fn assert_clean(rule: &str, problems: &[String]) {
 fn sources() -> Vec<Source> {
     let files = tree::text_files(|path| path.ends_with(".rs"));
     assert!(!files.is_empty(), "no Rust file found under {}", tree::root().display());
-    files.into_iter().map(|file| Source::new(&file.path, &file.text)).collect()
+    let mut sources: Vec<Source> =
+        files.into_iter().map(|file| Source::new(&file.path, &file.text)).collect();
+    source::mark_modules_for_tests(&mut sources);
+    sources
 }
 
 /// Everything that may name requirements.

@@ -1,5 +1,7 @@
 //! A Rust or Python file, with its tests told apart from the rest.
 
+use std::collections::BTreeSet;
+
 use crate::lexer;
 
 /// What an item has to carry to be compiled for tests only.
@@ -65,6 +67,24 @@ impl Source {
             .collect()
     }
 
+    /// The files of modules that are declared here under `#[cfg(test)]`.
+    fn files_for_tests(&self) -> Vec<String> {
+        let path = self.path.strip_suffix(".rs").unwrap_or(&self.path);
+        let (folder, stem) = path.rsplit_once('/').unwrap_or(("", path));
+        let folder = if ["lib", "main", "mod"].contains(&stem) { folder } else { path };
+        let module = |item: &str| {
+            let name = item.strip_suffix(';')?.rsplit_once("mod ")?.1;
+            Some(format!("{folder}/{name}.rs"))
+        };
+        let (mut files, mut from) = (Vec::new(), 0);
+        while let Some(start) = next_test_attribute(&self.code, from) {
+            let end = item_end(&self.code, start);
+            files.extend(self.code.get(start..=end).and_then(module));
+            from = end + 1;
+        }
+        files
+    }
+
     /// How many lines are not part of a test item; in a file of tests, all lines count.
     pub fn lines_to_read(&self) -> usize {
         let all = self.text.lines().count();
@@ -72,6 +92,15 @@ impl Source {
             Role::Test => all,
             _ => all - self.test_lines.iter().filter(|is_test| **is_test).count(),
         }
+    }
+}
+
+/// Makes tests of the files whose module is declared for tests only, in whichever file that is.
+pub fn mark_modules_for_tests(sources: &mut [Source]) {
+    let files: BTreeSet<String> = sources.iter().flat_map(Source::files_for_tests).collect();
+    for source in sources.iter_mut().filter(|source| files.contains(&source.path)) {
+        source.role = Role::Test;
+        source.test_lines.fill(true);
     }
 }
 
@@ -122,7 +151,7 @@ fn item_end(code: &str, start: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Role, Source};
+    use super::{Role, Source, mark_modules_for_tests};
 
     fn tested(text: &str) -> Vec<bool> {
         let source = Source::new("crates/a/src/lib.rs", text);
@@ -163,6 +192,24 @@ mod tests {
     #[test]
     fn a_test_module_in_a_file_of_its_own_is_one_item() {
         assert_eq!(tested("#[cfg(test)]\nmod tests;\n\nfn a() {}\n"), [true, true, false, false]);
+    }
+
+    #[test]
+    fn the_file_of_a_module_for_tests_is_a_test_whatever_it_is_called() {
+        let declaring = "mod b;\n#[cfg(test)]\nmod swarm;\n#[cfg(test)]\nmod tests { }\n";
+        let mut sources = [
+            ("crates/a/src/join.rs", declaring),
+            ("crates/a/src/lib.rs", declaring),
+            ("crates/a/src/join/swarm.rs", "fn a() {}\n"),
+            ("crates/a/src/swarm.rs", "fn a() {}\n"),
+            ("crates/a/src/join/b.rs", "fn a() {}\n"),
+            ("crates/b/src/swarm.rs", "fn a() {}\n"),
+        ]
+        .map(|(path, text)| Source::new(path, text));
+        mark_modules_for_tests(&mut sources);
+        let is_test = |source: &Source| source.role == Role::Test && source.is_test(0);
+        let found: Vec<bool> = sources.iter().map(is_test).collect();
+        assert_eq!(found, [false, false, true, true, false, false]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn slowdown(took: Span, share: f64, bytes: u64) -> f64 {
 /// no collective can avoid.
 const OVERHEAD: f64 = 1_564.0 / 1_460.0;
 
-// spec: A-52
+// spec: A-52 simulator
 #[test]
 fn a_ring_uses_all_links() {
     for workers in [2, 4, 8] {
@@ -35,7 +35,7 @@ fn a_ring_uses_all_links() {
     }
 }
 
-// spec: A-51
+// spec: A-51 simulator
 #[test]
 fn one_server_is_the_bottleneck() {
     for workers in [2, 4, 8] {
@@ -50,7 +50,7 @@ fn one_server_is_the_bottleneck() {
     }
 }
 
-// spec: A-51
+// spec: A-51 simulator
 #[test]
 fn as_many_servers_as_workers_share_the_load() {
     for workers in [2, 4, 8] {

@@ -129,7 +129,7 @@ fn count(results: &[(u64, Tensor)], wanted: f32) -> usize {
 }
 
 /// Parameters that were lost keep the value of the round before; where there is none, none is lost.
-// spec: M-07
+// spec: M-07 machine
 #[test]
 fn lost_results_keep_older_values_and_exist_only_where_there_are_some() {
     let kept = with_older(Results::MayBeLost, Some(-5.0));
@@ -169,7 +169,7 @@ fn any_order_will_do() {
 }
 
 /// Front layers are pushed first and their sums sent first.
-// spec: M-03
+// spec: M-03 simulator
 #[test]
 fn layers_travel_with_their_priorities() {
     let machines = servers(2, 2, 1, |config| {

@@ -106,14 +106,14 @@ impl Scene {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-    // spec: A-52
+    // spec: A-52 machine
     #[test]
     fn a_ring_sums_around_the_ring(scene in any_scene()) {
         let machines = rings(scene.workers, |config| scene.configure_ring(config));
         scene.check(machines, |input| in_ring_order(input, scene.chunk_values));
     }
 
-    // spec: A-51
+    // spec: A-51 machine
     #[test]
     fn servers_sum_in_the_order_of_the_ranks(
         scene in any_scene(),

@@ -29,7 +29,7 @@ fn check<M: Collective>(
     }
 }
 
-// spec: A-52
+// spec: A-52 simulator
 #[test]
 fn rings_are_exact_over_lossy_links() {
     for workers in 2..=8 {
@@ -40,7 +40,7 @@ fn rings_are_exact_over_lossy_links() {
     }
 }
 
-// spec: A-51
+// spec: A-51 simulator
 #[test]
 fn servers_are_exact_over_lossy_links() {
     for workers in 1..=8 {

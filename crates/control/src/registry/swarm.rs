@@ -296,7 +296,7 @@ fn registry(rng: &mut Rng) -> Registry {
     })
 }
 
-// spec: A-41
+// spec: A-41 machine
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]

@@ -22,13 +22,13 @@ fn the_corpus_is_what_the_encoders_write_and_is_taken_in() {
     target().assert_corpus();
 }
 
-// spec: C-10
+// spec: C-10 machine
 #[test]
 fn mutations_of_the_corpus_keep_the_rules() {
     target().assert_mutations(20_000);
 }
 
-// spec: C-10
+// spec: C-10 machine
 #[test]
 fn conversations_of_all_sorts_keep_the_rules() {
     for seed in 0..rounds(2_000) as u64 {
@@ -39,7 +39,7 @@ fn conversations_of_all_sorts_keep_the_rules() {
     }
 }
 
-// spec: C-10
+// spec: C-10 machine
 #[test]
 fn whoever_floods_a_board_does_not_fill_its_memory() {
     let to = "0.0.0.0/0".parse().expect("a network");

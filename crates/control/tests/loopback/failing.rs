@@ -20,7 +20,7 @@ fn a_rank_that_dies_is_named_to_the_others() {
     assert_eq!(culprits, [1]);
 }
 
-// spec: T-07
+// spec: T-07 sockets
 #[test]
 fn a_stall_is_explained_to_everybody_and_then_fatal() {
     let stage = stage(|_| {});

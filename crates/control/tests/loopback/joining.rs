@@ -4,6 +4,7 @@ use thalweg_wire::tag::Key;
 
 use super::stage::{Rank, SECRET, SERVER, SWITCH, Told, attend_config, free_address, node, stage};
 
+// spec: A-40 sockets
 #[test]
 fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     let stage = stage(|_| {});

@@ -9,7 +9,7 @@ fn restart(address: SocketAddr) -> Stage {
     stage(|config| (config.bind, config.seed) = (address, 2))
 }
 
-// spec: A-41
+// spec: T-10 sockets
 #[test]
 fn a_service_that_restarts_goes_on_with_the_same_job() {
     let address = free_address(3);
@@ -35,7 +35,6 @@ fn a_service_that_restarts_goes_on_with_the_same_job() {
     assert!(matches!(&told[..], [Told::Adopt(again)] if again.epoch == 2));
 }
 
-// spec: A-41
 #[test]
 fn another_process_takes_over_a_rank() {
     let stage = stage(|_| {});

@@ -1,4 +1,4 @@
-// spec: A-31
+// spec: A-31 machine
 
 use proptest::prelude::*;
 

@@ -29,7 +29,7 @@ fn important_share(importance: Importance, values: &[f32], segment_values: u16) 
     important.count() as f64 / count as f64
 }
 
-// spec: M-04
+// spec: M-04 machine
 #[test]
 fn the_median_of_means_halves_the_packets_and_that_of_values_takes_nearly_all() {
     let mut rng = Rng::new(4);
@@ -41,7 +41,7 @@ fn the_median_of_means_halves_the_packets_and_that_of_values_takes_nearly_all() 
     assert_eq!(share(Importance::All), 1.0);
 }
 
-// spec: M-04
+// spec: M-04 machine
 #[test]
 fn a_sample_of_a_twentieth_is_taken_from_other_segments_each_time() {
     // Every segment has one value, its number: means tell which were looked at.

@@ -20,7 +20,7 @@ fn lost(load: f64, places: u64) -> f64 {
     (power(places) - power(places + 1)) / (1.0 - power(places + 1))
 }
 
-// spec: M-13
+// spec: M-13 machine
 #[test]
 fn losses_are_those_of_the_formula() {
     for load in [0.05, 0.5, 0.99, 1.0, 1.7] {
@@ -33,7 +33,7 @@ fn losses_are_those_of_the_formula() {
     }
 }
 
-// spec: M-13
+// spec: M-13 machine
 #[test]
 fn the_buffer_is_dealt_out_as_well_as_can_be() {
     let layers = [layer(300, 0.2, 1.0), layer(500, 0.1, 3.0)];
@@ -56,7 +56,7 @@ fn the_buffer_is_dealt_out_as_well_as_can_be() {
     assert_eq!(found.queues.iter().map(|queue| queue.limit_bytes).sum::<u64>(), 12_000);
 }
 
-// spec: M-13
+// spec: M-13 machine
 #[test]
 fn urgent_queues_get_lower_thresholds() {
     let layers = vec![layer(1_000_000, 1.0, 4.0); 56];

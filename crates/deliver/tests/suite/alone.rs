@@ -27,7 +27,7 @@ fn failure(ends: &[Completion]) -> Failure {
     }
 }
 
-// spec: M-09
+// spec: M-09 machine
 #[test]
 fn questions_are_repeated_ever_more_rarely_until_it_gives_up() {
     for start in [Start::AfterAccept, Start::AtOnce] {

@@ -124,7 +124,7 @@ fn squares(tensor: &Tensor) -> Vec<f64> {
     values.chunks(SEGMENT_VALUES).map(|segment| segment.iter().map(square).sum()).collect()
 }
 
-// spec: M-05
+// spec: M-05 simulator
 #[test]
 fn full_queues_drop_the_unimportant_and_mark_the_others() {
     let mut rng = Rng::new(1);
@@ -148,7 +148,7 @@ fn full_queues_drop_the_unimportant_and_mark_the_others() {
 
 /// A full queue delays many echoes. Where each of them lowers the rate, the rest is sent at the floor; where
 /// one does, everything ends sooner, and more of what is sent comes when there is enough.
-// spec: M-08
+// spec: M-08 simulator
 #[test]
 fn an_incast_ends_sooner_where_a_queue_lowers_rates_once() {
     let mut rng = Rng::new(1);
@@ -176,7 +176,7 @@ fn unmarkable(fabric: &Fabric<Endpoint>) -> u64 {
 }
 
 /// The queue of a front layer has the lower threshold: in the same crowd it loses more.
-// spec: M-05
+// spec: M-05 simulator
 #[test]
 fn front_layers_are_the_first_to_lose() {
     let mut rng = Rng::new(2);
@@ -189,7 +189,7 @@ fn front_layers_are_the_first_to_lose() {
     assert!(dropped.is_sorted_by(|front, back| front > back), "{dropped:?}");
 }
 
-// spec: M-03
+// spec: M-03 simulator
 #[test]
 fn front_layers_arrive_first() {
     let mut rng = Rng::new(3);
@@ -203,7 +203,7 @@ fn front_layers_arrive_first() {
 
 /// Over two models' gradients and three seeds: what arrives carries more of the squared norm than if as
 /// many packets had been dropped at random.
-// spec: M-04, M-05
+// spec: M-04, M-05 simulator
 #[test]
 fn selective_dropping_keeps_more_of_the_norm_than_random_dropping() {
     for model in [DIGITS, STRIPES] {
@@ -235,7 +235,7 @@ fn selective_dropping_keeps_more_of_the_norm_than_random_dropping() {
 }
 
 /// Where the sender sprays, every spine carries its share.
-// spec: M-02
+// spec: M-02 simulator
 #[test]
 fn packets_are_spread_over_all_paths() {
     let topology = LeafSpine {

@@ -50,7 +50,7 @@ fn agreed(config: &Config, sent: &Arc<Tensor>, loss: f64) -> Pair {
     pair
 }
 
-// spec: M-01
+// spec: M-01 machine
 #[test]
 fn packets_stand_alone_in_any_order_and_nothing_comes_after_the_end() {
     let sent = values(16 * 40);
@@ -75,7 +75,7 @@ fn packets_stand_alone_in_any_order_and_nothing_comes_after_the_end() {
     assert!(matches!(pair.ends(0)[..], [Completion::Sent(_)]));
 }
 
-// spec: M-06, M-11
+// spec: M-06, M-11 machine
 #[test]
 fn what_is_missing_is_asked_for_and_read_again_from_the_tensor() {
     let sent = values(16 * 100);
@@ -103,7 +103,7 @@ fn what_is_missing_is_asked_for_and_read_again_from_the_tensor() {
     assert_eq!(Arc::strong_count(&sent), 1, "the application has it for itself again");
 }
 
-// spec: M-06
+// spec: M-06 machine
 #[test]
 fn sending_begins_elsewhere_in_every_round() {
     let first = |operation| {
@@ -118,7 +118,7 @@ fn sending_begins_elsewhere_in_every_round() {
     assert_eq!(begins.len(), 20);
 }
 
-// spec: M-07
+// spec: M-07 machine
 #[test]
 fn lost_gradients_read_zero_and_lost_parameters_keep_their_value() {
     for lost in [Lost::ReadsZero, Lost::KeepsValue] {
@@ -138,7 +138,7 @@ fn lost_gradients_read_zero_and_lost_parameters_keep_their_value() {
     }
 }
 
-// spec: M-03, M-14
+// spec: M-03, M-14 machine
 #[test]
 fn front_layers_are_sent_first_or_last_as_the_policy_says() {
     for is_reversed in [false, true] {
@@ -162,7 +162,7 @@ fn front_layers_are_sent_first_or_last_as_the_policy_says() {
     }
 }
 
-// spec: M-02, M-08, M-09
+// spec: M-02, M-08, M-09 machine
 #[test]
 fn data_is_sprayed_asks_for_an_echo_in_ten_and_never_travels_with_control() {
     let sent = values(16 * 200);
@@ -192,7 +192,7 @@ fn data_is_sprayed_asks_for_an_echo_in_ten_and_never_travels_with_control() {
     assert_eq!(paths.len(), 200, "of 256");
 }
 
-// spec: M-08
+// spec: M-08 machine
 #[test]
 fn echoes_slow_a_sender_down() {
     let mut config = Config { echo_every: 1, ..config() };
@@ -218,7 +218,7 @@ fn echoes_slow_a_sender_down() {
     assert_eq!(slower, Rate::from_gbps(6).serialization(194.into()));
 }
 
-// spec: M-10
+// spec: M-10 machine
 #[test]
 fn calls_may_be_posted_in_any_order_and_end_once() {
     for receive_first in [true, false] {
@@ -265,7 +265,7 @@ fn a_part_of_a_shared_tensor_is_sent() {
     assert_eq!(pair.nodes[0].post_send(pair.now, beyond), Err(error));
 }
 
-// spec: M-04
+// spec: M-04 machine
 #[test]
 fn half_of_the_packets_may_be_dropped_but_none_that_must_arrive() {
     let mut rng = thalweg_core::Rng::new(5);

@@ -35,7 +35,7 @@ fn operations(packets: &[Owned]) -> Vec<u64> {
 }
 
 /// Whoever waits for a tensor has waited longest for its last segments.
-// spec: M-03, M-11
+// spec: M-03, M-11 machine
 #[test]
 fn what_is_sent_again_goes_before_what_was_posted_later() {
     let mut pair = Pair::new(&config());
@@ -86,7 +86,7 @@ fn asked(config: &Config, lost_probes: usize) -> (Vec<Time>, Vec<Time>) {
 }
 
 /// A question costs little, so that it need not wait as long as a retransmission.
-// spec: M-09
+// spec: M-09 machine
 #[test]
 fn a_lost_question_is_asked_again_after_round_trips() {
     let waits = Waits { initial: Span::from_ms(10), ..Config::default().waits };
@@ -97,7 +97,7 @@ fn a_lost_question_is_asked_again_after_round_trips() {
 }
 
 /// One probe is lost by chance; three in a row mean that hardly anything comes through.
-// spec: M-08
+// spec: M-08 machine
 #[test]
 fn one_lost_probe_is_no_congestion() {
     let rate = DelayConfig { line_rate: Rate::from_gbps(1), ..DelayConfig::default() };
@@ -114,7 +114,7 @@ fn one_lost_probe_is_no_congestion() {
 
 /// Where all packets that ask for an echo are lost, nobody knows how long one takes. It asks when a
 /// congested path would have answered, not when a retransmission were due.
-// spec: M-06
+// spec: M-06 machine
 #[test]
 fn who_has_heard_no_echo_asks_when_one_would_be_late() {
     let waits = Waits { initial: Span::from_ms(10), ..Config::default().waits };

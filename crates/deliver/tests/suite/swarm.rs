@@ -47,7 +47,7 @@ struct Met {
     several_windows: u64,
 }
 
-// spec: M-01, M-06, M-07, M-09, M-11
+// spec: M-01, M-06, M-07, M-09, M-11 simulator
 #[test]
 fn any_loss_pattern_ends_within_the_bound() {
     let mut met = Met::default();

@@ -27,7 +27,7 @@ fn traffic_is_what_formulas_say() {
     assert_eq!((server.server, ring.server), (None, None));
 }
 
-// spec: A-13
+// spec: A-13 simulator
 #[test]
 fn a_thousand_workers_get_every_sum_and_the_server_one() {
     for levels in ["two levels", "three levels"] {

@@ -111,7 +111,7 @@ fn fair_sharing_lets_equal_jobs_collide_for_ever() {
     assert_eq!(slots, [180.0, 180.0], "6 of computing and 12 of sending");
 }
 
-// spec: C-14
+// spec: C-14 simulator
 #[test]
 fn ccml_turns_equal_jobs_so_that_they_never_meet() {
     let slots = run(ccml, shape(1, 2), two_alike(10)).completion_slots();
@@ -125,7 +125,7 @@ fn ours_moves_equal_jobs_apart() {
     assert!(mean < 150.0, "{slots:?}: between 120 of taking turns and 180 of colliding");
 }
 
-// spec: C-14
+// spec: C-14 simulator
 #[test]
 fn mcs_serves_the_shorter_job_first() {
     let jobs = || vec![job(Kind::Ring, 2, 9, 1, 1), job(Kind::Ring, 2, 3, 1, 1)];

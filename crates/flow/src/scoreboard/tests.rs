@@ -282,7 +282,7 @@ fn verdict(
     board.on_verdict(&answer, resend).expect("it was sent")
 }
 
-// spec: Q-07
+// spec: Q-07 machine
 #[test]
 fn a_receivers_verdict_counts_once_for_each_first_missing_packet() {
     let mut board = Scoreboard::default();
@@ -313,7 +313,7 @@ fn a_receivers_verdict_counts_once_for_each_first_missing_packet() {
     assert_eq!(board.retransmissions(), 1);
 }
 
-// spec: Q-07
+// spec: Q-07 machine
 #[test]
 fn what_was_sent_again_by_the_timer_is_not_asked_for_by_older_answers() {
     let mut board = Scoreboard::default();

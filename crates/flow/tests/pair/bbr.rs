@@ -36,7 +36,7 @@ fn lossy_share(control: Control, loss: f64) -> f64 {
     share(&network, 50_000_000)
 }
 
-// spec: C-14
+// spec: C-14 machine
 #[test]
 fn it_fills_a_link_and_keeps_the_queue_short() {
     let mut network = network(2, Control::Bbr);

@@ -77,7 +77,7 @@ fn ends(network: &Network) -> impl Iterator<Item = &Sent> {
     })
 }
 
-// spec
+// spec: machine
 #[test]
 fn nothing_is_sent_again_where_nothing_is_lost() {
     let mut overtaken = 0;
@@ -103,7 +103,7 @@ fn nothing_is_sent_again_where_nothing_is_lost() {
 }
 
 /// Priorities make no difference to what arrives: all of it, once, as it was sent, under every control.
-// spec
+// spec: machine
 #[test]
 fn everything_arrives_once_whatever_is_lost() {
     let (mut found, mut timed_out) = (0, 0);
@@ -155,7 +155,7 @@ fn with_loss_of(lost: u32, priorities: Vec<u8>) -> (Sent, Vec<Owned>) {
     (end, Rc::try_unwrap(sent).expect("the network is gone").into_inner())
 }
 
-// spec
+// spec: machine
 #[test]
 fn what_is_lost_within_a_priority_comes_again_at_once_and_first_of_all() {
     for priorities in [vec![4; 20], (0..20).map(|packet| packet / 4).collect::<Vec<u8>>()] {
@@ -169,7 +169,7 @@ fn what_is_lost_within_a_priority_comes_again_at_once_and_first_of_all() {
     }
 }
 
-// spec: Q-06
+// spec: Q-06 machine
 #[test]
 fn what_is_lost_before_a_more_urgent_packet_is_left_to_the_timer() {
     let climbing: Vec<u8> = (0..20).map(|packet| 7 - packet / 4).collect();
@@ -183,7 +183,7 @@ fn what_is_lost_before_a_more_urgent_packet_is_left_to_the_timer() {
     assert_eq!((end.detections, end.timeouts), (1, 0));
 }
 
-// spec: Q-08
+// spec: Q-08 machine
 #[test]
 fn a_loss_that_is_found_halves_the_window() {
     let settings = Config { initial_window_packets: 64, ..config() };

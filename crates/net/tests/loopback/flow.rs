@@ -160,7 +160,7 @@ fn check(letters: &Letters, events: &mpsc::Receiver<(NodeId, Event)>) {
     }
 }
 
-// spec: T-03
+// spec: T-03 sockets
 #[test]
 fn messages_arrive_once_and_as_they_were() {
     for offload in [Offload::Kernel, Offload::Plain] {
@@ -172,7 +172,7 @@ fn messages_arrive_once_and_as_they_were() {
     }
 }
 
-// spec: T-03
+// spec: T-03 sockets
 #[test]
 fn loss_duplication_and_reordering_change_nothing() {
     for offload in [Offload::Kernel, Offload::Plain] {

@@ -48,6 +48,7 @@ impl Machine for Switch {
     }
 }
 
+// spec: A-06 sockets
 #[test]
 fn forward_and_multicast_send_what_the_machine_left() {
     for offload in [Offload::Kernel, Offload::Plain] {

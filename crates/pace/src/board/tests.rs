@@ -44,7 +44,7 @@ fn seen(board: &mut Board) -> (Vec<u64>, Vec<u64>, Stats) {
     (feedback.load.volumes().to_vec(), feedback.free.volumes().to_vec(), stats)
 }
 
-// spec: C-10
+// spec: C-10 machine
 #[test]
 fn what_is_planned_comes_back_as_load() {
     let mut board = board();
@@ -73,7 +73,7 @@ fn flows_learn_how_far_those_are_that_they_depend_on() {
     assert_eq!(answers[0].progress, [progress]);
 }
 
-// spec: C-10, C-15
+// spec: C-10, C-15 machine
 #[test]
 fn what_has_no_room_is_refused_alone() {
     let mut board = board();
@@ -83,7 +83,7 @@ fn what_has_no_room_is_refused_alone() {
     assert_eq!(verdicts, [Verdict::Taken, full, Verdict::Taken]);
 }
 
-// spec: C-10
+// spec: C-10 machine
 #[test]
 fn a_flow_that_finds_no_room_elsewhere_keeps_what_it_has() {
     let mut board = board();
@@ -104,7 +104,7 @@ fn a_flow_that_finds_no_room_elsewhere_keeps_what_it_has() {
     assert_eq!((load(&mut board, HOST), load(&mut board, moved.to)), (0, 1_000));
 }
 
-// spec: C-10
+// spec: C-10 machine
 #[test]
 fn old_early_replayed_and_huge_messages_change_nothing() {
     let mut board = board();
@@ -147,7 +147,7 @@ fn nobody_writes_for_others_until_they_are_silent() {
     assert_eq!(board.update(later, &heir).unwrap(), [Verdict::Taken]);
 }
 
-// spec: C-01
+// spec: C-01 machine
 #[test]
 fn everything_is_forgotten_when_nobody_speaks() {
     let mut board = board();
@@ -159,7 +159,7 @@ fn everything_is_forgotten_when_nobody_speaks() {
     assert!(matches!(board.update(later, &update(1, vec![])), Err(Wrong::Old { .. })));
 }
 
-// spec: C-04, C-12
+// spec: C-04, C-12 machine
 #[test]
 fn a_link_that_carries_less_than_is_asked_for_is_asked_for_less() {
     let mut board = board();

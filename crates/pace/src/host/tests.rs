@@ -76,7 +76,7 @@ fn rate_of(events: &[Event], number: u32) -> Option<Rate> {
     })?
 }
 
-// spec: C-08
+// spec: C-08 machine
 #[test]
 fn a_job_is_followed_through_its_iterations() {
     let mut host = host(&[spec(1, 2, 1), spec(2, 3, 2)]);
@@ -96,7 +96,7 @@ fn a_job_is_followed_through_its_iterations() {
     assert_eq!(host.sent(id(2), Bytes::new(1)), Err(HostError::NoFlow(id(2))));
 }
 
-// spec: C-15
+// spec: C-15 machine
 #[test]
 fn flows_inside_the_server_are_left_alone() {
     let mut host = host(&[]);
@@ -106,7 +106,7 @@ fn flows_inside_the_server_are_left_alone() {
     assert_eq!(host.add_flow(elsewhere), Err(HostError::NoJob(JobId(9))));
 }
 
-// spec: C-15
+// spec: C-15 machine
 #[test]
 fn a_slot_begins_with_a_few_packets_and_hosts_decide_at_different_moments() {
     let settings = Settings::default();
@@ -149,7 +149,7 @@ fn flows_of_one_job_share_what_the_job_gets() {
     }
 }
 
-// spec: C-11
+// spec: C-11 machine
 #[test]
 fn without_a_word_from_the_network_the_own_link_decides() {
     let mut host = host(&[spec(1, 2, 2)]);
@@ -183,7 +183,7 @@ fn the_network_limits_and_orders_slots() {
     assert_eq!(plan.volumes()[..4], [0, SLOT_BYTES, SLOT_BYTES, 0]);
 }
 
-// spec: C-02
+// spec: C-02 machine
 #[test]
 fn what_a_flow_had_planned_makes_no_room_in_the_network() {
     let mut host = host(&[spec(1, 2, 9)]);
@@ -198,7 +198,7 @@ fn what_a_flow_had_planned_makes_no_room_in_the_network() {
     assert_eq!(host.plan(id(1)).unwrap().volumes()[1..], [SLOT_BYTES / 2; 9]);
 }
 
-// spec: C-01
+// spec: C-01 machine
 #[test]
 fn a_plan_that_is_not_renewed_is_forgotten() {
     let mut host = host(&[spec(1, 2, 9)]);
@@ -212,7 +212,7 @@ fn a_plan_that_is_not_renewed_is_forgotten() {
     assert_eq!(host.uplink().planned(), &Ahead::empty(stale, 10));
 }
 
-// spec: C-15
+// spec: C-15 machine
 #[test]
 fn after_a_refusal_it_plans_with_what_the_table_has() {
     let mut host = host(&[spec(1, 2, 1)]);
@@ -230,7 +230,7 @@ fn after_a_refusal_it_plans_with_what_the_table_has() {
     assert_eq!(plan.volumes()[..3], [0, 1_000, SLOT_BYTES - 1_000]);
 }
 
-// spec: C-13
+// spec: C-13 machine
 #[test]
 fn losses_lower_no_rate() {
     let mut host = host(&[spec(1, 2, 1_000)]);
@@ -267,7 +267,7 @@ fn broadcast(number: u32, to: u32, slots: u64) -> FlowSpec {
     }
 }
 
-// spec: C-13
+// spec: C-13 machine
 #[test]
 fn what_leaves_again_takes_nothing_from_what_a_slot_has() {
     let tenth = SLOT_BYTES / 10;
@@ -290,7 +290,7 @@ fn what_leaves_again_takes_nothing_from_what_a_slot_has() {
     assert_eq!(granted(&told, 1), 0);
 }
 
-// spec: C-06, C-08
+// spec: C-06, C-08 machine
 #[test]
 fn what_is_owed_from_the_iteration_before_depends_on_nobody() {
     let tenth = SLOT_BYTES / 10;
@@ -319,7 +319,7 @@ fn what_is_owed_from_the_iteration_before_depends_on_nobody() {
     assert_eq!(host.left(id(1)), Some(Bytes::new(SLOT_BYTES)), "it is owed once");
 }
 
-// spec: C-05, C-06
+// spec: C-05, C-06 machine
 #[test]
 fn a_broadcast_follows_what_it_depends_on() {
     let mut host = host(&[broadcast(1, 2, 50)]);
@@ -358,7 +358,7 @@ fn a_broadcast_follows_what_it_depends_on() {
     assert_eq!(host.poll_event(), None, "that was another iteration");
 }
 
-// spec: C-05
+// spec: C-05 machine
 #[test]
 fn a_flow_that_has_just_begun_is_raised_as_far_as_links_have_room() {
     let mut host = host(&[broadcast(1, 2, 50)]);
@@ -467,7 +467,7 @@ fn related(number: u32, rng: &mut Rng) -> FlowSpec {
     }
 }
 
-// spec: C-15
+// spec: C-15 machine
 #[test]
 fn the_own_link_has_what_its_flows_plan() {
     for seed in 0..100 {
@@ -512,7 +512,7 @@ fn planned_by_all(host: &Host) -> Ahead {
     sum
 }
 
-// spec: C-15
+// spec: C-15 machine
 #[test]
 fn a_refusal_that_changes_nothing_is_not_answered() {
     let mut host = host(&[spec(1, 2, 3)]);

@@ -14,7 +14,7 @@ fn table() -> LinkTable {
     LinkTable::new(&Settings { horizon_slots: 4, ..Settings::default() }, CAPACITY)
 }
 
-// spec: C-01
+// spec: C-01 machine
 #[test]
 fn a_flow_has_one_entry_which_is_replaced() {
     let mut table = table();
@@ -28,7 +28,7 @@ fn a_flow_has_one_entry_which_is_replaced() {
     assert_eq!((table.planned().volumes(), table.flows()), (&[0, 90, 0, 0][..], 1));
 }
 
-// spec: C-01
+// spec: C-01 machine
 #[test]
 fn what_nobody_renews_is_gone() {
     let mut table = table();
@@ -42,7 +42,7 @@ fn what_nobody_renews_is_gone() {
     assert_eq!((table.planned().total(), table.flows()), (0, 0));
 }
 
-// spec: C-15
+// spec: C-15 machine
 #[test]
 fn a_refusal_names_the_slot_and_changes_nothing() {
     let mut table = table();
@@ -82,7 +82,7 @@ fn ranked(job: u64, rank: u8) -> Ranked {
     Ranked { flow: FlowId { job: JobId(job), number: 0 }, rank: Rank(rank) }
 }
 
-// spec: C-15
+// spec: C-15 machine
 #[test]
 fn who_has_less_left_takes_what_is_not_firm() {
     let mut table = table();
@@ -120,7 +120,7 @@ fn entries(table: &LinkTable) -> impl Iterator<Item = (FlowId, Ahead)> {
 }
 
 proptest! {
-    // spec: C-01, C-15
+    // spec: C-01, C-15 machine
     #[test]
     fn only_those_of_higher_ranks_lose_anything_and_only_later(
         steps in proptest::collection::vec((0..5u64, 0..4u8, 0..2u64, proptest::collection::vec(0..70u64, 4)), 1..60)
@@ -152,7 +152,7 @@ proptest! {
     }
 
     /// Beside a model that keeps every slot of every flow.
-    // spec: C-01, C-15
+    // spec: C-01, C-15 machine
     #[test]
     fn sums_are_those_of_the_entries_and_never_exceed_the_link(
         steps in proptest::collection::vec((0..5u32, 0..3u64, proptest::collection::vec(0..70u64, 4)), 1..60)

@@ -17,7 +17,7 @@ fn link(capacity: u64, plans: &[(u32, [u64; 3])]) -> LinkTable {
     table
 }
 
-// spec: C-04
+// spec: C-04 machine
 #[test]
 fn loads_add_up_and_the_tightest_link_counts() {
     let links = [
@@ -38,7 +38,7 @@ fn loads_add_up_and_the_tightest_link_counts() {
     assert_eq!(own.free.volumes(), [40, 25, 40]);
 }
 
-// spec: C-04
+// spec: C-04 machine
 #[test]
 fn a_job_does_not_keep_out_of_its_own_way() {
     let link = link(100, &[(1, [50, 0, 10]), (2, [20, 0, 0])]);
@@ -65,7 +65,7 @@ fn parts_of_a_path_join_slot_by_slot() {
     assert_eq!(early, part(5, &[21, 2], &[9, 0], 7), "of the last slot it does not know");
 }
 
-// spec: C-04
+// spec: C-04 machine
 #[test]
 fn the_estimate_starts_at_the_capacity_and_follows_busy_slots() {
     let mut seen = Seen::new(1_000);
@@ -78,7 +78,7 @@ fn the_estimate_starts_at_the_capacity_and_follows_busy_slots() {
     assert_eq!(seen.usable(), 600);
 }
 
-// spec: C-04
+// spec: C-04 machine
 #[test]
 fn idle_slots_say_nothing() {
     let mut seen = Seen::new(1_000);
@@ -89,7 +89,7 @@ fn idle_slots_say_nothing() {
     assert_eq!(seen.usable(), 1_000);
 }
 
-// spec: C-04
+// spec: C-04 machine
 #[test]
 fn it_recovers_when_the_others_have_gone() {
     let mut seen = Seen::new(1_000);
@@ -115,7 +115,7 @@ fn slots_until_whole(seen: &mut Seen) -> u32 {
     slots
 }
 
-// spec: C-04
+// spec: C-04 machine
 #[test]
 fn after_a_standstill_all_is_there_again_within_two_seconds() {
     let mut seen = Seen::new(1_000_000);
@@ -137,7 +137,7 @@ fn beside_steady_traffic_it_asks_for_more_in_one_slot_of_eight() {
     assert_eq!(seen.usable(), 700);
 }
 
-// spec: C-13
+// spec: C-13 machine
 #[test]
 fn what_was_lost_was_carried() {
     // A fifth of the packets got lost, and left again in the same slot: the link was full.
@@ -148,7 +148,7 @@ fn what_was_lost_was_carried() {
     assert_eq!(seen.usable(), 1_000);
 }
 
-// spec: C-04, C-12
+// spec: C-04, C-12 machine
 #[test]
 fn a_link_that_is_whole_stays_so() {
     let mut seen = Seen::whole(1_000);

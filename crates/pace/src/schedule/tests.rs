@@ -36,7 +36,7 @@ fn least_cost(volume: u64, feedback: &Feedback, price_per_mille: u32) -> Option<
     least
 }
 
-// spec: C-03
+// spec: C-03 machine
 #[test]
 fn idle_slots_are_filled_from_the_first_at_the_free_rate() {
     let schedule = plan(250, &feedback(&[0; 4], &[100; 4], 100), 1_000);
@@ -49,7 +49,7 @@ fn idle_slots_are_filled_from_the_first_at_the_free_rate() {
     assert_eq!((schedule.finish(), schedule.remaining), (Some(Slot(9)), 0));
 }
 
-// spec: C-03
+// spec: C-03 machine
 #[test]
 fn the_least_loaded_slot_comes_first_among_those_before_the_finish() {
     // It cannot finish before the third slot, and of the first three the second has most to spare.
@@ -58,7 +58,7 @@ fn the_least_loaded_slot_comes_first_among_those_before_the_finish() {
     assert_eq!(schedule.finish(), Some(Slot(9)));
 }
 
-// spec: C-03
+// spec: C-03 machine
 #[test]
 fn a_price_makes_it_wait() {
     let path = feedback(&[80, 80, 0, 0], &[20, 20, 100, 100], 100);
@@ -68,7 +68,7 @@ fn a_price_makes_it_wait() {
     assert_eq!(later.bytes.volumes(), [0, 0, 40, 0], "0.4 × 0.8 × 4 is more than one slot");
 }
 
-// spec: C-03
+// spec: C-03 machine
 #[test]
 fn what_does_not_fit_fills_all_slots_and_remains() {
     let schedule = plan(300, &feedback(&[0, 50, 100], &[100, 50, 0], 100), 1_000);
@@ -100,14 +100,14 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    // spec: C-03
+    // spec: C-03 machine
     #[test]
     fn no_schedule_costs_less(volume in 0..16u64, path in paths(), price in 0..6_000u32) {
         let schedule = plan(volume, &path, price);
         prop_assert_eq!(cost(&schedule, &path, price), least_cost(volume, &path, price));
     }
 
-    // spec: C-03
+    // spec: C-03 machine
     #[test]
     fn it_sends_everything_or_fills_all_and_never_more_than_is_free(
         volume in 0..40u64, path in paths(), price in 0..6_000u32,

@@ -9,7 +9,7 @@ mod world;
 
 use world::World;
 
-// spec: C-05, C-06, C-15
+// spec: C-05, C-06, C-15 machine
 #[test]
 fn tables_and_dependencies_hold_in_every_slot_of_every_seed() {
     let (mut refusals, mut shared, mut slots) = (0, 0, 0);

@@ -35,7 +35,7 @@ fn range(forest: &Forest, values: &[f32]) -> (u64, u64) {
     (least.as_u64(), greatest.as_u64())
 }
 
-// spec: Q-02
+// spec: Q-02 machine
 #[test]
 fn a_range_spans_the_leaves_of_all_trees() {
     let forest = by_hand();
@@ -54,7 +54,7 @@ fn a_range_spans_the_leaves_of_all_trees() {
     }
 }
 
-// spec: Q-02
+// spec: Q-02 machine
 #[test]
 fn quantiles_weigh_every_tree_alike() {
     // Half of the weight is on 1, 2, 2, 3 and half on 4.

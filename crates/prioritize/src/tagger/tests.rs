@@ -21,7 +21,7 @@ fn priorities(tagger: &mut dyn Tagger, sent: impl IntoIterator<Item = u64>) -> V
     sent.into_iter().map(|sent| priority(tagger.tag(Bytes::new(sent)))).collect()
 }
 
-// spec: Q-03
+// spec: Q-03 machine
 #[test]
 fn an_edge_belongs_to_the_lower_priority() {
     let expected = [(0, 0), (2, 0), (3, 1), (5, 1), (6, 2), (u64::MAX, 2)];
@@ -31,7 +31,7 @@ fn an_edge_belongs_to_the_lower_priority() {
 }
 
 /// Every side of every boundary: sent against L, L + S and U, and what is left or sent against edges.
-// spec: Q-03
+// spec: Q-03 machine
 #[test]
 fn algorithm_1_by_table() {
     /// (L, U, S), then the priorities of the packets at 0, 1, 2, …
@@ -65,7 +65,7 @@ fn algorithm_1_by_table() {
     }
 }
 
-// spec: Q-03
+// spec: Q-03 machine
 #[test]
 fn the_second_flow_of_the_papers_example() {
     // Enters Q2 by its lower bound of 3, is in Q1 when 2 are left, and returns to Q2 for its last packet.
@@ -73,7 +73,7 @@ fn the_second_flow_of_the_papers_example() {
     assert_eq!(priorities(&mut second, 0..4), [1, 0, 0, 1]);
 }
 
-// spec: Q-03
+// spec: Q-03 machine
 #[test]
 fn the_largest_numbers_do_not_overflow() {
     let all = Bytes::new(u64::MAX);
@@ -83,7 +83,7 @@ fn the_largest_numbers_do_not_overflow() {
     assert_eq!(Qclimb { slack: all, ..qclimb(1, 2, 0) }.priority(all), 0);
 }
 
-// spec: Q-04
+// spec: Q-04 machine
 #[test]
 fn defaults_are_eight_priorities_the_edges_of_pias_and_100_kb() {
     let tagger = Qclimb::new(Bounds { lower: Bytes::ZERO, upper: Bytes::new(10_000_000) });
@@ -119,7 +119,7 @@ fn thresholds_rise() {
     assert_eq!(of(&[5, 6]).unwrap().lowest(), 2);
 }
 
-// spec: Q-05
+// spec: Q-05 machine
 #[test]
 fn unknown_flows_are_for_pias() {
     let slack = Bytes::ZERO;
@@ -130,7 +130,7 @@ fn unknown_flows_are_for_pias() {
     assert_eq!(priorities(&mut *known, 0..8), [2, 2, 1, 1, 1, 0, 0, 2]);
 }
 
-// spec: Q-12
+// spec: Q-12 machine
 #[test]
 fn variants_by_table() {
     let (thresholds, of) = (three(), Bytes::new(7));
@@ -151,7 +151,7 @@ fn packets_may_be_marked_and_sorting_queues_agree() {
 }
 
 proptest! {
-    // spec: Q-03
+    // spec: Q-03 machine
     #[test]
     fn a_flow_climbs_then_sinks(
         lower in 0..40u64, more in 0..40u64, slack in 0..30u64, first in 1..10u64, second in 1..30u64,

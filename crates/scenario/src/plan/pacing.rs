@@ -26,7 +26,6 @@ pub(crate) fn pacing(table: PacingTable) -> Result<Settings, Mistake> {
         price_per_mille: price_per_mille(table.price)?.unwrap_or(default.price_per_mille),
         decide_after: (slot / DECIDE_AFTER_PART).max(ANSWERED_AFTER.min(slot / ANSWERED_PART)),
         decide_spread: slot / DECIDE_SPREAD_PART,
-        // spec: C-12
         estimates_links: false,
         ..default
     };

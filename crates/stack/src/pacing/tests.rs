@@ -73,7 +73,7 @@ fn ledger() -> Ledger<Relay> {
     Ledger::new(SWITCH, settings(), vec![way(0), way(1)], None)
 }
 
-// spec: C-01, C-02
+// spec: C-01, C-02 machine
 #[test]
 fn a_switch_takes_plans_in_and_says_what_its_link_has() {
     let mut ledger = ledger();
@@ -194,7 +194,7 @@ fn passed_gate(seed: u64) -> Trail {
     trail
 }
 
-// spec: C-09
+// spec: C-09 machine
 #[test]
 fn rates_that_change_every_slot_are_kept_over_any_ten() {
     for seed in 0..20 {
@@ -204,7 +204,7 @@ fn rates_that_change_every_slot_are_kept_over_any_ten() {
     }
 }
 
-// spec: C-09, C-15
+// spec: C-09, C-15 machine
 #[test]
 fn packets_wait_for_a_grant_and_small_ones_pass() {
     let me = NodeId(0);
@@ -282,7 +282,7 @@ fn tell(pacing: &mut Pacing, now: Time, worker: u32, iteration: u64, packets: u6
     pacing.handle_packet(now, word.lend());
 }
 
-// spec: C-06, C-08
+// spec: C-06, C-08 machine
 #[test]
 fn results_do_not_wait_for_the_next_iteration_of_whom_they_are_for() {
     let (mut pacing, mut sink) = (server(), Sink::new());
@@ -306,7 +306,7 @@ fn results_do_not_wait_for_the_next_iteration_of_whom_they_are_for() {
     assert!((190..=210).contains(&sent), "{sent}: as much as both have sent");
 }
 
-// spec: C-13
+// spec: C-13 machine
 #[test]
 fn packets_that_leave_again_bring_nobody_further_and_cost_nobody_a_slot() {
     let (mut pacing, mut sink) = (server(), Sink::new());

@@ -102,7 +102,9 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-// spec, T-09, T-10
+// What happened in the runs is counted, and each of these has to have happened.
+// spec: simulator
+// spec, T-02, T-09, T-10 simulator
 #[test]
 fn two_thousand_seeds_are_exact_and_end() {
     run_all(0..2_000).check();

@@ -135,7 +135,7 @@ mod tests {
         trail
     }
 
-    // spec: C-09
+    // spec: C-09 machine
     #[test]
     fn rates_that_change_every_slot_are_kept_over_any_ten() {
         for seed in 0..20 {

@@ -60,6 +60,7 @@ fn is_granted(heard: &mpsc::Receiver<Option<ToJob>>) -> bool {
     })
 }
 
+// spec: C-08 sockets
 #[test]
 fn jobs_are_welcomed_and_get_rates() {
     let scratch = Scratch::new("rates");
@@ -83,7 +84,7 @@ fn jobs_are_welcomed_and_get_rates() {
     drop(link);
 }
 
-// spec: C-11
+// spec: C-11 sockets
 #[test]
 fn an_agent_that_loses_its_switch_goes_on_and_says_so() {
     let scratch = Scratch::new("blind");

@@ -35,6 +35,7 @@ pub struct SwitchDaemonConfig {
 }
 
 /// A switch that runs on its own thread until it is stopped or dropped.
+// spec: T-05
 pub struct SwitchDaemon {
     pilot: Pilot<Lossy<Switch>>,
     address: SocketAddr,

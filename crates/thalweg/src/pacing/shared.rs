@@ -155,7 +155,7 @@ mod tests {
         sent
     }
 
-    // spec: C-09
+    // spec: C-09 machine
     #[test]
     fn rates_of_the_agent_are_obeyed() {
         let shared = Arc::new(Shared::default());
@@ -205,7 +205,7 @@ mod tests {
         trail
     }
 
-    // spec: C-09
+    // spec: C-09 machine
     #[test]
     fn rates_that_change_every_slot_are_kept_over_any_ten() {
         for seed in 0..20 {

@@ -155,7 +155,7 @@ mod tests {
         Missing { parts: vec![part(2..4, &[0, 1]), part(6..7, &[2])] }
     }
 
-    // spec: T-02
+    // spec: T-02 machine
     #[test]
     fn a_mean_is_that_of_the_ranks_that_are_in_it() {
         let hosts = Hosts(vec![vec![0, 1], vec![2], vec![3]]);

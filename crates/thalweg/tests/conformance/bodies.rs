@@ -18,6 +18,7 @@ fn run(arm: Arm, job: &Job) {
     }
 }
 
+// spec: machine, simulator, sockets
 pub fn lengths_around_fragments_and_windows(arm: Arm) {
     run(arm, &Job::of_integers(3, &[1, 2, 351, 352, 353, 704, 1_001, 30_000, 100_003]));
 }
@@ -26,6 +27,7 @@ pub fn empty_tensors_between_others(arm: Arm) {
     run(arm, &Job::of_integers(2, &[0, 5, 0, 0, 1_000, 0]));
 }
 
+// spec: A-40 sockets
 pub fn any_number_of_ranks(arm: Arm) {
     for ranks in [1, 2, 3, 5, 8] {
         run(arm, &Job::of_integers(ranks, &[700, 10]));
@@ -37,10 +39,12 @@ pub fn many_operations_in_flight(arm: Arm) {
     run(arm, &Job::of_integers(3, &lengths));
 }
 
+// spec: T-09 machine, simulator, sockets
 pub fn values_that_no_integer_has(arm: Arm) {
     run(arm, &Job::of(3, &[20_000], small_or_strange));
 }
 
+// spec: A-31 machine, simulator, sockets
 pub fn fixed_point(arm: Arm) {
     for numeric in [FIXED, DYNAMIC] {
         run(arm, &Job { numeric, ..Job::of(3, &[20_000, 7], small) });
@@ -48,6 +52,7 @@ pub fn fixed_point(arm: Arm) {
     }
 }
 
+// spec, T-09 machine, simulator, sockets
 pub fn what_fixed_point_cannot_hold_goes_in_floats(arm: Arm) {
     for numeric in [FIXED, DYNAMIC] {
         run(arm, &Job { numeric, ..Job::of(3, &[20_000], small_or_strange) });
@@ -55,12 +60,15 @@ pub fn what_fixed_point_cannot_hold_goes_in_floats(arm: Arm) {
     }
 }
 
+// spec: machine, simulator, sockets
+// spec: T-10 machine, simulator, sockets, lab
 pub fn loss_changes_nothing(arm: Arm) {
     let trouble = Trouble::Loss;
     run(arm, &Job { trouble, ..Job::of_integers(4, &[100_000, 1, 50_000]) });
     run(arm, &Job { trouble, numeric: FIXED, ..Job::of(3, &[30_000], small_or_large) });
 }
 
+// spec: T-10 machine, simulator, sockets, lab
 pub fn a_switch_that_restarts_in_the_middle_changes_nothing(arm: Arm) {
     let trouble = Trouble::SwitchRestart;
     run(arm, &Job { trouble, ..Job::of_integers(3, &[300_000; 12]) });

@@ -1,6 +1,7 @@
 //! The same tests on four arms: machines alone, the fabric, sockets on loopback and, for root, a lab
 //! with lossy links. What a simulation shows so holds on a network (T-03).
-// spec: T-03
+// spec: T-03 machine, simulator, sockets, lab
+// spec: T-05 sockets, lab
 #![allow(clippy::disallowed_methods, reason = "real networks take real time")]
 
 mod bodies;

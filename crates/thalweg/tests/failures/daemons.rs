@@ -7,6 +7,7 @@ use crate::stage::{KNOWN, LIMIT, Stage, expect, say};
 /// How long nobody is in the place of a daemon that is started again.
 const AWAY: Duration = Duration::from_millis(300);
 
+// spec: T-10 sockets
 #[test]
 fn a_switch_that_is_killed_and_started_again_costs_only_time() {
     let mut stage = Stage::new();
@@ -21,6 +22,7 @@ fn a_switch_that_is_killed_and_started_again_costs_only_time() {
     expect(&ranks, "done", LIMIT);
 }
 
+// spec: T-10 sockets
 #[test]
 fn a_server_that_is_killed_and_started_again_costs_only_time() {
     let mut stage = Stage::new();

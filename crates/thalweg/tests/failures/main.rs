@@ -1,7 +1,7 @@
 //! Ranks, switches and servers as processes that are killed, stopped and started again.
 //!
 //! Every failure is named, at every rank and in time; what comes back in time costs nothing but time.
-// spec: T-07
+// spec: T-07 sockets
 #![allow(clippy::disallowed_methods, reason = "real processes take real time")]
 
 mod daemons;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::stage::{KNOWN, LIMIT, Stage, expect, say};
 
-// spec: T-06
+// spec, T-06 sockets
 #[test]
 fn a_job_that_dies_harms_no_other_and_leaves_nothing() {
     let mut stage = Stage::new();

@@ -1,6 +1,6 @@
 //! Packets of those who wish ill, while an honest job sums: nothing panics, no sum changes, nothing
 //! grows (T-06).
-// spec: T-06
+// spec: T-06 machine, sockets
 #![allow(clippy::disallowed_methods, reason = "real networks take real sockets and real time")]
 
 mod attacker;

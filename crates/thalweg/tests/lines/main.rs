@@ -21,13 +21,13 @@ fn the_corpus_is_what_jobs_write_and_is_taken_in() {
     target().assert_corpus();
 }
 
-// spec: C-08
+// spec: C-08 machine
 #[test]
 fn mutations_of_the_corpus_keep_the_rules() {
     target().assert_mutations(10_000);
 }
 
-// spec: C-08
+// spec: C-08 machine
 #[test]
 fn conversations_of_all_sorts_keep_the_rules() {
     for seed in 0..rounds(1_000) as u64 {
@@ -38,7 +38,7 @@ fn conversations_of_all_sorts_keep_the_rules() {
     }
 }
 
-// spec: C-08
+// spec: C-08 machine
 #[test]
 fn whoever_opens_flows_without_end_is_sent_off_and_others_stay() {
     let mut bytes = line(0, 0, &join("greedy"));

@@ -47,7 +47,7 @@ fn check(reduced: &Reduced<Vec<f32>>, loss: f64) {
     assert!(reduced.values == expected, "{:?}", reduced.missing);
 }
 
-// spec: T-02
+// spec: T-02 sockets
 #[test]
 fn a_sum_says_truly_what_it_lacks() {
     let cluster = Cluster::losing(0.05);
@@ -65,7 +65,7 @@ fn a_sum_says_truly_what_it_lacks() {
     assert!(lacking > 0, "with 5% lost, some sum comes without somebody");
 }
 
-// spec: T-02
+// spec: T-02 sockets
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a rank is late on purpose")]
 fn a_late_rank_is_left_out_within_its_bound_and_the_mean_is_that_of_the_others() {
@@ -91,7 +91,7 @@ fn a_late_rank_is_left_out_within_its_bound_and_the_mean_is_that_of_the_others()
     assert!(*values == present(missing).iter().map(mean).collect::<Vec<_>>());
 }
 
-// spec: T-02
+// spec: T-02 sockets
 #[test]
 fn ranks_of_one_host_hear_what_is_missing_too() {
     let cluster = Cluster::losing(0.05);
@@ -108,7 +108,7 @@ fn ranks_of_one_host_hear_what_is_missing_too() {
     }
 }
 
-// spec: M-12
+// spec: M-12 sockets
 #[test]
 fn servers_and_rings_run_on_deliveries() {
     let cluster = Cluster::losing(0.0);
@@ -130,7 +130,7 @@ fn servers_and_rings_run_on_deliveries() {
     }
 }
 
-// spec: M-12
+// spec: M-12 sockets
 #[test]
 fn shards_of_gradients_may_lack_something_and_gathered_parameters_do_not() {
     let cluster = Cluster::losing(0.03);
@@ -171,7 +171,7 @@ fn shards_of_gradients_may_lack_something_and_gathered_parameters_do_not() {
     assert!(wrong[0].contains("add up"), "{}", wrong[0]);
 }
 
-// spec: T-08
+// spec: T-08 sockets
 #[test]
 fn what_does_not_ask_for_less_is_exact() {
     let cluster = Cluster::losing(0.05);

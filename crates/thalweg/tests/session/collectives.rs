@@ -39,7 +39,7 @@ fn sums_go_through_the_switch_and_are_exact() {
     assert_eq!(snapshot.switch.forged + snapshot.switch.malformed, 0);
 }
 
-// spec: T-08
+// spec: T-08 sockets
 #[test]
 fn loss_changes_nothing() {
     let cluster = Cluster::losing(0.02);
@@ -59,6 +59,7 @@ fn loss_changes_nothing() {
     assert!(cluster.switch.snapshot().expect("it runs").lost_on_purpose > 0);
 }
 
+// spec: sockets
 #[test]
 fn other_collectives_sum_the_same() {
     let cluster = Cluster::losing(0.0);
@@ -183,7 +184,7 @@ fn ranks_of_one_host_share_memory_first() {
     assert_eq!(cluster.switch.snapshot().expect("it runs").switch.gradients, 0, "no network");
 }
 
-// spec: A-35
+// spec: A-35 sockets
 #[test]
 fn sums_go_to_the_least_loaded_thread() {
     let cluster = Cluster::losing(0.0);

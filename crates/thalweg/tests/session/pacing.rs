@@ -34,7 +34,7 @@ fn summed(session: &Session) -> Vec<f32> {
     session.all_reduce(values, Reduce::Sum).expect("it begins").wait().expect("it ends")
 }
 
-// spec: C-09
+// spec: C-09 sockets
 #[test]
 #[expect(clippy::disallowed_methods, reason = "rates are kept in real time")]
 fn sums_are_exact_and_no_faster_than_the_agent_says() {
@@ -53,7 +53,7 @@ fn sums_are_exact_and_no_faster_than_the_agent_says() {
     assert!(took >= Duration::from_millis(1_400), "{took:?}");
 }
 
-// spec: C-11
+// spec: C-11 sockets
 #[test]
 fn a_session_whose_agent_goes_is_told_and_goes_on() {
     let cluster = Cluster::losing(0.0);

@@ -69,7 +69,7 @@ fn bytes(verb: Verb) -> Header {
     header
 }
 
-// spec: M-01
+// spec: M-01 machine
 #[test]
 fn literal_bytes_have_their_meaning_and_back() {
     let mut header = [0xff; HEADER_BYTES];

@@ -83,7 +83,7 @@ fn a_station_that_says_nothing_is_asked_first() {
     assert_eq!(absent(&bench.drain()), vec![Some(vec![2, 3]); 3]);
 }
 
-// spec: A-23
+// spec: A-23 machine
 #[test]
 fn what_overflowed_is_repeated_with_everybody() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -100,7 +100,7 @@ fn what_overflowed_is_repeated_with_everybody() {
     assert_eq!((destinations(&sent), sent[0].parameter().repeat), (vec![3], true));
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_new_epoch_keeps_what_was_left_out() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -119,7 +119,7 @@ fn a_new_epoch_keeps_what_was_left_out() {
     assert_eq!(destinations(&bench.drain()), [3], "the share is used up");
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_server_without_memory_is_exact_until_nothing_is_under_way() {
     let window = 2 * u64::from(SPAN) + 1;

@@ -6,7 +6,7 @@ use super::super::ConfigError;
 use super::super::slot::Values;
 use super::*;
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_new_epoch_keeps_results_and_forgets_sums() {
     let mut bench = Bench::new(setup(&racks()));
@@ -33,7 +33,7 @@ fn a_new_epoch_keeps_results_and_forgets_sums() {
     assert_eq!(bench.stats().stale, 2, "everyone has it");
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn workers_that_send_again_what_was_complete_get_the_result() {
     let mut bench = Bench::new(setup(&racks()));
@@ -62,7 +62,7 @@ fn set_ups_that_are_not_newer_change_nothing() {
     assert_eq!(bench.drain()[0].body, fixed(&[6]));
 }
 
-// spec: A-24
+// spec: A-24 machine
 #[test]
 fn each_server_completes_the_fragments_of_its_own_tree() {
     let other = NodeId(901);

@@ -58,7 +58,7 @@ fn total(ranks: impl Iterator<Item = u32>, sequence: u64) -> Vec<u8> {
 }
 
 proptest! {
-    // spec, T-10
+    // spec, T-10 machine
     #[test]
     fn nothing_is_counted_twice_and_nothing_is_left_out(
         members in members(),
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(bench.stats().completed, 3);
     }
 
-    // spec: A-21, T-09
+    // spec: A-21, T-09 machine
     #[test]
     fn floats_have_the_same_bits_whenever_they_are_sent(
         members in members(),
@@ -112,7 +112,7 @@ proptest! {
     }
 
     /// Overflow anywhere, floats in any order, old packets in between.
-    // spec: A-23
+    // spec: A-23 machine
     #[test]
     fn attempts_are_never_mixed(
         members in members(),
@@ -143,7 +143,7 @@ proptest! {
     }
 
     /// Whatever was lost, and whatever came, those that are asked can complete it.
-    // spec: T-10
+    // spec: T-10 machine
     #[test]
     fn a_sum_completes_even_if_no_switch_helps(members in members(), parts in parts()) {
         let mut bench = Bench::new(setup(&members));

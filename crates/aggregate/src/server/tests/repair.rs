@@ -2,7 +2,7 @@
 
 use super::*;
 
-// spec: A-21
+// spec: A-21 machine
 #[test]
 fn the_papers_resend_brings_the_parameter_packet_again() {
     let mut bench = Bench::new(Setup { recovery: Recovery::Paper, ..setup(&racks()) });
@@ -20,7 +20,7 @@ fn the_papers_resend_brings_the_parameter_packet_again() {
     assert_eq!((stats.parameters, stats.parameters_again, stats.late), (3, 2, 5));
 }
 
-// spec: A-21, T-10
+// spec: A-21, T-10 machine
 #[test]
 fn one_that_asks_is_answered_alone_and_two_with_all_others() {
     let mut bench = Bench::new(setup(&racks()));
@@ -45,7 +45,7 @@ fn one_that_asks_is_answered_alone_and_two_with_all_others() {
     assert_eq!(bench.stats().parameters_again, 3);
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn a_question_that_crossed_the_result_rests() {
     let mut bench = Bench::new(setup(&racks()));
@@ -68,7 +68,7 @@ fn a_question_that_crossed_the_result_rests() {
     assert_eq!(destinations(&bench.drain()), [4], "time has passed, whatever it heard");
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn stations_of_which_nothing_came_are_asked_and_else_the_workers() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -93,7 +93,7 @@ fn stations_of_which_nothing_came_are_asked_and_else_the_workers() {
     assert_eq!(bench.stats().requests, 3);
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn questions_are_asked_once_per_gap_but_straight_ones_do_not_wait() {
     let mut bench = Bench::new(setup(&racks()));
@@ -115,7 +115,7 @@ fn questions_are_asked_once_per_gap_but_straight_ones_do_not_wait() {
     assert_eq!(bench.drain().len(), 5, "a part is there: the workers are asked");
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn what_comes_while_a_question_waits_is_not_asked_for() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -130,7 +130,7 @@ fn what_comes_while_a_question_waits_is_not_asked_for() {
     assert!(sent.iter().all(|sent| sent.body == fixed(&[5])) && sent.len() == 3);
 }
 
-// spec: A-23, T-10
+// spec: A-23, T-10 machine
 #[test]
 fn who_asks_while_floats_are_missing_makes_those_that_owe_them_send() {
     let mut bench = Bench::new(setup(&racks()));
@@ -157,7 +157,7 @@ fn small_packets_go_before_sums() {
     assert!(sent[..3].iter().all(|sent| Ask::decode(&sent.header).is_ok()));
 }
 
-// spec: A-21
+// spec: A-21 machine
 #[test]
 fn a_stray_contribution_does_not_ask() {
     let mut bench = Bench::new(setup(&racks()));
@@ -170,7 +170,7 @@ fn a_stray_contribution_does_not_ask() {
     assert!(bench.drain().is_empty(), "who lacks it asks");
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_result_that_a_worker_supplies_is_the_result() {
     let mut bench = Bench::new(setup(&racks()));
@@ -200,7 +200,7 @@ fn a_result_that_a_worker_supplies_is_the_result() {
     assert_eq!(parameter.identity, bench.identity(5, 0), "it frees what others sent");
 }
 
-// spec: T-07
+// spec: T-07 machine
 #[test]
 fn it_knows_whose_part_is_missing() {
     let mut bench = Bench::new(setup(&side_by_side()));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-// spec
+// spec: machine
 #[test]
 fn parts_of_all_levels_add_up_and_go_down_the_tree() {
     let mut bench = Bench::new(setup(&racks()));
@@ -71,7 +71,7 @@ fn lengths_are_summed_like_values() {
     assert_eq!((sent[0].parameter().values, sent[0].meta.wire_bytes), (3, 112));
 }
 
-// spec: A-20
+// spec: A-20 machine
 #[test]
 fn overlaps_are_dropped_whole() {
     for recovery in [Recovery::Paper, Recovery::Selective] {
@@ -86,7 +86,7 @@ fn overlaps_are_dropped_whole() {
     }
 }
 
-// spec: A-20, T-10
+// spec: A-20, T-10 machine
 #[test]
 fn more_of_the_same_replaces_it_where_repair_is_selective() {
     for (recovery, replaced) in [(Recovery::Paper, 0), (Recovery::Selective, 1)] {
@@ -100,7 +100,7 @@ fn more_of_the_same_replaces_it_where_repair_is_selective() {
     }
 }
 
-// spec: A-10
+// spec: A-10 machine
 #[test]
 fn marks_of_any_packet_reach_the_workers() {
     let marked = |change: fn(Gradient) -> Gradient, ecn: Ecn, rank: u32| {
@@ -122,7 +122,7 @@ fn marks_of_any_packet_reach_the_workers() {
     assert!(bench.drain()[0].parameter().congested, "a packet that is dropped counts too");
 }
 
-// spec: A-22
+// spec: A-22 machine
 #[test]
 fn collisions_move_later_fragments_of_the_slot() {
     let collided = |indexing| {
@@ -140,7 +140,7 @@ fn collisions_move_later_fragments_of_the_slot() {
 }
 
 /// Those who have the result may be past the fragment from which a change would hold.
-// spec: A-22
+// spec: A-22 machine
 #[test]
 fn a_collision_that_comes_late_moves_nothing() {
     let mut bench = Bench::new(setup(&racks()));
@@ -152,7 +152,7 @@ fn a_collision_that_comes_late_moves_nothing() {
     assert_eq!(bench.drain()[0].header, first[0].header);
 }
 
-// spec: A-23, T-09
+// spec: A-23, T-09 machine
 #[test]
 fn overflow_asks_for_floats_and_sums_them() {
     let mut bench = Bench::new(setup(&racks()));
@@ -180,7 +180,7 @@ fn overflow_asks_for_floats_and_sums_them() {
     assert_eq!((stats.repeats, stats.repeats_sent, stats.completed), (1, 1, 1));
 }
 
-// spec: A-23
+// spec: A-23 machine
 #[test]
 fn a_sum_that_leaves_the_range_here_overflows() {
     let mut bench = Bench::new(setup(&racks()));
@@ -191,7 +191,7 @@ fn a_sum_that_leaves_the_range_here_overflows() {
     assert!(bench.drain()[0].parameter().repeat);
 }
 
-// spec: A-23
+// spec: A-23 machine
 #[test]
 fn what_comes_late_in_fixed_point_is_answered_and_never_added() {
     let mut bench = Bench::new(setup(&racks()));
@@ -215,7 +215,7 @@ fn what_comes_late_in_fixed_point_is_answered_and_never_added() {
     assert_eq!(bench.drain()[0].body, floats(&[6.0]));
 }
 
-// spec: A-23
+// spec: A-23 machine
 #[test]
 fn a_repeat_that_is_still_on_its_way_out_gives_way_to_the_result() {
     let mut bench = Bench::new(setup(&side_by_side()));
@@ -231,7 +231,7 @@ fn a_repeat_that_is_still_on_its_way_out_gives_way_to_the_result() {
     assert!(sent.iter().all(|sent| !sent.parameter().repeat && sent.body == floats(&[10.0])));
 }
 
-// spec: T-09
+// spec: T-09 machine
 #[test]
 fn a_job_in_floats_overflows_nowhere() {
     let mut bench = Bench::new(Setup { numeric: Numeric::Float, ..setup(&racks()) });
@@ -240,7 +240,7 @@ fn a_job_in_floats_overflows_nowhere() {
     assert_eq!(bench.stats().repeats, 0);
 }
 
-// spec: A-36
+// spec: A-36 machine
 #[test]
 fn frequent_overflow_lowers_the_scale_from_a_stated_fragment_on() {
     let numeric = Numeric::Fixed { scale: scale(1e8), dynamic: true };
@@ -272,7 +272,7 @@ fn frequent_overflow_lowers_the_scale_from_a_stated_fragment_on() {
     assert_eq!(bench.drain()[0].parameter().numbers, Numbers::Fixed(expected));
 }
 
-// spec: A-36
+// spec: A-36 machine
 #[test]
 fn values_of_different_scales_never_meet() {
     let mut bench = Bench::new(setup(&racks()));

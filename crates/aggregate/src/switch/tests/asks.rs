@@ -42,7 +42,7 @@ fn ask(bench: &mut Bench, ask: &Ask) -> (Fate, Sent, Ask) {
     (fate, sent, read)
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn a_query_becomes_a_request_where_a_child_is_missing() {
     let mut bench = Bench::knowing();
@@ -64,7 +64,7 @@ fn a_query_becomes_a_request_where_a_child_is_missing() {
     assert_eq!(sent.read(), Gradient { bitmap: 0b11, level: 1, ..repair });
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn a_query_goes_on_where_nothing_or_nobody_is_missing() {
     let mut bench = Bench::knowing();
@@ -90,7 +90,7 @@ fn a_query_goes_on_where_nothing_or_nobody_is_missing() {
     assert_eq!(bench.transmit().len(), 1, "it does not know whom to ask, and says so");
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn a_full_station_that_is_asked_sends_its_sum_again() {
     let mut bench = Bench::knowing();
@@ -129,7 +129,7 @@ fn a_full_station_that_is_asked_sends_its_sum_again() {
     assert_eq!((fate, sent.values(), sent.read().bitmap), (Fate::Forwarded, vec![13, 16], 0b11));
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn sums_without_values_are_sent_again_as_lengths() {
     let mut bench = Bench::knowing();
@@ -144,7 +144,7 @@ fn sums_without_values_are_sent_again_as_lengths() {
     assert_eq!(sent[0].read().bitmap, 0b11);
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn a_station_that_is_asked_asks_those_that_it_lacks() {
     let mut bench = Bench::knowing();
@@ -166,7 +166,7 @@ fn a_station_that_is_asked_asks_those_that_it_lacks() {
     assert_eq!((bench.switch.stats().malformed, bench.switch.stats().asked), (2, 2));
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn stations_of_one_switch_are_asked_each() {
     let mut bench = Bench::new();

@@ -35,7 +35,7 @@ fn group() -> Sent {
     announcement(ME, &what, &[station])
 }
 
-// spec: T-06
+// spec: T-06 machine
 #[test]
 fn what_goes_on_is_sealed_again() {
     let mut bench = bench();
@@ -51,7 +51,7 @@ fn what_goes_on_is_sealed_again() {
     assert_eq!(bench.switch.stats().forged, 0);
 }
 
-// spec: T-06
+// spec: T-06 machine
 #[test]
 fn a_switch_that_has_just_started_verifies_at_once() {
     let mut bench = bench();
@@ -65,7 +65,7 @@ fn a_switch_that_has_just_started_verifies_at_once() {
     assert!(tag::verify(&notices[0].header, &key()));
 }
 
-// spec: T-06
+// spec: T-06 machine
 #[test]
 fn what_is_not_sealed_with_the_jobs_key_touches_nothing() {
     let other_job = Key::derive(&SECRET, JobId(8), 3);

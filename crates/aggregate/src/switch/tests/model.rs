@@ -144,7 +144,7 @@ impl Step {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    // spec, T-10
+    // spec, T-10 machine
     #[test]
     fn sums_are_what_their_bitmaps_say(steps in prop::collection::vec(any_step(), 0..150)) {
         let mut bench = Bench::with(|config| config.aggregators = 2);

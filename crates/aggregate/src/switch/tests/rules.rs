@@ -16,7 +16,7 @@ fn whole_rack(rack: u8) -> Gradient {
     Gradient { branch, bitmap: 0b11, level: 1, ..gradient(1) }
 }
 
-// spec
+// spec: machine
 #[test]
 fn the_first_packet_takes_the_aggregator() {
     let mut bench = Bench::knowing();
@@ -28,7 +28,7 @@ fn the_first_packet_takes_the_aggregator() {
     assert_eq!(bench.switch.stats().taken, 1);
 }
 
-// spec: A-02
+// spec: A-02 machine
 #[test]
 fn a_resent_packet_takes_none() {
     let mut bench = Bench::knowing();
@@ -43,7 +43,7 @@ fn a_resent_packet_takes_none() {
     assert_eq!(sent.read(), Gradient { level: 2, resend: true, ..repair });
 }
 
-// spec: A-03
+// spec: A-03 machine
 #[test]
 fn another_identity_is_a_collision() {
     let first = gradient(0);
@@ -84,7 +84,7 @@ fn lengths_and_bytes_do_not_meet() {
     assert!(sent.read().collision);
 }
 
-// spec
+// spec: machine
 #[test]
 fn the_last_packet_takes_the_sum_with_it() {
     let mut bench = Bench::knowing();
@@ -113,7 +113,7 @@ fn one_child_alone_is_a_full_sum() {
     assert_eq!((sent.read().level, bench.switch.occupied()), (1, 1));
 }
 
-// spec: A-04
+// spec: A-04 machine
 #[test]
 fn a_packet_that_was_seen_leaves_only_its_mark() {
     let mut bench = Bench::knowing();
@@ -128,7 +128,7 @@ fn a_packet_that_was_seen_leaves_only_its_mark() {
     assert_eq!(bench.send(&of_three(0), &[3, -4]).0, Fate::Consumed, "after the last, too");
 }
 
-// spec: A-06
+// spec: A-06 machine
 #[test]
 fn a_parameter_packet_frees_and_reaches_everybody_below() {
     let mut bench = Bench::knowing();
@@ -171,7 +171,7 @@ fn an_unknown_group_is_noticed_once_in_a_while() {
     assert_eq!((bench.switch.stats().unknown_groups, bench.switch.stats().notices), (4, 2));
 }
 
-// spec: A-07
+// spec: A-07 machine
 #[test]
 fn a_resent_packet_flushes_the_first_level() {
     for (again, values, bitmap) in [(2, vec![103, 196], 0b101), (0, vec![3, -4], 0b001)] {
@@ -187,7 +187,7 @@ fn a_resent_packet_flushes_the_first_level() {
     }
 }
 
-// spec: A-08
+// spec: A-08 machine
 #[test]
 fn a_resent_packet_clears_the_levels_above_and_goes_on_untouched() {
     let part = Gradient { bitmap: 0b01, ..whole_rack(1) };
@@ -202,7 +202,7 @@ fn a_resent_packet_clears_the_levels_above_and_goes_on_untouched() {
     }
 }
 
-// spec: A-12
+// spec: A-12 machine
 #[test]
 fn what_no_station_counts_goes_to_the_server() {
     let part = Gradient { bitmap: 0b01, ..whole_rack(1) };
@@ -223,7 +223,7 @@ fn what_no_station_counts_goes_to_the_server() {
     assert_eq!((fate, sent.meta.dst, sent.read()), (Fate::Forwarded, SERVER, last_stretch));
 }
 
-// spec: A-12
+// spec: A-12 machine
 #[test]
 fn racks_and_workers_meet_at_the_second_level() {
     let mut bench = Bench::new();
@@ -242,7 +242,7 @@ fn racks_and_workers_meet_at_the_second_level() {
     assert_eq!(sent.read(), expected);
 }
 
-// spec: A-09
+// spec: A-09 machine
 #[test]
 fn what_is_over_makes_room() {
     let newer_epoch = |gradient: &mut Gradient| gradient.identity.epoch = 4;
@@ -272,7 +272,7 @@ fn what_is_over_makes_room() {
     assert!(bench.send(&other_job, &[1, 2]).1.read().collision);
 }
 
-// spec: A-09
+// spec: A-09 machine
 #[test]
 fn stale_aggregators_are_freed_by_whoever_meets_them() {
     let mut other = gradient(0);
@@ -292,7 +292,7 @@ fn stale_aggregators_are_freed_by_whoever_meets_them() {
     assert_eq!((bench.switch.occupied(), bench.switch.stats().freed_stale), (1, 2));
 }
 
-// spec: A-09
+// spec: A-09 machine
 #[test]
 fn the_sweep_frees_within_twice_the_stale_age_and_then_rests() {
     let mut bench = Bench::with(|config| config.sweep_steps = 3);
@@ -319,7 +319,7 @@ fn the_sweep_frees_within_twice_the_stale_age_and_then_rests() {
     assert_eq!(bench.switch.occupied(), 0, "a late driver makes up for it");
 }
 
-// spec: A-10
+// spec: A-10 machine
 #[test]
 fn a_mark_on_any_packet_reaches_the_sum() {
     for marked in [0, 1] {
@@ -342,7 +342,7 @@ fn a_mark_on_any_packet_reaches_the_sum() {
     assert!(sent.read().congested, "what is passed on keeps it, too");
 }
 
-// spec: A-11
+// spec: A-11 machine
 #[test]
 fn overflow_saturates_and_sticks() {
     let mut bench = Bench::knowing();
@@ -359,7 +359,7 @@ fn overflow_saturates_and_sticks() {
     assert!(sent.read().overflow, "a worker can say so itself");
 }
 
-// spec: A-36
+// spec: A-36 machine
 #[test]
 fn sums_carry_the_least_watermark_and_the_largest_magnitude() {
     let part = |worker, watermark_distance, number| Gradient {
@@ -375,7 +375,7 @@ fn sums_carry_the_least_watermark_and_the_largest_magnitude() {
     }
 }
 
-// spec: T-09
+// spec: T-09 machine
 #[test]
 fn floats_are_added_as_floats() {
     let float = |worker| Gradient { numbers: Numbers::Float, ..gradient(worker) };
@@ -424,7 +424,7 @@ fn packets_that_break_a_rule_are_dropped_and_counted() {
     assert_eq!((bench.switch.stats().malformed, bench.switch.occupied()), (7, 0));
 }
 
-// spec: A-14
+// spec: A-14 machine
 #[test]
 fn fragments_that_are_too_long_to_be_summed_go_to_the_server() {
     let mut bench = Bench::knowing();

@@ -25,7 +25,7 @@ fn hogged() -> Bench {
     bench
 }
 
-// spec: T-06
+// spec: T-06 machine
 #[test]
 fn within_the_stale_age_a_hog_is_down_to_its_share() {
     let mut bench = hogged();
@@ -49,7 +49,7 @@ fn within_the_stale_age_a_hog_is_down_to_its_share() {
     assert!(bench.switch.stats().held_to_share > 0);
 }
 
-// spec: T-06
+// spec: T-06 machine
 #[test]
 fn alone_a_job_may_have_everything() {
     let mut bench = hogged();

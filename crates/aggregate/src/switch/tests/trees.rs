@@ -61,7 +61,7 @@ fn identity(job: JobId, sequence: u64) -> Identity {
     Identity { job, epoch: 3, sequence, attempt: 0 }
 }
 
-// spec
+// spec: machine
 #[test]
 fn a_thousand_workers_are_summed_by_two_levels() {
     let members: Vec<Member> =
@@ -76,7 +76,7 @@ fn a_thousand_workers_are_summed_by_two_levels() {
     assert_eq!(net.switches[&NodeId(9)].stats().completed, 3);
 }
 
-// spec: A-12
+// spec: A-12 machine
 #[test]
 fn crooked_trees_are_summed() {
     // A rack of 40 is two stations; one worker is beside the last switch, one rack is a level up.
@@ -97,7 +97,7 @@ fn crooked_trees_are_summed() {
     assert_eq!(net.occupied(), 0);
 }
 
-// spec: A-14
+// spec: A-14 machine
 #[test]
 fn jobs_share_switches_that_were_told_nothing() {
     let members: Vec<Member> = (0..4).map(|rank| member(1_000 + rank, &[10])).collect();

@@ -70,7 +70,7 @@ fn expected(aggregators: u32, changes: &[Change], sequence: u64) -> (u32, u8, Nu
 }
 
 proptest! {
-    // spec
+    // spec: machine
     #[test]
     fn all_workers_change_together(
         aggregators in 1..12_u32,

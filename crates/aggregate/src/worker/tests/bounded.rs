@@ -39,7 +39,7 @@ fn queries_name_operations_that_need_not_be_exact() {
     assert_eq!(queries.iter().map(|query| query.bounded).collect::<Vec<_>>(), expected);
 }
 
-// spec: A-23
+// spec: A-23 machine
 #[test]
 fn what_is_repeated_in_floats_is_exact() {
     let mut bench = bench(fixed(1e6, false));
@@ -80,7 +80,7 @@ fn the_end_tells_who_is_missing_where() {
     assert_eq!(sums[..], expected[..14]);
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn what_is_supplied_says_who_is_missing() {
     let mut bench = bench(Numeric::Float);

@@ -12,7 +12,7 @@ fn adopt(bench: &mut Bench, setup: Setup) -> bool {
     bench.worker.adopt(bench.now, bench.setup.clone(), 1)
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_new_epoch_sends_again_what_is_not_complete() {
     let mut bench = bench();
@@ -28,7 +28,7 @@ fn a_new_epoch_sends_again_what_is_not_complete() {
     assert_eq!((bench.worker.watermark(), bench.finished()), (6, vec![(0, 0)]));
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_result_may_come_before_the_fragment_was_sent() {
     let config = Config { control: Control::Fixed(0), ..Config::default() };
@@ -41,7 +41,7 @@ fn a_result_may_come_before_the_fragment_was_sent() {
     assert_eq!(bench.sent_sequences(), [2, 4]);
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn who_lost_its_memory_begins_where_the_others_are() {
     let worker = Worker::resuming(Config::default(), Operation(7), 40).unwrap();
@@ -60,7 +60,7 @@ fn who_lost_its_memory_begins_where_the_others_are() {
     assert_eq!(result[8..], [2.0; 8]);
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn operations_that_everyone_else_has_finish_when_they_are_submitted() {
     let worker = Worker::resuming(Config::default(), Operation(2), 10).unwrap();

@@ -46,7 +46,7 @@ fn run(recovery: Recovery, loss: f64, seed: u64) -> Bench {
     bench
 }
 
-// spec: A-33, T-10
+// spec: A-33, T-10 machine
 #[test]
 fn everything_completes_through_losses() {
     for recovery in [Recovery::Selective, Recovery::Paper] {

@@ -11,7 +11,7 @@ fn bench(setup: Setup) -> Bench {
     bench
 }
 
-// spec: A-33, T-10
+// spec: A-33, T-10 machine
 #[test]
 fn three_later_answers_make_a_loss() {
     let mut bench = bench(setup());
@@ -34,7 +34,7 @@ fn three_later_answers_make_a_loss() {
     assert_eq!((stats.losses, stats.queries, stats.resent), (2, 2, 0));
 }
 
-// spec: A-33
+// spec: A-33 machine
 #[test]
 fn losses_are_counted_for_each_server() {
     let mut bench = bench(Setup { trees: vec![tree(SERVER), tree(NodeId(21))], ..setup() });
@@ -44,7 +44,7 @@ fn losses_are_counted_for_each_server() {
     assert_eq!(bench.sent_sequences(), [0]);
 }
 
-// spec: A-33
+// spec: A-33 machine
 #[test]
 fn sprayed_packets_are_lost_by_time_only() {
     let config = Config { loss_threshold: 0, ..config() };
@@ -55,7 +55,7 @@ fn sprayed_packets_are_lost_by_time_only() {
     assert_eq!(bench.sent_sequences(), [0]);
 }
 
-// spec: A-33
+// spec: A-33 machine
 #[test]
 fn the_papers_recovery_sends_the_fragment_again() {
     let mut bench = bench(Setup { recovery: Recovery::Paper, ..setup() });
@@ -70,7 +70,7 @@ fn the_papers_recovery_sends_the_fragment_again() {
 }
 
 /// The tensor is longer than the span, so that fragments leave after the query.
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn a_query_is_repeated_when_it_is_overtaken_and_old_enough() {
     let mut bench = bench(setup());
@@ -90,7 +90,7 @@ fn a_query_is_repeated_when_it_is_overtaken_and_old_enough() {
     assert_eq!(bench.worker.stats().losses, 2);
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn after_three_queries_in_vain_the_next_is_straight() {
     let mut bench = Bench::with_sent(setup(), config(), 1);
@@ -106,7 +106,7 @@ fn after_three_queries_in_vain_the_next_is_straight() {
 }
 
 /// A server that lost a result has nothing to answer a resent contribution with.
-// spec
+// spec: machine
 #[test]
 fn after_three_resends_in_vain_the_paper_way_asks_now_and_then() {
     let mut bench = Bench::with_sent(Setup { recovery: Recovery::Paper, ..setup() }, config(), 1);
@@ -120,7 +120,7 @@ fn after_three_resends_in_vain_the_paper_way_asks_now_and_then() {
     assert_eq!(kinds, [resend, resend, resend, resend, query, resend, query]);
 }
 
-// spec: A-33
+// spec: A-33 machine
 #[test]
 fn timeouts_double_until_something_comes() {
     let mut bench = Bench::with_sent(setup(), config(), 4);
@@ -148,7 +148,7 @@ fn timeouts_double_until_something_comes() {
     assert_eq!(bench.worker.stats().timeouts, 4 * 8 + 3);
 }
 
-// spec: A-34
+// spec: A-34 machine
 #[test]
 fn a_late_worker_is_no_congestion_but_a_lost_packet_is() {
     let mut bench = Bench::with_sent(setup(), Config::default(), 3);
@@ -162,7 +162,7 @@ fn a_late_worker_is_no_congestion_but_a_lost_packet_is() {
     assert_eq!((bench.worker.window_bytes(), bench.worker.stats().loss_halvings), (30_750, 1));
 }
 
-// spec
+// spec: machine
 #[test]
 fn marks_halve_the_window_once_a_round() {
     let setup = Setup { span_fragments: 100, ..setup() };
@@ -183,7 +183,7 @@ fn marks_halve_the_window_once_a_round() {
     assert_eq!((bench.worker.window_bytes(), bench.worker.stats().mark_halvings), (15_375, 2));
 }
 
-// spec: A-34
+// spec: A-34 machine
 #[test]
 fn a_loss_halves_the_window() {
     let setup = Setup { recovery: Recovery::Paper, ..setup() };
@@ -194,7 +194,7 @@ fn a_loss_halves_the_window() {
     assert_eq!(bench.worker.stats().losses, 2);
 }
 
-// spec: A-34, T-10
+// spec: A-34, T-10 machine
 #[test]
 fn selective_repair_halves_the_window_unless_it_was_a_collision() {
     let halved = |next_aggregator: Option<u32>| {
@@ -209,7 +209,7 @@ fn selective_repair_halves_the_window_unless_it_was_a_collision() {
     assert_eq!(halved(Some(5)), (66_000, 0));
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn requests_are_answered_as_they_ask() {
     let mut bench = Bench::with_sent(setup(), config(), 8);
@@ -237,7 +237,7 @@ fn requests_are_answered_as_they_ask() {
     assert_eq!(bench.sent_sequences(), [5], "asked again after the answer left");
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn requests_for_others_or_for_what_was_not_sent_are_not_answered() {
     let mut bench = Bench::with_sent(setup(), config(), 100);
@@ -256,7 +256,7 @@ fn requests_for_others_or_for_what_was_not_sent_are_not_answered() {
 }
 
 /// Four workers in two racks; this one is the second of the second rack.
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn requests_name_a_worker_by_its_places() {
     let path = |rack| vec![NodeId(rack), NodeId(12)];
@@ -280,7 +280,7 @@ fn requests_name_a_worker_by_its_places() {
     assert_eq!(answers_to(Ask { level: 2, wanted: 0b01, ..mine }), 1, "by the server");
 }
 
-// spec: A-41, T-10
+// spec: A-41, T-10 machine
 #[test]
 fn a_result_is_supplied_in_floats_past_all_switches() {
     let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
@@ -310,7 +310,7 @@ fn a_result_is_supplied_in_floats_past_all_switches() {
     assert_eq!(bench.worker.stats().results, 2);
 }
 
-// spec: A-23
+// spec: A-23 machine
 #[test]
 fn a_sum_that_left_the_range_is_repeated_in_floats() {
     let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
@@ -346,7 +346,7 @@ fn a_sum_that_left_the_range_is_repeated_in_floats() {
     assert_eq!((bench.worker.stats().repeats, bench.worker.stats().duplicates), (3, 2));
 }
 
-// spec: A-23
+// spec: A-23 machine
 #[test]
 fn no_switch_is_given_floats_that_only_the_server_waits_for() {
     let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
@@ -359,7 +359,7 @@ fn no_switch_is_given_floats_that_only_the_server_waits_for() {
     assert!(sent.iter().all(|packet| packet.meta.dst == SERVER && packet.gradient().resend));
 }
 
-// spec: T-09
+// spec: T-09 machine
 #[test]
 fn a_job_in_floats_has_nothing_to_repeat() {
     let mut bench = Bench::with_sent(setup(), config(), 1);
@@ -367,7 +367,7 @@ fn a_job_in_floats_has_nothing_to_repeat() {
     assert_eq!((bench.sent().len(), bench.worker.stats().ignored), (0, 1));
 }
 
-// spec: T-10
+// spec: T-10 machine
 #[test]
 fn the_oldest_fragment_alone_is_asked_for_when_nothing_comes() {
     let probing = Config { probe_after: Some(Span::from_us(300)), ..config() };

@@ -6,7 +6,7 @@ use super::*;
 use crate::index;
 use crate::reliability::Absences;
 
-// spec
+// spec: machine
 #[test]
 fn tensors_become_fragments_of_all_servers() {
     let other = NodeId(21);
@@ -37,7 +37,7 @@ fn tensors_become_fragments_of_all_servers() {
     assert!(eight == 8.0 && nan.is_nan());
 }
 
-// spec: A-30
+// spec: A-30 machine
 #[test]
 fn slots_come_again_after_a_span_and_linear_ones_after_all_aggregators() {
     let aggregators = |setup: Setup| -> Vec<u32> {
@@ -56,7 +56,7 @@ fn slots_come_again_after_a_span_and_linear_ones_after_all_aggregators() {
     assert_eq!(linear, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]);
 }
 
-// spec
+// spec: machine
 #[test]
 fn the_window_and_the_span_hold_fragments_back() {
     // 350 bytes: three packets of 116.
@@ -90,7 +90,7 @@ fn packets_wait_for_room() {
     assert_eq!(bench.sent_sequences(), [2]);
 }
 
-// spec: A-32
+// spec: A-32 machine
 #[test]
 fn sums_are_written_once_where_they_belong() {
     let mut bench = Bench::new(setup());
@@ -133,7 +133,7 @@ fn sums_that_do_not_fit_are_ignored() {
     assert_eq!((bench.worker.watermark(), bench.worker.stats().ignored), (0, 7));
 }
 
-// spec: A-31, T-09
+// spec: A-31, T-09 machine
 #[test]
 fn fixed_point_is_scaled_and_what_does_not_fit_is_flagged() {
     let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
@@ -160,7 +160,7 @@ fn fixed_point_is_scaled_and_what_does_not_fit_is_flagged() {
     assert!(result[5].is_nan() && result[8] == 6e7);
 }
 
-// spec: A-36
+// spec: A-36 machine
 #[test]
 fn the_magnitude_of_the_next_window_travels_along() {
     let config = Config { control: Control::Fixed(350), ..Config::default() };
@@ -207,7 +207,7 @@ fn empty_tensors_finish_at_once_and_tensors_may_come_before_the_set_up() {
     assert_eq!(bench.sent_sequences(), [0, 1, 2]);
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn memory_is_kept_until_released_here_and_complete_everywhere() {
     let mut bench = Bench::new(setup());
@@ -245,7 +245,7 @@ fn headers_are_sealed_and_only_sealed_ones_are_taken() {
     assert_eq!(bench.worker.watermark(), 1);
 }
 
-// spec: T-09
+// spec: T-09 machine
 #[test]
 fn halves_travel_in_full_and_are_rounded_once() {
     let mut bench = Bench::new(setup());
@@ -263,7 +263,7 @@ fn halves_travel_in_full_and_are_rounded_once() {
     assert_eq!(*bench.worker.tensor(operation).unwrap(), Tensor::Halves(Half::F16, sums.into()));
 }
 
-// spec: T-07
+// spec: T-07 machine
 #[test]
 fn what_is_waited_for_has_a_name_and_a_time() {
     let mut bench = Bench::new(setup());
@@ -285,7 +285,7 @@ fn what_is_waited_for_has_a_name_and_a_time() {
     assert_eq!(second.0, 1);
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_result_that_was_taken_is_kept_as_far_as_others_lack_it() {
     let mut bench = Bench::new(setup());

@@ -1,42 +1,56 @@
 //! Reads the ledger from TOML.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::Ledger;
+use super::{Entry, Gap, Ledger};
 use crate::mentions::is_id;
+use crate::place::Place;
 use crate::tree::TextFile;
 
 /// The file of every plane, and the letter of its ids.
-const PLANES: &[(&str, char)] =
-    &[("aggregate", 'A'), ("deliver", 'M'), ("prioritize", 'Q'), ("pace", 'C'), ("together", 'T')];
+pub const PLANES: &[(&str, char)] = &[
+    ("aggregate", 'A'),
+    ("deliver", 'M'),
+    ("prioritize", 'Q'),
+    ("pace", 'C'),
+    ("together", 'T'),
+    ("edge", 'E'),
+    ("fast", 'F'),
+    ("nccl", 'N'),
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct EntryTable {
     title: String,
     says: String,
     paper: String,
+    places: BTreeSet<Place>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Todo {
-    todo: BTreeMap<String, Vec<String>>,
+struct GapTable {
+    #[serde(default)]
+    places: BTreeSet<Place>,
+    #[serde(default)]
+    partial: BTreeSet<Place>,
+    gap: String,
 }
 
 pub fn ledger(files: &[TextFile]) -> (Ledger, Vec<String>) {
     let (mut ledger, mut problems) = (Ledger::default(), Vec::new());
     for (plane, letter) in PLANES {
         match find(files, plane) {
-            Some(file) => entries(file, *letter, &mut ledger, &mut problems),
+            Some(file) => entries(file, (plane, *letter), &mut ledger, &mut problems),
             None => problems.push(format!("specs/{plane}.toml is missing: restore it")),
         }
     }
     match find(files, "todo") {
-        Some(file) => todo(file, &mut ledger, &mut problems),
-        None => problems.push("specs/todo.toml is missing: an empty [todo] will do".into()),
+        Some(file) => gaps(file, &mut ledger, &mut problems),
+        None => problems.push("specs/todo.toml is missing: an empty file will do".into()),
     }
     (ledger, problems)
 }
@@ -45,48 +59,63 @@ fn find<'a>(files: &'a [TextFile], stem: &str) -> Option<&'a TextFile> {
     files.iter().find(|file| file.path == format!("specs/{stem}.toml"))
 }
 
-fn entries(file: &TextFile, letter: char, ledger: &mut Ledger, problems: &mut Vec<String>) {
-    let entries: BTreeMap<String, Entry> = match toml::from_str(&file.text) {
+fn entries(
+    file: &TextFile,
+    (plane, letter): (&'static str, char),
+    ledger: &mut Ledger,
+    problems: &mut Vec<String>,
+) {
+    let entries: BTreeMap<String, EntryTable> = match toml::from_str(&file.text) {
         Ok(entries) => entries,
         Err(error) => return problems.push(format!("{}: {error}", file.path)),
     };
     for (id, entry) in entries {
-        let place = place(file, &format!("[{id}]"));
+        let at = at(file, &format!("[{id}]"));
         if !is_id(&id) || !id.starts_with(letter) {
-            problems.push(format!("{place}: ids here look like {letter}-07: rename {id}"));
+            problems.push(format!("{at}: ids here look like {letter}-07: rename {id}"));
         }
         let fields = [("title", entry.title), ("says", entry.says), ("paper", entry.paper)];
         for (name, value) in fields {
             if value.trim().is_empty() {
-                problems.push(format!("{place}: `{name}` of {id} is empty: fill it in"));
+                problems.push(format!("{at}: `{name}` of {id} is empty: fill it in"));
             }
         }
-        ledger.entries.insert(id, place);
+        if entry.places.is_empty() {
+            problems.push(format!("{at}: `places` of {id} is empty: name where it has to hold"));
+        }
+        ledger.entries.insert(id, Entry { plane, places: entry.places, at });
     }
 }
 
-fn todo(file: &TextFile, ledger: &mut Ledger, problems: &mut Vec<String>) {
-    let groups = match toml::from_str::<Todo>(&file.text) {
-        Ok(Todo { todo }) => todo,
+fn gaps(file: &TextFile, ledger: &mut Ledger, problems: &mut Vec<String>) {
+    let planes: BTreeMap<String, BTreeMap<String, GapTable>> = match toml::from_str(&file.text) {
+        Ok(planes) => planes,
         Err(error) => return problems.push(format!("{}: {error}", file.path)),
     };
-    for (group, ids) in groups {
-        let letter = PLANES.iter().find(|(plane, _)| *plane == group).map(|(_, letter)| *letter);
-        for id in ids {
-            let place = place(file, &format!("\"{id}\""));
+    for (plane, gaps) in planes {
+        let letter = PLANES.iter().find(|(known, _)| *known == plane).map(|(_, letter)| *letter);
+        for (id, GapTable { places: untested, partial, gap }) in gaps {
+            let at = at(file, &format!("[{plane}.{id}]"));
             if !letter.is_some_and(|letter| id.starts_with(letter)) {
-                problems.push(format!("{place}: {id} is not of `{group}`: move it"));
+                problems.push(format!("{at}: {id} is not of `{plane}`: move it"));
             }
-            if ledger.todo.contains_key(&id) {
-                problems.push(format!("{place}: {id} is listed twice: remove one"));
+            if gap.trim().is_empty() {
+                problems.push(format!("{at}: `gap` of {id} is empty: say what is missing"));
             }
-            ledger.todo.insert(id, place);
+            if untested.is_empty() && partial.is_empty() {
+                problems.push(format!("{at}: {id} names no place: fill in `places` or `partial`"));
+            }
+            if let Some(place) = untested.intersection(&partial).next() {
+                let place = place.name();
+                problems.push(format!("{at}: {id} lists `{place}` twice: remove one"));
+            }
+            ledger.gaps.insert(id, Gap { untested, partial, at });
         }
     }
 }
 
 /// The file and the first line that holds `needle`.
-fn place(file: &TextFile, needle: &str) -> String {
+fn at(file: &TextFile, needle: &str) -> String {
     let line = file.text.lines().position(|line| line.contains(needle)).unwrap_or(0);
     format!("{}:{}", file.path, line + 1)
 }

@@ -65,7 +65,7 @@ fn the_same_process_finds_everything_as_it_was() {
     assert_eq!(hall.registry.jobs(), 1);
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn another_process_takes_over_with_an_empty_memory() {
     let mut hall = Hall::set_up(&["a", "a", "b"]);

@@ -16,7 +16,7 @@ fn remembering(hall: &Hall, rank: u32, host: &str, round: u32, watermark: u64) -
     Join { resume, ..hall.join(rank, host) }
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_registry_that_restarts_goes_on_with_the_same_job() {
     let mut hall = restarted(3);
@@ -39,7 +39,7 @@ fn a_registry_that_restarts_goes_on_with_the_same_job() {
     assert!(matches!(hall.told(2)[..], [ToRank::Adopt { seat: 1, .. }]));
 }
 
-// spec: A-41
+// spec: A-41 machine
 #[test]
 fn a_newcomer_among_members_begins_where_they_are() {
     let mut hall = restarted(2);

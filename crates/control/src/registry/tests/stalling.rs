@@ -15,7 +15,7 @@ fn hall() -> Hall {
     hall
 }
 
-// spec: T-07
+// spec: T-07 machine
 #[test]
 fn a_stall_names_rank_fragment_link_and_time() {
     let mut hall = hall();
@@ -41,7 +41,7 @@ fn a_stall_names_rank_fragment_link_and_time() {
     }
 }
 
-// spec: T-07
+// spec: T-07 machine
 #[test]
 fn a_sum_that_was_sent_makes_the_way_down_suspect() {
     let mut hall = hall();
@@ -55,7 +55,7 @@ fn a_sum_that_was_sent_makes_the_way_down_suspect() {
     assert_eq!(hall.diagnoses(1)[0].culprits, [3]);
 }
 
-// spec: T-07
+// spec: T-07 machine
 #[test]
 fn where_the_server_knows_nothing_whoever_does_not_wait_is_suspect() {
     let mut hall = hall();
@@ -75,7 +75,7 @@ fn where_the_server_knows_nothing_whoever_does_not_wait_is_suspect() {
     assert!(diagnosis.text.ends_with("all hosts wait for it: look at the links there"));
 }
 
-// spec: T-07
+// spec: T-07 machine
 #[test]
 fn a_chain_of_waits_ends_at_the_culprit() {
     let mut hall = hall();
@@ -121,7 +121,7 @@ fn the_same_is_not_asked_or_told_all_the_time() {
     assert!(hall.look().is_empty(), "nobody asked that");
 }
 
-// spec: T-07
+// spec: T-07 machine
 #[test]
 fn a_stall_that_lasts_fails_the_job_with_its_reason() {
     let mut hall = hall();

@@ -29,7 +29,7 @@ fn sent_bytes(weights: [u32; 2], sizes: [u32; 2], total: u64) -> [u64; 2] {
     sent
 }
 
-// spec: M-15
+// spec: M-15 simulator
 #[test]
 fn classes_that_both_wait_divide_the_link_by_weight_whatever_their_packets() {
     for weights in [[1, 1], [1, 3], [5, 2]] {
@@ -44,7 +44,7 @@ fn classes_that_both_wait_divide_the_link_by_weight_whatever_their_packets() {
     }
 }
 
-// spec: M-15
+// spec: M-15 simulator
 #[test]
 fn who_is_alone_has_the_whole_link_and_saves_nothing_up() {
     let mut pool = Pool::default();
@@ -75,7 +75,7 @@ fn who_is_alone_has_the_whole_link_and_saves_nothing_up() {
     }
 }
 
-// spec: M-15
+// spec: M-15 simulator
 #[test]
 fn a_class_that_fills_its_buffer_leaves_the_other_its_own() {
     let mut pool = Pool::default();
@@ -107,7 +107,7 @@ fn each_class_has_priorities_of_its_own() {
 }
 
 /// Each class has a threshold of its own, and what waits of the other does not count.
-// spec: M-15
+// spec: M-15 simulator
 #[test]
 fn a_class_marks_by_what_waits_of_itself() {
     let marking = |threshold_bytes| Marking { threshold_bytes, drop_unmarkable: false };

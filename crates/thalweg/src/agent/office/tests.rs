@@ -62,7 +62,7 @@ fn pass(office: &mut Office, until: Time) -> Vec<Output> {
     outputs
 }
 
-// spec: C-08, C-11
+// spec: C-08, C-11 machine
 #[test]
 fn without_a_switch_jobs_of_a_host_take_turns_by_its_own_table() {
     let mut office = office();
@@ -177,7 +177,7 @@ fn words_out_of_order_are_refused_and_change_nothing() {
     assert!(twice.contains("a name of its own"), "{twice}");
 }
 
-// spec: C-08
+// spec: C-08 machine
 #[test]
 fn processes_of_one_job_do_not_begin_each_others_bursts_anew() {
     let mut office = office();
@@ -210,7 +210,7 @@ fn a_job_that_hangs_up_leaves_nothing() {
     office.forget(at(72), seat);
 }
 
-// spec: C-15
+// spec: C-15 machine
 #[test]
 fn flows_within_the_host_are_left_alone() {
     let mut office = office();
