@@ -9,7 +9,7 @@ use thalweg_control::pacing::desk::{self, RequestError};
 use thalweg_control::pacing::{MESSAGE_BYTES_MAX, Malformed};
 use thalweg_control::v1;
 use thalweg_control::v1::update_schedule_response::Outcome;
-use thalweg_core::{JobId, NodeId, Rate};
+use thalweg_core::{Check, JobId, NodeId, Rate};
 use thalweg_pace::board::{FLOWS_PER_MESSAGE, Question, Route, Wrong};
 use thalweg_pace::{Board, FlowId, Rank, Settings, Slot};
 
@@ -95,6 +95,7 @@ impl Stage {
         let stats = self.board.stats();
         assert!(stats.flows as usize <= self.planned, "a flow that nobody planned");
         assert!(stats.links as usize <= self.hosts.len(), "a link that nobody asked for");
+        self.board.check();
         accepted
     }
 

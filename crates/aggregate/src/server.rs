@@ -19,6 +19,7 @@ use self::queue::{Progress, Queue};
 pub use self::stats::Stats;
 use crate::setup::Setup;
 
+mod check;
 mod intake;
 mod job;
 mod judge;

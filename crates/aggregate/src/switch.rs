@@ -3,6 +3,7 @@
 mod aggregator;
 mod answers;
 mod asks;
+mod check;
 mod config;
 mod gradients;
 mod groups;

@@ -155,6 +155,15 @@ impl Window {
         self.delay.is_some()
     }
 
+    /// Panics where the window is narrower than its floor or wider than its limit.
+    // spec: T-12
+    pub fn check(&self) {
+        let most = self.max_bytes.map_or(u64::MAX, |most| most.max(self.floor_bytes));
+        let is_within = (self.floor_bytes..=most).contains(&self.bytes);
+        assert!(is_within, "a window of {} bytes, not {} to {most}", self.bytes, self.floor_bytes);
+        assert!(self.floor_bytes > 0, "a window of nothing stays closed");
+    }
+
     fn obey(&mut self, judgement: Judgement) {
         let share = match judgement {
             Judgement::Empty => return,

@@ -13,6 +13,7 @@ use crate::setup::Setup;
 use crate::window::Window;
 
 mod agreed;
+mod check;
 mod config;
 mod flight;
 mod fragments;

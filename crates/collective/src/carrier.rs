@@ -1,6 +1,6 @@
 //! What messages of a member travel on.
 
-use thalweg_core::{Machine, NodeId, Outbox, Packet, Tag, Time};
+use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Tag, Time};
 use thalweg_deliver::Offered;
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
 
@@ -100,6 +100,13 @@ impl Carrier {
         match self {
             Carrier::Flow(flows) => flows.poll(),
             Carrier::Deliver(courier) => courier.poll(),
+        }
+    }
+
+    pub fn check(&self) {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.check(),
+            Carrier::Deliver(courier) => courier.endpoint.check(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The machine around the parts of a collective: one endpoint, operations in, results out.
 
-use thalweg_core::{Machine, NodeId, Operation, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Check, Machine, NodeId, Operation, Outbox, Packet, Time, Verdict};
 use thalweg_deliver::Offered;
 
 use crate::carrier::{Carrier, Leg, News, Parcel, Want};
@@ -74,6 +74,9 @@ pub trait Part {
     fn disagrees(&self, node: NodeId) -> Self::Failure {
         self.lost(node)
     }
+
+    /// Panics where its accounts are wrong.
+    fn check(&self);
 
     /// Drops all operations and tells so.
     fn abandon(&mut self, now: Time, post: &mut Post<Self::Event>, failure: Self::Failure);
@@ -197,6 +200,17 @@ impl<P: Part> Member<P> {
     fn stop(&mut self, now: Time, failure: P::Failure) {
         self.failure = Some(failure);
         self.part.abandon(now, &mut self.post, failure);
+    }
+}
+
+// spec: T-12
+impl<P: Part> Check for Member<P> {
+    fn check(&self) {
+        self.post.carrier.check();
+        // A part that has failed is not used any more.
+        if self.failure.is_none() {
+            self.part.check();
+        }
     }
 }
 

@@ -118,6 +118,19 @@ impl Plan {
         Some((job.operation, job.tensor))
     }
 
+    /// Panics where pieces of operations are counted twice or not at all.
+    // spec: T-12
+    pub fn check_pieces(&self) {
+        let mut end = 0;
+        for (&first, job) in &self.jobs {
+            assert!(first >= end, "operations do not share pieces");
+            end = first + job.pieces;
+            let is_open = (1..=job.pieces).contains(&job.open_pieces);
+            assert!(is_open, "{} of {} pieces are open", job.open_pieces, job.pieces);
+        }
+        assert!(end <= self.pieces, "the next operation begins behind the last");
+    }
+
     /// Drops all operations and says which they were.
     pub fn abandon(&mut self) -> Vec<Operation> {
         let jobs = std::mem::take(&mut self.jobs);

@@ -24,6 +24,18 @@ impl<T: Default> Window<T> {
         self.slots.get_mut(offset)
     }
 
+    /// All positions from the oldest on that something happened to.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter()
+    }
+
+    /// Panics where it is wider than `span`, or did not slide over what is done.
+    pub fn check(&self, span: u64, is_done: impl Fn(&T) -> bool) {
+        assert!(self.slots.len() as u64 <= span, "{} positions, not {span}", self.slots.len());
+        let is_open = self.slots.front().is_none_or(|oldest| !is_done(oldest));
+        assert!(is_open, "position {} is the oldest and is done", self.oldest);
+    }
+
     /// Slides over what is done.
     pub fn slide(&mut self, is_done: impl Fn(&T) -> bool) {
         while self.slots.pop_front_if(|slot| is_done(slot)).is_some() {

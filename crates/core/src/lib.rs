@@ -8,6 +8,7 @@
 //! call protocols through.
 
 pub mod buffer;
+pub mod check;
 pub mod control;
 pub mod delay;
 pub mod digest;
@@ -28,6 +29,7 @@ pub mod timers;
 pub mod units;
 
 pub use buffer::{Buffer, Lend};
+pub use check::{Check, Checked};
 pub use control::{Acked, CongestionControl, Pacer};
 pub use digest::Digest;
 pub use element::{Combine, Element};

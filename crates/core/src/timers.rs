@@ -33,6 +33,11 @@ impl Timers {
         }
     }
 
+    /// When `index` comes up at the latest: [`Time::NEVER`] if it is not armed.
+    pub fn armed(&self, index: u32) -> Time {
+        self.armed.get(index as usize).copied().unwrap_or(Time::NEVER)
+    }
+
     /// When something comes up next, at the earliest.
     #[inline]
     pub fn next(&self) -> Time {
@@ -86,6 +91,7 @@ mod tests {
             for (index, time) in arms {
                 timers.arm(index, at(time));
                 wanted[index as usize] = wanted[index as usize].min(time);
+                prop_assert_eq!(timers.armed(index), at(wanted[index as usize]));
             }
             for now in 0..100 {
                 while let Some(index) = timers.pop_due(at(now)) {

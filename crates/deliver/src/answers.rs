@@ -47,6 +47,11 @@ impl Answers {
         has_room
     }
 
+    /// Panics where more answers wait than may.
+    pub fn check(&self) {
+        assert!(self.waiting.len() <= self.most, "the number of waiting answers is bounded");
+    }
+
     pub fn front(&self) -> Option<&Answer> {
         self.waiting.front()
     }

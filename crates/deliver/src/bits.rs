@@ -57,12 +57,21 @@ impl Bits {
     /// Puts a number in. Returns whether it is new.
     #[inline]
     pub(crate) fn insert(&mut self, number: u32) -> bool {
-        debug_assert!(number < self.length, "{number} of {}", self.length);
+        assert!(number < self.length, "{number} of {}", self.length);
         let (word, bit) = (&mut self.words[number as usize / 64], 1 << (number % 64));
         let is_new = *word & bit == 0;
         *word |= bit;
         self.count += u32::from(is_new);
         is_new
+    }
+
+    /// Recounts. Panics where the count is not that of the numbers.
+    pub(crate) fn check(&self) {
+        let count: u32 = self.words.iter().map(|word| word.count_ones()).sum();
+        assert_eq!(self.count, count, "numbers are counted once each");
+        let padding = self.length % 64;
+        let beyond = self.words.last().filter(|_| padding != 0).map_or(0, |last| last >> padding);
+        assert_eq!(beyond, 0, "there are no numbers beyond the last");
     }
 
     /// Writes the bits from `first`, a multiple of 64, into as many bytes as they need.
@@ -116,6 +125,17 @@ mod tests {
         assert_eq!(Bits::new(0).next_absent(0), None);
     }
 
+    // spec: T-12
+    #[test]
+    #[should_panic(expected = "numbers are counted once each")]
+    fn a_segment_that_counts_twice_is_noticed() {
+        let mut bits = Bits::new(67);
+        bits.insert(66);
+        bits.check();
+        bits.count += 1;
+        bits.check();
+    }
+
     #[test]
     fn bits_behind_the_last_are_refused() {
         let mut bits = Bits::new(67);
@@ -145,6 +165,7 @@ mod tests {
             let mut bytes = vec![0xff; count.div_ceil(8) as usize];
             theirs.write(first, count, &mut bytes);
             prop_assert!(after.replace(first, count, &bytes));
+            after.check();
             for number in 0..length {
                 let source =
                     if (first..first + count).contains(&number) { &theirs } else { &before };

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Rng, Time, Verdict,
+    Body, BodySize, Check, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Rng, Time,
+    Verdict,
 };
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::{Kind, peek, tag};
@@ -242,6 +243,15 @@ impl Endpoint {
 #[inline]
 fn name_of(src: NodeId, name: TensorName) -> Name {
     Name { peer: src, operation: Operation(name.operation), tensor: name.tensor }
+}
+
+impl Check for Endpoint {
+    fn check(&self) {
+        self.outgoing.check();
+        self.incoming.check(&self.config);
+        self.answers.check();
+        assert!(self.done.is_empty(), "completions are handed over at the end of a call");
+    }
 }
 
 impl Machine for Endpoint {

@@ -237,6 +237,29 @@ impl Incoming {
         }
     }
 
+    /// Looks at every buffer. Panics where a place or a name is counted twice or not at all, and where a buffer
+    /// would wait for ever.
+    // spec: T-12
+    pub fn check(&self, config: &Config) {
+        for (slot, receiver) in (0..).zip(&self.receivers) {
+            let is_vacant = self.vacant.contains(&slot);
+            assert_eq!(receiver.is_none(), is_vacant, "a place is vacant or has a buffer");
+            let Some(receiver) = receiver else { continue };
+            receiver.check();
+            let known = self.names.get(&receiver.name);
+            assert_eq!(known, Some(&Known::Posted(slot)), "a buffer is known by its name");
+            let ends_at = receiver.heard_at + config.give_up_after;
+            let is_timed = !receiver.is_agreed() || self.timers.armed(slot) <= ends_at;
+            assert!(is_timed, "a buffer whose sender may fall silent has a timer");
+        }
+        let live = self.receivers.iter().flatten().count();
+        assert_eq!(live, self.live(), "places are vacant once each");
+        let is_bounded = self.ended.len() <= config.ended_memory as usize
+            && self.early.len() <= config.early_memory as usize
+            && self.untold.len() <= config.early_memory as usize;
+        assert!(is_bounded, "the number of remembered names is bounded");
+    }
+
     fn agree(
         &mut self,
         config: &Config,

@@ -114,6 +114,8 @@ impl Outgoing {
             let peer = &mut self.peers[sender.peer as usize];
             let wait = peer.timeout(config);
             let Some(verb) = sender.question(config, now, wait) else { continue };
+            // Whether it leaves or not: what is not answered is asked again.
+            self.timers.arm(slot, sender.deadline);
             let control = Control { name: wire_name(config, sender.name), verb };
             let mut packet = outbox.lend(BodySize::Length(0))?;
             let entropy = peer.path();
@@ -121,7 +123,6 @@ impl Outgoing {
                 control.encode(header);
             });
             stats.questions += 1;
-            self.timers.arm(slot, sender.deadline);
             return Some(());
         }
     }
@@ -325,6 +326,59 @@ impl Outgoing {
             peers.push(Peer::new(config, node, rng));
             peers.len() as u32 - 1
         })
+    }
+}
+
+impl Outgoing {
+    /// Looks at every tensor and peer. Panics where a place or a name is counted twice or not at all, and where
+    /// a tensor or a peer would wait for ever.
+    // spec: T-12
+    pub fn check(&self) {
+        for (slot, sender) in (0..).zip(&self.senders) {
+            let is_vacant = self.vacant.contains(&slot);
+            assert_eq!(sender.is_none(), is_vacant, "a place is vacant or has a tensor");
+            if let Some(sender) = sender {
+                self.check_sender(slot, sender);
+            }
+        }
+        let live = self.senders.iter().flatten().count();
+        assert_eq!(live, self.names.len(), "every tensor has a name");
+        assert_eq!(live + self.vacant.len(), self.senders.len(), "places are vacant once each");
+        let sending = self.senders.iter().flatten().filter(|sender| sender.is_sending()).count();
+        let waiting: usize = self.peers.iter().map(|peer| peer.waiting.len()).sum();
+        assert_eq!(waiting, sending, "whoever waits to send is sending");
+        self.check_peers();
+    }
+
+    fn check_sender(&self, slot: u32, sender: &Sender) {
+        sender.check();
+        assert_eq!(self.names.get(&sender.name), Some(&slot), "a tensor is known by its name");
+        let is_queued = !sender.is_asking || self.asking.contains(&slot);
+        assert!(is_queued, "a sender with a question has its turn");
+        let waiting = &self.peers[sender.peer as usize].waiting;
+        let is_waiting = !sender.is_sending() || waiting.contains(&sender.waiting);
+        assert!(is_waiting, "a sender with segments has its turn");
+        let is_timed = self.timers.armed(slot) <= sender.deadline;
+        assert!(is_timed, "a sender with a deadline has a timer");
+    }
+
+    fn check_peers(&self) {
+        let mut ready = 0;
+        for (place, peer) in (0..).zip(&self.peers) {
+            match peer.turn {
+                Turn::Idle => assert!(peer.waiting.is_empty(), "a peer with tensors has its turn"),
+                Turn::Ready(rank, turn) => {
+                    ready += 1;
+                    let is_queued = self.ready.contains(&(rank, turn, place));
+                    assert!(is_queued, "a peer that is ready is in the queue");
+                }
+                Turn::Paced => {
+                    let is_timed = self.paced.iter().any(|Reverse((_, own))| *own == place);
+                    assert!(is_timed, "a peer that is paced has a time");
+                }
+            }
+        }
+        assert_eq!(self.ready.len(), ready, "only peers that are ready are in the queue");
     }
 }
 

@@ -113,6 +113,21 @@ impl Receiver {
         if agreed.budget.is_met() { Intake::Enough } else { Intake::Taken }
     }
 
+    /// Recounts. Panics where the bytes that have arrived are not those of the segments, and where enough has
+    /// arrived without an end.
+    // spec: T-12
+    pub fn check(&self) {
+        let Some(Agreed { segments, arrived, budget, .. }) = &self.agreed else { return };
+        arrived.check();
+        assert_eq!(arrived.len(), segments.count(), "every segment has a bit");
+        let full = u64::from(segments.segment_bytes());
+        let last = segments.count().saturating_sub(1);
+        let short = if arrived.contains(last) { full - u64::from(segments.bytes(last)) } else { 0 };
+        let bytes = u64::from(arrived.count()) * full - short;
+        assert_eq!(budget.arrived_bytes(), bytes, "bytes that have arrived are those of segments");
+        assert!(!budget.is_met(), "a tensor of which enough has arrived is complete");
+    }
+
     /// How many segments a bitmap from `first` on speaks of. `None` where no honest sender asks.
     pub fn window(&self, first: u32) -> Option<u32> {
         let window = self.agreed.as_ref()?.segments.window(first)?;

@@ -155,6 +155,19 @@ impl Sender {
         self.phase == Phase::Sending
     }
 
+    /// Panics where its accounts are wrong, and where it would wait for ever.
+    // spec: T-12
+    pub fn check(&self) {
+        self.arrived.check();
+        assert_eq!(self.arrived.len(), self.segments.count(), "every segment has a bit");
+        let count = self.segments.count();
+        assert!(self.done <= count, "{} of {count} segments of a pass were sent", self.done);
+        let goes_on = self.is_asking || self.is_sending() || self.deadline != Time::NEVER;
+        assert!(goes_on, "a sender asks, sends, or waits for a time");
+        let has_next = !self.is_sending() || self.position(self.done).is_some();
+        assert!(has_next, "a sender that sends has a segment to send");
+    }
+
     /// The end, with what it took.
     pub fn finish(&self, now: Time) -> Sent {
         Sent { finished: now, ..self.sent }

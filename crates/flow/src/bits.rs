@@ -94,6 +94,11 @@ impl BitRing {
         word as usize & (self.words.len() - 1)
     }
 
+    /// Number of members of the set.
+    fn count(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
     #[cold]
     fn grow(&mut self, number: u32) {
         let first = self.start >> 6;
@@ -190,6 +195,13 @@ impl Arrivals {
         }
     }
 
+    /// Recounts. Panics where counts and numbers differ.
+    pub fn check(&self) {
+        assert_eq!(self.above_count, self.above.count(), "arrivals are counted once each");
+        let next = self.above.start();
+        assert!(!self.above.contains(next), "packet {next} has arrived and is the next to arrive");
+    }
+
     /// Moves the run that begins at the start below it.
     fn absorb(&mut self) {
         loop {
@@ -270,6 +282,7 @@ mod tests {
             let mut model = Model::default();
             for step in steps {
                 check_step(&mut arrivals, &mut model, step);
+                arrivals.check();
                 prop_assert_eq!(arrivals.cumulative(), model.cumulative());
                 prop_assert_eq!(arrivals.total() as usize, model.0.len());
                 prop_assert_eq!(arrivals.sack(), model.sack());

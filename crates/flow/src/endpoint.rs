@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time, TrafficClass,
-    Verdict,
+    Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time,
+    TrafficClass, Verdict,
 };
 use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Data};
@@ -164,6 +164,15 @@ impl Endpoint {
         self.config.seal(packet.header);
         self.acks.pop_front();
         Some(())
+    }
+}
+
+impl Check for Endpoint {
+    fn check(&self) {
+        self.outgoing.check(&self.config);
+        self.incoming.check(&self.config);
+        let most = self.config.max_waiting_acks as usize;
+        assert!(self.acks.len() <= most, "the number of waiting acknowledgements is bounded");
     }
 }
 

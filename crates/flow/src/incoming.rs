@@ -270,6 +270,39 @@ impl Incoming {
     }
 }
 
+impl Incoming {
+    /// Looks at every message. Panics where a place, a name or a byte is counted twice or not at all.
+    // spec: T-12
+    pub fn check(&self, config: &Config) {
+        let (mut live, mut held_bytes, mut waiting_bytes) = (0, 0, 0);
+        for (slot, receiver) in (0..).zip(&self.receivers) {
+            // A vacant place keeps the name of its last message.
+            let is_live = self.table.get(&(receiver.src, receiver.flow)) == Some(&slot);
+            assert_eq!(is_live, !self.vacant.contains(&slot), "a place is vacant or has a message");
+            if is_live {
+                receiver.check();
+                live += 1;
+                held_bytes += receiver.body_bytes();
+                waiting_bytes += receiver.held_bytes();
+            }
+        }
+        assert_eq!(live, self.live(), "places are vacant once each");
+        assert_eq!(held_bytes, self.held_bytes, "real bytes of all messages");
+        assert_eq!(
+            waiting_bytes, self.arrivals.held_bytes,
+            "bytes that wait for others before them"
+        );
+        let most = config.completed_memory as usize;
+        assert!(self.completed.len() <= most, "the number of remembered messages is bounded");
+        let known = live + self.completed.len();
+        assert_eq!(
+            self.table.len(),
+            known,
+            "every name is of a message that arrives or is complete"
+        );
+    }
+}
+
 /// The answer to a late copy: its sender missed an earlier one.
 fn answer_complete(config: &Config, meta: &Meta, data: &Data) -> Result<Ack, Refusal> {
     let packets = packets_of(data.message_bytes, data.segment_bytes).ok_or(Refusal::Malformed)?;

@@ -249,6 +249,70 @@ impl Ready {
     }
 }
 
+impl Outgoing {
+    /// Looks at every message. Panics where a place is counted twice or not at all, and where a message would
+    /// wait for ever: ready and not in the queue, or in flight without a timer.
+    // spec: T-12
+    pub fn check(&self, config: &Config) {
+        self.ready.check();
+        let mut is_vacant = vec![false; self.senders.len()];
+        for &slot in &self.vacant {
+            let again = std::mem::replace(&mut is_vacant[slot as usize], true);
+            assert!(!again, "place {slot} is vacant twice");
+        }
+        for (slot, sender) in (0..).zip(&self.senders) {
+            assert_eq!(
+                sender.is_live, !is_vacant[slot as usize],
+                "a place is vacant or has a message"
+            );
+            assert_eq!(
+                sender.queued,
+                self.ready.priority_of(slot),
+                "a message is in the queue of its priority, once"
+            );
+            if sender.is_live {
+                self.check_live(config, slot, sender);
+            }
+        }
+    }
+
+    fn check_live(&self, config: &Config, slot: u32, sender: &Sender) {
+        sender.check();
+        if sender.awaits_answer() {
+            let is_armed = self.timers.armed(slot) <= sender.deadline;
+            assert!(is_armed, "a message that awaits an answer has a timer");
+        }
+        if sender.is_ready(config) {
+            let is_held = self.releases.armed(slot) != Time::NEVER;
+            assert!(sender.queued.is_some() || is_held, "a message that may send has its turn");
+        }
+    }
+}
+
+impl Ready {
+    fn check(&self) {
+        for (priority, waiting) in self.by_priority.iter().enumerate() {
+            let is_occupied = self.occupied >> priority & 1 == 1;
+            assert_eq!(
+                is_occupied,
+                !waiting.is_empty(),
+                "priority {priority} has somebody waiting"
+            );
+        }
+    }
+
+    /// The priority that a place waits with. Panics if it waits more than once.
+    fn priority_of(&self, slot: u32) -> Option<u8> {
+        let waiting = (0..).zip(&self.by_priority).flat_map(|(priority, waiting)| {
+            waiting.iter().filter(move |&&other| other == slot).map(move |_| priority)
+        });
+        let mut waiting = waiting;
+        let first = waiting.next();
+        assert!(waiting.next().is_none(), "place {slot} waits twice");
+        first
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -66,6 +66,18 @@ impl Receiver {
         self.body.take().map_or(0, |body| body.len() as u64)
     }
 
+    /// Real bytes of the message that are held here.
+    pub fn body_bytes(&self) -> u64 {
+        self.body.as_ref().map_or(0, |body| body.len() as u64)
+    }
+
+    /// Panics where the accounts of a message that is arriving are wrong.
+    pub fn check(&self) {
+        self.arrivals.check();
+        let (arrived, packets) = (self.arrivals.total(), self.packets);
+        assert!(arrived < packets, "{arrived} of {packets} packets have arrived, and it goes on");
+    }
+
     /// Hands out the complete message.
     pub fn finish(&mut self, now: Time) -> Received {
         Received {

@@ -138,6 +138,7 @@ impl Scoreboard {
         if index == self.next {
             self.next += 1;
         } else {
+            assert!(self.lost.contains(index), "packet {index} is sent again and was not lost");
             self.resend.pop_front();
             self.lost.remove(index);
             self.lost_count -= 1;
@@ -184,6 +185,13 @@ impl Scoreboard {
         } else {
             self.lost.advance(self.arrived.cumulative());
         }
+        assert!(
+            self.arrived.total() <= self.next && self.next <= self.packets,
+            "{} of {} packets have arrived, {} were sent",
+            self.arrived.total(),
+            self.packets,
+            self.next
+        );
         Some(self.arrived.total() - before)
     }
 
@@ -271,6 +279,7 @@ impl Scoreboard {
     }
 
     fn mark_lost(&mut self, index: u32) {
+        assert!(!self.lost.contains(index), "packet {index} is lost once until it is sent again");
         self.lost.insert(index);
         self.lost_count += 1;
         self.resend.push_back(index);
@@ -282,6 +291,7 @@ impl Scoreboard {
         self.timed_out_end = self.next;
         self.sent.clear();
         self.resend.clear();
+        self.lost.reset(self.arrived.cumulative());
         self.lost_count = 0;
         for index in self.arrived.cumulative()..self.next {
             if !self.arrived.contains(index) {
@@ -291,5 +301,6 @@ impl Scoreboard {
     }
 }
 
+mod check;
 #[cfg(test)]
 mod tests;

@@ -141,6 +141,13 @@ impl Sender {
         (self.dst, &self.path)
     }
 
+    /// Panics where the accounts of the message are wrong.
+    pub fn check(&self) {
+        self.board.check();
+        assert!(self.recovery_end <= self.board.next_transmission(), "recovery ends in the past");
+        assert!(!self.board.is_complete(), "a complete message has ended");
+    }
+
     /// Ends the message and says how it went.
     pub fn finish(&mut self, now: Time) -> Sent {
         let bytes = self.body.bytes();

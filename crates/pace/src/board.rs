@@ -10,7 +10,7 @@ mod route;
 
 use std::collections::BTreeMap;
 
-use thalweg_core::NodeId;
+use thalweg_core::{Check, NodeId};
 
 use crate::ahead::{Slot, VOLUME_MAX};
 use crate::links::{Link, Links, Report};
@@ -209,6 +209,18 @@ impl Board {
             return None;
         }
         Some((key, self.links.at(key, route.rate)))
+    }
+}
+
+// spec: T-12
+impl Check for Board {
+    /// Checks all tables, and that every flow is known at its link.
+    fn check(&self) {
+        self.links.check();
+        assert!(self.flows.len() <= FLOWS_MAX, "the number of flows is bounded");
+        assert!(self.agents.len() <= AGENTS_MAX, "the number of agents is bounded");
+        let is_kept = self.flows.values().all(|entry| self.links.contains(entry.link));
+        assert!(is_kept, "every flow is at a link that has a table");
     }
 }
 

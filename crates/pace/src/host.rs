@@ -25,7 +25,7 @@ mod uplink;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
-use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Span, Time};
+use thalweg_core::{Bytes, Check, JobId, NodeId, Rate, Rng, Span, Time};
 use thiserror::Error;
 
 use crate::ahead::Ahead;
@@ -381,6 +381,31 @@ impl Host {
         let spread = self.moments.below(self.desk.settings.decide_spread.as_ps().max(1));
         let at = from + self.desk.settings.decide_after + Span::from_ps(spread);
         self.decide_at = Some(self.decide_at.map_or(at, |earlier| earlier.min(at)));
+    }
+}
+
+// spec: T-12
+impl Check for Host {
+    /// Adds up the plans of all flows. The sum of the own link must be theirs, but for what flows that are gone
+    /// have used of the current slot.
+    fn check(&self) {
+        let mut planned = self.desk.nothing();
+        for (id, flow) in &self.flows {
+            flow.check();
+            let job = self.jobs.get(&id.job).map(|job| job.iteration);
+            assert_eq!(job, Some(flow.iteration), "{id:?} is in the iteration of its job");
+            planned.add(&flow.plan);
+        }
+        let link = self.desk.uplink.planned();
+        assert_eq!(link.first(), self.desk.slot(), "the own link is in the current slot");
+        let slots = link.volumes().iter().zip(planned.volumes());
+        for (at, (link, flows)) in slots.enumerate() {
+            let is_sum = if at == 0 { link >= flows } else { link == flows };
+            assert!(
+                is_sum,
+                "slot {at}: {link} bytes are planned on the own link, {flows} by flows"
+            );
+        }
     }
 }
 

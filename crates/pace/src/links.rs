@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_core::Rate;
+use thalweg_core::{Check, Rate};
 
 use crate::ahead::{Ahead, Slot};
 use crate::load::{FlowId, LinkTable, Refusal};
@@ -101,6 +101,19 @@ impl<K: Ord + Copy> Links<K> {
     pub fn release(&mut self, key: K, flow: FlowId) {
         if let Some(link) = self.links.get_mut(&key) {
             link.table.release(flow);
+        }
+    }
+}
+
+// spec: T-12
+impl<K: Ord + Copy> Check for Links<K> {
+    /// Checks the table of every link.
+    fn check(&self) {
+        for link in self.links.values() {
+            link.table.check();
+            let is_now = link.table.planned().first() == self.now;
+            assert!(is_now, "all tables are in the current slot");
+            assert!(link.askers.len() <= ASKERS_MAX, "the number of remembered askers is bounded");
         }
     }
 }

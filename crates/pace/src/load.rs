@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use thalweg_core::JobId;
+use thalweg_core::{Check, JobId};
 use thiserror::Error;
 
 use crate::ahead::{Ahead, Slot};
@@ -253,6 +253,28 @@ impl LinkTable {
 
     fn nothing(&self) -> Ahead {
         Ahead::empty(self.planned.first(), self.planned.volumes().len())
+    }
+}
+
+// spec: T-12
+impl Check for LinkTable {
+    /// Adds up all entries. The table's sums must be theirs.
+    fn check(&self) {
+        let mut planned = self.nothing();
+        let mut by_rank = BTreeMap::new();
+        for (flow, entry) in &self.flows {
+            let is_in_place = entry.plan.first() == planned.first()
+                && entry.plan.volumes().len() == planned.volumes().len();
+            assert!(is_in_place, "the plan of {flow:?} is for the slots of the table");
+            planned.add(&entry.plan);
+            by_rank.entry(entry.rank).or_insert(self.nothing()).add(&entry.plan);
+        }
+        assert_eq!(self.planned, planned, "what is planned is the sum of all entries");
+        for (rank, sum) in &self.by_rank {
+            let of_rank = by_rank.remove(rank).unwrap_or(self.nothing());
+            assert_eq!(*sum, of_rank, "what is planned at {rank:?} is the sum of its entries");
+        }
+        assert!(by_rank.is_empty(), "every rank with entries has a sum");
     }
 }
 

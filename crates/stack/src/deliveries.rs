@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, Machine, NodeId, Operation, Outbox, Packet, Rng, Tensor, Time, Verdict};
+use thalweg_core::{
+    Bytes, Check, Machine, NodeId, Operation, Outbox, Packet, Rng, Tensor, Time, Verdict,
+};
 use thalweg_deliver::{
     Completion, Config, ConfigError, Endpoint, LossBound, Lost, Name, ReceiveCall, SendCall, Stats,
 };
@@ -168,6 +170,14 @@ fn name(peer: NodeId, number: u64) -> Name {
 /// The tensor that a message of so many bytes is.
 fn tensor(bytes: Bytes) -> Tensor {
     Tensor::Length(bytes.as_u64().div_ceil(VALUE_BYTES))
+}
+
+impl Check for Deliveries {
+    fn check(&self) {
+        self.endpoint.check();
+        let (lengths, live) = (self.lengths.len(), self.endpoint.outgoing());
+        assert_eq!(lengths, live, "every message in flight has a length");
+    }
 }
 
 impl Machine for Deliveries {

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use thalweg_aggregate::{Absences, Server, Worker, server};
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh};
-use thalweg_core::{JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict};
+use thalweg_core::{
+    Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict,
+};
 use thalweg_wire::{Kind, peek};
 use thiserror::Error;
 
@@ -388,6 +390,23 @@ fn is_flow(kind: Kind) -> bool {
             | Kind::DeliverStop
             | Kind::DeliverRefuse
     )
+}
+
+// spec: T-12
+impl Check for Host {
+    /// Checks the accounts of all its parts.
+    fn check(&self) {
+        self.flows.check();
+        let Some(jobs) = &self.jobs else { return };
+        jobs.server.check();
+        jobs.participants.iter().for_each(|(_, participant)| participant.check());
+        if let Some(pacing) = &jobs.pacing {
+            pacing.check();
+        }
+        assert!(jobs.turn < jobs.parts(), "it is the turn of a part that is there");
+        let left = jobs.left_bytes;
+        assert!(left <= Turn::BYTES, "{left} bytes are left of a turn");
+    }
 }
 
 impl Machine for Host {

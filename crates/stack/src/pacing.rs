@@ -11,7 +11,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{Bytes, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
+use thalweg_core::{Bytes, Check, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
 use thalweg_pace::host::{Event, HostError, Usage};
 use thalweg_pace::{FlowId, Host as Scheduler, Refusal, Relation, Settings, Slot};
 use thalweg_wire::pace::{Direction, Word};
@@ -345,6 +345,10 @@ impl Pacing {
         self.now = now;
         let slot = self.settings.slot_at(now);
         while outbox.room() > 0 && self.post.send(slot, &self.scheduler, &self.heard, outbox) {}
+    }
+
+    pub(crate) fn check(&self) {
+        self.scheduler.check();
     }
 
     fn horizon(&self) -> usize {

@@ -3,7 +3,7 @@
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
-use thalweg_core::{Machine, Operation, Packet, Tensor, Time};
+use thalweg_core::{Check, Machine, Operation, Packet, Tensor, Time};
 use thalweg_wire::aggregate::LossShare;
 
 use crate::part::Part;
@@ -84,6 +84,17 @@ impl Participant {
             Participant::Mesh(mesh) => mesh.handle_packet(now, packet),
             Participant::SwitchMl(worker) => worker.handle_packet(now, packet),
         };
+    }
+
+    pub(crate) fn check(&self) {
+        match self {
+            Participant::Aggregate(worker) => worker.check(),
+            Participant::Server(node) => node.check(),
+            Participant::Ring(ring) => ring.check(),
+            Participant::Mesh(mesh) => mesh.check(),
+            // A published design, to compare with.
+            Participant::SwitchMl(_) => {}
+        }
     }
 
     pub(crate) fn poll_end(&mut self) -> Option<End> {

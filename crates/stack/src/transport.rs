@@ -1,7 +1,7 @@
 //! How the ordinary flows of a host travel.
 
 use thalweg_baselines::{homa, ndp, pfabric};
-use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Bytes, Check, Machine, NodeId, Outbox, Packet, Time, Verdict};
 use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 
 use crate::deliveries::{Deliveries, Layer};
@@ -132,6 +132,17 @@ impl From<pfabric::Endpoint> for Transport {
 impl From<homa::Endpoint> for Transport {
     fn from(endpoint: homa::Endpoint) -> Transport {
         Transport::Homa(Box::new(endpoint))
+    }
+}
+
+impl Check for Transport {
+    fn check(&self) {
+        match self {
+            Transport::Flow(endpoint) => endpoint.check(),
+            Transport::Deliver(deliveries) => deliveries.check(),
+            // Published designs, to compare with.
+            Transport::Ndp(_) | Transport::Pfabric(_) | Transport::Homa(_) => {}
+        }
     }
 }
 

@@ -156,6 +156,7 @@ impl Job {
         let job = self.setup.job;
         let Some(site) = self.site(shard, sequence) else { return };
         let slot = site.place.slot;
+        assert_ne!(slot.state, State::Done, "fragment {sequence} is summed once");
         slot.state = State::Done;
         slot.tell(Told::First, job, context);
         self.stats.completed += 1;
@@ -201,7 +202,13 @@ fn merge(
         slot.seated += range.len() as u32;
         seats::take(taken, range);
     }
-    Ok(slot.seated == tree.workers())
+    let is_complete = slot.seated == tree.workers();
+    if is_complete {
+        // A sum that lacks somebody and does not say so would be wrong at every worker.
+        let seated = seats::count(taken, 0..tree.workers());
+        assert_eq!(seated, slot.seated, "a sum is complete when every worker is in it once");
+    }
+    Ok(is_complete)
 }
 
 /// Takes a packet's values for the result. Whoever has it already may be a span ahead, so that it must

@@ -30,9 +30,9 @@ pub(super) struct Job {
     pub key: Option<Key>,
     pub ask_gap: Span,
     /// All fragments below are complete at every worker.
-    everyone: u64,
+    pub everyone: u64,
     /// Fragments from so far above `everyone` on are dropped.
-    window: u64,
+    pub window: u64,
     /// By tree; `None` where another server is the root.
     pub shards: Vec<Option<Shard>>,
     pub scaling: Scaling,
@@ -111,6 +111,7 @@ impl Job {
         let mut job = Job::new(config, setup);
         job.stats = self.stats;
         job.leeway = self.leeway.renew();
+        job.leeway.forget_below(job.everyone);
         let slots = self.shards.into_iter().flatten().flat_map(|shard| shard.ring.into_slots());
         for slot in slots.filter(|slot| slot.state == State::Done) {
             job.inherit(slot);
@@ -260,7 +261,10 @@ impl Job {
         for (at, shard) in (0..).zip(&mut self.shards) {
             let Some(shard) = shard else { continue };
             let first = |from: u64| from.saturating_sub(at).div_ceil(trees);
-            (first(self.everyone)..first(everyone)).for_each(|index| shard.ring.clear(index));
+            // Once round the ring clears all of it, however far a packet says that everyone is.
+            let begin = first(everyone).saturating_sub(shard.ring.len() as u64);
+            let cleared = first(self.everyone).max(begin)..first(everyone);
+            cleared.for_each(|index| shard.ring.clear(index));
         }
         self.everyone = everyone;
         self.leeway.forget_below(everyone);

@@ -33,6 +33,8 @@ pub(super) struct Leeway {
 struct Tally {
     /// One after the operation's last fragment.
     end: u64,
+    /// The largest number of fragments that was allowed to lack a rank.
+    allowed: u32,
     /// How many fragments lack each rank.
     missed: Vec<u32>,
 }
@@ -95,10 +97,27 @@ impl Leeway {
         if allowed.first < self.from || !has_room || !is_bearable {
             return false;
         }
-        let none = || Tally { end: allowed.end, missed: vec![0; workers as usize] };
+        let missed = || vec![0; workers as usize];
+        let none = || Tally { end: allowed.end, allowed: 0, missed: missed() };
         let tally = self.tallies.entry(key).or_insert_with(none);
+        tally.allowed = tally.allowed.max(allowed.fragments);
         ranks.iter().for_each(|&rank| tally.missed[rank as usize] += 1);
         true
+    }
+
+    /// Panics where somebody misses more than it may, and where what is over was not forgotten.
+    // spec: T-12
+    pub(super) fn check(&self, everyone: u64, workers: u32) {
+        assert!(self.tallies.len() <= TALLIES_MAX, "the number of bounded operations is limited");
+        for tally in self.tallies.values() {
+            assert!(tally.end > everyone, "an operation that everyone has is forgotten");
+            assert_eq!(tally.missed.len(), workers as usize, "every rank has its own count");
+            let most = tally.missed.iter().copied().max().unwrap_or(0);
+            assert!(most <= tally.allowed, "a rank misses {most}, not {}", tally.allowed);
+        }
+        let is_known = self.watermarks.is_empty() || self.watermarks.len() == workers as usize;
+        assert!(is_known, "every rank has its own watermark");
+        assert!(self.least_watermark() <= everyone, "everyone has what the slowest has");
     }
 
     /// A worker has everything below this number.

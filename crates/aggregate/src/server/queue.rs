@@ -55,6 +55,11 @@ impl Queue {
         }
     }
 
+    /// Returns whether a task waits.
+    pub(super) fn has(&self, job: JobId, task: Task) -> bool {
+        self.small.contains(&(job, task)) || self.sums.contains(&(job, task))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.small.is_empty() && self.sums.is_empty()
     }

@@ -54,6 +54,16 @@ impl Ring {
         place.seats.fill(0);
     }
 
+    /// Number of slots.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// All slots with their sets, in the order of their places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Slot, &[u64])> {
+        self.slots.iter().zip(self.seats.chunks_exact(self.words))
+    }
+
     /// All slots, in no order.
     pub(super) fn into_slots(self) -> impl Iterator<Item = Slot> {
         self.slots.into_iter()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use thalweg_core::{
-    Body, BodySize, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Span,
-    Time, Verdict,
+    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
+    Packet, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Scale,
@@ -18,6 +18,7 @@ mod bounded;
 mod lifecycle;
 mod random;
 mod repair;
+mod slips;
 mod sums;
 
 const SERVER: NodeId = NodeId(900);
@@ -120,9 +121,9 @@ impl Outbox for Tray {
     }
 }
 
-/// A server with one job, whose announcements are over.
+/// A server with one job, whose announcements are over. It is checked after every input.
 struct Bench {
-    server: Server,
+    server: Checked<Server>,
     setup: Arc<Setup>,
     now: Time,
 }
@@ -134,7 +135,7 @@ impl Bench {
         // Long after the start, so that nothing seems to have happened just now.
         let now = Time::ZERO + Span::from_ms(1);
         server.adopt(now, setup.clone());
-        let mut bench = Bench { server, setup, now };
+        let mut bench = Bench { server: Checked::new(server), setup, now };
         bench.drain();
         bench
     }

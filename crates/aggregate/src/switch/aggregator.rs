@@ -204,8 +204,10 @@ impl Array {
         view: &GradientView,
         body: &Body<'_>,
     ) {
+        let slot = &mut self.slots[place as usize];
+        assert!(slot.is_empty(), "an aggregator is taken when it is empty");
         self.occupied += 1;
-        self.slots[place as usize] = Aggregator {
+        *slot = Aggregator {
             key: part.key,
             bitmap: part.bit,
             counter: 1,
@@ -232,6 +234,7 @@ impl Array {
         body: &Body<'_>,
     ) -> bool {
         let slot = &mut self.slots[place as usize];
+        assert!(slot.bitmap & part.bit == 0, "a child is added to a sum once");
         slot.bitmap |= part.bit;
         slot.counter += 1;
         slot.marks |= view.flags & (CONGESTED | OVERFLOW);
@@ -323,6 +326,21 @@ impl Array {
         (!slot.is_empty() && slot.marks & QUEUED != 0).then_some(slot)
     }
 
+    /// Recounts. Panics where counters and bitmaps differ.
+    // spec: T-12
+    pub(super) fn check(&self) {
+        for slot in &self.slots {
+            let children = slot.bitmap.count_ones();
+            assert_eq!(
+                u32::from(slot.counter),
+                children,
+                "a counter counts the bits of its bitmap"
+            );
+            assert_eq!(slot.bitmap & !slot.key.full(), 0, "only children are in a sum");
+        }
+        assert_eq!(self.occupied, self.taken().count() as u32, "aggregators that are taken");
+    }
+
     #[inline]
     pub(super) fn values(&self, place: u32, bytes: usize) -> &[u8] {
         let from = self.values_from + place as usize * self.slot_bytes;
@@ -339,6 +357,16 @@ impl Array {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // spec: T-12
+    #[test]
+    #[should_panic(expected = "a counter counts the bits of its bitmap")]
+    fn a_child_that_counts_twice_is_noticed() {
+        let mut array = Array::new(4, 4, Span::from_ms(100));
+        array.check();
+        array.slots[2].counter = 1;
+        array.check();
+    }
 
     #[test]
     fn a_step_looks_at_one_cache_line() {

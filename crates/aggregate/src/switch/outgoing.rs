@@ -56,6 +56,16 @@ impl Outgoing {
         self.tasks.is_empty()
     }
 
+    /// Returns whether the sum at a place waits to be sent.
+    pub(super) fn has_sum(&self, place: u32) -> bool {
+        self.tasks.iter().any(|task| matches!(task, Task::Sum(own) if *own == place))
+    }
+
+    /// Number of tasks that wait, which is bounded.
+    pub(super) fn check(&self) {
+        assert!(self.tasks.len() <= TASKS_MAX, "the number of tasks is bounded");
+    }
+
     /// Keeps a task, if there is room.
     pub(super) fn push(&mut self, task: Task) -> bool {
         let has_room = self.tasks.len() < TASKS_MAX;

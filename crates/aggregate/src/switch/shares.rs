@@ -1,5 +1,7 @@
 //! No job keeps others from the aggregators.
 
+use std::collections::BTreeMap;
+
 use thalweg_core::{JobId, Span, Time};
 
 /// How many aggregators each job holds, and whether jobs stand in each other's way.
@@ -18,6 +20,19 @@ pub(super) struct Shares {
     aggregators: u32,
     stale_after: Span,
     contended_until: Time,
+}
+
+impl Shares {
+    /// Recounts from the jobs of all aggregators that are taken. Panics where a job has another number.
+    // spec: T-12
+    pub(super) fn check(&self, taken: impl Iterator<Item = JobId>) {
+        let mut held = BTreeMap::new();
+        taken.for_each(|job| *held.entry(counter(job)).or_insert(0) += 1);
+        // A counter that nobody has taken anything for would count as one more job.
+        assert_eq!(self.jobs as usize, held.len(), "jobs that hold aggregators");
+        let is_right = held.iter().all(|(at, held)| self.held[*at] == *held);
+        assert!(is_right, "a job holds the aggregators that it has taken");
+    }
 }
 
 /// Many more than there are jobs on one switch.

@@ -140,6 +140,28 @@ impl Flight {
         fragments.get(self.oldest(fragments)?.sequence).map(|fragment| fragment.sent_at)
     }
 
+    /// Returns whether a transmission that is not answered will time out.
+    pub fn is_timed(&self, transmission: u64) -> bool {
+        self.in_order.binary_search_by_key(&transmission, |sent| sent.transmission).is_ok()
+    }
+
+    /// Panics where transmissions are not numbered in their order.
+    pub fn check(&self) {
+        let queues = self.shards.iter().map(|shard| &shard.in_order).chain([&self.in_order]);
+        for queue in queues {
+            let numbers = queue.iter().map(|sent| sent.transmission);
+            assert!(numbers.is_sorted(), "transmissions leave in the order of their numbers");
+            let last = queue.back().map(|sent| sent.transmission);
+            let is_known = last.is_none_or(|last| last < self.next_transmission);
+            assert!(is_known, "the next transmission has the next number");
+        }
+        let answered = self.shards.iter().map(|shard| &shard.answered);
+        for answered in answered {
+            let is_kept = answered.is_sorted() && answered.len() <= self.loss_threshold;
+            assert!(is_kept, "as many answers are kept as the threshold needs, in their order");
+        }
+    }
+
     /// Passes over what is no longer awaited, so that the oldest is quickly found.
     #[inline]
     pub fn tidy(&mut self, fragments: &Fragments) {

@@ -112,7 +112,9 @@ impl Fragments {
     /// A fragment leaves for the first time in this epoch. It is not complete.
     #[inline]
     pub fn launch(&mut self, sequence: u64, terms: Terms, transmission: u64, now: Time) {
-        *self.at(sequence) = Fragment {
+        let fragment = self.at(sequence);
+        assert_eq!(fragment.state, State::Waiting, "fragment {sequence} leaves once in an epoch");
+        *fragment = Fragment {
             state: State::Sent,
             terms,
             first_transmission: transmission,
@@ -128,6 +130,11 @@ impl Fragments {
     pub fn complete(&mut self, sequence: u64) {
         self.at(sequence).state = State::Complete;
         self.drop_complete();
+    }
+
+    /// All fragments from the watermark on that something happened to, and their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Fragment)> {
+        (self.watermark..).zip(&self.ring)
     }
 
     /// Everything below counts as complete.

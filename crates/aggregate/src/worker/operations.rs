@@ -6,6 +6,7 @@ use thalweg_core::{Body, BodySize, Fixed, Half, Operation, Tensor};
 use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
 
 use super::Event;
+use super::fragments::Fragments;
 use crate::reliability::{Absences, Manner, Reliability};
 
 /// All operations whose memory is still held.
@@ -203,7 +204,8 @@ impl Operations {
     pub fn complete(&mut self, sequence: u64, has_result: bool) -> Option<Event> {
         let index = self.locate(sequence)?;
         let entry = &mut self.held[index];
-        entry.left = entry.left.saturating_sub(1);
+        assert!(entry.left > 0, "fragment {sequence} completes once");
+        entry.left -= 1;
         if !has_result {
             entry.missing_end = entry.missing_end.max(sequence + 1);
         }
@@ -328,6 +330,26 @@ impl Operations {
             self.first += 1;
             self.settled -= 1;
         }
+    }
+
+    /// Recounts what is not complete. Panics where fragments are counted twice or not at all.
+    // spec: T-12
+    pub fn check(&self, fragments: &Fragments) {
+        let watermark = fragments.watermark();
+        assert!(self.everyone <= watermark, "nobody has more than everyone");
+        assert!(self.settled <= self.held.len(), "those that are settled are held");
+        let mut next = self.held.front().map_or(self.end, |entry| entry.first);
+        for entry in &self.held {
+            assert_eq!(entry.first, next, "fragments are numbered without gaps");
+            next = entry.end;
+            let open = (entry.first.max(watermark)..entry.end)
+                .filter(|&sequence| !fragments.is_complete(sequence));
+            assert_eq!(entry.left, open.count() as u64, "fragments that are not complete");
+            let is_numbered = self.fragment_values.is_some();
+            let is_over = if is_numbered { entry.left == 0 } else { entry.values == 0 };
+            assert_eq!(entry.is_finished, is_over, "an operation ends with its last fragment");
+        }
+        assert_eq!(next, self.end, "fragments of all operations");
     }
 
     fn index(&self, operation: Operation) -> Option<usize> {

@@ -6,9 +6,11 @@ mod epochs;
 mod lossy;
 mod recovery;
 mod sending;
+mod slips;
 
 use thalweg_core::{
-    Body, BodySize, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Span,
+    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
+    Packet, Span,
 };
 use thalweg_wire::Kind;
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Numbers, Parameter, Scale};
@@ -116,9 +118,9 @@ impl Outbox for Wire {
     }
 }
 
-/// A worker, its set-up and its clock.
+/// A worker, checked after every input, its set-up and its clock.
 struct Bench {
-    worker: Worker,
+    worker: Checked<Worker>,
     setup: Arc<Setup>,
     now: Time,
 }
@@ -130,8 +132,8 @@ impl Bench {
 
     fn with(setup: Setup, config: Config) -> Bench {
         assert_eq!(config.check(), Ok(()));
-        let mut bench =
-            Bench { worker: Worker::new(config).unwrap(), setup: Arc::new(setup), now: Time::ZERO };
+        let worker = Checked::new(Worker::new(config).unwrap());
+        let mut bench = Bench { worker, setup: Arc::new(setup), now: Time::ZERO };
         let last_rank = bench.setup.trees[0].workers() - 1;
         assert!(bench.worker.adopt(bench.now, bench.setup.clone(), last_rank));
         bench

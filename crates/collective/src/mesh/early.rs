@@ -74,6 +74,17 @@ impl Early {
         messages
     }
 
+    /// Recounts. Panics where messages or bytes are counted wrongly.
+    // spec: T-12
+    pub fn check(&self) {
+        let waiting = || self.waiting.values().flatten();
+        assert_eq!(self.messages as usize, waiting().count(), "messages that came early");
+        let bytes: u64 = waiting().map(|message| message.body.len() as u64).sum();
+        assert_eq!(self.bytes, bytes, "bytes that came early");
+        let is_bounded = self.bytes <= self.max_bytes && self.messages <= self.max_messages;
+        assert!(is_bounded, "what comes early is bounded");
+    }
+
     pub fn clear(&mut self) {
         *self = Early::new(self.max_bytes, self.max_messages);
     }

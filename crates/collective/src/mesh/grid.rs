@@ -102,6 +102,13 @@ impl Filling {
         self.arrivals.is_complete()
     }
 
+    /// Recounts. Panics where chunks that are missing are counted wrongly, and where none is.
+    pub fn check(&self) {
+        let missing = self.arrivals.has_come.iter().filter(|has_come| !**has_come).count();
+        assert_eq!(self.arrivals.missing, missing as u64, "chunks that are missing");
+        assert!(missing > 0, "a transfer that has all chunks has ended");
+    }
+
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -364,6 +364,20 @@ impl Part for Hub {
         Failure::Lost { rank: rank.expect("messages go to members only") }
     }
 
+    /// Every chunk in flight is counted at the rank that it goes to.
+    // spec: T-12
+    fn check(&self) {
+        self.early.check();
+        self.points.check();
+        let mut in_flight = vec![0; self.lanes.len()];
+        self.in_flight.values().for_each(|(to, _)| in_flight[*to as usize] += 1);
+        for (lane, in_flight) in self.lanes.iter().zip(in_flight) {
+            lane.check(in_flight, self.chunks_at_once);
+        }
+        let last = self.in_flight.keys().next_back();
+        assert!(last.is_none_or(|&last| last < self.next_index), "messages have their own numbers");
+    }
+
     fn abandon(&mut self, now: Time, post: &mut MeshPost, failure: Failure) {
         self.tell_stop(now, post, failure);
         self.early.clear();

@@ -45,6 +45,12 @@ impl Lane {
         self.ready.remove(&stream);
     }
 
+    /// Panics unless this many chunks are counted, which is not more than may be.
+    pub fn check(&self, in_flight: usize, chunks_at_once: u32) {
+        assert_eq!(self.in_flight as usize, in_flight, "chunks in flight to a rank");
+        assert!(self.in_flight <= chunks_at_once, "the number of chunks in flight is bounded");
+    }
+
     /// A chunk is no longer on the way.
     pub fn on_sent(&mut self) {
         self.in_flight -= 1;

@@ -139,6 +139,20 @@ impl Points {
         self.sends.remove(&key).map(|send| send.transfer)
     }
 
+    /// Panics where chunks of a transfer are counted wrongly.
+    // spec: T-12
+    pub fn check(&self) {
+        for (key, send) in &self.sends {
+            let chunks = send.stream.grid.chunks();
+            let is_open = (1..=chunks).contains(&send.unanswered);
+            assert!(is_open, "{key:?}: {} of {chunks} chunks are unanswered", send.unanswered);
+        }
+        let fillings = self.receives.values().filter_map(|receive| receive.filling.as_ref());
+        for filling in fillings {
+            filling.check();
+        }
+    }
+
     /// Whether a transfer from another rank was not asked for yet.
     pub fn is_early(&self, (from, tag, number): PointKey) -> bool {
         number >= self.received.get(&(from, tag)).copied().unwrap_or(0)

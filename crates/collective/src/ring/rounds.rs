@@ -242,6 +242,26 @@ impl Part for Rounds {
         Failure::Lost(node)
     }
 
+    /// Every piece has as many rounds as are noted, and none is further ahead than may be.
+    // spec: T-12
+    fn check(&self) {
+        self.plan.check_pieces();
+        let (rounds, span) = (self.neighbours.rounds(), self.span());
+        if rounds == 0 {
+            return;
+        }
+        self.progress.check(span, |progress| progress.count == rounds);
+        for progress in self.progress.iter() {
+            let noted = progress.has_come.iter().filter(|has_come| **has_come).count();
+            assert_eq!(progress.count, noted as u64, "a round counts once");
+        }
+        let oldest = self.progress.oldest();
+        let is_near = self.unbegun <= oldest + self.pieces_in_flight;
+        assert!(is_near, "piece {} is next, the oldest is {oldest}", self.unbegun);
+        let last = self.early.keys().next_back().map_or(0, |(piece, _)| *piece);
+        assert!(last < oldest + span, "piece {last} came too early, the oldest is {oldest}");
+    }
+
     fn disagrees(&self, node: NodeId) -> Failure {
         Failure::Mismatch(node)
     }

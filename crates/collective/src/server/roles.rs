@@ -218,6 +218,16 @@ impl Part for Roles {
         Failure::Mismatch(node)
     }
 
+    fn check(&self) {
+        if let Some((_, worker)) = &self.worker {
+            worker.check();
+        }
+        if let Some((_, sums)) = &self.server {
+            sums.check();
+        }
+        assert!(self.local.is_empty(), "what stays in the node is handed over at once");
+    }
+
     fn abandon(&mut self, _: Time, post: &mut Post, failure: Failure) {
         self.local.clear();
         if let Some((_, worker)) = &mut self.worker {

@@ -46,6 +46,20 @@ impl Sums {
         Sums { workers, chunks_in_flight, sums: Window::default() }
     }
 
+    /// Panics where a contribution is counted twice.
+    // spec: T-12
+    pub fn check(&self) {
+        self.sums.check(self.chunks_in_flight, |sum| sum.next_rank == self.workers);
+        for sum in self.sums.iter() {
+            let (added, workers) = (sum.next_rank, self.workers);
+            assert!(added <= workers, "{added} contributions of {workers} workers");
+            let is_once = sum.waiting.iter().take(sum.next_rank).all(Option::is_none);
+            assert!(is_once, "what is in a sum does not wait to be added");
+            let has_sum = sum.next_rank > 0 && sum.next_rank < workers;
+            assert_eq!(sum.sum.is_some(), has_sum, "a sum is there until it is complete");
+        }
+    }
+
     /// Whether it waits for what a worker contributes to the chunk with this number.
     pub fn wants(&mut self, rank: usize, number: u64) -> bool {
         let sum = self.sums.slot(number, self.chunks_in_flight);

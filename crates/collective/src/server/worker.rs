@@ -81,6 +81,20 @@ impl Worker {
         self.lanes[lane].pushes -= 1;
     }
 
+    /// Panics where a server's chunks are counted wrongly, or more are in flight than may be.
+    // spec: T-12
+    pub fn check(&self) {
+        self.plan.check_pieces();
+        for (server, lane) in self.lanes.iter().enumerate() {
+            lane.has_sum.check(self.chunks_in_flight, |&has_sum| has_sum);
+            let open = lane.unpushed.checked_sub(lane.has_sum.oldest());
+            let is_within = open.is_some_and(|open| open <= self.chunks_in_flight);
+            assert!(is_within, "server {server}: {open:?} chunks without a sum were pushed");
+            let (pushes, most) = (lane.pushes, self.pushes_at_once);
+            assert!(pushes <= most, "server {server}: {pushes} pushes are in flight, not {most}");
+        }
+    }
+
     /// What it says to the sum of a chunk that a server offers.
     pub fn want(&mut self, chunk: u64, bytes: u64) -> Want {
         let servers = self.lanes.len() as u64;

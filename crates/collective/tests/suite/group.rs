@@ -1,10 +1,10 @@
 //! The machines of whole groups, in one shape for both collectives.
 
 use thalweg_collective::{Counters, Event, Failure, SubmitError, ring, server};
-use thalweg_core::{Machine, NodeId, Operation, Tensor, Time};
+use thalweg_core::{Check, Machine, NodeId, Operation, Tensor, Time};
 
 /// What both collectives can do.
-pub trait Collective: Machine<Event = Event> {
+pub trait Collective: Machine<Event = Event> + Check {
     fn submit(&mut self, now: Time, tensor: Tensor) -> Result<Operation, SubmitError>;
     fn counters(&self) -> Counters;
     fn failure(&self) -> Option<Failure>;

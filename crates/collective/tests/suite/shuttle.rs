@@ -3,8 +3,8 @@
 
 use thalweg_collective::Event;
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Rng,
-    Tensor, Time,
+    Body, BodySize, Check, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox, Packet,
+    Rng, Tensor, Time,
 };
 
 use crate::group::Collective;
@@ -35,7 +35,7 @@ pub struct Tray<'a> {
     pub heap: &'a mut Vec<Owned>,
 }
 
-impl<M: Machine> Shuttle<M> {
+impl<M: Machine + Check> Shuttle<M> {
     pub fn new(machines: Vec<M>, seed: u64) -> Shuttle<M> {
         Shuttle {
             machines,
@@ -94,9 +94,12 @@ impl<M: Machine> Shuttle<M> {
         true
     }
 
+    /// Checks what an input did, and takes what the machine has to send and to tell.
     fn drain(&mut self, node: usize) {
+        self.machines[node].check();
         let mut tray = Tray { src: NodeId(node as u32), heap: &mut self.heap };
         self.machines[node].poll_transmit(self.now, &mut tray);
+        self.machines[node].check();
         while let Some(event) = self.machines[node].poll_event() {
             self.events.push((NodeId(node as u32), event));
         }

@@ -169,7 +169,9 @@ impl Job {
     /// Makes the welcome.
     pub(super) fn invite(&mut self, secret: &Secret, round: u32) {
         let (_, roster) = self.places();
-        let lane = |at: usize| Key::derive(secret, JobId(self.id.0 + at as u64 + 1), 1);
+        // An id is a random name: the one after the largest is the smallest.
+        let lane = |at: usize| JobId(self.id.0.wrapping_add(at as u64 + 1));
+        let lane = |at: usize| Key::derive(secret, lane(at), 1);
         let ticket = Ticket { job: self.id, proof: Key::derive(secret, self.id, 0) };
         let lane_keys = std::array::from_fn(lane);
         self.welcome = Some(Arc::new(Welcome { ticket, lane_keys, roster, round }));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, NodeId, Operation, Rate, Rng, Span, Tensor, Time};
+use thalweg_core::{Bytes, Checked, NodeId, Operation, Rate, Rng, Span, Tensor, Time};
 use thalweg_deliver::delay_control::Cuts;
 use thalweg_deliver::{
     Completion, Config, Endpoint, Importance, LossBound, Lost, Name, ReceiveCall, Received,
@@ -170,7 +170,7 @@ fn an_incast_ends_sooner_where_a_queue_lowers_rates_once() {
 }
 
 /// What full queues dropped because it could not be marked.
-fn unmarkable(fabric: &Fabric<Endpoint>) -> u64 {
+fn unmarkable(fabric: &Fabric<Checked<Endpoint>>) -> u64 {
     let at = DropReason::ALL.iter().position(|reason| *reason == DropReason::Unmarkable);
     fabric.stats().dropped_packets[at.expect("it is one of all")]
 }

@@ -1,8 +1,8 @@
 //! Endpoints by hand: packets in vectors, which a test may look at, keep back, change and repeat.
 
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Rng,
-    Span, Tensor, Time, Verdict,
+    Body, BodySize, Checked, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox,
+    Packet, Rng, Span, Tensor, Time, Verdict,
 };
 use thalweg_deliver::{Completion, Config, Endpoint, LossBound, Lost, Name, ReceiveCall};
 use thalweg_wire::deliver::{Control, Data, Verb};
@@ -56,16 +56,18 @@ impl Outbox for Tray {
     }
 }
 
-/// Two nodes, 0 and 1, and the time.
+/// Two nodes, 0 and 1, checked after every input, and the time.
 pub struct Pair {
-    pub nodes: [Endpoint; 2],
+    pub nodes: [Checked<Endpoint>; 2],
     pub now: Time,
 }
 
 impl Pair {
     pub fn new(config: &Config) -> Pair {
-        let endpoint =
-            |seed| Endpoint::new(config.clone(), Rng::new(seed)).expect("the settings work");
+        let endpoint = |seed| {
+            let endpoint = Endpoint::new(config.clone(), Rng::new(seed));
+            Checked::new(endpoint.expect("the settings work"))
+        };
         Pair { nodes: [endpoint(1), endpoint(2)], now: Time::ZERO + Span::from_s(1) }
     }
 
@@ -86,11 +88,11 @@ impl Pair {
     /// Lets time pass, and both do what is due.
     pub fn wait(&mut self, span: Span) {
         let until = self.now + span;
-        while let Some(at) = self.nodes.iter().map(Endpoint::poll_timeout).min()
+        while let Some(at) = self.nodes.iter().map(Machine::poll_timeout).min()
             && at <= until
         {
             self.now = self.now.max(at);
-            let due = |node: &&mut Endpoint| node.poll_timeout() <= at;
+            let due = |node: &&mut Checked<Endpoint>| node.poll_timeout() <= at;
             self.nodes.iter_mut().filter(due).for_each(|node| node.handle_timeout(self.now));
         }
         self.now = until;

@@ -1,6 +1,6 @@
-//! Endpoints in the fabric, and who posts what when.
+//! Endpoints in the fabric, checked after every input, and who posts what when.
 
-use thalweg_core::{NodeId, Rng, Span, Time};
+use thalweg_core::{Checked, NodeId, Rng, Span, Time};
 use thalweg_deliver::{Completion, Config, Endpoint, ReceiveCall, SendCall};
 use thalweg_fabric::{Director, Fabric, Hosts, Limit, Pause, Topology};
 
@@ -28,12 +28,12 @@ impl Script {
     }
 }
 
-impl Director<Endpoint> for Script {
+impl Director<Checked<Endpoint>> for Script {
     fn next_wake(&mut self) -> Time {
         self.posts.get(self.next).map_or(Time::NEVER, |(at, ..)| *at)
     }
 
-    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Endpoint>) {
+    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Checked<Endpoint>>) {
         while let Some((at, host, post)) = self.posts.get_mut(self.next)
             && *at <= now
         {
@@ -52,7 +52,7 @@ impl Director<Endpoint> for Script {
         now: Time,
         node: NodeId,
         event: Completion,
-        _: &mut Hosts<'_, Endpoint>,
+        _: &mut Hosts<'_, Checked<Endpoint>>,
     ) {
         self.ends.push((node, now, event));
     }
@@ -65,11 +65,11 @@ pub fn play(
     config: &Config,
     seed: u64,
     script: &mut Script,
-) -> Fabric<Endpoint> {
+) -> Fabric<Checked<Endpoint>> {
     let rng = Rng::new(seed).stream("endpoints");
     let mut fabric = Fabric::new(topology, network, seed, |host| {
         let rng = rng.substream("host", u64::from(host.0));
-        Endpoint::new(config.clone(), rng).expect("the settings work")
+        Checked::new(Endpoint::new(config.clone(), rng).expect("the settings work"))
     });
     let pause = fabric.run(script, Limit::until(Time::ZERO + Span::from_s(1_000)));
     assert_eq!(pause, Pause::Quiet, "seed {seed}: it does not end");

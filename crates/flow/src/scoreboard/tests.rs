@@ -192,6 +192,7 @@ proptest! {
         for step in steps {
             take(&mut board, &mut model, &mut far, step);
             compare(&board, &model);
+            board.check();
         }
     }
 
@@ -332,4 +333,41 @@ fn what_was_sent_again_by_the_timer_is_not_asked_for_by_older_answers() {
     assert_eq!(board.choose(100), Some(2));
     assert_eq!(board.on_sent(2), 7);
     assert_eq!(verdict(&mut board, (2, 7), 1, true).lost_transmission, Some(6));
+}
+
+/// A message of eight packets, all of which were given up.
+fn all_lost() -> Scoreboard {
+    let mut board = Scoreboard::default();
+    board.reset(8);
+    (0..8).for_each(|index| assert_eq!(board.on_sent(index), index));
+    board.on_timeout();
+    board.check();
+    board
+}
+
+// spec: T-12
+#[test]
+#[should_panic(expected = "lost packets are counted once each")]
+fn a_loss_that_is_not_counted_is_noticed() {
+    let mut board = all_lost();
+    board.lost_count -= 1;
+    board.check();
+}
+
+// spec: T-12
+#[test]
+#[should_panic(expected = "packet 0 is lost and will not be sent again")]
+fn a_lost_packet_that_is_forgotten_is_noticed() {
+    let mut board = all_lost();
+    board.resend.pop_front();
+    board.check();
+}
+
+// spec: T-12
+#[test]
+#[should_panic(expected = "packet 3 is sent again and was not lost")]
+fn a_resend_of_what_was_not_lost_is_noticed_at_once() {
+    let mut board = all_lost();
+    board.lost.remove(3);
+    board.on_sent(3);
 }

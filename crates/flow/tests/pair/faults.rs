@@ -1,6 +1,6 @@
 //! Lost, repeated, reordered and late packets.
 
-use thalweg_core::{Bytes, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time};
+use thalweg_core::{Bytes, Check, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time};
 use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Sent};
 use thalweg_wire::flow::Ack;
 use thalweg_wire::tag::Key;
@@ -100,7 +100,7 @@ fn run_seed(seed: u64) -> (Vec<(NodeId, Event)>, Time) {
         assert_eq!((node.outgoing(), node.incoming()), (0, 0));
         assert_eq!(node.dropped().foreign + node.dropped().malformed, 0);
     }
-    let resent: u64 = network.nodes.iter().map(Endpoint::retransmissions).sum();
+    let resent: u64 = network.nodes.iter().map(|node| node.retransmissions()).sum();
     let resent_by_message = network.events.iter().map(|(_, event)| match event {
         Event::Sent(end) => u64::from(end.retransmissions),
         _ => 0,
@@ -310,6 +310,7 @@ fn deliver(endpoint: &mut Endpoint, ack: Ack) {
     let mut packet = Owned { meta, header: [0; HEADER_BYTES], body: OwnedBody::Length(0) };
     ack.encode(&mut packet.header);
     endpoint.handle_packet(Time::ZERO, packet.lend());
+    endpoint.check();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Packets that no honest endpoint sends.
 
-use thalweg_core::{Bytes, Ecn, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time};
+use thalweg_core::{
+    Bytes, Check, Ecn, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time,
+};
 use thalweg_flow::{Config, Dropped, Endpoint, Event, FlowId, Payload, Received};
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag::Key;
@@ -158,6 +160,7 @@ fn offer(endpoint: &mut Endpoint, now: Time, data: Data, body: OwnedBody) -> Dro
     let mut packet = Owned { meta, header: [0; HEADER_BYTES], body };
     data.encode(&mut packet.header);
     endpoint.handle_packet(now, packet.lend());
+    endpoint.check();
     endpoint.dropped()
 }
 

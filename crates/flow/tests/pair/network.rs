@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{
-    Body, BodySize, Bytes, Ecn, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Rate,
-    Rng, Span, Time, Verdict,
+    Body, BodySize, Bytes, Checked, Ecn, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox,
+    Packet, Rate, Rng, Span, Time, Verdict,
 };
 use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Data};
@@ -112,7 +112,8 @@ struct Port {
 }
 
 pub struct Network {
-    pub nodes: Vec<Endpoint>,
+    /// Checked after every input.
+    pub nodes: Vec<Checked<Endpoint>>,
     pub now: Time,
     pub faults: Faults,
     pub delay: Span,
@@ -132,7 +133,8 @@ pub struct Network {
 
 impl Network {
     pub fn new(nodes: usize, config: &Config, seed: u64) -> Network {
-        let endpoint = |_| Endpoint::new(config.clone()).expect("the test's settings work");
+        let endpoint =
+            |_| Checked::new(Endpoint::new(config.clone()).expect("the test's settings work"));
         Network {
             nodes: (0..nodes).map(endpoint).collect(),
             now: Time::ZERO,
@@ -196,7 +198,7 @@ impl Network {
     }
 
     fn next(&self) -> Option<Time> {
-        let timeout = self.nodes.iter().map(Endpoint::poll_timeout).min();
+        let timeout = self.nodes.iter().map(Machine::poll_timeout).min();
         let happening = self.agenda.keys().next().map(|&(at, _)| at);
         let next = timeout.into_iter().chain(happening).min();
         next.filter(|&at| at != Time::NEVER)

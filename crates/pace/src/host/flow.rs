@@ -127,6 +127,14 @@ impl Flow {
         self.ready > 0 && self.remaining() > 0
     }
 
+    /// Panics where it has sent or could send more than it has.
+    pub(super) fn check(&self) {
+        let Flow { id, volume, ready, sent, owed, .. } = self;
+        assert!(sent <= volume, "{id:?} has sent {sent} of {volume} bytes");
+        assert!(ready <= volume, "{ready} of {volume} bytes of {id:?} are ready");
+        assert!(owed <= volume, "{id:?} owes {owed} of {volume} bytes");
+    }
+
     pub(super) fn remaining(&self) -> u64 {
         self.volume - self.sent
     }

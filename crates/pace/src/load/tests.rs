@@ -177,3 +177,14 @@ proptest! {
         }
     }
 }
+
+// spec: T-12
+#[test]
+#[should_panic(expected = "what is planned is the sum of all entries")]
+fn a_reservation_that_is_counted_and_not_kept_is_noticed() {
+    let mut table = table();
+    table.reserve(Slot(0), flow(1), &Ahead::of(Slot(0), &[60, 10, 0, 0])).unwrap();
+    table.check();
+    table.flows.remove(&flow(1));
+    table.check();
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
+use thalweg_core::{Bytes, Check, NodeId, Rate, Rng, Span, Time};
 use thalweg_pace::host::{Event, FlowSpec};
 use thalweg_pace::{Feedback, FlowId, Host, LinkTable, Relation, Settings, Slot};
 
@@ -126,6 +126,7 @@ impl World {
         self.check();
         let slot = Slot(self.slots());
         self.tables.iter_mut().for_each(|table| table.advance(slot));
+        self.tables.iter().for_each(LinkTable::check);
         self.flows.values_mut().for_each(|flow| flow.sent_in_slot = 0);
     }
 
@@ -143,6 +144,7 @@ impl World {
             for flow in &job.flows {
                 self.flows.get_mut(&flow.id).unwrap().sent = 0;
                 self.hosts[flow.from].ready(now, flow.id, Bytes::new(flow.volume)).unwrap();
+                self.hosts[flow.from].check();
             }
         }
     }
@@ -152,6 +154,7 @@ impl World {
         for host in 0..self.hosts.len() {
             if self.hosts[host].poll_timeout() <= now {
                 self.hosts[host].handle_timeout(now);
+                self.hosts[host].check();
             }
         }
         self.drain_all();
@@ -187,15 +190,19 @@ impl World {
                     let plan = *self.hosts[host].plan(flow).unwrap();
                     let who = self.hosts[host].ranked(flow);
                     for &link in &self.flows[&flow].links {
-                        if let Err(refusal) = self.tables[link].reserve(slot, who, &plan) {
+                        let reserved = self.tables[link].reserve(slot, who, &plan);
+                        self.tables[link].check();
+                        if let Err(refusal) = reserved {
                             self.refusals += 1;
                             self.hosts[host].handle_refusal(now, flow, refusal).unwrap();
+                            self.hosts[host].check();
                             break;
                         }
                     }
                 }
                 Event::Tell { to, progress } => {
                     self.hosts[to.index()].handle_progress(now, progress);
+                    self.hosts[to.index()].check();
                 }
             }
         }
@@ -215,6 +222,7 @@ impl World {
         let now = self.now();
         for progress in self.hosts[to].progress(flow.job) {
             self.hosts[host].handle_progress(now, progress);
+            self.hosts[host].check();
         }
     }
 
@@ -226,6 +234,7 @@ impl World {
                 flow.sent += bytes;
                 flow.sent_in_slot += bytes;
                 self.hosts[flow.from].sent(*id, Bytes::new(bytes)).unwrap();
+                self.hosts[flow.from].check();
             }
         }
     }

@@ -1,6 +1,8 @@
 //! A switch that keeps the load tables of its links.
 
-use thalweg_core::{Body, Machine, NodeId, Outbox, Packet, Rate, Time, TrafficClass, Verdict};
+use thalweg_core::{
+    Body, Check, Machine, NodeId, Outbox, Packet, Rate, Time, TrafficClass, Verdict,
+};
 use thalweg_pace::{Feedback, FlowId, Links, Ranked, Settings, Slot};
 use thalweg_wire::pace::{Refused, Word};
 use thalweg_wire::{Kind, peek};
@@ -94,6 +96,17 @@ impl<M: Machine> Ledger<M> {
         }
         words::write(&words::Said { feedback, ..said }, word.parts(bytes)?);
         Some(())
+    }
+}
+
+// spec: T-12
+impl<M: Check> Check for Ledger<M> {
+    /// Checks all tables, and the program beside them.
+    fn check(&self) {
+        self.links.check();
+        if let Some(inner) = &self.inner {
+            inner.check();
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
 use thalweg_aggregate::{Absences, Setup, Switch, Worker, server, switch, window, worker};
-use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Tensor, Time};
+use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Tensor, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Host, Participant};
@@ -105,18 +105,18 @@ impl<'a> Swarm<'a> {
         self.jobs.iter().map(|job| job.id)
     }
 
-    /// A host without memory.
-    pub fn host(&self, node: NodeId) -> Host {
+    /// A host without memory, checked after every input.
+    pub fn host(&self, node: NodeId) -> Checked<Host> {
         let flows = Endpoint::new(thalweg_flow::Config::default()).expect("defaults work");
         let mut host = Host::new(node, flows);
         if let Some(secret) = self.plan.secret {
             let config = server::Config { secret: Some(secret), ..server::Config::new(node) };
             host.serve(config).expect("defaults work");
         }
-        host
+        Checked::new(host)
     }
 
-    /// A switch without memory.
+    /// A switch without memory, checked after every input.
     pub fn program(&self, switch: NodeId) -> Program<Event> {
         let config = switch::Config {
             aggregators: self.plan.aggregators,
@@ -129,7 +129,7 @@ impl<'a> Swarm<'a> {
             ..switch::Config::new(switch)
         };
         let machine = Switch::<Event>::new(config).expect("settings that are drawn work");
-        Program { machine: Box::new(machine), door: Door::Addressed }
+        Program { machine: Box::new(Checked::new(machine)), door: Door::Addressed }
     }
 
     /// Who has not finished, for the report of a run that did not end.
@@ -214,7 +214,7 @@ impl<'a> Swarm<'a> {
             .any(|outage| outage.from <= now && now < outage.until)
     }
 
-    fn handle_mail(&mut self, now: Time, mail: Mail, hosts: &mut Hosts<'_, Host>) {
+    fn handle_mail(&mut self, now: Time, mail: Mail, hosts: &mut Hosts<'_, Checked<Host>>) {
         match mail {
             Mail::Begin(job) => {
                 (0..self.jobs[job].seats.len()).for_each(|rank| self.ask_to_join(now, job, rank));
@@ -275,7 +275,12 @@ impl<'a> Swarm<'a> {
         self.post(now + Span::from_us(300), Mail::Again { job, rank, life });
     }
 
-    fn instruct(&mut self, now: Time, instruction: Instruction, hosts: &mut Hosts<'_, Host>) {
+    fn instruct(
+        &mut self,
+        now: Time,
+        instruction: Instruction,
+        hosts: &mut Hosts<'_, Checked<Host>>,
+    ) {
         match &instruction {
             Instruction::Report { process, job, .. } if !self.is_down(now, process.node) => {
                 let worker = hosts.machine(process.node).worker_mut(*job);
@@ -409,12 +414,12 @@ impl Seat {
     }
 }
 
-impl Director<Host> for Swarm<'_> {
+impl Director<Checked<Host>> for Swarm<'_> {
     fn next_wake(&mut self) -> Time {
         self.mail.keys().next().map_or(Time::NEVER, |(at, _)| *at)
     }
 
-    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Host>) {
+    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Checked<Host>>) {
         while let Some(entry) = self.mail.first_entry() {
             if entry.key().0 > now {
                 return;
@@ -424,7 +429,13 @@ impl Director<Host> for Swarm<'_> {
         }
     }
 
-    fn handle_event(&mut self, now: Time, node: NodeId, event: Event, hosts: &mut Hosts<'_, Host>) {
+    fn handle_event(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        event: Event,
+        hosts: &mut Hosts<'_, Checked<Host>>,
+    ) {
         let (job, operation, tensor, missing) = match event {
             Event::Finished { job, operation, tensor, missing_below, absences } => {
                 (job, operation, tensor, (missing_below, absences))
@@ -440,7 +451,12 @@ impl Director<Host> for Swarm<'_> {
         self.submit(now, job, rank, hosts.machine(node));
     }
 
-    fn handle_restart(&mut self, now: Time, host: NodeId, _old: &Host) -> Option<Host> {
+    fn handle_restart(
+        &mut self,
+        now: Time,
+        host: NodeId,
+        _old: &Checked<Host>,
+    ) -> Option<Checked<Host>> {
         if self.plan.jobs.iter().any(|job| job.servers.contains(&host)) {
             self.lives += 1;
             let process = Process { node: host, life: self.lives };

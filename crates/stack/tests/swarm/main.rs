@@ -1,11 +1,13 @@
 //! Swarms: from one seed a network, jobs, and everything that can go wrong; every sum is exact, or in
-//! floats the same bits everywhere; every operation ends; every aggregator is free at the end.
+//! floats the same bits everywhere; every operation ends; every aggregator is free at the end; and the
+//! accounts of every machine are right after every input.
 
 mod contents;
 mod coverage;
 mod director;
 mod plan;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -15,7 +17,7 @@ use coverage::Coverage;
 use director::Swarm;
 use plan::Plan;
 use thalweg_aggregate::Switch;
-use thalweg_core::{NodeId, Span, Time};
+use thalweg_core::{Checked, NodeId, Span, Time};
 use thalweg_fabric::{Bystander, Fabric, Limit, Pause};
 use thalweg_stack::Event;
 
@@ -42,7 +44,7 @@ fn run(seed: u64) -> Result<Coverage, String> {
     fabric.run(&mut Bystander, Limit::until(swept));
     let mut coverage = Coverage::default();
     for switch in plan.switches() {
-        let program = fabric.program::<Switch<Event>>(switch).expect("it was installed");
+        let program = fabric.program::<Checked<Switch<Event>>>(switch).expect("it was installed");
         if program.occupied() > 0 {
             return Err(format!("{switch:?} still has {} taken aggregators", program.occupied()));
         }
@@ -74,8 +76,8 @@ fn run_all(seeds: std::ops::Range<u64>) -> Coverage {
                         Ok(Err(problem)) => {
                             failed.lock().expect("nobody panics with it").insert(seed, problem);
                         }
-                        Err(_) => {
-                            let problem = "panicked".to_owned();
+                        Err(panic) => {
+                            let problem = format!("panicked: {}", message(&*panic));
                             failed.lock().expect("nobody panics with it").insert(seed, problem);
                         }
                     }
@@ -96,6 +98,12 @@ fn run_all(seeds: std::ops::Range<u64>) -> Coverage {
     total.into_inner().expect("nobody panics with it")
 }
 
+/// The message of a panic: a broken law says which one it is.
+fn message(panic: &dyn Any) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+}
+
 /// A number from the environment: how a replay is told its seed.
 #[expect(clippy::disallowed_methods, reason = "a test is told which seed to replay")]
 fn number(name: &str) -> Option<u64> {
@@ -104,7 +112,7 @@ fn number(name: &str) -> Option<u64> {
 
 // What happened in the runs is counted, and each of these has to have happened.
 // spec: simulator
-// spec, T-02, T-09, T-10 simulator
+// spec, T-02, T-09, T-10, T-12 simulator
 #[test]
 fn two_thousand_seeds_are_exact_and_end() {
     run_all(0..2_000).check();

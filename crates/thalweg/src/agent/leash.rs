@@ -217,7 +217,8 @@ impl Leash {
                 to: self.flows.keys().next().copied().unwrap_or(Ipv4Addr::UNSPECIFIED),
                 granted_bps: rate_of(before.number).as_bps(),
                 asked_bytes: bytes_of(before.number),
-                carried_bytes: sent - before.sent,
+                // What is counted of connections that went away unseen goes with them.
+                carried_bytes: sent.saturating_sub(before.sent),
             });
         }
         // A program that has nothing to send gathers no claim.

@@ -199,7 +199,8 @@ fn is_alone(welcome: &Welcome) -> bool {
 }
 
 fn lane(job: JobId, lane: usize) -> JobId {
-    JobId(job.0 + lane as u64)
+    // An id is a random name: the one after the largest is the smallest.
+    JobId(job.0.wrapping_add(lane as u64))
 }
 
 /// A rank's machines: the mesh of all ranks, and among leaders those that sum.

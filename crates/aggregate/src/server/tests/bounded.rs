@@ -176,3 +176,15 @@ fn the_window_moves_on_although_no_sum_is_whole() {
     assert_eq!(bench.stats().beyond, beyond, "it knows that everyone is there");
     assert_eq!(bench.server.missing(JOB, last - 1), Missing::Unknown, "and forgets what is over");
 }
+
+// spec: T-12
+#[test]
+fn what_was_left_out_is_forgotten_when_an_epoch_begins_behind_it() {
+    let mut bench = Bench::new(setup(&side_by_side()));
+    bench.give_from(&[0, 1, 2, 4], 0, &fixed(&[7]));
+    bench.ask(bounded(&bench, 2, 0, 8));
+    assert_eq!(bench.stats().left_out, 1);
+    let next = Setup { epoch: 2, resume_from: 8, ..setup(&side_by_side()) };
+    bench.server.adopt(bench.now, Arc::new(next));
+    bench.drain();
+}

@@ -125,6 +125,7 @@ fn long_jobs_go_round_and_use_the_same_buffers() {
 fn switches_are_told_at_the_beginning_and_when_they_ask() {
     let mut server = Server::new(Config { ask_gap: GAP, ..Config::new(SERVER) }).unwrap();
     server.adopt(Time::ZERO, Arc::new(setup(&racks())));
+    let server = Checked::new(server);
     let mut bench = Bench { server, setup: Arc::new(setup(&racks())), now: Time::ZERO };
     let sent = bench.drain();
     assert_eq!(destinations(&sent), [102, 100, 101]);
@@ -161,6 +162,7 @@ fn jobs_end_and_more_than_allowed_are_refused() {
     let other = JobId(5);
     server.adopt(Time::ZERO, Arc::new(Setup { job: other, ..setup(&racks()) }));
     assert_eq!(server.poll_event(), Some(Event::Refused { job: other }));
+    let server = Checked::new(server);
     let mut bench = Bench { server, setup: Arc::new(setup(&racks())), now: Time::ZERO };
     bench.give(bench.own(0, 0), &fixed(&[1]));
     bench.server.retire(JOB);
@@ -181,6 +183,7 @@ fn with_a_secret_only_sealed_packets_count_and_all_are_sealed() {
     let config = Config { secret: Some(secret), ..Config::new(SERVER) };
     let mut server = Server::new(config).unwrap();
     server.adopt(Time::ZERO, Arc::new(setup(&racks())));
+    let server = Checked::new(server);
     let mut bench = Bench { server, setup: Arc::new(setup(&racks())), now: Time::ZERO };
     bench.give_all(0, &fixed(&[1]));
     bench.ask(bench.query(0, 1, false));

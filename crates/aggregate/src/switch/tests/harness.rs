@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{
-    Body, BodySize, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Span,
-    Time, Verdict,
+    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
+    Packet, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale, StationBytes,
@@ -132,9 +132,9 @@ pub(super) fn parameter(gradient: &Gradient) -> Sent {
     sent
 }
 
-/// A switch and the time.
+/// A switch, checked after every input, and the time.
 pub(super) struct Bench {
-    pub(super) switch: Switch,
+    pub(super) switch: Checked<Switch>,
     pub(super) now: Time,
 }
 
@@ -147,7 +147,8 @@ impl Bench {
     pub(super) fn with(change: impl FnOnce(&mut Config)) -> Bench {
         let mut config = Config { aggregators: 16, values_max: 4, ..Config::new(ME) };
         change(&mut config);
-        Bench { switch: Switch::new(config).unwrap(), now: Time::ZERO + Span::from_ms(1) }
+        let switch = Checked::new(Switch::new(config).unwrap());
+        Bench { switch, now: Time::ZERO + Span::from_ms(1) }
     }
 
     /// A switch that knows the group of [`gradient`].
@@ -208,7 +209,7 @@ pub(super) fn announce_both(bench: &mut Bench, racks: u8, workers: u8) {
     }
 }
 
-pub(super) fn handle(switch: &mut Switch, now: Time, sent: &mut Sent) -> Fate {
+pub(super) fn handle(switch: &mut Checked<Switch>, now: Time, sent: &mut Sent) -> Fate {
     match switch.handle_packet(now, sent.lend()) {
         Verdict::Consume => Fate::Consumed,
         Verdict::Forward => Fate::Forwarded,
@@ -258,7 +259,7 @@ impl Outbox for Packets {
 
 /// Switches that pass packets to each other without delay or loss.
 pub(super) struct Net {
-    pub(super) switches: BTreeMap<NodeId, Switch>,
+    pub(super) switches: BTreeMap<NodeId, Checked<Switch>>,
     pub(super) now: Time,
     under_way: VecDeque<Sent>,
     /// What came out at hosts.
@@ -275,7 +276,7 @@ impl Net {
         };
         for group in groups {
             let config = Config { aggregators: 1_024, values_max: 4, ..Config::new(group.switch) };
-            net.switches.insert(group.switch, Switch::new(config).unwrap());
+            net.switches.insert(group.switch, Checked::new(Switch::new(config).unwrap()));
             let Group { parent, level, ref stations, .. } = *group;
             let stations: Vec<StationBytes> = stations
                 .iter()

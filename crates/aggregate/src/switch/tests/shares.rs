@@ -1,6 +1,6 @@
 //! A job that takes everything, and one that comes later.
 
-use thalweg_core::{JobId, Machine, Span};
+use thalweg_core::{Check, JobId, Machine, Span};
 use thalweg_wire::aggregate::{Gradient, Identity};
 
 use super::harness::{Bench, Fate, gradient};
@@ -59,4 +59,13 @@ fn alone_a_job_may_have_everything() {
     }
     assert_eq!(bench.switch.occupied_by(HOG), 16);
     assert_eq!(bench.switch.stats().held_to_share, 0);
+}
+
+// spec: T-12
+#[test]
+#[should_panic(expected = "a job holds the aggregators that it has taken")]
+fn an_aggregator_that_is_freed_and_still_held_is_noticed() {
+    let mut bench = hogged();
+    bench.switch.array.free(3);
+    bench.switch.check();
 }

@@ -45,6 +45,7 @@ fn a_result_may_come_before_the_fragment_was_sent() {
 #[test]
 fn who_lost_its_memory_begins_where_the_others_are() {
     let worker = Worker::resuming(Config::default(), Operation(7), 40).unwrap();
+    let worker = Checked::new(worker);
     let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };
     assert_eq!(bench.worker.submit(bench.now, Tensor::from(vec![1.0; 4 * 4])), Operation(7));
     assert_eq!(bench.worker.watermark(), 40);
@@ -64,6 +65,7 @@ fn who_lost_its_memory_begins_where_the_others_are() {
 #[test]
 fn operations_that_everyone_else_has_finish_when_they_are_submitted() {
     let worker = Worker::resuming(Config::default(), Operation(2), 10).unwrap();
+    let worker = Checked::new(worker);
     let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };
     assert!(adopt(&mut bench, Setup { resume_from: 13, ..setup() }));
     assert_eq!(bench.submit_length(4 * 2), Operation(2));

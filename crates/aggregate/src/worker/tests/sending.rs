@@ -202,7 +202,8 @@ fn empty_tensors_finish_at_once_and_tensors_may_come_before_the_set_up() {
     assert_eq!((worker.poll_event(), worker.poll_event()), (Some(finished), None));
     assert_eq!(*worker.tensor(Operation(1)).unwrap(), Tensor::from(vec![]));
     assert!(!worker.has_backlog());
-    let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };
+    let mut bench =
+        Bench { worker: Checked::new(worker), setup: Arc::new(setup()), now: Time::ZERO };
     assert!(bench.worker.adopt(bench.now, bench.setup.clone(), 1));
     assert_eq!(bench.sent_sequences(), [0, 1, 2]);
 }

@@ -1,0 +1,91 @@
+//! The laws of a server's accounts.
+
+use thalweg_core::Check;
+
+use super::Server;
+use super::job::{Job, Shard};
+use super::judge::State;
+use super::queue::{Queue, Task};
+use super::seats;
+use super::slot::{Slot, Values};
+
+// spec: T-12
+impl Check for Server {
+    fn check(&self) {
+        let most = self.config.jobs_max as usize;
+        assert!(self.jobs.len() <= most, "the number of jobs is bounded");
+        self.jobs.values().for_each(|job| job.check(&self.queue));
+    }
+}
+
+impl Job {
+    /// Looks at every fragment. Panics where a sum counts other workers than those in its set, where a
+    /// fragment is outside of the window, and where something to send was forgotten.
+    fn check(&self, queue: &Queue) {
+        self.leeway.check(self.everyone, self.setup.trees[0].workers());
+        for (at, shard) in self.shards.iter().enumerate() {
+            let Some(shard) = shard else { continue };
+            let workers = self.setup.trees[at].workers();
+            for (place, (slot, taken)) in shard.ring.iter().enumerate() {
+                slot.check(workers, taken);
+                if slot.state != State::Empty {
+                    self.check_place(at, shard, place, slot);
+                }
+                self.check_queued(slot, queue);
+            }
+            for (group, known) in shard.groups.iter().enumerate() {
+                let is_queued = || queue.has(self.setup.job, Task::Announce(at, group));
+                assert!(!known.is_queued || is_queued(), "an announcement is due and has no task");
+            }
+        }
+    }
+
+    fn check_place(&self, at: usize, shard: &Shard, place: usize, slot: &Slot) {
+        let sequence = slot.sequence;
+        let ahead = sequence.checked_sub(self.everyone);
+        let is_near = ahead.is_some_and(|ahead| ahead < self.window);
+        assert!(is_near, "fragment {sequence} is outside of the window from {}", self.everyone);
+        let index = sequence / self.setup.trees.len() as u64;
+        let own = index as usize & (shard.ring.len() - 1);
+        assert_eq!(
+            (self.setup.shard(sequence), own),
+            (at, place),
+            "fragment {sequence} is in its place"
+        );
+    }
+
+    /// Panics where something is noted to be sent and has no task.
+    fn check_queued(&self, slot: &Slot, queue: &Queue) {
+        let has = |task| queue.has(self.setup.job, task);
+        let (sequence, outgoing) = (slot.sequence, &slot.outgoing);
+        let is_sent = outgoing.tell.is_none() || has(Task::Tell(sequence));
+        assert!(is_sent, "fragment {sequence} is to be sent to all and has no task");
+        let is_answered = outgoing.answer.is_none() || has(Task::Answer(sequence));
+        assert!(is_answered, "fragment {sequence} is to be answered and has no task");
+        let is_asked = outgoing.ask.is_none() || has(Task::Ask(sequence));
+        assert!(is_asked, "fragment {sequence} is to be asked for and has no task");
+    }
+}
+
+impl Slot {
+    fn check(&self, workers: u32, taken: &[u64]) {
+        let all: u32 = taken.iter().map(|word| word.count_ones()).sum();
+        assert_eq!(self.seated, all, "as many workers are counted as are in the set");
+        assert_eq!(all, seats::count(taken, 0..workers), "only workers are in the set");
+        match self.state {
+            State::Empty => {
+                assert_eq!(self.seated, 0, "nobody is in an empty sum");
+                assert!(matches!(self.body, Values::Length), "an empty sum has no values");
+            }
+            State::Partial => {
+                let is_partial = (1..workers).contains(&self.seated);
+                assert!(is_partial, "{} of {workers} are in a sum that goes on", self.seated);
+            }
+            State::Floats => assert!(self.seated < workers, "a full sum is done"),
+            State::Done => {}
+        }
+        if let Values::Real(bytes) = &self.body {
+            assert_eq!(bytes.len(), usize::from(self.values) * 4, "a sum has its values");
+        }
+    }
+}
