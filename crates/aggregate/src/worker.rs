@@ -77,6 +77,8 @@ struct Work {
     fragments: Fragments,
     /// Fragments below are complete at every other worker.
     resume_from: u64,
+    /// The first fragment whose values have left in no epoch.
+    first_unsent: u64,
     events: VecDeque<Event>,
     stats: Stats,
     /// When a fragment was last completed, or could first be waited for.
@@ -148,6 +150,7 @@ impl Worker {
                 operations: Operations::new(operation, first_sequence),
                 fragments: Fragments::new(first_sequence),
                 resume_from: 0,
+                first_unsent: first_sequence,
                 events: VecDeque::new(),
                 stats: Stats::default(),
                 moved_at: Time::ZERO,

@@ -79,6 +79,12 @@ pub trait Outbox {
     /// whatever else is not to be the default; the header area is zero and `src` is filled in.
     /// `None` when there is no room.
     fn lend(&mut self, body: BodySize) -> Option<Packet<'_>>;
+
+    /// Lends a packet for a retransmission: data that left in an earlier packet, in whatever form. An
+    /// outbox that counts progress counts none for it.
+    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.lend(body)
+    }
 }
 
 impl<M: Machine + ?Sized> Machine for Box<M> {

@@ -210,13 +210,15 @@ impl Sender {
     pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let index = self.board.choose(config.span_packets)?;
         let payload_bytes = self.payload_bytes(config, index);
-        let packet = outbox.lend(self.body.body_size(payload_bytes))?;
+        let is_resend = self.board.was_sent(index);
+        let body_size = self.body.body_size(payload_bytes);
+        let packet =
+            if is_resend { outbox.lend_again(body_size) } else { outbox.lend(body_size) }?;
         let in_flight_packets = self.board.in_flight_packets();
         if in_flight_packets == 0 {
             self.begin_waiting(config, now);
         }
         self.may_send_at = self.path.control.on_send(now, self.may_send_at, in_flight_packets);
-        let is_resend = self.board.was_sent(index);
         self.fill(config, now, index, packet);
         Some(is_resend)
     }

@@ -47,8 +47,9 @@ impl Epoch {
         if let Some(sequence) = self.answers.pop_front() {
             self.send_answer(work, sequence, outbox);
         } else if let Some(wanted) = self.results.pop_front() {
-            self.send_values(work, wanted.sequence, wanted.terms, How::Result, outbox);
-            work.stats.results += 1;
+            let has_left =
+                self.send_values(work, wanted.sequence, wanted.terms, How::Result, outbox);
+            work.stats.results += u64::from(has_left);
         } else if let Some(sequence) = self.due.pop_front() {
             self.send_due(work, now, sequence, outbox);
         } else if self.may_launch(work) {
@@ -68,8 +69,8 @@ impl Epoch {
         fragment.is_measurable = false;
         let terms = fragment.terms;
         let how = if terms.attempt.is_in_floats() { How::Straight } else { asked };
-        self.send_values(work, sequence, terms, how, outbox);
-        work.stats.repairs += 1;
+        let has_left = self.send_values(work, sequence, terms, how, outbox);
+        work.stats.repairs += u64::from(has_left);
     }
 
     /// Does something about a fragment that is not answered, or that is wanted in floats.
@@ -92,14 +93,14 @@ impl Epoch {
         // spec, T-10
         match self.setup.recovery {
             _ if owed_floats => {
-                self.send_values(work, sequence, terms, How::Straight, outbox);
-                work.stats.repeats += 1;
+                let has_left = self.send_values(work, sequence, terms, How::Straight, outbox);
+                work.stats.repeats += u64::from(has_left);
             }
             // Where a server lost results, resending does not bring them back, but asking does.
             Recovery::Paper if !is_in_vain || tries % 2 == 1 => {
                 let how = if is_straight { How::Straight } else { How::Resend };
-                self.send_values(work, sequence, terms, how, outbox);
-                work.stats.resent += 1;
+                let has_left = self.send_values(work, sequence, terms, how, outbox);
+                work.stats.resent += u64::from(has_left);
             }
             Recovery::Paper | Recovery::Selective => {
                 self.send_query(work, sequence, terms, is_straight || is_in_vain, outbox);
@@ -132,7 +133,14 @@ impl Epoch {
         let sequence = self.next;
         let Some(piece) = work.operations.piece(sequence) else { return false };
         // An outbox may have room for questions and none for values: those wait.
-        let Some(packet) = outbox.lend(piece.body_size()) else { return false };
+        let has_left_before = sequence < work.first_unsent;
+        let packet = if has_left_before {
+            outbox.lend_again(piece.body_size())
+        } else {
+            outbox.lend(piece.body_size())
+        };
+        let Some(packet) = packet else { return false };
+        work.first_unsent = work.first_unsent.max(sequence + 1);
         let terms = self.agreed.terms(sequence);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
         work.fragments.launch(sequence, terms, transmission, now);
@@ -151,7 +159,8 @@ impl Epoch {
         u64::from(body + self.setup.overhead_bytes)
     }
 
-    /// Sends the values of a fragment, unless they are no longer held.
+    /// Sends the values of a fragment once more, or its sum, unless they are no longer held. `true` if
+    /// they left.
     fn send_values(
         &self,
         work: &Work,
@@ -159,11 +168,11 @@ impl Epoch {
         terms: Terms,
         how: How,
         outbox: &mut dyn Outbox,
-    ) {
-        let Some(piece) = work.operations.piece(sequence) else { return };
-        if let Some(packet) = outbox.lend(piece.body_size()) {
-            self.fill(work, sequence, terms, how, packet);
-        }
+    ) -> bool {
+        let Some(piece) = work.operations.piece(sequence) else { return false };
+        let Some(packet) = outbox.lend_again(piece.body_size()) else { return false };
+        self.fill(work, sequence, terms, how, packet);
+        true
     }
 
     /// Writes the values of a fragment into a packet.

@@ -200,7 +200,8 @@ impl Worker {
         let bytes = u32::from(values) * 4;
         let tensor = self.operations[at].tensor.values();
         let size = if tensor.is_some() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
-        let Some(packet) = outbox.lend(size) else { return false };
+        let packet = if sent_at.is_some() { outbox.lend_again(size) } else { outbox.lend(size) };
+        let Some(packet) = packet else { return false };
         self.gradient(sequence, values).encode(packet.header);
         packet.meta.dst = self.config.switch;
         packet.meta.wire_bytes = bytes + self.config.overhead_bytes;
