@@ -351,7 +351,8 @@ impl Epoch {
         Epoch {
             rank,
             agreed: Agreed::new(&setup),
-            window: Window::new(work.config.control, setup.packet_bytes()),
+            window: Window::new(work.config.control, setup.packet_bytes())
+                .with_shared_phase(work.config.shared_phase),
             flight: Flight::new(setup.trees.len(), work.config.loss_threshold),
             next: work.fragments.watermark(),
             in_flight_bytes: 0,

@@ -20,7 +20,8 @@
 //!
 //! **Time.** `poll_timeout` is cheap and may be early, never late: a machine may answer with a
 //! moment at which it then finds nothing to do. A driver may call `handle_timeout` late, since
-//! nothing on a real host is punctual, but never early.
+//! nothing on a real host is punctual, but never early. Times count from an epoch of the driver's choice,
+//! which other hosts need not share: [`time`](crate::time) says what a machine may assume.
 //!
 //! **Packets** are lent. What a machine wants to keep, it copies.
 //!

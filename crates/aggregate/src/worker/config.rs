@@ -29,6 +29,12 @@ pub struct Config {
     /// After so many queries in vain, the next ones go straight to the server; after so many resends,
     /// every other one becomes such a query. Default 3 (T-10).
     pub queries_before_straight: u32,
+    /// The time that a clock that all hosts share showed at [`Time::ZERO`](thalweg_core::Time::ZERO), modulo
+    /// one second: it makes all workers probe the base round trip at the same moments, which
+    /// [`Control::Delay`] needs to share a link fairly with other jobs. Default `None`: no clock is shared.
+    /// Then the worker never probes, since alone it would only measure the queues of the others, and a job
+    /// that began beside another one may get a larger share than that one.
+    pub shared_phase: Option<Span>,
     /// What packets are tagged with. Default: training, the least urgent, ECN-capable.
     pub tag: Tag,
 }
@@ -43,6 +49,7 @@ impl Default for Config {
             timeout_max: Span::from_ms(64),
             loss_threshold: 3,
             queries_before_straight: 3,
+            shared_phase: None,
             tag: Tag::training(),
         }
     }
