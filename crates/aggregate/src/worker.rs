@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_core::{
     Dscp, Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict, layer_priority,
 };
+use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
 
 use crate::reliability::{Absences, Manner};
@@ -266,6 +267,13 @@ impl Worker {
     /// How much may be on the way; 0 before the first set-up.
     pub fn window_bytes(&self) -> u64 {
         self.epoch.as_ref().map_or(0, |epoch| epoch.window.bytes())
+    }
+
+    /// Steps of fixed point to 1 with which fragments are sent now. `None` before the first set-up, and where
+    /// bodies hold floats.
+    // spec: A-36, T-09
+    pub fn scale(&self) -> Option<Scale> {
+        self.epoch.as_ref().and_then(|epoch| epoch.agreed.scale())
     }
 
     /// What it has counted.

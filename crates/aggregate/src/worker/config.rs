@@ -125,6 +125,10 @@ pub struct Stats {
     pub duplicates: u64,
     /// Packets that were not for this worker, this set-up or any fragment.
     pub ignored: u64,
+    /// Values that are not zero and were sent as zero, since they are at most half a step of fixed point
+    /// (T-09). Counted when a fragment is sent for the first time; where its sum then left the range, it
+    /// was repeated in floats with all of its values.
+    pub underflowed_values: u64,
     /// Bytes of values for which the sum is there.
     pub completed_bytes: u64,
 }

@@ -147,8 +147,10 @@ impl Epoch {
         self.in_flight_bytes += self.packet_bytes(work, sequence);
         self.next += 1;
         self.skip_complete(work);
-        self.fill(work, sequence, terms, How::Fresh, packet);
+        let fit = self.fill(work, sequence, terms, How::Fresh, packet);
         work.stats.fragments_sent += 1;
+        // spec: T-09
+        work.stats.underflowed_values += if has_left_before { 0 } else { fit.underflowed };
         true
     }
 
@@ -171,18 +173,27 @@ impl Epoch {
     ) -> bool {
         let Some(piece) = work.operations.piece(sequence) else { return false };
         let Some(packet) = outbox.lend_again(piece.body_size()) else { return false };
-        self.fill(work, sequence, terms, how, packet);
+        let _ = self.fill(work, sequence, terms, how, packet);
         true
     }
 
     /// Writes the values of a fragment into a packet.
-    fn fill(&self, work: &Work, sequence: u64, terms: Terms, how: How, mut packet: Packet<'_>) {
-        let Some(piece) = work.operations.piece(sequence) else { return };
+    fn fill(
+        &self,
+        work: &Work,
+        sequence: u64,
+        terms: Terms,
+        how: How,
+        mut packet: Packet<'_>,
+    ) -> Fit {
+        let Some(piece) = work.operations.piece(sequence) else { return Fit::WHOLE };
         let mut gradient = self.gradient(work, sequence, terms, how, piece.len());
-        gradient.overflow = encode(piece, terms.numbers, &mut packet.body) == Fit::Clipped;
+        let fit = encode(piece, terms.numbers, &mut packet.body);
+        gradient.overflow = fit.is_clipped;
         gradient.encode(packet.header);
         let is_to_server = gradient.level == gradient.branch.end();
         self.address(work, sequence, is_to_server, packet);
+        fit
     }
 
     fn gradient(
@@ -308,7 +319,7 @@ fn watermark_distance(work: &Work, sequence: u64) -> u16 {
     sequence.saturating_sub(work.fragments.watermark()) as u16
 }
 
-/// Writes values into a body. Says whether the range had room for them.
+/// Writes values into a body. Says how well fixed point stands for them.
 // spec: A-31, T-09
 fn encode(piece: Piece<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit {
     match (piece, body) {
@@ -316,7 +327,7 @@ fn encode(piece: Piece<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit {
         (Piece::Halves(half, bits), Body::Bytes(bytes)) => {
             encode_halves(half, bits, numbers, bytes)
         }
-        _ => Fit::Whole,
+        _ => Fit::WHOLE,
     }
 }
 
@@ -325,15 +336,13 @@ const BLOCK_VALUES: usize = 256;
 
 fn encode_halves(half: Half, bits: &[u16], numbers: Numbers, bytes: &mut [u8]) -> Fit {
     let mut wide = [0.0; BLOCK_VALUES];
-    let mut fit = Fit::Whole;
+    let mut fit = Fit::WHOLE;
     for (bits, bytes) in bits.chunks(BLOCK_VALUES).zip(bytes.chunks_mut(4 * BLOCK_VALUES)) {
         let wide = &mut wide[..bits.len()];
         for (wide, bits) in wide.iter_mut().zip(bits) {
             *wide = half.widen(*bits);
         }
-        if encode_values(wide, numbers, bytes) == Fit::Clipped {
-            fit = Fit::Clipped;
-        }
+        fit = fit.and(encode_values(wide, numbers, bytes));
     }
     fit
 }
@@ -348,7 +357,7 @@ fn encode_values(values: &[f32], numbers: Numbers, bytes: &mut [u8]) -> Fit {
             for (bytes, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(values) {
                 *bytes = value.to_le_bytes();
             }
-            Fit::Whole
+            Fit::WHOLE
         }
     }
 }

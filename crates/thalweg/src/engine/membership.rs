@@ -168,6 +168,7 @@ impl Engine {
             worker.adopt(now, Arc::clone(setup), seat)
         };
         if self.driver.command(adopt, |event| events.push(event)) {
+            self.watch_epoch(setup);
             (self.notes)(Note::SetUp { epoch: setup.epoch });
             self.remember();
             self.be_ready();
