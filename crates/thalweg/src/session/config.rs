@@ -49,8 +49,8 @@ pub struct SessionConfig {
     pub patience: Duration,
     /// Whether ranks of one host combine through shared memory. Default yes.
     pub share_memory: bool,
-    /// How many sending threads there are; a sum goes to the one that was given least. Default 1. The
-    /// same at every rank.
+    /// How many sending threads there are; a sum goes to the one that was given least so far. Default 1.
+    /// The same at every rank.
     pub threads: u32,
     /// From how many source ports to send, 1 to 8. Default 1.
     pub paths: u16,
