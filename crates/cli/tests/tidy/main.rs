@@ -14,6 +14,7 @@ mod purity;
 mod size;
 mod source;
 mod tree;
+mod used;
 mod words;
 
 use std::fs;
@@ -75,6 +76,13 @@ fn dependencies_are_explained() {
     let prose = fs::read_to_string(root.join("ARCHITECTURE.md"))
         .expect("ARCHITECTURE.md must exist at the root and say why each dependency is there");
     assert_clean("dependencies", &explained::problems(&packages, &prose));
+}
+
+#[test]
+fn dependencies_are_used() {
+    let packages = manifests::packages(&tree::root(), "Cargo.toml");
+    let files = tree::text_files(|path| path.ends_with(".rs"));
+    assert_clean("dependencies", &used::problems(&packages, &files));
 }
 
 #[test]
