@@ -111,6 +111,12 @@ impl Window {
         }
     }
 
+    /// Probes the base round trip at the moments of a clock that other hosts share and that showed this at
+    /// [`Time::ZERO`]; never with `None`.
+    pub fn with_shared_phase(self, shared_phase: Option<Span>) -> Window {
+        Window { look: Look::new(shared_phase), ..self }
+    }
+
     /// How much may be on the way.
     #[inline]
     pub fn bytes(&self) -> u64 {

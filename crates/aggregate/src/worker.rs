@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_core::{
     Dscp, Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict, layer_priority,
 };
+use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
 
 use crate::reliability::{Absences, Manner};
@@ -78,6 +79,8 @@ struct Work {
     fragments: Fragments,
     /// Fragments below are complete at every other worker.
     resume_from: u64,
+    /// The first fragment whose values have left in no epoch.
+    first_unsent: u64,
     events: VecDeque<Event>,
     stats: Stats,
     /// When a fragment was last completed, or could first be waited for.
@@ -149,6 +152,7 @@ impl Worker {
                 operations: Operations::new(operation, first_sequence),
                 fragments: Fragments::new(first_sequence),
                 resume_from: 0,
+                first_unsent: first_sequence,
                 events: VecDeque::new(),
                 stats: Stats::default(),
                 moved_at: Time::ZERO,
@@ -266,6 +270,13 @@ impl Worker {
         self.epoch.as_ref().map_or(0, |epoch| epoch.window.bytes())
     }
 
+    /// Steps of fixed point to 1 with which fragments are sent now. `None` before the first set-up, and where
+    /// bodies hold floats.
+    // spec: A-36, T-09
+    pub fn scale(&self) -> Option<Scale> {
+        self.epoch.as_ref().and_then(|epoch| epoch.agreed.scale())
+    }
+
     /// What it has counted.
     pub fn stats(&self) -> Stats {
         self.work.stats
@@ -349,7 +360,8 @@ impl Epoch {
         Epoch {
             rank,
             agreed: Agreed::new(&setup),
-            window: Window::new(work.config.control, setup.packet_bytes()),
+            window: Window::new(work.config.control, setup.packet_bytes())
+                .with_shared_phase(work.config.shared_phase),
             flight: Flight::new(setup.trees.len(), work.config.loss_threshold),
             next: work.fragments.watermark(),
             in_flight_bytes: 0,

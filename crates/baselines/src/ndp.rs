@@ -2,7 +2,7 @@
 //!
 //! A sender starts with a whole window at the rate of its link, every packet on another path. Ports
 //! with very short queues cut what does not fit to its header, which overtakes all data
-//! ([`Trimming`](https://docs.rs/thalweg-fabric)), so that the receiver soon knows everything that was sent.
+//! (`Trimming` of `thalweg-fabric`), so that the receiver soon knows everything that was sent.
 //! It answers every packet at once, saying whether its payload came, and puts a *pull* into a queue
 //! that all its flows share in turn. Pulls leave at the pace at which full packets can come in. Each
 //! makes a sender send one packet: first those that were cut, then new ones. Only packets that

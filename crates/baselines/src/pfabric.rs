@@ -2,7 +2,7 @@
 //!
 //! Every packet carries the bytes that its flow has yet to bring over, its *rank*. Ports with small
 //! buffers send the packet of the smallest rank and drop that of the largest
-//! ([`Urgency`](https://docs.rs/thalweg-fabric)), so that the shortest remaining flow has the network for
+//! (`Urgency` of `thalweg-fabric`), so that the shortest remaining flow has the network for
 //! itself. A host does the same with its own flows. A flow starts with a window of a whole
 //! bandwidth-delay product. Losses show only by a short timeout; a window then starts again from one
 //! packet. A flow that times out several times in a row is starved by more urgent ones: it sends

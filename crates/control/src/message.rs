@@ -10,8 +10,13 @@ use thalweg_wire::tag::Key;
 /// How many lanes a job has beside its own: the next ids are theirs.
 pub const LANES: usize = 5;
 
-/// The bits of a job's id that tell lanes apart.
-pub(crate) const LANE_BITS: u64 = 7;
+/// The bits of an id that are zero in a job's own and tell its lanes apart: as many as the last lane needs.
+pub(crate) const LANE_BITS: u64 = (LANES as u64 + 1).next_power_of_two() - 1;
+
+/// Whether an id is that of a lane, and not of a job.
+pub(crate) fn is_lane(id: JobId) -> bool {
+    id.0 & LANE_BITS != 0
+}
 
 /// What a rank says.
 #[derive(Clone, PartialEq, Debug)]

@@ -26,7 +26,7 @@ use thalweg_core::{JobId, NodeId, Rng, Span, Time};
 use thalweg_wire::tag::{Key, Secret};
 
 use crate::address::Network;
-use crate::message::{Failure, FromRank, Join, LANE_BITS, Ticket, ToRank};
+use crate::message::{Failure, FromRank, Join, LANE_BITS, Ticket, ToRank, is_lane};
 use crate::plane::Missing;
 use crate::settings::Settings;
 
@@ -188,7 +188,7 @@ impl Registry {
         refusal::check_name("name", &wanted.name)?;
         wanted.settings.check(wanted.workers)?;
         let Some(ticket) = wanted.resume else { return self.register_new(now, wanted) };
-        if ticket.job.0 & 3 != 0 || ticket.proof != Key::derive(&self.secret, ticket.job, 0) {
+        if is_lane(ticket.job) || ticket.proof != Key::derive(&self.secret, ticket.job, 0) {
             return Err(Refusal::Ticket);
         }
         if self.failures.contains_key(&ticket.job) {

@@ -16,14 +16,33 @@ pub struct Fixed {
     reciprocal: f64,
 }
 
-/// Whether integers stand for the floats they were made from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How well integers stand for the floats they were made from.
+///
+/// An integer that is neither clipped nor underflowed stands for its value to within half a step, which is
+/// less than the value itself.
+// spec: T-09
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[must_use = "clipped integers do not stand for the values: these have to travel as floats"]
-pub enum Fit {
-    /// Every value was within range.
-    Whole,
+pub struct Fit {
     /// At least one value was NaN, infinite, or rounded to something beyond an `i32`.
-    Clipped,
+    pub is_clipped: bool,
+    /// Number of values that are not zero and became zero: their magnitude is at most half a step, so
+    /// nothing is left of them.
+    pub underflowed: u64,
+}
+
+impl Fit {
+    /// The fit of values that were all within range, none of which became zero.
+    pub const WHOLE: Fit = Fit { is_clipped: false, underflowed: 0 };
+
+    /// The fit of both together.
+    #[inline]
+    pub fn and(self, other: Fit) -> Fit {
+        Fit {
+            is_clipped: self.is_clipped | other.is_clipped,
+            underflowed: self.underflowed + other.underflowed,
+        }
+    }
 }
 
 /// A flaw anywhere sends a block through the slow path, so a block is small; it is large enough to
@@ -54,7 +73,8 @@ impl Fixed {
     }
 
     /// Writes each of `values` as the nearest integer after scaling. What does not fit becomes the
-    /// nearest integer that there is, NaN becomes 0; the answer says whether that happened.
+    /// nearest integer that there is, NaN becomes 0; the answer says whether that happened, and how many
+    /// values were too small for the scale.
     ///
     /// # Panics
     ///
@@ -102,36 +122,45 @@ impl Fixed {
     #[inline(always)]
     fn encode_as<T>(self, values: &[f32], out: &mut [T], pack: impl Fn(i32) -> T + Copy) -> Fit {
         assert_eq!(values.len(), out.len(), "one integer for each value");
-        let mut fit = Fit::Whole;
+        let mut fit = Fit::WHOLE;
         for (values, out) in values.chunks(BLOCK_VALUES).zip(out.chunks_mut(BLOCK_VALUES)) {
-            if self.encode_block(values, out, pack) == Fit::Clipped {
-                self.clip_block(values, out, pack);
-                fit = Fit::Clipped;
+            let mut block = self.encode_block(values, out, pack);
+            if block.is_clipped {
+                block = self.clip_block(values, out, pack);
             }
+            fit = fit.and(block);
         }
         fit
     }
 
-    /// Encodes what is in range and says whether everything was. Free of branches, so that it
-    /// compiles to vector instructions.
+    /// Encodes what is in range and says whether everything was; if not, what it counted means nothing.
+    /// Free of branches, so that it compiles to vector instructions.
     #[inline(always)]
     fn encode_block<T>(self, values: &[f32], out: &mut [T], pack: impl Fn(i32) -> T) -> Fit {
         let mut offsets = 0;
+        // A block has fewer values than 32 bits count.
+        let mut underflowed = 0_u32;
         for (value, out) in values.iter().zip(out) {
             let rounded = (f64::from(*value) * self.scale + ROUNDER).to_bits();
             offsets |= rounded.wrapping_sub(SMALLEST);
-            *out = pack(rounded as i32);
+            let integer = rounded as i32;
+            underflowed += u32::from((integer == 0) & (*value != 0.0));
+            *out = pack(integer);
         }
-        if offsets >> 32 == 0 { Fit::Whole } else { Fit::Clipped }
+        Fit { is_clipped: offsets >> 32 != 0, underflowed: u64::from(underflowed) }
     }
 
     /// Encodes a block with a value that does not fit, one at a time: the cast saturates, and turns
     /// NaN into 0.
     #[cold]
-    fn clip_block<T>(self, values: &[f32], out: &mut [T], pack: impl Fn(i32) -> T) {
+    fn clip_block<T>(self, values: &[f32], out: &mut [T], pack: impl Fn(i32) -> T) -> Fit {
+        let mut underflowed = 0;
         for (value, out) in values.iter().zip(out) {
-            *out = pack((f64::from(*value) * self.scale).round_ties_even() as i32);
+            let integer = (f64::from(*value) * self.scale).round_ties_even() as i32;
+            underflowed += u64::from(integer == 0 && *value != 0.0 && !value.is_nan());
+            *out = pack(integer);
         }
+        Fit { is_clipped: true, underflowed }
     }
 
     #[inline(always)]

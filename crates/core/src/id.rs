@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// A host or a switch. In the simulator an index into the topology, on a network an index into the
-/// driver's table of addresses.
+/// A host or a switch. In the simulator an index into the topology, on a network the address itself: the
+/// part of it in which the nodes of a cluster differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The index for tables that are dense in nodes.
+    /// The index for tables that are dense in nodes, as the simulator's are.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

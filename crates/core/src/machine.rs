@@ -20,7 +20,8 @@
 //!
 //! **Time.** `poll_timeout` is cheap and may be early, never late: a machine may answer with a
 //! moment at which it then finds nothing to do. A driver may call `handle_timeout` late, since
-//! nothing on a real host is punctual, but never early.
+//! nothing on a real host is punctual, but never early. Times count from an epoch of the driver's choice,
+//! which other hosts need not share: [`time`](crate::time) says what a machine may assume.
 //!
 //! **Packets** are lent. What a machine wants to keep, it copies.
 //!
@@ -79,6 +80,12 @@ pub trait Outbox {
     /// whatever else is not to be the default; the header area is zero and `src` is filled in.
     /// `None` when there is no room.
     fn lend(&mut self, body: BodySize) -> Option<Packet<'_>>;
+
+    /// Lends a packet for a retransmission: data that left in an earlier packet, in whatever form. An
+    /// outbox that counts progress counts none for it.
+    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.lend(body)
+    }
 }
 
 impl<M: Machine + ?Sized> Machine for Box<M> {

@@ -6,10 +6,8 @@
 
 use crate::id::NodeId;
 
-/// Size of the header area. [`wire`] headers are at most this long; on the network it is sent as a
-/// whole, so that bodies start at a fixed, 8-byte-aligned offset.
-///
-/// [`wire`]: https://docs.rs/thalweg-wire
+/// Size of the header area. Headers of `thalweg-wire` are at most this long; on the network it is sent as
+/// a whole, so that bodies start at a fixed, 8-byte-aligned offset.
 pub const HEADER_BYTES: usize = 64;
 
 /// Header bytes, which this crate does not interpret.

@@ -2,6 +2,23 @@
 //!
 //! A bit at 400 Gbps takes 2.5 ps, so serialisation times of whole bytes are exact at every common
 //! rate, and sums of them stay exact. A `u64` holds 213 days.
+//!
+//! # The epoch
+//!
+//! A [`Time`] counts from a moment that the driver chooses, its *epoch*: the start of a simulation, or some
+//! moment shortly before the start of a process.
+//!
+//! - A driver owes every machine that it runs one epoch for as long as it runs them, `now` that never goes
+//!   back, and an epoch recent enough that 213 days are not reached. It owes no particular epoch, and
+//!   drivers of different hosts need not have the same one.
+//! - A machine may assume that differences of times are lengths of time. It may not assume that a time
+//!   means the same moment on another host, nor that it has anything to do with the time of day, and it
+//!   sends no time to another host but to have it echoed.
+//! - A machine that has to act at the same moments on several hosts receives what it needs for that as a
+//!   setting: the *shared phase*, which is the time that a clock that the hosts share showed at the
+//!   driver's epoch, modulo one second. `None` says that there is no such clock, and the machine documents
+//!   what it does then. A simulation has one clock for all hosts: its shared phase is zero. The schedule of
+//!   pacing, which counts slots, is given times of one epoch for all hosts by whoever runs it.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -11,7 +28,7 @@ const PS_PER_US: u64 = 1_000_000;
 const PS_PER_MS: u64 = 1_000_000_000;
 const PS_PER_S: u64 = 1_000_000_000_000;
 
-/// A moment: picoseconds since the run began.
+/// A moment: picoseconds since the driver's epoch. See the [module](self) for what may be assumed of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -20,27 +37,27 @@ pub struct Time(u64);
 pub struct Span(u64);
 
 impl Time {
-    /// The moment the run begins.
+    /// The driver's epoch. No input comes before it.
     pub const ZERO: Time = Time(0);
     /// Later than every moment that can come: "no timer".
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// The moment `ps` picoseconds after the start.
+    /// The moment `ps` picoseconds after the epoch.
     pub const fn from_ps(ps: u64) -> Time {
         Time(ps)
     }
 
-    /// Picoseconds since the start.
+    /// Picoseconds since the epoch.
     pub const fn as_ps(self) -> u64 {
         self.0
     }
 
-    /// Microseconds since the start, for people.
+    /// Microseconds since the epoch, for people.
     pub fn as_us_f64(self) -> f64 {
         Span(self.0).as_us_f64()
     }
 
-    /// Seconds since the start, for people.
+    /// Seconds since the epoch, for people.
     pub fn as_s_f64(self) -> f64 {
         Span(self.0).as_s_f64()
     }

@@ -23,13 +23,13 @@ impl Rate {
         if bits_per_s == 0 { None } else { Some(Rate(bits_per_s)) }
     }
 
-    /// `gbps` gigabits per second. Zero is a programming error.
+    /// A rate of whole megabits per second. Zero is a programming error.
     pub const fn from_mbps(mbps: u64) -> Rate {
         assert!(mbps > 0, "a rate is never zero");
         Rate(mbps * 1_000_000)
     }
 
-    /// A rate of whole gigabits per second.
+    /// A rate of whole gigabits per second. Zero is a programming error.
     pub const fn from_gbps(gbps: u64) -> Rate {
         assert!(gbps > 0, "a rate is never zero");
         Rate(gbps * 1_000_000_000)

@@ -58,10 +58,7 @@ impl Default for DelayConfig {
     }
 }
 
-const STEP: Rate = match Rate::from_bps(40_000_000) {
-    Some(rate) => rate,
-    None => Rate::from_gbps(1),
-};
+const STEP: Rate = Rate::from_mbps(40);
 
 /// Why settings of a rate control cannot work. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -297,7 +297,11 @@ impl Sender {
         let (offset, bytes) = (self.segments.offset(index), self.segments.bytes(index));
         let source = Source::of(&self.values, self.range.start, self.range.end);
         let source = source.segment(offset, bytes);
-        let mut packet = outbox.lend(source.body_size())?;
+        let mut packet = if self.passes > 0 {
+            outbox.lend_again(source.body_size())
+        } else {
+            outbox.lend(source.body_size())
+        }?;
         // spec: M-04
         let is_important = if self.must_arrive(index) {
             source.pack(&mut packet.body);

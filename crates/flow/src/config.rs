@@ -91,7 +91,21 @@ pub enum Control {
         target: Span,
     },
     /// BBR, version 1 (Cardwell et al., 2016): by the rate at which packets arrive. Paces.
-    Bbr,
+    Bbr {
+        /// Seed of its draws. Every message draws from a stream of its own. Endpoints with equal seeds
+        /// probe at equal moments, so each endpoint needs its own: see [`Control::seeded`].
+        seed: u64,
+    },
+}
+
+impl Control {
+    /// The same control with this seed, if it draws.
+    pub fn seeded(self, seed: u64) -> Control {
+        match self {
+            Control::Bbr { .. } => Control::Bbr { seed },
+            other => other,
+        }
+    }
 }
 
 /// How losses are found, before the timer finds them. A cut of the window follows, once for all that a

@@ -12,7 +12,7 @@ mod delay;
 mod newreno;
 mod window;
 
-use thalweg_core::{Acked, Bytes, CongestionControl, Time};
+use thalweg_core::{Acked, Bytes, CongestionControl, Rng, Time};
 
 use crate::config::{Config, Control};
 use bbr::Bbr;
@@ -34,7 +34,8 @@ pub(crate) enum Controller {
 }
 
 impl Controller {
-    pub fn new(config: &Config) -> Controller {
+    /// The control of the message with this number.
+    pub fn new(config: &Config, number: u64) -> Controller {
         let segment = Bytes::from(config.segment_bytes);
         let window = Window::new(segment, config.initial_window_packets);
         match config.control {
@@ -46,20 +47,26 @@ impl Controller {
             Control::Delay { target } => {
                 Controller::Delay(Windowed { window, rule: DelayRule::new(target) })
             }
-            Control::Bbr => {
-                Controller::Bbr(Box::new(Bbr::new(segment, config.initial_window_packets)))
+            Control::Bbr { seed } => {
+                let rng = bbr_rng(seed, number);
+                Controller::Bbr(Box::new(Bbr::new(segment, config.initial_window_packets, rng)))
             }
         }
     }
 
-    /// For another flow to the same node, whose transmissions are numbered from 0.
-    pub fn restart(&mut self) {
+    /// For another flow to the same node, the message with this number, whose transmissions are numbered
+    /// from 0.
+    pub fn restart(&mut self, config: &Config, number: u64) {
         match self {
             Controller::Dctcp(control) => restart(control),
             Controller::NewReno(control) => restart(control),
             Controller::Cubic(control) => restart(control),
             Controller::Delay(control) => restart(control),
-            Controller::Bbr(control) => control.restart(),
+            Controller::Bbr(control) => {
+                if let Control::Bbr { seed } = config.control {
+                    control.restart(bbr_rng(seed, number));
+                }
+            }
         }
     }
 
@@ -116,6 +123,11 @@ impl CongestionControl for Controller {
             Controller::Bbr(control) => control.window(),
         }
     }
+}
+
+/// The draws of one message: independent of all others of the endpoint.
+fn bbr_rng(seed: u64, number: u64) -> Rng {
+    Rng::new(seed).substream("bbr", number)
 }
 
 /// What one control does its own way. [`Windowed`] does what all of them do.
@@ -270,7 +282,7 @@ mod tests {
     fn a_window_that_is_not_used_does_not_grow() {
         for control in [Control::default(), Control::NewReno, Control::Cubic] {
             let config = Config { control, segment_bytes: 1_000, ..Config::default() };
-            let mut control = Controller::new(&config);
+            let mut control = Controller::new(&config, 0);
             control.on_ack(&acked(4_999, false));
             assert_eq!(control.window(), Bytes::new(10_000));
             control.on_ack(&acked(10_000, true));
@@ -286,7 +298,7 @@ mod tests {
             [(Control::default(), 5_000), (Control::NewReno, 5_000), (Control::Cubic, 7_000)]
         {
             let config = Config { control, segment_bytes: 1_000, ..Config::default() };
-            let mut control = Controller::new(&config);
+            let mut control = Controller::new(&config, 0);
             control.on_timeout(Time::ZERO);
             control.on_timeout(Time::ZERO);
             assert_eq!(control.window(), Bytes::new(1_000));
@@ -306,7 +318,7 @@ mod tests {
     fn no_reduction_goes_below_two_packets() {
         for control in [Control::default(), Control::NewReno, Control::Cubic] {
             let config = Config { control, segment_bytes: 1_000, ..Config::default() };
-            let mut control = Controller::new(&config);
+            let mut control = Controller::new(&config, 0);
             for _ in 0..20 {
                 control.on_loss(Time::ZERO);
             }

@@ -53,7 +53,10 @@ impl Outgoing {
         let slot = self.vacant_slot(config)?;
         let flow = FlowId::new(number, slot);
         let known = self.paths.get(&message.dst);
-        let path = known.map_or_else(|| Path::new(config), Path::for_next);
+        let path = match known {
+            Some(path) => path.for_next(config, number),
+            None => Path::new(config, number),
+        };
         self.senders[slot as usize].begin(config, now, flow, message, path)?;
         self.sequence = self.sequence.max(number + 1);
         self.vacant.pop();

@@ -65,15 +65,15 @@ pub fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
 }
 
 impl Path {
-    /// Nothing is known.
-    pub fn new(config: &Config) -> Path {
-        Path { control: Controller::new(config), rtt: Rtt::new(config.waits()) }
+    /// Nothing is known to the message with this number.
+    pub fn new(config: &Config, number: u64) -> Path {
+        Path { control: Controller::new(config, number), rtt: Rtt::new(config.waits()) }
     }
 
-    /// What the next message may know.
-    pub fn for_next(&self) -> Path {
+    /// What the message with this number may know.
+    pub fn for_next(&self, config: &Config, number: u64) -> Path {
         let mut next = self.clone();
-        next.control.restart();
+        next.control.restart(config, number);
         next.rtt.stop_backing_off();
         next
     }
@@ -95,7 +95,7 @@ impl Sender {
             last_bytes: 0,
             last_index: 0,
             board: Scoreboard::default(),
-            path: Path::new(config),
+            path: Path::new(config, 0),
             recovery_end: 0,
             timeouts: 0,
             detections: 0,
@@ -217,13 +217,14 @@ impl Sender {
     pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let index = self.board.choose(config.span_packets)?;
         let payload_bytes = self.payload_bytes(config, index);
-        let packet = outbox.lend(self.body.body_size(payload_bytes))?;
+        let is_resend = self.board.was_sent(index);
+        let body_size = self.body.body_size(payload_bytes);
+        let packet = if is_resend { outbox.lend_again(body_size) } else { outbox.lend(body_size) }?;
         let in_flight_packets = self.board.in_flight_packets();
         if in_flight_packets == 0 {
             self.begin_waiting(config, now);
         }
         self.may_send_at = self.path.control.on_send(now, self.may_send_at, in_flight_packets);
-        let is_resend = self.board.was_sent(index);
         self.fill(config, now, index, packet);
         Some(is_resend)
     }

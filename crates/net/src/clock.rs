@@ -4,8 +4,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use thalweg_core::{Span, Time};
 
-/// Counts from the full second of the system's clock before it was made, so that hosts whose clocks are
-/// kept agree on when a second is full. Never goes back.
+/// What the system's clock shows at [`Time::ZERO`] of every driver, modulo one second: the *shared phase* that
+/// machines are given which act at the same moments on several hosts. It is as good as the clocks of the
+/// hosts are kept.
+pub const SHARED_PHASE: Span = Span::ZERO;
+
+/// Counts from the full second of the system's clock before it was made, which is what [`SHARED_PHASE`] says.
+/// Never goes back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
@@ -45,6 +50,23 @@ fn since_full_second() -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The clock's part of a second lies between two readings of the system's clock, unless a second became
+    /// full between them or somebody set that clock.
+    #[test]
+    fn its_epoch_has_the_shared_phase() {
+        let phase_of = |time: Time| (time.since(Time::ZERO) + SHARED_PHASE).as_ps() % S_PS;
+        let is_between = |_| {
+            let before = since_full_second().as_ps();
+            let shown = phase_of(Clock::start().now());
+            let after = since_full_second().as_ps();
+            // The two clocks of the system may run at slightly different rates.
+            (before..=after + S_PS / 1_000_000).contains(&shown)
+        };
+        assert!((0..100).any(is_between));
+    }
+
+    const S_PS: u64 = Span::from_s(1).as_ps();
 
     #[test]
     fn sleeps_round_up() {

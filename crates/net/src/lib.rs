@@ -31,6 +31,7 @@ mod sys;
 pub mod thread;
 pub mod waker;
 
+pub use clock::SHARED_PHASE;
 pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
 pub use message::{Arrival, MESSAGES_PER_CALL, Message};
 pub use network::{Network, PORTS_PER_NODE};

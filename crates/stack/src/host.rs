@@ -302,9 +302,8 @@ impl Jobs {
         let Some(gate) = pacing.gate(*job) else {
             return participant.part_mut().transmit(now, turn);
         };
-        let resent = participant.resent();
         participant.part_mut().transmit(now, &mut Gated::new(turn, gate, now));
-        pacing.settle(*job, participant.resent() - resent);
+        pacing.settle(*job);
     }
 
     /// Hands a packet to whom it is for, if that is somebody here.

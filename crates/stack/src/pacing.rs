@@ -19,7 +19,7 @@ use thalweg_wire::pace::{Direction, Word};
 pub(crate) use gate::Gated;
 pub use ledger::{Ledger, LedgerStats, Way};
 
-use gate::Gate;
+use gate::{Gate, Passed};
 use post::{Heard, Onward, Post};
 
 /// How much further another host's iteration may be than what is known here. More is a mistake of the
@@ -237,12 +237,11 @@ impl Pacing {
     }
 
     // spec: C-13
-    /// Takes in what has passed the gate of a job, and how many packets of that had left before: those use up
-    /// what was granted, and bring nobody further.
-    pub(crate) fn settle(&mut self, id: JobId, resent_packets: u64) {
+    /// Takes in what has passed the gate of a job. Retransmissions use up what was granted, and bring nobody
+    /// further.
+    pub(crate) fn settle(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let mut bytes = job.gate.take_passed();
-        let mut again = bytes.min(resent_packets * job.gate.packet_bytes());
+        let Passed { mut bytes, resent_bytes: mut again } = job.gate.take_passed();
         while bytes > 0 {
             let Some(flow) = job.next_to_count() else { return };
             // What is too much for one is the next one's, so that all together have sent what they may.

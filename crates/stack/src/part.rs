@@ -60,11 +60,21 @@ impl Outbox for Turn<'_> {
     }
 
     fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.take(body, false)
+    }
+
+    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.take(body, true)
+    }
+}
+
+impl Turn<'_> {
+    fn take(&mut self, body: BodySize, is_resend: bool) -> Option<Packet<'_>> {
         if self.left_bytes == 0 {
             return None;
         }
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        let packet = self.outbox.lend(body)?;
+        let packet = if is_resend { self.outbox.lend_again(body) } else { self.outbox.lend(body) }?;
         let occupied = bytes.saturating_add(HEADER_BYTES as u32);
         self.left_bytes = self.left_bytes.saturating_sub(occupied);
         Some(packet)

@@ -65,17 +65,6 @@ impl Participant {
         self.outgoing() == 0 && !self.part().has_more()
     }
 
-    /// How many packets it has sent again.
-    pub(crate) fn resent(&self) -> u64 {
-        match self {
-            Participant::Server(node) => node.retransmissions(),
-            Participant::Ring(ring) => ring.retransmissions(),
-            Participant::Mesh(mesh) => mesh.retransmissions(),
-            Participant::Aggregate(worker) => worker.stats().resent,
-            Participant::SwitchMl(worker) => worker.stats().resent_packets,
-        }
-    }
-
     pub(crate) fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
         match self {
             Participant::Aggregate(worker) => worker.handle_packet(now, packet),

@@ -11,4 +11,7 @@ pub struct Counters {
     pub worker: worker::Stats,
     /// How many bytes the worker may have on the way.
     pub window_bytes: u64,
+    /// Steps to 1 of the fixed point that the worker sends now; lower than the session's where a dynamic
+    /// scale fell. `None` where it sends floats.
+    pub scale: Option<f32>,
 }

@@ -153,6 +153,9 @@ impl Engine {
 
     /// What the machines have to tell.
     fn take_in(&mut self, events: &mut Vec<thalweg_stack::Event>) {
+        if !events.is_empty() {
+            self.report_precision();
+        }
         for event in events.drain(..) {
             if let Some(text) = self.pending.end(event) {
                 // Everybody is told, this rank too, so that all fail alike.

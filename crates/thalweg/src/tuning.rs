@@ -41,6 +41,7 @@ pub(crate) fn worker() -> worker::Config {
         patience_round_trips: 4,
         probe_after: Some(Span::from_ms(1)),
         timeout_max: Span::from_s(1),
+        shared_phase: Some(thalweg_net::SHARED_PHASE),
         ..worker::Config::default()
     }
 }

@@ -1,9 +1,10 @@
 //! Keyed tags: who may speak for a job.
 //!
-//! Every header carries 64 bits of SipHash-2-4 over its other bytes, and over the body too where a
-//! job asks for it. The key belongs to one set-up of one job and is derived from the cluster's
-//! secret, so that a switch needs no set-up for a job and a restarted one verifies at once. Switch,
-//! server and worker drop what does not verify. A switch that rewrites a header seals it again.
+//! Every header carries 64 bits of SipHash-2-4 over its other bytes. No machine has its tags cover bodies as
+//! well, for which [`seal_with_body`] and [`verify_with_body`] are there. The key belongs to one set-up of
+//! one job and is derived from the cluster's secret, so that a switch needs no set-up for a job and a
+//! restarted one verifies at once. Switch, server and worker drop what does not verify. A switch that
+//! rewrites a header seals it again.
 //!
 //! **Against whom.** Tenants who can send anything from their own hosts, but neither read nor change
 //! packets of others on the way. Without the key a forged header passes once in 2⁶⁴ tries. A tag does
@@ -58,8 +59,7 @@ pub fn verify(header: &Header, key: &Key) -> bool {
     matches(header, header_tag(header, key))
 }
 
-/// Writes the tag over header and body. Whether bodies count is a setting of the job, which sealer
-/// and verifier share.
+/// Writes the tag over header and body. Sealer and verifier have to agree that bodies count.
 pub fn seal_with_body(header: &mut Header, body: &[u8], key: &Key) {
     let tag = full_tag(header, body, key);
     let any: &mut AnyView = transmute_mut!(header);

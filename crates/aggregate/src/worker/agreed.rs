@@ -65,6 +65,14 @@ impl Agreed {
         }
     }
 
+    /// The scale of the latest fragment that was asked for; `None` where bodies hold floats.
+    pub fn scale(&self) -> Option<Scale> {
+        match self.numbers {
+            Numbers::Fixed(scale) => Some(scale),
+            Numbers::Float => None,
+        }
+    }
+
     /// Takes in what a sum says about later fragments. Must be called once for each fragment.
     pub fn learn(&mut self, parameter: &Parameter) {
         // Nearer than the span, some worker may be past it; what is too far away is not meant.

@@ -29,6 +29,12 @@ pub struct Config {
     /// After so many queries in vain, the next ones go straight to the server; after so many resends,
     /// every other one becomes such a query. Default 3 (T-10).
     pub queries_before_straight: u32,
+    /// The time that a clock that all hosts share showed at [`Time::ZERO`](thalweg_core::Time::ZERO), modulo
+    /// one second: it makes all workers probe the base round trip at the same moments, which
+    /// [`Control::Delay`] needs to share a link fairly with other jobs. Default `None`: no clock is shared.
+    /// Then the worker never probes, since alone it would only measure the queues of the others, and a job
+    /// that began beside another one may get a larger share than that one.
+    pub shared_phase: Option<Span>,
     /// What packets are tagged with. Default: training, the least urgent, ECN-capable.
     pub tag: Tag,
 }
@@ -43,6 +49,7 @@ impl Default for Config {
             timeout_max: Span::from_ms(64),
             loss_threshold: 3,
             queries_before_straight: 3,
+            shared_phase: None,
             tag: Tag::training(),
         }
     }
@@ -118,6 +125,10 @@ pub struct Stats {
     pub duplicates: u64,
     /// Packets that were not for this worker, this set-up or any fragment.
     pub ignored: u64,
+    /// Values that are not zero and were sent as zero, since they are at most half a step of fixed point
+    /// (T-09). Counted when a fragment is sent for the first time; where its sum then left the range, it
+    /// was repeated in floats with all of its values.
+    pub underflowed_values: u64,
     /// Bytes of values for which the sum is there.
     pub completed_bytes: u64,
 }

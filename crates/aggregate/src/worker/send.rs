@@ -47,8 +47,9 @@ impl Epoch {
         if let Some(sequence) = self.answers.pop_front() {
             self.send_answer(work, sequence, outbox);
         } else if let Some(wanted) = self.results.pop_front() {
-            self.send_values(work, wanted.sequence, wanted.terms, How::Result, outbox);
-            work.stats.results += 1;
+            let has_left =
+                self.send_values(work, wanted.sequence, wanted.terms, How::Result, outbox);
+            work.stats.results += u64::from(has_left);
         } else if let Some(sequence) = self.due.pop_front() {
             self.send_due(work, now, sequence, outbox);
         } else if self.may_launch(work) {
@@ -68,8 +69,8 @@ impl Epoch {
         fragment.is_measurable = false;
         let terms = fragment.terms;
         let how = if terms.attempt.is_in_floats() { How::Straight } else { asked };
-        self.send_values(work, sequence, terms, how, outbox);
-        work.stats.repairs += 1;
+        let has_left = self.send_values(work, sequence, terms, how, outbox);
+        work.stats.repairs += u64::from(has_left);
     }
 
     /// Does something about a fragment that is not answered, or that is wanted in floats.
@@ -92,14 +93,14 @@ impl Epoch {
         // spec, T-10
         match self.setup.recovery {
             _ if owed_floats => {
-                self.send_values(work, sequence, terms, How::Straight, outbox);
-                work.stats.repeats += 1;
+                let has_left = self.send_values(work, sequence, terms, How::Straight, outbox);
+                work.stats.repeats += u64::from(has_left);
             }
             // Where a server lost results, resending does not bring them back, but asking does.
             Recovery::Paper if !is_in_vain || tries % 2 == 1 => {
                 let how = if is_straight { How::Straight } else { How::Resend };
-                self.send_values(work, sequence, terms, how, outbox);
-                work.stats.resent += 1;
+                let has_left = self.send_values(work, sequence, terms, how, outbox);
+                work.stats.resent += u64::from(has_left);
             }
             Recovery::Paper | Recovery::Selective => {
                 self.send_query(work, sequence, terms, is_straight || is_in_vain, outbox);
@@ -132,15 +133,24 @@ impl Epoch {
         let sequence = self.next;
         let Some(piece) = work.operations.piece(sequence) else { return false };
         // An outbox may have room for questions and none for values: those wait.
-        let Some(packet) = outbox.lend(piece.body_size()) else { return false };
+        let has_left_before = sequence < work.first_unsent;
+        let packet = if has_left_before {
+            outbox.lend_again(piece.body_size())
+        } else {
+            outbox.lend(piece.body_size())
+        };
+        let Some(packet) = packet else { return false };
+        work.first_unsent = work.first_unsent.max(sequence + 1);
         let terms = self.agreed.terms(sequence);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
         work.fragments.launch(sequence, terms, transmission, now);
         self.in_flight_bytes += self.packet_bytes(work, sequence);
         self.next += 1;
         self.skip_complete(work);
-        self.fill(work, sequence, terms, How::Fresh, packet);
+        let fit = self.fill(work, sequence, terms, How::Fresh, packet);
         work.stats.fragments_sent += 1;
+        // spec: T-09
+        work.stats.underflowed_values += if has_left_before { 0 } else { fit.underflowed };
         true
     }
 
@@ -151,7 +161,8 @@ impl Epoch {
         u64::from(body + self.setup.overhead_bytes)
     }
 
-    /// Sends the values of a fragment, unless they are no longer held.
+    /// Sends the values of a fragment once more, or its sum, unless they are no longer held. `true` if
+    /// they left.
     fn send_values(
         &self,
         work: &Work,
@@ -159,21 +170,30 @@ impl Epoch {
         terms: Terms,
         how: How,
         outbox: &mut dyn Outbox,
-    ) {
-        let Some(piece) = work.operations.piece(sequence) else { return };
-        if let Some(packet) = outbox.lend(piece.body_size()) {
-            self.fill(work, sequence, terms, how, packet);
-        }
+    ) -> bool {
+        let Some(piece) = work.operations.piece(sequence) else { return false };
+        let Some(packet) = outbox.lend_again(piece.body_size()) else { return false };
+        let _ = self.fill(work, sequence, terms, how, packet);
+        true
     }
 
     /// Writes the values of a fragment into a packet.
-    fn fill(&self, work: &Work, sequence: u64, terms: Terms, how: How, mut packet: Packet<'_>) {
-        let Some(piece) = work.operations.piece(sequence) else { return };
+    fn fill(
+        &self,
+        work: &Work,
+        sequence: u64,
+        terms: Terms,
+        how: How,
+        mut packet: Packet<'_>,
+    ) -> Fit {
+        let Some(piece) = work.operations.piece(sequence) else { return Fit::WHOLE };
         let mut gradient = self.gradient(work, sequence, terms, how, piece.len());
-        gradient.overflow = encode(piece, terms.numbers, &mut packet.body) == Fit::Clipped;
+        let fit = encode(piece, terms.numbers, &mut packet.body);
+        gradient.overflow = fit.is_clipped;
         gradient.encode(packet.header);
         let is_to_server = gradient.level == gradient.branch.end();
         self.address(work, sequence, is_to_server, packet);
+        fit
     }
 
     fn gradient(
@@ -299,7 +319,7 @@ fn watermark_distance(work: &Work, sequence: u64) -> u16 {
     sequence.saturating_sub(work.fragments.watermark()) as u16
 }
 
-/// Writes values into a body. Says whether the range had room for them.
+/// Writes values into a body. Says how well fixed point stands for them.
 // spec: A-31, T-09
 fn encode(piece: Piece<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit {
     match (piece, body) {
@@ -307,7 +327,7 @@ fn encode(piece: Piece<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit {
         (Piece::Halves(half, bits), Body::Bytes(bytes)) => {
             encode_halves(half, bits, numbers, bytes)
         }
-        _ => Fit::Whole,
+        _ => Fit::WHOLE,
     }
 }
 
@@ -316,15 +336,13 @@ const BLOCK_VALUES: usize = 256;
 
 fn encode_halves(half: Half, bits: &[u16], numbers: Numbers, bytes: &mut [u8]) -> Fit {
     let mut wide = [0.0; BLOCK_VALUES];
-    let mut fit = Fit::Whole;
+    let mut fit = Fit::WHOLE;
     for (bits, bytes) in bits.chunks(BLOCK_VALUES).zip(bytes.chunks_mut(4 * BLOCK_VALUES)) {
         let wide = &mut wide[..bits.len()];
         for (wide, bits) in wide.iter_mut().zip(bits) {
             *wide = half.widen(*bits);
         }
-        if encode_values(wide, numbers, bytes) == Fit::Clipped {
-            fit = Fit::Clipped;
-        }
+        fit = fit.and(encode_values(wide, numbers, bytes));
     }
     fit
 }
@@ -339,7 +357,7 @@ fn encode_values(values: &[f32], numbers: Numbers, bytes: &mut [u8]) -> Fit {
             for (bytes, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(values) {
                 *bytes = value.to_le_bytes();
             }
-            Fit::Whole
+            Fit::WHOLE
         }
     }
 }

@@ -58,6 +58,8 @@ struct Owned {
     header: Header,
     /// Empty where only a length was sent.
     body: Vec<u8>,
+    /// Whether it was lent as a retransmission.
+    is_again: bool,
 }
 
 impl Owned {
@@ -108,12 +110,28 @@ impl Outbox for Wire {
             meta: Meta::default(),
             header: [0; HEADER_BYTES],
             body: vec![0; bytes as usize],
+            is_again: false,
         });
         let packet = self.packets.last_mut()?;
         Some(Packet {
             meta: &mut packet.meta,
             header: &mut packet.header,
             body: length.map_or(Body::Bytes(&mut packet.body), Body::Length),
+        })
+    }
+
+    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        let place = self.packets.len();
+        self.lend(body)?;
+        let packet = self.packets.get_mut(place)?;
+        packet.is_again = true;
+        Some(Packet {
+            meta: &mut packet.meta,
+            header: &mut packet.header,
+            body: match body {
+                BodySize::Length(length) => Body::Length(length),
+                BodySize::Bytes(_) => Body::Bytes(&mut packet.body),
+            },
         })
     }
 }

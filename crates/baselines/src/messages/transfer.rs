@@ -109,13 +109,14 @@ impl Transfer {
         let index = self.next()?;
         let data = self.data(config, now, index, label);
         let payload_bytes = data.payload_bytes();
-        let packet = outbox.lend(self.body.body_size(payload_bytes))?;
+        let is_resend = self.again.contains(&index);
+        let body_size = self.body.body_size(payload_bytes);
+        let packet = if is_resend { outbox.lend_again(body_size) } else { outbox.lend(body_size) }?;
         packet.meta.wire_bytes = payload_bytes + config.overhead_bytes;
         self.body.fill(data.offset(), self.address(config, &data, label, packet));
         self.transmissions += 1;
         self.on_the_way.insert(index, now);
-        let is_resend = self.again.remove(&index);
-        if !is_resend {
+        if !self.again.remove(&index) {
             self.next_unsent += 1;
         }
         Some(is_resend)

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use thalweg_core::{
-    Body, BodySize, Ecn, Fit, Fixed, Machine, Operation, Outbox, Packet, Tag, Tensor, Time, Verdict,
+    Body, BodySize, Ecn, Fixed, Machine, Operation, Outbox, Packet, Tag, Tensor, Time, Verdict,
 };
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter};
 
@@ -58,6 +58,8 @@ pub struct WorkerStats {
     pub ignored_packets: u64,
     /// Packets with values that the scale cannot express: their sums are wrong.
     pub clipped_packets: u64,
+    /// Values that are not zero and are at most half a step of the scale: they are summed as zero.
+    pub underflowed_values: u64,
 }
 
 /// A slot of the switch as this worker uses it.
@@ -200,7 +202,8 @@ impl Worker {
         let bytes = u32::from(values) * 4;
         let tensor = self.operations[at].tensor.values();
         let size = if tensor.is_some() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
-        let Some(packet) = outbox.lend(size) else { return false };
+        let packet = if sent_at.is_some() { outbox.lend_again(size) } else { outbox.lend(size) };
+        let Some(packet) = packet else { return false };
         self.gradient(sequence, values).encode(packet.header);
         packet.meta.dst = self.config.switch;
         packet.meta.wire_bytes = bytes + self.config.overhead_bytes;
@@ -209,7 +212,10 @@ impl Worker {
         packet.meta.ecn = Ecn::NotCapable;
         if let (Some(tensor), Body::Bytes(body)) = (tensor, packet.body) {
             let fit = self.fixed.encode_le(&tensor[range.start as usize..range.end as usize], body);
-            self.stats.clipped_packets += u64::from(fit == Fit::Clipped);
+            self.stats.clipped_packets += u64::from(fit.is_clipped);
+            if sent_at.is_none() {
+                self.stats.underflowed_values += fit.underflowed;
+            }
         }
         self.stats.sent_packets += 1;
         self.stats.resent_packets += u64::from(sent_at.is_some());

@@ -49,6 +49,8 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
             // Without a listener there is nobody to be told.
             let _ = say(&Report::Note(why));
         }
+        // Its sums are of floats.
+        Note::Underflowed { .. } | Note::Rescaled { .. } => {}
         Note::Waiting(_) | Note::SetUp { .. } => {}
     };
     let session = Session::join(SessionConfig {

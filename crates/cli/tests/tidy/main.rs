@@ -17,6 +17,7 @@ mod size;
 mod source;
 mod status;
 mod tree;
+mod used;
 mod words;
 
 use std::{env, fs};
@@ -103,6 +104,13 @@ fn dependencies_are_explained() {
     let prose = fs::read_to_string(root.join("ARCHITECTURE.md"))
         .expect("ARCHITECTURE.md must exist at the root and say why each dependency is there");
     assert_clean("dependencies", &explained::problems(&packages, &prose));
+}
+
+#[test]
+fn dependencies_are_used() {
+    let packages = manifests::packages(&tree::root(), "Cargo.toml");
+    let files = tree::text_files(|path| path.ends_with(".rs"));
+    assert_clean("dependencies", &used::problems(&packages, &files));
 }
 
 #[test]

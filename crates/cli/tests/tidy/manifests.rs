@@ -48,6 +48,12 @@ pub fn parse(json: &[u8]) -> Vec<Package> {
 }
 
 impl Package {
+    /// Its directory relative to the root of the repository, with a slash at the end.
+    pub fn directory(&self) -> String {
+        let directory = self.manifest_path.parent().unwrap_or(&self.manifest_path);
+        format!("{}/", tree::relative(&tree::root(), directory))
+    }
+
     /// The manifest and the line that names `dependency`, for messages.
     pub fn place(&self, dependency: &str) -> String {
         let manifest = fs::read_to_string(&self.manifest_path).unwrap_or_default();

@@ -180,7 +180,7 @@ pub mod to_rank {
 pub struct Welcome {
     #[prost(message, optional, tag = "1")]
     pub ticket: ::core::option::Option<Ticket>,
-    /// Of the lanes 1, 2 and 3: those of the jobs with the next three ids, in epoch 1.
+    /// Of all lanes from 1 on: those of the jobs with the next ids, in epoch 1.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub lane_keys: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
     /// By rank.

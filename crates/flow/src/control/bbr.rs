@@ -65,6 +65,7 @@ pub(crate) struct Bbr {
     was_idle: bool,
     /// Bytes on the way before the last answer.
     in_flight: f64,
+    rng: Rng,
 }
 
 /// What it is doing.
@@ -114,7 +115,7 @@ impl State {
 }
 
 impl Bbr {
-    pub fn new(segment: Bytes, initial_packets: u32) -> Bbr {
+    pub fn new(segment: Bytes, initial_packets: u32, rng: Rng) -> Bbr {
         let segment = segment.as_u64() as f64;
         let initial_window = f64::from(initial_packets) * segment;
         Bbr {
@@ -132,6 +133,7 @@ impl Bbr {
             has_lost: false,
             was_idle: false,
             in_flight: 0.0,
+            rng,
         }
     }
 
@@ -143,8 +145,10 @@ impl Bbr {
         may_send_at.max(earliest) + gap
     }
 
-    /// For another flow to the same node, whose transmissions are numbered from 0.
-    pub fn restart(&mut self) {
+    /// For another flow to the same node, whose transmissions are numbered from 0. Flows that begin with
+    /// the same model draw for themselves.
+    pub fn restart(&mut self, rng: Rng) {
+        self.rng = rng;
         self.delivery.restart();
         self.rounds.begin(self.delivery.delivered_bytes());
         if self.recovery != Recovery::None {
@@ -217,10 +221,9 @@ impl Bbr {
         }
     }
 
-    /// Anywhere in the cycle but where the rate is lowered, so that flows do not probe together. What is
-    /// random is the moment.
+    /// Anywhere in the cycle but where the rate is lowered, so that flows do not probe together.
     fn begin_cycle(&mut self, now: Time) {
-        let behind = Rng::new(now.as_ps()).below(CYCLE_GAINS.len() as u64 - 1) as usize;
+        let behind = self.rng.below(CYCLE_GAINS.len() as u64 - 1) as usize;
         let phase = if behind == 0 { 0 } else { behind + 1 };
         self.begin_phase(now, phase);
     }

@@ -17,7 +17,7 @@ pub const CONTROLS: [Control; 5] = [
     Control::NewReno,
     Control::Cubic,
     Control::Delay { target: Span::from_us(50) },
-    Control::Bbr,
+    Control::Bbr { seed: 1 },
 ];
 
 /// What the network does to packets, each with a probability.
@@ -133,10 +133,13 @@ pub struct Network {
 
 impl Network {
     pub fn new(nodes: usize, config: &Config, seed: u64) -> Network {
-        let endpoint =
-            |_| Checked::new(Endpoint::new(config.clone()).expect("the test's settings work"));
+        let endpoint = |node| {
+            let control = config.control.seeded(Rng::new(seed).substream("node", node).bits());
+            let config = Config { control, ..config.clone() };
+            Checked::new(Endpoint::new(config).expect("the test's settings work"))
+        };
         Network {
-            nodes: (0..nodes).map(endpoint).collect(),
+            nodes: (0..nodes as u64).map(endpoint).collect(),
             now: Time::ZERO,
             faults: Faults::default(),
             delay: Span::from_us(5),

@@ -156,7 +156,9 @@ impl Cast {
         node: NodeId,
     ) -> Result<Option<Participant>, Mistake> {
         let rank = job.workers.iter().position(|&worker| worker == node);
-        let flow = thalweg_flow::Config { job: self.id, ..stage.transport.clone() };
+        let seed = Rng::new(self.id.0).substream("control", node.0.into()).bits();
+        let control = stage.transport.control.seeded(seed);
+        let flow = thalweg_flow::Config { job: self.id, control, ..stage.transport.clone() };
         let participant = match (&self.part, rank) {
             (Part::Server, _) => {
                 let config =

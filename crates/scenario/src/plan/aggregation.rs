@@ -136,6 +136,8 @@ fn worker(table: &AggregationTable) -> Result<worker::Config, Mistake> {
         timeout_after,
         timeout_max: default.timeout_max.max(timeout_after),
         loss_threshold: table.reordering_packets.unwrap_or(default.loss_threshold),
+        // All hosts of a simulation have one clock.
+        shared_phase: Some(Span::ZERO),
         ..default
     };
     config.check().map_err(|error| match error {

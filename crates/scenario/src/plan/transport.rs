@@ -73,7 +73,11 @@ impl Protocol {
     ) -> Transport {
         let checked = "checked when the file was read";
         match *self {
-            Protocol::Windows => Endpoint::new(messages).expect(checked).into(),
+            Protocol::Windows => {
+                let seed = rng.substream("control", host.0.into()).bits();
+                let control = messages.control.seeded(seed);
+                Endpoint::new(Config { control, ..messages }).expect(checked).into()
+            }
             Protocol::Ndp { window_packets, timeout_after, paths } => {
                 let config = ndp::Config {
                     messages,
@@ -334,6 +338,7 @@ fn control(table: &TransportTable) -> Control {
         },
         ControlWord::NewReno => Control::NewReno,
         ControlWord::Cubic => Control::Cubic,
-        ControlWord::Bbr => Control::Bbr,
+        // Every endpoint gets a seed of its own when it is made.
+        ControlWord::Bbr => Control::Bbr { seed: 0 },
     }
 }

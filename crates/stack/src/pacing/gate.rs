@@ -17,7 +17,16 @@ pub(crate) struct Gate {
     /// Whether anybody watches. A job with nothing planned sends as it likes: what is sent again.
     is_held: bool,
     opens_at: Time,
-    passed: u64,
+    passed: Passed,
+}
+
+/// What has passed a gate while it was held, with everything that packets occupy of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Passed {
+    /// All bytes.
+    pub(super) bytes: u64,
+    /// Those of them that were retransmissions.
+    pub(super) resent_bytes: u64,
 }
 
 impl Gate {
@@ -28,7 +37,7 @@ impl Gate {
             overhead_bytes: job.overhead_bytes,
             is_held: false,
             opens_at: Time::NEVER,
-            passed: 0,
+            passed: Passed::default(),
         }
     }
 
@@ -56,12 +65,7 @@ impl Gate {
         }
     }
 
-    /// What a full packet occupies of a link.
-    pub(super) fn packet_bytes(&self) -> u64 {
-        u64::from(self.segment_bytes) + u64::from(self.overhead_bytes)
-    }
-
-    pub(super) fn take_passed(&mut self) -> u64 {
+    pub(super) fn take_passed(&mut self) -> Passed {
         std::mem::take(&mut self.passed)
     }
 }
@@ -78,15 +82,9 @@ impl<'a> Gated<'a> {
         gate.opens_at = Time::NEVER;
         Gated { outbox, gate, now }
     }
-}
-
-impl Outbox for Gated<'_> {
-    fn room(&self) -> usize {
-        self.outbox.room()
-    }
 
     // spec: C-09
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn pass(&mut self, body: BodySize, is_resend: bool) -> Option<Packet<'_>> {
         let Gated { outbox, gate, now } = self;
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
         // Questions, answers and ends of tensors.
@@ -98,12 +96,28 @@ impl Outbox for Gated<'_> {
                 return None;
             }
         }
-        let packet = outbox.lend(body)?;
+        let packet = if is_resend { outbox.lend_again(body) } else { outbox.lend(body) }?;
         if gate.is_held && bytes > 0 {
             let wire_bytes = u64::from(bytes) + u64::from(gate.overhead_bytes);
-            gate.passed += wire_bytes;
+            gate.passed.bytes += wire_bytes;
+            gate.passed.resent_bytes += if is_resend { wire_bytes } else { 0 };
             gate.pacer.on_send(*now, Bytes::new(wire_bytes));
         }
         Some(packet)
+    }
+}
+
+impl Outbox for Gated<'_> {
+    fn room(&self) -> usize {
+        self.outbox.room()
+    }
+
+    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.pass(body, false)
+    }
+
+    // spec: C-13
+    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
+        self.pass(body, true)
     }
 }

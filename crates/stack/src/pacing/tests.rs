@@ -1,3 +1,5 @@
+mod retransmissions;
+
 use thalweg_core::{
     Body, BodySize, Dscp, HEADER_BYTES, Header, Machine, Meta, Span, TrafficClass, Verdict,
 };
@@ -124,8 +126,10 @@ impl Sink {
     /// Sends a packet of the job, for the first time or again; whether it may leave.
     fn send(&mut self, pacing: &mut Pacing, now: Time, bytes: u32, is_resend: bool) -> bool {
         let gate = pacing.gate(JOB).expect("it has entered");
-        let has_left = Gated::new(self, gate, now).lend(BodySize::Length(bytes)).is_some();
-        pacing.settle(JOB, u64::from(has_left && is_resend));
+        let (mut gated, body) = (Gated::new(self, gate, now), BodySize::Length(bytes));
+        let packet = if is_resend { gated.lend_again(body) } else { gated.lend(body) };
+        let has_left = packet.is_some();
+        pacing.settle(JOB);
         has_left
     }
 
@@ -188,8 +192,7 @@ fn passed_gate(seed: u64) -> Trail {
                 now = gate.opens_at().min(end);
             }
         }
-        let left = gate.take_passed();
-        assert!(left > 0, "seed {seed}, slot {number}");
+        assert!(gate.take_passed().bytes > 0, "seed {seed}, slot {number}");
     }
     trail
 }

@@ -319,6 +319,7 @@ impl<'a> Swarm<'a> {
                 config.control = window::Control::Fixed(bytes);
             } else if self.plan.holds_to_share {
                 config.control = window::Control::DELAY;
+                config.shared_phase = Some(Span::ZERO);
             }
             config.loss_threshold = plan.loss_threshold;
             let worker = Worker::resuming(config, Operation(first as u64), age + firsts[first]);

@@ -5,6 +5,7 @@ use thalweg_collective::{SubmitError, SumCall, mesh};
 use thalweg_control::{ControlEvent, FromRank};
 use thalweg_core::{Tensor, Time};
 use thalweg_stack::{Event, Host, HostError};
+use thalweg_wire::aggregate::Scale;
 
 use super::Engine;
 use super::membership::Membership;
@@ -142,9 +143,9 @@ impl Engine {
         let job = self.membership.as_ref().map(|membership| membership.job());
         let count = |host: &mut Host, _| {
             let worker = host.worker_mut(job?)?;
-            Some((worker.stats(), worker.window_bytes()))
+            Some((worker.stats(), worker.window_bytes(), worker.scale().map(Scale::value)))
         };
-        let (worker, window_bytes) = self.driver.command(count, |_| {}).unwrap_or_default();
-        Counters { net, worker, window_bytes }
+        let (worker, window_bytes, scale) = self.driver.command(count, |_| {}).unwrap_or_default();
+        Counters { net, worker, window_bytes, scale }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::{Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
-use thalweg_control::{ControlEvent, FromRank, Welcome};
+use thalweg_control::{ControlEvent, FromRank, LANES, Welcome};
 use thalweg_core::{JobId, NodeId, Rng, Time};
 use thalweg_net::Driver;
 use thalweg_stack::{Event, Host, Participant};
@@ -24,6 +24,7 @@ const SERVER_LANE: usize = 3;
 /// The same two over deliveries, for sums that may lack something.
 const LOSSY_RING_LANE: usize = 4;
 const LOSSY_SERVER_LANE: usize = 5;
+const _: () = assert!(LOSSY_SERVER_LANE == LANES, "every lane has a key, and every key a lane");
 /// Lanes are set up once.
 const LANE_EPOCH: u32 = 1;
 
@@ -168,6 +169,7 @@ impl Engine {
             worker.adopt(now, Arc::clone(setup), seat)
         };
         if self.driver.command(adopt, |event| events.push(event)) {
+            self.watch_epoch(setup);
             (self.notes)(Note::SetUp { epoch: setup.epoch });
             self.remember();
             self.be_ready();

@@ -1,11 +1,13 @@
-//! Heartbeats, and operations that do not move.
+//! Heartbeats, operations that do not move, and values that fixed point loses.
 
 use thalweg_aggregate::worker::Waiting;
+use thalweg_aggregate::{Numeric, Setup};
 use thalweg_control::{FromRank, Progress, Stall, Waits};
 use thalweg_core::{Span, Time};
-use thalweg_stack::Host;
+use thalweg_stack::{Host, Participant};
 
 use super::Engine;
+use crate::session::Note;
 
 /// How often a rank says how far it is.
 const BEAT: Span = Span::from_ms(500);
@@ -15,6 +17,41 @@ const BEAT: Span = Span::from_ms(500);
 pub(super) struct Watch {
     beat_at: Time,
     stall_said_at: Time,
+    precision: Precision,
+}
+
+/// What was last reported about the precision of fixed point.
+#[derive(Debug, Default)]
+struct Precision {
+    underflowed_values: u64,
+    scale: Option<f32>,
+}
+
+impl Precision {
+    /// An epoch begins, with the scale of the job.
+    fn begin(&mut self, numeric: Numeric) {
+        self.scale = match numeric {
+            Numeric::Fixed { scale, .. } => Some(scale.value()),
+            Numeric::Float => None,
+        };
+    }
+
+    /// What there is to report, now that so many values have vanished and the scale is this one.
+    // spec: A-36, T-09
+    fn notes(&mut self, underflowed_values: u64, scale: f32) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if self.scale.is_some_and(|before| scale < before) {
+            notes.push(Note::Rescaled { scale });
+        }
+        self.scale = Some(scale);
+        // Twice as many every time, or a tensor of small values would be reported for each of its sums.
+        let is_news = underflowed_values >= self.underflowed_values.saturating_mul(2).max(1);
+        if is_news {
+            self.underflowed_values = underflowed_values;
+            notes.push(Note::Underflowed { values: underflowed_values, scale });
+        }
+        notes
+    }
 }
 
 impl Engine {
@@ -27,6 +64,7 @@ impl Engine {
         }
         self.watch.beat_at = now;
         self.remember();
+        self.report_precision();
         let (fragment, waiting) = self.sum_progress();
         let stall = waiting.map(|waiting| self.stalled_sum(now, waiting));
         let stall = stall.or_else(|| self.stalled_flow()).or_else(|| self.stalled_call());
@@ -43,6 +81,24 @@ impl Engine {
         {
             self.watch.stall_said_at = now;
             self.say(FromRank::Stalled(stall));
+        }
+    }
+
+    /// An epoch begins with this set-up.
+    pub(super) fn watch_epoch(&mut self, setup: &Setup) {
+        self.watch.precision.begin(setup.numeric);
+    }
+
+    /// Reports values that fixed point has lost, and a scale that fell.
+    pub(super) fn report_precision(&mut self) {
+        let Some(job) = self.membership.as_ref().map(|membership| membership.job()) else { return };
+        let Some(Participant::Aggregate(worker)) = self.driver.machine().participant(job) else {
+            return;
+        };
+        let Some(scale) = worker.scale() else { return };
+        let underflowed_values = worker.stats().underflowed_values;
+        for note in self.watch.precision.notes(underflowed_values, scale.value()) {
+            (self.notes)(note);
         }
     }
 
@@ -87,5 +143,35 @@ impl Engine {
         let ranks = waits.iter().map(|wait| wait.rank).collect();
         let waits = Waits::Ranks(ranks);
         Some(Stall { operation: begun.number, waits, since: now.since(since) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: T-09
+    #[test]
+    fn values_that_vanish_are_reported_at_once_and_then_whenever_they_double() {
+        let mut precision = Precision::default();
+        let mut reported = |values| precision.notes(values, 1e8);
+        assert_eq!(reported(0), []);
+        let note = |values| [Note::Underflowed { values, scale: 1e8 }];
+        assert_eq!(reported(3), note(3));
+        assert_eq!((reported(3), reported(5)), (vec![], vec![]));
+        assert_eq!(reported(6), note(6));
+    }
+
+    // spec: A-36, T-09
+    #[test]
+    fn a_scale_that_fell_is_reported_once() {
+        let mut precision = Precision::default();
+        let scale = thalweg_wire::aggregate::Scale::new(1e8).expect("a scale");
+        let numeric = Numeric::Fixed { scale, dynamic: true };
+        precision.begin(numeric);
+        assert_eq!(precision.notes(0, 65_536.0), [Note::Rescaled { scale: 65_536.0 }]);
+        assert_eq!(precision.notes(0, 65_536.0), []);
+        precision.begin(numeric);
+        assert_eq!(precision.notes(0, 1e8), [], "an epoch begins with the scale of the job again");
     }
 }

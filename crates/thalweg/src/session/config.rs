@@ -49,8 +49,8 @@ pub struct SessionConfig {
     pub patience: Duration,
     /// Whether ranks of one host combine through shared memory. Default yes.
     pub share_memory: bool,
-    /// How many sending threads there are; a sum goes to the one that was given least. Default 1. The
-    /// same at every rank.
+    /// How many sending threads there are; a sum goes to the one that was given least so far. Default 1.
+    /// The same at every rank.
     pub threads: u32,
     /// From how many source ports to send, 1 to 8. Default 1.
     pub paths: u16,
@@ -68,7 +68,7 @@ pub struct SessionConfig {
 }
 
 /// Something that people may want to know.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Note {
     /// The job waits for these ranks to begin.
     Waiting(Vec<u32>),
@@ -83,6 +83,20 @@ pub enum Note {
     Unpaced(String),
     /// The server does not answer. The job goes on when it does again in time.
     Disconnected(String),
+    /// Values vanish in fixed point: they are not zero, are at most half a step of the scale, and were summed
+    /// as zero. Reported when that first happens, and again whenever the number has doubled.
+    Underflowed {
+        /// Number of such values that this rank has sent so far.
+        values: u64,
+        /// Steps to 1 in use.
+        scale: f32,
+    },
+    /// Sums often left the range of fixed point, so a dynamic scale was lowered. What is at most half of the
+    /// new step vanishes from now on.
+    Rescaled {
+        /// Steps to 1 in use.
+        scale: f32,
+    },
 }
 
 impl SessionConfig {

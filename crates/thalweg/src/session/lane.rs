@@ -28,8 +28,34 @@ struct Lane {
 /// All sending threads. The first one also carries everything that is not a sum.
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
-    /// How many bytes each was given.
-    given: Mutex<Vec<u64>>,
+    given: Mutex<Given>,
+}
+
+/// The work that each sending thread was given.
+///
+/// Threads are jobs of their own, so a sum ends only if all ranks give it to the same thread. They agree
+/// without a message because the choice depends on nothing but the lengths of all sums before it, which are
+/// the same at every rank. What a thread has left to do is not: ranks finish sums at different moments, and
+/// a rank that chose by it would wait for others that chose otherwise.
+#[derive(Debug)]
+struct Given {
+    /// By thread.
+    bytes: Vec<u64>,
+}
+
+impl Given {
+    fn new(threads: usize) -> Given {
+        Given { bytes: vec![0; threads] }
+    }
+
+    /// The thread for the next sum, of so many bytes: the first of those that were given least.
+    // spec: A-35
+    fn choose(&mut self, bytes: u64) -> usize {
+        let threads = 0..self.bytes.len();
+        let least = threads.min_by_key(|&thread| self.bytes[thread]).unwrap_or(0);
+        self.bytes[least] = self.bytes[least].saturating_add(bytes);
+        least
+    }
 }
 
 impl Lanes {
@@ -43,7 +69,7 @@ impl Lanes {
         for thread in 1..config.threads {
             lanes.push(Lane::join(config, format!("{}#{thread}", config.job))?.0);
         }
-        let given = Mutex::new(vec![0; lanes.len()]);
+        let given = Mutex::new(Given::new(lanes.len()));
         Ok((Lanes { lanes, given }, welcome))
     }
 
@@ -55,13 +81,9 @@ impl Lanes {
         self.lanes.get(thread).map(|lane| &lane.post)
     }
 
-    /// The least loaded one, for so many bytes. What counts is what each was given: that is the same
-    /// at every rank, and what each has left to do is not.
-    // spec: A-35
+    /// The least loaded one, for so many bytes: the same at every rank.
     pub fn choose(&self, bytes: u64) -> &Post {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        let least = (0..given.len()).min_by_key(|&lane| given[lane]).unwrap_or(0);
-        given[least] += bytes;
+        let least = self.given.lock().unwrap_or_else(PoisonError::into_inner).choose(bytes);
         if let Some(rein) = &self.lanes[least].rein {
             rein.ready(bytes);
         }
@@ -176,4 +198,19 @@ fn driver(
     let driver = DriverConfig { node: identity.node, wait: config.wait, ..DriverConfig::default() };
     Driver::new(driver, endpoint, Peers::in_network(network), host)
         .map_err(|error| Error::Config(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: A-35
+    #[test]
+    fn a_sum_goes_to_the_thread_that_was_given_least() {
+        let mut given = Given::new(3);
+        let lengths = [90, 60, 10, 10, 10, 50, 0, 5];
+        let chosen = lengths.map(|bytes| given.choose(bytes));
+        assert_eq!(chosen, [0, 1, 2, 2, 2, 2, 1, 1]);
+        assert_eq!(given.bytes, [90, 65, 80]);
+    }
 }

@@ -214,3 +214,40 @@ fn sums_go_to_the_least_loaded_thread() {
         );
     }
 }
+
+/// Sums end in another order than they began, and every rank sees other ones ended when it begins the next:
+/// they use the same threads all the same, or they would wait for each other for ever.
+// spec: A-35
+#[test]
+fn ranks_choose_the_same_threads_whatever_has_ended_where() {
+    const ROUNDS: usize = 12;
+    let cluster = Cluster::losing(0.0);
+    let length = |round: usize| if round.is_multiple_of(3) { 120_000 } else { 3_000 + round };
+    let results = cluster.run(
+        3,
+        |config| config.threads = 3,
+        |session| {
+            let rank = session.rank() as usize;
+            let (mut open, mut sums) = (Vec::new(), vec![Vec::new(); ROUNDS]);
+            for round in 0..ROUNDS {
+                let values = contribution(session.rank(), length(round));
+                open.push((round, session.all_reduce(values, Reduce::Sum).expect("it begins")));
+                // The first rank waits for each sum, the second for the last of three, the third for none.
+                while rank < 2 && open.len() > 2 * rank {
+                    let (round, handle) = open.pop().expect("there is one");
+                    sums[round] = handle.wait().expect("it ends");
+                }
+            }
+            for (round, handle) in open {
+                sums[round] = handle.wait().expect("it ends");
+            }
+            let fragments = |thread| session.counters_of(thread).unwrap().worker.fragments_sent;
+            (sums, [0, 1, 2].map(fragments))
+        },
+    );
+    for (sums, threads) in &results {
+        assert!(sums.iter().enumerate().all(|(round, sums)| *sums == sum(3, length(round))));
+        assert_eq!(*threads, results[0].1, "the same threads carried the same sums");
+        assert!(threads.iter().all(|&fragments| fragments > 0), "{threads:?}");
+    }
+}

@@ -4,5 +4,6 @@ mod bounded;
 mod cluster;
 mod collectives;
 mod pacing;
+mod precision;
 
 use cluster::Cluster;

@@ -67,6 +67,21 @@ fn the_papers_recovery_sends_the_fragment_again() {
     assert!(gradient.resend && !gradient.repair);
     assert_eq!((packet.meta.dst, packet.meta.wire_bytes), (SWITCH, 116));
     assert_eq!(bench.worker.stats().resent, 1);
+    assert!(packet.is_again);
+}
+
+/// A repair is a retransmission as a resend is. A query carries no data.
+// spec: C-13, T-10
+#[test]
+fn a_repair_is_lent_as_a_retransmission() {
+    let mut bench = bench(setup());
+    bench.answer([1, 2, 3]);
+    assert!(bench.sent().iter().all(|query| !query.is_again));
+    bench.ask(bench.request(0));
+    let sent = bench.sent();
+    let [repair] = &sent[..] else { panic!("one repair, not {sent:?}") };
+    assert!(repair.gradient().repair && repair.is_again);
+    assert_eq!((bench.worker.stats().repairs, bench.worker.stats().resent), (1, 0));
 }
 
 /// The tensor is longer than the span, so that fragments leave after the query.

@@ -1,3 +1,5 @@
+use crate::message::{LANE_BITS, LANES, is_lane};
+
 use super::*;
 
 fn ticket(job: JobId) -> Ticket {
@@ -99,6 +101,21 @@ fn nobody_takes_over_a_job_without_its_ticket() {
     hall.register(Some(ticket(hall.job))).unwrap();
     let other = hall.register_as("other", Settings::default(), Some(ticket(hall.job)));
     assert!(matches!(other, Err(Refusal::Differs { .. })), "one job, one name");
+}
+
+/// Ids of lanes differ from their job's in every bit that some lane needs.
+#[test]
+fn a_ticket_of_a_lane_is_none_of_a_job() {
+    let mut hall = restarted(1);
+    for lane in 1..=LANES as u64 {
+        assert!(is_lane(JobId(hall.job.0 + lane)), "lane {lane}");
+    }
+    for lane in 1..=LANE_BITS {
+        let ticket = ticket(JobId(hall.job.0 + lane));
+        assert_eq!(hall.register(Some(ticket)), Err(Refusal::Ticket), "lane {lane}");
+    }
+    assert!(!is_lane(hall.job) && !is_lane(JobId(hall.job.0 + LANE_BITS + 1)));
+    assert!(LANE_BITS < 2 * LANES as u64, "no more bits than they need");
 }
 
 #[test]

@@ -20,7 +20,7 @@ impl Way {
     /// A packet every microsecond, and 100 µs there and back: a product of 100 packets.
     fn new() -> Way {
         Way {
-            control: Bbr::new(SEGMENT, 10),
+            control: Bbr::new(SEGMENT, 10, Rng::new(1)),
             now: Time::ZERO,
             may_send_at: Time::ZERO,
             rate_gap: Span::from_us(1),
@@ -216,7 +216,7 @@ fn a_timeout_leaves_one_packet_and_the_rate() {
 
 #[test]
 fn packets_leave_one_gap_after_another() {
-    let mut control = Bbr::new(SEGMENT, 10);
+    let mut control = Bbr::new(SEGMENT, 10, Rng::new(1));
     // Ten packets in a millisecond, times 2.885.
     let gap = Span::from_s_f64(1e-4 / 2.885);
     let now = Time::ZERO + Span::from_ms(1);
@@ -226,4 +226,43 @@ fn packets_leave_one_gap_after_another() {
     let third = control.on_send(now, second, 2);
     assert_eq!(third, now + gap);
     assert_eq!(control.on_send(third, third, 3), third + gap);
+}
+
+/// The phases of the cycle that a flow enters at one moment, again and again.
+fn phases(rng: Rng) -> Vec<usize> {
+    let mut control = Bbr::new(SEGMENT, 10, rng);
+    let mut enter = || {
+        control.begin_cycle(Time::ZERO + Span::from_ms(3));
+        match control.state {
+            State::ProbeBandwidth { phase, .. } => phase,
+            other => panic!("{other:?} is no phase of the cycle"),
+        }
+    };
+    (0..64).map(|_| enter()).collect()
+}
+
+// spec: C-14
+#[test]
+fn flows_that_enter_the_cycle_together_probe_at_moments_of_their_own() {
+    let seed = Rng::new(7);
+    let flow = |number| phases(seed.substream("flow", number));
+    assert_eq!(flow(0), flow(0), "a seed fixes the draws");
+    let firsts: std::collections::BTreeSet<usize> = (0..64).map(|number| flow(number)[0]).collect();
+    assert_eq!(firsts.into_iter().collect::<Vec<_>>(), [0, 2, 3, 4, 5, 6, 7]);
+    assert_ne!(flow(0), flow(1));
+    let all: std::collections::BTreeSet<usize> = flow(0).into_iter().collect();
+    assert!(all.len() > 4 && !all.contains(&1), "{all:?}: never where the rate is lowered");
+}
+
+// spec: C-14
+#[test]
+fn a_flow_that_begins_with_what_another_learned_draws_for_itself() {
+    let mut way = Way::new();
+    way.run_until(is_in_cycle);
+    let next = |number| {
+        let mut control = way.control.clone();
+        control.restart(Rng::new(7).substream("flow", number));
+        (0..16).map(|_| control.rng.bits()).collect::<Vec<_>>()
+    };
+    assert_ne!(next(1), next(2));
 }

@@ -1,0 +1,85 @@
+//! What fixed point loses is reported: values that vanish, and a scale that fell.
+
+use std::sync::{Arc, Mutex, mpsc};
+
+use thalweg::{Note, Numeric, Policy, Reduce, Session};
+
+use crate::Cluster;
+
+const RANKS: u32 = 2;
+
+/// Runs a program at two ranks, and gives its results and what was noted.
+fn noted<R: Send>(numeric: Numeric, program: impl Fn(&Session) -> R + Sync) -> (Vec<R>, Vec<Note>) {
+    let (notes, noted) = mpsc::channel();
+    let notes = Mutex::new(notes);
+    let results = Cluster::losing(0.0).run(
+        RANKS,
+        |config| {
+            let notes = notes.lock().expect("nobody panics").clone();
+            config.policy = Policy { numeric, ..Policy::default() };
+            config.notes = Arc::new(move |note| drop(notes.send(note)));
+        },
+        program,
+    );
+    (results, noted.try_iter().collect())
+}
+
+fn reduce(session: &Session, values: Vec<f32>) -> Vec<f32> {
+    session.all_reduce(values, Reduce::Sum).expect("it begins").wait().expect("it ends")
+}
+
+// spec: T-09
+#[test]
+fn values_that_vanish_in_fixed_point_are_counted_and_noted() {
+    let scale = 1e6;
+    let (results, notes) = noted(Numeric::Fixed { scale, dynamic: false }, |session| {
+        // Half a step is the most that vanishes; zero is no loss.
+        let mut values = vec![0.25; 1_000];
+        (values[0], values[400], values[999], values[7]) = (4e-7, -4e-7, 1e-30, 0.0);
+        let sum = reduce(session, values);
+        (sum, session.counters().expect("it runs"))
+    });
+    for (sum, counters) in results {
+        assert_eq!((sum[0], sum[400], sum[999], sum[1]), (0.0, 0.0, 0.0, 0.5));
+        assert_eq!((counters.worker.underflowed_values, counters.scale), (3, Some(scale)));
+    }
+    let underflows: Vec<&Note> =
+        notes.iter().filter(|note| matches!(note, Note::Underflowed { .. })).collect();
+    let note = Note::Underflowed { values: 3, scale };
+    assert_eq!(underflows, [&note, &note], "each rank reports it once");
+}
+
+// spec: T-09
+#[test]
+fn nothing_is_noted_where_nothing_is_lost() {
+    for numeric in [Numeric::Float, Numeric::Fixed { scale: 1e6, dynamic: true }] {
+        let (counters, notes) = noted(numeric, |session| {
+            let values =
+                if numeric == Numeric::Float { vec![1e-30; 1_000] } else { vec![0.25; 1_000] };
+            reduce(session, values);
+            session.counters().expect("it runs")
+        });
+        assert!(counters.iter().all(|counters| counters.worker.underflowed_values == 0));
+        let is_loss =
+            |note: &Note| matches!(note, Note::Underflowed { .. } | Note::Rescaled { .. });
+        assert!(!notes.iter().any(is_loss), "{notes:?}");
+    }
+}
+
+/// More fragments than the span, from which on a lower scale holds.
+// spec: A-36, T-09
+#[test]
+fn a_scale_that_fell_is_noted() {
+    let scale = 1e8;
+    let (counters, notes) = noted(Numeric::Fixed { scale, dynamic: true }, |session| {
+        // Two of them leave the range.
+        let sum = reduce(session, vec![15.0; 352 * 6_000]);
+        assert!(sum.iter().all(|&value| value == 30.0));
+        session.counters().expect("it runs")
+    });
+    let lowest = counters.iter().map(|counters| counters.scale.expect("fixed point"));
+    let lowest = lowest.fold(scale, f32::min);
+    assert!((65_536.0..scale).contains(&lowest), "{lowest}");
+    let rescaled = notes.iter().filter(|note| **note == Note::Rescaled { scale: lowest });
+    assert_eq!(rescaled.count(), RANKS as usize, "each rank reports it: {notes:?}");
+}
