@@ -121,6 +121,7 @@ impl Outgoing {
                 control.encode(header);
             });
             stats.questions += 1;
+            stats.probes += u64::from(matches!(verb, Verb::Probe { .. }));
             self.timers.arm(slot, sender.deadline);
             return Some(());
         }
