@@ -53,7 +53,7 @@ impl Engine {
             let worker = host.worker_mut(job?)?;
             Some((worker.watermark(), worker.waits_for()))
         };
-        self.driver.command(look, |_| {}).unwrap_or_default()
+        self.command(look, |_| {}).unwrap_or_default()
     }
 
     fn stalled_sum(&self, now: Time, waiting: Waiting) -> Stall {
