@@ -9,7 +9,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use thalweg::{
-    Collective, Error, Handle, Missing, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
+    Collective, Coverage, Error, Handle, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
 };
 use thalweg_collective::mesh::{Call, Outcome};
 use thalweg_core::{Combine, Element};
@@ -26,8 +26,12 @@ create_exception!(
 /// Copies the result of an operation to where it belongs and says what it lacks, or why there is none.
 type Finish = Box<dyn FnOnce() -> Result<Lacking, Error> + Send>;
 
-/// Parts of a tensor, from one value to another, and the ranks whose values these lack.
-type Lacking = Vec<(u64, u64, Vec<u32>)>;
+/// Parts of a tensor, from one value to another, and the ranks whose values these lack. `None` where that is
+/// unreported.
+type Lacking = Option<Vec<(u64, u64, Vec<u32>)>>;
+
+/// Nothing is missing.
+const WHOLE: Lacking = Some(Vec::new());
 
 /// How an operation has ended: its number, what went wrong if something did (a text, and the ranks to
 /// blame), and what its result lacks.
@@ -102,6 +106,12 @@ impl Session {
         self.with(|session| Ok(session.hosts()))
     }
 
+    /// Whether sums with a loss bound report which values they lack. Means with a bound need that.
+    #[getter]
+    fn reports_coverage(&self) -> PyResult<bool> {
+        self.with(|session| Ok(session.policy().collective.reports_coverage()))
+    }
+
     /// Replaces values by those of all ranks, combined: "sum", "mean", "min", "max" or "product". Sums and
     /// means may lack a share `loss` of any rank's values. `layer` is which one of how many they belong to.
     #[pyo3(signature = (memory, element, how, loss = 0.0, layer = None))]
@@ -124,7 +134,7 @@ impl Session {
             let policy = Policy { reliability, priority, ..session.policy() };
             session.all_reduce_bytes(element, memory, how, policy)
         })?;
-        Ok(self.begin_lacking(handle, |reduced| Ok(lacking(&reduced.missing))))
+        Ok(self.begin_lacking(handle, |reduced| Ok(lacking(&reduced.coverage))))
     }
 
     /// As `all_reduce`, but only one rank gets the result.
@@ -235,9 +245,9 @@ impl Session {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(None),
             };
             let finish = lock(&self.under_way).finish.remove(&number);
-            Ok(Some(match finish.map_or(Ok(Vec::new()), |finish| finish()) {
+            Ok(Some(match finish.map_or(Ok(WHOLE), |finish| finish()) {
                 Ok(lacking) => (number, None, lacking),
-                Err(error) => (number, Some(explain(&error)), Vec::new()),
+                Err(error) => (number, Some(explain(&error)), None),
             }))
         })
     }
@@ -298,7 +308,7 @@ impl Session {
         handle: Handle<T>,
         finish: impl FnOnce(T) -> Result<(), String> + Send + 'static,
     ) -> u64 {
-        self.begin_lacking(handle, |result| finish(result).map(|()| Vec::new()))
+        self.begin_lacking(handle, |result| finish(result).map(|()| WHOLE))
     }
 
     /// Notes an operation that was begun, and whose result may lack something.
@@ -329,9 +339,9 @@ impl Session {
     }
 }
 
-fn lacking(missing: &Missing) -> Lacking {
-    let parts = missing.parts().iter();
-    parts.map(|part| (part.values.start, part.values.end, part.ranks.clone())).collect()
+fn lacking(coverage: &Coverage) -> Lacking {
+    let parts = coverage.missing()?.iter();
+    Some(parts.map(|part| (part.values.start, part.values.end, part.ranks.clone())).collect())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -427,5 +437,9 @@ fn explain(error: &Error) -> (String, Vec<u32>) {
 
 fn raise(error: Error) -> PyErr {
     let (text, _) = explain(&error);
-    SessionError::new_err(text)
+    match error {
+        // The job goes on.
+        Error::UnreportedMean(_) => PyValueError::new_err(text),
+        _ => SessionError::new_err(text),
+    }
 }

@@ -105,6 +105,56 @@ def test_without_a_bound_nothing_is_missing(run, daemons_losing, shards):
         assert is_same and shares == [0.0] * 3
 
 
+def _backward(rank: int, ranks: int, shards: bool) -> str:
+    import thalweg.torch
+
+    model = nn.Linear(20, 200)
+    if shards:
+        from torch.distributed.fsdp import fully_shard
+
+        model = fully_shard(model)
+        thalweg.torch.fsdp_hook(model, loss=LOSS)
+    else:
+        model = DistributedDataParallel(model)
+        model.register_comm_hook(None, thalweg.torch.ddp_hook(loss=LOSS))
+    # Autograd may wrap what a hook raises.
+    with pytest.raises((ValueError, RuntimeError)) as raised:
+        model(torch.ones(4, 20)).sum().backward()
+    return str(raised.value)
+
+
+# spec: T-11
+@pytest.mark.parametrize("memory", ["0", "1"])
+@pytest.mark.parametrize("shards", [False, True])
+def test_hooks_need_sums_that_report_what_is_missing(run, monkeypatch, memory, shards):
+    monkeypatch.setenv("THALWEG_SHARE_MEMORY", memory)
+    for text in run(2, _backward, shards):
+        assert "THALWEG_SWITCH" in text and "ReduceOp.SUM" in text, text
+
+
+def _sum(rank: int, ranks: int) -> tuple[typing.Any, bool, str]:
+    values = torch.full((VALUES,), float(2**rank))
+    work = _group().all_reduce_bounded(values, LOSS, op=dist.ReduceOp.SUM)
+    work.wait()
+    with pytest.raises(ValueError) as raised:
+        _group().all_reduce_bounded(torch.ones(3), LOSS)
+    return values.numpy(), work.missing is None, str(raised.value)
+
+
+# spec: T-11
+@pytest.mark.parametrize("collective", ["auto", "ring"])
+def test_sums_of_servers_and_rings_say_that_nothing_is_reported(run, monkeypatch, collective):
+    monkeypatch.setenv("THALWEG_SHARE_MEMORY", "0")
+    monkeypatch.setenv("THALWEG_COLLECTIVE", collective)
+    answers = run(3, _sum)
+    for values, is_unreported, text in answers:
+        assert is_unreported and "ReduceOp.SUM" in text
+        assert (values == answers[0][0]).all()
+        for rank in range(3):
+            missed = ((values.astype(int) >> rank) & 1 == 0).sum()
+            assert missed <= LOSS * VALUES
+
+
 def _mistakes(rank: int, ranks: int) -> list[str]:
     import thalweg.torch
 

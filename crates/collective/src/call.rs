@@ -3,6 +3,8 @@
 use thalweg_core::Tensor;
 use thalweg_deliver::LossBound;
 
+use crate::coverage::Coverage;
+
 /// A tensor to be summed over all workers. A [`Tensor`] alone is one, of the front layer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SumCall {
@@ -36,8 +38,37 @@ pub(crate) struct Care {
     pub loss: Option<LossBound>,
 }
 
+impl Care {
+    /// Coverage of a sum whose messages travel with this care, where the settings allow a loss.
+    // spec: T-11
+    pub fn coverage(&self, settings: LossBound) -> Coverage {
+        // The smaller one of both counts.
+        match self.loss.map_or(settings, |loss| loss.min(settings)) {
+            LossBound::EXACT => Coverage::Exact,
+            _ => Coverage::Unreported,
+        }
+    }
+}
+
 impl SumCall {
     pub(crate) fn care(&self) -> Care {
         Care { layer: self.layer, loss: self.loss }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: T-11
+    #[test]
+    fn a_sum_is_exact_unless_both_ends_allow_a_loss() {
+        let tenth = LossBound::new(0.1).expect("a share");
+        let coverage = |loss, settings| Care { layer: 0, loss }.coverage(settings);
+        assert_eq!(coverage(None, LossBound::EXACT), Coverage::Exact);
+        assert_eq!(coverage(Some(tenth), LossBound::EXACT), Coverage::Exact);
+        assert_eq!(coverage(Some(LossBound::EXACT), tenth), Coverage::Exact);
+        assert_eq!(coverage(None, tenth), Coverage::Unreported);
+        assert_eq!(coverage(Some(tenth), LossBound::ANY), Coverage::Unreported);
     }
 }

@@ -4,6 +4,7 @@ use thalweg_core::{NodeId, Operation, Tensor};
 use thalweg_flow::StartError;
 use thiserror::Error;
 
+use crate::coverage::Coverage;
 use crate::plan::MAX_VALUES;
 
 /// What a member tells the application. Every operation ends with one of these.
@@ -15,6 +16,8 @@ pub enum Event {
         operation: Operation,
         /// The sum over all workers, the same bits at each of them.
         tensor: Tensor,
+        /// Contributions that are in it: all of them, unless it has a loss bound.
+        coverage: Coverage,
     },
     /// The sum will not come.
     Failed {

@@ -17,6 +17,7 @@ mod call;
 mod carrier;
 mod config;
 mod courier;
+mod coverage;
 mod delivery;
 mod event;
 mod member;
@@ -30,6 +31,7 @@ mod window;
 
 pub use call::SumCall;
 pub use config::ConfigError;
+pub use coverage::{Coverage, Missing, Part};
 pub use delivery::{Contents, Delivery, Results};
 pub use event::{Event, Failure, SubmitError};
 pub use member::Member;

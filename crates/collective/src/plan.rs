@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use thalweg_core::{Operation, Tensor};
+use thalweg_deliver::LossBound;
 
 use crate::call::{Care, SumCall};
-use crate::delivery::Contents;
+use crate::coverage::Coverage;
+use crate::delivery::{Contents, Delivery};
 use crate::event::SubmitError;
 
 /// Most values of an operation: their bytes can still be counted.
@@ -25,6 +27,16 @@ pub(crate) struct Plan {
     max_pieces: u64,
     /// What tensors have to consist of, if that matters.
     contents: Option<Contents>,
+    /// Largest loss that the settings allow.
+    loss: LossBound,
+}
+
+/// An operation that has its sum.
+#[derive(PartialEq, Debug)]
+pub(crate) struct Finished {
+    pub operation: Operation,
+    pub tensor: Tensor,
+    pub coverage: Coverage,
 }
 
 /// The place of a piece.
@@ -50,12 +62,20 @@ struct Job {
 impl Plan {
     /// No operations; pieces have at most `piece_values` and there may be `max_pieces` in all.
     pub fn new(piece_values: u64, max_pieces: u64) -> Plan {
-        Plan { jobs: BTreeMap::new(), piece_values, pieces: 0, max_pieces, contents: None }
+        Plan {
+            jobs: BTreeMap::new(),
+            piece_values,
+            pieces: 0,
+            max_pieces,
+            contents: None,
+            loss: LossBound::EXACT,
+        }
     }
 
-    /// The same, for tensors that all consist of this.
-    pub fn with_contents(self, contents: Option<Contents>) -> Plan {
-        Plan { contents, ..self }
+    /// The same, for tensors that travel by these deliveries, or by flows.
+    pub fn with_delivery(self, delivery: Option<&Delivery>) -> Plan {
+        let Some(Delivery { contents, loss, .. }) = delivery else { return self };
+        Plan { contents: Some(*contents), loss: *loss, ..self }
     }
 
     /// Adds an operation. An empty tensor has one piece too, so that it ends when everybody is there.
@@ -108,14 +128,14 @@ impl Plan {
     }
 
     /// Notes that a piece has its sum. Returns the operation if it was the last one.
-    pub fn close(&mut self, piece: u64) -> Option<(Operation, Tensor)> {
+    pub fn close(&mut self, piece: u64) -> Option<Finished> {
         let (&first, job) = self.jobs.range_mut(..=piece).next_back()?;
         job.open_pieces -= 1;
         if job.open_pieces > 0 {
             return None;
         }
-        let job = self.jobs.remove(&first)?;
-        Some((job.operation, job.tensor))
+        let Job { operation, tensor, care, .. } = self.jobs.remove(&first)?;
+        Some(Finished { operation, tensor, coverage: care.coverage(self.loss) })
     }
 
     /// Panics where pieces of operations are counted twice or not at all.
@@ -168,10 +188,14 @@ mod tests {
             (0..6).map(|piece| plan.find(piece).map(|found| found.range)).collect();
         let expected = [Some(0..3), Some(3..6), Some(6..10), Some(0..0), Some(0..4), None];
         assert_eq!(ranges, expected);
+        let finished = |operation, values| {
+            let (tensor, coverage) = (Tensor::Length(values), Coverage::Exact);
+            Some(Finished { operation: Operation(operation), tensor, coverage })
+        };
         assert_eq!(plan.close(1), None);
-        assert_eq!(plan.close(4), Some((Operation(2), Tensor::Length(4))));
+        assert_eq!(plan.close(4), finished(2, 4));
         assert_eq!(plan.close(0), None);
-        assert_eq!(plan.close(2), Some((Operation(0), Tensor::Length(10))));
+        assert_eq!(plan.close(2), finished(0, 10));
         assert_eq!(plan.find(2), None);
         assert_eq!(plan.abandon(), [Operation(1)]);
     }

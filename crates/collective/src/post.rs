@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Bytes, NodeId, Operation, Tag, Tensor, Time};
+use thalweg_core::{Bytes, NodeId, Operation, Tag, Time};
 use thalweg_flow::{FlowId, StartError};
 
 use crate::carrier::{Carrier, Parcel};
 use crate::config::ConfigError;
 use crate::delivery::Delivery;
 use crate::event::{Event, Failure};
+use crate::plan::Finished;
 
 /// How many messages a member may number: half of the numbers of its endpoint, which begins in the
 /// other half at most.
@@ -74,9 +75,10 @@ impl<E> Post<E> {
 
 impl Post {
     /// Hands out a sum.
-    pub(crate) fn finish(&mut self, (operation, tensor): (Operation, Tensor)) {
+    pub(crate) fn finish(&mut self, finished: Finished) {
+        let Finished { operation, tensor, coverage } = finished;
         self.counters.finished_operations += 1;
-        self.events.push_back(Event::Finished { operation, tensor });
+        self.events.push_back(Event::Finished { operation, tensor, coverage });
     }
 
     /// Tells that operations will not end well.

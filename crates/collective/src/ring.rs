@@ -45,8 +45,8 @@ impl Member<Rounds> {
         let hops = workers as u64 - 1;
         let exact = |delivery: Delivery| Delivery { results: Results::Exact, ..delivery };
         let delivery = config.delivery.map(|delivery| exact(delivery.divided(hops)));
-        let contents = delivery.as_ref().map(|delivery| delivery.contents);
-        let rounds = Rounds::new(neighbours, chunk_values, config.pieces_in_flight, contents);
+        let in_flight = config.pieces_in_flight;
+        let rounds = Rounds::new(neighbours, chunk_values, in_flight, delivery.as_ref());
         Ok(Member::of(rounds, Post::new(config.flow, config.tag, delivery)?))
     }
 }

@@ -174,6 +174,8 @@ impl Endpoint {
                 let bytes: &[u8] = if let Body::Bytes(bytes) = body { bytes } else { &[] };
                 let is_honest = outgoing.on_answer(config, now, name, answer, bytes, done);
                 stats.malformed += u64::from(!is_honest);
+                let is_bitmap = matches!(answer, Verb::Bitmap { .. });
+                stats.bitmaps += u64::from(is_honest && is_bitmap);
                 return;
             }
         };

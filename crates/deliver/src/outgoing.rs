@@ -123,6 +123,7 @@ impl Outgoing {
                 control.encode(header);
             });
             stats.questions += 1;
+            stats.probes += u64::from(matches!(verb, Verb::Probe { .. }));
             return Some(());
         }
     }

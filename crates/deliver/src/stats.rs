@@ -11,6 +11,10 @@ pub struct Stats {
     pub important: u64,
     /// Offers and probes sent, repeated ones too.
     pub questions: u64,
+    /// Probes among them.
+    pub probes: u64,
+    /// Bitmaps received.
+    pub bitmaps: u64,
     /// Offers and probes that were not answered in time.
     pub unanswered: u64,
     /// Echoes that came back.

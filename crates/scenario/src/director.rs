@@ -227,8 +227,8 @@ impl Director<Host> for ScenarioDirector<'_> {
             Event::Flow(thalweg_flow::Event::Received(_))
             | Event::Server(_)
             | Event::Mesh { .. } => {}
-            Event::Finished { job, operation, absences, .. } => {
-                self.jobs.on_sum(now, node, (job, operation), &absences);
+            Event::Finished { job, operation, coverage, .. } => {
+                self.jobs.on_sum(now, node, (job, operation), &coverage);
             }
             Event::Failed { job, failure, .. } => {
                 self.jobs.on_failure(job, failure.to_string(), hosts);

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_aggregate::{Absences, Server, server};
+use thalweg_aggregate::{Server, server};
+use thalweg_collective::Coverage;
 use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::Hosts;
 use thalweg_stack::{Host, Pacing};
@@ -127,14 +128,14 @@ impl<'a> Jobs<'a> {
         now: Time,
         node: NodeId,
         (job, operation): (JobId, Operation),
-        absences: &Absences,
+        coverage: &Coverage,
     ) {
         let Some(number) = self.open_job(job) else { return };
         let live = &mut self.all[number];
         let Some(rank) = live.job.workers.iter().position(|&worker| worker == node) else { return };
         live.last_progress = now;
         live.run.on_sum(now, rank, operation.0);
-        live.run.on_absences(rank, absences);
+        live.run.on_coverage(rank, coverage);
         self.finished_sums += 1;
         if live.run.is_over() {
             live.state = State::Complete;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use thalweg_aggregate::{Absences, Server, Worker, server};
-use thalweg_collective::{Failure, SubmitError, SumCall, mesh};
+use thalweg_aggregate::{Server, Worker, server};
+use thalweg_collective::{Coverage, Failure, SubmitError, SumCall, mesh};
 use thalweg_core::{
     Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict,
 };
@@ -56,8 +56,8 @@ pub enum Event {
         /// How many fragments at its beginning are missing: only where a worker lost its memory
         /// after all others had completed them.
         missing_below: u64,
-        /// Whose contributions it lacks: nobody's, unless it was submitted as bounded.
-        absences: Absences,
+        /// Contributions that are in it: all of them, unless it was submitted as bounded.
+        coverage: Coverage,
     },
     /// Something about what is not a sum.
     Mesh {
@@ -355,11 +355,11 @@ impl Jobs {
         let Some((_, participant)) = own else { return };
         while let Some(end) = participant.poll_end() {
             events.push_back(match end {
-                End::Finished { operation, tensor, missing_below, absences } => {
+                End::Finished { operation, tensor, missing_below, coverage } => {
                     if let Some(pacing) = pacing {
                         pacing.summed(job, tensor_bytes(&tensor));
                     }
-                    Event::Finished { job, operation, tensor, missing_below, absences }
+                    Event::Finished { job, operation, tensor, missing_below, coverage }
                 }
                 End::Failed { operation, failure } => Event::Failed { job, operation, failure },
                 End::Mesh(event) => Event::Mesh { job, event },

@@ -2,7 +2,9 @@
 
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_baselines::switchml;
-use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
+use thalweg_collective::{
+    Coverage, Failure, Part as Lacks, SubmitError, SumCall, mesh, ring, server,
+};
 use thalweg_core::{Check, Machine, Operation, Packet, Tensor, Time};
 use thalweg_wire::aggregate::LossShare;
 
@@ -25,7 +27,7 @@ pub enum Participant {
 
 /// How an operation ended.
 pub(crate) enum End {
-    Finished { operation: Operation, tensor: Tensor, missing_below: u64, absences: Absences },
+    Finished { operation: Operation, tensor: Tensor, missing_below: u64, coverage: Coverage },
     Failed { operation: Operation, failure: Failure },
     Mesh(mesh::Event),
 }
@@ -132,27 +134,32 @@ fn manner(call: &SumCall) -> Manner {
 fn poll_worker(worker: &mut Worker) -> Option<End> {
     let worker::Event::Finished { operation, missing_below, absences } = worker.poll_event()?;
     let tensor = worker.take(operation).unwrap_or(Tensor::Length(0));
-    Some(End::Finished { operation, tensor, missing_below, absences })
+    let coverage = coverage(&absences, tensor.len());
+    Some(End::Finished { operation, tensor, missing_below, coverage })
+}
+
+/// Coverage of a sum of so many values, of which the worker knows the fragments that lack somebody.
+// spec: T-02
+fn coverage(absences: &Absences, values: u64) -> Coverage {
+    let fragment_values = u64::from(absences.fragment_values());
+    Coverage::lacking(absences.fragments().map(|(fragment, ranks)| Lacks {
+        values: fragment * fragment_values..values.min((fragment + 1) * fragment_values),
+        ranks: ranks.collect(),
+    }))
 }
 
 fn poll_switchml(worker: &mut switchml::Worker) -> Option<End> {
     let switchml::Event::Finished { operation } = worker.poll_event()?;
     let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
     worker.release(operation);
-    Some(End::exact(operation, tensor))
-}
-
-impl End {
-    fn exact(operation: Operation, tensor: Tensor) -> End {
-        End::Finished { operation, tensor, missing_below: 0, absences: Absences::default() }
-    }
+    Some(End::Finished { operation, tensor, missing_below: 0, coverage: Coverage::Exact })
 }
 
 impl From<thalweg_collective::Event> for End {
     fn from(event: thalweg_collective::Event) -> End {
         match event {
-            thalweg_collective::Event::Finished { operation, tensor } => {
-                End::exact(operation, tensor)
+            thalweg_collective::Event::Finished { operation, tensor, coverage } => {
+                End::Finished { operation, tensor, missing_below: 0, coverage }
             }
             thalweg_collective::Event::Failed { operation, failure } => {
                 End::Failed { operation, failure }

@@ -14,4 +14,18 @@ pub struct Counters {
     /// Steps to 1 of the fixed point that the worker sends now; lower than the session's where a dynamic
     /// scale fell. `None` where it sends floats.
     pub scale: Option<f32>,
+    /// By the ring, in sums with a loss bound, if the rank leads its host.
+    pub ring_delivery: DeliveryCounters,
+    /// By the parameter server and its worker, in sums with a loss bound, if the rank leads its host.
+    pub server_delivery: DeliveryCounters,
+}
+
+/// Counters of sums that travel by deliveries.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeliveryCounters {
+    /// Counters of the transport.
+    pub transport: thalweg_deliver::Stats,
+    /// Bytes that did not arrive here of messages that were complete without them. Other ranks may lack
+    /// others: [`Coverage::Unreported`](crate::Coverage::Unreported).
+    pub lost_bytes: u64,
 }

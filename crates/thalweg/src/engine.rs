@@ -16,13 +16,14 @@ use std::time::Duration;
 use thalweg_control::{Attendance, FromRank};
 use thalweg_core::{NodeId, Span, Time};
 use thalweg_net::{Driver, DriverError, Waker};
-use thalweg_stack::Host;
+use thalweg_stack::{Event, Host};
 
 pub(crate) use command::{Command, Sum, Summed};
 pub(crate) use membership::Joined;
 
 use crate::error::Error;
 use crate::handle::Reply;
+use crate::lossy::Lossy;
 use crate::session::Note;
 use membership::Membership;
 use pending::Pending;
@@ -77,9 +78,12 @@ impl Post {
     }
 }
 
+/// The driver of a rank's machines. It loses packets in tests.
+pub(crate) type HostDriver = Driver<Lossy<Host>>;
+
 /// The engine, on its own thread.
 pub(crate) struct Engine {
-    driver: Driver<Host>,
+    driver: HostDriver,
     inbox: Receiver<Command>,
     identity: Identity,
     patience: Patience,
@@ -99,7 +103,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// Starts the thread. `joining` ends when the rank has its place in the job.
     pub fn start(
-        mut driver: Driver<Host>,
+        mut driver: HostDriver,
         identity: Identity,
         patience: Patience,
         control: Control,
@@ -151,8 +155,17 @@ impl Engine {
         }
     }
 
+    /// Gives the machines a command.
+    fn command<R>(
+        &mut self,
+        command: impl FnOnce(&mut Host, Time) -> R,
+        events: impl FnMut(Event),
+    ) -> R {
+        self.driver.command(|lossy, now| command(lossy.machine_mut(), now), events)
+    }
+
     /// What the machines have to tell.
-    fn take_in(&mut self, events: &mut Vec<thalweg_stack::Event>) {
+    fn take_in(&mut self, events: &mut Vec<Event>) {
         if !events.is_empty() {
             self.report_precision();
         }
@@ -176,7 +189,7 @@ impl Engine {
             return;
         }
         // Who hears of it may use the memory that he has lent for something else.
-        self.driver.command(|host: &mut Host, _| host.leave_all(), |_| {});
+        self.command(|host, _| host.leave_all(), |_| {});
         self.pending.fail(&error);
         if let Some(joining) = self.joining.take() {
             joining.fail(error.clone());
@@ -194,7 +207,7 @@ impl Engine {
     fn has_left(&mut self) -> bool {
         let Some((since, _)) = &self.leaving else { return false };
         let now = self.driver.now();
-        let is_quiet = self.pending.is_empty() && self.driver.machine().outgoing() == 0;
+        let is_quiet = self.pending.is_empty() && self.driver.machine().machine().outgoing() == 0;
         let is_over = is_quiet || self.failure.is_some() || now.since(*since) >= LINGER;
         if is_over && let Some((_, reply)) = self.leaving.take() {
             reply.end(Ok(()));

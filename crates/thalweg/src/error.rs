@@ -6,6 +6,8 @@ use std::sync::Arc;
 use thalweg_shared::TeamError;
 use thiserror::Error;
 
+use crate::policy::Collective;
+
 /// Why an operation, or a session, failed. It can be cloned, because it fails many at once.
 #[derive(Clone, Debug, Error)]
 pub enum Error {
@@ -40,6 +42,22 @@ pub enum Error {
     /// An operation that makes no sense. The caller is at fault.
     #[error("{0}")]
     Call(String),
+    /// A mean with a loss bound, by a collective that does not report which values are missing. The
+    /// caller is at fault.
+    #[error(
+        "Collective::{0:?} does not report which values a sum with a loss bound lacks, so that a mean \
+         would divide by ranks that are not in it: sum by switches (name a switch and choose \
+         Collective::Aggregate), ask for Reduce::Sum and accept that its coverage is unreported, or ask \
+         for Reliability::Exact"
+    )]
+    UnreportedMean(Collective),
+    /// A sum by the session's policy, which has a loss bound, without its coverage. The caller is at
+    /// fault.
+    #[error(
+        "the session's policy has a loss bound, and all_reduce returns no coverage: call \
+         all_reduce_with, with this policy or with Reliability::Exact"
+    )]
+    NoCoverage,
     /// The session has been left.
     #[error("the session is over")]
     Closed,

@@ -37,12 +37,13 @@ mod session;
 mod tuning;
 mod value;
 
-pub use counters::Counters;
+pub use counters::{Counters, DeliveryCounters};
 pub use error::{Error, Failure};
 pub use handle::Handle;
 pub use lossy::Lossy;
 pub use pacing::Pacing;
 pub use policy::{Collective, Numeric, Policy, Priority, Reduce, Reliability};
-pub use session::{Memory, Missing, Note, Part, Reduced, Session, SessionConfig};
+pub use session::{Memory, Note, Reduced, Session, SessionConfig};
+pub use thalweg_collective::{Coverage, Missing, Part};
 pub use thalweg_deliver::LossBound;
 pub use value::{Array, Value};

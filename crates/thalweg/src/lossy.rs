@@ -27,6 +27,11 @@ impl<M> Lossy<M> {
         &self.machine
     }
 
+    /// The machine, to call commands on.
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
     /// How many packets it has lost.
     pub fn lost(&self) -> u64 {
         self.lost

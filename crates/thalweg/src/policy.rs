@@ -31,8 +31,10 @@ pub enum Reliability {
     /// At most this share of any rank's values is missing, for gradients that need not wait for the last
     /// packet. The sum comes to all ranks with the same bits.
     ///
-    /// Aggregation says what is missing where, and a mean is that of the ranks that are in it. Parameter
-    /// servers and rings carry their messages by deliveries, in which values that were lost read as zero.
+    /// Aggregation reports the [coverage](crate::Coverage) of every sum, and a mean is that of the ranks
+    /// that are in it. Parameter servers and rings carry their messages by deliveries, in which values
+    /// that were lost read as zero, and do not report which these are: their sums are
+    /// [`Unreported`](crate::Coverage::Unreported), and means are refused.
     Bounded(LossBound),
 }
 
@@ -95,6 +97,17 @@ pub enum Collective {
     Ring,
 }
 
+impl Collective {
+    /// Returns whether it reports which values a sum with a loss bound lacks. Means with a bound need it.
+    // spec: T-11
+    pub fn reports_coverage(self) -> bool {
+        match self {
+            Collective::Auto | Collective::Aggregate => true,
+            Collective::Server | Collective::Ring => false,
+        }
+    }
+}
+
 /// What travels through aggregation.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Numeric {
@@ -118,7 +131,7 @@ pub enum Numeric {
 pub enum Reduce {
     /// The sum.
     Sum,
-    /// The sum, divided by the number of ranks.
+    /// The sum, divided by the number of ranks that are in it.
     Mean,
     /// The least.
     Min,

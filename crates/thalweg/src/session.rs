@@ -9,6 +9,7 @@ mod team;
 use std::ops::Range;
 use std::sync::Arc;
 
+use thalweg_collective::Coverage;
 use thalweg_collective::mesh::{Call, Outcome};
 use thalweg_core::{Element, Tensor};
 
@@ -16,7 +17,7 @@ pub use self::config::{Note, SessionConfig};
 use self::lane::Lanes;
 pub use self::lent::Memory;
 use self::missing::Hosts;
-pub use self::missing::{Missing, Part, Reduced};
+pub use self::missing::Reduced;
 use self::team::TeamThread;
 use crate::counters::Counters;
 use crate::engine::{Command, Sum, Summed};
@@ -79,18 +80,23 @@ impl Session {
         self.policy
     }
 
-    /// Everybody gets the values of all ranks, combined.
+    /// Everybody gets the values of all ranks, combined. Where the session's policy has a loss bound, sums
+    /// and means of floats are refused: [`Session::all_reduce_with`] reports their coverage.
     pub fn all_reduce<T: Value>(
         &self,
         values: Vec<T>,
         how: Reduce,
     ) -> Result<Handle<Vec<T>>, Error> {
+        if may_lack(&self.policy, how, T::ELEMENT) {
+            return Err(Error::NoCoverage);
+        }
         let reduced = self.all_reduce_with(values, how, self.policy)?;
         Ok(reduced.and_then(|reduced| Ok(reduced.values)))
     }
 
-    /// [`Session::all_reduce`] by another policy than the session's, except for its numeric. Says what the
-    /// result lacks, where the policy allows that.
+    /// [`Session::all_reduce`] by another policy than the session's, except for its numeric. Reports the
+    /// coverage of the result. Means with a loss bound need a collective that
+    /// [reports](crate::Collective::reports_coverage) it, also where all ranks share memory.
     pub fn all_reduce_with<T: Value>(
         &self,
         values: Vec<T>,
@@ -98,9 +104,9 @@ impl Session {
         policy: Policy,
     ) -> Result<Handle<Reduced<Vec<T>>>, Error> {
         let reduced = self.all_reduce_array(T::into_array(values), how, policy)?;
-        Ok(reduced.and_then(|Reduced { values, missing }| {
+        Ok(reduced.and_then(|Reduced { values, coverage }| {
             let values = T::from_array(values).ok_or(Error::Closed)?;
-            Ok(Reduced { values, missing })
+            Ok(Reduced { values, coverage })
         }))
     }
 
@@ -111,7 +117,7 @@ impl Session {
         how: Reduce,
         policy: Policy,
     ) -> Result<Handle<Reduced<Array>>, Error> {
-        self.check(&policy)?;
+        self.check(&policy, how, array.element())?;
         if self.ranks == 1 {
             return Ok(exact(ready(array)));
         }
@@ -122,8 +128,8 @@ impl Session {
         match (how, array.into_tensor()) {
             (Reduce::Sum | Reduce::Mean, Ok(tensor)) => {
                 let summed = self.sum(tensor, policy, how);
-                Ok(summed.and_then(|Reduced { values, missing }| {
-                    Ok(Reduced { values: Array::from_tensor(values), missing })
+                Ok(summed.and_then(|Reduced { values, coverage }| {
+                    Ok(Reduced { values: Array::from_tensor(values), coverage })
                 }))
             }
             (_, Ok(tensor)) => Ok(exact(self.reduce_in_mesh(Array::from_tensor(tensor), how))),
@@ -141,7 +147,7 @@ impl Session {
         how: Reduce,
         policy: Policy,
     ) -> Result<Handle<Reduced<B>>, Error> {
-        self.check(&policy)?;
+        self.check(&policy, how, element)?;
         let length = values.as_ref().len();
         if !length.is_multiple_of(element.bytes()) {
             let name = element.name();
@@ -165,7 +171,7 @@ impl Session {
         let reduced = self.all_reduce_array(copy, how, policy)?;
         Ok(reduced.and_then(move |reduced| {
             values.as_mut().copy_from_slice(reduced.values.as_bytes());
-            Ok(Reduced { values, missing: reduced.missing })
+            Ok(Reduced { values, coverage: reduced.coverage })
         }))
     }
 
@@ -191,8 +197,9 @@ impl Session {
     }
 
     /// [`Session::reduce_scatter`] by a policy. What may lack something is summed as a whole, and everybody
-    /// keeps its part: in a network that sums, this takes no longer.
-    // spec: M-12
+    /// keeps its part: in a network that sums, this takes no longer. The same calls are refused as by
+    /// [`Session::all_reduce_with`].
+    // spec: M-12, T-11
     pub fn reduce_scatter_with<T: Value>(
         &self,
         values: Vec<T>,
@@ -212,9 +219,9 @@ impl Session {
             )));
         };
         let reduced = self.all_reduce_with(values, how, policy)?;
-        Ok(reduced.and_then(move |Reduced { values, missing }| {
+        Ok(reduced.and_then(move |Reduced { values, coverage }| {
             let part = values[own.start as usize..own.end as usize].to_vec();
-            Ok(Reduced { values: part, missing: missing.within(&own) })
+            Ok(Reduced { values: part, coverage: coverage.within(&own) })
         }))
     }
 
@@ -301,13 +308,18 @@ impl Session {
         if how == Reduce::Mean { self.ranks } else { 1 }
     }
 
-    /// Numbers of one meaning only can be added.
-    fn check(&self, policy: &Policy) -> Result<(), Error> {
-        if policy.numeric == self.policy.numeric {
-            return Ok(());
+    /// Numbers of one meaning only can be added, and only what is known to be there can be counted.
+    // spec: T-11
+    fn check(&self, policy: &Policy, how: Reduce, element: Element) -> Result<(), Error> {
+        if policy.numeric != self.policy.numeric {
+            let text = "another numeric than the session's: it is one for all sums of a job";
+            return Err(Error::Call(text.to_owned()));
         }
-        let text = "another numeric than the session's: it is one for all sums of a job";
-        Err(Error::Call(text.to_owned()))
+        let is_covered = policy.collective.reports_coverage() || !may_lack(policy, how, element);
+        if how == Reduce::Mean && !is_covered {
+            return Err(Error::UnreportedMean(policy.collective));
+        }
+        Ok(())
     }
 
     fn sum(&self, tensor: Tensor, policy: Policy, how: Reduce) -> Handle<Reduced<Tensor>> {
@@ -316,13 +328,8 @@ impl Session {
         if let Some(team) = &self.team {
             return team.sum(lane, tensor, policy, (how, hosts));
         }
-        let (handle, reply) = pair(move |summed: Summed| {
-            let mut sum = hosts.reduced(summed);
-            if how == Reduce::Mean {
-                hosts.divide(&mut sum);
-            }
-            Ok(sum)
-        });
+        let (handle, reply) =
+            pair(move |summed: Summed| hosts.finish(hosts.reduced(summed), how, policy.collective));
         lane.send(Command::Sum(Sum { tensor, policy, reply }));
         handle
     }
@@ -348,15 +355,23 @@ impl Session {
     }
 }
 
+/// Returns whether a result may lack values. Sums and means of floats of up to 32 bits may, everything
+/// else is exact.
+fn may_lack(policy: &Policy, how: Reduce, element: Element) -> bool {
+    policy.reliability.loss().is_some()
+        && matches!(how, Reduce::Sum | Reduce::Mean)
+        && matches!(element, Element::F32 | Element::F16 | Element::Bf16)
+}
+
 /// The result of what loses nothing.
 fn exact<T: 'static>(handle: Handle<T>) -> Handle<Reduced<T>> {
-    handle.and_then(|values| Ok(Reduced { values, missing: Missing::default() }))
+    handle.and_then(|values| Ok(Reduced { values, coverage: Coverage::Exact }))
 }
 
 /// Memory that was lent, with its result.
 fn returned<B: Memory>(sum: Reduced<Tensor>) -> Result<Reduced<B>, Error> {
-    let Reduced { values, missing } = sum;
-    Ok(Reduced { values: lent::give_back(values).ok_or(Error::Closed)?, missing })
+    let Reduced { values, coverage } = sum;
+    Ok(Reduced { values: lent::give_back(values).ok_or(Error::Closed)?, coverage })
 }
 
 /// Which values are a rank's part.

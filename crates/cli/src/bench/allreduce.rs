@@ -63,7 +63,8 @@ pub(crate) struct AllReduceArguments {
 
 const EXAMPLES: &str = "\
 Time runs from when a rank has left a barrier until it has the sum, of the slowest rank; every sum is \
-checked. With --bound it may lack values, and is checked against those that it says are in it. Of the line rate: bytes of the tensor over time × rate of a link. Of several jobs each is told, \
+checked. With --bound it may lack values, and is checked against those that it says are in it; servers and \
+rings do not report what is missing, and their sums are checked to be no more than those of all ranks. Of the line rate: bytes of the tensor over time × rate of a link. Of several jobs each is told, \
 and its share: what it did while all of them ran, over the mean.
 
 Examples:
@@ -105,8 +106,9 @@ struct Outcome {
     times_ms: Vec<f64>,
     /// Whether sums are what they have to be, of those that are in them.
     exact: bool,
-    /// The largest share of a rank's values that was missing over all sums.
-    missing: f64,
+    /// The largest share of a rank's values that was missing over all sums. `None` where that is
+    /// unreported.
+    missing: Option<f64>,
 }
 
 pub(super) fn allreduce(arguments: &AllReduceArguments) -> Result<(), Failure> {
@@ -226,7 +228,7 @@ impl Outcome {
             "exact": self.exact,
             "bound": arguments.bound,
             "lossy_hosts": arguments.lossy_hosts,
-            "missing": round(self.missing, 4),
+            "missing": self.missing.map(|share| round(share, 4)),
             "shared_memory": !arguments.lab && !arguments.no_shared_memory,
             "times_ms": self.times_ms.iter().map(|&time| round(time, 2)).collect::<Vec<_>>(),
         })
@@ -242,7 +244,7 @@ fn table(arguments: &AllReduceArguments, outcomes: &[Outcome]) -> String {
     let shares = arguments.jobs > 1;
     let mut text = String::from("collective  median       of the line rate  exact");
     if arguments.bound > 0.0 {
-        text += "  missing";
+        text += "     missing";
     }
     text += if shares { "  job  share\n" } else { "\n" };
     for outcome in outcomes {
@@ -252,7 +254,8 @@ fn table(arguments: &AllReduceArguments, outcomes: &[Outcome]) -> String {
         let (name, median) = (outcome.way.name(), outcome.median_ms());
         text += &format!("{name:<10}  {median:>8.1} ms  {share:>16}  {exact:>5}");
         if arguments.bound > 0.0 {
-            text += &format!("  {:>6.2}%", 100.0 * outcome.missing);
+            let missing = outcome.missing.map(|share| format!("{:.2}%", 100.0 * share));
+            text += &format!("  {:>10}", missing.as_deref().unwrap_or("unreported"));
         }
         text += &if shares {
             format!("  {:>3}  {:>5.3}\n", outcome.job, outcome.share)

@@ -8,7 +8,7 @@ use thalweg_flow::Payload;
 
 use crate::call::{Care, SumCall};
 use crate::carrier::{Leg, Parcel, Want};
-use crate::delivery::Contents;
+use crate::delivery::Delivery;
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::Part;
 use crate::payload::{self, VALUE_BYTES};
@@ -53,7 +53,7 @@ impl Rounds {
         neighbours: Neighbours,
         chunk_values: u64,
         pieces_in_flight: u32,
-        contents: Option<Contents>,
+        delivery: Option<&Delivery>,
     ) -> Rounds {
         // A worker alone sends nothing, so there is nothing to be gained from pieces.
         let piece_values =
@@ -61,7 +61,7 @@ impl Rounds {
         let max_pieces = MAX_MESSAGES / neighbours.rounds().max(1);
         Rounds {
             neighbours,
-            plan: Plan::new(piece_values, max_pieces).with_contents(contents),
+            plan: Plan::new(piece_values, max_pieces).with_delivery(delivery),
             pieces_in_flight: pieces_in_flight.into(),
             unbegun: 0,
             progress: Window::default(),

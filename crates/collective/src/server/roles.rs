@@ -39,9 +39,9 @@ enum Local {
 impl Roles {
     pub(super) fn new(config: Config, chunk_values: u64) -> Roles {
         let Config { workers, servers, chunks_in_flight, pushes_at_once, .. } = config;
-        let contents = config.delivery.map(|delivery| delivery.contents);
+        let delivery = config.delivery.as_ref();
         let worker = config.rank.map(|rank| {
-            let plan = Plan::new(chunk_values, MAX_MESSAGES / 2).with_contents(contents);
+            let plan = Plan::new(chunk_values, MAX_MESSAGES / 2).with_delivery(delivery);
             let worker = Worker::new(plan, servers.len(), chunks_in_flight, pushes_at_once);
             (rank as usize, worker)
         });

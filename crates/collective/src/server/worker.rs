@@ -1,13 +1,13 @@
 //! The worker's role: which chunks to push, where the sums go.
 
-use thalweg_core::{Operation, Tensor};
+use thalweg_core::Operation;
 use thalweg_flow::Payload;
 
 use crate::call::{Care, SumCall};
 use crate::carrier::Want;
 use crate::event::SubmitError;
 use crate::payload::{self, VALUE_BYTES};
-use crate::plan::{Found, Plan};
+use crate::plan::{Finished, Found, Plan};
 use crate::window::Window;
 
 /// Cuts tensors into chunks and deals them out to the servers: chunk c goes to server c mod N and is
@@ -40,7 +40,7 @@ pub(super) enum Intake {
     /// It was taken in.
     Taken,
     /// It was the last one of an operation.
-    Finished((Operation, Tensor)),
+    Finished(Finished),
 }
 
 impl Worker {

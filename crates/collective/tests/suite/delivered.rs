@@ -2,7 +2,7 @@
 //! result says whose contributions are in it.
 
 use thalweg_collective::{
-    Contents, Delivery, Event, Failure, Results, SubmitError, SumCall, ring, server,
+    Contents, Coverage, Delivery, Event, Failure, Results, SubmitError, SumCall, ring, server,
 };
 use thalweg_core::{Bytes, Machine, NodeId, Rng, Tensor, Time};
 use thalweg_deliver::{LossBound, Start};
@@ -247,6 +247,31 @@ fn what_is_lost_is_counted() {
     let ones = sum.values().expect("values").iter().filter(|value| **value == 1.0).count();
     assert_eq!(lost, Bytes::new(4 * ones as u64));
     assert!(ones > 0);
+}
+
+/// What a group reports of one sum, at every worker.
+fn coverages<M: Collective>(machines: Vec<M>, workers: usize) -> Vec<Coverage> {
+    let mut shuttle = Shuttle::new(machines, 1);
+    shuttle.loss = 0.05;
+    (0..workers).for_each(|at| _ = shuttle.submit(at, Tensor::from(vec![1.0; 20_000])));
+    assert!(!shuttle.run(10_000_000), "it ends");
+    let coverage = |(_, event): (NodeId, Event)| match event {
+        Event::Finished { coverage, .. } => coverage,
+        Event::Failed { failure, .. } => panic!("{failure}"),
+    };
+    shuttle.events.into_iter().map(coverage).collect()
+}
+
+/// A worker does not know what the others have lost, so it claims nothing of a sum that may lack values.
+// spec: T-11
+#[test]
+fn only_what_may_lose_nothing_is_reported_as_exact() {
+    assert_eq!(coverages(rings(3, |_| ()), 3), vec![Coverage::Exact; 3], "flows");
+    assert_eq!(coverages(ring(3, 0.0, |_| ()), 3), vec![Coverage::Exact; 3]);
+    assert_eq!(coverages(ring(3, 0.1, |_| ()), 3), vec![Coverage::Unreported; 3]);
+    assert_eq!(coverages(servers(3, 1, 2, |_| ()), 3), vec![Coverage::Exact; 3], "flows");
+    assert_eq!(coverages(served(3, 1, 2, 0.0), 3), vec![Coverage::Exact; 3]);
+    assert_eq!(coverages(served(3, 1, 2, 0.1), 3), vec![Coverage::Unreported; 3]);
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl<M: Collective> Shuttle<M> {
     pub fn sums(&self, node: usize) -> Vec<(u64, Tensor)> {
         let own = self.events.iter().filter(|(at, _)| at.index() == node);
         let sum = |(_, event): &(NodeId, Event)| match event {
-            Event::Finished { operation, tensor } => (operation.0, tensor.clone()),
+            Event::Finished { operation, tensor, .. } => (operation.0, tensor.clone()),
             Event::Failed { operation, failure } => panic!("{operation:?} failed: {failure}"),
         };
         let mut sums: Vec<_> = own.map(sum).collect();

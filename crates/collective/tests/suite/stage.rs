@@ -86,7 +86,7 @@ impl<M: Collective> Director<M> for Script {
 
     fn handle_event(&mut self, now: Time, node: NodeId, event: Event, _: &mut Hosts<'_, M>) {
         match event {
-            Event::Finished { operation, tensor } => {
+            Event::Finished { operation, tensor, .. } => {
                 let sum = &mut self.sums[node.index()][operation.0 as usize];
                 assert_eq!(sum.replace(tensor), None, "it ended twice");
                 self.missing -= 1;

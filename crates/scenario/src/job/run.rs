@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_aggregate::Absences;
+use thalweg_collective::Coverage;
 use thalweg_core::{Span, Time};
 
 use super::record::{JobKind, JobRecord};
@@ -77,10 +77,10 @@ impl<'a> JobRun<'a> {
         self.note_start(now, started);
     }
 
-    /// Whom the sum lacks that a worker has.
-    pub(crate) fn on_absences(&mut self, rank: usize, absences: &Absences) {
-        let fragments = absences.missed_by(rank as u32);
-        self.missing_bytes[rank] += fragments * u64::from(absences.fragment_values()) * VALUE_BYTES;
+    /// Counts the worker's own values that the sum lacks. Where that is unreported, the member of the
+    /// collective counts the bytes that it lost.
+    pub(crate) fn on_coverage(&mut self, rank: usize, coverage: &Coverage) {
+        self.missing_bytes[rank] += coverage.missing_of(rank as u32).unwrap_or(0) * VALUE_BYTES;
     }
 
     /// Whether every worker has every sum.

@@ -1,6 +1,7 @@
 //! What workers contribute, and what the sum has to be.
 
-use thalweg_aggregate::{Absences, Numeric, Reliability};
+use thalweg_aggregate::{Numeric, Reliability};
+use thalweg_collective::{Coverage, Part};
 use thalweg_core::{Fixed, Rng};
 
 use crate::plan::{Contents, JobPlan};
@@ -67,16 +68,24 @@ impl Oracle {
         rank: usize,
         sum: &[f32],
         from: usize,
-        absences: &Absences,
+        coverage: &Coverage,
     ) -> Result<(), String> {
         let values = self.tensors[0].len();
         if sum.len() != values {
             return Err(format!("{} values instead of {values}", sum.len()));
         }
-        self.check_bound(absences)?;
+        // spec: T-11
+        let parts = coverage.missing().ok_or("aggregation reports what is missing")?;
+        self.check_bound(parts)?;
         let mut missing = vec![Vec::new(); values.div_ceil(self.fragment_values)];
-        for (fragment, ranks) in absences.fragments() {
-            missing[fragment as usize] = ranks.collect();
+        for Part { values: range, ranks } in parts {
+            let fragment = range.start as usize / self.fragment_values;
+            let first = fragment * self.fragment_values;
+            let end = values.min(first + self.fragment_values);
+            if *range != (first as u64..end as u64) {
+                return Err(format!("{range:?} is no fragment"));
+            }
+            missing[fragment].clone_from(ranks);
         }
         for (at, &value) in sum.iter().enumerate().skip(from) {
             self.check_value(at, value, &missing[at / self.fragment_values])?;
@@ -97,7 +106,7 @@ impl Oracle {
     }
 
     /// Nobody misses more than its share, and nobody anything of what is exact.
-    fn check_bound(&self, absences: &Absences) -> Result<(), String> {
+    fn check_bound(&self, parts: &[Part]) -> Result<(), String> {
         let fragments = self.tensors[0].len().div_ceil(self.fragment_values) as u32;
         let (each, more) = (fragments / self.servers, fragments % self.servers);
         let allowed = match self.reliability {
@@ -106,7 +115,7 @@ impl Oracle {
                 share.of(each + 1) * more + share.of(each) * (self.servers - more)
             }
         };
-        let missed = |rank| absences.missed_by(rank);
+        let missed = |rank| parts.iter().filter(|part| part.ranks.contains(&rank)).count() as u64;
         match (0..self.tensors.len() as u32).find(|&rank| missed(rank) > u64::from(allowed)) {
             None => Ok(()),
             Some(rank) => Err(format!("rank {rank} misses {}, not {allowed}", missed(rank))),

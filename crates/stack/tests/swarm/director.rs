@@ -6,7 +6,8 @@ use std::sync::Arc;
 use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
-use thalweg_aggregate::{Absences, Setup, Switch, Worker, server, switch, window, worker};
+use thalweg_aggregate::{Setup, Switch, Worker, server, switch, window, worker};
+use thalweg_collective::Coverage;
 use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Tensor, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
@@ -391,7 +392,7 @@ impl<'a> Swarm<'a> {
         (job, node): (JobId, NodeId),
         operation: Operation,
         tensor: &Tensor,
-        (missing_below, absences): (u64, &Absences),
+        (missing_below, coverage): (u64, &Coverage),
     ) -> (usize, usize) {
         let index = self.jobs.iter().position(|own| own.id == job).expect("a job of ours");
         let plan = &self.plan.jobs[index];
@@ -400,7 +401,7 @@ impl<'a> Swarm<'a> {
         state.seats[rank].finished += 1;
         let from = missing_below as usize * usize::from(plan.fragment_values);
         let sum = tensor.values().expect("values were handed over");
-        let checked = state.oracles[operation.0 as usize].check(rank, sum, from, absences);
+        let checked = state.oracles[operation.0 as usize].check(rank, sum, from, coverage);
         if let Err(problem) = checked {
             let place = format!("job {index} rank {rank} operation {}", operation.0);
             self.failure.get_or_insert(format!("{place}: {problem}"));
@@ -438,8 +439,8 @@ impl Director<Checked<Host>> for Swarm<'_> {
         hosts: &mut Hosts<'_, Checked<Host>>,
     ) {
         let (job, operation, tensor, missing) = match event {
-            Event::Finished { job, operation, tensor, missing_below, absences } => {
-                (job, operation, tensor, (missing_below, absences))
+            Event::Finished { job, operation, tensor, missing_below, coverage } => {
+                (job, operation, tensor, (missing_below, coverage))
             }
             Event::Server(_) => return,
             other => {
@@ -447,8 +448,8 @@ impl Director<Checked<Host>> for Swarm<'_> {
                 return;
             }
         };
-        let (missing_below, absences) = missing;
-        let (job, rank) = self.finish((job, node), operation, &tensor, (missing_below, &absences));
+        let (missing_below, coverage) = missing;
+        let (job, rank) = self.finish((job, node), operation, &tensor, (missing_below, &coverage));
         self.submit(now, job, rank, hosts.machine(node));
     }
 

@@ -1,15 +1,14 @@
 //! What the engine is told.
 
-use thalweg_aggregate::Absences;
-use thalweg_collective::{SubmitError, SumCall, mesh};
+use thalweg_collective::{Coverage, SubmitError, SumCall, mesh};
 use thalweg_control::{ControlEvent, FromRank};
-use thalweg_core::{Tensor, Time};
-use thalweg_stack::{Event, Host, HostError};
+use thalweg_core::{JobId, Tensor, Time};
+use thalweg_stack::{Event, Host, HostError, Participant};
 use thalweg_wire::aggregate::Scale;
 
 use super::Engine;
 use super::membership::Membership;
-use crate::counters::Counters;
+use crate::counters::{Counters, DeliveryCounters};
 use crate::error::Error;
 use crate::handle::Reply;
 use crate::policy::Policy;
@@ -40,10 +39,10 @@ pub(crate) struct Sum {
     pub reply: Reply,
 }
 
-/// A sum, and which hosts' values it lacks.
+/// A sum over all hosts, and which of them are in it.
 pub(crate) struct Summed {
     pub tensor: Tensor,
-    pub absences: Absences,
+    pub coverage: Coverage,
 }
 
 impl Engine {
@@ -101,7 +100,7 @@ impl Engine {
             return None;
         };
         let begin = |host: &mut Host, now| host.mesh_mut(lane).map(|mesh| command(mesh, now));
-        match self.driver.command(begin, |event| events.push(event)) {
+        match self.command(begin, |event| events.push(event)) {
             Some(Ok(begun)) => return Some((begun, reply)),
             Some(Err(mesh::SubmitError::Stopped(failure))) => self.fail_with_all(&failure, reply),
             Some(Err(error)) => reply.fail(Error::Call(error.to_string())),
@@ -129,7 +128,7 @@ impl Engine {
             ..tensor.into()
         };
         let begin = |host: &mut Host, now| host.submit(now, job, call);
-        match self.driver.command(begin, |event| events.push(event)) {
+        match self.command(begin, |event| events.push(event)) {
             Ok(operation) => self.pending.sum(self.driver.now(), job, operation, reply),
             Err(HostError::Submit(SubmitError::Stopped(failure))) => {
                 self.fail_with_all(&failure, reply);
@@ -140,12 +139,31 @@ impl Engine {
 
     fn counters(&mut self) -> Counters {
         let net = *self.driver.stats();
-        let job = self.membership.as_ref().map(|membership| membership.job());
-        let count = |host: &mut Host, _| {
-            let worker = host.worker_mut(job?)?;
-            Some((worker.stats(), worker.window_bytes(), worker.scale().map(Scale::value)))
+        let Some(membership) = &self.membership else {
+            return Counters { net, ..Counters::default() };
         };
-        let (worker, window_bytes, scale) = self.driver.command(count, |_| {}).unwrap_or_default();
-        Counters { net, worker, window_bytes, scale }
+        let (job, lossy_lanes) = (membership.job(), membership.lossy_lanes());
+        let count = |host: &mut Host, _| {
+            let [ring_delivery, server_delivery] = lossy_lanes.map(|lane| delivery(host, lane));
+            let worker = host.worker_mut(job).map(|worker| {
+                (worker.stats(), worker.window_bytes(), worker.scale().map(Scale::value))
+            });
+            let (worker, window_bytes, scale) = worker.unwrap_or_default();
+            Counters { net, worker, window_bytes, scale, ring_delivery, server_delivery }
+        };
+        self.command(count, |_| {})
+    }
+}
+
+/// Counters of the member that sums on a lane by deliveries.
+fn delivery(host: &Host, lane: JobId) -> DeliveryCounters {
+    let (transport, member) = match host.participant(lane) {
+        Some(Participant::Ring(ring)) => (ring.delivery_stats(), ring.counters()),
+        Some(Participant::Server(node)) => (node.delivery_stats(), node.counters()),
+        _ => return DeliveryCounters::default(),
+    };
+    DeliveryCounters {
+        transport: transport.unwrap_or_default(),
+        lost_bytes: member.lost_bytes.as_u64(),
     }
 }

@@ -6,11 +6,10 @@ use thalweg_aggregate::{Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
 use thalweg_control::{ControlEvent, FromRank, LANES, Welcome};
 use thalweg_core::{JobId, NodeId, Rng, Time};
-use thalweg_net::Driver;
 use thalweg_stack::{Event, Host, Participant};
 use thalweg_wire::tag::Key;
 
-use super::{Engine, Identity, Patience, lock};
+use super::{Engine, HostDriver, Identity, Patience, lock};
 use crate::error::Error;
 use crate::policy::{Collective, Policy};
 use crate::session::Note;
@@ -61,6 +60,11 @@ impl Membership {
         }
     }
 
+    /// The lanes of sums that may lack something: that of the ring, and that of the servers.
+    pub fn lossy_lanes(&self) -> [JobId; 2] {
+        [LOSSY_RING_LANE, LOSSY_SERVER_LANE].map(|at| lane(self.job, at))
+    }
+
     /// The lanes of sums that go straight between hosts.
     pub fn direct_lanes(&self) -> [JobId; 4] {
         let lanes = [RING_LANE, SERVER_LANE, LOSSY_RING_LANE, LOSSY_SERVER_LANE];
@@ -77,8 +81,8 @@ impl Membership {
         lane(self.job, MESH_LANE)
     }
 
-    pub fn mesh<'a>(&self, driver: &'a Driver<Host>) -> Option<&'a mesh::Mesh> {
-        driver.machine().mesh(self.mesh_lane())
+    pub fn mesh<'a>(&self, driver: &'a HostDriver) -> Option<&'a mesh::Mesh> {
+        driver.machine().machine().mesh(self.mesh_lane())
     }
 }
 
@@ -123,7 +127,7 @@ impl Engine {
                 host.enter(job, participant);
             }
         };
-        self.driver.command(enter, |_| {});
+        self.command(enter, |_| {});
         self.membership = Some(Membership {
             welcome: Arc::clone(&welcome),
             job,
@@ -152,7 +156,7 @@ impl Engine {
         membership.answered_round = round;
         let (job, has_memory) = (membership.job, membership.epoch > 0);
         let pause = |host: &mut Host, _now: Time| host.worker_mut(job).map(Worker::pause);
-        let watermark = self.driver.command(pause, |_| {}).filter(|_| has_memory);
+        let watermark = self.command(pause, |_| {}).filter(|_| has_memory);
         self.say(FromRank::Answer { round, seat, watermark });
     }
 
@@ -168,7 +172,7 @@ impl Engine {
             worker.set_key(Some(key));
             worker.adopt(now, Arc::clone(setup), seat)
         };
-        if self.driver.command(adopt, |event| events.push(event)) {
+        if self.command(adopt, |event| events.push(event)) {
             self.watch_epoch(setup);
             (self.notes)(Note::SetUp { epoch: setup.epoch });
             self.remember();
@@ -188,7 +192,7 @@ impl Engine {
         }
         let Membership { job, epoch, .. } = *membership;
         let watermark = |host: &mut Host, _| host.worker_mut(job).map(|worker| worker.watermark());
-        let watermark = self.driver.command(watermark, |_| {}).filter(|_| epoch > 0);
+        let watermark = self.command(watermark, |_| {}).filter(|_| epoch > 0);
         if let (Some(watermark), Some(control)) = (watermark, &*lock(&self.control)) {
             control.set_watermark(watermark);
         }

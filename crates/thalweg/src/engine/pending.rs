@@ -81,9 +81,9 @@ impl Pending {
     /// Ends what an event is about. The text of a failure that is everybody's.
     pub fn end(&mut self, event: Event) -> Option<String> {
         match event {
-            Event::Finished { job, operation, tensor, absences, .. } => {
+            Event::Finished { job, operation, tensor, coverage, .. } => {
                 if let Some((_, reply)) = self.sums.remove(&(job, operation)) {
-                    reply.end(Ok(Summed { tensor, absences }));
+                    reply.end(Ok(Summed { tensor, coverage }));
                 }
                 None
             }

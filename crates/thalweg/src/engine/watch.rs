@@ -92,7 +92,8 @@ impl Engine {
     /// Reports values that fixed point has lost, and a scale that fell.
     pub(super) fn report_precision(&mut self) {
         let Some(job) = self.membership.as_ref().map(|membership| membership.job()) else { return };
-        let Some(Participant::Aggregate(worker)) = self.driver.machine().participant(job) else {
+        let Some(Participant::Aggregate(worker)) = self.driver.machine().machine().participant(job)
+        else {
             return;
         };
         let Some(scale) = worker.scale() else { return };
@@ -109,7 +110,7 @@ impl Engine {
             let worker = host.worker_mut(job?)?;
             Some((worker.watermark(), worker.waits_for()))
         };
-        self.driver.command(look, |_| {}).unwrap_or_default()
+        self.command(look, |_| {}).unwrap_or_default()
     }
 
     fn stalled_sum(&self, now: Time, waiting: Waiting) -> Stall {

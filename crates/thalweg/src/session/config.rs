@@ -65,6 +65,9 @@ pub struct SessionConfig {
     pub pacing: Pacing,
     /// Who is told of what goes on. Default nobody.
     pub notes: Notes,
+    /// Share of the packets received that the session drops, for tests of what networks do. Default 0.
+    #[doc(hidden)]
+    pub drop_share: f64,
 }
 
 /// Something that people may want to know.
@@ -131,6 +134,7 @@ impl SessionConfig {
             send_buffer_bytes: 80 << 10,
             pacing: Pacing::Off,
             notes: Arc::new(|_| {}),
+            drop_share: 0.0,
         }
     }
 

@@ -9,9 +9,10 @@ use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers
 use thalweg_stack::Host;
 
 use super::SessionConfig;
-use crate::engine::{Command, Control, Engine, Identity, Joined, Patience, Post, lock};
+use crate::engine::{Command, Control, Engine, HostDriver, Identity, Joined, Patience, Post, lock};
 use crate::error::Error;
 use crate::handle::pair;
+use crate::lossy::Lossy;
 use crate::pacing::Rein;
 use crate::random;
 
@@ -191,10 +192,11 @@ fn driver(
     endpoint: Endpoint,
     network: Network,
     identity: Identity,
-) -> Result<Driver<Host>, Error> {
+) -> Result<HostDriver, Error> {
     let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
         .map_err(|error| Error::Config(error.to_string()))?;
     let host = Host::new(identity.node, flows);
+    let host = Lossy::new(host, config.drop_share, identity.rank.into());
     let driver = DriverConfig { node: identity.node, wait: config.wait, ..DriverConfig::default() };
     Driver::new(driver, endpoint, Peers::in_network(network), host)
         .map_err(|error| Error::Config(error.to_string()))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use thalweg_aggregate::Absences;
+use thalweg_collective::Coverage;
 use thalweg_control::Welcome;
 use thalweg_core::element::divide;
 use thalweg_core::{Combine, Element, Half, Tensor};
@@ -12,7 +12,7 @@ use thalweg_shared::{Team, TeamError};
 use zerocopy::IntoBytes;
 
 use super::SessionConfig;
-use super::missing::{Hosts, Missing, Reduced};
+use super::missing::{Hosts, Reduced};
 use crate::engine::{Command, Post, Sum, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
@@ -100,12 +100,7 @@ impl TeamThread {
                 .and_then(|()| sum_over_hosts(team, tensor, policy, &post))
                 .map(|summed| hosts.reduced(summed))
                 .and_then(|sum| share(team, sum, policy).map_err(|error| mates.blame(error)));
-            reply.end(summed.map(|mut sum| {
-                if how == Reduce::Mean {
-                    hosts.divide(&mut sum);
-                }
-                sum
-            }));
+            reply.end(summed.and_then(|sum| hosts.finish(sum, how, policy.collective)));
         });
         handle
     }
@@ -154,14 +149,16 @@ fn sum_over_hosts(
     post: &Post,
 ) -> Result<Summed, Error> {
     if team.me() != LEADER {
-        return Ok(Summed { tensor, absences: Absences::default() });
+        // The leader reports it, see `share`.
+        return Ok(Summed { tensor, coverage: Coverage::Unreported });
     }
     let (handle, reply) = pair(|summed: Summed| Ok(summed));
     post.send(Command::Sum(Sum { tensor, policy, reply }));
     handle.wait()
 }
 
-/// Hands on what the leader has: the sum, and what it lacks where that is possible.
+/// Hands on what the leader has: the sum, and its coverage where that is not always exact.
+// spec: T-11
 fn share(
     team: &mut Team,
     mut sum: Reduced<Tensor>,
@@ -169,15 +166,15 @@ fn share(
 ) -> Result<Reduced<Tensor>, TeamError> {
     let (_, bytes) = bytes_of(&mut sum.values);
     team.broadcast(LEADER, bytes)?;
-    if policy.reliability.loss().is_some() {
-        let mut words = sum.missing.to_words();
-        let mut count = [words.len() as u64];
-        team.broadcast(LEADER, count.as_mut_bytes())?;
-        words.resize(count[0] as usize, 0);
-        team.broadcast(LEADER, words.as_mut_slice().as_mut_bytes())?;
-        sum.missing = Missing::from_words(&words);
+    if policy.reliability.loss().is_none() {
+        return Ok(Reduced { coverage: Coverage::Exact, ..sum });
     }
-    Ok(sum)
+    let mut words = sum.coverage.to_words();
+    let mut count = [words.len() as u64];
+    team.broadcast(LEADER, count.as_mut_bytes())?;
+    words.resize(count[0] as usize, 0);
+    team.broadcast(LEADER, words.as_mut_slice().as_mut_bytes())?;
+    Ok(Reduced { coverage: Coverage::from_words(&words), ..sum })
 }
 
 pub(super) fn bytes_of(tensor: &mut Tensor) -> (Element, &mut [u8]) {

@@ -3,6 +3,7 @@
 mod bounded;
 mod cluster;
 mod collectives;
+mod deliveries;
 mod pacing;
 mod precision;
 

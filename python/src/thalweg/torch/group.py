@@ -236,6 +236,9 @@ class ThalwegGroup(dist.ProcessGroup):
         The mean is that of the ranks that are in it, value by value, and the same bits everywhere; a sum is the
         mean times all ranks. ``work.missing`` tells whose values are missing where. ``layer`` is which one of how
         many the tensor belongs to: front layers are more urgent to switches that have priorities.
+
+        The collectives ``server`` and ``ring`` do not report what is missing. There a mean raises
+        ``ValueError``; in a sum values that are missing count as zero, and ``work.missing`` is ``None``.
         """
         return self._reduce_bounded("all_reduce_bounded", tensor, (loss, layer, op), lambda: None)
 
@@ -259,6 +262,16 @@ class ThalwegGroup(dist.ProcessGroup):
                 output.view(-1).copy_(own)
 
         return self._reduce_bounded("reduce_scatter_bounded", input, (loss, layer, op), keep_own)
+
+    def check_coverage(self, loss: float) -> None:
+        """Raises ``ValueError`` where nothing reports what sums with this bound lack."""
+        if loss > 0 and not self._session.reports_coverage:
+            raise ValueError(
+                "this group sums by servers or a ring, which do not report which values are missing, so that a "
+                "mean with a loss bound would divide by ranks that are not in it: sum by switches (name one in "
+                "THALWEG_SWITCH, or set THALWEG_COLLECTIVE=aggregate), use loss=0, or call all_reduce_bounded "
+                "with ReduceOp.SUM, where missing values count as zero"
+            )
 
     # The same under the names that newer versions of torch use.
 
@@ -313,13 +326,15 @@ class ThalwegGroup(dist.ProcessGroup):
         if not tensor.is_floating_point():
             raise TypeError(f"only floats may lack something, not {tensor.dtype}")
         reduction = Reduction.of(op, self._size)
+        is_covered = loss == 0 or self._session.reports_coverage
+        how = reduction.bounded_name(is_covered)
+        if reduction.is_mean:
+            self.check_coverage(loss)
         lent = reduction.lend(tensor)
-        begin = _later(
-            self._session.all_reduce, lent.memory, element_of(tensor), reduction.mean_name(), loss, layer
-        )
+        begin = _later(self._session.all_reduce, lent.memory, element_of(tensor), how, loss, layer)
 
         def settle() -> None:
-            reduction.settle_mean(lent)
+            reduction.settle_bounded(lent, is_covered)
             then()
 
         return self._start(name, [begin], tensor, settle)
@@ -375,7 +390,7 @@ class ThalwegGroup(dist.ProcessGroup):
         self,
         number: int,
         failure: tuple[str, list[int]] | None,
-        missing: list[tuple[int, int, list[int]]],
+        missing: list[tuple[int, int, list[int]]] | None,
     ) -> None:
         with self._lock:
             work = self._works.pop(number)
@@ -385,7 +400,8 @@ class ThalwegGroup(dist.ProcessGroup):
         if failure is not None:
             age = time.monotonic() - work.begun_at
             error = _core.SessionError(f"{work.name}, begun {age:.1f} s ago: {failure[0]}")
-        work.missing += missing
+        # What one of its operations does not report, nobody knows of the whole.
+        work.missing = None if work.missing is None or missing is None else work.missing + missing
         work.end_part(error)
 
     def _give_up(self, error: Exception) -> None:

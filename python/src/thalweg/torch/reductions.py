@@ -62,15 +62,20 @@ class Reduction:
             return "mean"
         return "sum" if self._name in ("mean", "premul") else self._name
 
-    def mean_name(self) -> str:
-        """For sums that may lack something: these are means of what is there."""
+    @property
+    def is_mean(self) -> bool:
+        """Whether the sum is divided."""
+        return self._name == "mean"
+
+    def bounded_name(self, is_covered: bool) -> str:
+        """For sums that may lack something: means of what is there, where that is known."""
         if self._name not in ("sum", "mean", "premul"):
             raise ValueError(f"only sums and means may lack something, not {self._name}")
-        return "mean"
+        return "mean" if is_covered or self.is_mean else "sum"
 
-    def settle_mean(self, lent: Lent) -> None:
-        """A mean has come: makes a sum of it where one was asked for, and brings it back."""
-        if self._name != "mean":
+    def settle_bounded(self, lent: Lent, is_covered: bool) -> None:
+        """The result has come: makes a sum of a mean where one was asked for, and brings it back."""
+        if is_covered and not self.is_mean:
             lent.host.mul_(self._ranks)
         lent.settle()
 

@@ -22,8 +22,8 @@ class Work(dist._Work):
         self._result = result
         self._settle = settle
         self._error: Exception | None = None
-        # What the result lacks: from which value to which, and whose.
-        self.missing: list[tuple[int, int, list[int]]] = []
+        # What the result lacks: from which value to which, and whose. None where that is unreported.
+        self.missing: list[tuple[int, int, list[int]]] | None = []
         self._ended = threading.Event()
         self._future: torch.futures.Future = torch.futures.Future()
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use serde_json::json;
-use thalweg::{Collective, Missing, Policy, Reduce, Reliability, Session, SessionConfig};
+use thalweg::{Coverage, Policy, Reduce, Reliability, Session, SessionConfig};
 
 use super::Way;
 use crate::failure::Failure;
@@ -65,8 +65,8 @@ pub(crate) fn rank(arguments: &RankArguments) -> Result<(), Failure> {
             .map_err(failed)?;
         let time_ms = started.elapsed().as_secs_f64() * 1e3;
         let ended_ms = clock_ms();
-        exact &= is_right(&reduced.values, &reduced.missing, arguments, round);
-        missing.add(&reduced.missing);
+        exact &= is_right(&reduced.values, &reduced.coverage, arguments, round);
+        missing.add(&reduced.coverage);
         // The first one finds out how much fits.
         if round > 0 {
             times_ms.push(time_ms);
@@ -99,12 +99,11 @@ fn value(rank: u32, round: usize, at: usize) -> f32 {
     ((at as u32).wrapping_mul(7).wrapping_add(rank * 13 + round as u32) & 1_023) as f32
 }
 
-/// Whether sums are those of the ranks that are said to be in them. What deliveries have lost they do not
-/// say: there a sum may be less, and not more.
-fn is_right(sums: &[f32], missing: &Missing, arguments: &RankArguments, round: usize) -> bool {
-    let may_be_less =
-        arguments.bound > 0.0 && arguments.collective.collective() != Collective::Aggregate;
-    let mut parts = missing.parts().iter().peekable();
+/// Whether sums are those of the ranks that are said to be in them. Where that is unreported, a sum may be
+/// less, and not more.
+fn is_right(sums: &[f32], coverage: &Coverage, arguments: &RankArguments, round: usize) -> bool {
+    let may_be_less = *coverage == Coverage::Unreported;
+    let mut parts = coverage.missing().unwrap_or_default().iter().peekable();
     sums.iter().enumerate().all(|(at, found)| {
         while parts.next_if(|part| part.values.end <= at as u64).is_some() {}
         let lacking = parts.peek().filter(|part| part.values.contains(&(at as u64)));
@@ -129,22 +128,25 @@ fn policy(arguments: &RankArguments) -> Result<Policy, Failure> {
 struct Missed {
     by_rank: BTreeMap<u32, u64>,
     sums: u64,
+    is_unreported: bool,
 }
 
 impl Missed {
-    fn add(&mut self, missing: &Missing) {
+    fn add(&mut self, coverage: &Coverage) {
         self.sums += 1;
-        for part in missing.parts() {
+        self.is_unreported |= *coverage == Coverage::Unreported;
+        for part in coverage.missing().unwrap_or_default() {
             for rank in &part.ranks {
                 *self.by_rank.entry(*rank).or_default() += part.values.end - part.values.start;
             }
         }
     }
 
-    /// The largest share of all ranks.
-    fn largest(&self, arguments: &RankArguments) -> f64 {
+    /// The largest share of all ranks. `None` where a sum did not report it.
+    fn largest(&self, arguments: &RankArguments) -> Option<f64> {
         let all = self.sums.max(1) * arguments.values.max(1) as u64;
-        self.by_rank.values().max().map_or(0.0, |most| *most as f64 / all as f64)
+        let largest = self.by_rank.values().max().map_or(0.0, |most| *most as f64 / all as f64);
+        (!self.is_unreported).then_some(largest)
     }
 }
 

@@ -146,7 +146,9 @@ fn outcome(way: Way, job: u32, reports: &[Value]) -> Result<Outcome, Failure> {
     let times_ms = (0..rounds).map(slowest).collect();
     let spans_ms = reports.first().and_then(|report| Vec::deserialize(&report["spans_ms"]).ok());
     let spans_ms = spans_ms.unwrap_or_default();
-    let missing =
-        reports.iter().filter_map(|report| report["missing"].as_f64()).fold(0.0, f64::max);
+    // Unknown where one rank does not know it.
+    let missing: Option<Vec<f64>> =
+        reports.iter().map(|report| report["missing"].as_f64()).collect();
+    let missing = missing.map(|shares| shares.into_iter().fold(0.0, f64::max));
     Ok(Outcome { way, job, share: 1.0, spans_ms, times_ms, exact, missing })
 }

@@ -1,0 +1,212 @@
+//! Sums with a loss bound by parameter servers and rings, over lanes between ranks that lose packets.
+//!
+//! Rank r contributes 2^r to every value, so that the bits of a sum say whose values are in it.
+
+use thalweg::{
+    Collective, Counters, Coverage, DeliveryCounters, Error, Policy, Reduce, Reduced, Reliability,
+    Session, SessionConfig,
+};
+
+use crate::Cluster;
+use crate::bounded::{RANKS, VALUES, bounded, contribution, reduce};
+
+const COLLECTIVES: [Collective; 2] = [Collective::Server, Collective::Ring];
+
+/// Share of any rank's values that may be missing.
+const BOUND: f64 = 0.1;
+
+/// Share of packets that every rank loses of what it receives: more than the bound, so that a receiver
+/// that waits for enough has to get some of them again.
+const DROPPED: f64 = 0.2;
+
+fn losing(config: &mut SessionConfig) {
+    config.drop_share = DROPPED;
+}
+
+/// Number of values of each rank that are missing in sums, by their bits. Every value is a sum of some ranks.
+fn missing(sums: &[f32]) -> Vec<usize> {
+    let of_ranks =
+        |sum: &f32| sum.fract() == 0.0 && (0.0..f64::from(1 << RANKS)).contains(&f64::from(*sum));
+    assert!(sums.iter().all(of_ranks), "a value is no sum of some ranks");
+    let lacks = |rank: u32| sums.iter().filter(|sum| **sum as u32 & 1 << rank == 0).count();
+    (0..RANKS).map(lacks).collect()
+}
+
+/// Counters of the deliveries that carried sums of a collective.
+fn delivery(counters: &Counters, collective: Collective) -> DeliveryCounters {
+    match collective {
+        Collective::Ring => counters.ring_delivery,
+        _ => counters.server_delivery,
+    }
+}
+
+// spec: M-06, M-12, T-11
+#[test]
+fn servers_and_rings_keep_the_bound_where_lanes_lose_packets() {
+    let cluster = Cluster::losing(0.0);
+    for collective in COLLECTIVES {
+        let results = cluster.run(RANKS, losing, |session| {
+            let policy = bounded(BOUND, collective);
+            let rounds: Vec<_> = (0..3).map(|_| reduce(session, Reduce::Sum, policy)).collect();
+            (rounds, session.counters().expect("it runs"))
+        });
+        let (first, _) = &results[0];
+        assert!(results.iter().all(|(rounds, _)| rounds == first), "the same bits at every rank");
+        let mut missing_values = 0;
+        for Reduced { values, coverage } in first {
+            assert_eq!(*coverage, Coverage::Unreported, "{collective:?}");
+            for (rank, missing) in missing(values).into_iter().enumerate() {
+                let allowed = BOUND * VALUES as f64;
+                assert!(missing as f64 <= allowed, "{collective:?}: {missing} of rank {rank}");
+                missing_values += missing as u64;
+            }
+        }
+        assert!(missing_values > 0, "{collective:?}: what may be missing is not waited for");
+        let deliveries: Vec<_> =
+            results.iter().map(|(_, counters)| delivery(counters, collective)).collect();
+        check_repair(collective, &deliveries);
+        let lost: u64 = deliveries.iter().map(|own| own.lost_bytes / 4).sum();
+        // A value that a server loses is that of one rank. In a ring, it is the sum of some.
+        match collective {
+            Collective::Server => assert_eq!(lost, missing_values),
+            _ => {
+                assert!(lost <= missing_values && 3 * lost >= missing_values, "{lost} values lost")
+            }
+        }
+    }
+}
+
+/// Senders asked what had arrived, were answered by bitmaps, and sent the rest again; and lost packets that
+/// the bound allows were not sent again.
+fn check_repair(collective: Collective, deliveries: &[DeliveryCounters]) {
+    for DeliveryCounters { transport, .. } in deliveries {
+        assert!(transport.probes > 0, "{collective:?}: {transport:?}");
+        assert!(transport.bitmaps > 0, "{collective:?}: {transport:?}");
+        assert!(transport.resent > 0, "{collective:?}: {transport:?}");
+        assert_eq!(transport.malformed + transport.foreign, 0, "{collective:?}: {transport:?}");
+    }
+}
+
+// spec: T-08, T-11
+#[test]
+fn exact_sums_are_exact_where_lanes_lose_packets() {
+    let cluster = Cluster::losing(0.0);
+    let exact = Policy::default();
+    for collective in [Collective::Aggregate, Collective::Server, Collective::Ring] {
+        let policy = Policy { collective, ..exact };
+        let results = cluster.run(RANKS, losing, |session| reduce(session, Reduce::Sum, policy));
+        for Reduced { values, coverage } in results {
+            assert_eq!(coverage, Coverage::Exact, "{collective:?}");
+            assert_eq!(missing(&values), [0; RANKS as usize], "{collective:?}");
+        }
+    }
+}
+
+/// A shard has its part of a sum that reports nothing.
+// spec: M-12, T-11
+#[test]
+fn shards_by_servers_and_rings_keep_the_bound_and_report_nothing() {
+    let cluster = Cluster::losing(0.0);
+    let counts = vec![VALUES as u64 / u64::from(RANKS); RANKS as usize];
+    for collective in COLLECTIVES {
+        let results = cluster.run(RANKS, losing, |session| {
+            let values = contribution(session.rank());
+            let policy = bounded(BOUND, collective);
+            let shard =
+                session.reduce_scatter_with(values, Reduce::Sum, counts.clone(), policy).unwrap();
+            let Reduced { values, coverage } = shard.wait().expect("it ends");
+            assert_eq!(coverage, Coverage::Unreported);
+            values
+        });
+        let whole = results.concat();
+        assert_eq!(whole.len(), VALUES);
+        let missing = missing(&whole);
+        assert!(missing.iter().all(|missing| *missing as f64 <= BOUND * VALUES as f64));
+        assert!(missing.iter().sum::<usize>() > 0, "{collective:?}");
+    }
+}
+
+// spec: T-11
+#[test]
+fn ranks_of_one_host_learn_that_nothing_is_reported() {
+    let cluster = Cluster::losing(0.0);
+    let hosts = |config: &mut SessionConfig| config.share_memory = config.rank < 2;
+    for collective in COLLECTIVES {
+        let results = cluster.run(RANKS, hosts, |session| {
+            assert_eq!(session.hosts(), 3);
+            reduce(session, Reduce::Sum, bounded(BOUND, collective))
+        });
+        assert!(results.iter().all(|reduced| reduced.coverage == Coverage::Unreported));
+        assert!(results.iter().all(|reduced| reduced.values == results[0].values));
+        let missing = missing(&results[0].values);
+        assert_eq!(missing[0], missing[1], "they come as one");
+        assert!(missing.iter().sum::<usize>() > 0, "{collective:?}");
+    }
+}
+
+/// Calls of a rank that have to be refused, with the reason of each.
+fn refusals(session: &Session, collective: Collective) -> Vec<Error> {
+    let policy = bounded(BOUND, collective);
+    let mean = Reduce::Mean;
+    let values = vec![1.0_f32; 8];
+    let bytes = vec![0_u8; 8];
+    let half = vec![half::f16::ONE; 4];
+    let counts = vec![4; 2];
+    vec![
+        session.all_reduce_with(values.clone(), mean, policy).err().expect("no mean"),
+        session.all_reduce_with(half, mean, policy).err().expect("no mean of halves"),
+        session
+            .all_reduce_bytes(thalweg_core::Element::F32, bytes, mean, policy)
+            .err()
+            .expect("no mean in place"),
+        session.reduce_scatter_with(values, mean, counts, policy).err().expect("no mean of shards"),
+    ]
+}
+
+// spec: T-11
+#[test]
+fn a_mean_of_which_nobody_knows_what_is_missing_is_refused() {
+    let cluster = Cluster::losing(0.0);
+    for share_memory in [false, true] {
+        for collective in COLLECTIVES {
+            let change = |config: &mut SessionConfig| config.share_memory = share_memory;
+            cluster.run(2, change, |session| {
+                for error in refusals(session, collective) {
+                    let text = error.to_string();
+                    assert!(matches!(error, Error::UnreportedMean(own) if own == collective));
+                    assert!(
+                        text.contains("Reduce::Sum") && text.contains("name a switch"),
+                        "{text}"
+                    );
+                }
+                // What is exact anyway is not refused, and what was refused left nothing behind.
+                let policy = bounded(BOUND, collective);
+                let doubles = vec![f64::from(session.rank()); 3];
+                let mean = session.all_reduce_with(doubles, Reduce::Mean, policy).unwrap();
+                let exact = Reduced { values: vec![0.5; 3], coverage: Coverage::Exact };
+                assert_eq!(mean.wait().unwrap(), exact);
+                let policy = Policy { reliability: Reliability::Exact, ..policy };
+                let mean =
+                    session.all_reduce_with(vec![session.rank() as f32], Reduce::Mean, policy);
+                assert_eq!(mean.unwrap().wait().unwrap().values, [0.5]);
+            });
+        }
+    }
+}
+
+// spec: T-11
+#[test]
+fn a_bound_of_the_session_does_not_hide_what_is_missing() {
+    let cluster = Cluster::losing(0.0);
+    let change = |config: &mut SessionConfig| config.policy = bounded(BOUND, Collective::Auto);
+    cluster.run(2, change, |session| {
+        for how in [Reduce::Sum, Reduce::Mean] {
+            let refused = session.all_reduce(vec![1.0_f32; 3], how).err();
+            assert!(matches!(refused, Some(Error::NoCoverage)));
+        }
+        let largest = session.all_reduce(vec![session.rank() as f32], Reduce::Max).unwrap();
+        assert_eq!(largest.wait().unwrap(), [1.0], "the largest is exact");
+        let with = session.all_reduce_with(vec![1.0_f32; 3], Reduce::Sum, session.policy());
+        assert!(with.unwrap().wait().unwrap().coverage.missing().is_some());
+    });
+}
