@@ -16,7 +16,6 @@ fn measured(iteration_us: f64) -> Measured {
     }
 }
 
-// spec: T-01
 #[test]
 fn effects_of_planes_that_do_not_meet_multiply() {
     let of = |planes: Planes| {
