@@ -4,8 +4,9 @@
 //! through one seed or several and gives a [`Report`]; [`output`] turns that into text, JSON, CSV,
 //! SVG and a page.
 //!
-//! To add one: write `plans/NAME.toml` and `src/NAME.rs`, put it into [`all`], and give it a section
-//! in `docs/figures.md`. The tests of this crate hold every figure to that. Where there is a form for it
+//! To add one: write `plans/NAME.toml` and `src/NAME.rs`, put it into [`all`], give it a section in
+//! `docs/figures.md`, and let the test `every_figure` write its verdicts to `verdicts/NAME.toml`. The
+//! tests of this crate hold every figure to that. Where there is a form for it
 //! (`mlcc`, `qclimb`, `baseline`), a plan is enough. What figures share has rooms of its own: `compare`
 //! for arms side by side, `runs` for scenarios, `file` and `shrink` for what is in them.
 
