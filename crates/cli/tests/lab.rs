@@ -1,23 +1,33 @@
-//! `thalweg lab` as a user meets it. What needs root says so and passes without.
+//! `thalweg lab` as a user meets it. What needs root is skipped without.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use thalweg_lab::testing::{Lack, skip};
 
 fn thalweg(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_thalweg");
     Command::new(program).args(arguments).output().expect("the program starts")
 }
 
-/// Runs a script in a lab. `None` with a message where this user cannot have one.
+/// Runs a script in a lab. `None` where this user cannot have one.
 fn lab(options: &[&str], script: &str) -> Option<Output> {
     let command = [&["lab"], options, &["--", "sh", "-c", script]].concat();
     let output = thalweg(&command);
-    if text(&output.stderr) == "thalweg: a lab needs root: run with sudo\n" {
-        println!("skipped: not root");
+    if is_without_root(&text(&output.stderr)) {
         assert_eq!(output.status.code(), Some(2));
         return None;
     }
     Some(output)
+}
+
+/// Whether the program says that it needs root. The test is skipped then.
+fn is_without_root(errors: &str) -> bool {
+    let is_without = errors == "thalweg: a lab needs root: run with sudo\n";
+    if is_without {
+        skip(Lack::Root, "a lab needs root");
+    }
+    is_without
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use thalweg::{Policy, Reduce, Session};
-use thalweg_lab::{Lab, LabError, Spec};
+use thalweg_lab::Spec;
+use thalweg_lab::testing::build_or_skip;
 
 use crate::cluster::{Cluster, Ground};
 use crate::job::{Job, Trouble};
@@ -20,16 +21,8 @@ pub fn on_loopback(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
 pub fn in_a_lab(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     let spec =
         Spec { hosts: job.ranks(), servers: 1, loss: 0.01, per_packet: true, ..Spec::default() };
-    match Lab::build(&spec) {
-        Ok(lab) => Some(run(Cluster::start(Ground::Lab(lab), 0.0), job)),
-        Err(
-            error @ (LabError::NotRoot | LabError::NotPermitted { .. } | LabError::Missing { .. }),
-        ) => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let ground = Ground::Lab(build_or_skip(&spec)?);
+    Some(run(Cluster::start(ground, 0.0), job))
 }
 
 fn run(cluster: Cluster, job: &Job) -> Vec<Vec<Vec<f32>>> {
