@@ -1,6 +1,6 @@
 //! The same tests on four arms: machines alone, the fabric, sockets on loopback and, for root, a lab
 //! with lossy links. What a simulation shows so holds on a network (T-03). Beside them, tests of what only
-//! sockets have: several switch daemons.
+//! sockets have: several switch daemons, and marks in the headers of IP.
 // spec: T-03
 #![allow(clippy::disallowed_methods, reason = "real networks take real time")]
 
@@ -12,6 +12,7 @@ mod fabric;
 mod hand;
 mod job;
 mod machines;
+mod marks;
 mod racks;
 mod sockets;
 
