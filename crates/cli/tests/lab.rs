@@ -1,23 +1,33 @@
-//! `thalweg lab` as a user meets it. What needs root says so and passes without.
+//! `thalweg lab` as a user meets it. What needs root is skipped without.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use thalweg_lab::testing::{Lack, skip};
 
 fn thalweg(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_thalweg");
     Command::new(program).args(arguments).output().expect("the program starts")
 }
 
-/// Runs a script in a lab. `None` with a message where this user cannot have one.
+/// Runs a script in a lab. `None` where this user cannot have one.
 fn lab(options: &[&str], script: &str) -> Option<Output> {
     let command = [&["lab"], options, &["--", "sh", "-c", script]].concat();
     let output = thalweg(&command);
-    if text(&output.stderr) == "thalweg: a lab needs root: run with sudo\n" {
-        println!("skipped: not root");
+    if is_without_root(&text(&output.stderr)) {
         assert_eq!(output.status.code(), Some(2));
         return None;
     }
     Some(output)
+}
+
+/// Whether the program says that it needs root. The test is skipped then.
+fn is_without_root(errors: &str) -> bool {
+    let is_without = errors == "thalweg: a lab needs root: run with sudo\n";
+    if is_without {
+        skip(Lack::Root, "a lab needs root");
+    }
+    is_without
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -113,6 +123,46 @@ fn nothing_is_left_after_an_interruption() {
         let Some(outcome) = signalled(signal, marker) else { return };
         assert_eq!(outcome, (code, false), "{signal}");
     }
+}
+
+/// The counter of every switch, as `--details` prints them.
+fn counted(details: &str, counter: &str) -> Vec<u64> {
+    let switches = details.lines().filter(|line| line.starts_with("switch "));
+    let count = |line: &str| -> Option<u64> {
+        let (_, rest) = line.split_once(&format!(" {counter}: "))?;
+        rest.split(',').next()?.parse().ok()
+    };
+    switches.map(|line| count(line).expect("a number")).collect()
+}
+
+// spec: A-12
+#[test]
+fn a_benchmark_in_two_racks_sums_at_both_switches() {
+    let arguments = ["bench", "allreduce", "--lab", "--hosts", "4", "--racks", "2", "--rate"];
+    let more = ["200mbit", "--mb", "0.5", "--iterations", "2", "--collective", "aggregate"];
+    let output = thalweg(&[&arguments[..], &more, &["--json", "--details"]].concat());
+    let details = text(&output.stderr);
+    if is_without_root(&details) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{details}");
+    let outcomes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!((&outcomes[0]["exact"], &outcomes[0]["racks"]), (&true.into(), &2.into()));
+    // Three all-reduces, the first of them not measured, of 131,072 values in packets of 352.
+    let fragments = 3 * 131_072_u64.div_ceil(352);
+    let completed = counted(&details, "completed");
+    assert_eq!(completed.len(), 2, "{details}");
+    assert!(completed.iter().all(|count| 2 * count >= fragments), "{completed:?} of {fragments}");
+}
+
+#[test]
+fn racks_of_a_benchmark_need_a_lab_that_has_them() {
+    let output = thalweg(&["bench", "allreduce", "--racks", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--lab"), "{}", text(&output.stderr));
+    let output = thalweg(&["bench", "allreduce", "--lab", "--racks", "9"]);
+    assert_eq!(text(&output.stderr), "thalweg: 9 racks: give 1 to 4\n");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

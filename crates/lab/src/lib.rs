@@ -8,7 +8,8 @@
 //! machine's own network is never touched, and the kernel takes a lab down when the last process in it
 //! is gone, however it ended: there is nothing to clean up, not even after `SIGKILL`.
 //!
-//! Linux only, and only for root.
+//! Linux only, and only for root. Tests that need a lab, or anything else that some machines lack, skip
+//! through [`testing`].
 
 mod builder;
 mod error;
@@ -23,6 +24,7 @@ mod program;
 mod shape;
 mod spec;
 mod sys;
+pub mod testing;
 
 pub use error::LabError;
 pub use lab::Lab;

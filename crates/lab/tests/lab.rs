@@ -1,4 +1,4 @@
-//! Real labs. They need root; without it every test says so and passes.
+//! Real labs. They need root; without it every test is skipped.
 #![expect(clippy::disallowed_methods, reason = "real networks take real sockets and real time")]
 
 use std::io::Write;
@@ -8,24 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thalweg_core::Rate;
-use thalweg_lab::{Lab, LabError, Place, Program, Spec};
+use thalweg_lab::testing::build_or_skip;
+use thalweg_lab::{Place, Program, Spec};
 
 const PAYLOAD_BYTES: usize = 1_400;
 /// A datagram with its UDP, IP and Ethernet headers.
 const WIRE_BYTES: usize = PAYLOAD_BYTES + 8 + 20 + 14;
 const ENOUGH: Duration = Duration::from_secs(2);
-
-/// A lab, or `None` with a message where this user cannot have one.
-fn lab(spec: &Spec) -> Option<Lab> {
-    match Lab::build(spec) {
-        Ok(lab) => Some(lab),
-        Err(error @ LabError::NotRoot) => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 fn mbps(mbps: u64) -> Rate {
     Rate::from_bps(mbps * 1_000_000).expect("not zero")
@@ -53,7 +42,9 @@ fn ping(from: &Place, to: &Place) {
 
 #[test]
 fn everybody_reaches_everybody_at_once() {
-    let Some(lab) = lab(&Spec { hosts: 2, servers: 1, ..Spec::default() }) else { return };
+    let Some(lab) = build_or_skip(&Spec { hosts: 2, servers: 1, ..Spec::default() }) else {
+        return;
+    };
     ping(lab.host(0), lab.host(1));
     ping(lab.host(1), lab.server(0));
     ping(lab.host(0), lab.rack(0));
@@ -63,7 +54,8 @@ fn everybody_reaches_everybody_at_once() {
 
 #[test]
 fn racks_are_joined() {
-    let Some(lab) = lab(&Spec { hosts: 3, racks: 3, servers: 1, ..Spec::default() }) else {
+    let Some(lab) = build_or_skip(&Spec { hosts: 3, racks: 3, servers: 1, ..Spec::default() })
+    else {
         return;
     };
     assert_eq!(lab.host(1).address(), Ipv4Addr::new(10, 77, 1, 1));
@@ -112,7 +104,7 @@ fn arriving_bps(senders: &[&Place], receiver: &Place) -> f64 {
 fn links_have_their_rate_in_both_directions() {
     for per_packet in [false, true] {
         let spec = Spec { hosts: 3, rate: mbps(50), per_packet, ..Spec::default() };
-        let Some(lab) = lab(&spec) else { return };
+        let Some(lab) = build_or_skip(&spec) else { return };
         let alone = arriving_bps(&[lab.host(0)], lab.host(1));
         let together = arriving_bps(&[lab.host(0), lab.host(1)], lab.host(2));
         let from_switch = arriving_bps(&[lab.rack(0)], lab.host(2));
@@ -126,7 +118,7 @@ fn links_have_their_rate_in_both_directions() {
 #[test]
 fn racks_together_are_as_fast_as_their_hosts() {
     let spec = Spec { hosts: 4, racks: 2, rate: mbps(20), per_packet: true, ..Spec::default() };
-    let Some(lab) = lab(&spec) else { return };
+    let Some(lab) = build_or_skip(&spec) else { return };
     let bps = arriving_bps(&[lab.host(0), lab.host(1)], lab.rack(1));
     assert!((bps / 40e6 - 1.0).abs() < 0.15, "{bps} bps between racks of 2 hosts of 20,000,000");
 }
@@ -157,7 +149,7 @@ fn arrivals(from: &Place, to: &Place) -> u32 {
 #[test]
 fn packets_are_lost_once_and_at_every_receiver() {
     let spec = Spec { hosts: 2, racks: 2, loss: 0.1, servers: 1, ..Spec::default() };
-    let Some(lab) = lab(&spec) else { return };
+    let Some(lab) = build_or_skip(&spec) else { return };
     let ways = [
         (lab.host(0), lab.server(0)),
         (lab.host(0), lab.host(1)),
@@ -176,7 +168,7 @@ fn packets_are_lost_once_and_at_every_receiver() {
 #[test]
 fn one_host_with_a_bad_link_loses_both_ways() {
     let spec = Spec { hosts: 3, loss: 0.1, lossy_hosts: Some(1), ..Spec::default() };
-    let Some(lab) = lab(&spec) else { return };
+    let Some(lab) = build_or_skip(&spec) else { return };
     for (from, to) in [(lab.host(0), lab.host(1)), (lab.host(1), lab.host(0))] {
         let arrived = arrivals(from, to);
         // 1,800 expected; 5 standard deviations are 67.
@@ -188,7 +180,7 @@ fn one_host_with_a_bad_link_loses_both_ways() {
 
 #[test]
 fn without_loss_nothing_is_lost() {
-    let Some(lab) = lab(&Spec { hosts: 2, ..Spec::default() }) else { return };
+    let Some(lab) = build_or_skip(&Spec { hosts: 2, ..Spec::default() }) else { return };
     ping(lab.host(0), lab.host(1));
     assert_eq!(arrivals(lab.host(0), lab.host(1)), 2_000);
 }
@@ -213,7 +205,10 @@ fn links(place: Option<&Place>) -> Vec<String> {
 #[test]
 fn the_machine_itself_sees_nothing_of_it() {
     let before = links(None);
-    let Some(lab) = lab(&Spec { hosts: 2, racks: 2, loss: 0.1, ..Spec::default() }) else { return };
+    let Some(lab) = build_or_skip(&Spec { hosts: 2, racks: 2, loss: 0.1, ..Spec::default() })
+    else {
+        return;
+    };
     assert_eq!(links(None), before);
     let inside = links(Some(lab.host(0)));
     assert!(inside.contains(&"eth0".to_owned()) && inside.contains(&"lo".to_owned()), "{inside:?}");
@@ -228,7 +223,9 @@ fn the_machine_itself_sees_nothing_of_it() {
 #[test]
 fn one_by_one_means_that_a_link_carries_single_packets() {
     for (per_packet, expected) in [(false, 1..300), (true, 690..2_000)] {
-        let Some(lab) = lab(&Spec { hosts: 2, per_packet, ..Spec::default() }) else { return };
+        let Some(lab) = build_or_skip(&Spec { hosts: 2, per_packet, ..Spec::default() }) else {
+            return;
+        };
         send_a_million_bytes(lab.host(0), lab.host(1));
         let packets = lab.host(1).counters().expect("counters").received_packets;
         assert!(expected.contains(&packets), "{packets} packets, one by one: {per_packet}");
@@ -252,7 +249,7 @@ fn send_a_million_bytes(from: &Place, to: &Place) {
 
 #[test]
 fn a_program_ends_with_all_that_it_started() {
-    let Some(lab) = lab(&Spec { hosts: 1, ..Spec::default() }) else { return };
+    let Some(lab) = build_or_skip(&Spec { hosts: 1, ..Spec::default() }) else { return };
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 100 & echo started; exit 3"]);
     let start = Instant::now();
@@ -269,7 +266,7 @@ fn a_program_ends_with_all_that_it_started() {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
-    let Some(lab) = lab(&Spec { hosts: 1, ..Spec::default() }) else { return };
+    let Some(lab) = build_or_skip(&Spec { hosts: 1, ..Spec::default() }) else { return };
     let error = Program::start(lab.host(0), Command::new("no-such-program"), "").expect_err("no");
     assert_eq!(
         error.to_string(),

@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use thalweg_lab::testing::{Lack, skip};
 use thalweg_workload::{Model, SizeDistribution, models};
 
-/// The sorted files of a folder of reference data, or none and a message.
+/// The sorted files of a folder of reference data. None, and the test is skipped, where there is no data.
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(folder);
     let Ok(entries) = fs::read_dir(&folder) else {
-        println!("skipped: there is no reference data at ../shared/data beside the project");
+        skip(Lack::Data, "there is no reference data at ../shared/data beside the project");
         return Vec::new();
     };
     let paths = entries.map(|entry| entry.expect("a readable folder").path());

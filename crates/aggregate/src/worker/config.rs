@@ -115,6 +115,8 @@ pub struct Stats {
     pub probes: u64,
     /// Fragments that were overtaken.
     pub losses: u64,
+    /// First answers to a fragment that carried a congestion mark, in the header or of the network.
+    pub marked: u64,
     /// How often a congestion mark halved the window.
     pub mark_halvings: u64,
     /// How often a loss halved the window.

@@ -161,6 +161,8 @@ impl Epoch {
             round_trip,
             congested,
         };
+        // spec: A-10
+        work.stats.marked += u64::from(congested);
         work.stats.mark_halvings += u64::from(self.window.on_answer(&answer));
         self.flight.on_answer(self.setup.shard(sequence), sequence, transmission);
     }

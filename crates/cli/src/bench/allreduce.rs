@@ -41,6 +41,11 @@ pub(crate) struct AllReduceArguments {
     /// The lab's links carry packets one by one, as a wire does; wanted with --loss
     #[arg(long, requires = "lab")]
     per_packet: bool,
+    /// Racks that the hosts of the lab are spread over, 1 to 4, each with a switch
+    ///
+    /// The server is in the first one: the switches of the others send their sums to its switch.
+    #[arg(long, default_value_t = 1, requires = "lab")]
+    racks: u32,
     /// Jobs at once: each has a rank on every host, and all go through the same switch
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     jobs: u32,
@@ -74,6 +79,8 @@ Examples:
       the same through a switch that loses every hundredth packet
   sudo thalweg bench allreduce --lab --hosts 8 --rate 1gbit --mb 16
       8 hosts, a switch of their rack that sums, and a server
+  sudo thalweg bench allreduce --lab --hosts 8 --racks 2 --rate 1gbit --mb 16
+      the same in two racks, whose switches sum at two levels
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --loss 0.01
       the same on slow links that lose every hundredth packet
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --jobs 2
@@ -218,6 +225,7 @@ impl Outcome {
         json!({
             "collective": self.way.name(),
             "hosts": arguments.hosts,
+            "racks": arguments.racks,
             "mb": arguments.mb,
             "loss": arguments.loss,
             "job": self.job,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+use thalweg_lab::testing::{Lack, skip};
 
 use crate::process::{Daemon, refusal, thalweg};
 
@@ -94,7 +95,7 @@ fn measured(only: &str, more: &[&str]) -> Option<Value> {
     let output = thalweg(&[&["bench", "pacing", "--json", "--only", only], more].concat());
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if stderr.contains("a lab needs root") {
-        println!("skipped: not root");
+        skip(Lack::Root, "a lab needs root");
         return None;
     }
     assert_eq!(output.status.code(), Some(0), "{stderr}");

@@ -1,6 +1,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use thalweg_lab::testing::{Lack, skip};
+
 use crate::process::{refusal, thalweg};
 
 fn file(name: &str, text: &str) -> PathBuf {
@@ -79,7 +81,7 @@ fn beyond_loopback_nothing_is_open() {
 #[test]
 fn beyond_loopback_the_control_channel_needs_a_token_or_a_certificate() {
     let Some(own) = own_address() else {
-        println!("skipped: this machine has no address but loopback");
+        skip(Lack::Network, "this machine has no address but loopback");
         return;
     };
     let secret = file("secret", "000102030405060708090a0b0c0d0e0f\n");

@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use thalweg_core::{Body, BodySize, Dscp, Ecn, NodeId, Outbox};
+use thalweg_lab::testing::{Lack, skip};
 use thalweg_net::{Driver, Endpoint, EndpointConfig, Offload};
 
 use crate::machines::{Collector, Lending, Parcel, Sender};
@@ -53,7 +54,7 @@ fn over_ipv6() {
     let config =
         EndpointConfig { bind: (Ipv6Addr::LOCALHOST, 0).into(), ..EndpointConfig::default() };
     let (Ok(from), Ok(to)) = (Endpoint::open(&config), Endpoint::open(&config)) else {
-        eprintln!("skipped: no IPv6 on loopback");
+        skip(Lack::Network, "no IPv6 on loopback");
         return;
     };
     let (_, collector) = exchange(from, to);

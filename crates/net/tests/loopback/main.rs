@@ -14,19 +14,20 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use thalweg_core::{Machine, NodeId};
+use thalweg_lab::testing::{Lack, skip};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Offload, Peers};
 
 /// Longer than anything takes on a machine that works at all.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// An endpoint with or without offload. `None`, with a message, where the kernel has none.
+/// An endpoint with or without offload. `None` where the kernel has none.
 fn endpoint(offload: Offload) -> Option<Endpoint> {
     let config = EndpointConfig { offload, ..EndpointConfig::default() };
     let endpoint = Endpoint::open(&config).expect("loopback can be bound");
     let is_as_asked =
         offload == Offload::Plain || (endpoint.cuts_sends() && endpoint.joins_receives());
     if !is_as_asked {
-        eprintln!("skipped: this kernel has no UDP_SEGMENT or no UDP_GRO");
+        skip(Lack::Kernel, "this kernel has no UDP_SEGMENT or no UDP_GRO");
     }
     is_as_asked.then_some(endpoint)
 }

@@ -1,4 +1,4 @@
-//! A server, a switch, and ranks on threads: over real sockets, on loopback or in a lab.
+//! A server, a switch a rack, and ranks on threads: over real sockets, on loopback or in a lab.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,7 +28,7 @@ pub enum Ground {
 /// One of a cluster.
 #[derive(Clone, Copy)]
 enum Seat {
-    Switch,
+    Switch(u32),
     Server,
     Rank(u32),
 }
@@ -50,9 +50,38 @@ impl Ground {
     fn place(&self, seat: Seat) -> Option<&Place> {
         match (self, seat) {
             (Ground::Loopback, _) => None,
-            (Ground::Lab(lab), Seat::Switch) => Some(lab.rack(0)),
+            (Ground::Lab(lab), Seat::Switch(rack)) => Some(lab.rack(rack)),
             (Ground::Lab(lab), Seat::Server) => Some(lab.server(0)),
             (Ground::Lab(lab), Seat::Rank(rank)) => Some(lab.host(rank)),
+        }
+    }
+}
+
+/// The racks of a cluster. The server is in the first one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Racks {
+    /// Ranks are in all of this number of racks.
+    Shared(u32),
+    /// Ranks are in this number of further racks, and the server alone is in the first.
+    Apart(u32),
+}
+
+impl Racks {
+    pub const ONE: Racks = Racks::Shared(1);
+
+    /// The number of switches.
+    pub fn count(self) -> u32 {
+        match self {
+            Racks::Shared(racks) => racks,
+            Racks::Apart(racks) => racks + 1,
+        }
+    }
+
+    /// The rack of a rank: evenly and in order, as the hosts of a lab.
+    pub fn of_rank(self, rank: u32, ranks: u32) -> u32 {
+        match self {
+            Racks::Shared(racks) => rank * racks / ranks,
+            Racks::Apart(racks) => 1 + rank * racks / ranks,
         }
     }
 }
@@ -60,41 +89,62 @@ impl Ground {
 /// The daemons of a cluster.
 pub struct Cluster {
     ground: Ground,
+    racks: Racks,
     pub server: ServerDaemon,
+    /// The switch of the first rack.
     pub switch: SwitchDaemon,
+    /// The switches of the other racks.
+    pub further: Vec<SwitchDaemon>,
+    /// The address that ranks and the server send to in place of the first switch's own.
+    entry: SocketAddr,
 }
 
 impl Cluster {
-    /// A cluster whose switch loses this share of packets.
+    /// A cluster of one rack, whose switch loses this share of packets.
     pub fn start(ground: Ground, loss: f64) -> Cluster {
-        let switch = SwitchDaemonConfig {
-            loss,
-            ..SwitchDaemonConfig::new(ground.bind(Seat::Switch), SECRET)
-        };
-        let switch = ground.run(Seat::Switch, || SwitchDaemon::start(&switch));
-        let switch = switch.expect("a switch starts");
-        let server = ServerDaemonConfig {
-            switch: Some(switch.address()),
-            token: Some(TOKEN.into()),
-            ..ServerDaemonConfig::new(ground.bind(Seat::Server), SECRET)
-        };
-        let server = ground.run(Seat::Server, || ServerDaemon::start(&server, |_| {}));
-        Cluster { ground, server: server.expect("a server starts"), switch }
+        Cluster::in_racks(ground, loss, Racks::ONE)
     }
 
-    /// The switch ends, and another one starts in its place.
+    /// A cluster of several racks, whose switches lose this share of packets.
+    pub fn in_racks(ground: Ground, loss: f64, racks: Racks) -> Cluster {
+        let further = (1..racks.count()).map(|rack| start_switch(&ground, loss, rack)).collect();
+        let switch = start_switch(&ground, loss, 0);
+        let entry = switch.address();
+        let server = start_server(&ground, entry);
+        Cluster { ground, racks, server, switch, further, entry }
+    }
+
+    /// A cluster of one rack on loopback, where something stands before the switch and passes packets on.
+    /// It is given the address of the switch, and says its own.
+    pub fn behind(before: impl FnOnce(SocketAddr) -> SocketAddr) -> Cluster {
+        let ground = Ground::Loopback;
+        let switch = start_switch(&ground, 0.0, 0);
+        let entry = before(switch.address());
+        let server = start_server(&ground, entry);
+        Cluster { ground, racks: Racks::ONE, server, switch, further: Vec::new(), entry }
+    }
+
+    /// The switch of the first rack ends, and another one starts in its place.
     pub fn restart_switch(self) -> Cluster {
-        let Cluster { ground, server, switch } = self;
-        let config = SwitchDaemonConfig::new(switch.address(), SECRET);
-        switch.stop().expect("it ran");
-        let switch = ground.run(Seat::Switch, || SwitchDaemon::start(&config));
-        Cluster { ground, server, switch: switch.expect("its port is free again") }
+        let config = SwitchDaemonConfig::new(self.switch.address(), SECRET);
+        self.switch.stop().expect("it ran");
+        let switch = self.ground.run(Seat::Switch(0), || SwitchDaemon::start(&config));
+        Cluster { switch: switch.expect("its port is free again"), ..self }
+    }
+
+    /// All switches, by rack.
+    pub fn switches(&self) -> impl Iterator<Item = &SwitchDaemon> {
+        std::iter::once(&self.switch).chain(&self.further)
     }
 
     /// How a rank joins.
     pub fn seat(&self, job: &str, rank: u32, ranks: u32) -> SessionConfig {
+        let switch = match self.racks.of_rank(rank, ranks) {
+            0 => self.entry,
+            rack => self.further[rack as usize - 1].address(),
+        };
         SessionConfig {
-            switch: Some(self.switch.address().to_string()),
+            switch: Some(switch.to_string()),
             token: Some(TOKEN.into()),
             share_memory: false,
             patience: Duration::from_secs(20),
@@ -136,4 +186,22 @@ impl Cluster {
             (cluster, results)
         })
     }
+}
+
+/// A switch that loses this share of packets; every rack's loses other ones.
+fn start_switch(ground: &Ground, loss: f64, rack: u32) -> SwitchDaemon {
+    let seat = Seat::Switch(rack);
+    let defaults = SwitchDaemonConfig::new(ground.bind(seat), SECRET);
+    let config = SwitchDaemonConfig { loss, seed: u64::from(rack) + 1, ..defaults };
+    ground.run(seat, || SwitchDaemon::start(&config)).expect("a switch starts")
+}
+
+fn start_server(ground: &Ground, switch: SocketAddr) -> ServerDaemon {
+    let config = ServerDaemonConfig {
+        switch: Some(switch),
+        token: Some(TOKEN.into()),
+        ..ServerDaemonConfig::new(ground.bind(Seat::Server), SECRET)
+    };
+    let server = ground.run(Seat::Server, || ServerDaemon::start(&config, |_| {}));
+    server.expect("a server starts")
 }

@@ -1,8 +1,10 @@
 //! The tests, written once for all arms.
 
 use thalweg::Numeric;
+use thalweg_aggregate::Recovery;
 use thalweg_core::Rng;
 
+use crate::cluster::Racks;
 use crate::job::{Job, Trouble};
 
 /// Somewhere that jobs run: machines alone, the fabric, sockets. Gives the sums by rank and operation,
@@ -72,6 +74,30 @@ pub fn loss_changes_nothing(arm: Arm) {
 pub fn a_switch_that_restarts_in_the_middle_changes_nothing(arm: Arm) {
     let trouble = Trouble::SwitchRestart;
     run(arm, &Job { trouble, ..Job::of_integers(3, &[300_000; 12]) });
+}
+
+// spec
+pub fn the_papers_recovery_changes_nothing(arm: Arm) {
+    let (trouble, recovery) = (Trouble::Loss, Recovery::Paper);
+    run(arm, &Job { trouble, recovery, ..Job::of_integers(4, &[100_000, 1, 50_000]) });
+}
+
+// spec: A-12
+pub fn two_racks_sum_at_two_levels(arm: Arm) {
+    let racks = Racks::Shared(2);
+    run(arm, &Job { racks, ..Job::of_integers(4, &[100_000, 1, 30_000]) });
+}
+
+// spec: A-12, T-10
+pub fn loss_in_two_racks_changes_nothing(arm: Arm) {
+    let (trouble, racks) = (Trouble::Loss, Racks::Shared(2));
+    run(arm, &Job { trouble, racks, ..Job::of_integers(5, &[100_000, 1, 30_000]) });
+}
+
+// spec
+pub fn the_papers_recovery_in_two_racks_changes_nothing(arm: Arm) {
+    let (trouble, recovery, racks) = (Trouble::Loss, Recovery::Paper, Racks::Shared(2));
+    run(arm, &Job { trouble, recovery, racks, ..Job::of_integers(4, &[100_000, 1, 50_000]) });
 }
 
 fn small(draw: &mut Rng) -> f32 {

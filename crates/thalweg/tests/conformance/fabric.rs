@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use thalweg::Numeric;
-use thalweg_aggregate::{Numeric as Bodies, Setup, Switch, Worker, server, switch, worker};
+use thalweg_aggregate::{
+    Numeric as Bodies, Recovery, Setup, Switch, Worker, server, switch, worker,
+};
 use thalweg_core::{JobId, NodeId, Rate, Span, Tensor, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{
@@ -32,7 +34,7 @@ pub fn bodies_of(numeric: Numeric) -> Bodies {
 pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     let (server, switch) = (NodeId(job.ranks()), NodeId(job.ranks() + 1));
     let nodes: Vec<NodeId> = (0..job.ranks()).map(NodeId).collect();
-    let setup = setup(&nodes, server, switch, bodies_of(job.numeric));
+    let setup = setup(&nodes, server, switch, job);
     let host_cable = CableSpec { rate: Rate::from_gbps(10), delay: Span::from_us(1) };
     let topology = OneSwitch { hosts: job.ranks() + 1, host_cable }.build().expect("a topology");
     let config = Config { faults: faults(job), outages: outages(job, switch), ..Config::default() };
@@ -50,11 +52,13 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     assert_eq!(listener.restarts, u32::from(job.trouble == Trouble::SwitchRestart));
     let switch = fabric.program::<Switch<Event>>(switch).expect("it was installed");
     assert!(switch.stats().gradients > 0, "the switch, or its successor, has worked");
+    let flushed = switch.stats().flushed;
+    assert_eq!(flushed > 0, job.recovery == Recovery::Paper, "{flushed} flushed");
     Some(listener.sums)
 }
 
-fn setup(nodes: &[NodeId], server: NodeId, switch: NodeId, numeric: Bodies) -> Arc<Setup> {
-    use thalweg_aggregate::{Indexing, Member, Recovery, Tree};
+fn setup(nodes: &[NodeId], server: NodeId, switch: NodeId, job: &Job) -> Arc<Setup> {
+    use thalweg_aggregate::{Indexing, Member, Tree};
     let member = |node: &NodeId| Member { node: *node, path: vec![switch] };
     let members: Vec<Member> = nodes.iter().map(member).collect();
     Arc::new(Setup {
@@ -62,8 +66,8 @@ fn setup(nodes: &[NodeId], server: NodeId, switch: NodeId, numeric: Bodies) -> A
         epoch: 1,
         trees: vec![Arc::new(Tree::build(server, &members).expect("a tree"))],
         fragment_values: 352,
-        numeric,
-        recovery: Recovery::Selective,
+        numeric: bodies_of(job.numeric),
+        recovery: job.recovery,
         indexing: Indexing::Hashed,
         aggregators: 16_384,
         span_fragments: 4_096,

@@ -1,11 +1,17 @@
 //! What is to be summed, and what the sums have to be.
 
 use thalweg::Numeric;
+use thalweg_aggregate::Recovery;
 use thalweg_core::Rng;
+
+use crate::cluster::Racks;
 
 /// The operations of a job, all begun at once, and what happens meanwhile.
 pub struct Job {
     pub numeric: Numeric,
+    pub recovery: Recovery,
+    /// On sockets; the other arms have one rack.
+    pub racks: Racks,
     /// By operation, then by rank.
     pub tensors: Vec<Vec<Vec<f32>>>,
     pub trouble: Trouble,
@@ -38,11 +44,22 @@ impl Job {
             (0..ranks).map(|rank| tensor((operation, *length), rank)).collect()
         };
         let tensors = lengths.iter().enumerate().map(operation).collect();
-        Job { numeric: Numeric::Float, tensors, trouble: Trouble::Nothing }
+        Job {
+            numeric: Numeric::Float,
+            recovery: Recovery::Selective,
+            racks: Racks::ONE,
+            tensors,
+            trouble: Trouble::Nothing,
+        }
     }
 
     pub fn ranks(&self) -> u32 {
         self.tensors[0].len() as u32
+    }
+
+    /// The number of packets that each rank's values fill.
+    pub fn fragments(&self) -> u64 {
+        self.tensors.iter().map(|operation| operation[0].len().div_ceil(352) as u64).sum()
     }
 
     /// The tensors of one rank, by operation.

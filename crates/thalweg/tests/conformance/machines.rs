@@ -1,6 +1,9 @@
 //! Machines alone.
 
+use std::sync::Arc;
+
 use thalweg_aggregate::worker::Event;
+use thalweg_aggregate::{Recovery, Setup};
 use thalweg_core::{JobId, Machine, Tensor};
 
 use crate::fabric::bodies_of;
@@ -12,7 +15,11 @@ const STEPS_MAX: u64 = 10_000_000;
 
 pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     let nodes: Vec<_> = (0..job.ranks()).map(node).collect();
-    let mut table = Table::new(&setup(JobId(8), &nodes, bodies_of(job.numeric), 352));
+    let setup = Setup {
+        recovery: job.recovery,
+        ..Setup::clone(&setup(JobId(8), &nodes, bodies_of(job.numeric), 352))
+    };
+    let mut table = Table::new(&Arc::new(setup));
     if job.trouble == Trouble::Loss {
         table.faults = Faults { loss: 0.03, copies: 0.03, overtaking: 0.03 };
     }
@@ -37,6 +44,8 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
         }
         if left == 0 {
             assert!(!is_restart_due, "it was over before the switch could restart");
+            let flushed = table.switch.stats().flushed;
+            assert_eq!(flushed > 0, job.recovery == Recovery::Paper, "{flushed} flushed");
             return Some(sums);
         }
         if is_restart_due && table.switch.stats().completed >= 500 {

@@ -1,5 +1,6 @@
 //! The same tests on four arms: machines alone, the fabric, sockets on loopback and, for root, a lab
-//! with lossy links. What a simulation shows so holds on a network (T-03).
+//! with lossy links. What a simulation shows so holds on a network (T-03). Beside them, tests of what only
+//! sockets have: several switch daemons, and marks in the headers of IP.
 // spec: T-03 machine, simulator, sockets, lab
 // spec: T-05 sockets, lab
 #![allow(clippy::disallowed_methods, reason = "real networks take real time")]
@@ -12,12 +13,14 @@ mod fabric;
 mod hand;
 mod job;
 mod machines;
+mod marks;
+mod racks;
 mod sockets;
 
 macro_rules! arms {
     ($($arm:ident: $run:path),+ $(,)?) => {
         $(mod $arm {
-            arms!(@bodies $run:
+            each!($run:
                 lengths_around_fragments_and_windows,
                 empty_tensors_between_others,
                 any_number_of_ranks,
@@ -27,16 +30,22 @@ macro_rules! arms {
                 what_fixed_point_cannot_hold_goes_in_floats,
                 loss_changes_nothing,
                 a_switch_that_restarts_in_the_middle_changes_nothing,
+                the_papers_recovery_changes_nothing,
             );
         })+
     };
-    (@bodies $run:path: $($body:ident),+ $(,)?) => {
+}
+
+macro_rules! each {
+    ($run:path: $($body:ident),+ $(,)?) => {
         $(#[test]
         fn $body() {
             crate::bodies::$body($run);
         })+
     };
 }
+
+pub(crate) use each;
 
 arms!(
     on_machines: crate::machines::run,

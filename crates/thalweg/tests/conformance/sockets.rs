@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use thalweg::{Policy, Reduce, Session};
-use thalweg_lab::{Lab, LabError, Spec};
+use thalweg_aggregate::{Recovery, switch, worker};
+use thalweg_lab::Spec;
+use thalweg_lab::testing::build_or_skip;
 
-use crate::cluster::{Cluster, Ground};
+use crate::cluster::{Cluster, Ground, Racks};
 use crate::job::{Job, Trouble};
 
 /// Nothing takes longer.
@@ -13,39 +15,77 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 pub fn on_loopback(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     let loss = if job.trouble == Trouble::Loss { 0.01 } else { 0.0 };
-    Some(run(Cluster::start(Ground::Loopback, loss), job))
+    Some(run(Cluster::in_racks(Ground::Loopback, loss, job.racks), job))
 }
 
 /// Every link of a lab loses one packet in a hundred, whatever the job.
 pub fn in_a_lab(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
-    let spec =
-        Spec { hosts: job.ranks(), servers: 1, loss: 0.01, per_packet: true, ..Spec::default() };
-    match Lab::build(&spec) {
-        Ok(lab) => Some(run(Cluster::start(Ground::Lab(lab), 0.0), job)),
-        Err(
-            error @ (LabError::NotRoot | LabError::NotPermitted { .. } | LabError::Missing { .. }),
-        ) => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let spec = Spec {
+        hosts: job.ranks(),
+        racks: job.racks.count(),
+        servers: 1,
+        loss: 0.01,
+        per_packet: true,
+        ..Spec::default()
+    };
+    let ground = Ground::Lab(build_or_skip(&spec)?);
+    Some(run(Cluster::in_racks(ground, 0.0, job.racks), job))
 }
 
 fn run(cluster: Cluster, job: &Job) -> Vec<Vec<Vec<f32>>> {
-    let (cluster, sums) = cluster.run(
+    let (cluster, results) = cluster.run(
         job.ranks(),
-        |config| config.policy = Policy { numeric: job.numeric, ..Policy::default() },
-        |session| sums(session, job),
+        |config| {
+            config.policy = Policy { numeric: job.numeric, ..Policy::default() };
+            config.recovery = job.recovery;
+        },
+        |session| (sums(session, job), session.counters().expect("it runs").worker),
         |cluster| match job.trouble {
             Trouble::SwitchRestart => restart_in_the_middle(cluster),
             Trouble::Nothing | Trouble::Loss => cluster,
         },
     );
-    let snapshot = cluster.switch.snapshot().expect("it runs");
-    assert!(snapshot.switch.gradients > 0 || job.ranks() == 1, "the switch has worked");
-    assert_eq!(snapshot.switch.forged + snapshot.switch.malformed, 0, "{snapshot:?}");
+    let (sums, workers): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+    let snapshots = cluster.switches().map(|switch| switch.snapshot().expect("it runs").switch);
+    let switches: Vec<_> = snapshots.collect();
+    for switch in &switches {
+        assert_eq!(switch.forged + switch.malformed, 0, "{switch:?}");
+    }
+    check_levels(job, &switches);
+    check_recovery(job, &switches, &workers);
     sums
+}
+
+/// Every switch has worked. Where there are several, each has completed most of its sums, and the sums of the
+/// others are in those of the first.
+// spec: A-12
+fn check_levels(job: &Job, switches: &[switch::Stats]) {
+    assert!(job.ranks() == 1 || switches.iter().all(|switch| switch.gradients > 0), "{switches:?}");
+    if job.racks == Racks::ONE {
+        return;
+    }
+    assert!(switches.iter().all(|switch| 2 * switch.completed >= job.fragments()), "{switches:?}");
+    let own = (0..job.ranks()).filter(|&rank| job.racks.of_rank(rank, job.ranks()) == 0);
+    let children = own.count() + switches.len() - 1;
+    let first = switches[0];
+    assert!(first.taken + first.added >= children as u64 * first.completed, "{switches:?}");
+}
+
+/// Losses were repaired in the way that was asked for.
+// spec
+fn check_recovery(job: &Job, switches: &[switch::Stats], workers: &[worker::Stats]) {
+    let (flushed, discarded) = switches.iter().fold((0, 0), |(flushed, discarded), switch| {
+        (flushed + switch.flushed, discarded + switch.discarded)
+    });
+    let resent: u64 = workers.iter().map(|worker| worker.resent).sum();
+    let counts = format!("{flushed} flushed, {discarded} discarded, {resent} resent");
+    if job.recovery == Recovery::Selective {
+        assert_eq!((flushed, discarded, resent), (0, 0, 0), "{counts}");
+        return;
+    }
+    assert!(resent > 0 && flushed > 0, "{counts}");
+    // What is resent from one rack meets the sum of the other one above.
+    assert_eq!(discarded > 0, job.racks != Racks::ONE, "{counts}");
 }
 
 /// All operations at once.

@@ -1,6 +1,7 @@
 //! Where the ranks run: processes of this host, or on the hosts of a lab.
 
 use std::io::Read;
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -32,7 +33,7 @@ impl Stage {
             loss: arguments.loss,
             lossy_hosts: arguments.lossy_hosts,
             per_packet: arguments.per_packet,
-            racks: 1,
+            racks: arguments.racks,
             servers: 1,
         })?;
         Ok(Stage { daemons: Daemons::in_lab(&lab)?, lab: Some(lab), jobs })
@@ -71,15 +72,25 @@ impl Stage {
         Ok(ranks)
     }
 
+    /// The switch of a rank's rack.
+    fn switch_of(&self, rank: u32) -> SocketAddr {
+        match &self.lab {
+            Some(lab) => self.daemons.switch_of(lab.host(rank)),
+            None => self.daemons.switches[0].address(),
+        }
+    }
+
     /// What everybody has counted.
     fn tell_details(&self, reports: &[Value]) {
         reports.iter().for_each(|report| eprintln!("{report}"));
         let Daemons { switches, server } = &self.daemons;
-        if let (Some(switch), Some(server)) = (switches[0].snapshot(), server.snapshot()) {
-            eprintln!(
-                "{:?}\n{:?}\n{:?}\n{:?}",
-                switch.switch, switch.net, server.server, server.net
-            );
+        for (rack, switch) in switches.iter().enumerate() {
+            if let Some(switch) = switch.snapshot() {
+                eprintln!("switch {rack}: {:?}\n{:?}", switch.switch, switch.net);
+            }
+        }
+        if let Some(server) = server.snapshot() {
+            eprintln!("server: {:?}\n{:?}", server.server, server.net);
         }
     }
 
@@ -96,7 +107,7 @@ impl Stage {
         command
             .arg("bench-rank")
             .args(["--server", &self.daemons.server.address().to_string()])
-            .args(["--switch", &self.daemons.switches[0].address().to_string()])
+            .args(["--switch", &self.switch_of(rank).to_string()])
             .args(["--token", TOKEN, "--job", job, "--collective", way.name()])
             .args(["--rank", &rank.to_string(), "--ranks", &arguments.hosts.to_string()])
             .args(["--values", &values(arguments.mb).to_string()])
