@@ -123,7 +123,7 @@ def _backward(rank: int, ranks: int, shards: bool) -> str:
     return str(raised.value)
 
 
-# spec: T-11
+# spec: T-11 sockets
 @pytest.mark.parametrize("memory", ["0", "1"])
 @pytest.mark.parametrize("shards", [False, True])
 def test_hooks_need_sums_that_report_what_is_missing(run, monkeypatch, memory, shards):
@@ -141,7 +141,7 @@ def _sum(rank: int, ranks: int) -> tuple[typing.Any, bool, str]:
     return values.numpy(), work.missing is None, str(raised.value)
 
 
-# spec: T-11
+# spec: T-11 sockets
 @pytest.mark.parametrize("collective", ["auto", "ring"])
 def test_sums_of_servers_and_rings_say_that_nothing_is_reported(run, monkeypatch, collective):
     monkeypatch.setenv("THALWEG_SHARE_MEMORY", "0")

@@ -135,7 +135,7 @@ fn counted(details: &str, counter: &str) -> Vec<u64> {
     switches.map(|line| count(line).expect("a number")).collect()
 }
 
-// spec: A-12
+// spec: A-12 lab
 #[test]
 fn a_benchmark_in_two_racks_sums_at_both_switches() {
     let arguments = ["bench", "allreduce", "--lab", "--hosts", "4", "--racks", "2", "--rate"];

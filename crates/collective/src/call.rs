@@ -60,7 +60,7 @@ impl SumCall {
 mod tests {
     use super::*;
 
-    // spec: T-11
+    // spec: T-11 machine
     #[test]
     fn a_sum_is_exact_unless_both_ends_allow_a_loss() {
         let tenth = LossBound::new(0.1).expect("a share");

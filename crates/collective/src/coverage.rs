@@ -179,7 +179,7 @@ mod tests {
         Some(values)
     }
 
-    // spec: T-11
+    // spec: T-11 machine
     #[test]
     fn a_sum_that_lacks_nothing_is_exact_and_one_that_reports_nothing_is_not() {
         assert_eq!(Coverage::lacking([]), Coverage::Exact);
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(Coverage::Unreported.missing(), None);
     }
 
-    // spec: T-02
+    // spec: T-02 machine
     #[test]
     fn missing_values_are_counted_by_rank() {
         assert_eq!([0, 1, 2, 3].map(|rank| partial().missing_of(rank)), [2, 2, 1, 0].map(Some));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(Coverage::Unreported.within(&(0..0)), Coverage::Unreported);
     }
 
-    // spec: T-11
+    // spec: T-11 machine
     #[test]
     fn numbers_that_stand_for_nothing_are_not_taken_for_an_exact_sum() {
         let wrong: [&[u64]; 10] = [
@@ -227,7 +227,7 @@ mod tests {
     }
 
     proptest! {
-        // spec: T-11
+        // spec: T-11 machine
         #[test]
         fn numbers_say_what_was_said(coverage in any_coverage(), kept in 0..40_usize) {
             let words = coverage.to_words();
@@ -237,7 +237,7 @@ mod tests {
             prop_assert!(!cut.is_exact());
         }
 
-        // spec: T-11
+        // spec: T-11 machine
         #[test]
         fn a_part_lacks_what_the_whole_lacks_there(
             coverage in any_coverage(), from in 0..100_u64, length in 0..50_u64,

@@ -209,7 +209,7 @@ mod tests {
         |machine| machine.poll_transmit(Time::ZERO, &mut NoRoom),
     ];
 
-    // spec: T-12
+    // spec: T-12 machine
     #[test]
     fn a_slip_is_noticed_after_whichever_input_made_it() {
         for input in INPUTS {

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(Bits::new(0).next_absent(0), None);
     }
 
-    // spec: T-12
+    // spec: T-12 machine
     #[test]
     #[should_panic(expected = "numbers are counted once each")]
     fn a_segment_that_counts_twice_is_noticed() {

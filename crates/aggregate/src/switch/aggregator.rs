@@ -358,7 +358,7 @@ impl Array {
 mod tests {
     use super::*;
 
-    // spec: T-12
+    // spec: T-12 machine
     #[test]
     #[should_panic(expected = "a counter counts the bits of its bitmap")]
     fn a_child_that_counts_twice_is_noticed() {

@@ -263,7 +263,7 @@ fn coverages<M: Collective>(machines: Vec<M>, workers: usize) -> Vec<Coverage> {
 }
 
 /// A worker does not know what the others have lost, so it claims nothing of a sum that may lack values.
-// spec: T-11
+// spec: T-11 machine
 #[test]
 fn only_what_may_lose_nothing_is_reported_as_exact() {
     assert_eq!(coverages(rings(3, |_| ()), 3), vec![Coverage::Exact; 3], "flows");

@@ -345,7 +345,7 @@ fn all_lost() -> Scoreboard {
     board
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "lost packets are counted once each")]
 fn a_loss_that_is_not_counted_is_noticed() {
@@ -354,7 +354,7 @@ fn a_loss_that_is_not_counted_is_noticed() {
     board.check();
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "packet 0 is lost and will not be sent again")]
 fn a_lost_packet_that_is_forgotten_is_noticed() {
@@ -363,7 +363,7 @@ fn a_lost_packet_that_is_forgotten_is_noticed() {
     board.check();
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "packet 3 is sent again and was not lost")]
 fn a_resend_of_what_was_not_lost_is_noticed_at_once() {

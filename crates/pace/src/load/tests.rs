@@ -178,7 +178,7 @@ proptest! {
     }
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "what is planned is the sum of all entries")]
 fn a_reservation_that_is_counted_and_not_kept_is_noticed() {

@@ -74,7 +74,7 @@ impl Oracle {
         if sum.len() != values {
             return Err(format!("{} values instead of {values}", sum.len()));
         }
-        // spec: T-11
+        // spec: T-11 simulator
         let parts = coverage.missing().ok_or("aggregation reports what is missing")?;
         self.check_bound(parts)?;
         let mut missing = vec![Vec::new(); values.div_ceil(self.fragment_values)];

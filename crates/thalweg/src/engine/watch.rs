@@ -151,7 +151,7 @@ impl Engine {
 mod tests {
     use super::*;
 
-    // spec: T-09
+    // spec: T-09 machine
     #[test]
     fn values_that_vanish_are_reported_at_once_and_then_whenever_they_double() {
         let mut precision = Precision::default();
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(reported(6), note(6));
     }
 
-    // spec: A-36, T-09
+    // spec: A-36, T-09 machine
     #[test]
     fn a_scale_that_fell_is_reported_once() {
         let mut precision = Precision::default();

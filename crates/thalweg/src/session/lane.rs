@@ -206,7 +206,7 @@ fn driver(
 mod tests {
     use super::*;
 
-    // spec: A-35
+    // spec: A-35 machine
     #[test]
     fn a_sum_goes_to_the_thread_that_was_given_least() {
         let mut given = Given::new(3);

@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(mean(8.0, 1, Coverage::Exact).unwrap().values, Tensor::from(vec![2.0]));
     }
 
-    // spec: T-11
+    // spec: T-11 machine
     #[test]
     fn a_sum_of_unreported_coverage_is_never_divided() {
         let error = mean(8.0, 1, Coverage::Unreported).unwrap_err();

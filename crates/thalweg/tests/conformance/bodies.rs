@@ -76,25 +76,26 @@ pub fn a_switch_that_restarts_in_the_middle_changes_nothing(arm: Arm) {
     run(arm, &Job { trouble, ..Job::of_integers(3, &[300_000; 12]) });
 }
 
-// spec
+// spec: machine, simulator, sockets
 pub fn the_papers_recovery_changes_nothing(arm: Arm) {
     let (trouble, recovery) = (Trouble::Loss, Recovery::Paper);
     run(arm, &Job { trouble, recovery, ..Job::of_integers(4, &[100_000, 1, 50_000]) });
 }
 
-// spec: A-12
+// spec: A-12 sockets, lab
 pub fn two_racks_sum_at_two_levels(arm: Arm) {
     let racks = Racks::Shared(2);
     run(arm, &Job { racks, ..Job::of_integers(4, &[100_000, 1, 30_000]) });
 }
 
-// spec: A-12, T-10
+// spec: A-12, T-10 sockets, lab
 pub fn loss_in_two_racks_changes_nothing(arm: Arm) {
     let (trouble, racks) = (Trouble::Loss, Racks::Shared(2));
     run(arm, &Job { trouble, racks, ..Job::of_integers(5, &[100_000, 1, 30_000]) });
 }
 
-// spec
+// spec: sockets
+// spec: A-12 sockets, lab
 pub fn the_papers_recovery_in_two_racks_changes_nothing(arm: Arm) {
     let (trouble, recovery, racks) = (Trouble::Loss, Recovery::Paper, Racks::Shared(2));
     run(arm, &Job { trouble, recovery, racks, ..Job::of_integers(4, &[100_000, 1, 50_000]) });

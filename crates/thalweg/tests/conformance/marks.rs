@@ -17,7 +17,7 @@ const RANKS: u32 = 3;
 const FRAGMENTS: u64 = 400;
 const VALUES: usize = 352 * FRAGMENTS as usize;
 
-// spec: A-10
+// spec: A-10 sockets
 #[test]
 fn a_mark_on_one_workers_gradient_is_seen_by_every_worker() {
     let (marked, workers, switch) = sum_through_a_queue(|header| {
@@ -30,7 +30,7 @@ fn a_mark_on_one_workers_gradient_is_seen_by_every_worker() {
     assert_eq!(workers, [FRAGMENTS / 8; RANKS as usize]);
 }
 
-// spec: A-10
+// spec: A-10 sockets
 #[test]
 fn a_mark_on_a_result_is_seen_by_every_worker() {
     let (marked, workers, switch) = sum_through_a_queue(|header| {
@@ -43,7 +43,7 @@ fn a_mark_on_a_result_is_seen_by_every_worker() {
     assert!(workers.iter().all(|marked| expected.contains(marked)), "{workers:?}");
 }
 
-// spec: A-10
+// spec: A-10 sockets
 #[test]
 fn where_nothing_is_marked_nobody_sees_a_mark() {
     let (marked, workers, switch) = sum_through_a_queue(|_| None);

@@ -26,7 +26,7 @@ const FRAGMENTS: u64 = 400;
 const VALUES: usize = 352 * FRAGMENTS as usize;
 
 /// Four workers' packets become two at the second level, and one at the server.
-// spec
+// spec: sockets
 #[test]
 fn every_level_takes_in_one_packet_for_each_switch_below() {
     let cluster = Cluster::in_racks(Ground::Loopback, 0.0, Racks::Apart(2));

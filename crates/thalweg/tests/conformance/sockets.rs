@@ -58,7 +58,7 @@ fn run(cluster: Cluster, job: &Job) -> Vec<Vec<Vec<f32>>> {
 
 /// Every switch has worked. Where there are several, each has completed most of its sums, and the sums of the
 /// others are in those of the first.
-// spec: A-12
+// spec: A-12 sockets, lab
 fn check_levels(job: &Job, switches: &[switch::Stats]) {
     assert!(job.ranks() == 1 || switches.iter().all(|switch| switch.gradients > 0), "{switches:?}");
     if job.racks == Racks::ONE {
@@ -72,7 +72,7 @@ fn check_levels(job: &Job, switches: &[switch::Stats]) {
 }
 
 /// Losses were repaired in the way that was asked for.
-// spec
+// spec: sockets
 fn check_recovery(job: &Job, switches: &[switch::Stats], workers: &[worker::Stats]) {
     let (flushed, discarded) = switches.iter().fold((0, 0), |(flushed, discarded), switch| {
         (flushed + switch.flushed, discarded + switch.discarded)

@@ -217,7 +217,7 @@ fn sums_go_to_the_least_loaded_thread() {
 
 /// Sums end in another order than they began, and every rank sees other ones ended when it begins the next:
 /// they use the same threads all the same, or they would wait for each other for ever.
-// spec: A-35
+// spec: A-35 sockets
 #[test]
 fn ranks_choose_the_same_threads_whatever_has_ended_where() {
     const ROUNDS: usize = 12;

@@ -40,7 +40,7 @@ fn delivery(counters: &Counters, collective: Collective) -> DeliveryCounters {
     }
 }
 
-// spec: M-06, M-12, T-11
+// spec: M-06, M-12, T-11 sockets
 #[test]
 fn servers_and_rings_keep_the_bound_where_lanes_lose_packets() {
     let cluster = Cluster::losing(0.0);
@@ -87,7 +87,7 @@ fn check_repair(collective: Collective, deliveries: &[DeliveryCounters]) {
     }
 }
 
-// spec: T-08, T-11
+// spec: T-08, T-11 sockets
 #[test]
 fn exact_sums_are_exact_where_lanes_lose_packets() {
     let cluster = Cluster::losing(0.0);
@@ -103,7 +103,7 @@ fn exact_sums_are_exact_where_lanes_lose_packets() {
 }
 
 /// A shard has its part of a sum that reports nothing.
-// spec: M-12, T-11
+// spec: M-12, T-11 sockets
 #[test]
 fn shards_by_servers_and_rings_keep_the_bound_and_report_nothing() {
     let cluster = Cluster::losing(0.0);
@@ -126,7 +126,7 @@ fn shards_by_servers_and_rings_keep_the_bound_and_report_nothing() {
     }
 }
 
-// spec: T-11
+// spec: T-11 sockets
 #[test]
 fn ranks_of_one_host_learn_that_nothing_is_reported() {
     let cluster = Cluster::losing(0.0);
@@ -163,7 +163,7 @@ fn refusals(session: &Session, collective: Collective) -> Vec<Error> {
     ]
 }
 
-// spec: T-11
+// spec: T-11 sockets
 #[test]
 fn a_mean_of_which_nobody_knows_what_is_missing_is_refused() {
     let cluster = Cluster::losing(0.0);
@@ -194,7 +194,7 @@ fn a_mean_of_which_nobody_knows_what_is_missing_is_refused() {
     }
 }
 
-// spec: T-11
+// spec: T-11 sockets
 #[test]
 fn a_bound_of_the_session_does_not_hide_what_is_missing() {
     let cluster = Cluster::losing(0.0);

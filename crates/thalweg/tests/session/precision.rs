@@ -28,7 +28,7 @@ fn reduce(session: &Session, values: Vec<f32>) -> Vec<f32> {
     session.all_reduce(values, Reduce::Sum).expect("it begins").wait().expect("it ends")
 }
 
-// spec: T-09
+// spec: T-09 sockets
 #[test]
 fn values_that_vanish_in_fixed_point_are_counted_and_noted() {
     let scale = 1e6;
@@ -49,7 +49,7 @@ fn values_that_vanish_in_fixed_point_are_counted_and_noted() {
     assert_eq!(underflows, [&note, &note], "each rank reports it once");
 }
 
-// spec: T-09
+// spec: T-09 sockets
 #[test]
 fn nothing_is_noted_where_nothing_is_lost() {
     for numeric in [Numeric::Float, Numeric::Fixed { scale: 1e6, dynamic: true }] {
@@ -67,7 +67,7 @@ fn nothing_is_noted_where_nothing_is_lost() {
 }
 
 /// More fragments than the span, from which on a lower scale holds.
-// spec: A-36, T-09
+// spec: A-36, T-09 sockets
 #[test]
 fn a_scale_that_fell_is_noted() {
     let scale = 1e8;

@@ -177,7 +177,7 @@ fn the_window_moves_on_although_no_sum_is_whole() {
     assert_eq!(bench.server.missing(JOB, last - 1), Missing::Unknown, "and forgets what is over");
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 fn what_was_left_out_is_forgotten_when_an_epoch_begins_behind_it() {
     let mut bench = Bench::new(setup(&side_by_side()));

@@ -18,28 +18,28 @@ fn change(bench: &mut Bench, change: impl FnOnce(&mut Slot)) {
     bench.server.check();
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "as many workers are counted as are in the set")]
 fn a_contribution_that_counts_twice_is_noticed() {
     change(&mut begun(), |slot| slot.seated += 1);
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "fragment 5 is to be asked for and has no task")]
 fn a_question_that_is_forgotten_is_noticed() {
     change(&mut begun(), |slot| slot.outgoing.ask = Some(0));
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "is outside of the window")]
 fn a_fragment_that_everyone_has_is_noticed() {
     change(&mut begun(), |slot| slot.sequence = u64::from(2 * SPAN) + 1);
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 fn a_watermark_that_nobody_can_have_ends_soon() {
     let mut bench = begun();

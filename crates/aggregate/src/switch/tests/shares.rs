@@ -61,7 +61,7 @@ fn alone_a_job_may_have_everything() {
     assert_eq!(bench.switch.stats().held_to_share, 0);
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "a job holds the aggregators that it has taken")]
 fn an_aggregator_that_is_freed_and_still_held_is_noticed() {

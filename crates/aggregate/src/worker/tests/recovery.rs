@@ -71,7 +71,7 @@ fn the_papers_recovery_sends_the_fragment_again() {
 }
 
 /// A repair is a retransmission as a resend is. A query carries no data.
-// spec: C-13, T-10
+// spec: C-13, T-10 machine
 #[test]
 fn a_repair_is_lent_as_a_retransmission() {
     let mut bench = bench(setup());

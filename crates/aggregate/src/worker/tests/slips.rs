@@ -8,7 +8,7 @@ fn waiting() -> Bench {
     Bench::with_sent(setup(), Config::default(), 4)
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "bytes in flight are those of fragments")]
 fn an_answer_that_takes_nothing_off_is_noticed() {
@@ -18,7 +18,7 @@ fn an_answer_that_takes_nothing_off_is_noticed() {
     bench.answer([1]);
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "fragment 2 is due and in no queue")]
 fn a_fragment_that_nobody_asks_for_is_noticed() {
@@ -27,7 +27,7 @@ fn a_fragment_that_nobody_asks_for_is_noticed() {
     bench.worker.check();
 }
 
-// spec: T-12
+// spec: T-12 machine
 #[test]
 #[should_panic(expected = "fragment 3 leaves once in an epoch")]
 fn a_fragment_that_leaves_twice_is_noticed_at_once() {

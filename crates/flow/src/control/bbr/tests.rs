@@ -241,7 +241,7 @@ fn phases(rng: Rng) -> Vec<usize> {
     (0..64).map(|_| enter()).collect()
 }
 
-// spec: C-14
+// spec: C-14 machine
 #[test]
 fn flows_that_enter_the_cycle_together_probe_at_moments_of_their_own() {
     let seed = Rng::new(7);
@@ -254,7 +254,7 @@ fn flows_that_enter_the_cycle_together_probe_at_moments_of_their_own() {
     assert!(all.len() > 4 && !all.contains(&1), "{all:?}: never where the rate is lowered");
 }
 
-// spec: C-14
+// spec: C-14 machine
 #[test]
 fn a_flow_that_begins_with_what_another_learned_draws_for_itself() {
     let mut way = Way::new();

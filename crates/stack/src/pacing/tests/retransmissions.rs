@@ -162,7 +162,7 @@ impl Bench {
     }
 }
 
-// spec: C-13
+// spec: C-13 machine
 #[test]
 fn progress_is_what_has_left_for_the_first_time_under_both_recoveries() {
     for recovery in [Recovery::Selective, Recovery::Paper] {
