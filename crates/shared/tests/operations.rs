@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{CHUNK_BYTES, with_team};
+use common::{CHUNK_BYTES, config, fresh_name, with_team};
 use thalweg_core::{Combine, Element};
-use thalweg_shared::Team;
+use thalweg_shared::{Config, Team};
 
 const MEMBERS: [u32; 4] = [1, 2, 3, 5];
 const ELEMENTS: [Element; 6] =
@@ -73,6 +73,24 @@ fn all_reduce() {
             team.all_reduce(element, how, &mut data).unwrap();
             let expected = combined(team.members(), element, how, length);
             assert!(data == expected, "{} {} × {length}", team.members(), element.name());
+        }
+    });
+}
+
+/// A member combines its slice of a chunk in blocks, here several of them.
+// spec: T-08
+#[test]
+fn long_slices_are_combined_block_by_block() {
+    let (name, element, length) = (fresh_name("blocks"), Element::F32, 50_000);
+    std::thread::scope(|scope| {
+        for me in 0..3 {
+            let config = Config { chunk_bytes: 1 << 17, ..config(&name, 3, me) };
+            scope.spawn(move || {
+                let mut team = Team::join(config).unwrap();
+                let mut data = own(&team, element, length);
+                team.all_reduce(element, Combine::Sum, &mut data).unwrap();
+                assert!(data == combined(3, element, Combine::Sum, length));
+            });
         }
     });
 }

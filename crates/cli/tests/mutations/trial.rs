@@ -74,6 +74,13 @@ impl Trial<'_> {
     /// Builds one program. Returns where it is, or what the compiler said.
     fn build(&self, program: &Program) -> Result<PathBuf, String> {
         let mut cargo = Command::new(cargo());
+        // What cargo has told this program about its own package. Build scripts that look at it would run again.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                cargo.env_remove(&name);
+            }
+        }
         cargo.current_dir(self.copy).env("CARGO_TARGET_DIR", self.copy.join("target"));
         cargo.args(["test", "--no-run", "--locked", "--message-format=json"]);
         for package in [program.package.as_str()].into_iter().chain(COMPANIONS) {

@@ -84,6 +84,26 @@ fn rings_lose_what_they_may_and_no_more() {
     }
 }
 
+/// The bound of a call holds as that of the settings does, whatever the settings allow.
+// spec: T-02
+#[test]
+fn a_ring_divides_the_bound_of_a_call_among_its_hops() {
+    let (workers, length, bound) = (4, 24_000, 0.3);
+    let mut shuttle = Shuttle::new(ring(workers, 0.9, |_| ()), 5);
+    shuttle.loss = 0.3;
+    for worker in 0..workers as usize {
+        let tensor = Tensor::from(vec![(1 << worker) as f32; length]);
+        let call = SumCall { loss: LossBound::new(bound), ..tensor.into() };
+        shuttle.command(worker, |ring, now| ring.submit(now, call)).expect("it goes on");
+    }
+    assert!(!shuttle.run(10_000_000), "it ends");
+    let missing = missing(&shuttle.sums(0)[0].1, workers);
+    assert!(missing.iter().sum::<u64>() > 0, "what may be lost is not waited for");
+    for missing in missing {
+        assert!(missing as f64 <= bound * length as f64, "{missing} of {length} missing");
+    }
+}
+
 #[test]
 fn servers_sum_what_came_and_no_less_than_they_must() {
     for (workers, place, count) in [(1, 1, 1), (4, 4, 1), (4, 0, 4), (3, 2, 3)] {

@@ -74,6 +74,18 @@ fn strangers_are_refused() {
     assert_eq!((ring.failure(), node.failure()), (None, None));
 }
 
+// spec: A-51
+#[test]
+fn a_sum_comes_from_the_server_of_its_chunk_alone() {
+    let mut node = servers(3, 0, 2, |config| config.chunk_bytes = 8).swap_remove(0);
+    node.submit(Time::ZERO, Tensor::from(vec![1.0; 4])).expect("it goes on");
+    // Message 3 is the sum of chunk 1, which node 1 adds.
+    deliver(&mut node, NodeId(2), &[(3, 8, true)]);
+    assert_eq!(node.counters().refused_messages, 1);
+    deliver(&mut node, NodeId(1), &[(3, 8, true)]);
+    assert_eq!(node.counters().refused_messages, 1);
+}
+
 #[test]
 fn what_lies_too_far_ahead_is_refused() {
     let mut ring = rings(3, |config| config.pieces_in_flight = 2).swap_remove(0);

@@ -37,6 +37,8 @@ fn sums_go_through_the_switch_and_are_exact() {
     let snapshot = cluster.switch.snapshot().expect("it runs");
     assert!(snapshot.switch.completed > 0, "{snapshot:?}");
     assert_eq!(snapshot.switch.forged + snapshot.switch.malformed, 0);
+    let registered = cluster.server.snapshot().expect("it runs").registered;
+    assert!(registered.is_empty(), "all ranks have left: {registered:?}");
 }
 
 // spec: T-08 sockets
@@ -176,11 +178,13 @@ fn ranks_of_one_host_share_memory_first() {
             (
                 all_reduced(session, contribution(session.rank(), 100_000), Reduce::Sum),
                 all_reduced(session, vec![session.rank() as i64; 10], Reduce::Max),
+                all_reduced(session, vec![2.0 * session.rank() as f32; 10], Reduce::Mean),
             )
         },
     );
     let expected = sum(4, 100_000);
-    assert!(sums.iter().all(|(sums, most)| *sums == expected && *most == [3; 10]));
+    assert!(sums.iter().all(|(sums, ..)| *sums == expected));
+    assert!(sums.iter().all(|(_, most, mean)| *most == [3; 10] && *mean == [3.0; 10]));
     assert_eq!(cluster.switch.snapshot().expect("it runs").switch.gradients, 0, "no network");
 }
 

@@ -40,6 +40,15 @@ fn a_rank_that_calls_last_gets_everything() {
     }
 }
 
+// spec: T-07
+#[test]
+fn a_broadcast_waits_for_its_root() {
+    let mut shuttle = Shuttle::new(meshes(3, tiny), 8);
+    let operation = submit(&mut shuttle, 1, Call::Broadcast { root: 2, data: Vec::new() });
+    let waits = shuttle.machines[1].waits_for(operation);
+    assert_eq!(waits, [Wait { rank: 2, since: Time::ZERO, has_called: false }]);
+}
+
 #[test]
 fn a_late_rank_holds_up_long_transfers_to_it() {
     let mut shuttle = Shuttle::new(meshes(2, tiny), 8);

@@ -25,6 +25,7 @@ fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
     assert_eq!(hall.told(2), [welcome.clone(), report(1)]);
     assert_eq!(hall.told(3), [welcome]);
     hall.say(0, FromRank::Answer { round: 1, seat: 0, watermark: None });
+    hall.say(0, FromRank::Answer { round: 1, seat: 1, watermark: None });
     hall.say(3, FromRank::Answer { round: 1, seat: 1, watermark: None });
     assert!(hall.look().is_empty(), "nobody speaks for another's seat");
     hall.say(2, FromRank::Answer { round: 1, seat: 1, watermark: None });
