@@ -9,7 +9,9 @@ use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers
 use thalweg_stack::Host;
 
 use super::SessionConfig;
-use crate::engine::{Command, Control, Engine, Identity, Joined, Patience, Post, lock};
+use crate::engine::{
+    Command, Control, End, Engine, Identity, Joined, Patience, Post, Shared, lock,
+};
 use crate::error::Error;
 use crate::handle::pair;
 use crate::pacing::Rein;
@@ -30,6 +32,8 @@ pub(super) struct Lanes {
     lanes: Vec<Lane>,
     /// How many bytes each was given.
     given: Mutex<Vec<u64>>,
+    /// Set when one of them fails.
+    pub(super) end: Arc<End>,
 }
 
 impl Lanes {
@@ -38,13 +42,14 @@ impl Lanes {
         if config.threads == 0 {
             return Err(Error::Config("threads is 0: a session needs at least one".into()));
         }
-        let (first, welcome) = Lane::join(config, config.job.clone())?;
+        let end = Arc::<End>::default();
+        let (first, welcome) = Lane::join(config, config.job.clone(), &end)?;
         let mut lanes = vec![first];
         for thread in 1..config.threads {
-            lanes.push(Lane::join(config, format!("{}#{thread}", config.job))?.0);
+            lanes.push(Lane::join(config, format!("{}#{thread}", config.job), &end)?.0);
         }
         let given = Mutex::new(vec![0; lanes.len()]);
-        Ok((Lanes { lanes, given }, welcome))
+        Ok((Lanes { lanes, given, end }, welcome))
     }
 
     pub fn first(&self) -> &Post {
@@ -106,7 +111,11 @@ impl Drop for Lanes {
 }
 
 impl Lane {
-    fn join(config: &SessionConfig, job: String) -> Result<(Lane, Arc<Welcome>), Error> {
+    fn join(
+        config: &SessionConfig,
+        job: String,
+        end: &Arc<End>,
+    ) -> Result<(Lane, Arc<Welcome>), Error> {
         let settings = config.settings()?;
         let server = config.server_address()?;
         let endpoint = open(config, server)?;
@@ -122,9 +131,14 @@ impl Lane {
         let patience =
             Patience { stall_after: settings.stall_after, give_up_after: settings.patience };
         let (joined, joining) = pair(|joined: Joined| Ok(joined));
-        let (control, notes) = (Control::default(), Arc::clone(&config.notes));
-        let (post, engine) =
-            Engine::start(driver, identity, patience, Arc::clone(&control), notes, joining)?;
+        let control = Control::default();
+        let shared = Shared {
+            control: Arc::clone(&control),
+            notes: Arc::clone(&config.notes),
+            end: Arc::clone(end),
+            compares_operations: config.compares_operations,
+        };
+        let (post, engine) = Engine::start(driver, identity, patience, shared, joining)?;
         let lane = Lane { post: post.clone(), control, engine: Some(engine), rein };
         let attend = AttendConfig {
             access: Access {
