@@ -61,6 +61,7 @@ pub(crate) fn empty() -> Payload {
 
 /// Adds values to a message that [`fits`] them.
 pub(crate) fn add_values(payload: &mut Payload, tensor: &Tensor, range: Range<u64>) {
+    let unknown = length((range.end - range.start) * VALUE_BYTES);
     match (&mut *payload, tensor) {
         (Payload::Bytes(sums), Tensor::Values(values)) => {
             add_floats(sums.as_chunks_mut().0, &values[indices(range)]);
@@ -70,7 +71,7 @@ pub(crate) fn add_values(payload: &mut Payload, tensor: &Tensor, range: Range<u6
                 *sum = (f32::from_le_bytes(*sum) + half.widen(bits)).to_le_bytes();
             }
         }
-        _ => *payload = Payload::Length(payload.bytes()),
+        _ => *payload = unknown,
     }
 }
 
@@ -80,7 +81,8 @@ pub(crate) fn add(payload: &mut Payload, other: &Payload) {
         (Payload::Bytes(sums), Payload::Bytes(values)) => {
             sum::add_float(sums, values);
         }
-        _ => *payload = Payload::Length(payload.bytes()),
+        // Of what is only a length, there is no seal.
+        _ => *payload = Payload::Length(payload.bytes().min(other.bytes())),
     }
 }
 

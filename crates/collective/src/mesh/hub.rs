@@ -175,7 +175,7 @@ impl Hub {
         self.settle_calls(now, post, operation)
     }
 
-    /// A rank has made the call of an operation whose root is here.
+    /// A rank has made the call of an operation, and says so.
     fn on_called(
         &mut self,
         now: Time,
@@ -206,7 +206,7 @@ impl Hub {
             return self.check_ended(from, operation, theirs);
         };
         op.compare(now, from, theirs)?;
-        if op.root_to_tell() == Some(from) {
+        if op.other_root() == Some(from) {
             op.on_agreed();
         }
         self.end_if_done(post, operation);
@@ -302,7 +302,7 @@ impl Hub {
     /// Acts on the messages that came before the calls that were made since.
     fn replay(&mut self, now: Time, post: &mut MeshPost) -> Result<(), Failure> {
         for key in std::mem::take(&mut self.called) {
-            self.tell_root(now, post, key)?;
+            self.tell_call(now, post, key)?;
             for message in self.early.take(key) {
                 self.on_letter(now, post, message)?;
             }
@@ -314,15 +314,15 @@ impl Hub {
         Ok(())
     }
 
-    /// Sends the call of an operation to its root, which compares all of them.
-    fn tell_root(&mut self, now: Time, post: &mut MeshPost, key: Key) -> Result<(), Failure> {
+    /// Sends the call of an operation to its root, which compares all of them, or from there.
+    fn tell_call(&mut self, now: Time, post: &mut MeshPost, key: Key) -> Result<(), Failure> {
         let Key::Operation(operation) = key else { return Ok(()) };
         let Some(op) = self.ops.get(&operation) else { return Ok(()) };
-        let (root, fingerprint) = (op.root_to_tell(), op.fingerprint());
-        match root {
-            Some(root) => self.tell(now, post, root, Letter::Called { operation, fingerprint }),
-            None => Ok(()),
+        let (ranks, fingerprint) = (op.ranks_to_tell(), op.fingerprint());
+        for rank in ranks {
+            self.tell(now, post, rank, Letter::Called { operation, fingerprint })?;
         }
+        Ok(())
     }
 
     /// Sends to a rank what may be sent.

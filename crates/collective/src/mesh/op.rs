@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_core::{Fingerprint, Operation, Time};
+use thalweg_core::{Fingerprint, Operation, OperationKind, Time};
 
 use super::call::{Call, Outcome, Request};
 use super::config::Place;
@@ -99,9 +99,23 @@ impl Op {
         self.fingerprint
     }
 
-    /// The rank that has to be told of this call, if the data does not reach everybody.
-    pub fn root_to_tell(&self) -> Option<u32> {
+    /// The root, if it is another rank.
+    pub fn other_root(&self) -> Option<u32> {
         self.fingerprint.root.filter(|&root| self.place.is_other(root))
+    }
+
+    /// The ranks that this call is sent to, because the data would not tell them: the root, and from the root
+    /// everybody who gets no data of it.
+    pub fn ranks_to_tell(&self) -> Vec<u32> {
+        let Fingerprint { kind, root, .. } = self.fingerprint;
+        let is_silent_root = matches!(kind, OperationKind::Gather | OperationKind::Reduce);
+        match root {
+            Some(root) if self.place.is_other(root) => vec![root],
+            Some(_) if is_silent_root => {
+                (0..self.place.ranks).filter(|&rank| self.place.is_other(rank)).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// A rank has made this call.
