@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use thalweg::{
     Collective, Coverage, Error, Handle, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
 };
-use thalweg_collective::mesh::{Call, Outcome};
+use thalweg_collective::mesh::{Call, Outcome, Request};
 use thalweg_core::{Combine, Element};
 
 use crate::memory::{Memory, all};
@@ -137,18 +137,19 @@ impl Session {
         Ok(self.begin_lacking(handle, |reduced| Ok(lacking(&reduced.coverage))))
     }
 
-    /// As `all_reduce`, but only one rank gets the result.
+    /// As `all_reduce`, but only one rank gets the result, and the caller divides for a mean.
     fn reduce(&self, root: u32, memory: (usize, usize), element: &str, how: &str) -> PyResult<u64> {
         let memory = Memory::new(memory)?;
-        let (element, how) = (element_of(element)?, combine(how)?);
+        let (element, (how, is_mean)) = (element_of(element)?, combine(how)?);
         let call = Call::Reduce { root, element, how, data: memory.read() };
-        self.call(call, move |outcome| match outcome {
+        self.call(Request { is_mean, ..call.into() }, move |outcome| match outcome {
             Outcome::Bytes(bytes) => memory.write(&bytes),
             Outcome::Parts(_) | Outcome::Nothing => Ok(()),
         })
     }
 
-    /// This rank gets its part of the values of all, combined: `counts[r]` values go to rank r.
+    /// This rank gets its part of the values of all, combined: `counts[r]` values go to rank r. The caller
+    /// divides for a mean.
     fn reduce_scatter(
         &self,
         input: (usize, usize),
@@ -158,9 +159,9 @@ impl Session {
         how: &str,
     ) -> PyResult<u64> {
         let (input, output) = (Memory::new(input)?, Memory::new(output)?);
-        let (element, how) = (element_of(element)?, combine(how)?);
+        let (element, (how, is_mean)) = (element_of(element)?, combine(how)?);
         let call = Call::ReduceScatter { element, how, data: input.read(), counts };
-        self.call(call, move |outcome| match outcome {
+        self.call(Request { is_mean, ..call.into() }, move |outcome| match outcome {
             Outcome::Bytes(bytes) => output.write(&bytes),
             Outcome::Parts(_) | Outcome::Nothing => output.write(&[]),
         })
@@ -169,8 +170,10 @@ impl Session {
     /// Everybody gets the bytes of one rank.
     fn broadcast(&self, root: u32, memory: (usize, usize)) -> PyResult<u64> {
         let memory = Memory::new(memory)?;
-        let call = Call::Broadcast { root, data: memory.read() };
-        self.call(call, move |outcome| match outcome {
+        let data = memory.read();
+        let bytes = Some(data.len() as u64);
+        let call = Call::Broadcast { root, data };
+        self.call(Request { bytes, ..call.into() }, move |outcome| match outcome {
             Outcome::Bytes(bytes) => memory.write(&bytes),
             Outcome::Parts(_) | Outcome::Nothing => Ok(()),
         })
@@ -284,10 +287,10 @@ impl Session {
 
     fn call(
         &self,
-        call: Call,
+        call: impl Into<Request>,
         finish: impl FnOnce(Outcome) -> Result<(), String> + Send + 'static,
     ) -> PyResult<u64> {
-        let handle = self.with(|session| session.call_bytes(call))?;
+        let handle = self.with(|session| session.call_bytes(call.into()))?;
         Ok(self.begin(handle, finish))
     }
 
@@ -380,14 +383,14 @@ fn reduce(name: &str) -> PyResult<Reduce> {
     })
 }
 
-/// Reductions in which the layer above divides for a mean.
-fn combine(name: &str) -> PyResult<Combine> {
+/// Reductions in which the layer above divides for a mean, and whether it does.
+fn combine(name: &str) -> PyResult<(Combine, bool)> {
     Ok(match reduce(name)? {
-        Reduce::Sum => Combine::Sum,
-        Reduce::Min => Combine::Min,
-        Reduce::Max => Combine::Max,
-        Reduce::Product => Combine::Product,
-        Reduce::Mean => return Err(PyValueError::new_err("a mean is a sum that is divided later")),
+        Reduce::Sum => (Combine::Sum, false),
+        Reduce::Mean => (Combine::Sum, true),
+        Reduce::Min => (Combine::Min, false),
+        Reduce::Max => (Combine::Max, false),
+        Reduce::Product => (Combine::Product, false),
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a sum is asked for with.
 
-use thalweg_core::Tensor;
+use thalweg_core::{Element, Fingerprint, Half, Tensor};
 use thalweg_deliver::LossBound;
 
 use crate::coverage::Coverage;
@@ -21,11 +21,14 @@ pub struct SumCall {
     /// What values of the result that were lost read as, of the same length: for parameters, those of the
     /// round before. Without it nothing of the result may be lost. Flows lose nothing.
     pub older: Option<Tensor>,
+    /// The operation that the caller was asked for. Default an exact sum of the tensor. Workers that differ in
+    /// it fail.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 impl From<Tensor> for SumCall {
     fn from(tensor: Tensor) -> SumCall {
-        SumCall { tensor, layer: 0, layers: None, loss: None, older: None }
+        SumCall { tensor, layer: 0, layers: None, loss: None, older: None, fingerprint: None }
     }
 }
 
@@ -53,6 +56,16 @@ impl Care {
 impl SumCall {
     pub(crate) fn care(&self) -> Care {
         Care { layer: self.layer, loss: self.loss }
+    }
+
+    /// The fingerprint of the operation.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        let element = match self.tensor {
+            Tensor::Length(_) | Tensor::Values(_) => Element::F32,
+            Tensor::Halves(Half::F16, _) => Element::F16,
+            Tensor::Halves(Half::Bf16, _) => Element::Bf16,
+        };
+        self.fingerprint.unwrap_or_else(|| Fingerprint::of_sum(element, self.tensor.len()))
     }
 }
 

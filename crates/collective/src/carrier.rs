@@ -8,6 +8,7 @@ use crate::call::Care;
 use crate::config::ConfigError;
 use crate::courier::Courier;
 use crate::delivery::Delivery;
+use crate::seal::Seal;
 
 /// A numbered message.
 pub struct Parcel {
@@ -16,6 +17,8 @@ pub struct Parcel {
     pub(crate) care: Care,
     /// Which way it goes. Means something to who sends it.
     pub(crate) leg: Leg,
+    /// What it says about its operation.
+    pub(crate) seal: Option<Seal>,
     pub(crate) payload: Payload,
 }
 
@@ -36,8 +39,6 @@ pub enum Want {
     Later,
     /// Nobody waits for it.
     Never,
-    /// It has another length than it must have.
-    Mismatch,
 }
 
 /// What a carrier has to tell.
@@ -176,7 +177,10 @@ impl Carrier {
 
 impl Flows {
     fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) -> Result<(), StartError> {
-        let Parcel { index, payload: body, .. } = parcel;
+        let Parcel { index, payload: mut body, seal, .. } = parcel;
+        if let Some(seal) = seal {
+            seal.write(&mut body);
+        }
         // Every message may take another path, as parallel connections do.
         let message =
             Message { dst, body, tagger: FlowTagger::Fixed(self.tag), entropy: index as u16 };
@@ -197,6 +201,7 @@ impl Flows {
                                 index,
                                 care: Care::default(),
                                 leg: Leg::Gradient,
+                                seal: Seal::of_payload(&payload),
                                 payload,
                             };
                             News::Received { src, parcel }

@@ -7,6 +7,7 @@ use thalweg_flow::MAX_PACKETS;
 use thiserror::Error;
 
 use crate::payload::VALUE_BYTES;
+use crate::seal::SEAL_BYTES;
 
 /// Why settings cannot work. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
@@ -115,7 +116,7 @@ pub(crate) fn chunk_values(
     if chunk_bytes < VALUE_BYTES {
         return Err(ConfigError::ChunkTooShort(chunk_bytes));
     }
-    check_fits_message(chunk_bytes, 0, flow)?;
+    check_fits_message(chunk_bytes, SEAL_BYTES as u64, flow)?;
     Ok(chunk_bytes / VALUE_BYTES)
 }
 

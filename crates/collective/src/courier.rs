@@ -1,6 +1,6 @@
 //! Messages as tensors of which a part may be lost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thalweg_core::{NodeId, Operation, Time};
@@ -13,8 +13,9 @@ use thalweg_flow::Payload;
 use crate::call::Care;
 use crate::carrier::{Leg, News, Parcel};
 use crate::config::ConfigError;
-use crate::delivery::{Delivery, Results};
+use crate::delivery::{Contents, Delivery, Results};
 use crate::payload;
+use crate::seal::Seal;
 
 /// A delivery endpoint that sends and receives numbered messages. A message's number is its operation.
 ///
@@ -25,6 +26,8 @@ pub(crate) struct Courier {
     delivery: Delivery,
     /// Offers that the part will want later, oldest first.
     later: VecDeque<Offered>,
+    /// What the offers said of which a buffer is being filled.
+    seals: BTreeMap<Name, Seal>,
     pub lost_bytes: u64,
 }
 
@@ -34,11 +37,18 @@ impl Courier {
             return Err(ConfigError::Zero("layers"));
         }
         let endpoint = Endpoint::new(delivery.endpoint.clone(), delivery.rng.stream("delivery"))?;
-        Ok(Courier { endpoint, delivery, later: VecDeque::new(), lost_bytes: 0 })
+        Ok(Courier {
+            endpoint,
+            delivery,
+            later: VecDeque::new(),
+            seals: BTreeMap::new(),
+            lost_bytes: 0,
+        })
     }
 
     pub fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) {
-        let Parcel { index, care, leg, payload } = parcel;
+        let Parcel { index, care, leg, seal, payload } = parcel;
+        let note = seal.filter(|_| self.delivery.contents == Contents::Values);
         let (loss, importance) = match (leg, self.delivery.results) {
             (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
             _ => (care.loss.unwrap_or(self.delivery.loss), self.delivery.importance),
@@ -49,6 +59,7 @@ impl Courier {
             loss,
             importance,
             policy: Arc::clone(&self.delivery.policy),
+            note: note.map(|seal| seal.encode()),
             ..SendCall::new(name(dst, index), Arc::new(payload::into_tensor(payload)))
         };
         let posted = self.endpoint.post_send(now, call);
@@ -71,7 +82,11 @@ impl Courier {
         let zeros = || payload::zeros(offer.tensor_bytes, self.delivery.contents);
         let buffer = older.map_or_else(zeros, payload::into_tensor);
         let call = ReceiveCall { name: offer.name, buffer, loss, lost };
-        self.endpoint.post_receive(now, call).is_ok()
+        let is_taken = self.endpoint.post_receive(now, call).is_ok();
+        if is_taken && let Some(seal) = offer.note.as_ref().and_then(Seal::decode) {
+            self.seals.insert(offer.name, seal);
+        }
+        is_taken
     }
 
     /// Keeps an offer until somebody asks for it. The oldest gives way: its sender asks again.
@@ -99,14 +114,18 @@ impl Courier {
                     index: received.name.operation.0,
                     care: Care { layer: received.layer, loss: None },
                     leg: Leg::Gradient,
+                    seal: self.seals.remove(&received.name),
                     payload: payload::of_tensor(received.buffer),
                 };
                 News::Received { src: received.name.peer, parcel }
             }
-            Completion::Failed(failed) => match failed.failure {
-                Failure::Silent => News::Lost(failed.name.peer),
-                Failure::Refused(_) => News::Disagrees(failed.name.peer),
-            },
+            Completion::Failed(failed) => {
+                self.seals.remove(&failed.name);
+                match failed.failure {
+                    Failure::Silent => News::Lost(failed.name.peer),
+                    Failure::Refused(_) => News::Disagrees(failed.name.peer),
+                }
+            }
         })
     }
 }

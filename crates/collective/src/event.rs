@@ -1,6 +1,6 @@
 //! What a member tells the application, and why it cannot go on.
 
-use thalweg_core::{NodeId, Operation, Tensor};
+use thalweg_core::{Mismatch, NodeId, Operation, Tensor};
 use thalweg_flow::StartError;
 use thiserror::Error;
 
@@ -37,10 +37,12 @@ pub enum Failure {
         "node {0} did not answer for too long: check it and the way to it, and set the job up again"
     )]
     Lost(NodeId),
-    /// A peer works on something else.
+    /// Two workers called different operations. Ranks are places among the workers.
+    #[error("{0}")]
+    Differs(Mismatch),
+    /// A peer sent what none with the same settings sends.
     #[error(
-        "node {0} sent values of another length or kind: submit the same tensors in the same order at \
-         every worker"
+        "node {0} sent values of another length or kind: use the same settings at every worker"
     )]
     Mismatch(NodeId),
     /// The transport took no message.

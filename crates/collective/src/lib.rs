@@ -12,6 +12,9 @@
 //! Sums can also travel as tensors of which a bounded part may be lost: [`Delivery`], carried by
 //! `courier`. The parts are the same. What flows need not know is asked of them: whether a message that
 //! somebody offers is wanted now.
+//!
+//! Every message says which operation it belongs to (`seal`). Members whose operations differ stop before a
+//! result is handed out, and so does everybody else, with a failure that names both.
 
 mod call;
 mod carrier;
@@ -26,6 +29,7 @@ mod payload;
 mod plan;
 mod post;
 pub mod ring;
+mod seal;
 pub mod server;
 mod window;
 

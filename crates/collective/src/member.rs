@@ -5,6 +5,7 @@ use thalweg_deliver::Offered;
 
 use crate::carrier::{Carrier, Leg, News, Parcel, Want};
 use crate::post::{Counters, Post};
+use crate::seal::Seal;
 
 /// One node of a collective: a [`Ring`](crate::ring::Ring), a [`Node`](crate::server::Node) or a
 /// [`Mesh`](crate::mesh::Mesh).
@@ -15,8 +16,9 @@ use crate::post::{Counters, Post};
 /// others a worker sends is limited by its part's settings.
 ///
 /// **What a failure does.** A member stops with the first failure, fails all its operations and
-/// takes no more. Who did not talk to the lost node itself notices nothing, except in a mesh, whose
-/// members tell each other: whoever set the job up has to tell the others.
+/// takes no more. Where two members called different operations, everybody stops with a failure that names
+/// both. Who did not talk to a lost node itself notices nothing, except in a mesh, whose members tell each
+/// other: whoever set the job up has to tell the others.
 ///
 /// **What the network can do** is the endpoint's business. Messages that no honest member sends are
 /// dropped and counted; memory is bounded whatever comes.
@@ -25,6 +27,14 @@ pub struct Member<P: Part> {
     post: Post<P::Event>,
     operations: u64,
     failure: Option<P::Failure>,
+}
+
+/// A message that somebody wants to send.
+pub struct Offer {
+    pub(crate) src: NodeId,
+    pub(crate) index: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seal: Option<Seal>,
 }
 
 /// Who sends what to whom.
@@ -57,8 +67,8 @@ pub trait Part {
 
     /// What it says to a message of so many bytes that somebody wants to send to it. Only asked where
     /// messages need buffers.
-    fn want(&mut self, _src: NodeId, _index: u64, _bytes: u64) -> Want {
-        Want::Never
+    fn want(&mut self, _offer: &Offer) -> Result<Want, Self::Failure> {
+        Ok(Want::Never)
     }
 
     /// A message of this member has arrived.
@@ -166,8 +176,12 @@ impl<P: Part> Member<P> {
 
     /// Gives a buffer for a message, if this is the time for it.
     fn answer(&mut self, now: Time, offer: Offered) -> Result<(), P::Failure> {
-        let src = offer.name.peer;
-        let want = self.part.want(src, offer.name.operation.0, offer.tensor_bytes);
+        let want = self.part.want(&Offer {
+            src: offer.name.peer,
+            index: offer.name.operation.0,
+            bytes: offer.tensor_bytes,
+            seal: offer.note.as_ref().and_then(Seal::decode),
+        })?;
         let Carrier::Deliver(courier) = &mut self.post.carrier else { return Ok(()) };
         let is_taken = match want {
             Want::Gradient => courier.receive(now, &offer, None, Leg::Gradient),
@@ -177,7 +191,6 @@ impl<P: Part> Member<P> {
                 true
             }
             Want::Never => false,
-            Want::Mismatch => return Err(self.part.disagrees(src)),
         };
         if !is_taken {
             self.post.refuse();

@@ -17,6 +17,10 @@
 //!
 //! **A failure is everybody's.** The rank that notices one tells the others, and every operation ends
 //! with a [`Failure`] that names a rank.
+//!
+//! **Ranks compare their calls** before an operation ends anywhere: every message says which operation it
+//! belongs to. In an operation with a root not everybody hears from everybody, so the others send their calls
+//! to the root, and end when it has compared them all.
 
 mod call;
 mod config;
@@ -32,11 +36,11 @@ mod parts;
 mod points;
 mod whole;
 
-pub use call::{Call, Kind, Outcome};
+pub use call::{Call, Outcome, Request};
 pub use config::Config;
-pub use event::{Difference, Event, Failure, SubmitError, Transfer, Wait};
+pub use event::{Event, Failure, SubmitError, Transfer, Wait};
 
-use thalweg_core::{Operation, Time};
+use thalweg_core::{Element, Operation, Time};
 
 use crate::config::ConfigError;
 use crate::member::Member;
@@ -44,7 +48,7 @@ use crate::post::Post;
 
 use hub::Hub;
 
-/// One rank. [`submit`](Member::submit) begins a [`Call`].
+/// One rank. [`submit`](Member::submit) begins a [`Call`] or a [`Request`].
 pub type Mesh = Member<Hub>;
 
 impl Member<Hub> {
@@ -64,12 +68,34 @@ impl Member<Hub> {
         tag: u64,
         bytes: Vec<u8>,
     ) -> Result<Transfer, SubmitError> {
-        self.begin(now, |hub| hub.send(to, tag, bytes))
+        self.begin(now, |hub| hub.send(to, tag, bytes, None))
+    }
+
+    /// [`send`](Mesh::send) of values, which the other rank has to receive as the same type.
+    pub fn send_values(
+        &mut self,
+        now: Time,
+        to: u32,
+        tag: u64,
+        (element, bytes): (Element, Vec<u8>),
+    ) -> Result<Transfer, SubmitError> {
+        self.begin(now, |hub| hub.send(to, tag, bytes, Some(element)))
     }
 
     /// Begins to wait for what a rank sends with this tag.
     pub fn receive(&mut self, now: Time, from: u32, tag: u64) -> Result<Transfer, SubmitError> {
-        self.begin(now, |hub| hub.receive(from, tag))
+        self.begin(now, |hub| hub.receive(from, tag, (None, None)))
+    }
+
+    /// [`receive`](Mesh::receive) of values of a type, of which the length in bytes may be known.
+    pub fn receive_values(
+        &mut self,
+        now: Time,
+        from: u32,
+        tag: u64,
+        (element, bytes): (Element, Option<u64>),
+    ) -> Result<Transfer, SubmitError> {
+        self.begin(now, |hub| hub.receive(from, tag, (Some(element), bytes)))
     }
 
     /// The ranks that an operation waits for, none if it has ended. Those that are

@@ -1,4 +1,6 @@
 //! Values in messages: 32-bit floats, little-endian, or only their length.
+//!
+//! Behind the values every message has room for a seal, from the first hop to the last.
 
 use std::ops::Range;
 
@@ -7,6 +9,7 @@ use thalweg_core::{Bytes, Tensor, sum};
 use thalweg_flow::Payload;
 
 use crate::delivery::Contents;
+use crate::seal::SEAL_BYTES;
 
 /// Size of a value.
 pub(crate) const VALUE_BYTES: u64 = 4;
@@ -17,30 +20,48 @@ pub(crate) fn cut(tensor: &Tensor, range: Range<u64>) -> Payload {
         Tensor::Length(_) => length((range.end - range.start) * VALUE_BYTES),
         Tensor::Values(values) => {
             let values = &values[indices(range)];
-            let mut bytes = vec![0; size_of_val(values)].into_boxed_slice();
+            let mut bytes = vec![0; size_of_val(values) + SEAL_BYTES].into_boxed_slice();
             encode(values, bytes.as_chunks_mut().0);
             Payload::Bytes(bytes)
         }
         // On the way sums are in full, so that they are rounded once.
         Tensor::Halves(half, bits) => {
-            let values = bits[indices(range)].iter().map(|&bits| half.widen(bits));
-            Payload::Bytes(values.flat_map(f32::to_le_bytes).collect())
+            let bits = &bits[indices(range)];
+            let mut bytes = vec![0; 2 * size_of_val(bits) + SEAL_BYTES].into_boxed_slice();
+            for (bytes, &bits) in bytes.as_chunks_mut().0.iter_mut().zip(bits) {
+                *bytes = half.widen(bits).to_le_bytes();
+            }
+            Payload::Bytes(bytes)
         }
     }
 }
 
 /// Whether a message can stand for these values. A tensor that is only a length takes real bytes
-/// too: drivers of real networks send zeros for a length.
-pub(crate) fn fits(tensor: &Tensor, range: &Range<u64>, payload: &Payload) -> bool {
-    let bytes = payload.bytes().as_u64();
-    bytes == (range.end - range.start) * VALUE_BYTES
-        && (bytes == 0
-            || matches!(tensor, Tensor::Length(_))
-            || matches!(payload, Payload::Bytes(_)))
+/// too: drivers of real networks send zeros for a length, and no seal.
+pub(crate) fn fits(
+    tensor: &Tensor,
+    range: &Range<u64>,
+    payload: &Payload,
+    is_sealed: bool,
+) -> bool {
+    value_bytes(payload, is_sealed) == (range.end - range.start) * VALUE_BYTES
+        && (is_sealed || matches!(tensor, Tensor::Length(_)))
+}
+
+/// Length of the values of a message.
+pub(crate) fn value_bytes(payload: &Payload, is_sealed: bool) -> u64 {
+    let room = if is_sealed { SEAL_BYTES as u64 } else { 0 };
+    payload.bytes().as_u64().saturating_sub(room)
+}
+
+/// A message without values, with room for a seal.
+pub(crate) fn empty() -> Payload {
+    Payload::Bytes(vec![0; SEAL_BYTES].into())
 }
 
 /// Adds values to a message that [`fits`] them.
 pub(crate) fn add_values(payload: &mut Payload, tensor: &Tensor, range: Range<u64>) {
+    let unknown = length((range.end - range.start) * VALUE_BYTES);
     match (&mut *payload, tensor) {
         (Payload::Bytes(sums), Tensor::Values(values)) => {
             add_floats(sums.as_chunks_mut().0, &values[indices(range)]);
@@ -50,7 +71,7 @@ pub(crate) fn add_values(payload: &mut Payload, tensor: &Tensor, range: Range<u6
                 *sum = (f32::from_le_bytes(*sum) + half.widen(bits)).to_le_bytes();
             }
         }
-        _ => *payload = Payload::Length(payload.bytes()),
+        _ => *payload = unknown,
     }
 }
 
@@ -60,7 +81,8 @@ pub(crate) fn add(payload: &mut Payload, other: &Payload) {
         (Payload::Bytes(sums), Payload::Bytes(values)) => {
             sum::add_float(sums, values);
         }
-        _ => *payload = Payload::Length(payload.bytes()),
+        // Of what is only a length, there is no seal.
+        _ => *payload = Payload::Length(payload.bytes().min(other.bytes())),
     }
 }
 
@@ -79,12 +101,12 @@ pub(crate) fn write(tensor: &mut Tensor, range: Range<u64>, payload: &Payload) {
     }
 }
 
-/// The values of a message.
+/// The values of a message that has room for a seal.
 pub(crate) fn into_tensor(payload: Payload) -> Tensor {
     match payload {
         Payload::Length(bytes) => Tensor::Length(bytes.as_u64() / VALUE_BYTES),
         Payload::Bytes(bytes) => {
-            let mut values = vec![0.0; bytes.len() / VALUE_BYTES as usize];
+            let mut values = vec![0.0; (bytes.len() - SEAL_BYTES) / VALUE_BYTES as usize];
             decode(bytes.as_chunks().0, &mut values);
             values.into()
         }
@@ -149,8 +171,10 @@ mod tests {
     #[test]
     fn values_travel_little_endian() {
         let tensor = Tensor::from(vec![9.0, 1.0, -2.5]);
-        let expected = [0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0];
-        assert_eq!(cut(&tensor, 1..3), Payload::Bytes(Box::new(expected)));
+        let mut expected = vec![0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0];
+        expected.extend([0; SEAL_BYTES]);
+        assert_eq!(cut(&tensor, 1..3), Payload::Bytes(expected.into()));
+        assert_eq!(into_tensor(cut(&tensor, 1..3)), Tensor::from(vec![1.0, -2.5]));
         assert_eq!(cut(&Tensor::Length(3), 1..3), length(8));
     }
 
@@ -178,10 +202,11 @@ mod tests {
     #[test]
     fn a_message_fits_by_length_and_kind() {
         let values = Tensor::from(vec![0.0; 4]);
-        assert!(fits(&values, &(0..2), &bytes(&[1.0, 2.0])));
-        assert!(!fits(&values, &(0..2), &length(8)));
-        assert!(!fits(&values, &(0..1), &bytes(&[1.0, 2.0])));
-        assert!(fits(&values, &(2..2), &length(0)));
-        assert!(fits(&Tensor::Length(4), &(0..2), &bytes(&[1.0, 2.0])));
+        assert!(fits(&values, &(0..2), &bytes(&[1.0, 2.0]), true));
+        assert!(!fits(&values, &(0..2), &bytes(&[1.0, 2.0]), false));
+        assert!(!fits(&values, &(0..2), &length(8), false));
+        assert!(!fits(&values, &(0..1), &bytes(&[1.0, 2.0]), true));
+        assert!(fits(&Tensor::Length(4), &(0..2), &bytes(&[1.0, 2.0]), true));
+        assert!(fits(&Tensor::Length(4), &(0..2), &length(8), false));
     }
 }

@@ -13,6 +13,7 @@ use crate::call::{Care, SumCall};
 use crate::coverage::Coverage;
 use crate::delivery::{Contents, Delivery};
 use crate::event::SubmitError;
+use crate::seal::Called;
 
 /// Most values of an operation: their bytes can still be counted.
 pub(crate) const MAX_VALUES: u64 = 1 << 60;
@@ -45,6 +46,7 @@ pub(crate) struct Found<'a> {
     pub tensor: &'a mut Tensor,
     pub range: Range<u64>,
     pub care: Care,
+    pub called: Called,
     /// What stands in for lost values of the result.
     pub older: Option<&'a Tensor>,
 }
@@ -54,6 +56,7 @@ struct Job {
     operation: Operation,
     tensor: Tensor,
     care: Care,
+    called: Called,
     older: Option<Tensor>,
     pieces: u64,
     open_pieces: u64,
@@ -81,13 +84,13 @@ impl Plan {
     /// Adds an operation. An empty tensor has one piece too, so that it ends when everybody is there.
     pub fn add(&mut self, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
         self.check(&call)?;
-        let care = call.care();
+        let (care, called) = (call.care(), Called::new(operation, call.fingerprint()));
         let SumCall { tensor, older, .. } = call;
         let pieces = tensor.len().div_ceil(self.piece_values).max(1);
         if pieces > self.max_pieces - self.pieces {
             return Err(SubmitError::Exhausted);
         }
-        let job = Job { operation, tensor, care, older, pieces, open_pieces: pieces };
+        let job = Job { operation, tensor, care, called, older, pieces, open_pieces: pieces };
         self.jobs.insert(self.pieces, job);
         self.pieces += pieces;
         Ok(())
@@ -124,7 +127,8 @@ impl Plan {
             return None;
         }
         let range = part(0..job.tensor.len(), job.pieces, place);
-        Some(Found { tensor: &mut job.tensor, range, care: job.care, older: job.older.as_ref() })
+        let Job { tensor, care, called, older, .. } = job;
+        Some(Found { tensor, range, care: *care, called: *called, older: older.as_ref() })
     }
 
     /// Notes that a piece has its sum. Returns the operation if it was the last one.

@@ -2,18 +2,24 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Bytes, NodeId, Operation, Tag, Time};
+use thalweg_core::{Bytes, Mismatch, NodeId, Operation, Tag, Time};
 use thalweg_flow::{FlowId, StartError};
 
-use crate::carrier::{Carrier, Parcel};
+use crate::call::Care;
+use crate::carrier::{Carrier, Leg, Parcel};
 use crate::config::ConfigError;
 use crate::delivery::Delivery;
 use crate::event::{Event, Failure};
+use crate::payload;
 use crate::plan::Finished;
+use crate::seal::Seal;
 
 /// How many messages a member may number: half of the numbers of its endpoint, which begins in the
 /// other half at most.
 pub(crate) const MAX_MESSAGES: u64 = FlowId::NUMBERS / 2;
+
+/// The message that says that a member has stopped. No piece has its number.
+pub(crate) const STOP_MESSAGE: u64 = MAX_MESSAGES - 1;
 
 /// What a member did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,6 +71,15 @@ impl<E> Post<E> {
             Carrier::Deliver(courier) => Bytes::new(courier.lost_bytes),
         };
         Counters { lost_bytes, ..self.counters }
+    }
+
+    /// Sends word to a node that this one has stopped, because two workers differ.
+    pub(crate) fn send_stop(&mut self, now: Time, dst: NodeId, mismatch: Mismatch) {
+        let (care, leg) = (Care::default(), Leg::Result);
+        let (seal, payload) = (Some(Seal::Stop(mismatch)), payload::empty());
+        let parcel = Parcel { index: STOP_MESSAGE, care, leg, seal, payload };
+        // Where this fails, silence tells the other.
+        let _ = self.send(now, dst, parcel);
     }
 
     /// Notes that a message came that nobody waits for.

@@ -90,6 +90,11 @@ pub enum ControlEvent {
     },
     /// Why the job stalls. It goes on.
     Diagnosis(Arc<Diagnosis>),
+    /// All ranks have called the same as this operation.
+    Agreed {
+        /// Its number.
+        number: u64,
+    },
     /// The job is over, everywhere for the same reason. Nothing comes after it.
     Failed(Arc<Failure>),
     /// The service is out of reach; it is looked for. Comes every second until that ends.

@@ -6,6 +6,7 @@ use thalweg_aggregate::join::Process;
 use thalweg_aggregate::{Numeric, Recovery};
 use thalweg_core::{JobId, NodeId, Span};
 use thalweg_wire::aggregate::Scale;
+use thalweg_wire::fingerprint;
 use thalweg_wire::tag::Key;
 use thiserror::Error;
 
@@ -138,6 +139,12 @@ pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
             FromRank::Stalled(Stall { operation, waits, since: Span::from_ms(since_ms) })
         }
         Message::Failing(v1::Failing { text }) => FromRank::Failing { text },
+        Message::Operation(v1::Operation { number, fingerprint }) => {
+            let encoded = fingerprint.as_slice().try_into().ok();
+            let fingerprint =
+                encoded.and_then(fingerprint::decode).ok_or(Malformed("fingerprint"))?;
+            FromRank::Operation { number, fingerprint }
+        }
         Message::Leave(v1::Leave {}) => FromRank::Leave,
     }))
 }
@@ -160,6 +167,10 @@ pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
             Message::Stalled(v1::Stalled { operation, fragment, ranks, since_ms })
         }
         FromRank::Failing { text } => Message::Failing(v1::Failing { text }),
+        FromRank::Operation { number, fingerprint } => Message::Operation(v1::Operation {
+            number,
+            fingerprint: fingerprint::encode(&fingerprint).to_vec(),
+        }),
         FromRank::Leave => Message::Leave(v1::Leave {}),
     };
     v1::FromRank { message: Some(message) }
@@ -205,6 +216,7 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
             ToRank::Adopt { seat, key: key("key", &bytes)?, setup: Arc::new(setup) }
         }
         Message::Retire(v1::Retire { round }) => ToRank::Retire { round },
+        Message::Agreed(v1::Agreed { number }) => ToRank::Agreed { number },
         Message::Diagnosis(v1::Diagnosis { text, culprits, fragment, since_ms }) => {
             let since = Span::from_ms(since_ms);
             ToRank::Diagnosis(Arc::new(Diagnosis { text, culprits, fragment, since }))
@@ -227,6 +239,7 @@ pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
             setup: Some(setup::to_setup(setup)),
         }),
         &ToRank::Retire { round } => Message::Retire(v1::Retire { round }),
+        &ToRank::Agreed { number } => Message::Agreed(v1::Agreed { number }),
         ToRank::Diagnosis(diagnosis) => Message::Diagnosis(v1::Diagnosis {
             text: diagnosis.text.clone(),
             culprits: diagnosis.culprits.clone(),

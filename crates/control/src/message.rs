@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::Setup;
 use thalweg_aggregate::join::Process;
-use thalweg_core::{JobId, NodeId, Span};
+use thalweg_core::{Fingerprint, JobId, NodeId, Span};
 use thalweg_wire::tag::Key;
 
 /// How many lanes a job has beside its own: the next ids are theirs.
@@ -39,6 +39,14 @@ pub enum FromRank {
     Failing {
         /// Why.
         text: String,
+    },
+    /// It has called an operation, which is compared with those of the others. To be repeated until
+    /// [`ToRank::Agreed`] or the end.
+    Operation {
+        /// Its number, in the order of the calls.
+        number: u64,
+        /// The operation.
+        fingerprint: Fingerprint,
     },
     /// It is done. Said by [`Attendance::leave`](crate::Attendance::leave).
     Leave,
@@ -134,6 +142,11 @@ pub enum ToRank {
     },
     /// Why the job stalls. It goes on.
     Diagnosis(Arc<Diagnosis>),
+    /// All ranks have called the same as this operation.
+    Agreed {
+        /// Its number.
+        number: u64,
+    },
     /// The job is over, everywhere for the same reason.
     Failed(Arc<Failure>),
 }

@@ -24,6 +24,13 @@ pub struct Name {
     pub tensor: u32,
 }
 
+/// Length of a note.
+pub const NOTE_BYTES: usize = 64;
+
+/// What an offer says about a tensor besides its length, in the words of the application. The receiver has
+/// it before it gives a buffer.
+pub type Note = [u8; NOTE_BYTES];
+
 /// A tensor to send.
 #[derive(Clone)]
 pub struct SendCall {
@@ -43,6 +50,8 @@ pub struct SendCall {
     pub importance: Importance,
     /// Gives packets their classes.
     pub policy: Arc<dyn Policy>,
+    /// What its offers say about it. Default nothing.
+    pub note: Option<Note>,
 }
 
 impl SendCall {
@@ -58,6 +67,7 @@ impl SendCall {
             loss: LossBound::ANY,
             importance: Importance::default(),
             policy: Arc::new(FrontFirst::default()),
+            note: None,
         }
     }
 }
@@ -94,6 +104,8 @@ pub struct Offered {
     pub tensor_bytes: u64,
     /// The layer of the model that it belongs to, as its sender says.
     pub layer: u16,
+    /// What its sender says about it.
+    pub note: Option<Note>,
 }
 
 /// The end of a call.

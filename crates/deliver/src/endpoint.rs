@@ -11,7 +11,7 @@ use thalweg_wire::{Kind, peek, tag};
 
 use crate::answers::{Answer, Answers, Says, address};
 use crate::budget::LossBound;
-use crate::call::{Completion, Failed, Name, Offered, PostError, ReceiveCall, SendCall};
+use crate::call::{Completion, Failed, Name, Note, Offered, PostError, ReceiveCall, SendCall};
 use crate::config::{Config, ConfigError};
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
@@ -166,7 +166,11 @@ impl Endpoint {
         let says = match control.verb {
             Verb::Offer { tensor_bytes, segment_bytes, loss, layer } => {
                 let loss = LossBound::from_millionths(loss).unwrap_or(LossBound::EXACT);
-                let offer = Offer { tensor_bytes, segment_bytes, loss, layer };
+                let note = match body {
+                    Body::Bytes(bytes) => Note::try_from(&**bytes).ok(),
+                    Body::Length(_) => None,
+                };
+                let offer = Offer { tensor_bytes, segment_bytes, loss, layer, note };
                 Some(Says::Verb(incoming.on_offer(config, now, name, offer, done)))
             }
             Verb::Probe { first } => incoming.on_probe(now, name, first),

@@ -69,8 +69,8 @@ impl Incoming {
     pub fn poll_offer(&mut self) -> Option<Offered> {
         while let Some(name) = self.untold.pop_front() {
             if let Some(Known::Offered(offer)) = self.names.get(&name) {
-                let (tensor_bytes, layer) = (offer.tensor_bytes.as_u64(), offer.layer);
-                return Some(Offered { name, tensor_bytes, layer });
+                let Offer { tensor_bytes, layer, note, .. } = *offer;
+                return Some(Offered { name, tensor_bytes: tensor_bytes.as_u64(), layer, note });
             }
         }
         None

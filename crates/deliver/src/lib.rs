@@ -31,8 +31,8 @@ mod stats;
 pub use bits::Bits;
 pub use budget::LossBound;
 pub use call::{
-    Completion, Failed, Failure, Lost, Name, Offered, PostError, ReceiveCall, Received, SendCall,
-    Sent,
+    Completion, Failed, Failure, Lost, NOTE_BYTES, Name, Note, Offered, PostError, ReceiveCall,
+    Received, SendCall, Sent,
 };
 pub use config::{Config, ConfigError, Start};
 pub use endpoint::Endpoint;

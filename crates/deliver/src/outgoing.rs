@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
-use thalweg_core::{BodySize, NodeId, Outbox, Rng, Time, Timers};
+use thalweg_core::{Body, BodySize, NodeId, Outbox, Rng, Time, Timers};
 use thalweg_wire::deliver::{Ack, Control, Verb};
 
 use crate::answers::address;
@@ -117,7 +117,13 @@ impl Outgoing {
             // Whether it leaves or not: what is not answered is asked again.
             self.timers.arm(slot, sender.deadline);
             let control = Control { name: wire_name(config, sender.name), verb };
-            let mut packet = outbox.lend(BodySize::Length(0))?;
+            let note = sender.note().filter(|_| matches!(verb, Verb::Offer { .. }));
+            let mut packet = outbox.lend(
+                note.map_or(BodySize::Length(0), |note| BodySize::Bytes(note.len() as u32)),
+            )?;
+            if let (Some(note), Body::Bytes(body)) = (note, &mut packet.body) {
+                body.copy_from_slice(&note);
+            }
             let entropy = peer.path();
             address(config, &mut packet, sender.name.peer, entropy, |header| {
                 control.encode(header);

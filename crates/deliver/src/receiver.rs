@@ -5,7 +5,7 @@ use thalweg_wire::deliver::{Data, Refusal};
 
 use crate::bits::Bits;
 use crate::budget::{Budget, LossBound};
-use crate::call::{Failed, Failure, Lost, Name, ReceiveCall, Received};
+use crate::call::{Failed, Failure, Lost, Name, Note, ReceiveCall, Received};
 use crate::segments::Segments;
 use crate::source::value_bytes;
 
@@ -36,6 +36,7 @@ pub(crate) struct Offer {
     pub segment_bytes: u16,
     pub loss: LossBound,
     pub layer: u16,
+    pub note: Option<Note>,
 }
 
 /// What became of a packet.

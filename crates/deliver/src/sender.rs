@@ -18,7 +18,7 @@ use thalweg_wire::tag;
 
 use crate::bits::Bits;
 use crate::budget::{LossBound, first_segment};
-use crate::call::{Name, PostError, SendCall, Sent};
+use crate::call::{Name, Note, PostError, SendCall, Sent};
 use crate::config::{Config, Start};
 use crate::importance::Threshold;
 use crate::peer::{Peer, Waiting};
@@ -50,6 +50,7 @@ pub(crate) struct Sender {
     loss: LossBound,
     threshold: Threshold,
     policy: Arc<dyn Policy>,
+    note: Option<Note>,
     /// What is known to have arrived: all that is kept for sending again.
     arrived: Bits,
     /// The segment that a pass begins with, and how far from there this pass is.
@@ -89,7 +90,7 @@ pub(crate) enum Next {
 
 impl Sender {
     pub fn new(config: &Config, now: Time, call: SendCall, peer: u32) -> Result<Sender, PostError> {
-        let SendCall { name, values, range, layer, layers, loss, importance, policy } = call;
+        let SendCall { name, values, range, layer, layers, loss, importance, policy, note } = call;
         if range.start > range.end || range.end > values.len() {
             return Err(PostError::Range { end: range.end, length: values.len() });
         }
@@ -133,6 +134,7 @@ impl Sender {
             loss,
             threshold,
             policy,
+            note,
         })
     }
 
@@ -171,6 +173,11 @@ impl Sender {
     /// The end, with what it took.
     pub fn finish(&self, now: Time) -> Sent {
         Sent { finished: now, ..self.sent }
+    }
+
+    /// What its offers say about the tensor.
+    pub fn note(&self) -> Option<Note> {
+        self.note
     }
 
     /// The question that it asks now. `None` if it has none any more.

@@ -122,6 +122,7 @@ impl Job {
             layer: ready.layer,
             layers: self.layers.or(bounded.map(|bounded| bounded.layers)),
             loss: bounded.map(|bounded| bounded.loss),
+            fingerprint: None,
             tensor,
         }
     }

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::bell::Bell;
-use crate::call::Call;
+use crate::call::{Call, Step};
 use crate::layout::{self, Layout};
 use crate::memory::Memory;
 use crate::process::Process;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"thalwegT");
 /// To be raised whenever the layout or the meaning of a word changes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The seat of a member who has not come.
 pub(crate) const EMPTY: u32 = 0;
@@ -100,20 +100,30 @@ impl Board {
 
     /// Writes down what a member calls. Two operations have places in turns: whoever is in the next
     /// one may still have to be compared with in this one.
-    pub(crate) fn announce(&self, member: u32, operation: u64, call: &Call) {
+    pub(crate) fn announce(&self, member: u32, operation: u64, step: &Step) {
         let at = self.call_at(member, operation);
-        let [what, bytes] = call.encode();
         self.memory.long(at).store(operation, Relaxed);
-        self.memory.long(at + 8).store(what, Relaxed);
-        self.memory.long(at + 16).store(bytes, Relaxed);
+        self.write_step(at + 8, step);
+    }
+
+    /// Writes a step to a place.
+    pub(crate) fn write_step(&self, at: usize, step: &Step) {
+        for (word, value) in step.encode().into_iter().enumerate() {
+            self.memory.long(at + 8 * word).store(value, Relaxed);
+        }
+    }
+
+    /// The step that is written in a place.
+    pub(crate) fn read_step(&self, at: usize) -> Step {
+        Step::decode(std::array::from_fn(|word| self.memory.long(at + 8 * word).load(Relaxed)))
     }
 
     /// What a member has called as this operation, once it has put in the first chunk.
-    pub(crate) fn announced(&self, member: u32, operation: u64) -> Call {
+    pub(crate) fn announced(&self, member: u32, operation: u64) -> Step {
         let at = self.call_at(member, operation);
-        let words = [at + 8, at + 16].map(|at| self.memory.long(at).load(Relaxed));
+        let step = self.read_step(at + 8);
         let is_this = self.memory.long(at).load(Relaxed) == operation;
-        if is_this { Call::decode(words) } else { Call::Unknown }
+        if is_this { step } else { Call::Unknown.into() }
     }
 
     fn call_at(&self, member: u32, operation: u64) -> usize {
@@ -158,7 +168,7 @@ mod tests {
         let problem = || layout_of(&memory).unwrap_err();
         assert_eq!(problem(), "claims 3 members with chunks of 18446744073709551615 bytes");
         memory.word(layout::VERSION).store(9, SeqCst);
-        assert_eq!(problem(), "is of version 9 and this program speaks version 1");
+        assert_eq!(problem(), "is of version 9 and this program speaks version 2");
         memory.long(layout::MAGIC).store(9, SeqCst);
         assert_eq!(problem(), "is not a team's memory");
     }
@@ -177,11 +187,11 @@ mod tests {
     #[test]
     fn calls_of_two_operations_stand_side_by_side() {
         let board = test_board(2, 64);
-        let (first, second) = (Call::Barrier, Call::AllGather { bytes: 3 });
+        let (first, second) = (Call::Barrier.into(), Call::AllGather { bytes: 3 }.into());
         board.announce(1, 6, &first);
         board.announce(1, 7, &second);
         assert_eq!(board.announced(1, 6), first);
         assert_eq!(board.announced(1, 7), second);
-        assert_eq!(board.announced(1, 8), Call::Unknown, "not called yet");
+        assert_eq!(board.announced(1, 8), Call::Unknown.into(), "not called yet");
     }
 }

@@ -1,8 +1,9 @@
-//! What a member calls, and the two words that tell the others.
+//! What a member calls, and the words that tell the others.
 
 use std::fmt;
 
-use thalweg_core::{Combine, Element};
+use thalweg_core::{Combine, Element, Fingerprint};
+use thalweg_wire::fingerprint;
 
 /// An operation as one member called it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +44,70 @@ pub enum Call {
     Barrier,
     /// Something that this version does not know: the shared memory was overwritten.
     Unknown,
+}
+
+/// A call, and the operation of the application that it is a step of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The call.
+    pub call: Call,
+    /// The operation, where the application has said it.
+    pub operation: Option<Fingerprint>,
+}
+
+/// How many words a step takes.
+pub(crate) const STEP_WORDS: usize = 5;
+
+impl Step {
+    /// The words of the call, then those of the operation. No operation has only zeros.
+    pub(crate) fn encode(&self) -> [u64; STEP_WORDS] {
+        let mut words = [0; STEP_WORDS];
+        words[..2].copy_from_slice(&self.call.encode());
+        if let Some(operation) = &self.operation {
+            let encoded = fingerprint::encode(operation);
+            for (word, bytes) in words[2..].iter_mut().zip(encoded.as_chunks().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+        }
+        words
+    }
+
+    /// What words say, whatever they are.
+    pub(crate) fn decode([what, bytes, rest @ ..]: [u64; STEP_WORDS]) -> Step {
+        let call = Call::decode([what, bytes]);
+        if rest == [0; 3] {
+            return Step { call, operation: None };
+        }
+        let encoded = rest.map(u64::to_le_bytes);
+        let operation = encoded.as_flattened().try_into().ok().and_then(fingerprint::decode);
+        let call = if operation.is_some() { call } else { Call::Unknown };
+        Step { call, operation }
+    }
+
+    /// Whether two members do the same.
+    pub(crate) fn agrees(&self, other: &Step) -> bool {
+        let is_same = match (&self.operation, &other.operation) {
+            (Some(own), Some(theirs)) => own.agrees(theirs),
+            (None, None) => true,
+            _ => false,
+        };
+        is_same && self.call == other.call
+    }
+}
+
+impl From<Call> for Step {
+    fn from(call: Call) -> Step {
+        Step { call, operation: None }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.operation {
+            Some(operation) => write!(f, "{operation} ({})", self.call),
+            None => self.call.fmt(f),
+        }
+    }
 }
 
 const COMBINES: [Combine; 4] = [Combine::Sum, Combine::Product, Combine::Min, Combine::Max];
@@ -163,6 +228,21 @@ mod tests {
         for words in [[u64::MAX; 2], [6, 0], [5, 1], [0xff01, 4], [0x0f_0001, 4], [0x0103, 4]] {
             assert_eq!(Call::decode(words), Call::Unknown, "{words:x?}");
         }
+    }
+
+    #[test]
+    fn a_step_says_which_operation_it_is_of() {
+        let call = Call::Barrier;
+        let sum = Fingerprint::of_sum(Element::F32, 704);
+        let step = Step { call, operation: Some(sum) };
+        for step in [step, call.into()] {
+            assert_eq!(Step::decode(step.encode()), step);
+        }
+        let other = Step { call, operation: Some(Fingerprint::of_sum(Element::F32, 705)) };
+        assert!(step.agrees(&step) && !step.agrees(&other) && !step.agrees(&call.into()));
+        let mut words = step.encode();
+        words[2] = u64::MAX;
+        assert_eq!(Step::decode(words), Call::Unknown.into(), "no fingerprint");
     }
 
     #[test]

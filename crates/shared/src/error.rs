@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::call::Call;
+use crate::call::{Call, Step};
 
 /// Why a team could not be formed, or has failed.
 ///
@@ -142,11 +142,11 @@ pub enum TeamError {
         /// A member.
         one: u32,
         /// What it called.
-        one_call: Call,
+        one_call: Box<Step>,
         /// Another member.
         other: u32,
         /// What that one called.
-        other_call: Call,
+        other_call: Box<Step>,
     },
     /// A member's call cannot be done, whatever the others call.
     #[error("operation {operation} at member {member} is {call}, and {why}")]
@@ -159,6 +159,14 @@ pub enum TeamError {
         call: Call,
         /// What is wrong with it.
         why: Misuse,
+    },
+    /// A member was told to end while it waited for others.
+    #[error("member {member} was stopped in operation {operation}: look there for the reason")]
+    Stopped {
+        /// The operation.
+        operation: u64,
+        /// The member.
+        member: u32,
     },
     /// The memory of the team holds what no member writes.
     #[error("the team's memory was overwritten: another process has changed {what}")]
@@ -187,6 +195,7 @@ impl TeamError {
             TeamError::Stalled { operation, .. }
             | TeamError::Gone { operation, .. }
             | TeamError::Disagreement { operation, .. }
+            | TeamError::Stopped { operation, .. }
             | TeamError::Misused { operation, .. } => Some(operation),
             _ => None,
         }

@@ -4,11 +4,13 @@
 //! and that only grow. A member waits until all of them have reached a number. Whoever is the last to
 //! reach it wakes those who sleep, so that a step costs one wake-up and not one a member.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::board::{Board, LEFT, Progress};
-use crate::call::Call;
+use crate::call::{Call, Step};
 use crate::clock::Stopwatch;
 use crate::error::TeamError;
 use crate::process::Process;
@@ -22,6 +24,9 @@ const SPINS: u32 = 200;
 /// How often those who sleep look whether the others still live.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often those who sleep look whether they are to end, where somebody may want that.
+const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// A member's view of how far everybody is.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -34,7 +39,9 @@ pub(crate) struct Gate {
     seen_merged: u64,
     /// The operation that the member is in, for errors.
     operation: u64,
-    call: Call,
+    call: Step,
+    /// Set by whoever wants this member to end.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 
 impl Gate {
@@ -47,12 +54,13 @@ impl Gate {
             seen_put: 0,
             seen_merged: 0,
             operation: 0,
-            call: Call::Unknown,
+            call: Call::Unknown.into(),
+            stop: None,
         }
     }
 
     /// Says that an operation begins. Others see it with the next progress.
-    pub(crate) fn begin(&mut self, operation: u64, call: Call) {
+    pub(crate) fn begin(&mut self, operation: u64, call: Step) {
         (self.operation, self.call) = (operation, call);
         self.board.announce(self.me, operation, &call);
     }
@@ -62,16 +70,16 @@ impl Gate {
         let operation = self.operation;
         for other in 0..self.board.layout.members {
             let other_call = self.board.announced(other, operation);
-            if other_call != self.call {
+            if !other_call.agrees(&self.call) {
                 // In order, so that both of a pair say the same.
                 let (own, other) = ((self.me, self.call), (other, other_call));
                 let (one, other) = if own.0 < other.0 { (own, other) } else { (other, own) };
                 return Err(self.board.condemn(TeamError::Disagreement {
                     operation,
                     one: one.0,
-                    one_call: one.1,
+                    one_call: Box::new(one.1),
                     other: other.0,
-                    other_call: other.1,
+                    other_call: Box::new(other.1),
                 }));
             }
         }
@@ -135,6 +143,7 @@ impl Gate {
                 return Ok(());
             }
             self.check()?;
+            self.check_stop()?;
             let elapsed = waited.elapsed();
             let looks = elapsed >= next_look;
             if looks {
@@ -144,8 +153,18 @@ impl Gate {
             if elapsed >= self.patience {
                 return self.give_up(of, count);
             }
-            ticket.sleep((self.patience - elapsed).min(next_look - elapsed));
+            let nap = if self.stop.is_some() { STOP_LOOK_EVERY } else { LOOK_EVERY };
+            ticket.sleep((self.patience - elapsed).min(next_look - elapsed).min(nap));
         }
+    }
+
+    /// Fails the team if this member is to end.
+    fn check_stop(&self) -> Result<(), TeamError> {
+        if !self.stop.as_ref().is_some_and(|stop| stop.load(SeqCst)) {
+            return Ok(());
+        }
+        let (operation, member) = (self.operation, self.me);
+        Err(self.board.condemn(TeamError::Stopped { operation, member }))
     }
 
     /// Fails if somebody who is waited for will not come. That a member has left costs nothing to
@@ -164,7 +183,7 @@ impl Gate {
         if members.is_empty() {
             return Ok(());
         }
-        let (operation, call) = (self.operation, self.call);
+        let (operation, call) = (self.operation, self.call.call);
         Err(self.board.condemn(TeamError::Gone { operation, call, members }))
     }
 
@@ -176,7 +195,7 @@ impl Gate {
         }
         Err(self.board.condemn(TeamError::Stalled {
             operation: self.operation,
-            call: self.call,
+            call: self.call.call,
             missing,
             after: self.patience,
         }))
@@ -214,9 +233,9 @@ mod tests {
         let call = Call::Barrier;
         let gone = TeamError::Gone { operation: 5, call, members: vec![2] };
         gate.board.condemn(gone.clone());
-        gate.begin(4, call);
+        gate.begin(4, call.into());
         assert_eq!(gate.check(), Ok(()));
-        gate.begin(5, call);
+        gate.begin(5, call.into());
         assert_eq!(gate.check(), Err(gone));
     }
 
@@ -224,7 +243,7 @@ mod tests {
     fn who_arrived_before_it_left_is_not_missed() {
         let own = Process::own();
         let mut gate = Gate::new(test_board(2, 64), 0, own, Duration::from_secs(9));
-        gate.begin(0, Call::Barrier);
+        gate.begin(0, Call::Barrier.into());
         gate.arrive(Progress::Put, 2);
         gate.board.progress(1, Progress::Put).store(1, SeqCst);
         gate.board.seat(1).store(LEFT, SeqCst);

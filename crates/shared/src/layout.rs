@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use crate::call::STEP_WORDS;
+
 /// Chunks that can be on their way at a time: one is put in, one combined and one taken out.
 pub(crate) const SLOTS: usize = 3;
 
@@ -36,9 +38,11 @@ pub(crate) const NAMESPACE: usize = 144;
 pub(crate) const IS_BLAMED: usize = 152;
 /// Two descriptions of calls, used in turns.
 pub(crate) const CALLS: usize = 160;
-pub(crate) const CALL_BYTES: usize = 24;
+pub(crate) const CALL_BYTES: usize = 8 * (1 + STEP_WORDS);
 
 const PAGE_BYTES: usize = 4_096;
+
+const _: () = assert!(CALLS + 2 * CALL_BYTES <= RECORD_BYTES);
 
 /// The sizes that follow from the members and the chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

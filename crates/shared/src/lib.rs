@@ -30,7 +30,7 @@ mod sys;
 pub mod team;
 mod verdict;
 
-pub use call::Call;
+pub use call::{Call, Step};
 pub use error::{Misuse, TeamError};
 pub use identity::host_identity;
 pub use team::{Config, DEFAULT_CHUNK_BYTES, DEFAULT_PATIENCE, MAX_MEMBERS, Team};

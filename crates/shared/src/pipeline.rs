@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use crate::board::{Board, Progress};
-use crate::call::Call;
+use crate::call::Step;
 use crate::error::TeamError;
 use crate::gate::Gate;
 use crate::layout::SLOTS;
@@ -53,7 +53,7 @@ pub(crate) struct Place<'a> {
 pub(crate) fn run(
     gate: &mut Gate,
     operation: u64,
-    call: Call,
+    call: Step,
     first: u64,
     steps: &mut impl Steps,
 ) -> Result<u64, TeamError> {

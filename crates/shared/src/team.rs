@@ -1,14 +1,16 @@
 //! A team and its operations.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use thalweg_core::{Combine, Element};
+use thalweg_core::{Combine, Element, Fingerprint};
 
 use crate::assemble;
 use crate::board::LEFT;
-use crate::call::Call;
+use crate::call::{Call, Step};
 use crate::error::{Misuse, TeamError};
 use crate::file::{self, DIRECTORY};
 use crate::gate::Gate;
@@ -77,6 +79,8 @@ pub struct Team {
     operations: u64,
     chunks: u64,
     scratch: Vec<u8>,
+    /// The operation of the application that the next calls are steps of.
+    label: Option<Fingerprint>,
     failure: Option<TeamError>,
 }
 
@@ -110,6 +114,7 @@ impl Team {
             operations: 0,
             chunks: 0,
             scratch: Vec::new(),
+            label: None,
             failure: None,
         })
     }
@@ -122,6 +127,18 @@ impl Team {
     /// Which one this is.
     pub fn me(&self) -> u32 {
         self.gate.me
+    }
+
+    /// Says of which operation of the application the next calls are steps. Members whose operations differ
+    /// fail, although the calls may be the same: a mean begins with a sum.
+    // spec: E-11
+    pub fn label(&mut self, operation: Option<Fingerprint>) {
+        self.label = operation;
+    }
+
+    /// Has the team fail with [`TeamError::Stopped`] if this member waits for others while the flag is set.
+    pub fn stop_on(&mut self, flag: Arc<AtomicBool>) {
+        self.gate.stop = Some(flag);
     }
 
     /// Everybody's data becomes the combination of all, value by value, in the order of members: the
@@ -203,7 +220,8 @@ impl Team {
         let operation = self.operations;
         self.operations += 1;
         let mut steps = steps(self.gate.board.layout.chunk_bytes, &mut self.scratch);
-        let result = pipeline::run(&mut self.gate, operation, call, self.chunks, &mut steps);
+        let step = Step { call, operation: self.label };
+        let result = pipeline::run(&mut self.gate, operation, step, self.chunks, &mut steps);
         // Who had no need of the member that failed must not go on as if all were well.
         let result = result.and_then(|chunks| self.gate.check().map(|()| chunks));
         match result {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use crate::board::Board;
-use crate::call::Call;
+use crate::call::{Call, STEP_WORDS, Step};
 use crate::clock::Stopwatch;
 use crate::error::{Misuse, TeamError};
 use crate::layout;
@@ -17,8 +17,8 @@ const AFTER_MS: usize = 16;
 const ONE: usize = 24;
 const OTHER: usize = 28;
 const ONE_CALL: usize = 32;
-const OTHER_CALL: usize = 48;
-const WHY: usize = 64;
+const OTHER_CALL: usize = ONE_CALL + 8 * STEP_WORDS;
+const WHY: usize = OTHER_CALL + 8 * STEP_WORDS;
 
 const NONE: u32 = 0;
 const ABSENT: u32 = 1;
@@ -27,6 +27,7 @@ const STALLED: u32 = 3;
 const GONE: u32 = 4;
 const DISAGREEMENT: u32 = 5;
 const MISUSED: u32 = 6;
+const STOPPED: u32 = 7;
 
 const MISUSES: [Misuse; 3] = [Misuse::PartialValue, Misuse::NoSuchRoot, Misuse::WrongRoom];
 
@@ -42,7 +43,7 @@ struct Words<'a> {
     after: Duration,
     one: u32,
     other: u32,
-    calls: [Option<Call>; 2],
+    calls: [Option<Step>; 2],
     why: u32,
     blamed: &'a [u32],
 }
@@ -88,9 +89,7 @@ impl Board {
         self.memory.word(at + OTHER).store(words.other, Relaxed);
         self.memory.word(at + WHY).store(words.why, Relaxed);
         for (at, call) in [at + ONE_CALL, at + OTHER_CALL].into_iter().zip(words.calls) {
-            let [what, bytes] = call.unwrap_or(Call::Unknown).encode();
-            self.memory.long(at).store(what, Relaxed);
-            self.memory.long(at + 8).store(bytes, Relaxed);
+            self.write_step(at, &call.unwrap_or(Call::Unknown.into()));
         }
         for member in words.blamed {
             self.is_blamed(*member).store(1, Relaxed);
@@ -104,8 +103,8 @@ impl Board {
         let after = Duration::from_millis(self.memory.long(at + AFTER_MS).load(Relaxed));
         let one = self.memory.word(at + ONE).load(Relaxed);
         let other = self.memory.word(at + OTHER).load(Relaxed);
-        let [call, other_call] = [at + ONE_CALL, at + OTHER_CALL]
-            .map(|at| Call::decode([at, at + 8].map(|at| self.memory.long(at).load(Relaxed))));
+        let [one_call, other_call] = [at + ONE_CALL, at + OTHER_CALL].map(|at| self.read_step(at));
+        let call = one_call.call;
         let why = MISUSES.get(self.memory.word(at + WHY).load(Relaxed) as usize);
         let members = 0..self.layout.members;
         let blamed = members.filter(|member| self.is_blamed(*member).load(Relaxed) != 0).collect();
@@ -115,8 +114,10 @@ impl Board {
             (STALLED, _) => TeamError::Stalled { operation, call, missing: blamed, after },
             (GONE, _) => TeamError::Gone { operation, call, members: blamed },
             (DISAGREEMENT, _) => {
-                TeamError::Disagreement { operation, one, one_call: call, other, other_call }
+                let [one_call, other_call] = [one_call, other_call].map(Box::new);
+                TeamError::Disagreement { operation, one, one_call, other, other_call }
             }
+            (STOPPED, _) => TeamError::Stopped { operation, member: one },
             (MISUSED, Some(&why)) => TeamError::Misused { operation, member: one, call, why },
             _ => TeamError::Overwritten { what: "the reason of its failure" },
         }
@@ -132,20 +133,24 @@ fn encode(error: &TeamError) -> Option<Words<'_>> {
         }
         TeamError::Died { ref members } => Words { kind: DIED, blamed: members, ..words },
         TeamError::Stalled { operation, call, ref missing, after } => {
-            let calls = [Some(call), None];
+            let calls = [Some(call.into()), None];
             Words { kind: STALLED, operation, calls, blamed: missing, after, ..words }
         }
         TeamError::Gone { operation, call, ref members } => {
-            Words { kind: GONE, operation, calls: [Some(call), None], blamed: members, ..words }
+            let calls = [Some(call.into()), None];
+            Words { kind: GONE, operation, calls, blamed: members, ..words }
         }
-        TeamError::Disagreement { operation, one, one_call, other, other_call } => {
-            let calls = [Some(one_call), Some(other_call)];
+        TeamError::Disagreement { operation, one, ref one_call, other, ref other_call } => {
+            let calls = [Some(**one_call), Some(**other_call)];
             Words { kind: DISAGREEMENT, operation, one, other, calls, ..words }
         }
         TeamError::Misused { operation, member, call, why } => {
             let why = MISUSES.iter().position(|known| *known == why).unwrap_or(MISUSES.len());
-            let (calls, why) = ([Some(call), None], why as u32);
+            let (calls, why) = ([Some(call.into()), None], why as u32);
             Words { kind: MISUSED, operation, one: member, calls, why, ..words }
+        }
+        TeamError::Stopped { operation, member } => {
+            Words { kind: STOPPED, operation, one: member, ..words }
         }
         _ => return None,
     })
@@ -153,6 +158,8 @@ fn encode(error: &TeamError) -> Option<Words<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::{Element, Fingerprint};
+
     use super::*;
     use crate::board::test_board;
 
@@ -168,10 +175,14 @@ mod tests {
             TeamError::Disagreement {
                 operation: 3,
                 one: 0,
-                one_call: call,
+                one_call: Box::new(Step {
+                    call,
+                    operation: Some(Fingerprint::of_sum(Element::F32, 9)),
+                }),
                 other: 2,
-                other_call: Call::Barrier,
+                other_call: Box::new(Call::Barrier.into()),
             },
+            TeamError::Stopped { operation: 8, member: 1 },
             TeamError::Misused { operation: 0, member: 2, call, why: Misuse::WrongRoom },
         ] {
             let board = test_board(3, 64);

@@ -4,10 +4,14 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use common::{now, sleep, with_patience, with_team};
-use thalweg_core::{Combine, Element};
+use thalweg_core::{
+    Combine, Element, Fingerprint, OperationKind, OperationPolicy, Reduction, SumPath,
+};
 use thalweg_shared::{Call, Misuse, Team, TeamError};
 
 const SOON: Duration = Duration::from_secs(1);
@@ -87,7 +91,7 @@ fn different_calls_are_refused_and_both_named() {
         panic!("{error}");
     };
     let call = |bytes| Call::AllReduce { element: Element::F32, how: Combine::Sum, bytes };
-    assert_eq!((one_call, other_call), (call(40_000), call(40_004)));
+    assert_eq!((*one_call, *other_call), (call(40_000).into(), call(40_004).into()));
 
     let max = |team: &mut Team| team.all_reduce(Element::F32, Combine::Max, &mut [0; 8]);
     let integers = |team: &mut Team| team.all_reduce(Element::I32, Combine::Sum, &mut [0; 8]);
@@ -102,6 +106,57 @@ fn different_calls_are_refused_and_both_named() {
     ] {
         assert!(matches!(error, TeamError::Disagreement { operation: 1, other: 2, .. }), "{error}");
     }
+}
+
+// spec: E-11
+#[test]
+fn calls_of_different_operations_are_refused_and_both_named() {
+    let sum = Fingerprint::of_sum(Element::F32, 2);
+    let of = |operation: Option<Fingerprint>| {
+        move |team: &mut Team| {
+            team.label(operation);
+            let result = team.all_reduce(Element::F32, Combine::Sum, &mut [0; 8]);
+            team.label(None);
+            result
+        }
+    };
+    let policy = |path, loss_millionths| OperationPolicy { path, loss_millionths };
+    let others = [
+        Fingerprint { kind: OperationKind::ReduceScatter, parts: 3, ..sum },
+        Fingerprint { element: Some(Element::I32), ..sum },
+        Fingerprint { bytes: Some(12), ..sum },
+        Fingerprint { reduction: Some(Reduction::Mean), ..sum },
+        Fingerprint { kind: OperationKind::Reduce, root: Some(0), ..sum },
+        Fingerprint { policy: policy(SumPath::Ring, 0), ..sum },
+        Fingerprint { policy: policy(SumPath::Any, 1), ..sum },
+    ];
+    for other in others {
+        let error = disagreement(of(Some(sum)), of(Some(other)));
+        let TeamError::Disagreement { one_call, other_call, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((one_call.operation, other_call.operation), (Some(sum), Some(other)));
+        for side in [sum, other] {
+            assert!(error.to_string().contains(&side.to_string()), "{error}");
+        }
+    }
+    disagreement(of(Some(sum)), of(None));
+}
+
+// spec: E-11
+#[test]
+fn a_member_that_is_stopped_ends_the_wait_of_all() {
+    let errors = with_team(3, |mut team| {
+        team.barrier().unwrap();
+        let stop = Arc::new(AtomicBool::new(team.me() == 1));
+        team.stop_on(stop);
+        // The third one comes when the others have given up.
+        if team.me() == 2 {
+            sleep(SOON);
+        }
+        team.all_reduce(Element::F32, Combine::Sum, &mut [0; 8]).unwrap_err()
+    });
+    assert_eq!(errors, [const { TeamError::Stopped { operation: 1, member: 1 } }; 3]);
 }
 
 #[test]

@@ -4,12 +4,14 @@
 //! channel says. Nothing on it waits for anybody but the kernel.
 
 mod command;
+mod comparison;
 mod membership;
 mod pending;
 mod watch;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,14 +21,16 @@ use thalweg_net::{Driver, DriverError, Waker};
 use thalweg_stack::{Event, Host};
 
 pub(crate) use command::{Command, Sum, Summed};
+pub(crate) use comparison::HostOperation;
 pub(crate) use membership::Joined;
 
 use crate::error::Error;
 use crate::handle::Reply;
 use crate::lossy::Lossy;
 use crate::session::Note;
+use comparison::Comparison;
 use membership::Membership;
-use pending::Pending;
+use pending::{Fault, Pending};
 use watch::Watch;
 
 /// How long it sleeps at most: the time it may take to notice that an operation stalls.
@@ -44,6 +48,42 @@ pub(crate) type Control = Arc<Mutex<Option<Attendance>>>;
 /// The control channel. Whoever panicked while it held it did not change it.
 pub(crate) fn lock(control: &Control) -> std::sync::MutexGuard<'_, Option<Attendance>> {
     control.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The end of a session, for threads that wait for other ranks of the host.
+#[derive(Default)]
+pub(crate) struct End {
+    error: Mutex<Option<Error>>,
+    is_there: Condvar,
+    /// Set when there is an error.
+    pub flag: Arc<AtomicBool>,
+}
+
+impl End {
+    /// Why the session is over, if that is known in time.
+    pub fn wait_for(&self, at_most: Duration) -> Option<Error> {
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.is_there.wait_timeout_while(error, at_most, |error| error.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Ends the session. The first error stands.
+    fn set(&self, error: &Error) {
+        let mut place = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        place.get_or_insert_with(|| error.clone());
+        self.flag.store(true, Ordering::SeqCst);
+        self.is_there.notify_all();
+    }
+}
+
+/// How an engine works together with other threads.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub control: Control,
+    pub notes: Notes,
+    pub end: Arc<End>,
+    /// Whether the registrar compares every operation before its result is handed out.
+    pub compares_operations: bool,
 }
 
 /// Who a rank is.
@@ -76,6 +116,11 @@ impl Post {
             self.waker.wake();
         }
     }
+
+    /// Hands over what can wait until the engine wakes for another reason.
+    pub fn leave_note(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
 }
 
 /// The driver of a rank's machines. It loses packets in tests.
@@ -89,6 +134,10 @@ pub(crate) struct Engine {
     patience: Patience,
     control: Control,
     notes: Notes,
+    end: Arc<End>,
+    comparison: Comparison,
+    /// What another rank says of a failure, and since when. That rank knows more.
+    hearsay: Option<(Time, String)>,
     /// Until the rank has its place.
     joining: Option<Reply>,
     membership: Option<Membership>,
@@ -106,12 +155,12 @@ impl Engine {
         mut driver: HostDriver,
         identity: Identity,
         patience: Patience,
-        control: Control,
-        notes: Notes,
+        shared: Shared,
         joining: Reply,
     ) -> Result<(Post, JoinHandle<()>), Error> {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let (commands, inbox) = channel();
+        let Shared { control, notes, end, compares_operations } = shared;
         let engine = Engine {
             driver,
             inbox,
@@ -119,6 +168,9 @@ impl Engine {
             patience,
             control,
             notes,
+            end,
+            comparison: Comparison::new(compares_operations),
+            hearsay: None,
             joining: Some(joining),
             membership: None,
             pending: Pending::default(),
@@ -170,10 +222,35 @@ impl Engine {
             self.report_precision();
         }
         for event in events.drain(..) {
-            if let Some(text) = self.pending.end(event) {
-                // Everybody is told, this rank too, so that all fail alike.
-                self.say(FromRank::Failing { text });
+            let comparison = &self.comparison;
+            if let Some(fault) = self.pending.end(event, |number| comparison.is_agreed(number)) {
+                self.spread(fault);
             }
+        }
+    }
+
+    /// Tells everybody, this rank too, so that all fail alike.
+    fn spread(&mut self, fault: Fault) {
+        let text = match fault {
+            Fault::Own(text) => text,
+            Fault::Sums(thalweg_collective::Failure::Differs(mismatch)) => {
+                let membership = self.membership.as_ref();
+                let rank = |seat| membership.and_then(|own| own.leader(seat)).unwrap_or(seat);
+                mismatch.renumbered(rank).to_string()
+            }
+            Fault::Sums(failure) => failure.to_string(),
+            Fault::Hearsay(text) => {
+                self.hearsay.get_or_insert((self.driver.now(), text));
+                return;
+            }
+        };
+        self.say(FromRank::Failing { text });
+    }
+
+    /// Reports operations that have to be compared now.
+    fn report_operations(&mut self) {
+        for report in self.comparison.reports() {
+            self.say(report);
         }
     }
 
@@ -191,6 +268,7 @@ impl Engine {
         // Who hears of it may use the memory that he has lent for something else.
         self.command(|host, _| host.leave_all(), |_| {});
         self.pending.fail(&error);
+        self.end.set(&error);
         if let Some(joining) = self.joining.take() {
             joining.fail(error.clone());
         }

@@ -139,6 +139,13 @@ impl Reply {
 }
 
 impl Reply {
+    /// Ends the operation with a result that is packed already.
+    pub fn end_with(mut self, done: Done) {
+        if let Some(shared) = self.shared.take() {
+            shared.end(Ok(done));
+        }
+    }
+
     /// Ends the operation with an error.
     pub fn fail(self, error: Error) {
         self.end::<()>(Err(error));

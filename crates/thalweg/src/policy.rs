@@ -1,7 +1,7 @@
 //! How operations are carried out.
 
 use thalweg_aggregate::Numeric as Bodies;
-use thalweg_core::Combine;
+use thalweg_core::{Combine, OperationPolicy, Reduction, SumPath};
 use thalweg_deliver::LossBound;
 use thalweg_wire::aggregate::Scale;
 
@@ -20,6 +20,20 @@ pub struct Policy {
     pub reliability: Reliability,
     /// How urgent it is.
     pub priority: Priority,
+}
+
+impl Policy {
+    /// What all ranks have to agree on of it. The numeric is the job's, and how urgent a sum is may differ.
+    pub(crate) fn agreement(&self) -> OperationPolicy {
+        OperationPolicy {
+            path: match self.collective {
+                Collective::Auto | Collective::Aggregate => SumPath::Aggregate,
+                Collective::Server => SumPath::Server,
+                Collective::Ring => SumPath::Ring,
+            },
+            loss_millionths: self.reliability.loss().map_or(0, LossBound::millionths),
+        }
+    }
 }
 
 /// Whether a sum may lack something. All ranks say the same of an operation.
@@ -142,6 +156,17 @@ pub enum Reduce {
 }
 
 impl Reduce {
+    /// What the other ranks have to agree on.
+    pub(crate) fn reduction(self) -> Reduction {
+        match self {
+            Reduce::Sum => Reduction::Sum,
+            Reduce::Mean => Reduction::Mean,
+            Reduce::Min => Reduction::Min,
+            Reduce::Max => Reduction::Max,
+            Reduce::Product => Reduction::Product,
+        }
+    }
+
     /// What is done value by value; the mean's division comes last.
     pub(crate) fn combine(self) -> Combine {
         match self {

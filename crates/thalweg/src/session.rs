@@ -10,8 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use thalweg_collective::Coverage;
-use thalweg_collective::mesh::{Call, Outcome};
-use thalweg_core::{Element, Tensor};
+use thalweg_collective::mesh::{Call, Outcome, Request};
+use thalweg_core::fingerprint::digest_of_lengths;
+use thalweg_core::{Element, Fingerprint, OperationKind, Tensor};
 
 pub use self::config::{Note, SessionConfig};
 use self::lane::Lanes;
@@ -49,7 +50,7 @@ impl Session {
     /// Joins a job, and waits until all of its ranks are there.
     pub fn join(config: SessionConfig) -> Result<Session, Error> {
         let (lanes, welcome) = Lanes::join(&config)?;
-        let team = TeamThread::join(&config, &welcome)?;
+        let team = TeamThread::join(&config, &welcome, &lanes.end)?;
         Ok(Session {
             rank: config.rank,
             ranks: config.ranks,
@@ -121,19 +122,32 @@ impl Session {
         if self.ranks == 1 {
             return Ok(exact(ready(array)));
         }
+        let fingerprint = fingerprint(array.element(), array.len() as u64, how, policy);
+        self.all_reduce_as(array, how, (policy, fingerprint))
+    }
+
+    /// An all-reduce that is, or is a part of, an operation with this fingerprint.
+    fn all_reduce_as(
+        &self,
+        array: Array,
+        how: Reduce,
+        (policy, fingerprint): (Policy, Fingerprint),
+    ) -> Result<Handle<Reduced<Array>>, Error> {
         if let Some(team) = self.whole_team() {
-            let (element, divisor) = (array.element(), self.divisor(how));
-            return Ok(exact(team.all_reduce(element, array, how.combine(), divisor)));
+            let way = (array.element(), how.combine(), self.divisor(how));
+            return Ok(exact(team.all_reduce(self.lanes.first(), array, fingerprint, way)));
         }
         match (how, array.into_tensor()) {
             (Reduce::Sum | Reduce::Mean, Ok(tensor)) => {
-                let summed = self.sum(tensor, policy, how);
+                let summed = self.sum(tensor, (policy, fingerprint), how);
                 Ok(summed.and_then(|Reduced { values, coverage }| {
                     Ok(Reduced { values: Array::from_tensor(values), coverage })
                 }))
             }
-            (_, Ok(tensor)) => Ok(exact(self.reduce_in_mesh(Array::from_tensor(tensor), how))),
-            (_, Err(array)) => Ok(exact(self.reduce_in_mesh(array, how))),
+            (_, Ok(tensor)) => {
+                Ok(exact(self.reduce_in_mesh(Array::from_tensor(tensor), how, policy)))
+            }
+            (_, Err(array)) => Ok(exact(self.reduce_in_mesh(array, how, policy))),
         }
     }
 
@@ -156,13 +170,19 @@ impl Session {
         if self.ranks == 1 {
             return Ok(exact(ready(values)));
         }
+        let count = (length / element.bytes()) as u64;
+        let fingerprint = fingerprint(element, count, how, policy);
         if let Some(team) = self.whole_team() {
-            let reduced = team.all_reduce(element, values, how.combine(), self.divisor(how));
+            let way = (element, how.combine(), self.divisor(how));
+            let reduced = team.all_reduce(self.lanes.first(), values, fingerprint, way);
             return Ok(exact(reduced));
         }
         let mut values = match how {
             Reduce::Sum | Reduce::Mean => match lent::lend(element, values) {
-                Ok(tensor) => return Ok(self.sum(tensor, policy, how).and_then(returned)),
+                Ok(tensor) => {
+                    let summed = self.sum(tensor, (policy, fingerprint), how);
+                    return Ok(summed.and_then(returned));
+                }
                 Err(values) => values,
             },
             Reduce::Min | Reduce::Max | Reduce::Product => values,
@@ -187,7 +207,8 @@ impl Session {
         let data = array.as_bytes().to_vec();
         let call = Call::ReduceScatter { element, how: combine, data, counts };
         let divisor = self.divisor(how);
-        Ok(typed(self.call(call, move |outcome| {
+        let request = self.reduction(call, how, self.policy);
+        Ok(typed(self.call(request, move |outcome| {
             let mut array = Array::from_bytes(element, &bytes(outcome));
             if divisor > 1 {
                 array.divide(divisor);
@@ -218,8 +239,19 @@ impl Session {
                  the values"
             )));
         };
-        let reduced = self.all_reduce_with(values, how, policy)?;
+        let array = T::into_array(values);
+        self.check(&policy, how, array.element())?;
+        if self.ranks == 1 {
+            return Ok(exact(typed(ready(array))));
+        }
+        let fingerprint = Fingerprint {
+            kind: OperationKind::ReduceScatter,
+            parts: digest_of_lengths(&counts),
+            ..fingerprint(array.element(), array.len() as u64, how, policy)
+        };
+        let reduced = self.all_reduce_as(array, how, (policy, fingerprint))?;
         Ok(reduced.and_then(move |Reduced { values, coverage }| {
+            let values = T::from_array(values).ok_or(Error::Closed)?;
             let part = values[own.start as usize..own.end as usize].to_vec();
             Ok(Reduced { values: part, coverage: coverage.within(&own) })
         }))
@@ -228,14 +260,15 @@ impl Session {
     /// Everybody gets the values of every rank, which may be of different lengths.
     pub fn all_gather<T: Value>(&self, values: Vec<T>) -> Result<Handle<Vec<Vec<T>>>, Error> {
         let data = T::into_array(values).as_bytes().to_vec();
-        Ok(self.call(Call::AllGather { data }, |outcome| parts::<T>(outcome)))
+        let request = of_values::<T>(Call::AllGather { data });
+        Ok(self.call(request, |outcome| parts::<T>(outcome)))
     }
 
     /// Everybody gets the values of one rank. Those of the others do not count.
     pub fn broadcast<T: Value>(&self, root: u32, values: Vec<T>) -> Result<Handle<Vec<T>>, Error> {
         let data = T::into_array(values).as_bytes().to_vec();
-        let call = Call::Broadcast { root, data };
-        Ok(typed(self.call(call, |outcome| Array::from_bytes(T::ELEMENT, &bytes(outcome)))))
+        let request = of_values::<T>(Call::Broadcast { root, data });
+        Ok(typed(self.call(request, |outcome| Array::from_bytes(T::ELEMENT, &bytes(outcome)))))
     }
 
     /// Everybody gets a part from each rank: `parts[r]` goes to rank *r*.
@@ -245,24 +278,26 @@ impl Session {
     ) -> Result<Handle<Vec<Vec<T>>>, Error> {
         let to_bytes = |values| T::into_array(values).as_bytes().to_vec();
         let parts_of_all = parts_of_all.into_iter().map(to_bytes).collect();
-        Ok(self.call(Call::AllToAll { parts: parts_of_all }, |outcome| parts::<T>(outcome)))
+        let request = of_values::<T>(Call::AllToAll { parts: parts_of_all });
+        Ok(self.call(request, |outcome| parts::<T>(outcome)))
     }
 
     /// Ends when every rank is in it.
     pub fn barrier(&self) -> Result<Handle<()>, Error> {
-        Ok(self.call(Call::Barrier, |_| ()))
+        Ok(self.call(Call::Barrier.into(), |_| ()))
     }
 
     /// Any collective over reliable flows, in bytes.
-    pub fn call_bytes(&self, call: Call) -> Result<Handle<Outcome>, Error> {
-        Ok(self.call(call, |outcome| outcome))
+    pub fn call_bytes(&self, request: Request) -> Result<Handle<Outcome>, Error> {
+        Ok(self.call(request, |outcome| outcome))
     }
 
     /// Sends values to one rank, which receives them with the same tag. Ends when they are there.
     pub fn send<T: Value>(&self, to: u32, tag: u64, values: Vec<T>) -> Result<Handle<()>, Error> {
         let (handle, reply) = pair(|(): ()| Ok(()));
         let bytes = T::into_array(values).as_bytes().to_vec();
-        self.lanes.first().send(Command::Send { to, tag, bytes, reply });
+        let values = (T::ELEMENT, bytes);
+        self.lanes.first().send(Command::Send { to, tag, values, reply });
         Ok(handle)
     }
 
@@ -273,7 +308,8 @@ impl Session {
             T::from_array(array).ok_or(Error::Closed)
         };
         let (handle, reply) = pair(to_values);
-        self.lanes.first().send(Command::Receive { from, tag, reply });
+        let values = (T::ELEMENT, None);
+        self.lanes.first().send(Command::Receive { from, tag, values, reply });
         Ok(handle)
     }
 
@@ -322,24 +358,29 @@ impl Session {
         Ok(())
     }
 
-    fn sum(&self, tensor: Tensor, policy: Policy, how: Reduce) -> Handle<Reduced<Tensor>> {
+    fn sum(
+        &self,
+        tensor: Tensor,
+        (policy, fingerprint): (Policy, Fingerprint),
+        how: Reduce,
+    ) -> Handle<Reduced<Tensor>> {
         let lane = self.lanes.choose(bytes_of(&tensor));
         let hosts = self.hosts.clone();
         if let Some(team) = &self.team {
-            return team.sum(lane, tensor, policy, (how, hosts));
+            return team.sum(lane, tensor, (policy, fingerprint), (how, hosts));
         }
         let (handle, reply) =
             pair(move |summed: Summed| hosts.finish(hosts.reduced(summed), how, policy.collective));
-        lane.send(Command::Sum(Sum { tensor, policy, reply }));
+        lane.send(Command::Sum(Sum { tensor, policy, fingerprint, shared: None, reply }));
         handle
     }
 
-    fn reduce_in_mesh(&self, array: Array, how: Reduce) -> Handle<Array> {
+    fn reduce_in_mesh(&self, array: Array, how: Reduce, policy: Policy) -> Handle<Array> {
         let element = array.element();
         let data = array.as_bytes().to_vec();
         let call = Call::AllReduce { element, how: how.combine(), data };
         let divisor = self.divisor(how);
-        self.call(call, move |outcome| {
+        self.call(self.reduction(call, how, policy), move |outcome| {
             let mut array = Array::from_bytes(element, &bytes(outcome));
             if divisor > 1 {
                 array.divide(divisor);
@@ -348,11 +389,34 @@ impl Session {
         })
     }
 
-    fn call<T>(&self, call: Call, finish: impl FnOnce(Outcome) -> T + Send + 'static) -> Handle<T> {
+    fn call<T>(
+        &self,
+        request: Request,
+        finish: impl FnOnce(Outcome) -> T + Send + 'static,
+    ) -> Handle<T> {
         let (handle, reply) = pair(move |outcome: Outcome| Ok(finish(outcome)));
-        self.lanes.first().send(Command::Call(call, reply));
+        self.lanes.first().send(Command::Call(request, reply));
         handle
     }
+
+    /// A reduction in the mesh, as the caller asked for it.
+    fn reduction(&self, call: Call, how: Reduce, policy: Policy) -> Request {
+        Request { is_mean: how == Reduce::Mean, policy: policy.agreement(), ..call.into() }
+    }
+}
+
+/// What the ranks of an all-reduce have to agree on.
+fn fingerprint(element: Element, values: u64, how: Reduce, policy: Policy) -> Fingerprint {
+    Fingerprint {
+        reduction: Some(how.reduction()),
+        policy: policy.agreement(),
+        ..Fingerprint::of_sum(element, values)
+    }
+}
+
+/// A call that moves values of a type.
+fn of_values<T: Value>(call: Call) -> Request {
+    Request { element: Some(T::ELEMENT), ..call.into() }
 }
 
 /// Returns whether a result may lack values. Sums and means of floats of up to 32 bits may, everything

@@ -14,6 +14,7 @@
 
 pub mod aggregate;
 pub mod deliver;
+pub mod fingerprint;
 pub mod flow;
 pub mod pace;
 pub mod prefix;

@@ -1,11 +1,10 @@
 //! What ranks do together, what comes of it, and what they have to agree on.
 
-use std::fmt;
-
-use thalweg_core::{Combine, Element};
+use thalweg_core::fingerprint::digest_of_lengths;
+use thalweg_core::{Combine, Element, Fingerprint, OperationKind, OperationPolicy, Reduction};
 
 use super::config::Place;
-use super::event::{Difference, SubmitError};
+use super::event::SubmitError;
 
 /// An operation of all ranks. Every rank makes the same calls in the same order.
 ///
@@ -93,88 +92,48 @@ pub enum Outcome {
     Parts(Vec<Vec<u8>>),
 }
 
-/// Which operation it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// [`Call::AllReduce`].
-    AllReduce,
-    /// [`Call::ReduceScatter`].
-    ReduceScatter,
-    /// [`Call::Reduce`].
-    Reduce,
-    /// [`Call::Broadcast`].
-    Broadcast,
-    /// [`Call::AllGather`].
-    AllGather,
-    /// [`Call::Gather`].
-    Gather,
-    /// [`Call::Scatter`].
-    Scatter,
-    /// [`Call::AllToAll`].
-    AllToAll,
-    /// [`Call::Barrier`].
-    Barrier,
-}
-
-/// What all ranks have to agree on, as far as this one knows it. It goes with every message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Terms {
-    pub kind: Kind,
-    /// Zero without a root.
-    pub root: u32,
-    /// How values are combined, where they are.
-    pub reduction: Option<(Element, Combine)>,
-    /// How long the data is, where it has one length. A broadcast's is known to its root first.
+/// A call, with what its data means to the caller. A [`Call`] alone is one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The call.
+    pub call: Call,
+    /// The type of the values, for calls that only move them. Default unknown, which agrees with any type.
+    pub element: Option<Element>,
+    /// Length of the data, where a rank knows it that does not send any. Default unknown.
     pub bytes: Option<u64>,
+    /// Whether the caller divides the sum by the number of ranks.
+    pub is_mean: bool,
+    /// The options that the caller was asked for.
+    pub policy: OperationPolicy,
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 9] = [
-        Kind::AllReduce,
-        Kind::ReduceScatter,
-        Kind::Reduce,
-        Kind::Broadcast,
-        Kind::AllGather,
-        Kind::Gather,
-        Kind::Scatter,
-        Kind::AllToAll,
-        Kind::Barrier,
-    ];
-
-    /// Whether values are combined.
-    pub(super) const fn is_reduction(self) -> bool {
-        matches!(self, Kind::AllReduce | Kind::ReduceScatter | Kind::Reduce)
-    }
-
-    /// Whether all ranks work on data of one length.
-    pub(super) const fn has_one_length(self) -> bool {
-        self.is_reduction() || matches!(self, Kind::Broadcast)
+impl From<Call> for Request {
+    fn from(call: Call) -> Request {
+        let policy = OperationPolicy::default();
+        Request { call, element: None, bytes: None, is_mean: false, policy }
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::AllReduce => "all-reduce",
-            Kind::ReduceScatter => "reduce-scatter",
-            Kind::Reduce => "reduce",
-            Kind::Broadcast => "broadcast",
-            Kind::AllGather => "all-gather",
-            Kind::Gather => "gather",
-            Kind::Scatter => "scatter",
-            Kind::AllToAll => "all-to-all",
-            Kind::Barrier => "barrier",
-        })
+impl Request {
+    /// What the other ranks have to agree on, as far as this rank knows it.
+    pub fn fingerprint_at(&self, rank: u32) -> Fingerprint {
+        let fingerprint = self.call.fingerprint(rank);
+        let reduction = match fingerprint.reduction {
+            Some(Reduction::Sum) if self.is_mean => Some(Reduction::Mean),
+            reduction => reduction,
+        };
+        let element = fingerprint.element.or(self.element);
+        let bytes = fingerprint.bytes.or(self.bytes);
+        Fingerprint { element, bytes, reduction, policy: self.policy, ..fingerprint }
     }
 }
 
 impl Call {
-    /// Whether the call makes sense at a rank, and on what terms.
-    pub(super) fn check(&self, place: &Place) -> Result<Terms, SubmitError> {
-        let terms = self.terms(place);
-        if terms.root >= place.ranks {
-            return Err(SubmitError::NoSuchRank { rank: terms.root, ranks: place.ranks });
+    /// Whether the call makes sense at a rank.
+    pub(super) fn check(&self, place: &Place) -> Result<(), SubmitError> {
+        let root = self.fingerprint(place.rank).root.unwrap_or(0);
+        if root >= place.ranks {
+            return Err(SubmitError::NoSuchRank { rank: root, ranks: place.ranks });
         }
         self.check_lengths(place)?;
         match self {
@@ -190,7 +149,7 @@ impl Call {
             Call::AllToAll { parts } => check_parts(place, parts.len())?,
             _ => {}
         }
-        Ok(terms)
+        Ok(())
     }
 
     fn check_lengths(&self, place: &Place) -> Result<(), SubmitError> {
@@ -209,33 +168,52 @@ impl Call {
         check_length(place, longest)
     }
 
-    fn terms(&self, place: &Place) -> Terms {
-        let of = |kind, root| Terms { kind, root, reduction: None, bytes: None };
-        let reduction = |kind, root, element: &Element, how: &Combine, data: &Vec<u8>| Terms {
-            kind,
-            root,
-            reduction: Some((*element, *how)),
+    fn fingerprint(&self, rank: u32) -> Fingerprint {
+        let of = |root| Fingerprint { root, ..Fingerprint::new(self.kind()) };
+        let reduction = |root, element: &Element, how: &Combine, data: &Vec<u8>| Fingerprint {
+            element: Some(*element),
             bytes: Some(data.len() as u64),
+            reduction: Some((*how).into()),
+            ..of(root)
         };
         match self {
-            Call::AllReduce { element, how, data } => {
-                reduction(Kind::AllReduce, 0, element, how, data)
-            }
-            Call::ReduceScatter { element, how, data, .. } => {
-                reduction(Kind::ReduceScatter, 0, element, how, data)
-            }
-            Call::Reduce { root, element, how, data } => {
-                reduction(Kind::Reduce, *root, element, how, data)
-            }
+            Call::AllReduce { element, how, data } => reduction(None, element, how, data),
+            Call::ReduceScatter { element, how, data, counts } => Fingerprint {
+                parts: digest_of_lengths(counts),
+                ..reduction(None, element, how, data)
+            },
+            Call::Reduce { root, element, how, data } => reduction(Some(*root), element, how, data),
             Call::Broadcast { root, data } => {
-                let bytes = (*root == place.rank).then_some(data.len() as u64);
-                Terms { bytes, ..of(Kind::Broadcast, *root) }
+                // The data of the others does not count.
+                let bytes = (*root == rank).then_some(data.len() as u64);
+                Fingerprint { bytes, ..of(Some(*root)) }
             }
-            Call::AllGather { .. } => of(Kind::AllGather, 0),
-            Call::Gather { root, .. } => of(Kind::Gather, *root),
-            Call::Scatter { root, .. } => of(Kind::Scatter, *root),
-            Call::AllToAll { .. } => of(Kind::AllToAll, 0),
-            Call::Barrier => of(Kind::Barrier, 0),
+            Call::Gather { root, .. } | Call::Scatter { root, .. } => of(Some(*root)),
+            Call::AllGather { .. } | Call::AllToAll { .. } | Call::Barrier => of(None),
+        }
+    }
+
+    fn kind(&self) -> OperationKind {
+        match self {
+            Call::AllReduce { .. } => OperationKind::AllReduce,
+            Call::ReduceScatter { .. } => OperationKind::ReduceScatter,
+            Call::Reduce { .. } => OperationKind::Reduce,
+            Call::Broadcast { .. } => OperationKind::Broadcast,
+            Call::AllGather { .. } => OperationKind::AllGather,
+            Call::Gather { .. } => OperationKind::Gather,
+            Call::Scatter { .. } => OperationKind::Scatter,
+            Call::AllToAll { .. } => OperationKind::AllToAll,
+            Call::Barrier => OperationKind::Barrier,
+        }
+    }
+
+    /// How values are combined, where they are.
+    pub(super) fn reduction(&self) -> Option<(Element, Combine)> {
+        match *self {
+            Call::AllReduce { element, how, .. }
+            | Call::ReduceScatter { element, how, .. }
+            | Call::Reduce { element, how, .. } => Some((element, how)),
+            _ => None,
         }
     }
 }
@@ -267,26 +245,5 @@ fn check_parts(place: &Place, parts: usize) -> Result<(), SubmitError> {
         Ok(())
     } else {
         Err(SubmitError::Parts { parts, ranks: place.ranks })
-    }
-}
-
-impl Terms {
-    /// Where another rank's terms differ from what is known here.
-    pub fn difference(&self, theirs: &Terms) -> Option<Difference> {
-        if self.kind != theirs.kind {
-            return Some(Difference::Kind { here: self.kind, there: theirs.kind });
-        }
-        if self.root != theirs.root {
-            return Some(Difference::Root { here: self.root, there: theirs.root });
-        }
-        if let (Some(here), Some(there)) = (self.reduction, theirs.reduction)
-            && here != there
-        {
-            return Some(Difference::Reduction { here, there });
-        }
-        match (self.bytes, theirs.bytes) {
-            (Some(here), Some(there)) if here != there => Some(Difference::Length { here, there }),
-            _ => None,
-        }
     }
 }

@@ -44,7 +44,10 @@ impl Message {
                 StreamId::Point { .. } => None,
             },
             Letter::Point { tag, number, .. } => Some(Key::Point((self.from, tag, number))),
-            Letter::Go { .. } | Letter::Stop { .. } => None,
+            Letter::Called { operation, .. } | Letter::Agreed { operation, .. } => {
+                Some(Key::Operation(operation))
+            }
+            Letter::Go { .. } | Letter::Stop { .. } | Letter::Differ(_) => None,
         }
     }
 }

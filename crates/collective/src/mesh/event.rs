@@ -1,10 +1,10 @@
 //! What a mesh tells the application, and why it cannot go on.
 
-use thalweg_core::{Combine, Element, Operation, Time};
+use thalweg_core::{Mismatch, Operation, Time};
 use thalweg_flow::StartError;
 use thiserror::Error;
 
-use super::call::{Kind, Outcome};
+use super::call::Outcome;
 
 /// Names a transfer between this rank and another one: counted from 0 in the order of the calls of
 /// [`send`](super::Mesh::send) and [`receive`](super::Mesh::receive) here, never used again.
@@ -63,19 +63,9 @@ pub enum Failure {
         /// Which.
         rank: u32,
     },
-    /// A rank works on something else.
-    #[error(
-        "rank {rank} disagrees about operation {operation}: {difference}; make the same calls in the \
-         same order at every rank"
-    )]
-    Mismatch {
-        /// Which.
-        rank: u32,
-        /// In which operation.
-        operation: u64,
-        /// What about.
-        difference: Difference,
-    },
+    /// Two ranks called different operations.
+    #[error("{0}")]
+    Differs(Mismatch),
     /// A rank is too far ahead of this one.
     #[error(
         "rank {rank} sent more than there is room for before this rank made its calls: let it wait for \
@@ -120,63 +110,13 @@ impl Failure {
     pub fn culprit(&self) -> Option<u32> {
         match *self {
             Failure::Lost { rank }
-            | Failure::Mismatch { rank, .. }
             | Failure::TooEarly { rank }
             | Failure::TooLong { rank, .. }
             | Failure::Garbled { rank } => Some(rank),
             Failure::Stopped { culprit, .. } => Some(culprit),
-            Failure::Start(_) | Failure::Exhausted => None,
+            // Either may be wrong.
+            Failure::Differs(_) | Failure::Start(_) | Failure::Exhausted => None,
         }
-    }
-}
-
-/// What ranks disagree about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Difference {
-    /// Which operation it is.
-    #[error("it is a {there} there and a {here} here")]
-    Kind {
-        /// At this rank.
-        here: Kind,
-        /// At the other one.
-        there: Kind,
-    },
-    /// Who the root is.
-    #[error("its root is {there} there and {here} here")]
-    Root {
-        /// At this rank.
-        here: u32,
-        /// At the other one.
-        there: u32,
-    },
-    /// The type of the values, or how they are combined.
-    #[error(
-        "it is {how} of {element} there and {here_how} of {here_element} here",
-        how = name(there.1), element = there.0.name(),
-        here_how = name(here.1), here_element = here.0.name()
-    )]
-    Reduction {
-        /// At this rank.
-        here: (Element, Combine),
-        /// At the other one.
-        there: (Element, Combine),
-    },
-    /// How long the data is, or this rank's part of it.
-    #[error("it has {there} bytes there and {here} here")]
-    Length {
-        /// At this rank.
-        here: u64,
-        /// At the other one.
-        there: u64,
-    },
-}
-
-fn name(how: Combine) -> &'static str {
-    match how {
-        Combine::Sum => "the sum",
-        Combine::Product => "the product",
-        Combine::Min => "the least",
-        Combine::Max => "the largest",
     }
 }
 

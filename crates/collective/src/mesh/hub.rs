@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{NodeId, Operation, Time};
+use thalweg_core::{Element, Fingerprint, NodeId, Operation, Time};
 use thalweg_flow::Payload;
 
-use super::call::{Call, Terms};
+use super::call::Request;
 use super::config::{Config, Place};
 use super::early::{self, Early, Key};
 use super::event::{Event, Failure, SubmitError, Transfer, Wait};
@@ -31,7 +31,7 @@ pub struct Hub {
     next_operation: u64,
     ops: BTreeMap<u64, Op>,
     /// What the last operations that ended here were about.
-    ended: BTreeMap<u64, Terms>,
+    ended: BTreeMap<u64, Fingerprint>,
     points: Points,
     early: Early,
     /// Calls that were made here since the early messages were last looked at.
@@ -40,6 +40,8 @@ pub struct Hub {
     next_index: u64,
     /// The chunks that are on the way: to whom, and of what.
     in_flight: BTreeMap<u64, (u32, StreamId)>,
+    /// Whether it was another rank that noticed the failure.
+    was_told: bool,
 }
 
 type MeshPost = Post<Event>;
@@ -63,6 +65,7 @@ impl Hub {
             called: Vec::new(),
             next_index: 0,
             in_flight: BTreeMap::new(),
+            was_told: false,
         }
     }
 
@@ -71,14 +74,20 @@ impl Hub {
         to: u32,
         tag: u64,
         bytes: Vec<u8>,
+        element: Option<Element>,
     ) -> Result<Transfer, SubmitError> {
-        let (transfer, key) = self.points.send(to, tag, bytes)?;
+        let (transfer, key) = self.points.send(to, tag, bytes, element)?;
         self.lanes[to as usize].wake(points::stream_of(key));
         Ok(transfer)
     }
 
-    pub(super) fn receive(&mut self, from: u32, tag: u64) -> Result<Transfer, SubmitError> {
-        let (transfer, key) = self.points.receive(from, tag)?;
+    pub(super) fn receive(
+        &mut self,
+        from: u32,
+        tag: u64,
+        expected: (Option<Element>, Option<u64>),
+    ) -> Result<Transfer, SubmitError> {
+        let (transfer, key) = self.points.receive(from, tag, expected)?;
         self.called.push(Key::Point(key));
         Ok(transfer)
     }
@@ -99,12 +108,18 @@ impl Hub {
         }
         let early::Message { from, letter, body } = message;
         match letter {
-            Letter::Operation { stream, terms, total, chunk } => {
-                self.on_chunk(now, post, from, Chunk { stream, terms, total, chunk, body })
+            Letter::Operation { stream, fingerprint, total, chunk } => {
+                self.on_chunk(now, post, from, Chunk { stream, fingerprint, total, chunk, body })
             }
-            Letter::Point { tag, number, total, chunk } => {
+            Letter::Called { operation, fingerprint } => {
+                self.on_called(now, post, from, operation, &fingerprint)
+            }
+            Letter::Agreed { operation, fingerprint } => {
+                self.on_agreed(now, post, from, operation, &fingerprint)
+            }
+            Letter::Point { tag, number, fingerprint, total, chunk } => {
                 let key = (from, tag, number);
-                let change = self.points.take(key, total, chunk, body)?;
+                let change = self.points.take(key, &fingerprint, (total, chunk), body)?;
                 self.on_point(now, post, key, change)
             }
             Letter::Go { stream } => {
@@ -112,6 +127,10 @@ impl Hub {
                 Ok(())
             }
             Letter::Stop { culprit } => Err(Failure::Stopped { rank: from, culprit }),
+            Letter::Differ(mismatch) => {
+                self.was_told = true;
+                Err(Failure::Differs(mismatch))
+            }
         }
     }
 
@@ -137,7 +156,7 @@ impl Hub {
         };
         let Some(op) = self.ops.get_mut(&operation) else {
             post.refuse();
-            return self.check_ended(from, operation, &chunk.terms);
+            return self.check_ended(from, operation, &chunk.fingerprint);
         };
         let change = op.take(now, from, chunk)?;
         if change.is_refused {
@@ -153,17 +172,73 @@ impl Hub {
         if change.can_share {
             self.wake_all(StreamId::Share(operation));
         }
+        self.settle_calls(now, post, operation)
+    }
+
+    /// A rank has made the call of an operation, and says so.
+    fn on_called(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        from: u32,
+        operation: u64,
+        theirs: &Fingerprint,
+    ) -> Result<(), Failure> {
+        let Some(op) = self.ops.get_mut(&operation) else {
+            return self.check_ended(from, operation, theirs);
+        };
+        op.compare(now, from, theirs)?;
+        self.lanes[from as usize].wake(StreamId::Give(operation));
+        self.lanes[from as usize].wake(StreamId::Share(operation));
+        self.settle_calls(now, post, operation)
+    }
+
+    /// The root of an operation has compared the calls of all ranks.
+    fn on_agreed(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        from: u32,
+        operation: u64,
+        theirs: &Fingerprint,
+    ) -> Result<(), Failure> {
+        let Some(op) = self.ops.get_mut(&operation) else {
+            return self.check_ended(from, operation, theirs);
+        };
+        op.compare(now, from, theirs)?;
+        if op.other_root() == Some(from) {
+            op.on_agreed();
+        }
+        self.end_if_done(post, operation);
+        Ok(())
+    }
+
+    /// Tells the others if all have made the same call, and ends the operation if it is done.
+    // spec: E-11
+    fn settle_calls(
+        &mut self,
+        now: Time,
+        post: &mut MeshPost,
+        operation: u64,
+    ) -> Result<(), Failure> {
+        if let Some(op) = self.ops.get_mut(&operation)
+            && op.has_compared_all()
+        {
+            let letter = Letter::Agreed { operation, fingerprint: op.fingerprint() };
+            let Place { rank, ranks, .. } = self.place;
+            for to in (0..ranks).filter(|&to| to != rank) {
+                self.tell(now, post, to, letter)?;
+            }
+        }
         self.end_if_done(post, operation);
         Ok(())
     }
 
     /// A message of an operation that has ended here is a copy that comes late, or a rank is in
     /// something else.
-    fn check_ended(&self, from: u32, operation: u64, theirs: &Terms) -> Result<(), Failure> {
-        match self.ended.get(&operation).and_then(|terms| terms.difference(theirs)) {
-            Some(difference) => Err(Failure::Mismatch { rank: from, operation, difference }),
-            None => Ok(()),
-        }
+    fn check_ended(&self, from: u32, operation: u64, theirs: &Fingerprint) -> Result<(), Failure> {
+        let Some(own) = self.ended.get(&operation) else { return Ok(()) };
+        Fingerprint::compare((self.place.rank, own), (from, theirs)).map_err(Failure::Differs)
     }
 
     fn on_point(
@@ -205,7 +280,7 @@ impl Hub {
             return;
         }
         if let Some(op) = self.ops.remove(&operation) {
-            self.ended.insert(operation, op.terms());
+            self.ended.insert(operation, op.fingerprint());
             if self.ended.len() > ENDED_MEMORY {
                 self.ended.pop_first();
             }
@@ -227,6 +302,7 @@ impl Hub {
     /// Acts on the messages that came before the calls that were made since.
     fn replay(&mut self, now: Time, post: &mut MeshPost) -> Result<(), Failure> {
         for key in std::mem::take(&mut self.called) {
+            self.tell_call(now, post, key)?;
             for message in self.early.take(key) {
                 self.on_letter(now, post, message)?;
             }
@@ -234,6 +310,17 @@ impl Hub {
             if let Key::Operation(operation) = key {
                 self.end_if_done(post, operation);
             }
+        }
+        Ok(())
+    }
+
+    /// Sends the call of an operation to its root, which compares all of them, or from there.
+    fn tell_call(&mut self, now: Time, post: &mut MeshPost, key: Key) -> Result<(), Failure> {
+        let Key::Operation(operation) = key else { return Ok(()) };
+        let Some(op) = self.ops.get(&operation) else { return Ok(()) };
+        let (ranks, fingerprint) = (op.ranks_to_tell(), op.fingerprint());
+        for rank in ranks {
+            self.tell(now, post, rank, Letter::Called { operation, fingerprint })?;
         }
         Ok(())
     }
@@ -285,36 +372,46 @@ impl Hub {
         }
         self.next_index += 1;
         let payload = Payload::Bytes(message);
-        let parcel = Parcel { index, care: Care::default(), leg: Leg::Result, payload };
+        let (care, leg) = (Care::default(), Leg::Result);
+        let parcel = Parcel { index, care, leg, seal: None, payload };
         post.send(now, self.members[to as usize], parcel)?;
         Ok(index)
     }
 
     /// Tells everybody who can still hear it that this rank has stopped.
     fn tell_stop(&mut self, now: Time, post: &mut MeshPost, failure: Failure) {
-        if matches!(failure, Failure::Stopped { .. }) {
+        if self.was_told || matches!(failure, Failure::Stopped { .. }) {
             return;
         }
         let lost = if let Failure::Lost { rank } = failure { Some(rank) } else { None };
         let culprit = failure.culprit().unwrap_or(self.place.rank);
+        let letter = match failure {
+            Failure::Differs(mismatch) => Letter::Differ(mismatch),
+            _ => Letter::Stop { culprit },
+        };
         for rank in 0..self.place.ranks {
             if self.place.is_other(rank) && Some(rank) != lost {
                 // Where this fails too, silence tells the others.
-                let _ = self.tell(now, post, rank, Letter::Stop { culprit });
+                let _ = self.tell(now, post, rank, letter);
             }
         }
     }
 }
 
 impl Part for Hub {
-    type Call = Call;
+    type Call = Request;
     type Refusal = SubmitError;
     type Event = Event;
     type Failure = Failure;
 
-    fn add(&mut self, now: Time, operation: Operation, call: Call) -> Result<(), SubmitError> {
-        let terms = call.check(&self.place)?;
-        self.ops.insert(operation.0, Op::new(now, operation, self.place, terms, call));
+    fn add(
+        &mut self,
+        now: Time,
+        operation: Operation,
+        request: Request,
+    ) -> Result<(), SubmitError> {
+        request.call.check(&self.place)?;
+        self.ops.insert(operation.0, Op::new(now, operation, self.place, request));
         self.next_operation = operation.0 + 1;
         self.called.push(Key::Operation(operation.0));
         self.wake_all(StreamId::Give(operation.0));

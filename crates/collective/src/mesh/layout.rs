@@ -19,7 +19,8 @@
 
 use std::ops::Range;
 
-use super::call::{Kind, Terms};
+use thalweg_core::{Fingerprint, OperationKind};
+
 use super::config::Place;
 use crate::plan::part;
 
@@ -54,13 +55,14 @@ impl Group {
 
 impl Layout {
     /// The table of a reduction of so many bytes. `turn` says who combines short data.
-    pub fn of_reduction(place: &Place, terms: &Terms, turn: u64, bytes: u64) -> Layout {
-        let value_bytes = terms.reduction.map_or(1, |(element, _)| element.bytes()) as u64;
-        let is_reduce = terms.kind == Kind::Reduce;
+    pub fn of_reduction(place: &Place, of: &Fingerprint, turn: u64, bytes: u64) -> Layout {
+        let value_bytes = of.element.map_or(1, |element| element.bytes()) as u64;
+        let is_reduce = of.kind == OperationKind::Reduce;
+        let root = of.root.unwrap_or(0);
         // Between two ranks, the root of a reduce receives as much either way.
         let is_direct = bytes <= place.direct_bytes || (is_reduce && place.ranks == 2);
         // Smaller than the number of ranks, which has 32 bits.
-        let turn = if is_reduce { terms.root } else { (turn % u64::from(place.ranks)) as u32 };
+        let turn = if is_reduce { root } else { (turn % u64::from(place.ranks)) as u32 };
         let slice = |rank: u32| match is_direct {
             true => (rank == turn).then(|| indices(0..bytes)),
             false => {
@@ -71,7 +73,7 @@ impl Layout {
         Layout {
             slices: (0..place.ranks).map(slice).collect(),
             givers: Group::Everybody,
-            readers: if is_reduce { Group::Only(terms.root) } else { Group::Everybody },
+            readers: if is_reduce { Group::Only(root) } else { Group::Everybody },
         }
     }
 
@@ -113,7 +115,7 @@ fn indices(range: Range<u64>) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::{Combine, Element, NodeId};
+    use thalweg_core::{Element, NodeId};
 
     use super::*;
     use crate::mesh::Config;
@@ -124,13 +126,14 @@ mod tests {
         config.check().expect("the settings work")
     }
 
-    fn reduction(kind: Kind, root: u32) -> Terms {
-        Terms { kind, root, reduction: Some((Element::F64, Combine::Sum)), bytes: None }
+    fn reduction(kind: OperationKind, root: Option<u32>) -> Fingerprint {
+        Fingerprint { root, element: Some(Element::F64), ..Fingerprint::new(kind) }
     }
 
     #[test]
     fn slices_are_whole_values() {
-        let layout = Layout::of_reduction(&place(3), &reduction(Kind::AllReduce, 0), 5, 64);
+        let layout =
+            Layout::of_reduction(&place(3), &reduction(OperationKind::AllReduce, None), 5, 64);
         assert_eq!(layout.slices, [Some(0..16), Some(16..40), Some(40..64)]);
         assert_eq!((layout.givers, layout.readers), (Group::Everybody, Group::Everybody));
         let layout = Layout::of_counts(&[2, 0, 1], 8);
@@ -140,12 +143,15 @@ mod tests {
 
     #[test]
     fn one_rank_combines_short_data() {
-        let layout = Layout::of_reduction(&place(3), &reduction(Kind::AllReduce, 0), 5, 16);
+        let layout =
+            Layout::of_reduction(&place(3), &reduction(OperationKind::AllReduce, None), 5, 16);
         assert_eq!(layout.slices, [None, None, Some(0..16)], "it is the turn of rank 5 mod 3");
-        let layout = Layout::of_reduction(&place(3), &reduction(Kind::Reduce, 1), 5, 0);
+        let layout =
+            Layout::of_reduction(&place(3), &reduction(OperationKind::Reduce, Some(1)), 5, 0);
         assert_eq!(layout.slices, [None, Some(0..0), None]);
         assert_eq!(layout.readers, Group::Only(1));
-        let layout = Layout::of_reduction(&place(2), &reduction(Kind::Reduce, 1), 5, 64);
+        let layout =
+            Layout::of_reduction(&place(2), &reduction(OperationKind::Reduce, Some(1)), 5, 64);
         assert_eq!(layout.slices, [None, Some(0..64)]);
     }
 

@@ -3,14 +3,13 @@
 //! It stands behind the bytes of the message, not before them, so that a receiver cuts it off and
 //! hands the bytes out without moving them.
 
-use thalweg_core::{Combine, Element};
-
-use super::call::{Kind, Terms};
+use thalweg_core::{Fingerprint, Mismatch};
+use thalweg_wire::fingerprint::{decode, decode_mismatch, encode, encode_mismatch};
 
 /// Length of what stands behind the bytes of a message.
 pub(super) const SEAL_BYTES: usize = 8 * WORDS;
 
-const WORDS: usize = 6;
+const WORDS: usize = 8;
 
 /// A transfer between two ranks, as both of them call it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -27,19 +26,20 @@ pub(super) enum StreamId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Letter {
     /// A chunk of an operation's transfer.
-    Operation { stream: StreamId, terms: Terms, total: u64, chunk: u64 },
+    Operation { stream: StreamId, fingerprint: Fingerprint, total: u64, chunk: u64 },
     /// A chunk of a transfer from one rank to another.
-    Point { tag: u64, number: u64, total: u64, chunk: u64 },
+    Point { tag: u64, number: u64, fingerprint: Fingerprint, total: u64, chunk: u64 },
+    /// The sender has made this call. To the root of an operation.
+    Called { operation: u64, fingerprint: Fingerprint },
+    /// All ranks have made the same call. From the root of an operation.
+    Agreed { operation: u64, fingerprint: Fingerprint },
     /// The sender has made the call that this long transfer to it belongs to.
     Go { stream: StreamId },
     /// The sender has stopped because of a rank.
     Stop { culprit: u32 },
+    /// The sender has stopped because two ranks differ.
+    Differ(Mismatch),
 }
-
-/// Stands for a length that is not known.
-const UNKNOWN: u64 = u64::MAX;
-/// Stands for an element where values are not combined.
-const NO_ELEMENT: u8 = u8::MAX;
 
 impl Letter {
     /// The whole message.
@@ -66,48 +66,73 @@ impl Letter {
         Some(letter)
     }
 
-    /// Codes, the root or culprit, the number, the tag or agreed length, the total, the chunk.
+    /// Codes, the number, the fingerprint, the total, the chunk, the tag.
     fn words(&self) -> [u64; WORDS] {
+        let codes = |form: u8, stream: u8| u64::from_le_bytes([form, stream, 0, 0, 0, 0, 0, 0]);
+        let of = |form, number, fingerprint, [total, chunk, tag]: [u64; 3]| {
+            let [what, length, options] = words_of(fingerprint);
+            [codes(form, 0), number, what, length, options, total, chunk, tag]
+        };
         match *self {
-            Letter::Operation { stream, terms, total, chunk } => {
+            Letter::Operation { stream, fingerprint, total, chunk } => {
                 let (code, number, _) = stream.code();
-                let (element, how) = reduction_code(terms.reduction);
-                let codes = [0, code, kind_code(terms.kind), element, how, 0, 0, 0];
-                let length = terms.bytes.unwrap_or(UNKNOWN);
-                [u64::from_le_bytes(codes), terms.root.into(), number, length, total, chunk]
+                let mut words = of(0, number, &fingerprint, [total, chunk, 0]);
+                words[0] = codes(0, code);
+                words
             }
-            Letter::Point { tag, number, total, chunk } => {
-                [u64::from_le_bytes([1, 0, 0, 0, 0, 0, 0, 0]), 0, number, tag, total, chunk]
+            Letter::Point { tag, number, fingerprint, total, chunk } => {
+                of(1, number, &fingerprint, [total, chunk, tag])
             }
             Letter::Go { stream } => {
                 let (code, number, tag) = stream.code();
-                [u64::from_le_bytes([2, code, 0, 0, 0, 0, 0, 0]), 0, number, tag, 0, 0]
+                [codes(2, code), number, 0, 0, 0, 0, 0, tag]
             }
-            Letter::Stop { culprit } => [3, culprit.into(), 0, 0, 0, 0],
+            Letter::Stop { culprit } => [codes(3, 0), culprit.into(), 0, 0, 0, 0, 0, 0],
+            Letter::Called { operation, fingerprint } => of(4, operation, &fingerprint, [0; 3]),
+            Letter::Agreed { operation, fingerprint } => of(5, operation, &fingerprint, [0; 3]),
+            Letter::Differ(mismatch) => {
+                let mut words = [codes(6, 0); WORDS];
+                let encoded = encode_mismatch(&mismatch);
+                for (word, bytes) in words[1..].iter_mut().zip(encoded.as_chunks().0) {
+                    *word = u64::from_le_bytes(*bytes);
+                }
+                words
+            }
         }
     }
 
-    fn of_words(&[codes, root, number, third, total, chunk]: &[u64; WORDS]) -> Option<Letter> {
-        let [form, stream, kind, element, how, ..] = codes.to_le_bytes();
-        let root = u32::try_from(root).ok()?;
-        match form {
+    fn of_words(words: &[u64; WORDS]) -> Option<Letter> {
+        let &[codes, number, what, length, options, total, chunk, tag] = words;
+        let [form, stream, ..] = codes.to_le_bytes();
+        let fingerprint = || fingerprint_of([what, length, options]);
+        Some(match form {
             0 => {
                 let stream = StreamId::of_code(stream, number, 0)
                     .filter(|stream| !matches!(stream, StreamId::Point { .. }))?;
-                let kind = *Kind::ALL.get(usize::from(kind))?;
-                let reduction = reduction_of_code(element, how)?;
-                let bytes = (third != UNKNOWN).then_some(third);
-                let fits = reduction.is_some() == kind.is_reduction()
-                    && bytes.is_some() == kind.has_one_length();
-                let terms = Terms { kind, root, reduction, bytes };
-                fits.then_some(Letter::Operation { stream, terms, total, chunk })
+                Letter::Operation { stream, fingerprint: fingerprint()?, total, chunk }
             }
-            1 => Some(Letter::Point { tag: third, number, total, chunk }),
-            2 => StreamId::of_code(stream, number, third).map(|stream| Letter::Go { stream }),
-            3 => Some(Letter::Stop { culprit: root }),
-            _ => None,
-        }
+            1 => Letter::Point { tag, number, fingerprint: fingerprint()?, total, chunk },
+            2 => Letter::Go { stream: StreamId::of_code(stream, number, tag)? },
+            3 => Letter::Stop { culprit: u32::try_from(number).ok()? },
+            4 => Letter::Called { operation: number, fingerprint: fingerprint()? },
+            5 => Letter::Agreed { operation: number, fingerprint: fingerprint()? },
+            6 => {
+                let [_, rest @ ..] = words.map(u64::to_le_bytes);
+                Letter::Differ(decode_mismatch(rest.as_flattened().try_into().ok()?)?)
+            }
+            _ => return None,
+        })
     }
+}
+
+fn words_of(fingerprint: &Fingerprint) -> [u64; 3] {
+    let encoded = encode(fingerprint);
+    let (words, _) = encoded.as_chunks();
+    [0, 1, 2].map(|at| u64::from_le_bytes(words[at]))
+}
+
+fn fingerprint_of(words: [u64; 3]) -> Option<Fingerprint> {
+    decode(words.map(u64::to_le_bytes).as_flattened().try_into().ok()?)
 }
 
 impl StreamId {
@@ -130,38 +155,10 @@ impl StreamId {
     }
 }
 
-const COMBINES: [Combine; 4] = [Combine::Sum, Combine::Product, Combine::Min, Combine::Max];
-
-fn kind_code(kind: Kind) -> u8 {
-    code(&Kind::ALL, kind)
-}
-
-fn reduction_code(reduction: Option<(Element, Combine)>) -> (u8, u8) {
-    match reduction {
-        Some((element, how)) => (code(&Element::ALL, element), code(&COMBINES, how)),
-        None => (NO_ELEMENT, 0),
-    }
-}
-
-/// `None` if it is no code.
-fn reduction_of_code(element: u8, how: u8) -> Option<Option<(Element, Combine)>> {
-    if element == NO_ELEMENT {
-        return Some(None);
-    }
-    let element = Element::ALL.get(usize::from(element))?;
-    let how = COMBINES.get(usize::from(how))?;
-    Some(Some((*element, *how)))
-}
-
-/// The place of a value in a table that has it and is shorter than a byte can count.
-fn code<T: PartialEq>(table: &[T], value: T) -> u8 {
-    let place = table.iter().position(|entry| *entry == value);
-    place.expect("the table has every value") as u8
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use thalweg_core::{Element, OperationKind, Reduction};
 
     use super::*;
 
@@ -173,17 +170,22 @@ mod tests {
         ];
         let mut letters: Vec<Letter> = streams.map(|stream| Letter::Go { stream }).into();
         letters.push(Letter::Stop { culprit: 9 });
-        letters.push(Letter::Point { tag: 5, number: 6, total: 70, chunk: 8 });
-        for kind in Kind::ALL {
-            for element in Element::ALL {
-                for how in COMBINES {
-                    let reduction = kind.is_reduction().then_some((element, how));
-                    let bytes = kind.has_one_length().then_some(4_096);
-                    let terms = Terms { kind, root: 2, reduction, bytes };
-                    let stream = StreamId::Share(11);
-                    letters.push(Letter::Operation { stream, terms, total: 100, chunk: 1 });
-                }
-            }
+        for kind in OperationKind::ALL {
+            let fingerprint = Fingerprint {
+                element: Some(Element::I16),
+                bytes: Some(4_096),
+                reduction: kind.is_reduction().then_some(Reduction::Mean),
+                root: kind.has_root().then_some(2),
+                ..Fingerprint::new(kind)
+            };
+            let stream = StreamId::Share(11);
+            letters.push(Letter::Operation { stream, fingerprint, total: 100, chunk: 1 });
+            letters.push(Letter::Point { tag: 5, number: 6, fingerprint, total: 70, chunk: 8 });
+            letters.push(Letter::Called { operation: 3, fingerprint });
+            letters.push(Letter::Agreed { operation: u64::MAX, fingerprint });
+            let other = Fingerprint { bytes: Some(1), ..fingerprint };
+            let compared = Fingerprint::compare((4, &other), (1, &fingerprint));
+            letters.push(Letter::Differ(compared.expect_err("they differ")));
         }
         letters
     }

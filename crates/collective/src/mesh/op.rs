@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_core::{Operation, Time};
+use thalweg_core::{Fingerprint, Operation, OperationKind, Time};
 
-use super::call::{Call, Outcome, Terms};
+use super::call::{Call, Outcome, Request};
 use super::config::Place;
-use super::event::{Difference, Failure, Wait};
+use super::event::{Failure, Wait};
 use super::grid::{Grid, Intake, zeroed};
 use super::layout::Layout;
 use super::letter::{Letter, StreamId};
@@ -16,15 +16,16 @@ use super::whole::Whole;
 /// An operation that has not ended here.
 #[derive(Debug)]
 pub(super) struct Op {
-    operation: Operation,
     place: Place,
-    terms: Terms,
+    fingerprint: Fingerprint,
     begun: Time,
     state: State,
     /// When the last message of it came from each rank. Who sent one has made the call.
     heard: Vec<Option<Time>>,
     /// The long transfers whose senders know that this rank has made the call.
     told: BTreeSet<(u32, StreamId)>,
+    /// Whether all ranks are known to have made the same call. Without a root the data tells.
+    is_agreed: bool,
 }
 
 /// How far it is.
@@ -41,7 +42,7 @@ enum State {
 /// A chunk of a transfer to this rank.
 pub(super) struct Chunk {
     pub stream: StreamId,
-    pub terms: Terms,
+    pub fingerprint: Fingerprint,
     pub total: u64,
     pub chunk: u64,
     pub body: Vec<u8>,
@@ -62,13 +63,16 @@ pub(super) struct Change {
 
 impl Op {
     /// The operation of a call that was checked.
-    pub fn new(now: Time, operation: Operation, place: Place, terms: Terms, call: Call) -> Op {
-        let parts = |source| State::Parts(Parts::new(place, terms.kind, terms.root, source));
-        let whole = |layout, data| State::Whole(Whole::new(place, layout, terms.reduction, data));
-        let state = match call {
+    pub fn new(now: Time, operation: Operation, place: Place, request: Request) -> Op {
+        let fingerprint = request.fingerprint_at(place.rank);
+        let (kind, root) = (fingerprint.kind, fingerprint.root.unwrap_or(0));
+        let reduction = request.call.reduction();
+        let parts = |source| State::Parts(Parts::new(place, kind, root, source));
+        let whole = |layout, data| State::Whole(Whole::new(place, layout, reduction, data));
+        let state = match request.call {
             Call::AllReduce { data, .. } | Call::Reduce { data, .. } => {
                 let bytes = data.len() as u64;
-                whole(Layout::of_reduction(&place, &terms, operation.0, bytes), data)
+                whole(Layout::of_reduction(&place, &fingerprint, operation.0, bytes), data)
             }
             Call::ReduceScatter { data, counts, element, .. } => {
                 whole(Layout::of_counts(&counts, element.bytes()), data)
@@ -85,17 +89,65 @@ impl Op {
             Call::Barrier => parts(Source::Same(Vec::new())),
         };
         let heard = vec![None; place.ranks as usize];
-        Op { operation, place, terms, begun: now, state, heard, told: BTreeSet::new() }
+        let is_agreed = !kind.has_root() || place.ranks == 1;
+        let told = BTreeSet::new();
+        Op { place, fingerprint, begun: now, state, heard, told, is_agreed }
     }
 
     /// What the ranks have to agree on, as far as it is known here.
-    pub fn terms(&self) -> Terms {
-        self.terms
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The root, if it is another rank.
+    pub fn other_root(&self) -> Option<u32> {
+        self.fingerprint.root.filter(|&root| self.place.is_other(root))
+    }
+
+    /// The ranks that this call is sent to, because the data would not tell them: the root, and from the root
+    /// everybody who gets no data of it.
+    pub fn ranks_to_tell(&self) -> Vec<u32> {
+        let Fingerprint { kind, root, .. } = self.fingerprint;
+        let is_silent_root = matches!(kind, OperationKind::Gather | OperationKind::Reduce);
+        match root {
+            Some(root) if self.place.is_other(root) => vec![root],
+            Some(_) if is_silent_root => {
+                (0..self.place.ranks).filter(|&rank| self.place.is_other(rank)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A rank has made this call.
+    // spec: E-11
+    pub fn compare(&mut self, now: Time, rank: u32, theirs: &Fingerprint) -> Result<(), Failure> {
+        let own = (self.place.rank, &self.fingerprint);
+        Fingerprint::compare(own, (rank, theirs)).map_err(Failure::Differs)?;
+        self.on_heard(now, rank);
+        Ok(())
+    }
+
+    /// The root has compared all calls.
+    pub fn on_agreed(&mut self) {
+        self.is_agreed = true;
+    }
+
+    /// Whether this is the root and has just compared all calls: it says so once.
+    pub fn has_compared_all(&mut self) -> bool {
+        let is_root = self.fingerprint.root == Some(self.place.rank);
+        let is_new = is_root && !self.is_agreed && self.has_heard_all();
+        self.is_agreed |= is_new;
+        is_new
+    }
+
+    fn has_heard_all(&self) -> bool {
+        let ranks = (0..).zip(&self.heard);
+        ranks.filter(|&(rank, _)| self.place.is_other(rank)).all(|(_, heard)| heard.is_some())
     }
 
     /// The next message of a transfer to a rank.
     pub fn next_message(&mut self, stream: StreamId, rank: u32) -> Option<Box<[u8]>> {
-        let terms = self.terms;
+        let fingerprint = self.fingerprint;
         let has_called = self.heard[rank as usize].is_some();
         let (grid, chunk, bytes) = match (&mut self.state, stream) {
             (State::Whole(whole), StreamId::Give(_)) => whole.next_give(rank, has_called),
@@ -103,7 +155,7 @@ impl Op {
             (State::Parts(parts), StreamId::Give(_)) => parts.next_give(rank, has_called),
             _ => None,
         }?;
-        let letter = Letter::Operation { stream, terms, total: grid.total, chunk };
+        let letter = Letter::Operation { stream, fingerprint, total: grid.total, chunk };
         Some(letter.seal(bytes))
     }
 
@@ -114,20 +166,16 @@ impl Op {
 
     /// Takes in a chunk that a rank sent.
     pub fn take(&mut self, now: Time, rank: u32, chunk: Chunk) -> Result<Change, Failure> {
-        if let Some(difference) = self.terms.difference(&chunk.terms) {
-            return Err(self.mismatch(rank, difference));
-        }
         let is_first = self.heard[rank as usize].is_none();
-        self.on_heard(now, rank);
+        self.compare(now, rank, &chunk.fingerprint)?;
         if chunk.total > self.place.max_bytes {
             return Err(Failure::TooLong { rank, bytes: chunk.total });
         }
-        self.learn_length(rank, &chunk.terms)?;
+        self.learn_length(rank, &chunk.fingerprint)?;
         let refusal = Change { is_refused: true, is_first, ..Change::default() };
         let Some(grid) = self.expected(rank, &chunk) else { return Ok(refusal) };
         if grid.total != chunk.total {
-            let difference = Difference::Length { here: grid.total, there: chunk.total };
-            return Err(self.mismatch(rank, difference));
+            return Err(Failure::Garbled { rank });
         }
         let (stream, combined) = (chunk.stream, self.combined());
         match self.take_in(rank, grid, chunk)? {
@@ -141,17 +189,14 @@ impl Op {
         }
     }
 
-    fn mismatch(&self, rank: u32, difference: Difference) -> Failure {
-        Failure::Mismatch { rank, operation: self.operation.0, difference }
-    }
-
     /// The first message of a broadcast says how long it is.
-    fn learn_length(&mut self, rank: u32, theirs: &Terms) -> Result<(), Failure> {
+    fn learn_length(&mut self, rank: u32, theirs: &Fingerprint) -> Result<(), Failure> {
         let (State::Unknown, Some(bytes)) = (&self.state, theirs.bytes) else { return Ok(()) };
         let room = Some(bytes).filter(|&bytes| bytes <= self.place.max_bytes).and_then(zeroed);
         let room = room.ok_or(Failure::TooLong { rank, bytes })?;
-        let layout = Layout::of_broadcast(&self.place, self.terms.root, bytes);
-        self.terms.bytes = Some(bytes);
+        let root = self.fingerprint.root.unwrap_or(0);
+        let layout = Layout::of_broadcast(&self.place, root, bytes);
+        self.fingerprint.bytes = Some(bytes);
         self.state = State::Whole(Whole::new(self.place, layout, None, room));
         Ok(())
     }
@@ -186,8 +231,12 @@ impl Op {
         if let State::Whole(whole) = &self.state { whole.combined() } else { 0 }
     }
 
-    /// Whether everything has come, and everything has left.
+    /// Whether everything has come, everything has left, and all ranks have made the same call.
     pub fn is_done(&self) -> bool {
+        self.is_agreed && self.has_moved_all()
+    }
+
+    fn has_moved_all(&self) -> bool {
         match &self.state {
             State::Unknown => false,
             State::Whole(whole) => whole.is_done(),
@@ -197,7 +246,7 @@ impl Op {
 
     /// What this rank gets, once all is done.
     pub fn outcome(self) -> Outcome {
-        let Terms { kind, root, .. } = self.terms;
+        let (kind, root) = (self.fingerprint.kind, self.fingerprint.root.unwrap_or(0));
         match self.state {
             State::Unknown => Outcome::Nothing,
             State::Whole(whole) => whole.outcome(kind),
@@ -217,8 +266,15 @@ impl Op {
     }
 
     fn is_waiting_for(&self, rank: u32, has_called: bool) -> bool {
+        if !self.is_agreed {
+            let root = self.fingerprint.root.unwrap_or(0);
+            let waits = if self.place.is_other(root) { rank == root } else { !has_called };
+            if waits {
+                return true;
+            }
+        }
         match &self.state {
-            State::Unknown => rank == self.terms.root,
+            State::Unknown => self.fingerprint.root == Some(rank),
             State::Whole(whole) => whole.awaits(rank) || (!has_called && whole.is_held(rank)),
             State::Parts(parts) => parts.awaits(rank) || (!has_called && parts.is_held(rank)),
         }

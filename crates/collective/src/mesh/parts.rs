@@ -12,7 +12,9 @@
 //! too, everybody has to receive the parts of all others. A barrier's messages are empty. Trees would
 //! send fewer of them, but nobody could tell whom everybody waits for.
 
-use super::call::{Kind, Outcome};
+use thalweg_core::OperationKind;
+
+use super::call::Outcome;
 use super::config::Place;
 use super::grid::{Filling, Grid, Intake, Stream};
 use super::layout::Group;
@@ -64,12 +66,12 @@ impl Source {
 
 impl Parts {
     /// The transfers of an operation with this root.
-    pub fn new(place: Place, kind: Kind, root: u32, source: Source) -> Parts {
+    pub fn new(place: Place, kind: OperationKind, root: u32, source: Source) -> Parts {
         let is_root = place.rank == root;
         let by_root = if is_root { Group::Everybody } else { Group::Nobody };
         let (to, from) = match kind {
-            Kind::Gather => (Group::Only(root), by_root),
-            Kind::Scatter => (by_root, Group::Only(root)),
+            OperationKind::Gather => (Group::Only(root), by_root),
+            OperationKind::Scatter => (by_root, Group::Only(root)),
             _ => (Group::Everybody, Group::Everybody),
         };
         let give = |rank: u32| {
@@ -132,13 +134,13 @@ impl Parts {
     }
 
     /// What this rank gets, once all is done.
-    pub fn outcome(self, kind: Kind, root: u32) -> Outcome {
+    pub fn outcome(self, kind: OperationKind, root: u32) -> Outcome {
         let is_root = self.place.rank == root;
         match kind {
-            Kind::Barrier => Outcome::Nothing,
-            Kind::Gather if !is_root => Outcome::Nothing,
-            Kind::Scatter if is_root => Outcome::Bytes(self.source.into_part(root)),
-            Kind::Scatter => {
+            OperationKind::Barrier => Outcome::Nothing,
+            OperationKind::Gather if !is_root => Outcome::Nothing,
+            OperationKind::Scatter if is_root => Outcome::Bytes(self.source.into_part(root)),
+            OperationKind::Scatter => {
                 let slot = self.slots.into_iter().nth(root as usize);
                 Outcome::Bytes(slot.map(Slot::into_bytes).unwrap_or_default())
             }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_core::{Element, Fingerprint, OperationKind};
+
 use super::call::check_length;
 use super::config::Place;
 use super::event::{Failure, SubmitError, Transfer};
@@ -29,6 +31,7 @@ pub(super) struct Points {
 #[derive(Debug)]
 struct Send {
     transfer: Transfer,
+    fingerprint: Fingerprint,
     bytes: Vec<u8>,
     stream: Stream,
     is_awaited: bool,
@@ -38,6 +41,7 @@ struct Send {
 #[derive(Debug)]
 struct Receive {
     transfer: Transfer,
+    fingerprint: Fingerprint,
     filling: Option<Filling>,
 }
 
@@ -73,6 +77,7 @@ impl Points {
         to: u32,
         tag: u64,
         bytes: Vec<u8>,
+        element: Option<Element>,
     ) -> Result<(Transfer, PointKey), SubmitError> {
         self.check_other(to)?;
         check_length(&self.place, bytes.len())?;
@@ -80,16 +85,25 @@ impl Points {
         let key = (to, tag, count(&mut self.sent, (to, tag)));
         let transfer = self.next_transfer();
         let (stream, unanswered) = (Stream::new(grid), grid.chunks());
-        self.sends.insert(key, Send { transfer, bytes, stream, is_awaited: false, unanswered });
+        let fingerprint = fingerprint(element, Some(bytes.len() as u64));
+        let is_awaited = false;
+        let send = Send { transfer, fingerprint, bytes, stream, is_awaited, unanswered };
+        self.sends.insert(key, send);
         Ok((transfer, key))
     }
 
     /// Waits for the next transfer from a rank with this tag.
-    pub fn receive(&mut self, from: u32, tag: u64) -> Result<(Transfer, PointKey), SubmitError> {
+    pub fn receive(
+        &mut self,
+        from: u32,
+        tag: u64,
+        (element, bytes): (Option<Element>, Option<u64>),
+    ) -> Result<(Transfer, PointKey), SubmitError> {
         self.check_other(from)?;
         let key = (from, tag, count(&mut self.received, (from, tag)));
         let transfer = self.next_transfer();
-        self.receives.insert(key, Receive { transfer, filling: None });
+        let fingerprint = fingerprint(element, bytes);
+        self.receives.insert(key, Receive { transfer, fingerprint, filling: None });
         Ok((transfer, key))
     }
 
@@ -114,7 +128,8 @@ impl Points {
         let grid = send.stream.grid;
         let chunk = send.stream.next(self.place.limit(grid, send.is_awaited))?;
         let (_, tag, number) = key;
-        let letter = Letter::Point { tag, number, total: grid.total, chunk };
+        let fingerprint = send.fingerprint;
+        let letter = Letter::Point { tag, number, fingerprint, total: grid.total, chunk };
         let message = letter.seal(&send.bytes[grid.range(chunk)?]);
         if send.stream.is_sent() {
             send.bytes = Vec::new();
@@ -162,12 +177,14 @@ impl Points {
     pub fn take(
         &mut self,
         key: PointKey,
-        total: u64,
-        chunk: u64,
+        theirs: &Fingerprint,
+        (total, chunk): (u64, u64),
         body: Vec<u8>,
     ) -> Result<Change, Failure> {
         let (rank, ..) = key;
         let Some(receive) = self.receives.get_mut(&key) else { return Ok(Change::Refused) };
+        let own = (self.place.rank, &receive.fingerprint);
+        Fingerprint::compare(own, (rank, theirs)).map_err(Failure::Differs)?;
         let grid = self.place.grid(total);
         let is_first = receive.filling.is_none();
         if is_first {
@@ -200,6 +217,11 @@ impl Points {
         transfers.sort_unstable();
         transfers
     }
+}
+
+/// What both ends of a transfer have to agree on, as far as it is known.
+fn fingerprint(element: Option<Element>, bytes: Option<u64>) -> Fingerprint {
+    Fingerprint { element, bytes, ..Fingerprint::new(OperationKind::Transfer) }
 }
 
 /// The name of a transfer at its sender.

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use thalweg_core::element::combine;
-use thalweg_core::{Combine, Element};
+use thalweg_core::{Combine, Element, OperationKind};
 
-use super::call::{Kind, Outcome};
+use super::call::Outcome;
 use super::config::Place;
 use super::grid::{Arrivals, Grid, Intake, Stream};
 use super::layout::Layout;
@@ -205,11 +205,13 @@ impl Whole {
     }
 
     /// What this rank gets, once all is done.
-    pub fn outcome(self, kind: Kind) -> Outcome {
+    pub fn outcome(self, kind: OperationKind) -> Outcome {
         let own = self.layout.slices[self.place.rank as usize].clone();
         match (kind, own) {
-            (Kind::Reduce, _) if !self.layout.readers.has(self.place.rank) => Outcome::Nothing,
-            (Kind::ReduceScatter, Some(own)) => Outcome::Bytes(self.bytes[own].to_vec()),
+            (OperationKind::Reduce, _) if !self.layout.readers.has(self.place.rank) => {
+                Outcome::Nothing
+            }
+            (OperationKind::ReduceScatter, Some(own)) => Outcome::Bytes(self.bytes[own].to_vec()),
             _ => Outcome::Bytes(self.bytes),
         }
     }

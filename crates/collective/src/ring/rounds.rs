@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use thalweg_core::{NodeId, Operation, Time};
+use thalweg_core::{Fingerprint, NodeId, Operation, Time};
 use thalweg_flow::Payload;
 
 use crate::call::{Care, SumCall};
 use crate::carrier::{Leg, Parcel, Want};
 use crate::delivery::Delivery;
 use crate::event::{Event, Failure, SubmitError};
-use crate::member::Part;
+use crate::member::{Offer, Part};
 use crate::payload::{self, VALUE_BYTES};
 use crate::plan::{Found, Plan, part};
-use crate::post::{MAX_MESSAGES, Post};
+use crate::post::{Post, STOP_MESSAGE};
+use crate::seal::{Called, Seal};
 use crate::window::Window;
 
 /// The place of a worker in the ring.
@@ -38,7 +39,7 @@ pub struct Rounds {
     unbegun: u64,
     progress: Window<Progress>,
     /// What came for operations that were not submitted here yet, by piece and round.
-    early: BTreeMap<(u64, u64), Payload>,
+    early: BTreeMap<(u64, u64), (Payload, Option<Seal>)>,
 }
 
 /// The rounds of a piece in which its message has come.
@@ -58,7 +59,7 @@ impl Rounds {
         // A worker alone sends nothing, so there is nothing to be gained from pieces.
         let piece_values =
             if neighbours.workers == 1 { u64::MAX } else { chunk_values * neighbours.workers };
-        let max_pieces = MAX_MESSAGES / neighbours.rounds().max(1);
+        let max_pieces = STOP_MESSAGE / neighbours.rounds().max(1);
         Rounds {
             neighbours,
             plan: Plan::new(piece_values, max_pieces).with_delivery(delivery),
@@ -77,11 +78,16 @@ impl Rounds {
 
     /// Keeps a message until its operation is submitted. Before that no segment can be all the way
     /// around.
-    fn keep(&mut self, post: &mut Post, piece: u64, round: u64, payload: Payload) {
+    fn keep(
+        &mut self,
+        post: &mut Post,
+        (piece, round): (u64, u64),
+        message: (Payload, Option<Seal>),
+    ) {
         let is_near = piece < self.progress.oldest() + self.span();
         let is_new = !self.early.contains_key(&(piece, round));
         if is_near && is_new && round < self.neighbours.workers - 1 {
-            self.early.insert((piece, round), payload);
+            self.early.insert((piece, round), message);
         } else {
             post.refuse();
         }
@@ -92,9 +98,8 @@ impl Rounds {
         &mut self,
         now: Time,
         post: &mut Post,
-        piece: u64,
-        round: u64,
-        mut payload: Payload,
+        (piece, round): (u64, u64),
+        (mut payload, seal): (Payload, Option<Seal>),
     ) -> Result<(), Failure> {
         let Neighbours { predecessor, workers, .. } = self.neighbours;
         let (rounds, span) = (self.neighbours.rounds(), self.span());
@@ -103,9 +108,13 @@ impl Rounds {
             post.refuse();
             return Ok(());
         };
-        let Found { tensor, range, care, .. } = found;
+        let Found { tensor, range, care, called, .. } = found;
+        if !self.neighbours.agree(&called, seal)? {
+            post.refuse();
+            return Ok(());
+        }
         let range = self.neighbours.segment(range, round + 1);
-        if !payload::fits(tensor, &range, &payload) {
+        if !payload::fits(tensor, &range, &payload, seal.is_some()) {
             return Err(Failure::Mismatch(predecessor));
         }
         if round + 1 < workers {
@@ -117,7 +126,7 @@ impl Rounds {
         progress.note(round, rounds);
         let is_done = progress.count == rounds;
         if round + 1 < rounds {
-            self.send(now, post, (piece, round + 1), care, payload)?;
+            self.send(now, post, (piece, round + 1), (care, called), payload)?;
         }
         if is_done {
             self.progress.slide(|progress| progress.count == rounds);
@@ -131,14 +140,15 @@ impl Rounds {
         now: Time,
         post: &mut Post,
         (piece, round): (u64, u64),
-        care: Care,
+        (care, called): (Care, Called),
         payload: Payload,
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
         let leg = self.neighbours.leg(round);
         // A segment is lost bit by bit on the hops of the first half.
         let loss = care.loss.map(|loss| loss.divided(self.neighbours.workers - 1));
-        let parcel = Parcel { index, care: Care { loss, ..care }, leg, payload };
+        let (care, seal) = (Care { loss, ..care }, Some(Seal::Values(called)));
+        let parcel = Parcel { index, care, leg, seal, payload };
         Ok(post.send(now, self.neighbours.successor, parcel)?)
     }
 
@@ -157,9 +167,9 @@ impl Rounds {
             return Ok(());
         }
         let Some(found) = self.plan.find(piece) else { return Ok(()) };
-        let Found { tensor, range, care, .. } = found;
+        let Found { tensor, range, care, called, .. } = found;
         let payload = payload::cut(tensor, self.neighbours.segment(range, 0));
-        self.send(now, post, (piece, 0), care, payload)
+        self.send(now, post, (piece, 0), (care, called), payload)
     }
 
     fn may_begin(&self) -> bool {
@@ -185,39 +195,49 @@ impl Part for Rounds {
         src: NodeId,
         parcel: Parcel,
     ) -> Result<(), Failure> {
-        let Parcel { index, payload, .. } = parcel;
+        let Parcel { index, payload, seal, .. } = parcel;
         let rounds = self.neighbours.rounds();
         if src != self.neighbours.predecessor || rounds == 0 {
             post.refuse();
             return Ok(());
         }
-        let (piece, round) = (index / rounds, index % rounds);
-        if piece >= self.plan.pieces() {
-            self.keep(post, piece, round, payload);
+        if index == STOP_MESSAGE {
+            post.refuse();
+            return stopped(seal);
+        }
+        let place = (index / rounds, index % rounds);
+        if place.0 >= self.plan.pieces() {
+            self.keep(post, place, (payload, seal));
             return Ok(());
         }
-        self.take(now, post, piece, round, payload)
+        self.take(now, post, place, (payload, seal))
     }
 
-    fn want(&mut self, src: NodeId, index: u64, bytes: u64) -> Want {
+    fn want(&mut self, offer: &Offer) -> Result<Want, Failure> {
+        let &Offer { src, index, bytes, seal } = offer;
         let (rounds, span) = (self.neighbours.rounds(), self.span());
         if src != self.neighbours.predecessor || rounds == 0 {
-            return Want::Never;
+            return Ok(Want::Never);
+        }
+        if index == STOP_MESSAGE {
+            return stopped(seal).map(|()| Want::Never);
         }
         let (piece, round) = (index / rounds, index % rounds);
         let slot = self.progress.slot(piece, span).filter(|progress| !progress.has(round));
-        match (slot, self.plan.find(piece)) {
-            (None, _) => Want::Never,
+        let found = match (slot, self.plan.find(piece)) {
+            (None, _) => return Ok(Want::Never),
             // Its operation was not submitted here yet.
-            (Some(_), None) => Want::Later,
-            (Some(_), Some(found)) => {
-                let range = self.neighbours.segment(found.range, round + 1);
-                match self.neighbours.leg(round) {
-                    _ if bytes != (range.end - range.start) * VALUE_BYTES => Want::Mismatch,
-                    Leg::Gradient => Want::Gradient,
-                    Leg::Result => Want::Result(None),
-                }
-            }
+            (Some(_), None) => return Ok(Want::Later),
+            (Some(_), Some(found)) => found,
+        };
+        if !self.neighbours.agree(&found.called, seal)? {
+            return Ok(Want::Never);
+        }
+        let range = self.neighbours.segment(found.range, round + 1);
+        match self.neighbours.leg(round) {
+            _ if bytes != (range.end - range.start) * VALUE_BYTES => Err(Failure::Mismatch(src)),
+            Leg::Gradient => Ok(Want::Gradient),
+            Leg::Result => Ok(Want::Result(None)),
         }
     }
 
@@ -228,12 +248,12 @@ impl Part for Rounds {
             self.begin(now, post)?;
         }
         while let Some(entry) = self.early.first_entry() {
-            let (piece, round) = *entry.key();
-            if piece >= self.plan.pieces() {
+            let place = *entry.key();
+            if place.0 >= self.plan.pieces() {
                 break;
             }
-            let payload = entry.remove();
-            self.take(now, post, piece, round, payload)?;
+            let message = entry.remove();
+            self.take(now, post, place, message)?;
         }
         Ok(())
     }
@@ -266,13 +286,46 @@ impl Part for Rounds {
         Failure::Mismatch(node)
     }
 
-    fn abandon(&mut self, _: Time, post: &mut Post, failure: Failure) {
+    fn abandon(&mut self, now: Time, post: &mut Post, failure: Failure) {
+        if let Failure::Differs(mismatch) = failure {
+            // It goes around once: who has stopped does not pass it on.
+            post.send_stop(now, self.neighbours.successor, mismatch);
+        }
         self.early.clear();
         post.fail(self.plan.abandon(), failure);
     }
 }
 
+/// What a message says that its sender has stopped.
+fn stopped(seal: Option<Seal>) -> Result<(), Failure> {
+    match seal {
+        Some(Seal::Stop(mismatch)) => Err(Failure::Differs(mismatch)),
+        _ => Ok(()),
+    }
+}
+
 impl Neighbours {
+    /// Whether a message of the predecessor is of the same operation. An error if it is of the same number,
+    /// and another operation.
+    // spec: E-11
+    fn agree(&self, own: &Called, seal: Option<Seal>) -> Result<bool, Failure> {
+        let theirs = match seal {
+            Some(Seal::Values(theirs)) => theirs,
+            Some(Seal::Stop(_)) => return Ok(false),
+            // Only the length of the values is known.
+            None => return Ok(true),
+        };
+        if theirs.number != own.number {
+            return Ok(false);
+        }
+        // Places have 32 bits.
+        let [rank, before] =
+            [self.rank, (self.rank + self.workers - 1) % self.workers].map(|rank| rank as u32);
+        Fingerprint::compare((rank, &own.fingerprint), (before, &theirs.fingerprint))
+            .map_err(Failure::Differs)?;
+        Ok(true)
+    }
+
     /// How many messages of a piece a worker sends, and receives.
     fn rounds(&self) -> u64 {
         2 * (self.workers - 1)

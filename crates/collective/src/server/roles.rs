@@ -1,6 +1,6 @@
 //! Both roles of a host, and the messages between them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use thalweg_core::{NodeId, Operation, Time};
 use thalweg_flow::Payload;
@@ -8,13 +8,14 @@ use thalweg_flow::Payload;
 use super::config::Config;
 use super::sums::{self, Sums};
 use super::worker::{self, Worker};
-use crate::call::{Care, SumCall};
+use crate::call::SumCall;
 use crate::carrier::{Leg, Parcel, Want};
 use crate::event::{Event, Failure, SubmitError};
-use crate::member::Part;
+use crate::member::{Offer, Part};
 use crate::payload::VALUE_BYTES;
 use crate::plan::Plan;
-use crate::post::{MAX_MESSAGES, Post};
+use crate::post::{Post, STOP_MESSAGE};
+use crate::seal::{Called, Seal};
 
 /// What a host does: worker, server, or both.
 ///
@@ -28,12 +29,14 @@ pub struct Roles {
     chunk_values: u64,
     /// What the two roles of this host have for each other.
     local: VecDeque<Local>,
+    /// Whether it was another node that noticed the failure.
+    was_told: bool,
 }
 
 /// A message that does not leave the host.
 enum Local {
-    Push { rank: usize, chunk: u64, care: Care, payload: Payload },
-    Sum { chunk: u64, payload: Payload },
+    Push { rank: usize, parcel: Parcel },
+    Sum { chunk: u64, seal: Option<Seal>, payload: Payload },
 }
 
 impl Roles {
@@ -41,13 +44,14 @@ impl Roles {
         let Config { workers, servers, chunks_in_flight, pushes_at_once, .. } = config;
         let delivery = config.delivery.as_ref();
         let worker = config.rank.map(|rank| {
-            let plan = Plan::new(chunk_values, MAX_MESSAGES / 2).with_delivery(delivery);
+            let plan = Plan::new(chunk_values, STOP_MESSAGE / 2).with_delivery(delivery);
             let worker = Worker::new(plan, servers.len(), chunks_in_flight, pushes_at_once);
             (rank as usize, worker)
         });
         let server =
             config.server.map(|index| (index as usize, Sums::new(workers.len(), chunks_in_flight)));
-        Roles { workers, servers, worker, server, chunk_values, local: VecDeque::new() }
+        let local = VecDeque::new();
+        Roles { workers, servers, worker, server, chunk_values, local, was_told: false }
     }
 
     /// Pushes what may be pushed.
@@ -55,13 +59,14 @@ impl Roles {
         let Some((rank, worker)) = &mut self.worker else { return Ok(()) };
         let here = self.server.as_ref().map(|(index, _)| *index);
         for (index, &server) in self.servers.iter().enumerate() {
-            while let Some((chunk, care, payload)) = worker.next_push(index) {
+            while let Some((chunk, care, called, payload)) = worker.next_push(index) {
+                let (leg, seal) = (Leg::Gradient, Some(Seal::Values(called)));
+                let parcel = Parcel { index: 2 * chunk, care, leg, seal, payload };
                 if here == Some(index) {
                     worker.on_pushed(chunk);
-                    self.local.push_back(Local::Push { rank: *rank, chunk, care, payload });
+                    self.local.push_back(Local::Push { rank: *rank, parcel });
                 } else {
-                    let leg = Leg::Gradient;
-                    post.send(now, server, Parcel { index: 2 * chunk, care, leg, payload })?;
+                    post.send(now, server, parcel)?;
                 }
             }
         }
@@ -76,7 +81,7 @@ impl Roles {
         rank: usize,
         parcel: Parcel,
     ) -> Result<(), Failure> {
-        let Parcel { index, care, payload, .. } = parcel;
+        let Parcel { index, care, seal, payload, .. } = parcel;
         let chunk = index / 2;
         let servers = self.servers.len() as u64;
         let server = self.server.as_mut().filter(|(index, _)| chunk % servers == *index as u64);
@@ -84,31 +89,31 @@ impl Roles {
             post.refuse();
             return Ok(());
         };
-        match sums.take(rank, chunk / servers, payload) {
+        // Of values that are only a length there is no seal.
+        let called = called_in(seal).filter(|_| matches!(payload, Payload::Bytes(_)));
+        match sums.take(rank, chunk / servers, payload, called) {
             sums::Intake::Unexpected => post.refuse(),
+            sums::Intake::Differs(mismatch) => return Err(Failure::Differs(mismatch)),
             sums::Intake::Mismatch => return Err(Failure::Mismatch(self.workers[rank])),
             sums::Intake::Taken => {}
-            sums::Intake::Complete(sum) => self.send_sum(now, post, chunk, care, &sum)?,
+            sums::Intake::Complete(payload) => {
+                let (leg, seal) = (Leg::Result, called.map(Seal::Values));
+                let sum = Parcel { index: index + 1, care, leg, seal, payload };
+                self.send_sum(now, post, &sum)?;
+            }
         }
         Ok(())
     }
 
-    fn send_sum(
-        &mut self,
-        now: Time,
-        post: &mut Post,
-        chunk: u64,
-        care: Care,
-        sum: &Payload,
-    ) -> Result<(), Failure> {
+    fn send_sum(&mut self, now: Time, post: &mut Post, sum: &Parcel) -> Result<(), Failure> {
+        let &Parcel { index, care, leg, seal, .. } = sum;
         let here = self.worker.as_ref().map(|(rank, _)| *rank);
         for (rank, &worker) in self.workers.iter().enumerate() {
-            let payload = sum.clone();
+            let payload = sum.payload.clone();
             if here == Some(rank) {
-                self.local.push_back(Local::Sum { chunk, payload });
+                self.local.push_back(Local::Sum { chunk: index / 2, seal, payload });
             } else {
-                let (index, leg) = (2 * chunk + 1, Leg::Result);
-                post.send(now, worker, Parcel { index, care, leg, payload })?;
+                post.send(now, worker, Parcel { index, care, leg, seal, payload })?;
             }
         }
         Ok(())
@@ -120,20 +125,50 @@ impl Roles {
         post: &mut Post,
         src: NodeId,
         chunk: u64,
-        payload: &Payload,
+        (payload, seal): (&Payload, Option<Seal>),
     ) -> Result<(), Failure> {
         let is_theirs = self.servers[(chunk % self.servers.len() as u64) as usize] == src;
         let Some((_, worker)) = self.worker.as_mut().filter(|_| is_theirs) else {
             post.refuse();
             return Ok(());
         };
-        match worker.take(chunk, payload) {
+        match worker.take(chunk, payload, seal) {
             worker::Intake::Unexpected => post.refuse(),
             worker::Intake::Mismatch => return Err(Failure::Mismatch(src)),
             worker::Intake::Taken => {}
             worker::Intake::Finished(finished) => post.finish(finished),
         }
         Ok(())
+    }
+}
+
+/// The operation that a message has values of.
+fn called_in(seal: Option<Seal>) -> Option<Called> {
+    match seal {
+        Some(Seal::Values(called)) => Some(called),
+        Some(Seal::Stop(_)) | None => None,
+    }
+}
+
+impl Roles {
+    /// Another node has stopped.
+    fn on_stop(&mut self, src: NodeId, seal: Option<Seal>) -> Result<(), Failure> {
+        match seal {
+            Some(Seal::Stop(mismatch)) if self.others().contains(&src) => {
+                self.was_told = true;
+                Err(Failure::Differs(mismatch))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All other nodes, each once.
+    fn others(&self) -> BTreeSet<NodeId> {
+        let worker = self.worker.as_ref().map(|(rank, _)| self.workers[*rank]);
+        let server = self.server.as_ref().map(|(index, _)| self.servers[*index]);
+        let here = worker.or(server);
+        let all = self.workers.iter().chain(&self.servers).copied();
+        all.filter(|node| Some(*node) != here).collect()
     }
 }
 
@@ -155,8 +190,12 @@ impl Part for Roles {
         src: NodeId,
         parcel: Parcel,
     ) -> Result<(), Failure> {
+        if parcel.index == STOP_MESSAGE {
+            post.refuse();
+            return self.on_stop(src, parcel.seal);
+        }
         if parcel.index % 2 == 1 {
-            return self.on_sum(post, src, parcel.index / 2, &parcel.payload);
+            return self.on_sum(post, src, parcel.index / 2, (&parcel.payload, parcel.seal));
         }
         match self.workers.iter().position(|&worker| worker == src) {
             Some(rank) => self.on_push(now, post, rank, parcel),
@@ -167,21 +206,26 @@ impl Part for Roles {
         }
     }
 
-    fn want(&mut self, src: NodeId, index: u64, bytes: u64) -> Want {
+    fn want(&mut self, offer: &Offer) -> Result<Want, Failure> {
+        let &Offer { src, index, bytes, seal } = offer;
+        if index == STOP_MESSAGE {
+            return self.on_stop(src, seal).map(|()| Want::Never);
+        }
         let (chunk, servers) = (index / 2, self.servers.len() as u64);
         let place = (chunk % servers) as usize;
         if index % 2 == 1 {
             let worker = self.worker.as_mut().filter(|_| self.servers[place] == src);
-            return worker.map_or(Want::Never, |(_, worker)| worker.want(chunk, bytes));
+            let Some((_, worker)) = worker else { return Ok(Want::Never) };
+            return worker.want(chunk, bytes).ok_or(Failure::Mismatch(src));
         }
         let rank = self.workers.iter().position(|&worker| worker == src);
         let server = self.server.as_mut().filter(|(here, _)| *here == place);
-        let (Some(rank), Some((_, sums))) = (rank, server) else { return Want::Never };
+        let (Some(rank), Some((_, sums))) = (rank, server) else { return Ok(Want::Never) };
         let most = self.chunk_values * VALUE_BYTES;
         match sums.wants(rank, chunk / servers) {
-            false => Want::Never,
-            true if bytes <= most && bytes.is_multiple_of(VALUE_BYTES) => Want::Gradient,
-            true => Want::Mismatch,
+            false => Ok(Want::Never),
+            true if bytes <= most && bytes.is_multiple_of(VALUE_BYTES) => Ok(Want::Gradient),
+            true => Err(Failure::Mismatch(src)),
         }
     }
 
@@ -197,13 +241,10 @@ impl Part for Roles {
         loop {
             self.push(now, post)?;
             match self.local.pop_front() {
-                Some(Local::Push { rank, chunk, care, payload }) => {
-                    let (index, leg) = (2 * chunk, Leg::Gradient);
-                    self.on_push(now, post, rank, Parcel { index, care, leg, payload })?;
-                }
-                Some(Local::Sum { chunk, payload }) => {
+                Some(Local::Push { rank, parcel }) => self.on_push(now, post, rank, parcel)?,
+                Some(Local::Sum { chunk, seal, payload }) => {
                     let here = self.servers[(chunk % self.servers.len() as u64) as usize];
-                    self.on_sum(post, here, chunk, &payload)?;
+                    self.on_sum(post, here, chunk, (&payload, seal))?;
                 }
                 None => return Ok(()),
             }
@@ -228,7 +269,14 @@ impl Part for Roles {
         assert!(self.local.is_empty(), "what stays in the node is handed over at once");
     }
 
-    fn abandon(&mut self, _: Time, post: &mut Post, failure: Failure) {
+    fn abandon(&mut self, now: Time, post: &mut Post, failure: Failure) {
+        if let Failure::Differs(mismatch) = failure
+            && !self.was_told
+        {
+            for node in self.others() {
+                post.send_stop(now, node, mismatch);
+            }
+        }
         self.local.clear();
         if let Some((_, worker)) = &mut self.worker {
             post.fail(worker.abandon(), failure);

@@ -1,8 +1,10 @@
 //! The server's role: contributions in, sums out.
 
+use thalweg_core::{Fingerprint, Mismatch};
 use thalweg_flow::Payload;
 
 use crate::payload;
+use crate::seal::Called;
 use crate::window::Window;
 
 /// The sums of one server, by the chunk's number here.
@@ -24,15 +26,25 @@ struct Sum {
     /// The sum of the ranks below `next_rank`, once there is one, until it is complete.
     sum: Option<Payload>,
     next_rank: usize,
-    /// Length of every contribution, once there is one.
-    bytes: Option<u64>,
+    /// What every contribution has to be like, once there is one.
+    first: Option<First>,
+}
+
+/// The first contribution to a chunk.
+#[derive(Clone, Copy)]
+struct First {
+    rank: usize,
+    called: Option<Called>,
+    bytes: u64,
 }
 
 /// What became of a contribution.
 pub(super) enum Intake {
     /// Nobody waited for it.
     Unexpected,
-    /// It has another length than the others.
+    /// It is of another operation than the others.
+    Differs(Mismatch),
+    /// It has another length or other contents than the others.
     Mismatch,
     /// It was taken in.
     Taken,
@@ -68,7 +80,13 @@ impl Sums {
     }
 
     /// Takes in what a worker contributes to the chunk with this number.
-    pub fn take(&mut self, rank: usize, number: u64, payload: Payload) -> Intake {
+    pub fn take(
+        &mut self,
+        rank: usize,
+        number: u64,
+        payload: Payload,
+        called: Option<Called>,
+    ) -> Intake {
         let workers = self.workers;
         let Some(sum) = self.sums.slot(number, self.chunks_in_flight) else {
             return Intake::Unexpected;
@@ -77,9 +95,10 @@ impl Sums {
         if rank < sum.next_rank || sum.waiting[rank].is_some() {
             return Intake::Unexpected;
         }
-        let bytes = payload.bytes().as_u64();
-        if *sum.bytes.get_or_insert(bytes) != bytes {
-            return Intake::Mismatch;
+        let bytes = payload::value_bytes(&payload, called.is_some());
+        let first = *sum.first.get_or_insert(First { rank, called, bytes });
+        if let Some(refusal) = first.refuse(rank, called, bytes) {
+            return refusal;
         }
         sum.waiting[rank] = Some(payload);
         sum.add_waiting();
@@ -89,6 +108,26 @@ impl Sums {
         let complete = sum.sum.take();
         self.sums.slide(|sum| sum.next_rank == workers);
         complete.map_or(Intake::Taken, Intake::Complete)
+    }
+}
+
+impl First {
+    /// Why a contribution of another rank is not one to the same sum.
+    // spec: E-11
+    fn refuse(&self, rank: usize, called: Option<Called>, bytes: u64) -> Option<Intake> {
+        if let (Some(first), Some(called)) = (self.called, called) {
+            if first.number != called.number {
+                return Some(Intake::Unexpected);
+            }
+            // Places have 32 bits.
+            let one = (self.rank as u32, &first.fingerprint);
+            let other = (rank as u32, &called.fingerprint);
+            if let Err(mismatch) = Fingerprint::compare(one, other) {
+                return Some(Intake::Differs(mismatch));
+            }
+        }
+        let is_alike = self.called.is_some() == called.is_some() && self.bytes == bytes;
+        (!is_alike).then_some(Intake::Mismatch)
     }
 }
 
@@ -131,7 +170,7 @@ mod tests {
             let mut last = None;
             for rank in order {
                 assert_eq!(last, None);
-                last = complete(sums.take(rank, 0, one(values[rank])));
+                last = complete(sums.take(rank, 0, one(values[rank]), None));
             }
             assert_eq!(last, Some(one(0.0)), "{order:?}");
         }
@@ -140,22 +179,22 @@ mod tests {
     #[test]
     fn nothing_is_counted_twice() {
         let mut sums = Sums::new(2, 2);
-        assert!(matches!(sums.take(1, 0, one(2.0)), Intake::Taken));
-        assert!(matches!(sums.take(1, 0, one(2.0)), Intake::Unexpected));
-        assert_eq!(complete(sums.take(0, 0, one(1.0))), Some(one(3.0)));
-        assert!(matches!(sums.take(0, 0, one(1.0)), Intake::Unexpected));
+        assert!(matches!(sums.take(1, 0, one(2.0), None), Intake::Taken));
+        assert!(matches!(sums.take(1, 0, one(2.0), None), Intake::Unexpected));
+        assert_eq!(complete(sums.take(0, 0, one(1.0), None)), Some(one(3.0)));
+        assert!(matches!(sums.take(0, 0, one(1.0), None), Intake::Unexpected));
         // The first that is not complete is number 1 now.
-        assert!(matches!(sums.take(0, 3, one(1.0)), Intake::Unexpected));
-        assert!(matches!(sums.take(0, 2, one(1.0)), Intake::Taken));
-        assert_eq!(complete(sums.take(1, 2, one(1.0))), Some(one(2.0)));
-        assert!(matches!(sums.take(0, 2, one(1.0)), Intake::Unexpected));
+        assert!(matches!(sums.take(0, 3, one(1.0), None), Intake::Unexpected));
+        assert!(matches!(sums.take(0, 2, one(1.0), None), Intake::Taken));
+        assert_eq!(complete(sums.take(1, 2, one(1.0), None)), Some(one(2.0)));
+        assert!(matches!(sums.take(0, 2, one(1.0), None), Intake::Unexpected));
     }
 
     #[test]
     fn contributions_have_one_length() {
         let mut sums = Sums::new(2, 1);
-        assert!(matches!(sums.take(0, 0, one(2.0)), Intake::Taken));
+        assert!(matches!(sums.take(0, 0, one(2.0), None), Intake::Taken));
         let other = Payload::Length(Bytes::new(8));
-        assert!(matches!(sums.take(1, 0, other), Intake::Mismatch));
+        assert!(matches!(sums.take(1, 0, other, None), Intake::Mismatch));
     }
 }

@@ -8,6 +8,7 @@ use crate::carrier::Want;
 use crate::event::SubmitError;
 use crate::payload::{self, VALUE_BYTES};
 use crate::plan::{Finished, Found, Plan};
+use crate::seal::{Called, Seal};
 use crate::window::Window;
 
 /// Cuts tensors into chunks and deals them out to the servers: chunk c goes to server c mod N and is
@@ -57,9 +58,9 @@ impl Worker {
         self.plan.abandon()
     }
 
-    /// The next chunk for a server and the care that it needs, if one may be pushed now. It counts as on the way until
-    /// [`on_pushed`](Worker::on_pushed).
-    pub fn next_push(&mut self, server: usize) -> Option<(u64, Care, Payload)> {
+    /// The next chunk for a server, the care that it needs and its operation, if one may be pushed now. It
+    /// counts as on the way until [`on_pushed`](Worker::on_pushed).
+    pub fn next_push(&mut self, server: usize) -> Option<(u64, Care, Called, Payload)> {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[server];
         let chunk = lane.unpushed * servers + server as u64;
@@ -69,10 +70,10 @@ impl Worker {
         if !may_push {
             return None;
         }
-        let Found { tensor, range, care, .. } = self.plan.find(chunk)?;
+        let Found { tensor, range, care, called, .. } = self.plan.find(chunk)?;
         lane.unpushed += 1;
         lane.pushes += 1;
-        Some((chunk, care, payload::cut(tensor, range)))
+        Some((chunk, care, called, payload::cut(tensor, range)))
     }
 
     /// A push is no longer on the way.
@@ -95,22 +96,23 @@ impl Worker {
         }
     }
 
-    /// What it says to the sum of a chunk that a server offers.
-    pub fn want(&mut self, chunk: u64, bytes: u64) -> Want {
+    /// What it says to the sum of a chunk that a server offers. `None` if it has another length than it must
+    /// have.
+    pub fn want(&mut self, chunk: u64, bytes: u64) -> Option<Want> {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[(chunk % servers) as usize];
         let pushed = lane.unpushed - lane.has_sum.oldest();
         let slot = lane.has_sum.slot(chunk / servers, pushed).filter(|has_sum| !**has_sum);
-        let (Some(_), Some(found)) = (slot, self.plan.find(chunk)) else { return Want::Never };
+        let (Some(_), Some(found)) = (slot, self.plan.find(chunk)) else {
+            return Some(Want::Never);
+        };
         let Found { range, older, .. } = found;
-        if bytes != (range.end - range.start) * VALUE_BYTES {
-            return Want::Mismatch;
-        }
-        Want::Result(older.map(|older| payload::cut(older, range)))
+        let fits = bytes == (range.end - range.start) * VALUE_BYTES;
+        fits.then(|| Want::Result(older.map(|older| payload::cut(older, range))))
     }
 
     /// Takes in the sum of a chunk.
-    pub fn take(&mut self, chunk: u64, payload: &Payload) -> Intake {
+    pub fn take(&mut self, chunk: u64, payload: &Payload, seal: Option<Seal>) -> Intake {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[(chunk % servers) as usize];
         let pushed = lane.unpushed - lane.has_sum.oldest();
@@ -118,8 +120,13 @@ impl Worker {
         let (Some(has_sum), Some(found)) = (slot, self.plan.find(chunk)) else {
             return Intake::Unexpected;
         };
-        let Found { tensor, range, .. } = found;
-        if !payload::fits(tensor, &range, payload) {
+        let Found { tensor, range, called, .. } = found;
+        // A server adds only what is of one operation, so this is about the server.
+        let is_ours = seal.is_none_or(|seal| match seal {
+            Seal::Values(theirs) => called.is_same(&theirs),
+            Seal::Stop(_) => false,
+        });
+        if !is_ours || !payload::fits(tensor, &range, payload, seal.is_some()) {
             return Intake::Mismatch;
         }
         payload::write(tensor, range, payload);

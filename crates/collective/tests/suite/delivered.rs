@@ -4,7 +4,7 @@
 use thalweg_collective::{
     Contents, Coverage, Delivery, Event, Failure, Results, SubmitError, SumCall, ring, server,
 };
-use thalweg_core::{Bytes, Machine, NodeId, Rng, Tensor, Time};
+use thalweg_core::{Bytes, Element, Fingerprint, Machine, NodeId, Rng, Tensor, Time};
 use thalweg_deliver::{LossBound, Start};
 
 use crate::group::{Collective, nodes, rings, servers};
@@ -22,7 +22,7 @@ fn delivery(loss: f64, node: u32) -> Delivery {
     delivery
 }
 
-fn ring(workers: u32, loss: f64, change: impl Fn(&mut Delivery)) -> Vec<ring::Ring> {
+pub fn ring(workers: u32, loss: f64, change: impl Fn(&mut Delivery)) -> Vec<ring::Ring> {
     rings(workers, |config| {
         let mut delivery = delivery(loss, config.rank);
         change(&mut delivery);
@@ -30,7 +30,7 @@ fn ring(workers: u32, loss: f64, change: impl Fn(&mut Delivery)) -> Vec<ring::Ri
     })
 }
 
-fn served(workers: u32, place: u32, count: u32, loss: f64) -> Vec<server::Node> {
+pub fn served(workers: u32, place: u32, count: u32, loss: f64) -> Vec<server::Node> {
     servers(workers, place, count, |config| {
         (config.chunk_bytes, config.delivery) = (4 * CHUNK_VALUES, Some(delivery(loss, 0)));
     })
@@ -253,7 +253,10 @@ fn workers_with_different_tensors_are_told() {
     shuttle.run(1_000_000);
     let failures: Vec<Option<Failure>> =
         shuttle.machines.iter().map(thalweg_collective::Member::failure).collect();
-    assert!(failures.contains(&Some(Failure::Mismatch(NodeId(0)))), "{failures:?}");
+    let sum = |values| Fingerprint::of_sum(Element::F32, values);
+    let compared = Fingerprint::compare((0, &sum(100)), (1, &sum(200)));
+    let differs = Failure::Differs(compared.expect_err("they differ"));
+    assert_eq!(failures, [Some(differs); 2]);
 }
 
 #[test]

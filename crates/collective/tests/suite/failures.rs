@@ -1,7 +1,7 @@
 //! What members do when others are gone, work on something else, or send nonsense.
 
 use thalweg_collective::{Event, Failure, SubmitError};
-use thalweg_core::{NodeId, Operation, Tensor};
+use thalweg_core::{Element, Fingerprint, NodeId, Operation, Tensor};
 
 use crate::group::{rings, servers};
 use crate::shuttle::Shuttle;
@@ -54,24 +54,39 @@ fn a_lost_worker_stops_the_server() {
 }
 
 #[test]
-fn other_lengths_and_kinds_are_noticed() {
+fn other_lengths_are_noticed_by_all() {
     let values = |count: usize| Tensor::from(vec![1.0; count]);
-    for (others, last) in [(values(8), values(12)), (values(8), Tensor::Length(8))] {
-        let mut shuttle = Shuttle::new(rings(2, |_| ()), 5);
-        shuttle.submit(0, others.clone());
-        shuttle.submit(1, last.clone());
-        shuttle.run(1_000_000);
-        assert_eq!(shuttle.machines[0].failure(), Some(Failure::Mismatch(NodeId(1))));
-        assert_eq!(shuttle.events[0], failed(0, 0, Failure::Mismatch(NodeId(1))));
+    let sum = |values| Fingerprint::of_sum(Element::F32, values);
+    let mismatch = Fingerprint::compare((0, &sum(8)), (1, &sum(12))).expect_err("they differ");
+    let differs = Failure::Differs(mismatch);
+    let mut shuttle = Shuttle::new(rings(2, |_| ()), 5);
+    shuttle.submit(0, values(8));
+    shuttle.submit(1, values(12));
+    shuttle.run(1_000_000);
+    shuttle.events.sort_by_key(|(node, _)| *node);
+    assert_eq!(shuttle.events, [failed(0, 0, differs), failed(1, 0, differs)]);
 
-        let mut shuttle = Shuttle::new(servers(2, 2, 1, |_| ()), 5);
-        shuttle.submit(0, others);
-        shuttle.submit(1, last);
-        shuttle.run(1_000_000);
-        let failures: Vec<_> =
-            shuttle.machines.iter().filter_map(|machine| machine.failure()).collect();
-        assert!(matches!(failures[..], [Failure::Mismatch(_)]), "{failures:?}");
-    }
+    let mut shuttle = Shuttle::new(servers(2, 2, 1, |_| ()), 5);
+    shuttle.submit(0, values(8));
+    shuttle.submit(1, values(12));
+    shuttle.run(1_000_000);
+    shuttle.events.sort_by_key(|(node, _)| *node);
+    assert_eq!(shuttle.events, [failed(0, 0, differs), failed(1, 0, differs)]);
+    assert_eq!(shuttle.machines[2].failure(), Some(differs), "the server stops as well");
+}
+
+#[test]
+fn values_and_lengths_do_not_mix() {
+    let mut shuttle = Shuttle::new(rings(2, |_| ()), 5);
+    shuttle.submit(0, Tensor::from(vec![1.0; 8]));
+    shuttle.submit(1, Tensor::Length(8));
+    shuttle.run(1_000_000);
+    assert_eq!(shuttle.machines[0].failure(), Some(Failure::Mismatch(NodeId(1))));
+    let mut shuttle = Shuttle::new(servers(2, 2, 1, |_| ()), 5);
+    shuttle.submit(0, Tensor::from(vec![1.0; 8]));
+    shuttle.submit(1, Tensor::Length(8));
+    shuttle.run(1_000_000);
+    assert!(matches!(shuttle.machines[2].failure(), Some(Failure::Mismatch(_))));
 }
 
 #[test]

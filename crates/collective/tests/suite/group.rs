@@ -1,11 +1,12 @@
 //! The machines of whole groups, in one shape for both collectives.
 
-use thalweg_collective::{Counters, Event, Failure, SubmitError, ring, server};
+use thalweg_collective::{Counters, Event, Failure, SubmitError, SumCall, ring, server};
 use thalweg_core::{Check, Machine, NodeId, Operation, Tensor, Time};
 
 /// What both collectives can do.
 pub trait Collective: Machine<Event = Event> + Check {
     fn submit(&mut self, now: Time, tensor: Tensor) -> Result<Operation, SubmitError>;
+    fn submit_call(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError>;
     fn counters(&self) -> Counters;
     fn failure(&self) -> Option<Failure>;
 }
@@ -15,6 +16,10 @@ macro_rules! collective {
         impl Collective for $machine {
             fn submit(&mut self, now: Time, tensor: Tensor) -> Result<Operation, SubmitError> {
                 <$machine>::submit(self, now, tensor)
+            }
+
+            fn submit_call(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError> {
+                <$machine>::submit(self, now, call)
             }
 
             fn counters(&self) -> Counters {

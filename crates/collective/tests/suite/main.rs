@@ -1,5 +1,6 @@
 //! Collectives in memory and in the fabric, against sums that are computed here.
 
+mod agreement;
 mod bounds;
 mod delivered;
 mod exact;

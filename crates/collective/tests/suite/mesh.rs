@@ -1,5 +1,6 @@
 //! Calls and transfers of whole groups, against outcomes that are computed here.
 
+mod agreement;
 mod bounds;
 mod exact;
 mod failures;

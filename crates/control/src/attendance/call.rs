@@ -163,7 +163,8 @@ impl Call {
             Some(FromRank::Failing { text }) => self.failing = Some(text),
             Some(FromRank::Leave) => self.leaving = Some(self.clock.now() + LEAVE_WITHIN),
             Some(FromRank::Answer { round, .. }) => self.rounds.answer(round),
-            Some(FromRank::Stalled(_)) => {}
+            // They are repeated.
+            Some(FromRank::Stalled(_) | FromRank::Operation { .. }) => {}
         }
         false
     }
@@ -284,6 +285,7 @@ impl Call {
             ToRank::Adopt { seat, key, setup } => ControlEvent::Adopt { setup, seat, key },
             ToRank::Retire { round } => ControlEvent::Retire { round },
             ToRank::Diagnosis(diagnosis) => ControlEvent::Diagnosis(diagnosis),
+            ToRank::Agreed { number } => ControlEvent::Agreed { number },
             ToRank::Failed(failure) => {
                 (self.events)(ControlEvent::Failed(failure));
                 return Some(End::Over);

@@ -1,4 +1,5 @@
 use thalweg_aggregate::{Indexing, Member, Setup, Tree};
+use thalweg_core::{Element, Fingerprint};
 
 use super::*;
 
@@ -58,6 +59,7 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
         ToRank::Retire { round: 5 },
         ToRank::Diagnosis(Arc::new(diagnosis.clone())),
         ToRank::Diagnosis(Arc::new(Diagnosis { fragment: None, ..diagnosis })),
+        ToRank::Agreed { number: u64::MAX },
         ToRank::Failed(Arc::new(Failure { text: "so".into(), culprits: vec![] })),
     ];
     for message in messages {
@@ -76,6 +78,7 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         stall(Waits::Fragment(0)),
         stall(Waits::Ranks(vec![5, 6])),
         FromRank::Failing { text: "no".into() },
+        FromRank::Operation { number: 7, fingerprint: Fingerprint::of_sum(Element::F32, 704) },
         FromRank::Leave,
     ];
     for message in messages {
@@ -106,6 +109,11 @@ fn a_registration_arrives_as_it_was() {
 #[test]
 fn nonsense_is_refused() {
     assert_eq!(said(v1::FromRank { message: None }), Err(Malformed("message")));
+    for fingerprint in [vec![0; 24], vec![]] {
+        let operation = v1::Operation { number: 0, fingerprint };
+        let message = Some(v1::from_rank::Message::Operation(operation));
+        assert_eq!(said(v1::FromRank { message }), Err(Malformed("fingerprint")));
+    }
     assert_eq!(told(v1::ToRank { message: None }), Err(Malformed("message")));
     let adopt = |change: fn(&mut v1::Adopt)| {
         let message = ToRank::Adopt { seat: 0, key: Key([0; 16]), setup: Arc::new(setup()) };

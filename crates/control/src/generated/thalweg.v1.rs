@@ -57,7 +57,7 @@ pub struct Ticket {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FromRank {
-    #[prost(oneof = "from_rank::Message", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "from_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub message: ::core::option::Option<from_rank::Message>,
 }
 /// Nested message and enum types in `FromRank`.
@@ -76,6 +76,8 @@ pub mod from_rank {
         Failing(super::Failing),
         #[prost(message, tag = "6")]
         Leave(super::Leave),
+        #[prost(message, tag = "7")]
+        Operation(super::Operation),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -150,9 +152,19 @@ pub struct Failing {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Leave {}
+/// An operation that a rank has called, to be compared with those of the others.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Operation {
+    /// Operations are counted in the order of the calls.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// 24 bytes: kind, element, length, reduction, root and policy.
+    #[prost(bytes = "vec", tag = "2")]
+    pub fingerprint: ::prost::alloc::vec::Vec<u8>,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToRank {
-    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub message: ::core::option::Option<to_rank::Message>,
 }
 /// Nested message and enum types in `ToRank`.
@@ -173,6 +185,8 @@ pub mod to_rank {
         Diagnosis(super::Diagnosis),
         #[prost(message, tag = "7")]
         Failed(super::Failed),
+        #[prost(message, tag = "8")]
+        Agreed(super::Agreed),
     }
 }
 /// All ranks are there.
@@ -281,6 +295,12 @@ pub struct Failed {
     pub text: ::prost::alloc::string::String,
     #[prost(uint32, repeated, tag = "2")]
     pub culprits: ::prost::alloc::vec::Vec<u32>,
+}
+/// All ranks have called the same as this operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Agreed {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TopologyRequest {}

@@ -8,6 +8,7 @@ use thalweg_core::{JobId, NodeId, Time};
 use thalweg_wire::tag::{Key, Secret};
 
 use super::cluster::Cluster;
+use super::operations::Operations;
 use super::stall::Stalls;
 use super::{Action, LinkId, Refusal, Registration, SILENT_AFTER, UNATTENDED_FOR, WAITING_EVERY};
 use crate::message::{Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome};
@@ -33,6 +34,7 @@ pub(super) struct Job {
     /// `None` until all ranks are there, and again when one is another process, until all are.
     pub(super) welcome: Option<Arc<Welcome>>,
     pub(super) stalls: Stalls,
+    pub(super) operations: Operations,
     /// When those who wait were last told for whom.
     waiting_told: Time,
     /// When the last one was gone. Means something only while nobody is there.
@@ -75,6 +77,7 @@ impl Job {
             hosts: Vec::new(),
             welcome: None,
             stalls: Stalls::default(),
+            operations: Operations::default(),
             waiting_told: now,
             deserted: now,
         }

@@ -208,7 +208,7 @@ impl World {
                 self.break_stream(chosen);
                 self.clients[chosen] = self.spawn(rank);
             }
-            ToRank::Waiting { .. } | ToRank::Retire { .. } => {}
+            ToRank::Waiting { .. } | ToRank::Retire { .. } | ToRank::Agreed { .. } => {}
             ToRank::Diagnosis(diagnosis) => panic!("nobody stalls: {}", diagnosis.text),
         }
     }

@@ -75,7 +75,7 @@ fn an_offer_without_a_buffer_is_told_and_accepted_in_one_round_trip() {
     let offer = pair.sends(0, 9);
     pair.hand(1, offer);
     let offered = pair.nodes[1].poll_offer().expect("it was offered");
-    assert_eq!(offered, Offered { name: name(0, 7), tensor_bytes: 400, layer: 0 });
+    assert_eq!(offered, Offered { name: name(0, 7), tensor_bytes: 400, layer: 0, note: None });
     assert_eq!(pair.nodes[1].poll_offer(), None, "told once");
     pair.nodes[1].post_receive(pair.now, buffer(7, 100, 0.0)).unwrap();
     let verbs: Vec<_> = pair.sends(1, 9).iter().map(Owned::verb).collect();
@@ -85,6 +85,18 @@ fn an_offer_without_a_buffer_is_told_and_accepted_in_one_round_trip() {
     pair.hand(1, offer);
     pair.nodes[1].post_receive(pair.now, buffer(8, 100, 0.0)).unwrap();
     assert_eq!(pair.nodes[1].poll_offer(), None, "there is a buffer by now");
+}
+
+#[test]
+fn a_note_comes_with_the_offer() {
+    let mut pair = Pair::new(&config());
+    let note = Some(std::array::from_fn(|at| at as u8));
+    let values = Arc::new(Tensor::from(vec![1.0; 100]));
+    let call = SendCall { note, ..SendCall::new(name(1, 7), values) };
+    pair.nodes[0].post_send(pair.now, call).unwrap();
+    let offer = pair.sends(0, 9);
+    pair.hand(1, offer);
+    assert_eq!(pair.nodes[1].poll_offer().expect("it was offered").note, note);
 }
 
 #[test]

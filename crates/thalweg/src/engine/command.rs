@@ -1,13 +1,17 @@
 //! What the engine is told.
 
+use std::sync::Arc;
+
 use thalweg_collective::{Coverage, SubmitError, SumCall, mesh};
 use thalweg_control::{ControlEvent, FromRank};
-use thalweg_core::{JobId, Tensor, Time};
+use thalweg_core::{Element, Fingerprint, JobId, Tensor, Time};
 use thalweg_stack::{Event, Host, HostError, Participant};
 use thalweg_wire::aggregate::Scale;
 
 use super::Engine;
+use super::comparison::{Begun, HostOperation};
 use super::membership::Membership;
+use super::pending::{Fault, fault_of_mesh};
 use crate::counters::{Counters, DeliveryCounters};
 use crate::error::Error;
 use crate::handle::Reply;
@@ -18,12 +22,16 @@ use crate::tuning::LAYERS;
 pub(crate) enum Command {
     /// Sum a tensor over all hosts. Ends with [`Summed`].
     Sum(Sum),
+    /// The ranks of this host have begun an operation together.
+    Begin(Arc<HostOperation>),
+    /// Everybody has to fail, for this reason.
+    Fail(String),
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
-    Call(mesh::Call, Reply),
-    /// Bytes to one rank. Ends with nothing.
-    Send { to: u32, tag: u64, bytes: Vec<u8>, reply: Reply },
-    /// Bytes of one rank. Ends with them.
-    Receive { from: u32, tag: u64, reply: Reply },
+    Call(mesh::Request, Reply),
+    /// Values to one rank. Ends with nothing.
+    Send { to: u32, tag: u64, values: (Element, Vec<u8>), reply: Reply },
+    /// Values of one rank, of which the length in bytes may be known. Ends with their bytes.
+    Receive { from: u32, tag: u64, values: (Element, Option<u64>), reply: Reply },
     /// What the control channel says.
     Control(ControlEvent),
     /// How it does. Ends with [`Counters`].
@@ -36,6 +44,10 @@ pub(crate) enum Command {
 pub(crate) struct Sum {
     pub tensor: Tensor,
     pub policy: Policy,
+    /// The operation that it is a part of.
+    pub fingerprint: Fingerprint,
+    /// Where the ranks of this host have begun it together.
+    pub shared: Option<Arc<HostOperation>>,
     pub reply: Reply,
 }
 
@@ -52,20 +64,21 @@ impl Engine {
         }
         match command {
             Command::Sum(sum) => self.sum(sum, events),
-            Command::Call(call, reply) => {
-                let submit = |mesh: &mut mesh::Mesh, now| mesh.submit(now, call);
-                if let Some((operation, reply)) = self.begin_in_mesh(events, reply, submit) {
-                    self.pending.call(self.driver.now(), operation, reply);
-                }
+            Command::Begin(operation) => {
+                self.comparison.begin_shared(self.driver.now(), operation);
+                self.report_operations();
             }
-            Command::Send { to, tag, bytes, reply } => {
-                let send = |mesh: &mut mesh::Mesh, now| mesh.send(now, to, tag, bytes);
+            Command::Fail(text) => self.say(FromRank::Failing { text }),
+            Command::Call(request, reply) => self.call(request, reply, events),
+            Command::Send { to, tag, values, reply } => {
+                let send = |mesh: &mut mesh::Mesh, now| mesh.send_values(now, to, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, send) {
                     self.pending.transfer(transfer, reply);
                 }
             }
-            Command::Receive { from, tag, reply } => {
-                let receive = |mesh: &mut mesh::Mesh, now| mesh.receive(now, from, tag);
+            Command::Receive { from, tag, values, reply } => {
+                let receive =
+                    |mesh: &mut mesh::Mesh, now| mesh.receive_values(now, from, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, receive) {
                     self.pending.transfer(transfer, reply);
                 }
@@ -82,7 +95,7 @@ impl Engine {
             | Command::Call(_, reply)
             | Command::Send { reply, .. }
             | Command::Receive { reply, .. } => reply.fail(failure),
-            Command::Control(_) => {}
+            Command::Control(_) | Command::Begin(_) | Command::Fail(_) => {}
             Command::Count(reply) => reply.end(Ok(self.counters())),
             Command::Leave(reply) => self.leaving = Some((self.driver.now(), reply)),
         }
@@ -102,7 +115,9 @@ impl Engine {
         let begin = |host: &mut Host, now| host.mesh_mut(lane).map(|mesh| command(mesh, now));
         match self.command(begin, |event| events.push(event)) {
             Some(Ok(begun)) => return Some((begun, reply)),
-            Some(Err(mesh::SubmitError::Stopped(failure))) => self.fail_with_all(&failure, reply),
+            Some(Err(mesh::SubmitError::Stopped(failure))) => {
+                self.fail_with_all(fault_of_mesh(&failure), reply);
+            }
             Some(Err(error)) => reply.fail(Error::Call(error.to_string())),
             None => reply.fail(Error::Closed),
         }
@@ -111,13 +126,30 @@ impl Engine {
 
     /// A transport has stopped here because of another rank. What everybody is told ends the call too,
     /// so that all fail alike.
-    fn fail_with_all(&mut self, failure: &impl ToString, reply: Reply) {
-        self.say(FromRank::Failing { text: failure.to_string() });
+    fn fail_with_all(&mut self, fault: Fault, reply: Reply) {
+        self.spread(fault);
         self.pending.doom(reply);
     }
 
+    fn call(&mut self, request: mesh::Request, reply: Reply, events: &mut Vec<Event>) {
+        let fingerprint = request.fingerprint_at(self.identity.rank);
+        let submit = |mesh: &mut mesh::Mesh, now| mesh.submit(now, request);
+        // The events of what ends at once are looked at after this.
+        if let Some((operation, reply)) = self.begin_in_mesh(events, reply, submit) {
+            let begun = self.begin(fingerprint);
+            self.pending.call(begun, operation, reply);
+        }
+    }
+
+    /// Numbers an operation.
+    fn begin(&mut self, fingerprint: Fingerprint) -> Begun {
+        let begun = self.comparison.begin(self.driver.now(), fingerprint);
+        self.report_operations();
+        begun
+    }
+
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {
-        let Sum { tensor, policy, reply } = sum;
+        let Sum { tensor, policy, fingerprint, shared, reply } = sum;
         let Some(membership) = &self.membership else { return reply.fail(Error::Closed) };
         let (job, loss) = (membership.job_of(&policy), policy.reliability.loss());
         let layer = policy.priority.layer();
@@ -125,13 +157,20 @@ impl Engine {
             layer: layer.unwrap_or(LAYERS - 1),
             layers: layer.map(|_| LAYERS),
             loss,
+            fingerprint: Some(fingerprint),
             ..tensor.into()
         };
         let begin = |host: &mut Host, now| host.submit(now, job, call);
         match self.command(begin, |event| events.push(event)) {
-            Ok(operation) => self.pending.sum(self.driver.now(), job, operation, reply),
+            Ok(operation) => {
+                let begun = match shared {
+                    Some(shared) => Begun { number: shared.number(), at: self.driver.now() },
+                    None => self.begin(fingerprint),
+                };
+                self.pending.sum(begun, job, operation, reply);
+            }
             Err(HostError::Submit(SubmitError::Stopped(failure))) => {
-                self.fail_with_all(&failure, reply);
+                self.fail_with_all(Fault::Sums(failure), reply);
             }
             Err(error) => reply.fail(Error::Call(error.to_string())),
         }

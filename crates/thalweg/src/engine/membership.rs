@@ -71,6 +71,12 @@ impl Membership {
         lanes.map(|at| lane(self.job, at))
     }
 
+    /// The rank that leads the host of a seat.
+    pub fn leader(&self, seat: u32) -> Option<u32> {
+        let host = |place: &thalweg_control::Place| place.host == seat;
+        self.welcome.roster.iter().position(host).map(|rank| rank as u32)
+    }
+
     /// The leaders of the other hosts.
     pub fn other_leaders(&self, rank: u32) -> Vec<u32> {
         let is_other = |other: &u32| *other != rank && self.welcome.is_leader(*other);
@@ -95,6 +101,11 @@ impl Engine {
             ControlEvent::Report { round, seat } => self.report(round, seat),
             ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
             ControlEvent::Retire { .. } => {}
+            ControlEvent::Agreed { number } => {
+                self.comparison.agree(number);
+                self.pending.release(number);
+                self.report_operations();
+            }
             ControlEvent::Diagnosis(diagnosis) => {
                 (self.notes)(Note::Stalled(diagnosis.text.clone()));
             }
@@ -112,6 +123,9 @@ impl Engine {
             if membership.welcome.roster != welcome.roster {
                 let text = "a rank came back as another process: start all ranks again".to_owned();
                 self.say(FromRank::Failing { text });
+            }
+            for report in self.comparison.reports_again() {
+                self.say(report);
             }
             return;
         }

@@ -3,41 +3,42 @@
 use std::collections::BTreeMap;
 
 use thalweg_collective::mesh::{self, Transfer};
-use thalweg_core::{JobId, Operation, Time};
+use thalweg_core::{JobId, Operation};
 use thalweg_stack::Event;
 
 use super::Summed;
+use super::comparison::Begun;
 use crate::error::Error;
-use crate::handle::Reply;
+use crate::handle::{Done, Reply};
 
 /// Who waits for what.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// How many sums and collectives have begun.
-    begun: u64,
     sums: BTreeMap<(JobId, Operation), (Begun, Reply)>,
     calls: BTreeMap<Operation, (Begun, Reply)>,
     transfers: BTreeMap<Transfer, Reply>,
+    /// Results that are there, and may not be handed out yet, by number.
+    held: BTreeMap<u64, (Reply, Done)>,
     /// What can only fail, once everybody knows why.
     doomed: Vec<Reply>,
 }
 
-/// The beginning of a sum or a collective.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
-    /// How many had begun before it: the same at every rank, whatever carries them out.
-    pub number: u64,
-    pub at: Time,
+/// Why a transport stopped.
+pub(super) enum Fault {
+    /// This rank has noticed it.
+    Own(String),
+    /// Sums stopped at this rank, or at the leader of another host, by seat.
+    Sums(thalweg_collective::Failure),
+    /// Another rank has noticed it, and knows more.
+    Hearsay(String),
 }
 
 impl Pending {
-    pub fn sum(&mut self, now: Time, job: JobId, operation: Operation, reply: Reply) {
-        let begun = self.begin(now);
+    pub fn sum(&mut self, begun: Begun, job: JobId, operation: Operation, reply: Reply) {
         self.sums.insert((job, operation), (begun, reply));
     }
 
-    pub fn call(&mut self, now: Time, operation: Operation, reply: Reply) {
-        let begun = self.begin(now);
+    pub fn call(&mut self, begun: Begun, operation: Operation, reply: Reply) {
         self.calls.insert(operation, (begun, reply));
     }
 
@@ -46,25 +47,21 @@ impl Pending {
         self.doomed.push(reply);
     }
 
-    fn begin(&mut self, now: Time) -> Begun {
-        self.begun += 1;
-        Begun { number: self.begun - 1, at: now }
-    }
-
     pub fn transfer(&mut self, transfer: Transfer, reply: Reply) {
         self.transfers.insert(transfer, reply);
     }
 
     pub fn is_empty(&self) -> bool {
         let is_any_left = !self.sums.is_empty() || !self.calls.is_empty();
-        !is_any_left && self.transfers.is_empty() && self.doomed.is_empty()
+        let is_any_held = !self.held.is_empty() || !self.doomed.is_empty();
+        !is_any_left && !is_any_held && self.transfers.is_empty()
     }
 
-    /// The number of the first sum or collective that has not ended, or of the next one to begin.
-    pub fn first_open(&self) -> u64 {
+    /// The number of the first sum or collective that has not ended.
+    pub fn first_open(&self) -> Option<u64> {
         let sums = self.sums.values().map(|(begun, _)| begun.number);
         let calls = self.calls.values().map(|(begun, _)| begun.number);
-        sums.chain(calls).min().unwrap_or(self.begun)
+        sums.chain(calls).chain(self.held.keys().copied()).min()
     }
 
     /// The collective that waits longest.
@@ -78,26 +75,43 @@ impl Pending {
         of_lane.next().map(|(_, (begun, _))| *begun)
     }
 
-    /// Ends what an event is about. The text of a failure that is everybody's.
-    pub fn end(&mut self, event: Event) -> Option<String> {
+    /// Ends what an event is about, or holds its result if that may not be handed out. A failure is
+    /// everybody's.
+    pub fn end(&mut self, event: Event, may_end: impl Fn(u64) -> bool) -> Option<Fault> {
         match event {
             Event::Finished { job, operation, tensor, coverage, .. } => {
-                if let Some((_, reply)) = self.sums.remove(&(job, operation)) {
-                    reply.end(Ok(Summed { tensor, coverage }));
+                if let Some((begun, reply)) = self.sums.remove(&(job, operation)) {
+                    let summed = Box::new(Summed { tensor, coverage });
+                    self.hand_out(begun.number, reply, summed, may_end);
                 }
                 None
             }
-            Event::Failed { failure, .. } => Some(failure.to_string()),
-            Event::Mesh { event, .. } => self.end_of_mesh(event),
+            Event::Failed { failure, .. } => Some(Fault::Sums(failure)),
+            Event::Mesh { event, .. } => self.end_of_mesh(event, may_end),
             Event::Flow(_) | Event::Server(_) => None,
         }
     }
 
-    fn end_of_mesh(&mut self, event: mesh::Event) -> Option<String> {
+    /// All ranks have called the same as this operation.
+    pub fn release(&mut self, number: u64) {
+        if let Some((reply, done)) = self.held.remove(&number) {
+            reply.end_with(done);
+        }
+    }
+
+    fn hand_out(&mut self, number: u64, reply: Reply, done: Done, may_end: impl Fn(u64) -> bool) {
+        if may_end(number) {
+            reply.end_with(done);
+        } else {
+            self.held.insert(number, (reply, done));
+        }
+    }
+
+    fn end_of_mesh(&mut self, event: mesh::Event, may_end: impl Fn(u64) -> bool) -> Option<Fault> {
         match event {
             mesh::Event::Finished { operation, outcome } => {
-                if let Some((_, reply)) = self.calls.remove(&operation) {
-                    reply.end(Ok(outcome));
+                if let Some((begun, reply)) = self.calls.remove(&operation) {
+                    self.hand_out(begun.number, reply, Box::new(outcome), may_end);
                 }
                 None
             }
@@ -114,7 +128,7 @@ impl Pending {
                 None
             }
             mesh::Event::Failed { failure, .. } | mesh::Event::TransferFailed { failure, .. } => {
-                Some(failure.to_string())
+                Some(fault_of_mesh(&failure))
             }
         }
     }
@@ -124,9 +138,18 @@ impl Pending {
         let sums = std::mem::take(&mut self.sums).into_values().map(|(_, reply)| reply);
         let calls = std::mem::take(&mut self.calls).into_values().map(|(_, reply)| reply);
         let transfers = std::mem::take(&mut self.transfers).into_values();
+        let held = std::mem::take(&mut self.held).into_values().map(|(reply, _)| reply);
         let doomed = std::mem::take(&mut self.doomed);
-        for reply in sums.chain(calls).chain(transfers).chain(doomed) {
+        for reply in sums.chain(calls).chain(transfers).chain(held).chain(doomed) {
             reply.fail(error.clone());
         }
+    }
+}
+
+/// A rank that was told of a failure knows less than the one that tells it.
+pub(super) fn fault_of_mesh(failure: &mesh::Failure) -> Fault {
+    match failure {
+        mesh::Failure::Stopped { .. } => Fault::Hearsay(failure.to_string()),
+        _ => Fault::Own(failure.to_string()),
     }
 }

@@ -12,6 +12,9 @@ use crate::session::Note;
 /// How often a rank says how far it is.
 const BEAT: Span = Span::from_ms(500);
 
+/// How long the rank that noticed a failure is waited for before another one repeats what it was told.
+const HEARSAY_AFTER: Span = Span::from_s(2);
+
 /// When things were last said.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
@@ -69,8 +72,10 @@ impl Engine {
         let stall = waiting.map(|waiting| self.stalled_sum(now, waiting));
         let stall = stall.or_else(|| self.stalled_flow()).or_else(|| self.stalled_call());
         // Also when nothing is awaited: whoever thinks that this rank stalls learns that it does not.
+        self.compare_at_beat(now);
+        let operation = self.first_open();
         self.say(FromRank::Progress(Progress {
-            operation: self.pending.first_open(),
+            operation,
             fragment,
             since: stall.as_ref().map_or(Span::ZERO, |stall| stall.since),
         }));
@@ -103,6 +108,27 @@ impl Engine {
         }
     }
 
+    /// The first operation that has not ended, or the next one to begin.
+    fn first_open(&mut self) -> u64 {
+        let shared = self.comparison.first_shared();
+        let open = self.pending.first_open().into_iter().chain(shared).min();
+        open.unwrap_or(self.comparison.next())
+    }
+
+    /// Reports the operations of a rank that waits, and what it was told if nobody says more.
+    // spec: E-11
+    fn compare_at_beat(&mut self, now: Time) {
+        let first_open = self.first_open();
+        for report in self.comparison.reports_at_beat(first_open) {
+            self.say(report);
+        }
+        if let Some((_, text)) =
+            self.hearsay.take_if(|(since, _)| now.since(*since) >= HEARSAY_AFTER)
+        {
+            self.say(FromRank::Failing { text });
+        }
+    }
+
     /// How far the sums through aggregation are, and what they wait for.
     fn sum_progress(&mut self) -> (u64, Option<Waiting>) {
         let job = self.membership.as_ref().map(|membership| membership.job());
@@ -113,9 +139,9 @@ impl Engine {
         self.command(look, |_| {}).unwrap_or_default()
     }
 
-    fn stalled_sum(&self, now: Time, waiting: Waiting) -> Stall {
+    fn stalled_sum(&mut self, now: Time, waiting: Waiting) -> Stall {
         Stall {
-            operation: self.pending.first_open(),
+            operation: self.first_open(),
             waits: Waits::Fragment(waiting.sequence),
             since: now.since(waiting.since),
         }

@@ -63,6 +63,11 @@ pub struct SessionConfig {
     pub send_buffer_bytes: usize,
     /// Who says when to send. Default nobody.
     pub pacing: Pacing,
+    /// Whether the registrar compares every operation of all ranks before its result is handed out, and names
+    /// those who differ. Default no, because an operation then takes a round trip to the registrar: for
+    /// finding mistakes. Sums through aggregation are compared in no other way; all others always are. The
+    /// same at every rank.
+    pub compares_operations: bool,
     /// Who is told of what goes on. Default nobody.
     pub notes: Notes,
     /// Share of the packets received that the session drops, for tests of what networks do. Default 0.
@@ -133,6 +138,7 @@ impl SessionConfig {
             wait: Wait::Sleep,
             send_buffer_bytes: 80 << 10,
             pacing: Pacing::Off,
+            compares_operations: false,
             notes: Arc::new(|_| {}),
             drop_share: 0.0,
         }

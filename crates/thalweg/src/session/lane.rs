@@ -9,7 +9,9 @@ use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers
 use thalweg_stack::Host;
 
 use super::SessionConfig;
-use crate::engine::{Command, Control, Engine, HostDriver, Identity, Joined, Patience, Post, lock};
+use crate::engine::{
+    Command, Control, End, Engine, HostDriver, Identity, Joined, Patience, Post, Shared, lock,
+};
 use crate::error::Error;
 use crate::handle::pair;
 use crate::lossy::Lossy;
@@ -30,6 +32,8 @@ struct Lane {
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
     given: Mutex<Given>,
+    /// Set when one of them fails.
+    pub(super) end: Arc<End>,
 }
 
 /// The work that each sending thread was given.
@@ -65,13 +69,14 @@ impl Lanes {
         if config.threads == 0 {
             return Err(Error::Config("threads is 0: a session needs at least one".into()));
         }
-        let (first, welcome) = Lane::join(config, config.job.clone())?;
+        let end = Arc::<End>::default();
+        let (first, welcome) = Lane::join(config, config.job.clone(), &end)?;
         let mut lanes = vec![first];
         for thread in 1..config.threads {
-            lanes.push(Lane::join(config, format!("{}#{thread}", config.job))?.0);
+            lanes.push(Lane::join(config, format!("{}#{thread}", config.job), &end)?.0);
         }
         let given = Mutex::new(Given::new(lanes.len()));
-        Ok((Lanes { lanes, given }, welcome))
+        Ok((Lanes { lanes, given, end }, welcome))
     }
 
     pub fn first(&self) -> &Post {
@@ -129,7 +134,11 @@ impl Drop for Lanes {
 }
 
 impl Lane {
-    fn join(config: &SessionConfig, job: String) -> Result<(Lane, Arc<Welcome>), Error> {
+    fn join(
+        config: &SessionConfig,
+        job: String,
+        end: &Arc<End>,
+    ) -> Result<(Lane, Arc<Welcome>), Error> {
         let settings = config.settings()?;
         let server = config.server_address()?;
         let endpoint = open(config, server)?;
@@ -145,9 +154,14 @@ impl Lane {
         let patience =
             Patience { stall_after: settings.stall_after, give_up_after: settings.patience };
         let (joined, joining) = pair(|joined: Joined| Ok(joined));
-        let (control, notes) = (Control::default(), Arc::clone(&config.notes));
-        let (post, engine) =
-            Engine::start(driver, identity, patience, Arc::clone(&control), notes, joining)?;
+        let control = Control::default();
+        let shared = Shared {
+            control: Arc::clone(&control),
+            notes: Arc::clone(&config.notes),
+            end: Arc::clone(end),
+            compares_operations: config.compares_operations,
+        };
+        let (post, engine) = Engine::start(driver, identity, patience, shared, joining)?;
         let lane = Lane { post: post.clone(), control, engine: Some(engine), rein };
         let attend = AttendConfig {
             access: Access {

@@ -1,19 +1,21 @@
 //! The ranks of one host, which send once for all.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use thalweg_collective::Coverage;
 use thalweg_control::Welcome;
 use thalweg_core::element::divide;
-use thalweg_core::{Combine, Element, Half, Tensor};
+use thalweg_core::{Combine, Element, Fingerprint, Half, Mismatch, Tensor};
 use thalweg_shared::{Team, TeamError};
 use zerocopy::IntoBytes;
 
 use super::SessionConfig;
 use super::missing::{Hosts, Reduced};
-use crate::engine::{Command, Post, Sum, Summed};
+use crate::engine::{Command, End, HostOperation, Post, Sum, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
 use crate::policy::{Policy, Reduce};
@@ -30,15 +32,25 @@ pub(super) struct TeamThread {
     mates: Mates,
 }
 
+/// How long the reason for the end of a session may take to come to all ranks of a host.
+const REASON_WITHIN: Duration = Duration::from_secs(2);
+
 /// The ranks of this host, by member of the team.
 #[derive(Clone)]
-struct Mates(Arc<[u32]>);
+struct Mates {
+    ranks: Arc<[u32]>,
+    end: Arc<End>,
+}
 
 type Work = Box<dyn FnOnce(&mut Team) + Send>;
 
 impl TeamThread {
     /// Meets the other ranks of the host. `None` if there are none.
-    pub fn join(config: &SessionConfig, welcome: &Welcome) -> Result<Option<TeamThread>, Error> {
+    pub fn join(
+        config: &SessionConfig,
+        welcome: &Welcome,
+        end: &Arc<End>,
+    ) -> Result<Option<TeamThread>, Error> {
         let host = welcome.roster[config.rank as usize].host;
         let is_mate = |rank: &u32| welcome.roster[*rank as usize].host == host;
         let mates: Arc<[u32]> = (0..config.ranks).filter(is_mate).collect();
@@ -46,16 +58,17 @@ impl TeamThread {
             return Ok(None);
         }
         let me = mates.partition_point(|&mate| mate < config.rank) as u32;
-        let mates = Mates(mates);
+        let mates = Mates { ranks: mates, end: Arc::clone(end) };
         let team = thalweg_shared::Config {
             patience: config.patience,
             ..thalweg_shared::Config::new(
                 format!("thalweg-{:016x}-{host}", welcome.ticket.job.0),
-                mates.0.len() as u32,
+                mates.ranks.len() as u32,
                 me,
             )
         };
         let mut team = Team::join(team).map_err(|error| mates.blame(error))?;
+        team.stop_on(Arc::clone(&end.flag));
         let (work, queue) = channel::<Work>();
         let thread = std::thread::Builder::new()
             .name(format!("thalweg-{}-host", config.rank))
@@ -67,19 +80,23 @@ impl TeamThread {
     /// Combines values of the ranks of this host, which are all there are, where they are.
     pub fn all_reduce<B: AsMut<[u8]> + Send + 'static>(
         &self,
-        element: Element,
+        lane: &Post,
         mut values: B,
-        how: Combine,
-        divisor: u32,
+        fingerprint: Fingerprint,
+        (element, how, divisor): (Element, Combine, u32),
     ) -> Handle<B> {
         let (handle, reply) = pair(|values: B| Ok(values));
-        let mates = self.mates.clone();
+        let (post, mates) = (lane.clone(), self.mates.clone());
+        let operation = begin(&post, fingerprint);
         self.queue(move |team| {
+            team.label(Some(fingerprint));
             let combined = team.all_reduce(element, how, values.as_mut());
             if divisor > 1 && combined.is_ok() {
                 divide(element, values.as_mut(), divisor);
             }
-            reply.end(combined.map(|()| values).map_err(|error| mates.blame(error)));
+            let combined = combined.map_err(|error| mates.fail(&post, error));
+            operation.is_done.store(true, Ordering::Relaxed);
+            reply.end(combined.map(|()| values));
         });
         handle
     }
@@ -89,17 +106,20 @@ impl TeamThread {
         &self,
         lane: &Post,
         mut tensor: Tensor,
-        policy: Policy,
+        (policy, fingerprint): (Policy, Fingerprint),
         (how, hosts): (Reduce, Arc<Hosts>),
     ) -> Handle<Reduced<Tensor>> {
         let (handle, reply) = pair(|sum: Reduced<Tensor>| Ok(sum));
         let (post, mates) = (lane.clone(), self.mates.clone());
+        let operation = begin(&post, fingerprint);
         self.queue(move |team| {
+            team.label(Some(fingerprint));
             let summed = sum_within(team, &mut tensor)
-                .map_err(|error| mates.blame(error))
-                .and_then(|()| sum_over_hosts(team, tensor, policy, &post))
+                .map_err(|error| mates.fail(&post, error))
+                .and_then(|()| sum_over_hosts(team, tensor, policy, (&post, &operation)))
                 .map(|summed| hosts.reduced(summed))
-                .and_then(|sum| share(team, sum, policy).map_err(|error| mates.blame(error)));
+                .and_then(|sum| share(team, sum, policy).map_err(|error| mates.fail(&post, error)));
+            operation.is_done.store(true, Ordering::Relaxed);
             reply.end(summed.and_then(|sum| hosts.finish(sum, how, policy.collective)));
         });
         handle
@@ -123,18 +143,51 @@ impl Drop for TeamThread {
 }
 
 impl Mates {
+    /// What went wrong among them. If they called different operations, or the session is over, that is what
+    /// everybody in the job has to know.
+    // spec: E-11
+    fn fail(&self, post: &Post, error: TeamError) -> Error {
+        match &error {
+            TeamError::Disagreement { one, one_call, other, other_call, .. } => {
+                let (Some(its), Some(theirs)) = (one_call.operation, other_call.operation) else {
+                    return self.blame(error);
+                };
+                let mismatch = Mismatch { one: (*one, its), other: (*other, theirs) };
+                let rank = |member: u32| self.ranks.get(member as usize).copied();
+                let mismatch = mismatch.renumbered(|member| rank(member).unwrap_or(member));
+                post.send(Command::Fail(mismatch.to_string()));
+                Error::job(mismatch.to_string(), mismatch.ranks().to_vec())
+            }
+            // A member of this host may know the reason a little before this one.
+            TeamError::Stopped { .. } => {
+                self.end.wait_for(REASON_WITHIN).unwrap_or_else(|| self.blame(error))
+            }
+            _ => self.blame(error),
+        }
+    }
+
     /// What went wrong among them, with the ranks that are at fault.
     fn blame(&self, error: TeamError) -> Error {
-        let rank = |member: u32| self.0.get(member as usize).copied();
+        let rank = |member: u32| self.ranks.get(member as usize).copied();
         let culprits: Vec<u32> = error.culprits().into_iter().filter_map(rank).collect();
         if culprits.is_empty() {
             return error.into();
         }
         let names: Vec<String> = culprits.iter().map(|rank| format!("rank {rank}")).collect();
-        let text =
-            format!("{}, on this host: {error} (members are ranks {:?})", names.join(", "), self.0);
+        let text = format!(
+            "{}, on this host: {error} (members are ranks {:?})",
+            names.join(", "),
+            self.ranks
+        );
         Error::job(text, culprits)
     }
+}
+
+/// Has the engine number an operation, in the order of the calls.
+fn begin(post: &Post, fingerprint: Fingerprint) -> Arc<HostOperation> {
+    let operation = HostOperation::new(fingerprint);
+    post.leave_note(Command::Begin(Arc::clone(&operation)));
+    operation
 }
 
 fn sum_within(team: &mut Team, tensor: &mut Tensor) -> Result<(), TeamError> {
@@ -146,14 +199,15 @@ fn sum_over_hosts(
     team: &Team,
     tensor: Tensor,
     policy: Policy,
-    post: &Post,
+    (post, operation): (&Post, &Arc<HostOperation>),
 ) -> Result<Summed, Error> {
     if team.me() != LEADER {
         // The leader reports it, see `share`.
         return Ok(Summed { tensor, coverage: Coverage::Unreported });
     }
     let (handle, reply) = pair(|summed: Summed| Ok(summed));
-    post.send(Command::Sum(Sum { tensor, policy, reply }));
+    let (fingerprint, shared) = (operation.fingerprint, Some(Arc::clone(operation)));
+    post.send(Command::Sum(Sum { tensor, policy, fingerprint, shared, reply }));
     handle.wait()
 }
 

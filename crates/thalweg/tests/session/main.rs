@@ -1,5 +1,6 @@
 //! Sessions over real sockets on loopback, with a real server and a real switch.
 
+mod agreement;
 mod bounded;
 mod cluster;
 mod collectives;

@@ -309,7 +309,7 @@ class ThalwegGroup(dist.ProcessGroup):
                 self._session.all_reduce,
                 one.memory,
                 element_of(one.tensor),
-                reduction.name(one.tensor, divides=True),
+                reduction.name(one.tensor),
             )
             for one in lent
         ]

@@ -54,13 +54,11 @@ class Reduction:
             return Lent(tensor)
         return Lent(tensor * self._factor)
 
-    def name(self, tensor: torch.Tensor, divides: bool = False) -> str:
-        """What the compiled part is to do, which for some operations can divide as well."""
+    def name(self, tensor: torch.Tensor) -> str:
+        """What the compiled part is to do. Ranks that say different names get an error."""
         if tensor.dtype == torch.bool:
             return {"sum": "max", "product": "min"}.get(self._name, self._name)
-        if self._name == "mean" and divides:
-            return "mean"
-        return "sum" if self._name in ("mean", "premul") else self._name
+        return "sum" if self._name == "premul" else self._name
 
     @property
     def is_mean(self) -> bool:

@@ -8,7 +8,7 @@ use crate::shuttle::Shuttle;
 
 #[test]
 fn who_runs_too_far_ahead_fails_the_job() {
-    for (bytes, messages) in [(100, 1_000), (1_000_000, 9)] {
+    for (bytes, messages) in [(100, 1_000), (1_000_000, 18)] {
         let limit = |config: &mut _| {
             tiny(config);
             config.max_early_bytes = bytes;
@@ -21,7 +21,7 @@ fn who_runs_too_far_ahead_fails_the_job() {
         }
         shuttle.run(100_000);
         assert_eq!(shuttle.machines[1].failure(), None, "that much may be kept");
-        assert_eq!(shuttle.events.len(), 9, "the sender is done");
+        assert!(shuttle.events.is_empty(), "the root has not compared its calls");
         // 100 bytes are full after the next one.
         submit(&mut shuttle, 0, Call::Gather { root: 1, data: vec![0; 11] });
         submit(&mut shuttle, 0, Call::Barrier);

@@ -1,7 +1,7 @@
 //! What every rank of a group does, and what has to come of it.
 
-use thalweg_collective::mesh::{Call, Event, Kind, Mesh, Outcome, Transfer};
-use thalweg_core::{Combine, Element, Operation, Rng};
+use thalweg_collective::mesh::{Call, Event, Mesh, Outcome, Transfer};
+use thalweg_core::{Combine, Element, Operation, OperationKind as Kind, Rng};
 
 use super::oracle::{bytes, outcome, values};
 use crate::shuttle::Shuttle;
@@ -97,6 +97,7 @@ impl Script {
                 Call::AllToAll { parts: (0..ranks).map(|_| any_length(rng)).collect() }
             }
             Kind::Barrier => Call::Barrier,
+            Kind::Transfer => unreachable!("not a collective"),
         };
         let calls = (0..ranks).map(call).collect();
         self.submit(calls);

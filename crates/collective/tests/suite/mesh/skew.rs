@@ -60,7 +60,7 @@ fn a_late_rank_holds_up_long_transfers_to_it() {
     shuttle.command(1, |mesh, now| mesh.receive(now, 0, 6)).expect("it goes on");
     shuttle.run(100_000);
     let sent = shuttle.machines[0].counters().sent_bytes.as_u64();
-    assert_eq!(sent, 2 * (2 * (16 + 48)) + (1 + 48));
+    assert_eq!(sent, 2 * (2 * (16 + 64)) + (1 + 64));
     let waits = shuttle.machines[0].waits_for(long);
     assert_eq!(waits, [Wait { rank: 1, since: Time::ZERO, has_called: false }]);
     let received = shuttle.events.iter().filter(|(node, _)| *node == NodeId(1)).count();

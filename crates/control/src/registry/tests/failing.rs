@@ -1,3 +1,5 @@
+use thalweg_core::{Element, Fingerprint};
+
 use super::*;
 
 #[test]
@@ -205,4 +207,40 @@ fn the_data_plane_can_fail_a_job() {
     assert_eq!(hall.failure(0), Failure { text: "the server is full".into(), culprits: vec![] });
     hall.registry.fail_job(hall.now, hall.job, "again".into());
     assert!(hall.look().is_empty());
+}
+
+// spec: E-11
+#[test]
+fn ranks_that_call_different_operations_are_both_named_to_all() {
+    let mut hall = Hall::set_up(&["a", "a", "b"]);
+    let call = |values| FromRank::Operation {
+        number: 7,
+        fingerprint: Fingerprint::of_sum(Element::F32, values),
+    };
+    hall.say(0, call(704));
+    hall.say(2, call(1_056));
+    hall.look();
+    let text = "operation 7: rank 0 calls all_reduce (sum) of 704 values of f32, exact; rank 2 calls \
+                all_reduce (sum) of 1,056 values of f32, exact: call the same operations in the same order \
+                at every rank";
+    let failure = Failure { text: text.to_owned(), culprits: vec![0, 2] };
+    for rank in 0..3 {
+        assert_eq!(hall.failure(rank), failure);
+    }
+}
+
+// spec: E-11
+#[test]
+fn ranks_that_call_the_same_hear_so_when_all_have() {
+    let mut hall = Hall::set_up(&["a", "b"]);
+    let call =
+        || FromRank::Operation { number: 3, fingerprint: Fingerprint::of_sum(Element::F32, 704) };
+    hall.say(1, call());
+    hall.look();
+    assert!(hall.told(1).is_empty());
+    hall.say(0, call());
+    hall.look();
+    for rank in 0..2 {
+        assert_eq!(hall.told(rank), [ToRank::Agreed { number: 3 }]);
+    }
 }

@@ -1,0 +1,239 @@
+//! The operations of a rank in the order of its calls, for the registrar to compare.
+//!
+//! Transports compare what they carry before they hand it out, except for aggregation. Ranks whose
+//! operations take different paths wait for each other for ever: nobody receives a message to compare. So
+//! whoever waits for a while reports its latest operations, and the registrar names those who differ. Where
+//! the session asks for it, every operation is reported, and its result waits for the answer.
+// spec: E-11
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use thalweg_control::FromRank;
+use thalweg_core::{Fingerprint, Time};
+
+/// Operations that a rank remembers to report.
+const RECENT_MAX: usize = 64;
+
+/// Operations that are reported and not agreed on, at most: half of what the registrar remembers, so that
+/// ranks that are far apart find each other there.
+const WINDOW: u64 = 128;
+
+/// An operation that ranks of one host carry out together, at least in part.
+pub(crate) struct HostOperation {
+    pub fingerprint: Fingerprint,
+    /// Its number, once it has one.
+    number: AtomicU64,
+    pub is_done: AtomicBool,
+}
+
+impl HostOperation {
+    pub fn new(fingerprint: Fingerprint) -> Arc<HostOperation> {
+        let (number, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(HostOperation { fingerprint, number, is_done })
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+}
+
+/// The beginning of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    /// Number of operations that had begun before it: the same at every rank, whatever carries them out.
+    pub number: u64,
+    pub at: Time,
+}
+
+/// The operations of a rank.
+#[derive(Default)]
+pub(super) struct Comparison {
+    /// Whether every operation is compared before its result is handed out.
+    is_strict: bool,
+    begun: u64,
+    /// The latest operations; their numbers follow each other.
+    recent: VecDeque<(u64, Fingerprint)>,
+    /// Operations of this host that have not ended.
+    shared: Vec<Arc<HostOperation>>,
+    /// Numbers that wait for the registrar. Empty unless it compares all.
+    unagreed: BTreeSet<u64>,
+    /// All below were reported.
+    reported: u64,
+    /// The first operation that had not ended at the last heartbeat.
+    open_at_beat: Option<u64>,
+}
+
+impl Comparison {
+    pub fn new(is_strict: bool) -> Comparison {
+        Comparison { is_strict, ..Comparison::default() }
+    }
+
+    /// Numbers an operation.
+    pub fn begin(&mut self, now: Time, fingerprint: Fingerprint) -> Begun {
+        let number = self.begun;
+        self.begun += 1;
+        self.recent.push_back((number, fingerprint));
+        if self.is_strict {
+            self.unagreed.insert(number);
+        }
+        self.trim();
+        Begun { number, at: now }
+    }
+
+    /// Numbers an operation of this host.
+    pub fn begin_shared(&mut self, now: Time, operation: Arc<HostOperation>) {
+        let begun = self.begin(now, operation.fingerprint);
+        operation.number.store(begun.number, Ordering::Relaxed);
+        self.shared.push(operation);
+    }
+
+    /// The first number that has not been given.
+    pub fn next(&self) -> u64 {
+        self.begun
+    }
+
+    /// The first operation of this host that has not ended.
+    pub fn first_shared(&mut self) -> Option<u64> {
+        self.shared.retain(|operation| !operation.is_done.load(Ordering::Relaxed));
+        self.shared.iter().map(|operation| operation.number()).min()
+    }
+
+    /// Whether the result of an operation may be handed out.
+    pub fn is_agreed(&self, number: u64) -> bool {
+        !self.unagreed.contains(&number)
+    }
+
+    /// All ranks have called the same as this operation.
+    pub fn agree(&mut self, number: u64) {
+        self.unagreed.remove(&number);
+        self.trim();
+    }
+
+    /// Reports that are due at once.
+    pub fn reports(&mut self) -> Vec<FromRank> {
+        if !self.is_strict {
+            return Vec::new();
+        }
+        let lowest = self.unagreed.first().copied().unwrap_or(self.begun);
+        let end = self.begun.min(lowest + WINDOW);
+        self.report_until(end)
+    }
+
+    /// Reports that are due at a heartbeat, with the first operation that has not ended.
+    pub fn reports_at_beat(&mut self, first_open: u64) -> Vec<FromRank> {
+        if self.is_strict {
+            // A report or its answer may have been lost with a connection.
+            let again = self.unagreed.iter().filter(|number| **number < self.reported);
+            return again.filter_map(|number| self.report(*number)).collect();
+        }
+        let is_open = first_open < self.begun;
+        let stands_still = is_open && self.open_at_beat == Some(first_open);
+        self.open_at_beat = is_open.then_some(first_open);
+        if stands_still { self.report_until(self.begun) } else { Vec::new() }
+    }
+
+    /// All reports that a registrar may need that has forgotten them.
+    pub fn reports_again(&self) -> Vec<FromRank> {
+        let reported = self.recent.iter().filter(|(number, _)| *number < self.reported);
+        reported.filter_map(|(number, _)| self.report(*number)).collect()
+    }
+
+    fn report_until(&mut self, end: u64) -> Vec<FromRank> {
+        let oldest = self.recent.front().map_or(self.begun, |(number, _)| *number);
+        let numbers = self.reported.max(oldest)..end;
+        self.reported = self.reported.max(end);
+        numbers.filter_map(|number| self.report(number)).collect()
+    }
+
+    fn report(&self, number: u64) -> Option<FromRank> {
+        let (oldest, _) = *self.recent.front()?;
+        let place = usize::try_from(number.checked_sub(oldest)?).ok()?;
+        let (number, fingerprint) = *self.recent.get(place)?;
+        Some(FromRank::Operation { number, fingerprint })
+    }
+
+    /// Forgets what need not be reported any more.
+    fn trim(&mut self) {
+        let lowest = self.unagreed.first().copied().unwrap_or(self.begun);
+        // Of ranks that are behind, a registrar that restarts has to hear these again.
+        let lowest = if self.is_strict { lowest.saturating_sub(WINDOW) } else { lowest };
+        while self.recent.len() > RECENT_MAX
+            && self.recent.pop_front_if(|(number, _)| *number < lowest).is_some()
+        {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_core::Element;
+
+    use super::*;
+
+    fn sum(values: u64) -> Fingerprint {
+        Fingerprint::of_sum(Element::F32, values)
+    }
+
+    fn numbers(reports: Vec<FromRank>) -> Vec<u64> {
+        let number = |report: FromRank| match report {
+            FromRank::Operation { number, fingerprint } => {
+                assert_eq!(fingerprint, sum(number));
+                number
+            }
+            other => panic!("{other:?}"),
+        };
+        reports.into_iter().map(number).collect()
+    }
+
+    fn begin(comparison: &mut Comparison, count: u64) {
+        for _ in 0..count {
+            let next = comparison.next();
+            assert_eq!(comparison.begin(Time::ZERO, sum(next)).number, next);
+        }
+    }
+
+    #[test]
+    fn only_what_stands_still_is_reported_and_once() {
+        let mut comparison = Comparison::new(false);
+        begin(&mut comparison, 100);
+        assert!(comparison.reports().is_empty() && comparison.is_agreed(0));
+        assert!(comparison.reports_at_beat(90).is_empty());
+        assert!(comparison.reports_at_beat(95).is_empty(), "it moves");
+        let latest: Vec<u64> = (100 - RECENT_MAX as u64..100).collect();
+        assert_eq!(numbers(comparison.reports_at_beat(95)), latest);
+        assert!(comparison.reports_at_beat(95).is_empty());
+        begin(&mut comparison, 1);
+        assert_eq!(numbers(comparison.reports_at_beat(95)), [100]);
+        assert!(comparison.reports_at_beat(101).is_empty(), "nothing is open");
+        assert!(comparison.reports_at_beat(101).is_empty());
+    }
+
+    #[test]
+    fn everything_is_reported_where_all_is_compared_within_a_window() {
+        let mut comparison = Comparison::new(true);
+        begin(&mut comparison, 2);
+        assert_eq!(numbers(comparison.reports()), [0, 1]);
+        assert!(!comparison.is_agreed(0));
+        assert_eq!(numbers(comparison.reports_at_beat(0)), [0, 1], "until it is answered");
+        comparison.agree(0);
+        assert!(comparison.is_agreed(0) && !comparison.is_agreed(1));
+        begin(&mut comparison, 500);
+        assert_eq!(numbers(comparison.reports()), (2..1 + WINDOW).collect::<Vec<_>>());
+        (1..502).for_each(|number| comparison.agree(number));
+        assert_eq!(numbers(comparison.reports()).last(), Some(&501));
+        assert_eq!(comparison.recent.len(), WINDOW as usize);
+        assert_eq!(numbers(comparison.reports_again()), (502 - WINDOW..502).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn operations_of_the_host_are_open_until_they_are_done() {
+        let mut comparison = Comparison::new(false);
+        let shared = HostOperation::new(sum(1));
+        begin(&mut comparison, 1);
+        comparison.begin_shared(Time::ZERO, Arc::clone(&shared));
+        assert_eq!(comparison.first_shared(), Some(1));
+        shared.is_done.store(true, Ordering::Relaxed);
+        assert_eq!(comparison.first_shared(), None);
+    }
+}
