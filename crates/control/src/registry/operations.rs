@@ -66,7 +66,8 @@ impl Report {
             return Compared::Differs(mismatch);
         }
         let (word, bit) = ((rank / 64) as usize, 1_u64 << (rank % 64));
-        let is_new = self.ranks.get(word).is_some_and(|word| word & bit == 0);
+        let is_unset = self.ranks.get(word).is_some_and(|word| word & bit == 0);
+        let is_new = rank < workers && is_unset;
         if is_new {
             self.ranks[word] |= bit;
             self.count += 1;
