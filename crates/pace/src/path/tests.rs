@@ -65,6 +65,14 @@ fn parts_of_a_path_join_slot_by_slot() {
     assert_eq!(early, part(5, &[21, 2], &[9, 0], 7), "of the last slot it does not know");
 }
 
+// spec: C-02 machine
+#[test]
+fn feedback_is_of_one_slot() {
+    let feedback = Feedback::new(Slot(5), 3);
+    assert!(feedback.is_of(Slot(5)));
+    assert!(!feedback.is_of(Slot(4)) && !feedback.is_of(Slot(6)), "earlier or later");
+}
+
 // spec: C-04 machine
 #[test]
 fn the_estimate_starts_at_the_capacity_and_follows_busy_slots() {

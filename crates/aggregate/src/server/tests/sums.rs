@@ -215,6 +215,16 @@ fn what_comes_late_in_fixed_point_is_answered_and_never_added() {
     assert_eq!(bench.drain()[0].body, floats(&[6.0]));
 }
 
+/// The server has forgotten the repeat, and not all workers have received it.
+// spec: A-23, T-12 machine
+#[test]
+fn floats_take_the_place_of_a_sum_that_has_begun_in_fixed_point() {
+    let mut bench = Bench::new(setup(&racks()));
+    bench.give_from(&[0, 3], 0, &fixed(&[7]));
+    bench.give_floats_from(&[1, 0, 2, 3, 4, 5], 0, &floats(&[1.0]));
+    assert_eq!(bench.drain()[0].body, floats(&[6.0]));
+}
+
 // spec: A-23 machine
 #[test]
 fn a_repeat_that_is_still_on_its_way_out_gives_way_to_the_result() {
