@@ -35,6 +35,9 @@ const TOLD_EVERY: Span = Span::from_s(1);
 /// How long whoever leaves looks for a service to say so to.
 const LEAVE_WITHIN: Span = Span::from_s(2);
 
+/// How long the rest of a stream may take whose other end does not listen.
+const REST_WITHIN: Duration = Duration::from_secs(1);
+
 /// How much may wait for a service that does not listen before the stream is given up.
 const QUEUE_MESSAGES: usize = 1_024;
 
@@ -216,8 +219,19 @@ impl Call {
     }
 
     async fn talk(&mut self, mut line: Line) -> End {
+        match self.converse(&mut line).await {
+            // The last thing that it said may be why.
+            End::Broken(text) => {
+                let rest = time::timeout(REST_WITHIN, self.hear_rest(&mut line)).await;
+                rest.ok().flatten().unwrap_or(End::Broken(text))
+            }
+            end => end,
+        }
+    }
+
+    async fn converse(&mut self, line: &mut Line) -> End {
         let mut heartbeat = heartbeat();
-        if let Some(end) = self.catch_up(&line) {
+        if let Some(end) = self.catch_up(line) {
             return end;
         }
         loop {
@@ -229,14 +243,25 @@ impl Call {
                 command = self.commands.recv() => match command {
                     // The application is gone; the service will notice.
                     None => Some(End::Over),
-                    Some(said) => self.say(&line, said),
+                    Some(said) => self.say(line, said),
                 },
-                _ = heartbeat.tick() => self.beat(&line),
+                _ = heartbeat.tick() => self.beat(line),
             };
             if let Some(end) = end {
                 return end;
             }
         }
+    }
+
+    /// Takes in what is left of a stream that nobody reads at the other end.
+    async fn hear_rest(&mut self, line: &mut Line) -> Option<End> {
+        while let Ok(Some(message)) = line.inbound.message().await {
+            let end = self.hear(Ok(Some(message)));
+            if end.is_some() {
+                return end;
+            }
+        }
+        None
     }
 
     /// Says what was kept while nobody heard it.
@@ -305,7 +330,7 @@ impl Line {
 }
 
 /// Waits until the service has heard that this rank leaves.
-async fn leave(mut line: Line) -> End {
+async fn leave(line: &mut Line) -> End {
     let end = async { while let Ok(Some(_)) = line.inbound.message().await {} };
     // Whoever leaves does not wait for ever.
     let _ = time::timeout(Duration::from_secs(2), end).await;

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::time::Instant;
 
 use thalweg_control::{ControlEvent, FromRank, Missing, Stall, Waits};
@@ -56,6 +57,35 @@ fn who_gives_up_takes_everybody_along() {
     let text = "rank 1 (127.0.0.1:5001) gives up: out of memory";
     for rank in &ranks {
         assert_eq!(rank.failed(), (text.into(), vec![1]));
+    }
+}
+
+/// The stream may be closed while they say so: the reason stands in what is left of it.
+// spec: T-07, E-11 sockets
+#[test]
+fn ranks_that_give_up_together_all_learn_of_it() {
+    let stage = stage(|_| {});
+    for _ in 0..60 {
+        let ranks = pair(stage.service.local_address(), Span::from_s(30));
+        for count in 0..200 {
+            let text = format!("reason {count}");
+            ranks.iter().for_each(|rank| {
+                rank.attendance.send(FromRank::Failing { text: text.clone() });
+            });
+        }
+        for rank in &ranks {
+            let reconnections = Cell::new(0);
+            let text = rank.expect(|event| match event {
+                ControlEvent::Failed(failure) => Some(failure.text.clone()),
+                ControlEvent::Disconnected { text, .. } => {
+                    reconnections.set(reconnections.get() + 1);
+                    assert!(reconnections.get() < 10, "it connects again and again: {text}");
+                    None
+                }
+                _ => None,
+            });
+            assert!(text.contains(" gives up: reason "), "{text}");
+        }
     }
 }
 
