@@ -342,7 +342,7 @@ impl fmt::Display for Grouped {
 mod tests {
     use super::*;
 
-    // spec: E-11
+    // spec: E-11 machine
     #[test]
     fn a_mismatch_names_both_sides_in_the_order_of_their_ranks() {
         let sum = Fingerprint::of_sum(Element::F32, 704);

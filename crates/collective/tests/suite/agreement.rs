@@ -1,5 +1,5 @@
 //! Workers whose operations differ in one property.
-// spec: E-11
+// spec: E-11 machine
 
 use proptest::prelude::*;
 use thalweg_collective::{Event, Failure, SumCall};

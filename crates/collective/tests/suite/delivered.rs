@@ -85,7 +85,7 @@ fn rings_lose_what_they_may_and_no_more() {
 }
 
 /// The bound of a call holds as that of the settings does, whatever the settings allow.
-// spec: T-02
+// spec: T-02 machine
 #[test]
 fn a_ring_divides_the_bound_of_a_call_among_its_hops() {
     let (workers, length, bound) = (4, 24_000, 0.3);

@@ -158,8 +158,8 @@ impl Mates {
                 post.send(Command::Fail(mismatch.to_string()));
                 Error::job(mismatch.to_string(), mismatch.ranks().to_vec())
             }
-            // A member of this host may know the reason a little before this one.
-            TeamError::Stopped { .. } => {
+            // A member of this host may know the reason a little before this one, and leave because of it.
+            TeamError::Stopped { .. } | TeamError::Gone { .. } => {
                 self.end.wait_for(REASON_WITHIN).unwrap_or_else(|| self.blame(error))
             }
             _ => self.blame(error),

@@ -1,5 +1,5 @@
 //! Ranks that call different operations: all get an error that names both sides, and nobody gets a result.
-// spec: E-11
+// spec: E-11 sockets
 
 use thalweg::{Collective, Policy, Reduce, Reliability, Session, SessionConfig, Value};
 use thalweg_core::Rng;

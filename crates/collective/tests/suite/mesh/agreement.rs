@@ -1,5 +1,5 @@
 //! Ranks whose calls differ in one property.
-// spec: E-11
+// spec: E-11 machine
 
 use proptest::prelude::*;
 use thalweg_collective::mesh::{Call, Event, Failure, Request};
