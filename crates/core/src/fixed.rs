@@ -16,7 +16,7 @@ pub struct Fixed {
     reciprocal: f64,
 }
 
-/// How well integers stand for the floats they were made from.
+/// Precision with which integers stand for the floats they were made from.
 ///
 /// An integer that is neither clipped nor underflowed stands for its value to within half a step, which is
 /// less than the value itself.

@@ -272,7 +272,7 @@ fn what_is_lost_is_counted() {
     assert!(ones > 0);
 }
 
-/// What a group reports of one sum, at every worker.
+/// Coverage of one sum, as every worker of a group reports it.
 fn coverages<M: Collective>(machines: Vec<M>, workers: usize) -> Vec<Coverage> {
     let mut shuttle = Shuttle::new(machines, 1);
     shuttle.loss = 0.05;

@@ -176,7 +176,7 @@ const PROPERTIES: [Property; 8] = [
     Property::Loss,
 ];
 
-/// What a rank calls, with one property that is another at the odd rank.
+/// Makes the call of a rank. `property` is the one in which it differs from the calls of the other ranks.
 fn call(
     session: &Session,
     path: Path,
