@@ -106,7 +106,7 @@ impl Session {
         self.with(|session| Ok(session.hosts()))
     }
 
-    /// Whether sums with a loss bound report which values they lack. Means with a bound need that.
+    /// Returns whether sums with a loss bound report which values they lack. Means with a bound need that.
     #[getter]
     fn reports_coverage(&self) -> PyResult<bool> {
         self.with(|session| Ok(session.policy().collective.reports_coverage()))

@@ -21,7 +21,7 @@ fn lab(options: &[&str], script: &str) -> Option<Output> {
     Some(output)
 }
 
-/// Whether the program says that it needs root. The test is skipped then.
+/// Returns whether the program reported that it needs root, and records then that the test is skipped.
 fn is_without_root(errors: &str) -> bool {
     let is_without = errors == "thalweg: a lab needs root: run with sudo\n";
     if is_without {

@@ -17,7 +17,7 @@ pub struct Parcel {
     pub(crate) care: Care,
     /// Which way it goes. Means something to who sends it.
     pub(crate) leg: Leg,
-    /// What it says about its operation.
+    /// The operation of the message, or why its sender has stopped. `None` if only the length of the values is known.
     pub(crate) seal: Option<Seal>,
     pub(crate) payload: Payload,
 }

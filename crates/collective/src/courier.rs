@@ -26,7 +26,7 @@ pub(crate) struct Courier {
     delivery: Delivery,
     /// Offers that the part will want later, oldest first.
     later: VecDeque<Offered>,
-    /// What the offers said of which a buffer is being filled.
+    /// Seals of the offers whose buffers are being filled.
     seals: BTreeMap<Name, Seal>,
     pub lost_bytes: u64,
 }

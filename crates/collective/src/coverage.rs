@@ -5,13 +5,13 @@ use std::ops::Range;
 /// Coverage of a completed sum.
 ///
 /// A sum without a loss bound is [`Exact`](Coverage::Exact), whatever the network lost meanwhile. There
-/// is no default: whoever completes a sum says what is in it.
+/// is no default: the code that completes a sum states its coverage.
 // spec: T-11
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Coverage {
     /// Every value of the sum has the contributions of all ranks.
     Exact,
-    /// Some values lack contributions, and these are all of them. The same at every rank.
+    /// The sum lacks contributions: exactly these, and the same at every rank.
     Partial(Missing),
     /// Values may lack contributions, within the loss bound of the operation, and nothing reports
     /// which: contributions that are missing read as zero.

@@ -18,7 +18,7 @@ use crate::seal::Seal;
 /// **What a failure does.** A member stops with the first failure, fails all its operations and
 /// takes no more. Where two members called different operations, everybody stops with a failure that names
 /// both. Who did not talk to a lost node itself notices nothing, except in a mesh, whose members tell each
-/// other: whoever set the job up has to tell the others.
+/// other: the program that set the job up has to inform the others.
 ///
 /// **What the network can do** is the endpoint's business. Messages that no honest member sends are
 /// dropped and counted; memory is bounded whatever comes.

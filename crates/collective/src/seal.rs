@@ -1,4 +1,4 @@
-//! What a message of a sum says about its operation.
+//! The seal of a message of a sum: its operation, or why its sender has stopped.
 //!
 //! Over flows it stands behind the values, in room that every message has for it, so that a message which
 //! goes on is not copied. Over deliveries, where values may be lost, it is the note of the offer: a receiver
@@ -19,17 +19,17 @@ pub(crate) const SEAL_BYTES: usize = NOTE_BYTES;
 const VALUES: u8 = 1;
 const STOP: u8 = 2;
 
-/// Where the code ends and the rest begins.
+/// Length of the code, with the operation's number where there is one. The rest follows.
 const CODE_BYTES: usize = 8;
 
 const _: () = assert!(CODE_BYTES + MISMATCH_BYTES == SEAL_BYTES);
 
-/// What a message says about its operation.
+/// The operation of a message, or why its sender has stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seal {
     /// It has values of this operation of its sender.
     Values(Called),
-    /// Its sender has stopped, because these two differ.
+    /// The sender has stopped, because the operations of these two members differ.
     Stop(Mismatch),
 }
 
@@ -47,7 +47,7 @@ impl Called {
         Called { number: operation.0 as u32, fingerprint }
     }
 
-    /// Whether both are the same operation.
+    /// Returns whether both are the same operation.
     pub fn is_same(&self, other: &Called) -> bool {
         self.number == other.number && self.fingerprint.agrees(&other.fingerprint)
     }

@@ -92,7 +92,7 @@ pub enum ControlEvent {
     Diagnosis(Arc<Diagnosis>),
     /// All ranks have called the same as this operation.
     Agreed {
-        /// Its number.
+        /// Number of the operation.
         number: u64,
     },
     /// The job is over, everywhere for the same reason. Nothing comes after it.

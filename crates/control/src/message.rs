@@ -13,7 +13,7 @@ pub const LANES: usize = 5;
 /// The bits of an id that are zero in a job's own and tell its lanes apart: as many as the last lane needs.
 pub(crate) const LANE_BITS: u64 = (LANES as u64 + 1).next_power_of_two() - 1;
 
-/// Whether an id is that of a lane, and not of a job.
+/// Returns whether an id is that of a lane, and not of a job.
 pub(crate) fn is_lane(id: JobId) -> bool {
     id.0 & LANE_BITS != 0
 }
@@ -43,7 +43,7 @@ pub enum FromRank {
     /// It has called an operation, which is compared with those of the others. To be repeated until
     /// [`ToRank::Agreed`] or the end.
     Operation {
-        /// Its number, in the order of the calls.
+        /// Number of the operation, in the order of the calls.
         number: u64,
         /// The operation.
         fingerprint: Fingerprint,
@@ -144,7 +144,7 @@ pub enum ToRank {
     Diagnosis(Arc<Diagnosis>),
     /// All ranks have called the same as this operation.
     Agreed {
-        /// Its number.
+        /// Number of the operation.
         number: u64,
     },
     /// The job is over, everywhere for the same reason.

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::packet::{Body, HEADER_BYTES, Meta};
 
-    /// Takes in packets, and counts them wrongly when it is said to.
+    /// Takes in packets, and counts them wrongly if `slips` is set.
     #[derive(Default)]
     struct Counter {
         packets: Vec<u8>,

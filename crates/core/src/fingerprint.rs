@@ -1,4 +1,4 @@
-//! What an operation is, so that ranks can compare theirs before anything is delivered.
+//! Fingerprints of operations: ranks compare them before anything is delivered.
 // spec: E-11
 
 use std::fmt;
@@ -52,7 +52,7 @@ pub enum OperationKind {
     Transfer,
 }
 
-/// How values of all ranks become one, as the caller asked for it. A mean is a sum with a division.
+/// Combination of the values of all ranks into one, as the caller requested it. A mean is a sum with a division.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reduction {
     /// The sum.
@@ -113,7 +113,7 @@ impl Fingerprint {
         }
     }
 
-    /// The fingerprint of an exact all-reduce of so many values.
+    /// The fingerprint of an exact all-reduce of this number of values.
     pub fn of_sum(element: Element, values: u64) -> Fingerprint {
         Fingerprint {
             element: Some(element),
@@ -123,7 +123,7 @@ impl Fingerprint {
         }
     }
 
-    /// Whether two ranks with these fingerprints call the same operation, as far as they know.
+    /// Returns whether two ranks with these fingerprints call the same operation, as far as they know.
     pub fn agrees(&self, other: &Fingerprint) -> bool {
         self.kind == other.kind
             && self.root == other.root
@@ -202,19 +202,19 @@ impl OperationKind {
         OperationKind::Transfer,
     ];
 
-    /// Whether values are combined.
+    /// Returns whether values are combined.
     pub const fn is_reduction(self) -> bool {
         use OperationKind::{AllReduce, Reduce, ReduceScatter};
         matches!(self, AllReduce | ReduceScatter | Reduce)
     }
 
-    /// Whether one rank plays another part than the others.
+    /// Returns whether one rank, the root, has another role than the others.
     pub const fn has_root(self) -> bool {
         use OperationKind::{Broadcast, Gather, Reduce, Scatter};
         matches!(self, Reduce | Broadcast | Gather | Scatter)
     }
 
-    /// Its name, as a caller writes it.
+    /// Name of the operation, as a caller writes it.
     pub const fn name(self) -> &'static str {
         match self {
             OperationKind::AllReduce => "all_reduce",
@@ -236,7 +236,7 @@ impl Reduction {
     pub const ALL: [Reduction; 5] =
         [Reduction::Sum, Reduction::Mean, Reduction::Product, Reduction::Min, Reduction::Max];
 
-    /// Its name.
+    /// Name of the reduction.
     pub const fn name(self) -> &'static str {
         match self {
             Reduction::Sum => "sum",
@@ -342,7 +342,7 @@ impl fmt::Display for Grouped {
 mod tests {
     use super::*;
 
-    // spec: E-11
+    // spec: E-11 machine
     #[test]
     fn a_mismatch_names_both_sides_in_the_order_of_their_ranks() {
         let sum = Fingerprint::of_sum(Element::F32, 704);

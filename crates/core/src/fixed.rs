@@ -16,7 +16,7 @@ pub struct Fixed {
     reciprocal: f64,
 }
 
-/// How well integers stand for the floats they were made from.
+/// Precision with which integers stand for the floats they were made from.
 ///
 /// An integer that is neither clipped nor underflowed stands for its value to within half a step, which is
 /// less than the value itself.
@@ -138,13 +138,14 @@ impl Fixed {
     #[inline(always)]
     fn encode_block<T>(self, values: &[f32], out: &mut [T], pack: impl Fn(i32) -> T) -> Fit {
         let mut offsets = 0;
-        // A block has fewer values than 32 bits count.
+        // A block has fewer values than 32 bits count, so nothing wraps. A checked addition keeps the loop from
+        // vector instructions: encoding takes ten times as long (`cargo bench -p thalweg-core --bench fixed`).
         let mut underflowed = 0_u32;
         for (value, out) in values.iter().zip(out) {
             let rounded = (f64::from(*value) * self.scale + ROUNDER).to_bits();
             offsets |= rounded.wrapping_sub(SMALLEST);
             let integer = rounded as i32;
-            underflowed += u32::from((integer == 0) & (*value != 0.0));
+            underflowed = underflowed.wrapping_add(u32::from((integer == 0) & (*value != 0.0)));
             *out = pack(integer);
         }
         Fit { is_clipped: offsets >> 32 != 0, underflowed: u64::from(underflowed) }

@@ -18,7 +18,7 @@
 //!   setting: the *shared phase*, which is the time that a clock that the hosts share showed at the
 //!   driver's epoch, modulo one second. `None` says that there is no such clock, and the machine documents
 //!   what it does then. A simulation has one clock for all hosts: its shared phase is zero. The schedule of
-//!   pacing, which counts slots, is given times of one epoch for all hosts by whoever runs it.
+//!   pacing, which counts slots, is given times of one epoch for all hosts by its driver.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};

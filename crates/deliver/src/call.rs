@@ -27,7 +27,7 @@ pub struct Name {
 /// Length of a note.
 pub const NOTE_BYTES: usize = 64;
 
-/// What an offer says about a tensor besides its length, in the words of the application. The receiver has
+/// Note of the sender about a tensor, sent with its offers and defined by the application. The receiver has
 /// it before it gives a buffer.
 pub type Note = [u8; NOTE_BYTES];
 
@@ -50,7 +50,7 @@ pub struct SendCall {
     pub importance: Importance,
     /// Gives packets their classes.
     pub policy: Arc<dyn Policy>,
-    /// What its offers say about it. Default nothing.
+    /// Note that the offers of the tensor carry. Default none.
     pub note: Option<Note>,
 }
 
@@ -104,7 +104,7 @@ pub struct Offered {
     pub tensor_bytes: u64,
     /// The layer of the model that it belongs to, as its sender says.
     pub layer: u16,
-    /// What its sender says about it.
+    /// Note of the sender about the tensor.
     pub note: Option<Note>,
 }
 

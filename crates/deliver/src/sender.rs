@@ -175,7 +175,7 @@ impl Sender {
         Sent { finished: now, ..self.sent }
     }
 
-    /// What its offers say about the tensor.
+    /// Note that the offers of the tensor carry.
     pub fn note(&self) -> Option<Note> {
         self.note
     }

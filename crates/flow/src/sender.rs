@@ -70,7 +70,7 @@ impl Path {
         Path { control: Controller::new(config, number), rtt: Rtt::new(config.waits()) }
     }
 
-    /// What the message with this number may know.
+    /// Path state that the message with this number starts from.
     pub fn for_next(&self, config: &Config, number: u64) -> Path {
         let mut next = self.clone();
         next.control.restart(config, number);

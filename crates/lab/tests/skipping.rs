@@ -29,7 +29,7 @@ fn run(name: &str, required: &str) -> (Output, String) {
         .output()
         .expect("it starts");
     let text = std::fs::read_to_string(&record).unwrap_or_default();
-    // There is none where nothing was skipped.
+    // There is no record where nothing was skipped.
     let _ = std::fs::remove_file(&record);
     (output, text)
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use thalweg_core::{Span, Time};
 
-/// What the system's clock shows at [`Time::ZERO`] of every driver, modulo one second: the *shared phase* that
+/// Time that the system's clock shows at [`Time::ZERO`] of every driver, modulo one second: the *shared phase* that
 /// machines are given which act at the same moments on several hosts. It is as good as the clocks of the
 /// hosts are kept.
 pub const SHARED_PHASE: Span = Span::ZERO;

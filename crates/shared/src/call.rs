@@ -1,4 +1,4 @@
-//! What a member calls, and the words that tell the others.
+//! Calls of members, and the words of shared memory that announce them to the others.
 
 use std::fmt;
 
@@ -51,11 +51,11 @@ pub enum Call {
 pub struct Step {
     /// The call.
     pub call: Call,
-    /// The operation, where the application has said it.
+    /// The operation, where the application has stated it.
     pub operation: Option<Fingerprint>,
 }
 
-/// How many words a step takes.
+/// Number of words that a step takes.
 pub(crate) const STEP_WORDS: usize = 5;
 
 impl Step {
@@ -72,7 +72,7 @@ impl Step {
         words
     }
 
-    /// What words say, whatever they are.
+    /// Decodes any words. Invalid ones are [`Call::Unknown`].
     pub(crate) fn decode([what, bytes, rest @ ..]: [u64; STEP_WORDS]) -> Step {
         let call = Call::decode([what, bytes]);
         if rest == [0; 3] {
@@ -84,7 +84,7 @@ impl Step {
         Step { call, operation }
     }
 
-    /// Whether two members do the same.
+    /// Returns whether two members take the same step of the same operation.
     pub(crate) fn agrees(&self, other: &Step) -> bool {
         let is_same = match (&self.operation, &other.operation) {
             (Some(own), Some(theirs)) => own.agrees(theirs),

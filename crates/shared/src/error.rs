@@ -160,7 +160,7 @@ pub enum TeamError {
         /// What is wrong with it.
         why: Misuse,
     },
-    /// A member was told to end while it waited for others.
+    /// A member was stopped while it waited for others.
     #[error("member {member} was stopped in operation {operation}: look there for the reason")]
     Stopped {
         /// The operation.

@@ -24,7 +24,7 @@ const SPINS: u32 = 200;
 /// How often those who sleep look whether the others still live.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How often those who sleep look whether they are to end, where somebody may want that.
+/// Interval at which a member that sleeps checks its stop flag, if it has one.
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A member's view of how far everybody is.
@@ -40,7 +40,7 @@ pub(crate) struct Gate {
     /// The operation that the member is in, for errors.
     operation: u64,
     call: Step,
-    /// Set by whoever wants this member to end.
+    /// Flag that makes this member end when another thread sets it.
     pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 

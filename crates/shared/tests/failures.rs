@@ -108,7 +108,7 @@ fn different_calls_are_refused_and_both_named() {
     }
 }
 
-// spec: E-11
+// spec: E-11 sockets
 #[test]
 fn calls_of_different_operations_are_refused_and_both_named() {
     let sum = Fingerprint::of_sum(Element::F32, 2);
@@ -143,7 +143,7 @@ fn calls_of_different_operations_are_refused_and_both_named() {
     disagreement(of(Some(sum)), of(None));
 }
 
-// spec: E-11
+// spec: E-11 sockets
 #[test]
 fn a_member_that_is_stopped_ends_the_wait_of_all() {
     let errors = with_team(3, |mut team| {

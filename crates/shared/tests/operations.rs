@@ -78,7 +78,7 @@ fn all_reduce() {
 }
 
 /// A member combines its slice of a chunk in blocks, here several of them.
-// spec: T-08
+// spec: T-08 sockets
 #[test]
 fn long_slices_are_combined_block_by_block() {
     let (name, element, length) = (fresh_name("blocks"), Element::F32, 50_000);

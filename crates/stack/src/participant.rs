@@ -138,7 +138,7 @@ fn poll_worker(worker: &mut Worker) -> Option<End> {
     Some(End::Finished { operation, tensor, missing_below, coverage })
 }
 
-/// Coverage of a sum of so many values, of which the worker knows the fragments that lack somebody.
+/// Coverage of a sum of this number of values, of which the worker knows the fragments that lack a rank.
 // spec: T-02
 fn coverage(absences: &Absences, values: u64) -> Coverage {
     let fragment_values = u64::from(absences.fragment_values());

@@ -76,13 +76,13 @@ impl End {
     }
 }
 
-/// How an engine works together with other threads.
+/// State that an engine shares with other threads.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub control: Control,
     pub notes: Notes,
     pub end: Arc<End>,
-    /// Whether the registrar compares every operation before its result is handed out.
+    /// True if the registrar compares every operation before its result is handed out.
     pub compares_operations: bool,
 }
 
@@ -136,7 +136,7 @@ pub(crate) struct Engine {
     notes: Notes,
     end: Arc<End>,
     comparison: Comparison,
-    /// What another rank says of a failure, and since when. That rank knows more.
+    /// Failure that another rank reported to this one, and the time of that report. That rank knows more.
     hearsay: Option<(Time, String)>,
     /// Until the rank has its place.
     joining: Option<Reply>,

@@ -23,7 +23,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What all ranks have to agree on of it. The numeric is the job's, and how urgent a sum is may differ.
+    /// The part of the policy that all ranks have to agree on. The numeric is the job's, and priorities may differ.
     pub(crate) fn agreement(&self) -> OperationPolicy {
         OperationPolicy {
             path: match self.collective {
@@ -156,7 +156,7 @@ pub enum Reduce {
 }
 
 impl Reduce {
-    /// What the other ranks have to agree on.
+    /// The reduction that the other ranks have to agree on.
     pub(crate) fn reduction(self) -> Reduction {
         match self {
             Reduce::Sum => Reduction::Sum,

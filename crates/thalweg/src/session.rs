@@ -405,7 +405,7 @@ impl Session {
     }
 }
 
-/// What the ranks of an all-reduce have to agree on.
+/// Fingerprint that the ranks of an all-reduce have to agree on.
 fn fingerprint(element: Element, values: u64, how: Reduce, policy: Policy) -> Fingerprint {
     Fingerprint {
         reduction: Some(how.reduction()),

@@ -124,13 +124,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
-        // spec: E-11
+        // spec: E-11 machine
         #[test]
         fn every_fingerprint_can_be_read_again(fingerprint in any_fingerprint()) {
             prop_assert_eq!(decode(&encode(&fingerprint)), Some(fingerprint));
         }
 
-        // spec: E-11
+        // spec: E-11 machine
         #[test]
         fn any_bytes_are_refused_or_read_as_what_we_write(
             fingerprint in any_fingerprint(),
@@ -148,7 +148,7 @@ mod tests {
             }
         }
 
-        // spec: E-11
+        // spec: E-11 machine
         #[test]
         fn mismatches_are_read_where_two_differ(
             one in any_fingerprint(),

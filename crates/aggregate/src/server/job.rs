@@ -261,7 +261,7 @@ impl Job {
         for (at, shard) in (0..).zip(&mut self.shards) {
             let Some(shard) = shard else { continue };
             let first = |from: u64| from.saturating_sub(at).div_ceil(trees);
-            // Once round the ring clears all of it, however far a packet says that everyone is.
+            // Once round the ring clears all of it, however large the job watermark of a packet is.
             let begin = first(everyone).saturating_sub(shard.ring.len() as u64);
             let cleared = first(self.everyone).max(begin)..first(everyone);
             cleared.for_each(|index| shard.ring.clear(index));

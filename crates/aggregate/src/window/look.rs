@@ -11,7 +11,7 @@
 
 use thalweg_core::{Span, Time};
 
-/// How often to look. A shared phase is known modulo one second.
+/// Interval between base-RTT probes. It divides one second, since a shared phase is known modulo one second.
 const EVERY: Span = Span::from_ms(500);
 const _: () = assert!(Span::from_s(1).as_ps().is_multiple_of(EVERY.as_ps()));
 
@@ -24,7 +24,7 @@ const MARGIN: Span = Span::from_ms(20);
 /// Whether the way is being looked at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
-    /// What the clock that hosts share showed at [`Time::ZERO`]. `None`: they share none.
+    /// Time that the clock of all hosts showed at [`Time::ZERO`]. `None` if hosts share no clock.
     shared_phase: Option<Span>,
     /// When the latest began.
     began: Time,

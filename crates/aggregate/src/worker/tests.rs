@@ -58,7 +58,7 @@ struct Owned {
     header: Header,
     /// Empty where only a length was sent.
     body: Vec<u8>,
-    /// Whether it was lent as a retransmission.
+    /// True if the packet was lent as a retransmission.
     is_again: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which mutations run.
+//! Choice of the mutations that run.
 
 use crate::list::{List, Mutation};
 
@@ -17,7 +17,7 @@ pub enum Choice {
     },
     /// A few, others with every turn.
     Sample,
-    /// Those with this id, or with this text in what they break.
+    /// All mutations with this id, or with this text in what they break.
     Named(String),
 }
 

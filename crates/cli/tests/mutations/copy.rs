@@ -117,7 +117,7 @@ fn copy_file(from: &Path, to: &Path) {
     copied().unwrap_or_else(|error| panic!("{} cannot be copied: {error}", from.display()));
 }
 
-/// Names and paths of what is in a folder; nothing if there is none.
+/// Names and paths of the entries of a folder; empty if there is no such folder.
 fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     entries

@@ -25,7 +25,7 @@ pub struct CrateRule {
     /// Test programs that have to notice them, in the order in which they run. Default all of the crate's package.
     #[serde(default)]
     pub tests: Vec<String>,
-    /// Whether they are compiled and tested soon enough for a sample.
+    /// True if the crate's mutations are compiled and tested fast enough for a sample.
     #[serde(default)]
     pub sample: bool,
 }
@@ -68,7 +68,7 @@ impl List {
         all
     }
 
-    /// Those that a sample chooses from, in the same order.
+    /// Mutations that a sample chooses from, in the same order.
     pub fn cheap(&self) -> Vec<&Mutation> {
         let is_cheap = |mutation: &&Mutation| {
             self.crates.get(&mutation.crate_name()).is_some_and(|rule| rule.sample)
@@ -122,7 +122,7 @@ impl Program {
         std::iter::once(None).chain(tests.into_iter().map(Some)).map(program).collect()
     }
 
-    /// Whether a tree has it.
+    /// Returns whether a tree has the program.
     pub fn is_in(&self, root: &Path) -> bool {
         let folder = self.folder(root);
         match &self.test {

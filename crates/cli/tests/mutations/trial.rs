@@ -21,7 +21,7 @@ pub const COMPANION_TEST: &str = "generated";
 /// Time between two looks at a test program that runs.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How test programs are built and run.
+/// Builds and runs test programs.
 pub struct Trial<'a> {
     /// The tree.
     pub copy: &'a Path,
@@ -38,7 +38,7 @@ pub enum Outcome {
     /// With these tests, or without saying which.
     Failed(Vec<String>),
     Hung(Duration),
-    /// With what the compiler said.
+    /// The compiler failed with these messages.
     DoesNotCompile(String),
 }
 
@@ -71,10 +71,10 @@ impl Trial<'_> {
         }
     }
 
-    /// Builds one program. Returns where it is, or what the compiler said.
+    /// Builds one program. Returns its path, or the messages of the compiler.
     fn build(&self, program: &Program) -> Result<PathBuf, String> {
         let mut cargo = Command::new(cargo());
-        // What cargo has told this program about its own package. Build scripts that look at it would run again.
+        // Cargo sets these for this program's own package. Build scripts that read them would run again.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -165,7 +165,7 @@ fn artefacts(report: &str) -> impl Iterator<Item = Artefact> {
     report.lines().filter_map(|line| serde_json::from_str(line).ok())
 }
 
-/// What the compiler has said in cargo's report.
+/// Messages of the compiler in cargo's report.
 fn compiler_errors(report: &str) -> String {
     #[derive(Deserialize)]
     struct Line {

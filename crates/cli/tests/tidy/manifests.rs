@@ -48,7 +48,7 @@ pub fn parse(json: &[u8]) -> Vec<Package> {
 }
 
 impl Package {
-    /// Its directory relative to the root of the repository, with a slash at the end.
+    /// Directory of the package relative to the root of the repository, with a slash at the end.
     pub fn directory(&self) -> String {
         let directory = self.manifest_path.parent().unwrap_or(&self.manifest_path);
         format!("{}/", tree::relative(&tree::root(), directory))

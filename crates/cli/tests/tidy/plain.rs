@@ -154,13 +154,14 @@ pub fn to_toml(counts: &Counts) -> String {
     toml
 }
 
-/// Files that people read: code, pages, settings. The lists of words themselves are not, nor are records and
-/// generated code.
+/// Files that people read: code, pages, settings. Lists of words, records of figures, generated code and the pieces of
+/// code in the list of mutations are left out.
 pub fn is_prose(path: &str) -> bool {
     let is_text =
         [".rs", ".py", ".pyi", ".md", ".toml", ".proto"].iter().any(|end| path.ends_with(end));
     let is_list = path.starts_with("specs/words") || path.ends_with("tidy/plain.rs");
-    is_text && !is_list && !path.contains("/generated/") && !path.ends_with("verdicts.toml")
+    let is_copied = ["/generated/", "/verdicts/"].iter().any(|folder| path.contains(folder));
+    is_text && !is_list && !is_copied && path != "specs/mutations.toml"
 }
 
 /// The part of the tree that a file is counted with: a crate, a page, or a folder of the root.

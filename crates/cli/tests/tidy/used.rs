@@ -26,7 +26,7 @@ fn is_for_tests(path: &str) -> bool {
     ["tests/", "benches/", "examples/"].iter().any(|directory| path.starts_with(directory))
 }
 
-/// Whether code, and not a comment alone, has this word.
+/// Returns whether code, and not a comment alone, has this word.
 fn names(text: &str, word: &str) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || character == '_';
     let code = text.lines().map(|line| line.split("//").next().unwrap_or(line));

@@ -101,7 +101,7 @@ pub struct Request {
     pub element: Option<Element>,
     /// Length of the data, where a rank knows it that does not send any. Default unknown.
     pub bytes: Option<u64>,
-    /// Whether the caller divides the sum by the number of ranks.
+    /// True if the caller divides the sum by the number of ranks.
     pub is_mean: bool,
     /// The options that the caller was asked for.
     pub policy: OperationPolicy,
@@ -115,7 +115,7 @@ impl From<Call> for Request {
 }
 
 impl Request {
-    /// What the other ranks have to agree on, as far as this rank knows it.
+    /// Returns the fingerprint that the other ranks have to agree on, as far as this rank knows it.
     pub fn fingerprint_at(&self, rank: u32) -> Fingerprint {
         let fingerprint = self.call.fingerprint(rank);
         let reduction = match fingerprint.reduction {
@@ -129,7 +129,7 @@ impl Request {
 }
 
 impl Call {
-    /// Whether the call makes sense at a rank.
+    /// Returns an error if the call is invalid at a rank.
     pub(super) fn check(&self, place: &Place) -> Result<(), SubmitError> {
         let root = self.fingerprint(place.rank).root.unwrap_or(0);
         if root >= place.ranks {
@@ -207,7 +207,7 @@ impl Call {
         }
     }
 
-    /// How values are combined, where they are.
+    /// Returns the type of the values and the reduction that combines them. `None` if the call combines no values.
     pub(super) fn reduction(&self) -> Option<(Element, Combine)> {
         match *self {
             Call::AllReduce { element, how, .. }

@@ -40,7 +40,7 @@ pub struct Hub {
     next_index: u64,
     /// The chunks that are on the way: to whom, and of what.
     in_flight: BTreeMap<u64, (u32, StreamId)>,
-    /// Whether it was another rank that noticed the failure.
+    /// True if another rank has reported that calls differ: this rank does not report it again.
     was_told: bool,
 }
 

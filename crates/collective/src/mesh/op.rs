@@ -24,7 +24,7 @@ pub(super) struct Op {
     heard: Vec<Option<Time>>,
     /// The long transfers whose senders know that this rank has made the call.
     told: BTreeSet<(u32, StreamId)>,
-    /// Whether all ranks are known to have made the same call. Without a root the data tells.
+    /// True once all ranks are known to have made the same call. Without a root the data shows it.
     is_agreed: bool,
 }
 
@@ -132,7 +132,7 @@ impl Op {
         self.is_agreed = true;
     }
 
-    /// Whether this is the root and has just compared all calls: it says so once.
+    /// Returns true once: when this rank is the root and has compared all calls.
     pub fn has_compared_all(&mut self) -> bool {
         let is_root = self.fingerprint.root == Some(self.place.rank);
         let is_new = is_root && !self.is_agreed && self.has_heard_all();
@@ -231,7 +231,7 @@ impl Op {
         if let State::Whole(whole) = &self.state { whole.combined() } else { 0 }
     }
 
-    /// Whether everything has come, everything has left, and all ranks have made the same call.
+    /// Returns whether everything was received and sent, and all ranks have made the same call.
     pub fn is_done(&self) -> bool {
         self.is_agreed && self.has_moved_all()
     }

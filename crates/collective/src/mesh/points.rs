@@ -219,7 +219,7 @@ impl Points {
     }
 }
 
-/// What both ends of a transfer have to agree on, as far as it is known.
+/// Fingerprint that both ends of a transfer have to agree on, as far as it is known.
 fn fingerprint(element: Option<Element>, bytes: Option<u64>) -> Fingerprint {
     Fingerprint { element, bytes, ..Fingerprint::new(OperationKind::Transfer) }
 }

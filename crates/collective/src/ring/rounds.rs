@@ -296,7 +296,7 @@ impl Part for Rounds {
     }
 }
 
-/// What a message says that its sender has stopped.
+/// Returns the failure that a message reports if its sender has stopped.
 fn stopped(seal: Option<Seal>) -> Result<(), Failure> {
     match seal {
         Some(Seal::Stop(mismatch)) => Err(Failure::Differs(mismatch)),
@@ -305,7 +305,7 @@ fn stopped(seal: Option<Seal>) -> Result<(), Failure> {
 }
 
 impl Neighbours {
-    /// Whether a message of the predecessor is of the same operation. An error if it is of the same number,
+    /// Returns whether a message of the predecessor is of the same operation. An error if it is of the same number,
     /// and another operation.
     // spec: E-11
     fn agree(&self, own: &Called, seal: Option<Seal>) -> Result<bool, Failure> {

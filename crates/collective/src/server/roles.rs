@@ -29,7 +29,7 @@ pub struct Roles {
     chunk_values: u64,
     /// What the two roles of this host have for each other.
     local: VecDeque<Local>,
-    /// Whether it was another node that noticed the failure.
+    /// True if another node has reported that operations differ: this node does not report it again.
     was_told: bool,
 }
 

@@ -26,7 +26,7 @@ struct Sum {
     /// The sum of the ranks below `next_rank`, once there is one, until it is complete.
     sum: Option<Payload>,
     next_rank: usize,
-    /// What every contribution has to be like, once there is one.
+    /// The first contribution: the others must have its length and operation. `None` until it is received.
     first: Option<First>,
 }
 

@@ -59,7 +59,7 @@ impl Worker {
     }
 
     /// The next chunk for a server, the care that it needs and its operation, if one may be pushed now. It
-    /// counts as on the way until [`on_pushed`](Worker::on_pushed).
+    /// counts as in flight until [`on_pushed`](Worker::on_pushed).
     pub fn next_push(&mut self, server: usize) -> Option<(u64, Care, Called, Payload)> {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[server];
@@ -96,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// What it says to the sum of a chunk that a server offers. `None` if it has another length than it must
+    /// Answers a server that offers the sum of a chunk. `None` if the sum has another length than it must
     /// have.
     pub fn want(&mut self, chunk: u64, bytes: u64) -> Option<Want> {
         let servers = self.lanes.len() as u64;

@@ -1,5 +1,5 @@
 //! Workers whose operations differ in one property.
-// spec: E-11
+// spec: E-11 machine
 
 use proptest::prelude::*;
 use thalweg_collective::{Event, Failure, SumCall};
@@ -35,7 +35,7 @@ const PROPERTIES: [Property; 8] = [
     Property::Loss,
 ];
 
-/// What a run is about.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 struct Scene {
     workers: u32,
@@ -88,7 +88,7 @@ fn call(values: u64, fingerprint: Fingerprint) -> SumCall {
 }
 
 impl Scene {
-    /// What the odd worker calls.
+    /// The call of the odd worker.
     fn other(&self) -> SumCall {
         let same = operation(self.values);
         let policy = same.policy;
@@ -122,7 +122,7 @@ impl Scene {
         }
     }
 
-    /// Whether the workers of a group fail alike, without the result of anything that differs.
+    /// Asserts that the workers of a group fail alike, without the result of anything that differs.
     fn check<M: Collective>(&self, machines: Vec<M>) {
         let mut shuttle = Shuttle::new(machines, self.seed);
         shuttle.loss = self.loss;
@@ -133,7 +133,7 @@ impl Scene {
                 let call = if is_odd { self.other() } else { same() };
                 let submitted =
                     shuttle.command(worker as usize, |machine, now| machine.submit_call(now, call));
-                // It may have heard of the others by now.
+                // It may have received a message of the others by now.
                 assert!(submitted.is_ok() || shuttle.machines[worker as usize].failure().is_some());
             }
         }
@@ -162,7 +162,7 @@ impl Scene {
         }
     }
 
-    /// Whether equal operations end well.
+    /// Asserts that equal operations succeed.
     fn check_equal<M: Collective>(&self, machines: Vec<M>) {
         let mut shuttle = Shuttle::new(machines, self.seed);
         shuttle.loss = self.loss;

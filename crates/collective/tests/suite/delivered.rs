@@ -85,7 +85,7 @@ fn rings_lose_what_they_may_and_no_more() {
 }
 
 /// The bound of a call holds as that of the settings does, whatever the settings allow.
-// spec: T-02
+// spec: T-02 machine
 #[test]
 fn a_ring_divides_the_bound_of_a_call_among_its_hops() {
     let (workers, length, bound) = (4, 24_000, 0.3);
@@ -272,7 +272,7 @@ fn what_is_lost_is_counted() {
     assert!(ones > 0);
 }
 
-/// What a group reports of one sum, at every worker.
+/// Coverage of one sum, as every worker of a group reports it.
 fn coverages<M: Collective>(machines: Vec<M>, workers: usize) -> Vec<Coverage> {
     let mut shuttle = Shuttle::new(machines, 1);
     shuttle.loss = 0.05;

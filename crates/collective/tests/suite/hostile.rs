@@ -91,7 +91,7 @@ fn strangers_are_refused() {
     assert_eq!((ring.failure(), node.failure()), (None, None));
 }
 
-// spec: A-51
+// spec: A-51 machine
 #[test]
 fn a_sum_comes_from_the_server_of_its_chunk_alone() {
     let mut node = servers(3, 0, 2, |config| config.chunk_bytes = 8).swap_remove(0);

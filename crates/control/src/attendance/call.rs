@@ -220,7 +220,7 @@ impl Call {
 
     async fn talk(&mut self, mut line: Line) -> End {
         match self.converse(&mut line).await {
-            // The last thing that it said may be why.
+            // The reason may be in its last message.
             End::Broken(text) => {
                 let rest = time::timeout(REST_WITHIN, self.hear_rest(&mut line)).await;
                 rest.ok().flatten().unwrap_or(End::Broken(text))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use thalweg_core::{Fingerprint, Mismatch};
 
 /// Most operations of a job that are remembered: more than honest ranks have under way. The oldest gives way,
-/// and whoever reports it again finds nobody to be compared with.
+/// and a rank that reports it again is compared with nobody.
 pub(super) const OPERATIONS_MAX: usize = 512;
 
 /// The operations of one job, by number.
@@ -25,7 +25,7 @@ struct Report {
     count: u32,
 }
 
-/// What a report says together with those before it.
+/// Result of comparing a report with the reports before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Compared {
     /// Not all ranks have reported the operation.
@@ -39,7 +39,7 @@ pub(super) enum Compared {
 }
 
 impl Operations {
-    /// Takes in the report of one of so many ranks.
+    /// Takes in the report of one rank of the job. The pair is that rank and the number of ranks.
     pub(super) fn note(
         &mut self,
         (rank, workers): (u32, u32),

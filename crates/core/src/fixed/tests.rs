@@ -6,7 +6,7 @@ use super::*;
 
 const CLIPPED: Fit = Fit { is_clipped: true, underflowed: 0 };
 
-/// Everything was in range, and so many values vanished.
+/// Everything was in range, and this number of values became zero.
 fn underflowed(values: u64) -> Fit {
     Fit { is_clipped: false, underflowed: values }
 }

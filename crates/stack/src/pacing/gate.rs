@@ -20,12 +20,12 @@ pub(crate) struct Gate {
     passed: Passed,
 }
 
-/// What has passed a gate while it was held, with everything that packets occupy of a link.
+/// Bytes that have passed a gate while it was held, with everything that packets occupy of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Passed {
     /// All bytes.
     pub(super) bytes: u64,
-    /// Those of them that were retransmissions.
+    /// Bytes of retransmissions among them.
     pub(super) resent_bytes: u64,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Sum {
     pub policy: Policy,
     /// The operation that it is a part of.
     pub fingerprint: Fingerprint,
-    /// Where the ranks of this host have begun it together.
+    /// Operation of this host that the sum belongs to, if the ranks of the host have begun it together.
     pub shared: Option<Arc<HostOperation>>,
     pub reply: Reply,
 }

@@ -2,7 +2,7 @@
 //!
 //! Transports compare what they carry before they hand it out, except for aggregation. Ranks whose
 //! operations take different paths wait for each other for ever: nobody receives a message to compare. So
-//! whoever waits for a while reports its latest operations, and the registrar names those who differ. Where
+//! a rank that waits for a while reports its latest operations, and the registrar names those who differ. Where
 //! the session asks for it, every operation is reported, and its result waits for the answer.
 // spec: E-11
 
@@ -23,7 +23,7 @@ const WINDOW: u64 = 128;
 /// An operation that ranks of one host carry out together, at least in part.
 pub(crate) struct HostOperation {
     pub fingerprint: Fingerprint,
-    /// Its number, once it has one.
+    /// Number of the operation. Valid once the engine has numbered it.
     number: AtomicU64,
     pub is_done: AtomicBool,
 }
@@ -50,7 +50,7 @@ pub(super) struct Begun {
 /// The operations of a rank.
 #[derive(Default)]
 pub(super) struct Comparison {
-    /// Whether every operation is compared before its result is handed out.
+    /// True if every operation is compared before its result is handed out.
     is_strict: bool,
     begun: u64,
     /// The latest operations; their numbers follow each other.
@@ -100,7 +100,7 @@ impl Comparison {
         self.shared.iter().map(|operation| operation.number()).min()
     }
 
-    /// Whether the result of an operation may be handed out.
+    /// Returns whether the result of an operation may be handed out.
     pub fn is_agreed(&self, number: u64) -> bool {
         !self.unagreed.contains(&number)
     }

@@ -146,7 +146,7 @@ impl Pending {
     }
 }
 
-/// A rank that was told of a failure knows less than the one that tells it.
+/// A rank that received the report of a failure knows less than the one that sent it.
 pub(super) fn fault_of_mesh(failure: &mesh::Failure) -> Fault {
     match failure {
         mesh::Failure::Stopped { .. } => Fault::Hearsay(failure.to_string()),

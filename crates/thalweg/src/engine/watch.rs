@@ -12,7 +12,7 @@ use crate::session::Note;
 /// How often a rank says how far it is.
 const BEAT: Span = Span::from_ms(500);
 
-/// How long the rank that noticed a failure is waited for before another one repeats what it was told.
+/// Time that the rank that noticed a failure has to report it, before another one repeats what it received.
 const HEARSAY_AFTER: Span = Span::from_s(2);
 
 /// When things were last said.
@@ -23,7 +23,7 @@ pub(super) struct Watch {
     precision: Precision,
 }
 
-/// What was last reported about the precision of fixed point.
+/// Number of underflowed values as last reported, and the latest scale of fixed point.
 #[derive(Debug, Default)]
 struct Precision {
     underflowed_values: u64,
@@ -39,7 +39,7 @@ impl Precision {
         };
     }
 
-    /// What there is to report, now that so many values have vanished and the scale is this one.
+    /// Returns the reports that are due, for this number of underflowed values and this scale.
     // spec: A-36, T-09
     fn notes(&mut self, underflowed_values: u64, scale: f32) -> Vec<Note> {
         let mut notes = Vec::new();
@@ -115,7 +115,7 @@ impl Engine {
         open.unwrap_or(self.comparison.next())
     }
 
-    /// Reports the operations of a rank that waits, and what it was told if nobody says more.
+    /// Reports the operations of a rank that waits, and the failure that it received if nobody reports more.
     // spec: E-11
     fn compare_at_beat(&mut self, now: Time) {
         let first_open = self.first_open();

@@ -49,7 +49,7 @@ pub struct SessionConfig {
     pub patience: Duration,
     /// Whether ranks of one host combine through shared memory. Default yes.
     pub share_memory: bool,
-    /// How many sending threads there are; a sum goes to the one that was given least so far. Default 1.
+    /// Number of sending threads; a sum goes to the one that was given least so far. Default 1.
     /// The same at every rank.
     pub threads: u32,
     /// From how many source ports to send, 1 to 8. Default 1.
@@ -63,7 +63,7 @@ pub struct SessionConfig {
     pub send_buffer_bytes: usize,
     /// Who says when to send. Default nobody.
     pub pacing: Pacing,
-    /// Whether the registrar compares every operation of all ranks before its result is handed out, and names
+    /// True if the registrar compares every operation of all ranks before its result is handed out, and names
     /// those who differ. Default no, because an operation then takes a round trip to the registrar: for
     /// finding mistakes. Sums through aggregation are compared in no other way; all others always are. The
     /// same at every rank.

@@ -53,7 +53,7 @@ impl Given {
         Given { bytes: vec![0; threads] }
     }
 
-    /// The thread for the next sum, of so many bytes: the first of those that were given least.
+    /// Chooses the thread for the next sum, of this number of bytes: the first of those that were given least.
     // spec: A-35
     fn choose(&mut self, bytes: u64) -> usize {
         let threads = 0..self.bytes.len();
@@ -87,7 +87,7 @@ impl Lanes {
         self.lanes.get(thread).map(|lane| &lane.post)
     }
 
-    /// The least loaded one, for so many bytes: the same at every rank.
+    /// Chooses the least loaded thread, for a sum of this number of bytes: the same at every rank.
     pub fn choose(&self, bytes: u64) -> &Post {
         let least = self.given.lock().unwrap_or_else(PoisonError::into_inner).choose(bytes);
         if let Some(rein) = &self.lanes[least].rein {

@@ -32,7 +32,7 @@ pub(super) struct TeamThread {
     mates: Mates,
 }
 
-/// How long the reason for the end of a session may take to come to all ranks of a host.
+/// Time that the reason for the end of a session has to reach all ranks of a host.
 const REASON_WITHIN: Duration = Duration::from_secs(2);
 
 /// The ranks of this host, by member of the team.
@@ -143,8 +143,8 @@ impl Drop for TeamThread {
 }
 
 impl Mates {
-    /// What went wrong among them. If they called different operations, or the session is over, that is what
-    /// everybody in the job has to know.
+    /// Returns the failure of the ranks of this host. If they called different operations, or the session is
+    /// over, that is what everybody in the job has to know.
     // spec: E-11
     fn fail(&self, post: &Post, error: TeamError) -> Error {
         match &error {
@@ -158,7 +158,7 @@ impl Mates {
                 post.send(Command::Fail(mismatch.to_string()));
                 Error::job(mismatch.to_string(), mismatch.ranks().to_vec())
             }
-            // A member of this host may know the reason a little before this one, and have left because of it.
+            // A member of this host may know the reason a little before this one, and leave because of it.
             TeamError::Stopped { .. } | TeamError::Gone { .. } => {
                 self.end.wait_for(REASON_WITHIN).unwrap_or_else(|| self.blame(error))
             }

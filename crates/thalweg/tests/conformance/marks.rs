@@ -26,7 +26,7 @@ fn a_mark_on_one_workers_gradient_is_seen_by_every_worker() {
     });
     assert_eq!(marked.len() as u64, FRAGMENTS / 8);
     assert!(switch >= FRAGMENTS / 8, "{switch} marked gradients came to the switch");
-    // Sums and results carry it, whoever's packet completed them and whatever was repeated.
+    // Sums and results carry it, whichever rank's packet completed them and whatever was repeated.
     assert_eq!(workers, [FRAGMENTS / 8; RANKS as usize]);
 }
 

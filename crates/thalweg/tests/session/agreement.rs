@@ -1,5 +1,5 @@
 //! Ranks that call different operations: all get an error that names both sides, and nobody gets a result.
-// spec: E-11
+// spec: E-11 sockets
 
 use thalweg::{Collective, Policy, Reduce, Reliability, Session, SessionConfig, Value};
 use thalweg_core::Rng;
@@ -176,7 +176,7 @@ const PROPERTIES: [Property; 8] = [
     Property::Loss,
 ];
 
-/// What a rank calls, with one property that is another at the odd rank.
+/// Makes the call of a rank. `property` is the one in which it differs from the calls of the other ranks.
 fn call(
     session: &Session,
     path: Path,

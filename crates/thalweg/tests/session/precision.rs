@@ -1,4 +1,4 @@
-//! What fixed point loses is reported: values that vanish, and a scale that fell.
+//! Reports of what fixed point loses: values that become zero, and a scale that fell.
 
 use std::sync::{Arc, Mutex, mpsc};
 

@@ -74,14 +74,14 @@ impl Branch {
     /// The level of the first switch on the way.
     #[inline]
     pub fn entry(&self) -> u8 {
-        self.fan_ins.iter().take_while(|&&fan_in| fan_in == 0).count() as u8
+        // Every gradient asks twice: the fan-ins as one number answer without a loop.
+        (u32::from_le_bytes(self.fan_ins).trailing_zeros() / u8::BITS) as u8
     }
 
     /// The level above the last switch: that of the server.
     #[inline]
     pub fn end(&self) -> u8 {
-        let unused = self.fan_ins.iter().rev().take_while(|&&fan_in| fan_in == 0).count();
-        (LEVELS - unused) as u8
+        LEVELS as u8 - (u32::from_le_bytes(self.fan_ins).leading_zeros() / u8::BITS) as u8
     }
 
     /// How many children the switch of a level waits for; 0 where the level is unused.

@@ -99,7 +99,7 @@ fn value(rank: u32, round: usize, at: usize) -> f32 {
     ((at as u32).wrapping_mul(7).wrapping_add(rank * 13 + round as u32) & 1_023) as f32
 }
 
-/// Whether sums are those of the ranks that are said to be in them. Where that is unreported, a sum may be
+/// Returns whether sums are those of the ranks that they cover. Where coverage is unreported, a sum may be
 /// less, and not more.
 fn is_right(sums: &[f32], coverage: &Coverage, arguments: &RankArguments, round: usize) -> bool {
     let may_be_less = *coverage == Coverage::Unreported;

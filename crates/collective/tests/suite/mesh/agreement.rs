@@ -1,5 +1,5 @@
 //! Ranks whose calls differ in one property.
-// spec: E-11
+// spec: E-11 machine
 
 use proptest::prelude::*;
 use thalweg_collective::mesh::{Call, Event, Failure, Request};
@@ -8,7 +8,7 @@ use thalweg_core::{Combine, Element, NodeId, OperationKind as Kind, OperationPol
 use super::{meshes, tiny};
 use crate::shuttle::Shuttle;
 
-/// What can differ in a call.
+/// Property of a call in which one rank differs.
 #[derive(Clone, Copy, Debug)]
 enum Property {
     Kind,
@@ -32,7 +32,7 @@ const PROPERTIES: [Property; 8] = [
     Property::Policy,
 ];
 
-/// What a run is about.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 struct Scene {
     ranks: u32,
@@ -88,7 +88,7 @@ impl Scene {
         self.request(self.kind, self.values, self.root)
     }
 
-    /// What the odd rank calls. `None` if its kind has no such property.
+    /// The call of the odd rank. `None` if its kind has no such property.
     fn other(&self) -> Option<Request> {
         let (kind, values, root) = (self.kind, self.values, self.root);
         let mut other = self.usual();

@@ -40,7 +40,7 @@ fn a_rank_that_calls_last_gets_everything() {
     }
 }
 
-// spec: T-07
+// spec: T-07 machine
 #[test]
 fn a_broadcast_waits_for_its_root() {
     let mut shuttle = Shuttle::new(meshes(3, tiny), 8);

@@ -209,7 +209,7 @@ fn the_data_plane_can_fail_a_job() {
     assert!(hall.look().is_empty());
 }
 
-// spec: E-11
+// spec: E-11 machine
 #[test]
 fn ranks_that_call_different_operations_are_both_named_to_all() {
     let mut hall = Hall::set_up(&["a", "a", "b"]);
@@ -229,7 +229,7 @@ fn ranks_that_call_different_operations_are_both_named_to_all() {
     }
 }
 
-// spec: E-11
+// spec: E-11 machine
 #[test]
 fn ranks_that_call_the_same_hear_so_when_all_have() {
     let mut hall = Hall::set_up(&["a", "b"]);

@@ -17,7 +17,7 @@ const FRAGMENT_VALUES: u16 = 365;
 const FRAGMENTS: u64 = 600;
 const FLOW: FlowId = FlowId { job: JOB, number: 0 };
 
-/// What a full packet occupies of a link.
+/// Bytes that a full packet occupies of a link.
 const PACKET_BYTES: u64 = 4 * FRAGMENT_VALUES as u64 + OVERHEAD_BYTES as u64;
 
 fn setup(recovery: Recovery) -> Arc<Setup> {
