@@ -145,9 +145,9 @@ impl Session {
                 }))
             }
             (_, Ok(tensor)) => {
-                Ok(exact(self.reduce_in_mesh(Array::from_tensor(tensor), how, policy)))
+                Ok(exact(self.reduce_in_mesh(Array::from_tensor(tensor), how, fingerprint)))
             }
-            (_, Err(array)) => Ok(exact(self.reduce_in_mesh(array, how, policy))),
+            (_, Err(array)) => Ok(exact(self.reduce_in_mesh(array, how, fingerprint))),
         }
     }
 
@@ -375,12 +375,13 @@ impl Session {
         handle
     }
 
-    fn reduce_in_mesh(&self, array: Array, how: Reduce, policy: Policy) -> Handle<Array> {
+    fn reduce_in_mesh(&self, array: Array, how: Reduce, operation: Fingerprint) -> Handle<Array> {
         let element = array.element();
         let data = array.as_bytes().to_vec();
         let call = Call::AllReduce { element, how: how.combine(), data };
         let divisor = self.divisor(how);
-        self.call(self.reduction(call, how, policy), move |outcome| {
+        let request = Request { operation: Some(operation), ..call.into() };
+        self.call(request, move |outcome| {
             let mut array = Array::from_bytes(element, &bytes(outcome));
             if divisor > 1 {
                 array.divide(divisor);

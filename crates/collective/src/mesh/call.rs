@@ -105,18 +105,23 @@ pub struct Request {
     pub is_mean: bool,
     /// The options that the caller was asked for.
     pub policy: OperationPolicy,
+    /// The operation that the call carries out for the caller, if that is another one. Default the call itself.
+    pub operation: Option<Fingerprint>,
 }
 
 impl From<Call> for Request {
     fn from(call: Call) -> Request {
         let policy = OperationPolicy::default();
-        Request { call, element: None, bytes: None, is_mean: false, policy }
+        Request { call, element: None, bytes: None, is_mean: false, policy, operation: None }
     }
 }
 
 impl Request {
     /// Returns the fingerprint that the other ranks have to agree on, as far as this rank knows it.
     pub fn fingerprint_at(&self, rank: u32) -> Fingerprint {
+        if let Some(operation) = self.operation {
+            return operation;
+        }
         let fingerprint = self.call.fingerprint(rank);
         let reduction = match fingerprint.reduction {
             Some(Reduction::Sum) if self.is_mean => Some(Reduction::Mean),

@@ -65,8 +65,8 @@ pub struct SessionConfig {
     pub pacing: Pacing,
     /// True if the registrar compares every operation of all ranks before its result is handed out, and names
     /// those who differ. Default no, because an operation then takes a round trip to the registrar: for
-    /// finding mistakes. Sums through aggregation are compared in no other way; all others always are. The
-    /// same at every rank.
+    /// finding mistakes. Without it sums through aggregation are compared only once a rank waits; all others
+    /// always are. The same at every rank.
     pub compares_operations: bool,
     /// Who is told of what goes on. Default nobody.
     pub notes: Notes,

@@ -120,6 +120,33 @@ fn a_sum_and_a_mean_are_not_the_same_on_any_path() {
     assert_all_say(&ends, &["(sum) of 10 values of f64", "rank 1 calls all_reduce (mean)"], &"f64");
 }
 
+/// A reduce-scatter that the mesh carries out as an all-reduce is compared as what it is.
+// spec: E-11 sockets
+#[test]
+fn parts_of_a_reduce_scatter_are_the_same_at_every_rank() {
+    let cluster = Cluster::losing(0.0);
+    let bounded = Policy {
+        reliability: Reliability::bounded(0.1).expect("a share"),
+        ..Path::Server.policy()
+    };
+    let ends = Path::Server.run(&cluster, 2, |session| {
+        let counts = if session.rank() == 0 { vec![3, 5] } else { vec![4, 4] };
+        let part = session.reduce_scatter_with(vec![1i32; 8], Reduce::Max, counts, bounded)?;
+        part.wait().map(|_| ())
+    });
+    let sides = ["rank 0 calls reduce_scatter", "rank 1 calls reduce_scatter"];
+    assert_all_say(&ends, &sides, &"other parts");
+    let ends = Path::Server.run(&cluster, 2, |session| {
+        if session.rank() == 0 {
+            return all_reduce::<i32>(session, 8, Reduce::Max, bounded);
+        }
+        let part = session.reduce_scatter_with(vec![1i32; 8], Reduce::Max, vec![4, 4], bounded)?;
+        part.wait().map(|_| ())
+    });
+    let sides = ["rank 0 calls all_reduce", "rank 1 calls reduce_scatter"];
+    assert_all_say(&ends, &sides, &"another kind");
+}
+
 #[test]
 fn a_broadcast_has_one_root() {
     let cluster = Cluster::losing(0.0);
