@@ -197,6 +197,11 @@ proptest! {
         scene.check(machines());
         scene.check_equal(machines());
     }
+}
+
+proptest! {
+    // Every case makes four groups of endpoints and checks their accounts after every packet: half a second.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
 
     #[test]
     fn deliveries_add_nothing_that_differs(scene in scene(), count in 1..3u32) {
