@@ -353,7 +353,7 @@ impl Outgoing {
         assert_eq!(live + self.vacant.len(), self.senders.len(), "places are vacant once each");
         let sending = self.senders.iter().flatten().filter(|sender| sender.is_sending()).count();
         let waiting: usize = self.peers.iter().map(|peer| peer.waiting.len()).sum();
-        assert_eq!(waiting, sending, "whoever waits to send is sending");
+        assert_eq!(waiting, sending, "a tensor that waits to send is sending");
         self.check_peers();
     }
 

@@ -46,7 +46,7 @@ impl BitRing {
     /// Bit `i` says whether `from + i` is in the set. `from` lies at the start or one behind it.
     #[inline]
     pub fn next_64(&self, from: u32) -> u64 {
-        debug_assert!(from - self.start <= 1, "further on, the ring could end within 64 bits");
+        assert!(from - self.start <= 1, "further on, the ring could end within 64 bits");
         if self.words.is_empty() {
             return 0;
         }

@@ -58,11 +58,7 @@ impl Feedback {
     /// bandwidth remains. What the flow itself has reserved there does not stand in its way, nor what it
     /// can take from flows of higher ranks.
     pub fn add(&mut self, link: &LinkTable, who: impl Into<Ranked>) {
-        debug_assert_eq!(
-            link.planned().first(),
-            self.slot(),
-            "tables advance before they are asked"
-        );
+        assert_eq!(link.planned().first(), self.slot(), "tables advance before they are asked");
         let usable = link.usable();
         let Reserved { others, siblings } = link.reserved_beside(who.into());
         let slots = self.load.volumes_mut().iter_mut().zip(self.free.volumes_mut());

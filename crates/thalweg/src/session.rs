@@ -202,19 +202,7 @@ impl Session {
         how: Reduce,
         counts: Vec<u64>,
     ) -> Result<Handle<Vec<T>>, Error> {
-        let array = T::into_array(values);
-        let (element, combine) = (array.element(), how.combine());
-        let data = array.as_bytes().to_vec();
-        let call = Call::ReduceScatter { element, how: combine, data, counts };
-        let divisor = self.divisor(how);
-        let request = self.reduction(call, how, self.policy);
-        Ok(typed(self.call(request, move |outcome| {
-            let mut array = Array::from_bytes(element, &bytes(outcome));
-            if divisor > 1 {
-                array.divide(divisor);
-            }
-            array
-        })))
+        self.reduce_scatter_exact(values, how, counts, self.policy)
     }
 
     /// [`Session::reduce_scatter`] by a policy. What may lack something is summed as a whole, and everybody
@@ -229,7 +217,7 @@ impl Session {
         policy: Policy,
     ) -> Result<Handle<Reduced<Vec<T>>>, Error> {
         if policy.reliability.loss().is_none() {
-            return Ok(exact(self.reduce_scatter(values, how, counts)?));
+            return Ok(exact(self.reduce_scatter_exact(values, how, counts, policy)?));
         }
         let own = own_part(&counts, self.rank);
         let Some(own) = own.filter(|_| counts.iter().sum::<u64>() == values.len() as u64) else {
@@ -332,6 +320,29 @@ impl Session {
         // It has to have handed over what it works on.
         self.team = None;
         self.lanes.leave()
+    }
+
+    /// A reduce-scatter by flows, compared as what was asked for by this policy.
+    fn reduce_scatter_exact<T: Value>(
+        &self,
+        values: Vec<T>,
+        how: Reduce,
+        counts: Vec<u64>,
+        policy: Policy,
+    ) -> Result<Handle<Vec<T>>, Error> {
+        let array = T::into_array(values);
+        let (element, combine) = (array.element(), how.combine());
+        let data = array.as_bytes().to_vec();
+        let call = Call::ReduceScatter { element, how: combine, data, counts };
+        let divisor = self.divisor(how);
+        let request = self.reduction(call, how, policy);
+        Ok(typed(self.call(request, move |outcome| {
+            let mut array = Array::from_bytes(element, &bytes(outcome));
+            if divisor > 1 {
+                array.divide(divisor);
+            }
+            array
+        })))
     }
 
     /// The ranks of this host, where they are all there are.

@@ -59,11 +59,11 @@ impl Job {
         let has = |task| queue.has(self.setup.job, task);
         let (sequence, outgoing) = (slot.sequence, &slot.outgoing);
         let is_sent = outgoing.tell.is_none() || has(Task::Tell(sequence));
-        assert!(is_sent, "fragment {sequence} is to be sent to all and has no task");
+        assert!(is_sent, "fragment {sequence} waits to be sent to all and has no task");
         let is_answered = outgoing.answer.is_none() || has(Task::Answer(sequence));
-        assert!(is_answered, "fragment {sequence} is to be answered and has no task");
+        assert!(is_answered, "fragment {sequence} waits for its answer and has no task");
         let is_asked = outgoing.ask.is_none() || has(Task::Ask(sequence));
-        assert!(is_asked, "fragment {sequence} is to be asked for and has no task");
+        assert!(is_asked, "fragment {sequence} waits for its query and has no task");
     }
 }
 

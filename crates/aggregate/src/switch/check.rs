@@ -15,7 +15,7 @@ impl<E> Check for Switch<E> {
         }
         let queued = (0..self.array.len()).filter(|&place| self.array.queued(place).is_some());
         for place in queued {
-            assert!(self.outgoing.has_sum(place), "a sum is to be sent again and has no task");
+            assert!(self.outgoing.has_sum(place), "a sum waits to be sent again and has no task");
         }
         let is_swept = self.array.occupied() == 0 || self.sweep.due() != Time::NEVER;
         assert!(is_swept, "an aggregator is taken and nobody looks whether it is stale");

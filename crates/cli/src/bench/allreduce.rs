@@ -69,8 +69,9 @@ pub(crate) struct AllReduceArguments {
 const EXAMPLES: &str = "\
 Time runs from when a rank has left a barrier until it has the sum, of the slowest rank; every sum is \
 checked. With --bound it may lack values, and is checked against those that it says are in it; servers and \
-rings do not report what is missing, and their sums are checked to be no more than those of all ranks. Of the line rate: bytes of the tensor over time × rate of a link. Of several jobs each is told, \
-and its share: what it did while all of them ran, over the mean.
+rings do not report what is missing, and their sums are checked to be no more than those of all ranks. \
+The line rate's share is the bytes of the tensor over the time × the rate of a link. With several jobs \
+the table has a row for each; a job's share is its throughput while all jobs ran, over their mean.
 
 Examples:
   thalweg bench allreduce --hosts 4 --mb 64                 4 processes of one host

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_control::FromRank;
 use thalweg_core::{Fingerprint, Time};
 
-/// Operations that a rank remembers to report.
-const RECENT_MAX: usize = 64;
+/// Operations before the first open one that a rank remembers: another rank may still wait for one of them.
+const ENDED_KEPT: u64 = 64;
 
-/// Operations that are reported and not agreed on, at most: half of what the registrar remembers, so that
+/// Operations that are reported and not agreed on, at most: a quarter of what the registrar remembers, so that
 /// ranks that are far apart find each other there.
 const WINDOW: u64 = 128;
 
@@ -61,7 +61,7 @@ pub(super) struct Comparison {
     unagreed: BTreeSet<u64>,
     /// All below were reported.
     reported: u64,
-    /// The first operation that had not ended at the last heartbeat.
+    /// The first operation that had not ended at the last heartbeat, or the next one if all had ended.
     open_at_beat: Option<u64>,
 }
 
@@ -128,10 +128,12 @@ impl Comparison {
             let again = self.unagreed.iter().filter(|number| **number < self.reported);
             return again.filter_map(|number| self.report(*number)).collect();
         }
-        let is_open = first_open < self.begun;
-        let stands_still = is_open && self.open_at_beat == Some(first_open);
-        self.open_at_beat = is_open.then_some(first_open);
-        if stands_still { self.report_until(self.begun) } else { Vec::new() }
+        let stands_still = first_open < self.begun && self.open_at_beat == Some(first_open);
+        self.open_at_beat = Some(first_open);
+        self.trim();
+        // Those far behind the first open one say nothing about it, and would push it out at the registrar.
+        let end = self.begun.min(first_open + WINDOW);
+        if stands_still { self.report_until(end) } else { Vec::new() }
     }
 
     /// All reports that a registrar may need that has forgotten them.
@@ -156,12 +158,13 @@ impl Comparison {
 
     /// Forgets what need not be reported any more.
     fn trim(&mut self) {
-        let lowest = self.unagreed.first().copied().unwrap_or(self.begun);
-        // Of ranks that are behind, a registrar that restarts has to hear these again.
-        let lowest = if self.is_strict { lowest.saturating_sub(WINDOW) } else { lowest };
-        while self.recent.len() > RECENT_MAX
-            && self.recent.pop_front_if(|(number, _)| *number < lowest).is_some()
-        {}
+        let oldest = if self.is_strict {
+            // Of ranks that are behind, a registrar that restarts has to hear these again.
+            self.unagreed.first().copied().unwrap_or(self.begun).saturating_sub(WINDOW)
+        } else {
+            self.open_at_beat.unwrap_or(0).saturating_sub(ENDED_KEPT)
+        };
+        while self.recent.pop_front_if(|(number, _)| *number < oldest).is_some() {}
     }
 }
 
@@ -200,13 +203,24 @@ mod tests {
         assert!(comparison.reports().is_empty() && comparison.is_agreed(0));
         assert!(comparison.reports_at_beat(90).is_empty());
         assert!(comparison.reports_at_beat(95).is_empty(), "it moves");
-        let latest: Vec<u64> = (100 - RECENT_MAX as u64..100).collect();
+        let latest: Vec<u64> = (95 - ENDED_KEPT..100).collect();
         assert_eq!(numbers(comparison.reports_at_beat(95)), latest);
         assert!(comparison.reports_at_beat(95).is_empty());
         begin(&mut comparison, 1);
         assert_eq!(numbers(comparison.reports_at_beat(95)), [100]);
         assert!(comparison.reports_at_beat(101).is_empty(), "nothing is open");
         assert!(comparison.reports_at_beat(101).is_empty());
+    }
+
+    #[test]
+    fn a_rank_that_runs_far_ahead_reports_the_operation_it_waits_for() {
+        let mut comparison = Comparison::new(false);
+        begin(&mut comparison, 10_000);
+        assert!(comparison.reports_at_beat(100).is_empty());
+        let reported = numbers(comparison.reports_at_beat(100));
+        assert_eq!(reported, (100 - ENDED_KEPT..100 + WINDOW).collect::<Vec<_>>());
+        assert!(comparison.reports_at_beat(10_000).is_empty(), "all have ended");
+        assert_eq!(comparison.recent.len() as u64, ENDED_KEPT);
     }
 
     #[test]

@@ -188,17 +188,19 @@ enum Property {
     Length,
     Reduction,
     Root,
+    Parts,
     Path,
     Loss,
 }
 
-const PROPERTIES: [Property; 8] = [
+const PROPERTIES: [Property; 9] = [
     Property::Nothing,
     Property::Kind,
     Property::Element,
     Property::Length,
     Property::Reduction,
     Property::Root,
+    Property::Parts,
     Property::Path,
     Property::Loss,
 ];
@@ -241,6 +243,15 @@ fn check(cluster: &Cluster, path: Path, property: Property, odd: u32, values: us
             let root = u32::from(session.rank() == odd);
             return session.broadcast(root, vec![1.0f32; values])?.wait().map(|_| ());
         }
+        if matches!(property, Property::Parts) {
+            let mut counts = vec![0, 1, values as u64];
+            counts.rotate_left(usize::from(session.rank() == odd));
+            let values = vec![1.0f32; values + 1];
+            return session
+                .reduce_scatter_with(values, Reduce::Sum, counts, path.policy())?
+                .wait()
+                .map(|_| ());
+        }
         call(session, path, (session.rank() == odd).then_some(property), values)
     });
     if matches!(property, Property::Nothing) {
@@ -251,13 +262,17 @@ fn check(cluster: &Cluster, path: Path, property: Property, odd: u32, values: us
     assert_all_say(&ends, &[&odd, "; rank", "call the same operations in the same order"], &scene);
 }
 
-/// Draws the rank that differs and the length, for every property.
+/// Draws the rank that differs and the length, for every property: none, whole fragments, or any.
 fn check_all(path: Path) {
     let cluster = Cluster::losing(0.0);
     let mut rng = Rng::new(path as u64).stream("agreement");
     for property in PROPERTIES {
-        let (odd, values) = (rng.below(3) as u32, 1 + rng.below(2_000) as usize);
-        check(&cluster, path, property, odd, values);
+        let any = 1 + rng.below(2_000) as usize;
+        let lengths = [0, 352 * (1 + rng.below(4) as usize), any];
+        let lengths = if matches!(property, Property::Nothing) { &lengths[..2] } else { &lengths };
+        for values in lengths {
+            check(&cluster, path, property, rng.below(3) as u32, *values);
+        }
     }
 }
 

@@ -27,7 +27,7 @@ fn a_contribution_that_counts_twice_is_noticed() {
 
 // spec: T-12 machine
 #[test]
-#[should_panic(expected = "fragment 5 is to be asked for and has no task")]
+#[should_panic(expected = "fragment 5 waits for its query and has no task")]
 fn a_question_that_is_forgotten_is_noticed() {
     change(&mut begun(), |slot| slot.outgoing.ask = Some(0));
 }
