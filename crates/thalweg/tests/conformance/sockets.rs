@@ -56,7 +56,7 @@ fn run(cluster: Cluster, job: &Job) -> Vec<Vec<Vec<f32>>> {
     sums
 }
 
-/// Every switch has worked. Where there are several, each has completed most of its sums, and the sums of the
+/// Every switch has worked. Where there are several, each has completed many of its sums, and the sums of the
 /// others are in those of the first.
 // spec: A-12 sockets, lab
 fn check_levels(job: &Job, switches: &[switch::Stats]) {
@@ -64,7 +64,9 @@ fn check_levels(job: &Job, switches: &[switch::Stats]) {
     if job.racks == Racks::ONE {
         return;
     }
-    assert!(switches.iter().all(|switch| 2 * switch.completed >= job.fragments()), "{switches:?}");
+    // By the paper's recovery a host that was slow for a moment sends past the switches what it has in flight.
+    let least = if job.recovery == Recovery::Paper { 1 } else { job.fragments().div_ceil(2) };
+    assert!(switches.iter().all(|switch| switch.completed >= least), "{switches:?}");
     let own = (0..job.ranks()).filter(|&rank| job.racks.of_rank(rank, job.ranks()) == 0);
     let children = own.count() + switches.len() - 1;
     let first = switches[0];
