@@ -12,7 +12,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (5, &["thalweg-collective", "thalweg-baselines"]),
     (6, &["thalweg-stack"]),
     (7, &["thalweg-scenario", "thalweg-control"]),
-    (8, &["thalweg", "thalweg-figures"]),
+    (8, &["thalweg", "thalweg-agent", "thalweg-figures"]),
     (9, &["thalweg-cli"]),
 ];
 

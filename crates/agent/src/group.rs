@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use thalweg_net::foreign;
+use crate::foreign;
 
 /// A program and what it has started.
 pub(super) enum Group {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-use thalweg_net::foreign::{Connection, Process, SocketFile, UNLIMITED};
-
+use super::foreign::{Connection, Process, SocketFile, UNLIMITED};
 use super::group::Group;
 
 /// What all connections to one host come to.

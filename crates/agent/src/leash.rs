@@ -17,7 +17,7 @@ use super::limits::Limit;
 use super::pieces::ShortPieces;
 use super::record::Record;
 use super::scan::{Sockets, Total};
-use crate::error::Error;
+use crate::error::AgentError;
 
 /// How often connections are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
@@ -97,18 +97,18 @@ struct Agent {
 
 impl Leash {
     /// Starts the program.
-    pub fn start(mut config: LeashConfig) -> Result<Leash, Error> {
+    pub fn start(mut config: LeashConfig) -> Result<Leash, AgentError> {
         let agent = match &config.orders {
             Orders::Agent(socket) => Some(join(socket, &config.job)?),
             Orders::Rates { rates, .. } if rates.is_empty() => {
-                return Err(Error::Config("no rates: give at least one".into()));
+                return Err(AgentError::Config("no rates: give at least one".into()));
             }
             Orders::Rates { .. } => None,
         };
         let (pieces, problem) = ShortPieces::ask();
         problem.into_iter().for_each(&mut config.on_note);
         let (child, group, reason) = Group::start(&config.command)
-            .map_err(|error| Error::Config(format!("{:?}: {error}", config.command)))?;
+            .map_err(|error| AgentError::Config(format!("{:?}: {error}", config.command)))?;
         if let Some(reason) = reason {
             (config.on_note)(format!(
                 "no control group ({reason}): processes are found by their parents"
@@ -128,11 +128,13 @@ impl Leash {
     }
 
     /// Paces the program until it ends.
-    pub fn run(mut self) -> Result<ExitStatus, Error> {
+    pub fn run(mut self) -> Result<ExitStatus, AgentError> {
         let (mut scanned_at, mut stop_at) = (None::<Instant>, None::<Instant>);
         loop {
-            if let Some(status) =
-                self.child.try_wait().map_err(Error::system("the program cannot be watched"))?
+            if let Some(status) = self
+                .child
+                .try_wait()
+                .map_err(AgentError::system("the program cannot be watched"))?
             {
                 self.sockets.free();
                 return Ok(status);
@@ -310,12 +312,12 @@ impl Drop for Leash {
     }
 }
 
-fn join(socket: &Path, job: &str) -> Result<Agent, Error> {
+fn join(socket: &Path, job: &str) -> Result<Agent, AgentError> {
     let (sender, words) = channel();
     let link = AgentLink::join(socket, job, move |words| drop(sender.send(words)));
     let link = link.map_err(|error| {
         let socket = socket.display();
-        Error::Config(format!("no agent at {socket}: {error}; start one with `thalweg agent`"))
+        AgentError::Config(format!("no agent at {socket}: {error}; start one with `thalweg agent`"))
     })?;
     Ok(Agent { link, words })
 }

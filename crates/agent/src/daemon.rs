@@ -1,17 +1,4 @@
-//! The agent of a host: plans for all jobs on it when their flows send, and how fast (C-08).
-//!
-//! Jobs register over a Unix socket and say how far they are ([`thalweg_control::local`]); the agent asks
-//! the tables of switches, decides once a slot with [`thalweg_pace::Host`], and hands rates back.
-//! [`Leash`] makes any program obey them, by the pacing that the kernel has for TCP.
-
-mod burst;
-mod group;
-mod leash;
-mod limits;
-pub mod office;
-mod pieces;
-mod record;
-mod scan;
+//! The daemon: listens for jobs, asks switches, and carries out what the [`Office`] decides.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,20 +12,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use thalweg_control::Access;
 use thalweg_control::local::{FromJob, Lines, ToJob, write_line};
 use thalweg_control::pacing::{FromSwitch, SwitchLink, current_slot, since_epoch};
+use thalweg_control::{Access, random};
 use thalweg_core::{NodeId, Rate, Rng, Span, Time};
 use thalweg_pace::board::{AgentId, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Update};
 use thalweg_pace::{Settings, Slot};
 
-pub use self::leash::{Leash, LeashConfig, Orders};
-pub use self::record::Record;
-
-use self::office::{Office, Output, Seat};
-use self::pieces::ShortPieces;
-use crate::error::Error;
-use crate::random;
+use crate::error::AgentError;
+use crate::office::{Office, Output, Seat};
+use crate::pieces::ShortPieces;
+use crate::record::Record;
 
 /// Most connections of jobs.
 const SEATS_MAX: usize = 256;
@@ -92,10 +76,10 @@ type Seats = Arc<Mutex<BTreeMap<Seat, UnixStream>>>;
 
 impl AgentDaemon {
     /// Listens, and starts.
-    pub fn start(config: AgentConfig) -> Result<AgentDaemon, Error> {
-        let wrong = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
+    pub fn start(config: AgentConfig) -> Result<AgentDaemon, AgentError> {
+        let wrong = |error: &dyn std::fmt::Display| AgentError::Config(error.to_string());
         let base = current_slot(&config.settings);
-        let rng = Rng::new(random::draw()?);
+        let rng = Rng::new(draw()?);
         let office = Office::new(config.address, config.uplink, config.settings, base, &rng);
         let office = office.map_err(|error| wrong(&error))?;
         let listener = listen(&config.socket)?;
@@ -116,7 +100,7 @@ impl AgentDaemon {
             base_time: Duration::from_nanos(
                 base.0.saturating_mul(config.settings.slot.as_ps() / 1_000),
             ),
-            agent: AgentId(random::draw()?),
+            agent: AgentId(draw()?),
             switches,
             streams: BTreeMap::new(),
             on_record: config.on_record,
@@ -300,8 +284,8 @@ impl Clerk {
 }
 
 /// Listens where nobody else does.
-fn listen(socket: &Path) -> Result<UnixListener, Error> {
-    let at = |what: &str| Error::Config(format!("{}: {what}", socket.display()));
+fn listen(socket: &Path) -> Result<UnixListener, AgentError> {
+    let at = |what: &str| AgentError::Config(format!("{}: {what}", socket.display()));
     if UnixStream::connect(socket).is_ok() {
         return Err(at("another agent listens there: stop it, or choose another --socket"));
     }
@@ -315,7 +299,7 @@ fn listen(socket: &Path) -> Result<UnixListener, Error> {
         .map_err(|error| at(&format!("cannot listen there: {error}; choose another --socket")))?;
     // Whoever may write to it may slow jobs down.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o600))
-        .map_err(Error::system("the socket cannot be protected"))?;
+        .map_err(AgentError::system("the socket cannot be protected"))?;
     Ok(listener)
 }
 
@@ -373,13 +357,17 @@ fn listen_to(seat: Seat, stream: UnixStream, inputs: &SyncSender<Input>) {
     let _ = inputs.send(Input::Gone(seat, reason));
 }
 
+fn draw() -> Result<u64, AgentError> {
+    random::draw().map_err(AgentError::system("the system gives no random numbers"))
+}
+
 fn lock(seats: &Seats) -> std::sync::MutexGuard<'_, BTreeMap<Seat, UnixStream>> {
     seats.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, AgentError> {
     let thread = thread::Builder::new().name(name.into()).spawn(body);
-    thread.map_err(Error::system("cannot start a thread"))
+    thread.map_err(AgentError::system("cannot start a thread"))
 }
 
 #[cfg(test)]
