@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use thalweg_agent::{AgentConfig, AgentDaemon, AgentError, Leash, LeashConfig, Orders, Record};
+use thalweg_console::{Failure, files, interrupt};
 use thalweg_control::Access;
 use thalweg_core::{Bytes, Rate};
 use thalweg_pace::Settings;
 use thalweg_pace::board::Prefix;
 
-use crate::failure::Failure;
-use crate::{daemon, files, interrupt};
+use crate::daemon;
 
 /// Where an agent is found if nobody says otherwise.
 const SOCKET: &str = "/run/thalweg-agent.sock";
