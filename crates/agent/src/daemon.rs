@@ -1,4 +1,4 @@
-//! The daemon: listens for jobs, asks switches, and carries out what the [`Office`] decides.
+//! The daemon: listens for jobs, asks switches, and carries out decisions.
 
 use std::collections::BTreeMap;
 use std::fs;

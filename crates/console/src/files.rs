@@ -41,7 +41,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::Unreadable { path: path.display().to_string(), reason: error.to_string() }
 }
 
-/// Returns the failure of a file that cannot be written.
+/// Returns the failure to write a file.
 pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::Unwritable { path: path.display().to_string(), reason: error.to_string() }
 }

@@ -1,4 +1,4 @@
-//! What all commands of the program share: how they fail, how they read and write files, and Ctrl-C.
+//! Helpers that all commands of the program share: failures and exit codes, files, Ctrl-C.
 //!
 //! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
 //! 1 it ran and failed, 2 bad input, 130 interrupted.
