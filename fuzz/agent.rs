@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use thalweg::agent::office::{Office, Output, Seat};
+use thalweg_agent::office::{Office, Output, Seat};
 use thalweg_control::local::{FromJob, Lines, ToJob, VERSION};
 use thalweg_core::{Rate, Rng, Span, Time};
 use thalweg_pace::board::{

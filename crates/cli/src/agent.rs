@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use thalweg::agent::{AgentConfig, AgentDaemon, Leash, LeashConfig, Orders, Record};
+use thalweg_agent::{AgentConfig, AgentDaemon, AgentError, Leash, LeashConfig, Orders, Record};
+use thalweg_console::{Failure, files, interrupt};
 use thalweg_control::Access;
 use thalweg_core::{Bytes, Rate};
 use thalweg_pace::Settings;
 use thalweg_pace::board::Prefix;
 
-use crate::failure::Failure;
-use crate::{daemon, files, interrupt};
+use crate::daemon;
 
 /// Where an agent is found if nobody says otherwise.
 const SOCKET: &str = "/run/thalweg-agent.sock";
@@ -142,7 +142,7 @@ fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
         on_record: log(arguments.log.as_ref())?,
         on_note: Box::new(daemon::say),
     });
-    let agent = agent.map_err(daemon::not_started)?;
+    let agent = agent.map_err(not_started)?;
     interrupt::listen();
     files::print(&format!("agent ready at {}\n", agent.socket().display()))?;
     while !interrupt::is_asked() && agent.is_running() {
@@ -177,11 +177,19 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         on_record: log(arguments.log.as_ref())?,
         on_note: Box::new(daemon::say),
     });
-    let status = leash.and_then(Leash::run).map_err(daemon::not_started)?;
+    let status = leash.and_then(Leash::run).map_err(not_started)?;
     match status.success() {
         true => Ok(()),
         false if interrupt::is_asked() => Err(Failure::Interrupted),
         false => Err(Failure::Ran(format!("the program ended with {status}"))),
+    }
+}
+
+/// Returns the failure of a command: the settings are wrong, or the system is.
+fn not_started(error: AgentError) -> Failure {
+    match error {
+        AgentError::System { .. } => Failure::Ran(error.to_string()),
+        AgentError::Config(_) => Failure::Usage(error.to_string()),
     }
 }
 

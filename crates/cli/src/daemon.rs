@@ -14,12 +14,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thalweg::Error;
 use thalweg::daemon::read_secret;
+use thalweg_console::{Failure, files, interrupt};
 use thalweg_net::Wait;
 use thalweg_wire::tag::Secret;
 
-use crate::failure::Failure;
 use crate::metrics::Endpoint;
-use crate::{files, interrupt};
 
 /// What daemons of one machine share where nobody chose a secret. It is no secret.
 const LOOPBACK_SECRET: Secret = Secret(*b"thalweg-loopback");

@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use thalweg_console::{Failure, files, interrupt};
 use thalweg_figures::{FigureError, Report, Settings, output};
 use thalweg_report::table::Style;
 
-use crate::failure::Failure;
 use crate::progress::Bar;
-use crate::{files, interrupt};
 
 /// What `thalweg figure` takes.
 #[derive(Args)]

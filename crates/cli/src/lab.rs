@@ -5,12 +5,11 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use thalweg_console::{Failure, interrupt};
 use thalweg_core::Rate;
 use thalweg_lab::{Lab, Place, Program, Spec};
 
-use crate::embedded::{Daemons, TOKEN};
-use crate::failure::Failure;
-use crate::interrupt;
+use thalweg_bench::embedded::{Daemons, TOKEN};
 
 /// Where torch programs meet, on host 0.
 const MASTER_PORT: u16 = 29_500;

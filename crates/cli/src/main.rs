@@ -4,14 +4,8 @@
 //! 1 it ran and failed, 2 bad input, 130 interrupted.
 
 mod agent;
-mod bench;
 mod daemon;
-mod demo;
-mod embedded;
-mod failure;
 mod figure;
-mod files;
-mod interrupt;
 mod lab;
 mod metrics;
 mod plan;
@@ -25,6 +19,8 @@ mod top;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use thalweg_bench::{BenchCommand, RankArguments, StreamArguments};
+use thalweg_demo::{DaemonCommand, DemoArguments};
 
 /// Sums the gradients of many training workers inside the network and returns the sum to all of them.
 ///
@@ -57,8 +53,8 @@ Examples:
 #[derive(Subcommand)]
 enum Command {
     /// Train two models at once over a lossy switch, all on this machine, and check the result
-    #[command(long_about = demo::ABOUT)]
-    Demo(demo::DemoArguments),
+    #[command(long_about = thalweg_demo::ABOUT)]
+    Demo(DemoArguments),
     /// Run a scenario file and print flow completion times, links and drops
     Sim(sim::SimArguments),
     /// Run a published figure again, the paper's numbers beside ours
@@ -83,26 +79,26 @@ enum Command {
     Top(top::TopArguments),
     /// Measure speed
     #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    Bench(BenchCommand),
     /// A switch or a server of the demo
     #[command(subcommand, hide = true)]
-    DemoDaemon(demo::DaemonCommand),
+    DemoDaemon(DaemonCommand),
     /// A worker of the demo
     #[command(hide = true)]
     DemoWorker,
     /// One rank of a benchmark
     #[command(hide = true)]
-    BenchRank(bench::allreduce::RankArguments),
+    BenchRank(RankArguments),
     /// One program of a benchmark
     #[command(hide = true)]
-    BenchStream(bench::pacing::stream::StreamArguments),
+    BenchStream(StreamArguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Demo(arguments) => demo::demo(&arguments),
-        Command::DemoDaemon(command) => demo::daemon(&command),
-        Command::DemoWorker => demo::worker(),
+        Command::Demo(arguments) => thalweg_demo::demo(&arguments),
+        Command::DemoDaemon(command) => thalweg_demo::daemon(&command),
+        Command::DemoWorker => thalweg_demo::worker(),
         Command::Sim(arguments) => sim::sim(&arguments),
         Command::Figure(arguments) => figure::figure(&arguments),
         Command::Predict(command) => predict::predict(&command),
@@ -112,9 +108,9 @@ fn main() -> ExitCode {
         Command::Server(arguments) => server::server(&arguments),
         Command::Agent(arguments) => agent::agent(&arguments),
         Command::Top(arguments) => top::top(&arguments),
-        Command::Bench(command) => bench::bench(&command),
-        Command::BenchStream(arguments) => bench::pacing::stream::stream(&arguments),
-        Command::BenchRank(arguments) => bench::allreduce::rank(&arguments),
+        Command::Bench(command) => thalweg_bench::bench(&command),
+        Command::BenchStream(arguments) => thalweg_bench::stream(&arguments),
+        Command::BenchRank(arguments) => thalweg_bench::rank(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,13 +6,11 @@ mod sonic;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use thalweg_console::{Failure, files};
 use thalweg_core::{Bytes, Dscp, TrafficClass};
 use thalweg_deliver::FrontFirst;
 use thalweg_deliver::plan::{LayerCost, Plan, Port, plan as planned};
 use thalweg_workload::{LossCost, Model, models};
-
-use crate::failure::Failure;
-use crate::files;
 
 pub(crate) const ABOUT: &str = "\
 Plan the queues of switches for a model whose gradients may be lost in part

@@ -8,13 +8,11 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use clap::Subcommand;
+use thalweg_console::{Failure, files};
 use thalweg_core::Bytes;
 use thalweg_prioritize::NewFlow;
 use thalweg_prioritize::records::Records;
 use thalweg_report::table::Style;
-
-use crate::failure::Failure;
-use crate::files;
 
 /// What `thalweg predict` does.
 #[derive(Subcommand)]

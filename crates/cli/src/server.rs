@@ -7,10 +7,10 @@ use clap::Args;
 use serde::Deserialize;
 use thalweg::Error;
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
+use thalweg_console::Failure;
 use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon, Manner};
-use crate::failure::Failure;
 use crate::metrics;
 
 /// Where a server is reached if nobody says otherwise.

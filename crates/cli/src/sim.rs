@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
+use thalweg_console::{Failure, files, interrupt};
 use thalweg_report::table::Style;
 use thalweg_scenario::output;
 use thalweg_scenario::sweep::{self, Variant};
 use thalweg_scenario::{Ending, Outcome};
 
-use crate::failure::Failure;
-use crate::{files, interrupt};
 use progress::Bar;
 
 /// Events between two looks at the clock and at Ctrl-C.
@@ -61,7 +60,8 @@ pub(crate) fn sim(arguments: &SimArguments) -> Result<(), Failure> {
     let file = arguments.file.display().to_string();
     let folder = arguments.file.parent().unwrap_or(Path::new("")).to_owned();
     let load = |name: &str| files::read(&folder.join(name)).map_err(|failure| failure.to_string());
-    let variants = sweep::variants(&file, &text, arguments.seed, &load)?;
+    let variants = sweep::variants(&file, &text, arguments.seed, &load)
+        .map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(out) = &arguments.out {
         files::create_folder(out)?;
     }

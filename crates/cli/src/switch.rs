@@ -9,12 +9,12 @@ use clap::Args;
 use serde::Deserialize;
 use thalweg::Error;
 use thalweg::daemon::{SwitchDaemon, SwitchDaemonConfig};
+use thalweg_console::Failure;
 use thalweg_control::pacing::PacingService;
 use thalweg_report::format::{format_count, format_percent};
 
 use self::tables::Tables;
 use crate::daemon::{self, Daemon, Manner};
-use crate::failure::Failure;
 use crate::metrics;
 
 /// Where a switch is reached if nobody says otherwise.

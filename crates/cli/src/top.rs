@@ -9,11 +9,10 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use clap::Args;
+use thalweg_console::{Failure, files, interrupt};
 use thalweg_core::Span;
 
 use self::picture::{Picture, Watched};
-use crate::failure::Failure;
-use crate::{files, interrupt};
 
 /// What `thalweg top` takes.
 #[derive(Args)]

@@ -17,6 +17,7 @@ pub mod local;
 mod message;
 pub mod pacing;
 mod plane;
+pub mod random;
 pub mod registry;
 mod service;
 mod settings;

@@ -11,13 +11,10 @@
 //! [`Meta::entropy`](thalweg_core::Meta::entropy) picks the source port where an endpoint has several;
 //! on receiving it is the sender's port. Linux only. Not carried:
 //! [`Meta::rank`](thalweg_core::Meta::rank), which IP has no field for.
-//!
-//! [`foreign`] is about other processes' TCP sockets: how fast they are, and how fast they may be.
 
 mod clock;
 mod cut;
 pub mod driver;
-pub mod foreign;
 mod layout;
 mod memory;
 pub mod message;

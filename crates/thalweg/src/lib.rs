@@ -23,7 +23,6 @@
 #[cfg(target_endian = "big")]
 compile_error!("values travel as little-endian bytes, and are not turned round here");
 
-pub mod agent;
 mod counters;
 pub mod daemon;
 mod engine;
@@ -32,7 +31,6 @@ mod handle;
 mod lossy;
 mod pacing;
 mod policy;
-mod random;
 mod session;
 mod tuning;
 mod value;

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
-
-use crate::failure::Failure;
-use crate::files;
+use thalweg_console::{Failure, files};
 
 /// Reads settings; none without a file.
 pub(crate) fn read<S: DeserializeOwned + Default>(file: Option<&Path>) -> Result<S, Failure> {

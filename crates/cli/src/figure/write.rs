@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
+use thalweg_console::{Failure, files};
 use thalweg_figures::{Report, output};
-
-use crate::failure::Failure;
-use crate::files;
 
 /// Writes drawings, JSON, CSV and a page into a folder.
 pub(super) fn report(folder: &Path, report: &Report) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
+use thalweg_console::{Failure, files};
 use thalweg_core::Bytes;
 use thalweg_prioritize::evaluate::{Class, Summary, judge};
 use thalweg_prioritize::{Model, NewFlow, Scratch};
@@ -13,8 +14,6 @@ use thalweg_report::format::{Unit, format_count, format_span_us};
 use thalweg_report::table::{Column, Table};
 
 use super::{page, read_flows, style};
-use crate::failure::Failure;
-use crate::files;
 
 /// Predictions that are timed, at most.
 const TIMED: usize = 100_000;

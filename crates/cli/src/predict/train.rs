@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
+use thalweg_console::{Failure, files, interrupt};
 use thalweg_prioritize::forest::SettingsError;
 use thalweg_prioritize::{Model, ModelError, Options, Settings};
 use thalweg_report::format::{format_bytes, format_count, format_span_us};
 
 use super::read_flows;
-use crate::failure::Failure;
 use crate::progress::Bar;
-use crate::{files, interrupt};
 
 /// What `thalweg predict train` takes.
 #[derive(Args)]

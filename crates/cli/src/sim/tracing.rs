@@ -4,11 +4,9 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
+use thalweg_console::{Failure, files};
 use thalweg_fabric::trace::{JsonLines, PcapNg, Tracer};
 use thalweg_scenario::Scenario;
-
-use crate::failure::Failure;
-use crate::files;
 
 /// A tracer that writes to a file, in the format that its ending says.
 pub(crate) fn tracer(path: &Path, scenario: &Scenario) -> Result<Box<dyn Tracer>, Failure> {

@@ -3,14 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use thalweg_console::{Failure, files};
 use thalweg_report::format::{format_count, format_rate_bps, format_ratio, format_span_us};
 use thalweg_report::stats::Sample;
 use thalweg_report::table::{Column, Table};
 use thalweg_scenario::sweep::Variant;
 use thalweg_scenario::{JobRecord, Outcome, output};
-
-use crate::failure::Failure;
-use crate::files;
 
 /// Writes report, JSON and CSVs of one run into a folder.
 pub(crate) fn run(

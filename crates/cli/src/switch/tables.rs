@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Deserialize;
 use thalweg::Error;
+use thalweg_console::Failure;
 use thalweg_control::TlsFiles;
 use thalweg_control::pacing::{PacingConfig, PacingService};
 use thalweg_core::Rate;
@@ -14,7 +15,6 @@ use thalweg_pace::board::{Prefix, Route};
 use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon};
-use crate::failure::Failure;
 use crate::metrics;
 
 /// Where load tables are, and of which links.

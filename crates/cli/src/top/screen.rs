@@ -10,11 +10,11 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use ratatui::{DefaultTerminal, Frame};
+use thalweg_console::interrupt;
 
 use super::fetch;
 use super::picture::{DaemonRow, JobRow, Picture, Watched};
 use super::text::{UNKNOWN, daemon_cells, job_cells};
-use crate::interrupt;
 
 /// How long it waits for a key before it looks for news.
 const KEY_WITHIN: Duration = Duration::from_millis(100);

@@ -7,13 +7,14 @@ const LAYERS: &[(u32, &[&str])] = &[
     (0, &["thalweg-core"]),
     (1, &["thalweg-wire", "thalweg-report", "thalweg-train"]),
     (2, &["thalweg-fabric", "thalweg-lab", "thalweg-net", "thalweg-shared", "thalweg-workload"]),
-    (3, &["thalweg-flow", "thalweg-aggregate", "thalweg-pace"]),
+    (3, &["thalweg-flow", "thalweg-aggregate", "thalweg-console", "thalweg-pace"]),
     (4, &["thalweg-deliver", "thalweg-prioritize"]),
     (5, &["thalweg-collective", "thalweg-baselines"]),
     (6, &["thalweg-stack"]),
     (7, &["thalweg-scenario", "thalweg-control"]),
-    (8, &["thalweg", "thalweg-figures"]),
-    (9, &["thalweg-cli"]),
+    (8, &["thalweg", "thalweg-agent", "thalweg-figures"]),
+    (9, &["thalweg-bench", "thalweg-demo"]),
+    (10, &["thalweg-cli"]),
 ];
 
 /// They meet in the stack, nowhere else.

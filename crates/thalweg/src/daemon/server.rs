@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thalweg_aggregate::{Setup, server};
 use thalweg_control::{
     DataPlane, JobSummary, Missing, MissingAnswer, Service, ServiceConfig, ServiceError, TlsFiles,
+    random,
 };
 use thalweg_core::{JobId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
@@ -15,7 +16,6 @@ use thalweg_wire::tag::Secret;
 
 use super::pilot::Pilot;
 use crate::error::Error;
-use crate::random;
 use crate::tuning;
 
 /// Settings of a [`ServerDaemon`].
@@ -149,7 +149,7 @@ impl ServerDaemon {
             token: config.token.clone(),
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
-            seed: random::draw()?,
+            seed: random::draw().map_err(Error::system("the system gives no random numbers"))?,
             on_note: Box::new(move |note| notes(note)),
         };
         let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use thalweg_control::{Access, AttendConfig, Attendance, Welcome};
+use thalweg_control::{Access, AttendConfig, Attendance, Welcome, random};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
 use thalweg_stack::Host;
 
@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::handle::pair;
 use crate::lossy::Lossy;
 use crate::pacing::Rein;
-use crate::random;
 
 /// One sending thread: a socket, an engine, and a job of its own, so that its fragments have numbers
 /// of their own.
@@ -173,7 +172,7 @@ impl Lane {
             workers: config.ranks,
             rank: config.rank,
             node,
-            life: random::draw()?,
+            life: random::draw().map_err(Error::system("the system gives no random numbers"))?,
             host: config.host_identity(own),
             switch,
             patience: settings.patience,

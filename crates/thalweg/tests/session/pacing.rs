@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use thalweg::agent::{AgentConfig, AgentDaemon};
 use thalweg::{Note, Pacing, Reduce, Session};
+use thalweg_agent::{AgentConfig, AgentDaemon};
 use thalweg_core::Rate;
 use thalweg_pace::Settings;
 

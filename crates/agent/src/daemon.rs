@@ -1,0 +1,374 @@
+//! The daemon: listens for jobs, asks switches, and carries out decisions.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, Shutdown};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use thalweg_control::local::{FromJob, Lines, ToJob, write_line};
+use thalweg_control::pacing::{FromSwitch, SwitchLink, current_slot, since_epoch};
+use thalweg_control::{Access, random};
+use thalweg_core::{NodeId, Rate, Rng, Span, Time};
+use thalweg_pace::board::{AgentId, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Update};
+use thalweg_pace::{Settings, Slot};
+
+use crate::error::AgentError;
+use crate::office::{Office, Output, Seat};
+use crate::pieces::ShortPieces;
+use crate::record::Record;
+
+/// Most connections of jobs.
+const SEATS_MAX: usize = 256;
+/// What may wait to be taken in. Whoever talks faster than the agent listens waits, and fills no memory.
+const INBOX: usize = 256;
+/// How long a job may not read before it is hung up on: nobody else waits for it.
+const WRITE_WITHIN: Duration = Duration::from_millis(5);
+/// How long the agent sleeps at most.
+const NAP: Duration = Duration::from_millis(500);
+
+/// Settings of an [`AgentDaemon`].
+pub struct AgentConfig {
+    /// Where jobs find it.
+    pub socket: PathBuf,
+    /// The host's address, from which its flows leave.
+    pub address: Ipv4Addr,
+    /// The rate of its link.
+    pub uplink: Rate,
+    /// What all hosts agree on.
+    pub settings: Settings,
+    /// Which switch is asked for flows to which hosts. Without any the agent goes by the tables of its
+    /// own link.
+    pub switches: Vec<(Prefix, Access)>,
+    /// Gets what became of every slot, for every flow that had something to send.
+    pub on_record: Box<dyn FnMut(&Record) + Send>,
+    /// Gets lines that an operator may want to read.
+    pub on_note: Box<dyn FnMut(String) + Send>,
+}
+
+/// An agent on its own threads. Stops when dropped, and takes its socket away.
+pub struct AgentDaemon {
+    socket: PathBuf,
+    inputs: SyncSender<Input>,
+    threads: Vec<JoinHandle<()>>,
+    seats: Seats,
+    _pieces: ShortPieces,
+}
+
+/// What comes in.
+enum Input {
+    Connected(Seat, UnixStream),
+    Said(Seat, FromJob),
+    /// It hung up, or said what makes no sense.
+    Gone(Seat, Option<String>),
+    Switch(usize, FromSwitch),
+    Stop,
+}
+
+/// Connections of jobs, so that they can be ended.
+type Seats = Arc<Mutex<BTreeMap<Seat, UnixStream>>>;
+
+impl AgentDaemon {
+    /// Listens, and starts.
+    pub fn start(config: AgentConfig) -> Result<AgentDaemon, AgentError> {
+        let wrong = |error: &dyn std::fmt::Display| AgentError::Config(error.to_string());
+        let base = current_slot(&config.settings);
+        let rng = Rng::new(draw()?);
+        let office = Office::new(config.address, config.uplink, config.settings, base, &rng);
+        let office = office.map_err(|error| wrong(&error))?;
+        let listener = listen(&config.socket)?;
+        let (inputs, inbox) = sync_channel(INBOX);
+        let mut switches = Vec::new();
+        for (number, (prefix, access)) in config.switches.into_iter().enumerate() {
+            let (inputs, name) = (inputs.clone(), access.endpoint.clone());
+            let hear = move |words| drop(inputs.send(Input::Switch(number, words)));
+            let link = SwitchLink::start(access, config.settings, hear);
+            let link = link.map_err(|error| wrong(&error))?;
+            switches.push(Switch { prefix, name, link, sequence: 0 });
+        }
+        let (pieces, problem) = ShortPieces::ask();
+        let mut on_note = config.on_note;
+        problem.into_iter().for_each(&mut on_note);
+        let clerk = Clerk {
+            office,
+            base_time: Duration::from_nanos(
+                base.0.saturating_mul(config.settings.slot.as_ps() / 1_000),
+            ),
+            agent: AgentId(draw()?),
+            switches,
+            streams: BTreeMap::new(),
+            on_record: config.on_record,
+            on_note,
+        };
+        let seats = Seats::default();
+        let (door, guests) = (inputs.clone(), Arc::clone(&seats));
+        let threads = vec![
+            spawn("thalweg-agent", move || clerk.run(&inbox))?,
+            spawn("thalweg-door", move || welcome(&listener, &door, &guests))?,
+        ];
+        Ok(AgentDaemon { socket: config.socket, inputs, threads, seats, _pieces: pieces })
+    }
+
+    /// Where jobs find it.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Whether it works.
+    pub fn is_running(&self) -> bool {
+        self.threads.iter().all(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for AgentDaemon {
+    fn drop(&mut self) {
+        // The door opens once more, finds nobody to tell, and closes.
+        let _ = self.inputs.send(Input::Stop);
+        if let Some(clerk) = (!self.threads.is_empty()).then(|| self.threads.remove(0)) {
+            let _ = clerk.join();
+        }
+        let _ = UnixStream::connect(&self.socket);
+        let _ = fs::remove_file(&self.socket);
+        for stream in lock(&self.seats).values() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread that decides.
+struct Clerk {
+    office: Office,
+    /// When slot 0 of the office began, since 1970.
+    base_time: Duration,
+    agent: AgentId,
+    switches: Vec<Switch>,
+    streams: BTreeMap<Seat, UnixStream>,
+    on_record: Box<dyn FnMut(&Record) + Send>,
+    on_note: Box<dyn FnMut(String) + Send>,
+}
+
+struct Switch {
+    prefix: Prefix,
+    name: String,
+    link: SwitchLink,
+    sequence: u64,
+}
+
+impl Clerk {
+    fn run(mut self, inbox: &Receiver<Input>) {
+        loop {
+            let due = self.office.poll_timeout().since(self.now()).as_ps() / 1_000;
+            let input = match inbox.recv_timeout(Duration::from_nanos(due).min(NAP)) {
+                Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(input) => Some(input),
+                Err(RecvTimeoutError::Timeout) => None,
+            };
+            if let Some(input) = input {
+                self.take_in(input);
+            }
+            let now = self.now();
+            if self.office.poll_timeout() <= now {
+                self.office.handle_timeout(now);
+            }
+            self.put_out();
+        }
+    }
+
+    fn now(&self) -> Time {
+        let since = since_epoch().saturating_sub(self.base_time);
+        Time::ZERO + Span::from_ns(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX / 1_000))
+    }
+
+    fn take_in(&mut self, input: Input) {
+        let now = self.now();
+        match input {
+            Input::Connected(seat, stream) => {
+                self.streams.insert(seat, stream);
+            }
+            Input::Said(seat, words) => {
+                if let FromJob::Join { job, .. } = &words {
+                    (self.on_note)(format!("{job:?} has come"));
+                }
+                // What was on its way when the job was sent off does not count.
+                if self.streams.contains_key(&seat)
+                    && let Err(reason) = self.office.handle_job(now, seat, words)
+                {
+                    self.send_off(seat, Some(reason));
+                }
+            }
+            Input::Gone(seat, reason) => self.send_off(seat, reason),
+            Input::Switch(number, words) => self.hear(number, words),
+            Input::Stop => {}
+        }
+        self.put_out();
+    }
+
+    /// Ends a connection, and says why if it is the job's fault.
+    fn send_off(&mut self, seat: Seat, reason: Option<String>) {
+        let Some(stream) = self.streams.remove(&seat) else { return };
+        if let Some(reason) = reason {
+            (self.on_note)(format!("a job was refused: {reason}"));
+            let _ = write_line(&stream, &ToJob::Refused { reason });
+        }
+        let _ = stream.shutdown(Shutdown::Both);
+        let now = self.now();
+        self.office.forget(now, seat);
+    }
+
+    // spec: C-11
+    fn hear(&mut self, number: usize, words: FromSwitch) {
+        let now = self.now();
+        let name = &self.switches[number].name;
+        match words {
+            FromSwitch::Found => (self.on_note)(format!("the tables of {name} are here")),
+            FromSwitch::Lost(reason) => (self.on_note)(format!(
+                "the tables of {name} are lost: {reason}; going on with those of the own link"
+            )),
+            FromSwitch::Refused(reason) => (self.on_note)(format!("{name} refuses: {reason}")),
+            FromSwitch::Answers { slot, questions, answers } => {
+                self.office.handle_answers(now, number, slot, &questions, answers);
+            }
+            FromSwitch::Verdicts { update, verdicts } => {
+                self.office.handle_verdicts(now, &update.plans, &verdicts);
+            }
+        }
+    }
+
+    fn put_out(&mut self) {
+        while let Some(output) = self.office.poll() {
+            match output {
+                Output::Say(seat, words) => {
+                    let said = self.streams.get(&seat).map(|stream| write_line(stream, &words));
+                    if let Some(Err(_)) = said {
+                        self.send_off(seat, Some("it does not listen".into()));
+                    }
+                }
+                Output::Ask(slot, questions) => self.ask(slot, &questions),
+                Output::Tell(slot, plans) => self.tell(slot, &plans),
+                Output::Note(record) => (self.on_record)(&record),
+            }
+        }
+    }
+
+    fn ask(&mut self, slot: Slot, questions: &[Question]) {
+        for switch in &self.switches {
+            let on_way = questions.iter().filter(|question| switch.prefix.contains(question.to));
+            let on_way: Vec<Question> = on_way.cloned().collect();
+            for questions in on_way.chunks(FLOWS_PER_MESSAGE) {
+                switch.link.fetch(slot, questions.to_vec());
+            }
+        }
+    }
+
+    fn tell(&mut self, slot: Slot, plans: &[Plan]) {
+        for switch in &mut self.switches {
+            let on_way = |to: NodeId| switch.prefix.contains(to);
+            let on_way = plans.iter().filter(|plan| on_way(plan.to));
+            let on_way: Vec<Plan> = on_way.copied().collect();
+            for plans in on_way.chunks(FLOWS_PER_MESSAGE) {
+                switch.sequence += 1;
+                let (agent, sequence, plans) = (self.agent, switch.sequence, plans.to_vec());
+                switch.link.update(Update { agent, sequence, slot, plans });
+            }
+        }
+    }
+}
+
+/// Listens where nobody else does.
+fn listen(socket: &Path) -> Result<UnixListener, AgentError> {
+    let at = |what: &str| AgentError::Config(format!("{}: {what}", socket.display()));
+    if UnixStream::connect(socket).is_ok() {
+        return Err(at("another agent listens there: stop it, or choose another --socket"));
+    }
+    // What an agent that was killed left behind.
+    let is_socket = fs::symlink_metadata(socket)
+        .is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_socket(&data.file_type()));
+    if is_socket {
+        let _ = fs::remove_file(socket);
+    }
+    let listener = UnixListener::bind(socket)
+        .map_err(|error| at(&format!("cannot listen there: {error}; choose another --socket")))?;
+    // Whoever may write to it may slow jobs down.
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o600))
+        .map_err(AgentError::system("the socket cannot be protected"))?;
+    Ok(listener)
+}
+
+/// Takes in jobs until the agent has gone.
+fn welcome(listener: &UnixListener, inputs: &SyncSender<Input>, seats: &Seats) {
+    for number in 0.. {
+        let Ok((stream, _)) = listener.accept() else { continue };
+        let seat = Seat(number);
+        if lock(seats).len() >= SEATS_MAX {
+            continue;
+        }
+        match seat_guest(seat, &stream, inputs, seats) {
+            Ok(()) => {}
+            // The agent has gone.
+            Err(None) => return,
+            Err(Some(_)) => {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+}
+
+fn seat_guest(
+    seat: Seat,
+    stream: &UnixStream,
+    inputs: &SyncSender<Input>,
+    seats: &Seats,
+) -> Result<(), Option<io::Error>> {
+    stream.set_write_timeout(Some(WRITE_WITHIN))?;
+    inputs.send(Input::Connected(seat, stream.try_clone()?)).map_err(|_| None)?;
+    lock(seats).insert(seat, stream.try_clone()?);
+    let (lines, inputs, seats) = (stream.try_clone()?, inputs.clone(), Arc::clone(seats));
+    let body = move || {
+        listen_to(seat, lines, &inputs);
+        lock(&seats).remove(&seat);
+    };
+    thread::Builder::new().name("thalweg-seat".into()).spawn(body)?;
+    Ok(())
+}
+
+/// Hears a job until it hangs up.
+fn listen_to(seat: Seat, stream: UnixStream, inputs: &SyncSender<Input>) {
+    let mut lines = Lines::new(stream);
+    let reason = loop {
+        match lines.next_line() {
+            Ok(Some(words)) => {
+                if inputs.send(Input::Said(seat, words)).is_err() {
+                    return;
+                }
+            }
+            Ok(None) | Err(thalweg_control::local::LineError::Broken(_)) => break None,
+            Err(error) => break Some(error.to_string()),
+        }
+    };
+    let _ = inputs.send(Input::Gone(seat, reason));
+}
+
+fn draw() -> Result<u64, AgentError> {
+    random::draw().map_err(AgentError::system("the system gives no random numbers"))
+}
+
+fn lock(seats: &Seats) -> std::sync::MutexGuard<'_, BTreeMap<Seat, UnixStream>> {
+    seats.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, AgentError> {
+    let thread = thread::Builder::new().name(name.into()).spawn(body);
+    thread.map_err(AgentError::system("cannot start a thread"))
+}
+
+#[cfg(test)]
+mod tests;

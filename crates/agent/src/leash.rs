@@ -1,0 +1,333 @@
+//! Makes a program obey, without its knowledge.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use thalweg_control::local::{AgentLink, FromJob, ToJob};
+use thalweg_control::pacing::since_epoch;
+use thalweg_core::Rate;
+
+use super::group::Group;
+use super::limits::Limit;
+use super::pieces::ShortPieces;
+use super::record::Record;
+use super::scan::{Sockets, Total};
+use crate::error::AgentError;
+
+/// How often connections are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+/// How often new ones are searched for.
+const SCAN_EVERY: Duration = Duration::from_millis(15);
+/// How long a program that was asked to end may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What is granted before the agent has said anything.
+const BEFORE_WELCOME_BPS: u64 = u64::MAX;
+
+/// What a program on a leash does.
+pub struct LeashConfig {
+    /// Whom it obeys.
+    pub orders: Orders,
+    /// The job's name.
+    pub job: String,
+    /// What it sends to each host in an iteration, if that is known.
+    pub volume: Option<u64>,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Whether it should end.
+    pub should_stop: Box<dyn Fn() -> bool>,
+    /// Gets what became of every slot, where rates are given.
+    pub on_record: Box<dyn FnMut(&Record)>,
+    /// Gets lines that people may want to read.
+    pub on_note: Box<dyn FnMut(String)>,
+}
+
+/// Whom a program obeys.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Orders {
+    /// The agent that listens there.
+    Agent(PathBuf),
+    /// Nobody: all its connections together get these rates, one a slot, over and over.
+    Rates {
+        /// How long a slot lasts. Slots are counted from 1970.
+        slot: Duration,
+        /// The rates.
+        rates: Vec<Rate>,
+    },
+}
+
+/// A program whose TCP connections obey rates.
+pub struct Leash {
+    config: LeashConfig,
+    child: Child,
+    sockets: Sockets,
+    flows: BTreeMap<Ipv4Addr, Flow>,
+    agent: Option<Agent>,
+    idle_bps: u64,
+    started: Instant,
+    slot: Followed,
+    _pieces: ShortPieces,
+}
+
+/// The slot that a rate was last given for; 0 before the first.
+#[derive(Default)]
+struct Followed {
+    number: u64,
+    /// What had left when it began.
+    sent: u64,
+    /// What should have when it ends.
+    due: u64,
+}
+
+struct Flow {
+    number: u32,
+    limit: Limit,
+    total: Total,
+    reported: Option<Total>,
+}
+
+struct Agent {
+    link: AgentLink,
+    words: Receiver<Option<ToJob>>,
+}
+
+impl Leash {
+    /// Starts the program.
+    pub fn start(mut config: LeashConfig) -> Result<Leash, AgentError> {
+        let agent = match &config.orders {
+            Orders::Agent(socket) => Some(join(socket, &config.job)?),
+            Orders::Rates { rates, .. } if rates.is_empty() => {
+                return Err(AgentError::Config("no rates: give at least one".into()));
+            }
+            Orders::Rates { .. } => None,
+        };
+        let (pieces, problem) = ShortPieces::ask();
+        problem.into_iter().for_each(&mut config.on_note);
+        let (child, group, reason) = Group::start(&config.command)
+            .map_err(|error| AgentError::Config(format!("{:?}: {error}", config.command)))?;
+        if let Some(reason) = reason {
+            (config.on_note)(format!(
+                "no control group ({reason}): processes are found by their parents"
+            ));
+        }
+        Ok(Leash {
+            config,
+            child,
+            sockets: Sockets::new(group),
+            flows: BTreeMap::new(),
+            agent,
+            idle_bps: BEFORE_WELCOME_BPS,
+            started: clock(),
+            slot: Followed::default(),
+            _pieces: pieces,
+        })
+    }
+
+    /// Paces the program until it ends.
+    pub fn run(mut self) -> Result<ExitStatus, AgentError> {
+        let (mut scanned_at, mut stop_at) = (None::<Instant>, None::<Instant>);
+        loop {
+            if let Some(status) = self
+                .child
+                .try_wait()
+                .map_err(AgentError::system("the program cannot be watched"))?
+            {
+                self.sockets.free();
+                return Ok(status);
+            }
+            if (self.config.should_stop)() {
+                if stop_at.is_none() {
+                    self.sockets.ask_to_end();
+                }
+                if stop_at.get_or_insert_with(clock).elapsed() >= PATIENCE {
+                    let _ = self.child.kill();
+                }
+            }
+            if scanned_at.is_none_or(|at| at.elapsed() >= SCAN_EVERY) {
+                self.sockets.scan();
+                scanned_at = Some(clock());
+            }
+            self.sockets.look();
+            self.count();
+            if let Orders::Rates { slot, rates } = &self.config.orders {
+                let (slot, rates) = (*slot, rates.clone());
+                self.follow(slot, &rates);
+            }
+            self.enforce();
+            self.pause();
+        }
+    }
+
+    /// Notes how far flows are, announces new ones, and reports.
+    fn count(&mut self) {
+        for (peer, total) in self.sockets.totals() {
+            let number = self.flows.len() as u32;
+            let limit = Limit::new(self.idle_bps);
+            let mut is_new = false;
+            let flow = self.flows.entry(peer).or_insert_with(|| {
+                is_new = true;
+                Flow { number, limit, total, reported: None }
+            });
+            flow.total = total;
+            let Some(agent) = &self.agent else { continue };
+            let mut said = Ok(());
+            if is_new {
+                said = agent.link.say(&FromJob::Flow {
+                    flow: flow.number,
+                    to: peer,
+                    volume: self.config.volume,
+                    relation: Default::default(),
+                    others: Vec::new(),
+                });
+            }
+            let has_moved = flow
+                .reported
+                .is_none_or(|before| (before.ready, before.sent) != (total.ready, total.sent));
+            if has_moved && said.is_ok() {
+                flow.reported = Some(total);
+                let Total { ready, sent, .. } = total;
+                said = agent.link.say(&FromJob::Report { flow: flow.number, ready, sent });
+            }
+            if said.is_err() {
+                self.lose_agent("it does not listen");
+            }
+        }
+    }
+
+    /// Gives the rate of the slot to all connections together. What a slot was off by, the next one makes
+    /// up for, as far as it has room.
+    fn follow(&mut self, slot: Duration, rates: &[Rate]) {
+        let since = since_epoch().as_micros();
+        let slot_us = slot.as_micros().max(1);
+        let number = (since / slot_us) as u64;
+        if number == self.slot.number || self.flows.is_empty() {
+            return;
+        }
+        let sent = self.flows.values().map(|flow| flow.total.sent).sum();
+        let rate_of = |slot: u64| rates[(slot % rates.len() as u64) as usize];
+        let bytes_of =
+            |slot: u64| (u128::from(rate_of(slot).as_bps()) * slot_us / 8_000_000) as u64;
+        let before = std::mem::replace(&mut self.slot, Followed { number, sent, due: 0 });
+        if before.number > 0 {
+            (self.config.on_record)(&Record {
+                slot: before.number,
+                job: self.config.job.clone(),
+                to: self.flows.keys().next().copied().unwrap_or(Ipv4Addr::UNSPECIFIED),
+                granted_bps: rate_of(before.number).as_bps(),
+                asked_bytes: bytes_of(before.number),
+                // What is counted of connections that went away unseen goes with them.
+                carried_bytes: sent.saturating_sub(before.sent),
+            });
+        }
+        // A program that has nothing to send gathers no claim.
+        let asked = bytes_of(number);
+        let owed = before.due.saturating_sub(sent).min(asked);
+        let ahead = if before.due > 0 { sent.saturating_sub(before.due).min(asked) } else { 0 };
+        let bytes = asked + owed - ahead;
+        self.slot.due = sent + bytes;
+        let left = Duration::from_micros((slot_us - since % slot_us) as u64);
+        let (now, share) = (self.started.elapsed(), self.flows.len() as u64);
+        for flow in self.flows.values_mut() {
+            let bps = rate_of(number).as_bps() / share;
+            flow.limit.grant(now, flow.total.sent, bps, Some(bytes / share), Some(left));
+        }
+    }
+
+    // spec: C-09
+    fn enforce(&mut self) {
+        let now = self.started.elapsed();
+        let mut problem = None;
+        for (peer, flow) in &self.flows {
+            let bps = flow.limit.bps(now, flow.total.sent);
+            problem = self.sockets.limit(*peer, &flow.total, bps).or(problem);
+        }
+        if let Some(problem) = problem {
+            (self.config.on_note)(format!("a connection cannot be limited: {problem}"));
+        }
+    }
+
+    /// Hears the agent until there is something to look at.
+    fn pause(&mut self) {
+        let now = self.started.elapsed();
+        let changes =
+            self.flows.values().filter_map(|flow| flow.limit.next_change(now, flow.total.sent));
+        let mut pause = changes.map(|at| at.saturating_sub(now)).min().unwrap_or(LOOK_EVERY);
+        if let Orders::Rates { slot, .. } = &self.config.orders {
+            let (since, slot_us) = (since_epoch().as_micros(), slot.as_micros().max(1));
+            pause = pause.min(Duration::from_micros((slot_us - since % slot_us) as u64));
+        }
+        let pause = pause.clamp(Duration::from_micros(200), LOOK_EVERY);
+        let Some(agent) = &self.agent else { return sleep(pause) };
+        match agent.words.recv_timeout(pause) {
+            Ok(words) => {
+                self.hear(words);
+                while let Some(Ok(words)) = self.agent.as_ref().map(|agent| agent.words.try_recv())
+                {
+                    self.hear(words);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => self.lose_agent("it is gone"),
+        }
+    }
+
+    fn hear(&mut self, words: Option<ToJob>) {
+        let now = self.started.elapsed();
+        match words {
+            Some(ToJob::Welcome { idle_bps, .. }) => {
+                self.idle_bps = idle_bps;
+                self.flows.values_mut().for_each(|flow| flow.limit = Limit::new(idle_bps));
+            }
+            Some(ToJob::Rate { flow, bps, bytes, within_us }) => {
+                let flow = self.flows.values_mut().find(|known| known.number == flow);
+                if let Some(flow) = flow {
+                    let within = within_us.map(Duration::from_micros);
+                    flow.limit.grant(now, flow.total.sent, bps, bytes, within);
+                }
+            }
+            Some(ToJob::Refused { reason }) => self.lose_agent(&reason),
+            None => self.lose_agent("it has hung up"),
+        }
+    }
+
+    /// Without an agent the program is free.
+    fn lose_agent(&mut self, reason: &str) {
+        if self.agent.take().is_none() {
+            return;
+        }
+        (self.config.on_note)(format!("the agent is lost: {reason}; the program goes on unpaced"));
+        self.idle_bps = u64::MAX;
+        self.flows.values_mut().for_each(|flow| flow.limit = Limit::new(u64::MAX));
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        // Connections outlive the leash where the program does.
+        self.sockets.free();
+    }
+}
+
+fn join(socket: &Path, job: &str) -> Result<Agent, AgentError> {
+    let (sender, words) = channel();
+    let link = AgentLink::join(socket, job, move |words| drop(sender.send(words)));
+    let link = link.map_err(|error| {
+        let socket = socket.display();
+        AgentError::Config(format!("no agent at {socket}: {error}; start one with `thalweg agent`"))
+    })?;
+    Ok(Agent { link, words })
+}
+
+#[expect(clippy::disallowed_methods, reason = "programs run in real time")]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "programs run in real time")]
+fn sleep(span: Duration) {
+    std::thread::sleep(span);
+}

@@ -1,0 +1,23 @@
+//! The agent of a host: plans for all jobs on it when their flows send, and how fast (C-08).
+//!
+//! Jobs register over a Unix socket and say how far they are ([`thalweg_control::local`]); the agent asks
+//! the tables of switches, decides once a slot with [`thalweg_pace::Host`], and hands rates back.
+//! [`Leash`] makes any program obey them, by the pacing that the kernel has for TCP.
+
+mod burst;
+mod daemon;
+mod error;
+mod foreign;
+mod group;
+mod leash;
+mod limits;
+pub mod office;
+mod pieces;
+mod record;
+mod scan;
+mod sys;
+
+pub use daemon::{AgentConfig, AgentDaemon};
+pub use error::AgentError;
+pub use leash::{Leash, LeashConfig, Orders};
+pub use record::Record;

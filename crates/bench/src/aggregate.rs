@@ -1,0 +1,253 @@
+//! How fast a switch sums.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::Instant;
+
+use serde_json::json;
+use thalweg_aggregate::switch::{Config, Switch};
+use thalweg_console::{Failure, files};
+use thalweg_core::{
+    Body, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time,
+};
+use thalweg_wire::aggregate::{
+    Announcement, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale,
+};
+
+use super::AggregateArguments;
+
+/// Values of a packet: what a programmable switch, a power of two, and a full frame take.
+const SIZES: [u16; 3] = [62, 256, 352];
+const WORKERS: u8 = 8;
+const AGGREGATORS: u32 = 512;
+/// How many fragments every worker sends before the next worker does. Wide enough that a sum has left
+/// the nearest cache when it is needed again.
+const WINDOW_FRAGMENTS: u32 = 64;
+/// Buffers that packets arrive in, as a driver has them.
+const BUFFERS: usize = 64;
+
+const SWITCH: NodeId = NodeId(1);
+const SERVER: NodeId = NodeId(2);
+const JOB: JobId = JobId(7);
+
+pub(super) fn aggregate(arguments: &AggregateArguments) -> Result<(), Failure> {
+    let mut tracks = SIZES.map(Track::new);
+    let (mut steps_ns, mut copies_ns) = ([f64::INFINITY; 3], [f64::INFINITY; 3]);
+    for _ in 0..arguments.rounds {
+        for (at, track) in tracks.iter_mut().enumerate() {
+            steps_ns[at] = track.steps_ns().min(steps_ns[at]);
+            copies_ns[at] = track.copies_ns().min(copies_ns[at]);
+        }
+    }
+    tracks.iter().try_for_each(Track::check)?;
+    let by_size = |figures: [f64; 3]| -> BTreeMap<String, f64> {
+        let tenths = figures.map(|ns| (ns * 10.0).round() / 10.0);
+        SIZES.into_iter().map(|size| size.to_string()).zip(tenths).collect()
+    };
+    if arguments.json {
+        let result = json!({
+            "ns_per_packet": by_size(steps_ns),
+            "copy_ns": by_size(copies_ns),
+            "rounds": arguments.rounds,
+        });
+        return files::print(&format!("{result}\n"));
+    }
+    let mut text = String::from("values  step of a switch  copying as much\n");
+    for ((size, step), copy) in SIZES.into_iter().zip(steps_ns).zip(copies_ns) {
+        text += &format!("{size:>6}  {step:>13.1} ns  {copy:>12.1} ns\n");
+    }
+    files::print(&text)
+}
+
+/// A switch and the packets of one size that go through it.
+struct Track {
+    switch: Switch,
+    values: u16,
+    /// What arrives in one round.
+    arrivals: Vec<Arrival>,
+    buffers: Vec<Vec<u8>>,
+    /// As large as all aggregators.
+    copies: Vec<u8>,
+    next_sequence: u64,
+    now: Time,
+    rounds: u64,
+}
+
+/// A packet of which the body is in one of the buffers.
+struct Arrival {
+    meta: Meta,
+    header: Header,
+    buffer: usize,
+    /// The aggregator, for gradients.
+    place: Option<u32>,
+}
+
+impl Track {
+    fn new(values: u16) -> Track {
+        let config = Config { aggregators: AGGREGATORS, ..Config::new(SWITCH) };
+        let bytes = usize::from(values) * 4;
+        let mut track = Track {
+            switch: Switch::new(config).expect("the settings are right"),
+            values,
+            arrivals: Vec::new(),
+            buffers: vec![vec![1; bytes]; BUFFERS],
+            copies: vec![1; bytes * AGGREGATORS as usize],
+            next_sequence: 0,
+            now: Time::ZERO,
+            rounds: 0,
+        };
+        track.announce();
+        track
+    }
+
+    /// Tells the switch who is above and below it.
+    fn announce(&mut self) {
+        let announcement = Announcement {
+            job: JOB,
+            epoch: 1,
+            server: SERVER,
+            parent: SERVER,
+            level: 0,
+            stations: 1,
+        };
+        let mut body = vec![0; Announcement::body_bytes(1)];
+        body[4] = WORKERS;
+        for worker in 0..WORKERS {
+            body[8 + 4 * usize::from(worker)] = 10 + worker;
+        }
+        let mut header = [0; HEADER_BYTES];
+        announcement.encode(&mut header);
+        let mut meta = Meta { dst: SWITCH, ..Meta::default() };
+        let body = Body::Bytes(&mut body);
+        let packet = Packet { meta: &mut meta, header: &mut header, body };
+        self.switch.handle_packet(self.now, packet);
+    }
+
+    /// The time of a step, spread over the gradients of a round.
+    fn steps_ns(&mut self) -> f64 {
+        self.prepare();
+        let Track { switch, arrivals, buffers, now, .. } = self;
+        timed(|| {
+            for Arrival { meta, header, buffer, .. } in arrivals {
+                let body = Body::Bytes(&mut buffers[*buffer]);
+                black_box(switch.handle_packet(*now, Packet { meta, header, body }));
+            }
+        })
+    }
+
+    /// The time of copying a body, over the same gradients.
+    fn copies_ns(&mut self) -> f64 {
+        let bytes = usize::from(self.values) * 4;
+        let Track { arrivals, buffers, copies, .. } = self;
+        timed(|| {
+            for Arrival { buffer, place, .. } in arrivals {
+                if let Some(place) = place {
+                    let from = *place as usize * bytes;
+                    let copy = &mut copies[from..from + bytes];
+                    copy.copy_from_slice(black_box(&buffers[*buffer]));
+                    black_box(copy);
+                }
+            }
+        })
+    }
+
+    /// The packets of the next round. Values are small again, so that no sum leaves the range.
+    fn prepare(&mut self) {
+        self.rounds += 1;
+        self.now += Span::from_us(100);
+        self.arrivals.clear();
+        for value in self.buffers.iter_mut().flat_map(|buffer| buffer.as_chunks_mut().0) {
+            *value = 1_i32.to_le_bytes();
+        }
+        for window in (0..AGGREGATORS).step_by(WINDOW_FRAGMENTS as usize) {
+            let fragments = window..window + WINDOW_FRAGMENTS;
+            for worker in 0..WORKERS {
+                fragments.clone().for_each(|fragment| self.push_gradient(fragment, worker));
+            }
+            fragments.for_each(|fragment| self.push_parameter(fragment));
+        }
+        self.next_sequence += u64::from(AGGREGATORS);
+    }
+
+    fn push_gradient(&mut self, fragment: u32, worker: u8) {
+        let mut header = [0; HEADER_BYTES];
+        let gradient = Gradient {
+            identity: self.identity(fragment),
+            aggregator: fragment,
+            numbers: numbers(),
+            server: SERVER,
+            watermark_distance: 0,
+            bitmap: 1 << worker,
+            bitmap_level: 0,
+            level: 0,
+            branch: Branch::new([WORKERS, 0, 0, 0], [worker, 0, 0, 0]).expect("a place below 8"),
+            next_magnitude: Magnitude::default(),
+            values: self.values,
+            congested: false,
+            overflow: false,
+            collision: false,
+            resend: false,
+            repair: false,
+            result: false,
+            absent: None,
+        };
+        gradient.encode(&mut header);
+        self.push(header, Some(fragment));
+    }
+
+    fn push_parameter(&mut self, fragment: u32) {
+        let mut header = [0; HEADER_BYTES];
+        let parameter = Parameter {
+            identity: self.identity(fragment),
+            aggregator: fragment,
+            numbers: numbers(),
+            server: SERVER,
+            next_aggregator: None,
+            next_scale: None,
+            next_distance: 0,
+            everyone_distance: 0,
+            level: 4,
+            values: self.values,
+            congested: false,
+            repeat: false,
+            absent: None,
+        };
+        parameter.encode(&mut header);
+        self.push(header, None);
+    }
+
+    fn push(&mut self, header: Header, place: Option<u32>) {
+        let meta = Meta { dst: SWITCH, ecn: Ecn::Capable, ..Meta::default() };
+        let buffer = self.arrivals.len() % BUFFERS;
+        self.arrivals.push(Arrival { meta, header, buffer, place });
+    }
+
+    fn identity(&self, fragment: u32) -> Identity {
+        let sequence = self.next_sequence + u64::from(fragment);
+        Identity { job: JOB, epoch: 1, sequence, attempt: 0 }
+    }
+
+    /// Whether what was measured is what was meant.
+    fn check(&self) -> Result<(), Failure> {
+        let stats = self.switch.stats();
+        let sums = self.rounds * u64::from(AGGREGATORS);
+        let done = (stats.completed, stats.freed_by_parameter, stats.overflowed);
+        if done == (sums, sums, 0) && stats.added == sums * u64::from(WORKERS - 1) {
+            return Ok(());
+        }
+        Err(Failure::Ran(format!("of {sums} sums not all were completed and freed: {stats:?}")))
+    }
+}
+
+fn numbers() -> Numbers {
+    Numbers::Fixed(Scale::new(1e8).expect("a positive number"))
+}
+
+/// Nanoseconds that a round takes for each of its gradients.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn timed(round: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    round();
+    let gradients = f64::from(AGGREGATORS) * f64::from(WORKERS);
+    start.elapsed().as_secs_f64() * 1e9 / gradients
+}

@@ -1,0 +1,162 @@
+//! One rank of the benchmark: a process that the benchmark starts.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use serde_json::json;
+use thalweg::{Coverage, Policy, Reduce, Reliability, Session, SessionConfig};
+use thalweg_console::{Failure, files};
+
+use super::Way;
+
+/// What a rank is told.
+#[derive(Args)]
+pub struct RankArguments {
+    #[arg(long)]
+    server: String,
+    #[arg(long)]
+    switch: String,
+    #[arg(long)]
+    token: String,
+    #[arg(long)]
+    job: String,
+    #[arg(long)]
+    rank: u32,
+    #[arg(long)]
+    ranks: u32,
+    #[arg(long)]
+    values: usize,
+    #[arg(long)]
+    iterations: u32,
+    #[arg(long, default_value_t = 0.0)]
+    bound: f64,
+    #[arg(long)]
+    collective: Way,
+    #[arg(long)]
+    shared_memory: bool,
+}
+
+/// Runs it, and prints what it measured as one line.
+pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
+    let failed = |error: thalweg::Error| Failure::Ran(error.to_string());
+    let config = SessionConfig {
+        switch: Some(arguments.switch.clone()),
+        token: Some(arguments.token.clone()),
+        share_memory: arguments.shared_memory,
+        patience: Duration::from_secs(20),
+        policy: policy(arguments)?,
+        ..SessionConfig::new(&arguments.server, &arguments.job, arguments.rank, arguments.ranks)
+    };
+    let session = Session::join(config).map_err(failed)?;
+    let mut times_ms = Vec::new();
+    let mut spans_ms = Vec::new();
+    let mut exact = true;
+    let mut missing = Missed::default();
+    for round in 0..=arguments.iterations as usize {
+        let values: Vec<f32> =
+            (0..arguments.values).map(|at| value(arguments.rank, round, at)).collect();
+        session.barrier().and_then(|barrier| barrier.wait()).map_err(failed)?;
+        let started = now();
+        let reduced = session
+            .all_reduce_with(values, Reduce::Sum, session.policy())
+            .and_then(|sums| sums.wait())
+            .map_err(failed)?;
+        let time_ms = started.elapsed().as_secs_f64() * 1e3;
+        let ended_ms = clock_ms();
+        exact &= is_right(&reduced.values, &reduced.coverage, arguments, round);
+        missing.add(&reduced.coverage);
+        // The first one finds out how much fits.
+        if round > 0 {
+            times_ms.push(time_ms);
+            spans_ms.push([ended_ms - time_ms, ended_ms]);
+        }
+    }
+    let counters = session.counters().map_err(failed)?;
+    session.leave().map_err(failed)?;
+    let worker = counters.worker;
+    let line = json!({
+        "rank": arguments.rank,
+        "times_ms": times_ms,
+        "spans_ms": spans_ms,
+        "exact": exact,
+        "missing": missing.largest(arguments),
+        "window_bytes": counters.window_bytes,
+        "queries": worker.queries,
+        "repairs": worker.repairs,
+        "timeouts": worker.timeouts,
+        "probes": worker.probes,
+        "losses": worker.losses,
+        "duplicates": worker.duplicates,
+        "sends_deferred": counters.net.sends_deferred,
+    });
+    files::print(&format!("{line}\n"))
+}
+
+/// What a rank contributes: whole numbers, so that sums are exact in any order.
+fn value(rank: u32, round: usize, at: usize) -> f32 {
+    ((at as u32).wrapping_mul(7).wrapping_add(rank * 13 + round as u32) & 1_023) as f32
+}
+
+/// Returns whether sums are those of the ranks that they cover. Where coverage is unreported, a sum may be
+/// less, and not more.
+fn is_right(sums: &[f32], coverage: &Coverage, arguments: &RankArguments, round: usize) -> bool {
+    let may_be_less = *coverage == Coverage::Unreported;
+    let mut parts = coverage.missing().unwrap_or_default().iter().peekable();
+    sums.iter().enumerate().all(|(at, found)| {
+        while parts.next_if(|part| part.values.end <= at as u64).is_some() {}
+        let lacking = parts.peek().filter(|part| part.values.contains(&(at as u64)));
+        let is_in = |rank: &u32| lacking.is_none_or(|part| !part.ranks.contains(rank));
+        let sum: f32 = (0..arguments.ranks).filter(is_in).map(|rank| value(rank, round, at)).sum();
+        *found == sum || may_be_less && *found < sum
+    })
+}
+
+fn policy(arguments: &RankArguments) -> Result<Policy, Failure> {
+    let reliability = Reliability::bounded(arguments.bound);
+    let wrong = || Failure::Usage(format!("--bound is {}: choose 0 to below 1", arguments.bound));
+    Ok(Policy {
+        collective: arguments.collective.collective(),
+        reliability: reliability.ok_or_else(wrong)?,
+        ..Policy::default()
+    })
+}
+
+/// How many values of each rank were missing.
+#[derive(Default)]
+struct Missed {
+    by_rank: BTreeMap<u32, u64>,
+    sums: u64,
+    is_unreported: bool,
+}
+
+impl Missed {
+    fn add(&mut self, coverage: &Coverage) {
+        self.sums += 1;
+        self.is_unreported |= *coverage == Coverage::Unreported;
+        for part in coverage.missing().unwrap_or_default() {
+            for rank in &part.ranks {
+                *self.by_rank.entry(*rank).or_default() += part.values.end - part.values.start;
+            }
+        }
+    }
+
+    /// The largest share of all ranks. `None` where a sum did not report it.
+    fn largest(&self, arguments: &RankArguments) -> Option<f64> {
+        let all = self.sums.max(1) * arguments.values.max(1) as u64;
+        let largest = self.by_rank.values().max().map_or(0.0, |most| *most as f64 / all as f64);
+        (!self.is_unreported).then_some(largest)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// What all jobs of this machine can be compared by.
+#[expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]
+fn clock_ms() -> f64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.unwrap_or_default().as_secs_f64() * 1e3
+}

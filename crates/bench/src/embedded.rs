@@ -1,0 +1,64 @@
+//! Switches and a server inside this process, on loopback or in a lab.
+
+use std::net::SocketAddr;
+
+use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
+use thalweg_console::Failure;
+use thalweg_lab::{Lab, Place};
+use thalweg_wire::tag::Secret;
+
+/// The ports of the daemons in a lab, where nobody else has any.
+const SWITCH_PORT: u16 = 4_800;
+const SERVER_PORT: u16 = 4_808;
+/// Nobody else is in the lab, and on loopback all is over soon.
+pub const TOKEN: &str = "embedded";
+const SECRET: Secret = Secret(*b"thalweg embedded");
+
+/// The daemons, which end with this.
+pub struct Daemons {
+    /// One a rack.
+    pub switches: Vec<SwitchDaemon>,
+    /// The server.
+    pub server: ServerDaemon,
+}
+
+impl Daemons {
+    /// A switch and a server on loopback. The switch loses this share of all packets on purpose.
+    pub fn on_loopback(loss: f64) -> Result<Daemons, Failure> {
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        let switch = start_switch(loopback, loss)?;
+        let server = start_server(loopback, switch.address())?;
+        Ok(Daemons { switches: vec![switch], server })
+    }
+
+    /// A switch at the bridge of every rack, and the server at the first host for servers.
+    pub fn in_lab(lab: &Lab) -> Result<Daemons, Failure> {
+        // Threads that daemons start are where they were started.
+        let at = |place: &Place, port| SocketAddr::from((place.address(), port));
+        let start = |rack: &Place| rack.run(|| start_switch(at(rack, SWITCH_PORT), 0.0))?;
+        let switches = lab.racks().iter().map(start).collect::<Result<Vec<_>, Failure>>()?;
+        let host = lab.server(0);
+        let switch = switches[host.rack() as usize].address();
+        let server = host.run(|| start_server(at(host, SERVER_PORT), switch))??;
+        Ok(Daemons { switches, server })
+    }
+
+    /// The switch that a place in the lab sends to.
+    pub fn switch_of(&self, place: &Place) -> SocketAddr {
+        self.switches[place.rack() as usize].address()
+    }
+}
+
+fn start_switch(bind: SocketAddr, loss: f64) -> Result<SwitchDaemon, Failure> {
+    let config = SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(bind, SECRET) };
+    SwitchDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
+}
+
+fn start_server(bind: SocketAddr, switch: SocketAddr) -> Result<ServerDaemon, Failure> {
+    let config = ServerDaemonConfig {
+        switch: Some(switch),
+        token: Some(TOKEN.to_owned()),
+        ..ServerDaemonConfig::new(bind, SECRET)
+    };
+    ServerDaemon::start(&config, |_| {}).map_err(|error| Failure::Ran(error.to_string()))
+}

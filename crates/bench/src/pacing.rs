@@ -1,0 +1,126 @@
+//! The pacing plane on real machines: rates that are kept, jobs that take turns, others that are left
+//! their share. In a lab.
+
+mod flows;
+mod jobs;
+mod others;
+mod rates;
+mod sink;
+mod stream;
+
+pub use self::stream::{StreamArguments, stream};
+use thalweg_console::{Failure, files};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use thalweg_lab::{Lab, Spec};
+
+/// What `thalweg bench pacing` takes.
+#[derive(Args)]
+pub struct PacingArguments {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Only this one; all of them without it
+    #[arg(long)]
+    only: Option<Experiment>,
+    /// Seconds that rates, flows and others are measured for
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=600))]
+    seconds: u64,
+    /// Iterations of each of the two jobs
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    iterations: u32,
+    /// MB that each job sends in an iteration
+    #[arg(long, default_value_t = 25)]
+    mb: u64,
+    /// Milliseconds that each job computes in an iteration
+    #[arg(long, default_value_t = 200)]
+    compute_ms: u64,
+    /// What a program says goes to standard error
+    #[arg(long)]
+    details: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Experiment {
+    /// Two TCP programs follow rates that change every slot
+    Rates,
+    /// A flow of ours does
+    Flows,
+    /// Two jobs share a link, without agents and with them
+    Jobs,
+    /// A paced job beside a TCP connection that nobody paces
+    Others,
+}
+
+pub(super) fn pacing(arguments: &PacingArguments) -> Result<(), Failure> {
+    let all = [Experiment::Rates, Experiment::Flows, Experiment::Jobs, Experiment::Others];
+    let mut document = serde_json::Map::new();
+    for experiment in all {
+        if arguments.only.is_some_and(|only| only != experiment) {
+            continue;
+        }
+        let (name, found) = match experiment {
+            Experiment::Rates => ("rates", rates::run(arguments)?),
+            Experiment::Flows => ("flows", flows::run(arguments)?),
+            Experiment::Jobs => ("jobs", jobs::run(arguments)?),
+            Experiment::Others => ("others", others::run(arguments)?),
+        };
+        if !arguments.json {
+            files::print(&format!("{name}:\n{}", table(&found)))?;
+        }
+        document.insert(name.to_owned(), found);
+    }
+    if arguments.json {
+        files::print(&format!("{}\n", Value::from(document)))?;
+    }
+    Ok(())
+}
+
+/// Numbers and words line by line; traces are for programs.
+fn table(found: &Value) -> String {
+    let entries = found.as_object().into_iter().flatten();
+    let plain = entries.filter(|(_, value)| !value.is_array() && !value.is_object());
+    plain.map(|(key, value)| format!("  {key:<34} {value}\n")).collect()
+}
+
+/// Hosts with links of that rate, in one rack.
+fn lab(hosts: u32, rate: &str) -> Result<Lab, Failure> {
+    let rate = rate.parse().map_err(|_| Failure::Usage(format!("{rate} is no rate")))?;
+    Ok(Lab::build(&Spec { hosts, rate, ..Spec::default() })?)
+}
+
+fn round(value: f64, digits: i32) -> Value {
+    let scale = 10f64.powi(digits);
+    json!((value * scale).round() / scale)
+}
+
+/// How far means over ten slots are off, slot by slot given what was asked and what came.
+fn errors_of_ten(asked: &[u64], came: &[u64]) -> Vec<f64> {
+    let windows = asked.windows(10).zip(came.windows(10));
+    let error = |(asked, came): (&[u64], &[u64])| {
+        let [asked, came] = [asked, came].map(|slots| slots.iter().sum::<u64>() as f64);
+        came / asked - 1.0
+    };
+    windows.map(error).collect()
+}
+
+fn largest(errors: &[f64]) -> f64 {
+    errors.iter().fold(0.0, |largest: f64, error| largest.max(error.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_over_ten_slots_are_compared() {
+        let asked = [100; 12];
+        let mut came = [100; 12];
+        came[0] = 150;
+        assert_eq!(errors_of_ten(&asked, &came).len(), 3);
+        assert!((largest(&errors_of_ten(&asked, &came)) - 0.05).abs() < 1e-9);
+        assert_eq!(largest(&errors_of_ten(&asked[..5], &came[..5])), 0.0);
+    }
+}

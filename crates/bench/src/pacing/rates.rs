@@ -1,0 +1,121 @@
+//! Two TCP programs on one host, each with rates that change every slot.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use thalweg_console::Failure;
+use thalweg_lab::Place;
+
+use super::sink::{Gains, Sink, sleep, slots};
+use super::{PacingArguments, errors_of_ten, lab, largest, round};
+
+/// Mbps, slot by slot, over and over. Lengths without a common factor, so that every pair meets.
+const RATES: [&[u64]; 2] = [&[50, 1_000, 200, 600, 100, 800, 400], &[900, 50, 300, 700, 150]];
+/// What one slot holds of a Mbps.
+const BYTES_OF_MBPS: u64 = 7_500;
+/// For programs to start, and connections to find their speed.
+const WARM_UP: Duration = Duration::from_millis(1_500);
+
+pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
+    eprintln!("rates: two TCP programs on one host, 50 Mbps to 1 Gbps …");
+    let lab = lab(2, "5gbit")?;
+    let mut sinks = Vec::new();
+    let mut programs = Vec::new();
+    for (job, rates) in RATES.iter().enumerate() {
+        let sink = Sink::start(lab.host(1))?;
+        let rates: Vec<String> = rates.iter().map(|rate| format!("{rate}mbit")).collect();
+        let rates = rates.join(",");
+        let leash = ["agent", "run", "--job", &format!("job{job}"), "--rates", &rates, "--"];
+        programs.push(Program::start(lab.host(0), &leash, &sink, 1 << 40, arguments.details)?);
+        sinks.push(sink);
+    }
+    sleep(WARM_UP);
+    let counters: Vec<_> = sinks.iter().map(Sink::counter).collect();
+    let Gains { first, bytes, late_us } =
+        slots(&counters, (arguments.seconds * 1_000 / 60) as usize);
+    drop(programs);
+    let mut found = serde_json::Map::new();
+    found.insert("late_us".into(), json!(late_us));
+    for (job, (rates, came)) in RATES.iter().zip(&bytes).enumerate() {
+        let of = |slot: u64| rates[(slot % rates.len() as u64) as usize] * BYTES_OF_MBPS;
+        let asked: Vec<u64> = (0..came.len() as u64).map(|slot| of(first + slot)).collect();
+        let errors = errors_of_ten(&asked, came);
+        let (all_came, all_asked) = (came.iter().sum::<u64>(), asked.iter().sum::<u64>());
+        let within = errors.iter().filter(|error| error.abs() <= 0.05).count();
+        found.insert(
+            format!("job{job}_mean_error"),
+            round(all_came as f64 / all_asked as f64 - 1.0, 4),
+        );
+        found.insert(format!("job{job}_largest_error_of_ten_slots"), round(largest(&errors), 4));
+        found.insert(
+            format!("job{job}_windows_within_5_percent"),
+            round(within as f64 / errors.len().max(1) as f64, 4),
+        );
+        found.insert(format!("job{job}_asked_bytes"), json!(asked));
+        found.insert(format!("job{job}_came_bytes"), json!(came));
+    }
+    Ok(Value::from(found))
+}
+
+/// A program at a place, under a leash. Ends with this, and what it started.
+pub(super) struct Program(pub(super) Child);
+
+impl Program {
+    /// Sends so many bytes to a sink, for as long as it takes. `leash` are words before the command.
+    pub(super) fn start(
+        place: &Place,
+        leash: &[&str],
+        sink: &Sink,
+        bytes: u64,
+        details: bool,
+    ) -> Result<Program, Failure> {
+        let (to, bytes) = (sink.address().to_string(), bytes.to_string());
+        Program::with(place, leash, &["--to", &to, "--bytes", &bytes], details)
+    }
+
+    /// The same with words of one's own.
+    pub(super) fn with(
+        place: &Place,
+        leash: &[&str],
+        words: &[&str],
+        details: bool,
+    ) -> Result<Program, Failure> {
+        let own = std::env::current_exe()
+            .map_err(|error| Failure::Ran(format!("cannot find this program: {error}")))?;
+        let mut command = Command::new(&own);
+        command.args(leash);
+        if !leash.is_empty() {
+            command.arg(&own);
+        }
+        command.arg("bench-stream").args(words);
+        Program::spawn(place, command, details)
+    }
+
+    pub(super) fn spawn(
+        place: &Place,
+        mut command: Command,
+        details: bool,
+    ) -> Result<Program, Failure> {
+        place.enter(&mut command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(if details { Stdio::inherit() } else { Stdio::null() });
+        let child = command.spawn();
+        child.map(Program).map_err(|error| Failure::Ran(format!("no program: {error}")))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Asked first, so that it can take away what it has made.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        for _ in 0..300 {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,63 @@
+//! A training as the network sees it: an ordinary TCP program that knows nothing of pacing.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use thalweg_console::{Failure, files};
+use thalweg_control::pacing::since_epoch;
+
+/// What it writes at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What `thalweg bench-stream` takes.
+#[derive(Args)]
+pub struct StreamArguments {
+    /// Where to send
+    #[arg(long)]
+    to: SocketAddr,
+    /// Bytes of an iteration; the receiver answers when it has them
+    #[arg(long)]
+    bytes: u64,
+    /// Milliseconds before each iteration's bytes
+    #[arg(long, default_value_t = 0)]
+    compute_ms: u64,
+    /// How many iterations
+    #[arg(long, default_value_t = 1)]
+    iterations: u32,
+    /// When to begin, in milliseconds since 1970
+    #[arg(long, default_value_t = 0)]
+    at_ms: u64,
+}
+
+/// Runs it; prints how long each iteration's bytes took.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark runs over real connections in real time"
+)]
+pub fn stream(arguments: &StreamArguments) -> Result<(), Failure> {
+    let ran = |error: std::io::Error| Failure::Ran(error.to_string());
+    let mut connection = TcpStream::connect(arguments.to).map_err(ran)?;
+    connection.set_nodelay(true).map_err(ran)?;
+    let start = Duration::from_millis(arguments.at_ms);
+    std::thread::sleep(start.saturating_sub(since_epoch()));
+    let chunk = [0; CHUNK_BYTES];
+    let (begin, mut times_ms) = (Instant::now(), Vec::new());
+    for _ in 0..arguments.iterations {
+        std::thread::sleep(Duration::from_millis(arguments.compute_ms));
+        let sending = Instant::now();
+        connection.write_all(&arguments.bytes.to_be_bytes()).map_err(ran)?;
+        let mut left = arguments.bytes;
+        while left > 0 {
+            let bytes = left.min(CHUNK_BYTES as u64);
+            connection.write_all(&chunk[..bytes as usize]).map_err(ran)?;
+            left -= bytes;
+        }
+        connection.read_exact(&mut [0]).map_err(ran)?;
+        times_ms.push(sending.elapsed().as_millis() as u64);
+    }
+    let total_ms = begin.elapsed().as_millis() as u64;
+    files::print(&format!("{}\n", json!({ "total_ms": total_ms, "times_ms": times_ms })))
+}

@@ -1,0 +1,47 @@
+//! Reading and writing with errors that name the file.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// Reads a text file.
+pub fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| unreadable(path, &error))
+}
+
+/// Reads a file.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| unreadable(path, &error))
+}
+
+/// Writes a file.
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
+    fs::write(path, content).map_err(|error| unwritable(path, &error))
+}
+
+/// Writes a result to standard output. Whoever reads it may stop early: that is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(unwritable(Path::new("standard output"), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Creates a folder and its parents.
+pub fn create_folder(path: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(path).map_err(|error| unwritable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::Unreadable { path: path.display().to_string(), reason: error.to_string() }
+}
+
+/// Returns the failure to write a file.
+pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::Unwritable { path: path.display().to_string(), reason: error.to_string() }
+}

@@ -1,0 +1,10 @@
+//! Helpers that all commands of the program share: failures and exit codes, files, Ctrl-C.
+//!
+//! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
+//! 1 it ran and failed, 2 bad input, 130 interrupted.
+
+pub mod failure;
+pub mod files;
+pub mod interrupt;
+
+pub use failure::Failure;

@@ -1,0 +1,118 @@
+//! A switch and a server, each a process, as the demo sees them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use thalweg::daemon::SwitchSnapshot;
+use thalweg_console::Failure;
+use thalweg_control::{Access, inquiry};
+
+use super::troupe::{Troupe, own_program};
+
+/// Where randomness comes from that nobody can guess.
+const ENTROPY: &str = "/dev/urandom";
+
+/// A switch and a server on loopback.
+pub(super) struct Cluster {
+    pub(super) switch: String,
+    pub(super) server: String,
+    switch_process: usize,
+}
+
+/// What a switch has counted.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct SwitchCounters {
+    /// Packets that it lost on purpose.
+    pub(super) lost_on_purpose: u64,
+    /// Packets that came to it.
+    pub(super) packets: u64,
+    /// Sums that became full there.
+    pub(super) completed: u64,
+}
+
+/// What a server has counted for one job.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct JobCounters {
+    /// Fragments whose sum is complete.
+    pub(super) completed: u64,
+    /// Packets whose values the server itself put into a sum.
+    pub(super) added: u64,
+}
+
+impl Cluster {
+    /// Starts both.
+    pub(super) fn start(troupe: &mut Troupe, loss: f64, seed: u64) -> Result<Cluster, Failure> {
+        let secret = secret()?;
+        let options = [format!("--loss={loss}"), format!("--seed={seed}")];
+        let (switch_process, switch) = start(troupe, "switch", &options, &secret)?;
+        let (_, server) = start(troupe, "server", &[format!("--switch={switch}")], &secret)?;
+        Ok(Cluster { switch, server, switch_process })
+    }
+
+    pub(super) fn switch_counters(&self, troupe: &mut Troupe) -> Result<SwitchCounters, Failure> {
+        let line = troupe.ask(self.switch_process, "counters")?;
+        serde_json::from_str(&line).map_err(|_| Failure::Ran(format!("the switch says: {line}")))
+    }
+
+    /// Asks the server's control channel, as operators do. Jobs that were left are forgotten there.
+    pub(super) fn job_counters(&self, job: &str) -> Result<JobCounters, Failure> {
+        let access = Access { endpoint: self.server.clone(), token: None, tls_ca: None };
+        let answer =
+            inquiry::statistics(&access, None).map_err(|error| Failure::Ran(error.to_string()))?;
+        let found = answer.jobs.into_iter().find(|found| found.name == job);
+        let found =
+            found.ok_or_else(|| Failure::Ran(format!("the server has no job \"{job}\"")))?;
+        let count = |name: &str| {
+            let counter = found.counters.iter().find(|counter| counter.name == name);
+            counter.map_or(0, |counter| counter.value)
+        };
+        Ok(JobCounters { completed: count("completed"), added: count("added") })
+    }
+}
+
+impl SwitchCounters {
+    pub(super) fn of(snapshot: &SwitchSnapshot) -> SwitchCounters {
+        SwitchCounters {
+            lost_on_purpose: snapshot.lost_on_purpose,
+            packets: snapshot.net.received_packets,
+            completed: snapshot.switch.completed,
+        }
+    }
+}
+
+/// Starts a daemon and waits until it says where it is.
+fn start(
+    troupe: &mut Troupe,
+    which: &str,
+    options: &[String],
+    secret: &str,
+) -> Result<(usize, String), Failure> {
+    let mut command = command(which)?;
+    let process = troupe.start(&format!("the {which}"), command.args(options))?;
+    let line = troupe.ask(process, secret)?;
+    match line.strip_prefix(&format!("{which} ready at ")) {
+        Some(address) => Ok((process, address.to_owned())),
+        None => Err(Failure::Ran(format!("the {which} says: {line}"))),
+    }
+}
+
+/// The program of a daemon, but for its options.
+fn command(which: &str) -> Result<Command, Failure> {
+    let mut command = own_program()?;
+    command.args(["demo-daemon", which, "--bind=127.0.0.1:0"]);
+    Ok(command)
+}
+
+/// A secret for the daemons of one run, in hexadecimal digits.
+fn secret() -> Result<String, Failure> {
+    let unreadable = |error: std::io::Error| Failure::Unreadable {
+        path: Path::new(ENTROPY).display().to_string(),
+        reason: error.to_string(),
+    };
+    let mut bytes = [0; 16];
+    File::open(ENTROPY).and_then(|mut file| file.read_exact(&mut bytes)).map_err(unreadable)?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}

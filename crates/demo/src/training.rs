@@ -1,0 +1,223 @@
+//! Both tenants' training at the same time, over one switch.
+
+use std::time::{Duration, Instant};
+
+use thalweg_console::Failure;
+
+use super::cluster::{Cluster, JobCounters, SwitchCounters};
+use super::message::{Assignment, Report, Span, Trained, Work, from_hex};
+use super::outcome::{Training, goodput_bps};
+use super::plan::{Plan, Tenant};
+use super::progress::Progress;
+use super::troupe::{Troupe, own_program};
+
+/// How often the switch is asked what it has lost.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+/// Steps that the goodput on the way is taken over.
+const LATEST_STEPS: usize = 10;
+
+/// Trains both tenants, and gives what each came to and what the switch had counted then.
+#[expect(clippy::disallowed_methods, reason = "progress is shown in real time")]
+pub(super) fn train(
+    troupe: &mut Troupe,
+    cluster: &Cluster,
+    plan: &Plan,
+    progress: &mut Progress,
+) -> Result<(Vec<Training>, SwitchCounters), Failure> {
+    let mut classes = Vec::new();
+    for tenant in &plan.tenants {
+        let work = Work::Train(tenant.lesson.clone());
+        let workers = start_workers(troupe, cluster, &tenant.name, tenant.workers, &work)?;
+        classes.push(Class::new(tenant, workers));
+    }
+    let mut asked_at = Instant::now();
+    while !classes.iter().all(Class::is_done) {
+        if let Some((from, line)) = troupe.listen()? {
+            let number = classes.iter().position(|class| class.workers.contains(&from));
+            if let Some(number) = number {
+                let report = parse(&line)?;
+                classes[number].take(from, report, progress)?;
+                progress.step(number, &classes[number].news());
+            }
+        }
+        if asked_at.elapsed() >= ASK_EVERY {
+            progress.lost(&cluster.switch_counters(troupe)?);
+            asked_at = Instant::now();
+        }
+    }
+    let switch = cluster.switch_counters(troupe)?;
+    progress.lost(&switch);
+    let mut trainings = Vec::new();
+    for class in classes {
+        // Jobs that were left are forgotten, so it has to be asked before.
+        let server = cluster.job_counters(&class.tenant.name)?;
+        troupe.dismiss(&class.workers)?;
+        trainings.push(class.training(server)?);
+    }
+    Ok((trainings, switch))
+}
+
+/// Starts the workers of a job and gives them their work.
+pub(super) fn start_workers(
+    troupe: &mut Troupe,
+    cluster: &Cluster,
+    job: &str,
+    ranks: u32,
+    work: &Work,
+) -> Result<Vec<usize>, Failure> {
+    let start = |rank| {
+        let name = format!("worker {rank} of {job}");
+        let worker = troupe.start(&name, own_program()?.arg("demo-worker"))?;
+        let assignment = Assignment {
+            server: cluster.server.clone(),
+            switch: cluster.switch.clone(),
+            job: job.to_owned(),
+            rank,
+            ranks,
+            work: work.clone(),
+        };
+        let line = serde_json::to_string(&assignment).expect("an assignment is plain data");
+        troupe.tell(worker, &line);
+        Ok(worker)
+    };
+    (0..ranks).map(start).collect()
+}
+
+/// What a worker says.
+pub(super) fn parse(line: &str) -> Result<Report, Failure> {
+    serde_json::from_str(line)
+        .map_err(|error| Failure::Ran(format!("a worker says what nobody understands: {error}")))
+}
+
+/// The workers' spans of one sum, as far as they have been told.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Together {
+    reports: u32,
+    began_us: f64,
+    ended_us: f64,
+}
+
+impl Together {
+    pub(super) fn add(&mut self, span: Span) {
+        self.reports += 1;
+        self.began_us = self.began_us.max(span.began_us);
+        self.ended_us = self.ended_us.max(span.ended_us);
+    }
+
+    /// From the last worker's start until all have it; once all have told.
+    pub(super) fn span_us(&self, workers: u32) -> Option<f64> {
+        // Clocks may be set: no sum takes less than a microsecond.
+        (self.reports == workers).then(|| (self.ended_us - self.began_us).max(1.0))
+    }
+}
+
+/// How far a tenant is.
+pub(super) struct News {
+    pub(super) steps: usize,
+    pub(super) loss: f64,
+    pub(super) accuracy: Option<f64>,
+    pub(super) goodput_bps: f64,
+}
+
+/// The workers of a tenant in training.
+struct Class<'a> {
+    tenant: &'a Tenant,
+    /// By rank.
+    workers: Vec<usize>,
+    steps: Vec<Step>,
+    /// Of the steps that all workers have done.
+    losses: Vec<f64>,
+    sums_us: Vec<f64>,
+    tests: Vec<(usize, f64)>,
+    sums_checked: usize,
+    sums_wrong: usize,
+    /// By rank, for those that are done.
+    trained: Vec<Option<Trained>>,
+}
+
+/// What is known of a step.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    sum: Together,
+    loss: f64,
+    examples: usize,
+}
+
+impl<'a> Class<'a> {
+    fn new(tenant: &'a Tenant, workers: Vec<usize>) -> Class<'a> {
+        Class {
+            tenant,
+            trained: workers.iter().map(|_| None).collect(),
+            workers,
+            steps: vec![Step::default(); tenant.lesson.steps],
+            losses: Vec::new(),
+            sums_us: Vec::new(),
+            tests: Vec::new(),
+            sums_checked: 0,
+            sums_wrong: 0,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.trained.iter().all(Option::is_some)
+    }
+
+    fn take(&mut self, from: usize, report: Report, progress: &Progress) -> Result<(), Failure> {
+        match report {
+            Report::Step { step, loss, examples, sum } if step < self.steps.len() => {
+                let so_far = &mut self.steps[step];
+                so_far.sum.add(sum);
+                so_far.loss += loss;
+                so_far.examples += examples;
+                if let Some(span_us) = so_far.sum.span_us(self.tenant.workers) {
+                    self.losses.push(so_far.loss / so_far.examples as f64);
+                    self.sums_us.push(span_us);
+                }
+            }
+            Report::Checked { is_right } => {
+                self.sums_checked += 1;
+                self.sums_wrong += usize::from(!is_right);
+            }
+            Report::Tested { step, accuracy } => self.tests.push((step, accuracy)),
+            Report::Trained(trained) => {
+                let rank = self.workers.iter().position(|&worker| worker == from);
+                let rank = rank.expect("reports are sorted by their workers");
+                self.trained[rank] = Some(trained);
+            }
+            Report::Note(note) => progress.say(&format!("{}: {note}", self.tenant.name)),
+            Report::Joined => {}
+            Report::Step { .. } | Report::Summed { .. } | Report::Compared => {
+                return Err(Failure::Ran(format!("{} reports other work", self.tenant.name)));
+            }
+        }
+        Ok(())
+    }
+
+    fn news(&self) -> News {
+        let latest = &self.sums_us[self.sums_us.len().saturating_sub(LATEST_STEPS)..];
+        News {
+            steps: self.losses.len(),
+            loss: self.losses.last().copied().unwrap_or(f64::NAN),
+            accuracy: self.tests.last().map(|&(_, accuracy)| accuracy),
+            goodput_bps: goodput_bps(self.tenant.gradient_bits(), latest),
+        }
+    }
+
+    fn training(self, server: JobCounters) -> Result<Training, Failure> {
+        let unreadable = || Failure::Ran(format!("{}: parameters got lost", self.tenant.name));
+        let trained: Vec<Trained> = self.trained.into_iter().flatten().collect();
+        let parameters = trained.iter().map(|worker| from_hex(&worker.parameters));
+        Ok(Training {
+            losses: self.losses,
+            tests: self.tests,
+            sums_us: self.sums_us,
+            parameters: parameters.collect::<Option<_>>().ok_or_else(unreadable)?,
+            digests: trained.iter().map(|worker| worker.digest.clone()).collect(),
+            sums_checked: self.sums_checked,
+            sums_wrong: self.sums_wrong,
+            repairs: trained.iter().map(|worker| worker.repairs).sum(),
+            queries: trained.iter().map(|worker| worker.queries).sum(),
+            server,
+        })
+    }
+}
