@@ -1,9 +1,10 @@
 //! What a sum is asked for with.
 
-use thalweg_core::{Element, Fingerprint, Half, Tensor};
+use thalweg_core::{Element, Fingerprint};
 use thalweg_deliver::LossBound;
+use thalweg_values::{Half, Tensor};
 
-use crate::coverage::Coverage;
+use thalweg_values::Coverage;
 
 /// A tensor to be summed over all workers. A [`Tensor`] alone is one, of the front layer.
 #[derive(Clone, PartialEq, Debug)]

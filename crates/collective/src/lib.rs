@@ -20,7 +20,6 @@ mod call;
 mod carrier;
 mod config;
 mod courier;
-mod coverage;
 mod delivery;
 mod event;
 mod member;
@@ -35,7 +34,6 @@ mod window;
 
 pub use call::SumCall;
 pub use config::ConfigError;
-pub use coverage::{Coverage, Missing, Part};
 pub use delivery::{Contents, Delivery, Results};
 pub use event::{Event, Failure, SubmitError};
 pub use member::Member;

@@ -5,8 +5,9 @@
 use std::ops::Range;
 
 use multiversion::multiversion;
-use thalweg_core::{Bytes, Tensor, sum};
+use thalweg_core::Bytes;
 use thalweg_flow::Payload;
+use thalweg_values::{Tensor, sum};
 
 use crate::delivery::Contents;
 use crate::seal::SEAL_BYTES;

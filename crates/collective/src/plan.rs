@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use thalweg_core::{Operation, Tensor};
+use thalweg_core::Operation;
 use thalweg_deliver::LossBound;
+use thalweg_values::Tensor;
 
 use crate::call::{Care, SumCall};
-use crate::coverage::Coverage;
 use crate::delivery::{Contents, Delivery};
 use crate::event::SubmitError;
 use crate::seal::Called;
+use thalweg_values::Coverage;
 
 /// Most values of an operation: their bytes can still be counted.
 pub(crate) const MAX_VALUES: u64 = 1 << 60;

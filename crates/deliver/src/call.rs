@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_core::{NodeId, Operation, Tensor, Time};
+use thalweg_core::{NodeId, Operation, Time};
+use thalweg_values::Tensor;
 use thalweg_wire::deliver::Refusal;
 use thiserror::Error;
 

@@ -1,6 +1,7 @@
 //! One posted buffer: where segments belong, and whether they are enough.
 
-use thalweg_core::{Body, Bytes, Tensor, Time};
+use thalweg_core::{Body, Bytes, Time};
+use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Data, Refusal};
 
 use crate::bits::Bits;

@@ -12,7 +12,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, Outbox, Span, Tensor, Time};
+use thalweg_core::{Bytes, Outbox, Span, Time};
+use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Data, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::tag;
 

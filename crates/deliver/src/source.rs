@@ -1,6 +1,7 @@
 //! Values of a tensor where they lie.
 
-use thalweg_core::{Body, BodySize, Half, Tensor};
+use thalweg_core::{Body, BodySize};
+use thalweg_values::{Half, Tensor};
 
 use crate::importance::{pack, pack_and_sum, sum_of_magnitudes};
 

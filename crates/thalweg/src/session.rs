@@ -9,10 +9,11 @@ mod team;
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_collective::Coverage;
 use thalweg_collective::mesh::{Call, Outcome, Request};
 use thalweg_core::fingerprint::digest_of_lengths;
-use thalweg_core::{Element, Fingerprint, OperationKind, Tensor};
+use thalweg_core::{Element, Fingerprint, OperationKind};
+use thalweg_values::Coverage;
+use thalweg_values::Tensor;
 
 pub use self::config::{Note, SessionConfig};
 use self::lane::Lanes;

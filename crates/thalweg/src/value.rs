@@ -2,8 +2,9 @@
 
 use half::vec::{HalfBitsVecExt, HalfFloatVecExt};
 use half::{bf16, f16};
-use thalweg_core::element::divide;
-use thalweg_core::{Element, Half, Tensor};
+use thalweg_core::Element;
+use thalweg_values::divide;
+use thalweg_values::{Half, Tensor};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A type of value that collectives work on.

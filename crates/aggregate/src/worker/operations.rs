@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{Body, BodySize, Fixed, Half, Operation, Tensor};
+use thalweg_core::{Body, BodySize, Operation};
+use thalweg_values::{Fixed, Half, Tensor};
 use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
 
 use super::Event;

@@ -1,6 +1,7 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Fit, Fixed, Half, Outbox, Packet, Time};
+use thalweg_core::{Body, BodySize, Outbox, Packet, Time};
+use thalweg_values::{Fit, Fixed, Half};
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
 use thalweg_wire::tag;
 

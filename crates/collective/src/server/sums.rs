@@ -146,7 +146,8 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::{Bytes, Tensor};
+    use thalweg_core::Bytes;
+    use thalweg_values::Tensor;
 
     use super::*;
 

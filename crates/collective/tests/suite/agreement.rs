@@ -3,9 +3,8 @@
 
 use proptest::prelude::*;
 use thalweg_collective::{Event, Failure, SumCall};
-use thalweg_core::{
-    Element, Fingerprint, Half, OperationKind, OperationPolicy, Reduction, SumPath, Tensor,
-};
+use thalweg_core::{Element, Fingerprint, OperationKind, OperationPolicy, Reduction, SumPath};
+use thalweg_values::{Half, Tensor};
 
 use crate::delivered::{ring, served};
 use crate::group::{Collective, rings, servers};

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{NodeId, Operation, Rate, Rng, Span, Tensor, Time, Waits};
+use thalweg_core::{NodeId, Operation, Rate, Rng, Span, Time, Waits};
 use thalweg_deliver::{
     Completion, Config, Importance, LossBound, Lost, Name, ReceiveCall, SendCall, Start,
 };
 use thalweg_fabric::topology::Cable;
 use thalweg_fabric::{Effect, Place, Rule, Topology};
+use thalweg_values::Tensor;
 
 use crate::stage::{Post, Script, play};
 use crate::values::{Numbers, check, tensor};

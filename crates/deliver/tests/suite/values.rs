@@ -1,7 +1,7 @@
 //! Tensors whose values tell where they belong.
 
-use thalweg_core::{Half, Tensor};
 use thalweg_deliver::{Lost, Received};
+use thalweg_values::{Half, Tensor};
 
 /// Which numbers a tensor has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

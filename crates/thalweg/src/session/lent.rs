@@ -2,7 +2,8 @@
 
 use std::any::Any;
 
-use thalweg_core::{Buffer, Element, Half, Lend, Tensor};
+use thalweg_core::Element;
+use thalweg_values::{Buffer, Half, Lend, Tensor};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Memory of the caller's, lent to an operation until it has ended. Both views are of the same bytes,

@@ -6,11 +6,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_collective::Coverage;
 use thalweg_control::Welcome;
-use thalweg_core::element::divide;
-use thalweg_core::{Combine, Element, Fingerprint, Half, Mismatch, Tensor};
+use thalweg_core::{Combine, Element, Fingerprint, Mismatch};
 use thalweg_shared::{Team, TeamError};
+use thalweg_values::Coverage;
+use thalweg_values::divide;
+use thalweg_values::{Half, Tensor};
 use zerocopy::IntoBytes;
 
 use super::SessionConfig;

@@ -1,4 +1,5 @@
-use thalweg_core::{Half, Tag};
+use thalweg_core::Tag;
+use thalweg_values::Half;
 use thalweg_wire::aggregate::Magnitude;
 use thalweg_wire::tag;
 

@@ -4,11 +4,6 @@ use half::{bf16, f16};
 
 use crate::buffer::Buffer;
 
-/// Names a collective operation of one worker: counted from 0 in the order of the calls, never used
-/// again in a job's life. The same number is the same operation at every worker.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Operation(pub u64);
-
 /// The values that an operation takes in and gives back.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Tensor {

@@ -139,7 +139,7 @@ impl Fixed {
     fn encode_block<T>(self, values: &[f32], out: &mut [T], pack: impl Fn(i32) -> T) -> Fit {
         let mut offsets = 0;
         // A block has fewer values than 32 bits count, so nothing wraps. A checked addition keeps the loop from
-        // vector instructions: encoding takes ten times as long (`cargo bench -p thalweg-core --bench fixed`).
+        // vector instructions: encoding takes ten times as long (`cargo bench -p thalweg-values --bench fixed`).
         let mut underflowed = 0_u32;
         for (value, out) in values.iter().zip(out) {
             let rounded = (f64::from(*value) * self.scale + ROUNDER).to_bits();
