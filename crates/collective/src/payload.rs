@@ -4,10 +4,9 @@
 
 use std::ops::Range;
 
-use multiversion::multiversion;
 use thalweg_core::Bytes;
 use thalweg_flow::Payload;
-use thalweg_values::{Tensor, sum};
+use thalweg_values::{Tensor, float, sum};
 
 use crate::delivery::Contents;
 use crate::seal::SEAL_BYTES;
@@ -19,19 +18,12 @@ pub(crate) const VALUE_BYTES: u64 = 4;
 pub(crate) fn cut(tensor: &Tensor, range: Range<u64>) -> Payload {
     match tensor {
         Tensor::Length(_) => length((range.end - range.start) * VALUE_BYTES),
-        Tensor::Values(values) => {
-            let values = &values[indices(range)];
-            let mut bytes = vec![0; size_of_val(values) + SEAL_BYTES].into_boxed_slice();
-            encode(values, bytes.as_chunks_mut().0);
-            Payload::Bytes(bytes)
-        }
-        // On the way sums are in full, so that they are rounded once.
-        Tensor::Halves(half, bits) => {
-            let bits = &bits[indices(range)];
-            let mut bytes = vec![0; 2 * size_of_val(bits) + SEAL_BYTES].into_boxed_slice();
-            for (bytes, &bits) in bytes.as_chunks_mut().0.iter_mut().zip(bits) {
-                *bytes = half.widen(bits).to_le_bytes();
-            }
+        // In messages sums are in single precision, so that they are rounded once.
+        values => {
+            let values = values.slice(range);
+            let bytes = values.wide_bytes() as usize + SEAL_BYTES;
+            let mut bytes = vec![0; bytes].into_boxed_slice();
+            values.widen_le(&mut bytes);
             Payload::Bytes(bytes)
         }
     }
@@ -64,15 +56,8 @@ pub(crate) fn empty() -> Payload {
 pub(crate) fn add_values(payload: &mut Payload, tensor: &Tensor, range: Range<u64>) {
     let unknown = length((range.end - range.start) * VALUE_BYTES);
     match (&mut *payload, tensor) {
-        (Payload::Bytes(sums), Tensor::Values(values)) => {
-            add_floats(sums.as_chunks_mut().0, &values[indices(range)]);
-        }
-        (Payload::Bytes(sums), Tensor::Halves(half, bits)) => {
-            for (sum, &bits) in sums.as_chunks_mut().0.iter_mut().zip(&bits[indices(range)]) {
-                *sum = (f32::from_le_bytes(*sum) + half.widen(bits)).to_le_bytes();
-            }
-        }
-        _ => *payload = unknown,
+        (Payload::Bytes(_), Tensor::Length(_)) | (Payload::Length(_), _) => *payload = unknown,
+        (Payload::Bytes(sums), values) => values.slice(range).add_le(sums),
     }
 }
 
@@ -89,16 +74,8 @@ pub(crate) fn add(payload: &mut Payload, other: &Payload) {
 
 /// Writes a message that [`fits`] over the values.
 pub(crate) fn write(tensor: &mut Tensor, range: Range<u64>, payload: &Payload) {
-    match (tensor, payload) {
-        (Tensor::Values(values), Payload::Bytes(bytes)) => {
-            decode(bytes.as_chunks().0, &mut values[indices(range)]);
-        }
-        (Tensor::Halves(half, bits), Payload::Bytes(bytes)) => {
-            for (bits, sum) in bits[indices(range)].iter_mut().zip(bytes.as_chunks().0) {
-                *bits = half.round(f32::from_le_bytes(*sum));
-            }
-        }
-        _ => {}
+    if let Payload::Bytes(bytes) = payload {
+        tensor.slice_mut(range).round_le(bytes);
     }
 }
 
@@ -108,7 +85,7 @@ pub(crate) fn into_tensor(payload: Payload) -> Tensor {
         Payload::Length(bytes) => Tensor::Length(bytes.as_u64() / VALUE_BYTES),
         Payload::Bytes(bytes) => {
             let mut values = vec![0.0; (bytes.len() - SEAL_BYTES) / VALUE_BYTES as usize];
-            decode(bytes.as_chunks().0, &mut values);
+            float::read_le(&bytes, &mut values);
             values.into()
         }
     }
@@ -132,33 +109,6 @@ pub(crate) fn zeros(bytes: u64, contents: Contents) -> Tensor {
 /// A message of so many bytes that nobody reads.
 fn length(bytes: u64) -> Payload {
     Payload::Length(Bytes::new(bytes))
-}
-
-/// A range of values that are in memory has indices.
-fn indices(range: Range<u64>) -> Range<usize> {
-    range.start as usize..range.end as usize
-}
-
-// Loops over slices, so that they compile to vector instructions; the widest that the machine has are
-// chosen at run time. The bits are the same in all of them.
-
-#[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx+avx2"))]
-fn add_floats(sums: &mut [[u8; 4]], values: &[f32]) {
-    for (sum, value) in sums.iter_mut().zip(values) {
-        *sum = (f32::from_le_bytes(*sum) + value).to_le_bytes();
-    }
-}
-
-fn encode(values: &[f32], bytes: &mut [[u8; 4]]) {
-    for (bytes, value) in bytes.iter_mut().zip(values) {
-        *bytes = value.to_le_bytes();
-    }
-}
-
-fn decode(bytes: &[[u8; 4]], values: &mut [f32]) {
-    for (value, bytes) in values.iter_mut().zip(bytes) {
-        *value = f32::from_le_bytes(*bytes);
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
 use thalweg_core::{Check, Machine, Operation, Packet, Time};
-use thalweg_values::Tensor;
-use thalweg_values::{Coverage, Part as Lacks};
+use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::aggregate::LossShare;
 
 use crate::part::Part;

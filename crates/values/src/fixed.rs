@@ -3,6 +3,8 @@
 
 use multiversion::multiversion;
 
+use crate::slice::{TensorSlice, TensorSliceMut};
+
 /// Turns floats into integers by multiplying with a scale, and back by dividing.
 ///
 /// Both ways round once, to the nearest, ties to even, whatever the scale. Two hosts that agree on
@@ -112,6 +114,31 @@ impl Fixed {
         let (integers, rest) = integers.as_chunks();
         assert!(rest.is_empty(), "the last integer is cut off");
         decode_le(self, integers, out);
+    }
+
+    /// [`Fixed::encode_le`] of values of any type. Writes nothing if there are no values.
+    ///
+    /// # Panics
+    ///
+    /// If `out` does not have four bytes for each value.
+    pub fn encode_slice_le(self, values: TensorSlice<'_>, out: &mut [u8]) -> Fit {
+        let mut fit = Fit::WHOLE;
+        values.for_wide_blocks(|first, values| {
+            let bytes = 4 * first..4 * (first + values.len());
+            fit = fit.and(self.encode_le(values, &mut out[bytes]));
+        });
+        fit
+    }
+
+    /// [`Fixed::decode_le`] to values of any type, which are rounded once more.
+    ///
+    /// # Panics
+    ///
+    /// If `integers` does not have four bytes for each value.
+    pub fn decode_slice_le(self, integers: &[u8], out: TensorSliceMut<'_>) {
+        out.fill_wide_blocks(|first, out| {
+            self.decode_le(&integers[4 * first..4 * (first + out.len())], out);
+        });
     }
 
     fn of(scale: f32) -> Fixed {

@@ -1,79 +1,78 @@
-//! What collectives work on.
+//! Tensors that collectives work on.
 
 use half::{bf16, f16};
+use thalweg_core::Element;
 
 use crate::buffer::Buffer;
 
 /// The values that an operation takes in and gives back.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Tensor {
-    /// So many values that nobody reads: a simulation need not carry them.
+    /// This number of values that nobody reads: a simulation need not carry them.
     Length(u64),
-    /// These values.
+    /// Values in single precision.
     Values(Buffer<f32>),
-    /// These values, in the bits of half the length. They are summed as `f32` and rounded once.
-    Halves(Half, Buffer<u16>),
-}
-
-/// Which numbers of 16 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Half {
-    /// IEEE 754 half precision.
-    F16,
-    /// The upper half of an `f32`.
-    Bf16,
-}
-
-impl Half {
-    /// The number that bits stand for.
-    #[inline]
-    pub fn widen(self, bits: u16) -> f32 {
-        match self {
-            Half::F16 => f16::from_bits(bits).to_f32(),
-            Half::Bf16 => bf16::from_bits(bits).to_f32(),
-        }
-    }
-
-    /// The bits of the nearest number.
-    #[inline]
-    pub fn round(self, value: f32) -> u16 {
-        match self {
-            Half::F16 => f16::from_f32(value).to_bits(),
-            Half::Bf16 => bf16::from_f32(value).to_bits(),
-        }
-    }
+    /// Values in half precision. They are summed as `f32` and rounded once.
+    F16(Buffer<f16>),
+    /// Values in the upper half of single precision. They are summed as `f32` and rounded once.
+    Bf16(Buffer<bf16>),
 }
 
 impl Tensor {
-    /// How many values there are.
+    /// Number of values.
     pub fn len(&self) -> u64 {
         match self {
             Tensor::Length(values) => *values,
             Tensor::Values(values) => values.len() as u64,
-            Tensor::Halves(_, bits) => bits.len() as u64,
+            Tensor::F16(values) => values.len() as u64,
+            Tensor::Bf16(values) => values.len() as u64,
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The same values in full.
+    /// The type of the values. Those that nobody reads count as `f32`.
+    pub const fn element(&self) -> Element {
+        match self {
+            Tensor::Length(_) | Tensor::Values(_) => Element::F32,
+            Tensor::F16(_) => Element::F16,
+            Tensor::Bf16(_) => Element::Bf16,
+        }
+    }
+
+    /// A copy of all values from one on.
+    pub fn copy_from(&self, first: u64) -> Tensor {
+        // Values that are in memory have indices.
+        let at = first as usize;
+        match self {
+            Tensor::Length(values) => Tensor::Length(values - first),
+            Tensor::Values(values) => Tensor::Values(values[at..].to_vec().into()),
+            Tensor::F16(values) => Tensor::F16(values[at..].to_vec().into()),
+            Tensor::Bf16(values) => Tensor::Bf16(values[at..].to_vec().into()),
+        }
+    }
+
+    /// The same values in single precision.
     pub fn widened(self) -> Tensor {
         match self {
-            Tensor::Halves(half, bits) => {
-                Tensor::Values(bits.iter().map(|&bits| half.widen(bits)).collect())
+            Tensor::F16(values) => {
+                Tensor::Values(values.iter().map(|half| half.to_f32()).collect())
+            }
+            Tensor::Bf16(values) => {
+                Tensor::Values(values.iter().map(|half| half.to_f32()).collect())
             }
             wide => wide,
         }
     }
 
-    /// The values, where they are carried in full.
+    /// The values, where they are carried in single precision.
     pub fn values(&self) -> Option<&[f32]> {
         match self {
-            Tensor::Length(_) | Tensor::Halves(..) => None,
             Tensor::Values(values) => Some(values),
+            Tensor::Length(_) | Tensor::F16(_) | Tensor::Bf16(_) => None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use thalweg_core::{Fingerprint, NodeId, Operation, Time};
 use thalweg_flow::Payload;
+use thalweg_values::Bits;
 
 use crate::call::{Care, SumCall};
 use crate::carrier::{Leg, Parcel, Want};
@@ -42,12 +43,9 @@ pub struct Rounds {
     early: BTreeMap<(u64, u64), (Payload, Option<Seal>)>,
 }
 
-/// The rounds of a piece in which its message has come.
+/// The rounds of a piece in which its message has come. Without a length before the first.
 #[derive(Debug, Default)]
-struct Progress {
-    has_come: Vec<bool>,
-    count: u64,
-}
+struct Progress(Bits);
 
 impl Rounds {
     pub(super) fn new(
@@ -124,12 +122,12 @@ impl Rounds {
             payload::write(tensor, range, &payload);
         }
         progress.note(round, rounds);
-        let is_done = progress.count == rounds;
+        let is_done = progress.is_done();
         if round + 1 < rounds {
             self.send(now, post, (piece, round + 1), (care, called), payload)?;
         }
         if is_done {
-            self.progress.slide(|progress| progress.count == rounds);
+            self.progress.slide(Progress::is_done);
             self.close(post, piece);
         }
         Ok(())
@@ -270,11 +268,8 @@ impl Part for Rounds {
         if rounds == 0 {
             return;
         }
-        self.progress.check(span, |progress| progress.count == rounds);
-        for progress in self.progress.iter() {
-            let noted = progress.has_come.iter().filter(|has_come| **has_come).count();
-            assert_eq!(progress.count, noted as u64, "a round counts once");
-        }
+        self.progress.check(span, Progress::is_done);
+        self.progress.iter().for_each(|progress| progress.0.check());
         let oldest = self.progress.oldest();
         let is_near = self.unbegun <= oldest + self.pieces_in_flight;
         assert!(is_near, "piece {} is next, the oldest is {oldest}", self.unbegun);
@@ -345,12 +340,17 @@ impl Neighbours {
 
 impl Progress {
     fn has(&self, round: u64) -> bool {
-        self.has_come.get(round as usize).copied().unwrap_or(false)
+        self.0.contains(round as u32)
     }
 
     fn note(&mut self, round: u64, rounds: u64) {
-        self.has_come.resize(rounds as usize, false);
-        self.has_come[round as usize] = true;
-        self.count += 1;
+        if self.0.is_empty() {
+            self.0 = Bits::new(rounds as u32);
+        }
+        self.0.insert(round as u32);
+    }
+
+    fn is_done(&self) -> bool {
+        !self.0.is_empty() && self.0.is_full()
     }
 }

@@ -6,8 +6,7 @@ use thalweg_collective::{
 };
 use thalweg_core::{Bytes, Element, Fingerprint, Machine, NodeId, Rng, Time};
 use thalweg_deliver::{LossBound, Start};
-use thalweg_values::Coverage;
-use thalweg_values::Tensor;
+use thalweg_values::{Coverage, Tensor};
 
 use crate::group::{Collective, nodes, rings, servers};
 use crate::shuttle::Shuttle;

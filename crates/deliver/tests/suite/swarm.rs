@@ -89,7 +89,7 @@ fn run(seed: u64, met: &mut Met) {
                     .find(|own| own.to == *node && own.operation == received.name.operation)
                     .expect("it was posted");
                 let lost = check(&transfer.sent, &transfer.posted, received, transfer.lost);
-                let value_bytes = if matches!(*transfer.sent, Tensor::Halves(..)) { 2 } else { 4 };
+                let value_bytes = transfer.sent.element().bytes() as u64;
                 let allowed = transfer.loss.allowed_bytes(transfer.sent.len() * value_bytes);
                 assert!(lost <= allowed, "seed {seed}: {lost} of {allowed} bytes that may be lost");
                 met.exact += u64::from(transfer.loss == LossBound::EXACT);

@@ -2,8 +2,7 @@
 
 use thalweg_aggregate::{Numeric, Reliability};
 use thalweg_core::Rng;
-use thalweg_values::Fixed;
-use thalweg_values::{Coverage, Part};
+use thalweg_values::{Coverage, Fixed, Part};
 
 use crate::plan::{Contents, JobPlan};
 

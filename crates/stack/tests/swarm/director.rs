@@ -11,8 +11,7 @@ use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Host, Participant};
-use thalweg_values::Coverage;
-use thalweg_values::Tensor;
+use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::tag::Key;
 
 use crate::contents::{self, Oracle};

@@ -6,8 +6,7 @@ use thalweg_collective::{SubmitError, SumCall, mesh};
 use thalweg_control::{ControlEvent, FromRank};
 use thalweg_core::{Element, Fingerprint, JobId, Time};
 use thalweg_stack::{Event, Host, HostError, Participant};
-use thalweg_values::Coverage;
-use thalweg_values::Tensor;
+use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::aggregate::Scale;
 
 use super::Engine;

@@ -1,9 +1,7 @@
 //! Sums over hosts as sums over ranks, with what they lack.
 
 use thalweg_control::Welcome;
-use thalweg_values::Tensor;
-use thalweg_values::divide;
-use thalweg_values::{Coverage, Part};
+use thalweg_values::{Coverage, Part, Tensor, divide};
 
 use super::team::bytes_of;
 use crate::engine::Summed;

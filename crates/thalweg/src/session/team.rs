@@ -9,9 +9,7 @@ use std::time::Duration;
 use thalweg_control::Welcome;
 use thalweg_core::{Combine, Element, Fingerprint, Mismatch};
 use thalweg_shared::{Team, TeamError};
-use thalweg_values::Coverage;
-use thalweg_values::divide;
-use thalweg_values::{Half, Tensor};
+use thalweg_values::{Coverage, Tensor, divide};
 use zerocopy::IntoBytes;
 
 use super::SessionConfig;
@@ -235,8 +233,8 @@ fn share(
 pub(super) fn bytes_of(tensor: &mut Tensor) -> (Element, &mut [u8]) {
     match tensor {
         Tensor::Values(values) => (Element::F32, values.as_mut_bytes()),
-        Tensor::Halves(Half::F16, bits) => (Element::F16, bits.as_mut_bytes()),
-        Tensor::Halves(Half::Bf16, bits) => (Element::Bf16, bits.as_mut_bytes()),
+        Tensor::F16(values) => (Element::F16, values.as_mut_bytes()),
+        Tensor::Bf16(values) => (Element::Bf16, values.as_mut_bytes()),
         Tensor::Length(_) => (Element::U8, &mut []),
     }
 }
