@@ -7,7 +7,7 @@
 //!
 //! Way of a tensor: `plan` cuts it into pieces, which are numbered through over all operations → the
 //! part decides which piece may leave (`window`) → `post` hands it to the `carrier` as a message whose
-//! number says what it is → the part of the receiver adds or keeps it (`payload`).
+//! number says what it is → the part of the receiver adds or keeps it (`block`).
 //!
 //! Sums can also travel as tensors of which a bounded part may be lost: [`Delivery`], carried by
 //! `courier`. The parts are the same. What flows need not know is asked of them: whether a message that
@@ -16,6 +16,7 @@
 //! Every message says which operation it belongs to (`seal`). Members whose operations differ stop before a
 //! result is handed out, and so does everybody else, with a failure that names both.
 
+mod block;
 mod call;
 mod carrier;
 mod config;
@@ -24,7 +25,6 @@ mod delivery;
 mod event;
 mod member;
 pub mod mesh;
-mod payload;
 mod plan;
 mod post;
 pub mod ring;

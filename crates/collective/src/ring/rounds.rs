@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use thalweg_core::{Fingerprint, NodeId, Operation, Time};
-use thalweg_flow::Payload;
 use thalweg_values::Bits;
 
+use crate::block::{Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
 use crate::carrier::{Leg, Parcel, Want};
 use crate::delivery::Delivery;
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
-use crate::payload::{self, VALUE_BYTES};
 use crate::plan::{Found, Plan, part};
 use crate::post::{Post, STOP_MESSAGE};
 use crate::seal::{Called, Seal};
@@ -40,7 +39,7 @@ pub struct Rounds {
     unbegun: u64,
     progress: Window<Progress>,
     /// What came for operations that were not submitted here yet, by piece and round.
-    early: BTreeMap<(u64, u64), (Payload, Option<Seal>)>,
+    early: BTreeMap<(u64, u64), (Block, Option<Seal>)>,
 }
 
 /// The rounds of a piece in which its message has come. Without a length before the first.
@@ -80,7 +79,7 @@ impl Rounds {
         &mut self,
         post: &mut Post,
         (piece, round): (u64, u64),
-        message: (Payload, Option<Seal>),
+        message: (Block, Option<Seal>),
     ) {
         let is_near = piece < self.progress.oldest() + self.span();
         let is_new = !self.early.contains_key(&(piece, round));
@@ -97,7 +96,7 @@ impl Rounds {
         now: Time,
         post: &mut Post,
         (piece, round): (u64, u64),
-        (mut payload, seal): (Payload, Option<Seal>),
+        (mut block, seal): (Block, Option<Seal>),
     ) -> Result<(), Failure> {
         let Neighbours { predecessor, workers, .. } = self.neighbours;
         let (rounds, span) = (self.neighbours.rounds(), self.span());
@@ -112,19 +111,19 @@ impl Rounds {
             return Ok(());
         }
         let range = self.neighbours.segment(range, round + 1);
-        if !payload::fits(tensor, &range, &payload, seal.is_some()) {
+        if !block.fits(tensor, &range, seal.is_some()) {
             return Err(Failure::Mismatch(predecessor));
         }
         if round + 1 < workers {
-            payload::add_values(&mut payload, tensor, range.clone());
+            block.add_values(tensor, range.clone());
         }
         if round + 2 >= workers {
-            payload::write(tensor, range, &payload);
+            block.write(tensor, range);
         }
         progress.note(round, rounds);
         let is_done = progress.is_done();
         if round + 1 < rounds {
-            self.send(now, post, (piece, round + 1), (care, called), payload)?;
+            self.send(now, post, (piece, round + 1), (care, called), block)?;
         }
         if is_done {
             self.progress.slide(Progress::is_done);
@@ -139,14 +138,14 @@ impl Rounds {
         post: &mut Post,
         (piece, round): (u64, u64),
         (care, called): (Care, Called),
-        payload: Payload,
+        block: Block,
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
         let leg = self.neighbours.leg(round);
         // A segment is lost bit by bit on the hops of the first half.
         let loss = care.loss.map(|loss| loss.divided(self.neighbours.workers - 1));
         let (care, seal) = (Care { loss, ..care }, Some(Seal::Values(called)));
-        let parcel = Parcel { index, care, leg, seal, payload };
+        let parcel = Parcel { index, care, leg, seal, block };
         Ok(post.send(now, self.neighbours.successor, parcel)?)
     }
 
@@ -165,9 +164,9 @@ impl Rounds {
             return Ok(());
         }
         let Some(found) = self.plan.find(piece) else { return Ok(()) };
-        let Found { tensor, range, care, called, .. } = found;
-        let payload = payload::cut(tensor, self.neighbours.segment(range, 0));
-        self.send(now, post, (piece, 0), (care, called), payload)
+        let Found { tensor, range, care, called, form, .. } = found;
+        let block = Block::copy(tensor, self.neighbours.segment(range, 0), form);
+        self.send(now, post, (piece, 0), (care, called), block)
     }
 
     fn may_begin(&self) -> bool {
@@ -193,7 +192,7 @@ impl Part for Rounds {
         src: NodeId,
         parcel: Parcel,
     ) -> Result<(), Failure> {
-        let Parcel { index, payload, seal, .. } = parcel;
+        let Parcel { index, block, seal, .. } = parcel;
         let rounds = self.neighbours.rounds();
         if src != self.neighbours.predecessor || rounds == 0 {
             post.refuse();
@@ -205,10 +204,10 @@ impl Part for Rounds {
         }
         let place = (index / rounds, index % rounds);
         if place.0 >= self.plan.pieces() {
-            self.keep(post, place, (payload, seal));
+            self.keep(post, place, (block, seal));
             return Ok(());
         }
-        self.take(now, post, place, (payload, seal))
+        self.take(now, post, place, (block, seal))
     }
 
     fn want(&mut self, offer: &Offer) -> Result<Want, Failure> {
