@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use thalweg_core::{
-    Dscp, Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict, layer_priority,
-};
+use thalweg_core::{Dscp, Machine, Operation, Outbox, Packet, Span, Time, Verdict, layer_priority};
+use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
 

@@ -1,11 +1,12 @@
 //! SwitchML in the fabric: sums are exact whatever is lost, and the pool is the window.
 
 use thalweg_baselines::switchml::{Config as Settings, Event, Switch, Worker};
-use thalweg_core::{Fixed, JobId, NodeId, Operation, Rate, Rng, Span, Tensor, Time};
+use thalweg_core::{JobId, NodeId, Operation, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, LeafSpine, OneSwitch};
 use thalweg_fabric::{
     Config, Director, Door, Effect, Fabric, Hosts, Limit, Pause, Place, Program, Rule, Topology,
 };
+use thalweg_values::{Fixed, Tensor};
 
 const CABLE: CableSpec = CableSpec { rate: Rate::from_gbps(10), delay: Span::from_ns(500) };
 const LENGTHS: [usize; 4] = [10_000, 1, 3_520, 777];

@@ -13,11 +13,12 @@ use thalweg_aggregate::{
     Indexing, Member, Numeric, Recovery, Setup, Switch, Tree, Worker, server, switch, worker,
 };
 use thalweg_console::{Failure, files};
-use thalweg_core::{JobId, NodeId, Tensor};
+use thalweg_core::{JobId, NodeId};
 use thalweg_net::{
     Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Stats, Wait, thread,
 };
 use thalweg_stack::{Event, Host, Participant};
+use thalweg_values::Tensor;
 use thalweg_wire::tag::{Key, Secret};
 
 /// What `thalweg bench switch` takes.

@@ -1,9 +1,10 @@
 //! What a sum is asked for with.
 
-use thalweg_core::{Element, Fingerprint, Half, Tensor};
+use thalweg_core::Fingerprint;
 use thalweg_deliver::LossBound;
+use thalweg_values::Tensor;
 
-use crate::coverage::Coverage;
+use thalweg_values::Coverage;
 
 /// A tensor to be summed over all workers. A [`Tensor`] alone is one, of the front layer.
 #[derive(Clone, PartialEq, Debug)]
@@ -60,12 +61,8 @@ impl SumCall {
 
     /// The fingerprint of the operation.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
-        let element = match self.tensor {
-            Tensor::Length(_) | Tensor::Values(_) => Element::F32,
-            Tensor::Halves(Half::F16, _) => Element::F16,
-            Tensor::Halves(Half::Bf16, _) => Element::Bf16,
-        };
-        self.fingerprint.unwrap_or_else(|| Fingerprint::of_sum(element, self.tensor.len()))
+        let SumCall { tensor, .. } = self;
+        self.fingerprint.unwrap_or_else(|| Fingerprint::of_sum(tensor.element(), tensor.len()))
     }
 }
 

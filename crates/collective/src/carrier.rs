@@ -3,7 +3,9 @@
 use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Tag, Time};
 use thalweg_deliver::Offered;
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
+use thalweg_values::Tensor;
 
+use crate::block::{Block, Form};
 use crate::call::Care;
 use crate::config::ConfigError;
 use crate::courier::Courier;
@@ -19,7 +21,7 @@ pub struct Parcel {
     pub(crate) leg: Leg,
     /// The operation of the message, or why its sender has stopped. `None` if only the length of the values is known.
     pub(crate) seal: Option<Seal>,
-    pub(crate) payload: Payload,
+    pub(crate) block: Block,
 }
 
 /// Whether values are on their way into a sum or out of it.
@@ -34,7 +36,7 @@ pub enum Want {
     /// A contribution that it waits for.
     Gradient,
     /// A result that it waits for, and what it has in place of it, if anything.
-    Result(Option<Payload>),
+    Result(Option<Tensor>),
     /// It will want it, but knows nothing of it yet.
     Later,
     /// Nobody waits for it.
@@ -101,6 +103,14 @@ impl Carrier {
         match self {
             Carrier::Flow(flows) => flows.poll(),
             Carrier::Deliver(courier) => courier.poll(),
+        }
+    }
+
+    /// The form of the blocks that it carries.
+    pub fn form(&self) -> Form {
+        match self {
+            Carrier::Flow(_) => Form::Bytes,
+            Carrier::Deliver(_) => Form::Tensor,
         }
     }
 
@@ -177,7 +187,8 @@ impl Carrier {
 
 impl Flows {
     fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) -> Result<(), StartError> {
-        let Parcel { index, payload: mut body, seal, .. } = parcel;
+        let Parcel { index, block, seal, .. } = parcel;
+        let Block::Bytes(mut body) = block else { unreachable!("blocks of flows are bytes") };
         if let Some(seal) = seal {
             seal.write(&mut body);
         }
@@ -202,7 +213,7 @@ impl Flows {
                                 care: Care::default(),
                                 leg: Leg::Gradient,
                                 seal: Seal::of_payload(&payload),
-                                payload,
+                                block: Block::Bytes(payload),
                             };
                             News::Received { src, parcel }
                         }

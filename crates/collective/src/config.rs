@@ -6,7 +6,7 @@ use thalweg_core::NodeId;
 use thalweg_flow::MAX_PACKETS;
 use thiserror::Error;
 
-use crate::payload::VALUE_BYTES;
+use crate::block::VALUE_BYTES;
 use crate::seal::SEAL_BYTES;
 
 /// Why settings cannot work. The configuration is at fault.

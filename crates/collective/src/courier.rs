@@ -8,13 +8,13 @@ use thalweg_deliver::{
     Completion, Endpoint, Failure, Importance, LossBound, Lost, Name, Offered, ReceiveCall,
     SendCall,
 };
-use thalweg_flow::Payload;
+use thalweg_values::Tensor;
 
+use crate::block::{self, Block};
 use crate::call::Care;
 use crate::carrier::{Leg, News, Parcel};
 use crate::config::ConfigError;
 use crate::delivery::{Contents, Delivery, Results};
-use crate::payload;
 use crate::seal::Seal;
 
 /// A delivery endpoint that sends and receives numbered messages. A message's number is its operation.
@@ -47,7 +47,8 @@ impl Courier {
     }
 
     pub fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) {
-        let Parcel { index, care, leg, seal, payload } = parcel;
+        let Parcel { index, care, leg, seal, block } = parcel;
+        let Block::Tensor(values) = block else { unreachable!("blocks of deliveries are tensors") };
         let note = seal.filter(|_| self.delivery.contents == Contents::Values);
         let (loss, importance) = match (leg, self.delivery.results) {
             (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
@@ -60,27 +61,21 @@ impl Courier {
             importance,
             policy: Arc::clone(&self.delivery.policy),
             note: note.map(|seal| seal.encode()),
-            ..SendCall::new(name(dst, index), Arc::new(payload::into_tensor(payload)))
+            ..SendCall::new(name(dst, index), values)
         };
         let posted = self.endpoint.post_send(now, call);
         posted.expect("messages have numbers of their own, and their lengths are checked");
     }
 
     /// Gives a buffer for a message that was offered. Returns whether it was taken.
-    pub fn receive(
-        &mut self,
-        now: Time,
-        offer: &Offered,
-        older: Option<Payload>,
-        leg: Leg,
-    ) -> bool {
+    pub fn receive(&mut self, now: Time, offer: &Offered, older: Option<Tensor>, leg: Leg) -> bool {
         let (loss, lost) = match (leg, &older) {
             (Leg::Gradient, _) => (self.delivery.loss, Lost::ReadsZero),
             (Leg::Result, Some(_)) => (self.delivery.loss, Lost::KeepsValue),
             (Leg::Result, None) => (LossBound::EXACT, Lost::ReadsZero),
         };
-        let zeros = || payload::zeros(offer.tensor_bytes, self.delivery.contents);
-        let buffer = older.map_or_else(zeros, payload::into_tensor);
+        let zeros = || block::zeros(offer.tensor_bytes, self.delivery.contents);
+        let buffer = older.unwrap_or_else(zeros);
         let call = ReceiveCall { name: offer.name, buffer, loss, lost };
         let is_taken = self.endpoint.post_receive(now, call).is_ok();
         if is_taken && let Some(seal) = offer.note.as_ref().and_then(Seal::decode) {
@@ -115,7 +110,7 @@ impl Courier {
                     care: Care { layer: received.layer, loss: None },
                     leg: Leg::Gradient,
                     seal: self.seals.remove(&received.name),
-                    payload: payload::of_tensor(received.buffer),
+                    block: Block::Tensor(Arc::new(received.buffer)),
                 };
                 News::Received { src: received.name.peer, parcel }
             }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use thalweg_core::{Rng, Tag, Tensor, TrafficClass};
+use thalweg_core::{Rng, Tag, TrafficClass};
 use thalweg_deliver::{FrontFirst, Importance, LossBound, Policy, Segment};
+use thalweg_values::Tensor;
 
 /// Has messages travel as tensors of which a bounded part may be lost, in place of flows. All nodes need
 /// the same settings, except for the randomness.

@@ -1,11 +1,12 @@
 //! What a member tells the application, and why it cannot go on.
 
-use thalweg_core::{Mismatch, NodeId, Operation, Tensor};
+use thalweg_core::{Mismatch, NodeId, Operation};
 use thalweg_flow::StartError;
+use thalweg_values::Tensor;
 use thiserror::Error;
 
-use crate::coverage::Coverage;
 use crate::plan::MAX_VALUES;
+use thalweg_values::Coverage;
 
 /// What a member tells the application. Every operation ends with one of these.
 #[derive(Clone, PartialEq, Debug)]

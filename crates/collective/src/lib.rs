@@ -7,7 +7,7 @@
 //!
 //! Way of a tensor: `plan` cuts it into pieces, which are numbered through over all operations → the
 //! part decides which piece may leave (`window`) → `post` hands it to the `carrier` as a message whose
-//! number says what it is → the part of the receiver adds or keeps it (`payload`).
+//! number says what it is → the part of the receiver adds or keeps it (`block`).
 //!
 //! Sums can also travel as tensors of which a bounded part may be lost: [`Delivery`], carried by
 //! `courier`. The parts are the same. What flows need not know is asked of them: whether a message that
@@ -16,16 +16,15 @@
 //! Every message says which operation it belongs to (`seal`). Members whose operations differ stop before a
 //! result is handed out, and so does everybody else, with a failure that names both.
 
+mod block;
 mod call;
 mod carrier;
 mod config;
 mod courier;
-mod coverage;
 mod delivery;
 mod event;
 mod member;
 pub mod mesh;
-mod payload;
 mod plan;
 mod post;
 pub mod ring;
@@ -35,7 +34,6 @@ mod window;
 
 pub use call::SumCall;
 pub use config::ConfigError;
-pub use coverage::{Coverage, Missing, Part};
 pub use delivery::{Contents, Delivery, Results};
 pub use event::{Event, Failure, SubmitError};
 pub use member::Member;

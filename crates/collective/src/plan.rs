@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use thalweg_core::{Operation, Tensor};
+use thalweg_core::Operation;
 use thalweg_deliver::LossBound;
+use thalweg_values::Tensor;
 
+use crate::block::Form;
 use crate::call::{Care, SumCall};
-use crate::coverage::Coverage;
 use crate::delivery::{Contents, Delivery};
 use crate::event::SubmitError;
 use crate::seal::Called;
+use thalweg_values::Coverage;
 
 /// Most values of an operation: their bytes can still be counted.
 pub(crate) const MAX_VALUES: u64 = 1 << 60;
@@ -47,6 +49,8 @@ pub(crate) struct Found<'a> {
     pub range: Range<u64>,
     pub care: Care,
     pub called: Called,
+    /// The form that its messages have.
+    pub form: Form,
     /// What stands in for lost values of the result.
     pub older: Option<&'a Tensor>,
 }
@@ -128,7 +132,9 @@ impl Plan {
         }
         let range = part(0..job.tensor.len(), job.pieces, place);
         let Job { tensor, care, called, older, .. } = job;
-        Some(Found { tensor, range, care: *care, called: *called, older: older.as_ref() })
+        let form = if self.contents.is_some() { Form::Tensor } else { Form::Bytes };
+        let (care, called, older) = (*care, *called, older.as_ref());
+        Some(Found { tensor, range, care, called, form, older })
     }
 
     /// Notes that a piece has its sum. Returns the operation if it was the last one.

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use thalweg_core::{Bytes, Mismatch, NodeId, Operation, Tag, Time};
 use thalweg_flow::{FlowId, StartError};
 
+use crate::block::Block;
 use crate::call::Care;
 use crate::carrier::{Carrier, Leg, Parcel};
 use crate::config::ConfigError;
 use crate::delivery::Delivery;
 use crate::event::{Event, Failure};
-use crate::payload;
 use crate::plan::Finished;
 use crate::seal::Seal;
 
@@ -60,7 +60,7 @@ impl<E> Post<E> {
         dst: NodeId,
         parcel: Parcel,
     ) -> Result<(), StartError> {
-        self.counters.sent_bytes += parcel.payload.bytes();
+        self.counters.sent_bytes += parcel.block.bytes();
         self.carrier.send(now, dst, parcel)
     }
 
@@ -76,8 +76,8 @@ impl<E> Post<E> {
     /// Sends word to a node that this one has stopped, because two workers differ.
     pub(crate) fn send_stop(&mut self, now: Time, dst: NodeId, mismatch: Mismatch) {
         let (care, leg) = (Care::default(), Leg::Result);
-        let (seal, payload) = (Some(Seal::Stop(mismatch)), payload::empty());
-        let parcel = Parcel { index: STOP_MESSAGE, care, leg, seal, payload };
+        let (seal, block) = (Some(Seal::Stop(mismatch)), Block::empty(self.carrier.form()));
+        let parcel = Parcel { index: STOP_MESSAGE, care, leg, seal, block };
         // Where this fails, silence tells the other.
         let _ = self.send(now, dst, parcel);
     }

@@ -1,4 +1,4 @@
-//! What every room of Thalweg shares: time, rates, sizes, ids, fixed point, seeded randomness, the
+//! What every room of Thalweg shares: time, rates, sizes, ids, seeded randomness, the
 //! lent packet, the contract between a protocol and whoever runs it, and the traits that more than
 //! one plane needs.
 //!
@@ -7,14 +7,12 @@
 //! Start with [`machine`]: it is the contract that the simulator, the UDP driver and the tests all
 //! call protocols through.
 
-pub mod buffer;
 pub mod check;
 pub mod control;
 pub mod delay;
 pub mod digest;
 pub mod element;
 pub mod fingerprint;
-pub mod fixed;
 pub mod id;
 pub mod machine;
 pub mod packet;
@@ -22,21 +20,17 @@ pub mod quantity;
 pub mod relay;
 pub mod rng;
 pub mod rtt;
-pub mod sum;
 pub mod tagger;
-pub mod tensor;
 pub mod time;
 pub mod timers;
 pub mod units;
 
-pub use buffer::{Buffer, Lend};
 pub use check::{Check, Checked};
 pub use control::{Acked, CongestionControl, Pacer};
 pub use digest::Digest;
 pub use element::{Combine, Element};
 pub use fingerprint::{Fingerprint, Mismatch, OperationKind, OperationPolicy, Reduction, SumPath};
-pub use fixed::{Fit, Fixed};
-pub use id::{JobId, NodeId};
+pub use id::{JobId, NodeId, Operation};
 pub use machine::{Machine, Outbox, Verdict};
 pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, TrafficClass};
 pub use quantity::QuantityError;
@@ -44,7 +38,6 @@ pub use relay::Relay;
 pub use rng::Rng;
 pub use rtt::{Rtt, Waits};
 pub use tagger::{Tag, Tagger, layer_priority};
-pub use tensor::{Half, Operation, Tensor};
 pub use time::{Span, Time};
 pub use timers::Timers;
 pub use units::{Bytes, Rate};

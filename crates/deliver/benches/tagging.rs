@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use thalweg_core::{Operation, Rng};
 use thalweg_deliver::Importance;
-use thalweg_deliver::importance::{Threshold, pack, pack_and_sum};
+use thalweg_deliver::importance::{Threshold, pack_and_sum};
+use thalweg_values::float::write_le;
 
 /// The most that tagging may add, sample included, in copies.
 const LIMIT: f64 = 0.5;
@@ -88,7 +89,7 @@ fn measure(count: usize) -> Measured {
 
 fn pack_all(values: &[f32], bodies: &mut [u8]) {
     for (at, segment) in values.chunks(SEGMENT).enumerate() {
-        pack(segment, body(bodies, at, segment.len()));
+        write_le(segment, body(bodies, at, segment.len()));
     }
 }
 

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_core::{NodeId, Operation, Tensor, Time};
+use thalweg_core::{NodeId, Operation, Time};
+use thalweg_values::{Bits, Tensor};
 use thalweg_wire::deliver::Refusal;
 use thiserror::Error;
 
-use crate::bits::Bits;
 use crate::budget::LossBound;
 use crate::importance::Importance;
 use crate::policy::{FrontFirst, Policy};

@@ -4,10 +4,10 @@
 //! sample of the tensor. The sum of magnitudes is taken in the pass that packs the values.
 
 use multiversion::multiversion;
-use thalweg_core::Operation;
+use thalweg_core::{Body, Operation};
+use thalweg_values::{Float, TensorSlice, float};
 
 use crate::segments::Segments;
-use crate::source::Source;
 
 /// What makes a packet important.
 // spec: M-04
@@ -52,13 +52,13 @@ impl Threshold {
         let bytes = thalweg_core::Bytes::new(4 * values.len() as u64);
         let segments = segment_values.checked_mul(4).and_then(|step| Segments::new(bytes, step));
         segments.map_or(Threshold::NONE, |segments| {
-            Threshold::sampled(importance, &Source::Values(values), &segments, operation)
+            Threshold::sampled(importance, TensorSlice::Values(values), &segments, operation)
         })
     }
 
     pub(crate) fn sampled(
         importance: Importance,
-        source: &Source<'_>,
+        source: TensorSlice<'_>,
         segments: &Segments,
         operation: Operation,
     ) -> Threshold {
@@ -66,15 +66,15 @@ impl Threshold {
         let step = (count / LEAST_SAMPLE).clamp(1, SAMPLE_EVERY);
         let first = operation.0 % u64::from(step);
         let sample = (first as u32..count).step_by(step as usize);
-        let segment = |index| source.segment(segments.offset(index), segments.bytes(index));
+        let segment = |index| source.slice(segments.values(index, source.value_bytes()));
         let mean = match importance {
             Importance::All => None,
             Importance::PacketMean => {
-                median(sample.filter_map(|index| segment(index).mean_magnitude()).collect())
+                median(sample.filter_map(|index| mean_magnitude(segment(index))).collect())
             }
             Importance::SingleValue => {
                 let mut magnitudes = Vec::new();
-                sample.for_each(|index| segment(index).push_magnitudes(&mut magnitudes));
+                sample.for_each(|index| push_magnitudes(segment(index), &mut magnitudes));
                 median(magnitudes)
             }
         };
@@ -97,21 +97,49 @@ fn median(mut sample: Vec<f32>) -> Option<f32> {
     Some(*median)
 }
 
+/// Writes a segment into a body, if that has bytes, and sums the magnitudes, if the values are known.
+#[inline]
+pub(crate) fn write_and_sum(segment: TensorSlice<'_>, body: &mut Body<'_>) -> Option<f32> {
+    match (segment, body) {
+        (TensorSlice::Values(values), Body::Bytes(body)) => Some(pack_and_sum(values, body)),
+        (_, body) => {
+            segment.write(body);
+            sum_of_segment(segment)
+        }
+    }
+}
+
+fn mean_magnitude(segment: TensorSlice<'_>) -> Option<f32> {
+    sum_of_segment(segment).map(|sum| sum / segment.len() as f32)
+}
+
+fn sum_of_segment(segment: TensorSlice<'_>) -> Option<f32> {
+    match segment {
+        TensorSlice::Length(_) => None,
+        TensorSlice::Values(values) => Some(sum_of_magnitudes(values)),
+        TensorSlice::F16(values) => Some(magnitudes(values).sum()),
+        TensorSlice::Bf16(values) => Some(magnitudes(values).sum()),
+    }
+}
+
+fn push_magnitudes(segment: TensorSlice<'_>, all: &mut Vec<f32>) {
+    match segment {
+        TensorSlice::Length(_) => {}
+        TensorSlice::Values(values) => all.extend(magnitudes(values)),
+        TensorSlice::F16(values) => all.extend(magnitudes(values)),
+        TensorSlice::Bf16(values) => all.extend(magnitudes(values)),
+    }
+}
+
+fn magnitudes<T: Float>(values: &[T]) -> impl Iterator<Item = f32> {
+    values.iter().map(|value| value.widen().abs())
+}
+
 /// How many sums run side by side: enough that the widest vectors need not wait for each other. Their
 /// number and order are fixed, so that every machine finds the same sum.
 const LANES: usize = 64;
 
-/// Writes values into a packet's body, little-endian.
-///
-/// # Panics
-///
-/// If `body` is not four times as long as `values`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn pack(values: &[f32], body: &mut [u8]) {
-    write(values, body);
-}
-
-/// [`pack`], and the sum of the magnitudes. A packet's values are in the nearest cache when they have
+/// Writes values into a packet's body, little-endian, and sums the magnitudes. A packet's values are in the nearest cache when they have
 /// been written, so the sum is taken from there: two short loops are faster than a long one.
 ///
 /// # Panics
@@ -120,7 +148,8 @@ pub fn pack(values: &[f32], body: &mut [u8]) {
 // spec: M-04
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn pack_and_sum(values: &[f32], body: &mut [u8]) -> f32 {
-    write(values, body);
+    assert!(body.len() == size_of_val(values), "four bytes for each value");
+    float::write_le(values, body);
     sum(values)
 }
 
@@ -128,15 +157,6 @@ pub fn pack_and_sum(values: &[f32], body: &mut [u8]) -> f32 {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn sum_of_magnitudes(values: &[f32]) -> f32 {
     sum(values)
-}
-
-#[inline(always)]
-fn write(values: &[f32], body: &mut [u8]) {
-    let (body, rest) = body.as_chunks_mut();
-    assert!(body.len() == values.len() && rest.is_empty(), "four bytes for each value");
-    for (value, out) in values.iter().zip(body) {
-        *out = value.to_le_bytes();
-    }
 }
 
 #[inline(always)]

@@ -9,7 +9,6 @@
 //! side's `endpoint` → `incoming`, `receiver` (where does it belong, is it enough?), and "stop" back.
 
 mod answers;
-mod bits;
 pub mod budget;
 mod call;
 mod config;
@@ -24,11 +23,9 @@ pub mod policy;
 mod receiver;
 mod segments;
 mod sender;
-mod source;
 pub mod spray;
 mod stats;
 
-pub use bits::Bits;
 pub use budget::LossBound;
 pub use call::{
     Completion, Failed, Failure, Lost, NOTE_BYTES, Name, Note, Offered, PostError, ReceiveCall,

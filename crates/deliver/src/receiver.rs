@@ -1,13 +1,12 @@
 //! One posted buffer: where segments belong, and whether they are enough.
 
-use thalweg_core::{Body, Bytes, Tensor, Time};
+use thalweg_core::{Body, Bytes, Time};
+use thalweg_values::{Bits, Tensor};
 use thalweg_wire::deliver::{Data, Refusal};
 
-use crate::bits::Bits;
 use crate::budget::{Budget, LossBound};
 use crate::call::{Failed, Failure, Lost, Name, Note, ReceiveCall, Received};
-use crate::segments::Segments;
-use crate::source::value_bytes;
+use crate::segments::{Segments, value_bytes};
 
 /// A buffer that is to be filled.
 pub(crate) struct Receiver {
@@ -108,7 +107,8 @@ impl Receiver {
             return Intake::Again;
         }
         if let Body::Bytes(bytes) = body {
-            write(&mut self.buffer, data.offset.as_u64() as usize, bytes);
+            let values = agreed.segments.values(index, value_bytes(&self.buffer));
+            self.buffer.slice_mut(values).read_le(bytes);
         }
         agreed.budget.add(u64::from(data.payload_bytes));
         if agreed.budget.is_met() { Intake::Enough } else { Intake::Taken }
@@ -150,7 +150,8 @@ impl Receiver {
         if self.lost == Lost::ReadsZero {
             let mut from = 0;
             while let Some(index) = arrived.next_absent(from) {
-                clear(&mut self.buffer, segments.offset(index) as usize, segments.bytes(index));
+                let values = segments.values(index, value_bytes(&self.buffer));
+                self.buffer.slice_mut(values).clear();
                 from = index + 1;
             }
         }
@@ -168,34 +169,5 @@ impl Receiver {
     /// Hands the buffer out as it is.
     pub fn fail(self, failure: Failure) -> Failed {
         Failed { name: self.name, failure, buffer: Some(self.buffer) }
-    }
-}
-
-/// Writes a segment into the buffer.
-#[inline]
-fn write(buffer: &mut Tensor, offset: usize, bytes: &[u8]) {
-    match buffer {
-        Tensor::Length(_) => {}
-        Tensor::Values(values) => {
-            let values = &mut values[offset / 4..][..bytes.len() / 4];
-            for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
-                *value = f32::from_le_bytes(*bytes);
-            }
-        }
-        Tensor::Halves(_, bits) => {
-            let bits = &mut bits[offset / 2..][..bytes.len() / 2];
-            for (bits, bytes) in bits.iter_mut().zip(bytes.as_chunks().0) {
-                *bits = u16::from_le_bytes(*bytes);
-            }
-        }
-    }
-}
-
-fn clear(buffer: &mut Tensor, offset: usize, bytes: u16) {
-    let bytes = usize::from(bytes);
-    match buffer {
-        Tensor::Length(_) => {}
-        Tensor::Values(values) => values[offset / 4..][..bytes / 4].fill(0.0),
-        Tensor::Halves(_, bits) => bits[offset / 2..][..bytes / 2].fill(0),
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use thalweg_core::Bytes;
+use thalweg_values::Tensor;
 use thalweg_wire::deliver::BITMAP_BITS;
 
 /// The least segment that a receiver keeps account of: its bitmap is then at most a 512th of the buffer.
@@ -52,6 +53,13 @@ impl Segments {
         left.min(u64::from(self.segment_bytes)) as u16
     }
 
+    /// The values of a segment. Segments do not cut values in two.
+    #[inline]
+    pub fn values(&self, index: u32, value_bytes: u64) -> Range<u64> {
+        let from = self.offset(index) / value_bytes;
+        from..from + u64::from(self.bytes(index)) / value_bytes
+    }
+
     /// The segments that a bitmap from `first` on speaks of. `None` where none begins.
     pub fn window(&self, first: u32) -> Option<Range<u32>> {
         let begins = first.is_multiple_of(BITMAP_BITS) && first < self.count;
@@ -66,6 +74,11 @@ impl Segments {
         let is_one = offset.as_u64().is_multiple_of(segment) && index < u64::from(self.count);
         (is_one && self.bytes(index as u32) == bytes).then_some(index as u32)
     }
+}
+
+/// Size of one value on the wire.
+pub(crate) const fn value_bytes(tensor: &Tensor) -> u64 {
+    tensor.element().bytes() as u64
 }
 
 #[cfg(test)]

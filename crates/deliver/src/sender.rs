@@ -12,19 +12,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, Outbox, Span, Tensor, Time};
+use thalweg_core::{Bytes, Outbox, Span, Time};
+use thalweg_values::{Bits, Tensor};
 use thalweg_wire::deliver::{Data, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::tag;
 
-use crate::bits::Bits;
 use crate::budget::{LossBound, first_segment};
 use crate::call::{Name, Note, PostError, SendCall, Sent};
 use crate::config::{Config, Start};
-use crate::importance::Threshold;
+use crate::importance::{Threshold, write_and_sum};
 use crate::peer::{Peer, Waiting};
 use crate::policy::{Policy, Segment};
-use crate::segments::Segments;
-use crate::source::{Source, value_bytes};
+use crate::segments::{Segments, value_bytes};
 use crate::stats::Stats;
 
 /// A tensor on its way out.
@@ -99,8 +98,8 @@ impl Sender {
             .checked_mul(value_bytes(&values))
             .and_then(|bytes| Segments::new(Bytes::new(bytes), config.segment_bytes))
             .ok_or(PostError::TooLong(length))?;
-        let source = Source::of(&values, range.start, range.end);
-        let threshold = Threshold::sampled(importance, &source, &segments, name.operation);
+        let source = values.slice(range.clone());
+        let threshold = Threshold::sampled(importance, source, &segments, name.operation);
         Ok(Sender {
             name,
             peer,
@@ -302,8 +301,8 @@ impl Sender {
     ) -> Option<bool> {
         let (done, index) = self.position(self.done)?;
         let (offset, bytes) = (self.segments.offset(index), self.segments.bytes(index));
-        let source = Source::of(&self.values, self.range.start, self.range.end);
-        let source = source.segment(offset, bytes);
+        let source = self.values.slice(self.range.clone());
+        let source = source.slice(self.segments.values(index, source.value_bytes()));
         let mut packet = if self.passes > 0 {
             outbox.lend_again(source.body_size())
         } else {
@@ -311,13 +310,13 @@ impl Sender {
         }?;
         // spec: M-04
         let is_important = if self.must_arrive(index) {
-            source.pack(&mut packet.body);
+            source.write(&mut packet.body);
             true
         } else {
-            let sum = source.pack_and_sum(&mut packet.body);
+            let sum = write_and_sum(source, &mut packet.body);
             sum.map_or_else(
                 || self.is_drawn(index),
-                |sum| self.threshold.is_below(sum, source.len()),
+                |sum| self.threshold.is_below(sum, source.len() as usize),
             )
         };
         let tag = self.policy.tag(&self.segment(index, is_important));

@@ -14,8 +14,9 @@ mod script;
 mod stats;
 
 use thalweg_collective::SumCall;
-use thalweg_core::{Bytes, NodeId, Span, Tensor, Time};
+use thalweg_core::{Bytes, NodeId, Span, Time};
 use thalweg_deliver::LossBound;
+use thalweg_values::Tensor;
 
 pub(crate) use agree::{AgreeError, agree};
 pub(crate) use cast::{Cast, Part, Stage};

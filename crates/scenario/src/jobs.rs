@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_aggregate::{Server, server};
-use thalweg_collective::Coverage;
 use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::Hosts;
 use thalweg_stack::{Host, Pacing};
+use thalweg_values::Coverage;
 
 use crate::job::{Cast, Job, JobRecord, JobRun, ServerUse, Stage, WorkerStats};
 

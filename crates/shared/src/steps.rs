@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use thalweg_core::element::combine;
 use thalweg_core::{Combine, Element};
+use thalweg_values::combine;
 
 use crate::pipeline::{Place, Steps};
 

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use thalweg_core::{
-    Bytes, Check, Machine, NodeId, Operation, Outbox, Packet, Rng, Tensor, Time, Verdict,
-};
+use thalweg_core::{Bytes, Check, Machine, NodeId, Operation, Outbox, Packet, Rng, Time, Verdict};
 use thalweg_deliver::{
     Completion, Config, ConfigError, Endpoint, LossBound, Lost, Name, ReceiveCall, SendCall, Stats,
 };
 use thalweg_flow::{Event, FlowId, Message, Received, Sent, StartError};
+use thalweg_values::Tensor;
 
 /// The commands and events of a flow endpoint over deliveries: a flow is a tensor that nobody reads.
 ///

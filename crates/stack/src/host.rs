@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 
 use thalweg_aggregate::{Server, Worker, server};
-use thalweg_collective::{Coverage, Failure, SubmitError, SumCall, mesh};
-use thalweg_core::{
-    Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Tensor, Time, Verdict,
-};
+use thalweg_collective::{Failure, SubmitError, SumCall, mesh};
+use thalweg_core::{Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Time, Verdict};
+use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::{Kind, peek};
 use thiserror::Error;
 

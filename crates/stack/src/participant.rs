@@ -2,10 +2,9 @@
 
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_baselines::switchml;
-use thalweg_collective::{
-    Coverage, Failure, Part as Lacks, SubmitError, SumCall, mesh, ring, server,
-};
-use thalweg_core::{Check, Machine, Operation, Packet, Tensor, Time};
+use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
+use thalweg_core::{Check, Machine, Operation, Packet, Time};
+use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::aggregate::LossShare;
 
 use crate::part::Part;

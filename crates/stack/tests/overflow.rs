@@ -6,11 +6,12 @@ use std::sync::Arc;
 use thalweg_aggregate::{
     Indexing, Member, Numeric, Recovery, Setup, Switch, Tree, Worker, server, switch, worker,
 };
-use thalweg_core::{JobId, NodeId, Rate, Rng, Span, Tensor, Time};
+use thalweg_core::{JobId, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{Config, Director, Door, Fabric, Hosts, Limit, Pause, Program};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Host, Participant};
+use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 
 const WORKERS: u32 = 4;

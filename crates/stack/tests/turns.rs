@@ -2,11 +2,11 @@
 
 use thalweg_baselines::switchml;
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Tensor,
-    Time,
+    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Time,
 };
 use thalweg_flow::{Config, Endpoint, FlowTagger, Message, Payload};
 use thalweg_stack::{Host, Participant};
+use thalweg_values::Tensor;
 
 const JOB: JobId = JobId(7);
 const SWITCH: NodeId = NodeId(9);

@@ -42,6 +42,6 @@ pub use lossy::Lossy;
 pub use pacing::Pacing;
 pub use policy::{Collective, Numeric, Policy, Priority, Reduce, Reliability};
 pub use session::{Memory, Note, Reduced, Session, SessionConfig};
-pub use thalweg_collective::{Coverage, Missing, Part};
 pub use thalweg_deliver::LossBound;
+pub use thalweg_values::{Coverage, Missing, Part};
 pub use value::{Array, Value};

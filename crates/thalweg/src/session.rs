@@ -9,10 +9,10 @@ mod team;
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_collective::Coverage;
 use thalweg_collective::mesh::{Call, Outcome, Request};
 use thalweg_core::fingerprint::digest_of_lengths;
-use thalweg_core::{Element, Fingerprint, OperationKind, Tensor};
+use thalweg_core::{Element, Fingerprint, OperationKind};
+use thalweg_values::{Coverage, Tensor};
 
 pub use self::config::{Note, SessionConfig};
 use self::lane::Lanes;
@@ -457,8 +457,7 @@ fn own_part(counts: &[u64], rank: u32) -> Option<Range<u64>> {
 }
 
 fn bytes_of(tensor: &Tensor) -> u64 {
-    let size = if matches!(tensor, Tensor::Halves(..)) { 2 } else { 4 };
-    tensor.len() * size
+    tensor.len() * tensor.element().bytes() as u64
 }
 
 /// A handle whose result is there.

@@ -1,9 +1,8 @@
 //! Values of all types.
 
-use half::vec::{HalfBitsVecExt, HalfFloatVecExt};
 use half::{bf16, f16};
-use thalweg_core::element::divide;
-use thalweg_core::{Element, Half, Tensor};
+use thalweg_core::Element;
+use thalweg_values::{Tensor, divide};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A type of value that collectives work on.
@@ -113,11 +112,10 @@ impl Array {
 
     /// What aggregation sums, if it can sum this type.
     pub(crate) fn into_tensor(self) -> Result<Tensor, Array> {
-        let halves = |half, bits: Vec<u16>| Tensor::Halves(half, bits.into());
         match self {
             Array::F32(values) => Ok(values.into()),
-            Array::F16(values) => Ok(halves(Half::F16, values.reinterpret_into())),
-            Array::Bf16(values) => Ok(halves(Half::Bf16, values.reinterpret_into())),
+            Array::F16(values) => Ok(Tensor::F16(values.into())),
+            Array::Bf16(values) => Ok(Tensor::Bf16(values.into())),
             other => Err(other),
         }
     }
@@ -126,8 +124,8 @@ impl Array {
     pub(crate) fn from_tensor(tensor: Tensor) -> Array {
         match tensor {
             Tensor::Values(values) => Array::F32(values.into_vec()),
-            Tensor::Halves(Half::F16, bits) => Array::F16(bits.into_vec().reinterpret_into()),
-            Tensor::Halves(Half::Bf16, bits) => Array::Bf16(bits.into_vec().reinterpret_into()),
+            Tensor::F16(values) => Array::F16(values.into_vec()),
+            Tensor::Bf16(values) => Array::Bf16(values.into_vec()),
             // Sessions hand over values only.
             Tensor::Length(_) => Array::F32(Vec::new()),
         }

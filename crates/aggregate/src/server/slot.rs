@@ -1,6 +1,7 @@
 //! What a server keeps of one fragment.
 
-use thalweg_core::{Body, Ecn, Time, sum};
+use thalweg_core::{Body, Ecn, Time};
+use thalweg_values::sum;
 use thalweg_wire::aggregate::{Absent, Gradient, Magnitude, Numbers, Scale};
 
 use super::judge::{State, Told};

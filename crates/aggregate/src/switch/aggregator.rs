@@ -1,6 +1,7 @@
 //! The array of aggregators, made at start.
 
-use thalweg_core::{Body, JobId, Span, Time, sum};
+use thalweg_core::{Body, JobId, Span, Time};
+use thalweg_values::sum;
 use thalweg_wire::aggregate::{CONGESTED, Gradient, GradientView, Magnitude, OVERFLOW};
 
 use super::key::{Fragment, Key, Part};

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{Body, BodySize, Fixed, Half, Operation, Tensor};
+use thalweg_core::{Body, Operation};
+use thalweg_values::{Fixed, Tensor, TensorSlice, TensorSliceMut};
 use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
 
 use super::Event;
@@ -56,40 +57,6 @@ enum Held {
     From(u64, Tensor),
     /// None: nobody needs them any more.
     Nothing,
-}
-
-/// The values of one fragment.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Piece<'a> {
-    Length(u16),
-    Values(&'a [f32]),
-    Halves(Half, &'a [u16]),
-}
-
-impl Piece<'_> {
-    #[inline]
-    pub fn len(self) -> u16 {
-        match self {
-            Piece::Length(values) => values,
-            // A fragment is no longer than its header can say.
-            Piece::Values(values) => values.len() as u16,
-            Piece::Halves(_, bits) => bits.len() as u16,
-        }
-    }
-
-    #[inline]
-    pub fn bytes(self) -> u32 {
-        4 * u32::from(self.len())
-    }
-
-    /// What a packet with it needs.
-    #[inline]
-    pub fn body_size(self) -> BodySize {
-        match self {
-            Piece::Length(_) => BodySize::Length(self.bytes()),
-            Piece::Values(_) | Piece::Halves(..) => BodySize::Bytes(self.bytes()),
-        }
-    }
 }
 
 impl Operations {
@@ -158,17 +125,17 @@ impl Operations {
     /// The values of a fragment, as long as they are held: the worker's own, or the sum once it is
     /// complete. `None` also for one that is complete without result.
     #[inline]
-    pub fn piece(&self, sequence: u64) -> Option<Piece<'_>> {
+    pub fn piece(&self, sequence: u64) -> Option<TensorSlice<'_>> {
         let entry = &self.held[self.locate(sequence)?];
         let (from, to) = self.range(entry, sequence)?;
         if sequence < entry.missing_end {
             return None;
         }
         match &entry.held {
-            Held::All(tensor) => Some(cut(tensor, from, to)),
+            Held::All(tensor) => Some(tensor.slice(from..to)),
             Held::From(first, rest) => {
                 let (begin, _) = self.range(entry, *first)?;
-                Some(cut(rest, from.checked_sub(begin)?, to - begin))
+                Some(rest.slice(from.checked_sub(begin)?..to - begin))
             }
             Held::Nothing => None,
         }
@@ -184,15 +151,10 @@ impl Operations {
             return false;
         }
         let Held::All(tensor) = &mut self.held[index].held else { return false };
-        let range = from as usize..to as usize;
         match (tensor, body) {
             (Tensor::Length(_), _) => true,
-            (Tensor::Values(sums), Body::Bytes(bytes)) => {
-                decode(parameter.numbers, bytes, &mut sums[range]);
-                true
-            }
-            (Tensor::Halves(half, sums), Body::Bytes(bytes)) => {
-                decode_halves(*half, parameter.numbers, bytes, &mut sums[range]);
+            (tensor, Body::Bytes(bytes)) => {
+                decode(parameter.numbers, bytes, tensor.slice_mut(from..to));
                 true
             }
             (_, Body::Length(_)) => false,
@@ -281,7 +243,7 @@ impl Operations {
         let kept_from = self.everyone.clamp(entry.first, entry.end);
         let begin = self.range(entry, kept_from).map_or(entry.values, |(from, _)| from);
         let Held::All(tensor) = &entry.held else { return None };
-        let kept = Held::From(kept_from, rest(tensor, begin.min(entry.values)));
+        let kept = Held::From(kept_from, tensor.copy_from(begin.min(entry.values)));
         let taken = std::mem::replace(&mut self.held[index].held, kept);
         self.release(operation);
         match taken {
@@ -372,50 +334,12 @@ impl Operations {
     }
 }
 
-/// Some values of a tensor.
-#[inline]
-fn cut(tensor: &Tensor, from: u64, to: u64) -> Piece<'_> {
-    let range = from as usize..to as usize;
-    match tensor {
-        Tensor::Length(_) => Piece::Length((to - from) as u16),
-        Tensor::Values(values) => Piece::Values(&values[range]),
-        Tensor::Halves(half, bits) => Piece::Halves(*half, &bits[range]),
-    }
-}
-
-/// A copy of all values from one on.
-fn rest(tensor: &Tensor, from: u64) -> Tensor {
-    match tensor {
-        Tensor::Length(values) => Tensor::Length(values - from),
-        Tensor::Values(values) => values[from as usize..].to_vec().into(),
-        Tensor::Halves(half, bits) => Tensor::Halves(*half, bits[from as usize..].to_vec().into()),
-    }
-}
-
-/// Halves are decoded as many at a time as stay in the first-level cache.
-const BLOCK_VALUES: usize = 256;
-
-fn decode_halves(half: Half, numbers: Numbers, bytes: &[u8], sums: &mut [u16]) {
-    let mut wide = [0.0; BLOCK_VALUES];
-    for (sums, bytes) in sums.chunks_mut(BLOCK_VALUES).zip(bytes.chunks(4 * BLOCK_VALUES)) {
-        let wide = &mut wide[..sums.len()];
-        decode(numbers, bytes, wide);
-        for (sum, value) in sums.iter_mut().zip(wide) {
-            *sum = half.round(*value);
-        }
-    }
-}
-
-fn decode(numbers: Numbers, bytes: &[u8], sums: &mut [f32]) {
+fn decode(numbers: Numbers, bytes: &[u8], sums: TensorSliceMut<'_>) {
     match numbers {
         Numbers::Fixed(scale) => {
             let fixed = Fixed::new(scale.value()).expect("a scale is positive and finite");
-            fixed.decode_le(bytes, sums);
+            fixed.decode_slice_le(bytes, sums);
         }
-        Numbers::Float => {
-            for (sum, bytes) in sums.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                *sum = f32::from_le_bytes(*bytes);
-            }
-        }
+        Numbers::Float => sums.round_le(bytes),
     }
 }

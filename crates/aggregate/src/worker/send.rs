@@ -1,11 +1,11 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Fit, Fixed, Half, Outbox, Packet, Time};
+use thalweg_core::{Body, BodySize, Outbox, Packet, Time};
+use thalweg_values::{Fit, Fixed, TensorSlice};
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
 use thalweg_wire::tag;
 
 use super::agreed::Terms;
-use super::operations::Piece;
 use super::{Epoch, Work};
 use crate::setup::{Attempt, Numeric, Recovery};
 
@@ -118,7 +118,7 @@ impl Epoch {
             return false;
         }
         let Some(piece) = work.operations.piece(self.next) else { return false };
-        let bytes = u64::from(piece.bytes() + self.setup.overhead_bytes);
+        let bytes = piece.wide_bytes() + u64::from(self.setup.overhead_bytes);
         self.next == watermark || self.in_flight_bytes + bytes <= self.window.bytes()
     }
 
@@ -135,9 +135,9 @@ impl Epoch {
         // An outbox may have room for questions and none for values: those wait.
         let has_left_before = sequence < work.first_unsent;
         let packet = if has_left_before {
-            outbox.lend_again(piece.body_size())
+            outbox.lend_again(piece.wide_body_size())
         } else {
-            outbox.lend(piece.body_size())
+            outbox.lend(piece.wide_body_size())
         };
         let Some(packet) = packet else { return false };
         work.first_unsent = work.first_unsent.max(sequence + 1);
@@ -157,8 +157,8 @@ impl Epoch {
     /// What a packet with the values of a fragment occupies of a link.
     #[inline]
     pub(super) fn packet_bytes(&self, work: &Work, sequence: u64) -> u64 {
-        let body = work.operations.piece(sequence).map_or(0, Piece::bytes);
-        u64::from(body + self.setup.overhead_bytes)
+        let body = work.operations.piece(sequence).map_or(0, TensorSlice::wide_bytes);
+        body + u64::from(self.setup.overhead_bytes)
     }
 
     /// Sends the values of a fragment once more, or its sum, unless they are no longer held. `true` if
@@ -172,7 +172,7 @@ impl Epoch {
         outbox: &mut dyn Outbox,
     ) -> bool {
         let Some(piece) = work.operations.piece(sequence) else { return false };
-        let Some(packet) = outbox.lend_again(piece.body_size()) else { return false };
+        let Some(packet) = outbox.lend_again(piece.wide_body_size()) else { return false };
         let _ = self.fill(work, sequence, terms, how, packet);
         true
     }
@@ -187,7 +187,7 @@ impl Epoch {
         mut packet: Packet<'_>,
     ) -> Fit {
         let Some(piece) = work.operations.piece(sequence) else { return Fit::WHOLE };
-        let mut gradient = self.gradient(work, sequence, terms, how, piece.len());
+        let mut gradient = self.gradient(work, sequence, terms, how, piece.len() as u16);
         let fit = encode(piece, terms.numbers, &mut packet.body);
         gradient.overflow = fit.is_clipped;
         gradient.encode(packet.header);
@@ -239,18 +239,8 @@ impl Epoch {
         }
         let ahead = self.window.bytes() / u64::from(self.setup.packet_bytes());
         let ahead = ahead.clamp(1, u64::from(self.setup.span_fragments));
-        match work.operations.piece(sequence + ahead) {
-            Some(Piece::Values(values)) => {
-                // Without their signs, bits are in the order of magnitudes.
-                let bits = values.iter().map(|value| value.to_bits() & 0x7fff_ffff).max();
-                Magnitude::of(f32::from_bits(bits.unwrap_or(0)))
-            }
-            Some(Piece::Halves(half, bits)) => {
-                let magnitudes = bits.iter().map(|&bits| half.widen(bits).to_bits() & 0x7fff_ffff);
-                Magnitude::of(f32::from_bits(magnitudes.max().unwrap_or(0)))
-            }
-            Some(Piece::Length(_)) | None => Magnitude::default(),
-        }
+        let piece = work.operations.piece(sequence + ahead);
+        piece.map_or(Magnitude::default(), |piece| Magnitude::of(piece.largest_magnitude()))
     }
 
     // spec: T-10
@@ -321,42 +311,15 @@ fn watermark_distance(work: &Work, sequence: u64) -> u16 {
 
 /// Writes values into a body. Says how well fixed point stands for them.
 // spec: A-31, T-09
-fn encode(piece: Piece<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit {
-    match (piece, body) {
-        (Piece::Values(values), Body::Bytes(bytes)) => encode_values(values, numbers, bytes),
-        (Piece::Halves(half, bits), Body::Bytes(bytes)) => {
-            encode_halves(half, bits, numbers, bytes)
-        }
-        _ => Fit::WHOLE,
-    }
-}
-
-/// Halves are widened as many at a time as stay in the first-level cache.
-const BLOCK_VALUES: usize = 256;
-
-fn encode_halves(half: Half, bits: &[u16], numbers: Numbers, bytes: &mut [u8]) -> Fit {
-    let mut wide = [0.0; BLOCK_VALUES];
-    let mut fit = Fit::WHOLE;
-    for (bits, bytes) in bits.chunks(BLOCK_VALUES).zip(bytes.chunks_mut(4 * BLOCK_VALUES)) {
-        let wide = &mut wide[..bits.len()];
-        for (wide, bits) in wide.iter_mut().zip(bits) {
-            *wide = half.widen(*bits);
-        }
-        fit = fit.and(encode_values(wide, numbers, bytes));
-    }
-    fit
-}
-
-fn encode_values(values: &[f32], numbers: Numbers, bytes: &mut [u8]) -> Fit {
+fn encode(piece: TensorSlice<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit {
+    let Body::Bytes(bytes) = body else { return Fit::WHOLE };
     match numbers {
         Numbers::Fixed(scale) => {
             let fixed = Fixed::new(scale.value()).expect("a scale is positive and finite");
-            fixed.encode_le(values, bytes)
+            fixed.encode_slice_le(piece, bytes)
         }
         Numbers::Float => {
-            for (bytes, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(values) {
-                *bytes = value.to_le_bytes();
-            }
+            piece.widen_le(bytes);
             Fit::WHOLE
         }
     }

@@ -1,6 +1,7 @@
 //! The slots of one job in a switch.
 
-use thalweg_core::{Body, NodeId, sum};
+use thalweg_core::{Body, NodeId};
+use thalweg_values::sum;
 use thalweg_wire::aggregate::{Gradient, Numbers};
 
 use super::place;

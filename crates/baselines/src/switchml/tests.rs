@@ -1,7 +1,8 @@
 use thalweg_core::{
     Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Operation, Outbox, Packet,
-    Span, Tensor, Time, Verdict,
+    Span, Time, Verdict,
 };
+use thalweg_values::Tensor;
 use thalweg_wire::aggregate::{Gradient, Numbers, Parameter, Scale};
 
 use super::*;

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use thalweg_core::{
-    Body, BodySize, Ecn, Fixed, Machine, Operation, Outbox, Packet, Tag, Tensor, Time, Verdict,
-};
+use thalweg_core::{Body, BodySize, Ecn, Machine, Operation, Outbox, Packet, Tag, Time, Verdict};
+use thalweg_values::{Fixed, Tensor};
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter};
 
 use super::{Config, ConfigError, EPOCH, place};

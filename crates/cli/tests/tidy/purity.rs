@@ -5,6 +5,7 @@ use crate::source::Source;
 /// The folders of the crates that read no clock, no environment and no socket.
 const PURE: &[&str] = &[
     "core",
+    "values",
     "wire",
     "report",
     "train",

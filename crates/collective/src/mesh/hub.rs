@@ -14,6 +14,7 @@ use super::letter::{Letter, StreamId};
 use super::op::{Chunk, Op};
 use super::points::{self, PointKey, Points};
 
+use crate::block::Block;
 use crate::call::Care;
 use crate::carrier::{Leg, Parcel};
 use crate::member::Part;
@@ -371,9 +372,9 @@ impl Hub {
             return Err(Failure::Exhausted);
         }
         self.next_index += 1;
-        let payload = Payload::Bytes(message);
+        let block = Block::Bytes(Payload::Bytes(message));
         let (care, leg) = (Care::default(), Leg::Result);
-        let parcel = Parcel { index, care, leg, seal: None, payload };
+        let parcel = Parcel { index, care, leg, seal: None, block };
         post.send(now, self.members[to as usize], parcel)?;
         Ok(index)
     }
@@ -426,7 +427,7 @@ impl Part for Hub {
         parcel: Parcel,
     ) -> Result<(), Failure> {
         let from = self.ranks.get(&src).copied().filter(|&rank| self.place.is_other(rank));
-        if let (Some(from), Payload::Bytes(bytes)) = (from, parcel.payload) {
+        if let (Some(from), Block::Bytes(Payload::Bytes(bytes))) = (from, parcel.block) {
             let mut body = bytes.into_vec();
             if let Some(letter) = Letter::open(&mut body) {
                 return self.on_letter(now, post, early::Message { from, letter, body });

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use thalweg_core::element::combine;
 use thalweg_core::{Combine, Element, OperationKind};
+use thalweg_values::combine;
 
 use super::call::Outcome;
 use super::config::Place;

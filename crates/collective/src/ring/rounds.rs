@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use thalweg_core::{Fingerprint, NodeId, Operation, Time};
-use thalweg_flow::Payload;
+use thalweg_values::Bits;
 
+use crate::block::{Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
 use crate::carrier::{Leg, Parcel, Want};
 use crate::delivery::Delivery;
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
-use crate::payload::{self, VALUE_BYTES};
 use crate::plan::{Found, Plan, part};
 use crate::post::{Post, STOP_MESSAGE};
 use crate::seal::{Called, Seal};
@@ -39,15 +39,12 @@ pub struct Rounds {
     unbegun: u64,
     progress: Window<Progress>,
     /// What came for operations that were not submitted here yet, by piece and round.
-    early: BTreeMap<(u64, u64), (Payload, Option<Seal>)>,
+    early: BTreeMap<(u64, u64), (Block, Option<Seal>)>,
 }
 
-/// The rounds of a piece in which its message has come.
+/// The rounds of a piece in which its message has come. Without a length before the first.
 #[derive(Debug, Default)]
-struct Progress {
-    has_come: Vec<bool>,
-    count: u64,
-}
+struct Progress(Bits);
 
 impl Rounds {
     pub(super) fn new(
@@ -82,7 +79,7 @@ impl Rounds {
         &mut self,
         post: &mut Post,
         (piece, round): (u64, u64),
-        message: (Payload, Option<Seal>),
+        message: (Block, Option<Seal>),
     ) {
         let is_near = piece < self.progress.oldest() + self.span();
         let is_new = !self.early.contains_key(&(piece, round));
@@ -99,7 +96,7 @@ impl Rounds {
         now: Time,
         post: &mut Post,
         (piece, round): (u64, u64),
-        (mut payload, seal): (Payload, Option<Seal>),
+        (mut block, seal): (Block, Option<Seal>),
     ) -> Result<(), Failure> {
         let Neighbours { predecessor, workers, .. } = self.neighbours;
         let (rounds, span) = (self.neighbours.rounds(), self.span());
@@ -114,22 +111,22 @@ impl Rounds {
             return Ok(());
         }
         let range = self.neighbours.segment(range, round + 1);
-        if !payload::fits(tensor, &range, &payload, seal.is_some()) {
+        if !block.fits(tensor, &range, seal.is_some()) {
             return Err(Failure::Mismatch(predecessor));
         }
         if round + 1 < workers {
-            payload::add_values(&mut payload, tensor, range.clone());
+            block.add_values(tensor, range.clone());
         }
         if round + 2 >= workers {
-            payload::write(tensor, range, &payload);
+            block.write(tensor, range);
         }
         progress.note(round, rounds);
-        let is_done = progress.count == rounds;
+        let is_done = progress.is_done();
         if round + 1 < rounds {
-            self.send(now, post, (piece, round + 1), (care, called), payload)?;
+            self.send(now, post, (piece, round + 1), (care, called), block)?;
         }
         if is_done {
-            self.progress.slide(|progress| progress.count == rounds);
+            self.progress.slide(Progress::is_done);
             self.close(post, piece);
         }
         Ok(())
@@ -141,14 +138,14 @@ impl Rounds {
         post: &mut Post,
         (piece, round): (u64, u64),
         (care, called): (Care, Called),
-        payload: Payload,
+        block: Block,
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
         let leg = self.neighbours.leg(round);
         // A segment is lost bit by bit on the hops of the first half.
         let loss = care.loss.map(|loss| loss.divided(self.neighbours.workers - 1));
         let (care, seal) = (Care { loss, ..care }, Some(Seal::Values(called)));
-        let parcel = Parcel { index, care, leg, seal, payload };
+        let parcel = Parcel { index, care, leg, seal, block };
         Ok(post.send(now, self.neighbours.successor, parcel)?)
     }
 
@@ -167,9 +164,9 @@ impl Rounds {
             return Ok(());
         }
         let Some(found) = self.plan.find(piece) else { return Ok(()) };
-        let Found { tensor, range, care, called, .. } = found;
-        let payload = payload::cut(tensor, self.neighbours.segment(range, 0));
-        self.send(now, post, (piece, 0), (care, called), payload)
+        let Found { tensor, range, care, called, form, .. } = found;
+        let block = Block::copy(tensor, self.neighbours.segment(range, 0), form);
+        self.send(now, post, (piece, 0), (care, called), block)
     }
 
     fn may_begin(&self) -> bool {
@@ -195,7 +192,7 @@ impl Part for Rounds {
         src: NodeId,
         parcel: Parcel,
     ) -> Result<(), Failure> {
-        let Parcel { index, payload, seal, .. } = parcel;
+        let Parcel { index, block, seal, .. } = parcel;
         let rounds = self.neighbours.rounds();
         if src != self.neighbours.predecessor || rounds == 0 {
             post.refuse();
@@ -207,10 +204,10 @@ impl Part for Rounds {
         }
         let place = (index / rounds, index % rounds);
         if place.0 >= self.plan.pieces() {
-            self.keep(post, place, (payload, seal));
+            self.keep(post, place, (block, seal));
             return Ok(());
         }
-        self.take(now, post, place, (payload, seal))
+        self.take(now, post, place, (block, seal))
     }
 
     fn want(&mut self, offer: &Offer) -> Result<Want, Failure> {
@@ -270,11 +267,8 @@ impl Part for Rounds {
         if rounds == 0 {
             return;
         }
-        self.progress.check(span, |progress| progress.count == rounds);
-        for progress in self.progress.iter() {
-            let noted = progress.has_come.iter().filter(|has_come| **has_come).count();
-            assert_eq!(progress.count, noted as u64, "a round counts once");
-        }
+        self.progress.check(span, Progress::is_done);
+        self.progress.iter().for_each(|progress| progress.0.check());
         let oldest = self.progress.oldest();
         let is_near = self.unbegun <= oldest + self.pieces_in_flight;
         assert!(is_near, "piece {} is next, the oldest is {oldest}", self.unbegun);
@@ -345,12 +339,17 @@ impl Neighbours {
 
 impl Progress {
     fn has(&self, round: u64) -> bool {
-        self.has_come.get(round as usize).copied().unwrap_or(false)
+        self.0.contains(round as u32)
     }
 
     fn note(&mut self, round: u64, rounds: u64) {
-        self.has_come.resize(rounds as usize, false);
-        self.has_come[round as usize] = true;
-        self.count += 1;
+        if self.0.is_empty() {
+            self.0 = Bits::new(rounds as u32);
+        }
+        self.0.insert(round as u32);
+    }
+
+    fn is_done(&self) -> bool {
+        !self.0.is_empty() && self.0.is_full()
     }
 }

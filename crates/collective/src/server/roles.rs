@@ -3,16 +3,15 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use thalweg_core::{NodeId, Operation, Time};
-use thalweg_flow::Payload;
 
 use super::config::Config;
 use super::sums::{self, Sums};
 use super::worker::{self, Worker};
+use crate::block::{Block, VALUE_BYTES};
 use crate::call::SumCall;
 use crate::carrier::{Leg, Parcel, Want};
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
-use crate::payload::VALUE_BYTES;
 use crate::plan::Plan;
 use crate::post::{Post, STOP_MESSAGE};
 use crate::seal::{Called, Seal};
@@ -36,7 +35,7 @@ pub struct Roles {
 /// A message that does not leave the host.
 enum Local {
     Push { rank: usize, parcel: Parcel },
-    Sum { chunk: u64, seal: Option<Seal>, payload: Payload },
+    Sum { chunk: u64, seal: Option<Seal>, block: Block },
 }
 
 impl Roles {
@@ -59,9 +58,9 @@ impl Roles {
         let Some((rank, worker)) = &mut self.worker else { return Ok(()) };
         let here = self.server.as_ref().map(|(index, _)| *index);
         for (index, &server) in self.servers.iter().enumerate() {
-            while let Some((chunk, care, called, payload)) = worker.next_push(index) {
+            while let Some((chunk, care, called, block)) = worker.next_push(index) {
                 let (leg, seal) = (Leg::Gradient, Some(Seal::Values(called)));
-                let parcel = Parcel { index: 2 * chunk, care, leg, seal, payload };
+                let parcel = Parcel { index: 2 * chunk, care, leg, seal, block };
                 if here == Some(index) {
                     worker.on_pushed(chunk);
                     self.local.push_back(Local::Push { rank: *rank, parcel });
@@ -81,7 +80,7 @@ impl Roles {
         rank: usize,
         parcel: Parcel,
     ) -> Result<(), Failure> {
-        let Parcel { index, care, seal, payload, .. } = parcel;
+        let Parcel { index, care, seal, block, .. } = parcel;
         let chunk = index / 2;
         let servers = self.servers.len() as u64;
         let server = self.server.as_mut().filter(|(index, _)| chunk % servers == *index as u64);
@@ -90,15 +89,15 @@ impl Roles {
             return Ok(());
         };
         // Of values that are only a length there is no seal.
-        let called = called_in(seal).filter(|_| matches!(payload, Payload::Bytes(_)));
-        match sums.take(rank, chunk / servers, payload, called) {
+        let called = called_in(seal).filter(|_| block.has_values());
+        match sums.take(rank, chunk / servers, block, called) {
             sums::Intake::Unexpected => post.refuse(),
             sums::Intake::Differs(mismatch) => return Err(Failure::Differs(mismatch)),
             sums::Intake::Mismatch => return Err(Failure::Mismatch(self.workers[rank])),
             sums::Intake::Taken => {}
-            sums::Intake::Complete(payload) => {
+            sums::Intake::Complete(block) => {
                 let (leg, seal) = (Leg::Result, called.map(Seal::Values));
-                let sum = Parcel { index: index + 1, care, leg, seal, payload };
+                let sum = Parcel { index: index + 1, care, leg, seal, block };
                 self.send_sum(now, post, &sum)?;
             }
         }
@@ -109,11 +108,11 @@ impl Roles {
         let &Parcel { index, care, leg, seal, .. } = sum;
         let here = self.worker.as_ref().map(|(rank, _)| *rank);
         for (rank, &worker) in self.workers.iter().enumerate() {
-            let payload = sum.payload.clone();
+            let block = sum.block.clone();
             if here == Some(rank) {
-                self.local.push_back(Local::Sum { chunk: index / 2, seal, payload });
+                self.local.push_back(Local::Sum { chunk: index / 2, seal, block });
             } else {
-                post.send(now, worker, Parcel { index, care, leg, seal, payload })?;
+                post.send(now, worker, Parcel { index, care, leg, seal, block })?;
             }
         }
         Ok(())
@@ -125,14 +124,14 @@ impl Roles {
         post: &mut Post,
         src: NodeId,
         chunk: u64,
-        (payload, seal): (&Payload, Option<Seal>),
+        (block, seal): (&Block, Option<Seal>),
     ) -> Result<(), Failure> {
         let is_theirs = self.servers[(chunk % self.servers.len() as u64) as usize] == src;
         let Some((_, worker)) = self.worker.as_mut().filter(|_| is_theirs) else {
             post.refuse();
             return Ok(());
         };
-        match worker.take(chunk, payload, seal) {
+        match worker.take(chunk, block, seal) {
             worker::Intake::Unexpected => post.refuse(),
             worker::Intake::Mismatch => return Err(Failure::Mismatch(src)),
             worker::Intake::Taken => {}
@@ -195,7 +194,7 @@ impl Part for Roles {
             return self.on_stop(src, parcel.seal);
         }
         if parcel.index % 2 == 1 {
-            return self.on_sum(post, src, parcel.index / 2, (&parcel.payload, parcel.seal));
+            return self.on_sum(post, src, parcel.index / 2, (&parcel.block, parcel.seal));
         }
         match self.workers.iter().position(|&worker| worker == src) {
             Some(rank) => self.on_push(now, post, rank, parcel),
@@ -242,9 +241,9 @@ impl Part for Roles {
             self.push(now, post)?;
             match self.local.pop_front() {
                 Some(Local::Push { rank, parcel }) => self.on_push(now, post, rank, parcel)?,
-                Some(Local::Sum { chunk, seal, payload }) => {
+                Some(Local::Sum { chunk, seal, block }) => {
                     let here = self.servers[(chunk % self.servers.len() as u64) as usize];
-                    self.on_sum(post, here, chunk, (&payload, seal))?;
+                    self.on_sum(post, here, chunk, (&block, seal))?;
                 }
                 None => return Ok(()),
             }

@@ -1,9 +1,8 @@
 //! The server's role: contributions in, sums out.
 
 use thalweg_core::{Fingerprint, Mismatch};
-use thalweg_flow::Payload;
 
-use crate::payload;
+use crate::block::Block;
 use crate::seal::Called;
 use crate::window::Window;
 
@@ -22,9 +21,9 @@ pub(super) struct Sums {
 #[derive(Default)]
 struct Sum {
     /// Contributions that came before one of a lower rank, by rank.
-    waiting: Vec<Option<Payload>>,
+    waiting: Vec<Option<Block>>,
     /// The sum of the ranks below `next_rank`, once there is one, until it is complete.
-    sum: Option<Payload>,
+    sum: Option<Block>,
     next_rank: usize,
     /// The first contribution: the others must have its length and operation. `None` until it is received.
     first: Option<First>,
@@ -49,7 +48,7 @@ pub(super) enum Intake {
     /// It was taken in.
     Taken,
     /// It was the last one; this is the sum.
-    Complete(Payload),
+    Complete(Block),
 }
 
 impl Sums {
@@ -84,7 +83,7 @@ impl Sums {
         &mut self,
         rank: usize,
         number: u64,
-        payload: Payload,
+        block: Block,
         called: Option<Called>,
     ) -> Intake {
         let workers = self.workers;
@@ -95,12 +94,12 @@ impl Sums {
         if rank < sum.next_rank || sum.waiting[rank].is_some() {
             return Intake::Unexpected;
         }
-        let bytes = payload::value_bytes(&payload, called.is_some());
+        let bytes = block.value_bytes(called.is_some());
         let first = *sum.first.get_or_insert(First { rank, called, bytes });
         if let Some(refusal) = first.refuse(rank, called, bytes) {
             return refusal;
         }
-        sum.waiting[rank] = Some(payload);
+        sum.waiting[rank] = Some(block);
         sum.add_waiting();
         if sum.next_rank < workers {
             return Intake::Taken;
@@ -134,11 +133,11 @@ impl First {
 impl Sum {
     /// Adds the contributions that are next in order.
     fn add_waiting(&mut self) {
-        while let Some(payload) = self.waiting.get_mut(self.next_rank).and_then(Option::take) {
+        while let Some(block) = self.waiting.get_mut(self.next_rank).and_then(Option::take) {
             self.next_rank += 1;
             match &mut self.sum {
-                Some(sum) => payload::add(sum, &payload),
-                None => self.sum = Some(payload),
+                Some(sum) => sum.add(&block),
+                None => self.sum = Some(block),
             }
         }
     }
@@ -146,15 +145,16 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::{Bytes, Tensor};
+    use thalweg_values::Tensor;
 
     use super::*;
+    use crate::block::Form;
 
-    fn one(value: f32) -> Payload {
-        payload::cut(&Tensor::from(vec![value]), 0..1)
+    fn one(value: f32) -> Block {
+        Block::copy(&Tensor::from(vec![value]), 0..1, Form::Bytes)
     }
 
-    fn complete(intake: Intake) -> Option<Payload> {
+    fn complete(intake: Intake) -> Option<Block> {
         match intake {
             Intake::Complete(sum) => Some(sum),
             _ => None,
@@ -194,7 +194,7 @@ mod tests {
     fn contributions_have_one_length() {
         let mut sums = Sums::new(2, 1);
         assert!(matches!(sums.take(0, 0, one(2.0), None), Intake::Taken));
-        let other = Payload::Length(Bytes::new(8));
+        let other = Block::copy(&Tensor::Length(2), 0..2, Form::Bytes);
         assert!(matches!(sums.take(1, 0, other, None), Intake::Mismatch));
     }
 }

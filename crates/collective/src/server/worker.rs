@@ -1,12 +1,11 @@
 //! The worker's role: which chunks to push, where the sums go.
 
 use thalweg_core::Operation;
-use thalweg_flow::Payload;
 
+use crate::block::{self, Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
 use crate::carrier::Want;
 use crate::event::SubmitError;
-use crate::payload::{self, VALUE_BYTES};
 use crate::plan::{Finished, Found, Plan};
 use crate::seal::{Called, Seal};
 use crate::window::Window;
@@ -60,7 +59,7 @@ impl Worker {
 
     /// The next chunk for a server, the care that it needs and its operation, if one may be pushed now. It
     /// counts as in flight until [`on_pushed`](Worker::on_pushed).
-    pub fn next_push(&mut self, server: usize) -> Option<(u64, Care, Called, Payload)> {
+    pub fn next_push(&mut self, server: usize) -> Option<(u64, Care, Called, Block)> {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[server];
         let chunk = lane.unpushed * servers + server as u64;
@@ -70,10 +69,10 @@ impl Worker {
         if !may_push {
             return None;
         }
-        let Found { tensor, range, care, called, .. } = self.plan.find(chunk)?;
+        let Found { tensor, range, care, called, form, .. } = self.plan.find(chunk)?;
         lane.unpushed += 1;
         lane.pushes += 1;
-        Some((chunk, care, called, payload::cut(tensor, range)))
+        Some((chunk, care, called, Block::copy(tensor, range, form)))
     }
 
     /// A push is no longer on the way.
@@ -108,11 +107,11 @@ impl Worker {
         };
         let Found { range, older, .. } = found;
         let fits = bytes == (range.end - range.start) * VALUE_BYTES;
-        fits.then(|| Want::Result(older.map(|older| payload::cut(older, range))))
+        fits.then(|| Want::Result(older.map(|older| block::widened(older, range))))
     }
 
     /// Takes in the sum of a chunk.
-    pub fn take(&mut self, chunk: u64, payload: &Payload, seal: Option<Seal>) -> Intake {
+    pub fn take(&mut self, chunk: u64, block: &Block, seal: Option<Seal>) -> Intake {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[(chunk % servers) as usize];
         let pushed = lane.unpushed - lane.has_sum.oldest();
@@ -126,10 +125,10 @@ impl Worker {
             Seal::Values(theirs) => called.is_same(&theirs),
             Seal::Stop(_) => false,
         });
-        if !is_ours || !payload::fits(tensor, &range, payload, seal.is_some()) {
+        if !is_ours || !block.fits(tensor, &range, seal.is_some()) {
             return Intake::Mismatch;
         }
-        payload::write(tensor, range, payload);
+        block.write(tensor, range);
         *has_sum = true;
         lane.has_sum.slide(|&has_sum| has_sum);
         self.plan.close(chunk).map_or(Intake::Taken, Intake::Finished)

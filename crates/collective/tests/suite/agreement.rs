@@ -1,11 +1,11 @@
 //! Workers whose operations differ in one property.
 // spec: E-11 machine
 
+use half::bf16;
 use proptest::prelude::*;
 use thalweg_collective::{Event, Failure, SumCall};
-use thalweg_core::{
-    Element, Fingerprint, Half, OperationKind, OperationPolicy, Reduction, SumPath, Tensor,
-};
+use thalweg_core::{Element, Fingerprint, OperationKind, OperationPolicy, Reduction, SumPath};
+use thalweg_values::Tensor;
 
 use crate::delivered::{ring, served};
 use crate::group::{Collective, rings, servers};
@@ -81,7 +81,7 @@ fn operation(values: u64) -> Fingerprint {
 
 fn call(values: u64, fingerprint: Fingerprint) -> SumCall {
     let tensor = match fingerprint.element {
-        Some(Element::Bf16) => Tensor::Halves(Half::Bf16, vec![0x3f80; values as usize].into()),
+        Some(Element::Bf16) => Tensor::Bf16(vec![bf16::ONE; values as usize].into()),
         _ => Tensor::from(vec![1.0; values as usize]),
     };
     SumCall { fingerprint: Some(fingerprint), ..tensor.into() }

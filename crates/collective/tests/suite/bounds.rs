@@ -1,6 +1,7 @@
 //! Times against what the links allow.
 
-use thalweg_core::{Bytes, Span, Tensor};
+use thalweg_core::{Bytes, Span};
+use thalweg_values::Tensor;
 
 use crate::group::{Collective, rings, servers};
 use crate::stage::{RATE, play};

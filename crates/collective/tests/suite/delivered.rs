@@ -2,10 +2,11 @@
 //! result says whose contributions are in it.
 
 use thalweg_collective::{
-    Contents, Coverage, Delivery, Event, Failure, Results, SubmitError, SumCall, ring, server,
+    Contents, Delivery, Event, Failure, Results, SubmitError, SumCall, ring, server,
 };
-use thalweg_core::{Bytes, Element, Fingerprint, Machine, NodeId, Rng, Tensor, Time};
+use thalweg_core::{Bytes, Element, Fingerprint, Machine, NodeId, Rng, Time};
 use thalweg_deliver::{LossBound, Start};
+use thalweg_values::{Coverage, Tensor};
 
 use crate::group::{Collective, nodes, rings, servers};
 use crate::shuttle::Shuttle;

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use thalweg_collective::{ring, server};
-use thalweg_core::{Bytes, Rng, Tensor};
+use thalweg_core::{Bytes, Rng};
+use thalweg_values::Tensor;
 
 use crate::group::{Collective, rings, servers};
 use crate::oracle::{bits, in_rank_order, in_ring_order, tensors};

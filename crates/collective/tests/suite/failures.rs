@@ -1,7 +1,8 @@
 //! What members do when others are gone, work on something else, or send nonsense.
 
 use thalweg_collective::{Event, Failure, SubmitError};
-use thalweg_core::{Element, Fingerprint, NodeId, Operation, Tensor};
+use thalweg_core::{Element, Fingerprint, NodeId, Operation};
+use thalweg_values::Tensor;
 
 use crate::group::{rings, servers};
 use crate::shuttle::Shuttle;

@@ -1,7 +1,8 @@
 //! The machines of whole groups, in one shape for both collectives.
 
 use thalweg_collective::{Counters, Event, Failure, SubmitError, SumCall, ring, server};
-use thalweg_core::{Check, Machine, NodeId, Operation, Tensor, Time};
+use thalweg_core::{Check, Machine, NodeId, Operation, Time};
+use thalweg_values::Tensor;
 
 /// What both collectives can do.
 pub trait Collective: Machine<Event = Event> + Check {

@@ -1,8 +1,9 @@
 //! Messages that no honest member sends, under any number and of any length.
 
 use proptest::prelude::*;
-use thalweg_core::{Bytes, Element, Fingerprint, Machine, NodeId, Tensor, Time};
+use thalweg_core::{Bytes, Element, Fingerprint, Machine, NodeId, Time};
 use thalweg_flow::{Endpoint, FlowId, FlowTagger, Message, Payload};
+use thalweg_values::Tensor;
 use thalweg_wire::fingerprint;
 
 use crate::group::{Collective, rings, servers};

@@ -1,6 +1,6 @@
 //! Exact sums over links that lose packets.
 
-use thalweg_core::Tensor;
+use thalweg_values::Tensor;
 
 use crate::group::{Collective, rings, servers};
 use crate::oracle::{bits, in_rank_order, in_ring_order, tensors};

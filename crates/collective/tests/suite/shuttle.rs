@@ -4,8 +4,9 @@
 use thalweg_collective::Event;
 use thalweg_core::{
     Body, BodySize, Check, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox, Packet,
-    Rng, Tensor, Time,
+    Rng, Time,
 };
+use thalweg_values::Tensor;
 
 use crate::group::Collective;
 

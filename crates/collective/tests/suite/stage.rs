@@ -1,11 +1,12 @@
 //! Whole groups in the fabric, around one switch.
 
 use thalweg_collective::Event;
-use thalweg_core::{Machine, NodeId, Rate, Span, Tensor, Time};
+use thalweg_core::{Machine, NodeId, Rate, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{
     Config, Director, Discipline, Effect, Fabric, Hosts, Limit, Marking, Pause, Place, Rule,
 };
+use thalweg_values::Tensor;
 
 use crate::group::Collective;
 

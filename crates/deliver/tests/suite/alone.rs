@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{Machine, Span, Tensor, Time};
+use thalweg_core::{Machine, Span, Time};
 use thalweg_deliver::{Completion, Config, Failure, Offered, SendCall, Start};
+use thalweg_values::Tensor;
 use thalweg_wire::deliver::Verb;
 
 use crate::shuttle::{Owned, Pair, buffer, name};

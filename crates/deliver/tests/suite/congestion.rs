@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, Checked, NodeId, Operation, Rate, Rng, Span, Tensor, Time};
+use thalweg_core::{Bytes, Checked, NodeId, Operation, Rate, Rng, Span, Time};
 use thalweg_deliver::delay_control::Cuts;
 use thalweg_deliver::{
     Completion, Config, Endpoint, Importance, LossBound, Lost, Name, ReceiveCall, Received,
@@ -12,6 +12,7 @@ use thalweg_fabric::queue::STRICT_QUEUES;
 use thalweg_fabric::topology::{CableSpec, LeafSpine, OneSwitch};
 use thalweg_fabric::{Buffer, Discipline, DropReason, Fabric, Marking, Spread};
 use thalweg_train::{Batches, DIGITS, Recipe, STRIPES, Shard};
+use thalweg_values::Tensor;
 
 use crate::stage::{Post, Script, play};
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{Ecn, Machine, Rate, Span, Tensor};
+use thalweg_core::{Ecn, Machine, Rate, Span};
 use thalweg_deliver::{
     BackFirst, Completion, Config, Failure, Importance, LossBound, Lost, PostError, ReceiveCall,
     Received, SendCall, Start,
 };
+use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Refusal, Verb};
 
 use crate::shuttle::{Owned, Pair, buffer, name};

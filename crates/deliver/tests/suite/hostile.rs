@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use thalweg_core::{Bytes, HEADER_BYTES, JobId, Meta, NodeId, Tensor, Time};
+use thalweg_core::{Bytes, HEADER_BYTES, JobId, Meta, NodeId, Time};
 use thalweg_deliver::{Completion, Config, SendCall};
+use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Ack, Control, Data, Refusal, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::tag::{Key, seal};
 

@@ -2,9 +2,10 @@
 
 use thalweg_core::{
     Body, BodySize, Checked, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox,
-    Packet, Rng, Span, Tensor, Time, Verdict,
+    Packet, Rng, Span, Time, Verdict,
 };
 use thalweg_deliver::{Completion, Config, Endpoint, LossBound, Lost, Name, ReceiveCall};
+use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Control, Data, Verb};
 
 /// A packet that somebody owns.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{NodeId, Operation, Rate, Rng, Span, Tensor, Time, Waits};
+use thalweg_core::{NodeId, Operation, Rate, Rng, Span, Time, Waits};
 use thalweg_deliver::{
     Completion, Config, Importance, LossBound, Lost, Name, ReceiveCall, SendCall, Start,
 };
 use thalweg_fabric::topology::Cable;
 use thalweg_fabric::{Effect, Place, Rule, Topology};
+use thalweg_values::Tensor;
 
 use crate::stage::{Post, Script, play};
 use crate::values::{Numbers, check, tensor};
@@ -88,7 +89,7 @@ fn run(seed: u64, met: &mut Met) {
                     .find(|own| own.to == *node && own.operation == received.name.operation)
                     .expect("it was posted");
                 let lost = check(&transfer.sent, &transfer.posted, received, transfer.lost);
-                let value_bytes = if matches!(*transfer.sent, Tensor::Halves(..)) { 2 } else { 4 };
+                let value_bytes = transfer.sent.element().bytes() as u64;
                 let allowed = transfer.loss.allowed_bytes(transfer.sent.len() * value_bytes);
                 assert!(lost <= allowed, "seed {seed}: {lost} of {allowed} bytes that may be lost");
                 met.exact += u64::from(transfer.loss == LossBound::EXACT);

@@ -1,7 +1,8 @@
 //! Tensors whose values tell where they belong.
 
-use thalweg_core::{Half, Tensor};
+use half::bf16;
 use thalweg_deliver::{Lost, Received};
+use thalweg_values::Tensor;
 
 /// Which numbers a tensor has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +22,7 @@ pub fn tensor(numbers: Numbers, salt: u32, count: usize) -> Tensor {
         }
         Numbers::Halves => {
             let bits = |at: usize| ((at as u32 * 31 + salt * 977) % 0xfff1) as u16 + 1;
-            Tensor::Halves(Half::Bf16, (0..count).map(bits).collect())
+            Tensor::Bf16((0..count).map(|at| bf16::from_bits(bits(at))).collect())
         }
     }
 }
@@ -31,7 +32,8 @@ fn bits(tensor: &Tensor) -> (Vec<u32>, usize) {
     match tensor {
         Tensor::Length(_) => (Vec::new(), 4),
         Tensor::Values(values) => (values.iter().map(|value| value.to_bits()).collect(), 4),
-        Tensor::Halves(_, bits) => (bits.iter().map(|&bits| u32::from(bits)).collect(), 2),
+        Tensor::F16(values) => (values.iter().map(|half| half.to_bits().into()).collect(), 2),
+        Tensor::Bf16(values) => (values.iter().map(|half| half.to_bits().into()).collect(), 2),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use thalweg_collective::Coverage;
 use thalweg_core::{Span, Time};
+use thalweg_values::Coverage;
 
 use super::record::{JobKind, JobRecord};
 use super::script::{Place, Ready};

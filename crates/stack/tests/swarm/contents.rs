@@ -1,8 +1,8 @@
 //! What workers contribute, and what the sum has to be.
 
 use thalweg_aggregate::{Numeric, Reliability};
-use thalweg_collective::{Coverage, Part};
-use thalweg_core::{Fixed, Rng};
+use thalweg_core::Rng;
+use thalweg_values::{Coverage, Fixed, Part};
 
 use crate::plan::{Contents, JobPlan};
 

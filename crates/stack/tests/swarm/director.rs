@@ -7,11 +7,11 @@ use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
 use thalweg_aggregate::{Setup, Switch, Worker, server, switch, window, worker};
-use thalweg_collective::Coverage;
-use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Tensor, Time};
+use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Host, Participant};
+use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::tag::Key;
 
 use crate::contents::{self, Oracle};

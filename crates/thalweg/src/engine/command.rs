@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use thalweg_collective::{Coverage, SubmitError, SumCall, mesh};
+use thalweg_collective::{SubmitError, SumCall, mesh};
 use thalweg_control::{ControlEvent, FromRank};
-use thalweg_core::{Element, Fingerprint, JobId, Tensor, Time};
+use thalweg_core::{Element, Fingerprint, JobId, Time};
 use thalweg_stack::{Event, Host, HostError, Participant};
+use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::aggregate::Scale;
 
 use super::Engine;

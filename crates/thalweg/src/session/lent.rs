@@ -2,7 +2,8 @@
 
 use std::any::Any;
 
-use thalweg_core::{Buffer, Element, Half, Lend, Tensor};
+use thalweg_core::Element;
+use thalweg_values::{Buffer, Lend, Tensor};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Memory of the caller's, lent to an operation until it has ended. Both views are of the same bytes,
@@ -38,22 +39,26 @@ pub(super) fn lend<B: Memory>(element: Element, memory: B) -> Result<Tensor, B> 
         _ => <[f32]>::ref_from_bytes(bytes).is_ok(),
     };
     match element {
-        Element::F32 if is_aligned => Ok(Tensor::Values(Buffer::Lent(Box::new(Loan(memory))))),
-        Element::F16 if is_aligned => Ok(halves(Half::F16, memory)),
-        Element::Bf16 if is_aligned => Ok(halves(Half::Bf16, memory)),
+        Element::F32 if is_aligned => Ok(Tensor::Values(loan(memory))),
+        Element::F16 if is_aligned => Ok(Tensor::F16(loan(memory))),
+        Element::Bf16 if is_aligned => Ok(Tensor::Bf16(loan(memory))),
         _ => Err(memory),
     }
 }
 
-fn halves<B: Memory>(half: Half, memory: B) -> Tensor {
-    Tensor::Halves(half, Buffer::Lent(Box::new(Loan(memory))))
+fn loan<B: Memory, T>(memory: B) -> Buffer<T>
+where
+    T: FromBytes + IntoBytes + Immutable + KnownLayout + 'static,
+{
+    Buffer::Lent(Box::new(Loan(memory)))
 }
 
 /// The memory that was lent.
 pub(super) fn give_back<B: Memory>(tensor: Tensor) -> Option<B> {
     let lent: Box<dyn Any> = match tensor {
         Tensor::Values(Buffer::Lent(lent)) => lent,
-        Tensor::Halves(_, Buffer::Lent(lent)) => lent,
+        Tensor::F16(Buffer::Lent(lent)) => lent,
+        Tensor::Bf16(Buffer::Lent(lent)) => lent,
         _ => return None,
     };
     lent.downcast().ok().map(|loan: Box<Loan<B>>| loan.0)

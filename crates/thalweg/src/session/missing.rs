@@ -1,9 +1,7 @@
 //! Sums over hosts as sums over ranks, with what they lack.
 
-use thalweg_collective::{Coverage, Part};
 use thalweg_control::Welcome;
-use thalweg_core::Tensor;
-use thalweg_core::element::divide;
+use thalweg_values::{Coverage, Part, Tensor, divide};
 
 use super::team::bytes_of;
 use crate::engine::Summed;

@@ -6,11 +6,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_collective::Coverage;
 use thalweg_control::Welcome;
-use thalweg_core::element::divide;
-use thalweg_core::{Combine, Element, Fingerprint, Half, Mismatch, Tensor};
+use thalweg_core::{Combine, Element, Fingerprint, Mismatch};
 use thalweg_shared::{Team, TeamError};
+use thalweg_values::{Coverage, Tensor, divide};
 use zerocopy::IntoBytes;
 
 use super::SessionConfig;
@@ -234,8 +233,8 @@ fn share(
 pub(super) fn bytes_of(tensor: &mut Tensor) -> (Element, &mut [u8]) {
     match tensor {
         Tensor::Values(values) => (Element::F32, values.as_mut_bytes()),
-        Tensor::Halves(Half::F16, bits) => (Element::F16, bits.as_mut_bytes()),
-        Tensor::Halves(Half::Bf16, bits) => (Element::Bf16, bits.as_mut_bytes()),
+        Tensor::F16(values) => (Element::F16, values.as_mut_bytes()),
+        Tensor::Bf16(values) => (Element::Bf16, values.as_mut_bytes()),
         Tensor::Length(_) => (Element::U8, &mut []),
     }
 }

@@ -6,13 +6,14 @@ use thalweg::Numeric;
 use thalweg_aggregate::{
     Numeric as Bodies, Recovery, Setup, Switch, Worker, server, switch, worker,
 };
-use thalweg_core::{JobId, NodeId, Rate, Span, Tensor, Time};
+use thalweg_core::{JobId, NodeId, Rate, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{
     Config, Director, Door, Effect, Fabric, Hosts, Limit, Outage, Pause, Place, Program, Rule,
 };
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Host, Participant};
+use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::{Key, Secret};
 

@@ -1,4 +1,6 @@
-use thalweg_core::{Half, Tag};
+use half::f16;
+use thalweg_core::Tag;
+use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Magnitude;
 use thalweg_wire::tag;
 
@@ -251,8 +253,8 @@ fn headers_are_sealed_and_only_sealed_ones_are_taken() {
 fn halves_travel_in_full_and_are_rounded_once() {
     let mut bench = Bench::new(setup());
     // 1, -2 and the smallest and largest numbers, in IEEE halves.
-    let bits = vec![0x3c00, 0xc000, 0x0001, 0x7bff, 0x3c00];
-    let operation = bench.worker.submit(bench.now, Tensor::Halves(Half::F16, bits.into()));
+    let bits = [0x3c00, 0xc000, 0x0001, 0x7bff, 0x3c00];
+    let operation = bench.worker.submit(bench.now, halves(&bits));
     let sent = bench.sent();
     assert_eq!(sent[0].floats(), [1.0, -2.0, 5.960_464_5e-8, 65_504.0]);
     assert_eq!(sent[1].floats(), [1.0]);
@@ -260,8 +262,12 @@ fn halves_travel_in_full_and_are_rounded_once() {
     bench.answer_values(1, &[0.1]);
     assert_eq!(bench.finished(), [(0, 0)]);
     // 2049 lies between two halves and goes to the even one; 0.1 to its nearest.
-    let sums = vec![0x6800, 0x7c00, 0x0000, 0x7c00, 0x2e66];
-    assert_eq!(*bench.worker.tensor(operation).unwrap(), Tensor::Halves(Half::F16, sums.into()));
+    let sums = halves(&[0x6800, 0x7c00, 0x0000, 0x7c00, 0x2e66]);
+    assert_eq!(*bench.worker.tensor(operation).unwrap(), sums);
+}
+
+fn halves(bits: &[u16]) -> Tensor {
+    Tensor::F16(bits.iter().map(|&bits| f16::from_bits(bits)).collect())
 }
 
 // spec: T-07 machine

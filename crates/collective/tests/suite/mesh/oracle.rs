@@ -1,8 +1,8 @@
 //! What comes of calls, from the definition of each.
 
 use thalweg_collective::mesh::{Call, Outcome};
-use thalweg_core::element::combine;
 use thalweg_core::{Combine, Element, Rng};
+use thalweg_values::combine;
 
 /// What a rank gets when every rank makes its call.
 pub fn outcome(calls: &[Call], rank: usize) -> Outcome {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_aggregate::{
     Indexing, Member, Numeric, Recovery, Server, Setup, Tree, Worker, server, worker,
 };
-use thalweg_core::Tensor;
+use thalweg_values::Tensor;
 use thalweg_wire::aggregate::{Gradient, Scale};
 use thalweg_wire::{Kind, peek};
 

@@ -3,6 +3,8 @@
 
 use multiversion::multiversion;
 
+use crate::slice::{TensorSlice, TensorSliceMut};
+
 /// Turns floats into integers by multiplying with a scale, and back by dividing.
 ///
 /// Both ways round once, to the nearest, ties to even, whatever the scale. Two hosts that agree on
@@ -114,6 +116,31 @@ impl Fixed {
         decode_le(self, integers, out);
     }
 
+    /// [`Fixed::encode_le`] of values of any type. Writes nothing if there are no values.
+    ///
+    /// # Panics
+    ///
+    /// If `out` does not have four bytes for each value.
+    pub fn encode_slice_le(self, values: TensorSlice<'_>, out: &mut [u8]) -> Fit {
+        let mut fit = Fit::WHOLE;
+        values.for_wide_blocks(|first, values| {
+            let bytes = 4 * first..4 * (first + values.len());
+            fit = fit.and(self.encode_le(values, &mut out[bytes]));
+        });
+        fit
+    }
+
+    /// [`Fixed::decode_le`] to values of any type, which are rounded once more.
+    ///
+    /// # Panics
+    ///
+    /// If `integers` does not have four bytes for each value.
+    pub fn decode_slice_le(self, integers: &[u8], out: TensorSliceMut<'_>) {
+        out.fill_wide_blocks(|first, out| {
+            self.decode_le(&integers[4 * first..4 * (first + out.len())], out);
+        });
+    }
+
     fn of(scale: f32) -> Fixed {
         let scale = f64::from(scale);
         Fixed { scale, reciprocal: scale.recip().next_up() }
@@ -139,7 +166,7 @@ impl Fixed {
     fn encode_block<T>(self, values: &[f32], out: &mut [T], pack: impl Fn(i32) -> T) -> Fit {
         let mut offsets = 0;
         // A block has fewer values than 32 bits count, so nothing wraps. A checked addition keeps the loop from
-        // vector instructions: encoding takes ten times as long (`cargo bench -p thalweg-core --bench fixed`).
+        // vector instructions: encoding takes ten times as long (`cargo bench -p thalweg-values --bench fixed`).
         let mut underflowed = 0_u32;
         for (value, out) in values.iter().zip(out) {
             let rounded = (f64::from(*value) * self.scale + ROUNDER).to_bits();

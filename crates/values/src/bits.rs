@@ -1,6 +1,6 @@
-//! A set of segment numbers of fixed length.
+//! Sets of numbers below a length: arrived segments, chunks and rounds.
 
-/// Which segments of a tensor have arrived.
+/// A set of numbers below a length that does not change.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Bits {
     words: Vec<u64>,
@@ -9,27 +9,27 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// None of `length` numbers.
-    pub(crate) fn new(length: u32) -> Bits {
+    /// The empty set of numbers below `length`.
+    pub fn new(length: u32) -> Bits {
         Bits { words: vec![0; length.div_ceil(64) as usize], length, count: 0 }
     }
 
-    /// How many numbers there are, in the set or not.
+    /// Number of numbers that the set may have.
     pub fn len(&self) -> u32 {
         self.length
     }
 
-    /// Whether there are no numbers at all.
+    /// Returns whether the set may have no numbers at all.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// How many are in the set.
+    /// Number of numbers in the set.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether a number is in the set.
+    /// Returns whether a number is in the set.
     #[inline]
     pub fn contains(&self, number: u32) -> bool {
         number < self.length && self.words[number as usize / 64] >> (number % 64) & 1 == 1
@@ -54,9 +54,18 @@ impl Bits {
         None
     }
 
+    /// Returns whether all numbers are in the set.
+    pub fn is_full(&self) -> bool {
+        self.count == self.length
+    }
+
     /// Puts a number in. Returns whether it is new.
+    ///
+    /// # Panics
+    ///
+    /// If it is not below the length.
     #[inline]
-    pub(crate) fn insert(&mut self, number: u32) -> bool {
+    pub fn insert(&mut self, number: u32) -> bool {
         assert!(number < self.length, "{number} of {}", self.length);
         let (word, bit) = (&mut self.words[number as usize / 64], 1 << (number % 64));
         let is_new = *word & bit == 0;
@@ -65,8 +74,12 @@ impl Bits {
         is_new
     }
 
-    /// Recounts. Panics where the count is not that of the numbers.
-    pub(crate) fn check(&self) {
+    /// Recounts the numbers.
+    ///
+    /// # Panics
+    ///
+    /// If the count is another one.
+    pub fn check(&self) {
         let count: u32 = self.words.iter().map(|word| word.count_ones()).sum();
         assert_eq!(self.count, count, "numbers are counted once each");
         let padding = self.length % 64;
@@ -75,7 +88,7 @@ impl Bits {
     }
 
     /// Writes the bits from `first`, a multiple of 64, into as many bytes as they need.
-    pub(crate) fn write(&self, first: u32, count: u32, bytes: &mut [u8]) {
+    pub fn write(&self, first: u32, count: u32, bytes: &mut [u8]) {
         let words = &self.words[first as usize / 64..];
         for (chunk, word) in bytes.chunks_mut(8).zip(words) {
             chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
@@ -88,7 +101,7 @@ impl Bits {
     /// Replaces `count` numbers from `first`, a multiple of 64, on by those whose bits are set in `bytes`.
     /// They reach to the end or are a multiple of 64. Returns false, and does nothing, where bits behind
     /// the last are set.
-    pub(crate) fn replace(&mut self, first: u32, count: u32, bytes: &[u8]) -> bool {
+    pub fn replace(&mut self, first: u32, count: u32, bytes: &[u8]) -> bool {
         let padding = count % 8;
         if padding != 0 && bytes.last().is_some_and(|last| last >> padding != 0) {
             return false;

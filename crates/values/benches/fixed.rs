@@ -6,7 +6,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use thalweg_core::{Fixed, Rng};
+use thalweg_core::Rng;
+use thalweg_values::Fixed;
 
 /// The most that a conversion of the tensor may take, in copies.
 const LIMIT: f64 = 1.5;
