@@ -37,7 +37,7 @@ pub use element::{Combine, Element};
 pub use fingerprint::{Fingerprint, Mismatch, OperationKind, OperationPolicy, Reduction, SumPath};
 pub use fixed::{Fit, Fixed};
 pub use id::{JobId, NodeId};
-pub use machine::{Machine, Outbox, Verdict};
+pub use machine::{Machine, Outbox, Reports, Verdict};
 pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, TrafficClass};
 pub use quantity::QuantityError;
 pub use relay::Relay;

@@ -4,7 +4,7 @@
 //! measured with when the cost of the contract itself is the question.
 
 use crate::id::NodeId;
-use crate::machine::{Machine, Outbox, Verdict};
+use crate::machine::{Machine, Outbox, Reports, Verdict};
 use crate::packet::{BodySize, Packet};
 use crate::time::Time;
 
@@ -30,8 +30,6 @@ impl Relay {
 }
 
 impl Machine for Relay {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         packet.meta.dst = self.next;
         Verdict::Forward
@@ -55,6 +53,10 @@ impl Machine for Relay {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Relay {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use common::scene::{Chatter, Scene};
 use common::{Probe, Shot, TEN_GBPS, always, finish, leaf_spine, link, serialization, star};
 use serde_json::Value;
-use thalweg_core::{Body, BodySize, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Body, BodySize, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_fabric::trace::{JsonLines, PcapNg};
 use thalweg_fabric::{Bystander, Config, DropReason, Effect, Fabric, FabricStats, Place, Topology};
 
@@ -143,8 +143,6 @@ struct Postman {
 }
 
 impl Machine for Postman {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
         Verdict::Consume
     }
@@ -165,6 +163,10 @@ impl Machine for Postman {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Postman {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

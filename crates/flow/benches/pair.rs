@@ -6,7 +6,8 @@
 use std::time::Instant;
 
 use thalweg_core::{
-    Body, BodySize, Bytes, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Span, Time,
+    Body, BodySize, Bytes, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Reports,
+    Span, Time,
 };
 use thalweg_flow::{Config, Endpoint, Event, FlowTagger, Message, Payload};
 

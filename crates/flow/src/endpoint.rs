@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time,
+    Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Reports, Time,
     TrafficClass, Verdict,
 };
 use thalweg_wire::Kind;
@@ -177,8 +177,6 @@ impl Check for Endpoint {
 }
 
 impl Machine for Endpoint {
-    type Event = Event;
-
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         match self.config.admits(packet.header) {
@@ -216,6 +214,10 @@ impl Machine for Endpoint {
     fn poll_timeout(&self) -> Time {
         self.outgoing.next_timeout()
     }
+}
+
+impl Reports for Endpoint {
+    type Event = Event;
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {

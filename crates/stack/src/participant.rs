@@ -5,10 +5,8 @@ use thalweg_baselines::switchml;
 use thalweg_collective::{
     Coverage, Failure, Part as Lacks, SubmitError, SumCall, mesh, ring, server,
 };
-use thalweg_core::{Check, Machine, Operation, Packet, Tensor, Time};
+use thalweg_core::{Check, Machine, Operation, Packet, Reports, Tensor, Time};
 use thalweg_wire::aggregate::LossShare;
-
-use crate::part::Part;
 
 /// A node's part in one job, by the collective that the job uses.
 pub enum Participant {
@@ -64,7 +62,7 @@ impl Participant {
 
     /// Whether it has nothing to send, nor anything on the way.
     pub(crate) fn rests(&self) -> bool {
-        self.outgoing() == 0 && !self.part().has_more()
+        self.outgoing() == 0 && !self.part().has_backlog()
     }
 
     pub(crate) fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
@@ -98,7 +96,7 @@ impl Participant {
         }
     }
 
-    pub(crate) fn part(&self) -> &dyn Part {
+    pub(crate) fn part(&self) -> &dyn Machine {
         match self {
             Participant::Aggregate(worker) => &**worker,
             Participant::Server(node) => &**node,
@@ -108,7 +106,7 @@ impl Participant {
         }
     }
 
-    pub(crate) fn part_mut(&mut self) -> &mut dyn Part {
+    pub(crate) fn part_mut(&mut self) -> &mut dyn Machine {
         match self {
             Participant::Aggregate(worker) => &mut **worker,
             Participant::Server(node) => &mut **node,

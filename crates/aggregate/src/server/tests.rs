@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_core::{
     Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
-    Packet, Span, Time, Verdict,
+    Packet, Reports, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Scale,

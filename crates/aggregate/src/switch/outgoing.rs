@@ -87,7 +87,7 @@ impl Outgoing {
     }
 }
 
-impl<E> Switch<E> {
+impl Switch {
     /// Tells the server that its tree is not known.
     pub(super) fn notice(&mut self, now: Time, job: JobId, epoch: u32, server: NodeId) {
         self.stats.unknown_groups += 1;

@@ -10,7 +10,7 @@ mod slips;
 
 use thalweg_core::{
     Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
-    Packet, Span,
+    Packet, Reports, Span,
 };
 use thalweg_wire::Kind;
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Numbers, Parameter, Scale};

@@ -1,6 +1,6 @@
 use thalweg_core::{
     Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Operation, Outbox, Packet,
-    Span, Tensor, Time, Verdict,
+    Reports, Span, Tensor, Time, Verdict,
 };
 use thalweg_wire::aggregate::{Gradient, Numbers, Parameter, Scale};
 
@@ -234,7 +234,7 @@ fn packets_that_make_no_sense_are_refused() {
 
 #[test]
 fn slots_are_allotted_once() {
-    let mut switch = Switch::<()>::new(SWITCH, 10);
+    let mut switch = Switch::new(SWITCH, 10);
     let workers = |count| (0..count).map(NodeId).collect::<Vec<_>>();
     assert_eq!(switch.allot(JobId(1), 6, workers(2)), Ok(()));
     assert_eq!(switch.allot(JobId(1), 1, workers(2)), Err(AllotError::SameJob(JobId(1))));

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use thalweg_core::{
-    Body, BodySize, Ecn, Fixed, Machine, Operation, Outbox, Packet, Tag, Tensor, Time, Verdict,
+    Body, BodySize, Ecn, Fixed, Machine, Operation, Outbox, Packet, Reports, Tag, Tensor, Time,
+    Verdict,
 };
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter};
 
@@ -302,8 +303,6 @@ impl Worker {
 }
 
 impl Machine for Worker {
-    type Event = Event;
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let is_taken = Parameter::decode(packet.header)
             .is_ok_and(|parameter| self.take_in(&parameter, &packet.body));
@@ -339,6 +338,10 @@ impl Machine for Worker {
     fn poll_timeout(&self) -> Time {
         self.deadlines.front().map_or(Time::NEVER, |front| front.at)
     }
+}
+
+impl Reports for Worker {
+    type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

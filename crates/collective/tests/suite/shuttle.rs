@@ -3,13 +3,13 @@
 
 use thalweg_collective::Event;
 use thalweg_core::{
-    Body, BodySize, Check, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox, Packet,
+    Body, BodySize, Check, HEADER_BYTES, Header, Meta, NodeId, Operation, Outbox, Packet, Reports,
     Rng, Tensor, Time,
 };
 
 use crate::group::Collective;
 
-pub struct Shuttle<M: Machine> {
+pub struct Shuttle<M: Reports> {
     pub machines: Vec<M>,
     pub events: Vec<(NodeId, M::Event)>,
     pub now: Time,
@@ -35,7 +35,7 @@ pub struct Tray<'a> {
     pub heap: &'a mut Vec<Owned>,
 }
 
-impl<M: Machine + Check> Shuttle<M> {
+impl<M: Reports + Check> Shuttle<M> {
     pub fn new(machines: Vec<M>, seed: u64) -> Shuttle<M> {
         Shuttle {
             machines,

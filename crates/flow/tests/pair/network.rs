@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{
     Body, BodySize, Bytes, Checked, Ecn, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox,
-    Packet, Rate, Rng, Span, Time, Verdict,
+    Packet, Rate, Reports, Rng, Span, Time, Verdict,
 };
 use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Data};

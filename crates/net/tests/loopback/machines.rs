@@ -1,7 +1,7 @@
 //! The smallest machines that show one thing each.
 
 use thalweg_core::{
-    Body, BodySize, Dscp, Ecn, Machine, Meta, NodeId, Outbox, Packet, Time, Verdict,
+    Body, BodySize, Dscp, Ecn, Machine, Meta, NodeId, Outbox, Packet, Reports, Time, Verdict,
 };
 
 /// A packet as a test writes it down.
@@ -41,8 +41,6 @@ pub struct Sender {
 }
 
 impl Machine for Sender {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
         Verdict::Consume
     }
@@ -70,6 +68,10 @@ impl Machine for Sender {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Sender {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None
@@ -84,8 +86,6 @@ pub struct Collector {
 }
 
 impl Machine for Collector {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Body::Bytes(body) = packet.body else { panic!("a network carries bytes") };
         self.parcels.push(Parcel {
@@ -106,6 +106,10 @@ impl Machine for Collector {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Collector {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None
@@ -116,8 +120,6 @@ impl Machine for Collector {
 pub struct Lending<F>(pub F);
 
 impl<F: FnMut(&mut dyn Outbox)> Machine for Lending<F> {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
         Verdict::Consume
     }
@@ -131,6 +133,10 @@ impl<F: FnMut(&mut dyn Outbox)> Machine for Lending<F> {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl<F: FnMut(&mut dyn Outbox)> Reports for Lending<F> {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

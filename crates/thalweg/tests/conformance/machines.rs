@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::worker::Event;
 use thalweg_aggregate::{Recovery, Setup};
-use thalweg_core::{JobId, Machine, Tensor};
+use thalweg_core::{JobId, Reports, Tensor};
 
 use crate::fabric::bodies_of;
 use crate::hand::{Faults, Table, node, setup};

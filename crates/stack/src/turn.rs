@@ -1,32 +1,6 @@
-//! One of several machines on an interface.
+//! Turns of several machines on one interface.
 
-use thalweg_core::{BodySize, HEADER_BYTES, Machine, Outbox, Packet, Time};
-
-/// What a host asks of every machine in it, whatever its events are.
-pub(crate) trait Part {
-    fn has_more(&self) -> bool;
-    fn next_timeout(&self) -> Time;
-    fn time_out(&mut self, now: Time);
-    fn transmit(&mut self, now: Time, outbox: &mut dyn Outbox);
-}
-
-impl<M: Machine> Part for M {
-    fn has_more(&self) -> bool {
-        self.has_backlog()
-    }
-
-    fn next_timeout(&self) -> Time {
-        self.poll_timeout()
-    }
-
-    fn time_out(&mut self, now: Time) {
-        self.handle_timeout(now);
-    }
-
-    fn transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
-        self.poll_transmit(now, outbox);
-    }
-}
+use thalweg_core::{BodySize, HEADER_BYTES, Outbox, Packet};
 
 /// The part of an outbox that one machine may fill before it is the next one's turn.
 ///
