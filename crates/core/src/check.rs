@@ -129,7 +129,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::packet::{Body, BodySize, HEADER_BYTES, Meta};
+    use crate::packet::{Body, BodySize, HEADER_BYTES, Meta, Purpose};
 
     /// Takes in packets, and counts them wrongly if `slips` is set.
     #[derive(Default)]
@@ -187,7 +187,7 @@ mod tests {
             0
         }
 
-        fn lend(&mut self, _body: BodySize) -> Option<Packet<'_>> {
+        fn lend(&mut self, _body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
             None
         }
     }

@@ -38,7 +38,9 @@ pub use fingerprint::{Fingerprint, Mismatch, OperationKind, OperationPolicy, Red
 pub use fixed::{Fit, Fixed};
 pub use id::{JobId, NodeId};
 pub use machine::{Machine, Outbox, Reports, Verdict};
-pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, TrafficClass};
+pub use packet::{
+    Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, Purpose, TrafficClass,
+};
 pub use quantity::QuantityError;
 pub use relay::Relay;
 pub use rng::Rng;

@@ -30,7 +30,7 @@
 //! allocate per packet in steady state, and does not panic on any packet.
 
 use crate::id::NodeId;
-use crate::packet::{BodySize, Packet};
+use crate::packet::{BodySize, Packet, Purpose};
 use crate::time::Time;
 
 /// What becomes of a packet that a machine was handed.
@@ -85,14 +85,8 @@ pub trait Outbox {
 
     /// Lends an empty packet, which counts as sent. The sender fills in destination, wire size and
     /// whatever else is not to be the default; the header area is zero and `src` is filled in.
-    /// `None` when there is no room.
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>>;
-
-    /// Lends a packet for a retransmission: data that left in an earlier packet, in whatever form. An
-    /// outbox that counts progress counts none for it.
-    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
-        self.lend(body)
-    }
+    /// `None` when there is no room for a packet of this purpose; there may be room for another one's.
+    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>>;
 }
 
 impl<M: Machine + ?Sized> Machine for Box<M> {

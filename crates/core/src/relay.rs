@@ -5,7 +5,7 @@
 
 use crate::id::NodeId;
 use crate::machine::{Machine, Outbox, Reports, Verdict};
-use crate::packet::{BodySize, Packet};
+use crate::packet::{BodySize, Packet, Purpose};
 use crate::time::Time;
 
 /// Forwards every packet to one node, after sending a few of its own.
@@ -39,7 +39,7 @@ impl Machine for Relay {
 
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         while self.unsent_packets > 0 {
-            let Some(packet) = outbox.lend(self.body) else { return };
+            let Some(packet) = outbox.lend(self.body, Purpose::Data) else { return };
             packet.meta.dst = self.next;
             packet.meta.wire_bytes = self.wire_bytes;
             self.unsent_packets -= 1;

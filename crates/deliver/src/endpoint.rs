@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Check, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Reports, Rng,
-    Time, Verdict,
+    Body, BodySize, Check, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Purpose,
+    Reports, Rng, Time, Verdict,
 };
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::{Kind, peek, tag};
@@ -222,14 +222,14 @@ impl Endpoint {
         dst: NodeId,
         encode: impl FnOnce(&mut Header),
     ) -> Option<()> {
-        let mut packet = outbox.lend(BodySize::Length(0))?;
+        let mut packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
         address(&self.config, &mut packet, dst, self.spray.next_path(), encode);
         Some(())
     }
 
     fn send_bitmap(&mut self, outbox: &mut dyn Outbox, name: Name, first: u32) -> Option<()> {
         let (receiver, count) = self.incoming.window(name, first)?;
-        let mut packet = outbox.lend(BodySize::Bytes(bitmap_bytes(count)))?;
+        let mut packet = outbox.lend(BodySize::Bytes(bitmap_bytes(count)), Purpose::Control)?;
         if let Body::Bytes(body) = &mut packet.body {
             receiver.write_window(first, count, body);
         }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use common::{Probe, Shot, TEN_GBPS, check_drained, finish, link, serialization, star, us};
 use thalweg_core::{
-    Body, BodySize, Machine, NodeId, Outbox, Packet, Relay, Reports, Span, Time, Verdict,
+    Body, BodySize, Machine, NodeId, Outbox, Packet, Purpose, Relay, Reports, Span, Time, Verdict,
 };
 use thalweg_fabric::{
     Buffer, Bystander, Config, Director, Door, DropReason, Fabric, Hosts, Limit, Outage, Pause,
@@ -188,7 +188,7 @@ impl Machine for Scribe {
 
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         let Some(bytes) = self.unsent.take() else { return };
-        let packet = outbox.lend(BodySize::Bytes(bytes.len() as u32)).expect("room");
+        let packet = outbox.lend(BodySize::Bytes(bytes.len() as u32), Purpose::Data).expect("room");
         packet.meta.dst = NodeId(4);
         packet.meta.wire_bytes = 1_500;
         let Body::Bytes(body) = packet.body else { panic!("asked for bytes") };
@@ -350,7 +350,7 @@ impl Machine for LateDecider {
         if self.unsent_packets == 0 || now < self.next {
             return;
         }
-        let Some(packet) = outbox.lend(BodySize::Length(0)) else { return };
+        let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Data) else { return };
         packet.meta.dst = self.peer;
         packet.meta.wire_bytes = 1_500;
         self.now = now;

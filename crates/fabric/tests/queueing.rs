@@ -11,7 +11,7 @@ use common::{
     stamp, star, three_tier,
 };
 use thalweg_core::{
-    BodySize, Machine, NodeId, Outbox, Packet, Rate, Reports, Rng, Span, Time, Verdict,
+    BodySize, Machine, NodeId, Outbox, Packet, Purpose, Rate, Reports, Rng, Span, Time, Verdict,
 };
 use thalweg_fabric::topology::{CableSpec, Dumbbell, OneSwitch};
 use thalweg_fabric::{
@@ -84,7 +84,7 @@ impl Machine for Arrivals {
         }
         assert_eq!(now, self.next, "the arrival is at its exact moment");
         let bytes = self.draw_bytes();
-        let packet = outbox.lend(BodySize::Length(0)).expect("room for one");
+        let packet = outbox.lend(BodySize::Length(0), Purpose::Data).expect("room for one");
         stamp(packet.header, 0, now);
         packet.meta.dst = NodeId(0);
         packet.meta.wire_bytes = bytes;

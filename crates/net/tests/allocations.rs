@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::IoSlice;
 
-use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
+use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Purpose, Reports, Time, Verdict};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Message, Offload, Peers};
 
 /// The system's allocator, which counts what each thread asks for.
@@ -72,7 +72,7 @@ impl Machine for Everything {
 
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         while self.owed > 0
-            && let Some(packet) = outbox.lend(BodySize::Length(100))
+            && let Some(packet) = outbox.lend(BodySize::Length(100), Purpose::Data)
         {
             packet.meta.dst = self.group[1];
             self.owed -= 1;

@@ -1,6 +1,6 @@
 use thalweg_core::{
     Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Operation, Outbox, Packet,
-    Reports, Span, Tensor, Time, Verdict,
+    Purpose, Reports, Span, Tensor, Time, Verdict,
 };
 use thalweg_wire::aggregate::{Gradient, Numbers, Parameter, Scale};
 
@@ -37,7 +37,7 @@ impl Outbox for Mail {
         usize::MAX
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         let BodySize::Bytes(bytes) = body else { panic!("these tests carry values") };
         let header = [0; HEADER_BYTES];
         self.0.push(Letter { meta: Meta::default(), header, bytes: vec![0; bytes as usize] });

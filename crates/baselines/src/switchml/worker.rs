@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use thalweg_core::{
-    Body, BodySize, Ecn, Fixed, Machine, Operation, Outbox, Packet, Reports, Tag, Tensor, Time,
-    Verdict,
+    Body, BodySize, Ecn, Fixed, Machine, Operation, Outbox, Packet, Purpose, Reports, Tag, Tensor,
+    Time, Verdict,
 };
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter};
 
@@ -203,8 +203,8 @@ impl Worker {
         let bytes = u32::from(values) * 4;
         let tensor = self.operations[at].tensor.values();
         let size = if tensor.is_some() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
-        let packet = if sent_at.is_some() { outbox.lend_again(size) } else { outbox.lend(size) };
-        let Some(packet) = packet else { return false };
+        let purpose = Purpose::of_data(sent_at.is_some());
+        let Some(packet) = outbox.lend(size, purpose) else { return false };
         self.gradient(sequence, values).encode(packet.header);
         packet.meta.dst = self.config.switch;
         packet.meta.wire_bytes = bytes + self.config.overhead_bytes;

@@ -3,8 +3,8 @@
 
 use thalweg_collective::Event;
 use thalweg_core::{
-    Body, BodySize, Check, HEADER_BYTES, Header, Meta, NodeId, Operation, Outbox, Packet, Reports,
-    Rng, Tensor, Time,
+    Body, BodySize, Check, HEADER_BYTES, Header, Meta, NodeId, Operation, Outbox, Packet, Purpose,
+    Reports, Rng, Tensor, Time,
 };
 
 use crate::group::Collective;
@@ -139,7 +139,7 @@ impl Outbox for Tray<'_> {
         usize::MAX
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         let meta = Meta { src: self.src, ..Meta::default() };
         let body = match body {
             BodySize::Length(length) => Err(length),

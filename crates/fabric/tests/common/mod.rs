@@ -6,8 +6,8 @@ pub mod scene;
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    BodySize, Bytes, Dscp, Ecn, Header, Machine, NodeId, Outbox, Packet, Rate, Reports, Span, Time,
-    Verdict,
+    BodySize, Bytes, Dscp, Ecn, Header, Machine, NodeId, Outbox, Packet, Purpose, Rate, Reports,
+    Span, Time, Verdict,
 };
 use thalweg_fabric::topology::{Cable, CableSpec, LeafSpine, OneSwitch, ThreeTier};
 use thalweg_fabric::{
@@ -96,7 +96,7 @@ impl Machine for Probe {
     fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
         self.now = now;
         while let Some(shot) = self.plan.front().filter(|shot| shot.at <= now) {
-            let Some(packet) = outbox.lend(BodySize::Length(0)) else { return };
+            let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Data) else { return };
             stamp(packet.header, self.sent_packets, now);
             packet.meta.dst = shot.dst;
             packet.meta.wire_bytes = shot.bytes;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Digest, Dscp, Ecn, Machine, NodeId, Outbox, Packet, Rate, Reports, Rng, Span,
-    Time, Verdict,
+    Body, BodySize, Digest, Dscp, Ecn, Machine, NodeId, Outbox, Packet, Purpose, Rate, Reports,
+    Rng, Span, Time, Verdict,
 };
 use thalweg_fabric::topology::{CableSpec, Dumbbell, LeafSpine, OneSwitch, ThreeTier};
 use thalweg_fabric::{
@@ -192,7 +192,7 @@ impl Machine for Chatter {
                 None => return,
             };
             let body = self.draw_body();
-            let packet = outbox.lend(body).expect("there was room");
+            let packet = outbox.lend(body, Purpose::Data).expect("there was room");
             self.fill(packet, dst);
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Header, Machine, Meta, NodeId, Outbox, Packet, Reports, Rng, Span, Time,
-    Verdict,
+    Body, BodySize, Header, Machine, Meta, NodeId, Outbox, Packet, Purpose, Reports, Rng, Span,
+    Time, Verdict,
 };
 
 /// A packet that is held back is overtaken by this many, or goes after the longest delay.
@@ -90,7 +90,10 @@ impl Machine for Faulty {
         while let Some(held) = self.held.front()
             && (held.after <= self.handled || held.due <= now)
         {
-            let Some(packet) = outbox.lend(BodySize::Bytes(held.body.len() as u32)) else { return };
+            let Some(packet) = outbox.lend(BodySize::Bytes(held.body.len() as u32), Purpose::Data)
+            else {
+                return;
+            };
             *packet.meta = Meta { src: packet.meta.src, ..held.meta };
             *packet.header = held.header;
             let Body::Bytes(body) = packet.body else { panic!("bytes were asked for") };

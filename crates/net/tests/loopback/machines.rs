@@ -1,7 +1,8 @@
 //! The smallest machines that show one thing each.
 
 use thalweg_core::{
-    Body, BodySize, Dscp, Ecn, Machine, Meta, NodeId, Outbox, Packet, Reports, Time, Verdict,
+    Body, BodySize, Dscp, Ecn, Machine, Meta, NodeId, Outbox, Packet, Purpose, Reports, Time,
+    Verdict,
 };
 
 /// A packet as a test writes it down.
@@ -50,7 +51,9 @@ impl Machine for Sender {
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         while let Some(parcel) = self.parcels.get(self.sent) {
             let room = outbox.room();
-            let Some(packet) = outbox.lend(BodySize::Bytes(parcel.body.len() as u32)) else {
+            let Some(packet) =
+                outbox.lend(BodySize::Bytes(parcel.body.len() as u32), Purpose::Data)
+            else {
                 assert_eq!(room, 0, "where there is room, it is lent");
                 return;
             };

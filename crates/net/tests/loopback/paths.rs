@@ -1,6 +1,6 @@
 //! Nodes that are named by where they are, and send from several ports.
 
-use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
+use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Purpose, Reports, Time, Verdict};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, OpenError, Peers};
 
 use crate::{turn, until};
@@ -24,7 +24,7 @@ impl Machine for Sprayer {
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         let Some(to) = self.to else { return };
         while self.paths_left > 0
-            && let Some(packet) = outbox.lend(BodySize::Length(8))
+            && let Some(packet) = outbox.lend(BodySize::Length(8), Purpose::Data)
         {
             self.paths_left -= 1;
             packet.meta.dst = to;
