@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Span, Time, Verdict};
+use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Span, Time, Verdict};
 use thalweg_wire::aggregate::{AggregateError, Ask, Gradient, Notice, Scale};
 use thalweg_wire::prefix::{self, Kind, Prefix};
 use thalweg_wire::tag::{self, Secret};
@@ -221,8 +221,6 @@ impl Server {
 }
 
 impl Machine for Server {
-    type Event = Event;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         if self.take_in(now, packet).is_err() {
             self.past.malformed += 1;
@@ -252,6 +250,10 @@ impl Machine for Server {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Server {
+    type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

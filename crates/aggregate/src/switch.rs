@@ -19,9 +19,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::marker::PhantomData;
 
-use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_wire::Kind;
 use thalweg_wire::aggregate::FAN_IN_MAX;
 use thalweg_wire::tag;
@@ -42,11 +41,9 @@ use self::sweep::Sweep;
 /// gradient stands in one table, the first of `docs/aggregation.md`: take an aggregator, add to one,
 /// pass on. It knows no jobs: what it has to know of one, it reads from the packets, or is told by an
 /// announcement, and forgets again. All memory is reserved when it is made; a step allocates nothing.
-///
-/// It has nothing to tell: `E` is whatever the machines beside it report.
 // spec
 #[derive(Debug)]
-pub struct Switch<E = Infallible> {
+pub struct Switch {
     config: Config,
     array: Array,
     sweep: Sweep,
@@ -59,12 +56,11 @@ pub struct Switch<E = Infallible> {
     /// The children that are asked next; kept for its memory.
     listed: Vec<NodeId>,
     stats: Stats,
-    events: PhantomData<fn() -> E>,
 }
 
-impl<E> Switch<E> {
+impl Switch {
     /// A switch that has just started.
-    pub fn new(config: Config) -> Result<Switch<E>, ConfigError> {
+    pub fn new(config: Config) -> Result<Switch, ConfigError> {
         config.check()?;
         Ok(Switch {
             config,
@@ -76,7 +72,6 @@ impl<E> Switch<E> {
             shares: shares(&config),
             listed: Vec::with_capacity(usize::from(FAN_IN_MAX)),
             stats: Stats::default(),
-            events: PhantomData,
         })
     }
 
@@ -160,9 +155,7 @@ impl<E> Switch<E> {
     }
 }
 
-impl<E> Machine for Switch<E> {
-    type Event = E;
-
+impl Machine for Switch {
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         if packet.meta.dst != self.config.me {
             return Verdict::Forward;
@@ -196,8 +189,12 @@ impl<E> Machine for Switch<E> {
     fn poll_timeout(&self) -> Time {
         if self.array.occupied() == 0 { Time::NEVER } else { self.sweep.due() }
     }
+}
 
-    fn poll_event(&mut self) -> Option<E> {
+impl Reports for Switch {
+    type Event = Infallible;
+
+    fn poll_event(&mut self) -> Option<Infallible> {
         None
     }
 }

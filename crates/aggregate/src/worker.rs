@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use thalweg_core::{Dscp, Machine, Operation, Outbox, Packet, Span, Time, Verdict, layer_priority};
+use thalweg_core::{
+    Dscp, Machine, Operation, Outbox, Packet, Reports, Span, Time, Verdict, layer_priority,
+};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
@@ -283,8 +285,6 @@ impl Worker {
 }
 
 impl Machine for Worker {
-    type Event = Event;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         match &mut self.epoch {
             Some(epoch) if !self.is_paused => epoch.take_in(&mut self.work, now, &packet),
@@ -314,6 +314,10 @@ impl Machine for Worker {
         let epoch = self.epoch.as_ref().filter(|_| !self.is_paused);
         epoch.map_or(Time::NEVER, |epoch| epoch.next_timeout(&self.work))
     }
+}
+
+impl Reports for Worker {
+    type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
         self.work.events.pop_front()

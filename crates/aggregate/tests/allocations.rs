@@ -6,7 +6,8 @@ use std::cell::Cell;
 
 use thalweg_aggregate::switch::{Config, Switch};
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Span, Time,
+    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Purpose,
+    Span, Time,
 };
 use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale,
@@ -250,7 +251,7 @@ impl Outbox for Sink {
         usize::MAX
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         self.sent += 1;
         let body = match body {
             BodySize::Length(bytes) => Body::Length(bytes),

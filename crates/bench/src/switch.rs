@@ -183,7 +183,7 @@ struct End {
 }
 
 impl End {
-    fn drive<M: thalweg_core::Machine>(self, machine: M) -> Result<Driver<M>, Failure> {
+    fn drive<M: thalweg_core::Reports>(self, machine: M) -> Result<Driver<M>, Failure> {
         let config = DriverConfig { node: self.node, wait: Wait::Sleep, ..DriverConfig::default() };
         Driver::new(config, self.endpoint, Peers::in_network(self.network), machine)
             .map_err(ran_wrong)

@@ -1,6 +1,6 @@
 //! What messages of a member travel on.
 
-use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Tag, Time};
+use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Reports, Tag, Time};
 use thalweg_deliver::Offered;
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
 use thalweg_values::Tensor;

@@ -1,6 +1,6 @@
 //! The machine around the parts of a collective: one endpoint, operations in, results out.
 
-use thalweg_core::{Check, Machine, NodeId, Operation, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_deliver::Offered;
 
 use crate::carrier::{Carrier, Leg, News, Parcel, Want};
@@ -228,8 +228,6 @@ impl<P: Part> Check for Member<P> {
 }
 
 impl<P: Part> Machine for Member<P> {
-    type Event = P::Event;
-
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         self.post.carrier.handle_packet(now, packet);
@@ -256,6 +254,10 @@ impl<P: Part> Machine for Member<P> {
     fn poll_timeout(&self) -> Time {
         self.post.carrier.poll_timeout()
     }
+}
+
+impl<P: Part> Reports for Member<P> {
+    type Event = P::Event;
 
     #[inline]
     fn poll_event(&mut self) -> Option<P::Event> {

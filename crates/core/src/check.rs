@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
 use crate::id::NodeId;
-use crate::machine::{Machine, Outbox, Verdict};
+use crate::machine::{Machine, Outbox, Reports, Verdict};
 use crate::packet::Packet;
 use crate::time::Time;
 
@@ -81,8 +81,6 @@ impl<M> DerefMut for Checked<M> {
 }
 
 impl<M: Machine + Check> Machine for Checked<M> {
-    type Event = M::Event;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let verdict = match self.machine.handle_packet(now, packet) {
             Verdict::Consume => Some(Verdict::Consume),
@@ -116,6 +114,10 @@ impl<M: Machine + Check> Machine for Checked<M> {
         self.check_commands();
         self.machine.poll_timeout()
     }
+}
+
+impl<M: Reports + Check> Reports for Checked<M> {
+    type Event = M::Event;
 
     fn poll_event(&mut self) -> Option<M::Event> {
         self.machine.poll_event()
@@ -127,7 +129,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::packet::{Body, HEADER_BYTES, Meta};
+    use crate::packet::{Body, BodySize, HEADER_BYTES, Meta, Purpose};
 
     /// Takes in packets, and counts them wrongly if `slips` is set.
     #[derive(Default)]
@@ -152,8 +154,6 @@ mod tests {
     }
 
     impl Machine for Counter {
-        type Event = ();
-
         fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
             self.count();
             Verdict::Multicast(&self.targets)
@@ -170,6 +170,10 @@ mod tests {
         fn poll_timeout(&self) -> Time {
             Time::NEVER
         }
+    }
+
+    impl Reports for Counter {
+        type Event = ();
 
         fn poll_event(&mut self) -> Option<()> {
             None
@@ -183,7 +187,7 @@ mod tests {
             0
         }
 
-        fn lend(&mut self, _body: crate::packet::BodySize) -> Option<Packet<'_>> {
+        fn lend(&mut self, _body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
             None
         }
     }

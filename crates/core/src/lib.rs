@@ -31,8 +31,10 @@ pub use digest::Digest;
 pub use element::{Combine, Element};
 pub use fingerprint::{Fingerprint, Mismatch, OperationKind, OperationPolicy, Reduction, SumPath};
 pub use id::{JobId, NodeId, Operation};
-pub use machine::{Machine, Outbox, Verdict};
-pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, TrafficClass};
+pub use machine::{Machine, Outbox, Reports, Verdict};
+pub use packet::{
+    Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, Purpose, TrafficClass,
+};
 pub use quantity::QuantityError;
 pub use relay::Relay;
 pub use rng::Rng;

@@ -15,7 +15,8 @@
 //!    calls it when room appears, unless [`has_backlog`](Machine::has_backlog) says that there is no
 //!    need. So a machine decides what to send at the last moment, and queues build up in machines,
 //!    where they can be reordered, and not in drivers.
-//! 2. [`poll_event`](Machine::poll_event), until it answers `None`.
+//! 2. [`poll_event`](Reports::poll_event), until it answers `None`, of machines that report anything:
+//!    hosts do, most programs of switches do not.
 //! 3. [`poll_timeout`](Machine::poll_timeout), once, to arm its single wake-up for this machine.
 //!
 //! **Time.** `poll_timeout` is cheap and may be early, never late: a machine may answer with a
@@ -29,7 +30,7 @@
 //! allocate per packet in steady state, and does not panic on any packet.
 
 use crate::id::NodeId;
-use crate::packet::{BodySize, Packet};
+use crate::packet::{BodySize, Packet, Purpose};
 use crate::time::Time;
 
 /// What becomes of a packet that a machine was handed.
@@ -44,10 +45,10 @@ pub enum Verdict<'a> {
 }
 
 /// A protocol without I/O. See the [module](self) for the rules both sides keep.
+///
+/// It is what a driver needs to carry packets. A machine that also tells an application what happened
+/// [`Reports`].
 pub trait Machine {
-    /// What it tells the application.
-    type Event;
-
     /// Takes in a packet, which it may rewrite in place.
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_>;
 
@@ -66,8 +67,14 @@ pub trait Machine {
     /// When it next wants [`handle_timeout`](Machine::handle_timeout): [`Time::NEVER`] for not at
     /// all.
     fn poll_timeout(&self) -> Time;
+}
 
-    /// The next thing to tell the application.
+/// A machine that reports events to an application.
+pub trait Reports: Machine {
+    /// Type of the events.
+    type Event;
+
+    /// Returns the next event. Drivers drain events after every input.
     fn poll_event(&mut self) -> Option<Self::Event>;
 }
 
@@ -78,19 +85,11 @@ pub trait Outbox {
 
     /// Lends an empty packet, which counts as sent. The sender fills in destination, wire size and
     /// whatever else is not to be the default; the header area is zero and `src` is filled in.
-    /// `None` when there is no room.
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>>;
-
-    /// Lends a packet for a retransmission: data that left in an earlier packet, in whatever form. An
-    /// outbox that counts progress counts none for it.
-    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
-        self.lend(body)
-    }
+    /// `None` when there is no room for a packet of this purpose; there may be room for another one's.
+    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>>;
 }
 
 impl<M: Machine + ?Sized> Machine for Box<M> {
-    type Event = M::Event;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         (**self).handle_packet(now, packet)
     }
@@ -110,6 +109,10 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     fn poll_timeout(&self) -> Time {
         (**self).poll_timeout()
     }
+}
+
+impl<M: Reports + ?Sized> Reports for Box<M> {
+    type Event = M::Event;
 
     fn poll_event(&mut self) -> Option<Self::Event> {
         (**self).poll_event()

@@ -164,6 +164,29 @@ pub enum BodySize {
     Bytes(u32),
 }
 
+/// The purpose of a packet that a sender asks room for.
+///
+/// It stays with the outbox and does not travel. Outboxes that pace or count packets need it, and can tell
+/// it neither from a header that they do not read nor from a size.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Purpose {
+    /// Data that leaves for the first time.
+    Data,
+    /// Data that left in an earlier packet, in whatever form. An outbox that counts progress counts none
+    /// for it.
+    Retransmission,
+    /// A packet without data of the application: an acknowledgement, a credit, a query, an announcement.
+    /// It does not wait with data, since data may wait for it.
+    Control,
+}
+
+impl Purpose {
+    /// The purpose of data that leaves, by whether it left before.
+    pub const fn of_data(is_retransmission: bool) -> Purpose {
+        if is_retransmission { Purpose::Retransmission } else { Purpose::Data }
+    }
+}
+
 /// A packet in a driver's memory.
 #[derive(Debug)]
 pub struct Packet<'a> {

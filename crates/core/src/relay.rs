@@ -4,8 +4,8 @@
 //! measured with when the cost of the contract itself is the question.
 
 use crate::id::NodeId;
-use crate::machine::{Machine, Outbox, Verdict};
-use crate::packet::{BodySize, Packet};
+use crate::machine::{Machine, Outbox, Reports, Verdict};
+use crate::packet::{BodySize, Packet, Purpose};
 use crate::time::Time;
 
 /// Forwards every packet to one node, after sending a few of its own.
@@ -30,8 +30,6 @@ impl Relay {
 }
 
 impl Machine for Relay {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         packet.meta.dst = self.next;
         Verdict::Forward
@@ -41,7 +39,7 @@ impl Machine for Relay {
 
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         while self.unsent_packets > 0 {
-            let Some(packet) = outbox.lend(self.body) else { return };
+            let Some(packet) = outbox.lend(self.body, Purpose::Data) else { return };
             packet.meta.dst = self.next;
             packet.meta.wire_bytes = self.wire_bytes;
             self.unsent_packets -= 1;
@@ -55,6 +53,10 @@ impl Machine for Relay {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Relay {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

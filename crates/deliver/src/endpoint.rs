@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Check, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Rng, Time,
-    Verdict,
+    Body, BodySize, Check, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Purpose,
+    Reports, Rng, Time, Verdict,
 };
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::{Kind, peek, tag};
@@ -222,14 +222,14 @@ impl Endpoint {
         dst: NodeId,
         encode: impl FnOnce(&mut Header),
     ) -> Option<()> {
-        let mut packet = outbox.lend(BodySize::Length(0))?;
+        let mut packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
         address(&self.config, &mut packet, dst, self.spray.next_path(), encode);
         Some(())
     }
 
     fn send_bitmap(&mut self, outbox: &mut dyn Outbox, name: Name, first: u32) -> Option<()> {
         let (receiver, count) = self.incoming.window(name, first)?;
-        let mut packet = outbox.lend(BodySize::Bytes(bitmap_bytes(count)))?;
+        let mut packet = outbox.lend(BodySize::Bytes(bitmap_bytes(count)), Purpose::Control)?;
         if let Body::Bytes(body) = &mut packet.body {
             receiver.write_window(first, count, body);
         }
@@ -261,8 +261,6 @@ impl Check for Endpoint {
 }
 
 impl Machine for Endpoint {
-    type Event = Completion;
-
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         match self.admit(packet.header) {
@@ -316,6 +314,10 @@ impl Machine for Endpoint {
     fn poll_timeout(&self) -> Time {
         self.outgoing.next_timeout().min(self.incoming.next_timeout())
     }
+}
+
+impl Reports for Endpoint {
+    type Event = Completion;
 
     #[inline]
     fn poll_event(&mut self) -> Option<Completion> {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
-use thalweg_core::{Body, BodySize, NodeId, Outbox, Rng, Time, Timers};
+use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Rng, Time, Timers};
 use thalweg_wire::deliver::{Ack, Control, Verb};
 
 use crate::answers::address;
@@ -118,9 +118,8 @@ impl Outgoing {
             self.timers.arm(slot, sender.deadline);
             let control = Control { name: wire_name(config, sender.name), verb };
             let note = sender.note().filter(|_| matches!(verb, Verb::Offer { .. }));
-            let mut packet = outbox.lend(
-                note.map_or(BodySize::Length(0), |note| BodySize::Bytes(note.len() as u32)),
-            )?;
+            let size = note.map_or(BodySize::Length(0), |note| BodySize::Bytes(note.len() as u32));
+            let mut packet = outbox.lend(size, Purpose::Control)?;
             if let (Some(note), Body::Bytes(body)) = (note, &mut packet.body) {
                 body.copy_from_slice(&note);
             }

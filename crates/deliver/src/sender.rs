@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, Outbox, Span, Time};
+use thalweg_core::{Bytes, Outbox, Purpose, Span, Time};
 use thalweg_values::{Bits, Tensor};
 use thalweg_wire::deliver::{Data, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::tag;
@@ -303,11 +303,8 @@ impl Sender {
         let (offset, bytes) = (self.segments.offset(index), self.segments.bytes(index));
         let source = self.values.slice(self.range.clone());
         let source = source.slice(self.segments.values(index, source.value_bytes()));
-        let mut packet = if self.passes > 0 {
-            outbox.lend_again(source.body_size())
-        } else {
-            outbox.lend(source.body_size())
-        }?;
+        let purpose = Purpose::of_data(self.passes > 0);
+        let mut packet = outbox.lend(source.body_size(), purpose)?;
         // spec: M-04
         let is_important = if self.must_arrive(index) {
             source.write(&mut packet.body);

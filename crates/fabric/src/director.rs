@@ -1,19 +1,19 @@
 //! Who runs the experiment.
 
-use thalweg_core::{Machine, NodeId, Time};
+use thalweg_core::{NodeId, Reports, Time};
 
 use crate::fabric::Program;
 
 /// Starts flows, hears what happened, decides what comes next. It is to the machines what an
 /// application is to a transport.
-pub trait Director<M: Machine> {
+pub trait Director<M: Reports> {
     /// When it next wants [`handle_wake`](Director::handle_wake); asked again after every call.
     fn next_wake(&mut self) -> Time;
 
     /// Its moment has come.
     fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, M>);
 
-    /// A machine reported something.
+    /// The machine of a host reported something.
     fn handle_event(&mut self, now: Time, node: NodeId, event: M::Event, hosts: &mut Hosts<'_, M>);
 
     /// A host comes back after an outage: the machine it starts again with in place of `old`, or
@@ -24,7 +24,7 @@ pub trait Director<M: Machine> {
 
     /// A switch with a program comes back after an outage: the program it starts again with, or
     /// `None` if it kept its memory.
-    fn handle_switch_restart(&mut self, _now: Time, _switch: NodeId) -> Option<Program<M::Event>> {
+    fn handle_switch_restart(&mut self, _now: Time, _switch: NodeId) -> Option<Program> {
         None
     }
 
@@ -63,7 +63,7 @@ impl<M> Hosts<'_, M> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bystander;
 
-impl<M: Machine> Director<M> for Bystander {
+impl<M: Reports> Director<M> for Bystander {
     fn next_wake(&mut self) -> Time {
         Time::NEVER
     }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::io;
 
-use thalweg_core::{Digest, Machine, NodeId, Packet, Rng, Time, Verdict};
+use thalweg_core::{Digest, Machine, NodeId, Packet, Reports, Rng, Time, Verdict};
 
 use crate::check::{self, Violation};
 use crate::config::Config;
@@ -23,12 +23,12 @@ const PROGRAM_BATCH: usize = 64;
 /// Runs are exact repeats of each other for equal topology, settings, seed and machines: same
 /// packets, same picoseconds, same [`digest`](Fabric::digest).
 // spec: T-04
-pub struct Fabric<M: Machine> {
+pub struct Fabric<M> {
     network: Network,
     topology: Topology,
     machines: Vec<M>,
     /// Programs of switches, by node; empty places for switches that only forward.
-    programs: Vec<Option<Program<M::Event>>>,
+    programs: Vec<Option<Program>>,
     /// What the agenda has for each node's timer.
     timers_armed: Vec<Time>,
     outages: Vec<OutageEdge>,
@@ -46,10 +46,10 @@ pub trait SwitchMachine: Machine + Any + Send {}
 
 impl<M: Machine + Any + Send> SwitchMachine for M {}
 
-/// A machine in a switch, with the packets it is shown.
-pub struct Program<E> {
+/// A machine in a switch, with the packets it is shown. It reports no events.
+pub struct Program {
     /// The machine.
-    pub machine: Box<dyn SwitchMachine<Event = E>>,
+    pub machine: Box<dyn SwitchMachine>,
     /// Which packets it is shown.
     pub door: Door,
 }
@@ -97,7 +97,7 @@ impl Limit {
     }
 }
 
-impl<M: Machine> Fabric<M> {
+impl<M: Reports> Fabric<M> {
     /// A fabric at time zero, with the machine that `build` makes for each host.
     pub fn new(
         topology: Topology,
@@ -126,7 +126,7 @@ impl<M: Machine> Fabric<M> {
     }
 
     /// Gives a switch a program.
-    pub fn install(&mut self, switch: NodeId, program: Program<M::Event>) {
+    pub fn install(&mut self, switch: NodeId, program: Program) {
         assert!(!self.network.is_host(switch), "hosts have machines");
         self.programs[switch.index()] = Some(program);
         self.arm_timer(switch);
@@ -207,7 +207,7 @@ impl<M: Machine> Fabric<M> {
     }
 
     /// A switch's program, to read from, if it has one of this type.
-    pub fn program<P: SwitchMachine<Event = M::Event>>(&self, switch: NodeId) -> Option<&P> {
+    pub fn program<P: SwitchMachine>(&self, switch: NodeId) -> Option<&P> {
         let program = self.programs[switch.index()].as_ref()?;
         let machine: &dyn Any = &*program.machine;
         machine.downcast_ref()
@@ -312,7 +312,7 @@ impl<M: Machine> Fabric<M> {
             if self.network.is_host(node) {
                 self.settle_one_host(node, director);
             } else {
-                self.settle_program(node, director);
+                self.settle_program(node);
             }
         }
         let wake = director.next_wake().max(self.network.now);
@@ -344,7 +344,7 @@ impl<M: Machine> Fabric<M> {
         heard
     }
 
-    fn settle_program(&mut self, switch: NodeId, director: &mut impl Director<M>) {
+    fn settle_program(&mut self, switch: NodeId) {
         let now = self.network.now;
         let Some(program) = &mut self.programs[switch.index()] else { return };
         loop {
@@ -359,10 +359,6 @@ impl<M: Machine> Fabric<M> {
             if batch < PROGRAM_BATCH {
                 break;
             }
-        }
-        while let Some(event) = program.machine.poll_event() {
-            let mut hosts = Hosts { machines: &mut self.machines, touched: &mut self.touched };
-            director.handle_event(now, switch, event, &mut hosts);
         }
         self.arm_timer(switch);
     }

@@ -1,6 +1,6 @@
 //! Links, queues and routes in motion. It moves packets and knows no machine.
 
-use thalweg_core::{BodySize, Bytes, Digest, NodeId, Outbox, Packet, Rng, Span, Time};
+use thalweg_core::{BodySize, Bytes, Digest, NodeId, Outbox, Packet, Purpose, Rng, Span, Time};
 
 use crate::agenda::Agenda;
 use crate::check::Violation;
@@ -340,7 +340,7 @@ impl Outbox for Lender<'_> {
         self.room
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         self.room = self.room.checked_sub(1)?;
         let packet = self.pool.take(self.src, body);
         self.lent.push(packet);

@@ -8,7 +8,7 @@ use common::{
     Arrival, Probe, Shot, TEN_GBPS, always, check_drained, finish, heard, leaf_spine, link,
     run_plan, run_train, serialization, star, us,
 };
-use thalweg_core::{Machine, NodeId, Span, Time};
+use thalweg_core::{NodeId, Reports, Span, Time};
 use thalweg_fabric::{
     Buffer, Bystander, Config, Director, DropReason, Effect, Fabric, Hosts, Limit, Outage, Pause,
     Place, Rule, Spread, Topology,
@@ -25,7 +25,7 @@ fn with_outage(node: u32, from: Time, until: Time) -> Config {
     Config { outages, ..Config::default() }
 }
 
-fn dropped<M: Machine>(fabric: &Fabric<M>, reason: DropReason) -> u64 {
+fn dropped<M: Reports>(fabric: &Fabric<M>, reason: DropReason) -> u64 {
     fabric.stats().dropped_packets[reason as usize]
 }
 

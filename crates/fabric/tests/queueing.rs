@@ -10,7 +10,9 @@ use common::{
     Probe, Shot, TEN_GBPS, finish, heard, leaf_spine, pair, read_stamp, run_plan, serialization,
     stamp, star, three_tier,
 };
-use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Rate, Rng, Span, Time, Verdict};
+use thalweg_core::{
+    BodySize, Machine, NodeId, Outbox, Packet, Purpose, Rate, Reports, Rng, Span, Time, Verdict,
+};
 use thalweg_fabric::topology::{CableSpec, Dumbbell, OneSwitch};
 use thalweg_fabric::{
     Buffer, Bystander, Config, Discipline, Door, Fabric, Marking, Program, Topology,
@@ -68,8 +70,6 @@ impl Arrivals {
 }
 
 impl Machine for Arrivals {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
         Verdict::Consume
     }
@@ -84,7 +84,7 @@ impl Machine for Arrivals {
         }
         assert_eq!(now, self.next, "the arrival is at its exact moment");
         let bytes = self.draw_bytes();
-        let packet = outbox.lend(BodySize::Length(0)).expect("room for one");
+        let packet = outbox.lend(BodySize::Length(0), Purpose::Data).expect("room for one");
         stamp(packet.header, 0, now);
         packet.meta.dst = NodeId(0);
         packet.meta.wire_bytes = bytes;
@@ -95,6 +95,10 @@ impl Machine for Arrivals {
     fn poll_timeout(&self) -> Time {
         if self.left_packets == 0 { Time::NEVER } else { self.next }
     }
+}
+
+impl Reports for Arrivals {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None
@@ -111,8 +115,6 @@ struct Sink {
 }
 
 impl Machine for Sink {
-    type Event = ();
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let (_, sent) = read_stamp(packet.header);
         let service = serialization(packet.meta.wire_bytes, TEN_GBPS.rate);
@@ -130,6 +132,10 @@ impl Machine for Sink {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Sink {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use common::scene::{Chatter, Scene};
 use common::{Probe, Shot, TEN_GBPS, always, finish, leaf_spine, link, serialization, star};
 use serde_json::Value;
-use thalweg_core::{Body, BodySize, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{
+    Body, BodySize, Machine, NodeId, Outbox, Packet, Purpose, Reports, Time, Verdict,
+};
 use thalweg_fabric::trace::{JsonLines, PcapNg};
 use thalweg_fabric::{Bystander, Config, DropReason, Effect, Fabric, FabricStats, Place, Topology};
 
@@ -143,8 +145,6 @@ struct Postman {
 }
 
 impl Machine for Postman {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
         Verdict::Consume
     }
@@ -153,7 +153,7 @@ impl Machine for Postman {
 
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         let Some(text) = self.unsent.take() else { return };
-        let packet = outbox.lend(BodySize::Bytes(text.len() as u32)).expect("room");
+        let packet = outbox.lend(BodySize::Bytes(text.len() as u32), Purpose::Data).expect("room");
         packet.meta.dst = NodeId(3);
         packet.meta.wire_bytes = 200;
         packet.meta.entropy = 0xbeef;
@@ -165,6 +165,10 @@ impl Machine for Postman {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Postman {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

@@ -6,7 +6,8 @@
 use std::time::Instant;
 
 use thalweg_core::{
-    Body, BodySize, Bytes, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Span, Time,
+    Body, BodySize, Bytes, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Purpose,
+    Reports, Span, Time,
 };
 use thalweg_flow::{Config, Endpoint, Event, FlowTagger, Message, Payload};
 
@@ -38,7 +39,7 @@ impl Outbox for Wire {
         self.room - self.packets.len()
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         if self.room() == 0 {
             return None;
         }

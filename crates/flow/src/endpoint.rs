@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time,
-    TrafficClass, Verdict,
+    Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Purpose,
+    Reports, Time, TrafficClass, Verdict,
 };
 use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Data};
@@ -154,7 +154,7 @@ impl Endpoint {
     #[inline]
     fn send_ack(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
         let WaitingAck { dst, entropy, class, ack } = self.acks.front()?;
-        let packet = outbox.lend(BodySize::Length(0))?;
+        let packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
         packet.meta.dst = *dst;
         packet.meta.wire_bytes = self.config.ack_wire_bytes;
         packet.meta.entropy = *entropy;
@@ -177,8 +177,6 @@ impl Check for Endpoint {
 }
 
 impl Machine for Endpoint {
-    type Event = Event;
-
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         match self.config.admits(packet.header) {
@@ -216,6 +214,10 @@ impl Machine for Endpoint {
     fn poll_timeout(&self) -> Time {
         self.outgoing.next_timeout()
     }
+}
+
+impl Reports for Endpoint {
+    type Event = Event;
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {

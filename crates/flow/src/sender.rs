@@ -1,7 +1,7 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
 use thalweg_core::{
-    Acked, Bytes, CongestionControl, Dscp, NodeId, Outbox, Packet, Rtt, Tag, Tagger, Time,
+    Acked, Bytes, CongestionControl, Dscp, NodeId, Outbox, Packet, Purpose, Rtt, Tag, Tagger, Time,
 };
 use thalweg_wire::flow::{Ack, Data};
 
@@ -219,7 +219,7 @@ impl Sender {
         let payload_bytes = self.payload_bytes(config, index);
         let is_resend = self.board.was_sent(index);
         let body_size = self.body.body_size(payload_bytes);
-        let packet = if is_resend { outbox.lend_again(body_size) } else { outbox.lend(body_size) }?;
+        let packet = outbox.lend(body_size, Purpose::of_data(is_resend))?;
         let in_flight_packets = self.board.in_flight_packets();
         if in_flight_packets == 0 {
             self.begin_waiting(config, now);

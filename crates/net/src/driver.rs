@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_core::{
-    Body, Dscp, Ecn, HEADER_BYTES, Machine, Meta, NodeId, Pacer, Packet, Span, Time, Verdict,
+    Body, Dscp, Ecn, HEADER_BYTES, Meta, NodeId, Pacer, Packet, Reports, Span, Time, Verdict,
 };
 use thiserror::Error;
 
@@ -169,7 +169,7 @@ impl std::fmt::Debug for Held {
     }
 }
 
-impl<M: Machine> Driver<M> {
+impl<M: Reports> Driver<M> {
     /// Takes in everything a run needs. Time starts here, at less than a second: full ones are those of
     /// the system's clock.
     pub fn new(

@@ -1,7 +1,7 @@
 //! Where machines write the packets that they send.
 
 use thalweg_core::{
-    Body, BodySize, Bytes, HEADER_BYTES, Meta, NodeId, Outbox, Pacer, Packet, Time,
+    Body, BodySize, Bytes, HEADER_BYTES, Meta, NodeId, Outbox, Pacer, Packet, Purpose, Time,
 };
 
 use crate::memory::Memory;
@@ -105,7 +105,7 @@ impl Outbox for Lender<'_> {
         self.arena.room().min(self.left_packets)
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         self.settle();
         let (BodySize::Length(body_bytes) | BodySize::Bytes(body_bytes)) = body;
         let bytes = HEADER_BYTES + body_bytes as usize;

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::IoSlice;
 
-use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Purpose, Reports, Time, Verdict};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Message, Offload, Peers};
 
 /// The system's allocator, which counts what each thread asks for.
@@ -53,8 +53,6 @@ struct Everything {
 }
 
 impl Machine for Everything {
-    type Event = u64;
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         self.handled += 1;
         self.untold += 1;
@@ -74,7 +72,7 @@ impl Machine for Everything {
 
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         while self.owed > 0
-            && let Some(packet) = outbox.lend(BodySize::Length(100))
+            && let Some(packet) = outbox.lend(BodySize::Length(100), Purpose::Data)
         {
             packet.meta.dst = self.group[1];
             self.owed -= 1;
@@ -84,6 +82,10 @@ impl Machine for Everything {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Everything {
+    type Event = u64;
 
     fn poll_event(&mut self) -> Option<u64> {
         self.untold = self.untold.checked_sub(1)?;

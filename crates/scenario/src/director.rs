@@ -244,7 +244,7 @@ impl Director<Host> for ScenarioDirector<'_> {
         Some(self.host(node, self.records.len() as u64))
     }
 
-    fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program<Event>> {
+    fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program> {
         self.programs.start(switch)
     }
 

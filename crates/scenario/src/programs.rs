@@ -7,7 +7,7 @@ use thalweg_baselines::switchml;
 use thalweg_core::{JobId, NodeId};
 use thalweg_fabric::{Door, Fabric, Program, Topology};
 use thalweg_pace::Settings;
-use thalweg_stack::{Event, Host, Ledger, Way};
+use thalweg_stack::{Host, Ledger, Way};
 
 use crate::error::Mistake;
 use crate::job::{Cast, Job, Part, Stage};
@@ -92,13 +92,12 @@ impl Programs {
     }
 
     /// A program that has just started.
-    pub(crate) fn start(&self, switch: NodeId) -> Option<Program<Event>> {
-        let sums =
-            |config: &switch::Config| Switch::<Event>::new(*config).expect("checked with the file");
+    pub(crate) fn start(&self, switch: NodeId) -> Option<Program> {
+        let sums = |config: &switch::Config| Switch::new(*config).expect("checked with the file");
         let kind = self.by_switch.get(&switch);
         match (&self.tables, kind) {
             (_, Some(Kind::SwitchMl { slots, pools })) => {
-                let mut machine = switchml::Switch::<Event>::new(switch, *slots);
+                let mut machine = switchml::Switch::new(switch, *slots);
                 for Pool { job, slots, workers } in pools {
                     let allotted = machine.allot(*job, *slots, workers.clone());
                     allotted.expect("checked with the file");
@@ -123,11 +122,11 @@ impl Programs {
 
     /// What a switch's program counted, if it has one.
     pub(crate) fn stats(fabric: &Fabric<Host>, switch: NodeId) -> Option<SwitchStats> {
-        let beside_tables = || fabric.program::<Ledger<Switch<Event>>>(switch)?.inner();
-        let aggregate = fabric.program::<Switch<Event>>(switch).or_else(beside_tables);
+        let beside_tables = || fabric.program::<Ledger<Switch>>(switch)?.inner();
+        let aggregate = fabric.program::<Switch>(switch).or_else(beside_tables);
         let aggregate = aggregate.map(|program| SwitchStats::Aggregate(*program.stats()));
         aggregate.or_else(|| {
-            let program = fabric.program::<switchml::Switch<Event>>(switch);
+            let program = fabric.program::<switchml::Switch>(switch);
             program.map(|program| SwitchStats::SwitchMl(program.stats()))
         })
     }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, Check, Machine, NodeId, Operation, Outbox, Packet, Rng, Time, Verdict};
+use thalweg_core::{
+    Bytes, Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Rng, Time, Verdict,
+};
 use thalweg_deliver::{
     Completion, Config, ConfigError, Endpoint, LossBound, Lost, Name, ReceiveCall, SendCall, Stats,
 };
@@ -180,8 +182,6 @@ impl Check for Deliveries {
 }
 
 impl Machine for Deliveries {
-    type Event = Event;
-
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         self.endpoint.handle_packet(now, packet);
@@ -208,6 +208,10 @@ impl Machine for Deliveries {
     fn poll_timeout(&self) -> Time {
         self.endpoint.poll_timeout()
     }
+}
+
+impl Reports for Deliveries {
+    type Event = Event;
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {

@@ -4,15 +4,17 @@ use std::collections::VecDeque;
 
 use thalweg_aggregate::{Server, Worker, server};
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh};
-use thalweg_core::{Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Time, Verdict};
+use thalweg_core::{
+    Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict,
+};
 use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::{Kind, peek};
 use thiserror::Error;
 
 use crate::pacing::{Gated, PacedJob, Pacing};
-use crate::part::{Part, Turn};
 use crate::participant::{End, Participant};
 use crate::transport::Transport;
+use crate::turn::Turn;
 
 /// Everything that one node does: ordinary flows, sums for others, and its part in jobs.
 ///
@@ -241,7 +243,7 @@ impl Host {
             let mut turn = Turn::new(outbox, jobs.left_bytes);
             match jobs.turn {
                 0 => flows.poll_transmit(now, &mut turn),
-                1 => jobs.server.transmit(now, &mut turn),
+                1 => jobs.server.poll_transmit(now, &mut turn),
                 own => jobs.transmit(own - 2, now, &mut turn),
             }
             let left_bytes = turn.left_bytes();
@@ -278,14 +280,14 @@ impl Jobs {
         2 + self.participants.len()
     }
 
-    fn part(&self, turn: usize) -> &dyn Part {
+    fn part(&self, turn: usize) -> &dyn Machine {
         match turn {
             0 | 1 => &self.server,
             other => self.participants[other - 2].1.part(),
         }
     }
 
-    fn part_mut(&mut self, turn: usize) -> &mut dyn Part {
+    fn part_mut(&mut self, turn: usize) -> &mut dyn Machine {
         match turn {
             0 | 1 => &mut self.server,
             other => self.participants[other - 2].1.part_mut(),
@@ -296,12 +298,12 @@ impl Jobs {
     fn transmit(&mut self, index: usize, now: Time, turn: &mut Turn<'_>) {
         let (job, participant) = &mut self.participants[index];
         let Some(pacing) = &mut self.pacing else {
-            return participant.part_mut().transmit(now, turn);
+            return participant.part_mut().poll_transmit(now, turn);
         };
         let Some(gate) = pacing.gate(*job) else {
-            return participant.part_mut().transmit(now, turn);
+            return participant.part_mut().poll_transmit(now, turn);
         };
-        participant.part_mut().transmit(now, &mut Gated::new(turn, gate, now));
+        participant.part_mut().poll_transmit(now, &mut Gated::new(turn, gate, now));
         pacing.settle(*job);
     }
 
@@ -330,8 +332,8 @@ impl Jobs {
 
     fn handle_timeout(&mut self, now: Time) {
         for turn in 1..self.parts() {
-            if self.part(turn).next_timeout() <= now {
-                self.part_mut(turn).time_out(now);
+            if self.part(turn).poll_timeout() <= now {
+                self.part_mut(turn).handle_timeout(now);
             }
         }
         if let Some(pacing) = &mut self.pacing {
@@ -408,8 +410,6 @@ impl Check for Host {
 }
 
 impl Machine for Host {
-    type Event = Event;
-
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Some(jobs) = &mut self.jobs else { return self.flows.handle_packet(now, packet) };
@@ -445,7 +445,7 @@ impl Machine for Host {
     fn has_backlog(&self) -> bool {
         let in_jobs = |jobs: &Jobs| {
             jobs.pacing.as_ref().is_some_and(Pacing::has_words)
-                || (1..jobs.parts()).any(|turn| jobs.part(turn).has_more())
+                || (1..jobs.parts()).any(|turn| jobs.part(turn).has_backlog())
         };
         self.flows.has_backlog() || self.jobs.as_deref().is_some_and(in_jobs)
     }
@@ -455,9 +455,13 @@ impl Machine for Host {
         let flows = self.flows.poll_timeout();
         let Some(jobs) = &self.jobs else { return flows };
         let pacing = jobs.pacing.as_ref().map_or(Time::NEVER, Pacing::poll_timeout);
-        let parts = (1..jobs.parts()).map(|turn| jobs.part(turn).next_timeout());
+        let parts = (1..jobs.parts()).map(|turn| jobs.part(turn).poll_timeout());
         parts.fold(flows.min(pacing), Time::min)
     }
+}
+
+impl Reports for Host {
+    type Event = Event;
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {

@@ -8,10 +8,10 @@
 mod deliveries;
 mod host;
 mod pacing;
-mod part;
 mod participant;
 mod tagging;
 mod transport;
+mod turn;
 
 pub use deliveries::{Deliveries, Layer};
 pub use host::{Event, Host, HostError};

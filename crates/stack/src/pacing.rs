@@ -237,18 +237,18 @@ impl Pacing {
     }
 
     // spec: C-13
-    /// Takes in what has passed the gate of a job. Retransmissions use up what was granted, and bring nobody
-    /// further.
+    /// Takes in what has passed the gate of a job. Retransmissions and control packets use up what was
+    /// granted, and bring nobody further.
     pub(crate) fn settle(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let Passed { mut bytes, resent_bytes: mut again } = job.gate.take_passed();
+        let Passed { mut bytes, other_bytes: mut other } = job.gate.take_passed();
         while bytes > 0 {
             let Some(flow) = job.next_to_count() else { return };
             // What is too much for one is the next one's, so that all together have sent what they may.
             let counted = if flow.left > 0 { bytes.min(flow.left) } else { bytes };
-            let resent = counted.min(again);
+            let resent = counted.min(other);
             flow.left = flow.left.saturating_sub(counted);
-            (bytes, again) = (bytes - counted, again - resent);
+            (bytes, other) = (bytes - counted, other - resent);
             if counted > resent {
                 let sent = self.scheduler.sent(flow.id, Bytes::new(counted - resent));
                 sent.expect("the flow was added");

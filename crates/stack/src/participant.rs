@@ -3,11 +3,9 @@
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
-use thalweg_core::{Check, Machine, Operation, Packet, Time};
+use thalweg_core::{Check, Machine, Operation, Packet, Reports, Time};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::aggregate::LossShare;
-
-use crate::part::Part;
 
 /// A node's part in one job, by the collective that the job uses.
 pub enum Participant {
@@ -63,7 +61,7 @@ impl Participant {
 
     /// Whether it has nothing to send, nor anything on the way.
     pub(crate) fn rests(&self) -> bool {
-        self.outgoing() == 0 && !self.part().has_more()
+        self.outgoing() == 0 && !self.part().has_backlog()
     }
 
     pub(crate) fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
@@ -97,7 +95,7 @@ impl Participant {
         }
     }
 
-    pub(crate) fn part(&self) -> &dyn Part {
+    pub(crate) fn part(&self) -> &dyn Machine {
         match self {
             Participant::Aggregate(worker) => &**worker,
             Participant::Server(node) => &**node,
@@ -107,7 +105,7 @@ impl Participant {
         }
     }
 
-    pub(crate) fn part_mut(&mut self) -> &mut dyn Part {
+    pub(crate) fn part_mut(&mut self) -> &mut dyn Machine {
         match self {
             Participant::Aggregate(worker) => &mut **worker,
             Participant::Server(node) => &mut **node,

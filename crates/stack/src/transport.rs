@@ -1,7 +1,7 @@
 //! How the ordinary flows of a host travel.
 
 use thalweg_baselines::{homa, ndp, pfabric};
-use thalweg_core::{Bytes, Check, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Bytes, Check, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 
 use crate::deliveries::{Deliveries, Layer};
@@ -147,8 +147,6 @@ impl Check for Transport {
 }
 
 impl Machine for Transport {
-    type Event = Event;
-
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         delegate!(self, endpoint => endpoint.handle_packet(now, packet))
@@ -172,6 +170,10 @@ impl Machine for Transport {
     fn poll_timeout(&self) -> Time {
         delegate!(self, endpoint => endpoint.poll_timeout())
     }
+}
+
+impl Reports for Transport {
+    type Event = Event;
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {

@@ -92,7 +92,7 @@ fn run(numeric: Numeric) -> (Vec<Vec<f32>>, server::Stats) {
         }
         host
     });
-    let machine = Switch::<Event>::new(switch::Config::new(SWITCH)).expect("defaults work");
+    let machine = Switch::new(switch::Config::new(SWITCH)).expect("defaults work");
     fabric.install(SWITCH, Program { machine: Box::new(machine), door: Door::Addressed });
     let mut listener = Listener::default();
     let end = Time::ZERO + Span::from_s(1);

@@ -2,7 +2,8 @@
 
 use thalweg_baselines::switchml;
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Time,
+    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Purpose,
+    Time,
 };
 use thalweg_flow::{Config, Endpoint, FlowTagger, Message, Payload};
 use thalweg_stack::{Host, Participant};
@@ -24,7 +25,7 @@ impl Outbox for Link {
         self.room
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         self.room = self.room.checked_sub(1)?;
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
         self.lent.push(bytes);

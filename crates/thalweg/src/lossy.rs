@@ -1,6 +1,6 @@
 //! Packets that get lost, where a real network would not lose any.
 
-use thalweg_core::{Machine, NodeId, Outbox, Packet, Rng, Time, Verdict};
+use thalweg_core::{Machine, NodeId, Outbox, Packet, Reports, Rng, Time, Verdict};
 
 /// A machine that loses a share of the packets that come to it and of those that it passes on, each
 /// copy by itself. For demonstrations and tests: a run is repeated by its seed, as far as the real
@@ -39,8 +39,6 @@ impl<M> Lossy<M> {
 }
 
 impl<M: Machine> Machine for Lossy<M> {
-    type Event = M::Event;
-
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Lossy { machine, rng, share, reached, lost } = self;
@@ -82,6 +80,10 @@ impl<M: Machine> Machine for Lossy<M> {
     fn poll_timeout(&self) -> Time {
         self.machine.poll_timeout()
     }
+}
+
+impl<M: Reports> Reports for Lossy<M> {
+    type Event = M::Event;
 
     fn poll_event(&mut self) -> Option<M::Event> {
         self.machine.poll_event()
@@ -98,8 +100,6 @@ mod tests {
     struct Fan([NodeId; 3]);
 
     impl Machine for Fan {
-        type Event = ();
-
         fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
             Verdict::Multicast(&self.0)
         }
@@ -111,6 +111,10 @@ mod tests {
         fn poll_timeout(&self) -> Time {
             Time::NEVER
         }
+    }
+
+    impl Reports for Fan {
+        type Event = ();
 
         fn poll_event(&mut self) -> Option<()> {
             None

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_control::local::{AgentLink, FromJob, ToJob};
-use thalweg_core::Machine;
+use thalweg_core::Reports;
 use thalweg_net::Driver;
 
 use crate::error::Error;
@@ -48,7 +48,7 @@ impl Rein {
     // spec: C-09
     /// Joins the agent, if the session obeys one, and puts its pacer into the driver. What leaves counts
     /// as one flow: to the switch, or to the server where there is none.
-    pub(crate) fn join<M: Machine>(
+    pub(crate) fn join<M: Reports>(
         config: &SessionConfig,
         job: &str,
         server: SocketAddr,

@@ -1,6 +1,6 @@
 //! From tasks to packets.
 
-use thalweg_core::{Body, BodySize, Ecn, Header, Meta, NodeId, Outbox, Tag};
+use thalweg_core::{Body, BodySize, Ecn, Header, Meta, NodeId, Outbox, Purpose, Tag};
 use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Identity, Numbers, Parameter, StationBytes,
 };
@@ -43,7 +43,7 @@ impl Job {
         let nodes = site.tree.top_nodes();
         let is_last = next + 1 >= nodes.len();
         let (node, is_again) = (*nodes.get(next)?, site.place.slot.outgoing.is_again);
-        let Some(is_repeat) = site.put_parameter(node, outbox) else {
+        let Some(is_repeat) = site.put_parameter(node, is_again, outbox) else {
             return Some(Progress::NoRoom);
         };
         site.place.slot.outgoing.tell = (!is_last).then_some(next + 1);
@@ -59,7 +59,7 @@ impl Job {
             site.place.slot.outgoing.answer = None;
             return None;
         }
-        let Some(is_repeat) = site.put_parameter(site.tree.node(worker), outbox) else {
+        let Some(is_repeat) = site.put_parameter(site.tree.node(worker), true, outbox) else {
             return Some(Progress::NoRoom);
         };
         site.place.slot.outgoing.answer = None;
@@ -88,7 +88,7 @@ impl Job {
         let wants_floats = site.place.slot.state == State::Floats;
         let is_sent = match owing {
             Owing::Worker(worker) if wants_floats => {
-                site.put_parameter(site.tree.node(worker), outbox).is_some()
+                site.put_parameter(site.tree.node(worker), true, outbox).is_some()
             }
             _ => site.put_request(owing, outbox),
         };
@@ -110,7 +110,7 @@ impl Job {
         let known = self.shards[shard].as_mut()?.groups.get_mut(group)?;
         let group = &known.group;
         let body_bytes = Announcement::body_bytes(group.stations.len()) as u32;
-        let Some(packet) = outbox.lend(BodySize::Bytes(body_bytes)) else {
+        let Some(packet) = outbox.lend(BodySize::Bytes(body_bytes), Purpose::Control) else {
             return Some(Progress::NoRoom);
         };
         let announcement = Announcement {
@@ -172,7 +172,12 @@ impl Slot {
 impl Site<'_> {
     /// Sends what workers are told, and says whether it was the wish for floats. `None` if there was
     /// no room.
-    fn put_parameter(&mut self, to: NodeId, outbox: &mut dyn Outbox) -> Option<bool> {
+    fn put_parameter(
+        &mut self,
+        to: NodeId,
+        is_again: bool,
+        outbox: &mut dyn Outbox,
+    ) -> Option<bool> {
         let slot = &*self.place.slot;
         let parameter = slot.parameter(self.setup, self.tree.server(), self.everyone);
         let body_bytes = u32::from(parameter.values) * 4;
@@ -180,7 +185,8 @@ impl Site<'_> {
             Values::Real(_) if !parameter.repeat => BodySize::Bytes(body_bytes),
             _ => BodySize::Length(body_bytes),
         };
-        let packet = outbox.lend(size)?;
+        let purpose = if parameter.repeat { Purpose::Control } else { Purpose::of_data(is_again) };
+        let packet = outbox.lend(size, purpose)?;
         parameter.encode(packet.header);
         if let (Values::Real(values), Body::Bytes(body), false) =
             (&slot.body, packet.body, parameter.repeat)
@@ -193,7 +199,7 @@ impl Site<'_> {
 
     fn put_request(&mut self, owing: Owing, outbox: &mut dyn Outbox) -> bool {
         let slot = &*self.place.slot;
-        let Some(packet) = outbox.lend(BodySize::Length(0)) else { return false };
+        let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else { return false };
         let (to, branch, level, wanted, straight) = match owing {
             Owing::Station(top) => (top.at, top.branch, top.ask_level, top.wanted, false),
             Owing::Worker(rank) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_core::{
     Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
-    Packet, Span, Time, Verdict,
+    Packet, Purpose, Reports, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Scale,
@@ -78,16 +78,19 @@ struct Sent {
     header: Header,
     size: BodySize,
     body: Vec<u8>,
+    purpose: Purpose,
 }
 
 impl Sent {
     fn parameter(&self) -> Parameter {
-        Parameter::decode(&self.header).unwrap()
+        let parameter = Parameter::decode(&self.header).unwrap();
+        assert_eq!(self.purpose == Purpose::Control, parameter.repeat);
+        parameter
     }
 
     fn request(&self) -> Ask {
         let ask = Ask::decode(&self.header).unwrap();
-        assert_eq!(ask.kind, AskKind::Request);
+        assert_eq!((ask.kind, self.purpose), (AskKind::Request, Purpose::Control));
         ask
     }
 
@@ -107,11 +110,11 @@ impl Outbox for Tray {
         self.room
     }
 
-    fn lend(&mut self, size: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, size: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
         self.room = self.room.checked_sub(1)?;
         let bytes = if let BodySize::Bytes(bytes) = size { bytes as usize } else { 0 };
         let (meta, header) = (Meta::default(), [0; HEADER_BYTES]);
-        self.sent.push(Sent { meta, header, size, body: vec![0; bytes] });
+        self.sent.push(Sent { meta, header, size, body: vec![0; bytes], purpose });
         let Sent { meta, header, body, .. } = self.sent.last_mut()?;
         let body = match size {
             BodySize::Length(bytes) => Body::Length(bytes),

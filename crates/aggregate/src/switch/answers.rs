@@ -8,7 +8,7 @@ use super::groups::{Group, Station};
 use super::key::Fragment;
 use crate::index;
 
-impl<E> Switch<E> {
+impl Switch {
     /// Frees what the parameter packet answers, and passes it down.
     // spec: A-06
     pub(super) fn handle_parameter(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {

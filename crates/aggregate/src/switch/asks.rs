@@ -9,7 +9,7 @@ use super::key::Fragment;
 use super::outgoing::Task;
 use crate::index;
 
-impl<E> Switch<E> {
+impl Switch {
     /// Asks for what is missing here, or passes the query on.
     // spec: T-10
     pub(super) fn handle_query(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {

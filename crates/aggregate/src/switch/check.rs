@@ -5,7 +5,7 @@ use thalweg_core::{Check, Time};
 use super::Switch;
 
 // spec: T-12
-impl<E> Check for Switch<E> {
+impl Check for Switch {
     /// Looks at every aggregator.
     fn check(&self) {
         self.array.check();

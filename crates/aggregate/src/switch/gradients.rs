@@ -22,7 +22,7 @@ struct Arrival<'a> {
     place: u32,
 }
 
-impl<E> Switch<E> {
+impl Switch {
     pub(super) fn handle_gradient(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Packet { meta, header, body } = packet;
         let Ok(view) = GradientView::check_mut(header) else { return self.drop_malformed() };

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Body, BodySize, Ecn, Header, JobId, Meta, NodeId, Outbox, Span, Tag, Time};
+use thalweg_core::{
+    Body, BodySize, Ecn, Header, JobId, Meta, NodeId, Outbox, Purpose, Span, Tag, Time,
+};
 use thalweg_wire::aggregate::{Ask, Identity, Notice};
 use thalweg_wire::tag;
 
@@ -87,7 +89,7 @@ impl Outgoing {
     }
 }
 
-impl<E> Switch<E> {
+impl Switch {
     /// Tells the server that its tree is not known.
     pub(super) fn notice(&mut self, now: Time, job: JobId, epoch: u32, server: NodeId) {
         self.stats.unknown_groups += 1;
@@ -138,7 +140,7 @@ impl<E> Switch<E> {
         (gradient.resend, gradient.repair) = (is_part, !is_part);
         let bytes = u32::from(gradient.values) * 4;
         let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
-        let Some(packet) = outbox.lend(size) else { return };
+        let Some(packet) = outbox.lend(size, Purpose::Retransmission) else { return };
         if let Body::Bytes(body) = packet.body {
             body.copy_from_slice(self.array.values(place, body.len()));
         }
@@ -156,7 +158,7 @@ impl<E> Switch<E> {
         dst: NodeId,
         encode: impl FnOnce(&mut Header),
     ) {
-        if let Some(packet) = outbox.lend(BodySize::Length(0)) {
+        if let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Control) {
             encode(packet.header);
             self.seal(packet.header, job, epoch);
             self.address(packet.meta, job, dst, 0);

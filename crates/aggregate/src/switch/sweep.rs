@@ -60,7 +60,7 @@ impl Sweep {
     }
 }
 
-impl<E> Switch<E> {
+impl Switch {
     /// Takes the steps that are due.
     pub(super) fn sweep_due(&mut self, now: Time) {
         for _ in 0..self.sweep.steps_due(now) {

@@ -1,6 +1,6 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Outbox, Packet, Time};
+use thalweg_core::{Body, BodySize, Outbox, Packet, Purpose, Time};
 use thalweg_values::{Fit, Fixed, TensorSlice};
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
 use thalweg_wire::tag;
@@ -134,12 +134,8 @@ impl Epoch {
         let Some(piece) = work.operations.piece(sequence) else { return false };
         // An outbox may have room for questions and none for values: those wait.
         let has_left_before = sequence < work.first_unsent;
-        let packet = if has_left_before {
-            outbox.lend_again(piece.wide_body_size())
-        } else {
-            outbox.lend(piece.wide_body_size())
-        };
-        let Some(packet) = packet else { return false };
+        let purpose = Purpose::of_data(has_left_before);
+        let Some(packet) = outbox.lend(piece.wide_body_size(), purpose) else { return false };
         work.first_unsent = work.first_unsent.max(sequence + 1);
         let terms = self.agreed.terms(sequence);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
@@ -172,7 +168,8 @@ impl Epoch {
         outbox: &mut dyn Outbox,
     ) -> bool {
         let Some(piece) = work.operations.piece(sequence) else { return false };
-        let Some(packet) = outbox.lend_again(piece.wide_body_size()) else { return false };
+        let size = piece.wide_body_size();
+        let Some(packet) = outbox.lend(size, Purpose::Retransmission) else { return false };
         let _ = self.fill(work, sequence, terms, how, packet);
         true
     }
@@ -252,7 +249,7 @@ impl Epoch {
         is_straight: bool,
         outbox: &mut dyn Outbox,
     ) {
-        let Some(packet) = outbox.lend(BodySize::Length(0)) else { return };
+        let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else { return };
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
         let query = Ask {

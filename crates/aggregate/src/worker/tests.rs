@@ -10,7 +10,7 @@ mod slips;
 
 use thalweg_core::{
     Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
-    Packet, Span,
+    Packet, Purpose, Reports, Span,
 };
 use thalweg_wire::Kind;
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Numbers, Parameter, Scale};
@@ -58,8 +58,7 @@ struct Owned {
     header: Header,
     /// Empty where only a length was sent.
     body: Vec<u8>,
-    /// True if the packet was lent as a retransmission.
-    is_again: bool,
+    purpose: Purpose,
 }
 
 impl Owned {
@@ -100,7 +99,7 @@ impl Outbox for Wire {
         self.room
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
         self.room = self.room.checked_sub(1)?;
         let (bytes, length) = match body {
             BodySize::Length(length) => (0, Some(length)),
@@ -110,28 +109,13 @@ impl Outbox for Wire {
             meta: Meta::default(),
             header: [0; HEADER_BYTES],
             body: vec![0; bytes as usize],
-            is_again: false,
+            purpose,
         });
         let packet = self.packets.last_mut()?;
         Some(Packet {
             meta: &mut packet.meta,
             header: &mut packet.header,
             body: length.map_or(Body::Bytes(&mut packet.body), Body::Length),
-        })
-    }
-
-    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
-        let place = self.packets.len();
-        self.lend(body)?;
-        let packet = self.packets.get_mut(place)?;
-        packet.is_again = true;
-        Some(Packet {
-            meta: &mut packet.meta,
-            header: &mut packet.header,
-            body: match body {
-                BodySize::Length(length) => Body::Length(length),
-                BodySize::Bytes(_) => Body::Bytes(&mut packet.body),
-            },
         })
     }
 }

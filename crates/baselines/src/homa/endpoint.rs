@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_flow::{Event, FlowId, Message, StartError, packets_of};
 use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Credit};
@@ -247,8 +247,6 @@ impl Endpoint {
 }
 
 impl Machine for Endpoint {
-    type Event = Event;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let src = packet.meta.src;
         match self.config.messages.admits(packet.header) {
@@ -293,6 +291,10 @@ impl Machine for Endpoint {
     fn poll_timeout(&self) -> Time {
         self.outbound.timers.next().min(self.grants.next_at())
     }
+}
+
+impl Reports for Endpoint {
+    type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

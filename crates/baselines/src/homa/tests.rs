@@ -1,6 +1,6 @@
 use thalweg_core::{
     Body, BodySize, Bytes, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet,
-    Span, Time,
+    Purpose, Span, Time,
 };
 use thalweg_flow::{FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Credit};
@@ -203,7 +203,7 @@ impl Outbox for Tray {
         100 - self.0.len()
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
         (self.room() > 0).then(|| self.0.push((Meta::default(), [0; HEADER_BYTES])))?;
         let (meta, header) = self.0.last_mut()?;

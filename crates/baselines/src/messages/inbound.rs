@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{BodySize, Dscp, Ecn, NodeId, Outbox, Packet, Time};
+use thalweg_core::{BodySize, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Time};
 use thalweg_flow::{Config, Event, FlowId, Incoming};
 use thalweg_wire::flow::{Ack, Credit, Data};
 
@@ -135,7 +135,7 @@ fn lend_urgent<'a>(
     entropy: u16,
     outbox: &'a mut dyn Outbox,
 ) -> Option<Packet<'a>> {
-    let packet = outbox.lend(BodySize::Length(0))?;
+    let packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
     packet.meta.dst = dst;
     packet.meta.wire_bytes = config.ack_wire_bytes;
     packet.meta.entropy = entropy;

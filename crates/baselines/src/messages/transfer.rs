@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Time};
+use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Time};
 use thalweg_flow::{Config, FlowId, Message, Payload, Sent, StartError, packets_of};
 use thalweg_wire::flow::{Ack, Data};
 
@@ -111,7 +111,7 @@ impl Transfer {
         let payload_bytes = data.payload_bytes();
         let is_resend = self.again.contains(&index);
         let body_size = self.body.body_size(payload_bytes);
-        let packet = if is_resend { outbox.lend_again(body_size) } else { outbox.lend(body_size) }?;
+        let packet = outbox.lend(body_size, Purpose::of_data(is_resend))?;
         packet.meta.wire_bytes = payload_bytes + config.overhead_bytes;
         self.body.fill(data.offset(), self.address(config, &data, label, packet));
         self.transmissions += 1;
@@ -133,7 +133,7 @@ impl Transfer {
     ) -> Option<()> {
         let travels = self.on_the_way.first_key_value().map(|(index, _)| *index);
         let index = [self.next(), travels].into_iter().flatten().min()?;
-        let packet = outbox.lend(self.body.body_size(0))?;
+        let packet = outbox.lend(self.body.body_size(0), Purpose::Control)?;
         packet.meta.wire_bytes = config.ack_wire_bytes;
         self.address(config, &self.data(config, now, index, label), label, packet);
         Some(())

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_flow::{Event, FlowId, Message, StartError};
 use thalweg_wire::Kind;
 use thalweg_wire::flow::Ack;
@@ -179,8 +179,6 @@ impl Outgoing<State> {
 }
 
 impl Machine for Endpoint {
-    type Event = Event;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         match self.config.messages.admits(packet.header) {
             Some(Kind::FlowData) => {
@@ -216,6 +214,10 @@ impl Machine for Endpoint {
     fn poll_timeout(&self) -> Time {
         self.outbound.timers.next()
     }
+}
+
+impl Reports for Endpoint {
+    type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -1,8 +1,6 @@
 //! The switch that sums, and answers itself.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::marker::PhantomData;
 
 use foldhash::fast::FixedState;
 use thalweg_core::{Ecn, JobId, Machine, NodeId, Outbox, Packet, Time, Verdict};
@@ -16,16 +14,13 @@ use super::{EPOCH, place};
 ///
 /// [`allot`](Switch::allot) every job its share of the slots before its workers send. The switch takes
 /// packets that are addressed to it and drops what it was not told of.
-///
-/// It has nothing to tell: `E` is whatever the machines beside it report.
 // spec: A-50
 #[derive(Debug)]
-pub struct Switch<E = Infallible> {
+pub struct Switch {
     me: NodeId,
     free_slots: u32,
     pools: HashMap<JobId, Pool, FixedState>,
     stats: SwitchStats,
-    events: PhantomData<fn() -> E>,
 }
 
 /// What a switch has done.
@@ -64,15 +59,14 @@ pub enum AllotError {
     SameJob(JobId),
 }
 
-impl<E> Switch<E> {
+impl Switch {
     /// A switch with so many slots, of two versions each, at this node.
-    pub fn new(me: NodeId, slots: u32) -> Switch<E> {
+    pub fn new(me: NodeId, slots: u32) -> Switch {
         Switch {
             me,
             free_slots: slots,
             pools: HashMap::with_hasher(FixedState::default()),
             stats: SwitchStats::default(),
-            events: PhantomData,
         }
     }
 
@@ -103,9 +97,7 @@ impl<E> Switch<E> {
     }
 }
 
-impl<E> Machine for Switch<E> {
-    type Event = E;
-
+impl Machine for Switch {
     fn handle_packet(&mut self, _now: Time, mut packet: Packet<'_>) -> Verdict<'_> {
         if packet.meta.dst != self.me {
             return Verdict::Forward;
@@ -147,10 +139,6 @@ impl<E> Machine for Switch<E> {
 
     fn poll_timeout(&self) -> Time {
         Time::NEVER
-    }
-
-    fn poll_event(&mut self) -> Option<E> {
-        None
     }
 }
 

@@ -1,6 +1,6 @@
 use thalweg_core::{
     Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Operation, Outbox, Packet,
-    Span, Time, Verdict,
+    Purpose, Reports, Span, Time, Verdict,
 };
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::{Gradient, Numbers, Parameter, Scale};
@@ -38,7 +38,7 @@ impl Outbox for Mail {
         usize::MAX
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         let BodySize::Bytes(bytes) = body else { panic!("these tests carry values") };
         let header = [0; HEADER_BYTES];
         self.0.push(Letter { meta: Meta::default(), header, bytes: vec![0; bytes as usize] });
@@ -235,7 +235,7 @@ fn packets_that_make_no_sense_are_refused() {
 
 #[test]
 fn slots_are_allotted_once() {
-    let mut switch = Switch::<()>::new(SWITCH, 10);
+    let mut switch = Switch::new(SWITCH, 10);
     let workers = |count| (0..count).map(NodeId).collect::<Vec<_>>();
     assert_eq!(switch.allot(JobId(1), 6, workers(2)), Ok(()));
     assert_eq!(switch.allot(JobId(1), 1, workers(2)), Err(AllotError::SameJob(JobId(1))));

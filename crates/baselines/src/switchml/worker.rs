@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use thalweg_core::{Body, BodySize, Ecn, Machine, Operation, Outbox, Packet, Tag, Time, Verdict};
+use thalweg_core::{
+    Body, BodySize, Ecn, Machine, Operation, Outbox, Packet, Purpose, Reports, Tag, Time, Verdict,
+};
 use thalweg_values::{Fixed, Tensor};
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter};
 
@@ -201,8 +203,8 @@ impl Worker {
         let bytes = u32::from(values) * 4;
         let tensor = self.operations[at].tensor.values();
         let size = if tensor.is_some() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
-        let packet = if sent_at.is_some() { outbox.lend_again(size) } else { outbox.lend(size) };
-        let Some(packet) = packet else { return false };
+        let purpose = Purpose::of_data(sent_at.is_some());
+        let Some(packet) = outbox.lend(size, purpose) else { return false };
         self.gradient(sequence, values).encode(packet.header);
         packet.meta.dst = self.config.switch;
         packet.meta.wire_bytes = bytes + self.config.overhead_bytes;
@@ -301,8 +303,6 @@ impl Worker {
 }
 
 impl Machine for Worker {
-    type Event = Event;
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let is_taken = Parameter::decode(packet.header)
             .is_ok_and(|parameter| self.take_in(&parameter, &packet.body));
@@ -338,6 +338,10 @@ impl Machine for Worker {
     fn poll_timeout(&self) -> Time {
         self.deadlines.front().map_or(Time::NEVER, |front| front.at)
     }
+}
+
+impl Reports for Worker {
+    type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

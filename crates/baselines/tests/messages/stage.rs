@@ -1,7 +1,7 @@
 //! Hosts that send messages, and an application that counts how they end.
 
 use thalweg_baselines::{homa, ndp, pfabric};
-use thalweg_core::{Bytes, Machine, NodeId, Rate, Rng, Span, Time};
+use thalweg_core::{Bytes, NodeId, Rate, Reports, Rng, Span, Time};
 use thalweg_fabric::topology::CableSpec;
 use thalweg_fabric::{Config, Director, Fabric, Hosts, Limit, Pause, Topology};
 use thalweg_flow::{Event, FlowId, FlowTagger, Message, Payload, Sent, StartError};
@@ -13,7 +13,7 @@ pub const CABLE: CableSpec = CableSpec { rate: RATE, delay: Span::from_ns(500) }
 pub const NDP_SEGMENT: u32 = 8_960;
 
 /// A transport under test.
-pub trait Transport: Machine<Event = Event> {
+pub trait Transport: Reports<Event = Event> {
     fn build(host: NodeId) -> Self;
     fn start(&mut self, now: Time, message: Message, believed: Bytes)
     -> Result<FlowId, StartError>;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use thalweg_console::Failure;
 use thalweg_control::pacing::since_epoch;
 use thalweg_core::{
-    Bytes, HEADER_BYTES, Machine, NodeId, Outbox, Pacer, Packet, Rate, Span, Time, Verdict,
+    Bytes, HEADER_BYTES, Machine, NodeId, Outbox, Pacer, Packet, Rate, Reports, Span, Time, Verdict,
 };
 use thalweg_flow::{Config, Control, Endpoint as Flows, Event, FlowTagger, Message, Payload};
 use thalweg_lab::Place;
@@ -134,8 +134,6 @@ struct Counted {
 }
 
 impl Machine for Counted {
-    type Event = Event;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         self.came.fetch_add(packet.meta.wire_bytes.into(), Ordering::Relaxed);
         self.flows.handle_packet(now, packet)
@@ -156,6 +154,10 @@ impl Machine for Counted {
     fn poll_timeout(&self) -> Time {
         self.flows.poll_timeout()
     }
+}
+
+impl Reports for Counted {
+    type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
         self.flows.poll_event()

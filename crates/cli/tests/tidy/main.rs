@@ -83,7 +83,10 @@ fn the_status_table_of_the_readme_is_what_the_ledger_says() {
     );
 }
 
-#[expect(clippy::disallowed_methods, reason = "the author of a change to the ledger asks for a new table")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the author of a change to the ledger asks for a new table"
+)]
 fn is_blessed() -> bool {
     env::var("THALWEG_BLESS").is_ok_and(|value| value == "1")
 }

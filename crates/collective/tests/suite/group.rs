@@ -1,11 +1,11 @@
 //! The machines of whole groups, in one shape for both collectives.
 
 use thalweg_collective::{Counters, Event, Failure, SubmitError, SumCall, ring, server};
-use thalweg_core::{Check, Machine, NodeId, Operation, Time};
+use thalweg_core::{Check, NodeId, Operation, Reports, Time};
 use thalweg_values::Tensor;
 
 /// What both collectives can do.
-pub trait Collective: Machine<Event = Event> + Check {
+pub trait Collective: Reports<Event = Event> + Check {
     fn submit(&mut self, now: Time, tensor: Tensor) -> Result<Operation, SubmitError>;
     fn submit_call(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError>;
     fn counters(&self) -> Counters;

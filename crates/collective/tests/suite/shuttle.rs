@@ -3,14 +3,14 @@
 
 use thalweg_collective::Event;
 use thalweg_core::{
-    Body, BodySize, Check, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox, Packet,
-    Rng, Time,
+    Body, BodySize, Check, HEADER_BYTES, Header, Meta, NodeId, Operation, Outbox, Packet, Purpose,
+    Reports, Rng, Time,
 };
 use thalweg_values::Tensor;
 
 use crate::group::Collective;
 
-pub struct Shuttle<M: Machine> {
+pub struct Shuttle<M: Reports> {
     pub machines: Vec<M>,
     pub events: Vec<(NodeId, M::Event)>,
     pub now: Time,
@@ -36,7 +36,7 @@ pub struct Tray<'a> {
     pub heap: &'a mut Vec<Owned>,
 }
 
-impl<M: Machine + Check> Shuttle<M> {
+impl<M: Reports + Check> Shuttle<M> {
     pub fn new(machines: Vec<M>, seed: u64) -> Shuttle<M> {
         Shuttle {
             machines,
@@ -140,7 +140,7 @@ impl Outbox for Tray<'_> {
         usize::MAX
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         let meta = Meta { src: self.src, ..Meta::default() };
         let body = match body {
             BodySize::Length(length) => Err(length),

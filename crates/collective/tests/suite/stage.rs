@@ -1,7 +1,7 @@
 //! Whole groups in the fabric, around one switch.
 
 use thalweg_collective::Event;
-use thalweg_core::{Machine, NodeId, Rate, Span, Time};
+use thalweg_core::{NodeId, Rate, Reports, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{
     Config, Director, Discipline, Effect, Fabric, Hosts, Limit, Marking, Pause, Place, Rule,
@@ -43,7 +43,7 @@ pub fn play<M: Collective>(machines: Vec<M>, scripts: Vec<Vec<Tensor>>, loss: f6
 }
 
 /// Machines around one switch, whose links lose some packets.
-pub fn fabric<M: Machine>(machines: Vec<M>, loss: f64) -> Fabric<M> {
+pub fn fabric<M: Reports>(machines: Vec<M>, loss: f64) -> Fabric<M> {
     let cable = CableSpec { rate: RATE, delay: Span::from_us(1) };
     let hosts = machines.len() as u32;
     let topology = OneSwitch { hosts, host_cable: cable }.build().expect("it is connected");

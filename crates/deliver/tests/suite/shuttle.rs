@@ -2,7 +2,7 @@
 
 use thalweg_core::{
     Body, BodySize, Checked, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox,
-    Packet, Rng, Span, Time, Verdict,
+    Packet, Purpose, Rng, Span, Time, Verdict,
 };
 use thalweg_deliver::{Completion, Config, Endpoint, LossBound, Lost, Name, ReceiveCall};
 use thalweg_values::Tensor;
@@ -46,7 +46,7 @@ impl Outbox for Tray {
         self.room - self.packets.len()
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         if self.room() == 0 {
             return None;
         }

@@ -6,7 +6,8 @@ pub mod scene;
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    BodySize, Bytes, Dscp, Ecn, Header, Machine, NodeId, Outbox, Packet, Rate, Span, Time, Verdict,
+    BodySize, Bytes, Dscp, Ecn, Header, Machine, NodeId, Outbox, Packet, Purpose, Rate, Reports,
+    Span, Time, Verdict,
 };
 use thalweg_fabric::topology::{Cable, CableSpec, LeafSpine, OneSwitch, ThreeTier};
 use thalweg_fabric::{
@@ -73,8 +74,6 @@ impl Probe {
 }
 
 impl Machine for Probe {
-    type Event = u64;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let (number, sent) = read_stamp(packet.header);
         self.now = now;
@@ -97,7 +96,7 @@ impl Machine for Probe {
     fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
         self.now = now;
         while let Some(shot) = self.plan.front().filter(|shot| shot.at <= now) {
-            let Some(packet) = outbox.lend(BodySize::Length(0)) else { return };
+            let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Data) else { return };
             stamp(packet.header, self.sent_packets, now);
             packet.meta.dst = shot.dst;
             packet.meta.wire_bytes = shot.bytes;
@@ -114,6 +113,10 @@ impl Machine for Probe {
         let later = self.plan.front().filter(|shot| shot.at > self.now);
         later.map_or(Time::NEVER, |shot| shot.at)
     }
+}
+
+impl Reports for Probe {
+    type Event = u64;
 
     fn poll_event(&mut self) -> Option<u64> {
         self.unreported.pop_front()
@@ -198,7 +201,7 @@ pub fn us(us: u64) -> Time {
 }
 
 /// Runs until nothing is pending; everything must then be accounted for.
-pub fn finish<M: Machine>(fabric: &mut Fabric<M>, director: &mut impl Director<M>) {
+pub fn finish<M: Reports>(fabric: &mut Fabric<M>, director: &mut impl Director<M>) {
     // Enough for the longest test. A run that goes on for ever is to fail, not to hang.
     let limit = Limit { until: Time::NEVER, events: 20_000_000 };
     assert_eq!(fabric.run(director, limit), Pause::Quiet);
@@ -206,7 +209,7 @@ pub fn finish<M: Machine>(fabric: &mut Fabric<M>, director: &mut impl Director<M
 }
 
 /// Every packet that was made has ended.
-pub fn check_drained<M: Machine>(fabric: &Fabric<M>) {
+pub fn check_drained<M: Reports>(fabric: &Fabric<M>) {
     fabric.check().expect("the laws of the simulator hold");
     let stats = fabric.stats();
     assert_eq!(

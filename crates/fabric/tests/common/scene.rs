@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Digest, Dscp, Ecn, Machine, NodeId, Outbox, Packet, Rate, Rng, Span, Time,
-    Verdict,
+    Body, BodySize, Digest, Dscp, Ecn, Machine, NodeId, Outbox, Packet, Purpose, Rate, Reports,
+    Rng, Span, Time, Verdict,
 };
 use thalweg_fabric::topology::{CableSpec, Dumbbell, LeafSpine, OneSwitch, ThreeTier};
 use thalweg_fabric::{
@@ -136,8 +136,6 @@ impl Chatter {
 }
 
 impl Machine for Chatter {
-    type Event = u64;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         self.now = now;
         if self.rng.chance(0.1) {
@@ -194,7 +192,7 @@ impl Machine for Chatter {
                 None => return,
             };
             let body = self.draw_body();
-            let packet = outbox.lend(body).expect("there was room");
+            let packet = outbox.lend(body, Purpose::Data).expect("there was room");
             self.fill(packet, dst);
         }
     }
@@ -203,6 +201,10 @@ impl Machine for Chatter {
         let wants_later = self.unsent_packets > 0 && self.next_send > self.now;
         if wants_later { self.next_send } else { Time::NEVER }
     }
+}
+
+impl Reports for Chatter {
+    type Event = u64;
 
     fn poll_event(&mut self) -> Option<u64> {
         self.reports.pop_front()

@@ -1,7 +1,7 @@
 //! Packets that no honest endpoint sends.
 
 use thalweg_core::{
-    Bytes, Check, Ecn, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time,
+    Bytes, Check, Ecn, HEADER_BYTES, JobId, Machine, Meta, NodeId, Reports, Rng, Span, Time,
 };
 use thalweg_flow::{Config, Dropped, Endpoint, Event, FlowId, Payload, Received};
 use thalweg_wire::flow::{Ack, Data};

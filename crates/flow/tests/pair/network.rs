@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{
     Body, BodySize, Bytes, Checked, Ecn, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox,
-    Packet, Rate, Rng, Span, Time, Verdict,
+    Packet, Purpose, Rate, Reports, Rng, Span, Time, Verdict,
 };
 use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Data};
@@ -80,7 +80,7 @@ impl Outbox for Tray {
         self.room - self.packets.len()
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         if self.room() == 0 {
             return None;
         }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Header, Machine, Meta, NodeId, Outbox, Packet, Rng, Span, Time, Verdict,
+    Body, BodySize, Header, Machine, Meta, NodeId, Outbox, Packet, Purpose, Reports, Rng, Span,
+    Time, Verdict,
 };
 
 /// A packet that is held back is overtaken by this many, or goes after the longest delay.
@@ -60,8 +61,6 @@ impl Faulty {
 }
 
 impl Machine for Faulty {
-    type Event = ();
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let [left, right] = self.ends;
         packet.meta.dst = if packet.meta.src == left { right } else { left };
@@ -91,7 +90,10 @@ impl Machine for Faulty {
         while let Some(held) = self.held.front()
             && (held.after <= self.handled || held.due <= now)
         {
-            let Some(packet) = outbox.lend(BodySize::Bytes(held.body.len() as u32)) else { return };
+            let Some(packet) = outbox.lend(BodySize::Bytes(held.body.len() as u32), Purpose::Data)
+            else {
+                return;
+            };
             *packet.meta = Meta { src: packet.meta.src, ..held.meta };
             *packet.header = held.header;
             let Body::Bytes(body) = packet.body else { panic!("bytes were asked for") };
@@ -103,6 +105,10 @@ impl Machine for Faulty {
     fn poll_timeout(&self) -> Time {
         self.held.front().map_or(Time::NEVER, |held| held.due)
     }
+}
+
+impl Reports for Faulty {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

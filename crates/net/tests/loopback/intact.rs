@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use thalweg_core::{Body, BodySize, Dscp, Ecn, NodeId, Outbox};
+use thalweg_core::{Body, BodySize, Dscp, Ecn, NodeId, Outbox, Purpose};
 use thalweg_lab::testing::{Lack, skip};
 use thalweg_net::{Driver, Endpoint, EndpointConfig, Offload};
 
@@ -101,7 +101,7 @@ fn a_length_is_sent_as_zeros() {
     let lending = Lending(|outbox: &mut dyn Outbox| {
         calls += 1;
         let size = if calls == 1 { BodySize::Bytes(8_192) } else { BodySize::Length(100) };
-        let packet = outbox.lend(size).expect("there is room");
+        let packet = outbox.lend(size, Purpose::Data).expect("there is room");
         packet.meta.dst = NodeId(1);
         match packet.body {
             Body::Bytes(bytes) => bytes.fill(255),

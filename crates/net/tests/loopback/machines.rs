@@ -1,7 +1,8 @@
 //! The smallest machines that show one thing each.
 
 use thalweg_core::{
-    Body, BodySize, Dscp, Ecn, Machine, Meta, NodeId, Outbox, Packet, Time, Verdict,
+    Body, BodySize, Dscp, Ecn, Machine, Meta, NodeId, Outbox, Packet, Purpose, Reports, Time,
+    Verdict,
 };
 
 /// A packet as a test writes it down.
@@ -41,8 +42,6 @@ pub struct Sender {
 }
 
 impl Machine for Sender {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
         Verdict::Consume
     }
@@ -52,7 +51,9 @@ impl Machine for Sender {
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         while let Some(parcel) = self.parcels.get(self.sent) {
             let room = outbox.room();
-            let Some(packet) = outbox.lend(BodySize::Bytes(parcel.body.len() as u32)) else {
+            let Some(packet) =
+                outbox.lend(BodySize::Bytes(parcel.body.len() as u32), Purpose::Data)
+            else {
                 assert_eq!(room, 0, "where there is room, it is lent");
                 return;
             };
@@ -70,6 +71,10 @@ impl Machine for Sender {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Sender {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None
@@ -84,8 +89,6 @@ pub struct Collector {
 }
 
 impl Machine for Collector {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Body::Bytes(body) = packet.body else { panic!("a network carries bytes") };
         self.parcels.push(Parcel {
@@ -106,6 +109,10 @@ impl Machine for Collector {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Collector {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None
@@ -116,8 +123,6 @@ impl Machine for Collector {
 pub struct Lending<F>(pub F);
 
 impl<F: FnMut(&mut dyn Outbox)> Machine for Lending<F> {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
         Verdict::Consume
     }
@@ -131,6 +136,10 @@ impl<F: FnMut(&mut dyn Outbox)> Machine for Lending<F> {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl<F: FnMut(&mut dyn Outbox)> Reports for Lending<F> {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

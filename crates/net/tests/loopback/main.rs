@@ -13,7 +13,7 @@ mod verdicts;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use thalweg_core::{Machine, NodeId};
+use thalweg_core::{NodeId, Reports};
 use thalweg_lab::testing::{Lack, skip};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Offload, Peers};
 
@@ -44,12 +44,12 @@ fn peers(addresses: &[SocketAddr]) -> Peers {
     peers
 }
 
-fn driver<M: Machine>(node: u32, endpoint: Endpoint, peers: &Peers, machine: M) -> Driver<M> {
+fn driver<M: Reports>(node: u32, endpoint: Endpoint, peers: &Peers, machine: M) -> Driver<M> {
     let config = DriverConfig { node: NodeId(node), ..DriverConfig::default() };
     Driver::new(config, endpoint, peers.clone(), machine).expect("the settings are right")
 }
 
-fn turn<M: Machine>(driver: &mut Driver<M>) {
+fn turn<M: Reports>(driver: &mut Driver<M>) {
     driver.turn(|_| {}).expect("the socket works");
 }
 

@@ -1,6 +1,6 @@
 //! Nodes that are named by where they are, and send from several ports.
 
-use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Purpose, Reports, Time, Verdict};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, OpenError, Peers};
 
 use crate::{turn, until};
@@ -14,8 +14,6 @@ struct Sprayer {
 }
 
 impl Machine for Sprayer {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         self.seen.push((packet.meta.src, packet.meta.entropy));
         Verdict::Consume
@@ -26,7 +24,7 @@ impl Machine for Sprayer {
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
         let Some(to) = self.to else { return };
         while self.paths_left > 0
-            && let Some(packet) = outbox.lend(BodySize::Length(8))
+            && let Some(packet) = outbox.lend(BodySize::Length(8), Purpose::Data)
         {
             self.paths_left -= 1;
             packet.meta.dst = to;
@@ -37,6 +35,10 @@ impl Machine for Sprayer {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Sprayer {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

@@ -1,6 +1,6 @@
 //! More than there is room for.
 
-use thalweg_core::{BodySize, NodeId, Outbox};
+use thalweg_core::{BodySize, NodeId, Outbox, Purpose};
 use thalweg_net::{Driver, DriverConfig, DriverError, Endpoint, EndpointConfig, Offload};
 
 use crate::machines::{Collector, Lending, Parcel, Sender};
@@ -43,8 +43,8 @@ fn a_packet_over_the_limit_is_refused_and_said() {
     let peers = peers(&[from.local_address(), to.local_address()]);
     let asking = Lending(|outbox: &mut dyn Outbox| {
         assert!(outbox.room() > 0);
-        assert!(outbox.lend(BodySize::Bytes(u32::MAX)).is_none());
-        assert!(outbox.lend(BodySize::Bytes(8_193)).is_none());
+        assert!(outbox.lend(BodySize::Bytes(u32::MAX), Purpose::Data).is_none());
+        assert!(outbox.lend(BodySize::Bytes(8_193), Purpose::Data).is_none());
     });
     let mut sender = driver(0, from, &peers, asking);
     let error = sender.turn(|()| {}).expect_err("the first of them is told");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use thalweg_core::{Machine, Outbox, Packet, Span, Time, Verdict};
+use thalweg_core::{Machine, Outbox, Packet, Reports, Span, Time, Verdict};
 use thalweg_net::{Driver, DriverConfig, DriverError, Wait};
 
 use crate::machines::{Parcel, Sender};
@@ -36,8 +36,6 @@ impl Ticker {
 }
 
 impl Machine for Ticker {
-    type Event = u32;
-
     fn handle_packet(&mut self, now: Time, _packet: Packet<'_>) -> Verdict<'_> {
         self.handle(now);
         Verdict::Consume
@@ -59,6 +57,10 @@ impl Machine for Ticker {
     fn poll_timeout(&self) -> Time {
         self.due
     }
+}
+
+impl Reports for Ticker {
+    type Event = u32;
 
     fn poll_event(&mut self) -> Option<u32> {
         self.untold.take()

@@ -1,6 +1,6 @@
 //! What a machine decides about a packet happens to it.
 
-use thalweg_core::{Dscp, Ecn, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Dscp, Ecn, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_net::{Driver, Offload};
 
 use crate::machines::{Collector, Parcel, Sender};
@@ -17,8 +17,6 @@ struct Switch {
 }
 
 impl Machine for Switch {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         self.handled += 1;
         let class = packet.header[0] % 5;
@@ -42,6 +40,10 @@ impl Machine for Switch {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Switch {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

@@ -1,6 +1,6 @@
 //! What a job's packets have to pass.
 
-use thalweg_core::{BodySize, Bytes, Outbox, Pacer, Packet, Rate, Span, Time};
+use thalweg_core::{BodySize, Bytes, Outbox, Pacer, Packet, Purpose, Rate, Span, Time};
 use thalweg_pace::SlotPacer;
 
 use super::PacedJob;
@@ -12,7 +12,6 @@ const BURST_PART: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Gate {
     pacer: SlotPacer,
-    segment_bytes: u32,
     overhead_bytes: u32,
     /// Whether anybody watches. A job with nothing planned sends as it likes: what is sent again.
     is_held: bool,
@@ -25,15 +24,15 @@ pub(crate) struct Gate {
 pub(super) struct Passed {
     /// All bytes.
     pub(super) bytes: u64,
-    /// Bytes of retransmissions among them.
-    pub(super) resent_bytes: u64,
+    /// Bytes among them that are no progress: those of retransmissions, and of control packets with a
+    /// body.
+    pub(super) other_bytes: u64,
 }
 
 impl Gate {
     pub(super) fn new(job: &PacedJob, slot: Span) -> Gate {
         Gate {
             pacer: SlotPacer::with_burst(slot / BURST_PART),
-            segment_bytes: job.segment_bytes,
             overhead_bytes: job.overhead_bytes,
             is_held: false,
             opens_at: Time::NEVER,
@@ -82,29 +81,6 @@ impl<'a> Gated<'a> {
         gate.opens_at = Time::NEVER;
         Gated { outbox, gate, now }
     }
-
-    // spec: C-09
-    fn pass(&mut self, body: BodySize, is_resend: bool) -> Option<Packet<'_>> {
-        let Gated { outbox, gate, now } = self;
-        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        // Questions, answers and ends of tensors.
-        let is_small = bytes < gate.segment_bytes / 2;
-        if gate.is_held && !is_small {
-            let opens_at = gate.pacer.next_send(*now);
-            if opens_at > *now {
-                gate.opens_at = opens_at;
-                return None;
-            }
-        }
-        let packet = if is_resend { outbox.lend_again(body) } else { outbox.lend(body) }?;
-        if gate.is_held && bytes > 0 {
-            let wire_bytes = u64::from(bytes) + u64::from(gate.overhead_bytes);
-            gate.passed.bytes += wire_bytes;
-            gate.passed.resent_bytes += if is_resend { wire_bytes } else { 0 };
-            gate.pacer.on_send(*now, Bytes::new(wire_bytes));
-        }
-        Some(packet)
-    }
 }
 
 impl Outbox for Gated<'_> {
@@ -112,12 +88,26 @@ impl Outbox for Gated<'_> {
         self.outbox.room()
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
-        self.pass(body, false)
-    }
-
-    // spec: C-13
-    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
-        self.pass(body, true)
+    // spec: C-09, C-13
+    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
+        let Gated { outbox, gate, now } = self;
+        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
+        let must_wait = gate.is_held && purpose != Purpose::Control;
+        if must_wait {
+            let opens_at = gate.pacer.next_send(*now);
+            if opens_at > *now {
+                gate.opens_at = opens_at;
+                return None;
+            }
+        }
+        let packet = outbox.lend(body, purpose)?;
+        // Packets without a body are not planned, and are too few bytes to be.
+        if gate.is_held && bytes > 0 {
+            let wire_bytes = u64::from(bytes) + u64::from(gate.overhead_bytes);
+            gate.passed.bytes += wire_bytes;
+            gate.passed.other_bytes += if purpose == Purpose::Data { 0 } else { wire_bytes };
+            gate.pacer.on_send(*now, Bytes::new(wire_bytes));
+        }
+        Some(packet)
     }
 }

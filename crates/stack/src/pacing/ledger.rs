@@ -111,8 +111,6 @@ impl<M: Check> Check for Ledger<M> {
 }
 
 impl<M: Machine> Machine for Ledger<M> {
-    type Event = M::Event;
-
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         if packet.meta.dst == self.me {
             return match &mut self.inner {
@@ -145,9 +143,5 @@ impl<M: Machine> Machine for Ledger<M> {
 
     fn poll_timeout(&self) -> Time {
         self.inner.as_ref().map_or(Time::NEVER, Machine::poll_timeout)
-    }
-
-    fn poll_event(&mut self) -> Option<M::Event> {
-        self.inner.as_mut()?.poll_event()
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, JobId, NodeId, Outbox, TrafficClass};
+use thalweg_core::{
+    Body, BodySize, Dscp, Ecn, HEADER_BYTES, JobId, NodeId, Outbox, Purpose, TrafficClass,
+};
 use thalweg_pace::links::Report;
 use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, Feedback, FlowId, Host as Scheduler, Slot};
@@ -102,7 +104,7 @@ impl Post {
         };
         // A flow that is gone has nothing to say.
         let Some((word, said)) = written else { return true };
-        let Some(packet) = outbox.lend(BodySize::Bytes(word.body_bytes())) else {
+        let Some(packet) = outbox.lend(BodySize::Bytes(word.body_bytes()), Purpose::Control) else {
             self.letters.push_front(letter);
             return false;
         };

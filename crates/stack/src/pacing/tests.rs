@@ -1,7 +1,7 @@
 mod retransmissions;
 
 use thalweg_core::{
-    Body, BodySize, Dscp, HEADER_BYTES, Header, Machine, Meta, Span, TrafficClass, Verdict,
+    Body, BodySize, Dscp, HEADER_BYTES, Header, Machine, Meta, Purpose, Span, TrafficClass, Verdict,
 };
 use thalweg_core::{Packet as Lent, Relay};
 use thalweg_pace::Rank;
@@ -123,14 +123,18 @@ impl Sink {
         Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: Vec::new() }
     }
 
-    /// Sends a packet of the job, for the first time or again; whether it may leave.
-    fn send(&mut self, pacing: &mut Pacing, now: Time, bytes: u32, is_resend: bool) -> bool {
+    /// Sends a packet of the job; whether it may leave.
+    fn send(&mut self, pacing: &mut Pacing, now: Time, bytes: u32, purpose: Purpose) -> bool {
         let gate = pacing.gate(JOB).expect("it has entered");
         let (mut gated, body) = (Gated::new(self, gate, now), BodySize::Length(bytes));
-        let packet = if is_resend { gated.lend_again(body) } else { gated.lend(body) };
-        let has_left = packet.is_some();
+        let has_left = gated.lend(body, purpose).is_some();
         pacing.settle(JOB);
         has_left
+    }
+
+    /// Sends a full packet with new data; whether it may leave.
+    fn send_data(&mut self, pacing: &mut Pacing, now: Time) -> bool {
+        self.send(pacing, now, 1_460, Purpose::Data)
     }
 
     /// How many of so many full packets leave from a moment on until the slot ends.
@@ -140,7 +144,7 @@ impl Sink {
         while now < end && sent < packets {
             pacing.handle_timeout(now);
             pacing.transmit(now, self);
-            while sent < packets && self.send(pacing, now, 1_460, false) {
+            while sent < packets && self.send_data(pacing, now) {
                 sent += 1;
             }
             now += Span::from_us(100);
@@ -154,7 +158,7 @@ impl Outbox for Sink {
         1
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Lent<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Lent<'_>> {
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
         self.body = vec![0; bytes as usize];
         let body = Body::Bytes(&mut self.body);
@@ -182,9 +186,11 @@ fn passed_gate(seed: u64) -> Trail {
         while now < end {
             gate.handle_timeout(now);
             // Every tenth packet is a question, which passes and counts.
-            let bytes = if rng.below(10) == 0 { 100 } else { 1_460 };
+            let is_question = rng.below(10) == 0;
+            let (bytes, purpose) =
+                if is_question { (100, Purpose::Control) } else { (1_460, Purpose::Data) };
             let mut outbox = Gated::new(&mut sink, &mut gate, now);
-            if outbox.lend(BodySize::Length(bytes)).is_some() {
+            if outbox.lend(BodySize::Length(bytes), purpose).is_some() {
                 trail.leave(now, Bytes::new(u64::from(bytes + OVERHEAD_BYTES)));
                 packets += 1;
                 assert!(packets < 1_000_000, "seed {seed}: somebody holds it");
@@ -209,7 +215,7 @@ fn rates_that_change_every_slot_are_kept_over_any_ten() {
 
 // spec: C-09, C-15 machine
 #[test]
-fn packets_wait_for_a_grant_and_small_ones_pass() {
+fn data_waits_for_a_grant_and_control_passes() {
     let me = NodeId(0);
     let mut pacing =
         Pacing::new(me, settings(), Rate::from_gbps(GBPS), &Rng::new(1)).expect("settings");
@@ -225,23 +231,28 @@ fn packets_wait_for_a_grant_and_small_ones_pass() {
     pacing.enter(JOB, &job);
     let mut sink = Sink::new();
     let start = Time::ZERO + settings().slot;
-    let mut send = |pacing: &mut Pacing, now, bytes| sink.send(pacing, now, bytes, false);
-    assert!(send(&mut pacing, start, 1_460), "nothing is planned, so nobody holds it");
+    assert!(sink.send_data(&mut pacing, start), "nothing is planned, so nobody holds it");
     pacing.handed_over(start, JOB, slot_bytes());
     assert!(pacing.has_words(), "it asks what the path has");
-    let probes = (0..9).filter(|_| send(&mut pacing, start, 1_460)).count();
+    let probes = (0..9).filter(|_| sink.send_data(&mut pacing, start)).count();
     assert_eq!(probes, settings().probe_packets as usize, "the rest waits");
-    assert!(send(&mut pacing, start, 0) && send(&mut pacing, start, 100));
+    assert!([0, 100, 1_460].iter().all(|&bytes| sink.send(
+        &mut pacing,
+        start,
+        bytes,
+        Purpose::Control
+    )));
+    assert!(!sink.send(&mut pacing, start, 100, Purpose::Data), "the end of a tensor waits, too");
     let decided = start + settings().decide_after + settings().decide_spread;
     pacing.handle_timeout(decided);
-    assert!(send(&mut pacing, decided, 1_460));
+    assert!(sink.send_data(&mut pacing, decided));
     // A slot has a burst of 60 µs: five packets at 1 Gbps.
-    let burst = (0..99).filter(|_| send(&mut pacing, decided, 1_460)).count();
+    let burst = (0..99).filter(|_| sink.send_data(&mut pacing, decided)).count();
     assert!((3..8).contains(&burst), "{burst}");
     let next = pacing.poll_timeout();
     assert!(next > decided && next < decided + Span::from_us(120), "{next:?}");
     pacing.summed(JOB, slot_bytes());
-    assert!(send(&mut pacing, decided, 1_460), "all sums are there: nothing is left to plan");
+    assert!(sink.send_data(&mut pacing, decided), "all sums are there: nothing is left to plan");
 }
 
 /// Packets of 1,500 bytes that a server sends each of two workers in an iteration.
@@ -322,7 +333,7 @@ fn packets_that_leave_again_bring_nobody_further_and_cost_nobody_a_slot() {
     let decided = start + settings().decide_after + settings().decide_spread;
     pacing.handle_timeout(start);
     pacing.handle_timeout(decided);
-    assert!(sink.send(&mut pacing, decided, 1_460, false));
+    assert!(sink.send_data(&mut pacing, decided));
     let before: u64 = left(&pacing).iter().sum();
     assert_eq!(before, (2 * RESULTS - 1) * 1_500);
     let mut now = decided;
@@ -330,8 +341,9 @@ fn packets_that_leave_again_bring_nobody_further_and_cost_nobody_a_slot() {
     while resent < 100 {
         now += Span::from_us(20);
         pacing.handle_timeout(now);
-        resent += u32::from(sink.send(&mut pacing, now, 1_460, true));
+        resent += u32::from(sink.send(&mut pacing, now, 1_460, Purpose::Retransmission));
     }
+    assert!(sink.send(&mut pacing, now, 100, Purpose::Control));
     assert_eq!(left(&pacing).iter().sum::<u64>(), before, "nothing new has left");
     let rest = 2 * RESULTS as usize - 1;
     assert_eq!(sink.send_in_slot(&mut pacing, now, rest), rest, "all of it, in the same slot");
@@ -353,7 +365,7 @@ fn flows_together_have_sent_what_has_passed() {
     while passed < 2 * RESULTS * 1_500 {
         now += Span::from_us(5);
         pacing.handle_timeout(now);
-        if sink.send(&mut pacing, now, 1_110, false) {
+        if sink.send(&mut pacing, now, 1_110, Purpose::Data) {
             passed += 1_150;
         }
         assert!(now < start + settings().slot, "{passed}");

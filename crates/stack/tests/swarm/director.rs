@@ -118,7 +118,7 @@ impl<'a> Swarm<'a> {
     }
 
     /// A switch without memory, checked after every input.
-    pub fn program(&self, switch: NodeId) -> Program<Event> {
+    pub fn program(&self, switch: NodeId) -> Program {
         let config = switch::Config {
             aggregators: self.plan.aggregators,
             values_max: self.plan.values_max,
@@ -129,7 +129,7 @@ impl<'a> Swarm<'a> {
             holds_to_share: self.plan.holds_to_share,
             ..switch::Config::new(switch)
         };
-        let machine = Switch::<Event>::new(config).expect("settings that are drawn work");
+        let machine = Switch::new(config).expect("settings that are drawn work");
         Program { machine: Box::new(Checked::new(machine)), door: Door::Addressed }
     }
 
@@ -468,7 +468,7 @@ impl Director<Checked<Host>> for Swarm<'_> {
         Some(self.host(host))
     }
 
-    fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program<Event>> {
+    fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program> {
         Some(self.program(switch))
     }
 

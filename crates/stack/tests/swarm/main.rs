@@ -19,7 +19,6 @@ use plan::Plan;
 use thalweg_aggregate::Switch;
 use thalweg_core::{Checked, NodeId, Span, Time};
 use thalweg_fabric::{Bystander, Fabric, Limit, Pause};
-use thalweg_stack::Event;
 
 /// Nothing takes longer, whatever goes wrong.
 const END: Time = Time::from_ps(200_000_000_000_000);
@@ -44,7 +43,7 @@ fn run(seed: u64) -> Result<Coverage, String> {
     fabric.run(&mut Bystander, Limit::until(swept));
     let mut coverage = Coverage::default();
     for switch in plan.switches() {
-        let program = fabric.program::<Checked<Switch<Event>>>(switch).expect("it was installed");
+        let program = fabric.program::<Checked<Switch>>(switch).expect("it was installed");
         if program.occupied() > 0 {
             return Err(format!("{switch:?} still has {} taken aggregators", program.occupied()));
         }

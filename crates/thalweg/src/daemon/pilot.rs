@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_core::Machine;
+use thalweg_core::Reports;
 use thalweg_net::{Driver, DriverError, Waker};
 
 use crate::error::Error;
@@ -26,7 +26,7 @@ pub(super) struct Pilot<M> {
 
 type Thread = JoinHandle<Result<(), DriverError>>;
 
-impl<M: Machine + Send + 'static> Pilot<M> {
+impl<M: Reports + Send + 'static> Pilot<M> {
     /// Starts the thread.
     pub fn start(name: &str, mut driver: Driver<M>) -> Result<Pilot<M>, Error> {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
@@ -97,7 +97,7 @@ impl<M> Drop for Pilot<M> {
     }
 }
 
-fn fly<M: Machine>(
+fn fly<M: Reports>(
     mut driver: Driver<M>,
     queue: &Receiver<Command<M>>,
     stop: &AtomicBool,

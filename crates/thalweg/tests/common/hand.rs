@@ -9,8 +9,8 @@ use thalweg_aggregate::{
     worker,
 };
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Rng, Span,
-    Time, Verdict,
+    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Purpose,
+    Rng, Span, Time, Verdict,
 };
 use thalweg_wire::tag::{Key, Secret};
 
@@ -77,7 +77,7 @@ impl Outbox for Wire {
         usize::MAX
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         let bytes = match body {
             BodySize::Bytes(bytes) | BodySize::Length(bytes @ 0) => bytes,
             BodySize::Length(_) => panic!("tensors have values here"),

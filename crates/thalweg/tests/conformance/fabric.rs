@@ -51,7 +51,7 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     assert_eq!(fabric.run(&mut listener, Limit::until(end)), Pause::Done);
     fabric.check().expect("packets are conserved");
     assert_eq!(listener.restarts, u32::from(job.trouble == Trouble::SwitchRestart));
-    let switch = fabric.program::<Switch<Event>>(switch).expect("it was installed");
+    let switch = fabric.program::<Switch>(switch).expect("it was installed");
     assert!(switch.stats().gradients > 0, "the switch, or its successor, has worked");
     let flushed = switch.stats().flushed;
     assert_eq!(flushed > 0, job.recovery == Recovery::Paper, "{flushed} flushed");
@@ -96,9 +96,9 @@ fn host(node: NodeId, job: &Job, setup: &Arc<Setup>, server: NodeId) -> Host {
     host
 }
 
-fn program(node: NodeId) -> Program<Event> {
+fn program(node: NodeId) -> Program {
     let config = switch::Config { secret: Some(SECRET), ..switch::Config::new(node) };
-    let machine = Switch::<Event>::new(config).expect("the settings are right");
+    let machine = Switch::new(config).expect("the settings are right");
     Program { machine: Box::new(machine), door: Door::Addressed }
 }
 
@@ -144,7 +144,7 @@ impl Director<Host> for Listener {
         }
     }
 
-    fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program<Event>> {
+    fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program> {
         assert_eq!(switch, self.switch);
         assert!(self.left > 0, "it was over before the switch could restart");
         self.restarts += 1;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use thalweg::{Reduce, Session};
-use thalweg_core::{Ecn, Header, Machine, NodeId, Outbox, Packet, Time, Verdict};
+use thalweg_core::{Ecn, Header, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
 use thalweg_wire::aggregate::{Gradient, Parameter};
 
@@ -117,8 +117,6 @@ struct Marker {
 }
 
 impl Machine for Marker {
-    type Event = ();
-
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         packet.meta.dst = self.switch;
         if let Some(sequence) = (self.choice)(packet.header) {
@@ -136,6 +134,10 @@ impl Machine for Marker {
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
+}
+
+impl Reports for Marker {
+    type Event = ();
 
     fn poll_event(&mut self) -> Option<()> {
         None

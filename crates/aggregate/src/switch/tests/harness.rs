@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{
     Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
-    Packet, Span, Time, Verdict,
+    Packet, Purpose, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale, StationBytes,
@@ -243,7 +243,7 @@ impl Outbox for Packets {
         self.room - self.packets.len()
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
         if self.room() == 0 {
             return None;
         }

@@ -22,13 +22,19 @@ fn a_new_epoch_sends_again_what_is_not_complete() {
     assert_eq!(sent.iter().map(Owned::sequence).collect::<Vec<_>>(), [2, 4, 5]);
     assert!(sent.iter().all(|packet| packet.gradient().identity.epoch == 2));
     assert!(sent.iter().all(|packet| !packet.gradient().resend));
-    assert!(sent.iter().all(|packet| packet.is_again), "the same values left in the last epoch");
+    assert!(
+        sent.iter().all(|packet| packet.purpose == Purpose::Retransmission),
+        "the same values left in the last epoch"
+    );
     bench.answer_with(old);
     assert_eq!(bench.worker.watermark(), 2, "of the old epoch");
     bench.answer([5, 2, 4]);
     assert_eq!((bench.worker.watermark(), bench.finished()), (6, vec![(0, 0)]));
     bench.submit_length(4);
-    assert!(bench.sent().iter().all(|packet| !packet.is_again), "values that never left");
+    assert!(
+        bench.sent().iter().all(|packet| packet.purpose == Purpose::Data),
+        "values that never left"
+    );
 }
 
 // spec: A-41 machine

@@ -67,7 +67,7 @@ fn the_papers_recovery_sends_the_fragment_again() {
     assert!(gradient.resend && !gradient.repair);
     assert_eq!((packet.meta.dst, packet.meta.wire_bytes), (SWITCH, 116));
     assert_eq!(bench.worker.stats().resent, 1);
-    assert!(packet.is_again);
+    assert_eq!(packet.purpose, Purpose::Retransmission);
 }
 
 /// A repair is a retransmission as a resend is. A query carries no data.
@@ -76,11 +76,11 @@ fn the_papers_recovery_sends_the_fragment_again() {
 fn a_repair_is_lent_as_a_retransmission() {
     let mut bench = bench(setup());
     bench.answer([1, 2, 3]);
-    assert!(bench.sent().iter().all(|query| !query.is_again));
+    assert!(bench.sent().iter().all(|query| query.purpose == Purpose::Control));
     bench.ask(bench.request(0));
     let sent = bench.sent();
     let [repair] = &sent[..] else { panic!("one repair, not {sent:?}") };
-    assert!(repair.gradient().repair && repair.is_again);
+    assert!(repair.gradient().repair && repair.purpose == Purpose::Retransmission);
     assert_eq!((bench.worker.stats().repairs, bench.worker.stats().resent), (1, 0));
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use thalweg_collective::mesh::{Call, Mesh};
-use thalweg_core::{Combine, Element, Machine, NodeId, OperationKind as Kind, Time};
+use thalweg_core::{Combine, Element, Machine, NodeId, OperationKind as Kind, Reports, Time};
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload};
 
 use super::{meshes, tiny};

@@ -84,7 +84,7 @@ impl Outbox for Tray {
         64 - self.packets.len().min(64)
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Lent<'_>> {
+    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Lent<'_>> {
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
         let (meta, header) = (Meta::default(), [0; HEADER_BYTES]);
         self.packets.push_back(Owned { meta, header, body: vec![0; bytes as usize] });

@@ -1,32 +1,6 @@
-//! One of several machines on an interface.
+//! Turns of several machines on one interface.
 
-use thalweg_core::{BodySize, HEADER_BYTES, Machine, Outbox, Packet, Time};
-
-/// What a host asks of every machine in it, whatever its events are.
-pub(crate) trait Part {
-    fn has_more(&self) -> bool;
-    fn next_timeout(&self) -> Time;
-    fn time_out(&mut self, now: Time);
-    fn transmit(&mut self, now: Time, outbox: &mut dyn Outbox);
-}
-
-impl<M: Machine> Part for M {
-    fn has_more(&self) -> bool {
-        self.has_backlog()
-    }
-
-    fn next_timeout(&self) -> Time {
-        self.poll_timeout()
-    }
-
-    fn time_out(&mut self, now: Time) {
-        self.handle_timeout(now);
-    }
-
-    fn transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
-        self.poll_transmit(now, outbox);
-    }
-}
+use thalweg_core::{BodySize, HEADER_BYTES, Outbox, Packet, Purpose};
 
 /// The part of an outbox that one machine may fill before it is the next one's turn.
 ///
@@ -59,22 +33,12 @@ impl Outbox for Turn<'_> {
         self.outbox.room().min(most)
     }
 
-    fn lend(&mut self, body: BodySize) -> Option<Packet<'_>> {
-        self.take(body, false)
-    }
-
-    fn lend_again(&mut self, body: BodySize) -> Option<Packet<'_>> {
-        self.take(body, true)
-    }
-}
-
-impl Turn<'_> {
-    fn take(&mut self, body: BodySize, is_resend: bool) -> Option<Packet<'_>> {
+    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
         if self.left_bytes == 0 {
             return None;
         }
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        let packet = if is_resend { self.outbox.lend_again(body) } else { self.outbox.lend(body) }?;
+        let packet = self.outbox.lend(body, purpose)?;
         let occupied = bytes.saturating_add(HEADER_BYTES as u32);
         self.left_bytes = self.left_bytes.saturating_sub(occupied);
         Some(packet)
