@@ -17,7 +17,7 @@ use thalweg_core::{JobId, NodeId};
 use thalweg_net::{
     Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Stats, Wait, thread,
 };
-use thalweg_stack::{Event, Host, Participant};
+use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_values::Tensor;
 use thalweg_wire::tag::{Key, Secret};
 
@@ -118,8 +118,8 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
 /// Workers, or the server, that share a core: the switch has another one.
 #[derive(Default)]
 struct Load {
-    server: Option<Driver<Host>>,
-    workers: Vec<Driver<Host>>,
+    server: Option<Driver<TrainingHost>>,
+    workers: Vec<Driver<TrainingHost>>,
 }
 
 impl Load {
@@ -139,7 +139,7 @@ impl Load {
         Ok(loads)
     }
 
-    fn server(setup: &Arc<Setup>, server: End) -> Result<Driver<Host>, Failure> {
+    fn server(setup: &Arc<Setup>, server: End) -> Result<Driver<TrainingHost>, Failure> {
         let mut host = host(server.node)?;
         let config = server::Config { secret: Some(SECRET), ..server::Config::new(server.node) };
         host.serve(config).map_err(ran_wrong)?;
@@ -250,7 +250,7 @@ fn run_switch(mut driver: Driver<Switch>, stop: &AtomicBool) -> Result<Count, Fa
     })
 }
 
-fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<Host>, Failure> {
+fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<TrainingHost>, Failure> {
     let control = Control::Fixed(WINDOW_BYTES);
     let timeout_after = thalweg_core::Span::from_ms(50);
     let config = worker::Config { control, timeout_after, ..worker::Config::default() };
@@ -259,21 +259,21 @@ fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<Host>, Failu
     let mut host = host(end.node)?;
     host.enter(JOB, Participant::Aggregate(Box::new(worker)));
     let mut driver = end.drive(host)?;
-    let adopt = |host: &mut Host, now| {
+    let adopt = |host: &mut TrainingHost, now| {
         host.worker_mut(JOB).is_some_and(|worker| worker.adopt(now, Arc::clone(setup), rank))
     };
     if driver.command(adopt, |_| {}) { Ok(driver) } else { Err(ran_wrong("no place for a worker")) }
 }
 
-fn submit(driver: &mut Driver<Host>, values: usize) -> Result<(), Failure> {
+fn submit(driver: &mut Driver<TrainingHost>, values: usize) -> Result<(), Failure> {
     let tensor = Tensor::from(vec![1.0; values]);
     let submitted = driver.command(|host, now| host.submit(now, JOB, tensor), |_| {});
     submitted.map(|_| ()).map_err(ran_wrong)
 }
 
-fn host(node: NodeId) -> Result<Host, Failure> {
+fn host(node: NodeId) -> Result<TrainingHost, Failure> {
     let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default());
-    Ok(Host::new(node, flows.map_err(ran_wrong)?))
+    Ok(TrainingHost::new(node, flows.map_err(ran_wrong)?))
 }
 
 fn ran_wrong(what: impl std::fmt::Display) -> Failure {

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::{Director, Hosts, Outage, Program};
 use thalweg_flow::{FlowId, Message, Payload, Sent, StartError};
-use thalweg_stack::{About, Event, Host, Layer};
+use thalweg_stack::Event;
 use thalweg_workload::{FlowSpec, LayerOf};
 
 use crate::jobs::Jobs;
 use crate::priorities::Prioritizer;
 use crate::programs::Programs;
 use crate::scenario::Scenario;
+use crate::simulated::{About, Layer, SimulatedHost};
 use crate::source::Source;
 
 /// One flow of a run.
@@ -91,13 +92,13 @@ impl<'a> ScenarioDirector<'a> {
     }
 
     /// A host that knows nothing yet.
-    pub(crate) fn host(&self, node: NodeId, first_message: u64) -> Host {
+    pub(crate) fn host(&self, node: NodeId, first_message: u64) -> SimulatedHost {
         let Scenario { transport, protocol, topology, .. } = self.scenario;
         let messages = thalweg_flow::Config { first_message, ..transport.clone() };
         // A restarted host draws anew.
         let rng = self.endpoints.substream("from", first_message);
         let endpoint = protocol.endpoint(node, messages, topology, &rng);
-        let mut host = Host::new(node, endpoint);
+        let mut host = SimulatedHost::new(node, endpoint);
         self.jobs.prepare(node, &mut host, &rng);
         host
     }
@@ -112,7 +113,7 @@ impl<'a> ScenarioDirector<'a> {
         starts.filter_map(|(index, source)| Some((source.peek()?.start, index))).min()
     }
 
-    fn start(&mut self, now: Time, source: usize, hosts: &mut Hosts<'_, Host>) {
+    fn start(&mut self, now: Time, source: usize, hosts: &mut Hosts<'_, SimulatedHost>) {
         let Some(spec) = self.sources[source].next() else { return };
         let end = match self.try_start(now, (&spec, source), hosts) {
             Some(name) => {
@@ -129,7 +130,7 @@ impl<'a> ScenarioDirector<'a> {
         &mut self,
         now: Time,
         (spec, source): (&FlowSpec, usize),
-        hosts: &mut Hosts<'_, Host>,
+        hosts: &mut Hosts<'_, SimulatedHost>,
     ) -> Option<(NodeId, FlowId)> {
         let src = NodeId(spec.src as u32);
         if self.is_down(now, src) {
@@ -193,14 +194,14 @@ impl FlowEnd {
     }
 }
 
-impl Director<Host> for ScenarioDirector<'_> {
+impl Director<SimulatedHost> for ScenarioDirector<'_> {
     fn next_wake(&mut self) -> Time {
         let start = ScenarioDirector::next_start(&mut self.sources);
         let start = start.map_or(Time::NEVER, |(start, _)| start);
         start.min(self.next_outage()).min(self.jobs.next_wake())
     }
 
-    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Host>) {
+    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, SimulatedHost>) {
         while self.next_outage() <= now {
             let node = self.outages[self.begun_outages].node;
             self.begun_outages += 1;
@@ -219,7 +220,13 @@ impl Director<Host> for ScenarioDirector<'_> {
         }
     }
 
-    fn handle_event(&mut self, now: Time, node: NodeId, event: Event, hosts: &mut Hosts<'_, Host>) {
+    fn handle_event(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        event: Event,
+        hosts: &mut Hosts<'_, SimulatedHost>,
+    ) {
         match event {
             Event::Flow(thalweg_flow::Event::Sent(sent)) => self.end(now, node, &sent, true),
             Event::Flow(thalweg_flow::Event::Failed(sent)) => self.end(now, node, &sent, false),
@@ -236,7 +243,12 @@ impl Director<Host> for ScenarioDirector<'_> {
         }
     }
 
-    fn handle_restart(&mut self, now: Time, node: NodeId, old: &Host) -> Option<Host> {
+    fn handle_restart(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        old: &SimulatedHost,
+    ) -> Option<SimulatedHost> {
         self.resent_before_restarts += old.flows().retransmissions();
         // One may have started in the same moment, before the host was up.
         self.lose_flows_of(now, node);

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use thalweg_aggregate::{Server, server};
 use thalweg_core::{JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::Hosts;
-use thalweg_stack::{Host, Pacing};
+use thalweg_stack::Pacing;
 use thalweg_values::Coverage;
 
 use crate::job::{Cast, Job, JobRecord, JobRun, ServerUse, Stage, WorkerStats};
+use crate::simulated::SimulatedHost;
 
 /// How long a job waits for a sum. Longer than a flow waits for an answer: that says more.
 const PATIENCE: Span = Span::from_s(60);
@@ -91,7 +92,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// Prepares a host that has just started.
-    pub(crate) fn prepare(&self, node: NodeId, host: &mut Host, rng: &Rng) {
+    pub(crate) fn prepare(&self, node: NodeId, host: &mut SimulatedHost, rng: &Rng) {
         let takes_part = self.all.iter().any(|live| live.job.hosts().any(|own| own == node));
         if let Some(settings) = self.stage.pacing.filter(|_| takes_part) {
             let uplink = self.stage.topology.host_cable(node).rate;
@@ -108,7 +109,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// Does what is due.
-    pub(crate) fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Host>) {
+    pub(crate) fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, SimulatedHost>) {
         while let Some(&(at, number, step)) = self.due.first() {
             if at > now {
                 return;
@@ -146,14 +147,19 @@ impl<'a> Jobs<'a> {
     }
 
     /// A machine of a job has failed.
-    pub(crate) fn on_failure(&mut self, job: JobId, why: String, hosts: &mut Hosts<'_, Host>) {
+    pub(crate) fn on_failure(
+        &mut self,
+        job: JobId,
+        why: String,
+        hosts: &mut Hosts<'_, SimulatedHost>,
+    ) {
         if let Some(number) = self.open_job(job) {
             self.fail(number, why, hosts);
         }
     }
 
     /// A host went down.
-    pub(crate) fn on_host_down(&mut self, node: NodeId, hosts: &mut Hosts<'_, Host>) {
+    pub(crate) fn on_host_down(&mut self, node: NodeId, hosts: &mut Hosts<'_, SimulatedHost>) {
         for number in 0..self.all.len() {
             if self.all[number].job.hosts().any(|host| host == node) {
                 self.fail(number, format!("host {node} went down"), hosts);
@@ -162,7 +168,10 @@ impl<'a> Jobs<'a> {
     }
 
     /// The records of all jobs. `host` is how hosts are now.
-    pub(crate) fn into_records<'h>(self, host: impl Fn(NodeId) -> &'h Host) -> Vec<JobRecord> {
+    pub(crate) fn into_records<'h>(
+        self,
+        host: impl Fn(NodeId) -> &'h SimulatedHost,
+    ) -> Vec<JobRecord> {
         let record = |live: Live<'a>| {
             let (stats, servers, failure) = match live.state {
                 State::Failed(stats, servers, why) => (stats, servers, Some(why)),
@@ -182,7 +191,7 @@ impl<'a> Jobs<'a> {
         &self,
         number: usize,
         rank: usize,
-        host: impl Fn(NodeId) -> &'h Host,
+        host: impl Fn(NodeId) -> &'h SimulatedHost,
     ) -> Option<WorkerStats> {
         let live = self.all.get(number)?;
         let node = *live.job.workers.get(rank)?;
@@ -197,7 +206,7 @@ impl<'a> Jobs<'a> {
         &self,
         number: usize,
         node: NodeId,
-        host: &Host,
+        host: &SimulatedHost,
     ) -> Option<server::Stats> {
         let live = self.all.get(number)?;
         match &live.state {
@@ -223,7 +232,7 @@ impl<'a> Jobs<'a> {
         matches!(self.all[number].state, State::Open).then_some(number)
     }
 
-    fn begin(&mut self, now: Time, number: usize, hosts: &mut Hosts<'_, Host>) {
+    fn begin(&mut self, now: Time, number: usize, hosts: &mut Hosts<'_, SimulatedHost>) {
         let Live { job, cast, state, .. } = &self.all[number];
         if !matches!(state, State::Open) {
             return;
@@ -240,7 +249,13 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    fn submit(&mut self, now: Time, number: usize, rank: usize, hosts: &mut Hosts<'_, Host>) {
+    fn submit(
+        &mut self,
+        now: Time,
+        number: usize,
+        rank: usize,
+        hosts: &mut Hosts<'_, SimulatedHost>,
+    ) {
         let live = &mut self.all[number];
         let Some((_, ready)) = live.run.next(rank) else { return };
         if !matches!(live.state, State::Open) {
@@ -257,7 +272,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    fn look(&mut self, now: Time, number: usize, hosts: &mut Hosts<'_, Host>) {
+    fn look(&mut self, now: Time, number: usize, hosts: &mut Hosts<'_, SimulatedHost>) {
         let Live { job, run, state, last_progress, .. } = &self.all[number];
         if !matches!(state, State::Open) {
             return;
@@ -270,7 +285,7 @@ impl<'a> Jobs<'a> {
         self.due.insert((again, number, Step::Look));
     }
 
-    fn fail(&mut self, number: usize, why: String, hosts: &mut Hosts<'_, Host>) {
+    fn fail(&mut self, number: usize, why: String, hosts: &mut Hosts<'_, SimulatedHost>) {
         let Live { job, cast, state, .. } = &mut self.all[number];
         if !matches!(state, State::Open) {
             return;

@@ -19,6 +19,7 @@ mod programs;
 mod run;
 mod samples;
 mod scenario;
+mod simulated;
 mod source;
 pub mod sweep;
 mod traffic;

@@ -7,11 +7,12 @@ use thalweg_baselines::switchml;
 use thalweg_core::{JobId, NodeId};
 use thalweg_fabric::{Door, Fabric, Program, Topology};
 use thalweg_pace::Settings;
-use thalweg_stack::{Host, Ledger, Way};
+use thalweg_stack::{Ledger, Way};
 
 use crate::error::Mistake;
 use crate::job::{Cast, Job, Part, Stage};
 use crate::plan::ways;
+use crate::simulated::SimulatedHost;
 
 /// What each switch with a program runs.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +122,7 @@ impl Programs {
     }
 
     /// What a switch's program counted, if it has one.
-    pub(crate) fn stats(fabric: &Fabric<Host>, switch: NodeId) -> Option<SwitchStats> {
+    pub(crate) fn stats(fabric: &Fabric<SimulatedHost>, switch: NodeId) -> Option<SwitchStats> {
         let beside_tables = || fabric.program::<Ledger<Switch>>(switch)?.inner();
         let aggregate = fabric.program::<Switch>(switch).or_else(beside_tables);
         let aggregate = aggregate.map(|program| SwitchStats::Aggregate(*program.stats()));

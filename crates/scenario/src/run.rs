@@ -7,7 +7,7 @@ use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::trace::Tracer;
 use thalweg_fabric::{Fabric, Limit, LinkId, LinkStats, Pause, Violation};
 use thalweg_flow::ArrivalStats;
-use thalweg_stack::{Host, PacingStats, Participant};
+use thalweg_stack::{PacingStats, Participant};
 
 use crate::director::ScenarioDirector;
 use crate::job::WorkerStats;
@@ -16,13 +16,14 @@ use crate::outcome::{LinkUse, Outcome};
 use crate::programs::{Programs, SwitchStats, SwitchUse};
 use crate::samples::{QueueSample, Samples};
 use crate::scenario::Scenario;
+use crate::simulated::SimulatedHost;
 
 /// A run that can be watched: call [`advance`](Run::advance) until it says that it is over, then
 /// take the [`outcome`](Run::outcome).
 pub struct Run<'a> {
     scenario: &'a Scenario,
     seed: u64,
-    fabric: Fabric<Host>,
+    fabric: Fabric<SimulatedHost>,
     director: ScenarioDirector<'a>,
     /// Those with a program.
     switches: Vec<NodeId>,
@@ -185,9 +186,10 @@ impl<'a> Run<'a> {
         self.director.jobs.summed_bytes(job, rank)
     }
 
-    /// The machine of a host in a job, to read from. A job that ended early has none.
+    /// The machine of a host in a job, to read from. A job that ended early has none, nor has one of
+    /// SwitchML.
     pub fn participant(&self, host: NodeId, job: usize) -> Option<&Participant> {
-        self.fabric.machine(host).participant(self.director.jobs.id(job)?)
+        self.fabric.machine(host).participant(self.director.jobs.id(job)?)?.product()
     }
 
     /// Checks what must hold at every moment.

@@ -8,30 +8,39 @@ use thalweg_core::{
     Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict,
 };
 use thalweg_values::{Coverage, Tensor};
-use thalweg_wire::{Kind, peek};
+use thalweg_wire::{Kind, Prefix, peek};
 use thiserror::Error;
 
 use crate::pacing::{Gated, PacedJob, Pacing};
-use crate::participant::{End, Participant};
-use crate::transport::Transport;
-use crate::turn::Turn;
+use crate::participant::{JobEvent, JobMachine, Participant};
+use crate::turn::{Turn, TurnOutbox};
+
+/// The machine of a host's ordinary flows.
+pub trait Transport: Reports<Event = thalweg_flow::Event> + Check {}
+
+impl<M: Reports<Event = thalweg_flow::Event> + Check> Transport for M {}
+
+/// A host that trains: its flows have windows, and its part in jobs is that of a session.
+pub type TrainingHost = Host<thalweg_flow::Endpoint, Participant>;
 
 /// Everything that one node does: ordinary flows, sums for others, and its part in jobs.
 ///
 /// The parts take turns on the interface, so that none starves another. Packets find their part by
 /// kind and job.
-pub struct Host {
-    flows: Transport,
+///
+/// `T` is the [`Transport`] of its flows, `J` the [`JobMachine`] of its part in a job.
+pub struct Host<T, J> {
+    flows: T,
     /// Most hosts of a simulation have flows and nothing else.
-    jobs: Option<Box<Jobs>>,
+    jobs: Option<Box<Jobs<J>>>,
     me: NodeId,
 }
 
-struct Jobs {
+struct Jobs<J> {
     server: Server,
-    participants: Vec<(JobId, Participant)>,
-    /// Whose turn it is to send: 0 the flows, 1 the server, then the participants.
-    turn: usize,
+    /// In the order of their turns. A host has few.
+    participants: Vec<(JobId, J)>,
+    turn: Turn,
     /// What it may still send before it is the next one's turn.
     left_bytes: u32,
     events: VecDeque<Event>,
@@ -89,24 +98,24 @@ pub enum HostError {
     Submit(#[from] SubmitError),
 }
 
-impl Host {
+impl<T: Transport, J: JobMachine> Host<T, J> {
     /// A host with flows and no jobs.
-    pub fn new(me: NodeId, flows: impl Into<Transport>) -> Host {
-        Host { flows: flows.into(), jobs: None, me }
+    pub fn new(me: NodeId, flows: T) -> Host<T, J> {
+        Host { flows, jobs: None, me }
     }
 
     /// Its ordinary flows.
-    pub fn flows(&self) -> &Transport {
+    pub fn flows(&self) -> &T {
         &self.flows
     }
 
     /// Its ordinary flows, to start some.
-    pub fn flows_mut(&mut self) -> &mut Transport {
+    pub fn flows_mut(&mut self) -> &mut T {
         &mut self.flows
     }
 
     /// Takes part in a job from now on, in place of the part it had.
-    pub fn enter(&mut self, job: JobId, participant: Participant) {
+    pub fn enter(&mut self, job: JobId, participant: J) {
         self.leave(job);
         self.jobs_mut().participants.push((job, participant));
     }
@@ -136,7 +145,7 @@ impl Host {
                 pacing.leave(job);
             }
             // It may have been the turn of one that is gone.
-            jobs.turn = 0;
+            jobs.turn = Turn::Flows;
         }
     }
 
@@ -146,43 +155,21 @@ impl Host {
             jobs.participants.clear();
             jobs.events.clear();
             jobs.pacing = None;
-            jobs.turn = 0;
+            jobs.turn = Turn::Flows;
         }
     }
 
     /// Its part in a job.
-    pub fn participant(&self, job: JobId) -> Option<&Participant> {
-        let participants = self.jobs.as_ref().map(|jobs| &jobs.participants)?;
-        participants.iter().find(|(own, _)| *own == job).map(|(_, participant)| participant)
+    pub fn participant(&self, job: JobId) -> Option<&J> {
+        let jobs = self.jobs.as_ref()?;
+        Some(&jobs.participants[jobs.place(job)?].1)
     }
 
     /// Its part in a job, to call commands on.
-    pub fn participant_mut(&mut self, job: JobId) -> Option<&mut Participant> {
-        self.jobs.as_mut()?.participant(job)
-    }
-
-    /// Its worker of in-network aggregation in a job.
-    pub fn worker_mut(&mut self, job: JobId) -> Option<&mut Worker> {
-        match self.participant_mut(job)? {
-            Participant::Aggregate(worker) => Some(worker),
-            _ => None,
-        }
-    }
-
-    /// Its mesh in a job.
-    pub fn mesh(&self, job: JobId) -> Option<&mesh::Mesh> {
-        match self.participant(job)? {
-            Participant::Mesh(mesh) => Some(mesh),
-            _ => None,
-        }
-    }
-
-    /// Its mesh in a job, to call commands on.
-    pub fn mesh_mut(&mut self, job: JobId) -> Option<&mut mesh::Mesh> {
-        match self.participant_mut(job)? {
-            Participant::Mesh(mesh) => Some(mesh),
-            _ => None,
-        }
+    pub fn participant_mut(&mut self, job: JobId) -> Option<&mut J> {
+        let jobs = self.jobs.as_mut()?;
+        let place = jobs.place(job)?;
+        Some(&mut jobs.participants[place].1)
     }
 
     /// How many messages of all its jobs others have not acknowledged. Whoever leaves before there is
@@ -216,10 +203,11 @@ impl Host {
         call: impl Into<SumCall>,
     ) -> Result<Operation, HostError> {
         let jobs = self.jobs.as_mut().ok_or(HostError::NoSuchJob(job))?;
-        let participant = jobs.participant(job).ok_or(HostError::NoSuchJob(job))?;
+        let place = jobs.place(job).ok_or(HostError::NoSuchJob(job))?;
+        let participant = &mut jobs.participants[place].1;
         let call = call.into();
         let bytes = tensor_bytes(&call.tensor);
-        let is_resting = participant.rests();
+        let is_resting = participant.is_resting();
         let operation = participant.submit(now, call)?;
         if let Some(pacing) = &mut jobs.pacing {
             pacing.rest(job, is_resting);
@@ -228,142 +216,188 @@ impl Host {
         Ok(operation)
     }
 
-    fn jobs_mut(&mut self) -> &mut Jobs {
+    fn jobs_mut(&mut self) -> &mut Jobs<J> {
         let me = self.me;
         self.jobs.get_or_insert_with(|| Box::new(Jobs::new(me)))
     }
 
     /// Everybody sends in turn, as long as there is room and somebody has something to send.
-    fn take_turns(flows: &mut Transport, jobs: &mut Jobs, now: Time, outbox: &mut dyn Outbox) {
+    fn take_turns(flows: &mut T, jobs: &mut Jobs<J>, now: Time, outbox: &mut dyn Outbox) {
         if let Some(pacing) = &mut jobs.pacing {
             pacing.transmit(now, outbox);
         }
         let mut idle = 0;
-        while idle < jobs.parts() && outbox.room() > 0 {
-            let mut turn = Turn::new(outbox, jobs.left_bytes);
+        while idle < jobs.turns() && outbox.room() > 0 {
+            let mut turn = TurnOutbox::new(outbox, jobs.left_bytes);
             match jobs.turn {
-                0 => flows.poll_transmit(now, &mut turn),
-                1 => jobs.server.poll_transmit(now, &mut turn),
-                own => jobs.transmit(own - 2, now, &mut turn),
+                Turn::Flows => flows.poll_transmit(now, &mut turn),
+                Turn::Server => jobs.server.poll_transmit(now, &mut turn),
+                Turn::Participant(place) => jobs.transmit(place, now, &mut turn),
             }
             let left_bytes = turn.left_bytes();
             idle = if left_bytes == jobs.left_bytes { idle + 1 } else { 0 };
             jobs.left_bytes = left_bytes;
             // Who only found no more room goes on when there is some.
             if outbox.room() > 0 || left_bytes == 0 {
-                jobs.turn = (jobs.turn + 1) % jobs.parts();
-                jobs.left_bytes = Turn::BYTES;
+                jobs.turn = jobs.turn.next(jobs.participants.len());
+                jobs.left_bytes = TurnOutbox::BYTES;
             }
         }
     }
 }
 
-impl Jobs {
-    fn new(me: NodeId) -> Jobs {
+impl<T: Transport> Host<T, Participant> {
+    /// Its worker of in-network aggregation in a job.
+    pub fn worker_mut(&mut self, job: JobId) -> Option<&mut Worker> {
+        match self.participant_mut(job)? {
+            Participant::Aggregate(worker) => Some(worker),
+            _ => None,
+        }
+    }
+
+    /// Its mesh in a job.
+    pub fn mesh(&self, job: JobId) -> Option<&mesh::Mesh> {
+        match self.participant(job)? {
+            Participant::Mesh(mesh) => Some(mesh),
+            _ => None,
+        }
+    }
+
+    /// Its mesh in a job, to call commands on.
+    pub fn mesh_mut(&mut self, job: JobId) -> Option<&mut mesh::Mesh> {
+        match self.participant_mut(job)? {
+            Participant::Mesh(mesh) => Some(mesh),
+            _ => None,
+        }
+    }
+}
+
+/// The part of a host that a packet is for.
+enum Recipient {
+    Flows,
+    Server,
+    Pacing,
+    /// A participant, by its place.
+    Participant(usize),
+    Nobody,
+}
+
+impl<J: JobMachine> Jobs<J> {
+    fn new(me: NodeId) -> Jobs<J> {
         Jobs {
             server: Server::new(server::Config::new(me)).expect("the defaults work"),
             participants: Vec::new(),
-            turn: 0,
-            left_bytes: Turn::BYTES,
+            turn: Turn::Flows,
+            left_bytes: TurnOutbox::BYTES,
             events: VecDeque::new(),
             pacing: None,
         }
     }
 
-    fn participant(&mut self, job: JobId) -> Option<&mut Participant> {
-        let own = self.participants.iter_mut().find(|(own, _)| *own == job);
-        own.map(|(_, participant)| participant)
+    /// The place of the participant in a job.
+    #[inline]
+    fn place(&self, job: JobId) -> Option<usize> {
+        self.participants.iter().position(|(own, _)| *own == job)
     }
 
-    /// How many parts take turns, with the flows.
-    fn parts(&self) -> usize {
-        2 + self.participants.len()
+    /// The number of machines that take turns: the participants, the flows and the server.
+    fn turns(&self) -> usize {
+        self.participants.len() + 2
     }
 
-    fn part(&self, turn: usize) -> &dyn Machine {
-        match turn {
-            0 | 1 => &self.server,
-            other => self.participants[other - 2].1.part(),
-        }
-    }
-
-    fn part_mut(&mut self, turn: usize) -> &mut dyn Machine {
-        match turn {
-            0 | 1 => &mut self.server,
-            other => self.participants[other - 2].1.part_mut(),
-        }
+    fn machines(&self) -> impl Iterator<Item = &J> {
+        self.participants.iter().map(|(_, participant)| participant)
     }
 
     /// Has a participant send, through its gate if it has one.
-    fn transmit(&mut self, index: usize, now: Time, turn: &mut Turn<'_>) {
-        let (job, participant) = &mut self.participants[index];
-        let Some(pacing) = &mut self.pacing else {
-            return participant.part_mut().poll_transmit(now, turn);
-        };
-        let Some(gate) = pacing.gate(*job) else {
-            return participant.part_mut().poll_transmit(now, turn);
-        };
-        participant.part_mut().poll_transmit(now, &mut Gated::new(turn, gate, now));
+    fn transmit(&mut self, place: usize, now: Time, turn: &mut TurnOutbox<'_>) {
+        let (job, participant) = &mut self.participants[place];
+        let Some(pacing) = &mut self.pacing else { return participant.poll_transmit(now, turn) };
+        let Some(gate) = pacing.gate(*job) else { return participant.poll_transmit(now, turn) };
+        participant.poll_transmit(now, &mut Gated::new(turn, gate, now));
         pacing.settle(*job);
     }
 
-    /// Hands a packet to whom it is for, if that is somebody here.
-    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
-        let Ok(prefix) = peek(packet.header) else { return };
+    /// Finds whom a packet is for. Packets of a transport are the participant's if its job has one.
+    #[inline]
+    fn recipient(&self, prefix: &Prefix) -> Recipient {
         match prefix.kind {
             Kind::AggregateGradient | Kind::AggregateQuery | Kind::AggregateNotice => {
-                self.server.handle_packet(now, packet);
+                Recipient::Server
             }
-            Kind::PaceAsk | Kind::PaceAnswer => {
-                let Some(pacing) = &mut self.pacing else { return };
-                let own = self.participants.iter().find(|(own, _)| *own == prefix.job);
-                if let Some((job, participant)) = own {
-                    pacing.rest(*job, participant.rests());
-                }
-                pacing.handle_packet(now, packet);
-            }
-            _ => {
-                let Some(participant) = self.participant(prefix.job) else { return };
-                participant.handle_packet(now, packet);
-                self.collect(prefix.job);
-            }
+            Kind::PaceAsk | Kind::PaceAnswer => Recipient::Pacing,
+            kind => match self.place(prefix.job) {
+                Some(place) => Recipient::Participant(place),
+                None if is_flow(kind) => Recipient::Flows,
+                None => Recipient::Nobody,
+            },
         }
     }
 
+    fn handle_pacing(&mut self, now: Time, job: JobId, packet: Packet<'_>) {
+        let place = self.place(job);
+        let Some(pacing) = &mut self.pacing else { return };
+        if let Some(place) = place {
+            pacing.rest(job, self.participants[place].1.is_resting());
+        }
+        pacing.handle_packet(now, packet);
+    }
+
     fn handle_timeout(&mut self, now: Time) {
-        for turn in 1..self.parts() {
-            if self.part(turn).poll_timeout() <= now {
-                self.part_mut(turn).handle_timeout(now);
+        if self.server.poll_timeout() <= now {
+            self.server.handle_timeout(now);
+        }
+        for (_, participant) in &mut self.participants {
+            if participant.poll_timeout() <= now {
+                participant.handle_timeout(now);
             }
         }
         if let Some(pacing) = &mut self.pacing {
             if pacing.ends_slot(now) {
                 for (job, participant) in &self.participants {
-                    pacing.rest(*job, participant.rests());
+                    pacing.rest(*job, participant.is_resting());
                 }
             }
             pacing.handle_timeout(now);
         }
-        for index in 0..self.participants.len() {
-            self.collect(self.participants[index].0);
+        self.collect_all();
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.pacing.as_ref().is_some_and(Pacing::has_words)
+            || self.server.has_backlog()
+            || self.machines().any(Machine::has_backlog)
+    }
+
+    fn poll_timeout(&self) -> Time {
+        let pacing = self.pacing.as_ref().map_or(Time::NEVER, Pacing::poll_timeout);
+        let first = pacing.min(self.server.poll_timeout());
+        self.machines().map(Machine::poll_timeout).fold(first, Time::min)
+    }
+
+    fn collect_all(&mut self) {
+        for place in 0..self.participants.len() {
+            self.collect(place);
         }
     }
 
-    /// Takes what a participant has to tell.
-    fn collect(&mut self, job: JobId) {
+    /// Takes over the events of a participant.
+    fn collect(&mut self, place: usize) {
         let Jobs { participants, events, pacing, .. } = self;
-        let own = participants.iter_mut().find(|(own, _)| *own == job);
-        let Some((_, participant)) = own else { return };
-        while let Some(end) = participant.poll_end() {
-            events.push_back(match end {
-                End::Finished { operation, tensor, missing_below, coverage } => {
+        let (job, participant) = &mut participants[place];
+        let job = *job;
+        while let Some(event) = participant.poll_event() {
+            events.push_back(match event {
+                JobEvent::Finished { operation, tensor, missing_below, coverage } => {
                     if let Some(pacing) = pacing {
                         pacing.summed(job, tensor_bytes(&tensor));
                     }
                     Event::Finished { job, operation, tensor, missing_below, coverage }
                 }
-                End::Failed { operation, failure } => Event::Failed { job, operation, failure },
-                End::Mesh(event) => Event::Mesh { job, event },
+                JobEvent::Failed { operation, failure } => {
+                    Event::Failed { job, operation, failure }
+                }
+                JobEvent::Mesh(event) => Event::Mesh { job, event },
             });
         }
     }
@@ -393,35 +427,42 @@ fn is_flow(kind: Kind) -> bool {
 }
 
 // spec: T-12
-impl Check for Host {
+impl<T: Transport, J: JobMachine> Check for Host<T, J> {
     /// Checks the accounts of all its parts.
     fn check(&self) {
         self.flows.check();
         let Some(jobs) = &self.jobs else { return };
         jobs.server.check();
-        jobs.participants.iter().for_each(|(_, participant)| participant.check());
+        jobs.machines().for_each(Check::check);
         if let Some(pacing) = &jobs.pacing {
             pacing.check();
         }
-        assert!(jobs.turn < jobs.parts(), "it is the turn of a part that is there");
+        if let Turn::Participant(place) = jobs.turn {
+            assert!(place < jobs.participants.len(), "it is the turn of a part that is there");
+        }
         let left = jobs.left_bytes;
-        assert!(left <= Turn::BYTES, "{left} bytes are left of a turn");
+        assert!(left <= TurnOutbox::BYTES, "{left} bytes are left of a turn");
     }
 }
 
-impl Machine for Host {
+impl<T: Transport, J: JobMachine> Machine for Host<T, J> {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Some(jobs) = &mut self.jobs else { return self.flows.handle_packet(now, packet) };
-        match peek(packet.header) {
-            Ok(prefix) if is_flow(prefix.kind) && jobs.participant(prefix.job).is_none() => {
-                self.flows.handle_packet(now, packet)
+        let Ok(prefix) = peek(packet.header) else { return Verdict::Consume };
+        match jobs.recipient(&prefix) {
+            Recipient::Flows => return self.flows.handle_packet(now, packet),
+            Recipient::Server => {
+                jobs.server.handle_packet(now, packet);
             }
-            _ => {
-                jobs.handle_packet(now, packet);
-                Verdict::Consume
+            Recipient::Pacing => jobs.handle_pacing(now, prefix.job, packet),
+            Recipient::Participant(place) => {
+                jobs.participants[place].1.handle_packet(now, packet);
+                jobs.collect(place);
             }
+            Recipient::Nobody => {}
         }
+        Verdict::Consume
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -437,30 +478,23 @@ impl Machine for Host {
     fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
         match &mut self.jobs {
             None => self.flows.poll_transmit(now, outbox),
-            Some(jobs) => Host::take_turns(&mut self.flows, jobs, now, outbox),
+            Some(jobs) => Self::take_turns(&mut self.flows, jobs, now, outbox),
         }
     }
 
     #[inline]
     fn has_backlog(&self) -> bool {
-        let in_jobs = |jobs: &Jobs| {
-            jobs.pacing.as_ref().is_some_and(Pacing::has_words)
-                || (1..jobs.parts()).any(|turn| jobs.part(turn).has_backlog())
-        };
-        self.flows.has_backlog() || self.jobs.as_deref().is_some_and(in_jobs)
+        self.flows.has_backlog() || self.jobs.as_ref().is_some_and(|jobs| jobs.has_backlog())
     }
 
     #[inline]
     fn poll_timeout(&self) -> Time {
         let flows = self.flows.poll_timeout();
-        let Some(jobs) = &self.jobs else { return flows };
-        let pacing = jobs.pacing.as_ref().map_or(Time::NEVER, Pacing::poll_timeout);
-        let parts = (1..jobs.parts()).map(|turn| jobs.part(turn).poll_timeout());
-        parts.fold(flows.min(pacing), Time::min)
+        self.jobs.as_ref().map_or(flows, |jobs| flows.min(jobs.poll_timeout()))
     }
 }
 
-impl Reports for Host {
+impl<T: Transport, J: JobMachine> Reports for Host<T, J> {
     type Event = Event;
 
     #[inline]
@@ -474,9 +508,7 @@ impl Reports for Host {
         }
         if jobs.events.is_empty() {
             // Commands may have finished operations without a packet.
-            for index in 0..jobs.participants.len() {
-                jobs.collect(jobs.participants[index].0);
-            }
+            jobs.collect_all();
         }
         jobs.events.pop_front()
     }

@@ -1,11 +1,50 @@
 //! A node's part in one job.
 
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
-use thalweg_baselines::switchml;
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
-use thalweg_core::{Check, Machine, Operation, Packet, Reports, Time};
+use thalweg_core::{Check, Machine, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::aggregate::LossShare;
+
+/// The machine of a node's part in one job: what a [`Host`](crate::Host) takes part in jobs with.
+pub trait JobMachine: Reports<Event = JobEvent> + Check {
+    /// Begins to sum a tensor over all workers of the job.
+    fn submit(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError>;
+
+    /// Number of messages that others have not acknowledged.
+    fn outgoing(&self) -> usize;
+
+    /// Returns true if it has nothing to send and nothing in flight.
+    fn is_resting(&self) -> bool {
+        self.outgoing() == 0 && !self.has_backlog()
+    }
+}
+
+/// An event of a node's part in one job.
+#[derive(Clone, PartialEq, Debug)]
+pub enum JobEvent {
+    /// A sum is here.
+    Finished {
+        /// Operation that has ended.
+        operation: Operation,
+        /// The sum.
+        tensor: Tensor,
+        /// Number of fragments at its beginning that are missing: only where a worker lost its memory
+        /// after all others had completed them.
+        missing_below: u64,
+        /// Contributions that are in it.
+        coverage: Coverage,
+    },
+    /// A sum will not come.
+    Failed {
+        /// Operation that has ended.
+        operation: Operation,
+        /// Reason of the failure.
+        failure: Failure,
+    },
+    /// An event of an operation that is not a sum.
+    Mesh(mesh::Event),
+}
 
 /// A node's part in one job, by the collective that the job uses.
 pub enum Participant {
@@ -16,27 +55,24 @@ pub enum Participant {
     /// A ring over flows or deliveries.
     Ring(Box<ring::Ring>),
     /// Everything but sums, over flows straight between ranks. It takes calls by
-    /// [`Host::mesh_mut`](crate::Host::mesh_mut) and not by [`submit`](Participant::submit).
+    /// [`Host::mesh_mut`](crate::Host::mesh_mut) and not by [`submit`](JobMachine::submit).
     Mesh(Box<mesh::Mesh>),
-    /// The switch as the server.
-    SwitchMl(Box<switchml::Worker>),
 }
 
-/// How an operation ended.
-pub(crate) enum End {
-    Finished { operation: Operation, tensor: Tensor, missing_below: u64, coverage: Coverage },
-    Failed { operation: Operation, failure: Failure },
-    Mesh(mesh::Event),
+/// Calls the same method of the machine that a participant is.
+macro_rules! delegate {
+    ($participant:expr, $machine:ident => $call:expr) => {
+        match $participant {
+            Participant::Aggregate($machine) => $call,
+            Participant::Server($machine) => $call,
+            Participant::Ring($machine) => $call,
+            Participant::Mesh($machine) => $call,
+        }
+    };
 }
 
-impl Participant {
-    /// Begins to sum a tensor over all workers of the job.
-    pub fn submit(
-        &mut self,
-        now: Time,
-        call: impl Into<SumCall>,
-    ) -> Result<Operation, SubmitError> {
-        let call = call.into();
+impl JobMachine for Participant {
+    fn submit(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError> {
         match self {
             Participant::Aggregate(worker) => {
                 let manner = manner(&call);
@@ -45,74 +81,62 @@ impl Participant {
             Participant::Server(node) => node.submit(now, call),
             Participant::Ring(ring) => ring.submit(now, call),
             Participant::Mesh(_) => Err(SubmitError::NotAWorker),
-            Participant::SwitchMl(worker) => Ok(worker.submit(now, call.tensor)),
         }
     }
 
-    /// How many messages others have not acknowledged.
-    pub fn outgoing(&self) -> usize {
+    fn outgoing(&self) -> usize {
         match self {
             Participant::Server(node) => node.outgoing(),
             Participant::Ring(ring) => ring.outgoing(),
             Participant::Mesh(mesh) => mesh.outgoing(),
-            Participant::Aggregate(_) | Participant::SwitchMl(_) => 0,
+            Participant::Aggregate(_) => 0,
         }
     }
+}
 
-    /// Whether it has nothing to send, nor anything on the way.
-    pub(crate) fn rests(&self) -> bool {
-        self.outgoing() == 0 && !self.part().has_backlog()
+impl Machine for Participant {
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        delegate!(self, machine => machine.handle_packet(now, packet))
     }
 
-    pub(crate) fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
-        match self {
-            Participant::Aggregate(worker) => worker.handle_packet(now, packet),
-            Participant::Server(node) => node.handle_packet(now, packet),
-            Participant::Ring(ring) => ring.handle_packet(now, packet),
-            Participant::Mesh(mesh) => mesh.handle_packet(now, packet),
-            Participant::SwitchMl(worker) => worker.handle_packet(now, packet),
-        };
+    fn handle_timeout(&mut self, now: Time) {
+        delegate!(self, machine => machine.handle_timeout(now));
     }
 
-    pub(crate) fn check(&self) {
-        match self {
-            Participant::Aggregate(worker) => worker.check(),
-            Participant::Server(node) => node.check(),
-            Participant::Ring(ring) => ring.check(),
-            Participant::Mesh(mesh) => mesh.check(),
-            // A published design, to compare with.
-            Participant::SwitchMl(_) => {}
-        }
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        delegate!(self, machine => machine.poll_transmit(now, outbox));
     }
 
-    pub(crate) fn poll_end(&mut self) -> Option<End> {
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        delegate!(self, machine => machine.has_backlog())
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        delegate!(self, machine => machine.poll_timeout())
+    }
+}
+
+impl Reports for Participant {
+    type Event = JobEvent;
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<JobEvent> {
         match self {
             Participant::Aggregate(worker) => poll_worker(worker),
-            Participant::Server(node) => node.poll_event().map(End::from),
-            Participant::Ring(ring) => ring.poll_event().map(End::from),
-            Participant::Mesh(mesh) => mesh.poll_event().map(End::Mesh),
-            Participant::SwitchMl(worker) => poll_switchml(worker),
+            Participant::Server(node) => node.poll_event().map(JobEvent::from),
+            Participant::Ring(ring) => ring.poll_event().map(JobEvent::from),
+            Participant::Mesh(mesh) => mesh.poll_event().map(JobEvent::Mesh),
         }
     }
+}
 
-    pub(crate) fn part(&self) -> &dyn Machine {
-        match self {
-            Participant::Aggregate(worker) => &**worker,
-            Participant::Server(node) => &**node,
-            Participant::Ring(ring) => &**ring,
-            Participant::Mesh(mesh) => &**mesh,
-            Participant::SwitchMl(worker) => &**worker,
-        }
-    }
-
-    pub(crate) fn part_mut(&mut self) -> &mut dyn Machine {
-        match self {
-            Participant::Aggregate(worker) => &mut **worker,
-            Participant::Server(node) => &mut **node,
-            Participant::Ring(ring) => &mut **ring,
-            Participant::Mesh(mesh) => &mut **mesh,
-            Participant::SwitchMl(worker) => &mut **worker,
-        }
+impl Check for Participant {
+    fn check(&self) {
+        delegate!(self, machine => machine.check());
     }
 }
 
@@ -128,11 +152,11 @@ fn manner(call: &SumCall) -> Manner {
 }
 
 /// The worker keeps what others may lack.
-fn poll_worker(worker: &mut Worker) -> Option<End> {
+fn poll_worker(worker: &mut Worker) -> Option<JobEvent> {
     let worker::Event::Finished { operation, missing_below, absences } = worker.poll_event()?;
     let tensor = worker.take(operation).unwrap_or(Tensor::Length(0));
     let coverage = coverage(&absences, tensor.len());
-    Some(End::Finished { operation, tensor, missing_below, coverage })
+    Some(JobEvent::Finished { operation, tensor, missing_below, coverage })
 }
 
 /// Coverage of a sum of this number of values, of which the worker knows the fragments that lack a rank.
@@ -145,21 +169,14 @@ fn coverage(absences: &Absences, values: u64) -> Coverage {
     }))
 }
 
-fn poll_switchml(worker: &mut switchml::Worker) -> Option<End> {
-    let switchml::Event::Finished { operation } = worker.poll_event()?;
-    let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
-    worker.release(operation);
-    Some(End::Finished { operation, tensor, missing_below: 0, coverage: Coverage::Exact })
-}
-
-impl From<thalweg_collective::Event> for End {
-    fn from(event: thalweg_collective::Event) -> End {
+impl From<thalweg_collective::Event> for JobEvent {
+    fn from(event: thalweg_collective::Event) -> JobEvent {
         match event {
             thalweg_collective::Event::Finished { operation, tensor, coverage } => {
-                End::Finished { operation, tensor, missing_below: 0, coverage }
+                JobEvent::Finished { operation, tensor, missing_below: 0, coverage }
             }
             thalweg_collective::Event::Failed { operation, failure } => {
-                End::Failed { operation, failure }
+                JobEvent::Failed { operation, failure }
             }
         }
     }

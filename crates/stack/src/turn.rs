@@ -1,23 +1,46 @@
-//! Turns of several machines on one interface.
+//! The turns that the machines of a host take on its interface.
 
 use thalweg_core::{BodySize, HEADER_BYTES, Outbox, Packet, Purpose};
+
+/// The machine of a host whose turn it is to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Ordinary flows.
+    Flows,
+    /// The server of in-network aggregation.
+    Server,
+    /// A participant, by its place in the host's list.
+    Participant(usize),
+}
+
+impl Turn {
+    /// The turn after this one, in a host with this number of participants.
+    pub(crate) fn next(self, participants: usize) -> Turn {
+        let place = match self {
+            Turn::Flows => return Turn::Server,
+            Turn::Server => 0,
+            Turn::Participant(place) => place + 1,
+        };
+        if place < participants { Turn::Participant(place) } else { Turn::Flows }
+    }
+}
 
 /// The part of an outbox that one machine may fill before it is the next one's turn.
 ///
 /// It is counted in bytes. Counted in packets, whoever sends small ones would get less of the link.
-pub(crate) struct Turn<'a> {
+pub(crate) struct TurnOutbox<'a> {
     outbox: &'a mut dyn Outbox,
     left_bytes: u32,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> TurnOutbox<'a> {
     /// A whole turn: 16 packets of an Ethernet. Long enough to fill a batch for the kernel, short
     /// enough to be fair.
     pub(crate) const BYTES: u32 = 24_000;
 
     /// What is left of a turn.
-    pub(crate) fn new(outbox: &'a mut dyn Outbox, left_bytes: u32) -> Turn<'a> {
-        Turn { outbox, left_bytes }
+    pub(crate) fn new(outbox: &'a mut dyn Outbox, left_bytes: u32) -> TurnOutbox<'a> {
+        TurnOutbox { outbox, left_bytes }
     }
 
     /// What the machine may still send. The last packet may be larger than that.
@@ -26,7 +49,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-impl Outbox for Turn<'_> {
+impl Outbox for TurnOutbox<'_> {
     fn room(&self) -> usize {
         // No packet is smaller than its header.
         let most = (self.left_bytes as usize).div_ceil(HEADER_BYTES);

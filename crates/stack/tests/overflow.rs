@@ -10,7 +10,7 @@ use thalweg_core::{JobId, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{Config, Director, Door, Fabric, Hosts, Limit, Pause, Program};
 use thalweg_flow::Endpoint;
-use thalweg_stack::{Event, Host, Participant};
+use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 
@@ -27,14 +27,14 @@ struct Listener {
     sums: Vec<Vec<f32>>,
 }
 
-impl Director<Host> for Listener {
+impl Director<TrainingHost> for Listener {
     fn next_wake(&mut self) -> Time {
         Time::NEVER
     }
 
-    fn handle_wake(&mut self, _now: Time, _hosts: &mut Hosts<'_, Host>) {}
+    fn handle_wake(&mut self, _now: Time, _hosts: &mut Hosts<'_, TrainingHost>) {}
 
-    fn handle_event(&mut self, _: Time, _: NodeId, event: Event, _: &mut Hosts<'_, Host>) {
+    fn handle_event(&mut self, _: Time, _: NodeId, event: Event, _: &mut Hosts<'_, TrainingHost>) {
         if let Event::Finished { tensor, .. } = event {
             self.sums.extend(tensor.values().map(<[f32]>::to_vec));
         }
@@ -81,7 +81,7 @@ fn run(numeric: Numeric) -> (Vec<Vec<f32>>, server::Stats) {
     let topology = OneSwitch { hosts: WORKERS + 1, host_cable }.build().expect("a topology");
     let mut fabric = Fabric::new(topology, &Config::default(), 1, |node| {
         let flows = Endpoint::new(thalweg_flow::Config::default()).expect("defaults work");
-        let mut host = Host::new(node, flows);
+        let mut host = TrainingHost::new(node, flows);
         if node == SERVER {
             host.server_mut().adopt(Time::ZERO, setup.clone());
         } else {

@@ -1,16 +1,58 @@
 //! Parts of a host share its link by bytes, however large their packets are.
 
-use thalweg_baselines::switchml;
+use thalweg_collective::{SubmitError, SumCall};
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Purpose,
-    Time,
+    Body, BodySize, Check, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Operation, Outbox,
+    Packet, Purpose, Reports, Time, Verdict,
 };
 use thalweg_flow::{Config, Endpoint, FlowTagger, Message, Payload};
-use thalweg_stack::{Host, Participant};
-use thalweg_values::Tensor;
+use thalweg_stack::{Host, JobEvent, JobMachine};
 
 const JOB: JobId = JobId(7);
-const SWITCH: NodeId = NodeId(9);
+
+/// Body of a packet of the job.
+const SMALL_BYTES: u32 = 248;
+
+/// A part in a job that always has small packets to send.
+struct Chatter;
+
+impl Machine for Chatter {
+    fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
+        while outbox.lend(BodySize::Length(SMALL_BYTES), Purpose::Data).is_some() {}
+    }
+
+    fn poll_timeout(&self) -> Time {
+        Time::NEVER
+    }
+}
+
+impl Reports for Chatter {
+    type Event = JobEvent;
+
+    fn poll_event(&mut self) -> Option<JobEvent> {
+        None
+    }
+}
+
+impl Check for Chatter {
+    fn check(&self) {}
+}
+
+impl JobMachine for Chatter {
+    fn submit(&mut self, _now: Time, _call: SumCall) -> Result<Operation, SubmitError> {
+        Err(SubmitError::NotAWorker)
+    }
+
+    fn outgoing(&self) -> usize {
+        0
+    }
+}
 
 /// A link that takes so many packets at a time.
 struct Link {
@@ -35,7 +77,7 @@ impl Outbox for Link {
 }
 
 /// With a flow of large packets and a job of small ones, neither of which waits for anything.
-fn host() -> Host {
+fn host() -> Host<Endpoint, Chatter> {
     let flows = Config { initial_window_packets: 10_000, ..Config::default() };
     let mut host = Host::new(NodeId(0), Endpoint::new(flows).expect("sound settings"));
     let message = Message {
@@ -45,16 +87,7 @@ fn host() -> Host {
         entropy: 0,
     };
     host.flows_mut().start(Time::ZERO, message).expect("it is short enough");
-    let job = switchml::Config {
-        slots: 40_000,
-        fragment_values: 62,
-        ..switchml::Config::new(JOB, SWITCH, 0, 2)
-    };
-    host.enter(
-        JOB,
-        Participant::SwitchMl(Box::new(switchml::Worker::new(job).expect("sound settings"))),
-    );
-    host.submit(Time::ZERO, JOB, Tensor::Length(2_000_000)).expect("it has a part");
+    host.enter(JOB, Chatter);
     host
 }
 
@@ -72,7 +105,7 @@ fn small_packets_get_as_many_bytes_as_large_ones() {
             let own = link.lent.iter().filter(|&&bytes| bytes == body);
             own.map(|&bytes| u64::from(bytes) + HEADER_BYTES as u64).sum()
         };
-        let (flow, job) = (bytes_of(1_460), bytes_of(248));
+        let (flow, job) = (bytes_of(1_460), bytes_of(SMALL_BYTES));
         let share = job as f64 / (flow + job) as f64;
         assert!((0.48..0.52).contains(&share), "{room} at a time: {share}");
     }

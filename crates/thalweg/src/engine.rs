@@ -18,7 +18,7 @@ use std::time::Duration;
 use thalweg_control::{Attendance, FromRank};
 use thalweg_core::{NodeId, Span, Time};
 use thalweg_net::{Driver, DriverError, Waker};
-use thalweg_stack::{Event, Host};
+use thalweg_stack::{Event, TrainingHost};
 
 pub(crate) use command::{Command, Sum, Summed};
 pub(crate) use comparison::HostOperation;
@@ -124,7 +124,7 @@ impl Post {
 }
 
 /// The driver of a rank's machines. It loses packets in tests.
-pub(crate) type HostDriver = Driver<Lossy<Host>>;
+pub(crate) type HostDriver = Driver<Lossy<TrainingHost>>;
 
 /// The engine, on its own thread.
 pub(crate) struct Engine {
@@ -210,7 +210,7 @@ impl Engine {
     /// Gives the machines a command.
     fn command<R>(
         &mut self,
-        command: impl FnOnce(&mut Host, Time) -> R,
+        command: impl FnOnce(&mut TrainingHost, Time) -> R,
         events: impl FnMut(Event),
     ) -> R {
         self.driver.command(|lossy, now| command(lossy.machine_mut(), now), events)

@@ -21,6 +21,9 @@ const LAYERS: &[(u32, &[&str])] = &[
 const PLANES: &[&str] =
     &["thalweg-aggregate", "thalweg-deliver", "thalweg-prioritize", "thalweg-pace"];
 
+/// Published designs to compare with. Simulations run them; the product does not carry them.
+const RESEARCH: &str = "thalweg-baselines";
+
 /// What the code depends on must lie lower; tests may use anything.
 pub fn problems(packages: &[Package]) -> Vec<String> {
     packages.iter().flat_map(package_problems).collect()
@@ -52,6 +55,9 @@ fn direction_problem(name: &str, own: u32, used: &str) -> Option<String> {
             "{name} (layer {own}) depends on {used} (layer {below}): only lower layers may be \
              named; move what is shared down"
         ));
+    }
+    if used == RESEARCH && name != "thalweg-scenario" {
+        return Some(format!("{name} depends on {used}: only thalweg-scenario may run baselines"));
     }
     (PLANES.contains(&name) && PLANES.contains(&used)).then(|| {
         format!("plane {name} depends on plane {used}: let them meet in thalweg-stack instead")
@@ -104,6 +110,14 @@ mod tests {
             problem("thalweg-deliver", "thalweg-pace", "null").contains("meet in thalweg-stack")
         );
         assert_eq!(problem("thalweg-deliver", "thalweg-flow", "null"), "");
+    }
+
+    #[test]
+    fn only_simulations_may_name_baselines() {
+        assert!(
+            problem("thalweg-stack", "thalweg-baselines", "null").contains("only thalweg-scen")
+        );
+        assert_eq!(problem("thalweg-scenario", "thalweg-baselines", "null"), "");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use thalweg_baselines::switchml;
 use thalweg_collective::{Contents, Delivery, Results, ring, server as parameter_server};
 use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Time};
 use thalweg_fabric::{Hosts, Topology};
-use thalweg_stack::{Host, Participant};
+use thalweg_stack::Participant;
 use thalweg_wire::aggregate::FAN_IN_MAX;
 
 use super::paced::paced;
@@ -16,6 +16,7 @@ use super::stats::WorkerStats;
 use super::{AgreeError, Bounded, Collective, Job, ServerUse, agree, paths, rack_switch};
 use crate::error::Mistake;
 use crate::plan::{Aggregation, delivery};
+use crate::simulated::{SimulatedHost, SimulatedParticipant};
 
 /// How many chunks of a server a worker may have on the way, where front layers go first.
 const LAYERS_AT_ONCE: u32 = 64;
@@ -96,7 +97,7 @@ impl Cast {
         now: Time,
         job: &Job,
         stage: Stage<'_>,
-        hosts: &mut Hosts<'_, Host>,
+        hosts: &mut Hosts<'_, SimulatedHost>,
     ) {
         if let Part::Aggregation(setup) = &self.part {
             for &node in &job.servers {
@@ -115,7 +116,7 @@ impl Cast {
     }
 
     /// Has every host forget the job.
-    pub(crate) fn leave(&self, job: &Job, hosts: &mut Hosts<'_, Host>) {
+    pub(crate) fn leave(&self, job: &Job, hosts: &mut Hosts<'_, SimulatedHost>) {
         for node in job.hosts() {
             let host = hosts.machine(node);
             host.leave(self.id);
@@ -142,7 +143,7 @@ impl Cast {
     }
 
     /// What one host has counted, as a worker and as a server of in-network aggregation.
-    pub(crate) fn stats_at(&self, host: &Host) -> (WorkerStats, Option<server::Stats>) {
+    pub(crate) fn stats_at(&self, host: &SimulatedHost) -> (WorkerStats, Option<server::Stats>) {
         let server = host.server().and_then(|server| server.stats_of(self.id));
         (WorkerStats::of(host, self.id), server)
     }
@@ -154,7 +155,7 @@ impl Cast {
         job: &Job,
         stage: Stage<'_>,
         node: NodeId,
-    ) -> Result<Option<Participant>, Mistake> {
+    ) -> Result<Option<SimulatedParticipant>, Mistake> {
         let rank = job.workers.iter().position(|&worker| worker == node);
         let seed = Rng::new(self.id.0).substream("control", node.0.into()).bits();
         let control = stage.transport.control.seeded(seed);
@@ -193,10 +194,10 @@ impl Cast {
             (&Part::SwitchMl { switch, slots }, Some(rank)) => {
                 let config = self.switchml(job, stage, (switch, slots), rank as u8);
                 let worker = switchml::Worker::new(config).map_err(Mistake::here)?;
-                Participant::SwitchMl(Box::new(worker))
+                return Ok(Some(SimulatedParticipant::SwitchMl(Box::new(worker))));
             }
         };
-        Ok(Some(participant))
+        Ok(Some(SimulatedParticipant::Product(participant)))
     }
 
     /// How messages of one host travel where a part may be lost.

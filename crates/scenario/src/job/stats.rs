@@ -2,7 +2,9 @@
 
 use thalweg_collective::Counters;
 use thalweg_core::JobId;
-use thalweg_stack::{Host, Participant};
+use thalweg_stack::Participant;
+
+use crate::simulated::{SimulatedHost, SimulatedParticipant};
 
 /// What one host has counted for one job. What a collective does not have is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,15 +29,23 @@ pub struct WorkerStats {
 
 impl WorkerStats {
     /// Of a host's part in a job; nothing if it has none.
-    pub(crate) fn of(host: &Host, job: JobId) -> WorkerStats {
+    pub(crate) fn of(host: &SimulatedHost, job: JobId) -> WorkerStats {
         let sent_by_hosts = |resent: u64, counters: Counters| WorkerStats {
             resent,
             lost_bytes: counters.lost_bytes.as_u64(),
             ..WorkerStats::default()
         };
-        match host.participant(job) {
-            None | Some(Participant::Mesh(_)) => WorkerStats::default(),
-            Some(Participant::Aggregate(worker)) => {
+        let participant = match host.participant(job) {
+            None => return WorkerStats::default(),
+            Some(SimulatedParticipant::Product(participant)) => participant,
+            Some(SimulatedParticipant::SwitchMl(worker)) => {
+                let resent = worker.stats().resent_packets;
+                return WorkerStats { resent, ..WorkerStats::default() };
+            }
+        };
+        match participant {
+            Participant::Mesh(_) => WorkerStats::default(),
+            Participant::Aggregate(worker) => {
                 let stats = worker.stats();
                 WorkerStats {
                     resent: stats.resent,
@@ -48,14 +58,8 @@ impl WorkerStats {
                     window_bytes: worker.window_bytes(),
                 }
             }
-            Some(Participant::Server(node)) => {
-                sent_by_hosts(node.retransmissions(), node.counters())
-            }
-            Some(Participant::Ring(ring)) => sent_by_hosts(ring.retransmissions(), ring.counters()),
-            Some(Participant::SwitchMl(worker)) => {
-                let resent = worker.stats().resent_packets;
-                WorkerStats { resent, ..WorkerStats::default() }
-            }
+            Participant::Server(node) => sent_by_hosts(node.retransmissions(), node.counters()),
+            Participant::Ring(ring) => sent_by_hosts(ring.retransmissions(), ring.counters()),
         }
     }
 

@@ -6,12 +6,12 @@ use thalweg_deliver::delay_control::DelayConfig;
 use thalweg_deliver::{LossBound, Start};
 use thalweg_fabric::Topology;
 use thalweg_flow::{Config, ConfigError, Control, Endpoint, LossDetection};
-use thalweg_stack::{Deliveries, Transport};
 
 use super::as_key;
 use crate::error::Mistake;
 use crate::file::{ControlWord, LossDetectionWord, PastWord, TransportTable};
 use crate::ideal::{Ideal, PacketSizes};
+use crate::simulated::{Deliveries, SimulatedTransport};
 use crate::traffic::Traffic;
 
 /// How hosts send their flows.
@@ -70,7 +70,7 @@ impl Protocol {
         messages: Config,
         topology: &Topology,
         rng: &Rng,
-    ) -> Transport {
+    ) -> SimulatedTransport {
         let checked = "checked when the file was read";
         match *self {
             Protocol::Windows => {

@@ -2,7 +2,7 @@
 
 use thalweg_aggregate::switch;
 use thalweg_core::JobId;
-use thalweg_stack::{Host, Participant};
+use thalweg_stack::{Participant, TrainingHost};
 
 macro_rules! coverage {
     ($($name:ident),+ $(,)?) => {
@@ -85,7 +85,7 @@ impl Coverage {
         self.unknown_groups += stats.unknown_groups;
     }
 
-    pub fn add_host(&mut self, host: &Host, jobs: impl Iterator<Item = JobId>) {
+    pub fn add_host(&mut self, host: &TrainingHost, jobs: impl Iterator<Item = JobId>) {
         if let Some(server) = host.server() {
             let stats = server.stats();
             self.completed_at_servers += stats.completed;

@@ -10,7 +10,7 @@ use thalweg_aggregate::{Setup, Switch, Worker, server, switch, window, worker};
 use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
-use thalweg_stack::{Event, Host, Participant};
+use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::tag::Key;
 
@@ -107,9 +107,9 @@ impl<'a> Swarm<'a> {
     }
 
     /// A host without memory, checked after every input.
-    pub fn host(&self, node: NodeId) -> Checked<Host> {
+    pub fn host(&self, node: NodeId) -> Checked<TrainingHost> {
         let flows = Endpoint::new(thalweg_flow::Config::default()).expect("defaults work");
-        let mut host = Host::new(node, flows);
+        let mut host = TrainingHost::new(node, flows);
         if let Some(secret) = self.plan.secret {
             let config = server::Config { secret: Some(secret), ..server::Config::new(node) };
             host.serve(config).expect("defaults work");
@@ -215,7 +215,7 @@ impl<'a> Swarm<'a> {
             .any(|outage| outage.from <= now && now < outage.until)
     }
 
-    fn handle_mail(&mut self, now: Time, mail: Mail, hosts: &mut Hosts<'_, Checked<Host>>) {
+    fn handle_mail(&mut self, now: Time, mail: Mail, hosts: &mut Hosts<'_, Checked<TrainingHost>>) {
         match mail {
             Mail::Begin(job) => {
                 (0..self.jobs[job].seats.len()).for_each(|rank| self.ask_to_join(now, job, rank));
@@ -280,7 +280,7 @@ impl<'a> Swarm<'a> {
         &mut self,
         now: Time,
         instruction: Instruction,
-        hosts: &mut Hosts<'_, Checked<Host>>,
+        hosts: &mut Hosts<'_, Checked<TrainingHost>>,
     ) {
         match &instruction {
             Instruction::Report { process, job, .. } if !self.is_down(now, process.node) => {
@@ -307,7 +307,14 @@ impl<'a> Swarm<'a> {
         }
     }
 
-    fn adopt(&mut self, now: Time, job: usize, rank: u32, setup: &Arc<Setup>, host: &mut Host) {
+    fn adopt(
+        &mut self,
+        now: Time,
+        job: usize,
+        rank: u32,
+        setup: &Arc<Setup>,
+        host: &mut TrainingHost,
+    ) {
         let plan = &self.plan.jobs[job];
         if self.jobs[job].seats[rank as usize].first.is_none() {
             let firsts = &self.jobs[job].firsts;
@@ -336,7 +343,7 @@ impl<'a> Swarm<'a> {
     }
 
     /// Hands over the next operation, or all of them.
-    fn submit(&mut self, now: Time, job: usize, rank: usize, host: &mut Host) {
+    fn submit(&mut self, now: Time, job: usize, rank: usize, host: &mut TrainingHost) {
         let plan = &self.plan.jobs[job];
         let Job { id, seats, .. } = &mut self.jobs[job];
         let (id, seat) = (*id, &mut seats[rank]);
@@ -416,12 +423,12 @@ impl Seat {
     }
 }
 
-impl Director<Checked<Host>> for Swarm<'_> {
+impl Director<Checked<TrainingHost>> for Swarm<'_> {
     fn next_wake(&mut self) -> Time {
         self.mail.keys().next().map_or(Time::NEVER, |(at, _)| *at)
     }
 
-    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Checked<Host>>) {
+    fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, Checked<TrainingHost>>) {
         while let Some(entry) = self.mail.first_entry() {
             if entry.key().0 > now {
                 return;
@@ -436,7 +443,7 @@ impl Director<Checked<Host>> for Swarm<'_> {
         now: Time,
         node: NodeId,
         event: Event,
-        hosts: &mut Hosts<'_, Checked<Host>>,
+        hosts: &mut Hosts<'_, Checked<TrainingHost>>,
     ) {
         let (job, operation, tensor, missing) = match event {
             Event::Finished { job, operation, tensor, missing_below, coverage } => {
@@ -457,8 +464,8 @@ impl Director<Checked<Host>> for Swarm<'_> {
         &mut self,
         now: Time,
         host: NodeId,
-        _old: &Checked<Host>,
-    ) -> Option<Checked<Host>> {
+        _old: &Checked<TrainingHost>,
+    ) -> Option<Checked<TrainingHost>> {
         if self.plan.jobs.iter().any(|job| job.servers.contains(&host)) {
             self.lives += 1;
             let process = Process { node: host, life: self.lives };

@@ -11,7 +11,7 @@ use thalweg_control::{
 };
 use thalweg_core::{JobId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
-use thalweg_stack::Host;
+use thalweg_stack::TrainingHost;
 use thalweg_wire::tag::Secret;
 
 use super::pilot::Pilot;
@@ -79,7 +79,7 @@ impl From<Error> for Start {
 
 /// The machine, as the control channel sees it.
 struct Data {
-    pilot: Pilot<Host>,
+    pilot: Pilot<TrainingHost>,
 }
 
 impl ServerDaemonConfig {
@@ -135,7 +135,7 @@ impl ServerDaemon {
         let switch = switch.transpose()?;
         let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
             .map_err(|error| wrong(&error))?;
-        let mut host = Host::new(node, flows);
+        let mut host = TrainingHost::new(node, flows);
         host.serve(tuning::server(node, config.secret)).map_err(|error| wrong(&error))?;
         let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
         let driver = Driver::new(driver, endpoint, Peers::in_network(network), host)
@@ -207,20 +207,20 @@ fn ipv4(address: SocketAddr) -> Result<Ipv4Addr, Error> {
 impl DataPlane for Data {
     fn adopt(&self, setup: Arc<Setup>) {
         self.pilot.tell(move |driver| {
-            let adopt = |host: &mut Host, now: Time| host.server_mut().adopt(now, setup);
+            let adopt = |host: &mut TrainingHost, now: Time| host.server_mut().adopt(now, setup);
             driver.command(adopt, |_| {});
         });
     }
 
     fn retire(&self, job: JobId) {
         self.pilot.tell(move |driver| {
-            driver.command(|host: &mut Host, _| host.server_mut().retire(job), |_| {});
+            driver.command(|host: &mut TrainingHost, _| host.server_mut().retire(job), |_| {});
         });
     }
 
     fn missing(&self, job: JobId, sequence: u64, answer: MissingAnswer) {
         self.pilot.tell(move |driver| {
-            let look = |host: &mut Host, _| host.server_mut().missing(job, sequence);
+            let look = |host: &mut TrainingHost, _| host.server_mut().missing(job, sequence);
             answer(match driver.command(look, |_| {}) {
                 server::Missing::Ranks(seats) => Missing::Seats(seats),
                 server::Missing::Nothing => Missing::Complete,

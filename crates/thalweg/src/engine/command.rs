@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thalweg_collective::{SubmitError, SumCall, mesh};
 use thalweg_control::{ControlEvent, FromRank};
 use thalweg_core::{Element, Fingerprint, JobId, Time};
-use thalweg_stack::{Event, Host, HostError, Participant};
+use thalweg_stack::{Event, HostError, Participant, TrainingHost};
 use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::aggregate::Scale;
 
@@ -113,7 +113,8 @@ impl Engine {
             reply.fail(Error::Closed);
             return None;
         };
-        let begin = |host: &mut Host, now| host.mesh_mut(lane).map(|mesh| command(mesh, now));
+        let begin =
+            |host: &mut TrainingHost, now| host.mesh_mut(lane).map(|mesh| command(mesh, now));
         match self.command(begin, |event| events.push(event)) {
             Some(Ok(begun)) => return Some((begun, reply)),
             Some(Err(mesh::SubmitError::Stopped(failure))) => {
@@ -161,7 +162,7 @@ impl Engine {
             fingerprint: Some(fingerprint),
             ..tensor.into()
         };
-        let begin = |host: &mut Host, now| host.submit(now, job, call);
+        let begin = |host: &mut TrainingHost, now| host.submit(now, job, call);
         match self.command(begin, |event| events.push(event)) {
             Ok(operation) => {
                 let begun = match shared {
@@ -183,7 +184,7 @@ impl Engine {
             return Counters { net, ..Counters::default() };
         };
         let (job, lossy_lanes) = (membership.job(), membership.lossy_lanes());
-        let count = |host: &mut Host, _| {
+        let count = |host: &mut TrainingHost, _| {
             let [ring_delivery, server_delivery] = lossy_lanes.map(|lane| delivery(host, lane));
             let worker = host.worker_mut(job).map(|worker| {
                 (worker.stats(), worker.window_bytes(), worker.scale().map(Scale::value))
@@ -196,7 +197,7 @@ impl Engine {
 }
 
 /// Counters of the member that sums on a lane by deliveries.
-fn delivery(host: &Host, lane: JobId) -> DeliveryCounters {
+fn delivery(host: &TrainingHost, lane: JobId) -> DeliveryCounters {
     let (transport, member) = match host.participant(lane) {
         Some(Participant::Ring(ring)) => (ring.delivery_stats(), ring.counters()),
         Some(Participant::Server(node)) => (node.delivery_stats(), node.counters()),

@@ -6,7 +6,7 @@ use thalweg_aggregate::{Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
 use thalweg_control::{ControlEvent, FromRank, LANES, Welcome};
 use thalweg_core::{JobId, NodeId, Rng, Time};
-use thalweg_stack::{Event, Host, Participant};
+use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_wire::tag::Key;
 
 use super::{Engine, HostDriver, Identity, Patience, lock};
@@ -136,7 +136,7 @@ impl Engine {
             Ok(participants) => participants,
             Err(error) => return self.fail(error),
         };
-        let enter = |host: &mut Host, _now: Time| {
+        let enter = |host: &mut TrainingHost, _now: Time| {
             for (job, participant) in entered {
                 host.enter(job, participant);
             }
@@ -169,7 +169,7 @@ impl Engine {
         }
         membership.answered_round = round;
         let (job, has_memory) = (membership.job, membership.epoch > 0);
-        let pause = |host: &mut Host, _now: Time| host.worker_mut(job).map(Worker::pause);
+        let pause = |host: &mut TrainingHost, _now: Time| host.worker_mut(job).map(Worker::pause);
         let watermark = self.command(pause, |_| {}).filter(|_| has_memory);
         self.say(FromRank::Answer { round, seat, watermark });
     }
@@ -181,7 +181,7 @@ impl Engine {
             return;
         }
         membership.epoch = setup.epoch;
-        let adopt = |host: &mut Host, now: Time| {
+        let adopt = |host: &mut TrainingHost, now: Time| {
             let Some(worker) = host.worker_mut(job) else { return false };
             worker.set_key(Some(key));
             worker.adopt(now, Arc::clone(setup), seat)
@@ -205,7 +205,8 @@ impl Engine {
             return;
         }
         let Membership { job, epoch, .. } = *membership;
-        let watermark = |host: &mut Host, _| host.worker_mut(job).map(|worker| worker.watermark());
+        let watermark =
+            |host: &mut TrainingHost, _| host.worker_mut(job).map(|worker| worker.watermark());
         let watermark = self.command(watermark, |_| {}).filter(|_| epoch > 0);
         if let (Some(watermark), Some(control)) = (watermark, &*lock(&self.control)) {
             control.set_watermark(watermark);

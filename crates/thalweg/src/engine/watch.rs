@@ -4,7 +4,7 @@ use thalweg_aggregate::worker::Waiting;
 use thalweg_aggregate::{Numeric, Setup};
 use thalweg_control::{FromRank, Progress, Stall, Waits};
 use thalweg_core::{Span, Time};
-use thalweg_stack::{Host, Participant};
+use thalweg_stack::{Participant, TrainingHost};
 
 use super::Engine;
 use crate::session::Note;
@@ -132,7 +132,7 @@ impl Engine {
     /// How far the sums through aggregation are, and what they wait for.
     fn sum_progress(&mut self) -> (u64, Option<Waiting>) {
         let job = self.membership.as_ref().map(|membership| membership.job());
-        let look = |host: &mut Host, _| {
+        let look = |host: &mut TrainingHost, _| {
             let worker = host.worker_mut(job?)?;
             Some((worker.watermark(), worker.waits_for()))
         };

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use thalweg_control::{Access, AttendConfig, Attendance, Welcome, random};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
-use thalweg_stack::Host;
+use thalweg_stack::TrainingHost;
 
 use super::SessionConfig;
 use crate::engine::{
@@ -208,7 +208,7 @@ fn driver(
 ) -> Result<HostDriver, Error> {
     let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
         .map_err(|error| Error::Config(error.to_string()))?;
-    let host = Host::new(identity.node, flows);
+    let host = TrainingHost::new(identity.node, flows);
     let host = Lossy::new(host, config.drop_share, identity.rank.into());
     let driver = DriverConfig { node: identity.node, wait: config.wait, ..DriverConfig::default() };
     Driver::new(driver, endpoint, Peers::in_network(network), host)

@@ -12,7 +12,7 @@ use thalweg_fabric::{
     Config, Director, Door, Effect, Fabric, Hosts, Limit, Outage, Pause, Place, Program, Rule,
 };
 use thalweg_flow::Endpoint;
-use thalweg_stack::{Event, Host, Participant};
+use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::{Key, Secret};
@@ -77,9 +77,9 @@ fn setup(nodes: &[NodeId], server: NodeId, switch: NodeId, job: &Job) -> Arc<Set
     })
 }
 
-fn host(node: NodeId, job: &Job, setup: &Arc<Setup>, server: NodeId) -> Host {
+fn host(node: NodeId, job: &Job, setup: &Arc<Setup>, server: NodeId) -> TrainingHost {
     let flows = Endpoint::new(thalweg_flow::Config::default()).expect("the defaults work");
-    let mut host = Host::new(node, flows);
+    let mut host = TrainingHost::new(node, flows);
     if node == server {
         let config = server::Config { secret: Some(SECRET), ..server::Config::new(node) };
         host.serve(config).expect("the settings are right");
@@ -128,14 +128,20 @@ struct Listener {
     restarts: u32,
 }
 
-impl Director<Host> for Listener {
+impl Director<TrainingHost> for Listener {
     fn next_wake(&mut self) -> Time {
         Time::NEVER
     }
 
-    fn handle_wake(&mut self, _now: Time, _hosts: &mut Hosts<'_, Host>) {}
+    fn handle_wake(&mut self, _now: Time, _hosts: &mut Hosts<'_, TrainingHost>) {}
 
-    fn handle_event(&mut self, _: Time, node: NodeId, event: Event, _: &mut Hosts<'_, Host>) {
+    fn handle_event(
+        &mut self,
+        _: Time,
+        node: NodeId,
+        event: Event,
+        _: &mut Hosts<'_, TrainingHost>,
+    ) {
         if let Event::Finished { operation, tensor, missing_below, .. } = event {
             assert_eq!(missing_below, 0);
             let sum = tensor.values().expect("values were handed over").to_vec();

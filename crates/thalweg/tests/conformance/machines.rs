@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::worker::Event;
 use thalweg_aggregate::{Recovery, Setup};
-use thalweg_core::{JobId, Machine, Reports};
+use thalweg_core::{JobId, Reports};
 use thalweg_values::Tensor;
 
 use crate::fabric::bodies_of;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use thalweg_aggregate::worker::Event;
 use thalweg_aggregate::{Numeric, Setup};
-use thalweg_core::{JobId, Machine, NodeId, Reports, Rng, Span};
+use thalweg_core::{JobId, NodeId, Reports, Rng, Span};
 use thalweg_values::Tensor;
 use thalweg_wire::tag::Key;
 

@@ -7,7 +7,7 @@ use thalweg_core::{
     Bytes, Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Rng, Time, Verdict,
 };
 use thalweg_deliver::{
-    Completion, Config, ConfigError, Endpoint, LossBound, Lost, Name, ReceiveCall, SendCall, Stats,
+    Completion, Config, ConfigError, Endpoint, LossBound, Lost, Name, ReceiveCall, SendCall,
 };
 use thalweg_flow::{Event, FlowId, Message, Received, Sent, StartError};
 use thalweg_values::Tensor;
@@ -18,7 +18,7 @@ use thalweg_values::Tensor;
 /// [`expect`](Deliveries::expect); where nobody did, it is posted when the tensor is offered. Packets have
 /// the class of their layer and take paths of their own, so that a message's tagger and its entropy mean
 /// nothing here; and its bytes, if it has any, do not travel.
-pub struct Deliveries {
+pub(crate) struct Deliveries {
     endpoint: Endpoint,
     loss: LossBound,
     next_number: u64,
@@ -30,11 +30,11 @@ pub struct Deliveries {
 
 /// Where a message lies in its model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layer {
+pub(crate) struct Layer {
     /// From 0 at the front.
-    pub layer: u16,
+    pub(crate) layer: u16,
     /// How many there are.
-    pub layers: u16,
+    pub(crate) layers: u16,
 }
 
 /// Bytes of a value.
@@ -42,7 +42,7 @@ const VALUE_BYTES: u64 = 4;
 
 impl Deliveries {
     /// An endpoint that numbers its messages from `first_message` on and allows this loss of every one.
-    pub fn new(
+    pub(crate) fn new(
         config: Config,
         loss: LossBound,
         first_message: u64,
@@ -59,7 +59,7 @@ impl Deliveries {
     }
 
     /// Begins to send a message of one layer.
-    pub fn start_in(
+    pub(crate) fn start_in(
         &mut self,
         now: Time,
         message: &Message,
@@ -76,33 +76,23 @@ impl Deliveries {
     }
 
     /// Begins to send a message of a model with one layer.
-    pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
+    pub(crate) fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
         self.start_in(now, &message, Layer { layer: 0, layers: 1 })
     }
 
     /// Has a buffer ready for a message that another node sends.
-    pub fn expect(&mut self, now: Time, src: NodeId, flow: FlowId, bytes: Bytes) {
+    pub(crate) fn expect(&mut self, now: Time, src: NodeId, flow: FlowId, bytes: Bytes) {
         self.post(now, name(src, flow.number()), bytes);
     }
 
-    /// How many messages are being sent.
-    pub fn outgoing(&self) -> usize {
-        self.endpoint.outgoing()
-    }
-
     /// How many transmissions so far were not the first of their packet.
-    pub fn retransmissions(&self) -> u64 {
+    pub(crate) fn retransmissions(&self) -> u64 {
         self.endpoint.stats().resent
     }
 
     /// What did not arrive of messages that were complete without it.
-    pub fn lost(&self) -> Bytes {
+    pub(crate) fn lost(&self) -> Bytes {
         self.lost
-    }
-
-    /// What the transport did so far.
-    pub fn stats(&self) -> Stats {
-        self.endpoint.stats()
     }
 
     fn post(&mut self, now: Time, name: Name, bytes: Bytes) {

@@ -1,13 +1,14 @@
-//! How the ordinary flows of a host travel.
+//! How the ordinary flows of a simulated host travel.
 
 use thalweg_baselines::{homa, ndp, pfabric};
 use thalweg_core::{Bytes, Check, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 
-use crate::deliveries::{Deliveries, Layer};
+use super::{Deliveries, Layer};
 
-/// The transport of a host's ordinary flows: ours, or a published one that it is compared with.
-pub enum Transport {
+/// The transport of a simulated host's ordinary flows: that of the product, or a published one that it is
+/// compared with.
+pub(crate) enum SimulatedTransport {
     /// Windows.
     Flow(Endpoint),
     /// Tensors of which a part may be lost.
@@ -22,49 +23,49 @@ pub enum Transport {
 
 /// What some transports want to know of a message beside what it consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct About {
+pub(crate) struct About {
     /// For deliveries: the layer of a model that it belongs to.
-    pub layer: Option<Layer>,
+    pub(crate) layer: Option<Layer>,
     /// For pFabric and Homa: the size that it is ranked by, if that is not its own. Zero says that
     /// nothing is known.
     // spec: Q-12
-    pub believed: Option<Bytes>,
+    pub(crate) believed: Option<Bytes>,
 }
 
 /// Calls the same method of whichever it is.
 macro_rules! delegate {
     ($transport:expr, $endpoint:ident => $call:expr) => {
         match $transport {
-            Transport::Flow($endpoint) => $call,
-            Transport::Deliver($endpoint) => $call,
-            Transport::Ndp($endpoint) => $call,
-            Transport::Pfabric($endpoint) => $call,
-            Transport::Homa($endpoint) => $call,
+            SimulatedTransport::Flow($endpoint) => $call,
+            SimulatedTransport::Deliver($endpoint) => $call,
+            SimulatedTransport::Ndp($endpoint) => $call,
+            SimulatedTransport::Pfabric($endpoint) => $call,
+            SimulatedTransport::Homa($endpoint) => $call,
         }
     };
 }
 
-impl Transport {
+impl SimulatedTransport {
     /// Begins to send a message.
-    pub fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
+    pub(crate) fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
         delegate!(self, endpoint => endpoint.start(now, message))
     }
 
     /// The same for a message of which more is known.
-    pub fn start_about(
+    pub(crate) fn start_about(
         &mut self,
         now: Time,
         message: Message,
         about: About,
     ) -> Result<FlowId, StartError> {
         match (self, about) {
-            (Transport::Deliver(deliveries), About { layer: Some(layer), .. }) => {
+            (SimulatedTransport::Deliver(deliveries), About { layer: Some(layer), .. }) => {
                 deliveries.start_in(now, &message, layer)
             }
-            (Transport::Pfabric(endpoint), About { believed: Some(bytes), .. }) => {
+            (SimulatedTransport::Pfabric(endpoint), About { believed: Some(bytes), .. }) => {
                 endpoint.start_believed(now, message, bytes)
             }
-            (Transport::Homa(endpoint), About { believed: Some(bytes), .. }) => {
+            (SimulatedTransport::Homa(endpoint), About { believed: Some(bytes), .. }) => {
                 endpoint.start_believed(now, message, bytes)
             }
             (transport, _) => transport.start(now, message),
@@ -72,81 +73,78 @@ impl Transport {
     }
 
     /// Tells the receiver of a message about it before the first packet comes, where it needs to know.
-    pub fn expect(&mut self, now: Time, src: NodeId, flow: FlowId, bytes: Bytes) {
-        if let Transport::Deliver(deliveries) = self {
+    pub(crate) fn expect(&mut self, now: Time, src: NodeId, flow: FlowId, bytes: Bytes) {
+        if let SimulatedTransport::Deliver(deliveries) = self {
             deliveries.expect(now, src, flow, bytes);
         }
     }
 
     /// What did not arrive of messages that were complete without it: only deliveries lose anything.
-    pub fn lost(&self) -> Bytes {
+    pub(crate) fn lost(&self) -> Bytes {
         match self {
-            Transport::Deliver(deliveries) => deliveries.lost(),
+            SimulatedTransport::Deliver(deliveries) => deliveries.lost(),
             _ => Bytes::ZERO,
         }
     }
 
-    /// How many messages are being sent.
-    pub fn outgoing(&self) -> usize {
-        delegate!(self, endpoint => endpoint.outgoing())
-    }
-
     /// How packets of others' messages came so far; of published transports nothing is known.
-    pub fn arrivals(&self) -> ArrivalStats {
+    pub(crate) fn arrivals(&self) -> ArrivalStats {
         match self {
-            Transport::Flow(endpoint) => endpoint.arrivals(),
+            SimulatedTransport::Flow(endpoint) => endpoint.arrivals(),
             _ => ArrivalStats::default(),
         }
     }
 
     /// How many transmissions so far were not the first of their packet.
-    pub fn retransmissions(&self) -> u64 {
+    pub(crate) fn retransmissions(&self) -> u64 {
         delegate!(self, endpoint => endpoint.retransmissions())
     }
 }
 
-impl From<Endpoint> for Transport {
-    fn from(endpoint: Endpoint) -> Transport {
-        Transport::Flow(endpoint)
+impl From<Endpoint> for SimulatedTransport {
+    fn from(endpoint: Endpoint) -> SimulatedTransport {
+        SimulatedTransport::Flow(endpoint)
     }
 }
 
-impl From<Deliveries> for Transport {
-    fn from(deliveries: Deliveries) -> Transport {
-        Transport::Deliver(Box::new(deliveries))
+impl From<Deliveries> for SimulatedTransport {
+    fn from(deliveries: Deliveries) -> SimulatedTransport {
+        SimulatedTransport::Deliver(Box::new(deliveries))
     }
 }
 
-impl From<ndp::Endpoint> for Transport {
-    fn from(endpoint: ndp::Endpoint) -> Transport {
-        Transport::Ndp(endpoint)
+impl From<ndp::Endpoint> for SimulatedTransport {
+    fn from(endpoint: ndp::Endpoint) -> SimulatedTransport {
+        SimulatedTransport::Ndp(endpoint)
     }
 }
 
-impl From<pfabric::Endpoint> for Transport {
-    fn from(endpoint: pfabric::Endpoint) -> Transport {
-        Transport::Pfabric(endpoint)
+impl From<pfabric::Endpoint> for SimulatedTransport {
+    fn from(endpoint: pfabric::Endpoint) -> SimulatedTransport {
+        SimulatedTransport::Pfabric(endpoint)
     }
 }
 
-impl From<homa::Endpoint> for Transport {
-    fn from(endpoint: homa::Endpoint) -> Transport {
-        Transport::Homa(Box::new(endpoint))
+impl From<homa::Endpoint> for SimulatedTransport {
+    fn from(endpoint: homa::Endpoint) -> SimulatedTransport {
+        SimulatedTransport::Homa(Box::new(endpoint))
     }
 }
 
-impl Check for Transport {
+impl Check for SimulatedTransport {
     fn check(&self) {
         match self {
-            Transport::Flow(endpoint) => endpoint.check(),
-            Transport::Deliver(deliveries) => deliveries.check(),
+            SimulatedTransport::Flow(endpoint) => endpoint.check(),
+            SimulatedTransport::Deliver(deliveries) => deliveries.check(),
             // Published designs, to compare with.
-            Transport::Ndp(_) | Transport::Pfabric(_) | Transport::Homa(_) => {}
+            SimulatedTransport::Ndp(_)
+            | SimulatedTransport::Pfabric(_)
+            | SimulatedTransport::Homa(_) => {}
         }
     }
 }
 
-impl Machine for Transport {
+impl Machine for SimulatedTransport {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         delegate!(self, endpoint => endpoint.handle_packet(now, packet))
@@ -172,7 +170,7 @@ impl Machine for Transport {
     }
 }
 
-impl Reports for Transport {
+impl Reports for SimulatedTransport {
     type Event = Event;
 
     #[inline]

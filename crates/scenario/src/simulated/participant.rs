@@ -1,0 +1,102 @@
+//! The part of a simulated host in one job.
+
+use thalweg_baselines::switchml;
+use thalweg_collective::{SubmitError, SumCall};
+use thalweg_core::{Check, Machine, Operation, Outbox, Packet, Reports, Time, Verdict};
+use thalweg_stack::{JobEvent, JobMachine, Participant};
+use thalweg_values::{Coverage, Tensor};
+
+/// The part of a simulated host in one job.
+pub(crate) enum SimulatedParticipant {
+    /// A machine that sessions run as well.
+    Product(Participant),
+    /// A worker of SwitchML, whose server is the switch.
+    SwitchMl(Box<switchml::Worker>),
+}
+
+/// Calls the same method of the machine that a participant is.
+macro_rules! delegate {
+    ($participant:expr, $machine:ident => $call:expr) => {
+        match $participant {
+            SimulatedParticipant::Product($machine) => $call,
+            SimulatedParticipant::SwitchMl($machine) => $call,
+        }
+    };
+}
+
+impl SimulatedParticipant {
+    /// The machine that sessions run as well, if it is one.
+    pub(crate) fn product(&self) -> Option<&Participant> {
+        match self {
+            SimulatedParticipant::Product(participant) => Some(participant),
+            SimulatedParticipant::SwitchMl(_) => None,
+        }
+    }
+}
+
+impl JobMachine for SimulatedParticipant {
+    fn submit(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError> {
+        match self {
+            SimulatedParticipant::Product(participant) => participant.submit(now, call),
+            SimulatedParticipant::SwitchMl(worker) => Ok(worker.submit(now, call.tensor)),
+        }
+    }
+
+    fn outgoing(&self) -> usize {
+        self.product().map_or(0, JobMachine::outgoing)
+    }
+}
+
+impl Machine for SimulatedParticipant {
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        delegate!(self, machine => machine.handle_packet(now, packet))
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        delegate!(self, machine => machine.handle_timeout(now));
+    }
+
+    #[inline]
+    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
+        delegate!(self, machine => machine.poll_transmit(now, outbox));
+    }
+
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        delegate!(self, machine => machine.has_backlog())
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        delegate!(self, machine => machine.poll_timeout())
+    }
+}
+
+impl Reports for SimulatedParticipant {
+    type Event = JobEvent;
+
+    #[inline]
+    fn poll_event(&mut self) -> Option<JobEvent> {
+        match self {
+            SimulatedParticipant::Product(participant) => participant.poll_event(),
+            SimulatedParticipant::SwitchMl(worker) => poll_switchml(worker),
+        }
+    }
+}
+
+impl Check for SimulatedParticipant {
+    fn check(&self) {
+        // SwitchML is a published design, to compare with.
+        if let Some(participant) = self.product() {
+            participant.check();
+        }
+    }
+}
+
+fn poll_switchml(worker: &mut switchml::Worker) -> Option<JobEvent> {
+    let switchml::Event::Finished { operation } = worker.poll_event()?;
+    let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
+    worker.release(operation);
+    Some(JobEvent::Finished { operation, tensor, missing_below: 0, coverage: Coverage::Exact })
+}
