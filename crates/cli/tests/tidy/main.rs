@@ -8,6 +8,7 @@ mod explained;
 mod layers;
 mod ledger;
 mod lexer;
+mod linked;
 mod manifests;
 mod mentions;
 mod place;
@@ -35,6 +36,15 @@ const WORD_EXCEPTIONS: &str = "specs/words-exceptions.toml";
 fn crates_name_only_lower_layers() {
     let packages = manifests::packages(&tree::root(), "Cargo.toml");
     assert_clean("dependency direction", &layers::problems(&packages));
+}
+
+#[test]
+fn the_product_links_nothing_that_only_some_users_run() {
+    let root = tree::root();
+    let mut packages = manifests::packages(&root, "Cargo.toml");
+    // The wheel is a workspace of its own.
+    packages.extend(manifests::packages(&root, "python/Cargo.toml"));
+    assert_clean("linked crates", &linked::problems(&packages));
 }
 
 #[test]

@@ -72,6 +72,11 @@ impl Dependency {
         self.kind.as_deref() == Some("dev")
     }
 
+    /// Returns whether it is a package of this repository that the code itself uses.
+    pub fn is_linked(&self) -> bool {
+        self.path.is_some() && self.kind.is_none()
+    }
+
     pub fn is_ours(&self) -> bool {
         self.path.is_some()
     }
