@@ -194,15 +194,10 @@ impl Session {
         })
     }
 
-    /// Everybody gets the bytes of one rank. `element` is the type of the values, here and below `None` if it
-    /// is none that ranks can compare.
+    /// Everybody gets the bytes of one rank. `element` is the type of the values, here and below `None` if
+    /// ranks cannot compare it.
     #[pyo3(signature = (root, memory, element = None))]
-    fn broadcast(
-        &self,
-        root: u32,
-        memory: (usize, usize),
-        element: Option<&str>,
-    ) -> PyResult<u64> {
+    fn broadcast(&self, root: u32, memory: (usize, usize), element: Option<&str>) -> PyResult<u64> {
         let element = element.map(element_of).transpose()?;
         let memory = Memory::new(memory)?;
         let data = memory.read();
@@ -378,12 +373,7 @@ impl Session {
         Ok(self.begin(handle, finish))
     }
 
-    fn exchange(
-        &self,
-        call: Call,
-        outputs: Vec<Memory>,
-        element: Option<&str>,
-    ) -> PyResult<u64> {
+    fn exchange(&self, call: Call, outputs: Vec<Memory>, element: Option<&str>) -> PyResult<u64> {
         let element = element.map(element_of).transpose()?;
         let lengths = || outputs.iter().map(|output| output.len()).collect();
         let expected = (!outputs.is_empty()).then(lengths);
@@ -474,7 +464,7 @@ fn reduce(name: &str) -> PyResult<Reduce> {
     })
 }
 
-/// What the caller makes of an operation. `None` if that is what the operation does.
+/// The intent of a caller. A reduction of `None` is that of the call.
 fn intent(reduction: Option<&str>) -> PyResult<Intent> {
     let by_name = |name: &str| {
         let found = Reduction::ALL.into_iter().find(|reduction| reduction.name() == name);
@@ -492,7 +482,8 @@ fn check_own(bytes: u64, output: Memory) -> PyResult<()> {
         return Ok(());
     }
     let room = output.len();
-    let text = format!("this rank's own part is {bytes} bytes and its output {room}: make them equal");
+    let text =
+        format!("this rank's own part is {bytes} bytes and its output {room}: make them equal");
     Err(PyValueError::new_err(text))
 }
 

@@ -17,7 +17,7 @@ import torch.multiprocessing as mp  # noqa: E402
 
 import thalweg  # noqa: E402
 
-# Ranks that call different operations by mistake are to be told so on every path.
+# Tests that call different operations by mistake fail on every path.
 os.environ.setdefault("THALWEG_COMPARE_OPERATIONS", "1")
 
 # Of the groups. Processes that all import torch at once need long to meet.

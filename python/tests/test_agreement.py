@@ -12,7 +12,7 @@ import torch.distributed as dist
 from conftest import TIMEOUT_S
 
 RANKS = 3
-# The rank that differs. The others are a root and a rank that is none.
+# The rank that differs. The others are rank 0, a root in most cases, and rank 2.
 ODD = 1
 LOSS = 0.1
 VALUES = 12

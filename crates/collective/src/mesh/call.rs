@@ -110,7 +110,7 @@ pub struct Request {
     /// Lengths in bytes of the data that this rank expects from each rank, for calls that move data of all
     /// ranks or of a root. Default unknown.
     pub expected: Option<Vec<u64>>,
-    /// What the caller does around the call that all ranks have to agree on. Default nothing.
+    /// Intent of the caller, which all ranks have to agree on. Default the call itself.
     pub intent: Intent,
     /// The operation that the call carries out for the caller, if that is another one. Default the call itself.
     pub operation: Option<Fingerprint>,

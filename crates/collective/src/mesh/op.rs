@@ -104,7 +104,7 @@ impl Op {
         self.fingerprint
     }
 
-    /// What a message to a rank says of this operation.
+    /// Returns the fingerprint that a message to a rank carries.
     pub fn fingerprint_to(&self, rank: u32) -> Fingerprint {
         let bytes = self.lengths.stated_to(rank).or(self.fingerprint.bytes);
         Fingerprint { bytes, ..self.fingerprint }

@@ -168,7 +168,7 @@ fn a_reduce_scatter_that_goes_as_an_all_reduce_gives_every_rank_its_part() {
     assert!(ends.iter().all(Result::is_ok), "{ends:?}");
 }
 
-/// What a caller does around an all-reduce is a part of the operation.
+/// The intent of a caller is a part of the operation.
 // spec: E-11 sockets
 #[test]
 fn an_intent_is_compared_on_every_path() {
