@@ -25,6 +25,11 @@ impl Memory {
         Ok(Memory { address, bytes })
     }
 
+    /// Length in bytes.
+    pub(crate) fn len(self) -> u64 {
+        self.bytes as u64
+    }
+
     /// A copy of what is there.
     pub(crate) fn read(self) -> Vec<u8> {
         self.as_ref().to_vec()

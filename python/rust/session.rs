@@ -12,7 +12,8 @@ use thalweg::{
     Collective, Coverage, Error, Handle, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
 };
 use thalweg_collective::mesh::{Call, Outcome, Request};
-use thalweg_core::{Combine, Element};
+use thalweg_core::fingerprint::digest_of_lengths;
+use thalweg_core::{Combine, Element, Intent, Reduction};
 
 use crate::memory::{Memory, all};
 
@@ -57,11 +58,12 @@ struct UnderWay {
 #[pymethods]
 impl Session {
     /// Joins a job and waits until all ranks are there. `patience_s` is how long an operation that does
-    /// not move is waited for; `collective` is "auto", "aggregate", "server" or "ring".
+    /// not move is waited for; `collective` is "auto", "aggregate", "server" or "ring"; `compare_operations`
+    /// has the server compare every operation of all ranks.
     #[new]
     #[pyo3(signature = (
         server, job, rank, ranks, *, switch = None, token = None, patience_s = 30.0, stall_s = 5.0,
-        collective = "auto", share_memory = true,
+        collective = "auto", share_memory = true, compare_operations = false,
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -76,6 +78,7 @@ impl Session {
         stall_s: f64,
         collective: &str,
         share_memory: bool,
+        compare_operations: bool,
     ) -> PyResult<Session> {
         let notes = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&notes);
@@ -85,6 +88,7 @@ impl Session {
             patience: seconds("patience_s", patience_s)?,
             stall_after: seconds("stall_s", stall_s)?,
             share_memory,
+            compares_operations: compare_operations,
             policy: Policy { collective: via(collective)?, ..Policy::default() },
             notes: Arc::new(move |note| lock(&told).push((is_warning(&note), in_words(&note)))),
             ..SessionConfig::new(server, job, rank, ranks)
@@ -114,7 +118,12 @@ impl Session {
 
     /// Replaces values by those of all ranks, combined: "sum", "mean", "min", "max" or "product". Sums and
     /// means may lack a share `loss` of any rank's values. `layer` is which one of how many they belong to.
-    #[pyo3(signature = (memory, element, how, loss = 0.0, layer = None))]
+    /// `reduction` is what the caller makes of it, and `counts` how many values each rank keeps if it is a
+    /// reduce-scatter: ranks that differ in these get an error.
+    #[pyo3(signature = (
+        memory, element, how, loss = 0.0, layer = None, reduction = None, counts = None,
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn all_reduce(
         &self,
         memory: (usize, usize),
@@ -122,8 +131,12 @@ impl Session {
         how: &str,
         loss: f64,
         layer: Option<(u16, u16)>,
+        reduction: Option<&str>,
+        counts: Option<Vec<u64>>,
     ) -> PyResult<u64> {
         let (memory, how) = (Memory::new(memory)?, reduce(how)?);
+        let parts = counts.map(|counts| digest_of_lengths(&counts));
+        let intent = Intent { parts, ..intent(reduction)? };
         let element = element_of(element)?;
         let reliability = Reliability::bounded(loss).ok_or_else(|| {
             PyValueError::new_err(format!("loss is {loss}: choose a share from 0 to less than 1"))
@@ -132,17 +145,26 @@ impl Session {
         let priority = layer.map_or(Priority::Fixed, by_layer);
         let handle = self.with(|session| {
             let policy = Policy { reliability, priority, ..session.policy() };
-            session.all_reduce_bytes(element, memory, how, policy)
+            session.all_reduce_bytes_for(intent, element, memory, how, policy)
         })?;
         Ok(self.begin_lacking(handle, |reduced| Ok(lacking(&reduced.coverage))))
     }
 
     /// As `all_reduce`, but only one rank gets the result, and the caller divides for a mean.
-    fn reduce(&self, root: u32, memory: (usize, usize), element: &str, how: &str) -> PyResult<u64> {
+    #[pyo3(signature = (root, memory, element, how, reduction = None))]
+    fn reduce(
+        &self,
+        root: u32,
+        memory: (usize, usize),
+        element: &str,
+        how: &str,
+        reduction: Option<&str>,
+    ) -> PyResult<u64> {
         let memory = Memory::new(memory)?;
         let (element, (how, is_mean)) = (element_of(element)?, combine(how)?);
+        let intent = intent(reduction)?;
         let call = Call::Reduce { root, element, how, data: memory.read() };
-        self.call(Request { is_mean, ..call.into() }, move |outcome| match outcome {
+        self.call(Request { is_mean, intent, ..call.into() }, move |outcome| match outcome {
             Outcome::Bytes(bytes) => memory.write(&bytes),
             Outcome::Parts(_) | Outcome::Nothing => Ok(()),
         })
@@ -150,6 +172,7 @@ impl Session {
 
     /// This rank gets its part of the values of all, combined: `counts[r]` values go to rank r. The caller
     /// divides for a mean.
+    #[pyo3(signature = (input, output, counts, element, how, reduction = None))]
     fn reduce_scatter(
         &self,
         input: (usize, usize),
@@ -157,66 +180,102 @@ impl Session {
         counts: Vec<u64>,
         element: &str,
         how: &str,
+        reduction: Option<&str>,
     ) -> PyResult<u64> {
         let (input, output) = (Memory::new(input)?, Memory::new(output)?);
         let (element, (how, is_mean)) = (element_of(element)?, combine(how)?);
+        let intent = intent(reduction)?;
+        let own = counts.get(self.rank()? as usize).copied().unwrap_or_default();
+        check_own(own.saturating_mul(element.bytes() as u64), output)?;
         let call = Call::ReduceScatter { element, how, data: input.read(), counts };
-        self.call(Request { is_mean, ..call.into() }, move |outcome| match outcome {
+        self.call(Request { is_mean, intent, ..call.into() }, move |outcome| match outcome {
             Outcome::Bytes(bytes) => output.write(&bytes),
             Outcome::Parts(_) | Outcome::Nothing => output.write(&[]),
         })
     }
 
-    /// Everybody gets the bytes of one rank.
-    fn broadcast(&self, root: u32, memory: (usize, usize)) -> PyResult<u64> {
+    /// Everybody gets the bytes of one rank. `element` is the type of the values, here and below `None` if
+    /// ranks cannot compare it.
+    #[pyo3(signature = (root, memory, element = None))]
+    fn broadcast(&self, root: u32, memory: (usize, usize), element: Option<&str>) -> PyResult<u64> {
+        let element = element.map(element_of).transpose()?;
         let memory = Memory::new(memory)?;
         let data = memory.read();
         let bytes = Some(data.len() as u64);
         let call = Call::Broadcast { root, data };
-        self.call(Request { bytes, ..call.into() }, move |outcome| match outcome {
+        self.call(Request { element, bytes, ..call.into() }, move |outcome| match outcome {
             Outcome::Bytes(bytes) => memory.write(&bytes),
             Outcome::Parts(_) | Outcome::Nothing => Ok(()),
         })
     }
 
     /// Everybody gets the bytes of every rank.
-    fn all_gather(&self, input: (usize, usize), outputs: Vec<(usize, usize)>) -> PyResult<u64> {
-        self.exchange(Call::AllGather { data: Memory::new(input)?.read() }, outputs)
+    #[pyo3(signature = (input, outputs, element = None))]
+    fn all_gather(
+        &self,
+        input: (usize, usize),
+        outputs: Vec<(usize, usize)>,
+        element: Option<&str>,
+    ) -> PyResult<u64> {
+        let call = Call::AllGather { data: Memory::new(input)?.read() };
+        self.exchange(call, all(outputs)?, element)
     }
 
     /// One rank gets the bytes of every rank; the others have no outputs.
+    #[pyo3(signature = (root, input, outputs, element = None))]
     fn gather(
         &self,
         root: u32,
         input: (usize, usize),
         outputs: Vec<(usize, usize)>,
+        element: Option<&str>,
     ) -> PyResult<u64> {
-        self.exchange(Call::Gather { root, data: Memory::new(input)?.read() }, outputs)
+        let (input, outputs) = (Memory::new(input)?, all(outputs)?);
+        if let Some(own) = outputs.get(self.rank()? as usize) {
+            check_own(input.len(), *own)?;
+        }
+        self.exchange(Call::Gather { root, data: input.read() }, outputs, element)
     }
 
     /// Every rank gets a part from one; the others have no inputs.
+    #[pyo3(signature = (root, inputs, output, element = None))]
     fn scatter(
         &self,
         root: u32,
         inputs: Vec<(usize, usize)>,
         output: (usize, usize),
+        element: Option<&str>,
     ) -> PyResult<u64> {
-        let parts = all(inputs)?.into_iter().map(Memory::read).collect();
-        let output = Memory::new(output)?;
-        self.call(Call::Scatter { root, parts }, move |outcome| match outcome {
+        let element = element.map(element_of).transpose()?;
+        let (inputs, output) = (all(inputs)?, Memory::new(output)?);
+        if let Some(own) = inputs.get(self.rank()? as usize) {
+            check_own(own.len(), output)?;
+        }
+        let parts = inputs.into_iter().map(Memory::read).collect();
+        let ranks = self.with(|session| Ok(session.ranks()))?;
+        let expected = Some(vec![output.len(); ranks as usize]);
+        let request = Request { element, expected, ..Call::Scatter { root, parts }.into() };
+        self.call(request, move |outcome| match outcome {
             Outcome::Bytes(bytes) => output.write(&bytes),
             Outcome::Parts(_) | Outcome::Nothing => output.write(&[]),
         })
     }
 
     /// Everybody gets a part from each rank.
+    #[pyo3(signature = (inputs, outputs, element = None))]
     fn all_to_all(
         &self,
         inputs: Vec<(usize, usize)>,
         outputs: Vec<(usize, usize)>,
+        element: Option<&str>,
     ) -> PyResult<u64> {
-        let parts = all(inputs)?.into_iter().map(Memory::read).collect();
-        self.exchange(Call::AllToAll { parts }, outputs)
+        let (inputs, outputs) = (all(inputs)?, all(outputs)?);
+        let rank = self.rank()? as usize;
+        if let (Some(given), Some(own)) = (inputs.get(rank), outputs.get(rank)) {
+            check_own(given.len(), *own)?;
+        }
+        let parts = inputs.into_iter().map(Memory::read).collect();
+        self.exchange(Call::AllToAll { parts }, outputs, element)
     }
 
     /// Ends when every rank is in it.
@@ -226,16 +285,32 @@ impl Session {
     }
 
     /// Sends bytes to a rank, which receives them with the same tag.
-    fn send(&self, to: u32, tag: u64, memory: (usize, usize)) -> PyResult<u64> {
+    #[pyo3(signature = (to, tag, memory, element = None))]
+    fn send(
+        &self,
+        to: u32,
+        tag: u64,
+        memory: (usize, usize),
+        element: Option<&str>,
+    ) -> PyResult<u64> {
+        let element = element.map(element_of).transpose()?;
         let bytes = Memory::new(memory)?.read();
-        let handle = self.with(|session| session.send(to, tag, bytes))?;
+        let handle = self.with(|session| session.send_bytes(to, tag, element, bytes))?;
         Ok(self.begin(handle, |()| Ok(())))
     }
 
     /// Receives what a rank sends with this tag.
-    fn receive(&self, from: u32, tag: u64, memory: (usize, usize)) -> PyResult<u64> {
+    #[pyo3(signature = (from, tag, memory, element = None))]
+    fn receive(
+        &self,
+        from: u32,
+        tag: u64,
+        memory: (usize, usize),
+        element: Option<&str>,
+    ) -> PyResult<u64> {
         let memory = Memory::new(memory)?;
-        let handle = self.with(|session| session.receive::<u8>(from, tag))?;
+        let expected = (element.map(element_of).transpose()?, Some(memory.len()));
+        let handle = self.with(|session| session.receive_bytes(from, tag, expected))?;
         Ok(self.begin(handle, move |bytes| memory.write(&bytes)))
     }
 
@@ -285,18 +360,24 @@ impl Session {
         }
     }
 
+    fn rank(&self) -> PyResult<u32> {
+        self.with(|session| Ok(session.rank()))
+    }
+
     fn call(
         &self,
-        call: impl Into<Request>,
+        request: Request,
         finish: impl FnOnce(Outcome) -> Result<(), String> + Send + 'static,
     ) -> PyResult<u64> {
-        let handle = self.with(|session| session.call_bytes(call.into()))?;
+        let handle = self.with(|session| session.call_bytes(request))?;
         Ok(self.begin(handle, finish))
     }
 
-    fn exchange(&self, call: Call, outputs: Vec<(usize, usize)>) -> PyResult<u64> {
-        let outputs = all(outputs)?;
-        self.call(call, move |outcome| {
+    fn exchange(&self, call: Call, outputs: Vec<Memory>, element: Option<&str>) -> PyResult<u64> {
+        let element = element.map(element_of).transpose()?;
+        let lengths = || outputs.iter().map(|output| output.len()).collect();
+        let expected = (!outputs.is_empty()).then(lengths);
+        self.call(Request { element, expected, ..call.into() }, move |outcome| {
             let Outcome::Parts(parts) = outcome else { return Ok(()) };
             if outputs.len() != parts.len() && !outputs.is_empty() {
                 return Err(format!("{} parts came for {} outputs", parts.len(), outputs.len()));
@@ -381,6 +462,29 @@ fn reduce(name: &str) -> PyResult<Reduce> {
             return Err(PyValueError::new_err(text));
         }
     })
+}
+
+/// The intent of a caller. A reduction of `None` is that of the call.
+fn intent(reduction: Option<&str>) -> PyResult<Intent> {
+    let by_name = |name: &str| {
+        let found = Reduction::ALL.into_iter().find(|reduction| reduction.name() == name);
+        found.ok_or_else(|| {
+            let names = Reduction::ALL.map(Reduction::name).join(", ");
+            PyValueError::new_err(format!("no reduction \"{name}\": one of {names}"))
+        })
+    };
+    Ok(Intent { reduction: reduction.map(by_name).transpose()?, ..Intent::default() })
+}
+
+/// An error if the part that a rank keeps for itself does not fit its output. Nobody else could notice.
+fn check_own(bytes: u64, output: Memory) -> PyResult<()> {
+    if bytes == output.len() {
+        return Ok(());
+    }
+    let room = output.len();
+    let text =
+        format!("this rank's own part is {bytes} bytes and its output {room}: make them equal");
+    Err(PyValueError::new_err(text))
 }
 
 /// Reductions in which the layer above divides for a mean, and whether it does.

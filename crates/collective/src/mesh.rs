@@ -30,6 +30,7 @@ mod grid;
 mod hub;
 mod lanes;
 mod layout;
+mod lengths;
 mod letter;
 mod op;
 mod parts;
@@ -71,15 +72,15 @@ impl Member<Hub> {
         self.begin(now, |hub| hub.send(to, tag, bytes, None))
     }
 
-    /// [`send`](Mesh::send) of values, which the other rank has to receive as the same type.
+    /// [`send`](Mesh::send) of values, which the other rank has to receive as the same type, if both know it.
     pub fn send_values(
         &mut self,
         now: Time,
         to: u32,
         tag: u64,
-        (element, bytes): (Element, Vec<u8>),
+        (element, bytes): (impl Into<Option<Element>>, Vec<u8>),
     ) -> Result<Transfer, SubmitError> {
-        self.begin(now, |hub| hub.send(to, tag, bytes, Some(element)))
+        self.begin(now, |hub| hub.send(to, tag, bytes, element.into()))
     }
 
     /// Begins to wait for what a rank sends with this tag.
@@ -93,9 +94,9 @@ impl Member<Hub> {
         now: Time,
         from: u32,
         tag: u64,
-        (element, bytes): (Element, Option<u64>),
+        (element, bytes): (impl Into<Option<Element>>, Option<u64>),
     ) -> Result<Transfer, SubmitError> {
-        self.begin(now, |hub| hub.receive(from, tag, (Some(element), bytes)))
+        self.begin(now, |hub| hub.receive(from, tag, (element.into(), bytes)))
     }
 
     /// The ranks that an operation waits for, none if it has ended. Those that are

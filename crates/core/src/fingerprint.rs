@@ -65,6 +65,17 @@ pub enum Reduction {
     Min,
     /// The largest.
     Max,
+    /// The sum of values that each rank has multiplied by a factor of its own.
+    PremulSum,
+}
+
+/// Properties of an operation that its caller carries out around a call, and that the call does not show.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Intent {
+    /// The reduction, if it is another than that of the call.
+    pub reduction: Option<Reduction>,
+    /// Digest of the lengths of the parts, if every rank keeps only its part of an all-reduce.
+    pub parts: Option<u32>,
 }
 
 /// The options of an operation that all ranks have to agree on. How urgent it is may differ.
@@ -132,6 +143,17 @@ impl Fingerprint {
             && self.policy == other.policy
             && is_compatible(self.element, other.element)
             && is_compatible(self.bytes, other.bytes)
+    }
+
+    /// The fingerprint of the operation for which a call with this fingerprint is made.
+    pub fn with_intent(self, intent: Intent) -> Fingerprint {
+        let reduction = intent.reduction.or(self.reduction);
+        match intent.parts {
+            Some(parts) => {
+                Fingerprint { kind: OperationKind::ReduceScatter, parts, reduction, ..self }
+            }
+            None => Fingerprint { reduction, ..self },
+        }
     }
 
     /// The mismatch of two ranks, if their operations differ. Both name it alike.
@@ -214,6 +236,12 @@ impl OperationKind {
         matches!(self, Reduce | Broadcast | Gather | Scatter)
     }
 
+    /// Returns whether the length of the data is that of one rank, and not of all of it.
+    const fn is_per_rank(self) -> bool {
+        use OperationKind::{AllGather, AllToAll, Gather, Scatter};
+        matches!(self, AllGather | Gather | Scatter | AllToAll)
+    }
+
     /// Name of the operation, as a caller writes it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -233,8 +261,14 @@ impl OperationKind {
 
 impl Reduction {
     /// All reductions.
-    pub const ALL: [Reduction; 5] =
-        [Reduction::Sum, Reduction::Mean, Reduction::Product, Reduction::Min, Reduction::Max];
+    pub const ALL: [Reduction; 6] = [
+        Reduction::Sum,
+        Reduction::Mean,
+        Reduction::Product,
+        Reduction::Min,
+        Reduction::Max,
+        Reduction::PremulSum,
+    ];
 
     /// Name of the reduction.
     pub const fn name(self) -> &'static str {
@@ -244,6 +278,7 @@ impl Reduction {
             Reduction::Product => "product",
             Reduction::Min => "min",
             Reduction::Max => "max",
+            Reduction::PremulSum => "premul_sum",
         }
     }
 }
@@ -291,6 +326,8 @@ impl fmt::Display for Fingerprint {
         }
         if self.parts != 0 {
             write!(f, " in parts {:08x}", self.parts)?;
+        } else if self.bytes.is_some() && self.kind.is_per_rank() {
+            f.write_str(" per rank")?;
         }
         if self.kind.is_reduction() { write!(f, ", {}", self.policy) } else { Ok(()) }
     }
@@ -392,8 +429,41 @@ mod tests {
         assert_eq!(of(OperationKind::Barrier).to_string(), "barrier");
         let bytes = Fingerprint { bytes: Some(1_234), ..of(OperationKind::Transfer) };
         assert_eq!(bytes.to_string(), "send or receive of 1,234 bytes");
+        let gather = Fingerprint {
+            element: Some(Element::F32),
+            bytes: Some(16),
+            ..of(OperationKind::AllGather)
+        };
+        assert_eq!(gather.to_string(), "all_gather of 4 values of f32 per rank");
+        let uneven = Fingerprint { parts: 0x1a, ..gather };
+        assert_eq!(uneven.to_string(), "all_gather of 4 values of f32 in parts 0000001a");
         let odd = Fingerprint { bytes: Some(3), ..Fingerprint::of_sum(Element::F32, 1) };
         assert_eq!(odd.to_string(), "all_reduce (sum) of 3 bytes, exact");
+    }
+
+    // spec: E-11 machine
+    #[test]
+    fn an_intent_tells_operations_apart_that_make_the_same_call() {
+        let call = Fingerprint {
+            reduction: Some(Reduction::Mean),
+            ..Fingerprint::of_sum(Element::F32, 704)
+        };
+        assert_eq!(call.with_intent(Intent::default()), call);
+        let intents = [
+            Intent::default(),
+            Intent { reduction: Some(Reduction::Sum), ..Intent::default() },
+            Intent { reduction: Some(Reduction::PremulSum), ..Intent::default() },
+            Intent { parts: Some(7), ..Intent::default() },
+            Intent { parts: Some(8), ..Intent::default() },
+        ];
+        for (at, one) in intents.iter().enumerate() {
+            for (other_at, other) in intents.iter().enumerate() {
+                let [one, other] = [one, other].map(|intent| call.with_intent(*intent));
+                assert_eq!(one.agrees(&other), at == other_at, "{one}; {other}");
+            }
+        }
+        let text = "reduce_scatter (mean) of 704 values of f32 in parts 00000007, exact";
+        assert_eq!(call.with_intent(intents[3]).to_string(), text);
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub use check::{Check, Checked};
 pub use control::{Acked, CongestionControl, Pacer};
 pub use digest::Digest;
 pub use element::{Combine, Element};
-pub use fingerprint::{Fingerprint, Mismatch, OperationKind, OperationPolicy, Reduction, SumPath};
+pub use fingerprint::{
+    Fingerprint, Intent, Mismatch, OperationKind, OperationPolicy, Reduction, SumPath,
+};
 pub use id::{JobId, NodeId, Operation};
 pub use machine::{Machine, Outbox, Reports, Verdict};
 pub use packet::{

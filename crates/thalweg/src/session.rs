@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use thalweg_collective::mesh::{Call, Outcome, Request};
 use thalweg_core::fingerprint::digest_of_lengths;
-use thalweg_core::{Element, Fingerprint, OperationKind};
+use thalweg_core::{Element, Fingerprint, Intent};
 use thalweg_values::{Coverage, Tensor};
 
 pub use self::config::{Note, SessionConfig};
@@ -161,6 +161,20 @@ impl Session {
         how: Reduce,
         policy: Policy,
     ) -> Result<Handle<Reduced<B>>, Error> {
+        self.all_reduce_bytes_for(Intent::default(), element, values, how, policy)
+    }
+
+    /// [`Session::all_reduce_bytes`] for a caller that does more than the all-reduce: multiplies before or after it,
+    /// or keeps a part. Ranks with different intents call different operations.
+    // spec: E-11
+    pub fn all_reduce_bytes_for<B: Memory>(
+        &self,
+        intent: Intent,
+        element: Element,
+        values: B,
+        how: Reduce,
+        policy: Policy,
+    ) -> Result<Handle<Reduced<B>>, Error> {
         self.check(&policy, how, element)?;
         let length = values.as_ref().len();
         if !length.is_multiple_of(element.bytes()) {
@@ -171,7 +185,7 @@ impl Session {
             return Ok(exact(ready(values)));
         }
         let count = (length / element.bytes()) as u64;
-        let fingerprint = fingerprint(element, count, how, policy);
+        let fingerprint = fingerprint(element, count, how, policy).with_intent(intent);
         if let Some(team) = self.whole_team() {
             let way = (element, how.combine(), self.divisor(how));
             let reduced = team.all_reduce(self.lanes.first(), values, fingerprint, way);
@@ -188,7 +202,7 @@ impl Session {
             Reduce::Min | Reduce::Max | Reduce::Product => values,
         };
         let copy = Array::from_bytes(element, values.as_ref());
-        let reduced = self.all_reduce_array(copy, how, policy)?;
+        let reduced = self.all_reduce_as(copy, how, (policy, fingerprint))?;
         Ok(reduced.and_then(move |reduced| {
             values.as_mut().copy_from_slice(reduced.values.as_bytes());
             Ok(Reduced { values, coverage: reduced.coverage })
@@ -232,11 +246,9 @@ impl Session {
         if self.ranks == 1 {
             return Ok(exact(typed(ready(array))));
         }
-        let fingerprint = Fingerprint {
-            kind: OperationKind::ReduceScatter,
-            parts: digest_of_lengths(&counts),
-            ..fingerprint(array.element(), array.len() as u64, how, policy)
-        };
+        let intent = Intent { parts: Some(digest_of_lengths(&counts)), ..Intent::default() };
+        let fingerprint = fingerprint(array.element(), array.len() as u64, how, policy);
+        let fingerprint = fingerprint.with_intent(intent);
         let reduced = self.all_reduce_as(array, how, (policy, fingerprint))?;
         Ok(reduced.and_then(move |Reduced { values, coverage }| {
             let values = T::from_array(values).ok_or(Error::Closed)?;
@@ -282,9 +294,20 @@ impl Session {
 
     /// Sends values to one rank, which receives them with the same tag. Ends when they are there.
     pub fn send<T: Value>(&self, to: u32, tag: u64, values: Vec<T>) -> Result<Handle<()>, Error> {
-        let (handle, reply) = pair(|(): ()| Ok(()));
         let bytes = T::into_array(values).as_bytes().to_vec();
-        let values = (T::ELEMENT, bytes);
+        self.send_bytes(to, tag, Some(T::ELEMENT), bytes)
+    }
+
+    /// [`Session::send`] of bytes, which are values of a type if that is known.
+    pub fn send_bytes(
+        &self,
+        to: u32,
+        tag: u64,
+        element: Option<Element>,
+        bytes: Vec<u8>,
+    ) -> Result<Handle<()>, Error> {
+        let (handle, reply) = pair(|(): ()| Ok(()));
+        let values = (element, bytes);
         self.lanes.first().send(Command::Send { to, tag, values, reply });
         Ok(handle)
     }
@@ -296,8 +319,20 @@ impl Session {
             T::from_array(array).ok_or(Error::Closed)
         };
         let (handle, reply) = pair(to_values);
-        let values = (T::ELEMENT, None);
+        let values = (Some(T::ELEMENT), None);
         self.lanes.first().send(Command::Receive { from, tag, values, reply });
+        Ok(handle)
+    }
+
+    /// [`Session::receive`] of bytes, of which the type and the length may be known.
+    pub fn receive_bytes(
+        &self,
+        from: u32,
+        tag: u64,
+        expected: (Option<Element>, Option<u64>),
+    ) -> Result<Handle<Vec<u8>>, Error> {
+        let (handle, reply) = pair(|bytes: Vec<u8>| Ok(bytes));
+        self.lanes.first().send(Command::Receive { from, tag, values: expected, reply });
         Ok(handle)
     }
 

@@ -1,7 +1,9 @@
 //! What ranks do together, what comes of it, and what they have to agree on.
 
 use thalweg_core::fingerprint::digest_of_lengths;
-use thalweg_core::{Combine, Element, Fingerprint, OperationKind, OperationPolicy, Reduction};
+use thalweg_core::{
+    Combine, Element, Fingerprint, Intent, OperationKind, OperationPolicy, Reduction,
+};
 
 use super::config::Place;
 use super::event::SubmitError;
@@ -105,14 +107,27 @@ pub struct Request {
     pub is_mean: bool,
     /// The options that the caller was asked for.
     pub policy: OperationPolicy,
+    /// Lengths in bytes of the data that this rank expects from each rank, for calls that move data of all
+    /// ranks or of a root. Default unknown.
+    pub expected: Option<Vec<u64>>,
+    /// Intent of the caller, which all ranks have to agree on. Default the call itself.
+    pub intent: Intent,
     /// The operation that the call carries out for the caller, if that is another one. Default the call itself.
     pub operation: Option<Fingerprint>,
 }
 
 impl From<Call> for Request {
     fn from(call: Call) -> Request {
-        let policy = OperationPolicy::default();
-        Request { call, element: None, bytes: None, is_mean: false, policy, operation: None }
+        Request {
+            call,
+            element: None,
+            bytes: None,
+            is_mean: false,
+            policy: OperationPolicy::default(),
+            expected: None,
+            intent: Intent::default(),
+            operation: None,
+        }
     }
 }
 
@@ -128,8 +143,37 @@ impl Request {
             reduction => reduction,
         };
         let element = fingerprint.element.or(self.element);
-        let bytes = fingerprint.bytes.or(self.bytes);
-        Fingerprint { element, bytes, reduction, policy: self.policy, ..fingerprint }
+        let (bytes, parts) = self.lengths_at(rank, &fingerprint);
+        let policy = self.policy;
+        Fingerprint { element, bytes, parts, reduction, policy, ..fingerprint }
+            .with_intent(self.intent)
+    }
+
+    /// Length and digest of parts that are the same at every rank.
+    fn lengths_at(&self, rank: u32, fingerprint: &Fingerprint) -> (Option<u64>, u32) {
+        let unchanged = (fingerprint.bytes.or(self.bytes), fingerprint.parts);
+        let Some(expected) = &self.expected else { return unchanged };
+        match &self.call {
+            Call::AllGather { data } => {
+                let mut lengths = expected.clone();
+                // A rank that expects another length of itself than it sends differs from all others.
+                if let Some(own) = lengths.get_mut(rank as usize) {
+                    *own = data.len() as u64;
+                }
+                let total = lengths.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
+                match the_only(&lengths) {
+                    Some(length) => (Some(length), 0),
+                    None => (Some(total), digest_of_lengths(&lengths)),
+                }
+            }
+            // Where all lengths of two ranks are equal, they are those of the data between the two.
+            Call::AllToAll { parts } => {
+                let given = parts.iter().map(|part| part.len() as u64);
+                let lengths: Vec<u64> = given.chain(expected.iter().copied()).collect();
+                (the_only(&lengths), 0)
+            }
+            _ => unchanged,
+        }
     }
 }
 
@@ -198,7 +242,8 @@ impl Call {
         }
     }
 
-    fn kind(&self) -> OperationKind {
+    /// The kind of the call, whatever the caller makes it for.
+    pub(super) fn kind(&self) -> OperationKind {
         match self {
             Call::AllReduce { .. } => OperationKind::AllReduce,
             Call::ReduceScatter { .. } => OperationKind::ReduceScatter,
@@ -221,6 +266,12 @@ impl Call {
             _ => None,
         }
     }
+}
+
+/// The length that all of these are.
+fn the_only(lengths: &[u64]) -> Option<u64> {
+    let (first, others) = lengths.split_first()?;
+    others.iter().all(|other| other == first).then_some(*first)
 }
 
 /// Whether data is short enough to be sent.

@@ -225,10 +225,11 @@ impl Hub {
         if let Some(op) = self.ops.get_mut(&operation)
             && op.has_compared_all()
         {
-            let letter = Letter::Agreed { operation, fingerprint: op.fingerprint() };
             let Place { rank, ranks, .. } = self.place;
-            for to in (0..ranks).filter(|&to| to != rank) {
-                self.tell(now, post, to, letter)?;
+            let others = (0..ranks).filter(|&to| to != rank);
+            let agreed: Vec<_> = others.map(|to| (to, op.fingerprint_to(to))).collect();
+            for (to, fingerprint) in agreed {
+                self.tell(now, post, to, Letter::Agreed { operation, fingerprint })?;
             }
         }
         self.end_if_done(post, operation);
@@ -319,8 +320,9 @@ impl Hub {
     fn tell_call(&mut self, now: Time, post: &mut MeshPost, key: Key) -> Result<(), Failure> {
         let Key::Operation(operation) = key else { return Ok(()) };
         let Some(op) = self.ops.get(&operation) else { return Ok(()) };
-        let (ranks, fingerprint) = (op.ranks_to_tell(), op.fingerprint());
-        for rank in ranks {
+        let ranks = op.ranks_to_tell().into_iter();
+        let calls: Vec<_> = ranks.map(|rank| (rank, op.fingerprint_to(rank))).collect();
+        for (rank, fingerprint) in calls {
             self.tell(now, post, rank, Letter::Called { operation, fingerprint })?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use super::config::Place;
 use super::event::{Failure, Wait};
 use super::grid::{Grid, Intake, zeroed};
 use super::layout::Layout;
+use super::lengths::Lengths;
 use super::letter::{Letter, StreamId};
 use super::parts::{Parts, Source};
 use super::whole::Whole;
@@ -17,7 +18,10 @@ use super::whole::Whole;
 #[derive(Debug)]
 pub(super) struct Op {
     place: Place,
+    /// The kind of the call, which may carry out an operation of another kind.
+    call: OperationKind,
     fingerprint: Fingerprint,
+    lengths: Lengths,
     begun: Time,
     state: State,
     /// When the last message of it came from each rank. Who sent one has made the call.
@@ -65,7 +69,8 @@ impl Op {
     /// The operation of a call that was checked.
     pub fn new(now: Time, operation: Operation, place: Place, request: Request) -> Op {
         let fingerprint = request.fingerprint_at(place.rank);
-        let (kind, root) = (fingerprint.kind, fingerprint.root.unwrap_or(0));
+        let (kind, root) = (request.call.kind(), fingerprint.root.unwrap_or(0));
+        let lengths = Lengths::of(&place, &request);
         let reduction = request.call.reduction();
         let parts = |source| State::Parts(Parts::new(place, kind, root, source));
         let whole = |layout, data| State::Whole(Whole::new(place, layout, reduction, data));
@@ -91,12 +96,18 @@ impl Op {
         let heard = vec![None; place.ranks as usize];
         let is_agreed = !kind.has_root() || place.ranks == 1;
         let told = BTreeSet::new();
-        Op { place, fingerprint, begun: now, state, heard, told, is_agreed }
+        Op { place, call: kind, fingerprint, lengths, begun: now, state, heard, told, is_agreed }
     }
 
     /// What the ranks have to agree on, as far as it is known here.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// Returns the fingerprint that a message to a rank carries.
+    pub fn fingerprint_to(&self, rank: u32) -> Fingerprint {
+        let bytes = self.lengths.stated_to(rank).or(self.fingerprint.bytes);
+        Fingerprint { bytes, ..self.fingerprint }
     }
 
     /// The root, if it is another rank.
@@ -121,7 +132,8 @@ impl Op {
     /// A rank has made this call.
     // spec: E-11
     pub fn compare(&mut self, now: Time, rank: u32, theirs: &Fingerprint) -> Result<(), Failure> {
-        let own = (self.place.rank, &self.fingerprint);
+        let bytes = self.lengths.required_of(rank).or(self.fingerprint.bytes);
+        let own = (self.place.rank, &Fingerprint { bytes, ..self.fingerprint });
         Fingerprint::compare(own, (rank, theirs)).map_err(Failure::Differs)?;
         self.on_heard(now, rank);
         Ok(())
@@ -147,7 +159,7 @@ impl Op {
 
     /// The next message of a transfer to a rank.
     pub fn next_message(&mut self, stream: StreamId, rank: u32) -> Option<Box<[u8]>> {
-        let fingerprint = self.fingerprint;
+        let fingerprint = self.fingerprint_to(rank);
         let has_called = self.heard[rank as usize].is_some();
         let (grid, chunk, bytes) = match (&mut self.state, stream) {
             (State::Whole(whole), StreamId::Give(_)) => whole.next_give(rank, has_called),
@@ -171,6 +183,7 @@ impl Op {
         if chunk.total > self.place.max_bytes {
             return Err(Failure::TooLong { rank, bytes: chunk.total });
         }
+        self.compare_length(rank, &chunk)?;
         self.learn_length(rank, &chunk.fingerprint)?;
         let refusal = Change { is_refused: true, is_first, ..Change::default() };
         let Some(grid) = self.expected(rank, &chunk) else { return Ok(refusal) };
@@ -187,6 +200,14 @@ impl Op {
                 Ok(Change { needs_go, is_first, can_share, is_refused: false })
             }
         }
+    }
+
+    /// A rank has to send as much as this rank expects of it.
+    fn compare_length(&self, rank: u32, chunk: &Chunk) -> Result<(), Failure> {
+        let Some(expected) = self.lengths.expected_of(rank) else { return Ok(()) };
+        let own = Fingerprint { bytes: Some(expected), ..self.fingerprint };
+        let theirs = Fingerprint { bytes: Some(chunk.total), ..chunk.fingerprint };
+        Fingerprint::compare((self.place.rank, &own), (rank, &theirs)).map_err(Failure::Differs)
     }
 
     /// The first message of a broadcast says how long it is.
@@ -246,7 +267,7 @@ impl Op {
 
     /// What this rank gets, once all is done.
     pub fn outcome(self) -> Outcome {
-        let (kind, root) = (self.fingerprint.kind, self.fingerprint.root.unwrap_or(0));
+        let (kind, root) = (self.call, self.fingerprint.root.unwrap_or(0));
         match self.state {
             State::Unknown => Outcome::Nothing,
             State::Whole(whole) => whole.outcome(kind),

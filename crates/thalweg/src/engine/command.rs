@@ -30,9 +30,9 @@ pub(crate) enum Command {
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
     Call(mesh::Request, Reply),
     /// Values to one rank. Ends with nothing.
-    Send { to: u32, tag: u64, values: (Element, Vec<u8>), reply: Reply },
-    /// Values of one rank, of which the length in bytes may be known. Ends with their bytes.
-    Receive { from: u32, tag: u64, values: (Element, Option<u64>), reply: Reply },
+    Send { to: u32, tag: u64, values: (Option<Element>, Vec<u8>), reply: Reply },
+    /// Values of one rank, of which the type and the length in bytes may be known. Ends with their bytes.
+    Receive { from: u32, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
     /// What the control channel says.
     Control(ControlEvent),
     /// How it does. Ends with [`Counters`].

@@ -2,7 +2,7 @@
 // spec: E-11 sockets
 
 use thalweg::{Collective, Policy, Reduce, Reliability, Session, SessionConfig, Value};
-use thalweg_core::Rng;
+use thalweg_core::{Element, Intent, Reduction, Rng};
 
 use crate::Cluster;
 
@@ -145,6 +145,48 @@ fn parts_of_a_reduce_scatter_are_the_same_at_every_rank() {
     });
     let sides = ["rank 0 calls all_reduce", "rank 1 calls reduce_scatter"];
     assert_all_say(&ends, &sides, &"another kind");
+}
+
+/// Long enough that the mesh divides it among the ranks.
+#[test]
+fn a_reduce_scatter_that_goes_as_an_all_reduce_gives_every_rank_its_part() {
+    let cluster = Cluster::losing(0.0);
+    let bounded = Policy {
+        reliability: Reliability::bounded(0.1).expect("a share"),
+        ..Path::Server.policy()
+    };
+    let counts = [150_000u64, 50_000];
+    let ends = Path::Server.run(&cluster, 2, |session| {
+        let values: Vec<i32> = (0..200_000).collect();
+        let part =
+            session.reduce_scatter_with(values, Reduce::Max, counts.to_vec(), bounded)?.wait()?;
+        let expected: Vec<i32> =
+            if session.rank() == 0 { (0..150_000).collect() } else { (150_000..200_000).collect() };
+        assert!(part.values == expected, "rank {}: {} values", session.rank(), part.values.len());
+        Ok(())
+    });
+    assert!(ends.iter().all(Result::is_ok), "{ends:?}");
+}
+
+/// The intent of a caller is a part of the operation.
+// spec: E-11 sockets
+#[test]
+fn an_intent_is_compared_on_every_path() {
+    let cluster = Cluster::losing(0.0);
+    let scaled = Intent { reduction: Some(Reduction::PremulSum), ..Intent::default() };
+    for path in EXACT_PATHS {
+        for element in [Element::F32, Element::F64] {
+            let ends = path.run(&cluster, 3, |session| {
+                let intent = if session.rank() == 1 { scaled } else { Intent::default() };
+                let (bytes, how) = (vec![0; 800], Reduce::Sum);
+                let policy = path.policy();
+                let summed = session.all_reduce_bytes_for(intent, element, bytes, how, policy)?;
+                summed.wait().map(|_| ())
+            });
+            let sides = ["all_reduce (sum)", "rank 1 calls all_reduce (premul_sum)"];
+            assert_all_say(&ends, &sides, &(path, element));
+        }
+    }
 }
 
 #[test]

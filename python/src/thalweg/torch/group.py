@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _core
-from .memory import Lent, element_of
+from .memory import Lent, element_of, moved_element_of
 from .reductions import Reduction
 from .work import Work
 
@@ -97,7 +97,10 @@ class ThalwegGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors: Tensors, opts: typing.Any) -> Work:
         lent = [Lent(tensor) for tensor in _listed(tensors)]
-        begin = [_later(self._session.broadcast, opts.rootRank, one.memory) for one in lent]
+        begin = [
+            _later(self._session.broadcast, opts.rootRank, one.memory, moved_element_of(one.tensor))
+            for one in lent
+        ]
         return self._start("broadcast", begin, tensors, _settle(lent))
 
     def allgather(self, output: list[Tensors], input: Tensors, opts: typing.Any = None) -> Work:
@@ -106,7 +109,8 @@ class ThalwegGroup(dist.ProcessGroup):
             given, places = Lent(one), [Lent(place, reads=False) for place in outputs]
             lent += [given, *places]
             memories = [place.memory for place in places]
-            begin.append(_later(self._session.all_gather, given.memory, memories))
+            element = moved_element_of(one)
+            begin.append(_later(self._session.all_gather, given.memory, memories, element))
         places = [one for one in lent if not any(one.tensor is given for given in input)]
         return self._start("allgather", begin, output, _settle(places), keep=lent)
 
@@ -129,9 +133,8 @@ class ThalwegGroup(dist.ProcessGroup):
             given, place = Lent(input), Lent(output, reads=False)
             lent.append(place)
             keep.append(given)
-            begin.append(
-                _later(self._session.all_gather, given.memory, _divided(place, self._size))
-            )
+            places, element = _divided(place, self._size), moved_element_of(input)
+            begin.append(_later(self._session.all_gather, given.memory, places, element))
         return self._start("all_gather_into_tensor", begin, outputs, _settle(lent), keep=keep)
 
     def reduce_scatter(self, output: Tensors, input: list[Tensors], opts: typing.Any = None) -> Work:
@@ -163,6 +166,7 @@ class ThalwegGroup(dist.ProcessGroup):
                 one.memory,
                 element_of(one.tensor),
                 reduction.name(one.tensor),
+                reduction.declared(one.tensor),
             )
             for one in lent
         ]
@@ -171,25 +175,23 @@ class ThalwegGroup(dist.ProcessGroup):
     def gather(self, output: list[Tensors], input: Tensors, opts: typing.Any) -> Work:
         given = Lent(_listed(input)[0])
         places = [Lent(place, reads=False) for place in output[0]] if output else []
-        begin = [
-            _later(self._session.gather, opts.rootRank, given.memory, [p.memory for p in places])
-        ]
+        memories, element = [place.memory for place in places], moved_element_of(given.tensor)
+        begin = [_later(self._session.gather, opts.rootRank, given.memory, memories, element)]
         return self._start("gather", begin, output, _settle(places), keep=[given])
 
     def scatter(self, output: Tensors, input: list[Tensors], opts: typing.Any) -> Work:
         place = Lent(_listed(output)[0], reads=False)
         given = [Lent(part) for part in input[0]] if input else []
-        begin = [
-            _later(self._session.scatter, opts.rootRank, [g.memory for g in given], place.memory)
-        ]
+        memories, element = [part.memory for part in given], moved_element_of(place.tensor)
+        begin = [_later(self._session.scatter, opts.rootRank, memories, place.memory, element)]
         return self._start("scatter", begin, output, _settle([place]), keep=given)
 
     def alltoall(self, output: Tensors, input: Tensors, opts: typing.Any = None) -> Work:
         places = [Lent(place, reads=False) for place in output]
         given = [Lent(part) for part in input]
-        begin = [
-            _later(self._session.all_to_all, [g.memory for g in given], [p.memory for p in places])
-        ]
+        inputs, outputs = ([one.memory for one in some] for some in (given, places))
+        element = moved_element_of(input[0]) if input else None
+        begin = [_later(self._session.all_to_all, inputs, outputs, element)]
         return self._start("alltoall", begin, output, _settle(places), keep=given)
 
     def alltoall_base(
@@ -203,7 +205,7 @@ class ThalwegGroup(dist.ProcessGroup):
         place, given = Lent(output, reads=False), Lent(input)
         inputs = _divided(given, self._size, input_split_sizes)
         outputs = _divided(place, self._size, output_split_sizes)
-        begin = [_later(self._session.all_to_all, inputs, outputs)]
+        begin = [_later(self._session.all_to_all, inputs, outputs, moved_element_of(input))]
         return self._start("all_to_all_single", begin, output, _settle([place]), keep=[given])
 
     def barrier(self, opts: typing.Any = None) -> Work:
@@ -214,12 +216,12 @@ class ThalwegGroup(dist.ProcessGroup):
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Work:
         lent = Lent(_listed(tensors)[0])
-        begin = [_later(self._session.send, dst, tag, lent.memory)]
+        begin = [_later(self._session.send, dst, tag, lent.memory, moved_element_of(lent.tensor))]
         return self._start(f"send to rank {dst}", begin, tensors, lambda: None, keep=[lent])
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Work:
         lent = Lent(_listed(tensors)[0], reads=False)
-        begin = [_later(self._session.receive, src, tag, lent.memory)]
+        begin = [_later(self._session.receive, src, tag, lent.memory, moved_element_of(lent.tensor))]
         return self._start(f"recv from rank {src}", begin, tensors, _settle([lent]))
 
     # What torch does not have.
@@ -240,7 +242,7 @@ class ThalwegGroup(dist.ProcessGroup):
         The collectives ``server`` and ``ring`` do not report what is missing. There a mean raises
         ``ValueError``; in a sum values that are missing count as zero, and ``work.missing`` is ``None``.
         """
-        return self._reduce_bounded("all_reduce_bounded", tensor, (loss, layer, op), lambda: None)
+        return self._reduce_bounded("all_reduce_bounded", tensor, (loss, layer, op))
 
     def reduce_scatter_bounded(
         self,
@@ -261,7 +263,9 @@ class ThalwegGroup(dist.ProcessGroup):
             with torch.no_grad():
                 output.view(-1).copy_(own)
 
-        return self._reduce_bounded("reduce_scatter_bounded", input, (loss, layer, op), keep_own)
+        counts = [output.numel()] * self._size
+        terms = (loss, layer, op)
+        return self._reduce_bounded("reduce_scatter_bounded", input, terms, keep_own, counts)
 
     def check_coverage(self, loss: float) -> None:
         """Raises ``ValueError`` where nothing reports what sums with this bound lack."""
@@ -310,6 +314,7 @@ class ThalwegGroup(dist.ProcessGroup):
                 one.memory,
                 element_of(one.tensor),
                 reduction.name(one.tensor),
+                reduction=reduction.declared(one.tensor),
             )
             for one in lent
         ]
@@ -320,8 +325,10 @@ class ThalwegGroup(dist.ProcessGroup):
         name: str,
         tensor: torch.Tensor,
         terms: tuple[float, tuple[int, int] | None, typing.Any],
-        then: typing.Callable[[], None],
+        then: typing.Callable[[], None] = lambda: None,
+        counts: list[int] | None = None,
     ) -> Work:
+        """``counts`` is how many values each rank keeps, where none keeps all."""
         loss, layer, op = terms
         if not tensor.is_floating_point():
             raise TypeError(f"only floats may lack something, not {tensor.dtype}")
@@ -331,7 +338,16 @@ class ThalwegGroup(dist.ProcessGroup):
         if reduction.is_mean:
             self.check_coverage(loss)
         lent = reduction.lend(tensor)
-        begin = _later(self._session.all_reduce, lent.memory, element_of(tensor), how, loss, layer)
+        begin = _later(
+            self._session.all_reduce,
+            lent.memory,
+            element_of(tensor),
+            how,
+            loss,
+            layer,
+            reduction=reduction.declared(tensor),
+            counts=counts,
+        )
 
         def settle() -> None:
             reduction.settle_bounded(lent, is_covered)
@@ -361,6 +377,7 @@ class ThalwegGroup(dist.ProcessGroup):
                     parts,
                     element_of(input),
                     reduction.name(input),
+                    reduction.declared(input),
                 )
             )
         return self._start(name, begin, outputs, lambda: reduction.settle(places), keep=keep)
@@ -444,8 +461,10 @@ def _listed(tensors: torch.Tensor | Tensors) -> Tensors:
     return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
 
 
-def _later(call: typing.Callable[..., int], *arguments: typing.Any) -> typing.Callable[[], int]:
-    return lambda: call(*arguments)
+def _later(
+    call: typing.Callable[..., int], *arguments: typing.Any, **named: typing.Any
+) -> typing.Callable[[], int]:
+    return lambda: call(*arguments, **named)
 
 
 def _settle(lent: list[Lent]) -> typing.Callable[[], None]:

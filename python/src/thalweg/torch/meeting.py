@@ -55,6 +55,7 @@ def meet(
         stall_s=min(5.0, timeout_s / 2),
         collective=_collective(settings),
         share_memory=settings.share_memory,
+        compare_operations=settings.compare_operations,
     )
 
 

@@ -21,6 +21,11 @@ _ELEMENTS = {
 }
 
 
+def moved_element_of(tensor: torch.Tensor) -> str | None:
+    """The name of its type, for ranks to compare; ``None`` where values are only moved and the name is unknown."""
+    return _ELEMENTS.get(tensor.dtype)
+
+
 def element_of(tensor: torch.Tensor) -> str:
     """What its values are called."""
     element = _ELEMENTS.get(tensor.dtype)

@@ -55,10 +55,16 @@ class Reduction:
         return Lent(tensor * self._factor)
 
     def name(self, tensor: torch.Tensor) -> str:
-        """What the compiled part is to do. Ranks that say different names get an error."""
+        """What the compiled part is to do."""
         if tensor.dtype == torch.bool:
             return {"sum": "max", "product": "min"}.get(self._name, self._name)
         return "sum" if self._name == "premul" else self._name
+
+    def declared(self, tensor: torch.Tensor) -> str:
+        """The reduction that the caller asked for: ranks that declare different ones get an error."""
+        if tensor.dtype == torch.bool:
+            return self.name(tensor)
+        return "premul_sum" if self._name == "premul" else self._name
 
     @property
     def is_mean(self) -> bool:

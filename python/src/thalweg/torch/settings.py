@@ -3,16 +3,17 @@
 Settings come from the environment, or from a file ``thalweg.toml`` in the working directory (another
 path in ``THALWEG_CONFIG``). The environment wins.
 
-============================ ===============  ======================================================
-variable                     key of the file  meaning
-============================ ===============  ======================================================
-``THALWEG_SERVER``           ``server``       a running ``thalweg server``, as host:port
-``THALWEG_SWITCH``           ``switch``       the switch of this rack, as host:port
-``THALWEG_TOKEN``            ``token``        what the server wants to see
-``THALWEG_SECRET_FILE``      ``secret_file``  the cluster's secret: needed with a switch but no server
-``THALWEG_COLLECTIVE``       ``collective``   ``auto``, ``aggregate``, ``server`` or ``ring``
-``THALWEG_SHARE_MEMORY``     ``share_memory`` ``0``: ranks of one host do not combine in memory first
-============================ ===============  ======================================================
+============================== ====================== ====================================================
+variable                       key of the file        meaning
+============================== ====================== ====================================================
+``THALWEG_SERVER``             ``server``             a running ``thalweg server``, as host:port
+``THALWEG_SWITCH``             ``switch``             the switch of this rack, as host:port
+``THALWEG_TOKEN``              ``token``              what the server wants to see
+``THALWEG_SECRET_FILE``        ``secret_file``        the cluster's secret: needed with a switch but no server
+``THALWEG_COLLECTIVE``         ``collective``         ``auto``, ``aggregate``, ``server`` or ``ring``
+``THALWEG_SHARE_MEMORY``       ``share_memory``       ``0``: ranks of one host do not combine in memory first
+``THALWEG_COMPARE_OPERATIONS`` ``compare_operations`` ``1``: the server compares every operation of all ranks
+============================== ====================== ====================================================
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import dataclasses
 import os
 import pathlib
 
-_KEYS = ("server", "switch", "token", "secret_file", "collective", "share_memory")
+_FLAGS = ("share_memory", "compare_operations")
+_KEYS = ("server", "switch", "token", "secret_file", "collective", *_FLAGS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Settings:
     secret_file: str | None = None
     collective: str = "auto"
     share_memory: bool = True
+    compare_operations: bool = False
 
     @staticmethod
     def load() -> Settings:
@@ -43,8 +46,9 @@ class Settings:
             given = os.environ.get(f"THALWEG_{key.upper()}")
             if given is not None:
                 values[key] = given
-        if "share_memory" in values:
-            values["share_memory"] = str(values["share_memory"]).lower() not in ("0", "false", "no")
+        for flag in _FLAGS:
+            if flag in values:
+                values[flag] = str(values[flag]).lower() not in ("0", "false", "no")
         return Settings(**values)
 
     def secret(self) -> bytes:

@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use thalweg_collective::mesh::{Call, Event, Failure, Request};
-use thalweg_core::{Combine, Element, NodeId, OperationKind as Kind, OperationPolicy, SumPath};
+use thalweg_core::{
+    Combine, Element, NodeId, OperationKind as Kind, OperationPolicy, Reduction, SumPath,
+};
 
 use super::{meshes, tiny};
 use crate::shuttle::Shuttle;
@@ -19,9 +21,10 @@ enum Property {
     Root,
     Parts,
     Policy,
+    Intent,
 }
 
-const PROPERTIES: [Property; 8] = [
+const PROPERTIES: [Property; 9] = [
     Property::Kind,
     Property::Element,
     Property::Length,
@@ -30,6 +33,7 @@ const PROPERTIES: [Property; 8] = [
     Property::Root,
     Property::Parts,
     Property::Policy,
+    Property::Intent,
 ];
 
 /// Parameters of a run.
@@ -67,6 +71,7 @@ prop_compose! {
 impl Scene {
     fn request(&self, kind: Kind, values: usize, root: u32) -> Request {
         let (element, how, data) = (Element::U16, Combine::Sum, vec![1; 2 * values]);
+        let bytes = data.len() as u64;
         let parts = || vec![data.clone(); self.ranks as usize];
         let mut counts = vec![0; self.ranks as usize];
         counts[0] = values as u64;
@@ -81,7 +86,9 @@ impl Scene {
             Kind::AllToAll => Call::AllToAll { parts: parts() },
             Kind::Barrier | Kind::Transfer => Call::Barrier,
         };
-        Request { element: Some(element), ..call.into() }
+        let expected = Some(vec![bytes; self.ranks as usize]);
+        let bytes = (kind == Kind::Broadcast).then_some(bytes);
+        Request { element: Some(element), bytes, expected, ..call.into() }
     }
 
     fn usual(&self) -> Request {
@@ -105,12 +112,8 @@ impl Scene {
             ) => *element = Element::I16,
             (Property::Element, Call::Barrier) => return None,
             (Property::Element, _) => other.element = Some(Element::Bf16),
-            (Property::Length, _) => {
-                // Others may have any length, and who is not the root of a broadcast may say any.
-                let is_fixed = kind.is_reduction() || (kind == Kind::Broadcast && root == self.odd);
-                return (is_fixed && kind != Kind::Broadcast)
-                    .then(|| self.request(kind, values + 1, root));
-            }
+            (Property::Length, Call::Barrier) => return None,
+            (Property::Length, _) => return Some(self.request(kind, values + 1, root)),
             (
                 Property::Reduction,
                 Call::AllReduce { how, .. }
@@ -126,6 +129,9 @@ impl Scene {
             }
             (Property::Policy, _) => {
                 other.policy = OperationPolicy { path: SumPath::Server, loss_millionths: 5 };
+            }
+            (Property::Intent, _) if kind.is_reduction() => {
+                other.intent.reduction = Some(Reduction::PremulSum);
             }
             _ => return None,
         }
@@ -179,6 +185,47 @@ proptest! {
             scene.check(&other);
         }
     }
+}
+
+/// Runs an all-to-all of these lengths: by rank, what it gives and what it expects.
+fn all_to_all(lengths: [([usize; 2], [u64; 2]); 2]) -> Shuttle<super::Mesh> {
+    let mut shuttle = Shuttle::new(meshes(2, tiny), 5);
+    for (rank, (given, expected)) in lengths.into_iter().enumerate() {
+        let parts = given.map(|bytes| vec![rank as u8; bytes]).to_vec();
+        let expected = Some(expected.to_vec());
+        let request = Request { expected, ..Call::AllToAll { parts }.into() };
+        shuttle.command(rank, |mesh, now| mesh.submit(now, request)).expect("it goes on");
+    }
+    shuttle.run(100_000);
+    shuttle
+}
+
+#[test]
+fn both_ranks_notice_that_one_has_more_for_the_other_than_that_expects() {
+    let shuttle = all_to_all([([2, 2], [2, 2]), ([3, 2], [2, 2])]);
+    let text =
+        "rank 0 calls all_to_all of 2 bytes per rank; rank 1 calls all_to_all of 3 bytes per rank";
+    for mesh in &shuttle.machines {
+        let failure = mesh.failure().expect("both have stopped").to_string();
+        assert!(failure.starts_with(text), "{failure}");
+    }
+    let is_result = |event: &Event| matches!(event, Event::Finished { .. });
+    assert!(!shuttle.events.iter().any(|(_, event)| is_result(event)), "{:?}", shuttle.events);
+    let shuttle = all_to_all([([1, 2], [1, 3]), ([3, 4], [2, 4])]);
+    let results = shuttle.events.iter().filter(|(_, event)| is_result(event));
+    assert_eq!(results.count(), 2, "{:?}", shuttle.events);
+}
+
+#[test]
+fn lengths_of_an_all_gather_are_those_that_all_ranks_expect() {
+    let at = |rank: u32, bytes: usize, expected: &[u64]| {
+        let call = Call::AllGather { data: vec![0; bytes] };
+        Request { expected: Some(expected.to_vec()), ..call.into() }.fingerprint_at(rank)
+    };
+    assert_eq!(at(0, 4, &[4, 4]).to_string(), "all_gather of 4 bytes per rank");
+    assert!(at(0, 4, &[4, 5]).agrees(&at(1, 5, &[4, 5])));
+    assert!(!at(0, 4, &[4, 5]).agrees(&at(1, 4, &[5, 4])));
+    assert!(!at(0, 4, &[4, 4]).agrees(&at(1, 5, &[4, 4])));
 }
 
 #[test]
