@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn only_simulations_may_name_baselines() {
-        assert!(problem("thalweg-stack", "thalweg-baselines", "null").contains("only thalweg-scen"));
+        assert!(
+            problem("thalweg-stack", "thalweg-baselines", "null").contains("only thalweg-scen")
+        );
         assert_eq!(problem("thalweg-scenario", "thalweg-baselines", "null"), "");
     }
 
