@@ -25,6 +25,8 @@ pub mod rtt;
 pub mod sum;
 pub mod tagger;
 pub mod tensor;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 pub mod timers;
 pub mod units;

@@ -4,7 +4,7 @@ use thalweg_collective::{Event, Failure, SubmitError};
 use thalweg_core::{Element, Fingerprint, NodeId, Operation, Tensor};
 
 use crate::group::{rings, servers};
-use crate::shuttle::Shuttle;
+use crate::shuttle::{Shuttle, Sums};
 
 fn failed(node: u32, operation: u64, failure: Failure) -> (NodeId, Event) {
     (NodeId(node), Event::Failed { operation: Operation(operation), failure })
