@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Span, Time, Verdict};
 use thalweg_wire::aggregate::{AggregateError, Ask, Gradient, Notice, Scale};
-use thalweg_wire::prefix::{self, Kind, Prefix};
 use thalweg_wire::tag::{self, Secret};
+use thalweg_wire::{Kind, Prefix, peek};
 use thiserror::Error;
 
 use self::intake::Arrival;
@@ -189,8 +189,20 @@ impl Server {
         self.jobs.get_mut(&job).map_or(Missing::Unknown, |job| job.missing(sequence))
     }
 
-    fn take_in(&mut self, now: Time, packet: Packet<'_>) -> Result<(), AggregateError> {
-        let Prefix { kind, job, epoch } = prefix::peek(packet.header)?;
+    /// Takes in a packet whose prefix the caller has [read](peek).
+    pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
+        if self.take_in(now, prefix, packet).is_err() {
+            self.past.malformed += 1;
+        }
+    }
+
+    fn take_in(
+        &mut self,
+        now: Time,
+        prefix: Prefix,
+        packet: Packet<'_>,
+    ) -> Result<(), AggregateError> {
+        let Prefix { kind, job, epoch } = prefix;
         let Some(job) = self.jobs.get_mut(&job) else {
             self.past.unknown += 1;
             return Ok(());
@@ -203,12 +215,14 @@ impl Server {
         }
         let context = &mut Context { now, queue: &mut self.queue, events: &mut self.events };
         match kind {
-            Kind::AggregateQuery => job.handle_query(&Ask::decode(packet.header)?, context),
+            Kind::AggregateQuery => {
+                job.handle_query(&Ask::decode_checked(prefix, packet.header)?, context)
+            }
             Kind::AggregateNotice => job.handle_notice(&Notice::decode(packet.header)?, context),
             // Whatever else it may be, it is not for a server.
             _ => {
                 let arrival = Arrival {
-                    gradient: Gradient::decode(packet.header)?,
+                    gradient: Gradient::decode_checked(prefix, packet.header)?,
                     body: packet.body,
                     ecn: packet.meta.ecn,
                     wire_bytes: packet.meta.wire_bytes,
@@ -222,8 +236,9 @@ impl Server {
 
 impl Machine for Server {
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        if self.take_in(now, packet).is_err() {
-            self.past.malformed += 1;
+        match peek(packet.header) {
+            Ok(prefix) => self.handle_checked(now, prefix, packet),
+            Err(_) => self.past.malformed += 1,
         }
         Verdict::Consume
     }

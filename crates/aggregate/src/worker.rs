@@ -9,6 +9,7 @@ use thalweg_core::{
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
+use thalweg_wire::{Prefix, peek};
 
 use crate::reliability::{Absences, Manner};
 use crate::setup::Setup;
@@ -284,11 +285,21 @@ impl Worker {
     }
 }
 
+impl Worker {
+    /// Takes in a packet whose prefix the caller has [read](peek).
+    pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        match &mut self.epoch {
+            Some(epoch) if !self.is_paused => epoch.take_in(&mut self.work, now, prefix, packet),
+            _ => self.work.stats.ignored += 1,
+        }
+    }
+}
+
 impl Machine for Worker {
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match &mut self.epoch {
-            Some(epoch) if !self.is_paused => epoch.take_in(&mut self.work, now, &packet),
-            _ => self.work.stats.ignored += 1,
+        match peek(packet.header) {
+            Ok(prefix) => self.handle_checked(now, prefix, &packet),
+            Err(_) => self.work.stats.ignored += 1,
         }
         Verdict::Consume
     }

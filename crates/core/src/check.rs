@@ -129,7 +129,8 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::packet::{Body, BodySize, HEADER_BYTES, Meta, Purpose};
+    use crate::packet::{Body, HEADER_BYTES, Meta};
+    use crate::testing::TestOutbox;
 
     /// Takes in packets, and counts them wrongly if `slips` is set.
     #[derive(Default)]
@@ -180,18 +181,6 @@ mod tests {
         }
     }
 
-    struct NoRoom;
-
-    impl Outbox for NoRoom {
-        fn room(&self) -> usize {
-            0
-        }
-
-        fn lend(&mut self, _body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
-            None
-        }
-    }
-
     type Input = fn(&mut Checked<Counter>);
 
     fn packet(machine: &mut Checked<Counter>) {
@@ -210,7 +199,7 @@ mod tests {
         packet,
         command,
         |machine| machine.handle_timeout(Time::ZERO),
-        |machine| machine.poll_transmit(Time::ZERO, &mut NoRoom),
+        |machine| machine.poll_transmit(Time::ZERO, &mut TestOutbox::with_room(NodeId(0), 0)),
     ];
 
     // spec: T-12 machine

@@ -21,6 +21,8 @@ pub mod relay;
 pub mod rng;
 pub mod rtt;
 pub mod tagger;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 pub mod timers;
 pub mod units;

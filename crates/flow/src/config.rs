@@ -2,7 +2,7 @@
 
 use thalweg_core::{Header, JobId, Span, Waits};
 use thalweg_wire::tag::{self, Key};
-use thalweg_wire::{Kind, peek};
+use thalweg_wire::{Kind, Prefix, peek};
 use thiserror::Error;
 
 /// Most packets of one message. Leaves the 32-bit transmission numbers room for fifteen resends of
@@ -201,9 +201,14 @@ impl Config {
     #[inline]
     pub fn admits(&self, header: &Header) -> Option<Kind> {
         let prefix = peek(header).ok()?;
+        self.admits_checked(prefix, header).then_some(prefix.kind)
+    }
+
+    /// Returns true if an endpoint with these settings may read the packet with this prefix.
+    #[inline]
+    pub(crate) fn admits_checked(&self, prefix: Prefix, header: &Header) -> bool {
         let is_ours = prefix.job == self.job && prefix.epoch == self.epoch;
-        let is_sealed = self.key.as_ref().is_none_or(|key| tag::verify(header, key));
-        (is_ours && is_sealed).then_some(prefix.kind)
+        is_ours && self.key.as_ref().is_none_or(|key| tag::verify(header, key))
     }
 
     /// Puts the tag of these settings on a header that is otherwise finished, if they have a key.

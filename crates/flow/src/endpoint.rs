@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Purpose,
-    Reports, Time, TrafficClass, Verdict,
+    BodySize, Check, Dscp, Ecn, Header, Machine, NodeId, Outbox, Packet, Purpose, Reports, Time,
+    TrafficClass, Verdict,
 };
-use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Data};
+use thalweg_wire::{Kind, Prefix, peek};
 
 use crate::config::{Config, ConfigError};
 use crate::incoming::{ArrivalStats, Incoming, Refusal};
@@ -124,10 +124,22 @@ impl Endpoint {
         self.dropped
     }
 
+    /// Takes in a packet whose prefix the caller has [read](peek).
     #[inline]
-    fn handle_data(&mut self, now: Time, meta: &Meta, header: &Header, body: &Body<'_>) {
+    pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        match prefix.kind {
+            _ if !self.config.admits_checked(prefix, packet.header) => self.dropped.foreign += 1,
+            Kind::FlowData => self.handle_data(now, prefix, packet),
+            Kind::FlowAck => self.handle_ack(now, prefix, packet.meta.src, packet.header),
+            _ => self.dropped.foreign += 1,
+        }
+    }
+
+    #[inline]
+    fn handle_data(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
         let Endpoint { config, incoming, acks, events, dropped, .. } = self;
-        let result = Data::decode(header)
+        let Packet { meta, header, body } = packet;
+        let result = Data::decode_checked(prefix, header)
             .map_err(|_| Refusal::Malformed)
             .and_then(|data| incoming.on_data(config, now, meta, &data, body, events));
         match result {
@@ -141,10 +153,10 @@ impl Endpoint {
     }
 
     #[inline]
-    fn handle_ack(&mut self, now: Time, src: NodeId, header: &Header) {
+    fn handle_ack(&mut self, now: Time, prefix: Prefix, src: NodeId, header: &Header) {
         let Endpoint { config, outgoing, events, dropped, .. } = self;
-        let made_sense =
-            Ack::decode(header).is_ok_and(|ack| outgoing.on_ack(config, now, src, &ack, events));
+        let made_sense = Ack::decode_checked(prefix, header)
+            .is_ok_and(|ack| outgoing.on_ack(config, now, src, &ack, events));
         if !made_sense {
             dropped.malformed += 1;
         }
@@ -179,12 +191,9 @@ impl Check for Endpoint {
 impl Machine for Endpoint {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match self.config.admits(packet.header) {
-            Some(Kind::FlowData) => {
-                self.handle_data(now, packet.meta, packet.header, &packet.body);
-            }
-            Some(Kind::FlowAck) => self.handle_ack(now, packet.meta.src, packet.header),
-            _ => self.dropped.foreign += 1,
+        match peek(packet.header) {
+            Ok(prefix) => self.handle_checked(now, prefix, &packet),
+            Err(_) => self.dropped.foreign += 1,
         }
         Verdict::Consume
     }

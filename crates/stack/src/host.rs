@@ -16,9 +16,20 @@ use crate::participant::{JobEvent, JobMachine, Participant};
 use crate::turn::{Turn, TurnOutbox};
 
 /// The machine of a host's ordinary flows.
-pub trait Transport: Reports<Event = thalweg_flow::Event> + Check {}
+pub trait Transport: Reports<Event = thalweg_flow::Event> + Check {
+    /// Takes in a packet whose prefix the host has read.
+    #[inline]
+    fn handle_checked(&mut self, now: Time, _prefix: Prefix, packet: Packet<'_>) {
+        self.handle_packet(now, packet);
+    }
+}
 
-impl<M: Reports<Event = thalweg_flow::Event> + Check> Transport for M {}
+impl Transport for thalweg_flow::Endpoint {
+    #[inline]
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
+        self.handle_checked(now, prefix, &packet);
+    }
+}
 
 /// A host that trains: its flows have windows, and its part in jobs is that of a session.
 pub type TrainingHost = Host<thalweg_flow::Endpoint, Participant>;
@@ -451,13 +462,11 @@ impl<T: Transport, J: JobMachine> Machine for Host<T, J> {
         let Some(jobs) = &mut self.jobs else { return self.flows.handle_packet(now, packet) };
         let Ok(prefix) = peek(packet.header) else { return Verdict::Consume };
         match jobs.recipient(&prefix) {
-            Recipient::Flows => return self.flows.handle_packet(now, packet),
-            Recipient::Server => {
-                jobs.server.handle_packet(now, packet);
-            }
+            Recipient::Flows => self.flows.handle_checked(now, prefix, packet),
+            Recipient::Server => jobs.server.handle_checked(now, prefix, packet),
             Recipient::Pacing => jobs.handle_pacing(now, prefix.job, packet),
             Recipient::Participant(place) => {
-                jobs.participants[place].1.handle_packet(now, packet);
+                jobs.participants[place].1.handle_checked(now, prefix, packet);
                 jobs.collect(place);
             }
             Recipient::Nobody => {}

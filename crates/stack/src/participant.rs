@@ -4,6 +4,7 @@ use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
 use thalweg_core::{Check, Machine, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
+use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::LossShare;
 
 /// The machine of a node's part in one job: what a [`Host`](crate::Host) takes part in jobs with.
@@ -13,6 +14,12 @@ pub trait JobMachine: Reports<Event = JobEvent> + Check {
 
     /// Number of messages that others have not acknowledged.
     fn outgoing(&self) -> usize;
+
+    /// Takes in a packet whose prefix the host has read.
+    #[inline]
+    fn handle_checked(&mut self, now: Time, _prefix: Prefix, packet: Packet<'_>) {
+        self.handle_packet(now, packet);
+    }
 
     /// Returns true if it has nothing to send and nothing in flight.
     fn is_resting(&self) -> bool {
@@ -90,6 +97,16 @@ impl JobMachine for Participant {
             Participant::Ring(ring) => ring.outgoing(),
             Participant::Mesh(mesh) => mesh.outgoing(),
             Participant::Aggregate(_) => 0,
+        }
+    }
+
+    #[inline]
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
+        match self {
+            Participant::Aggregate(worker) => worker.handle_checked(now, prefix, &packet),
+            _ => {
+                self.handle_packet(now, packet);
+            }
         }
     }
 }

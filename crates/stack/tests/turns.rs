@@ -1,9 +1,10 @@
 //! Parts of a host share its link by bytes, however large their packets are.
 
 use thalweg_collective::{SubmitError, SumCall};
+use thalweg_core::testing::TestOutbox;
 use thalweg_core::{
-    Body, BodySize, Check, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Operation, Outbox,
-    Packet, Purpose, Reports, Time, Verdict,
+    BodySize, Check, HEADER_BYTES, JobId, Machine, NodeId, Operation, Outbox, Packet, Purpose,
+    Reports, Time, Verdict,
 };
 use thalweg_flow::{Config, Endpoint, FlowTagger, Message, Payload};
 use thalweg_stack::{Host, JobEvent, JobMachine};
@@ -54,28 +55,6 @@ impl JobMachine for Chatter {
     }
 }
 
-/// A link that takes so many packets at a time.
-struct Link {
-    room: usize,
-    meta: Meta,
-    header: Header,
-    lent: Vec<u32>,
-}
-
-impl Outbox for Link {
-    fn room(&self) -> usize {
-        self.room
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
-        self.room = self.room.checked_sub(1)?;
-        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        self.lent.push(bytes);
-        self.header = [0; HEADER_BYTES];
-        Some(Packet { meta: &mut self.meta, header: &mut self.header, body: Body::Length(bytes) })
-    }
-}
-
 /// With a flow of large packets and a job of small ones, neither of which waits for anything.
 fn host() -> Host<Endpoint, Chatter> {
     let flows = Config { initial_window_packets: 10_000, ..Config::default() };
@@ -95,15 +74,14 @@ fn host() -> Host<Endpoint, Chatter> {
 fn small_packets_get_as_many_bytes_as_large_ones() {
     for room in [1, 64] {
         let mut host = host();
-        let mut link =
-            Link { room: 0, meta: Meta::default(), header: [0; HEADER_BYTES], lent: Vec::new() };
-        while link.lent.len() < 6_400 {
-            link.room = room;
+        let mut link = TestOutbox::with_room(NodeId(0), 0);
+        while link.packets.len() < 6_400 {
+            link.capacity = link.packets.len() + room;
             host.poll_transmit(Time::ZERO, &mut link);
         }
         let bytes_of = |body: u32| -> u64 {
-            let own = link.lent.iter().filter(|&&bytes| bytes == body);
-            own.map(|&bytes| u64::from(bytes) + HEADER_BYTES as u64).sum()
+            let own = link.packets.iter().filter(|packet| packet.size() == BodySize::Length(body));
+            own.count() as u64 * (u64::from(body) + HEADER_BYTES as u64)
         };
         let (flow, job) = (bytes_of(1_460), bytes_of(SMALL_BYTES));
         let share = job as f64 / (flow + job) as f64;

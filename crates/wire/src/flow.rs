@@ -9,7 +9,7 @@ use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
-use crate::prefix::{Kind, PrefixError, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixError, PrefixView, peek};
 
 /// A piece of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,7 +188,13 @@ impl Data {
     /// Reads a header. Does not look at the tag.
     #[inline]
     pub fn decode(header: &Header) -> Result<Data, FlowError> {
-        DataView::check(header).map(DataView::meaning)
+        Data::decode_checked(peek(header)?, header)
+    }
+
+    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    #[inline]
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Data, FlowError> {
+        DataView::check_rest(prefix, header).map(DataView::meaning)
     }
 
     /// Where the payload begins in the message.
@@ -211,8 +217,13 @@ impl DataView {
     /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
     #[inline]
     pub fn check(header: &Header) -> Result<&DataView, FlowError> {
+        DataView::check_rest(peek(header)?, header)
+    }
+
+    #[inline]
+    fn check_rest(prefix: Prefix, header: &Header) -> Result<&DataView, FlowError> {
         let view: &DataView = transmute_ref!(header);
-        view.prefix.expect(Kind::FlowData)?;
+        prefix.expect(Kind::FlowData)?;
         if view.reserved != [0; 3] {
             return Err(FlowError::Reserved);
         }
@@ -264,7 +275,13 @@ impl Ack {
     /// Reads a header. Does not look at the tag.
     #[inline]
     pub fn decode(header: &Header) -> Result<Ack, FlowError> {
-        AckView::check(header).map(AckView::meaning)
+        Ack::decode_checked(peek(header)?, header)
+    }
+
+    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    #[inline]
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Ack, FlowError> {
+        AckView::check_rest(prefix, header).map(AckView::meaning)
     }
 }
 
@@ -272,8 +289,13 @@ impl AckView {
     /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
     #[inline]
     pub fn check(header: &Header) -> Result<&AckView, FlowError> {
+        AckView::check_rest(peek(header)?, header)
+    }
+
+    #[inline]
+    fn check_rest(prefix: Prefix, header: &Header) -> Result<&AckView, FlowError> {
         let view: &AckView = transmute_ref!(header);
-        view.prefix.expect(Kind::FlowAck)?;
+        prefix.expect(Kind::FlowAck)?;
         if view.reserved != [0; 3] || view.flags & !(CONGESTED | RESEND) != 0 {
             return Err(FlowError::Reserved);
         }

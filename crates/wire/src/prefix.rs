@@ -172,11 +172,18 @@ impl PrefixView {
     /// What the bytes say, if they are a prefix of this kind.
     #[inline]
     pub(crate) fn expect(&self, expected: Kind) -> Result<Prefix, PrefixError> {
-        let prefix = self.meaning()?;
-        if prefix.kind == expected {
-            Ok(prefix)
+        self.meaning()?.expect(expected)
+    }
+}
+
+impl Prefix {
+    /// The same prefix, if it is of this kind.
+    #[inline]
+    pub(crate) fn expect(self, expected: Kind) -> Result<Prefix, PrefixError> {
+        if self.kind == expected {
+            Ok(self)
         } else {
-            Err(PrefixError::OtherKind { expected, found: prefix.kind })
+            Err(PrefixError::OtherKind { expected, found: self.kind })
         }
     }
 }

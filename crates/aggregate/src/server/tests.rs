@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use thalweg_core::testing::{OwnedPacket, TestOutbox};
 use thalweg_core::{
-    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
-    Packet, Purpose, Reports, Span, Time, Verdict,
+    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet,
+    Purpose, Reports, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Scale,
@@ -99,28 +100,11 @@ impl Sent {
     }
 }
 
-#[derive(Default)]
-struct Tray {
-    room: usize,
-    sent: Vec<Sent>,
-}
-
-impl Outbox for Tray {
-    fn room(&self) -> usize {
-        self.room
-    }
-
-    fn lend(&mut self, size: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
-        self.room = self.room.checked_sub(1)?;
-        let bytes = if let BodySize::Bytes(bytes) = size { bytes as usize } else { 0 };
-        let (meta, header) = (Meta::default(), [0; HEADER_BYTES]);
-        self.sent.push(Sent { meta, header, size, body: vec![0; bytes], purpose });
-        let Sent { meta, header, body, .. } = self.sent.last_mut()?;
-        let body = match size {
-            BodySize::Length(bytes) => Body::Length(bytes),
-            BodySize::Bytes(_) => Body::Bytes(body),
-        };
-        Some(Packet { meta, header, body })
+impl From<OwnedPacket> for Sent {
+    fn from(packet: OwnedPacket) -> Sent {
+        let (size, body) = (packet.size(), packet.bytes().to_vec());
+        let OwnedPacket { meta, header, purpose, .. } = packet;
+        Sent { meta, header, size, body, purpose }
     }
 }
 
@@ -250,10 +234,10 @@ impl Bench {
     }
 
     fn drain_some(&mut self, room: usize) -> Vec<Sent> {
-        let mut tray = Tray { room, sent: Vec::new() };
-        self.server.poll_transmit(self.now, &mut tray);
+        let mut outbox = TestOutbox::with_room(NodeId(0), room);
+        self.server.poll_transmit(self.now, &mut outbox);
         assert_eq!(self.server.poll_timeout(), Time::NEVER);
-        tray.sent
+        outbox.packets.into_iter().map(Sent::from).collect()
     }
 
     /// Every worker of the tree sends its own values, which are alike.

@@ -2,7 +2,7 @@
 
 use thalweg_core::{NodeId, Packet, Span, Time};
 use thalweg_wire::aggregate::{Ask, Identity, Numbers, Parameter};
-use thalweg_wire::{Kind, peek, tag};
+use thalweg_wire::{Kind, Prefix, tag};
 
 use super::agreed::Terms;
 use super::flight::Sent;
@@ -26,12 +26,18 @@ enum Why {
 }
 
 impl Epoch {
-    pub(super) fn take_in(&mut self, work: &mut Work, now: Time, packet: &Packet<'_>) {
+    pub(super) fn take_in(
+        &mut self,
+        work: &mut Work,
+        now: Time,
+        prefix: Prefix,
+        packet: &Packet<'_>,
+    ) {
         let is_sealed = work.key.as_ref().is_none_or(|key| tag::verify(packet.header, key));
-        let kind = peek(packet.header).ok().filter(|_| is_sealed).map(|prefix| prefix.kind);
-        let taken = match kind {
-            Some(Kind::AggregateParameter) => self.on_parameter(work, now, packet),
-            Some(Kind::AggregateRequest) => self.on_request(work, packet),
+        let taken = match prefix.kind {
+            _ if !is_sealed => None,
+            Kind::AggregateParameter => self.on_parameter(work, now, prefix, packet),
+            Kind::AggregateRequest => self.on_request(work, prefix, packet),
             _ => None,
         };
         if taken.is_none() {
@@ -41,8 +47,14 @@ impl Epoch {
 
     /// Takes in a parameter packet. `None` if it is not of this set-up or does not fit.
     // spec: A-32
-    fn on_parameter(&mut self, work: &mut Work, now: Time, packet: &Packet<'_>) -> Option<()> {
-        let parameter = Parameter::decode(packet.header).ok()?;
+    fn on_parameter(
+        &mut self,
+        work: &mut Work,
+        now: Time,
+        prefix: Prefix,
+        packet: &Packet<'_>,
+    ) -> Option<()> {
+        let parameter = Parameter::decode_checked(prefix, packet.header).ok()?;
         let sequence = parameter.identity.sequence;
         let is_known = sequence < work.operations.end().min(self.limit(work));
         if !is_known || !self.is_ours(&parameter.identity, parameter.server) {
@@ -274,8 +286,8 @@ impl Epoch {
 
     /// Takes in a request. `None` if it is not of this set-up or for another worker.
     // spec: T-10
-    fn on_request(&mut self, work: &mut Work, packet: &Packet<'_>) -> Option<()> {
-        let ask = Ask::decode(packet.header).ok()?;
+    fn on_request(&mut self, work: &mut Work, prefix: Prefix, packet: &Packet<'_>) -> Option<()> {
+        let ask = Ask::decode_checked(prefix, packet.header).ok()?;
         let sequence = ask.identity.sequence;
         if !self.is_ours(&ask.identity, ask.server) || !self.is_asked(&ask) {
             return None;

@@ -8,9 +8,10 @@ mod recovery;
 mod sending;
 mod slips;
 
+use thalweg_core::testing::{OwnedPacket as Owned, TestOutbox};
 use thalweg_core::{
-    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
-    Packet, Purpose, Reports, Span,
+    Body, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Purpose,
+    Reports, Span,
 };
 use thalweg_wire::Kind;
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Numbers, Parameter, Scale};
@@ -51,17 +52,16 @@ fn fixed(scale: f32, dynamic: bool) -> Numeric {
     Numeric::Fixed { scale: Scale::new(scale).unwrap(), dynamic }
 }
 
-/// A packet that outlives its driver's memory.
-#[derive(Clone, Debug)]
-struct Owned {
-    meta: Meta,
-    header: Header,
-    /// Empty where only a length was sent.
-    body: Vec<u8>,
-    purpose: Purpose,
+/// What a packet of a worker says.
+trait Read {
+    fn kind(&self) -> Kind;
+    fn gradient(&self) -> Gradient;
+    fn query(&self) -> Ask;
+    fn sequence(&self) -> u64;
+    fn floats(&self) -> Vec<f32>;
 }
 
-impl Owned {
+impl Read for Owned {
     fn kind(&self) -> Kind {
         peek(&self.header).unwrap().kind
     }
@@ -84,39 +84,7 @@ impl Owned {
     }
 
     fn floats(&self) -> Vec<f32> {
-        self.body.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
-    }
-}
-
-#[derive(Default)]
-struct Wire {
-    room: usize,
-    packets: Vec<Owned>,
-}
-
-impl Outbox for Wire {
-    fn room(&self) -> usize {
-        self.room
-    }
-
-    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
-        self.room = self.room.checked_sub(1)?;
-        let (bytes, length) = match body {
-            BodySize::Length(length) => (0, Some(length)),
-            BodySize::Bytes(bytes) => (bytes, None),
-        };
-        self.packets.push(Owned {
-            meta: Meta::default(),
-            header: [0; HEADER_BYTES],
-            body: vec![0; bytes as usize],
-            purpose,
-        });
-        let packet = self.packets.last_mut()?;
-        Some(Packet {
-            meta: &mut packet.meta,
-            header: &mut packet.header,
-            body: length.map_or(Body::Bytes(&mut packet.body), Body::Length),
-        })
+        self.bytes().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
 }
 
@@ -173,10 +141,10 @@ impl Bench {
 
     /// Everything that it sends now.
     fn sent(&mut self) -> Vec<Owned> {
-        let mut wire = Wire { room: usize::MAX, packets: Vec::new() };
-        self.worker.poll_transmit(self.now, &mut wire);
+        let mut outbox = TestOutbox::default();
+        self.worker.poll_transmit(self.now, &mut outbox);
         assert!(!self.worker.has_backlog());
-        wire.packets
+        outbox.packets
     }
 
     fn sent_sequences(&mut self) -> Vec<u64> {

@@ -1,7 +1,5 @@
-use thalweg_core::{
-    Body, BodySize, Bytes, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet,
-    Purpose, Span, Time,
-};
+use thalweg_core::testing::TestOutbox;
+use thalweg_core::{Body, Bytes, HEADER_BYTES, JobId, Machine, Meta, NodeId, Packet, Span, Time};
 use thalweg_flow::{FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Credit};
 
@@ -194,28 +192,11 @@ fn messages_without_senders_are_forgotten() {
     assert_eq!((grants.messages(), taken(&mut grants)), (1, vec![(2, 5, 7)]));
 }
 
-/// What a machine has sent.
-#[derive(Default)]
-struct Tray(Vec<(Meta, Header)>);
-
-impl Outbox for Tray {
-    fn room(&self) -> usize {
-        100 - self.0.len()
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
-        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        (self.room() > 0).then(|| self.0.push((Meta::default(), [0; HEADER_BYTES])))?;
-        let (meta, header) = self.0.last_mut()?;
-        Some(Packet { meta, header, body: Body::Length(bytes) })
-    }
-}
-
 /// The priorities of the packets that a machine sends now.
 fn sent(endpoint: &mut Endpoint, now: Time) -> Vec<u8> {
-    let mut tray = Tray::default();
-    endpoint.poll_transmit(now, &mut tray);
-    tray.0.iter().map(|(meta, _)| meta.dscp.priority()).collect()
+    let mut outbox = TestOutbox::with_room(NodeId(1), 100);
+    endpoint.poll_transmit(now, &mut outbox);
+    outbox.packets.iter().map(|packet| packet.meta.dscp.priority()).collect()
 }
 
 fn grant(endpoint: &mut Endpoint, src: NodeId, flow: FlowId, transmissions: u32, priority: u8) {

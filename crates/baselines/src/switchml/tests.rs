@@ -1,7 +1,5 @@
-use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Operation, Outbox, Packet,
-    Purpose, Reports, Span, Time, Verdict,
-};
+use thalweg_core::testing::{OwnedBody, OwnedPacket, TestOutbox};
+use thalweg_core::{HEADER_BYTES, JobId, Machine, NodeId, Operation, Reports, Span, Time, Verdict};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::{Gradient, Numbers, Parameter, Scale};
 
@@ -10,40 +8,8 @@ use super::*;
 const SWITCH: NodeId = NodeId(9);
 const JOB: JobId = JobId(7);
 
-/// A packet on its way.
-#[derive(Clone)]
-struct Letter {
-    meta: Meta,
-    header: Header,
-    bytes: Vec<u8>,
-}
-
-impl Letter {
-    fn packet(&mut self) -> Packet<'_> {
-        let body = Body::Bytes(&mut self.bytes);
-        Packet { meta: &mut self.meta, header: &mut self.header, body }
-    }
-
-    fn values(&self) -> Vec<i32> {
-        self.bytes.as_chunks::<4>().0.iter().map(|&bytes| i32::from_le_bytes(bytes)).collect()
-    }
-}
-
-/// Has room for everything.
-#[derive(Default)]
-struct Mail(Vec<Letter>);
-
-impl Outbox for Mail {
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
-        let BodySize::Bytes(bytes) = body else { panic!("these tests carry values") };
-        let header = [0; HEADER_BYTES];
-        self.0.push(Letter { meta: Meta::default(), header, bytes: vec![0; bytes as usize] });
-        self.0.last_mut().map(Letter::packet)
-    }
+fn values(packet: &OwnedPacket) -> Vec<i32> {
+    packet.bytes().as_chunks::<4>().0.iter().map(|&bytes| i32::from_le_bytes(bytes)).collect()
 }
 
 /// Two workers, two slots, two values to a fragment, one step to the unit.
@@ -64,16 +30,16 @@ fn switch() -> Switch {
     switch
 }
 
-fn sent(worker: &mut Worker, now: Time) -> Vec<Letter> {
-    let mut mail = Mail::default();
-    worker.poll_transmit(now, &mut mail);
-    mail.0
+fn sent(worker: &mut Worker, now: Time) -> Vec<OwnedPacket> {
+    let mut outbox = TestOutbox::default();
+    worker.poll_transmit(now, &mut outbox);
+    outbox.packets
 }
 
 /// What the switch makes of a letter, and whom it goes to.
-fn passed(switch: &mut Switch, letter: &Letter) -> Option<(Letter, Vec<NodeId>)> {
+fn passed(switch: &mut Switch, letter: &OwnedPacket) -> Option<(OwnedPacket, Vec<NodeId>)> {
     let mut letter = letter.clone();
-    let to = match switch.handle_packet(Time::ZERO, letter.packet()) {
+    let to = match switch.handle_packet(Time::ZERO, letter.lend()) {
         Verdict::Consume => return None,
         Verdict::Forward => None,
         Verdict::Multicast(workers) => Some(workers.to_vec()),
@@ -106,19 +72,19 @@ fn a_slot_is_multicast_when_all_have_contributed() {
     assert!(of_zero.iter().all(|letter| passed(&mut switch, letter).is_none()));
     let of_one = sent(&mut one, Time::ZERO);
     let (mut result, to) = passed(&mut switch, &of_one[1]).unwrap();
-    assert_eq!((result.values(), to), (vec![33, 44], vec![NodeId(0), NodeId(1)]));
+    assert_eq!((values(&result), to), (vec![33, 44], vec![NodeId(0), NodeId(1)]));
     assert_eq!(result.meta.src, SWITCH);
     let parameter = Parameter::decode(&result.header).unwrap();
     assert_eq!((parameter.identity.sequence, parameter.aggregator), (1, 1));
     // Slot 1 has nothing more to do. Slot 0 has one more fragment, with a single value.
-    zero.handle_packet(Time::ZERO, result.packet());
+    zero.handle_packet(Time::ZERO, result.lend());
     assert_eq!(sent(&mut zero, Time::ZERO).len(), 0);
     let (mut result, _) = passed(&mut switch, &of_one[0]).unwrap();
-    zero.handle_packet(Time::ZERO, result.packet());
+    zero.handle_packet(Time::ZERO, result.lend());
     let next = sent(&mut zero, Time::ZERO);
     let gradient = Gradient::decode(&next[0].header).unwrap();
     assert_eq!((gradient.identity.sequence, gradient.identity.attempt), (2, 1));
-    assert_eq!((next[0].values(), gradient.aggregator), (vec![5], 0));
+    assert_eq!((values(&next[0]), gradient.aggregator), (vec![5], 0));
     assert_eq!(zero.tensor(Operation(0)), None);
 }
 
@@ -131,17 +97,17 @@ fn a_lost_result_is_sent_again_to_who_lost_it_even_while_others_go_on() {
     assert!(passed(&mut switch, &first).is_none(), "it is there already");
     let (mut result, _) = passed(&mut switch, &sent(&mut one, Time::ZERO)[0]).unwrap();
     // Worker 0 loses it; worker 1 goes on in the other version.
-    one.handle_packet(Time::ZERO, result.packet());
+    one.handle_packet(Time::ZERO, result.lend());
     assert!(passed(&mut switch, &sent(&mut one, Time::ZERO)[0]).is_none());
     assert_eq!(zero.poll_timeout(), ms(1));
     zero.handle_timeout(ms(1));
     let again = sent(&mut zero, ms(1));
     assert_eq!((again.len(), zero.stats().resent_packets), (2, 2));
     let (mut result, to) = passed(&mut switch, &again[0]).unwrap();
-    assert_eq!((result.values(), to), (vec![3, 3], vec![NodeId(0)]));
-    zero.handle_packet(ms(1), result.packet());
+    assert_eq!((values(&result), to), (vec![3, 3], vec![NodeId(0)]));
+    zero.handle_packet(ms(1), result.lend());
     let (result, to) = passed(&mut switch, &sent(&mut zero, ms(1))[0]).unwrap();
-    assert_eq!((result.values(), to.len()), (vec![3, 3], 2));
+    assert_eq!((values(&result), to.len()), (vec![3, 3], 2));
     // What the network held back finds its fragment answered, then over.
     assert!(passed(&mut switch, &first).is_some());
     let stats = switch.stats();
@@ -156,8 +122,8 @@ fn old_packets_do_not_count_for_new_fragments() {
     let mut letters = sent(&mut one, Time::ZERO);
     for sequence in [0, 2] {
         let (mut result, _) = passed(&mut switch, &letters[0]).unwrap();
-        zero.handle_packet(Time::ZERO, result.packet());
-        one.handle_packet(Time::ZERO, result.packet());
+        zero.handle_packet(Time::ZERO, result.lend());
+        one.handle_packet(Time::ZERO, result.lend());
         assert_eq!(Parameter::decode(&result.header).unwrap().identity.sequence, sequence);
         let next = sent(&mut zero, Time::ZERO)[0].clone();
         // The second time round only worker 1 comes to fragment 4, in the version of fragment 0.
@@ -181,7 +147,7 @@ fn a_result_is_taken_once_and_only_if_it_is_right() {
         let (mut letter, mut parameter) = (result.clone(), good);
         change(&mut parameter);
         parameter.encode(&mut letter.header);
-        zero.handle_packet(Time::ZERO, letter.packet());
+        zero.handle_packet(Time::ZERO, letter.lend());
         assert_eq!(zero.poll_event(), None);
     };
     refuse(&|parameter| parameter.identity.sequence = 1);
@@ -190,10 +156,10 @@ fn a_result_is_taken_once_and_only_if_it_is_right() {
     refuse(&|parameter| parameter.identity.epoch = 2);
     refuse(&|parameter| parameter.identity.job = JobId(8));
     refuse(&|parameter| parameter.numbers = Numbers::Float);
-    let mut cut = Letter { bytes: vec![0; 4], ..result.clone() };
-    zero.handle_packet(Time::ZERO, cut.packet());
-    zero.handle_packet(Time::ZERO, result.packet());
-    zero.handle_packet(Time::ZERO, result.packet());
+    let mut cut = OwnedPacket { body: OwnedBody::Bytes(vec![0; 4]), ..result.clone() };
+    zero.handle_packet(Time::ZERO, cut.lend());
+    zero.handle_packet(Time::ZERO, result.lend());
+    zero.handle_packet(Time::ZERO, result.lend());
     assert_eq!(zero.poll_event(), Some(Event::Finished { operation: Operation(0) }));
     assert_eq!((zero.poll_event(), zero.poll_timeout()), (None, Time::NEVER));
     assert_eq!(zero.tensor(Operation(0)), Some(&Tensor::from(vec![3.0, 3.0])));
@@ -224,7 +190,7 @@ fn packets_that_make_no_sense_are_refused() {
     refuse(&|gradient| gradient.bitmap = 0b10);
     refuse(&|gradient| gradient.values = 3);
     refuse(&|gradient| gradient.numbers = Numbers::Float);
-    let mut noise = Letter { header: [0xa5; HEADER_BYTES], ..letter.clone() };
+    let mut noise = OwnedPacket { header: [0xa5; HEADER_BYTES], ..letter.clone() };
     noise.meta.dst = SWITCH;
     assert!(passed(&mut switch, &noise).is_none());
     assert_eq!(switch.stats().refused_packets, 10);
@@ -265,7 +231,7 @@ fn what_does_not_fit_is_counted() {
         (switch(), worker(0, &[2e9, f32::NAN]), worker(1, &[2e9, 0.0]));
     passed(&mut switch, &sent(&mut zero, Time::ZERO)[0]);
     let (result, _) = passed(&mut switch, &sent(&mut one, Time::ZERO)[0]).unwrap();
-    assert_eq!(result.values(), [i32::MAX, 0]);
+    assert_eq!(values(&result), [i32::MAX, 0]);
     assert_eq!((zero.stats().clipped_packets, one.stats().clipped_packets), (1, 0));
     assert_eq!(switch.stats().saturated_packets, 1);
 }

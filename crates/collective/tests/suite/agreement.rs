@@ -9,7 +9,7 @@ use thalweg_values::Tensor;
 
 use crate::delivered::{ring, served};
 use crate::group::{Collective, rings, servers};
-use crate::shuttle::Shuttle;
+use crate::shuttle::{Shuttle, Sums};
 
 /// A property in which an operation can differ.
 #[derive(Clone, Copy, Debug)]

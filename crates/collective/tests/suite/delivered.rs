@@ -9,7 +9,7 @@ use thalweg_deliver::{LossBound, Start};
 use thalweg_values::{Coverage, Tensor};
 
 use crate::group::{Collective, nodes, rings, servers};
-use crate::shuttle::Shuttle;
+use crate::shuttle::{Shuttle, Sums};
 use crate::stage::play;
 
 /// Long enough that a hundredth of a chunk is several packets of 64 bytes.

@@ -7,7 +7,7 @@ use thalweg_values::Tensor;
 
 use crate::group::{Collective, rings, servers};
 use crate::oracle::{bits, in_rank_order, in_ring_order, tensors};
-use crate::shuttle::Shuttle;
+use crate::shuttle::{Shuttle, Sums};
 
 /// What a run is about.
 #[derive(Clone, Debug)]

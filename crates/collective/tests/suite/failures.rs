@@ -5,7 +5,7 @@ use thalweg_core::{Element, Fingerprint, NodeId, Operation};
 use thalweg_values::Tensor;
 
 use crate::group::{rings, servers};
-use crate::shuttle::Shuttle;
+use crate::shuttle::{Shuttle, Sums};
 
 fn failed(node: u32, operation: u64, failure: Failure) -> (NodeId, Event) {
     (NodeId(node), Event::Failed { operation: Operation(operation), failure })

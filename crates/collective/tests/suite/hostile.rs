@@ -1,13 +1,13 @@
 //! Messages that no honest member sends, under any number and of any length.
 
 use proptest::prelude::*;
+use thalweg_core::testing::TestOutbox;
 use thalweg_core::{Bytes, Element, Fingerprint, Machine, NodeId, Time};
 use thalweg_flow::{Endpoint, FlowId, FlowTagger, Message, Payload};
 use thalweg_values::Tensor;
 use thalweg_wire::fingerprint;
 
 use crate::group::{Collective, rings, servers};
-use crate::shuttle::Tray;
 
 /// A message of one packet: its number and length in bytes, and whether they are real.
 type Forged = (u64, u32, bool);
@@ -28,9 +28,9 @@ fn deliver<M: Collective>(machine: &mut M, src: NodeId, messages: &[Forged]) {
         };
         let message = Message { dst: NodeId(0), body, tagger: FlowTagger::default(), entropy: 0 };
         endpoint.start_numbered(Time::ZERO, number, message).expect("short enough");
-        let mut packets = Vec::new();
-        endpoint.poll_transmit(Time::ZERO, &mut Tray { src, heap: &mut packets });
-        for mut packet in packets {
+        let mut outbox = TestOutbox::new(src);
+        endpoint.poll_transmit(Time::ZERO, &mut outbox);
+        for mut packet in outbox.packets {
             machine.handle_packet(Time::ZERO, packet.lend());
         }
     }

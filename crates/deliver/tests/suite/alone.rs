@@ -7,7 +7,7 @@ use thalweg_deliver::{Completion, Config, Failure, Offered, SendCall, Start};
 use thalweg_values::Tensor;
 use thalweg_wire::deliver::Verb;
 
-use crate::shuttle::{Owned, Pair, buffer, name};
+use crate::shuttle::{Owned, Pair, Read, buffer, name};
 use crate::values::{Numbers, tensor};
 
 fn config() -> Config {
@@ -79,7 +79,7 @@ fn an_offer_without_a_buffer_is_told_and_accepted_in_one_round_trip() {
     assert_eq!(offered, Offered { name: name(0, 7), tensor_bytes: 400, layer: 0, note: None });
     assert_eq!(pair.nodes[1].poll_offer(), None, "told once");
     pair.nodes[1].post_receive(pair.now, buffer(7, 100, 0.0)).unwrap();
-    let verbs: Vec<_> = pair.sends(1, 9).iter().map(Owned::verb).collect();
+    let verbs: Vec<_> = pair.sends(1, 9).iter().map(Read::verb).collect();
     assert_eq!(verbs, [Some(Verb::Accept { loss: 0 })]);
     send(&mut pair, 8, 100);
     let offer = pair.sends(0, 9);

@@ -10,7 +10,7 @@ use thalweg_deliver::{
 use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Refusal, Verb};
 
-use crate::shuttle::{Owned, Pair, buffer, name};
+use crate::shuttle::{Owned, Pair, Read, buffer, name};
 use crate::values::{Numbers, check, tensor};
 
 /// 16 values a segment, and no waiting between packets.
@@ -154,7 +154,7 @@ fn front_layers_are_sent_first_or_last_as_the_policy_says() {
         }
         let packets = pair.sends(0, 100);
         let layers: Vec<u16> =
-            packets.iter().filter_map(Owned::data).map(|data| data.layer).collect();
+            packets.iter().filter_map(Read::data).map(|data| data.layer).collect();
         let order = if is_reversed { [3, 2, 1, 0] } else { [0, 1, 2, 3] };
         assert_eq!(layers, order.into_iter().flat_map(|layer| [layer; 5]).collect::<Vec<_>>());
         let priorities: Vec<u8> =

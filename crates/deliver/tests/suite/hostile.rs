@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use thalweg_core::testing::OwnedBody;
 use thalweg_core::{Bytes, HEADER_BYTES, JobId, Meta, NodeId, Time};
 use thalweg_deliver::{Completion, Config, SendCall};
 use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Ack, Control, Data, Refusal, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::tag::{Key, seal};
 
-use crate::shuttle::{Owned, Pair, buffer, name};
+use crate::shuttle::{Owned, Pair, Read, buffer, name};
 use crate::values::{Numbers, tensor};
 
 /// What is said about one of a few tensors, true or not.
@@ -51,6 +52,14 @@ fn forged() -> impl Strategy<Value = Forged> {
     ]
 }
 
+/// A body of this number of bytes.
+fn body_of(bytes: u16) -> OwnedBody {
+    match bytes {
+        0 => OwnedBody::Length(0),
+        _ => OwnedBody::Bytes(vec![0x7f; usize::from(bytes)]),
+    }
+}
+
 fn packet(src: u32, job: u64, operation: u64, forged: &Forged, body_bytes: u16) -> Owned {
     let tensor = TensorName { job: JobId(job), epoch: 0, operation, tensor: 0 };
     let mut header = [0; HEADER_BYTES];
@@ -74,7 +83,7 @@ fn packet(src: u32, job: u64, operation: u64, forged: &Forged, body_bytes: u16) 
     // Most bodies are as long as they should be.
     let bytes = if body_bytes < 60_000 { honest_bytes } else { body_bytes };
     let meta = Meta { src: NodeId(src), ..Meta::default() };
-    Owned { meta, header, body: vec![0x7f; usize::from(bytes)] }
+    Owned::made_of(meta, header, body_of(bytes))
 }
 
 fn config() -> Config {
@@ -161,7 +170,7 @@ proptest! {
                 header[3] = 32 + header[3] % 9;
                 header[4..16].fill(0);
             }
-            pair.hand(1, [Owned { meta, header, body: Vec::new() }]);
+            pair.hand(1, [Owned::made_of(meta, header, OwnedBody::Length(0))]);
         }
         let stats = pair.nodes[1].stats();
         prop_assert!(stats.foreign + stats.malformed + stats.late <= count);

@@ -7,7 +7,7 @@ use thalweg_deliver::delay_control::DelayConfig;
 use thalweg_deliver::{Config, SendCall, Start};
 use thalweg_wire::deliver::Verb;
 
-use crate::shuttle::{Owned, Pair, buffer, name};
+use crate::shuttle::{Owned, Pair, Read, buffer, name};
 use crate::values::{Numbers, tensor};
 
 /// Values of a segment.
@@ -31,7 +31,7 @@ fn is_probe(packet: &Owned) -> bool {
 }
 
 fn operations(packets: &[Owned]) -> Vec<u64> {
-    packets.iter().filter_map(Owned::data).map(|data| data.name.operation).collect()
+    packets.iter().filter_map(Read::data).map(|data| data.name.operation).collect()
 }
 
 /// Whoever waits for a tensor has waited longest for its last segments.
@@ -75,7 +75,7 @@ fn asked(config: &Config, lost_probes: usize) -> (Vec<Time>, Vec<Time>) {
             None => is_probe(packet) && probes.len() <= lost_probes,
         };
         let kept: Vec<Owned> = packets.into_iter().filter(|packet| !is_lost(packet)).collect();
-        again.extend(kept.iter().filter_map(Owned::data).map(|data| data.sent_at));
+        again.extend(kept.iter().filter_map(Read::data).map(|data| data.sent_at));
         pair.hand(1, kept);
         let answers = pair.sends(1, 64);
         pair.wait(Span::from_us(5));

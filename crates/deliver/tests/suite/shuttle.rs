@@ -1,59 +1,26 @@
 //! Endpoints by hand: packets in vectors, which a test may look at, keep back, change and repeat.
 
-use thalweg_core::{
-    Body, BodySize, Checked, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox,
-    Packet, Purpose, Rng, Span, Time, Verdict,
-};
+use thalweg_core::testing::TestOutbox;
+use thalweg_core::{Checked, Machine, NodeId, Operation, Rng, Span, Time, Verdict};
 use thalweg_deliver::{Completion, Config, Endpoint, LossBound, Lost, Name, ReceiveCall};
 use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Control, Data, Verb};
 
-/// A packet that somebody owns.
-#[derive(Clone, Debug)]
-pub struct Owned {
-    pub meta: Meta,
-    pub header: Header,
-    pub body: Vec<u8>,
+pub use thalweg_core::testing::OwnedPacket as Owned;
+
+/// What a packet of deliveries says.
+pub trait Read {
+    fn data(&self) -> Option<Data>;
+    fn verb(&self) -> Option<Verb>;
 }
 
-impl Owned {
-    pub fn data(&self) -> Option<Data> {
+impl Read for Owned {
+    fn data(&self) -> Option<Data> {
         Data::decode(&self.header).ok()
     }
 
-    pub fn verb(&self) -> Option<Verb> {
+    fn verb(&self) -> Option<Verb> {
         Control::decode(&self.header).ok().map(|control| control.verb)
-    }
-
-    pub fn lend(&mut self) -> Packet<'_> {
-        let body = match self.body.len() {
-            0 => Body::Length(0),
-            _ => Body::Bytes(&mut self.body),
-        };
-        Packet { meta: &mut self.meta, header: &mut self.header, body }
-    }
-}
-
-/// Room for some packets.
-struct Tray {
-    src: NodeId,
-    room: usize,
-    packets: Vec<Owned>,
-}
-
-impl Outbox for Tray {
-    fn room(&self) -> usize {
-        self.room - self.packets.len()
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
-        if self.room() == 0 {
-            return None;
-        }
-        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        let meta = Meta { src: self.src, ..Meta::default() };
-        self.packets.push(Owned { meta, header: [0; HEADER_BYTES], body: vec![0; bytes as usize] });
-        self.packets.last_mut().map(Owned::lend)
     }
 }
 
@@ -74,9 +41,9 @@ impl Pair {
 
     /// What a node sends now, at most `room` packets.
     pub fn sends(&mut self, node: usize, room: usize) -> Vec<Owned> {
-        let mut tray = Tray { src: NodeId(node as u32), room, packets: Vec::new() };
-        self.nodes[node].poll_transmit(self.now, &mut tray);
-        tray.packets
+        let mut outbox = TestOutbox::with_room(NodeId(node as u32), room);
+        self.nodes[node].poll_transmit(self.now, &mut outbox);
+        outbox.take()
     }
 
     pub fn hand(&mut self, node: usize, packets: impl IntoIterator<Item = Owned>) {

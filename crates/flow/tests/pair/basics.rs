@@ -5,7 +5,7 @@ use thalweg_flow::{
     Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError,
 };
 
-use crate::network::{CONTROLS, Network, Tray, random_bytes};
+use crate::network::{CONTROLS, Network, Read, TestOutbox, random_bytes};
 
 fn length(bytes: u64) -> Payload {
     Payload::Length(Bytes::new(bytes))
@@ -97,7 +97,7 @@ fn bytes_arrive_as_they_were_even_none_at_all() {
 }
 
 /// Starts messages to nodes 1, 2, … and returns what leaves first.
-fn first_packets(lengths: &[u64], room: usize) -> Tray {
+fn first_packets(lengths: &[u64], room: usize) -> TestOutbox {
     let mut endpoint = Endpoint::new(Config::default()).expect("defaults work");
     for (dst, &bytes) in (1..).zip(lengths) {
         let message = Message {
@@ -108,7 +108,7 @@ fn first_packets(lengths: &[u64], room: usize) -> Tray {
         };
         endpoint.start(Time::ZERO, message).expect("short enough");
     }
-    let mut tray = Tray::new(NodeId(0), room);
+    let mut tray = TestOutbox::with_room(NodeId(0), room);
     endpoint.poll_transmit(Time::ZERO, &mut tray);
     tray
 }
@@ -143,7 +143,7 @@ fn answers_go_first_in_the_highest_class_on_the_same_path() {
     let message =
         Message { dst: NodeId(1), body: length(9), tagger: FlowTagger::default(), entropy: 1 };
     endpoint.start(Time::ZERO, message).expect("short enough");
-    let mut tray = Tray::new(NodeId(1), 10);
+    let mut tray = TestOutbox::with_room(NodeId(1), 10);
     endpoint.poll_transmit(Time::ZERO, &mut tray);
     for (packet, index) in tray.packets[..3].iter().zip(0..) {
         let ack = packet.ack().expect("an acknowledgement");
@@ -192,7 +192,7 @@ fn a_tagger_chooses_the_class_by_the_place_in_the_message() {
     let tagger = FlowTagger::Custom(Box::new(Falling));
     let message = Message { dst: NodeId(1), body: length(5_000), tagger, entropy: 1 };
     endpoint.start(Time::ZERO, message).expect("short enough");
-    let mut tray = Tray::new(NodeId(0), 10);
+    let mut tray = TestOutbox::with_room(NodeId(0), 10);
     endpoint.poll_transmit(Time::ZERO, &mut tray);
     // Nothing comes back: all four are sent again, the first one at once.
     endpoint.handle_timeout(Time::ZERO + Span::from_ms(10));

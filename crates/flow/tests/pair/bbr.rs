@@ -6,7 +6,7 @@ use std::rc::Rc;
 use thalweg_core::{Bytes, Rate, Span, Time};
 use thalweg_flow::{Config, Control, Payload};
 
-use crate::network::{Faults, Network};
+use crate::network::{Faults, Network, Read};
 
 /// What the link holds in a round trip, in packets of 1,500 bytes.
 const PRODUCT_PACKETS: usize = 83;

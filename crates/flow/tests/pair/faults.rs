@@ -5,7 +5,7 @@ use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message
 use thalweg_wire::flow::Ack;
 use thalweg_wire::tag::Key;
 
-use crate::network::{CONTROLS, Faults, Network, Owned, OwnedBody, Tray, random_bytes};
+use crate::network::{CONTROLS, Faults, Network, Owned, OwnedBody, Read, TestOutbox, random_bytes};
 
 const SEEDS: u64 = 3_000;
 
@@ -273,7 +273,7 @@ fn a_burst_of_losses_halves_the_window_once() {
     let message =
         Message { dst: NodeId(1), body: packets(1_000), tagger: FlowTagger::default(), entropy: 0 };
     let flow = endpoint.start(Time::ZERO, message).expect("short enough");
-    let mut tray = Tray::new(NodeId(0), 1_000);
+    let mut tray = TestOutbox::with_room(NodeId(0), 1_000);
     endpoint.poll_transmit(Time::ZERO, &mut tray);
     assert_eq!(tray.packets.len(), 20);
     // The first five are lost. Each answer from 5 to 7 shows it of one more.
@@ -286,7 +286,7 @@ fn a_burst_of_losses_halves_the_window_once() {
     // growth while what was sent before is answered.
     tray.packets.clear();
     endpoint.poll_transmit(Time::ZERO, &mut tray);
-    let indices: Vec<u32> = tray.packets.iter().filter_map(Owned::data).map(|d| d.index).collect();
+    let indices: Vec<u32> = tray.packets.iter().filter_map(Read::data).map(|d| d.index).collect();
     assert_eq!(indices, [0, 1, 2, 3, 4, 20, 21, 22, 23, 24]);
 }
 
@@ -307,7 +307,7 @@ fn ack_of(flow: FlowId, index: u32) -> Ack {
 
 fn deliver(endpoint: &mut Endpoint, ack: Ack) {
     let meta = Meta { src: NodeId(1), ..Meta::default() };
-    let mut packet = Owned { meta, header: [0; HEADER_BYTES], body: OwnedBody::Length(0) };
+    let mut packet = Owned::made_of(meta, [0; HEADER_BYTES], OwnedBody::Length(0));
     ack.encode(&mut packet.header);
     endpoint.handle_packet(Time::ZERO, packet.lend());
     endpoint.check();

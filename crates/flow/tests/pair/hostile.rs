@@ -7,7 +7,7 @@ use thalweg_flow::{Config, Dropped, Endpoint, Event, FlowId, Payload, Received};
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag::Key;
 
-use crate::network::{Network, Owned, OwnedBody, Tray, random_bytes};
+use crate::network::{Network, Owned, OwnedBody, Read, TestOutbox, random_bytes};
 
 const JOB: JobId = JobId(0x1122_3344_5566_7788);
 
@@ -79,7 +79,7 @@ fn odd_packet(rng: &mut Rng, src: u32, dst: u32) -> Owned {
         header[rng.below(64) as usize] ^= 1 << rng.below(8);
     }
     let meta = Meta { src: NodeId(src), dst: NodeId(dst), ecn: Ecn::Capable, ..Meta::default() };
-    Owned { meta, header, body: odd_body(rng, fitting) }
+    Owned::made_of(meta, header, odd_body(rng, fitting))
 }
 
 fn bodies(network: &Network, dst: u32, src: u32) -> Vec<&Received> {
@@ -157,7 +157,7 @@ fn without_the_key_nobody_speaks_for_a_peer() {
 /// Hands one data packet to an endpoint and returns what it now holds of drops.
 fn offer(endpoint: &mut Endpoint, now: Time, data: Data, body: OwnedBody) -> Dropped {
     let meta = Meta { src: NodeId(7), ..Meta::default() };
-    let mut packet = Owned { meta, header: [0; HEADER_BYTES], body };
+    let mut packet = Owned::made_of(meta, [0; HEADER_BYTES], body);
     data.encode(&mut packet.header);
     endpoint.handle_packet(now, packet.lend());
     endpoint.check();
@@ -278,7 +278,7 @@ fn a_second_copy_changes_nothing() {
 fn half_messages_of_dead_senders_make_room_in_the_end() {
     let limits = Config { max_incoming: 8, give_up_after: Span::from_s(1), ..config() };
     let mut endpoint = Endpoint::new(limits).expect("the test's settings work");
-    let mut tray = Tray::new(NodeId(0), 1_000);
+    let mut tray = TestOutbox::with_room(NodeId(0), 1_000);
     let kilobyte = || OwnedBody::Length(1_000);
     let at = |ms| Time::ZERO + Span::from_ms(ms);
     for flow in 0..8 {
@@ -304,7 +304,7 @@ fn half_messages_of_dead_senders_make_room_in_the_end() {
 fn late_copies_of_complete_messages_are_answered_and_not_delivered() {
     let limits = Config { completed_memory: 2, ..config() };
     let mut endpoint = Endpoint::new(limits).expect("the test's settings work");
-    let mut tray = Tray::new(NodeId(0), 1_000);
+    let mut tray = TestOutbox::with_room(NodeId(0), 1_000);
     let kilobyte = || OwnedBody::Length(1_000);
     for flow in 1..=3 {
         for index in 0..2 {

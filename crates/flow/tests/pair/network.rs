@@ -4,10 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{
-    Body, BodySize, Bytes, Checked, Ecn, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox,
-    Packet, Purpose, Rate, Reports, Rng, Span, Time, Verdict,
-};
+pub use thalweg_core::testing::{OwnedBody, OwnedPacket as Owned, TestOutbox};
+use thalweg_core::{Bytes, Checked, Ecn, Machine, NodeId, Rate, Reports, Rng, Span, Time, Verdict};
 use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Data};
 
@@ -30,67 +28,19 @@ pub struct Faults {
     pub mark: f64,
 }
 
-/// A packet that somebody owns.
-#[derive(Clone, Debug)]
-pub struct Owned {
-    pub meta: Meta,
-    pub header: Header,
-    pub body: OwnedBody,
+/// What a packet of flows says.
+pub trait Read {
+    fn data(&self) -> Option<Data>;
+    fn ack(&self) -> Option<Ack>;
 }
 
-#[derive(Clone, Debug)]
-pub enum OwnedBody {
-    Length(u32),
-    Bytes(Vec<u8>),
-}
-
-impl Owned {
-    pub fn data(&self) -> Option<Data> {
+impl Read for Owned {
+    fn data(&self) -> Option<Data> {
         Data::decode(&self.header).ok()
     }
 
-    pub fn ack(&self) -> Option<Ack> {
+    fn ack(&self) -> Option<Ack> {
         Ack::decode(&self.header).ok()
-    }
-
-    pub fn lend(&mut self) -> Packet<'_> {
-        let body = match &mut self.body {
-            OwnedBody::Length(bytes) => Body::Length(*bytes),
-            OwnedBody::Bytes(bytes) => Body::Bytes(bytes),
-        };
-        Packet { meta: &mut self.meta, header: &mut self.header, body }
-    }
-}
-
-/// Room for some packets.
-pub struct Tray {
-    pub src: NodeId,
-    pub room: usize,
-    pub packets: Vec<Owned>,
-}
-
-impl Tray {
-    pub fn new(src: NodeId, room: usize) -> Tray {
-        Tray { src, room, packets: Vec::new() }
-    }
-}
-
-impl Outbox for Tray {
-    fn room(&self) -> usize {
-        self.room - self.packets.len()
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
-        if self.room() == 0 {
-            return None;
-        }
-        let meta = Meta { src: self.src, ..Meta::default() };
-        let body = match body {
-            BodySize::Length(bytes) => OwnedBody::Length(bytes),
-            BodySize::Bytes(bytes) => OwnedBody::Bytes(vec![0; bytes as usize]),
-        };
-        self.packets.push(Owned { meta, header: [0; HEADER_BYTES], body });
-        self.packets.last_mut().map(Owned::lend)
     }
 }
 
@@ -244,7 +194,7 @@ impl Network {
 
     fn drain(&mut self, node: usize) {
         if self.free_at[node] <= self.now {
-            let mut tray = Tray::new(NodeId(node as u32), 1);
+            let mut tray = TestOutbox::with_room(NodeId(node as u32), 1);
             self.nodes[node].poll_transmit(self.now, &mut tray);
             if let Some(packet) = tray.packets.pop() {
                 self.transmit(node, packet);

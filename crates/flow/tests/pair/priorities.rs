@@ -7,7 +7,7 @@ use thalweg_core::{Bytes, Dscp, Rate, Rng, Span, Tag, Tagger, Time};
 use thalweg_flow::{Config, Event, FlowTagger, LossDetection, Payload, Sent};
 
 use crate::faults::{Started, check_delivery, random_config};
-use crate::network::{CONTROLS, Faults, Network, Owned, random_bytes};
+use crate::network::{CONTROLS, Faults, Network, Owned, Read, random_bytes};
 
 const SEEDS: u64 = 2_500;
 const SEGMENT: u32 = 1_000;

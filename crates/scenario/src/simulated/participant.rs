@@ -5,6 +5,7 @@ use thalweg_collective::{SubmitError, SumCall};
 use thalweg_core::{Check, Machine, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_stack::{JobEvent, JobMachine, Participant};
 use thalweg_values::{Coverage, Tensor};
+use thalweg_wire::Prefix;
 
 /// The part of a simulated host in one job.
 pub(crate) enum SimulatedParticipant {
@@ -44,6 +45,18 @@ impl JobMachine for SimulatedParticipant {
 
     fn outgoing(&self) -> usize {
         self.product().map_or(0, JobMachine::outgoing)
+    }
+
+    #[inline]
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
+        match self {
+            SimulatedParticipant::Product(participant) => {
+                participant.handle_checked(now, prefix, packet);
+            }
+            SimulatedParticipant::SwitchMl(worker) => {
+                worker.handle_packet(now, packet);
+            }
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use thalweg_baselines::{homa, ndp, pfabric};
 use thalweg_core::{Bytes, Check, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
+use thalweg_stack::Transport;
+use thalweg_wire::Prefix;
 
 use super::{Deliveries, Layer};
 
@@ -128,6 +130,18 @@ impl From<pfabric::Endpoint> for SimulatedTransport {
 impl From<homa::Endpoint> for SimulatedTransport {
     fn from(endpoint: homa::Endpoint) -> SimulatedTransport {
         SimulatedTransport::Homa(Box::new(endpoint))
+    }
+}
+
+impl Transport for SimulatedTransport {
+    #[inline]
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
+        match self {
+            SimulatedTransport::Flow(endpoint) => endpoint.handle_checked(now, prefix, &packet),
+            _ => {
+                self.handle_packet(now, packet);
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 mod retransmissions;
 
+use thalweg_core::testing::DiscardOutbox;
 use thalweg_core::{
     Body, BodySize, Dscp, HEADER_BYTES, Header, Machine, Meta, Purpose, Span, TrafficClass, Verdict,
 };
@@ -111,18 +112,8 @@ fn a_word_of_another_slot_or_of_nowhere_passes_as_it_is() {
     assert_eq!(ledger.stats(), LedgerStats::default());
 }
 
-/// Lends packets for nothing.
-struct Sink {
-    meta: Meta,
-    header: Header,
-    body: Vec<u8>,
-}
-
-impl Sink {
-    fn new() -> Sink {
-        Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: Vec::new() }
-    }
-
+/// Sends packets of the job, which go nowhere.
+trait SendPaced: Outbox + Sized {
     /// Sends a packet of the job; whether it may leave.
     fn send(&mut self, pacing: &mut Pacing, now: Time, bytes: u32, purpose: Purpose) -> bool {
         let gate = pacing.gate(JOB).expect("it has entered");
@@ -153,18 +144,7 @@ impl Sink {
     }
 }
 
-impl Outbox for Sink {
-    fn room(&self) -> usize {
-        1
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Lent<'_>> {
-        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        self.body = vec![0; bytes as usize];
-        let body = Body::Bytes(&mut self.body);
-        Some(Lent { meta: &mut self.meta, header: &mut self.header, body })
-    }
-}
+impl SendPaced for DiscardOutbox {}
 
 /// What passes a gate whose rates, between 50 Mbps and 1 Gbps, change with every slot. Whoever waits behind it
 /// always has something to send.
@@ -175,7 +155,7 @@ fn passed_gate(seed: u64) -> Trail {
         PacedJob { round, flows: Vec::new(), segment_bytes: 1_460, overhead_bytes: OVERHEAD_BYTES };
     let mut gate = Gate::new(&job, slot);
     gate.hold(true);
-    let mut sink = Sink { meta: Meta::default(), header: [0; HEADER_BYTES], body: Vec::new() };
+    let mut sink = DiscardOutbox::default();
     let mut rng = Rng::new(seed).stream("rates");
     let (mut trail, mut now, mut packets) = (Trail::new(slot), Time::ZERO, 0);
     for number in 0..60 {
@@ -229,7 +209,7 @@ fn data_waits_for_a_grant_and_control_passes() {
     let round = Bytes::new(slot_bytes());
     let job = PacedJob { round, flows: vec![flow], segment_bytes: 1_460, overhead_bytes: 40 };
     pacing.enter(JOB, &job);
-    let mut sink = Sink::new();
+    let mut sink = DiscardOutbox::default();
     let start = Time::ZERO + settings().slot;
     assert!(sink.send_data(&mut pacing, start), "nothing is planned, so nobody holds it");
     pacing.handed_over(start, JOB, slot_bytes());
@@ -299,7 +279,7 @@ fn tell(pacing: &mut Pacing, now: Time, worker: u32, iteration: u64, packets: u6
 // spec: C-06, C-08 machine
 #[test]
 fn results_do_not_wait_for_the_next_iteration_of_whom_they_are_for() {
-    let (mut pacing, mut sink) = (server(), Sink::new());
+    let (mut pacing, mut sink) = (server(), DiscardOutbox::default());
     let slot = |number: u64| Time::ZERO + settings().slot * number;
     (0..2).for_each(|worker| tell(&mut pacing, slot(1), worker, 1, RESULTS));
     // It had the last sums late: 300 packets of its results are left.
@@ -323,7 +303,7 @@ fn results_do_not_wait_for_the_next_iteration_of_whom_they_are_for() {
 // spec: C-13 machine
 #[test]
 fn packets_that_leave_again_bring_nobody_further_and_cost_nobody_a_slot() {
-    let (mut pacing, mut sink) = (server(), Sink::new());
+    let (mut pacing, mut sink) = (server(), DiscardOutbox::default());
     let start = Time::ZERO + settings().slot;
     (0..2).for_each(|worker| tell(&mut pacing, start, worker, 1, RESULTS));
     let flow = |number| FlowId { job: JOB, number };
@@ -354,7 +334,7 @@ fn packets_that_leave_again_bring_nobody_further_and_cost_nobody_a_slot() {
 /// would seem to lack a few bytes for the rest of the slot, and hold back what is sent again.
 #[test]
 fn flows_together_have_sent_what_has_passed() {
-    let (mut pacing, mut sink) = (server(), Sink::new());
+    let (mut pacing, mut sink) = (server(), DiscardOutbox::default());
     let start = Time::ZERO + settings().slot;
     (0..2).for_each(|worker| tell(&mut pacing, start, worker, 1, RESULTS));
     pacing.handle_timeout(start);

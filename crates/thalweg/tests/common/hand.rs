@@ -8,9 +8,9 @@ use thalweg_aggregate::{
     Indexing, Member, Numeric, Recovery, Server, Setup, Switch, Tree, Worker, server, switch,
     worker,
 };
+use thalweg_core::testing::{OwnedBody, OwnedPacket, TestOutbox};
 use thalweg_core::{
-    Body, BodySize, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox, Packet, Purpose,
-    Rng, Span, Time, Verdict,
+    Body, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Rng, Span, Time, Verdict,
 };
 use thalweg_wire::tag::{Key, Secret};
 
@@ -65,33 +65,10 @@ impl Owned {
     }
 }
 
-/// What is on the way.
-#[derive(Default)]
-struct Wire {
-    src: NodeId,
-    packets: VecDeque<Owned>,
-}
-
-impl Outbox for Wire {
-    fn room(&self) -> usize {
-        usize::MAX
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
-        let bytes = match body {
-            BodySize::Bytes(bytes) | BodySize::Length(bytes @ 0) => bytes,
-            BodySize::Length(_) => panic!("tensors have values here"),
-        };
-        let mut packet = Owned::to(NodeId::default());
-        packet.meta.src = self.src;
-        packet.body = vec![0; bytes as usize];
-        self.packets.push_back(packet);
-        let packet = self.packets.back_mut()?;
-        Some(Packet {
-            meta: &mut packet.meta,
-            header: &mut packet.header,
-            body: Body::Bytes(&mut packet.body),
-        })
+impl From<OwnedPacket> for Owned {
+    fn from(packet: OwnedPacket) -> Owned {
+        assert!(!matches!(packet.body, OwnedBody::Length(1..)), "tensors have values here");
+        Owned { meta: packet.meta, header: packet.header, body: packet.bytes().to_vec() }
     }
 }
 
@@ -111,7 +88,8 @@ pub struct Table {
     pub workers: Vec<Worker>,
     pub faults: Faults,
     rng: Rng,
-    wire: Wire,
+    /// Packets in flight.
+    wire: VecDeque<Owned>,
 }
 
 impl Table {
@@ -134,7 +112,7 @@ impl Table {
             workers: (0..setup.trees[0].workers()).map(worker).collect(),
             faults: Faults::default(),
             rng: Rng::new(1),
-            wire: Wire::default(),
+            wire: VecDeque::new(),
         }
     }
 
@@ -147,7 +125,7 @@ impl Table {
     pub fn step(&mut self) -> bool {
         self.wake();
         self.collect();
-        if let Some(packet) = self.wire.packets.pop_front() {
+        if let Some(packet) = self.wire.pop_front() {
             self.now += STEP;
             self.pass(packet);
             return true;
@@ -175,14 +153,14 @@ impl Table {
         };
         match verdict {
             Verdict::Consume => {}
-            Verdict::Forward => self.wire.packets.push_back(packet),
+            Verdict::Forward => self.wire.push_back(packet),
             Verdict::Multicast(nodes) => {
                 let copy = |node: &NodeId| {
                     let mut copy = packet.clone();
                     copy.meta.dst = *node;
                     copy
                 };
-                self.wire.packets.extend(nodes.iter().map(copy));
+                self.wire.extend(nodes.iter().map(copy));
             }
         }
         self.collect();
@@ -190,12 +168,12 @@ impl Table {
 
     /// What is next on the way, for whoever listens.
     pub fn on_the_way(&self) -> Option<&Owned> {
-        self.wire.packets.front()
+        self.wire.front()
     }
 
     /// How much is on the way.
     pub fn queued(&self) -> usize {
-        self.wire.packets.len()
+        self.wire.len()
     }
 
     fn pass(&mut self, packet: Owned) {
@@ -204,10 +182,10 @@ impl Table {
             return;
         }
         if self.rng.chance(overtaking) {
-            return self.wire.packets.push_back(packet);
+            return self.wire.push_back(packet);
         }
         if self.rng.chance(copies) {
-            self.wire.packets.push_back(packet.clone());
+            self.wire.push_back(packet.clone());
         }
         self.deliver(packet);
     }
@@ -215,14 +193,14 @@ impl Table {
     /// Takes what everybody wants to send.
     fn collect(&mut self) {
         let Table { now, switch, server, workers, wire, .. } = self;
-        wire.src = SWITCH;
-        switch.poll_transmit(*now, wire);
-        wire.src = SERVER;
-        server.poll_transmit(*now, wire);
-        for (rank, worker) in (0..).zip(workers) {
-            wire.src = node(rank);
-            worker.poll_transmit(*now, wire);
-        }
+        let mut send = |src: NodeId, machine: &mut dyn Machine| {
+            let mut outbox = TestOutbox::new(src);
+            machine.poll_transmit(*now, &mut outbox);
+            wire.extend(outbox.packets.into_iter().map(Owned::from));
+        };
+        send(SWITCH, switch);
+        send(SERVER, server);
+        (0..).zip(workers).for_each(|(rank, worker)| send(node(rank), worker));
     }
 
     /// Tells everybody whose time has come.

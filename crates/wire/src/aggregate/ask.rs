@@ -1,11 +1,11 @@
 //! Who lacks something asks for it.
 
-use thalweg_core::{Header, JobId, NodeId};
+use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{AggregateError, Bounded, Branch, Identity, LEVELS, flag};
-use crate::prefix::{Kind, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixView, peek};
 
 /// Flag: past all switches, between worker and server.
 const STRAIGHT: u8 = 1 << 0;
@@ -139,11 +139,17 @@ impl Ask {
 
     /// Reads a header of either kind. Does not look at the tag.
     pub fn decode(header: &Header) -> Result<Ask, AggregateError> {
+        Ask::decode_checked(peek(header)?, header)
+    }
+
+    /// Reads a header of either kind whose prefix was [read](peek) before. Does not look at the tag.
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Ask, AggregateError> {
         let view: &AskView = transmute_ref!(header);
-        let kind = match view.prefix.meaning()?.kind {
+        let Prefix { job, epoch, .. } = prefix;
+        let kind = match prefix.kind {
             Kind::AggregateQuery => AskKind::Query,
             _ => {
-                view.prefix.expect(Kind::AggregateRequest)?;
+                prefix.expect(Kind::AggregateRequest)?;
                 AskKind::Request
             }
         };
@@ -160,12 +166,7 @@ impl Ask {
             .transpose()?;
         let ask = Ask {
             kind,
-            identity: Identity {
-                job: JobId(view.prefix.job.get()),
-                epoch: view.prefix.epoch.get(),
-                sequence: view.sequence.get(),
-                attempt: view.attempt,
-            },
+            identity: Identity { job, epoch, sequence: view.sequence.get(), attempt: view.attempt },
             aggregator: view.aggregator.get(),
             server: NodeId(view.server.get()),
             branch: Branch::new(view.fan_ins, view.places)?,
@@ -214,7 +215,7 @@ impl Ask {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use thalweg_core::HEADER_BYTES;
+    use thalweg_core::{HEADER_BYTES, JobId};
 
     use super::super::{BranchError, LossShare};
     use super::*;

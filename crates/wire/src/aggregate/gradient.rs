@@ -1,6 +1,6 @@
 //! Values on their way to the server.
 
-use thalweg_core::{Header, JobId, NodeId};
+use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_mut,
@@ -11,7 +11,7 @@ use super::{
     Absent, AggregateError, Branch, COLLISION, CONGESTED, FLOAT, Identity, LEVELS, Magnitude,
     Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS, flag, levels,
 };
-use crate::prefix::{Kind, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixView, peek};
 
 /// One worker's values of a fragment, or the sum of several workers' values.
 ///
@@ -144,8 +144,14 @@ impl Gradient {
     /// Reads a header. Does not look at the tag.
     #[inline]
     pub fn decode(header: &Header) -> Result<Gradient, AggregateError> {
+        Gradient::decode_checked(peek(header)?, header)
+    }
+
+    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    #[inline]
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Gradient, AggregateError> {
         let view: &GradientView = transmute_ref!(header);
-        view.meaning()
+        view.meaning(prefix)
     }
 }
 
@@ -154,14 +160,14 @@ impl GradientView {
     #[inline]
     pub fn check(header: &Header) -> Result<&GradientView, AggregateError> {
         let view: &GradientView = transmute_ref!(header);
-        view.meaning().map(|_| view)
+        view.meaning(view.prefix.meaning()?).map(|_| view)
     }
 
     /// The same, for a switch that rewrites them where they lie.
     #[inline]
     pub fn check_mut(header: &mut Header) -> Result<&mut GradientView, AggregateError> {
         let view: &mut GradientView = transmute_mut!(header);
-        view.meaning().map(|_| view)
+        view.meaning(view.prefix.meaning()?).map(|_| view)
     }
 
     /// [`Gradient::level`].
@@ -183,8 +189,8 @@ impl GradientView {
     }
 
     #[inline]
-    fn meaning(&self) -> Result<Gradient, AggregateError> {
-        self.prefix.expect(Kind::AggregateGradient)?;
+    fn meaning(&self, prefix: Prefix) -> Result<Gradient, AggregateError> {
+        let Prefix { job, epoch, .. } = prefix.expect(Kind::AggregateGradient)?;
         let is_set = |flag| self.flags & flag != 0;
         let absent = Absent::read(self.scale.get()).filter(|_| is_set(RESULT_LACKS));
         if is_set(RESULT_LACKS) && (self.flags & FLOAT_RESULT != FLOAT_RESULT || absent.is_none()) {
@@ -192,12 +198,7 @@ impl GradientView {
         }
         let scale_bits = if absent.is_some() { 0 } else { self.scale.get() };
         let gradient = Gradient {
-            identity: Identity {
-                job: JobId(self.prefix.job.get()),
-                epoch: self.prefix.epoch.get(),
-                sequence: self.sequence.get(),
-                attempt: self.attempt,
-            },
+            identity: Identity { job, epoch, sequence: self.sequence.get(), attempt: self.attempt },
             aggregator: self.aggregator.get(),
             numbers: Numbers::read(self.flags, scale_bits)?,
             server: NodeId(self.server.get()),

@@ -1,6 +1,6 @@
 //! Sums on their way back to the workers.
 
-use thalweg_core::{Header, JobId, NodeId};
+use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
@@ -8,7 +8,7 @@ use super::{
     Absent, AggregateError, CONGESTED, FLOAT, Identity, LACKS, LEVELS, NEXT_AGGREGATOR, NEXT_SCALE,
     Numbers, REPEAT, Scale, flag,
 };
-use crate::prefix::{Kind, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixView, peek};
 
 /// The server's answer to a fragment. It acknowledges the fragment and frees the aggregators
 /// that it passes.
@@ -128,8 +128,14 @@ impl Parameter {
     /// Reads a header. Does not look at the tag.
     #[inline]
     pub fn decode(header: &Header) -> Result<Parameter, AggregateError> {
+        Parameter::decode_checked(peek(header)?, header)
+    }
+
+    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    #[inline]
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Parameter, AggregateError> {
         let view: &ParameterView = transmute_ref!(header);
-        view.meaning()
+        view.meaning(prefix)
     }
 }
 
@@ -138,24 +144,19 @@ impl ParameterView {
     #[inline]
     pub fn check(header: &Header) -> Result<&ParameterView, AggregateError> {
         let view: &ParameterView = transmute_ref!(header);
-        view.meaning().map(|_| view)
+        view.meaning(peek(header)?).map(|_| view)
     }
 
     #[inline]
-    fn meaning(&self) -> Result<Parameter, AggregateError> {
-        self.prefix.expect(Kind::AggregateParameter)?;
+    fn meaning(&self, prefix: Prefix) -> Result<Parameter, AggregateError> {
+        let Prefix { job, epoch, .. } = prefix.expect(Kind::AggregateParameter)?;
         self.check_unused()?;
         if usize::from(self.level) > LEVELS {
             return Err(AggregateError::Level(self.level));
         }
         let is_set = |flag| self.flags & flag != 0;
         Ok(Parameter {
-            identity: Identity {
-                job: JobId(self.prefix.job.get()),
-                epoch: self.prefix.epoch.get(),
-                sequence: self.sequence.get(),
-                attempt: self.attempt,
-            },
+            identity: Identity { job, epoch, sequence: self.sequence.get(), attempt: self.attempt },
             aggregator: self.aggregator.get(),
             numbers: Numbers::read(self.flags, self.scale.get())?,
             server: NodeId(self.server.get()),

@@ -6,7 +6,7 @@ use thalweg_wire::aggregate::{
 };
 
 use super::harness::{
-    Bench, Content, Fate, ME, OVERHEAD, PARENT, Packets, SERVER, Sent, branch_of, gradient,
+    Bench, Content, Fate, ME, OVERHEAD, PARENT, SERVER, Sent, TestOutbox, branch_of, gradient,
     parameter,
 };
 
@@ -99,7 +99,7 @@ fn a_full_station_that_is_asked_sends_its_sum_again() {
     for _ in 0..2 {
         assert_eq!(ask(&mut bench, &request()).0, Fate::Consumed);
     }
-    let mut nothing = Packets { packets: Vec::new(), room: 0 };
+    let mut nothing = TestOutbox::with_room(ME, 0);
     bench.switch.poll_transmit(bench.now, &mut nothing);
     assert!(bench.switch.has_backlog(), "it waits for room");
     let sent = bench.transmit();

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use thalweg_core::testing::OwnedPacket;
+pub(super) use thalweg_core::testing::{OwnedBody as Content, TestOutbox};
 use thalweg_core::{
-    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Outbox,
-    Packet, Purpose, Span, Time, Verdict,
+    Body, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time,
+    Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale, StationBytes,
@@ -26,10 +28,10 @@ pub(super) struct Sent {
     pub(super) body: Content,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Content {
-    Length(u32),
-    Bytes(Vec<u8>),
+impl From<OwnedPacket> for Sent {
+    fn from(OwnedPacket { meta, header, body, .. }: OwnedPacket) -> Sent {
+        Sent { meta, header, body }
+    }
 }
 
 /// A [`Verdict`] that owns its nodes.
@@ -183,9 +185,9 @@ impl Bench {
     }
 
     pub(super) fn transmit(&mut self) -> Vec<Sent> {
-        let mut outbox = Packets { packets: Vec::new(), room: usize::MAX };
+        let mut outbox = TestOutbox::new(ME);
         self.switch.poll_transmit(self.now, &mut outbox);
-        outbox.packets
+        outbox.packets.into_iter().map(Sent::from).collect()
     }
 }
 
@@ -230,31 +232,6 @@ fn zerocopy_bytes(station: &StationBytes) -> Vec<u8> {
     bytes.extend(station.count.get().to_le_bytes());
     bytes.extend(station.children.iter().flat_map(|child| child.get().to_le_bytes()));
     bytes
-}
-
-/// An outbox with room for so many packets.
-pub(super) struct Packets {
-    pub(super) packets: Vec<Sent>,
-    pub(super) room: usize,
-}
-
-impl Outbox for Packets {
-    fn room(&self) -> usize {
-        self.room - self.packets.len()
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
-        if self.room() == 0 {
-            return None;
-        }
-        let body = match body {
-            BodySize::Length(bytes) => Content::Length(bytes),
-            BodySize::Bytes(bytes) => Content::Bytes(vec![0; bytes as usize]),
-        };
-        let meta = Meta { src: ME, ..Meta::default() };
-        self.packets.push(Sent { meta, header: [0; HEADER_BYTES], body });
-        self.packets.last_mut().map(Sent::lend)
-    }
 }
 
 /// Switches that pass packets to each other without delay or loss.
@@ -308,9 +285,9 @@ impl Net {
                     }
                 }
             }
-            let mut outbox = Packets { packets: Vec::new(), room: usize::MAX };
+            let mut outbox = TestOutbox::new(ME);
             switch.poll_transmit(self.now, &mut outbox);
-            self.under_way.extend(outbox.packets);
+            self.under_way.extend(outbox.packets.into_iter().map(Sent::from));
         }
     }
 

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use thalweg_core::{Body, HEADER_BYTES, Header, JobId, Machine, Meta, Packet, Span, Time};
 use thalweg_wire::aggregate::{Ask, AskKind, Branch, Gradient, Identity};
 
-use super::harness::{Bench, Content, Fate, ME, Packets, Sent, announce_both, gradient, parameter};
+use super::harness::{
+    Bench, Content, Fate, ME, Sent, TestOutbox, announce_both, gradient, parameter,
+};
 use crate::switch::aggregator::Aggregator;
 
 const WORKERS: u8 = 3;
@@ -183,7 +185,7 @@ proptest! {
             let mut meta = Meta { dst: ME, ..Meta::default() };
             let packet = Packet { meta: &mut meta, header: &mut header, body };
             bench.switch.handle_packet(bench.now, packet);
-            let mut outbox = Packets { packets: Vec::new(), room: 3 };
+            let mut outbox = TestOutbox::with_room(ME, 3);
             bench.switch.poll_transmit(bench.now, &mut outbox);
             prop_assert!(bench.switch.occupied() <= 16);
         }

@@ -85,7 +85,7 @@ fn the_window_and_the_span_hold_fragments_back() {
 fn packets_wait_for_room() {
     let mut bench = Bench::new(setup());
     bench.submit_length(4 * 3);
-    let mut wire = Wire { room: 2, packets: Vec::new() };
+    let mut wire = TestOutbox::with_room(NodeId(0), 2);
     bench.worker.poll_transmit(bench.now, &mut wire);
     assert_eq!(wire.packets.len(), 2);
     assert!(bench.worker.has_backlog());
@@ -142,7 +142,7 @@ fn fixed_point_is_scaled_and_what_does_not_fit_is_flagged() {
     let operation = bench.submit(&[1.5, -0.014, 0.0, 2.0, 1.0, f32::NAN, 1.0, 1.0, 3e7]);
     let sent = bench.sent();
     let integers: Vec<i32> =
-        sent[0].body.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
+        sent[0].bytes().as_chunks().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
     assert_eq!(integers, [150, -1, 0, 200]);
     let flags: Vec<bool> = sent.iter().map(|packet| packet.gradient().overflow).collect();
     assert_eq!(flags, [false, true, true]);
@@ -189,7 +189,7 @@ fn tensors_without_values_send_the_same_headers() {
     assert_eq!(values.len(), 3);
     for (value, length) in values.iter().zip(&lengths) {
         assert_eq!((value.header, value.meta), (length.header, length.meta));
-        assert!(length.body.is_empty());
+        assert!(length.bytes().is_empty());
     }
 }
 

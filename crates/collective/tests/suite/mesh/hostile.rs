@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use thalweg_collective::mesh::{Call, Mesh};
+use thalweg_core::testing::TestOutbox;
 use thalweg_core::{Combine, Element, Machine, NodeId, OperationKind as Kind, Reports, Time};
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload};
 
 use super::{meshes, tiny};
-use crate::shuttle::Tray;
 
 /// Delivers messages to rank 0 as another node would send them.
 fn deliver(mesh: &mut Mesh, src: NodeId, messages: Vec<Payload>) {
@@ -14,9 +14,9 @@ fn deliver(mesh: &mut Mesh, src: NodeId, messages: Vec<Payload>) {
     for body in messages {
         let message = Message { dst: NodeId(0), body, tagger: FlowTagger::default(), entropy: 0 };
         endpoint.start(Time::ZERO, message).expect("short enough");
-        let mut packets = Vec::new();
-        endpoint.poll_transmit(Time::ZERO, &mut Tray { src, heap: &mut packets });
-        for mut packet in packets {
+        let mut outbox = TestOutbox::new(src);
+        endpoint.poll_transmit(Time::ZERO, &mut outbox);
+        for mut packet in outbox.packets {
             mesh.handle_packet(Time::ZERO, packet.lend());
         }
     }

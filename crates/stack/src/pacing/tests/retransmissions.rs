@@ -1,11 +1,12 @@
 //! A paced worker that loses packets: values that leave again are no progress, whatever they leave for.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_aggregate::{
     Indexing, Member, Numeric, Recovery, Server, Setup, Tree, Worker, server, worker,
 };
+use thalweg_core::testing::TestOutbox;
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::{Gradient, Scale};
 use thalweg_wire::{Kind, peek};
@@ -67,29 +68,10 @@ struct Bench {
     workers: [Worker; 2],
     server: Server,
     rng: Rng,
-    tray: Tray,
+    outbox: TestOutbox,
     /// Of the first worker.
     distinct: BTreeSet<u64>,
     gradients: u64,
-}
-
-/// Keeps packets.
-#[derive(Default)]
-struct Tray {
-    packets: VecDeque<Owned>,
-}
-
-impl Outbox for Tray {
-    fn room(&self) -> usize {
-        64 - self.packets.len().min(64)
-    }
-
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Lent<'_>> {
-        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        let (meta, header) = (Meta::default(), [0; HEADER_BYTES]);
-        self.packets.push_back(Owned { meta, header, body: vec![0; bytes as usize] });
-        self.packets.back_mut().map(Owned::lend)
-    }
 }
 
 impl Bench {
@@ -106,18 +88,18 @@ impl Bench {
         });
         let mut pacing = pacing();
         pacing.handed_over(now, JOB, FRAGMENTS * 4 * u64::from(FRAGMENT_VALUES));
-        let (rng, tray) = (Rng::new(3), Tray::default());
+        let (rng, outbox) = (Rng::new(3), TestOutbox::with_room(NodeId(0), 64));
         let distinct = BTreeSet::new();
-        Bench { now, pacing, workers, server, rng, tray, distinct, gradients: 0 }
+        Bench { now, pacing, workers, server, rng, outbox, distinct, gradients: 0 }
     }
 
     fn step(&mut self) {
         self.now += Span::from_us(50);
         self.pacing.handle_timeout(self.now);
-        self.pacing.transmit(self.now, &mut Sink::new());
+        self.pacing.transmit(self.now, &mut DiscardOutbox::default());
         self.send_paced();
         self.deliver();
-        self.workers[1].poll_transmit(self.now, &mut self.tray);
+        self.workers[1].poll_transmit(self.now, &mut self.outbox);
         self.deliver();
         for worker in &mut self.workers {
             if worker.poll_timeout() <= self.now {
@@ -128,9 +110,9 @@ impl Bench {
 
     fn send_paced(&mut self) {
         let gate = self.pacing.gate(JOB).expect("it has entered");
-        self.workers[0].poll_transmit(self.now, &mut Gated::new(&mut self.tray, gate, self.now));
+        self.workers[0].poll_transmit(self.now, &mut Gated::new(&mut self.outbox, gate, self.now));
         self.pacing.settle(JOB);
-        let kinds = self.tray.packets.iter().map(|packet| (packet, peek(&packet.header)));
+        let kinds = self.outbox.packets.iter().map(|packet| (packet, peek(&packet.header)));
         for (packet, prefix) in kinds {
             if prefix.expect("sound packets").kind == Kind::AggregateGradient {
                 let gradient = Gradient::decode(&packet.header).expect("a gradient");
@@ -140,9 +122,10 @@ impl Bench {
         }
     }
 
-    /// Hands over what is in the tray and what the server answers. One packet in fifty is lost.
+    /// Hands over what was sent and what the server answers. One packet in fifty is lost.
     fn deliver(&mut self) {
-        while let Some(mut packet) = self.tray.packets.pop_front() {
+        while !self.outbox.packets.is_empty() {
+            let mut packet = self.outbox.packets.remove(0);
             let dst = packet.meta.dst;
             if self.rng.chance(0.02) {
                 continue;
@@ -152,7 +135,7 @@ impl Bench {
             } else {
                 self.workers[dst.index()].handle_packet(self.now, packet.lend());
             }
-            self.server.poll_transmit(self.now, &mut self.tray);
+            self.server.poll_transmit(self.now, &mut self.outbox);
         }
     }
 
