@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_core::{
     Dscp, Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict, layer_priority,
 };
+use thalweg_transport::{RtoLimits, RttEstimator};
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
 
@@ -116,12 +117,7 @@ struct Epoch {
     answers: VecDeque<u64>,
     /// Results to send because the server lost them.
     results: VecDeque<Wanted>,
-    /// Zero before the first sample.
-    round_trip: Span,
-    /// How far round trips are apart.
-    deviation: Span,
-    /// How often the timeout was doubled since the last answer.
-    doublings: u32,
+    rtt: RttEstimator,
     /// When answers came again after a timeout.
     calm_from: Time,
     last_answer_at: Time,
@@ -368,9 +364,7 @@ impl Epoch {
             due: VecDeque::new(),
             answers: VecDeque::new(),
             results: VecDeque::new(),
-            round_trip: Span::ZERO,
-            deviation: Span::ZERO,
-            doublings: 0,
+            rtt: RttEstimator::new(rto_limits(&work.config)),
             calm_from: now,
             last_answer_at: now,
             probed_at: now,
@@ -389,11 +383,9 @@ impl Epoch {
 
     /// How long a fragment may be unanswered.
     fn timeout(&self, work: &Work) -> Span {
-        let least = work.config.timeout_after;
-        let measured = self.round_trip + self.deviation * 4;
-        let most = work.config.timeout_max.max(measured);
-        // Spans saturate long before the shift does.
-        (least.max(measured) * (1 << self.doublings.min(40))).min(most)
+        let expected = self.rtt.expected().unwrap_or(Span::ZERO);
+        let max = work.config.timeout_max.max(expected);
+        self.rtt.timeout(RtoLimits { max, ..rto_limits(&work.config) })
     }
 
     fn next_timeout(&self, work: &Work) -> Time {
@@ -410,8 +402,13 @@ impl Epoch {
     fn next_probe(&self, work: &Work, sent_at: Time) -> Time {
         let Some(after) = work.config.probe_after else { return Time::NEVER };
         let quiet_since = sent_at.max(self.last_answer_at).max(self.probed_at);
-        quiet_since + after.max(self.round_trip * 2)
+        quiet_since + after.max(self.rtt.smoothed() * 2)
     }
+}
+
+/// Limits of the timeout of a fragment. Another worker may be late for long, so that round trips have none.
+fn rto_limits(config: &Config) -> RtoLimits {
+    RtoLimits { initial: config.timeout_after, min: config.timeout_after, max: Span::MAX }
 }
 
 /// Whether a set-up has what a worker counts on.

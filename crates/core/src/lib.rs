@@ -21,7 +21,6 @@ pub mod packet;
 pub mod quantity;
 pub mod relay;
 pub mod rng;
-pub mod rtt;
 pub mod sum;
 pub mod tagger;
 pub mod tensor;
@@ -42,7 +41,6 @@ pub use packet::{Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, 
 pub use quantity::QuantityError;
 pub use relay::Relay;
 pub use rng::Rng;
-pub use rtt::{Rtt, Waits};
 pub use tagger::{Tag, Tagger, layer_priority};
 pub use tensor::{Half, Operation, Tensor};
 pub use time::{Span, Time};

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Dscp, Ecn, Header, NodeId, Packet, Time, TrafficClass};
+use thalweg_core::{Dscp, Ecn, Header, NodeId, Packet, Tag, Time, TrafficClass};
+use thalweg_transport::Envelope;
 use thalweg_wire::deliver::Verb;
-use thalweg_wire::tag;
 
 use crate::call::Name;
 use crate::config::Config;
@@ -75,13 +75,13 @@ pub(crate) fn address(
     entropy: u16,
     encode: impl FnOnce(&mut Header),
 ) {
-    packet.meta.dst = dst;
-    packet.meta.wire_bytes = config.overhead_bytes + packet.body.len() as u32;
-    packet.meta.entropy = entropy;
-    packet.meta.dscp = Dscp::of_priority(CONTROL_PRIORITY).in_class(TrafficClass::Training);
-    packet.meta.ecn = Ecn::Capable;
-    encode(packet.header);
-    if let Some(key) = &config.key {
-        tag::seal(packet.header, key);
-    }
+    let dscp = Dscp::of_priority(CONTROL_PRIORITY).in_class(TrafficClass::Training);
+    let envelope = Envelope {
+        dst,
+        tag: Tag { dscp, ecn: Ecn::Capable, rank: 0 },
+        entropy,
+        overhead_bytes: config.overhead_bytes,
+        key: config.credentials.key.as_ref(),
+    };
+    envelope.fill(packet, encode);
 }

@@ -5,6 +5,7 @@
 
 use thalweg_core::delay::Base;
 use thalweg_core::{Bytes, Pacer, Rate, Span, Time};
+use thalweg_transport::DepartureClock;
 use thiserror::Error;
 
 /// Settings of a [`DelayControl`]. The defaults are the paper's (§4.2.3), except where it is said.
@@ -118,7 +119,7 @@ pub struct DelayControl {
     base: Base,
     /// When the rate last fell.
     fell_at: Option<Time>,
-    next_send: Time,
+    departures: DepartureClock,
 }
 
 impl DelayControl {
@@ -130,7 +131,7 @@ impl DelayControl {
             last: None,
             base: Base::default(),
             fell_at: None,
-            next_send: Time::ZERO,
+            departures: DepartureClock::default(),
         }
     }
 
@@ -192,14 +193,12 @@ impl DelayControl {
 impl Pacer for DelayControl {
     #[inline]
     fn next_send(&self, _now: Time) -> Time {
-        self.next_send
+        self.departures.next()
     }
 
     #[inline]
     fn on_send(&mut self, now: Time, wire_bytes: Bytes) {
-        let burst = self.config.burst.as_ps();
-        let earliest = Time::from_ps(now.as_ps().saturating_sub(burst));
-        self.next_send = self.next_send.max(earliest) + self.rate.serialization(wire_bytes);
+        self.departures.advance(now, self.rate.serialization(wire_bytes), self.config.burst);
     }
 }
 

@@ -6,8 +6,8 @@ use thalweg_core::{
     Body, BodySize, Check, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Rng, Time,
     Verdict,
 };
+use thalweg_wire::Kind;
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
-use thalweg_wire::{Kind, peek, tag};
 
 use crate::answers::{Answer, Answers, Says, address};
 use crate::budget::LossBound;
@@ -119,15 +119,6 @@ impl Endpoint {
     /// What it did so far.
     pub fn stats(&self) -> Stats {
         self.stats
-    }
-
-    /// What kind of packet it is, if it is one that this endpoint may read.
-    #[inline]
-    fn admit(&self, header: &Header) -> Option<Kind> {
-        let prefix = peek(header).ok()?;
-        let is_ours = prefix.job == self.config.job && prefix.epoch == self.config.epoch;
-        let is_sealed = self.config.key.as_ref().is_none_or(|key| tag::verify(header, key));
-        (is_ours && is_sealed).then_some(prefix.kind)
     }
 
     #[inline]
@@ -265,7 +256,7 @@ impl Machine for Endpoint {
 
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match self.admit(packet.header) {
+        match self.config.credentials.admit(packet.header) {
             Some(Kind::DeliverData) => {
                 self.handle_data(now, packet.meta, packet.header, &packet.body);
             }

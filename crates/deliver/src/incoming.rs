@@ -48,7 +48,7 @@ impl Incoming {
             receivers: Vec::new(),
             vacant: Vec::new(),
             // The job's random number makes it hard to choose names that collide.
-            names: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
+            names: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
             ended: VecDeque::new(),
             early: VecDeque::new(),
             untold: VecDeque::new(),

@@ -41,7 +41,7 @@ impl Outgoing {
         Outgoing {
             senders: Vec::new(),
             vacant: Vec::new(),
-            names: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
+            names: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
             peers: Vec::new(),
             nodes: BTreeMap::new(),
             ready: BTreeSet::new(),

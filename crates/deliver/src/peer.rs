@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_core::{Bytes, NodeId, Pacer, Rng, Rtt, Span, Time};
+use thalweg_core::{Bytes, NodeId, Pacer, Rng, Span, Time};
+use thalweg_transport::RttEstimator;
 
 use crate::config::Config;
 use crate::delay_control::DelayControl;
@@ -14,7 +15,7 @@ pub(crate) type Waiting = (u32, u64, u32);
 pub(crate) struct Peer {
     control: DelayControl,
     spray: Spray,
-    rtt: Rtt,
+    rtt: RttEstimator,
     /// Packets until the next one that asks for an echo.
     until_echo: u32,
     /// Senders that have something to send.
@@ -39,7 +40,7 @@ impl Peer {
         Peer {
             control: DelayControl::new(config.rate),
             spray: Spray::new(config.paths, rng.substream("spray", u64::from(node.0))),
-            rtt: Rtt::new(config.waits),
+            rtt: RttEstimator::new(config.waits),
             until_echo: 0,
             waiting: BTreeSet::new(),
             turn: Turn::Idle,

@@ -1,16 +1,15 @@
 //! Settings of an endpoint.
 
-use thalweg_core::{Header, JobId, Span, Waits};
-use thalweg_wire::tag::{self, Key};
-use thalweg_wire::{Kind, peek};
+use thalweg_core::Span;
+use thalweg_transport::{Credentials, RtoLimits};
 use thiserror::Error;
 
 /// Most packets of one message. Leaves the 32-bit transmission numbers room for fifteen resends of
 /// every packet.
 pub const MAX_PACKETS: u32 = 1 << 28;
 
-/// Settings of an [`Endpoint`](crate::Endpoint). Both ends of a message need the same job, epoch,
-/// key, `span_packets` and `loss_detection`.
+/// Settings of an [`Endpoint`](crate::Endpoint). Both ends of a message need the same
+/// `credentials`, `span_packets` and `loss_detection`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Payload of a full packet. Default 1,460: what TCP puts into an Ethernet frame.
@@ -62,12 +61,8 @@ pub struct Config {
     /// same epoch begins above all that it used before: receivers take a message with an old number
     /// for one that they have.
     pub first_message: u64,
-    /// Whose packets these are. Others are dropped.
-    pub job: JobId,
-    /// Which set-up of the job. Packets of others are dropped.
-    pub epoch: u32,
-    /// Seals what is sent and verifies what arrives. Default none: a simulation without attackers.
-    pub key: Option<Key>,
+    /// Job, epoch and key of the packets that are sent and read.
+    pub credentials: Credentials,
 }
 
 /// A congestion control.
@@ -151,9 +146,7 @@ impl Default for Config {
             completed_memory: 16_384,
             max_waiting_acks: 65_536,
             first_message: 0,
-            job: JobId::default(),
-            epoch: 0,
-            key: None,
+            credentials: Credentials::default(),
         }
     }
 }
@@ -197,27 +190,10 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// What kind of packet it is, if an endpoint with these settings may read it.
+    /// Limits of the wait for an answer.
     #[inline]
-    pub fn admits(&self, header: &Header) -> Option<Kind> {
-        let prefix = peek(header).ok()?;
-        let is_ours = prefix.job == self.job && prefix.epoch == self.epoch;
-        let is_sealed = self.key.as_ref().is_none_or(|key| tag::verify(header, key));
-        (is_ours && is_sealed).then_some(prefix.kind)
-    }
-
-    /// Puts the tag of these settings on a header that is otherwise finished, if they have a key.
-    #[inline]
-    pub fn seal(&self, header: &mut Header) {
-        if let Some(key) = &self.key {
-            tag::seal(header, key);
-        }
-    }
-
-    /// Between which limits waits for an answer lie.
-    #[inline]
-    pub(crate) fn waits(&self) -> Waits {
-        Waits { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
+    pub(crate) fn rto_limits(&self) -> RtoLimits {
+        RtoLimits { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
     }
 
     /// Whether the settings can work together.

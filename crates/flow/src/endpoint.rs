@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Time,
+    Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Tag, Time,
     TrafficClass, Verdict,
 };
+use thalweg_transport::Envelope;
 use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Data};
 
@@ -154,14 +155,16 @@ impl Endpoint {
     #[inline]
     fn send_ack(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
         let WaitingAck { dst, entropy, class, ack } = self.acks.front()?;
-        let packet = outbox.lend(BodySize::Length(0))?;
-        packet.meta.dst = *dst;
-        packet.meta.wire_bytes = self.config.ack_wire_bytes;
-        packet.meta.entropy = *entropy;
-        packet.meta.dscp = Dscp::of_priority(0).in_class(*class);
-        packet.meta.ecn = Ecn::NotCapable;
-        ack.encode(packet.header);
-        self.config.seal(packet.header);
+        let mut packet = outbox.lend(BodySize::Length(0))?;
+        let dscp = Dscp::of_priority(0).in_class(*class);
+        let envelope = Envelope {
+            dst: *dst,
+            tag: Tag { dscp, ecn: Ecn::NotCapable, rank: 0 },
+            entropy: *entropy,
+            overhead_bytes: self.config.ack_wire_bytes,
+            key: self.config.credentials.key.as_ref(),
+        };
+        envelope.fill(&mut packet, |header| ack.encode(header));
         self.acks.pop_front();
         Some(())
     }
@@ -181,7 +184,7 @@ impl Machine for Endpoint {
 
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match self.config.admits(packet.header) {
+        match self.config.credentials.admit(packet.header) {
             Some(Kind::FlowData) => {
                 self.handle_data(now, packet.meta, packet.header, &packet.body);
             }

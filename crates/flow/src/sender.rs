@@ -1,8 +1,9 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
 use thalweg_core::{
-    Acked, Bytes, CongestionControl, Dscp, NodeId, Outbox, Packet, Rtt, Tag, Tagger, Time,
+    Acked, Bytes, CongestionControl, Dscp, NodeId, Outbox, Packet, Tag, Tagger, Time,
 };
+use thalweg_transport::{Envelope, RttEstimator};
 use thalweg_wire::flow::{Ack, Data};
 
 use crate::config::{Config, LossDetection, MAX_PACKETS};
@@ -44,7 +45,7 @@ pub(crate) struct Sender {
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     control: Controller,
-    rtt: Rtt,
+    rtt: RttEstimator,
 }
 
 /// What an acknowledgement did to a message.
@@ -67,7 +68,10 @@ pub fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
 impl Path {
     /// Nothing is known to the message with this number.
     pub fn new(config: &Config, number: u64) -> Path {
-        Path { control: Controller::new(config, number), rtt: Rtt::new(config.waits()) }
+        Path {
+            control: Controller::new(config, number),
+            rtt: RttEstimator::new(config.rto_limits()),
+        }
     }
 
     /// Path state that the message with this number starts from.
@@ -230,7 +234,7 @@ impl Sender {
     }
 
     fn begin_waiting(&mut self, config: &Config, now: Time) {
-        self.deadline = now + self.path.rtt.timeout(config.waits());
+        self.deadline = now + self.path.rtt.timeout(config.rto_limits());
         // After a timeout the silence goes on.
         if !self.path.rtt.is_backing_off() {
             self.silent_since = now;
@@ -243,18 +247,19 @@ impl Sender {
     }
 
     #[inline]
-    fn fill(&mut self, config: &Config, now: Time, index: u32, packet: Packet<'_>) {
+    fn fill(&mut self, config: &Config, now: Time, index: u32, mut packet: Packet<'_>) {
         let offset = Bytes::from(index) * u64::from(config.segment_bytes);
         let (tag, first_priority) = self.tag(config, index);
-        packet.meta.dst = self.dst;
-        packet.meta.wire_bytes = self.payload_bytes(config, index) + config.overhead_bytes;
-        packet.meta.rank = tag.rank;
-        packet.meta.entropy = self.entropy;
-        packet.meta.dscp = tag.dscp;
-        packet.meta.ecn = tag.ecn;
+        let envelope = Envelope {
+            dst: self.dst,
+            tag,
+            entropy: self.entropy,
+            overhead_bytes: config.overhead_bytes,
+            key: config.credentials.key.as_ref(),
+        };
         let data = Data {
-            job: config.job,
-            epoch: config.epoch,
+            job: config.credentials.job,
+            epoch: config.credentials.epoch,
             flow: self.flow.0,
             message_bytes: self.body.bytes(),
             sent_at: now,
@@ -263,8 +268,7 @@ impl Sender {
             segment_bytes: config.segment_bytes,
             priority: first_priority,
         };
-        data.encode(packet.header);
-        config.seal(packet.header);
+        envelope.fill(&mut packet, |header| data.encode(header));
         self.body.fill(offset, packet.body);
     }
 
@@ -309,9 +313,9 @@ impl Sender {
     ) {
         let segment = Bytes::from(config.segment_bytes);
         let round_trip = now.since(ack.sent_at);
-        self.path.rtt.sample(config.waits(), round_trip);
+        self.path.rtt.sample(config.rto_limits(), round_trip);
         self.path.rtt.stop_backing_off();
-        self.deadline = now + self.path.rtt.timeout(config.waits());
+        self.deadline = now + self.path.rtt.timeout(config.rto_limits());
         self.silent_since = now;
         self.path.control.on_ack(&Acked {
             now,

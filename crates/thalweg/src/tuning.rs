@@ -3,9 +3,10 @@
 use thalweg_aggregate::window::Control;
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
-use thalweg_core::{HEADER_BYTES, JobId, NodeId, Rate, Rng, Span, Waits};
+use thalweg_core::{HEADER_BYTES, JobId, NodeId, Rate, Rng, Span};
 use thalweg_deliver::LossBound;
 use thalweg_deliver::delay_control::DelayConfig;
+use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secret};
 
 /// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
@@ -85,11 +86,9 @@ pub(crate) fn delivery(
     let endpoint = thalweg_deliver::Config {
         rate,
         paths: 1,
-        waits: Waits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
+        waits: RtoLimits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
         give_up_after,
-        job,
-        epoch,
-        key: Some(key),
+        credentials: Credentials { job, epoch, key: Some(key) },
         ..thalweg_deliver::Config::default()
     };
     // What a call allows is the least of what both ends do.
@@ -107,9 +106,7 @@ pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> tha
         min_rto: Span::from_ms(10),
         initial_rto: Span::from_ms(50),
         give_up_after,
-        job,
-        epoch,
-        key: Some(key),
+        credentials: Credentials { job, epoch, key: Some(key) },
         ..thalweg_flow::Config::default()
     }
 }

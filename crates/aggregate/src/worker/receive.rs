@@ -1,16 +1,17 @@
 //! What a worker takes in, and what it does when nothing comes.
 
 use thalweg_core::{NodeId, Packet, Span, Time};
+use thalweg_transport::Credentials;
+use thalweg_wire::Kind;
 use thalweg_wire::aggregate::{Ask, Identity, Numbers, Parameter};
-use thalweg_wire::{Kind, peek, tag};
 
 use super::agreed::Terms;
 use super::flight::Sent;
 use super::fragments::Fragment;
 use super::send::{How, Wanted};
-use super::{Epoch, Work};
+use super::{Epoch, Work, rto_limits};
 use crate::index::upper_places;
-use crate::setup::{Attempt, Numeric, Recovery};
+use crate::setup::{Attempt, Numeric, Recovery, Setup};
 use crate::window::Answer;
 
 /// Most results that wait to be sent. The server asks again for what is beyond.
@@ -27,9 +28,9 @@ enum Why {
 
 impl Epoch {
     pub(super) fn take_in(&mut self, work: &mut Work, now: Time, packet: &Packet<'_>) {
-        let is_sealed = work.key.as_ref().is_none_or(|key| tag::verify(packet.header, key));
-        let kind = peek(packet.header).ok().filter(|_| is_sealed).map(|prefix| prefix.kind);
-        let taken = match kind {
+        let Setup { job, epoch, .. } = *self.setup;
+        let credentials = Credentials { job, epoch, key: work.key };
+        let taken = match credentials.admit(packet.header) {
             Some(Kind::AggregateParameter) => self.on_parameter(work, now, packet),
             Some(Kind::AggregateRequest) => self.on_request(work, packet),
             _ => None,
@@ -145,12 +146,15 @@ impl Epoch {
         self.last_answer_at = now;
         let round_trip = fragment.is_measurable.then(|| now.since(fragment.sent_at));
         if let Some(round_trip) = round_trip {
-            self.measure(round_trip);
+            self.rtt.sample(rto_limits(&work.config), round_trip);
         }
-        if self.doublings > 0 {
+        if self.rtt.is_backing_off() {
             // The answer to a repeat may be one to the original, so it does not tell that the timeout
             // was long enough.
-            self.doublings = if round_trip.is_some() { 0 } else { self.doublings - 1 };
+            match round_trip {
+                Some(_) => self.rtt.stop_backing_off(),
+                None => self.rtt.ease_off(),
+            }
             self.calm_from = now;
         }
         let answer = Answer {
@@ -167,22 +171,10 @@ impl Epoch {
         self.flight.on_answer(self.setup.shard(sequence), sequence, transmission);
     }
 
-    /// Smooths round trips and how far they are apart, as RFC 6298 does.
-    fn measure(&mut self, round_trip: Span) {
-        let smoothed = self.round_trip;
-        if smoothed == Span::ZERO {
-            (self.round_trip, self.deviation) = (round_trip, round_trip / 2);
-            return;
-        }
-        let apart = round_trip.max(smoothed) - round_trip.min(smoothed);
-        self.deviation = self.deviation - self.deviation / 4 + apart / 4;
-        self.round_trip = smoothed - smoothed / 8 + round_trip / 8;
-    }
-
     /// How long to wait after something was done about a fragment before more is done.
     fn patience(&self, work: &Work) -> Span {
         let round_trips = u64::from(work.config.patience_round_trips);
-        (self.round_trip * round_trips).min(self.timeout(work))
+        (self.rtt.smoothed() * round_trips).min(self.timeout(work))
     }
 
     // spec: A-33
@@ -253,8 +245,9 @@ impl Epoch {
             let is_congestion = work.fragments.get(sent.sequence).is_some_and(is_overtaken);
             self.on_unanswered(work, sent, Why::Overdue, is_congestion);
         }
-        self.doublings += u32::from(has_expired);
-        if !has_expired {
+        if has_expired {
+            self.rtt.back_off();
+        } else {
             self.probe(work, now);
         }
     }

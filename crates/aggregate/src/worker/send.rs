@@ -1,8 +1,8 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Fit, Fixed, Half, Outbox, Packet, Time};
+use thalweg_core::{Body, BodySize, Fit, Fixed, Half, Outbox, Packet, Tag, Time};
+use thalweg_transport::Envelope;
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
-use thalweg_wire::tag;
 
 use super::agreed::Terms;
 use super::operations::Piece;
@@ -190,9 +190,9 @@ impl Epoch {
         let mut gradient = self.gradient(work, sequence, terms, how, piece.len());
         let fit = encode(piece, terms.numbers, &mut packet.body);
         gradient.overflow = fit.is_clipped;
-        gradient.encode(packet.header);
         let is_to_server = gradient.level == gradient.branch.end();
-        self.address(work, sequence, is_to_server, packet);
+        let envelope = self.envelope(work, sequence, is_to_server);
+        envelope.fill(&mut packet, |header| gradient.encode(header));
         fit
     }
 
@@ -262,7 +262,7 @@ impl Epoch {
         is_straight: bool,
         outbox: &mut dyn Outbox,
     ) {
-        let Some(packet) = outbox.lend(BodySize::Length(0)) else { return };
+        let Some(mut packet) = outbox.lend(BodySize::Length(0)) else { return };
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
         let query = Ask {
@@ -280,8 +280,8 @@ impl Epoch {
             // What was repeated in floats is exact.
             bounded: work.operations.bounded(sequence).filter(|_| !terms.attempt.is_in_floats()),
         };
-        query.encode(packet.header);
-        self.address(work, sequence, is_straight, packet);
+        let envelope = self.envelope(work, sequence, is_straight);
+        envelope.fill(&mut packet, |header| query.encode(header));
     }
 
     /// Where the sum is that came last from the same server, unless time alone makes it ask.
@@ -297,19 +297,17 @@ impl Epoch {
         Identity { job, epoch, sequence, attempt: attempt.0 }
     }
 
-    /// Fills in what every hop reads, and seals the header.
+    /// Returns the envelope of a packet about a fragment.
     // spec: A-24
-    fn address(&self, work: &Work, sequence: u64, is_to_server: bool, packet: Packet<'_>) {
+    fn envelope<'a>(&self, work: &'a Work, sequence: u64, is_to_server: bool) -> Envelope<'a> {
         let tree = self.setup.tree(sequence);
-        let meta = packet.meta;
-        meta.dst = if is_to_server { tree.server() } else { tree.first_hop(self.rank) };
-        meta.wire_bytes = packet.body.len() as u32 + self.setup.overhead_bytes;
-        meta.entropy = self.setup.job.0 as u16;
-        meta.rank = work.config.tag.rank;
-        meta.dscp = work.dscp(sequence);
-        meta.ecn = work.config.tag.ecn;
-        if let Some(key) = &work.key {
-            tag::seal(packet.header, key);
+        Envelope {
+            dst: if is_to_server { tree.server() } else { tree.first_hop(self.rank) },
+            tag: Tag { dscp: work.dscp(sequence), ..work.config.tag },
+            // Packets of a job stay on one path, in order.
+            entropy: self.setup.job.0 as u16,
+            overhead_bytes: self.setup.overhead_bytes,
+            key: work.key.as_ref(),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{BodySize, Dscp, Ecn, NodeId, Outbox, Packet, Time};
+use thalweg_core::{BodySize, Dscp, Ecn, Header, NodeId, Outbox, Packet, Tag, Time};
 use thalweg_flow::{Config, Event, FlowId, Incoming};
+use thalweg_transport::{Credentials, Envelope};
 use thalweg_wire::flow::{Ack, Credit, Data};
 
 /// Sender and flow of a message that arrives.
@@ -104,9 +105,7 @@ impl Inbound {
     /// Sends the answer that waits longest. `None` if none waits, or there is no room.
     pub(crate) fn send_answer(&mut self, config: &Config, outbox: &mut dyn Outbox) -> Option<()> {
         let Answer { dst, entropy, ack } = self.answers.front()?;
-        let packet = lend_urgent(config, *dst, *entropy, outbox)?;
-        ack.encode(packet.header);
-        config.seal(packet.header);
+        send_urgent(config, *dst, *entropy, outbox, |header| ack.encode(header))?;
         self.answers.pop_front();
         Some(())
     }
@@ -121,26 +120,27 @@ pub(crate) fn send_credit(
     (transmissions, priority): (u32, u8),
     outbox: &mut dyn Outbox,
 ) -> Option<()> {
-    let packet = lend_urgent(config, src, entropy, outbox)?;
-    let Config { job, epoch, .. } = *config;
-    Credit { job, epoch, flow: flow.0, transmissions, priority }.encode(packet.header);
-    config.seal(packet.header);
-    Some(())
+    let Credentials { job, epoch, .. } = config.credentials;
+    let credit = Credit { job, epoch, flow: flow.0, transmissions, priority };
+    send_urgent(config, src, entropy, outbox, |header| credit.encode(header))
 }
 
-/// A packet without a body that no data holds up.
-fn lend_urgent<'a>(
+/// Sends a packet without a body at the highest priority. `None` without room.
+fn send_urgent(
     config: &Config,
     dst: NodeId,
     entropy: u16,
-    outbox: &'a mut dyn Outbox,
-) -> Option<Packet<'a>> {
-    let packet = outbox.lend(BodySize::Length(0))?;
-    packet.meta.dst = dst;
-    packet.meta.wire_bytes = config.ack_wire_bytes;
-    packet.meta.entropy = entropy;
-    packet.meta.rank = 0;
-    packet.meta.dscp = Dscp::of_priority(0);
-    packet.meta.ecn = Ecn::NotCapable;
-    Some(packet)
+    outbox: &mut dyn Outbox,
+    encode: impl FnOnce(&mut Header),
+) -> Option<()> {
+    let mut packet = outbox.lend(BodySize::Length(0))?;
+    let envelope = Envelope {
+        dst,
+        tag: Tag { dscp: Dscp::of_priority(0), ecn: Ecn::NotCapable, rank: 0 },
+        entropy,
+        overhead_bytes: config.ack_wire_bytes,
+        key: config.credentials.key.as_ref(),
+    };
+    envelope.fill(&mut packet, encode);
+    Some(())
 }

@@ -2,6 +2,7 @@
 
 use thalweg_core::{Bytes, Check, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time};
 use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Sent};
+use thalweg_transport::Credentials;
 use thalweg_wire::flow::Ack;
 use thalweg_wire::tag::Key;
 
@@ -29,9 +30,11 @@ pub fn random_config(rng: &mut Rng) -> Config {
         max_rto: Span::from_ms(5),
         reordering_packets: 1 + rng.below(8) as u32,
         span_packets: 1 + rng.below(200) as u32,
-        job: JobId(rng.bits()),
-        epoch: rng.below(9) as u32,
-        key: keyed.then_some(Key([7; 16])),
+        credentials: Credentials {
+            job: JobId(rng.bits()),
+            epoch: rng.below(9) as u32,
+            key: keyed.then_some(Key([7; 16])),
+        },
         ..Config::default()
     }
 }

@@ -1,12 +1,13 @@
 //! From the table of the transport to its settings.
 
 use thalweg_baselines::{Past, homa, ndp, pfabric};
-use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Waits};
+use thalweg_core::{Bytes, JobId, NodeId, Rng, Span};
 use thalweg_deliver::delay_control::DelayConfig;
 use thalweg_deliver::{LossBound, Start};
 use thalweg_fabric::Topology;
 use thalweg_flow::{Config, ConfigError, Control, Endpoint, LossDetection};
 use thalweg_stack::{Deliveries, Transport};
+use thalweg_transport::{Credentials, RtoLimits};
 
 use super::as_key;
 use crate::error::Mistake;
@@ -110,7 +111,7 @@ impl Protocol {
                 let config = thalweg_deliver::Config {
                     // Sizes and bounds are agreed on before a training begins.
                     start: Start::AtOnce,
-                    ..delivery(&messages, topology, (host, messages.job), sprays)
+                    ..delivery(&messages, topology, (host, messages.credentials.job), sprays)
                 };
                 let rng = rng.substream("deliver", u64::from(host.0));
                 let deliveries = Deliveries::new(config, loss, messages.first_message, rng);
@@ -155,12 +156,12 @@ pub(crate) fn delivery(
     let (line_rate, rate) = (topology.host_cable(host).rate, default.rate);
     let least = messages.min_rto;
     thalweg_deliver::Config {
-        job,
+        credentials: Credentials { job, ..Credentials::default() },
         segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
         overhead_bytes: messages.overhead_bytes,
         paths: if sprays { default.paths } else { 1 },
         rate: DelayConfig { line_rate, floor: rate.floor.min(line_rate), ..rate },
-        waits: Waits {
+        waits: RtoLimits {
             initial: least,
             min: default.waits.min.min(least),
             max: default.waits.max.max(least),

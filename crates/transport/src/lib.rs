@@ -1,0 +1,15 @@
+//! The kit that every transport is made of.
+//!
+//! A transport decides what to send, when, and what to send again. What is the same in all of them is here:
+//! [`Credentials`] (the packets of which job are read, and how headers are sealed) and [`Envelope`] (how a
+//! packet is addressed), [`recovery`] (round-trip times, timeouts, departure times).
+//!
+//! Nothing here does I/O, reads a clock, or draws random numbers of its own.
+
+pub mod credentials;
+pub mod envelope;
+pub mod recovery;
+
+pub use credentials::Credentials;
+pub use envelope::Envelope;
+pub use recovery::{Backoff, DepartureClock, RtoLimits, RttEstimator};
