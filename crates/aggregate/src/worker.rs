@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use thalweg_core::{
-    Dscp, Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict, layer_priority,
+    Dscp, Machine, Operation, Outbox, Packet, Rng, Span, Tensor, Time, Verdict, layer_priority,
 };
-use thalweg_transport::{RtoLimits, RttEstimator};
+use thalweg_transport::control::PacketInfos;
+use thalweg_transport::{CongestionControl, ControlStart, Controller, RtoLimits, RttEstimator};
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
 
 use crate::reliability::{Absences, Manner};
 use crate::setup::Setup;
-use crate::window::Window;
 
 mod agreed;
 mod check;
@@ -105,7 +105,15 @@ struct Epoch {
     setup: Arc<Setup>,
     rank: u32,
     agreed: Agreed,
-    window: Window,
+    control: CongestionControl,
+    /// Random numbers of the control.
+    rng: Rng,
+    /// States that the control gave to fragments in flight.
+    infos: PacketInfos,
+    /// Losses of transmissions below this number are being repaired.
+    recovery_end: u64,
+    /// Departure that a fragment waits for because the control paces.
+    held_until: Option<Time>,
     flight: Flight,
     /// The first fragment that was neither sent nor completed.
     next: u64,
@@ -263,7 +271,7 @@ impl Worker {
 
     /// How much may be on the way; 0 before the first set-up.
     pub fn window_bytes(&self) -> u64 {
-        self.epoch.as_ref().map_or(0, |epoch| epoch.window.bytes())
+        self.epoch.as_ref().map_or(0, |epoch| epoch.control.window().as_u64())
     }
 
     /// Steps of fixed point to 1 with which fragments are sent now. `None` before the first set-up, and where
@@ -356,8 +364,15 @@ impl Epoch {
         Epoch {
             rank,
             agreed: Agreed::new(&setup),
-            window: Window::new(work.config.control, setup.packet_bytes())
-                .with_shared_phase(work.config.shared_phase),
+            control: work
+                .config
+                .control
+                .with_shared_phase(work.config.shared_phase)
+                .start(&control_start(&setup)),
+            rng: Rng::new(setup.job.0).substream("worker", u64::from(rank)),
+            infos: PacketInfos::default(),
+            recovery_end: 0,
+            held_until: None,
             flight: Flight::new(setup.trees.len(), work.config.loss_threshold),
             next: work.fragments.watermark(),
             in_flight_bytes: 0,
@@ -389,10 +404,11 @@ impl Epoch {
     }
 
     fn next_timeout(&self, work: &Work) -> Time {
+        let held_until = self.held_until.unwrap_or(Time::NEVER);
         let oldest = self.flight.oldest_sent_at(&work.fragments);
-        oldest.map_or(Time::NEVER, |sent_at| {
+        oldest.map_or(held_until, |sent_at| {
             let timeout = sent_at.max(self.calm_from) + self.timeout(work);
-            timeout.min(self.next_probe(work, sent_at))
+            timeout.min(self.next_probe(work, sent_at)).min(held_until)
         })
     }
 }
@@ -404,6 +420,14 @@ impl Epoch {
         let quiet_since = sent_at.max(self.last_answer_at).max(self.probed_at);
         quiet_since + after.max(self.rtt.smoothed() * 2)
     }
+}
+
+/// Window of controls that begin with a number of packets: about the bandwidth-delay product of 100 Gbps.
+const INITIAL_WINDOW_BYTES: u32 = 60_000;
+
+fn control_start(setup: &Setup) -> ControlStart {
+    let packet_bytes = setup.packet_bytes();
+    ControlStart { packet_bytes, initial_packets: (INITIAL_WINDOW_BYTES / packet_bytes).max(2) }
 }
 
 /// Limits of the timeout of a fragment. Another worker may be late for long, so that round trips have none.

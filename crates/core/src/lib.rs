@@ -10,7 +10,6 @@
 pub mod buffer;
 pub mod check;
 pub mod control;
-pub mod delay;
 pub mod digest;
 pub mod element;
 pub mod fingerprint;
@@ -30,7 +29,7 @@ pub mod units;
 
 pub use buffer::{Buffer, Lend};
 pub use check::{Check, Checked};
-pub use control::{Acked, CongestionControl, Pacer};
+pub use control::Pacer;
 pub use digest::Digest;
 pub use element::{Combine, Element};
 pub use fingerprint::{Fingerprint, Mismatch, OperationKind, OperationPolicy, Reduction, SumPath};

@@ -26,7 +26,7 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Says {
     /// The time of a packet comes back.
-    Echo { sent_at: Time, congested: bool },
+    Echo { sent_at: Time, congested: bool, priority: u8 },
     /// A control packet.
     Verb(Verb),
     /// What has arrived from this segment on. It is looked up when it leaves.

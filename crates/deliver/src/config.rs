@@ -1,10 +1,10 @@
 //! Settings of an endpoint.
 
 use thalweg_core::Span;
+use thalweg_transport::control::{DelayRate, DelayRateError};
 use thalweg_transport::{Credentials, RtoLimits};
 use thiserror::Error;
 
-use crate::delay_control::{DelayConfig, DelayConfigError};
 use crate::segments::LEAST_SEGMENT_BYTES;
 
 /// Settings of an [`Endpoint`](crate::Endpoint). Both ends need the same `credentials`.
@@ -17,7 +17,7 @@ pub struct Config {
     /// IPv4, UDP, and the header area.
     pub overhead_bytes: u32,
     /// How fast to send.
-    pub rate: DelayConfig,
+    pub rate: DelayRate,
     /// One packet in so many asks for the echo of its time. Default 10 (M-08).
     pub echo_every: u32,
     /// How many paths packets are spread over. Default 256: all that one byte can tell apart.
@@ -57,7 +57,7 @@ impl Default for Config {
         Config {
             segment_bytes: 1_408,
             overhead_bytes: 130,
-            rate: DelayConfig::default(),
+            rate: DelayRate::default(),
             echo_every: 10,
             paths: 256,
             start: Start::AfterAccept,
@@ -94,7 +94,7 @@ pub enum ConfigError {
     },
     /// The rate control cannot work.
     #[error(transparent)]
-    Rate(#[from] DelayConfigError),
+    Rate(#[from] DelayRateError),
 }
 
 impl Config {

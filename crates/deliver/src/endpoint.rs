@@ -184,8 +184,9 @@ impl Endpoint {
     fn send_answer(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
         let &Answer { name, says } = self.answers.front()?;
         let sent = match says {
-            Says::Echo { sent_at, congested } => {
-                let ack = Ack { name: wire_name(&self.config, name), sent_at, congested };
+            Says::Echo { sent_at, congested, priority } => {
+                let name_sent = wire_name(&self.config, name);
+                let ack = Ack { name: name_sent, sent_at, congested, priority };
                 self.send_control(outbox, name.peer, |header| ack.encode(header))
             }
             // A buffer was posted since, and the offer accepted. Saying both would cost a round trip

@@ -215,8 +215,8 @@ impl Incoming {
             }
         }
         // spec: M-08
-        let congested = meta.ecn.is_congested();
-        data.echo.then_some(Says::Echo { sent_at: data.sent_at, congested })
+        let (congested, priority) = (meta.ecn.is_congested(), meta.dscp.priority());
+        data.echo.then_some(Says::Echo { sent_at: data.sent_at, congested, priority })
     }
 
     /// Gives up what nothing was heard of for too long.

@@ -13,7 +13,6 @@ mod bits;
 pub mod budget;
 mod call;
 mod config;
-pub mod delay_control;
 mod endpoint;
 pub mod importance;
 mod incoming;

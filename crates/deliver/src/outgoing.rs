@@ -210,7 +210,7 @@ impl Outgoing {
     pub fn on_echo(&mut self, config: &Config, now: Time, name: Name, ack: &Ack) -> bool {
         let Some(&slot) = self.names.get(&name) else { return false };
         let sender = self.senders[slot as usize].as_mut().expect("names are of live senders");
-        self.peers[sender.peer as usize].on_echo(config, now, now.since(ack.sent_at));
+        self.peers[sender.peer as usize].on_echo(config, now, ack);
         let next = sender.on_echo(now, ack.sent_at);
         self.follow(now, slot, next);
         true
@@ -232,7 +232,7 @@ impl Outgoing {
             }
             stats.unanswered += u64::from(sender.has_asked());
             if sender.is_unheard() {
-                self.peers[sender.peer as usize].on_silence();
+                self.peers[sender.peer as usize].on_silence(now);
             }
             let next = sender.on_deadline(config, now);
             if next == Next::Fail {
@@ -287,9 +287,9 @@ impl Outgoing {
                 self.ready.insert((rank, turn, place));
                 peer.turn = Turn::Ready(rank, turn);
             }
-            Turn::Idle if peer.next_send(now) > now => {
+            Turn::Idle if peer.next_send() > now => {
                 peer.turn = Turn::Paced;
-                self.paced.push(Reverse((peer.next_send(now), place)));
+                self.paced.push(Reverse((peer.next_send(), place)));
             }
             Turn::Idle => {
                 peer.turn = Turn::Ready(rank, self.count);

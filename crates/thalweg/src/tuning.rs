@@ -1,11 +1,10 @@
 //! Settings of the machines on real networks, where they differ from a simulation's.
 
-use thalweg_aggregate::window::Control;
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
 use thalweg_core::{HEADER_BYTES, JobId, NodeId, Rate, Rng, Span};
 use thalweg_deliver::LossBound;
-use thalweg_deliver::delay_control::DelayConfig;
+use thalweg_transport::control::{Aimd, Delay, DelayRate};
 use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secret};
 
@@ -36,7 +35,7 @@ pub(crate) const LAYERS: u16 = 256;
 /// A worker of in-network aggregation.
 pub(crate) fn worker() -> worker::Config {
     worker::Config {
-        control: Control::DELAY,
+        control: Aimd::DELAY.into(),
         // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
         timeout_after: Span::from_ms(50),
         patience_round_trips: 4,
@@ -73,7 +72,7 @@ pub(crate) fn delivery(
     give_up_after: Span,
     rng: Rng,
 ) -> Delivery {
-    let rate = DelayConfig {
+    let rate = DelayRate {
         line_rate: Rate::from_gbps(10),
         floor: Rate::from_mbps(1),
         low: Span::from_us(500),
@@ -81,7 +80,7 @@ pub(crate) fn delivery(
         reference: Span::from_us(200),
         step: Rate::from_mbps(4),
         burst: Span::from_us(200),
-        ..DelayConfig::default()
+        ..DelayRate::default()
     };
     let endpoint = thalweg_deliver::Config {
         rate,
@@ -101,7 +100,7 @@ pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> tha
         segment_bytes: SEGMENT_BYTES,
         overhead_bytes: OVERHEAD_BYTES,
         ack_wire_bytes: OVERHEAD_BYTES,
-        control: thalweg_flow::Control::Delay { target: QUEUE_TARGET },
+        control: Delay::to(QUEUE_TARGET).into(),
         remembers_paths: true,
         min_rto: Span::from_ms(10),
         initial_rto: Span::from_ms(50),

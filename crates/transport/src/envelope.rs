@@ -1,4 +1,4 @@
-//! How a packet is addressed.
+//! Addresses of packets.
 
 use thalweg_core::{Header, NodeId, Packet, Tag};
 use thalweg_wire::tag::{self, Key};

@@ -2,14 +2,17 @@
 //!
 //! A transport decides what to send, when, and what to send again. What is the same in all of them is here:
 //! [`Credentials`] (the packets of which job are read, and how headers are sealed) and [`Envelope`] (how a
-//! packet is addressed), [`recovery`] (round-trip times, timeouts, departure times).
+//! packet is addressed), [`recovery`] (round-trip times, timeouts, departure times)
+//! and [`control`] (congestion control).
 //!
 //! Nothing here does I/O, reads a clock, or draws random numbers of its own.
 
+pub mod control;
 pub mod credentials;
 pub mod envelope;
 pub mod recovery;
 
+pub use control::{CongestionControl, Control, ControlError, ControlStart, Controller};
 pub use credentials::Credentials;
 pub use envelope::Envelope;
 pub use recovery::{Backoff, DepartureClock, RtoLimits, RttEstimator};

@@ -1,7 +1,8 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Fit, Fixed, Half, Outbox, Packet, Tag, Time};
-use thalweg_transport::Envelope;
+use thalweg_core::{Body, BodySize, Bytes, Fit, Fixed, Half, Outbox, Packet, Tag, Time};
+use thalweg_transport::control::SentPacket;
+use thalweg_transport::{Controller, Envelope};
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
 
 use super::agreed::Terms;
@@ -39,7 +40,7 @@ impl Epoch {
     pub(super) fn has_backlog(&self, work: &Work) -> bool {
         let is_urgent =
             !self.answers.is_empty() || !self.results.is_empty() || !self.due.is_empty();
-        is_urgent || self.may_launch(work)
+        is_urgent || (self.held_until.is_none() && self.may_launch(work))
     }
 
     /// Sends the most urgent packet. `false` if there is none, or no room for fresh values.
@@ -53,7 +54,7 @@ impl Epoch {
         } else if let Some(sequence) = self.due.pop_front() {
             self.send_due(work, now, sequence, outbox);
         } else if self.may_launch(work) {
-            return self.launch(work, now, outbox);
+            return !self.is_held(now) && self.launch(work, now, outbox);
         } else {
             return false;
         }
@@ -119,7 +120,15 @@ impl Epoch {
         }
         let Some(piece) = work.operations.piece(self.next) else { return false };
         let bytes = u64::from(piece.bytes() + self.setup.overhead_bytes);
-        self.next == watermark || self.in_flight_bytes + bytes <= self.window.bytes()
+        self.next == watermark || self.in_flight_bytes + bytes <= self.control.window().as_u64()
+    }
+
+    /// Returns whether the control holds the next fragment back, and notes until when.
+    #[inline]
+    fn is_held(&mut self, now: Time) -> bool {
+        let earliest = self.control.earliest_departure();
+        self.held_until = (earliest > now).then_some(earliest);
+        self.held_until.is_some()
     }
 
     /// No fragment from here on may be sent before the watermark moves.
@@ -144,7 +153,7 @@ impl Epoch {
         let terms = self.agreed.terms(sequence);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
         work.fragments.launch(sequence, terms, transmission, now);
-        self.in_flight_bytes += self.packet_bytes(work, sequence);
+        self.note_sent(work, now, sequence, transmission);
         self.next += 1;
         self.skip_complete(work);
         let fit = self.fill(work, sequence, terms, How::Fresh, packet);
@@ -152,6 +161,22 @@ impl Epoch {
         // spec: T-09
         work.stats.underflowed_values += if has_left_before { 0 } else { fit.underflowed };
         true
+    }
+
+    /// Counts a fragment as in flight.
+    #[inline]
+    fn note_sent(&mut self, work: &Work, now: Time, sequence: u64, transmission: u64) {
+        let bytes = self.packet_bytes(work, sequence);
+        let packet = SentPacket {
+            now,
+            bytes: Bytes::new(bytes),
+            in_flight: Bytes::new(self.in_flight_bytes),
+            priority: work.dscp(sequence).priority(),
+        };
+        if let Some(info) = self.control.on_sent(&packet) {
+            self.infos.push(transmission, info);
+        }
+        self.in_flight_bytes += bytes;
     }
 
     /// What a packet with the values of a fragment occupies of a link.
@@ -237,7 +262,7 @@ impl Epoch {
         if !matches!(self.setup.numeric, Numeric::Fixed { dynamic: true, .. }) {
             return Magnitude::default();
         }
-        let ahead = self.window.bytes() / u64::from(self.setup.packet_bytes());
+        let ahead = self.control.window().as_u64() / u64::from(self.setup.packet_bytes());
         let ahead = ahead.clamp(1, u64::from(self.setup.span_fragments));
         match work.operations.piece(sequence + ahead) {
             Some(Piece::Values(values)) => {

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use thalweg_aggregate::window::Control;
 use thalweg_aggregate::{
     Indexing, Member, Numeric, Recovery, Setup, Switch, Tree, Worker, server, switch, worker,
 };
@@ -17,6 +16,7 @@ use thalweg_net::{
     Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Stats, Wait, thread,
 };
 use thalweg_stack::{Event, Host, Participant};
+use thalweg_transport::control::Fixed;
 use thalweg_wire::tag::{Key, Secret};
 
 use crate::failure::Failure;
@@ -252,7 +252,7 @@ fn run_switch(mut driver: Driver<Switch>, stop: &AtomicBool) -> Result<Count, Fa
 }
 
 fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<Host>, Failure> {
-    let control = Control::Fixed(WINDOW_BYTES);
+    let control = Fixed { bytes: WINDOW_BYTES }.into();
     let timeout_after = thalweg_core::Span::from_ms(50);
     let config = worker::Config { control, timeout_after, ..worker::Config::default() };
     let mut worker = Worker::new(config).map_err(ran_wrong)?;

@@ -63,7 +63,7 @@ fn packet(src: u32, job: u64, operation: u64, forged: &Forged, body_bytes: u16) 
         }
         Forged::Echo { sent_at } => {
             let sent_at = Time::from_ps(sent_at);
-            Ack { name: tensor, sent_at, congested: true }.encode(&mut header);
+            Ack { name: tensor, sent_at, congested: true, priority: 3 }.encode(&mut header);
             0
         }
         Forged::Control(verb) => {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use thalweg_core::{Machine, Rate, Span, Time};
-use thalweg_deliver::delay_control::DelayConfig;
 use thalweg_deliver::{Config, SendCall, Start};
 use thalweg_transport::RtoLimits;
+use thalweg_transport::control::DelayRate;
 use thalweg_wire::deliver::Verb;
 
 use crate::shuttle::{Owned, Pair, buffer, name};
@@ -101,7 +101,7 @@ fn a_lost_question_is_asked_again_after_round_trips() {
 // spec: M-08 machine
 #[test]
 fn one_lost_probe_is_no_congestion() {
-    let rate = DelayConfig { line_rate: Rate::from_gbps(1), ..DelayConfig::default() };
+    let rate = DelayRate { line_rate: Rate::from_gbps(1), ..DelayRate::default() };
     let config = Config { rate, ..config() };
     let took = |lost_probes| {
         let (_, again) = asked(&config, lost_probes);

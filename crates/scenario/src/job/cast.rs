@@ -158,10 +158,9 @@ impl Cast {
     ) -> Result<Option<Participant>, Mistake> {
         let rank = job.workers.iter().position(|&worker| worker == node);
         let seed = Rng::new(self.id.0).substream("control", node.0.into()).bits();
-        let control = stage.transport.control.seeded(seed);
         let flow = thalweg_flow::Config {
             credentials: Credentials { job: self.id, ..stage.transport.credentials },
-            control,
+            seed,
             ..stage.transport.clone()
         };
         let participant = match (&self.part, rank) {

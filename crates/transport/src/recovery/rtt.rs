@@ -86,7 +86,7 @@ impl RttEstimator {
         self.backoff.ease_off();
     }
 
-    /// Whether nothing new came back since the last timeout.
+    /// Returns whether nothing new came back since the last timeout.
     #[inline]
     pub fn is_backing_off(&self) -> bool {
         self.backoff.doublings() > 0
