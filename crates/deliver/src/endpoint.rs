@@ -61,7 +61,7 @@ impl Endpoint {
             spray: Spray::new(config.paths, rng.stream("answers")),
             outgoing: Outgoing::new(&config, rng.stream("data")),
             incoming: Incoming::new(&config),
-            answers: Answers::new(&config),
+            answers: Answers::new(config.max_waiting_answers),
             completions: VecDeque::new(),
             done: Vec::new(),
             stats: Stats::default(),
@@ -133,7 +133,7 @@ impl Endpoint {
         let name = name_of(meta.src, data.name);
         let says = incoming.on_data(config, now, (name, meta), &data, body, (stats, done));
         if let Some(says) = says {
-            stats.no_room += u64::from(!answers.push(name, says));
+            stats.no_room += u64::from(!answers.push(Answer { name, says }));
         }
     }
 
@@ -175,7 +175,7 @@ impl Endpoint {
             }
         };
         match says {
-            Some(says) => stats.no_room += u64::from(!answers.push(name, says)),
+            Some(says) => stats.no_room += u64::from(!answers.push(Answer { name, says })),
             None => stats.malformed += 1,
         }
     }

@@ -6,7 +6,7 @@ use thalweg_core::{
     Body, BodySize, Check, Dscp, Ecn, Header, Machine, Meta, NodeId, Outbox, Packet, Tag, Time,
     TrafficClass, Verdict,
 };
-use thalweg_transport::Envelope;
+use thalweg_transport::{Envelope, Replies};
 use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Data};
 
@@ -38,7 +38,7 @@ pub struct Endpoint {
     outgoing: Outgoing,
     incoming: Incoming,
     /// Acknowledgements that wait for room.
-    acks: VecDeque<WaitingAck>,
+    acks: Replies<WaitingAck>,
     events: VecDeque<Event>,
     dropped: Dropped,
 }
@@ -70,7 +70,7 @@ impl Endpoint {
         Ok(Endpoint {
             outgoing: Outgoing::new(config.first_message),
             incoming: Incoming::new(&config),
-            acks: VecDeque::new(),
+            acks: Replies::new(config.max_waiting_acks),
             events: VecDeque::new(),
             dropped: Dropped::default(),
             config,
@@ -132,11 +132,12 @@ impl Endpoint {
             .map_err(|_| Refusal::Malformed)
             .and_then(|data| incoming.on_data(config, now, meta, &data, body, events));
         match result {
-            Ok(ack) if acks.len() < config.max_waiting_acks as usize => {
+            Ok(ack) => {
                 let class = meta.dscp.class();
-                acks.push_back(WaitingAck { dst: meta.src, entropy: meta.entropy, class, ack });
+                let reply = WaitingAck { dst: meta.src, entropy: meta.entropy, class, ack };
+                dropped.no_room += u64::from(!acks.push(reply));
             }
-            Ok(_) | Err(Refusal::NoRoom) => dropped.no_room += 1,
+            Err(Refusal::NoRoom) => dropped.no_room += 1,
             Err(Refusal::Malformed) => dropped.malformed += 1,
         }
     }
@@ -165,7 +166,7 @@ impl Endpoint {
             key: self.config.credentials.key.as_ref(),
         };
         envelope.fill(&mut packet, |header| ack.encode(header));
-        self.acks.pop_front();
+        self.acks.pop();
         Some(())
     }
 }
@@ -174,8 +175,7 @@ impl Check for Endpoint {
     fn check(&self) {
         self.outgoing.check(&self.config);
         self.incoming.check(&self.config);
-        let most = self.config.max_waiting_acks as usize;
-        assert!(self.acks.len() <= most, "the number of waiting acknowledgements is bounded");
+        self.acks.check();
     }
 }
 

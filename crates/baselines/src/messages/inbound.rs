@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use thalweg_core::{BodySize, Dscp, Ecn, Header, NodeId, Outbox, Packet, Tag, Time};
 use thalweg_flow::{Config, Event, FlowId, Incoming};
-use thalweg_transport::{Credentials, Envelope};
+use thalweg_transport::{Credentials, Envelope, Replies};
 use thalweg_wire::flow::{Ack, Credit, Data};
 
 /// Sender and flow of a message that arrives.
@@ -17,7 +17,7 @@ const SPARE_MESSAGES: usize = 64;
 pub(crate) struct Inbound {
     incoming: Incoming,
     /// Answers that wait for room.
-    answers: VecDeque<Answer>,
+    answers: Replies<Answer>,
 }
 
 /// A packet that was taken in.
@@ -37,7 +37,7 @@ struct Answer {
 
 impl Inbound {
     pub(crate) fn new(config: &Config) -> Inbound {
-        Inbound { incoming: Incoming::new(config), answers: VecDeque::new() }
+        Inbound { incoming: Incoming::new(config), answers: Replies::new(config.max_waiting_acks) }
     }
 
     /// Takes in a packet of a message and answers it. Says what it is; `None` if it was dropped.
@@ -49,7 +49,7 @@ impl Inbound {
         events: &mut VecDeque<Event>,
     ) -> Option<Data> {
         let Taken { data, ack, .. } = self.accept(config, now, packet, events)?;
-        self.answer(config, (packet.meta.src, packet.meta.entropy), ack);
+        self.answer((packet.meta.src, packet.meta.entropy), ack);
         Some(data)
     }
 
@@ -74,10 +74,8 @@ impl Inbound {
     }
 
     /// Puts an answer behind those that wait, if there is room for it.
-    pub(crate) fn answer(&mut self, config: &Config, (dst, entropy): (NodeId, u16), ack: Ack) {
-        if self.answers.len() < config.max_waiting_acks as usize {
-            self.answers.push_back(Answer { dst, entropy, ack });
-        }
+    pub(crate) fn answer(&mut self, (dst, entropy): (NodeId, u16), ack: Ack) {
+        self.answers.push(Answer { dst, entropy, ack });
     }
 
     /// How many packets of a message have not arrived; `None` if it is complete.
@@ -106,7 +104,7 @@ impl Inbound {
     pub(crate) fn send_answer(&mut self, config: &Config, outbox: &mut dyn Outbox) -> Option<()> {
         let Answer { dst, entropy, ack } = self.answers.front()?;
         send_urgent(config, *dst, *entropy, outbox, |header| ack.encode(header))?;
-        self.answers.pop_front();
+        self.answers.pop();
         Some(())
     }
 }
