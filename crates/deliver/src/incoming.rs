@@ -93,7 +93,7 @@ impl Incoming {
         now: Time,
         call: ReceiveCall,
         answers: &mut Answers,
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) -> Result<(), PostError> {
         let name = call.name;
         let offer = match self.names.get(&name) {
@@ -128,7 +128,7 @@ impl Incoming {
         now: Time,
         name: Name,
         offer: Offer,
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) -> Verb {
         match self.names.get(&name) {
             Some(&Known::Posted(slot)) => self.agree(config, now, slot, &offer, done),
@@ -183,7 +183,7 @@ impl Incoming {
         (name, meta): (Name, &Meta),
         data: &Data,
         body: &Body<'_>,
-        (stats, done): (&mut Stats, &mut Vec<Completion>),
+        (stats, done): (&mut Stats, &mut VecDeque<Completion>),
     ) -> Option<Says> {
         let stop = Says::Verb(Verb::Stop);
         let slot = match self.names.get(&name) {
@@ -215,7 +215,7 @@ impl Incoming {
     }
 
     /// Gives up what nothing was heard of for too long.
-    pub fn handle_timeout(&mut self, config: &Config, now: Time, done: &mut Vec<Completion>) {
+    pub fn handle_timeout(&mut self, config: &Config, now: Time, done: &mut VecDeque<Completion>) {
         while let Some(slot) = self.timers.pop_due(now) {
             let Some(receiver) = self.receivers.get(slot as usize) else { continue };
             if !receiver.is_agreed() {
@@ -228,7 +228,7 @@ impl Incoming {
             }
             let receiver = self.take(slot);
             self.remember(config, receiver.name, Known::GivenUp);
-            done.push(Completion::Failed(receiver.fail(Failure::Silent)));
+            done.push_back(Completion::Failed(receiver.fail(Failure::Silent)));
         }
     }
 
@@ -257,7 +257,7 @@ impl Incoming {
         now: Time,
         slot: u32,
         offer: &Offer,
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) -> Verb {
         let receiver = &mut self.receivers[slot as usize];
         match receiver.agree(now, offer) {
@@ -274,16 +274,16 @@ impl Incoming {
                 let receiver = self.take(slot);
                 self.remember(config, receiver.name, Known::GivenUp);
                 let failure = Failure::Refused(refusal);
-                done.push(Completion::Failed(receiver.fail(failure)));
+                done.push_back(Completion::Failed(receiver.fail(failure)));
                 Verb::Refuse(refusal)
             }
         }
     }
 
-    fn complete(&mut self, config: &Config, now: Time, slot: u32, done: &mut Vec<Completion>) {
+    fn complete(&mut self, config: &Config, now: Time, slot: u32, done: &mut VecDeque<Completion>) {
         let received = self.take(slot).finish(now);
         self.remember(config, received.name, Known::Complete);
-        done.push(Completion::Received(received));
+        done.push_back(Completion::Received(received));
     }
 
     fn take(&mut self, slot: u32) -> Receiver {

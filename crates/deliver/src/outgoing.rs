@@ -167,7 +167,7 @@ impl Outgoing {
         name: Name,
         verb: Verb,
         body: &[u8],
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) -> bool {
         let Some(&slot) = self.names.get(&name) else { return true };
         let sender = &mut self.senders[slot as usize];
@@ -186,12 +186,12 @@ impl Outgoing {
                 next
             }
             Verb::Stop => {
-                done.push(Completion::Sent(sender.finish(now)));
+                done.push_back(Completion::Sent(sender.finish(now)));
                 self.remove(slot);
                 return true;
             }
             Verb::Refuse(refusal) => {
-                done.push(failed(name, Failure::Refused(refusal)));
+                done.push_back(failed(name, Failure::Refused(refusal)));
                 self.remove(slot);
                 return true;
             }
@@ -216,7 +216,7 @@ impl Outgoing {
         config: &Config,
         now: Time,
         stats: &mut Stats,
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) {
         self.release(now);
         while let Some(slot) = self.timers.pop_due(now) {
@@ -231,7 +231,7 @@ impl Outgoing {
             }
             let next = sender.on_deadline(config, now);
             if next == Next::Fail {
-                done.push(failed(sender.name, Failure::Silent));
+                done.push_back(failed(sender.name, Failure::Silent));
                 self.remove(slot);
             } else {
                 self.follow(now, slot, next);
