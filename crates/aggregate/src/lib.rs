@@ -14,7 +14,6 @@ pub mod server;
 mod setup;
 pub mod switch;
 mod tree;
-pub mod window;
 pub mod worker;
 
 pub use reliability::{Absences, Manner, Reliability};

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use thalweg_core::{
-    Dscp, Machine, Operation, Outbox, Packet, Reports, Span, Time, Verdict, layer_priority,
+    Dscp, Machine, Operation, Outbox, Packet, Reports, Rng, Span, Time, Verdict, layer_priority,
 };
+use thalweg_transport::control::PacketInfos;
+use thalweg_transport::{CongestionControl, ControlStart, Controller, RtoLimits, RttEstimator};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
@@ -13,7 +15,6 @@ use thalweg_wire::{Prefix, peek};
 
 use crate::reliability::{Absences, Manner};
 use crate::setup::Setup;
-use crate::window::Window;
 
 mod agreed;
 mod check;
@@ -106,7 +107,15 @@ struct Epoch {
     setup: Arc<Setup>,
     rank: u32,
     agreed: Agreed,
-    window: Window,
+    control: CongestionControl,
+    /// Random numbers of the control.
+    rng: Rng,
+    /// States that the control gave to fragments in flight.
+    infos: PacketInfos,
+    /// Losses of transmissions below this number are being repaired.
+    recovery_end: u64,
+    /// Departure that a fragment waits for because the control paces.
+    held_until: Option<Time>,
     flight: Flight,
     /// The first fragment that was neither sent nor completed.
     next: u64,
@@ -118,12 +127,7 @@ struct Epoch {
     answers: VecDeque<u64>,
     /// Results to send because the server lost them.
     results: VecDeque<Wanted>,
-    /// Zero before the first sample.
-    round_trip: Span,
-    /// How far round trips are apart.
-    deviation: Span,
-    /// How often the timeout was doubled since the last answer.
-    doublings: u32,
+    rtt: RttEstimator,
     /// When answers came again after a timeout.
     calm_from: Time,
     last_answer_at: Time,
@@ -269,7 +273,7 @@ impl Worker {
 
     /// How much may be on the way; 0 before the first set-up.
     pub fn window_bytes(&self) -> u64 {
-        self.epoch.as_ref().map_or(0, |epoch| epoch.window.bytes())
+        self.epoch.as_ref().map_or(0, |epoch| epoch.control.window().as_u64())
     }
 
     /// Steps of fixed point to 1 with which fragments are sent now. `None` before the first set-up, and where
@@ -374,17 +378,22 @@ impl Epoch {
         Epoch {
             rank,
             agreed: Agreed::new(&setup),
-            window: Window::new(work.config.control, setup.packet_bytes())
-                .with_shared_phase(work.config.shared_phase),
+            control: work
+                .config
+                .control
+                .with_shared_phase(work.config.shared_phase)
+                .start(&control_start(&setup)),
+            rng: Rng::new(setup.job.0).substream("worker", u64::from(rank)),
+            infos: PacketInfos::default(),
+            recovery_end: 0,
+            held_until: None,
             flight: Flight::new(setup.trees.len(), work.config.loss_threshold),
             next: work.fragments.watermark(),
             in_flight_bytes: 0,
             due: VecDeque::new(),
             answers: VecDeque::new(),
             results: VecDeque::new(),
-            round_trip: Span::ZERO,
-            deviation: Span::ZERO,
-            doublings: 0,
+            rtt: RttEstimator::new(rto_limits(&work.config)),
             calm_from: now,
             last_answer_at: now,
             probed_at: now,
@@ -403,18 +412,17 @@ impl Epoch {
 
     /// How long a fragment may be unanswered.
     fn timeout(&self, work: &Work) -> Span {
-        let least = work.config.timeout_after;
-        let measured = self.round_trip + self.deviation * 4;
-        let most = work.config.timeout_max.max(measured);
-        // Spans saturate long before the shift does.
-        (least.max(measured) * (1 << self.doublings.min(40))).min(most)
+        let expected = self.rtt.expected().unwrap_or(Span::ZERO);
+        let max = work.config.timeout_max.max(expected);
+        self.rtt.timeout(RtoLimits { max, ..rto_limits(&work.config) })
     }
 
     fn next_timeout(&self, work: &Work) -> Time {
+        let held_until = self.held_until.unwrap_or(Time::NEVER);
         let oldest = self.flight.oldest_sent_at(&work.fragments);
-        oldest.map_or(Time::NEVER, |sent_at| {
+        oldest.map_or(held_until, |sent_at| {
             let timeout = sent_at.max(self.calm_from) + self.timeout(work);
-            timeout.min(self.next_probe(work, sent_at))
+            timeout.min(self.next_probe(work, sent_at)).min(held_until)
         })
     }
 }
@@ -424,8 +432,21 @@ impl Epoch {
     fn next_probe(&self, work: &Work, sent_at: Time) -> Time {
         let Some(after) = work.config.probe_after else { return Time::NEVER };
         let quiet_since = sent_at.max(self.last_answer_at).max(self.probed_at);
-        quiet_since + after.max(self.round_trip * 2)
+        quiet_since + after.max(self.rtt.smoothed() * 2)
     }
+}
+
+/// Window of controls that begin with a number of packets: about the bandwidth-delay product of 100 Gbps.
+const INITIAL_WINDOW_BYTES: u32 = 60_000;
+
+fn control_start(setup: &Setup) -> ControlStart {
+    let packet_bytes = setup.packet_bytes();
+    ControlStart { packet_bytes, initial_packets: (INITIAL_WINDOW_BYTES / packet_bytes).max(2) }
+}
+
+/// Limits of the timeout of a fragment. Another worker may be late for long, so that round trips have none.
+fn rto_limits(config: &Config) -> RtoLimits {
+    RtoLimits { initial: config.timeout_after, min: config.timeout_after, max: Span::MAX }
 }
 
 /// Whether a set-up has what a worker counts on.

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use thalweg_aggregate::window::Control;
 use thalweg_aggregate::{
     Indexing, Member, Numeric, Recovery, Setup, Switch, Tree, Worker, server, switch, worker,
 };
@@ -18,6 +17,7 @@ use thalweg_net::{
     Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Stats, Wait, thread,
 };
 use thalweg_stack::{Event, Participant, TrainingHost};
+use thalweg_transport::control::Fixed;
 use thalweg_values::Tensor;
 use thalweg_wire::tag::{Key, Secret};
 
@@ -251,7 +251,7 @@ fn run_switch(mut driver: Driver<Switch>, stop: &AtomicBool) -> Result<Count, Fa
 }
 
 fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<TrainingHost>, Failure> {
-    let control = Control::Fixed(WINDOW_BYTES);
+    let control = Fixed { bytes: WINDOW_BYTES }.into();
     let timeout_after = thalweg_core::Span::from_ms(50);
     let config = worker::Config { control, timeout_after, ..worker::Config::default() };
     let mut worker = Worker::new(config).map_err(ran_wrong)?;

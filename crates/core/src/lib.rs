@@ -9,7 +9,6 @@
 
 pub mod check;
 pub mod control;
-pub mod delay;
 pub mod digest;
 pub mod element;
 pub mod fingerprint;
@@ -19,7 +18,6 @@ pub mod packet;
 pub mod quantity;
 pub mod relay;
 pub mod rng;
-pub mod rtt;
 pub mod tagger;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -28,7 +26,7 @@ pub mod timers;
 pub mod units;
 
 pub use check::{Check, Checked};
-pub use control::{Acked, CongestionControl, Pacer};
+pub use control::Pacer;
 pub use digest::Digest;
 pub use element::{Combine, Element};
 pub use fingerprint::{
@@ -42,7 +40,6 @@ pub use packet::{
 pub use quantity::QuantityError;
 pub use relay::Relay;
 pub use rng::Rng;
-pub use rtt::{Rtt, Waits};
 pub use tagger::{Tag, Tagger, layer_priority};
 pub use time::{Span, Time};
 pub use timers::Timers;

@@ -1,13 +1,13 @@
 //! Settings of an endpoint.
 
-use thalweg_core::{JobId, Span, Waits};
-use thalweg_wire::tag::Key;
+use thalweg_core::Span;
+use thalweg_transport::control::{DelayRate, DelayRateError};
+use thalweg_transport::{Credentials, RtoLimits};
 use thiserror::Error;
 
-use crate::delay_control::{DelayConfig, DelayConfigError};
 use crate::segments::LEAST_SEGMENT_BYTES;
 
-/// Settings of an [`Endpoint`](crate::Endpoint). Both ends need the same job, epoch and key.
+/// Settings of an [`Endpoint`](crate::Endpoint). Both ends need the same `credentials`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Payload of a full packet, a multiple of 4. Default 1,408: with all headers, what an Ethernet frame
@@ -17,7 +17,7 @@ pub struct Config {
     /// IPv4, UDP, and the header area.
     pub overhead_bytes: u32,
     /// How fast to send.
-    pub rate: DelayConfig,
+    pub rate: DelayRate,
     /// One packet in so many asks for the echo of its time. Default 10 (M-08).
     pub echo_every: u32,
     /// How many paths packets are spread over. Default 256: all that one byte can tell apart.
@@ -27,7 +27,7 @@ pub struct Config {
     /// How long to wait for an answer before a question is repeated. Default from 50 µs to 64 ms, 1 ms
     /// before anything was measured. A question that is repeated too early costs two small packets and
     /// nothing else, so that the least wait need not be that of a retransmission.
-    pub waits: Waits,
+    pub waits: RtoLimits,
     /// A call fails when nothing was heard of the other end for so long. Default 30 s. A posted buffer
     /// that nothing was ever sent for waits without end.
     pub give_up_after: Span,
@@ -38,12 +38,8 @@ pub struct Config {
     pub ended_memory: u32,
     /// Most answers that wait for room; more are dropped, as the network could have done. Default 65,536.
     pub max_waiting_answers: u32,
-    /// Whose packets these are. Others are dropped.
-    pub job: JobId,
-    /// Which set-up of the job. Packets of others are dropped.
-    pub epoch: u32,
-    /// Seals what is sent and verifies what arrives. Default none: a simulation without attackers.
-    pub key: Option<Key>,
+    /// Job, epoch and key of the packets that are sent and read.
+    pub credentials: Credentials,
 }
 
 /// When the first packet of a tensor leaves.
@@ -61,11 +57,11 @@ impl Default for Config {
         Config {
             segment_bytes: 1_408,
             overhead_bytes: 130,
-            rate: DelayConfig::default(),
+            rate: DelayRate::default(),
             echo_every: 10,
             paths: 256,
             start: Start::AfterAccept,
-            waits: Waits {
+            waits: RtoLimits {
                 initial: Span::from_ms(1),
                 min: Span::from_us(50),
                 max: Span::from_ms(64),
@@ -74,9 +70,7 @@ impl Default for Config {
             early_memory: 4_096,
             ended_memory: 16_384,
             max_waiting_answers: 65_536,
-            job: JobId::default(),
-            epoch: 0,
-            key: None,
+            credentials: Credentials::default(),
         }
     }
 }
@@ -100,7 +94,7 @@ pub enum ConfigError {
     },
     /// The rate control cannot work.
     #[error(transparent)]
-    Rate(#[from] DelayConfigError),
+    Rate(#[from] DelayRateError),
 }
 
 impl Config {

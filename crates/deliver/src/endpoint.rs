@@ -6,8 +6,8 @@ use thalweg_core::{
     Body, BodySize, Check, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Purpose,
     Reports, Rng, Time, Verdict,
 };
+use thalweg_wire::Kind;
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
-use thalweg_wire::{Kind, peek, tag};
 
 use crate::answers::{Answer, Answers, Says, address};
 use crate::budget::LossBound;
@@ -48,8 +48,6 @@ pub struct Endpoint {
     /// Paths of answers.
     spray: Spray,
     completions: VecDeque<Completion>,
-    /// Completions of the call that is being handled.
-    done: Vec<Completion>,
     stats: Stats,
 }
 
@@ -61,9 +59,8 @@ impl Endpoint {
             spray: Spray::new(config.paths, rng.stream("answers")),
             outgoing: Outgoing::new(&config, rng.stream("data")),
             incoming: Incoming::new(&config),
-            answers: Answers::new(&config),
+            answers: Answers::new(config.max_waiting_answers),
             completions: VecDeque::new(),
-            done: Vec::new(),
             stats: Stats::default(),
             config,
         })
@@ -76,10 +73,8 @@ impl Endpoint {
 
     /// Gives a buffer for a tensor.
     pub fn post_receive(&mut self, now: Time, call: ReceiveCall) -> Result<(), PostError> {
-        let Endpoint { config, incoming, answers, done, .. } = self;
-        let result = incoming.post(config, now, call, answers, done);
-        self.settle();
-        result
+        let Endpoint { config, incoming, answers, completions, .. } = self;
+        incoming.post(config, now, call, answers, completions)
     }
 
     /// The next call that has ended.
@@ -121,18 +116,9 @@ impl Endpoint {
         self.stats
     }
 
-    /// What kind of packet it is, if it is one that this endpoint may read.
-    #[inline]
-    fn admit(&self, header: &Header) -> Option<Kind> {
-        let prefix = peek(header).ok()?;
-        let is_ours = prefix.job == self.config.job && prefix.epoch == self.config.epoch;
-        let is_sealed = self.config.key.as_ref().is_none_or(|key| tag::verify(header, key));
-        (is_ours && is_sealed).then_some(prefix.kind)
-    }
-
     #[inline]
     fn handle_data(&mut self, now: Time, meta: &Meta, header: &Header, body: &Body<'_>) {
-        let Endpoint { config, incoming, answers, done, stats, .. } = self;
+        let Endpoint { config, incoming, answers, completions, stats, .. } = self;
         let data =
             Data::decode(header).ok().filter(|data| body.len() == usize::from(data.payload_bytes));
         let Some(data) = data else {
@@ -140,9 +126,9 @@ impl Endpoint {
             return;
         };
         let name = name_of(meta.src, data.name);
-        let says = incoming.on_data(config, now, (name, meta), &data, body, (stats, done));
+        let says = incoming.on_data(config, now, (name, meta), &data, body, (stats, completions));
         if let Some(says) = says {
-            stats.no_room += u64::from(!answers.push(name, says));
+            stats.no_room += u64::from(!answers.push(Answer { name, says }));
         }
     }
 
@@ -157,7 +143,7 @@ impl Endpoint {
     }
 
     fn handle_control(&mut self, now: Time, src: NodeId, header: &Header, body: &Body<'_>) {
-        let Endpoint { config, incoming, outgoing, answers, done, stats, .. } = self;
+        let Endpoint { config, incoming, outgoing, answers, completions, stats, .. } = self;
         let Ok(control) = Control::decode(header) else {
             stats.malformed += 1;
             return;
@@ -171,12 +157,12 @@ impl Endpoint {
                     Body::Length(_) => None,
                 };
                 let offer = Offer { tensor_bytes, segment_bytes, loss, layer, note };
-                Some(Says::Verb(incoming.on_offer(config, now, name, offer, done)))
+                Some(Says::Verb(incoming.on_offer(config, now, name, offer, completions)))
             }
             Verb::Probe { first } => incoming.on_probe(now, name, first),
             answer => {
                 let bytes: &[u8] = if let Body::Bytes(bytes) = body { bytes } else { &[] };
-                let is_honest = outgoing.on_answer(config, now, name, answer, bytes, done);
+                let is_honest = outgoing.on_answer(config, now, name, answer, bytes, completions);
                 stats.malformed += u64::from(!is_honest);
                 let is_bitmap = matches!(answer, Verb::Bitmap { .. });
                 stats.bitmaps += u64::from(is_honest && is_bitmap);
@@ -184,7 +170,7 @@ impl Endpoint {
             }
         };
         match says {
-            Some(says) => stats.no_room += u64::from(!answers.push(name, says)),
+            Some(says) => stats.no_room += u64::from(!answers.push(Answer { name, says })),
             None => stats.malformed += 1,
         }
     }
@@ -193,8 +179,9 @@ impl Endpoint {
     fn send_answer(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
         let &Answer { name, says } = self.answers.front()?;
         let sent = match says {
-            Says::Echo { sent_at, congested } => {
-                let ack = Ack { name: wire_name(&self.config, name), sent_at, congested };
+            Says::Echo { sent_at, congested, priority } => {
+                let name_sent = wire_name(&self.config, name);
+                let ack = Ack { name: name_sent, sent_at, congested, priority };
                 self.send_control(outbox, name.peer, |header| ack.encode(header))
             }
             // A buffer was posted since, and the offer accepted. Saying both would cost a round trip
@@ -239,10 +226,6 @@ impl Endpoint {
         address(&self.config, &mut packet, name.peer, entropy, |header| control.encode(header));
         Some(())
     }
-
-    fn settle(&mut self) {
-        self.completions.extend(self.done.drain(..));
-    }
 }
 
 /// The name that a packet of `src` has here.
@@ -256,14 +239,13 @@ impl Check for Endpoint {
         self.outgoing.check();
         self.incoming.check(&self.config);
         self.answers.check();
-        assert!(self.done.is_empty(), "completions are handed over at the end of a call");
     }
 }
 
 impl Machine for Endpoint {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match self.admit(packet.header) {
+        match self.config.credentials.admit(packet.header) {
             Some(Kind::DeliverData) => {
                 self.handle_data(now, packet.meta, packet.header, &packet.body);
             }
@@ -279,15 +261,13 @@ impl Machine for Endpoint {
             ) => self.handle_control(now, packet.meta.src, packet.header, &packet.body),
             _ => self.stats.foreign += 1,
         }
-        self.settle();
         Verdict::Consume
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        let Endpoint { config, outgoing, incoming, stats, done, .. } = self;
-        outgoing.handle_timeout(config, now, stats, done);
-        incoming.handle_timeout(config, now, done);
-        self.settle();
+        let Endpoint { config, outgoing, incoming, stats, completions, .. } = self;
+        outgoing.handle_timeout(config, now, stats, completions);
+        incoming.handle_timeout(config, now, completions);
     }
 
     #[inline]

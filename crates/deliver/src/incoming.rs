@@ -6,10 +6,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
+use slab::Slab;
 use thalweg_core::{Body, Meta, Time, Timers};
 use thalweg_wire::deliver::{Data, Refusal, Verb};
 
-use crate::answers::{Answers, Says};
+use crate::answers::{Answer, Answers, Says};
 use crate::call::{Completion, Failed, Failure, Name, Offered, PostError, ReceiveCall};
 use crate::config::Config;
 use crate::receiver::{Intake, Offer, Receiver};
@@ -17,8 +18,7 @@ use crate::stats::Stats;
 
 /// Buffers in places that are used again.
 pub(crate) struct Incoming {
-    receivers: Vec<Option<Receiver>>,
-    vacant: Vec<u32>,
+    receivers: Slab<Receiver>,
     /// What is known of each name. Never iterated.
     names: HashMap<Name, Known, FixedState>,
     /// The names that have ended, oldest first.
@@ -45,10 +45,9 @@ enum Known {
 impl Incoming {
     pub fn new(config: &Config) -> Incoming {
         Incoming {
-            receivers: Vec::new(),
-            vacant: Vec::new(),
+            receivers: Slab::new(),
             // The job's random number makes it hard to choose names that collide.
-            names: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
+            names: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
             ended: VecDeque::new(),
             early: VecDeque::new(),
             untold: VecDeque::new(),
@@ -58,7 +57,7 @@ impl Incoming {
 
     /// How many buffers are to be filled.
     pub fn live(&self) -> usize {
-        self.receivers.len() - self.vacant.len()
+        self.receivers.len()
     }
 
     pub fn next_timeout(&self) -> Time {
@@ -80,7 +79,7 @@ impl Incoming {
     pub fn has_answered(&self, name: Name) -> bool {
         match self.names.get(&name) {
             Some(&Known::Posted(slot)) => {
-                self.receivers[slot as usize].as_ref().is_some_and(Receiver::is_agreed)
+                self.receivers.get(slot as usize).is_some_and(Receiver::is_agreed)
             }
             Some(Known::Complete | Known::GivenUp) => true,
             Some(Known::Offered(_)) | None => false,
@@ -94,7 +93,7 @@ impl Incoming {
         now: Time,
         call: ReceiveCall,
         answers: &mut Answers,
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) -> Result<(), PostError> {
         let name = call.name;
         let offer = match self.names.get(&name) {
@@ -104,16 +103,12 @@ impl Incoming {
             Some(Known::Offered(offer)) => Some(*offer),
             None => None,
         };
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.receivers.push(None);
-            self.receivers.len() as u32 - 1
-        });
-        self.receivers[slot as usize] = Some(Receiver::new(call));
+        let slot = self.receivers.insert(Receiver::new(call)) as u32;
         self.names.insert(name, Known::Posted(slot));
         if let Some(offer) = offer {
             // Its place among the early ones stays until it is the oldest.
             let verb = self.agree(config, now, slot, &offer, done);
-            answers.push(name, Says::Verb(verb));
+            answers.push(Answer { name, says: Says::Verb(verb) });
         }
         Ok(())
     }
@@ -133,7 +128,7 @@ impl Incoming {
         now: Time,
         name: Name,
         offer: Offer,
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) -> Verb {
         match self.names.get(&name) {
             Some(&Known::Posted(slot)) => self.agree(config, now, slot, &offer, done),
@@ -150,7 +145,7 @@ impl Incoming {
     /// A probe came. `None` where no honest sender asks.
     pub fn on_probe(&mut self, now: Time, name: Name, first: u32) -> Option<Says> {
         if let Some(&Known::Posted(slot)) = self.names.get(&name)
-            && let Some(receiver) = &mut self.receivers[slot as usize]
+            && let Some(receiver) = self.receivers.get_mut(slot as usize)
         {
             receiver.heard_at = now;
         }
@@ -160,7 +155,7 @@ impl Incoming {
     /// What is answered to a probe at this moment.
     pub fn answer_to_probe(&self, name: Name, first: u32) -> Option<Says> {
         Some(match self.names.get(&name) {
-            Some(&Known::Posted(slot)) => match &self.receivers[slot as usize] {
+            Some(&Known::Posted(slot)) => match self.receivers.get(slot as usize) {
                 Some(receiver) if receiver.is_agreed() => {
                     receiver.window(first).map(|_| Says::Arrived { first })?
                 }
@@ -175,7 +170,7 @@ impl Incoming {
     /// A buffer of which arrivals are asked about, and how many segments that is about.
     pub fn window(&self, name: Name, first: u32) -> Option<(&Receiver, u32)> {
         let Some(&Known::Posted(slot)) = self.names.get(&name) else { return None };
-        let receiver = self.receivers[slot as usize].as_ref()?;
+        let receiver = self.receivers.get(slot as usize)?;
         Some((receiver, receiver.window(first)?))
     }
 
@@ -188,7 +183,7 @@ impl Incoming {
         (name, meta): (Name, &Meta),
         data: &Data,
         body: &Body<'_>,
-        (stats, done): (&mut Stats, &mut Vec<Completion>),
+        (stats, done): (&mut Stats, &mut VecDeque<Completion>),
     ) -> Option<Says> {
         let stop = Says::Verb(Verb::Stop);
         let slot = match self.names.get(&name) {
@@ -199,7 +194,7 @@ impl Incoming {
                 return (known == Some(&Known::Complete) && data.echo).then_some(stop);
             }
         };
-        let receiver = self.receivers[slot as usize].as_mut().expect("it is posted");
+        let receiver = &mut self.receivers[slot as usize];
         match receiver.take_in(now, data, body) {
             Intake::Taken => stats.arrived += 1,
             Intake::Again => stats.duplicates += 1,
@@ -215,14 +210,14 @@ impl Incoming {
             }
         }
         // spec: M-08
-        let congested = meta.ecn.is_congested();
-        data.echo.then_some(Says::Echo { sent_at: data.sent_at, congested })
+        let (congested, priority) = (meta.ecn.is_congested(), meta.dscp.priority());
+        data.echo.then_some(Says::Echo { sent_at: data.sent_at, congested, priority })
     }
 
     /// Gives up what nothing was heard of for too long.
-    pub fn handle_timeout(&mut self, config: &Config, now: Time, done: &mut Vec<Completion>) {
+    pub fn handle_timeout(&mut self, config: &Config, now: Time, done: &mut VecDeque<Completion>) {
         while let Some(slot) = self.timers.pop_due(now) {
-            let Some(receiver) = &self.receivers[slot as usize] else { continue };
+            let Some(receiver) = self.receivers.get(slot as usize) else { continue };
             if !receiver.is_agreed() {
                 continue;
             }
@@ -233,7 +228,7 @@ impl Incoming {
             }
             let receiver = self.take(slot);
             self.remember(config, receiver.name, Known::GivenUp);
-            done.push(Completion::Failed(receiver.fail(Failure::Silent)));
+            done.push_back(Completion::Failed(receiver.fail(Failure::Silent)));
         }
     }
 
@@ -241,10 +236,8 @@ impl Incoming {
     /// would wait for ever.
     // spec: T-12
     pub fn check(&self, config: &Config) {
-        for (slot, receiver) in (0..).zip(&self.receivers) {
-            let is_vacant = self.vacant.contains(&slot);
-            assert_eq!(receiver.is_none(), is_vacant, "a place is vacant or has a buffer");
-            let Some(receiver) = receiver else { continue };
+        for (slot, receiver) in &self.receivers {
+            let slot = slot as u32;
             receiver.check();
             let known = self.names.get(&receiver.name);
             assert_eq!(known, Some(&Known::Posted(slot)), "a buffer is known by its name");
@@ -252,8 +245,6 @@ impl Incoming {
             let is_timed = !receiver.is_agreed() || self.timers.armed(slot) <= ends_at;
             assert!(is_timed, "a buffer whose sender may fall silent has a timer");
         }
-        let live = self.receivers.iter().flatten().count();
-        assert_eq!(live, self.live(), "places are vacant once each");
         let is_bounded = self.ended.len() <= config.ended_memory as usize
             && self.early.len() <= config.early_memory as usize
             && self.untold.len() <= config.early_memory as usize;
@@ -266,9 +257,9 @@ impl Incoming {
         now: Time,
         slot: u32,
         offer: &Offer,
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) -> Verb {
-        let receiver = self.receivers[slot as usize].as_mut().expect("it is posted");
+        let receiver = &mut self.receivers[slot as usize];
         match receiver.agree(now, offer) {
             Ok((loss, false)) => {
                 self.timers.arm(slot, now + config.give_up_after);
@@ -283,21 +274,20 @@ impl Incoming {
                 let receiver = self.take(slot);
                 self.remember(config, receiver.name, Known::GivenUp);
                 let failure = Failure::Refused(refusal);
-                done.push(Completion::Failed(receiver.fail(failure)));
+                done.push_back(Completion::Failed(receiver.fail(failure)));
                 Verb::Refuse(refusal)
             }
         }
     }
 
-    fn complete(&mut self, config: &Config, now: Time, slot: u32, done: &mut Vec<Completion>) {
+    fn complete(&mut self, config: &Config, now: Time, slot: u32, done: &mut VecDeque<Completion>) {
         let received = self.take(slot).finish(now);
         self.remember(config, received.name, Known::Complete);
-        done.push(Completion::Received(received));
+        done.push_back(Completion::Received(received));
     }
 
     fn take(&mut self, slot: u32) -> Receiver {
-        self.vacant.push(slot);
-        self.receivers[slot as usize].take().expect("it is posted")
+        self.receivers.remove(slot as usize)
     }
 
     fn remember(&mut self, config: &Config, name: Name, how: Known) {

@@ -12,7 +12,6 @@ mod answers;
 pub mod budget;
 mod call;
 mod config;
-pub mod delay_control;
 mod endpoint;
 pub mod importance;
 mod incoming;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
+use slab::Slab;
 use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Rng, Time, Timers};
 use thalweg_wire::deliver::{Ack, Control, Verb};
 
@@ -17,8 +18,7 @@ use crate::stats::Stats;
 
 /// Outgoing tensors in places that are used again.
 pub(crate) struct Outgoing {
-    senders: Vec<Option<Sender>>,
-    vacant: Vec<u32>,
+    senders: Slab<Sender>,
     /// The place of each tensor. Never iterated.
     names: HashMap<Name, u32, FixedState>,
     peers: Vec<Peer>,
@@ -39,9 +39,8 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub fn new(config: &Config, rng: Rng) -> Outgoing {
         Outgoing {
-            senders: Vec::new(),
-            vacant: Vec::new(),
-            names: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
+            senders: Slab::new(),
+            names: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
             peers: Vec::new(),
             nodes: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -63,11 +62,7 @@ impl Outgoing {
         sender.posted = self.count;
         self.count += 1;
         let sends = sender.begin(config);
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.senders.push(None);
-            self.senders.len() as u32 - 1
-        });
-        self.senders[slot as usize] = Some(sender);
+        let slot = self.senders.insert(sender) as u32;
         self.names.insert(name, slot);
         self.follow(now, slot, Next::Ask);
         if sends {
@@ -100,7 +95,7 @@ impl Outgoing {
     ) -> Option<()> {
         loop {
             let slot = *self.asking.front()?;
-            let Some(sender) = self.senders[slot as usize].as_mut().filter(|own| own.is_asking)
+            let Some(sender) = self.senders.get_mut(slot as usize).filter(|own| own.is_asking)
             else {
                 // It has ended, and its place may have the next one.
                 self.asking.pop_front();
@@ -151,7 +146,7 @@ impl Outgoing {
                 continue;
             };
             let slot = waiting.2;
-            let sender = self.senders[slot as usize].as_mut().expect("those that wait are live");
+            let sender = &mut self.senders[slot as usize];
             let is_last = sender.send(config, now, peer, outbox, stats)?;
             if is_last {
                 peer.waiting.remove(&waiting);
@@ -171,10 +166,10 @@ impl Outgoing {
         name: Name,
         verb: Verb,
         body: &[u8],
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) -> bool {
         let Some(&slot) = self.names.get(&name) else { return true };
-        let sender = self.senders[slot as usize].as_mut().expect("names are of live senders");
+        let sender = &mut self.senders[slot as usize];
         let wait = self.peers[sender.peer as usize].timeout(config);
         let next = match verb {
             Verb::Accept { loss } => {
@@ -190,12 +185,12 @@ impl Outgoing {
                 next
             }
             Verb::Stop => {
-                done.push(Completion::Sent(sender.finish(now)));
+                done.push_back(Completion::Sent(sender.finish(now)));
                 self.remove(slot);
                 return true;
             }
             Verb::Refuse(refusal) => {
-                done.push(failed(name, Failure::Refused(refusal)));
+                done.push_back(failed(name, Failure::Refused(refusal)));
                 self.remove(slot);
                 return true;
             }
@@ -208,8 +203,8 @@ impl Outgoing {
     /// An echo. Returns whether it is of a tensor that is still being sent.
     pub fn on_echo(&mut self, config: &Config, now: Time, name: Name, ack: &Ack) -> bool {
         let Some(&slot) = self.names.get(&name) else { return false };
-        let sender = self.senders[slot as usize].as_mut().expect("names are of live senders");
-        self.peers[sender.peer as usize].on_echo(config, now, now.since(ack.sent_at));
+        let sender = &mut self.senders[slot as usize];
+        self.peers[sender.peer as usize].on_echo(config, now, ack);
         let next = sender.on_echo(now, ack.sent_at);
         self.follow(now, slot, next);
         true
@@ -220,22 +215,22 @@ impl Outgoing {
         config: &Config,
         now: Time,
         stats: &mut Stats,
-        done: &mut Vec<Completion>,
+        done: &mut VecDeque<Completion>,
     ) {
         self.release(now);
         while let Some(slot) = self.timers.pop_due(now) {
-            let Some(sender) = &mut self.senders[slot as usize] else { continue };
+            let Some(sender) = self.senders.get_mut(slot as usize) else { continue };
             if sender.deadline > now {
                 self.timers.arm(slot, sender.deadline);
                 continue;
             }
             stats.unanswered += u64::from(sender.has_asked());
             if sender.is_unheard() {
-                self.peers[sender.peer as usize].on_silence();
+                self.peers[sender.peer as usize].on_silence(now);
             }
             let next = sender.on_deadline(config, now);
             if next == Next::Fail {
-                done.push(failed(sender.name, Failure::Silent));
+                done.push_back(failed(sender.name, Failure::Silent));
                 self.remove(slot);
             } else {
                 self.follow(now, slot, next);
@@ -254,8 +249,7 @@ impl Outgoing {
 
     /// Does what a sender wants.
     fn follow(&mut self, now: Time, slot: u32, next: Next) {
-        let sender =
-            self.senders[slot as usize].as_mut().expect("only live senders want something");
+        let sender = &mut self.senders[slot as usize];
         match next {
             Next::Wait | Next::Fail => self.timers.arm(slot, sender.deadline),
             Next::Ask if sender.is_asking => {}
@@ -286,9 +280,9 @@ impl Outgoing {
                 self.ready.insert((rank, turn, place));
                 peer.turn = Turn::Ready(rank, turn);
             }
-            Turn::Idle if peer.next_send(now) > now => {
+            Turn::Idle if peer.next_send() > now => {
                 peer.turn = Turn::Paced;
-                self.paced.push(Reverse((peer.next_send(now), place)));
+                self.paced.push(Reverse((peer.next_send(), place)));
             }
             Turn::Idle => {
                 peer.turn = Turn::Ready(rank, self.count);
@@ -318,12 +312,11 @@ impl Outgoing {
     }
 
     fn remove(&mut self, slot: u32) {
-        let sender = self.senders[slot as usize].take().expect("it is live");
+        let sender = self.senders.remove(slot as usize);
         self.names.remove(&sender.name);
         if sender.is_sending() {
             self.peers[sender.peer as usize].waiting.remove(&sender.waiting);
         }
-        self.vacant.push(slot);
     }
 
     fn peer(&mut self, config: &Config, node: NodeId) -> u32 {
@@ -340,17 +333,11 @@ impl Outgoing {
     /// a tensor or a peer would wait for ever.
     // spec: T-12
     pub fn check(&self) {
-        for (slot, sender) in (0..).zip(&self.senders) {
-            let is_vacant = self.vacant.contains(&slot);
-            assert_eq!(sender.is_none(), is_vacant, "a place is vacant or has a tensor");
-            if let Some(sender) = sender {
-                self.check_sender(slot, sender);
-            }
+        for (slot, sender) in &self.senders {
+            self.check_sender(slot as u32, sender);
         }
-        let live = self.senders.iter().flatten().count();
-        assert_eq!(live, self.names.len(), "every tensor has a name");
-        assert_eq!(live + self.vacant.len(), self.senders.len(), "places are vacant once each");
-        let sending = self.senders.iter().flatten().filter(|sender| sender.is_sending()).count();
+        assert_eq!(self.senders.len(), self.names.len(), "every tensor has a name");
+        let sending = self.senders.iter().filter(|(_, sender)| sender.is_sending()).count();
         let waiting: usize = self.peers.iter().map(|peer| peer.waiting.len()).sum();
         assert_eq!(waiting, sending, "a tensor that waits to send is sending");
         self.check_peers();

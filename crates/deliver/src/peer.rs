@@ -2,19 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_core::{Bytes, NodeId, Pacer, Rng, Rtt, Span, Time};
+use thalweg_core::{Bytes, NodeId, Rng, Span, Time};
+use thalweg_transport::control::{Acked, SentPacket};
+use thalweg_transport::{CongestionControl, Control, ControlStart, Controller, RttEstimator};
+use thalweg_wire::deliver::Ack;
 
 use crate::config::Config;
-use crate::delay_control::DelayControl;
 use crate::spray::Spray;
 
 /// What waits to be sent to a peer, the most urgent first: rank, order of posting, place of the sender.
 pub(crate) type Waiting = (u32, u64, u32);
 
 pub(crate) struct Peer {
-    control: DelayControl,
+    control: CongestionControl,
+    /// Random numbers of the control.
+    rng: Rng,
     spray: Spray,
-    rtt: Rtt,
+    rtt: RttEstimator,
     /// Packets until the next one that asks for an echo.
     until_echo: u32,
     /// Senders that have something to send.
@@ -37,9 +41,10 @@ pub(crate) enum Turn {
 impl Peer {
     pub fn new(config: &Config, node: NodeId, rng: &Rng) -> Peer {
         Peer {
-            control: DelayControl::new(config.rate),
+            control: Control::from(config.rate).start(&control_start(config)),
+            rng: rng.substream("control", u64::from(node.0)),
             spray: Spray::new(config.paths, rng.substream("spray", u64::from(node.0))),
-            rtt: Rtt::new(config.waits),
+            rtt: RttEstimator::new(config.waits),
             until_echo: 0,
             waiting: BTreeSet::new(),
             turn: Turn::Idle,
@@ -48,15 +53,17 @@ impl Peer {
 
     /// When its rate allows the next packet.
     #[inline]
-    pub fn next_send(&self, now: Time) -> Time {
-        self.control.next_send(now)
+    pub fn next_send(&self) -> Time {
+        self.control.earliest_departure()
     }
 
     /// A data packet leaves. Returns its path, and whether it is its turn to ask for an echo.
     // spec: M-02, M-08
     #[inline]
     pub fn on_data(&mut self, config: &Config, now: Time, wire_bytes: u32) -> (u16, bool) {
-        self.control.on_send(now, Bytes::from(wire_bytes));
+        let bytes = Bytes::from(wire_bytes);
+        // Echoes do not say what is in flight, and a rate needs no window.
+        self.control.on_sent(&SentPacket { now, bytes, in_flight: Bytes::ZERO, priority: 0 });
         let is_due = self.until_echo == 0;
         self.until_echo = if is_due { config.echo_every - 1 } else { self.until_echo - 1 };
         (self.spray.next_path(), is_due)
@@ -69,14 +76,27 @@ impl Peer {
 
     /// An echo came back.
     #[inline]
-    pub fn on_echo(&mut self, config: &Config, now: Time, round_trip: Span) {
+    pub fn on_echo(&mut self, config: &Config, now: Time, ack: &Ack) {
+        let round_trip = now.since(ack.sent_at);
         self.rtt.sample(config.waits, round_trip);
-        self.control.on_echo(now, round_trip);
+        let acked = Acked {
+            now,
+            bytes: Bytes::from(config.echo_every) * u64::from(config.segment_bytes),
+            congested: ack.congested,
+            round_trip: Some(round_trip),
+            priority: Some(ack.priority),
+            in_flight: Bytes::ZERO,
+            in_recovery: false,
+            transmission: 0,
+            next_transmission: 0,
+            info: None,
+        };
+        self.control.on_ack(&acked, &mut self.rng);
     }
 
     /// A probe was not answered in time.
-    pub fn on_silence(&mut self) {
-        self.control.on_silence();
+    pub fn on_silence(&mut self, now: Time) {
+        self.control.on_timeout(now);
     }
 
     /// How long to wait for an answer.
@@ -89,4 +109,9 @@ impl Peer {
     pub fn settling(&self, config: &Config) -> Span {
         self.rtt.expected().map_or(config.rate.high, |expected| expected.max(config.rate.high))
     }
+}
+
+fn control_start(config: &Config) -> ControlStart {
+    let packet_bytes = u32::from(config.segment_bytes) + config.overhead_bytes;
+    ControlStart { packet_bytes, initial_packets: 1 }
 }

@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use thalweg_core::{Bytes, Outbox, Purpose, Span, Time};
+use thalweg_transport::{Backoff, Credentials, Envelope};
 use thalweg_values::{Bits, Tensor};
 use thalweg_wire::deliver::{Data, TensorName, Verb, bitmap_bytes};
-use thalweg_wire::tag;
 
 use crate::budget::{LossBound, first_segment};
 use crate::call::{Name, Note, PostError, SendCall, Sent};
@@ -61,8 +61,8 @@ pub(crate) struct Sender {
     last_sent: Time,
     /// When something was last heard about it.
     heard_at: Time,
-    /// How often the question was repeated since the last answer.
-    repeats: u32,
+    /// Questions since the last answer.
+    questions: Backoff,
     sent: Sent,
 }
 
@@ -115,7 +115,7 @@ impl Sender {
             passes: 0,
             last_sent: now,
             heard_at: now,
-            repeats: 0,
+            questions: Backoff::default(),
             sent: Sent {
                 name,
                 started: now,
@@ -198,7 +198,7 @@ impl Sender {
         };
         if !self.is_sending() {
             self.deadline = now + self.patience(config, wait);
-            self.repeats = (self.repeats + 1).min(30);
+            self.questions.back_off();
         }
         Some(verb)
     }
@@ -286,7 +286,7 @@ impl Sender {
     /// Whether it asks about what has arrived and was not answered again and again. One question, or its
     /// answer, is lost by chance as any packet is; two in a row say that hardly anything comes through.
     pub fn is_unheard(&self) -> bool {
-        matches!(self.phase, Phase::Probing { .. }) && self.repeats > 1
+        matches!(self.phase, Phase::Probing { .. }) && self.questions.doublings() > 1
     }
 
     /// Sends the next segment. `None` if there is no room; else whether it was the last of this pass.
@@ -322,10 +322,13 @@ impl Sender {
         let wire_bytes = config.overhead_bytes + u32::from(bytes);
         let (entropy, is_due) = peer.on_data(config, now, wire_bytes);
 
-        packet.meta.dst = self.name.peer;
-        packet.meta.wire_bytes = wire_bytes;
-        packet.meta.entropy = entropy;
-        (packet.meta.dscp, packet.meta.ecn, packet.meta.rank) = (tag.dscp, tag.ecn, tag.rank);
+        let envelope = Envelope {
+            dst: self.name.peer,
+            tag,
+            entropy,
+            overhead_bytes: config.overhead_bytes,
+            key: config.credentials.key.as_ref(),
+        };
         let data = Data {
             name: wire_name(config, self.name),
             sent_at: now,
@@ -334,10 +337,7 @@ impl Sender {
             payload_bytes: bytes,
             echo: is_due || is_last,
         };
-        data.encode(packet.header);
-        if let Some(key) = &config.key {
-            tag::seal(packet.header, key);
-        }
+        envelope.fill(&mut packet, |header| data.encode(header));
         stats.packets += 1;
         stats.resent += u64::from(self.passes > 0);
         stats.important += u64::from(is_important);
@@ -430,18 +430,19 @@ impl Sender {
 
     /// How long to wait until a question is repeated: longer every time.
     fn patience(&self, config: &Config, wait: Span) -> Span {
-        (wait * (1 << self.repeats)).min(config.waits.max)
+        self.questions.wait(wait, config.waits.max)
     }
 
     /// An answer came.
     fn heard(&mut self, now: Time) {
         self.heard_at = now;
-        self.repeats = 0;
+        self.questions.reset();
     }
 }
 
 /// The name as it travels.
 pub(crate) fn wire_name(config: &Config, name: Name) -> TensorName {
     let (operation, tensor) = (name.operation.0, name.tensor);
-    TensorName { job: config.job, epoch: config.epoch, operation, tensor }
+    let Credentials { job, epoch, .. } = config.credentials;
+    TensorName { job, epoch, operation, tensor }
 }

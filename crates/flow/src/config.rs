@@ -1,16 +1,15 @@
 //! Settings of an endpoint.
 
-use thalweg_core::{Header, JobId, Span, Waits};
-use thalweg_wire::tag::{self, Key};
-use thalweg_wire::{Kind, Prefix, peek};
+use thalweg_core::Span;
+use thalweg_transport::{Control, ControlError, ControlStart, Credentials, RtoLimits};
 use thiserror::Error;
 
 /// Most packets of one message. Leaves the 32-bit transmission numbers room for fifteen resends of
 /// every packet.
 pub const MAX_PACKETS: u32 = 1 << 28;
 
-/// Settings of an [`Endpoint`](crate::Endpoint). Both ends of a message need the same job, epoch,
-/// key, `span_packets` and `loss_detection`.
+/// Settings of an [`Endpoint`](crate::Endpoint). Both ends of a message need the same
+/// `credentials`, `span_packets` and `loss_detection`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Payload of a full packet. Default 1,460: what TCP puts into an Ethernet frame.
@@ -23,6 +22,9 @@ pub struct Config {
     pub initial_window_packets: u32,
     /// How much may be on the way. Default DCTCP.
     pub control: Control,
+    /// Seed of the random numbers that the control draws. Every message draws from a stream of its own.
+    /// Endpoints with equal seeds draw equal numbers, so each endpoint needs its own. Default 0.
+    pub seed: u64,
     /// Whether a message begins with the window and the timeout that the last one to the same node ended
     /// with (RFC 9040), in place of the initial ones. Default no: flows that know nothing of each other.
     pub remembers_paths: bool,
@@ -62,50 +64,8 @@ pub struct Config {
     /// same epoch begins above all that it used before: receivers take a message with an old number
     /// for one that they have.
     pub first_message: u64,
-    /// Whose packets these are. Others are dropped.
-    pub job: JobId,
-    /// Which set-up of the job. Packets of others are dropped.
-    pub epoch: u32,
-    /// Seals what is sent and verifies what arrives. Default none: a simulation without attackers.
-    pub key: Option<Key>,
-}
-
-/// A congestion control.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Control {
-    /// DCTCP (RFC 8257).
-    Dctcp {
-        /// Weight of the last window in the estimated share of marks, g. Default 1/16.
-        gain: f64,
-        /// The estimate to begin with. Default 1, as in Linux: the first mark halves the window.
-        initial_alpha: f64,
-    },
-    /// NewReno (RFC 5681).
-    NewReno,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// By the time that answers take: for hosts whose own queues are long, and links that lose packets
-    /// by chance.
-    Delay {
-        /// How long packets may wait in queues.
-        target: Span,
-    },
-    /// BBR, version 1 (Cardwell et al., 2016): by the rate at which packets arrive. Paces.
-    Bbr {
-        /// Seed of its draws. Every message draws from a stream of its own. Endpoints with equal seeds
-        /// probe at equal moments, so each endpoint needs its own: see [`Control::seeded`].
-        seed: u64,
-    },
-}
-
-impl Control {
-    /// The same control with this seed, if it draws.
-    pub fn seeded(self, seed: u64) -> Control {
-        match self {
-            Control::Bbr { .. } => Control::Bbr { seed },
-            other => other,
-        }
-    }
+    /// Job, epoch and key of the packets that are sent and read.
+    pub credentials: Credentials,
 }
 
 /// How losses are found, before the timer finds them. A cut of the window follows, once for all that a
@@ -123,12 +83,6 @@ pub enum LossDetection {
     ByPriority,
 }
 
-impl Default for Control {
-    fn default() -> Control {
-        Control::Dctcp { gain: 1.0 / 16.0, initial_alpha: 1.0 }
-    }
-}
-
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -137,6 +91,7 @@ impl Default for Config {
             ack_wire_bytes: 64,
             initial_window_packets: 10,
             control: Control::default(),
+            seed: 0,
             remembers_paths: false,
             min_rto: Span::from_ms(1),
             initial_rto: Span::from_ms(10),
@@ -151,9 +106,7 @@ impl Default for Config {
             completed_memory: 16_384,
             max_waiting_acks: 65_536,
             first_message: 0,
-            job: JobId::default(),
-            epoch: 0,
-            key: None,
+            credentials: Credentials::default(),
         }
     }
 }
@@ -186,43 +139,24 @@ pub enum ConfigError {
         /// The longest wait.
         max: Span,
     },
-    /// A share that is none.
-    #[error("{name} of DCTCP is {value}: set it from 0 to 1")]
-    Share {
-        /// The setting.
-        name: &'static str,
-        /// What it was set to.
-        value: f64,
-    },
+    /// Invalid settings of the congestion control.
+    #[error(transparent)]
+    Control(#[from] ControlError),
 }
 
 impl Config {
-    /// What kind of packet it is, if an endpoint with these settings may read it.
-    #[inline]
-    pub fn admits(&self, header: &Header) -> Option<Kind> {
-        let prefix = peek(header).ok()?;
-        self.admits_checked(prefix, header).then_some(prefix.kind)
-    }
-
-    /// Returns true if an endpoint with these settings may read the packet with this prefix.
-    #[inline]
-    pub(crate) fn admits_checked(&self, prefix: Prefix, header: &Header) -> bool {
-        let is_ours = prefix.job == self.job && prefix.epoch == self.epoch;
-        is_ours && self.key.as_ref().is_none_or(|key| tag::verify(header, key))
-    }
-
-    /// Puts the tag of these settings on a header that is otherwise finished, if they have a key.
-    #[inline]
-    pub fn seal(&self, header: &mut Header) {
-        if let Some(key) = &self.key {
-            tag::seal(header, key);
+    /// Sizes that the control of a message begins with.
+    pub(crate) fn control_start(&self) -> ControlStart {
+        ControlStart {
+            packet_bytes: self.segment_bytes,
+            initial_packets: self.initial_window_packets,
         }
     }
 
-    /// Between which limits waits for an answer lie.
+    /// Limits of the wait for an answer.
     #[inline]
-    pub(crate) fn waits(&self) -> Waits {
-        Waits { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
+    pub(crate) fn rto_limits(&self) -> RtoLimits {
+        RtoLimits { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
     }
 
     /// Whether the settings can work together.
@@ -246,7 +180,7 @@ impl Config {
         if self.min_rto > self.max_rto {
             return Err(ConfigError::TimeoutOrder { min: self.min_rto, max: self.max_rto });
         }
-        self.control.check()
+        Ok(self.control.check()?)
     }
 
     fn check_positive(&self) -> Result<(), ConfigError> {
@@ -266,21 +200,10 @@ impl Config {
     }
 }
 
-impl Control {
-    fn check(&self) -> Result<(), ConfigError> {
-        if let &Control::Dctcp { gain, initial_alpha } = self {
-            for (name, value) in [("gain", gain), ("initial_alpha", initial_alpha)] {
-                if !(0.0..=1.0).contains(&value) {
-                    return Err(ConfigError::Share { name, value });
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use thalweg_transport::control::Dctcp;
+
     use super::*;
 
     #[test]
@@ -301,7 +224,8 @@ mod tests {
         assert!(check(|c| c.span_packets = u32::MAX).contains("span_packets"));
         assert!(check(|c| c.max_rto = Span::from_ns(1)).contains("max_rto"));
         assert!(check(|c| c.first_message = u64::MAX).contains("first_message"));
-        let nan = Control::Dctcp { gain: f64::NAN, initial_alpha: 1.0 };
-        assert!(matches!(nan.check(), Err(ConfigError::Share { name: "gain", .. })));
+        assert!(
+            check(|c| c.control = Dctcp { gain: 2.0, ..Dctcp::default() }.into()).contains("gain")
+        );
     }
 }

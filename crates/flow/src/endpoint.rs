@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    BodySize, Check, Dscp, Ecn, Header, Machine, NodeId, Outbox, Packet, Purpose, Reports, Time,
-    TrafficClass, Verdict,
+    BodySize, Check, Dscp, Ecn, Header, Machine, NodeId, Outbox, Packet, Purpose, Reports, Tag,
+    Time, TrafficClass, Verdict,
 };
+use thalweg_transport::{Envelope, Replies};
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::{Kind, Prefix, peek};
 
@@ -37,7 +38,7 @@ pub struct Endpoint {
     outgoing: Outgoing,
     incoming: Incoming,
     /// Acknowledgements that wait for room.
-    acks: VecDeque<WaitingAck>,
+    acks: Replies<WaitingAck>,
     events: VecDeque<Event>,
     dropped: Dropped,
 }
@@ -69,7 +70,7 @@ impl Endpoint {
         Ok(Endpoint {
             outgoing: Outgoing::new(config.first_message),
             incoming: Incoming::new(&config),
-            acks: VecDeque::new(),
+            acks: Replies::new(config.max_waiting_acks),
             events: VecDeque::new(),
             dropped: Dropped::default(),
             config,
@@ -128,7 +129,9 @@ impl Endpoint {
     #[inline]
     pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
         match prefix.kind {
-            _ if !self.config.admits_checked(prefix, packet.header) => self.dropped.foreign += 1,
+            _ if !self.config.credentials.admit_checked(prefix, packet.header) => {
+                self.dropped.foreign += 1
+            }
             Kind::FlowData => self.handle_data(now, prefix, packet),
             Kind::FlowAck => self.handle_ack(now, prefix, packet.meta.src, packet.header),
             _ => self.dropped.foreign += 1,
@@ -143,11 +146,12 @@ impl Endpoint {
             .map_err(|_| Refusal::Malformed)
             .and_then(|data| incoming.on_data(config, now, meta, &data, body, events));
         match result {
-            Ok(ack) if acks.len() < config.max_waiting_acks as usize => {
+            Ok(ack) => {
                 let class = meta.dscp.class();
-                acks.push_back(WaitingAck { dst: meta.src, entropy: meta.entropy, class, ack });
+                let reply = WaitingAck { dst: meta.src, entropy: meta.entropy, class, ack };
+                dropped.no_room += u64::from(!acks.push(reply));
             }
-            Ok(_) | Err(Refusal::NoRoom) => dropped.no_room += 1,
+            Err(Refusal::NoRoom) => dropped.no_room += 1,
             Err(Refusal::Malformed) => dropped.malformed += 1,
         }
     }
@@ -166,15 +170,17 @@ impl Endpoint {
     #[inline]
     fn send_ack(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
         let WaitingAck { dst, entropy, class, ack } = self.acks.front()?;
-        let packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
-        packet.meta.dst = *dst;
-        packet.meta.wire_bytes = self.config.ack_wire_bytes;
-        packet.meta.entropy = *entropy;
-        packet.meta.dscp = Dscp::of_priority(0).in_class(*class);
-        packet.meta.ecn = Ecn::NotCapable;
-        ack.encode(packet.header);
-        self.config.seal(packet.header);
-        self.acks.pop_front();
+        let mut packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
+        let dscp = Dscp::of_priority(0).in_class(*class);
+        let envelope = Envelope {
+            dst: *dst,
+            tag: Tag { dscp, ecn: Ecn::NotCapable, rank: 0 },
+            entropy: *entropy,
+            overhead_bytes: self.config.ack_wire_bytes,
+            key: self.config.credentials.key.as_ref(),
+        };
+        envelope.fill(&mut packet, |header| ack.encode(header));
+        self.acks.pop();
         Some(())
     }
 }
@@ -183,8 +189,7 @@ impl Check for Endpoint {
     fn check(&self) {
         self.outgoing.check(&self.config);
         self.incoming.check(&self.config);
-        let most = self.config.max_waiting_acks as usize;
-        assert!(self.acks.len() <= most, "the number of waiting acknowledgements is bounded");
+        self.acks.check();
     }
 }
 

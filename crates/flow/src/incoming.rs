@@ -98,7 +98,7 @@ impl Incoming {
     pub fn new(config: &Config) -> Incoming {
         Incoming {
             // The job's random number makes it hard to choose flows that collide.
-            table: HashMap::with_hasher(FixedState::with_seed(config.job.0)),
+            table: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
             receivers: Vec::new(),
             vacant: Vec::new(),
             completed: VecDeque::new(),
@@ -313,8 +313,8 @@ fn answer_complete(config: &Config, meta: &Meta, data: &Data) -> Result<Ack, Ref
 #[inline]
 fn answer(config: &Config, meta: &Meta, data: &Data) -> Ack {
     Ack {
-        job: config.job,
-        epoch: config.epoch,
+        job: config.credentials.job,
+        epoch: config.credentials.epoch,
         flow: data.flow,
         sent_at: data.sent_at,
         sack: 0,

@@ -10,7 +10,6 @@
 
 mod bits;
 mod config;
-mod control;
 mod endpoint;
 mod incoming;
 mod message;
@@ -20,7 +19,7 @@ mod reordering;
 mod scoreboard;
 mod sender;
 
-pub use config::{Config, ConfigError, Control, LossDetection, MAX_PACKETS};
+pub use config::{Config, ConfigError, LossDetection, MAX_PACKETS};
 pub use endpoint::{Dropped, Endpoint};
 pub use incoming::{ArrivalStats, Incoming, Refusal};
 pub use message::{Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError};

@@ -1,12 +1,11 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
-use thalweg_core::{
-    Acked, Bytes, CongestionControl, Dscp, NodeId, Outbox, Packet, Purpose, Rtt, Tag, Tagger, Time,
-};
+use thalweg_core::{Bytes, Dscp, NodeId, Outbox, Packet, Purpose, Rng, Tag, Tagger, Time};
+use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
+use thalweg_transport::{CongestionControl, Controller, Envelope, RttEstimator};
 use thalweg_wire::flow::{Ack, Data};
 
 use crate::config::{Config, LossDetection, MAX_PACKETS};
-use crate::control::Controller;
 use crate::message::{FlowId, FlowTagger, Message, Payload, Sent, StartError};
 use crate::scoreboard::{Answer, Scoreboard};
 
@@ -19,8 +18,8 @@ pub(crate) struct Sender {
     pub queued: Option<u8>,
     /// When an answer is overdue. Holds while something is on the way.
     pub deadline: Time,
-    /// When the next packet may leave, as far as its control paces.
-    may_send_at: Time,
+    /// States that the control gave to packets in flight.
+    infos: PacketInfos,
     dst: NodeId,
     entropy: u16,
     tagger: FlowTagger,
@@ -43,8 +42,10 @@ pub(crate) struct Sender {
 /// What is known of the way to a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    control: Controller,
-    rtt: Rtt,
+    control: CongestionControl,
+    rtt: RttEstimator,
+    /// Random numbers of the control.
+    rng: Rng,
 }
 
 /// What an acknowledgement did to a message.
@@ -67,16 +68,26 @@ pub fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
 impl Path {
     /// Nothing is known to the message with this number.
     pub fn new(config: &Config, number: u64) -> Path {
-        Path { control: Controller::new(config, number), rtt: Rtt::new(config.waits()) }
+        Path {
+            control: config.control.start(&config.control_start()),
+            rtt: RttEstimator::new(config.rto_limits()),
+            rng: control_rng(config, number),
+        }
     }
 
     /// Path state that the message with this number starts from.
     pub fn for_next(&self, config: &Config, number: u64) -> Path {
         let mut next = self.clone();
-        next.control.restart(config, number);
+        next.control.restart();
+        next.rng = control_rng(config, number);
         next.rtt.stop_backing_off();
         next
     }
+}
+
+/// The random numbers of the control of one message: independent of all others of the endpoint.
+fn control_rng(config: &Config, number: u64) -> Rng {
+    Rng::new(config.seed).substream("bbr", number)
 }
 
 impl Sender {
@@ -87,7 +98,7 @@ impl Sender {
             is_live: false,
             queued: None,
             deadline: Time::NEVER,
-            may_send_at: Time::ZERO,
+            infos: PacketInfos::default(),
             dst: NodeId::default(),
             entropy: 0,
             tagger: FlowTagger::default(),
@@ -127,7 +138,7 @@ impl Sender {
         self.body = message.body;
         self.board.reset(packets);
         self.path = path;
-        self.may_send_at = Time::ZERO;
+        self.infos.clear();
         self.recovery_end = 0;
         self.timeouts = 0;
         self.detections = 0;
@@ -178,7 +189,8 @@ impl Sender {
     /// Until when its control holds it back, if it does.
     #[inline]
     pub fn held_until(&self, now: Time) -> Option<Time> {
-        (self.may_send_at > now).then_some(self.may_send_at)
+        let earliest = self.path.control.earliest_departure();
+        (earliest > now).then_some(earliest)
     }
 
     /// The priority of the packet that it is ready to send.
@@ -220,17 +232,15 @@ impl Sender {
         let is_resend = self.board.was_sent(index);
         let body_size = self.body.body_size(payload_bytes);
         let packet = outbox.lend(body_size, Purpose::of_data(is_resend))?;
-        let in_flight_packets = self.board.in_flight_packets();
-        if in_flight_packets == 0 {
+        if self.board.in_flight_packets() == 0 {
             self.begin_waiting(config, now);
         }
-        self.may_send_at = self.path.control.on_send(now, self.may_send_at, in_flight_packets);
         self.fill(config, now, index, packet);
         Some(is_resend)
     }
 
     fn begin_waiting(&mut self, config: &Config, now: Time) {
-        self.deadline = now + self.path.rtt.timeout(config.waits());
+        self.deadline = now + self.path.rtt.timeout(config.rto_limits());
         // After a timeout the silence goes on.
         if !self.path.rtt.is_backing_off() {
             self.silent_since = now;
@@ -243,29 +253,47 @@ impl Sender {
     }
 
     #[inline]
-    fn fill(&mut self, config: &Config, now: Time, index: u32, packet: Packet<'_>) {
+    fn fill(&mut self, config: &Config, now: Time, index: u32, mut packet: Packet<'_>) {
         let offset = Bytes::from(index) * u64::from(config.segment_bytes);
         let (tag, first_priority) = self.tag(config, index);
-        packet.meta.dst = self.dst;
-        packet.meta.wire_bytes = self.payload_bytes(config, index) + config.overhead_bytes;
-        packet.meta.rank = tag.rank;
-        packet.meta.entropy = self.entropy;
-        packet.meta.dscp = tag.dscp;
-        packet.meta.ecn = tag.ecn;
+        let transmission = self.note_sent(config, now, index, tag);
+        let envelope = Envelope {
+            dst: self.dst,
+            tag,
+            entropy: self.entropy,
+            overhead_bytes: config.overhead_bytes,
+            key: config.credentials.key.as_ref(),
+        };
         let data = Data {
-            job: config.job,
-            epoch: config.epoch,
+            job: config.credentials.job,
+            epoch: config.credentials.epoch,
             flow: self.flow.0,
             message_bytes: self.body.bytes(),
             sent_at: now,
             index,
-            transmission: self.board.on_sent(index),
+            transmission,
             segment_bytes: config.segment_bytes,
             priority: first_priority,
         };
-        data.encode(packet.header);
-        config.seal(packet.header);
+        envelope.fill(&mut packet, |header| data.encode(header));
         self.body.fill(offset, packet.body);
+    }
+
+    /// Counts a packet as sent. Returns the number of the transmission.
+    #[inline]
+    fn note_sent(&mut self, config: &Config, now: Time, index: u32, tag: Tag) -> u32 {
+        let segment = Bytes::from(config.segment_bytes);
+        let packet = SentPacket {
+            now,
+            bytes: segment,
+            in_flight: segment * u64::from(self.board.in_flight_packets()),
+            priority: tag.dscp.priority(),
+        };
+        let transmission = self.board.on_sent(index);
+        if let Some(info) = self.path.control.on_sent(&packet) {
+            self.infos.push(u64::from(transmission), info);
+        }
+        transmission
     }
 
     /// Takes in an acknowledgement.
@@ -309,21 +337,25 @@ impl Sender {
     ) {
         let segment = Bytes::from(config.segment_bytes);
         let round_trip = now.since(ack.sent_at);
-        self.path.rtt.sample(config.waits(), round_trip);
+        self.path.rtt.sample(config.rto_limits(), round_trip);
         self.path.rtt.stop_backing_off();
-        self.deadline = now + self.path.rtt.timeout(config.waits());
+        self.deadline = now + self.path.rtt.timeout(config.rto_limits());
         self.silent_since = now;
-        self.path.control.on_ack(&Acked {
+        let info = self.infos.take(u64::from(ack.transmission));
+        let acked = Acked {
             now,
             // The last packet of a message counts as a full one.
             bytes: segment * u64::from(arrived_packets),
             congested: ack.congested,
-            round_trip,
+            round_trip: Some(round_trip),
+            priority: info.map(|info| info.priority),
             in_flight: segment * u64::from(in_flight_packets),
             in_recovery: ack.transmission < self.recovery_end,
             transmission: u64::from(ack.transmission),
             next_transmission: u64::from(self.board.next_transmission()),
-        });
+            info,
+        };
+        self.path.control.on_ack(&acked, &mut self.path.rng);
     }
 
     // spec
@@ -331,7 +363,12 @@ impl Sender {
         self.detections += 1;
         if lost_transmission >= self.recovery_end {
             self.recovery_end = self.board.next_transmission();
-            self.path.control.on_loss(now);
+            let lost = Lost {
+                now,
+                transmission: u64::from(lost_transmission),
+                next_transmission: u64::from(self.recovery_end),
+            };
+            self.path.control.on_loss(&lost);
         }
     }
 

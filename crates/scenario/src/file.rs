@@ -292,6 +292,7 @@ pub(crate) enum ControlWord {
     NewReno,
     Cubic,
     Bbr,
+    Swift,
     Ndp,
     Pfabric,
     Homa,

@@ -51,6 +51,7 @@ impl Scenario {
         let fabric = plan::fabric(&file, &topology)?;
         let transport = plan::transport(&file.transport);
         let transport = transport.map_err(|mistake| mistake.under("transport"))?;
+        let transport = plan::on_topology(transport, &topology);
         let protocol = plan::protocol(&file.transport, &transport, &topology);
         let mut protocol = protocol.map_err(|mistake| mistake.under("transport"))?;
         let aggregation = plan::aggregation(&file.aggregation);

@@ -113,7 +113,7 @@ const WORDS_AND_KEYS: Cases = &[
     (
         13,
         r#"control = "tcp""#,
-        "13: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `ndp`, `pfabric`, `homa`, `deliver`",
+        "13: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `swift`, `ndp`, `pfabric`, `homa`, `deliver`",
     ),
     (
         15,
@@ -589,7 +589,7 @@ const BENCHMARKS: Cases = &[
     (
         17,
         "window = \"large\"",
-        "18: aggregation.initial-window: the window has one size: take this away, or write window = \"aimd\"",
+        "18: aggregation.initial-window: only window = \"aimd\" begins with a size: take this away, or write that",
     ),
     (
         19,
@@ -652,8 +652,7 @@ fn a_window_has_a_size() {
     let text =
         ALL_REDUCE.replace("window = \"aimd\"\ninitial-window = \"60KB\"", "window = \"many\"");
     let error = Scenario::parse("bad.toml", &text, &load).expect_err("no size").to_string();
-    let expected =
-        "17: aggregation.window: \"many\" is no window: write \"aimd\" or a size, \"240KB\"";
+    let expected = "17: aggregation.window: \"many\" is no window: write \"aimd\", \"dctcp\", \"new-reno\", \"cubic\", \"bbr\" or a size, \"240KB\"";
     assert_eq!(error, format!("bad.toml:{expected}"));
 }
 
@@ -782,7 +781,7 @@ const SWEEPS: &[(&str, &str)] = &[
     ),
     (
         "[sweep.vary]\nswitch.routing = [\"explicit\"]\ntransport = [{ control = \"tcp\" }]",
-        r#"31: sweep.vary.transport: with switch.routing = "explicit", transport = { control = "tcp" }: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `ndp`, `pfabric`, `homa`, `deliver`"#,
+        r#"31: sweep.vary.transport: with switch.routing = "explicit", transport = { control = "tcp" }: transport.control: unknown word `tcp`: write one of `dctcp`, `new-reno`, `cubic`, `bbr`, `swift`, `ndp`, `pfabric`, `homa`, `deliver`"#,
     ),
     ("[sweep]\nseed = [1]", "30: sweep.seed: unknown key `seed`: write `seeds` or `vary`"),
 ];

@@ -6,12 +6,14 @@ use std::path::Path;
 
 use serde_json::Value;
 use thalweg_aggregate::join::JobSpec;
-use thalweg_aggregate::{server, switch, window, worker};
+use thalweg_aggregate::{server, switch, worker};
 use thalweg_core::NodeId;
 use thalweg_fabric::Buffer;
-use thalweg_flow::{Config, Control};
+use thalweg_flow::Config;
 use thalweg_scenario::sweep::{Variant, variants};
 use thalweg_scenario::{Ending, Outcome, output};
+use thalweg_transport::Control;
+use thalweg_transport::control::{Aimd, Dctcp};
 
 #[test]
 fn complete_examples_run() {
@@ -62,7 +64,7 @@ fn every_key_that_is_explained_exists() {
 #[test]
 fn defaults_are_those_of_the_code() {
     let transport = Config::default();
-    let Control::Dctcp { gain, initial_alpha } = transport.control else {
+    let Control::Dctcp(Dctcp { gain, initial_alpha }) = transport.control else {
         panic!("the default control is {:?}", transport.control)
     };
     let Buffer::PerPort { bytes } = Buffer::default() else { panic!("the default is shared") };
@@ -92,7 +94,7 @@ fn defaults_are_those_of_the_code() {
 fn defaults_of_aggregation_are_those_of_the_code() {
     let spec = JobSpec::new(1, vec![NodeId(0)]);
     let worker = worker::Config::default();
-    let window::Control::Aimd { initial_bytes, .. } = worker.control else {
+    let Control::Aimd(Aimd { initial_bytes, .. }) = worker.control else {
         panic!("the default control is {:?}", worker.control)
     };
     let switch = switch::Config::new(NodeId(0));

@@ -1,11 +1,11 @@
 //! Settings of the machines on real networks, where they differ from a simulation's.
 
-use thalweg_aggregate::window::Control;
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
-use thalweg_core::{HEADER_BYTES, JobId, NodeId, Rate, Rng, Span, Waits};
+use thalweg_core::{HEADER_BYTES, JobId, NodeId, Rate, Rng, Span};
 use thalweg_deliver::LossBound;
-use thalweg_deliver::delay_control::DelayConfig;
+use thalweg_transport::control::{Aimd, Delay, DelayRate};
+use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secret};
 
 /// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
@@ -35,7 +35,7 @@ pub(crate) const LAYERS: u16 = 256;
 /// A worker of in-network aggregation.
 pub(crate) fn worker() -> worker::Config {
     worker::Config {
-        control: Control::DELAY,
+        control: Aimd::DELAY.into(),
         // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
         timeout_after: Span::from_ms(50),
         patience_round_trips: 4,
@@ -72,7 +72,7 @@ pub(crate) fn delivery(
     give_up_after: Span,
     rng: Rng,
 ) -> Delivery {
-    let rate = DelayConfig {
+    let rate = DelayRate {
         line_rate: Rate::from_gbps(10),
         floor: Rate::from_mbps(1),
         low: Span::from_us(500),
@@ -80,16 +80,14 @@ pub(crate) fn delivery(
         reference: Span::from_us(200),
         step: Rate::from_mbps(4),
         burst: Span::from_us(200),
-        ..DelayConfig::default()
+        ..DelayRate::default()
     };
     let endpoint = thalweg_deliver::Config {
         rate,
         paths: 1,
-        waits: Waits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
+        waits: RtoLimits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
         give_up_after,
-        job,
-        epoch,
-        key: Some(key),
+        credentials: Credentials { job, epoch, key: Some(key) },
         ..thalweg_deliver::Config::default()
     };
     // What a call allows is the least of what both ends do.
@@ -102,14 +100,12 @@ pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> tha
         segment_bytes: SEGMENT_BYTES,
         overhead_bytes: OVERHEAD_BYTES,
         ack_wire_bytes: OVERHEAD_BYTES,
-        control: thalweg_flow::Control::Delay { target: QUEUE_TARGET },
+        control: Delay::to(QUEUE_TARGET).into(),
         remembers_paths: true,
         min_rto: Span::from_ms(10),
         initial_rto: Span::from_ms(50),
         give_up_after,
-        job,
-        epoch,
-        key: Some(key),
+        credentials: Credentials { job, epoch, key: Some(key) },
         ..thalweg_flow::Config::default()
     }
 }

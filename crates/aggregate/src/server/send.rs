@@ -1,10 +1,11 @@
 //! From tasks to packets.
 
-use thalweg_core::{Body, BodySize, Ecn, Header, Meta, NodeId, Outbox, Purpose, Tag};
+use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Tag};
+use thalweg_transport::Envelope;
 use thalweg_wire::aggregate::{
     Announcement, Ask, AskKind, Identity, Numbers, Parameter, StationBytes,
 };
-use thalweg_wire::tag::{self, Key};
+use thalweg_wire::tag::Key;
 
 use super::job::{Job, Site};
 use super::judge::State;
@@ -110,7 +111,7 @@ impl Job {
         let known = self.shards[shard].as_mut()?.groups.get_mut(group)?;
         let group = &known.group;
         let body_bytes = Announcement::body_bytes(group.stations.len()) as u32;
-        let Some(packet) = outbox.lend(BodySize::Bytes(body_bytes), Purpose::Control) else {
+        let Some(mut packet) = outbox.lend(BodySize::Bytes(body_bytes), Purpose::Control) else {
             return Some(Progress::NoRoom);
         };
         let announcement = Announcement {
@@ -121,14 +122,14 @@ impl Job {
             level: group.level,
             stations: group.stations.len() as u8,
         };
-        announcement.encode(packet.header);
+        let envelope = envelope(setup, self.key.as_ref(), group.switch);
+        envelope.fill(&mut packet, |header| announcement.encode(header));
         if let Body::Bytes(body) = packet.body {
             let size = Announcement::body_bytes(1);
             for (station, bytes) in group.stations.iter().zip(body.chunks_exact_mut(size)) {
                 write_station(&StationBytes::new(station.upper_places, &station.children), bytes);
             }
         }
-        post(packet.meta, packet.header, setup, self.key, group.switch, body_bytes);
         known.is_queued = false;
         self.stats.announcements += 1;
         None
@@ -186,20 +187,22 @@ impl Site<'_> {
             _ => BodySize::Length(body_bytes),
         };
         let purpose = if parameter.repeat { Purpose::Control } else { Purpose::of_data(is_again) };
-        let packet = outbox.lend(size, purpose)?;
-        parameter.encode(packet.header);
+        let mut packet = outbox.lend(size, purpose)?;
+        let envelope = envelope(self.setup, self.key.as_ref(), to);
+        envelope.fill(&mut packet, |header| parameter.encode(header));
         if let (Values::Real(values), Body::Bytes(body), false) =
             (&slot.body, packet.body, parameter.repeat)
         {
             body.copy_from_slice(values);
         }
-        post(packet.meta, packet.header, self.setup, self.key, to, body_bytes);
         Some(parameter.repeat)
     }
 
     fn put_request(&mut self, owing: Owing, outbox: &mut dyn Outbox) -> bool {
         let slot = &*self.place.slot;
-        let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else { return false };
+        let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else {
+            return false;
+        };
         let (to, branch, level, wanted, straight) = match owing {
             Owing::Station(top) => (top.at, top.branch, top.ask_level, top.wanted, false),
             Owing::Worker(rank) => {
@@ -221,8 +224,8 @@ impl Site<'_> {
             afresh: false,
             bounded: None,
         };
-        ask.encode(packet.header);
-        post(packet.meta, packet.header, self.setup, self.key, to, 0);
+        let envelope = envelope(self.setup, self.key.as_ref(), to);
+        envelope.fill(&mut packet, |header| ask.encode(header));
         true
     }
 
@@ -249,23 +252,15 @@ fn identity(setup: &Setup, sequence: u64, attempt: Attempt) -> Identity {
     Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0 }
 }
 
-/// Addresses and seals a packet whose header is complete.
-fn post(
-    meta: &mut Meta,
-    header: &mut Header,
-    setup: &Setup,
-    key: Option<Key>,
-    to: NodeId,
-    body_bytes: u32,
-) {
-    meta.dst = to;
-    meta.wire_bytes = body_bytes + setup.overhead_bytes;
-    meta.dscp = Tag::training().dscp;
-    meta.ecn = Ecn::Capable;
-    // Packets of a job stay on one path, in order.
-    meta.entropy = setup.job.0 as u16;
-    if let Some(key) = key {
-        tag::seal(header, &key);
+/// Returns the envelope of a packet of a job.
+fn envelope<'a>(setup: &Setup, key: Option<&'a Key>, dst: NodeId) -> Envelope<'a> {
+    Envelope {
+        dst,
+        tag: Tag::training(),
+        // Packets of a job stay on one path, in order.
+        entropy: setup.job.0 as u16,
+        overhead_bytes: setup.overhead_bytes,
+        key,
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Ecn, Header, JobId, Meta, NodeId, Outbox, Purpose, Span, Tag, Time,
+    Body, BodySize, Header, JobId, NodeId, Outbox, Packet, Purpose, Span, Tag, Time,
 };
+use thalweg_transport::Envelope;
 use thalweg_wire::aggregate::{Ask, Identity, Notice};
-use thalweg_wire::tag;
 
 use super::Switch;
 
@@ -140,43 +140,44 @@ impl Switch {
         (gradient.resend, gradient.repair) = (is_part, !is_part);
         let bytes = u32::from(gradient.values) * 4;
         let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
-        let Some(packet) = outbox.lend(size, Purpose::Retransmission) else { return };
+        let Some(mut packet) = outbox.lend(size, Purpose::Retransmission) else { return };
+        let Identity { job, epoch, .. } = gradient.identity;
+        self.fill(&mut packet, (job, epoch), dst, |header| gradient.encode(header));
         if let Body::Bytes(body) = packet.body {
             body.copy_from_slice(self.array.values(place, body.len()));
         }
-        gradient.encode(packet.header);
-        let Identity { job, epoch, .. } = gradient.identity;
-        self.seal(packet.header, job, epoch);
-        self.address(packet.meta, job, dst, bytes);
         *if is_part { &mut self.stats.parts_sent } else { &mut self.stats.sent_again } += 1;
     }
 
     fn transmit_small(
         &mut self,
         outbox: &mut dyn Outbox,
+        of: (JobId, u32),
+        dst: NodeId,
+        encode: impl FnOnce(&mut Header),
+    ) {
+        if let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) {
+            self.fill(&mut packet, of, dst, encode);
+        }
+    }
+
+    /// Addresses a packet of a job's epoch and seals it.
+    // spec: T-06
+    fn fill(
+        &mut self,
+        packet: &mut Packet<'_>,
         (job, epoch): (JobId, u32),
         dst: NodeId,
         encode: impl FnOnce(&mut Header),
     ) {
-        if let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Control) {
-            encode(packet.header);
-            self.seal(packet.header, job, epoch);
-            self.address(packet.meta, job, dst, 0);
-        }
-    }
-
-    // spec: T-06
-    fn seal(&mut self, header: &mut Header, job: JobId, epoch: u32) {
-        if let Some(keyring) = &mut self.keyring {
-            tag::seal(header, &keyring.key(job, epoch));
-        }
-    }
-
-    fn address(&self, meta: &mut Meta, job: JobId, dst: NodeId, body_bytes: u32) {
-        meta.dst = dst;
-        meta.wire_bytes = body_bytes.saturating_add(self.config.overhead_bytes);
-        meta.entropy = job.0 as u16;
-        meta.dscp = Tag::training().dscp;
-        meta.ecn = Ecn::Capable;
+        let key = self.keyring.as_mut().map(|keyring| keyring.key(job, epoch));
+        let envelope = Envelope {
+            dst,
+            tag: Tag::training(),
+            entropy: job.0 as u16,
+            overhead_bytes: self.config.overhead_bytes,
+            key: key.as_ref(),
+        };
+        envelope.fill(packet, encode);
     }
 }

@@ -1,6 +1,7 @@
 //! The laws of a worker's accounts.
 
 use thalweg_core::Check;
+use thalweg_transport::Controller;
 
 use super::fragments::{Fragment, State};
 use super::{Epoch, Work, Worker};
@@ -20,7 +21,7 @@ impl Epoch {
     /// a fragment would wait for ever.
     fn check(&self, work: &Work) {
         self.flight.check();
-        self.window.check();
+        self.control.check();
         let watermark = work.fragments.watermark();
         assert!(self.next >= watermark, "what is complete is not sent");
         let mut in_flight_bytes = 0;
@@ -31,7 +32,7 @@ impl Epoch {
             if fragment.state == State::Sent {
                 assert!(sequence < self.next, "fragment {sequence} was sent and is next");
                 self.check_sent(sequence, fragment);
-                let is_given_up = fragment.is_overtaken && self.window.forgives_losses();
+                let is_given_up = fragment.is_overtaken && self.control.frees_lost_packets();
                 in_flight_bytes += if is_given_up { 0 } else { self.packet_bytes(work, sequence) };
             }
         }

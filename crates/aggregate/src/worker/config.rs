@@ -1,14 +1,14 @@
 //! Settings of a worker, and what it counts.
 
 use thalweg_core::{Span, Tag};
+use thalweg_transport::control::Aimd;
+use thalweg_transport::{Control, ControlError};
 use thiserror::Error;
-
-use crate::window::Control;
 
 /// Settings of a [`Worker`](super::Worker). They may differ between the workers of a job.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Config {
-    /// How much may be on the way.
+    /// Congestion control. Default that of ATP, [`Aimd`].
     pub control: Control,
     /// How long a fragment may at least be unanswered before something is done about it: longer where
     /// round trips are. Default 1 ms, the paper's.
@@ -31,7 +31,7 @@ pub struct Config {
     pub queries_before_straight: u32,
     /// The time that a clock that all hosts share showed at [`Time::ZERO`](thalweg_core::Time::ZERO), modulo
     /// one second: it makes all workers probe the base round trip at the same moments, which
-    /// [`Control::Delay`] needs to share a link fairly with other jobs. Default `None`: no clock is shared.
+    /// a control by delay needs to share a link fairly with other jobs. Default `None`: no clock is shared.
     /// Then the worker never probes, since alone it would only measure the queues of the others, and a job
     /// that began beside another one may get a larger share than that one.
     pub shared_phase: Option<Span>,
@@ -42,7 +42,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            control: Control::default(),
+            control: Aimd::default().into(),
             timeout_after: Span::from_ms(1),
             patience_round_trips: 2,
             probe_after: None,
@@ -59,7 +59,7 @@ impl Default for Config {
 pub const LOSS_THRESHOLD_MAX: u32 = 1_024;
 
 /// Why settings cannot work. The configuration is at fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum ConfigError {
     /// Everything would count as lost at once.
     #[error("timeout_after is zero: set it to at least a round trip")]
@@ -75,6 +75,9 @@ pub enum ConfigError {
     /// More than is remembered.
     #[error("loss_threshold is {0}, at most {LOSS_THRESHOLD_MAX} fit; 0 means by time only")]
     LossThreshold(u32),
+    /// Invalid settings of the congestion control.
+    #[error(transparent)]
+    Control(#[from] ControlError),
 }
 
 impl Config {
@@ -90,7 +93,7 @@ impl Config {
         if self.loss_threshold > LOSS_THRESHOLD_MAX {
             return Err(ConfigError::LossThreshold(self.loss_threshold));
         }
-        Ok(())
+        Ok(self.control.check()?)
     }
 }
 

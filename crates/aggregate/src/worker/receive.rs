@@ -1,17 +1,18 @@
 //! What a worker takes in, and what it does when nothing comes.
 
-use thalweg_core::{NodeId, Packet, Span, Time};
+use thalweg_core::{Bytes, NodeId, Packet, Span, Time};
+use thalweg_transport::control::{Acked, Lost};
+use thalweg_transport::{Controller, Credentials};
 use thalweg_wire::aggregate::{Ask, Identity, Numbers, Parameter};
-use thalweg_wire::{Kind, Prefix, tag};
+use thalweg_wire::{Kind, Prefix};
 
 use super::agreed::Terms;
 use super::flight::Sent;
 use super::fragments::Fragment;
 use super::send::{How, Wanted};
-use super::{Epoch, Work};
+use super::{Epoch, Work, rto_limits};
 use crate::index::upper_places;
-use crate::setup::{Attempt, Numeric, Recovery};
-use crate::window::Answer;
+use crate::setup::{Attempt, Numeric, Recovery, Setup};
 
 /// Most results that wait to be sent. The server asks again for what is beyond.
 const RESULTS_MAX: usize = 256;
@@ -33,9 +34,10 @@ impl Epoch {
         prefix: Prefix,
         packet: &Packet<'_>,
     ) {
-        let is_sealed = work.key.as_ref().is_none_or(|key| tag::verify(packet.header, key));
+        let Setup { job, epoch, .. } = *self.setup;
+        let credentials = Credentials { job, epoch, key: work.key };
         let taken = match prefix.kind {
-            _ if !is_sealed => None,
+            _ if !credentials.admit_checked(prefix, packet.header) => None,
             Kind::AggregateParameter => self.on_parameter(work, now, prefix, packet),
             Kind::AggregateRequest => self.on_request(work, prefix, packet),
             _ => None,
@@ -92,12 +94,12 @@ impl Epoch {
         self.agreed.learn(parameter);
         let packet_bytes = self.packet_bytes(work, sequence);
         if let Some(fragment) = work.fragments.sent_mut(sequence).copied() {
-            if !(fragment.is_overtaken && self.window.forgives_losses()) {
+            self.on_answer(work, now, sequence, &fragment, congested);
+            if !(fragment.is_overtaken && self.control.frees_lost_packets()) {
                 self.in_flight_bytes -= packet_bytes;
             }
-            self.on_answer(work, now, sequence, &fragment, congested);
             if fragment.is_overtaken && parameter.next_aggregator.is_none() {
-                self.on_loss(work, fragment.first_transmission);
+                self.on_loss(work, now, fragment.first_transmission);
             }
         }
         work.stats.completed_bytes += packet.body.len() as u64;
@@ -157,44 +159,39 @@ impl Epoch {
         self.last_answer_at = now;
         let round_trip = fragment.is_measurable.then(|| now.since(fragment.sent_at));
         if let Some(round_trip) = round_trip {
-            self.measure(round_trip);
+            self.rtt.sample(rto_limits(&work.config), round_trip);
         }
-        if self.doublings > 0 {
+        if self.rtt.is_backing_off() {
             // The answer to a repeat may be one to the original, so it does not tell that the timeout
             // was long enough.
-            self.doublings = if round_trip.is_some() { 0 } else { self.doublings - 1 };
+            match round_trip {
+                Some(_) => self.rtt.stop_backing_off(),
+                None => self.rtt.ease_off(),
+            }
             self.calm_from = now;
         }
-        let answer = Answer {
+        let acked = Acked {
             now,
+            bytes: Bytes::new(self.packet_bytes(work, sequence)),
+            congested,
+            round_trip,
+            priority: Some(work.dscp(sequence).priority()),
+            in_flight: Bytes::new(self.in_flight_bytes),
+            in_recovery: transmission < self.recovery_end,
             transmission,
             next_transmission: self.flight.next_transmission(),
-            packet_bytes: self.packet_bytes(work, sequence),
-            round_trip,
-            congested,
+            info: self.infos.take(transmission),
         };
         // spec: A-10
         work.stats.marked += u64::from(congested);
-        work.stats.mark_halvings += u64::from(self.window.on_answer(&answer));
+        work.stats.mark_halvings += u64::from(self.control.on_ack(&acked, &mut self.rng));
         self.flight.on_answer(self.setup.shard(sequence), sequence, transmission);
-    }
-
-    /// Smooths round trips and how far they are apart, as RFC 6298 does.
-    fn measure(&mut self, round_trip: Span) {
-        let smoothed = self.round_trip;
-        if smoothed == Span::ZERO {
-            (self.round_trip, self.deviation) = (round_trip, round_trip / 2);
-            return;
-        }
-        let apart = round_trip.max(smoothed) - round_trip.min(smoothed);
-        self.deviation = self.deviation - self.deviation / 4 + apart / 4;
-        self.round_trip = smoothed - smoothed / 8 + round_trip / 8;
     }
 
     /// How long to wait after something was done about a fragment before more is done.
     fn patience(&self, work: &Work) -> Span {
         let round_trips = u64::from(work.config.patience_round_trips);
-        (self.round_trip * round_trips).min(self.timeout(work))
+        (self.rtt.smoothed() * round_trips).min(self.timeout(work))
     }
 
     // spec: A-33
@@ -206,11 +203,11 @@ impl Epoch {
             if work.fragments.get(sent.sequence).is_some_and(is_recent) {
                 self.flight.hold(sent);
             } else {
-                self.on_overtaken(work, sent);
+                self.on_overtaken(work, now, sent);
             }
         }
         while let Some(sent) = self.flight.pop_held(now, patience, &work.fragments) {
-            self.on_overtaken(work, sent);
+            self.on_overtaken(work, now, sent);
         }
         self.flight.tidy(&work.fragments);
     }
@@ -219,42 +216,44 @@ impl Epoch {
     /// there in vain: nothing was lost then, and the sum says so by moving the slot. Selective repair
     /// leaves the window alone until it knows. The paper's rule takes it for a loss at once.
     // spec: A-34, T-10
-    fn on_overtaken(&mut self, work: &mut Work, sent: Sent) {
+    fn on_overtaken(&mut self, work: &mut Work, now: Time, sent: Sent) {
         work.stats.losses += 1;
         let is_known = self.setup.recovery == Recovery::Paper;
         let packet_bytes = self.packet_bytes(work, sent.sequence);
         if let Some(fragment) = work.fragments.sent_mut(sent.sequence)
             && !is_known
             && !std::mem::replace(&mut fragment.is_overtaken, true)
-            && self.window.forgives_losses()
+            && self.control.frees_lost_packets()
         {
             // Nothing of it is on the way, and others need not wait for its repair.
             self.in_flight_bytes -= packet_bytes;
         }
-        self.on_unanswered(work, sent, Why::Overtaken, is_known);
+        self.on_unanswered(work, sent, Why::Overtaken);
+        if is_known {
+            self.on_loss(work, now, sent.transmission);
+        }
     }
 
-    fn on_unanswered(&mut self, work: &mut Work, sent: Sent, why: Why, is_congestion: bool) {
+    fn on_unanswered(&mut self, work: &mut Work, sent: Sent, why: Why) {
         if let Some(fragment) = work.fragments.sent_mut(sent.sequence) {
             fragment.is_due = true;
             fragment.is_overdue = why == Why::Overdue;
             self.due.push_back(sent.sequence);
         }
-        if is_congestion {
-            self.on_loss(work, sent.transmission);
-        }
     }
 
-    fn on_loss(&mut self, work: &mut Work, transmission: u64) {
-        let next = self.flight.next_transmission();
-        if self.window.on_loss(transmission, next) {
+    fn on_loss(&mut self, work: &mut Work, now: Time, transmission: u64) {
+        let next_transmission = self.flight.next_transmission();
+        if self.control.on_loss(&Lost { now, transmission, next_transmission }) {
             work.stats.loss_halvings += 1;
+            self.recovery_end = next_transmission;
         }
     }
 
     /// Does something about every fragment that was not answered in time.
     // spec: A-33
     pub(super) fn expire(&mut self, work: &mut Work, now: Time) {
+        self.held_until = self.held_until.filter(|&at| at > now);
         let (timeout, calm_from) = (self.timeout(work), self.calm_from);
         let mut has_expired = false;
         while let Some(sent) = self.flight.pop_expired(now, calm_from, timeout, &work.fragments) {
@@ -263,10 +262,14 @@ impl Epoch {
             // If nothing at all came since, another worker is late, and no queue is to blame.
             let is_overtaken = |fragment: &Fragment| self.last_answer_at > fragment.sent_at;
             let is_congestion = work.fragments.get(sent.sequence).is_some_and(is_overtaken);
-            self.on_unanswered(work, sent, Why::Overdue, is_congestion);
+            self.on_unanswered(work, sent, Why::Overdue);
+            if is_congestion {
+                self.on_loss(work, now, sent.transmission);
+            }
         }
-        self.doublings += u32::from(has_expired);
-        if !has_expired {
+        if has_expired {
+            self.rtt.back_off();
+        } else {
             self.probe(work, now);
         }
     }
@@ -280,7 +283,7 @@ impl Epoch {
         if sent_at.is_some_and(|sent_at| self.next_probe(work, sent_at) <= now) {
             self.probed_at = now;
             work.stats.probes += 1;
-            self.on_unanswered(work, oldest, Why::Overdue, false);
+            self.on_unanswered(work, oldest, Why::Overdue);
         }
     }
 

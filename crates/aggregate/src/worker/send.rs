@@ -1,9 +1,10 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Outbox, Packet, Purpose, Time};
+use thalweg_core::{Body, BodySize, Bytes, Outbox, Packet, Purpose, Tag, Time};
+use thalweg_transport::control::SentPacket;
+use thalweg_transport::{Controller, Envelope};
 use thalweg_values::{Fit, Fixed, TensorSlice};
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
-use thalweg_wire::tag;
 
 use super::agreed::Terms;
 use super::{Epoch, Work};
@@ -39,7 +40,7 @@ impl Epoch {
     pub(super) fn has_backlog(&self, work: &Work) -> bool {
         let is_urgent =
             !self.answers.is_empty() || !self.results.is_empty() || !self.due.is_empty();
-        is_urgent || self.may_launch(work)
+        is_urgent || (self.held_until.is_none() && self.may_launch(work))
     }
 
     /// Sends the most urgent packet. `false` if there is none, or no room for fresh values.
@@ -53,7 +54,7 @@ impl Epoch {
         } else if let Some(sequence) = self.due.pop_front() {
             self.send_due(work, now, sequence, outbox);
         } else if self.may_launch(work) {
-            return self.launch(work, now, outbox);
+            return !self.is_held(now) && self.launch(work, now, outbox);
         } else {
             return false;
         }
@@ -119,7 +120,15 @@ impl Epoch {
         }
         let Some(piece) = work.operations.piece(self.next) else { return false };
         let bytes = piece.wide_bytes() + u64::from(self.setup.overhead_bytes);
-        self.next == watermark || self.in_flight_bytes + bytes <= self.window.bytes()
+        self.next == watermark || self.in_flight_bytes + bytes <= self.control.window().as_u64()
+    }
+
+    /// Returns whether the control holds the next fragment back, and notes until when.
+    #[inline]
+    fn is_held(&mut self, now: Time) -> bool {
+        let earliest = self.control.earliest_departure();
+        self.held_until = (earliest > now).then_some(earliest);
+        self.held_until.is_some()
     }
 
     /// No fragment from here on may be sent before the watermark moves.
@@ -140,7 +149,7 @@ impl Epoch {
         let terms = self.agreed.terms(sequence);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
         work.fragments.launch(sequence, terms, transmission, now);
-        self.in_flight_bytes += self.packet_bytes(work, sequence);
+        self.note_sent(work, now, sequence, transmission);
         self.next += 1;
         self.skip_complete(work);
         let fit = self.fill(work, sequence, terms, How::Fresh, packet);
@@ -148,6 +157,22 @@ impl Epoch {
         // spec: T-09
         work.stats.underflowed_values += if has_left_before { 0 } else { fit.underflowed };
         true
+    }
+
+    /// Counts a fragment as in flight.
+    #[inline]
+    fn note_sent(&mut self, work: &Work, now: Time, sequence: u64, transmission: u64) {
+        let bytes = self.packet_bytes(work, sequence);
+        let packet = SentPacket {
+            now,
+            bytes: Bytes::new(bytes),
+            in_flight: Bytes::new(self.in_flight_bytes),
+            priority: work.dscp(sequence).priority(),
+        };
+        if let Some(info) = self.control.on_sent(&packet) {
+            self.infos.push(transmission, info);
+        }
+        self.in_flight_bytes += bytes;
     }
 
     /// What a packet with the values of a fragment occupies of a link.
@@ -187,9 +212,9 @@ impl Epoch {
         let mut gradient = self.gradient(work, sequence, terms, how, piece.len() as u16);
         let fit = encode(piece, terms.numbers, &mut packet.body);
         gradient.overflow = fit.is_clipped;
-        gradient.encode(packet.header);
         let is_to_server = gradient.level == gradient.branch.end();
-        self.address(work, sequence, is_to_server, packet);
+        let envelope = self.envelope(work, sequence, is_to_server);
+        envelope.fill(&mut packet, |header| gradient.encode(header));
         fit
     }
 
@@ -234,7 +259,7 @@ impl Epoch {
         if !matches!(self.setup.numeric, Numeric::Fixed { dynamic: true, .. }) {
             return Magnitude::default();
         }
-        let ahead = self.window.bytes() / u64::from(self.setup.packet_bytes());
+        let ahead = self.control.window().as_u64() / u64::from(self.setup.packet_bytes());
         let ahead = ahead.clamp(1, u64::from(self.setup.span_fragments));
         let piece = work.operations.piece(sequence + ahead);
         piece.map_or(Magnitude::default(), |piece| Magnitude::of(piece.largest_magnitude()))
@@ -249,7 +274,7 @@ impl Epoch {
         is_straight: bool,
         outbox: &mut dyn Outbox,
     ) {
-        let Some(packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else { return };
+        let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else { return };
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
         let query = Ask {
@@ -267,8 +292,8 @@ impl Epoch {
             // What was repeated in floats is exact.
             bounded: work.operations.bounded(sequence).filter(|_| !terms.attempt.is_in_floats()),
         };
-        query.encode(packet.header);
-        self.address(work, sequence, is_straight, packet);
+        let envelope = self.envelope(work, sequence, is_straight);
+        envelope.fill(&mut packet, |header| query.encode(header));
     }
 
     /// Where the sum is that came last from the same server, unless time alone makes it ask.
@@ -284,19 +309,17 @@ impl Epoch {
         Identity { job, epoch, sequence, attempt: attempt.0 }
     }
 
-    /// Fills in what every hop reads, and seals the header.
+    /// Returns the envelope of a packet about a fragment.
     // spec: A-24
-    fn address(&self, work: &Work, sequence: u64, is_to_server: bool, packet: Packet<'_>) {
+    fn envelope<'a>(&self, work: &'a Work, sequence: u64, is_to_server: bool) -> Envelope<'a> {
         let tree = self.setup.tree(sequence);
-        let meta = packet.meta;
-        meta.dst = if is_to_server { tree.server() } else { tree.first_hop(self.rank) };
-        meta.wire_bytes = packet.body.len() as u32 + self.setup.overhead_bytes;
-        meta.entropy = self.setup.job.0 as u16;
-        meta.rank = work.config.tag.rank;
-        meta.dscp = work.dscp(sequence);
-        meta.ecn = work.config.tag.ecn;
-        if let Some(key) = &work.key {
-            tag::seal(packet.header, key);
+        Envelope {
+            dst: if is_to_server { tree.server() } else { tree.first_hop(self.rank) },
+            tag: Tag { dscp: work.dscp(sequence), ..work.config.tag },
+            // Packets of a job stay on one path, in order.
+            entropy: self.setup.job.0 as u16,
+            overhead_bytes: self.setup.overhead_bytes,
+            key: work.key.as_ref(),
         }
     }
 }

@@ -13,6 +13,7 @@ use thalweg_core::{
     Body, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Purpose,
     Reports, Span,
 };
+use thalweg_transport::control::Fixed;
 use thalweg_wire::Kind;
 use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Numbers, Parameter, Scale};
 use thalweg_wire::peek;
@@ -20,7 +21,6 @@ use thalweg_wire::peek;
 use super::*;
 use crate::setup::{Indexing, Numeric, Recovery};
 use crate::tree::{Member, Tree};
-use crate::window::Control;
 
 const JOB: JobId = JobId(7);
 const SWITCH: NodeId = NodeId(10);
@@ -97,7 +97,7 @@ struct Bench {
 
 impl Bench {
     fn new(setup: Setup) -> Bench {
-        Bench::with(setup, Config { control: Control::Fixed(1 << 20), ..Config::default() })
+        Bench::with(setup, Config { control: Fixed { bytes: 1 << 20 }.into(), ..Config::default() })
     }
 
     fn with(setup: Setup, config: Config) -> Bench {

@@ -116,11 +116,11 @@ impl Endpoint {
         let (src, entropy) = (packet.meta.src, packet.meta.entropy);
         let name = (src, FlowId(data.flow));
         let Some(missing) = inbound.missing(src, name.1) else {
-            inbound.answer(messages, (src, entropy), ack);
+            inbound.answer((src, entropy), ack);
             return grants.on_complete(name);
         };
         if is_header {
-            inbound.answer(messages, (src, entropy), ack);
+            inbound.answer((src, entropy), ack);
         }
         let arrival = Arrival {
             belief: Belief::new(Bytes::from(packet.meta.rank), data.segment_bytes, config.past),
@@ -131,7 +131,7 @@ impl Endpoint {
             is_header,
         };
         if let Some(request) = grants.on_arrival(now, name, &arrival) {
-            inbound.answer(messages, request.to, request.ack);
+            inbound.answer(request.to, request.ack);
         }
         if inbound.is_outgrown_by(grants.messages()) {
             grants.retain(|(src, flow)| inbound.missing(src, flow).is_some());
@@ -249,7 +249,7 @@ impl Endpoint {
 impl Machine for Endpoint {
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let src = packet.meta.src;
-        match self.config.messages.admits(packet.header) {
+        match self.config.messages.credentials.admit(packet.header) {
             Some(Kind::FlowData) => self.on_data(now, &packet),
             Some(Kind::FlowAck) => {
                 if let Ok(ack) = Ack::decode(packet.header) {
@@ -268,7 +268,7 @@ impl Machine for Endpoint {
 
     fn handle_timeout(&mut self, now: Time) {
         for request in self.grants.handle_timeout(now) {
-            self.inbound.answer(&self.config.messages, request.to, request.ack);
+            self.inbound.answer(request.to, request.ack);
         }
         while let Some(slot) = self.outbound.timers.pop_due(now) {
             self.on_wake(now, slot);

@@ -201,8 +201,13 @@ fn sent(endpoint: &mut Endpoint, now: Time) -> Vec<u8> {
 
 fn grant(endpoint: &mut Endpoint, src: NodeId, flow: FlowId, transmissions: u32, priority: u8) {
     let Config { messages, .. } = Config::default();
-    let credit =
-        Credit { job: messages.job, epoch: messages.epoch, flow: flow.0, transmissions, priority };
+    let credit = Credit {
+        job: messages.credentials.job,
+        epoch: messages.credentials.epoch,
+        flow: flow.0,
+        transmissions,
+        priority,
+    };
     let (mut meta, mut header) = (Meta { src, ..Meta::default() }, [0; HEADER_BYTES]);
     credit.encode(&mut header);
     let packet = Packet { meta: &mut meta, header: &mut header, body: Body::Length(0) };

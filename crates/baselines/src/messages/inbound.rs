@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{BodySize, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Time};
+use thalweg_core::{BodySize, Dscp, Ecn, Header, NodeId, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_flow::{Config, Event, FlowId, Incoming};
+use thalweg_transport::{Credentials, Envelope, Replies};
 use thalweg_wire::flow::{Ack, Credit, Data};
 
 /// Sender and flow of a message that arrives.
@@ -16,7 +17,7 @@ const SPARE_MESSAGES: usize = 64;
 pub(crate) struct Inbound {
     incoming: Incoming,
     /// Answers that wait for room.
-    answers: VecDeque<Answer>,
+    answers: Replies<Answer>,
 }
 
 /// A packet that was taken in.
@@ -36,7 +37,7 @@ struct Answer {
 
 impl Inbound {
     pub(crate) fn new(config: &Config) -> Inbound {
-        Inbound { incoming: Incoming::new(config), answers: VecDeque::new() }
+        Inbound { incoming: Incoming::new(config), answers: Replies::new(config.max_waiting_acks) }
     }
 
     /// Takes in a packet of a message and answers it. Says what it is; `None` if it was dropped.
@@ -48,7 +49,7 @@ impl Inbound {
         events: &mut VecDeque<Event>,
     ) -> Option<Data> {
         let Taken { data, ack, .. } = self.accept(config, now, packet, events)?;
-        self.answer(config, (packet.meta.src, packet.meta.entropy), ack);
+        self.answer((packet.meta.src, packet.meta.entropy), ack);
         Some(data)
     }
 
@@ -73,10 +74,8 @@ impl Inbound {
     }
 
     /// Puts an answer behind those that wait, if there is room for it.
-    pub(crate) fn answer(&mut self, config: &Config, (dst, entropy): (NodeId, u16), ack: Ack) {
-        if self.answers.len() < config.max_waiting_acks as usize {
-            self.answers.push_back(Answer { dst, entropy, ack });
-        }
+    pub(crate) fn answer(&mut self, (dst, entropy): (NodeId, u16), ack: Ack) {
+        self.answers.push(Answer { dst, entropy, ack });
     }
 
     /// How many packets of a message have not arrived; `None` if it is complete.
@@ -104,10 +103,8 @@ impl Inbound {
     /// Sends the answer that waits longest. `None` if none waits, or there is no room.
     pub(crate) fn send_answer(&mut self, config: &Config, outbox: &mut dyn Outbox) -> Option<()> {
         let Answer { dst, entropy, ack } = self.answers.front()?;
-        let packet = lend_urgent(config, *dst, *entropy, outbox)?;
-        ack.encode(packet.header);
-        config.seal(packet.header);
-        self.answers.pop_front();
+        send_urgent(config, *dst, *entropy, outbox, |header| ack.encode(header))?;
+        self.answers.pop();
         Some(())
     }
 }
@@ -121,26 +118,27 @@ pub(crate) fn send_credit(
     (transmissions, priority): (u32, u8),
     outbox: &mut dyn Outbox,
 ) -> Option<()> {
-    let packet = lend_urgent(config, src, entropy, outbox)?;
-    let Config { job, epoch, .. } = *config;
-    Credit { job, epoch, flow: flow.0, transmissions, priority }.encode(packet.header);
-    config.seal(packet.header);
-    Some(())
+    let Credentials { job, epoch, .. } = config.credentials;
+    let credit = Credit { job, epoch, flow: flow.0, transmissions, priority };
+    send_urgent(config, src, entropy, outbox, |header| credit.encode(header))
 }
 
-/// A packet without a body that no data holds up.
-fn lend_urgent<'a>(
+/// Sends a packet without a body at the highest priority. `None` without room.
+fn send_urgent(
     config: &Config,
     dst: NodeId,
     entropy: u16,
-    outbox: &'a mut dyn Outbox,
-) -> Option<Packet<'a>> {
-    let packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
-    packet.meta.dst = dst;
-    packet.meta.wire_bytes = config.ack_wire_bytes;
-    packet.meta.entropy = entropy;
-    packet.meta.rank = 0;
-    packet.meta.dscp = Dscp::of_priority(0);
-    packet.meta.ecn = Ecn::NotCapable;
-    Some(packet)
+    outbox: &mut dyn Outbox,
+    encode: impl FnOnce(&mut Header),
+) -> Option<()> {
+    let mut packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
+    let envelope = Envelope {
+        dst,
+        tag: Tag { dscp: Dscp::of_priority(0), ecn: Ecn::NotCapable, rank: 0 },
+        entropy,
+        overhead_bytes: config.ack_wire_bytes,
+        key: config.credentials.key.as_ref(),
+    };
+    envelope.fill(&mut packet, encode);
+    Some(())
 }

@@ -1,5 +1,6 @@
 //! All outgoing messages of a host, in places that are used again.
 
+use slab::Slab;
 use thalweg_core::{Time, Timers};
 use thalweg_flow::{Config, FlowId, Message, StartError};
 
@@ -8,8 +9,7 @@ use super::Transfer;
 /// Outgoing messages, each with what a transport keeps about it.
 #[derive(Debug)]
 pub(crate) struct Outbound<S> {
-    places: Vec<Option<Outgoing<S>>>,
-    vacant: Vec<u32>,
+    messages: Slab<Outgoing<S>>,
     next_number: u64,
     /// Wakes of the places.
     pub(crate) timers: Timers,
@@ -27,8 +27,7 @@ pub(crate) struct Outgoing<S> {
 impl<S> Outbound<S> {
     pub(crate) fn new(config: &Config) -> Outbound<S> {
         Outbound {
-            places: Vec::new(),
-            vacant: Vec::new(),
+            messages: Slab::new(),
             next_number: config.first_message,
             timers: Timers::default(),
             retransmissions: 0,
@@ -43,23 +42,21 @@ impl<S> Outbound<S> {
         message: Message,
         state: S,
     ) -> Result<FlowId, StartError> {
-        let slot = self.vacant.last().copied().unwrap_or(self.places.len() as u32);
+        let entry = self.messages.vacant_entry();
+        let slot = entry.key() as u32;
         if slot >> FlowId::SLOT_BITS != 0 {
             return Err(StartError::TooMany);
         }
         let flow = FlowId::new(self.next_number, slot);
         let transfer = Transfer::new(config, now, flow, message)?;
-        if self.vacant.pop().is_none() {
-            self.places.push(None);
-        }
-        self.places[slot as usize] = Some(Outgoing { transfer, state });
+        entry.insert(Outgoing { transfer, state });
         self.next_number += 1;
         Ok(flow)
     }
 
     /// The message in a place, if there is one.
     pub(crate) fn at(&mut self, slot: u32) -> Option<&mut Outgoing<S>> {
-        self.places.get_mut(slot as usize)?.as_mut()
+        self.messages.get_mut(slot as usize)
     }
 
     /// The message that an answer is about, if it is still being sent.
@@ -69,13 +66,11 @@ impl<S> Outbound<S> {
 
     /// Makes a place vacant.
     pub(crate) fn end(&mut self, slot: u32) {
-        if self.places[slot as usize].take().is_some() {
-            self.vacant.push(slot);
-        }
+        self.messages.try_remove(slot as usize);
     }
 
     /// How many messages are being sent.
     pub(crate) fn live(&self) -> usize {
-        self.places.len() - self.vacant.len()
+        self.messages.len()
     }
 }

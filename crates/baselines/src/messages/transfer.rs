@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Time};
+use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_flow::{Config, FlowId, Message, Payload, Sent, StartError, packets_of};
+use thalweg_transport::Envelope;
 use thalweg_wire::flow::{Ack, Data};
 
 /// An outgoing message.
@@ -112,8 +113,8 @@ impl Transfer {
         let is_resend = self.again.contains(&index);
         let body_size = self.body.body_size(payload_bytes);
         let packet = outbox.lend(body_size, Purpose::of_data(is_resend))?;
-        packet.meta.wire_bytes = payload_bytes + config.overhead_bytes;
-        self.body.fill(data.offset(), self.address(config, &data, label, packet));
+        let body = self.address(config, config.overhead_bytes, &data, label, packet);
+        self.body.fill(data.offset(), body);
         self.transmissions += 1;
         self.on_the_way.insert(index, now);
         if !self.again.remove(&index) {
@@ -134,8 +135,8 @@ impl Transfer {
         let travels = self.on_the_way.first_key_value().map(|(index, _)| *index);
         let index = [self.next(), travels].into_iter().flatten().min()?;
         let packet = outbox.lend(self.body.body_size(0), Purpose::Control)?;
-        packet.meta.wire_bytes = config.ack_wire_bytes;
-        self.address(config, &self.data(config, now, index, label), label, packet);
+        let data = self.data(config, now, index, label);
+        self.address(config, config.ack_wire_bytes, &data, label, packet);
         Some(())
     }
 
@@ -213,8 +214,8 @@ impl Transfer {
 
     fn data(&self, config: &Config, now: Time, index: u32, label: Label) -> Data {
         Data {
-            job: config.job,
-            epoch: config.epoch,
+            job: config.credentials.job,
+            epoch: config.credentials.epoch,
             flow: self.flow.0,
             message_bytes: self.body.bytes(),
             sent_at: now,
@@ -225,21 +226,24 @@ impl Transfer {
         }
     }
 
-    /// Fills in all but size and body, which it hands back.
+    /// Fills in all but the body, which it hands back.
     fn address<'a>(
         &self,
         config: &Config,
+        overhead_bytes: u32,
         data: &Data,
         label: Label,
-        packet: Packet<'a>,
+        mut packet: Packet<'a>,
     ) -> Body<'a> {
-        packet.meta.dst = self.dst;
-        packet.meta.rank = label.rank;
-        packet.meta.entropy = label.entropy;
-        packet.meta.dscp = Dscp::of_priority(label.priority);
-        packet.meta.ecn = Ecn::Capable;
-        data.encode(packet.header);
-        config.seal(packet.header);
+        let dscp = Dscp::of_priority(label.priority);
+        let envelope = Envelope {
+            dst: self.dst,
+            tag: Tag { dscp, ecn: Ecn::Capable, rank: label.rank },
+            entropy: label.entropy,
+            overhead_bytes,
+            key: config.credentials.key.as_ref(),
+        };
+        envelope.fill(&mut packet, |header| data.encode(header));
         packet.body
     }
 }

@@ -206,7 +206,7 @@ impl Outgoing<State> {
 impl Machine for Endpoint {
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let src = packet.meta.src;
-        match self.config.messages.admits(packet.header) {
+        match self.config.messages.credentials.admit(packet.header) {
             Some(Kind::FlowData) => self.on_data(now, &packet),
             Some(Kind::FlowAck) => {
                 if let Ok(ack) = Ack::decode(packet.header) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{Span, Time};
+use thalweg_transport::DepartureClock;
 
 use crate::messages::Name;
 
@@ -12,8 +13,8 @@ pub(super) struct Pulls {
     flows: BTreeMap<Name, Pulled>,
     /// Flows with pulls that wait, in turn; each at most once, some perhaps gone.
     turns: VecDeque<Name>,
-    /// No pull leaves earlier.
-    next_at: Time,
+    /// When the next pull may leave.
+    departures: DepartureClock,
     /// Whether that moment has come, and only room is wanting.
     is_due: bool,
     gap: Span,
@@ -36,7 +37,7 @@ impl Pulls {
     /// No flows. A pull leaves `gap` after the one before it.
     pub(super) fn new(gap: Span) -> Pulls {
         let (flows, turns) = Default::default();
-        Pulls { flows, turns, next_at: Time::ZERO, is_due: true, gap }
+        Pulls { flows, turns, departures: DepartureClock::default(), is_due: true, gap }
     }
 
     /// A packet or header of a flow came, of which so many packets are still missing. The sender was
@@ -71,7 +72,7 @@ impl Pulls {
 
     /// The pull that may leave now, and what its credit says. It stays until [`Pulls::pop`].
     pub(super) fn next(&mut self, now: Time) -> Option<(Name, u32)> {
-        if now < self.next_at {
+        if now < self.departures.next() {
             return None;
         }
         loop {
@@ -96,25 +97,21 @@ impl Pulls {
         }
         self.is_due = false;
         // Who was held up by a packet on the interface may make up for that, and for no more.
-        self.next_at = self.next_at.max(before(now, self.gap)) + self.gap;
+        self.departures.advance(now, self.gap, self.gap);
     }
 
     /// When the next pull may leave, if one waits for that.
     pub(super) fn next_at(&self) -> Time {
-        if self.is_due || self.turns.is_empty() { Time::NEVER } else { self.next_at }
+        if self.is_due || self.turns.is_empty() { Time::NEVER } else { self.departures.next() }
     }
 
     /// It is now.
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        self.is_due |= self.next_at <= now;
+        self.is_due |= self.departures.next() <= now;
     }
 
     /// Whether pulls wait.
     pub(super) fn are_waiting(&self) -> bool {
         !self.turns.is_empty()
     }
-}
-
-fn before(now: Time, span: Span) -> Time {
-    Time::from_ps(now.as_ps().saturating_sub(span.as_ps()))
 }

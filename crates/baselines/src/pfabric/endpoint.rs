@@ -180,7 +180,7 @@ impl Outgoing<State> {
 
 impl Machine for Endpoint {
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match self.config.messages.admits(packet.header) {
+        match self.config.messages.credentials.admit(packet.header) {
             Some(Kind::FlowData) => {
                 self.inbound.take_in(&self.config.messages, now, &packet, &mut self.events);
             }

@@ -10,10 +10,11 @@ use thalweg_control::pacing::since_epoch;
 use thalweg_core::{
     Bytes, HEADER_BYTES, Machine, NodeId, Outbox, Pacer, Packet, Rate, Reports, Span, Time, Verdict,
 };
-use thalweg_flow::{Config, Control, Endpoint as Flows, Event, FlowTagger, Message, Payload};
+use thalweg_flow::{Config, Endpoint as Flows, Event, FlowTagger, Message, Payload};
 use thalweg_lab::Place;
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
 use thalweg_pace::SlotPacer;
+use thalweg_transport::control::Delay;
 
 use super::sink::{Gains, sleep, slots};
 use super::{PacingArguments, errors_of_ten, lab, largest, round};
@@ -76,7 +77,7 @@ fn open(place: &Place, came: Arc<AtomicU64>) -> Result<Driver<Counted>, Failure>
         segment_bytes: 1_408,
         overhead_bytes: OVERHEAD_BYTES,
         ack_wire_bytes: OVERHEAD_BYTES,
-        control: Control::Delay { target: Span::from_ms(1) },
+        control: Delay::to(Span::from_ms(1)).into(),
         remembers_paths: true,
         min_rto: Span::from_ms(10),
         initial_rto: Span::from_ms(50),

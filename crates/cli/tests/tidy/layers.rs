@@ -6,7 +6,17 @@ use crate::manifests::Package;
 const LAYERS: &[(u32, &[&str])] = &[
     (0, &["thalweg-core"]),
     (1, &["thalweg-values", "thalweg-wire", "thalweg-report", "thalweg-train"]),
-    (2, &["thalweg-fabric", "thalweg-lab", "thalweg-net", "thalweg-shared", "thalweg-workload"]),
+    (
+        2,
+        &[
+            "thalweg-fabric",
+            "thalweg-lab",
+            "thalweg-net",
+            "thalweg-shared",
+            "thalweg-transport",
+            "thalweg-workload",
+        ],
+    ),
     (3, &["thalweg-flow", "thalweg-aggregate", "thalweg-console", "thalweg-pace"]),
     (4, &["thalweg-deliver", "thalweg-prioritize"]),
     (5, &["thalweg-collective", "thalweg-baselines"]),

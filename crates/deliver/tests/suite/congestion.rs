@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use thalweg_core::{Bytes, Checked, NodeId, Operation, Rate, Rng, Span, Time};
-use thalweg_deliver::delay_control::Cuts;
 use thalweg_deliver::{
     Completion, Config, Endpoint, Importance, LossBound, Lost, Name, ReceiveCall, Received,
     SendCall, Start,
@@ -12,6 +11,7 @@ use thalweg_fabric::queue::STRICT_QUEUES;
 use thalweg_fabric::topology::{CableSpec, LeafSpine, OneSwitch};
 use thalweg_fabric::{Buffer, Discipline, DropReason, Fabric, Marking, Spread};
 use thalweg_train::{Batches, DIGITS, Recipe, STRIPES, Shard};
+use thalweg_transport::control::RateCuts;
 use thalweg_values::Tensor;
 
 use crate::stage::{Post, Script, play};
@@ -45,7 +45,7 @@ fn config() -> Config {
 /// Every echo may lower the rate.
 fn as_published() -> Config {
     let mut config = config();
-    config.rate.cuts = Cuts::EveryEcho;
+    config.rate.cuts = RateCuts::EveryEcho;
     config
 }
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use thalweg_core::testing::OwnedBody;
 use thalweg_core::{Bytes, HEADER_BYTES, JobId, Meta, NodeId, Time};
 use thalweg_deliver::{Completion, Config, SendCall};
+use thalweg_transport::Credentials;
 use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Ack, Control, Data, Refusal, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::tag::{Key, seal};
@@ -72,7 +73,7 @@ fn packet(src: u32, job: u64, operation: u64, forged: &Forged, body_bytes: u16) 
         }
         Forged::Echo { sent_at } => {
             let sent_at = Time::from_ps(sent_at);
-            Ack { name: tensor, sent_at, congested: true }.encode(&mut header);
+            Ack { name: tensor, sent_at, congested: true, priority: 3 }.encode(&mut header);
             0
         }
         Forged::Control(verb) => {
@@ -181,7 +182,10 @@ proptest! {
 #[test]
 fn without_the_key_nobody_is_heard() {
     let key = Key(*b"the key of a job");
-    let mut pair = Pair::new(&Config { key: Some(key), ..config() });
+    let mut pair = Pair::new(&Config {
+        credentials: Credentials { key: Some(key), ..config().credentials },
+        ..config()
+    });
     let sent = Arc::new(tensor(Numbers::Full, 1, 100));
     pair.nodes[1].post_receive(pair.now, buffer(7, 100, 0.0)).unwrap();
     pair.nodes[0].post_send(pair.now, SendCall::new(name(1, 7), Arc::clone(&sent))).unwrap();

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{Machine, Rate, Span, Time, Waits};
-use thalweg_deliver::delay_control::DelayConfig;
+use thalweg_core::{Machine, Rate, Span, Time};
 use thalweg_deliver::{Config, SendCall, Start};
+use thalweg_transport::RtoLimits;
+use thalweg_transport::control::DelayRate;
 use thalweg_wire::deliver::Verb;
 
 use crate::shuttle::{Owned, Pair, Read, buffer, name};
@@ -89,7 +90,7 @@ fn asked(config: &Config, lost_probes: usize) -> (Vec<Time>, Vec<Time>) {
 // spec: M-09 machine
 #[test]
 fn a_lost_question_is_asked_again_after_round_trips() {
-    let waits = Waits { initial: Span::from_ms(10), ..Config::default().waits };
+    let waits = RtoLimits { initial: Span::from_ms(10), ..Config::default().waits };
     let (probes, _) = asked(&Config { waits, ..config() }, 1);
     assert_eq!(probes.len(), 2);
     let gap = probes[1].since(probes[0]);
@@ -100,7 +101,7 @@ fn a_lost_question_is_asked_again_after_round_trips() {
 // spec: M-08 machine
 #[test]
 fn one_lost_probe_is_no_congestion() {
-    let rate = DelayConfig { line_rate: Rate::from_gbps(1), ..DelayConfig::default() };
+    let rate = DelayRate { line_rate: Rate::from_gbps(1), ..DelayRate::default() };
     let config = Config { rate, ..config() };
     let took = |lost_probes| {
         let (_, again) = asked(&config, lost_probes);
@@ -117,7 +118,7 @@ fn one_lost_probe_is_no_congestion() {
 // spec: M-06 machine
 #[test]
 fn who_has_heard_no_echo_asks_when_one_would_be_late() {
-    let waits = Waits { initial: Span::from_ms(10), ..Config::default().waits };
+    let waits = RtoLimits { initial: Span::from_ms(10), ..Config::default().waits };
     let config = Config { waits, ..config() };
     let mut pair = Pair::new(&config);
     exchange(&mut pair, 1, 5);

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{NodeId, Operation, Rate, Rng, Span, Time, Waits};
+use thalweg_core::{NodeId, Operation, Rate, Rng, Span, Time};
 use thalweg_deliver::{
     Completion, Config, Importance, LossBound, Lost, Name, ReceiveCall, SendCall, Start,
 };
 use thalweg_fabric::topology::Cable;
 use thalweg_fabric::{Effect, Place, Rule, Topology};
+use thalweg_transport::RtoLimits;
 use thalweg_values::Tensor;
 
 use crate::stage::{Post, Script, play};
@@ -126,7 +127,7 @@ fn plan(seed: u64, met: &mut Met) -> Plan {
         echo_every: 1 + rng.below(12) as u32,
         early_memory: rng.below(3) as u32,
         paths: 1 + rng.below(8) as u16,
-        waits: Waits {
+        waits: RtoLimits {
             initial: Span::from_us(200),
             min: Span::from_us(100),
             max: Span::from_ms(5),

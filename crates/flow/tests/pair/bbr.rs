@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use thalweg_core::{Bytes, Rate, Span, Time};
-use thalweg_flow::{Config, Control, Payload};
+use thalweg_flow::{Config, Payload};
+use thalweg_transport::Control;
+use thalweg_transport::control::{Bbr, Cubic};
 
 use crate::network::{Faults, Network, Read};
 
@@ -12,7 +14,7 @@ use crate::network::{Faults, Network, Read};
 const PRODUCT_PACKETS: usize = 83;
 
 /// The network gives every node a seed of its own.
-const BBR: Control = Control::Bbr { seed: 0 };
+const BBR: Control = Control::Bbr(Bbr);
 
 /// Hosts of 40 Gbps, so that what is too much waits at the switch.
 fn network(nodes: usize, control: Control) -> Network {
@@ -63,7 +65,7 @@ fn losses_by_chance_cost_little() {
     let clean = lossy_share(BBR, 0.0);
     let lossy = lossy_share(BBR, 0.01);
     assert!(lossy > 0.9 * clean, "{lossy} of {clean}");
-    let cubic = lossy_share(Control::Cubic, 0.01);
+    let cubic = lossy_share(Control::Cubic(Cubic), 0.01);
     assert!(cubic < 0.4 * lossy, "CUBIC: {cubic}, BBR: {lossy}");
 }
 

@@ -1,7 +1,9 @@
 //! Lost, repeated, reordered and late packets.
 
 use thalweg_core::{Bytes, Check, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time};
-use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Sent};
+use thalweg_flow::{Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Sent};
+use thalweg_transport::control::NewReno;
+use thalweg_transport::{Control, Credentials};
 use thalweg_wire::flow::Ack;
 use thalweg_wire::tag::Key;
 
@@ -29,9 +31,11 @@ pub fn random_config(rng: &mut Rng) -> Config {
         max_rto: Span::from_ms(5),
         reordering_packets: 1 + rng.below(8) as u32,
         span_packets: 1 + rng.below(200) as u32,
-        job: JobId(rng.bits()),
-        epoch: rng.below(9) as u32,
-        key: keyed.then_some(Key([7; 16])),
+        credentials: Credentials {
+            job: JobId(rng.bits()),
+            epoch: rng.below(9) as u32,
+            key: keyed.then_some(Key([7; 16])),
+        },
         ..Config::default()
     }
 }
@@ -267,7 +271,7 @@ fn time_before_the_first_packet_is_not_silence() {
 
 #[test]
 fn a_burst_of_losses_halves_the_window_once() {
-    let control = Control::NewReno;
+    let control = Control::from(NewReno);
     let config = Config { control, initial_window_packets: 20, ..Config::default() };
     let mut endpoint = Endpoint::new(config).expect("the test's settings work");
     let message =

@@ -4,6 +4,7 @@ use thalweg_core::{
     Bytes, Check, Ecn, HEADER_BYTES, JobId, Machine, Meta, NodeId, Reports, Rng, Span, Time,
 };
 use thalweg_flow::{Config, Dropped, Endpoint, Event, FlowId, Payload, Received};
+use thalweg_transport::Credentials;
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag::Key;
 
@@ -12,7 +13,8 @@ use crate::network::{Network, Owned, OwnedBody, Read, TestOutbox, random_bytes};
 const JOB: JobId = JobId(0x1122_3344_5566_7788);
 
 fn config() -> Config {
-    Config { job: JOB, epoch: 3, ..Config::default() }
+    let credentials = Credentials { job: JOB, epoch: 3, key: None };
+    Config { credentials, ..Config::default() }
 }
 
 /// A number that is small, large or at an edge.
@@ -121,7 +123,8 @@ fn strangers_can_neither_break_nor_change_a_message() {
 
 #[test]
 fn without_the_key_nobody_speaks_for_a_peer() {
-    let keyed = Config { key: Some(Key([9; 16])), ..config() };
+    let credentials = Credentials { key: Some(Key([9; 16])), ..config().credentials };
+    let keyed = Config { credentials, ..config() };
     for seed in 0..50 {
         let mut rng = Rng::new(seed).stream("forger");
         let mut network = Network::new(2, &keyed, seed);

@@ -6,3 +6,4 @@ mod faults;
 mod hostile;
 mod network;
 mod priorities;
+mod swift;

@@ -6,16 +6,27 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use thalweg_core::testing::{OwnedBody, OwnedPacket as Owned, TestOutbox};
 use thalweg_core::{Bytes, Checked, Ecn, Machine, NodeId, Rate, Reports, Rng, Span, Time, Verdict};
-use thalweg_flow::{Config, Control, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
+use thalweg_flow::{Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
+use thalweg_transport::Control;
+use thalweg_transport::control::{Bbr, Cubic, Dctcp, Delay, NewReno, SampledClasses, Swift};
 use thalweg_wire::flow::{Ack, Data};
 
 /// All controls.
-pub const CONTROLS: [Control; 5] = [
-    Control::Dctcp { gain: 1.0 / 16.0, initial_alpha: 1.0 },
-    Control::NewReno,
-    Control::Cubic,
-    Control::Delay { target: Span::from_us(50) },
-    Control::Bbr { seed: 1 },
+pub const CONTROLS: [Control; 6] = [
+    Control::Dctcp(Dctcp { gain: 1.0 / 16.0, initial_alpha: 1.0 }),
+    Control::NewReno(NewReno),
+    Control::Cubic(Cubic),
+    Control::Delay(Delay { target: Span::from_us(50), classes: SampledClasses::All }),
+    Control::Bbr(Bbr),
+    Control::Swift(Swift {
+        base: None,
+        target: Span::from_us(50),
+        scaling: Span::from_us(25),
+        increase_packets: 1.0,
+        beta: 0.8,
+        max_decrease: 0.5,
+        classes: SampledClasses::All,
+    }),
 ];
 
 /// What the network does to packets, each with a probability.
@@ -84,8 +95,8 @@ pub struct Network {
 impl Network {
     pub fn new(nodes: usize, config: &Config, seed: u64) -> Network {
         let endpoint = |node| {
-            let control = config.control.seeded(Rng::new(seed).substream("node", node).bits());
-            let config = Config { control, ..config.clone() };
+            let seed = Rng::new(seed).substream("node", node).bits();
+            let config = Config { seed, ..config.clone() };
             Checked::new(Endpoint::new(config).expect("the test's settings work"))
         };
         Network {

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use thalweg_core::{Bytes, NodeId, Rng};
 use thalweg_flow::{Config, Dropped, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
 use thalweg_net::{Driver, DriverError, Offload, Peers};
+use thalweg_transport::Credentials;
 use thalweg_wire::tag::Key;
 
 use crate::faulty::Faulty;
@@ -189,14 +190,18 @@ fn loss_duplication_and_reordering_change_nothing() {
 
 #[test]
 fn without_the_key_nobody_takes_part() {
-    let config = Config { key: Some(Key([7; 16])), ..Config::default() };
+    let sealed_with = |key| Config {
+        credentials: Credentials { key: Some(Key(key)), ..Credentials::default() },
+        ..Config::default()
+    };
+    let config = sealed_with([7; 16]);
     let sockets = [plain(), plain()];
     let [left, right] = sockets.each_ref().map(|socket| socket.local_address());
     let (intruder, stranger) = (plain(), plain());
     // The node of the intruder is known; the stranger has the key and no node.
     let all = peers(&[left, right, intruder.local_address()]);
     let mut talk = Conversation::over(sockets, &all, &config, [RIGHT, LEFT], &SIZES[..6]);
-    let other_key = Config { key: Some(Key([8; 16])), ..Config::default() };
+    let other_key = sealed_with([8; 16]);
     let mut intruder = driver(MIDDLE.0, intruder, &all, open(&other_key));
     let mut stranger = driver(3, stranger, &all, open(&config));
     for attacker in [&mut intruder, &mut stranger] {

@@ -1,8 +1,10 @@
 //! From the table of aggregation to the settings of workers, servers and switches.
 
 use thalweg_aggregate::join::{JobSpec, SpecError};
-use thalweg_aggregate::{Indexing, Numeric, Recovery, server, switch, window, worker};
+use thalweg_aggregate::{Indexing, Numeric, Recovery, server, switch, worker};
 use thalweg_core::{Bytes, NodeId, Span};
+use thalweg_transport::Control;
+use thalweg_transport::control::{Aimd, Bbr, Cubic, Dctcp, Fixed, NewReno};
 use thalweg_wire::aggregate::Scale;
 
 use super::as_key;
@@ -151,27 +153,31 @@ fn worker(table: &AggregationTable) -> Result<worker::Config, Mistake> {
     Ok(config)
 }
 
-fn control(table: &AggregationTable) -> Result<window::Control, Mistake> {
+fn control(table: &AggregationTable) -> Result<Control, Mistake> {
     let initial = table.initial_window;
     match table.window.as_deref() {
         None | Some("aimd") => {
-            let default = window::Control::default();
-            Ok(match (default, initial) {
-                (window::Control::Aimd { max_bytes, .. }, Some(initial)) => {
-                    let initial_bytes = initial.as_u64();
-                    window::Control::Aimd { initial_bytes, max_bytes: max_bytes.max(initial_bytes) }
-                }
-                _ => default,
-            })
+            let default = Aimd::default();
+            let initial_bytes = initial.map_or(default.initial_bytes, Bytes::as_u64);
+            let max_bytes = default.max_bytes.max(initial_bytes);
+            Ok(Aimd { initial_bytes, max_bytes, ..default }.into())
         }
         Some(_) if initial.is_some() => {
-            let message = "the window has one size: take this away, or write window = \"aimd\"";
+            let message =
+                "only window = \"aimd\" begins with a size: take this away, or write that";
             Err(Mistake::at("initial-window", message))
         }
+        Some("dctcp") => Ok(Dctcp::default().into()),
+        Some("new-reno") => Ok(NewReno.into()),
+        Some("cubic") => Ok(Cubic.into()),
+        Some("bbr") => Ok(Bbr.into()),
         Some(text) => match text.parse::<Bytes>() {
-            Ok(size) => Ok(window::Control::Fixed(size.as_u64())),
+            Ok(size) => Ok(Fixed { bytes: size.as_u64() }.into()),
             Err(_) => {
-                let message = format!("{text:?} is no window: write \"aimd\" or a size, \"240KB\"");
+                let message = format!(
+                    "{text:?} is no window: write \"aimd\", \"dctcp\", \"new-reno\", \"cubic\", \"bbr\" or a \
+                     size, \"240KB\""
+                );
                 Err(Mistake::at("window", message))
             }
         },

@@ -1,11 +1,12 @@
 //! From the table of the transport to its settings.
 
 use thalweg_baselines::{Past, homa, ndp, pfabric};
-use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Waits};
-use thalweg_deliver::delay_control::DelayConfig;
+use thalweg_core::{Bytes, JobId, NodeId, Rng, Span};
 use thalweg_deliver::{LossBound, Start};
 use thalweg_fabric::Topology;
-use thalweg_flow::{Config, ConfigError, Control, Endpoint, LossDetection};
+use thalweg_flow::{Config, ConfigError, Endpoint, LossDetection};
+use thalweg_transport::control::{Bbr, Cubic, Dctcp, DelayRate, NewReno, Swift};
+use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
 
 use super::as_key;
 use crate::error::Mistake;
@@ -75,8 +76,7 @@ impl Protocol {
         match *self {
             Protocol::Windows => {
                 let seed = rng.substream("control", host.0.into()).bits();
-                let control = messages.control.seeded(seed);
-                Endpoint::new(Config { control, ..messages }).expect(checked).into()
+                Endpoint::new(Config { seed, ..messages }).expect(checked).into()
             }
             Protocol::Ndp { window_packets, timeout_after, paths } => {
                 let config = ndp::Config {
@@ -110,7 +110,7 @@ impl Protocol {
                 let config = thalweg_deliver::Config {
                     // Sizes and bounds are agreed on before a training begins.
                     start: Start::AtOnce,
-                    ..delivery(&messages, topology, (host, messages.job), sprays)
+                    ..delivery(&messages, topology, (host, messages.credentials.job), sprays)
                 };
                 let rng = rng.substream("deliver", u64::from(host.0));
                 let deliveries = Deliveries::new(config, loss, messages.first_message, rng);
@@ -155,12 +155,12 @@ pub(crate) fn delivery(
     let (line_rate, rate) = (topology.host_cable(host).rate, default.rate);
     let least = messages.min_rto;
     thalweg_deliver::Config {
-        job,
+        credentials: Credentials { job, ..Credentials::default() },
         segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
         overhead_bytes: messages.overhead_bytes,
         paths: if sprays { default.paths } else { 1 },
-        rate: DelayConfig { line_rate, floor: rate.floor.min(line_rate), ..rate },
-        waits: Waits {
+        rate: DelayRate { line_rate, floor: rate.floor.min(line_rate), ..rate },
+        waits: RtoLimits {
             initial: least,
             min: default.waits.min.min(least),
             max: default.waits.max.max(least),
@@ -312,6 +312,13 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
     Ok(config)
 }
 
+/// The settings with the round trip of the longest path, for controls that need it.
+pub(crate) fn on_topology(messages: Config, topology: &Topology) -> Config {
+    let Control::Swift(swift) = messages.control else { return messages };
+    let (round_trip, _) = longest_way(&messages, topology);
+    Config { control: Swift { base: Some(round_trip), ..swift }.into(), ..messages }
+}
+
 fn transport_mistake(error: ConfigError) -> Mistake {
     let key = match error {
         ConfigError::Zero(name) | ConfigError::TooManyPackets { name, .. } => as_key(name),
@@ -320,7 +327,9 @@ fn transport_mistake(error: ConfigError) -> Mistake {
         ConfigError::TimeoutOrder { max, .. } => {
             return Mistake::at("min-rto", format!("no wait may pass {max}: give that or less"));
         }
-        ConfigError::Share { name, .. } => format!("dctcp-{}", as_key(name)),
+        // No key sets up another control.
+        ConfigError::Control(ControlError::Share { name, .. }) => format!("dctcp-{}", as_key(name)),
+        ConfigError::Control(_) => "control".to_owned(),
     };
     Mistake::at(key, as_key(&error.to_string()))
 }
@@ -332,13 +341,14 @@ fn control(table: &TransportTable) -> Control {
         | ControlWord::Ndp
         | ControlWord::Pfabric
         | ControlWord::Homa
-        | ControlWord::Deliver => Control::Dctcp {
-            gain: table.dctcp_gain.unwrap_or(1.0 / 16.0),
-            initial_alpha: table.dctcp_initial_alpha.unwrap_or(1.0),
-        },
-        ControlWord::NewReno => Control::NewReno,
-        ControlWord::Cubic => Control::Cubic,
-        // Every endpoint gets a seed of its own when it is made.
-        ControlWord::Bbr => Control::Bbr { seed: 0 },
+        | ControlWord::Deliver => Dctcp {
+            gain: table.dctcp_gain.unwrap_or(Dctcp::default().gain),
+            initial_alpha: table.dctcp_initial_alpha.unwrap_or(Dctcp::default().initial_alpha),
+        }
+        .into(),
+        ControlWord::NewReno => NewReno.into(),
+        ControlWord::Cubic => Cubic.into(),
+        ControlWord::Bbr => Bbr.into(),
+        ControlWord::Swift => Swift::default().into(),
     }
 }

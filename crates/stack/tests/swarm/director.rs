@@ -6,11 +6,12 @@ use std::sync::Arc;
 use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
-use thalweg_aggregate::{Setup, Switch, Worker, server, switch, window, worker};
+use thalweg_aggregate::{Setup, Switch, Worker, server, switch, worker};
 use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Participant, TrainingHost};
+use thalweg_transport::control::{Aimd, Fixed};
 use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::tag::Key;
 
@@ -324,9 +325,9 @@ impl<'a> Swarm<'a> {
             let first = first.unwrap_or(plan.operations.len());
             let mut config = worker::Config::default();
             if let Some(bytes) = plan.window_bytes {
-                config.control = window::Control::Fixed(bytes);
+                config.control = Fixed { bytes }.into();
             } else if self.plan.holds_to_share {
-                config.control = window::Control::DELAY;
+                config.control = Aimd::DELAY.into();
                 config.shared_phase = Some(Span::ZERO);
             }
             config.loss_threshold = plan.loss_threshold;

@@ -16,6 +16,9 @@ pub struct Ack {
     pub sent_at: Time,
     /// Whether a queue marked the packet that it answers.
     pub congested: bool,
+    /// Strict priority with which the packet that it answers arrived, 0 the most urgent of 8.
+    // spec: M-17
+    pub priority: u8,
 }
 
 /// The bytes of [`Ack`].
@@ -32,9 +35,14 @@ pub struct AckView {
     pub tensor: U32,
     /// [`CONGESTED`]; the other bits are zero.
     pub flags: u8,
+    /// [`Ack::priority`].
+    pub priority: u8,
     /// Zero.
-    pub reserved: [u8; 19],
+    pub reserved: [u8; 18],
 }
+
+/// Number of priorities that a DSCP tells apart.
+const PRIORITIES: u8 = 8;
 
 /// Flag of [`Ack::congested`].
 pub const CONGESTED: u8 = 1 << 0;
@@ -49,7 +57,8 @@ impl Ack {
             sent_at: U64::new(self.sent_at.as_ps()),
             tensor: U32::new(self.name.tensor),
             flags: u8::from(self.congested) * CONGESTED,
-            reserved: [0; 19],
+            priority: self.priority,
+            reserved: [0; 18],
         });
     }
 
@@ -58,13 +67,15 @@ impl Ack {
     pub fn decode(header: &Header) -> Result<Ack, DeliverError> {
         let view: &AckView = transmute_ref!(header);
         let prefix = view.prefix.expect(Kind::DeliverAck)?;
-        if view.reserved != [0; 19] || view.flags & !CONGESTED != 0 {
+        let is_reserved = view.flags & !CONGESTED != 0 || view.priority >= PRIORITIES;
+        if view.reserved != [0; 18] || is_reserved {
             return Err(DeliverError::Reserved);
         }
         Ok(Ack {
             name: TensorName::read(prefix, view.operation.get(), view.tensor.get()),
             sent_at: Time::from_ps(view.sent_at.get()),
             congested: view.flags & CONGESTED != 0,
+            priority: view.priority,
         })
     }
 }

@@ -28,7 +28,8 @@ const DATA_BYTES: Header = [
     1, 0, 0, 0, 0, 0, 0, 0, // flags, reserved
 ];
 
-const ACK: Ack = Ack { name: NAME, sent_at: Time::from_ps(0x0102_0304), congested: true };
+const ACK: Ack =
+    Ack { name: NAME, sent_at: Time::from_ps(0x0102_0304), congested: true, priority: 5 };
 
 const ACK_BYTES: Header = [
     0x54, 0x57, 1, 33, 9, 0, 0, 0, // magic, version, kind, epoch
@@ -36,7 +37,7 @@ const ACK_BYTES: Header = [
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
     4, 3, 2, 1, 0, 0, 0, 0, // sent_at
-    0x0b, 0, 0, 0, 1, 0, 0, 0, // tensor, flags, reserved
+    0x0b, 0, 0, 0, 1, 5, 0, 0, // tensor, flags, priority, reserved
     0, 0, 0, 0, 0, 0, 0, 0, // reserved
     0, 0, 0, 0, 0, 0, 0, 0, // reserved
 ];
@@ -104,9 +105,17 @@ fn reserved_bits_are_refused() {
             let data = changed(&DATA_BYTES, at, bit);
             assert_eq!(Data::decode(&data), Err(DeliverError::Reserved));
         }
-        for at in 45..64 {
+        for at in 46..64 {
             let ack = changed(&ACK_BYTES, at, bit);
             assert_eq!(Ack::decode(&ack), Err(DeliverError::Reserved));
+        }
+        if bit >= 3 {
+            let ack = changed(&ACK_BYTES, 45, bit);
+            assert_eq!(
+                Ack::decode(&ack),
+                Err(DeliverError::Reserved),
+                "there are eight priorities"
+            );
         }
         for at in (48..56).chain(60..64) {
             let offer = changed(&OFFER_BYTES, at, bit);
@@ -186,7 +195,7 @@ proptest! {
         (job, epoch, operation, tensor) in any::<(u64, u32, u64, u32)>(),
         (sent_at, offset) in (any::<u64>(), 0..u64::MAX >> 1),
         (layer, payload_bytes) in (any::<u16>(), 1..=u16::MAX),
-        (echo, congested) in any::<(bool, bool)>(),
+        (echo, congested, priority) in (any::<bool>(), any::<bool>(), 0..8_u8),
         verb in verbs(),
     ) {
         let name = TensorName { job: JobId(job), epoch, operation, tensor };
@@ -195,7 +204,7 @@ proptest! {
         let data = Data { name, sent_at, offset, layer, payload_bytes, echo };
         data.encode(&mut header);
         prop_assert_eq!(Data::decode(&header), Ok(data));
-        let ack = Ack { name, sent_at, congested };
+        let ack = Ack { name, sent_at, congested, priority };
         ack.encode(&mut header);
         prop_assert_eq!(Ack::decode(&header), Ok(ack));
         let control = Control { name, verb };

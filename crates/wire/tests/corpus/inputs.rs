@@ -284,8 +284,8 @@ fn segment_headers() -> [(&'static str, Header); 4] {
     };
     let last =
         deliver::Data { offset: Bytes::new(14_080), payload_bytes: 12, echo: false, ..first };
-    let ack = deliver::Ack { name: NAME, sent_at: first.sent_at, congested: false };
-    let marked = deliver::Ack { congested: true, ..ack };
+    let ack = deliver::Ack { name: NAME, sent_at: first.sent_at, congested: false, priority: 0 };
+    let marked = deliver::Ack { congested: true, priority: 6, ..ack };
     [
         ("segment-first", header(|to| first.encode(to))),
         ("segment-last", header(|to| last.encode(to))),

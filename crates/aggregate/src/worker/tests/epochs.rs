@@ -40,7 +40,7 @@ fn a_new_epoch_sends_again_what_is_not_complete() {
 // spec: A-41 machine
 #[test]
 fn a_result_may_come_before_the_fragment_was_sent() {
-    let config = Config { control: Control::Fixed(0), ..Config::default() };
+    let config = Config { control: Fixed { bytes: 0 }.into(), ..Config::default() };
     let mut bench = Bench::with_sent(setup(), config, 6);
     assert!(adopt(&mut bench, Setup { epoch: 2, ..setup() }));
     assert_eq!(bench.sent_sequences(), [0, 1]);

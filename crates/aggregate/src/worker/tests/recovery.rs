@@ -1,7 +1,7 @@
 use super::*;
 
 fn config() -> Config {
-    Config { control: Control::Fixed(1 << 20), ..Config::default() }
+    Config { control: Fixed { bytes: 1 << 20 }.into(), ..Config::default() }
 }
 
 /// Answered 10 µs after it was sent.

@@ -1,5 +1,7 @@
 use half::f16;
 use thalweg_core::Tag;
+use thalweg_transport::Control;
+use thalweg_transport::control::{Aimd, Bbr, Cubic, Dctcp, Delay, NewReno, Swift};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Magnitude;
 use thalweg_wire::tag;
@@ -62,7 +64,7 @@ fn slots_come_again_after_a_span_and_linear_ones_after_all_aggregators() {
 #[test]
 fn the_window_and_the_span_hold_fragments_back() {
     // 350 bytes: three packets of 116.
-    let config = Config { control: Control::Fixed(350), ..Config::default() };
+    let config = Config { control: Fixed { bytes: 350 }.into(), ..Config::default() };
     let mut bench = Bench::with(setup(), config);
     bench.submit_length(4 * 20);
     assert_eq!(bench.sent_sequences(), [0, 1, 2]);
@@ -165,7 +167,7 @@ fn fixed_point_is_scaled_and_what_does_not_fit_is_flagged() {
 // spec: A-36 machine
 #[test]
 fn the_magnitude_of_the_next_window_travels_along() {
-    let config = Config { control: Control::Fixed(350), ..Config::default() };
+    let config = Config { control: Fixed { bytes: 350 }.into(), ..Config::default() };
     let magnitudes = |dynamic| -> Vec<Magnitude> {
         let mut bench = Bench::with(Setup { numeric: fixed(1.0, dynamic), ..setup() }, config);
         let mut values = vec![1.0; 4 * 5];
@@ -319,4 +321,46 @@ fn a_result_that_was_taken_is_kept_as_far_as_others_lack_it() {
     let supplied: Vec<_> =
         bench.sent().iter().map(|sent| (sent.sequence(), sent.floats())).collect();
     assert_eq!(supplied, [(1, vec![1.0; 4]), (2, vec![2.0; 4]), (3, vec![3.0; 2])]);
+}
+
+#[test]
+fn every_control_of_the_kit_finishes_a_tensor() {
+    let controls: [Control; 7] = [
+        Dctcp::default().into(),
+        NewReno.into(),
+        Cubic.into(),
+        Bbr.into(),
+        Delay::to(Span::from_us(50)).into(),
+        Swift::default().into(),
+        Aimd::DELAY.into(),
+    ];
+    for control in controls {
+        let mut bench = Bench::with(setup(), Config { control, ..Config::default() });
+        bench.submit_length(4 * 40);
+        let mut steps = 0;
+        while bench.finished().is_empty() {
+            let sent = bench.sent_sequences();
+            if sent.is_empty() {
+                bench.expire();
+            } else {
+                bench.wait(Span::from_us(20));
+                bench.answer(sent);
+            }
+            steps += 1;
+            assert!(steps < 1_000, "{control:?} does not finish");
+        }
+        assert_eq!(bench.worker.stats().fragments_sent, 40, "{control:?}");
+    }
+}
+
+#[test]
+fn a_control_that_paces_holds_fragments_back() {
+    let mut bench = Bench::with(setup(), Config { control: Bbr.into(), ..Config::default() });
+    bench.submit_length(4 * 4);
+    assert_eq!(bench.sent_sequences(), [0]);
+    let gap = bench.expire();
+    assert!(gap > Span::ZERO && gap < Span::from_us(10), "{gap}");
+    assert_eq!(bench.sent_sequences(), [1]);
+    assert_eq!(bench.expire(), gap, "one gap after another");
+    assert_eq!(bench.sent_sequences(), [2]);
 }

@@ -1,4 +1,4 @@
-//! What a way carries: rounds, the largest rate of the last ones, and whether more is to be found.
+//! Capacity of a path: rounds, the largest rate of the last ones, and whether it still grows.
 
 /// Rounds that a rate counts for: those of a cycle, and two more.
 const RATE_ROUNDS: usize = 10;
@@ -6,18 +6,18 @@ const RATE_ROUNDS: usize = 10;
 /// A rate that grows by less than this has stopped growing.
 const GROWTH: f64 = 1.25;
 
-/// After so many rounds without growth the pipe is full.
+/// Rounds without growth after which the pipe is full.
 const ROUNDS_WITHOUT_GROWTH: u32 = 3;
 
 /// Counts round trips by what has arrived: one has passed when something is answered that left after it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
-    /// What has to have arrived when the packet left whose answer ends the round.
+    /// Bytes that must have arrived when the packet left whose acknowledgement ends the round.
     end_bytes: u64,
 }
 
 impl Rounds {
-    /// Whether an answer begins a round. `prior_bytes` had arrived when its packet left.
+    /// Returns whether an acknowledgement begins a round. `prior_bytes` had arrived when its packet left.
     pub fn on_ack(&mut self, prior_bytes: u64, delivered_bytes: u64) -> bool {
         let begins = prior_bytes >= self.end_bytes;
         if begins {
@@ -73,12 +73,12 @@ impl Pipe {
         }
     }
 
-    /// Whether the search for the rate is over.
+    /// Returns whether the search for the rate is over.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// What stopped growing before everything was lost says nothing about now.
+    /// Forgets the plateau: a rate that stopped growing before everything was lost says nothing about now.
     pub fn forget_plateau(&mut self) {
         self.plateau = 0.0;
         self.rounds_without_growth = 0;
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_round_ends_with_what_left_after_it_began() {
         let mut rounds = Rounds::default();
-        // Two packets on the way, answered one by one: what had arrived when each left, and now.
+        // Two packets in flight, answered one by one: what had arrived when each left, and now.
         let answers = [(0, 1, true), (0, 2, false), (1, 3, true), (2, 4, false), (3, 5, true)];
         for (prior_bytes, delivered_bytes, begins) in answers {
             assert_eq!(rounds.on_ack(prior_bytes, delivered_bytes), begins, "{delivered_bytes}");

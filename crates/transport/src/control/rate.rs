@@ -1,50 +1,58 @@
-//! How fast to send, by the time that echoes take.
+//! A rate by the time that echoes take.
 //!
 //! Losses are tolerated, so all that is left for a rate control is to keep the network from collapsing.
 //! It starts at line rate, and every echo moves it a little.
 
-use thalweg_core::delay::Base;
-use thalweg_core::{Bytes, Pacer, Rate, Span, Time};
+use thalweg_core::{Bytes, Rate, Rng, Span, Time};
 use thiserror::Error;
 
-/// Settings of a [`DelayControl`]. The defaults are the paper's (§4.2.3), except where it is said.
+use super::classes::ClassFilter;
+use super::queueing::BaseRtt;
+use super::{
+    Acked, ControlError, ControlStart, Controller, Lost, PacketInfo, SampledClasses, SentPacket,
+    Settings,
+};
+use crate::recovery::DepartureClock;
+
+/// Settings of a rate by delay. The defaults are those of the paper (MLT, §4.2.3), except where noted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DelayConfig {
+pub struct DelayRate {
     /// The rate to start with, and the largest. Default 100 Gbps.
     pub line_rate: Rate,
-    /// The least rate. Default 40 Mbps, one step: from nothing there would be no way back. Ours.
+    /// The least rate. Default 40 Mbps, one step: a rate of zero would stay zero. Not in the paper.
     pub floor: Rate,
     /// Below this round trip the rate grows. Default 12.5 µs.
     pub low: Span,
     /// Above this round trip the rate falls. Default 125 µs.
     pub high: Span,
-    /// The two above hold for paths that take so long when they are empty, or less; they grow with paths
-    /// that take longer. Default 8 µs. Ours.
+    /// Base round trip up to which the two thresholds above hold; they grow with paths that take longer. Default 8 µs. Not in the paper.
     pub reference: Span,
-    /// What the rate grows by. Default 40 Mbps.
+    /// Step by which the rate grows. Default 40 Mbps.
     pub step: Rate,
-    /// How much of the excess the rate falls by, in thousandths. Default 800.
+    /// Share of the excess by which the rate falls, in thousandths. Default 800.
     pub decrease_permille: u32,
-    /// Which echoes may lower the rate. Default those of packets that left since it last fell. Ours.
-    pub cuts: Cuts,
-    /// How far packets may be behind their time and still make it up: hosts are not punctual. Default
-    /// 10 µs. Ours.
+    /// Echoes that may lower the rate. Default those of packets that left since it last fell. Not in the paper.
+    pub cuts: RateCuts,
+    /// Delay of a packet that later ones may make up for: hosts are not punctual. Default 10 µs. Not in the
+    /// paper.
     pub burst: Span,
+    /// Classes whose round trips are read. Default all of them.
+    pub classes: SampledClasses,
 }
 
-/// Which echoes may lower the rate.
+/// Echoes that may lower the rate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Cuts {
+pub enum RateCuts {
     /// All of them, as the paper has it. A full queue delays many packets, and each takes its share of the
     /// rate: it falls to the floor before the first packet at a lower rate has arrived.
     EveryEcho,
-    /// Those of packets that left since the rate last fell: the others tell of what it was before.
+    /// Echoes of packets that left since the rate last fell: the others show the rate before.
     OnceARoundTrip,
 }
 
-impl Default for DelayConfig {
-    fn default() -> DelayConfig {
-        DelayConfig {
+impl Default for DelayRate {
+    fn default() -> DelayRate {
+        DelayRate {
             line_rate: Rate::from_gbps(100),
             floor: STEP,
             low: Span::from_ns(12_500),
@@ -52,17 +60,18 @@ impl Default for DelayConfig {
             reference: Span::from_us(8),
             step: STEP,
             decrease_permille: 800,
-            cuts: Cuts::OnceARoundTrip,
+            cuts: RateCuts::OnceARoundTrip,
             burst: Span::from_us(10),
+            classes: SampledClasses::All,
         }
     }
 }
 
 const STEP: Rate = Rate::from_mbps(40);
 
-/// Why settings of a rate control cannot work. The configuration is at fault.
+/// Reason why settings of a rate by delay are invalid. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum DelayConfigError {
+pub enum DelayRateError {
     /// Contradicting thresholds.
     #[error("low is {low}, not below high, {high}: swap or change them")]
     Thresholds {
@@ -87,21 +96,33 @@ pub enum DelayConfigError {
     Reference,
 }
 
-impl DelayConfig {
-    /// Whether the settings can work together.
-    pub fn check(&self) -> Result<(), DelayConfigError> {
+impl Settings for DelayRate {
+    type Running = Box<PacedRate>;
+
+    fn start(&self, _start: &ControlStart) -> Box<PacedRate> {
+        Box::new(PacedRate::new(*self))
+    }
+
+    fn check(&self) -> Result<(), ControlError> {
+        Ok(self.check()?)
+    }
+}
+
+impl DelayRate {
+    /// Checks the settings.
+    pub fn check(&self) -> Result<(), DelayRateError> {
         if self.low >= self.high {
-            return Err(DelayConfigError::Thresholds { low: self.low, high: self.high });
+            return Err(DelayRateError::Thresholds { low: self.low, high: self.high });
         }
         if self.floor > self.line_rate {
             let (floor, line_rate) = (self.floor, self.line_rate);
-            return Err(DelayConfigError::Floor { floor, line_rate });
+            return Err(DelayRateError::Floor { floor, line_rate });
         }
         if !(1..=1_000).contains(&self.decrease_permille) {
-            return Err(DelayConfigError::Decrease(self.decrease_permille));
+            return Err(DelayRateError::Decrease(self.decrease_permille));
         }
         if self.reference == Span::ZERO {
-            return Err(DelayConfigError::Reference);
+            return Err(DelayRateError::Reference);
         }
         Ok(())
     }
@@ -110,37 +131,40 @@ impl DelayConfig {
 /// The rate towards one peer.
 // spec: M-08
 #[derive(Clone, Debug)]
-pub struct DelayControl {
-    config: DelayConfig,
+pub(super) struct PacedRate {
+    config: DelayRate,
     rate: Rate,
-    /// What the last echo took.
+    /// Round trip of the last echo.
     last: Option<Span>,
-    base: Base,
-    /// When the rate last fell.
+    base: BaseRtt,
+    classes: ClassFilter,
+    /// Time at which the rate last fell.
     fell_at: Option<Time>,
-    next_send: Time,
+    departures: DepartureClock,
 }
 
-impl DelayControl {
-    /// At line rate.
-    pub fn new(config: DelayConfig) -> DelayControl {
-        DelayControl {
+impl PacedRate {
+    /// A control at line rate.
+    pub fn new(config: DelayRate) -> PacedRate {
+        PacedRate {
             rate: config.line_rate,
             config,
             last: None,
-            base: Base::default(),
+            base: BaseRtt::default(),
+            classes: ClassFilter::new(config.classes),
             fell_at: None,
-            next_send: Time::ZERO,
+            departures: DepartureClock::default(),
         }
     }
 
     /// The rate now.
+    #[cfg(test)]
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
     /// An echo came back after `round_trip`.
-    pub fn on_echo(&mut self, now: Time, round_trip: Span) {
+    fn on_echo(&mut self, now: Time, round_trip: Span) {
         self.base.learn(now, round_trip);
         let has_fallen = self.last.is_some_and(|last| round_trip < last);
         self.last = Some(round_trip);
@@ -148,25 +172,20 @@ impl DelayControl {
         if round_trip < low || has_fallen {
             self.set(self.rate.as_bps().saturating_add(self.config.step.as_bps()));
         }
-        let is_news = match (self.config.cuts, self.fell_at) {
-            (Cuts::OnceARoundTrip, Some(fell_at)) => now.since(fell_at) >= round_trip,
+        let is_new = match (self.config.cuts, self.fell_at) {
+            (RateCuts::OnceARoundTrip, Some(fell_at)) => now.since(fell_at) >= round_trip,
             _ => true,
         };
-        if round_trip > high && is_news {
+        if round_trip > high && is_new {
             self.fell_at = Some(now);
             let excess = u128::from((round_trip - high).as_ps());
             self.fall(excess, u128::from(round_trip.as_ps()));
         }
     }
 
-    /// A question found no answer in time: as if an echo had taken for ever.
-    pub fn on_silence(&mut self) {
-        self.fall(1, 1);
-    }
-
-    /// Below which round trip it grows, and above which it falls, on this path.
+    /// Round trips below which the rate grows, and above which it falls, on this path.
     fn thresholds(&self) -> (Span, Span) {
-        let DelayConfig { low, high, reference, .. } = self.config;
+        let DelayRate { low, high, reference, .. } = self.config;
         let base = self.base.shortest().unwrap_or(reference).max(reference);
         let scale = |span: Span| {
             let ps = u128::from(span.as_ps()) * u128::from(base.as_ps());
@@ -189,22 +208,49 @@ impl DelayControl {
     }
 }
 
-impl Pacer for DelayControl {
+impl Controller for PacedRate {
     #[inline]
-    fn next_send(&self, _now: Time) -> Time {
-        self.next_send
+    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
+        let gap = self.rate.serialization(packet.bytes);
+        self.departures.advance(packet.now, gap, self.config.burst);
+        self.classes.is_on().then(|| PacketInfo::of(packet))
     }
 
     #[inline]
-    fn on_send(&mut self, now: Time, wire_bytes: Bytes) {
-        let burst = self.config.burst.as_ps();
-        let earliest = Time::from_ps(now.as_ps().saturating_sub(burst));
-        self.next_send = self.next_send.max(earliest) + self.rate.serialization(wire_bytes);
+    fn on_ack(&mut self, acked: &Acked, _rng: &mut Rng) -> bool {
+        if let Some(round_trip) = acked.round_trip
+            && self.classes.admits(acked)
+        {
+            self.on_echo(acked.now, round_trip);
+        }
+        false
     }
+
+    /// Losses are tolerated.
+    fn on_loss(&mut self, _lost: &Lost) -> bool {
+        false
+    }
+
+    /// No answer in time is an echo that takes for ever.
+    fn on_timeout(&mut self, _now: Time) {
+        self.fall(1, 1);
+    }
+
+    fn window(&self) -> Bytes {
+        Bytes::new(u64::MAX)
+    }
+
+    #[inline]
+    fn earliest_departure(&self) -> Time {
+        self.departures.next()
+    }
+
+    fn restart(&mut self) {}
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{acked, rng};
     use super::*;
 
     fn mbps(mbps: u64) -> Rate {
@@ -213,12 +259,12 @@ mod tests {
 
     /// At line rate, after echoes with these round trips, by the published rule.
     fn rate_after(round_trips_us: &[u64]) -> Rate {
-        rate_with(Cuts::EveryEcho, round_trips_us)
+        rate_with(RateCuts::EveryEcho, round_trips_us)
     }
 
-    fn rate_with(cuts: Cuts, round_trips_us: &[u64]) -> Rate {
-        let config = DelayConfig { line_rate: mbps(10_000), cuts, ..DelayConfig::default() };
-        let mut control = DelayControl::new(config);
+    fn rate_with(cuts: RateCuts, round_trips_us: &[u64]) -> Rate {
+        let config = DelayRate { line_rate: mbps(10_000), cuts, ..DelayRate::default() };
+        let mut control = PacedRate::new(config);
         let mut now = Time::ZERO;
         for &us in round_trips_us {
             now += Span::from_us(100);
@@ -245,7 +291,7 @@ mod tests {
     // spec: M-08 machine
     #[test]
     fn one_full_queue_lowers_the_rate_once() {
-        let once = |round_trips_us: &[u64]| rate_with(Cuts::OnceARoundTrip, round_trips_us);
+        let once = |round_trips_us: &[u64]| rate_with(RateCuts::OnceARoundTrip, round_trips_us);
         assert_eq!(once(&[8, 250]), mbps(6_000));
         assert_eq!(once(&[8, 250, 250, 250]), mbps(6_000), "they left at line rate");
         assert!(
@@ -274,41 +320,62 @@ mod tests {
     #[test]
     fn the_rate_has_a_floor() {
         assert_eq!(rate_after(&[[8].as_slice(), &[100_000; 60]].concat()), mbps(40));
-        let mut control = DelayControl::new(DelayConfig::default());
-        control.on_silence();
+        let mut control = PacedRate::new(DelayRate::default());
+        control.on_timeout(Time::ZERO);
         assert_eq!(control.rate(), Rate::from_gbps(20));
-        (0..60).for_each(|_| control.on_silence());
+        (0..60).for_each(|_| control.on_timeout(Time::ZERO));
         assert_eq!(control.rate(), mbps(40));
+    }
+
+    fn send(control: &mut PacedRate, now: Time) {
+        let (bytes, in_flight) = (Bytes::new(1_000), Bytes::ZERO);
+        control.on_sent(&SentPacket { now, bytes, in_flight, priority: 7 });
+    }
+
+    // spec: M-17 machine
+    #[test]
+    fn an_echo_from_behind_a_more_urgent_class_does_not_lower_the_rate() {
+        let rate = |classes| {
+            let config = DelayRate { line_rate: mbps(10_000), classes, ..DelayRate::default() };
+            let mut control = PacedRate::new(config);
+            for (us, priority) in [(8, 1), (250, 6), (8, 1)] {
+                let round_trip = Some(Span::from_us(us));
+                control
+                    .on_ack(&Acked { round_trip, priority: Some(priority), ..acked() }, &mut rng());
+            }
+            control.rate()
+        };
+        assert_eq!(rate(SampledClasses::MostUrgent), mbps(10_000));
+        assert!(rate(SampledClasses::All) < mbps(6_100));
     }
 
     #[test]
     fn packets_leave_at_the_rate() {
-        let config =
-            DelayConfig { line_rate: mbps(8), burst: Span::ZERO, ..DelayConfig::default() };
-        let config = DelayConfig { floor: mbps(1), ..config };
-        let mut control = DelayControl::new(config);
+        let config = DelayRate { line_rate: mbps(8), burst: Span::ZERO, ..DelayRate::default() };
+        let config = DelayRate { floor: mbps(1), ..config };
+        let mut control = PacedRate::new(config);
         let mut now = Time::ZERO;
         for _ in 0..3 {
-            control.on_send(now, Bytes::new(1_000));
-            assert_eq!(control.next_send(now), now + Span::from_ms(1));
-            now = control.next_send(now);
+            send(&mut control, now);
+            assert_eq!(control.earliest_departure(), now + Span::from_ms(1));
+            now = control.earliest_departure();
         }
         // Who comes late loses the time, but for what a burst makes up.
         now += Span::from_ms(5);
         control.config.burst = Span::from_us(300);
-        control.on_send(now, Bytes::new(1_000));
-        assert_eq!(control.next_send(now), now + Span::from_us(700));
+        send(&mut control, now);
+        assert_eq!(control.earliest_departure(), now + Span::from_us(700));
     }
 
     #[test]
     fn what_cannot_work_is_refused() {
-        let config = DelayConfig::default();
+        let config = DelayRate::default();
         assert_eq!(config.check(), Ok(()));
-        let refused = |config: DelayConfig| config.check().unwrap_err().to_string();
-        assert!(refused(DelayConfig { low: config.high, ..config }).contains("low"));
-        assert!(refused(DelayConfig { line_rate: mbps(1), ..config }).contains("floor"));
-        let wrong = DelayConfig { decrease_permille: 1_001, ..config };
+        let refused = |config: DelayRate| config.check().unwrap_err().to_string();
+        assert!(refused(DelayRate { low: config.high, ..config }).contains("low"));
+        assert!(refused(DelayRate { line_rate: mbps(1), ..config }).contains("floor"));
+        let wrong = DelayRate { decrease_permille: 1_001, ..config };
         assert!(refused(wrong).contains("decrease_permille"));
-        assert!(refused(DelayConfig { reference: Span::ZERO, ..config }).contains("reference"));
+        assert!(refused(DelayRate { reference: Span::ZERO, ..config }).contains("reference"));
     }
 }

@@ -1,21 +1,30 @@
 //! NewReno: halve on loss, add a segment a round trip (RFC 5681, RFC 6582).
 
-use super::Rule;
+use super::windowed::{Rule, Windowed};
+use super::{ControlStart, Settings};
 
-/// Halves the window on loss and on marks alike (RFC 3168), and grows it as all rules do that say
-/// nothing else.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewReno;
+/// NewReno. It halves the window on loss and on marks alike (RFC 3168).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewReno;
+
+impl Settings for NewReno {
+    type Running = Windowed<NewReno>;
+
+    fn start(&self, start: &ControlStart) -> Windowed<NewReno> {
+        Windowed::begin(start, NewReno)
+    }
+}
 
 impl Rule for NewReno {
-    const LOSS_FACTOR: f64 = 0.5;
+    const BETA: f64 = 0.5;
 }
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::{Bytes, CongestionControl, Time};
+    use thalweg_core::Bytes;
 
-    use super::super::testing::{Feeder, windowed};
+    use super::super::Controller;
+    use super::super::testing::{Feeder, lost, windowed};
     use super::*;
 
     #[test]
@@ -24,7 +33,7 @@ mod tests {
         let mut reno = windowed(NewReno, 10);
         feeder.round(&mut reno, 0);
         assert_eq!(reno.window(), Bytes::new(20_000));
-        reno.on_loss(Time::ZERO);
+        reno.on_loss(&lost(0, 10));
         assert_eq!(reno.window(), Bytes::new(10_000));
         feeder.round(&mut reno, 0);
         // Each of the ten divides by a slightly larger window than the one before.

@@ -1,19 +1,50 @@
 //! DCTCP: reduce in proportion to how much was marked (RFC 8257).
 
-use thalweg_core::Acked;
-
-use super::Rule;
+use super::windowed::{Rule, Windowed};
+use super::{Acked, ControlError, ControlStart, Settings};
 
 /// Less than this cuts nothing. Without a mark alpha would shrink for ever, down to numbers that
 /// processors are slow with.
 const NEGLIGIBLE_ALPHA: f64 = 1e-12;
+
+/// Settings of DCTCP.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Dctcp {
+    /// Weight of the last window in the estimated share of marks, g. Default 1/16.
+    pub gain: f64,
+    /// Estimate to begin with. Default 1, as in Linux: the first mark halves the window.
+    pub initial_alpha: f64,
+}
+
+impl Default for Dctcp {
+    fn default() -> Dctcp {
+        Dctcp { gain: 1.0 / 16.0, initial_alpha: 1.0 }
+    }
+}
+
+impl Settings for Dctcp {
+    type Running = Windowed<DctcpRule>;
+
+    fn start(&self, start: &ControlStart) -> Windowed<DctcpRule> {
+        Windowed::begin(start, DctcpRule::new(self.gain, self.initial_alpha))
+    }
+
+    fn check(&self) -> Result<(), ControlError> {
+        for (name, value) in [("gain", self.gain), ("initial_alpha", self.initial_alpha)] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(ControlError::Share { control: "DCTCP", name, value });
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Estimates the share of marked bytes, window by window, and cuts by half of it.
 ///
 /// As in Linux, the cut comes with the first mark of a window and uses the estimate of the windows
 /// before it. Loss halves the window, as it does without ECN (RFC 8257, 3.5).
 #[derive(Clone, Debug)]
-pub(crate) struct Dctcp {
+pub(super) struct DctcpRule {
     /// Estimated share of marked bytes, 0 to 1.
     alpha: f64,
     gain: f64,
@@ -23,10 +54,16 @@ pub(crate) struct Dctcp {
     observation_end: u64,
 }
 
-impl Dctcp {
+impl DctcpRule {
     /// A rule with gain g and the alpha to start from.
-    pub fn new(gain: f64, initial_alpha: f64) -> Dctcp {
-        Dctcp { alpha: initial_alpha, gain, acked_bytes: 0, marked_bytes: 0, observation_end: 0 }
+    pub fn new(gain: f64, initial_alpha: f64) -> DctcpRule {
+        DctcpRule {
+            alpha: initial_alpha,
+            gain,
+            acked_bytes: 0,
+            marked_bytes: 0,
+            observation_end: 0,
+        }
     }
 
     fn end_observation(&mut self, next_end: u64) {
@@ -42,8 +79,8 @@ impl Dctcp {
     }
 }
 
-impl Rule for Dctcp {
-    const LOSS_FACTOR: f64 = 0.5;
+impl Rule for DctcpRule {
+    const BETA: f64 = 0.5;
 
     fn mark_factor(&self) -> f64 {
         1.0 - self.alpha / 2.0
@@ -63,28 +100,25 @@ impl Rule for Dctcp {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::{Bytes, CongestionControl, Time};
+    use thalweg_core::Bytes;
 
-    use super::super::testing::{Feeder, SEGMENT, windowed};
+    use super::super::Controller;
+    use super::super::testing::{Feeder, acked, windowed};
     use super::*;
 
-    fn dctcp() -> Dctcp {
-        Dctcp::new(1.0 / 16.0, 1.0)
+    fn dctcp() -> DctcpRule {
+        DctcpRule::new(1.0 / 16.0, 1.0)
     }
 
     /// Goes through whole observed windows of ten packets, some of them marked.
-    fn observe_rounds(dctcp: &mut Dctcp, marked: &[u64]) {
+    fn observe_rounds(dctcp: &mut DctcpRule, marked: &[u64]) {
         for (round, &marked) in (0..).zip(marked) {
             for packet in 0..10 {
                 dctcp.observe(&Acked {
-                    now: Time::ZERO,
-                    bytes: SEGMENT,
                     congested: packet < marked,
-                    round_trip: thalweg_core::Span::from_us(10),
-                    in_flight: Bytes::new(10_000),
-                    in_recovery: false,
                     transmission: round * 10 + packet,
                     next_transmission: round * 10 + packet + 10,
+                    ..acked()
                 });
             }
         }
@@ -130,8 +164,15 @@ mod tests {
 
     #[test]
     fn a_small_alpha_cuts_a_little() {
-        let mut dctcp = windowed(Dctcp::new(1.0 / 16.0, 0.125), 100);
+        let mut dctcp = windowed(DctcpRule::new(1.0 / 16.0, 0.125), 100);
         Feeder::default().ack(&mut dctcp, true);
         assert_eq!(dctcp.window(), Bytes::new(93_750));
+    }
+
+    #[test]
+    fn a_share_outside_its_range_is_refused() {
+        let nan = Dctcp { gain: f64::NAN, ..Dctcp::default() };
+        assert!(matches!(nan.check(), Err(ControlError::Share { name: "gain", .. })));
+        assert_eq!(Dctcp::default().check(), Ok(()));
     }
 }

@@ -1,9 +1,11 @@
-//! The window that all controls share.
+//! A window with a slow-start threshold.
 
-use thalweg_core::{Acked, Bytes};
+use thalweg_core::Bytes;
 
-/// Least window after a reduction: with fewer than two packets on the way, every acknowledgement
-/// that is late stops the flow.
+use super::Acked;
+
+/// Least window after a reduction: with fewer than two packets in flight, every acknowledgement that is late
+/// stops the flow.
 const FLOOR_PACKETS: f64 = 2.0;
 
 /// A window with a slow-start threshold.
@@ -39,13 +41,13 @@ impl Window {
         self.bytes < self.threshold
     }
 
-    /// Whether it has to be cut: at most once per window of data.
+    /// Returns whether a mark cuts the window: at most once per window of data.
     #[inline]
     pub fn is_marked_anew(&self, acked: &Acked) -> bool {
         acked.congested && acked.transmission >= self.cut_end
     }
 
-    /// Whether the flow uses enough of it to learn from what came back.
+    /// Returns whether the flow uses enough of the window to learn from what came back.
     #[inline]
     pub fn may_grow(&self, acked: &Acked) -> bool {
         !acked.in_recovery
@@ -75,6 +77,11 @@ impl Window {
     pub fn cut_for_mark(&mut self, acked: &Acked, factor: f64) {
         self.cut_end = acked.next_transmission;
         self.cut(factor);
+    }
+
+    /// Leaves slow start with the window as it is.
+    pub fn leave_slow_start(&mut self) {
+        self.cut(1.0);
     }
 
     /// Multiplies the window and leaves slow start.

@@ -1,4 +1,4 @@
-//! BBR: send at the rate of the bottleneck, with little more on the way than it holds (Cardwell et al., 2016).
+//! BBR: send at the rate of the bottleneck, with little more in flight than it holds (Cardwell et al., 2016).
 //!
 //! Version 1 as published, with what Linux does where the paper is silent. Left out is what came to Linux
 //! later or concerns other networks: the rate limiters of providers that drop what is above a rate
@@ -7,15 +7,17 @@
 mod delivery;
 mod pipe;
 
-use thalweg_core::{Acked, Bytes, CongestionControl, Rng, Span, Time};
+use thalweg_core::{Bytes, Rng, Span, Time};
 
+use super::{Acked, ControlStart, Controller, Lost, PacketInfo, SentPacket, Settings};
+use crate::recovery::DepartureClock;
 use delivery::DeliveryRate;
 use pipe::{Pipe, Rounds};
 
 /// The least gain that doubles the rate every round trip: 2 / ln 2.
 const HIGH_GAIN: f64 = 2.885;
 
-/// What the rate is multiplied with, one round trip each: look for more, let the queue of that drain, go on.
+/// Factors of the rate, one round trip each: look for more, let the queue of that drain, go on.
 const CYCLE_GAINS: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 
 /// Window in products of rate and round trip while probing for rate, so that late answers stop nothing.
@@ -24,13 +26,13 @@ const CYCLE_WINDOW_GAIN: f64 = 2.0;
 /// Packets on top of a window: at the sender, on the wire, and one that is being answered.
 const QUANTA: f64 = 3.0;
 
-/// Window while the empty way is looked at, and the least one otherwise.
+/// Window while the base round trip is probed, and the least one otherwise.
 const LEAST_PACKETS: f64 = 4.0;
 
-/// How long a round trip counts as that of the empty way.
+/// Time for which a round trip counts as that of the uncongested path.
 const MIN_RTT_LASTS: Span = Span::from_s(10);
 
-/// How long nearly nothing is sent to look at the empty way.
+/// Duration of a probe of the base round trip, during which nearly nothing is sent.
 const PROBE_RTT_LASTS: Span = Span::from_ms(200);
 
 /// Send a little less than was measured, so that queues do not stand.
@@ -39,17 +41,29 @@ const PACING_MARGIN: f64 = 0.99;
 /// A round trip to begin with, before anything was measured.
 const INITIAL_RTT_S: f64 = 1e-3;
 
-/// How many packets that a busy interface held up may follow without a gap.
+/// Packets that a busy interface held up and that may follow without a gap.
 const LATE_PACKETS: u64 = 2;
 
-/// BBR of one flow: a model of the way, and what follows from it.
+/// BBR, version 1. It has no settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bbr;
+
+impl Settings for Bbr {
+    type Running = Box<BbrModel>;
+
+    fn start(&self, start: &ControlStart) -> Box<BbrModel> {
+        Box::new(BbrModel::new(Bytes::from(start.packet_bytes), start.initial_packets))
+    }
+}
+
+/// BBR of one flow: a model of the path, and what follows from it.
 // spec: C-14
 #[derive(Clone, Debug)]
-pub(crate) struct Bbr {
+pub(super) struct BbrModel {
     segment: f64,
     initial_window: f64,
     window: f64,
-    /// The window before a loss, or before the look at the empty way.
+    /// Window before a loss, or before a probe of the base round trip.
     prior_window: f64,
     /// Bytes a second.
     pacing_rate: f64,
@@ -63,12 +77,14 @@ pub(crate) struct Bbr {
     has_lost: bool,
     /// Nothing came back yet since the last flow ended.
     was_idle: bool,
-    /// Bytes on the way before the last answer.
+    /// Bytes in flight before the last acknowledgement.
     in_flight: f64,
-    rng: Rng,
+    departures: DepartureClock,
+    /// Losses of transmissions below this number were answered already.
+    loss_end: u64,
 }
 
-/// What it is doing.
+/// Phases of BBR.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     /// Doubles the rate until that brings no more.
@@ -77,11 +93,11 @@ enum State {
     Drain,
     /// Goes at the measured rate, and tries a little more from time to time.
     ProbeBandwidth { phase: usize, since: Time },
-    /// Sends next to nothing, to see the empty way.
+    /// Sends next to nothing, to see the uncongested path.
     ProbeRtt {
-        /// When it has lasted long enough: known once little is on the way.
+        /// End of the probe: known once little is in flight.
         until: Option<Time>,
-        /// Whether a round has passed since then.
+        /// True if a round has passed since then.
         has_passed_round: bool,
     },
 }
@@ -92,7 +108,7 @@ struct MinRtt {
     seen_at: Time,
 }
 
-/// How far the repair of a loss is.
+/// Progress of the repair of a loss.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Recovery {
     None,
@@ -103,7 +119,7 @@ enum Recovery {
 }
 
 impl State {
-    /// What multiplies the rate, and what multiplies the product of rate and round trip to give the window.
+    /// Factors of the rate, and of the product of rate and round trip that gives the window.
     fn gains(self) -> (f64, f64) {
         match self {
             State::Startup => (HIGH_GAIN, HIGH_GAIN),
@@ -114,11 +130,11 @@ impl State {
     }
 }
 
-impl Bbr {
-    pub fn new(segment: Bytes, initial_packets: u32, rng: Rng) -> Bbr {
+impl BbrModel {
+    pub fn new(segment: Bytes, initial_packets: u32) -> BbrModel {
         let segment = segment.as_u64() as f64;
         let initial_window = f64::from(initial_packets) * segment;
-        Bbr {
+        BbrModel {
             segment,
             initial_window,
             window: initial_window,
@@ -133,33 +149,12 @@ impl Bbr {
             has_lost: false,
             was_idle: false,
             in_flight: 0.0,
-            rng,
+            departures: DepartureClock::default(),
+            loss_end: 0,
         }
     }
 
-    /// A packet left, with so much on the way before it. Returns when the next one may.
-    pub fn on_send(&mut self, now: Time, may_send_at: Time, in_flight_packets: u32) -> Time {
-        self.delivery.on_send(now, in_flight_packets == 0);
-        let gap = Span::from_s_f64(self.segment / self.pacing_rate);
-        let earliest = Time::from_ps(now.as_ps().saturating_sub((gap * LATE_PACKETS).as_ps()));
-        may_send_at.max(earliest) + gap
-    }
-
-    /// For another flow to the same node, whose transmissions are numbered from 0. Flows that begin with
-    /// the same model draw for themselves.
-    pub fn restart(&mut self, rng: Rng) {
-        self.rng = rng;
-        self.delivery.restart();
-        self.rounds.begin(self.delivery.delivered_bytes());
-        if self.recovery != Recovery::None {
-            self.window = self.window.max(self.prior_window);
-            self.recovery = Recovery::None;
-        }
-        self.window = self.window.max(LEAST_PACKETS * self.segment);
-        self.was_idle = true;
-    }
-
-    /// Learns what an answer says about the way.
+    /// Learns what an acknowledgement says about the path. Returns whether a round begins.
     fn observe(&mut self, acked: &Acked) -> bool {
         let Some(sample) = self.delivery.on_ack(acked) else { return false };
         let least = self.min_rtt.map_or(Span::ZERO, |least| least.span);
@@ -178,20 +173,20 @@ impl Bbr {
         begins_round
     }
 
-    /// What is on the way when the bottleneck is just busy, times `gain`. None before anything was measured.
+    /// Bytes in flight when the bottleneck is just busy, times `gain`. `None` before the first sample.
     fn product(&self, gain: f64) -> Option<f64> {
         let rate = self.pipe.rate().filter(|&rate| rate > 0.0)?;
         let min_rtt = self.min_rtt?.span.as_s_f64();
         Some(gain * rate * min_rtt)
     }
 
-    /// As much as may be on the way with such a gain.
+    /// Bytes that may be in flight with a gain.
     fn target(&self, gain: f64) -> f64 {
         self.product(gain).map_or(self.initial_window, |bytes| bytes + QUANTA * self.segment)
     }
 
     /// Moves on in the cycle, and from state to state.
-    fn step(&mut self, acked: &Acked) {
+    fn step(&mut self, acked: &Acked, rng: &mut Rng) {
         let in_flight = acked.in_flight.as_u64() as f64;
         match self.state {
             State::Startup if self.pipe.is_full() => self.state = State::Drain,
@@ -203,7 +198,7 @@ impl Bbr {
             _ => {}
         }
         if self.state == State::Drain && in_flight <= self.target(1.0) {
-            self.begin_cycle(acked.now);
+            self.begin_cycle(acked.now, rng);
         }
     }
 
@@ -211,8 +206,8 @@ impl Bbr {
         let is_long = self.min_rtt.is_none_or(|least| lasted > least.span);
         let gain = CYCLE_GAINS[phase];
         if gain > 1.0 {
-            // Until so much was on the way that more would have shown, or did not fit. A flow that its own
-            // host's link holds up stays here: what waits in the host is not on the way, and fills no queue.
+            // Until enough was in flight that a higher rate would have shown, or did not fit. A flow that its
+            // own host's link holds up stays here: what waits in the host is not in flight, and fills no queue.
             is_long && (self.has_lost || in_flight >= self.target(gain))
         } else if gain < 1.0 {
             is_long || in_flight <= self.target(1.0)
@@ -222,8 +217,8 @@ impl Bbr {
     }
 
     /// Anywhere in the cycle but where the rate is lowered, so that flows do not probe together.
-    fn begin_cycle(&mut self, now: Time) {
-        let behind = self.rng.below(CYCLE_GAINS.len() as u64 - 1) as usize;
+    fn begin_cycle(&mut self, now: Time, rng: &mut Rng) {
+        let behind = rng.below(CYCLE_GAINS.len() as u64 - 1) as usize;
         let phase = if behind == 0 { 0 } else { behind + 1 };
         self.begin_phase(now, phase);
     }
@@ -234,15 +229,17 @@ impl Bbr {
     }
 
     /// Keeps the least round trip, and looks again when it is old.
-    fn update_min_rtt(&mut self, acked: &Acked, begins_round: bool) {
+    fn update_min_rtt(&mut self, acked: &Acked, begins_round: bool, rng: &mut Rng) {
         let now = acked.now;
         let is_old = self.min_rtt.is_some_and(|least| now.since(least.seen_at) > MIN_RTT_LASTS);
-        if is_old || self.min_rtt.is_none_or(|least| acked.round_trip <= least.span) {
+        if let Some(round_trip) = acked.round_trip
+            && (is_old || self.min_rtt.is_none_or(|least| round_trip <= least.span))
+        {
             if self.min_rtt.is_none() && self.pipe.rate().is_none() {
                 self.pacing_rate =
-                    HIGH_GAIN * self.initial_window / acked.round_trip.as_s_f64().max(1e-9);
+                    HIGH_GAIN * self.initial_window / round_trip.as_s_f64().max(1e-9);
             }
-            self.min_rtt = Some(MinRtt { span: acked.round_trip, seen_at: now });
+            self.min_rtt = Some(MinRtt { span: round_trip, seen_at: now });
         }
         let is_probing = matches!(self.state, State::ProbeRtt { .. });
         if is_old && !self.was_idle && !is_probing {
@@ -250,12 +247,18 @@ impl Bbr {
             self.state = State::ProbeRtt { until: None, has_passed_round: false };
         }
         if let State::ProbeRtt { until, has_passed_round } = self.state {
-            self.probe_rtt(acked, until, has_passed_round || begins_round);
+            self.probe_rtt(acked, until, has_passed_round || begins_round, rng);
         }
         self.was_idle = false;
     }
 
-    fn probe_rtt(&mut self, acked: &Acked, until: Option<Time>, has_passed_round: bool) {
+    fn probe_rtt(
+        &mut self,
+        acked: &Acked,
+        until: Option<Time>,
+        has_passed_round: bool,
+        rng: &mut Rng,
+    ) {
         let now = acked.now;
         match until {
             None if acked.in_flight.as_u64() as f64 <= LEAST_PACKETS * self.segment => {
@@ -270,7 +273,7 @@ impl Bbr {
                 }
                 self.window = self.window.max(self.prior_window);
                 if self.pipe.is_full() {
-                    self.begin_cycle(now);
+                    self.begin_cycle(now, rng);
                 } else {
                     self.state = State::Startup;
                 }
@@ -326,23 +329,35 @@ impl Bbr {
     }
 }
 
-impl CongestionControl for Bbr {
-    fn on_ack(&mut self, acked: &Acked) {
+impl Controller for BbrModel {
+    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
+        let gap = Span::from_s_f64(self.segment / self.pacing_rate);
+        self.departures.advance(packet.now, gap, gap * LATE_PACKETS);
+        Some(self.delivery.on_sent(packet))
+    }
+
+    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
         let begins_round = self.observe(acked);
-        self.step(acked);
-        self.update_min_rtt(acked, begins_round);
+        self.step(acked, rng);
+        self.update_min_rtt(acked, begins_round, rng);
         self.set_pacing_rate();
         self.set_window(acked, begins_round);
         self.in_flight = acked.in_flight.as_u64() as f64;
+        false
     }
 
     /// Not a sign of a full queue: what arrives is replaced for a round, then all goes on as before.
-    fn on_loss(&mut self, _now: Time) {
+    fn on_loss(&mut self, lost: &Lost) -> bool {
+        if lost.transmission < self.loss_end {
+            return false;
+        }
+        self.loss_end = lost.next_transmission;
         self.save_window();
         self.recovery = Recovery::Conserving;
         self.rounds.begin(self.delivery.delivered_bytes());
         self.window = self.in_flight.max(self.segment);
         self.has_lost = true;
+        true
     }
 
     fn on_timeout(&mut self, _now: Time) {
@@ -356,6 +371,22 @@ impl CongestionControl for Bbr {
 
     fn window(&self) -> Bytes {
         Bytes::new(self.window as u64)
+    }
+
+    fn earliest_departure(&self) -> Time {
+        self.departures.next()
+    }
+
+    fn restart(&mut self) {
+        self.departures = DepartureClock::default();
+        self.loss_end = 0;
+        self.rounds.begin(self.delivery.delivered_bytes());
+        if self.recovery != Recovery::None {
+            self.window = self.window.max(self.prior_window);
+            self.recovery = Recovery::None;
+        }
+        self.window = self.window.max(LEAST_PACKETS * self.segment);
+        self.was_idle = true;
     }
 }
 

@@ -1,21 +1,35 @@
 //! CUBIC: grow as a cubic function of the time since the last reduction (RFC 9438).
 
-use thalweg_core::{Acked, Span, Time};
+use thalweg_core::{Span, Time};
 
-use super::{Rule, Window};
+use super::window::Window;
+use super::windowed::{Rule, Windowed};
+use super::{Acked, ControlStart, Settings};
 
-/// How fast the cubic function rises, in segments per second cubed (RFC 9438, 5).
+/// Steepness of the cubic function, in segments per second cubed (RFC 9438, 5).
 const C: f64 = 0.4;
 
-/// What a reduction leaves of the window (RFC 9438, 4.6).
+/// Share of the window that a reduction leaves (RFC 9438, 4.6).
 const BETA: f64 = 0.7;
 
 /// Additive increase that, with [`BETA`], is as fast on average as Reno (RFC 9438, 4.3).
 const RENO_INCREASE: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// CUBIC with fast convergence and the Reno-friendly region. Marks count as loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cubic;
+
+impl Settings for Cubic {
+    type Running = Windowed<CubicRule>;
+
+    fn start(&self, start: &ControlStart) -> Windowed<CubicRule> {
+        Windowed::begin(start, CubicRule::default())
+    }
+}
+
+/// Growth of a window as a cubic function.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cubic {
+pub(super) struct CubicRule {
     /// Window, in segments, at which the last reduction came. Zero before the first.
     max_segments: f64,
     /// Window before the last reduction, where Reno's own increase begins again.
@@ -30,14 +44,14 @@ struct Epoch {
     /// Moved on while the flow does not use its window.
     start: Time,
     last_ack: Time,
-    /// Where the cubic function is level, and when it gets there.
+    /// Level of the cubic function, and the time that it takes to get there.
     plateau_segments: f64,
     plateau_after_s: f64,
-    /// What Reno would have by now.
+    /// Window that Reno would have by now.
     reno_segments: f64,
 }
 
-impl Cubic {
+impl CubicRule {
     fn avoid_congestion(&mut self, window: &mut Window, acked: &Acked) {
         let segments = window.segments();
         let acked_segments = acked.bytes.as_u64() as f64 / window.segment;
@@ -50,7 +64,7 @@ impl Cubic {
         let grown = if epoch.cubic_segments(elapsed) < epoch.reno_segments {
             epoch.reno_segments.max(segments)
         } else {
-            let ahead = epoch.cubic_segments(elapsed + acked.round_trip);
+            let ahead = epoch.cubic_segments(elapsed + acked.round_trip.unwrap_or(Span::ZERO));
             let target = ahead.clamp(segments, 1.5 * segments);
             segments + (target - segments) * acked_segments / segments
         };
@@ -87,8 +101,8 @@ impl Epoch {
     }
 }
 
-impl Rule for Cubic {
-    const LOSS_FACTOR: f64 = BETA;
+impl Rule for CubicRule {
+    const BETA: f64 = BETA;
 
     #[inline]
     fn grow(&mut self, window: &mut Window, acked: &Acked) {
@@ -122,9 +136,10 @@ impl Rule for Cubic {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::{Bytes, CongestionControl};
+    use thalweg_core::Bytes;
 
-    use super::super::testing::{Feeder, windowed};
+    use super::super::Controller;
+    use super::super::testing::{Feeder, lost, windowed};
     use super::*;
 
     #[test]
@@ -144,8 +159,8 @@ mod tests {
     #[test]
     fn on_a_long_path_the_window_follows_the_function() {
         let mut feeder = Feeder { round_trip: Span::from_ms(100), ..Feeder::default() };
-        let mut cubic = windowed(Cubic::default(), 1_000);
-        cubic.on_loss(Time::ZERO);
+        let mut cubic = windowed(CubicRule::default(), 1_000);
+        cubic.on_loss(&lost(0, 1));
         assert_eq!(cubic.window(), Bytes::new(700_000));
         while feeder.now < Time::ZERO + Span::from_s(5) {
             feeder.round(&mut cubic, 0);
@@ -158,8 +173,8 @@ mod tests {
     #[test]
     fn on_a_short_path_it_is_as_fast_as_reno() {
         let mut feeder = Feeder::default();
-        let mut cubic = windowed(Cubic::default(), 100);
-        cubic.on_loss(Time::ZERO);
+        let mut cubic = windowed(CubicRule::default(), 100);
+        cubic.on_loss(&lost(0, 1));
         for _ in 0..20 {
             feeder.round(&mut cubic, 0);
         }
@@ -170,10 +185,10 @@ mod tests {
 
     #[test]
     fn fast_convergence_lowers_the_maximum() {
-        let mut cubic = windowed(Cubic::default(), 100);
-        cubic.on_loss(Time::ZERO);
+        let mut cubic = windowed(CubicRule::default(), 100);
+        cubic.on_loss(&lost(0, 1));
         assert_eq!(cubic.rule.max_segments, 100.0);
-        cubic.on_loss(Time::ZERO);
+        cubic.on_loss(&lost(1, 2));
         assert_eq!(cubic.rule.max_segments, 70.0 * 0.85);
         assert_eq!(cubic.window(), Bytes::new(49_000));
     }
@@ -181,8 +196,8 @@ mod tests {
     #[test]
     fn a_pause_does_not_count() {
         let mut feeder = Feeder { round_trip: Span::from_ms(10), ..Feeder::default() };
-        let mut cubic = windowed(Cubic::default(), 1_000);
-        cubic.on_loss(Time::ZERO);
+        let mut cubic = windowed(CubicRule::default(), 1_000);
+        cubic.on_loss(&lost(0, 1));
         feeder.round(&mut cubic, 0);
         let epoch = cubic.rule.epoch.expect("in congestion avoidance");
         let (elapsed, idle) = (feeder.now.since(epoch.start), Span::from_s(60));

@@ -1,0 +1,396 @@
+//! Congestion control: the bytes that may be in flight, and the time at which the next packet may leave.
+//!
+//! A transport tells a [`Controller`] what it sent, what was acknowledged and what was lost; the controller
+//! neither sends nor keeps timers. Which one it is, a setting says: [`Control`]. To add one, write its file and
+//! its line in the table below.
+//!
+//! Windows that follow RFCs count payload bytes in `f64` and use only `+ − × ÷` and `libm`, so that a run gives
+//! the same windows on every machine. They grow only while at least half of the window is in use.
+
+mod aimd;
+mod bbr;
+mod classes;
+mod cubic;
+mod dctcp;
+mod delay;
+mod fixed;
+mod infos;
+mod newreno;
+mod queueing;
+mod rate;
+mod swift;
+#[cfg(test)]
+mod testing;
+mod window;
+mod windowed;
+
+use std::fmt;
+
+use thalweg_core::{Bytes, Rng, Span, Time};
+use thiserror::Error;
+
+pub use aimd::{Aimd, Decrease};
+pub use bbr::Bbr;
+pub use classes::SampledClasses;
+pub use cubic::Cubic;
+pub use dctcp::Dctcp;
+pub use delay::Delay;
+pub use fixed::Fixed;
+pub use infos::PacketInfos;
+pub use newreno::NewReno;
+pub use queueing::{BaseRtt, QueueState, RoundJudge};
+pub use rate::{DelayRate, DelayRateError, RateCuts};
+pub use swift::Swift;
+
+/// A congestion control of one path.
+pub trait Controller: fmt::Debug {
+    /// A packet leaves. Returns the state to keep with the packet and to hand back with its acknowledgement,
+    /// if the control needs any.
+    #[inline]
+    fn on_sent(&mut self, _packet: &SentPacket) -> Option<PacketInfo> {
+        None
+    }
+
+    /// Data was acknowledged. Random numbers come from `rng`. Returns whether a mark cut the window.
+    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool;
+
+    /// A packet was lost, as later acknowledgements show. Returns whether that cut the window: losses of one
+    /// window of data count once.
+    fn on_loss(&mut self, lost: &Lost) -> bool;
+
+    /// Nothing came back for a whole timeout.
+    fn on_timeout(&mut self, now: Time);
+
+    /// Bytes that may be in flight.
+    fn window(&self) -> Bytes;
+
+    /// The earliest time at which the next packet may leave. In the past unless the control paces.
+    #[inline]
+    fn earliest_departure(&self) -> Time {
+        Time::ZERO
+    }
+
+    /// Returns whether a lost packet makes room in the window before it is repaired.
+    #[inline]
+    fn frees_lost_packets(&self) -> bool {
+        true
+    }
+
+    /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.
+    fn restart(&mut self);
+
+    /// Panics where the state breaks a law.
+    fn check(&self) {}
+}
+
+impl<C: Controller> Controller for Box<C> {
+    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
+        (**self).on_sent(packet)
+    }
+
+    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
+        (**self).on_ack(acked, rng)
+    }
+
+    fn on_loss(&mut self, lost: &Lost) -> bool {
+        (**self).on_loss(lost)
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        (**self).on_timeout(now);
+    }
+
+    fn window(&self) -> Bytes {
+        (**self).window()
+    }
+
+    fn earliest_departure(&self) -> Time {
+        (**self).earliest_departure()
+    }
+
+    fn frees_lost_packets(&self) -> bool {
+        (**self).frees_lost_packets()
+    }
+
+    fn restart(&mut self) {
+        (**self).restart();
+    }
+
+    fn check(&self) {
+        (**self).check();
+    }
+}
+
+/// A packet that leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct SentPacket {
+    /// Time of departure.
+    pub now: Time,
+    /// Bytes of the packet, counted as those of the window.
+    pub bytes: Bytes,
+    /// Bytes in flight before it.
+    pub in_flight: Bytes,
+    /// Strict priority of the packet, 0 the most urgent.
+    pub priority: u8,
+}
+
+/// State of a control at the departure of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketInfo {
+    /// Time of departure.
+    pub sent_at: Time,
+    /// Bytes that had been delivered by then.
+    pub delivered_bytes: u64,
+    /// Time at which they had been delivered.
+    pub delivered_at: Time,
+    /// Departure of the packet that was acknowledged last.
+    pub first_sent_at: Time,
+    /// Strict priority of the packet, 0 the most urgent.
+    pub priority: u8,
+}
+
+impl PacketInfo {
+    /// The state of a control that needs the departure of a packet and no more.
+    #[inline]
+    pub fn of(packet: &SentPacket) -> PacketInfo {
+        PacketInfo {
+            sent_at: packet.now,
+            delivered_bytes: 0,
+            delivered_at: packet.now,
+            first_sent_at: packet.now,
+            priority: packet.priority,
+        }
+    }
+}
+
+/// One acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked {
+    /// Time of arrival.
+    pub now: Time,
+    /// Bytes that it newly acknowledges.
+    pub bytes: Bytes,
+    /// True if a queue marked the packet that it answers.
+    pub congested: bool,
+    /// Time from sending to acknowledgement of the packet that it answers. `None` if it may answer either of
+    /// two transmissions.
+    pub round_trip: Option<Span>,
+    /// Strict priority of the packet that it answers, 0 the most urgent. `None` if it is not known.
+    // spec: M-17
+    pub priority: Option<u8>,
+    /// Bytes that were in flight before it arrived.
+    pub in_flight: Bytes,
+    /// True while losses of an earlier window are being repaired.
+    pub in_recovery: bool,
+    /// Number of the transmission that it answers. A flow numbers all its transmissions, resends included, in
+    /// the order of sending.
+    pub transmission: u64,
+    /// Number that the next transmission will have. A control that remembers it has passed a whole window of
+    /// data when `transmission` reaches it.
+    pub next_transmission: u64,
+    /// State that the control gave to the packet that it answers. `None` if a packet that was sent later was
+    /// acknowledged before.
+    pub info: Option<PacketInfo>,
+}
+
+/// One lost packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// Time of detection.
+    pub now: Time,
+    /// Number of the lost transmission.
+    pub transmission: u64,
+    /// Number that the next transmission will have.
+    pub next_transmission: u64,
+}
+
+/// Sizes that a control begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ControlStart {
+    /// Bytes of a full packet.
+    pub packet_bytes: u32,
+    /// Packets that may leave before anything was acknowledged.
+    pub initial_packets: u32,
+}
+
+/// Reason why settings of a control are invalid. The configuration is at fault.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+pub enum ControlError {
+    /// A share outside its range.
+    #[error("{name} of {control} is {value}: set it from 0 to 1")]
+    Share {
+        /// The control.
+        control: &'static str,
+        /// The setting.
+        name: &'static str,
+        /// The value.
+        value: f64,
+    },
+    /// A setting that must be positive.
+    #[error("{name} of {control} is zero: set it to more")]
+    Zero {
+        /// The control.
+        control: &'static str,
+        /// The setting.
+        name: &'static str,
+    },
+    /// Invalid settings of a rate by delay.
+    #[error(transparent)]
+    Rate(#[from] DelayRateError),
+}
+
+/// Settings of one control.
+trait Settings {
+    /// The control itself. Large ones are in a box, so that flows with small ones stay small.
+    type Running: Controller;
+
+    /// Begins to control a path.
+    fn start(&self, start: &ControlStart) -> Self::Running;
+
+    /// Checks the settings.
+    fn check(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
+}
+
+/// Makes the enums of settings and of running controls from a table with one line for each control.
+macro_rules! controls {
+    ($($(#[$doc:meta])* $Name:ident,)*) => {
+        /// A congestion control and its settings.
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub enum Control {
+            $($(#[$doc])* $Name($Name),)*
+        }
+
+        #[derive(Clone, Debug)]
+        enum Running {
+            $($Name(<$Name as Settings>::Running),)*
+        }
+
+        $(impl From<$Name> for Control {
+            fn from(settings: $Name) -> Control {
+                Control::$Name(settings)
+            }
+        })*
+
+        impl Control {
+            /// Begins to control a path.
+            pub fn start(&self, start: &ControlStart) -> CongestionControl {
+                CongestionControl(match self {
+                    $(Control::$Name(settings) => Running::$Name(settings.start(start)),)*
+                })
+            }
+
+            /// Checks the settings.
+            pub fn check(&self) -> Result<(), ControlError> {
+                match self {
+                    $(Control::$Name(settings) => Settings::check(settings),)*
+                }
+            }
+        }
+
+        impl CongestionControl {
+            #[inline]
+            fn inner(&self) -> &dyn Controller {
+                match &self.0 {
+                    $(Running::$Name(control) => control,)*
+                }
+            }
+
+            #[inline]
+            fn inner_mut(&mut self) -> &mut dyn Controller {
+                match &mut self.0 {
+                    $(Running::$Name(control) => control,)*
+                }
+            }
+        }
+    };
+}
+
+controls! {
+    /// Additive increase and multiplicative decrease in whole packets, as published for ATP.
+    Aimd,
+    /// BBR, version 1 (Cardwell et al., 2016): by the rate at which packets arrive. Paces.
+    Bbr,
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// DCTCP (RFC 8257).
+    Dctcp,
+    /// By queueing delay: for hosts whose own queues are long, and links that lose packets by chance.
+    Delay,
+    /// A rate by delay, as published for MLT. Paces, without a window.
+    DelayRate,
+    /// A window that does not move.
+    Fixed,
+    /// NewReno (RFC 5681).
+    NewReno,
+    /// Swift (Kumar et al., 2020): a window that keeps the round trip at a target.
+    Swift,
+}
+
+impl Control {
+    /// The same control with the phase of a clock that all hosts share, if it probes the base round trip.
+    #[must_use]
+    pub fn with_shared_phase(self, phase: Option<Span>) -> Control {
+        match self {
+            Control::Aimd(aimd) => aimd.with_shared_phase(phase).into(),
+            other => other,
+        }
+    }
+}
+
+impl Default for Control {
+    fn default() -> Control {
+        Dctcp::default().into()
+    }
+}
+
+/// A running congestion control of one path.
+#[derive(Clone, Debug)]
+pub struct CongestionControl(Running);
+
+impl Controller for CongestionControl {
+    #[inline]
+    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
+        self.inner_mut().on_sent(packet)
+    }
+
+    #[inline]
+    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
+        self.inner_mut().on_ack(acked, rng)
+    }
+
+    fn on_loss(&mut self, lost: &Lost) -> bool {
+        self.inner_mut().on_loss(lost)
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.inner_mut().on_timeout(now);
+    }
+
+    #[inline]
+    fn window(&self) -> Bytes {
+        self.inner().window()
+    }
+
+    #[inline]
+    fn earliest_departure(&self) -> Time {
+        self.inner().earliest_departure()
+    }
+
+    #[inline]
+    fn frees_lost_packets(&self) -> bool {
+        self.inner().frees_lost_packets()
+    }
+
+    fn restart(&mut self) {
+        self.inner_mut().restart();
+    }
+
+    fn check(&self) {
+        self.inner().check();
+    }
+}
+
+#[cfg(test)]
+mod tests;
