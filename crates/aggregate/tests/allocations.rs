@@ -66,7 +66,7 @@ fn no_packet_makes_a_switch_allocate() {
         switch: Switch::new(config).unwrap(),
         now: Time::ZERO,
         buffer: [0; BUFFER_BYTES],
-        outbox: DiscardOutbox::default(),
+        outbox: DiscardOutbox::for_bodies(BUFFER_BYTES),
     };
     assert!(ALLOCATIONS.get() > 0, "the counter counts");
     let before = ALLOCATIONS.get();

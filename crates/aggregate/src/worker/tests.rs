@@ -52,7 +52,7 @@ fn fixed(scale: f32, dynamic: bool) -> Numeric {
     Numeric::Fixed { scale: Scale::new(scale).unwrap(), dynamic }
 }
 
-/// What a packet of a worker says.
+/// Decoders of packets of a worker.
 trait Read {
     fn kind(&self) -> Kind;
     fn gradient(&self) -> Gradient;

@@ -139,9 +139,9 @@ impl Default for DiscardOutbox {
 }
 
 impl DiscardOutbox {
-    /// An outbox with room for this number of packets.
-    pub fn with_room(room: usize) -> DiscardOutbox {
-        DiscardOutbox { room, ..DiscardOutbox::default() }
+    /// An outbox that allocates nothing for bodies of up to this number of bytes.
+    pub fn for_bodies(max_bytes: usize) -> DiscardOutbox {
+        DiscardOutbox { bytes: Vec::with_capacity(max_bytes), ..DiscardOutbox::default() }
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_discarding_outbox_counts_and_clears_its_memory() {
-        let mut outbox = DiscardOutbox::with_room(2);
+        let mut outbox = DiscardOutbox { room: 2, ..DiscardOutbox::for_bodies(4) };
         for _ in 0..2 {
             let packet = outbox.lend(BodySize::Bytes(4), Purpose::Data).expect("there is room");
             let Body::Bytes(bytes) = packet.body else { panic!("asked for bytes") };

@@ -170,7 +170,7 @@ mod tests {
 
     impl Check for Counter {
         fn check(&self) {
-            assert!(self.sent <= self.sends, "it sends what it was told to");
+            assert!(self.sent <= self.sends, "it sends no more than it should");
         }
     }
 

@@ -8,7 +8,7 @@ use thalweg_wire::deliver::{Control, Data, Verb};
 
 pub use thalweg_core::testing::OwnedPacket as Owned;
 
-/// What a packet of deliveries says.
+/// Decoders of packets of deliveries.
 pub trait Read {
     fn data(&self) -> Option<Data>;
     fn verb(&self) -> Option<Verb>;

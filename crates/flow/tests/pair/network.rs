@@ -39,7 +39,7 @@ pub struct Faults {
     pub mark: f64,
 }
 
-/// What a packet of flows says.
+/// Decoders of packets of flows.
 pub trait Read {
     fn data(&self) -> Option<Data>;
     fn ack(&self) -> Option<Ack>;

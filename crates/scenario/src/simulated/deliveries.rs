@@ -14,7 +14,7 @@ use thalweg_values::Tensor;
 
 /// The commands and events of a flow endpoint over deliveries: a flow is a tensor that nobody reads.
 ///
-/// Sizes and bounds are agreed on before a training begins. Whoever knows them posts the buffer with
+/// Sizes and bounds are agreed on before a training begins. A receiver that knows them posts the buffer with
 /// [`expect`](Deliveries::expect); where nobody did, it is posted when the tensor is offered. Packets have
 /// the class of their layer and take paths of their own, so that a message's tagger and its entropy mean
 /// nothing here; and its bytes, if it has any, do not travel.
@@ -22,18 +22,18 @@ pub(crate) struct Deliveries {
     endpoint: Endpoint,
     loss: LossBound,
     next_number: u64,
-    /// The length of every message on its way.
+    /// Length of every message in flight.
     lengths: BTreeMap<u64, Bytes>,
     lost: Bytes,
     events: VecDeque<Event>,
 }
 
-/// Where a message lies in its model.
+/// The place of a message in its model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layer {
-    /// From 0 at the front.
+    /// Number of the layer, from 0 at the front.
     pub(crate) layer: u16,
-    /// How many there are.
+    /// Number of layers.
     pub(crate) layers: u16,
 }
 
@@ -85,12 +85,12 @@ impl Deliveries {
         self.post(now, name(src, flow.number()), bytes);
     }
 
-    /// How many transmissions so far were not the first of their packet.
+    /// Number of retransmissions so far.
     pub(crate) fn retransmissions(&self) -> u64 {
         self.endpoint.stats().resent
     }
 
-    /// What did not arrive of messages that were complete without it.
+    /// Bytes that did not arrive, of messages that were complete without them.
     pub(crate) fn lost(&self) -> Bytes {
         self.lost
     }
@@ -158,7 +158,7 @@ fn name(peer: NodeId, number: u64) -> Name {
     Name { peer, operation: Operation(number), tensor: 0 }
 }
 
-/// The tensor that a message of so many bytes is.
+/// The tensor that stands for a message of this size.
 fn tensor(bytes: Bytes) -> Tensor {
     Tensor::Length(bytes.as_u64().div_ceil(VALUE_BYTES))
 }

@@ -1,4 +1,4 @@
-//! How the ordinary flows of a simulated host travel.
+//! The transport of a simulated host's ordinary flows.
 
 use thalweg_baselines::{homa, ndp, pfabric};
 use thalweg_core::{Bytes, Check, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
@@ -23,7 +23,7 @@ pub(crate) enum SimulatedTransport {
     Homa(Box<homa::Endpoint>),
 }
 
-/// What some transports want to know of a message beside what it consists of.
+/// Hints that some transports want about a message.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct About {
     /// For deliveries: the layer of a model that it belongs to.
@@ -81,7 +81,7 @@ impl SimulatedTransport {
         }
     }
 
-    /// What did not arrive of messages that were complete without it: only deliveries lose anything.
+    /// Bytes that did not arrive, of messages that were complete without them: only deliveries lose any.
     pub(crate) fn lost(&self) -> Bytes {
         match self {
             SimulatedTransport::Deliver(deliveries) => deliveries.lost(),
@@ -89,7 +89,7 @@ impl SimulatedTransport {
         }
     }
 
-    /// How packets of others' messages came so far; of published transports nothing is known.
+    /// Counts of the packets that have arrived; of published transports none are known.
     pub(crate) fn arrivals(&self) -> ArrivalStats {
         match self {
             SimulatedTransport::Flow(endpoint) => endpoint.arrivals(),
@@ -97,7 +97,7 @@ impl SimulatedTransport {
         }
     }
 
-    /// How many transmissions so far were not the first of their packet.
+    /// Number of retransmissions so far.
     pub(crate) fn retransmissions(&self) -> u64 {
         delegate!(self, endpoint => endpoint.retransmissions())
     }
