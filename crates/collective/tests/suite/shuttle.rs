@@ -6,7 +6,8 @@ use thalweg_core::{
     Body, BodySize, Check, HEADER_BYTES, Header, Machine, Meta, NodeId, Operation, Outbox, Packet,
     Rng, Time,
 };
-use thalweg_values::Tensor;
+use thalweg_values::{Coverage, Tensor};
+use thalweg_wire::deliver::Data;
 
 use crate::group::Collective;
 
@@ -18,6 +19,8 @@ pub struct Shuttle<M: Machine> {
     pub duplication: f64,
     /// Nobody hears from or reaches it.
     pub dead: Option<NodeId>,
+    /// Data of deliveries from this offset on arrives with other bytes.
+    pub garbled_from: Option<u64>,
     heap: Vec<Owned>,
     rng: Rng,
 }
@@ -45,6 +48,7 @@ impl<M: Machine + Check> Shuttle<M> {
             loss: 0.0,
             duplication: 0.0,
             dead: None,
+            garbled_from: None,
             heap: Vec::new(),
             rng: Rng::new(seed).stream("shuttle"),
         }
@@ -76,6 +80,9 @@ impl<M: Machine + Check> Shuttle<M> {
         }
         if self.rng.chance(self.duplication) {
             self.heap.push(packet.clone());
+        }
+        if let Some(from) = self.garbled_from {
+            packet.garble(from);
         }
         self.machines[dst.index()].handle_packet(self.now, packet.lend());
         self.drain(dst.index());
@@ -114,18 +121,35 @@ impl<M: Collective> Shuttle<M> {
 
     /// The sums that a node got, by operation.
     pub fn sums(&self, node: usize) -> Vec<(u64, Tensor)> {
+        let results = self.results(node).into_iter();
+        results.map(|(operation, tensor, _)| (operation, tensor)).collect()
+    }
+
+    /// The sums that a node got, by operation, with their coverages.
+    pub fn results(&self, node: usize) -> Vec<(u64, Tensor, Coverage)> {
         let own = self.events.iter().filter(|(at, _)| at.index() == node);
-        let sum = |(_, event): &(NodeId, Event)| match event {
-            Event::Finished { operation, tensor, .. } => (operation.0, tensor.clone()),
+        let result = |(_, event): &(NodeId, Event)| match event {
+            Event::Finished { operation, tensor, coverage } => {
+                (operation.0, tensor.clone(), coverage.clone())
+            }
             Event::Failed { operation, failure } => panic!("{operation:?} failed: {failure}"),
         };
-        let mut sums: Vec<_> = own.map(sum).collect();
-        sums.sort_by_key(|(operation, _)| *operation);
-        sums
+        let mut results: Vec<_> = own.map(result).collect();
+        results.sort_by_key(|(operation, _, _)| *operation);
+        results
     }
 }
 
 impl Owned {
+    /// Changes the bytes of a segment that begins at `from` or behind it.
+    fn garble(&mut self, from: u64) {
+        let is_behind = |data: Data| data.offset.as_u64() >= from;
+        if let (Ok(bytes), true) = (&mut self.body, Data::decode(&self.header).is_ok_and(is_behind))
+        {
+            bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+    }
+
     pub fn lend(&mut self) -> Packet<'_> {
         let body = match &mut self.body {
             Ok(bytes) => Body::Bytes(bytes),
