@@ -110,12 +110,6 @@ impl Session {
         self.with(|session| Ok(session.hosts()))
     }
 
-    /// Returns whether sums with a loss bound report which values they lack. Means with a bound need that.
-    #[getter]
-    fn reports_coverage(&self) -> PyResult<bool> {
-        self.with(|session| Ok(session.policy().collective.reports_coverage()))
-    }
-
     /// Replaces values by those of all ranks, combined: "sum", "mean", "min", "max" or "product". Sums and
     /// means may lack a share `loss` of any rank's values. `layer` is which one of how many they belong to.
     /// `reduction` is what the caller makes of it, and `counts` how many values each rank keeps if it is a

@@ -43,7 +43,7 @@ pub(crate) struct Care {
 }
 
 impl Care {
-    /// Coverage of a sum whose messages travel with this care, where the settings allow a loss.
+    /// Coverage of a sum whose messages report none and travel with this care, where the settings allow a loss.
     // spec: T-11
     pub fn coverage(&self, settings: LossBound) -> Coverage {
         // The smaller one of both counts.

@@ -1,19 +1,21 @@
 //! What messages of a member travel on.
 
+use std::ops::Range;
 use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Reports, Tag, Time};
 use thalweg_deliver::Offered;
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
-use thalweg_values::Tensor;
+use thalweg_values::{Coverage, Part as Lacks, Tensor};
 
 use crate::block::{Block, Form};
 use crate::call::Care;
 use crate::config::ConfigError;
 use crate::courier::Courier;
-use crate::delivery::Delivery;
+use crate::delivery::SumDelivery;
 use crate::seal::Seal;
 
 /// A numbered message.
-pub struct Parcel {
+#[derive(Clone)]
+pub struct NumberedMessage {
     /// Its number: what it is, to those who sent and who get it.
     pub(crate) index: u64,
     pub(crate) care: Care,
@@ -22,6 +24,20 @@ pub struct Parcel {
     /// The operation of the message, or why its sender has stopped. `None` if only the length of the values is known.
     pub(crate) seal: Option<Seal>,
     pub(crate) block: Block,
+    /// Coverage of the values as they left. Flows carry none: nothing is missing there.
+    pub(crate) coverage: Coverage,
+    /// Ranges of values that were lost between its sender and this node.
+    pub(crate) lost: Vec<Range<u64>>,
+}
+
+impl NumberedMessage {
+    /// Coverage of the values as they arrived: values that were lost lack all contributors to them.
+    // spec: T-11
+    pub(crate) fn arrived_coverage(&self, contributors: &[u32]) -> Coverage {
+        let lost =
+            |values: &Range<u64>| Lacks { values: values.clone(), ranks: contributors.to_vec() };
+        self.coverage.clone().and(Coverage::lacking(self.lost.iter().map(lost)))
+    }
 }
 
 /// Whether values are on their way into a sum or out of it.
@@ -46,7 +62,7 @@ pub enum Want {
 /// What a carrier has to tell.
 pub(crate) enum News {
     /// A message is here.
-    Received { src: NodeId, parcel: Parcel },
+    Received { src: NodeId, message: NumberedMessage },
     /// A message with a number that no member gives.
     Unnumbered,
     /// A message has arrived.
@@ -78,7 +94,7 @@ impl Carrier {
     pub fn new(
         flow: thalweg_flow::Config,
         tag: Tag,
-        delivery: Option<Delivery>,
+        delivery: Option<SumDelivery>,
     ) -> Result<Carrier, ConfigError> {
         if let Some(delivery) = delivery {
             return Ok(Carrier::Deliver(Box::new(Courier::new(delivery)?)));
@@ -88,11 +104,16 @@ impl Carrier {
         Ok(Carrier::Flow(Box::new(Flows { endpoint, first_message, tag })))
     }
 
-    pub fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) -> Result<(), StartError> {
+    pub fn send(
+        &mut self,
+        now: Time,
+        dst: NodeId,
+        message: NumberedMessage,
+    ) -> Result<(), StartError> {
         match self {
-            Carrier::Flow(flows) => flows.send(now, dst, parcel),
+            Carrier::Flow(flows) => flows.send(now, dst, message),
             Carrier::Deliver(courier) => {
-                courier.send(now, dst, parcel);
+                courier.send(now, dst, message);
                 Ok(())
             }
         }
@@ -186,8 +207,8 @@ impl Carrier {
 }
 
 impl Flows {
-    fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) -> Result<(), StartError> {
-        let Parcel { index, block, seal, .. } = parcel;
+    fn send(&mut self, now: Time, dst: NodeId, message: NumberedMessage) -> Result<(), StartError> {
+        let NumberedMessage { index, block, seal, .. } = message;
         let Block::Bytes(mut body) = block else { unreachable!("blocks of flows are bytes") };
         if let Some(seal) = seal {
             seal.write(&mut body);
@@ -208,14 +229,16 @@ impl Flows {
                     let payload = body.map_or(Payload::Length(bytes), Payload::Bytes);
                     match index(flow.number()) {
                         Some(index) => {
-                            let parcel = Parcel {
+                            let message = NumberedMessage {
                                 index,
                                 care: Care::default(),
                                 leg: Leg::Gradient,
                                 seal: Seal::of_payload(&payload),
                                 block: Block::Bytes(payload),
+                                coverage: Coverage::Exact,
+                                lost: Vec::new(),
                             };
-                            News::Received { src, parcel }
+                            News::Received { src, message }
                         }
                         None => News::Unnumbered,
                     }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use thalweg_core::{NodeId, Operation, Time};
 use thalweg_deliver::{
     Completion, Endpoint, Failure, Importance, LossBound, Lost, Name, Offered, ReceiveCall,
-    SendCall,
+    Received, SendCall, trailer_limit,
 };
-use thalweg_values::Tensor;
+use thalweg_values::{Coverage, Tensor};
 
-use crate::block::{self, Block};
+use crate::block::{self, Block, VALUE_BYTES};
 use crate::call::Care;
-use crate::carrier::{Leg, News, Parcel};
+use crate::carrier::{Leg, News, NumberedMessage};
 use crate::config::ConfigError;
-use crate::delivery::{Contents, Delivery, Results};
+use crate::delivery::{Contents, Delivery, Results, SumDelivery};
 use crate::seal::Seal;
 
 /// A delivery endpoint that sends and receives numbered messages. A message's number is its operation.
@@ -24,6 +24,8 @@ use crate::seal::Seal;
 pub(crate) struct Courier {
     pub endpoint: Endpoint,
     delivery: Delivery,
+    /// Number of ranks that contribute to sums.
+    ranks: u32,
     /// Offers that the part will want later, oldest first.
     later: VecDeque<Offered>,
     /// Seals of the offers whose buffers are being filled.
@@ -32,7 +34,7 @@ pub(crate) struct Courier {
 }
 
 impl Courier {
-    pub fn new(delivery: Delivery) -> Result<Courier, ConfigError> {
+    pub fn new(SumDelivery { delivery, ranks }: SumDelivery) -> Result<Courier, ConfigError> {
         if delivery.layers == 0 {
             return Err(ConfigError::Zero("layers"));
         }
@@ -40,16 +42,18 @@ impl Courier {
         Ok(Courier {
             endpoint,
             delivery,
+            ranks,
             later: VecDeque::new(),
             seals: BTreeMap::new(),
             lost_bytes: 0,
         })
     }
 
-    pub fn send(&mut self, now: Time, dst: NodeId, parcel: Parcel) {
-        let Parcel { index, care, leg, seal, block } = parcel;
+    pub fn send(&mut self, now: Time, dst: NodeId, message: NumberedMessage) {
+        let NumberedMessage { index, care, leg, seal, block, coverage, .. } = message;
         let Block::Tensor(values) = block else { unreachable!("blocks of deliveries are tensors") };
-        let note = seal.filter(|_| self.delivery.contents == Contents::Values);
+        let has_values = self.delivery.contents == Contents::Values;
+        let (note, coverage) = (seal.filter(|_| has_values), Some(coverage).filter(|_| has_values));
         let (loss, importance) = match (leg, self.delivery.results) {
             (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
             _ => (care.loss.unwrap_or(self.delivery.loss), self.delivery.importance),
@@ -61,10 +65,30 @@ impl Courier {
             importance,
             policy: Arc::clone(&self.delivery.policy),
             note: note.map(|seal| seal.encode()),
+            trailer: coverage.map_or_else(Default::default, |own| self.trailer(&own, &values)),
             ..SendCall::new(name(dst, index), values)
         };
         let posted = self.endpoint.post_send(now, call);
         posted.expect("messages have numbers of their own, and their lengths are checked");
+    }
+
+    /// Coverage as the trailer of a message. Empty if nothing is missing.
+    // spec: T-11
+    fn trailer(&self, coverage: &Coverage, values: &Tensor) -> Arc<[u8]> {
+        if coverage.is_exact() {
+            return Arc::default();
+        }
+        let bytes = coverage.encode(self.ranks);
+        let is_short = bytes.len() as u64 <= trailer_limit(VALUE_BYTES * values.len());
+        if is_short { bytes.into() } else { Coverage::Unreported.encode(self.ranks).into() }
+    }
+
+    /// Coverage of the values of a message as they left. `None` if no member writes that.
+    fn coverage(&self, received: &Received) -> Option<Coverage> {
+        match &received.trailer[..] {
+            [] => Some(Coverage::Exact),
+            trailer => Coverage::decode(trailer, received.buffer.len(), self.ranks),
+        }
     }
 
     /// Gives a buffer for a message that was offered. Returns whether it was taken.
@@ -105,14 +129,20 @@ impl Courier {
             Completion::Sent(sent) => News::Sent { index: sent.name.operation.0 },
             Completion::Received(received) => {
                 self.lost_bytes += received.lost_bytes;
-                let parcel = Parcel {
+                let seal = self.seals.remove(&received.name);
+                let Some(coverage) = self.coverage(&received) else {
+                    return Some(News::Disagrees(received.name.peer));
+                };
+                let message = NumberedMessage {
                     index: received.name.operation.0,
                     care: Care { layer: received.layer, loss: None },
                     leg: Leg::Gradient,
-                    seal: self.seals.remove(&received.name),
+                    seal,
+                    coverage,
+                    lost: received.lost_values(),
                     block: Block::Tensor(Arc::new(received.buffer)),
                 };
-                News::Received { src: received.name.peer, parcel }
+                News::Received { src: received.name.peer, message }
             }
             Completion::Failed(failed) => {
                 self.seals.remove(&failed.name);

@@ -32,6 +32,12 @@ pub struct Delivery {
     pub rng: Rng,
 }
 
+/// The delivery of sums over a number of ranks.
+pub(crate) struct SumDelivery {
+    pub delivery: Delivery,
+    pub ranks: u32,
+}
+
 /// What tensors consist of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Contents {

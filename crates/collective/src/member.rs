@@ -3,7 +3,7 @@
 use thalweg_core::{Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_deliver::Offered;
 
-use crate::carrier::{Carrier, Leg, News, Parcel, Want};
+use crate::carrier::{Carrier, Leg, News, NumberedMessage, Want};
 use crate::post::{Counters, Post};
 use crate::seal::Seal;
 
@@ -62,7 +62,7 @@ pub trait Part {
         now: Time,
         post: &mut Post<Self::Event>,
         src: NodeId,
-        parcel: Parcel,
+        message: NumberedMessage,
     ) -> Result<(), Self::Failure>;
 
     /// What it says to a message of so many bytes that somebody wants to send to it. Only asked where
@@ -140,10 +140,10 @@ impl<P: Part> Member<P> {
     #[inline]
     fn settle(&mut self, now: Time) {
         let mut heard = false;
-        while let Some(news) = self.post.carrier.poll() {
+        while let Some(event) = self.post.carrier.poll() {
             heard = true;
             if self.failure.is_none()
-                && let Err(failure) = self.handle(now, news)
+                && let Err(failure) = self.handle(now, event)
             {
                 self.stop(now, failure);
             }
@@ -160,10 +160,10 @@ impl<P: Part> Member<P> {
         }
     }
 
-    fn handle(&mut self, now: Time, news: News) -> Result<(), P::Failure> {
-        match news {
-            News::Received { src, parcel } => {
-                self.part.on_received(now, &mut self.post, src, parcel)?;
+    fn handle(&mut self, now: Time, event: News) -> Result<(), P::Failure> {
+        match event {
+            News::Received { src, message } => {
+                self.part.on_received(now, &mut self.post, src, message)?;
             }
             News::Unnumbered => self.post.refuse(),
             News::Sent { index } => self.part.on_sent(&mut self.post, index),

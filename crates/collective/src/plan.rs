@@ -53,6 +53,8 @@ pub(crate) struct Found<'a> {
     pub form: Form,
     /// What stands in for lost values of the result.
     pub older: Option<&'a Tensor>,
+    /// Coverage of the parts of the sum that are there and lack something, in any order.
+    pub lacking: &'a mut Vec<Coverage>,
 }
 
 /// An operation.
@@ -62,6 +64,8 @@ struct Job {
     care: Care,
     called: Called,
     older: Option<Tensor>,
+    /// Coverage of the parts of the sum that are there and lack something, in any order.
+    lacking: Vec<Coverage>,
     pieces: u64,
     open_pieces: u64,
 }
@@ -94,7 +98,8 @@ impl Plan {
         if pieces > self.max_pieces - self.pieces {
             return Err(SubmitError::Exhausted);
         }
-        let job = Job { operation, tensor, care, called, older, pieces, open_pieces: pieces };
+        let (lacking, open_pieces) = (Vec::new(), pieces);
+        let job = Job { operation, tensor, care, called, older, lacking, pieces, open_pieces };
         self.jobs.insert(self.pieces, job);
         self.pieces += pieces;
         Ok(())
@@ -131,10 +136,10 @@ impl Plan {
             return None;
         }
         let range = part(0..job.tensor.len(), job.pieces, place);
-        let Job { tensor, care, called, older, .. } = job;
+        let Job { tensor, care, called, older, lacking, .. } = job;
         let form = if self.contents.is_some() { Form::Tensor } else { Form::Bytes };
         let (care, called, older) = (*care, *called, older.as_ref());
-        Some(Found { tensor, range, care, called, form, older })
+        Some(Found { tensor, range, care, called, form, older, lacking })
     }
 
     /// Notes that a piece has its sum. Returns the operation if it was the last one.
@@ -144,8 +149,13 @@ impl Plan {
         if job.open_pieces > 0 {
             return None;
         }
-        let Job { operation, tensor, care, .. } = self.jobs.remove(&first)?;
-        Some(Finished { operation, tensor, coverage: care.coverage(self.loss) })
+        let Job { operation, tensor, care, lacking, .. } = self.jobs.remove(&first)?;
+        let coverage = match self.contents {
+            // Lengths travel without seals and coverage.
+            Some(Contents::Lengths) => care.coverage(self.loss),
+            Some(Contents::Values) | None => Coverage::joined(lacking),
+        };
+        Some(Finished { operation, tensor, coverage })
     }
 
     /// Panics where pieces of operations are counted twice or not at all.
@@ -165,6 +175,16 @@ impl Plan {
     pub fn abandon(&mut self) -> Vec<Operation> {
         let jobs = std::mem::take(&mut self.jobs);
         jobs.into_values().map(|job| job.operation).collect()
+    }
+}
+
+impl Found<'_> {
+    /// Notes the coverage of some values that have their sum, which begin at `first`.
+    // spec: T-11
+    pub fn cover(&mut self, first: u64, coverage: &Coverage) {
+        if !coverage.is_exact() {
+            self.lacking.push(coverage.clone().placed_at(first));
+        }
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Bytes, Mismatch, NodeId, Operation, Tag, Time};
 use thalweg_flow::{FlowId, StartError};
+use thalweg_values::Coverage;
 
 use crate::block::Block;
 use crate::call::Care;
-use crate::carrier::{Carrier, Leg, Parcel};
+use crate::carrier::{Carrier, Leg, NumberedMessage};
 use crate::config::ConfigError;
-use crate::delivery::Delivery;
+use crate::delivery::SumDelivery;
 use crate::event::{Event, Failure};
 use crate::plan::Finished;
 use crate::seal::Seal;
@@ -47,7 +48,7 @@ impl<E> Post<E> {
     pub(crate) fn new(
         flow: thalweg_flow::Config,
         tag: Tag,
-        delivery: Option<Delivery>,
+        delivery: Option<SumDelivery>,
     ) -> Result<Post<E>, ConfigError> {
         let carrier = Carrier::new(flow, tag, delivery)?;
         Ok(Post { carrier, events: VecDeque::new(), counters: Counters::default() })
@@ -58,10 +59,10 @@ impl<E> Post<E> {
         &mut self,
         now: Time,
         dst: NodeId,
-        parcel: Parcel,
+        message: NumberedMessage,
     ) -> Result<(), StartError> {
-        self.counters.sent_bytes += parcel.block.bytes();
-        self.carrier.send(now, dst, parcel)
+        self.counters.sent_bytes += message.block.bytes();
+        self.carrier.send(now, dst, message)
     }
 
     /// What was done so far.
@@ -77,9 +78,11 @@ impl<E> Post<E> {
     pub(crate) fn send_stop(&mut self, now: Time, dst: NodeId, mismatch: Mismatch) {
         let (care, leg) = (Care::default(), Leg::Result);
         let (seal, block) = (Some(Seal::Stop(mismatch)), Block::empty(self.carrier.form()));
-        let parcel = Parcel { index: STOP_MESSAGE, care, leg, seal, block };
+        let (coverage, lost) = (Coverage::Exact, Vec::new());
+        let message =
+            NumberedMessage { index: STOP_MESSAGE, care, leg, seal, block, coverage, lost };
         // Where this fails, silence tells the other.
-        let _ = self.send(now, dst, parcel);
+        let _ = self.send(now, dst, message);
     }
 
     /// Notes that a message came that nobody waits for.

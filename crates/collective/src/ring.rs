@@ -19,7 +19,7 @@ pub use config::Config;
 use thalweg_core::NodeId;
 
 use crate::config::ConfigError;
-use crate::delivery::{Delivery, Results};
+use crate::delivery::{Delivery, Results, SumDelivery};
 use crate::member::Member;
 use crate::post::Post;
 
@@ -47,6 +47,7 @@ impl Member<Rounds> {
         let delivery = config.delivery.map(|delivery| exact(delivery.divided(hops)));
         let in_flight = config.pieces_in_flight;
         let rounds = Rounds::new(neighbours, chunk_values, in_flight, delivery.as_ref());
+        let delivery = delivery.map(|delivery| SumDelivery { delivery, ranks: workers as u32 });
         Ok(Member::of(rounds, Post::new(config.flow, config.tag, delivery)?))
     }
 }

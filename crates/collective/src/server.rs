@@ -16,6 +16,7 @@ mod worker;
 pub use config::Config;
 
 use crate::config::ConfigError;
+use crate::delivery::SumDelivery;
 use crate::member::Member;
 use crate::post::Post;
 
@@ -28,7 +29,9 @@ impl Member<Roles> {
     /// A host without operations.
     pub fn new(config: Config) -> Result<Node, ConfigError> {
         let chunk_values = config.check()?;
-        let post = Post::new(config.flow.clone(), config.tag, config.delivery.clone())?;
+        let ranks = config.workers.len() as u32;
+        let delivery = config.delivery.clone().map(|delivery| SumDelivery { delivery, ranks });
+        let post = Post::new(config.flow.clone(), config.tag, delivery)?;
         Ok(Member::of(Roles::new(config, chunk_values), post))
     }
 }

@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::budget::LossBound;
 use crate::importance::Importance;
 use crate::policy::{FrontFirst, Policy};
+use crate::segments::value_bytes;
 
 /// Names a tensor on its way between this node and another. Both ends use the same operation and tensor;
 /// no name may be used again in the same direction.
@@ -52,6 +53,9 @@ pub struct SendCall {
     pub policy: Arc<dyn Policy>,
     /// Note that the offers of the tensor carry. Default none.
     pub note: Option<Note>,
+    /// Bytes that arrive with the tensor, of which nothing is lost: at most [`trailer_limit`](crate::trailer_limit).
+    /// Default none.
+    pub trailer: Arc<[u8]>,
 }
 
 impl SendCall {
@@ -68,6 +72,7 @@ impl SendCall {
             importance: Importance::default(),
             policy: Arc::new(FrontFirst::default()),
             note: None,
+            trailer: Arc::new([]),
         }
     }
 }
@@ -151,10 +156,30 @@ pub struct Received {
     pub layer: u16,
     /// How many bytes of it did not arrive.
     pub lost_bytes: u64,
-    /// Which segments of it have arrived.
+    /// Segments of it that have arrived, and those of its trailer behind them.
     pub arrived: Bits,
-    /// How long a segment is.
+    /// Length of a segment.
     pub segment_bytes: u16,
+    /// Bytes that its sender gave it along, all of them.
+    pub trailer: Vec<u8>,
+}
+
+impl Received {
+    /// Ranges of values that have not arrived, in order. Ranges do not touch each other.
+    pub fn lost_values(&self) -> Vec<Range<u64>> {
+        let segment_values = u64::from(self.segment_bytes) / value_bytes(&self.buffer);
+        let (mut lost, mut from): (Vec<Range<u64>>, _) = (Vec::new(), 0);
+        while let Some(index) = self.arrived.next_absent(from) {
+            let start = u64::from(index) * segment_values;
+            let end = (start + segment_values).min(self.buffer.len());
+            match lost.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => lost.push(start..end),
+            }
+            from = index + 1;
+        }
+        lost
+    }
 }
 
 /// A call that came to nothing.
@@ -196,4 +221,12 @@ pub enum PostError {
     /// More segments than can be numbered.
     #[error("a tensor of {0} values has too many segments: split it")]
     TooLong(u64),
+    /// A trailer that no receiver takes.
+    #[error("a trailer of {bytes} bytes is longer than {most}: shorten it, or send it as a tensor")]
+    Trailer {
+        /// Length of the trailer.
+        bytes: u64,
+        /// Longest trailer of the tensor.
+        most: u64,
+    },
 }

@@ -150,13 +150,13 @@ impl Endpoint {
         };
         let name = name_of(src, control.name);
         let says = match control.verb {
-            Verb::Offer { tensor_bytes, segment_bytes, loss, layer } => {
+            Verb::Offer { tensor_bytes, segment_bytes, loss, layer, trailer_bytes } => {
                 let loss = LossBound::from_millionths(loss).unwrap_or(LossBound::EXACT);
                 let note = match body {
                     Body::Bytes(bytes) => Note::try_from(&**bytes).ok(),
                     Body::Length(_) => None,
                 };
-                let offer = Offer { tensor_bytes, segment_bytes, loss, layer, note };
+                let offer = Offer { tensor_bytes, trailer_bytes, segment_bytes, loss, layer, note };
                 Some(Says::Verb(incoming.on_offer(config, now, name, offer, completions)))
             }
             Verb::Probe { first } => incoming.on_probe(now, name, first),

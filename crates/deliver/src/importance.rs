@@ -50,7 +50,7 @@ impl Threshold {
         operation: Operation,
     ) -> Threshold {
         let bytes = thalweg_core::Bytes::new(4 * values.len() as u64);
-        let segments = segment_values.checked_mul(4).and_then(|step| Segments::new(bytes, step));
+        let segments = segment_values.checked_mul(4).and_then(|step| Segments::new(bytes, 0, step));
         segments.map_or(Threshold::NONE, |segments| {
             Threshold::sampled(importance, TensorSlice::Values(values), &segments, operation)
         })
@@ -62,7 +62,7 @@ impl Threshold {
         segments: &Segments,
         operation: Operation,
     ) -> Threshold {
-        let count = segments.count();
+        let count = segments.tensor_count();
         let step = (count / LEAST_SAMPLE).clamp(1, SAMPLE_EVERY);
         let first = operation.0 % u64::from(step);
         let sample = (first as u32..count).step_by(step as usize);

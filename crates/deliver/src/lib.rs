@@ -34,4 +34,5 @@ pub use config::{Config, ConfigError, Start};
 pub use endpoint::Endpoint;
 pub use importance::Importance;
 pub use policy::{BackFirst, FrontFirst, Policy, Segment};
+pub use segments::trailer_limit;
 pub use stats::Stats;

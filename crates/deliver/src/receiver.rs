@@ -26,12 +26,16 @@ struct Agreed {
     layer: u16,
     arrived: Bits,
     budget: Budget,
+    trailer: Vec<u8>,
+    /// Number of segments of the trailer that have not arrived.
+    trailer_left: u32,
 }
 
 /// What the sender offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     pub tensor_bytes: Bytes,
+    pub trailer_bytes: u32,
     pub segment_bytes: u16,
     pub loss: LossBound,
     pub layer: u16,
@@ -68,8 +72,8 @@ impl Receiver {
         if length != Some(offer.tensor_bytes.as_u64()) {
             return Err(Refusal::Length);
         }
-        let segments =
-            Segments::new(offer.tensor_bytes, offer.segment_bytes).ok_or(Refusal::Segments)?;
+        let segments = Segments::new(offer.tensor_bytes, offer.trailer_bytes, offer.segment_bytes)
+            .ok_or(Refusal::Segments)?;
         let agreed = self.agreed.get_or_insert_with(|| {
             let loss = self.loss.min(offer.loss);
             Agreed {
@@ -78,13 +82,15 @@ impl Receiver {
                 layer: offer.layer,
                 arrived: Bits::new(segments.count()),
                 budget: Budget::new(segments.tensor_bytes(), loss),
+                trailer: vec![0; segments.trailer_bytes() as usize],
+                trailer_left: segments.count() - segments.tensor_count(),
             }
         });
         // A sender that has cut it otherwise before has forgotten what it said.
         if agreed.segments != segments {
             return Err(Refusal::Segments);
         }
-        Ok((agreed.loss, agreed.budget.is_met()))
+        Ok((agreed.loss, agreed.is_enough()))
     }
 
     pub fn is_agreed(&self) -> bool {
@@ -99,34 +105,49 @@ impl Receiver {
         let Some(index) = agreed.segments.index(data.offset, data.payload_bytes) else {
             return Intake::Malformed;
         };
-        if matches!(body, Body::Length(_)) && !matches!(self.buffer, Tensor::Length(_)) {
+        let trailer = agreed.segments.trailer(index);
+        let needs_bytes = trailer.is_some() || !matches!(self.buffer, Tensor::Length(_));
+        if matches!(body, Body::Length(_)) && needs_bytes {
             return Intake::Malformed;
         }
         self.heard_at = now;
         if !agreed.arrived.insert(index) {
             return Intake::Again;
         }
-        if let Body::Bytes(bytes) = body {
-            let values = agreed.segments.values(index, value_bytes(&self.buffer));
-            self.buffer.slice_mut(values).read_le(bytes);
+        match (trailer, body) {
+            (Some(trailer), Body::Bytes(bytes)) => {
+                agreed.trailer[trailer].copy_from_slice(bytes);
+                agreed.trailer_left -= 1;
+            }
+            (_, body) => {
+                if let Body::Bytes(bytes) = body {
+                    let values = agreed.segments.values(index, value_bytes(&self.buffer));
+                    self.buffer.slice_mut(values).read_le(bytes);
+                }
+                agreed.budget.add(u64::from(data.payload_bytes));
+            }
         }
-        agreed.budget.add(u64::from(data.payload_bytes));
-        if agreed.budget.is_met() { Intake::Enough } else { Intake::Taken }
+        if agreed.is_enough() { Intake::Enough } else { Intake::Taken }
     }
 
     /// Recounts. Panics where the bytes that have arrived are not those of the segments, and where enough has
     /// arrived without an end.
     // spec: T-12
     pub fn check(&self) {
-        let Some(Agreed { segments, arrived, budget, .. }) = &self.agreed else { return };
+        let Some(agreed) = &self.agreed else { return };
+        let Agreed { segments, arrived, budget, .. } = agreed;
         arrived.check();
         assert_eq!(arrived.len(), segments.count(), "every segment has a bit");
+        let trailer = segments.tensor_count()..segments.count();
+        let left = trailer.clone().filter(|&index| !arrived.contains(index)).count();
+        assert_eq!(agreed.trailer_left as usize, left, "segments of the trailer are counted once");
+        let of_tensor = arrived.count() - (trailer.len() - left) as u32;
         let full = u64::from(segments.segment_bytes());
-        let last = segments.count().saturating_sub(1);
-        let short = if arrived.contains(last) { full - u64::from(segments.bytes(last)) } else { 0 };
-        let bytes = u64::from(arrived.count()) * full - short;
+        let last = segments.tensor_count().checked_sub(1).filter(|&last| arrived.contains(last));
+        let short = last.map_or(0, |last| full - u64::from(segments.bytes(last)));
+        let bytes = u64::from(of_tensor) * full - short;
         assert_eq!(budget.arrived_bytes(), bytes, "bytes that have arrived are those of segments");
-        assert!(!budget.is_met(), "a tensor of which enough has arrived is complete");
+        assert!(!agreed.is_enough(), "a tensor of which enough has arrived is complete");
     }
 
     /// How many segments a bitmap from `first` on speaks of. `None` where no honest sender asks.
@@ -146,7 +167,7 @@ impl Receiver {
     // spec: M-07
     pub fn finish(mut self, now: Time) -> Received {
         let agreed = self.agreed.take().expect("enough has arrived, so it was agreed on");
-        let Agreed { segments, layer, arrived, budget, .. } = agreed;
+        let Agreed { segments, layer, arrived, budget, trailer, .. } = agreed;
         if self.lost == Lost::ReadsZero {
             let mut from = 0;
             while let Some(index) = arrived.next_absent(from) {
@@ -163,11 +184,20 @@ impl Receiver {
             lost_bytes: segments.tensor_bytes() - budget.arrived_bytes(),
             arrived,
             segment_bytes: segments.segment_bytes(),
+            trailer,
         }
     }
 
     /// Hands the buffer out as it is.
     pub fn fail(self, failure: Failure) -> Failed {
         Failed { name: self.name, failure, buffer: Some(self.buffer) }
+    }
+}
+
+impl Agreed {
+    /// Returns whether enough of the tensor and all of the trailer has arrived.
+    #[inline]
+    fn is_enough(&self) -> bool {
+        self.budget.is_met() && self.trailer_left == 0
     }
 }

@@ -12,9 +12,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, Outbox, Purpose, Span, Time};
+use thalweg_core::{Body, BodySize, Bytes, Outbox, Purpose, Span, Time};
 use thalweg_transport::{Backoff, Credentials, Envelope};
-use thalweg_values::{Bits, Tensor};
+use thalweg_values::{Bits, Tensor, TensorSlice};
 use thalweg_wire::deliver::{Data, TensorName, Verb, bitmap_bytes};
 
 use crate::budget::{LossBound, first_segment};
@@ -23,7 +23,7 @@ use crate::config::{Config, Start};
 use crate::importance::{Threshold, write_and_sum};
 use crate::peer::{Peer, Waiting};
 use crate::policy::{Policy, Segment};
-use crate::segments::{Segments, value_bytes};
+use crate::segments::{Segments, trailer_limit, value_bytes};
 use crate::stats::Stats;
 
 /// A tensor on its way out.
@@ -50,6 +50,7 @@ pub(crate) struct Sender {
     threshold: Threshold,
     policy: Arc<dyn Policy>,
     note: Option<Note>,
+    trailer: Arc<[u8]>,
     /// What is known to have arrived: all that is kept for sending again.
     arrived: Bits,
     /// The segment that a pass begins with, and how far from there this pass is.
@@ -89,14 +90,28 @@ pub(crate) enum Next {
 
 impl Sender {
     pub fn new(config: &Config, now: Time, call: SendCall, peer: u32) -> Result<Sender, PostError> {
-        let SendCall { name, values, range, layer, layers, loss, importance, policy, note } = call;
+        let SendCall {
+            name,
+            values,
+            range,
+            layer,
+            layers,
+            loss,
+            importance,
+            policy,
+            note,
+            trailer,
+        } = call;
         if range.start > range.end || range.end > values.len() {
             return Err(PostError::Range { end: range.end, length: values.len() });
         }
         let length = range.end - range.start;
-        let segments = length
-            .checked_mul(value_bytes(&values))
-            .and_then(|bytes| Segments::new(Bytes::new(bytes), config.segment_bytes))
+        let bytes = length.checked_mul(value_bytes(&values)).ok_or(PostError::TooLong(length))?;
+        let most = trailer_limit(bytes);
+        let trailer_bytes = u32::try_from(trailer.len()).ok().filter(|own| u64::from(*own) <= most);
+        let trailer_bytes =
+            trailer_bytes.ok_or(PostError::Trailer { bytes: trailer.len() as u64, most })?;
+        let segments = Segments::new(Bytes::new(bytes), trailer_bytes, config.segment_bytes)
             .ok_or(PostError::TooLong(length))?;
         let source = values.slice(range.clone());
         let threshold = Threshold::sampled(importance, source, &segments, name.operation);
@@ -110,7 +125,7 @@ impl Sender {
             phase: Phase::Offering,
             is_accepted: false,
             arrived: Bits::new(segments.count()),
-            first: first_segment(name.operation, segments.count()),
+            first: first_segment(name.operation, segments.tensor_count()),
             done: 0,
             passes: 0,
             last_sent: now,
@@ -134,6 +149,7 @@ impl Sender {
             threshold,
             policy,
             note,
+            trailer,
         })
     }
 
@@ -194,6 +210,7 @@ impl Sender {
                 segment_bytes: self.segments.segment_bytes(),
                 loss: self.loss.millionths(),
                 layer: self.layer,
+                trailer_bytes: self.segments.trailer_bytes(),
             },
         };
         if !self.is_sending() {
@@ -301,21 +318,9 @@ impl Sender {
     ) -> Option<bool> {
         let (done, index) = self.position(self.done)?;
         let (offset, bytes) = (self.segments.offset(index), self.segments.bytes(index));
-        let source = self.values.slice(self.range.clone());
-        let source = source.slice(self.segments.values(index, source.value_bytes()));
         let purpose = Purpose::of_data(self.passes > 0);
-        let mut packet = outbox.lend(source.body_size(), purpose)?;
-        // spec: M-04
-        let is_important = if self.must_arrive(index) {
-            source.write(&mut packet.body);
-            true
-        } else {
-            let sum = write_and_sum(source, &mut packet.body);
-            sum.map_or_else(
-                || self.is_drawn(index),
-                |sum| self.threshold.is_below(sum, source.len() as usize),
-            )
-        };
+        let mut packet = outbox.lend(self.body_size(index), purpose)?;
+        let is_important = self.fill(index, &mut packet.body);
         let tag = self.policy.tag(&self.segment(index, is_important));
         self.done = done + 1;
         let is_last = self.position(self.done).is_none();
@@ -343,6 +348,42 @@ impl Sender {
         stats.important += u64::from(is_important);
         self.note_sent(config, now, peer, is_last);
         Some(is_last)
+    }
+
+    /// The values of a segment of the tensor.
+    #[inline]
+    fn source(&self, index: u32) -> TensorSlice<'_> {
+        let source = self.values.slice(self.range.clone());
+        source.slice(self.segments.values(index, source.value_bytes()))
+    }
+
+    #[inline]
+    fn body_size(&self, index: u32) -> BodySize {
+        match self.segments.trailer(index) {
+            Some(trailer) => BodySize::Bytes(trailer.len() as u32),
+            None => self.source(index).body_size(),
+        }
+    }
+
+    /// Writes a segment into a body. Returns whether it is important.
+    // spec: M-04
+    #[inline]
+    fn fill(&self, index: u32, body: &mut Body<'_>) -> bool {
+        if let Some(trailer) = self.segments.trailer(index) {
+            if let Body::Bytes(bytes) = body {
+                bytes.copy_from_slice(&self.trailer[trailer]);
+            }
+            return true;
+        }
+        let source = self.source(index);
+        if self.must_arrive(index) {
+            source.write(body);
+            return true;
+        }
+        write_and_sum(source, body).map_or_else(
+            || self.is_drawn(index),
+            |sum| self.threshold.is_below(sum, source.len() as usize),
+        )
     }
 
     fn note_sent(&mut self, config: &Config, now: Time, peer: &Peer, is_last: bool) {

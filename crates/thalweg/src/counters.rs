@@ -25,7 +25,7 @@ pub struct Counters {
 pub struct DeliveryCounters {
     /// Counters of the transport.
     pub transport: thalweg_deliver::Stats,
-    /// Bytes that did not arrive here of messages that were complete without them. Other ranks may lack
-    /// others: [`Coverage::Unreported`](crate::Coverage::Unreported).
+    /// Bytes that did not arrive here of messages that were complete without them. The
+    /// [coverage](crate::Coverage) of a sum has those of all ranks.
     pub lost_bytes: u64,
 }

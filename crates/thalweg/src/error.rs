@@ -42,13 +42,11 @@ pub enum Error {
     /// An operation that makes no sense. The caller is at fault.
     #[error("{0}")]
     Call(String),
-    /// A mean with a loss bound, by a collective that does not report which values are missing. The
-    /// caller is at fault.
+    /// A mean with a loss bound, of a sum whose coverage did not fit its messages: of thousands of ranks.
     #[error(
-        "Collective::{0:?} does not report which values a sum with a loss bound lacks, so that a mean \
-         would divide by ranks that are not in it: sum by switches (name a switch and choose \
-         Collective::Aggregate), ask for Reduce::Sum and accept that its coverage is unreported, or ask \
-         for Reliability::Exact"
+        "Collective::{0:?} could not report which values the sum lacks, so that a mean would divide by \
+         ranks that are not in it: sum by switches (name a switch and choose Collective::Aggregate), ask \
+         for Reduce::Sum and accept that its coverage is unreported, or ask for Reliability::Exact"
     )]
     UnreportedMean(Collective),
     /// A sum by the session's policy, which has a loss bound, without its coverage. The caller is at

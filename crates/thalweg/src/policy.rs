@@ -45,10 +45,9 @@ pub enum Reliability {
     /// At most this share of any rank's values is missing, for gradients that need not wait for the last
     /// packet. The sum comes to all ranks with the same bits.
     ///
-    /// Aggregation reports the [coverage](crate::Coverage) of every sum, and a mean is that of the ranks
-    /// that are in it. Parameter servers and rings carry their messages by deliveries, in which values
-    /// that were lost read as zero, and do not report which these are: their sums are
-    /// [`Unreported`](crate::Coverage::Unreported), and means are refused.
+    /// Every sum reports its [coverage](crate::Coverage), which is the same at all ranks, and a mean divides each
+    /// value by the number of ranks that are in it. Parameter servers and rings carry their messages by deliveries, in
+    /// which values that were lost read as zero, and send the coverage along, of which nothing is lost.
     Bounded(LossBound),
 }
 
@@ -109,17 +108,6 @@ pub enum Collective {
     Server,
     /// The hosts themselves, in a ring.
     Ring,
-}
-
-impl Collective {
-    /// Returns whether it reports which values a sum with a loss bound lacks. Means with a bound need it.
-    // spec: T-11
-    pub fn reports_coverage(self) -> bool {
-        match self {
-            Collective::Auto | Collective::Aggregate => true,
-            Collective::Server | Collective::Ring => false,
-        }
-    }
 }
 
 /// What travels through aggregation.

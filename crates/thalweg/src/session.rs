@@ -96,8 +96,7 @@ impl Session {
     }
 
     /// [`Session::all_reduce`] by another policy than the session's, except for its numeric. Reports the
-    /// coverage of the result. Means with a loss bound need a collective that
-    /// [reports](crate::Collective::reports_coverage) it, also where all ranks share memory.
+    /// coverage of the result.
     pub fn all_reduce_with<T: Value>(
         &self,
         values: Vec<T>,
@@ -118,7 +117,7 @@ impl Session {
         how: Reduce,
         policy: Policy,
     ) -> Result<Handle<Reduced<Array>>, Error> {
-        self.check(&policy, how, array.element())?;
+        self.check(&policy)?;
         if self.ranks == 1 {
             return Ok(exact(ready(array)));
         }
@@ -175,7 +174,7 @@ impl Session {
         how: Reduce,
         policy: Policy,
     ) -> Result<Handle<Reduced<B>>, Error> {
-        self.check(&policy, how, element)?;
+        self.check(&policy)?;
         let length = values.as_ref().len();
         if !length.is_multiple_of(element.bytes()) {
             let name = element.name();
@@ -242,7 +241,7 @@ impl Session {
             )));
         };
         let array = T::into_array(values);
-        self.check(&policy, how, array.element())?;
+        self.check(&policy)?;
         if self.ranks == 1 {
             return Ok(exact(typed(ready(array))));
         }
@@ -390,16 +389,11 @@ impl Session {
         if how == Reduce::Mean { self.ranks } else { 1 }
     }
 
-    /// Numbers of one meaning only can be added, and only what is known to be there can be counted.
-    // spec: T-11
-    fn check(&self, policy: &Policy, how: Reduce, element: Element) -> Result<(), Error> {
+    /// Numbers of one meaning only can be added.
+    fn check(&self, policy: &Policy) -> Result<(), Error> {
         if policy.numeric != self.policy.numeric {
             let text = "another numeric than the session's: it is one for all sums of a job";
             return Err(Error::Call(text.to_owned()));
-        }
-        let is_covered = policy.collective.reports_coverage() || !may_lack(policy, how, element);
-        if how == Reduce::Mean && !is_covered {
-            return Err(Error::UnreportedMean(policy.collective));
         }
         Ok(())
     }

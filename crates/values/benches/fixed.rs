@@ -70,7 +70,7 @@ fn measure(count: usize) -> (f64, [f64; CONVERSIONS.len()]) {
     (4.0 * count as f64 / median(copies_s) / 1e9, ratios.map(median))
 }
 
-/// How long one call takes.
+/// Time that one call takes.
 #[allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn seconds<T>(repeats: usize, mut call: impl FnMut() -> T) -> f64 {
     let start = Instant::now();

@@ -164,14 +164,14 @@ mod tests {
             length in 1..400u32,
             window in 0..7u32,
             theirs in prop::collection::vec(any::<bool>(), 400),
-            ours in prop::collection::vec(any::<bool>(), 400),
+            own in prop::collection::vec(any::<bool>(), 400),
         ) {
             let set = |chosen: &[bool]| {
                 let mut bits = Bits::new(length);
                 (0..length).filter(|&n| chosen[n as usize]).for_each(|n| { bits.insert(n); });
                 bits
             };
-            let (theirs, before) = (set(&theirs), set(&ours));
+            let (theirs, before) = (set(&theirs), set(&own));
             let mut after = before.clone();
             let first = (window * 64).min((length - 1) / 64 * 64);
             let count = (length - first).min(128);

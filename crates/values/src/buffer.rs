@@ -6,20 +6,20 @@ use std::ops::{Deref, DerefMut};
 
 /// Values in memory: the operation's own, or lent to it.
 ///
-/// What is lent is read and written where it lies, and goes back when the operation has ended.
+/// Memory that is lent is read and written where it lies, and goes back when the operation has ended.
 pub enum Buffer<T: 'static> {
-    /// Its own.
+    /// Memory of the operation.
     Own(Vec<T>),
-    /// Lent.
+    /// Memory that the caller lends.
     Lent(Box<dyn Lend<T>>),
 }
 
-/// Somebody's memory. Both views are of the same values, always as many.
+/// Memory of the caller. Both views are of the same values, and their number never changes.
 pub trait Lend<T: 'static>: Any + Send + Sync {
-    /// What is there.
+    /// The values.
     fn values(&self) -> &[T];
 
-    /// The same, to be changed.
+    /// The same values, for writing.
     fn values_mut(&mut self) -> &mut [T];
 }
 

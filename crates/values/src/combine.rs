@@ -46,7 +46,7 @@ pub fn divide(element: Element, values: &mut [u8], by: u32) {
 
 /// A value, its bytes, and what it is combined as.
 trait Value<const N: usize>: Copy {
-    /// What it is combined as: wider than the value where rounding would add up.
+    /// Type that it is combined as: wider than the value where rounding would add up.
     type Wide: Copy + Default;
     fn read(bytes: [u8; N]) -> Self;
     fn write(self) -> [u8; N];

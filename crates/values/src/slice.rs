@@ -8,7 +8,7 @@ use thalweg_core::{Body, BodySize};
 use crate::float::{self, Float};
 use crate::tensor::Tensor;
 
-/// Some values of a tensor.
+/// Consecutive values of a tensor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum TensorSlice<'a> {
     /// This number of values that nobody reads.
@@ -21,7 +21,7 @@ pub enum TensorSlice<'a> {
     Bf16(&'a [bf16]),
 }
 
-/// Some values of a tensor, for writing.
+/// Consecutive values of a tensor, for writing.
 #[derive(PartialEq, Debug)]
 pub enum TensorSliceMut<'a> {
     /// This number of values that nobody reads.

@@ -22,7 +22,7 @@ pub fn add_float(sum: &mut [u8], body: &[u8]) {
 // Compiled for wider vectors as well; the widest that the machine has is chosen at run time. The
 // arithmetic is the same in all of them, and so are the bits.
 
-/// Saturation would cost more than the rest, and is seldom needed. So sums wrap, and whoever finds
+/// Saturation would cost more than the rest, and is seldom needed. So sums wrap, and the caller that finds
 /// one that left the range goes back.
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq", "x86_64+avx+avx2"))]
 fn add_wrapping(sum: &mut [[u8; 4]], body: &[[u8; 4]]) -> bool {

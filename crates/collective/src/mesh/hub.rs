@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{Element, Fingerprint, NodeId, Operation, Time};
 use thalweg_flow::Payload;
+use thalweg_values::Coverage;
 
 use super::call::Request;
 use super::config::{Config, Place};
@@ -16,7 +17,7 @@ use super::points::{self, PointKey, Points};
 
 use crate::block::Block;
 use crate::call::Care;
-use crate::carrier::{Leg, Parcel};
+use crate::carrier::{Leg, NumberedMessage};
 use crate::member::Part;
 use crate::post::{MAX_MESSAGES, Post};
 
@@ -375,9 +376,17 @@ impl Hub {
         }
         self.next_index += 1;
         let block = Block::Bytes(Payload::Bytes(message));
-        let (care, leg) = (Care::default(), Leg::Result);
-        let parcel = Parcel { index, care, leg, seal: None, block };
-        post.send(now, self.members[to as usize], parcel)?;
+        let care = Care::default();
+        let message = NumberedMessage {
+            index,
+            care,
+            leg: Leg::Result,
+            seal: None,
+            block,
+            coverage: Coverage::Exact,
+            lost: Vec::new(),
+        };
+        post.send(now, self.members[to as usize], message)?;
         Ok(index)
     }
 
@@ -426,10 +435,10 @@ impl Part for Hub {
         now: Time,
         post: &mut MeshPost,
         src: NodeId,
-        parcel: Parcel,
+        message: NumberedMessage,
     ) -> Result<(), Failure> {
         let from = self.ranks.get(&src).copied().filter(|&rank| self.place.is_other(rank));
-        if let (Some(from), Block::Bytes(Payload::Bytes(bytes))) = (from, parcel.block) {
+        if let (Some(from), Block::Bytes(Payload::Bytes(bytes))) = (from, message.block) {
             let mut body = bytes.into_vec();
             if let Some(letter) = Letter::open(&mut body) {
                 return self.on_letter(now, post, early::Message { from, letter, body });

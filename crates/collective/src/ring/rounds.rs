@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use thalweg_core::{Fingerprint, NodeId, Operation, Time};
-use thalweg_values::Bits;
+use thalweg_values::{Bits, Coverage};
 
 use crate::block::{Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
-use crate::carrier::{Leg, Parcel, Want};
+use crate::carrier::{Leg, NumberedMessage, Want};
 use crate::delivery::Delivery;
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
@@ -39,7 +39,7 @@ pub struct Rounds {
     unbegun: u64,
     progress: Window<Progress>,
     /// What came for operations that were not submitted here yet, by piece and round.
-    early: BTreeMap<(u64, u64), (Block, Option<Seal>)>,
+    early: BTreeMap<(u64, u64), NumberedMessage>,
 }
 
 /// The rounds of a piece in which its message has come. Without a length before the first.
@@ -75,12 +75,7 @@ impl Rounds {
 
     /// Keeps a message until its operation is submitted. Before that no segment can be all the way
     /// around.
-    fn keep(
-        &mut self,
-        post: &mut Post,
-        (piece, round): (u64, u64),
-        message: (Block, Option<Seal>),
-    ) {
+    fn keep(&mut self, post: &mut Post, (piece, round): (u64, u64), message: NumberedMessage) {
         let is_near = piece < self.progress.oldest() + self.span();
         let is_new = !self.early.contains_key(&(piece, round));
         if is_near && is_new && round < self.neighbours.workers - 1 {
@@ -96,34 +91,37 @@ impl Rounds {
         now: Time,
         post: &mut Post,
         (piece, round): (u64, u64),
-        (mut block, seal): (Block, Option<Seal>),
+        message: NumberedMessage,
     ) -> Result<(), Failure> {
         let Neighbours { predecessor, workers, .. } = self.neighbours;
         let (rounds, span) = (self.neighbours.rounds(), self.span());
         let slot = self.progress.slot(piece, span).filter(|progress| !progress.has(round));
-        let (Some(progress), Some(found)) = (slot, self.plan.find(piece)) else {
+        let (Some(progress), Some(mut found)) = (slot, self.plan.find(piece)) else {
             post.refuse();
             return Ok(());
         };
-        let Found { tensor, range, care, called, .. } = found;
+        let (care, called, seal) = (found.care, found.called, message.seal);
         if !self.neighbours.agree(&called, seal)? {
             post.refuse();
             return Ok(());
         }
-        let range = self.neighbours.segment(range, round + 1);
-        if !block.fits(tensor, &range, seal.is_some()) {
+        let range = self.neighbours.segment(found.range.clone(), round + 1);
+        if !message.block.fits(found.tensor, &range, seal.is_some()) {
             return Err(Failure::Mismatch(predecessor));
         }
+        let coverage = message.arrived_coverage(&self.neighbours.contributors(round));
+        let mut block = message.block;
         if round + 1 < workers {
-            block.add_values(tensor, range.clone());
+            block.add_values(found.tensor, range.clone());
         }
         if round + 2 >= workers {
-            block.write(tensor, range);
+            found.cover(range.start, &coverage);
+            block.write(found.tensor, range);
         }
         progress.note(round, rounds);
         let is_done = progress.is_done();
         if round + 1 < rounds {
-            self.send(now, post, (piece, round + 1), (care, called), block)?;
+            self.send(now, post, (piece, round + 1), (care, called), (block, coverage))?;
         }
         if is_done {
             self.progress.slide(Progress::is_done);
@@ -138,15 +136,15 @@ impl Rounds {
         post: &mut Post,
         (piece, round): (u64, u64),
         (care, called): (Care, Called),
-        block: Block,
+        (block, coverage): (Block, Coverage),
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
         let leg = self.neighbours.leg(round);
         // A segment is lost bit by bit on the hops of the first half.
         let loss = care.loss.map(|loss| loss.divided(self.neighbours.workers - 1));
         let (care, seal) = (Care { loss, ..care }, Some(Seal::Values(called)));
-        let parcel = Parcel { index, care, leg, seal, block };
-        Ok(post.send(now, self.neighbours.successor, parcel)?)
+        let message = NumberedMessage { index, care, leg, seal, block, coverage, lost: Vec::new() };
+        Ok(post.send(now, self.neighbours.successor, message)?)
     }
 
     fn close(&mut self, post: &mut Post, piece: u64) {
@@ -166,7 +164,7 @@ impl Rounds {
         let Some(found) = self.plan.find(piece) else { return Ok(()) };
         let Found { tensor, range, care, called, form, .. } = found;
         let block = Block::copy(tensor, self.neighbours.segment(range, 0), form);
-        self.send(now, post, (piece, 0), (care, called), block)
+        self.send(now, post, (piece, 0), (care, called), (block, Coverage::Exact))
     }
 
     fn may_begin(&self) -> bool {
@@ -190,9 +188,9 @@ impl Part for Rounds {
         now: Time,
         post: &mut Post,
         src: NodeId,
-        parcel: Parcel,
+        message: NumberedMessage,
     ) -> Result<(), Failure> {
-        let Parcel { index, block, seal, .. } = parcel;
+        let index = message.index;
         let rounds = self.neighbours.rounds();
         if src != self.neighbours.predecessor || rounds == 0 {
             post.refuse();
@@ -200,14 +198,14 @@ impl Part for Rounds {
         }
         if index == STOP_MESSAGE {
             post.refuse();
-            return stopped(seal);
+            return stopped(message.seal);
         }
         let place = (index / rounds, index % rounds);
         if place.0 >= self.plan.pieces() {
-            self.keep(post, place, (block, seal));
+            self.keep(post, place, message);
             return Ok(());
         }
-        self.take(now, post, place, (block, seal))
+        self.take(now, post, place, message)
     }
 
     fn want(&mut self, offer: &Offer) -> Result<Want, Failure> {
@@ -323,6 +321,15 @@ impl Neighbours {
     /// How many messages of a piece a worker sends, and receives.
     fn rounds(&self) -> u64 {
         2 * (self.workers - 1)
+    }
+
+    /// Ranks whose values are in a message of the predecessor.
+    fn contributors(&self, round: u64) -> Vec<u32> {
+        let count = (round + 1).min(self.workers);
+        let rank = |steps: u64| ((self.rank + self.workers - steps) % self.workers) as u32;
+        let mut ranks: Vec<u32> = (1..=count).map(rank).collect();
+        ranks.sort_unstable();
+        ranks
     }
 
     /// Whether a message of a round goes into a sum or is one.

@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use thalweg_core::{NodeId, Operation, Time};
+use thalweg_values::Coverage;
 
 use super::config::Config;
 use super::sums::{self, Sums};
 use super::worker::{self, Worker};
-use crate::block::{Block, VALUE_BYTES};
+use crate::block::VALUE_BYTES;
 use crate::call::SumCall;
-use crate::carrier::{Leg, Parcel, Want};
+use crate::carrier::{Leg, NumberedMessage, Want};
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
 use crate::plan::Plan;
@@ -34,8 +35,8 @@ pub struct Roles {
 
 /// A message that does not leave the host.
 enum Local {
-    Push { rank: usize, parcel: Parcel },
-    Sum { chunk: u64, seal: Option<Seal>, block: Block },
+    Push { rank: usize, message: NumberedMessage },
+    Sum { message: NumberedMessage },
 }
 
 impl Roles {
@@ -44,7 +45,9 @@ impl Roles {
         let delivery = config.delivery.as_ref();
         let worker = config.rank.map(|rank| {
             let plan = Plan::new(chunk_values, STOP_MESSAGE / 2).with_delivery(delivery);
-            let worker = Worker::new(plan, servers.len(), chunks_in_flight, pushes_at_once);
+            let ranks = workers.len() as u32;
+            let worker =
+                Worker::new(plan, servers.len(), ranks, (chunks_in_flight, pushes_at_once));
             (rank as usize, worker)
         });
         let server =
@@ -60,12 +63,14 @@ impl Roles {
         for (index, &server) in self.servers.iter().enumerate() {
             while let Some((chunk, care, called, block)) = worker.next_push(index) {
                 let (leg, seal) = (Leg::Gradient, Some(Seal::Values(called)));
-                let parcel = Parcel { index: 2 * chunk, care, leg, seal, block };
+                let (coverage, lost) = (Coverage::Exact, Vec::new());
+                let message =
+                    NumberedMessage { index: 2 * chunk, care, leg, seal, block, coverage, lost };
                 if here == Some(index) {
                     worker.on_pushed(chunk);
-                    self.local.push_back(Local::Push { rank: *rank, parcel });
+                    self.local.push_back(Local::Push { rank: *rank, message });
                 } else {
-                    post.send(now, server, parcel)?;
+                    post.send(now, server, message)?;
                 }
             }
         }
@@ -78,9 +83,9 @@ impl Roles {
         now: Time,
         post: &mut Post,
         rank: usize,
-        parcel: Parcel,
+        message: NumberedMessage,
     ) -> Result<(), Failure> {
-        let Parcel { index, care, seal, block, .. } = parcel;
+        let NumberedMessage { index, care, seal, .. } = message;
         let chunk = index / 2;
         let servers = self.servers.len() as u64;
         let server = self.server.as_mut().filter(|(index, _)| chunk % servers == *index as u64);
@@ -89,30 +94,34 @@ impl Roles {
             return Ok(());
         };
         // Of values that are only a length there is no seal.
-        let called = called_in(seal).filter(|_| block.has_values());
-        match sums.take(rank, chunk / servers, block, called) {
+        let called = called_in(seal).filter(|_| message.block.has_values());
+        match sums.take(rank, chunk / servers, message, called) {
             sums::Intake::Unexpected => post.refuse(),
             sums::Intake::Differs(mismatch) => return Err(Failure::Differs(mismatch)),
             sums::Intake::Mismatch => return Err(Failure::Mismatch(self.workers[rank])),
             sums::Intake::Taken => {}
-            sums::Intake::Complete(block) => {
+            sums::Intake::Complete(block, coverage) => {
                 let (leg, seal) = (Leg::Result, called.map(Seal::Values));
-                let sum = Parcel { index: index + 1, care, leg, seal, block };
+                let (index, lost) = (index + 1, Vec::new());
+                let sum = NumberedMessage { index, care, leg, seal, block, coverage, lost };
                 self.send_sum(now, post, &sum)?;
             }
         }
         Ok(())
     }
 
-    fn send_sum(&mut self, now: Time, post: &mut Post, sum: &Parcel) -> Result<(), Failure> {
-        let &Parcel { index, care, leg, seal, .. } = sum;
+    fn send_sum(
+        &mut self,
+        now: Time,
+        post: &mut Post,
+        sum: &NumberedMessage,
+    ) -> Result<(), Failure> {
         let here = self.worker.as_ref().map(|(rank, _)| *rank);
         for (rank, &worker) in self.workers.iter().enumerate() {
-            let block = sum.block.clone();
             if here == Some(rank) {
-                self.local.push_back(Local::Sum { chunk: index / 2, seal, block });
+                self.local.push_back(Local::Sum { message: sum.clone() });
             } else {
-                post.send(now, worker, Parcel { index, care, leg, seal, block })?;
+                post.send(now, worker, sum.clone())?;
             }
         }
         Ok(())
@@ -123,15 +132,15 @@ impl Roles {
         &mut self,
         post: &mut Post,
         src: NodeId,
-        chunk: u64,
-        (block, seal): (&Block, Option<Seal>),
+        sum: &NumberedMessage,
     ) -> Result<(), Failure> {
+        let chunk = sum.index / 2;
         let is_theirs = self.servers[(chunk % self.servers.len() as u64) as usize] == src;
         let Some((_, worker)) = self.worker.as_mut().filter(|_| is_theirs) else {
             post.refuse();
             return Ok(());
         };
-        match worker.take(chunk, block, seal) {
+        match worker.take(chunk, sum) {
             worker::Intake::Unexpected => post.refuse(),
             worker::Intake::Mismatch => return Err(Failure::Mismatch(src)),
             worker::Intake::Taken => {}
@@ -187,17 +196,17 @@ impl Part for Roles {
         now: Time,
         post: &mut Post,
         src: NodeId,
-        parcel: Parcel,
+        message: NumberedMessage,
     ) -> Result<(), Failure> {
-        if parcel.index == STOP_MESSAGE {
+        if message.index == STOP_MESSAGE {
             post.refuse();
-            return self.on_stop(src, parcel.seal);
+            return self.on_stop(src, message.seal);
         }
-        if parcel.index % 2 == 1 {
-            return self.on_sum(post, src, parcel.index / 2, (&parcel.block, parcel.seal));
+        if message.index % 2 == 1 {
+            return self.on_sum(post, src, &message);
         }
         match self.workers.iter().position(|&worker| worker == src) {
-            Some(rank) => self.on_push(now, post, rank, parcel),
+            Some(rank) => self.on_push(now, post, rank, message),
             None => {
                 post.refuse();
                 Ok(())
@@ -240,10 +249,10 @@ impl Part for Roles {
         loop {
             self.push(now, post)?;
             match self.local.pop_front() {
-                Some(Local::Push { rank, parcel }) => self.on_push(now, post, rank, parcel)?,
-                Some(Local::Sum { chunk, seal, block }) => {
-                    let here = self.servers[(chunk % self.servers.len() as u64) as usize];
-                    self.on_sum(post, here, chunk, (&block, seal))?;
+                Some(Local::Push { rank, message }) => self.on_push(now, post, rank, message)?,
+                Some(Local::Sum { message }) => {
+                    let place = message.index / 2 % self.servers.len() as u64;
+                    self.on_sum(post, self.servers[place as usize], &message)?;
                 }
                 None => return Ok(()),
             }

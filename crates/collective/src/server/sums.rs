@@ -1,8 +1,10 @@
 //! The server's role: contributions in, sums out.
 
 use thalweg_core::{Fingerprint, Mismatch};
+use thalweg_values::Coverage;
 
 use crate::block::Block;
+use crate::carrier::NumberedMessage;
 use crate::seal::Called;
 use crate::window::Window;
 
@@ -24,6 +26,8 @@ struct Sum {
     waiting: Vec<Option<Block>>,
     /// The sum of the ranks below `next_rank`, once there is one, until it is complete.
     sum: Option<Block>,
+    /// Coverage of all contributions that came.
+    coverage: Option<Coverage>,
     next_rank: usize,
     /// The first contribution: the others must have its length and operation. `None` until it is received.
     first: Option<First>,
@@ -47,8 +51,8 @@ pub(super) enum Intake {
     Mismatch,
     /// It was taken in.
     Taken,
-    /// It was the last one; this is the sum.
-    Complete(Block),
+    /// It was the last one; these are the sum and its coverage.
+    Complete(Block, Coverage),
 }
 
 impl Sums {
@@ -83,7 +87,7 @@ impl Sums {
         &mut self,
         rank: usize,
         number: u64,
-        block: Block,
+        push: NumberedMessage,
         called: Option<Called>,
     ) -> Intake {
         let workers = self.workers;
@@ -94,19 +98,22 @@ impl Sums {
         if rank < sum.next_rank || sum.waiting[rank].is_some() {
             return Intake::Unexpected;
         }
-        let bytes = block.value_bytes(called.is_some());
+        let bytes = push.block.value_bytes(called.is_some());
         let first = *sum.first.get_or_insert(First { rank, called, bytes });
         if let Some(refusal) = first.refuse(rank, called, bytes) {
             return refusal;
         }
-        sum.waiting[rank] = Some(block);
+        // Places have 32 bits.
+        let coverage = push.arrived_coverage(&[rank as u32]);
+        sum.coverage = Some(sum.coverage.take().map_or(coverage.clone(), |own| own.and(coverage)));
+        sum.waiting[rank] = Some(push.block);
         sum.add_waiting();
         if sum.next_rank < workers {
             return Intake::Taken;
         }
-        let complete = sum.sum.take();
+        let complete = sum.sum.take().zip(sum.coverage.take());
         self.sums.slide(|sum| sum.next_rank == workers);
-        complete.map_or(Intake::Taken, Intake::Complete)
+        complete.map_or(Intake::Taken, |(sum, coverage)| Intake::Complete(sum, coverage))
     }
 }
 
@@ -145,18 +152,32 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_values::Tensor;
+    use thalweg_values::{Part, Tensor};
 
     use super::*;
     use crate::block::Form;
+    use crate::call::Care;
+    use crate::carrier::Leg;
 
     fn one(value: f32) -> Block {
         Block::copy(&Tensor::from(vec![value]), 0..1, Form::Bytes)
     }
 
+    fn push(block: Block) -> NumberedMessage {
+        NumberedMessage {
+            index: 0,
+            care: Care::default(),
+            leg: Leg::Gradient,
+            seal: None,
+            block,
+            coverage: Coverage::Exact,
+            lost: Vec::new(),
+        }
+    }
+
     fn complete(intake: Intake) -> Option<Block> {
         match intake {
-            Intake::Complete(sum) => Some(sum),
+            Intake::Complete(sum, Coverage::Exact) => Some(sum),
             _ => None,
         }
     }
@@ -170,7 +191,7 @@ mod tests {
             let mut last = None;
             for rank in order {
                 assert_eq!(last, None);
-                last = complete(sums.take(rank, 0, one(values[rank]), None));
+                last = complete(sums.take(rank, 0, push(one(values[rank])), None));
             }
             assert_eq!(last, Some(one(0.0)), "{order:?}");
         }
@@ -179,22 +200,40 @@ mod tests {
     #[test]
     fn nothing_is_counted_twice() {
         let mut sums = Sums::new(2, 2);
-        assert!(matches!(sums.take(1, 0, one(2.0), None), Intake::Taken));
-        assert!(matches!(sums.take(1, 0, one(2.0), None), Intake::Unexpected));
-        assert_eq!(complete(sums.take(0, 0, one(1.0), None)), Some(one(3.0)));
-        assert!(matches!(sums.take(0, 0, one(1.0), None), Intake::Unexpected));
+        assert!(matches!(sums.take(1, 0, push(one(2.0)), None), Intake::Taken));
+        assert!(matches!(sums.take(1, 0, push(one(2.0)), None), Intake::Unexpected));
+        assert_eq!(complete(sums.take(0, 0, push(one(1.0)), None)), Some(one(3.0)));
+        assert!(matches!(sums.take(0, 0, push(one(1.0)), None), Intake::Unexpected));
         // The first that is not complete is number 1 now.
-        assert!(matches!(sums.take(0, 3, one(1.0), None), Intake::Unexpected));
-        assert!(matches!(sums.take(0, 2, one(1.0), None), Intake::Taken));
-        assert_eq!(complete(sums.take(1, 2, one(1.0), None)), Some(one(2.0)));
-        assert!(matches!(sums.take(0, 2, one(1.0), None), Intake::Unexpected));
+        assert!(matches!(sums.take(0, 3, push(one(1.0)), None), Intake::Unexpected));
+        assert!(matches!(sums.take(0, 2, push(one(1.0)), None), Intake::Taken));
+        assert_eq!(complete(sums.take(1, 2, push(one(1.0)), None)), Some(one(2.0)));
+        assert!(matches!(sums.take(0, 2, push(one(1.0)), None), Intake::Unexpected));
     }
 
     #[test]
     fn contributions_have_one_length() {
         let mut sums = Sums::new(2, 1);
-        assert!(matches!(sums.take(0, 0, one(2.0), None), Intake::Taken));
+        assert!(matches!(sums.take(0, 0, push(one(2.0)), None), Intake::Taken));
         let other = Block::copy(&Tensor::Length(2), 0..2, Form::Bytes);
-        assert!(matches!(sums.take(1, 0, other, None), Intake::Mismatch));
+        assert!(matches!(sums.take(1, 0, push(other), None), Intake::Mismatch));
+    }
+
+    // spec: T-11 machine
+    #[test]
+    fn a_sum_lacks_what_was_lost_of_every_contribution() {
+        let mut sums = Sums::new(3, 1);
+        let lost = [vec![0..2, 5..6], vec![], vec![1..3, 5..6]];
+        for (rank, lost) in lost.into_iter().enumerate() {
+            let block = Block::copy(&Tensor::from(vec![1.0; 6]), 0..6, Form::Tensor);
+            let push = NumberedMessage { lost, ..push(block) };
+            let Intake::Complete(_, coverage) = sums.take(rank, 0, push, None) else { continue };
+            let part = |values, ranks: &[u32]| Part { values, ranks: ranks.to_vec() };
+            let parts =
+                [part(0..1, &[0]), part(1..2, &[0, 2]), part(2..3, &[2]), part(5..6, &[0, 2])];
+            assert_eq!(coverage, Coverage::lacking(parts));
+            return;
+        }
+        panic!("the third contribution completes the sum");
     }
 }

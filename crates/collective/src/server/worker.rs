@@ -4,7 +4,7 @@ use thalweg_core::Operation;
 
 use crate::block::{self, Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
-use crate::carrier::Want;
+use crate::carrier::{NumberedMessage, Want};
 use crate::event::SubmitError;
 use crate::plan::{Finished, Found, Plan};
 use crate::seal::{Called, Seal};
@@ -16,6 +16,8 @@ pub(super) struct Worker {
     plan: Plan,
     /// One for each server.
     lanes: Vec<Lane>,
+    /// Number of workers.
+    ranks: u32,
     chunks_in_flight: u64,
     pushes_at_once: u32,
 }
@@ -44,9 +46,14 @@ pub(super) enum Intake {
 }
 
 impl Worker {
-    pub fn new(plan: Plan, servers: usize, chunks_in_flight: u32, pushes_at_once: u32) -> Worker {
+    pub fn new(
+        plan: Plan,
+        servers: usize,
+        ranks: u32,
+        (chunks_in_flight, pushes_at_once): (u32, u32),
+    ) -> Worker {
         let lanes = (0..servers).map(|_| Lane::default()).collect();
-        Worker { plan, lanes, chunks_in_flight: chunks_in_flight.into(), pushes_at_once }
+        Worker { plan, lanes, ranks, chunks_in_flight: chunks_in_flight.into(), pushes_at_once }
     }
 
     pub fn add(&mut self, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
@@ -111,24 +118,26 @@ impl Worker {
     }
 
     /// Takes in the sum of a chunk.
-    pub fn take(&mut self, chunk: u64, block: &Block, seal: Option<Seal>) -> Intake {
+    pub fn take(&mut self, chunk: u64, sum: &NumberedMessage) -> Intake {
+        let NumberedMessage { block, seal, .. } = sum;
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[(chunk % servers) as usize];
         let pushed = lane.unpushed - lane.has_sum.oldest();
         let slot = lane.has_sum.slot(chunk / servers, pushed).filter(|has_sum| !**has_sum);
-        let (Some(has_sum), Some(found)) = (slot, self.plan.find(chunk)) else {
+        let (Some(has_sum), Some(mut found)) = (slot, self.plan.find(chunk)) else {
             return Intake::Unexpected;
         };
-        let Found { tensor, range, called, .. } = found;
         // A server adds only what is of one operation, so this is about the server.
         let is_ours = seal.is_none_or(|seal| match seal {
-            Seal::Values(theirs) => called.is_same(&theirs),
+            Seal::Values(theirs) => found.called.is_same(&theirs),
             Seal::Stop(_) => false,
         });
-        if !is_ours || !block.fits(tensor, &range, seal.is_some()) {
+        if !is_ours || !block.fits(found.tensor, &found.range, seal.is_some()) {
             return Intake::Mismatch;
         }
-        block.write(tensor, range);
+        let everybody: Vec<u32> = (0..self.ranks).collect();
+        found.cover(found.range.start, &sum.arrived_coverage(&everybody));
+        block.write(found.tensor, found.range);
         *has_sum = true;
         lane.has_sum.slide(|&has_sum| has_sum);
         self.plan.close(chunk).map_or(Intake::Taken, Intake::Finished)

@@ -3,7 +3,7 @@
 use thalweg_collective::Event;
 pub use thalweg_core::testing::Shuttle;
 use thalweg_core::{NodeId, Operation};
-use thalweg_values::Tensor;
+use thalweg_values::{Coverage, Tensor};
 
 use crate::group::Collective;
 
@@ -11,8 +11,14 @@ use crate::group::Collective;
 pub trait Sums {
     fn submit(&mut self, node: usize, tensor: Tensor) -> Operation;
 
+    /// The sums that a node got, by operation, with their coverages.
+    fn results(&self, node: usize) -> Vec<(u64, Tensor, Coverage)>;
+
     /// The sums that a node got, by operation.
-    fn sums(&self, node: usize) -> Vec<(u64, Tensor)>;
+    fn sums(&self, node: usize) -> Vec<(u64, Tensor)> {
+        let results = self.results(node).into_iter();
+        results.map(|(operation, tensor, _)| (operation, tensor)).collect()
+    }
 }
 
 impl<M: Collective> Sums for Shuttle<M> {
@@ -20,14 +26,16 @@ impl<M: Collective> Sums for Shuttle<M> {
         self.command(node, |machine, now| machine.submit(now, tensor)).expect("it is a worker")
     }
 
-    fn sums(&self, node: usize) -> Vec<(u64, Tensor)> {
+    fn results(&self, node: usize) -> Vec<(u64, Tensor, Coverage)> {
         let own = self.events.iter().filter(|(at, _)| at.index() == node);
-        let sum = |(_, event): &(NodeId, Event)| match event {
-            Event::Finished { operation, tensor, .. } => (operation.0, tensor.clone()),
+        let result = |(_, event): &(NodeId, Event)| match event {
+            Event::Finished { operation, tensor, coverage } => {
+                (operation.0, tensor.clone(), coverage.clone())
+            }
             Event::Failed { operation, failure } => panic!("{operation:?} failed: {failure}"),
         };
-        let mut sums: Vec<_> = own.map(sum).collect();
-        sums.sort_by_key(|(operation, _)| *operation);
-        sums
+        let mut results: Vec<_> = own.map(result).collect();
+        results.sort_by_key(|(operation, _, _)| *operation);
+        results
     }
 }

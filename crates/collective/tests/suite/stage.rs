@@ -6,7 +6,7 @@ use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{
     Config, Director, Discipline, Effect, Fabric, Hosts, Limit, Marking, Pause, Place, Rule,
 };
-use thalweg_values::Tensor;
+use thalweg_values::{Coverage, Tensor};
 
 use crate::group::Collective;
 
@@ -19,6 +19,8 @@ pub struct Played {
     pub took: Span,
     /// The sums at each worker, by operation.
     pub sums: Vec<Vec<Tensor>>,
+    /// The coverage of each of them.
+    pub coverages: Vec<Vec<Coverage>>,
     /// Packets that were lost on the way.
     pub lost_packets: u64,
 }
@@ -36,10 +38,10 @@ pub fn play<M: Collective>(machines: Vec<M>, scripts: Vec<Vec<Tensor>>, loss: f6
     let pause = fabric.run(&mut script, Limit::until(Time::ZERO + Span::from_s(100)));
     assert_eq!(pause, Pause::Done, "{} sums are missing", script.missing);
     fabric.check().expect("the fabric keeps its laws");
-    let whole = |sums: Vec<Option<Tensor>>| sums.into_iter().map(|sum| sum.expect("none missing"));
-    let sums = script.sums.into_iter().map(|sums| whole(sums).collect()).collect();
+    let whole = |sums: Vec<Option<_>>| sums.into_iter().map(|sum| sum.expect("none missing"));
+    let (sums, coverages) = script.sums.into_iter().map(|sums| whole(sums).unzip()).unzip();
     let lost_packets = fabric.stats().dropped();
-    Played { took: script.end.since(Time::ZERO), sums, lost_packets }
+    Played { took: script.end.since(Time::ZERO), sums, coverages, lost_packets }
 }
 
 /// Machines around one switch, whose links lose some packets.
@@ -66,7 +68,7 @@ pub fn fabric<M: Reports>(machines: Vec<M>, loss: f64) -> Fabric<M> {
 
 struct Script {
     scripts: Option<Vec<Vec<Tensor>>>,
-    sums: Vec<Vec<Option<Tensor>>>,
+    sums: Vec<Vec<Option<(Tensor, Coverage)>>>,
     missing: usize,
     end: Time,
 }
@@ -87,9 +89,9 @@ impl<M: Collective> Director<M> for Script {
 
     fn handle_event(&mut self, now: Time, node: NodeId, event: Event, _: &mut Hosts<'_, M>) {
         match event {
-            Event::Finished { operation, tensor, .. } => {
+            Event::Finished { operation, tensor, coverage } => {
                 let sum = &mut self.sums[node.index()][operation.0 as usize];
-                assert_eq!(sum.replace(tensor), None, "it ended twice");
+                assert_eq!(sum.replace((tensor, coverage)), None, "it ended twice");
                 self.missing -= 1;
                 self.end = now;
             }

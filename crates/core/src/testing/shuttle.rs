@@ -28,6 +28,8 @@ pub struct Shuttle<M: Reports> {
     pub keeps_order: bool,
     /// A node that is cut off.
     pub dead: Option<NodeId>,
+    /// Changes every packet before it arrives.
+    pub alter: Option<fn(&mut OwnedPacket)>,
     in_flight: Vec<OwnedPacket>,
     rng: Rng,
 }
@@ -43,6 +45,7 @@ impl<M: Reports + Check> Shuttle<M> {
             duplication: 0.0,
             keeps_order: false,
             dead: None,
+            alter: None,
             in_flight: Vec::new(),
             rng: Rng::new(seed).stream("shuttle"),
         }
@@ -85,6 +88,9 @@ impl<M: Reports + Check> Shuttle<M> {
 
     fn deliver(&mut self, mut packet: OwnedPacket) {
         let node = packet.meta.dst.index();
+        if let Some(alter) = self.alter {
+            alter(&mut packet);
+        }
         let targets = match self.machines[node].handle_packet(self.now, packet.lend()) {
             Verdict::Consume => Vec::new(),
             Verdict::Forward => vec![None],

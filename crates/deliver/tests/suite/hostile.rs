@@ -27,9 +27,12 @@ fn verbs() -> impl Strategy<Value = Verb> {
     let segments = prop_oneof![Just(64u16), Just(68), Just(1_408), any::<u16>()];
     let small = || prop_oneof![0..9u32, Just(8_192), any::<u32>()];
     prop_oneof![
-        (lengths, segments, 0..1_000_000u32).prop_map(|(bytes, segment_bytes, loss)| {
-            Verb::Offer { tensor_bytes: Bytes::new(bytes), segment_bytes, loss, layer: 0 }
-        }),
+        (lengths, segments, 0..1_000_000u32, small()).prop_map(
+            |(bytes, segment_bytes, loss, trailer_bytes)| {
+                let tensor_bytes = Bytes::new(bytes);
+                Verb::Offer { tensor_bytes, segment_bytes, loss, layer: 0, trailer_bytes }
+            }
+        ),
         any::<u32>().prop_map(|loss| Verb::Accept { loss }),
         Just(Verb::Hold),
         small().prop_map(|first| Verb::Probe { first }),
@@ -213,6 +216,7 @@ fn memory_is_bounded_whatever_is_offered() {
         segment_bytes: 64,
         loss: 0,
         layer: 0,
+        trailer_bytes: 0,
     };
     for operation in 0..1_000 {
         pair.hand(1, [packet(0, 0, operation, &Forged::Control(verb(1 << 30)), 0)]);

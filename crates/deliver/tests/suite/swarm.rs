@@ -25,6 +25,7 @@ struct Transfer {
     posted: Tensor,
     loss: LossBound,
     lost: Lost,
+    trailer: Arc<[u8]>,
 }
 
 struct Plan {
@@ -39,6 +40,7 @@ struct Plan {
 struct Met {
     exact: u64,
     lossy: u64,
+    trailers_beside_losses: u64,
     resent: u64,
     probes: u64,
     unanswered: u64,
@@ -60,6 +62,7 @@ fn any_loss_pattern_ends_within_the_bound() {
     let counts = [
         met.exact,
         met.lossy,
+        met.trailers_beside_losses,
         met.resent,
         met.probes,
         met.unanswered,
@@ -93,6 +96,11 @@ fn run(seed: u64, met: &mut Met) {
                 let value_bytes = transfer.sent.element().bytes() as u64;
                 let allowed = transfer.loss.allowed_bytes(transfer.sent.len() * value_bytes);
                 assert!(lost <= allowed, "seed {seed}: {lost} of {allowed} bytes that may be lost");
+                assert_eq!(received.trailer[..], transfer.trailer[..], "seed {seed}: the trailer");
+                let lost_values = received.lost_values().into_iter();
+                let lost_values: u64 = lost_values.map(|range| range.end - range.start).sum();
+                assert_eq!(lost_values * value_bytes, lost, "seed {seed}");
+                met.trailers_beside_losses += u64::from(lost > 0 && !transfer.trailer.is_empty());
                 met.exact += u64::from(transfer.loss == LossBound::EXACT);
                 met.lossy += u64::from(lost > 0);
                 met.several_windows += u64::from(received.arrived.len() > 8_192);
@@ -187,6 +195,7 @@ fn transfer(rng: &mut Rng, operation: u64, values: usize) -> Transfer {
         posted: tensor(numbers, 100, values),
         loss: LossBound::new(shares[rng.below(6) as usize]).expect("a share"),
         lost: if rng.chance(0.5) { Lost::ReadsZero } else { Lost::KeepsValue },
+        trailer: drawn_trailer(rng),
     }
 }
 
@@ -199,10 +208,17 @@ fn calls(rng: &mut Rng, transfer: &Transfer) -> [Post; 2] {
     let (own, other) = (transfer.loss, LossBound::ANY);
     let (sends, receives) = if rng.chance(0.3) { (own, other) } else { (other, own) };
     send.loss = sends;
+    send.trailer = Arc::clone(&transfer.trailer);
     let buffer = transfer.posted.clone();
     let receive =
         ReceiveCall { name: name(transfer.from), buffer, loss: receives, lost: transfer.lost };
     [Post::Send(send), Post::Receive(receive)]
+}
+
+/// None, or up to several segments.
+fn drawn_trailer(rng: &mut Rng) -> Arc<[u8]> {
+    let length = [0, 0, 1, rng.below(1_024)][rng.below(4) as usize];
+    (0..length).map(|_| rng.bits() as u8).collect()
 }
 
 fn drawn_length(rng: &mut Rng) -> usize {

@@ -36,7 +36,8 @@ impl Hosts {
         self.0.len() as u32
     }
 
-    fn ranks(&self) -> u32 {
+    /// Number of ranks of all hosts.
+    pub fn ranks(&self) -> u32 {
         self.0.iter().map(|ranks| ranks.len() as u32).sum()
     }
 

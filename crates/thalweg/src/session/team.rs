@@ -117,7 +117,10 @@ impl TeamThread {
                 .map_err(|error| mates.fail(&post, error))
                 .and_then(|()| sum_over_hosts(team, tensor, policy, (&post, &operation)))
                 .map(|summed| hosts.reduced(summed))
-                .and_then(|sum| share(team, sum, policy).map_err(|error| mates.fail(&post, error)));
+                .and_then(|sum| {
+                    share(team, sum, (policy, hosts.ranks()))
+                        .map_err(|error| mates.fail(&post, error))
+                });
             operation.is_done.store(true, Ordering::Relaxed);
             reply.end(summed.and_then(|sum| hosts.finish(sum, how, policy.collective)));
         });
@@ -215,19 +218,20 @@ fn sum_over_hosts(
 fn share(
     team: &mut Team,
     mut sum: Reduced<Tensor>,
-    policy: Policy,
+    (policy, ranks): (Policy, u32),
 ) -> Result<Reduced<Tensor>, TeamError> {
     let (_, bytes) = bytes_of(&mut sum.values);
     team.broadcast(LEADER, bytes)?;
     if policy.reliability.loss().is_none() {
         return Ok(Reduced { coverage: Coverage::Exact, ..sum });
     }
-    let mut words = sum.coverage.to_words();
-    let mut count = [words.len() as u64];
+    let mut bytes = sum.coverage.encode(ranks);
+    let mut count = [bytes.len() as u64];
     team.broadcast(LEADER, count.as_mut_bytes())?;
-    words.resize(count[0] as usize, 0);
-    team.broadcast(LEADER, words.as_mut_slice().as_mut_bytes())?;
-    Ok(Reduced { coverage: Coverage::from_words(&words), ..sum })
+    bytes.resize(count[0] as usize, 0);
+    team.broadcast(LEADER, &mut bytes)?;
+    let coverage = Coverage::decode(&bytes, sum.values.len(), ranks);
+    Ok(Reduced { coverage: coverage.unwrap_or(Coverage::Unreported), ..sum })
 }
 
 pub(super) fn bytes_of(tensor: &mut Tensor) -> (Element, &mut [u8]) {

@@ -26,9 +26,9 @@ pub fn reduce(session: &Session, how: Reduce, policy: Policy) -> Reduced<Vec<f32
 }
 
 /// Who is in every value, by what is said to be missing.
-fn present(coverage: &Coverage) -> Vec<u32> {
+pub fn present(coverage: &Coverage) -> Vec<u32> {
     let mut present = vec![(1 << RANKS) - 1; VALUES];
-    for part in coverage.missing().expect("switches report it") {
+    for part in coverage.missing().expect("it is reported") {
         let absent: u32 = part.ranks.iter().map(|rank| 1 << rank).sum();
         present[part.values.start as usize..part.values.end as usize]
             .iter_mut()
@@ -38,9 +38,9 @@ fn present(coverage: &Coverage) -> Vec<u32> {
 }
 
 /// The bound holds for every rank, and what is said to be missing is what is missing.
-fn check(reduced: &Reduced<Vec<f32>>, loss: f64) {
+pub fn check(reduced: &Reduced<Vec<f32>>, loss: f64) {
     for rank in 0..RANKS {
-        let missed = reduced.coverage.missing_of(rank).expect("switches report it") as f64;
+        let missed = reduced.coverage.missing_of(rank).expect("it is reported") as f64;
         assert!(missed <= loss * VALUES as f64, "rank {rank} misses {missed} of {VALUES}");
     }
     let expected: Vec<f32> = present(&reduced.coverage).iter().map(|ranks| *ranks as f32).collect();
@@ -83,7 +83,7 @@ fn a_late_rank_is_left_out_within_its_bound_and_the_mean_is_that_of_the_others()
     );
     assert!(results.iter().all(|reduced| *reduced == results[0]));
     let Reduced { values, coverage } = &results[0];
-    let missing_of = |rank| coverage.missing_of(rank).expect("switches report it");
+    let missing_of = |rank| coverage.missing_of(rank).expect("it is reported");
     assert!(missing_of(2) > 0, "{coverage:?}");
     for rank in 0..RANKS {
         assert!(missing_of(rank) <= VALUES as u64 / 4, "rank {rank}: {coverage:?}");
@@ -131,7 +131,7 @@ fn shards_of_gradients_may_lack_something_and_gathered_parameters_do_not() {
     for (rank, (shard, coverage, whole)) in results.iter().enumerate() {
         assert_eq!(whole, &results[0].2, "parameters are exact");
         assert_eq!(&whole[rank], shard);
-        let parts = coverage.missing().expect("switches report it");
+        let parts = coverage.missing().expect("it is reported");
         let lacks = |at: usize| parts.iter().find(|part| part.values.contains(&(at as u64)));
         for (at, sum) in shard.iter().enumerate() {
             let absent = lacks(at).map_or(0, |part| part.ranks.iter().map(|rank| 1 << rank).sum());

@@ -4,11 +4,11 @@
 
 use thalweg::{
     Collective, Counters, Coverage, DeliveryCounters, Error, Policy, Reduce, Reduced, Reliability,
-    Session, SessionConfig,
+    SessionConfig,
 };
 
 use crate::Cluster;
-use crate::bounded::{RANKS, VALUES, bounded, contribution, reduce};
+use crate::bounded::{RANKS, VALUES, bounded, check, contribution, present, reduce};
 
 const COLLECTIVES: [Collective; 2] = [Collective::Server, Collective::Ring];
 
@@ -51,15 +51,11 @@ fn servers_and_rings_keep_the_bound_where_lanes_lose_packets() {
             (rounds, session.counters().expect("it runs"))
         });
         let (first, _) = &results[0];
-        assert!(results.iter().all(|(rounds, _)| rounds == first), "the same bits at every rank");
+        assert!(results.iter().all(|(rounds, _)| rounds == first), "the same at every rank");
         let mut missing_values = 0;
-        for Reduced { values, coverage } in first {
-            assert_eq!(*coverage, Coverage::Unreported, "{collective:?}");
-            for (rank, missing) in missing(values).into_iter().enumerate() {
-                let allowed = BOUND * VALUES as f64;
-                assert!(missing as f64 <= allowed, "{collective:?}: {missing} of rank {rank}");
-                missing_values += missing as u64;
-            }
+        for reduced in first {
+            check(reduced, BOUND);
+            missing_values += missing(&reduced.values).iter().sum::<usize>() as u64;
         }
         assert!(missing_values > 0, "{collective:?}: what may be missing is not waited for");
         let deliveries: Vec<_> =
@@ -102,23 +98,25 @@ fn exact_sums_are_exact_where_lanes_lose_packets() {
     }
 }
 
-/// A shard has its part of a sum that reports nothing.
+/// A shard has its part of a sum, and reports what that lacks.
 // spec: M-12, T-11 sockets
 #[test]
-fn shards_by_servers_and_rings_keep_the_bound_and_report_nothing() {
+fn shards_by_servers_and_rings_keep_the_bound_and_report_what_they_lack() {
     let cluster = Cluster::losing(0.0);
-    let counts = vec![VALUES as u64 / u64::from(RANKS); RANKS as usize];
+    let own = VALUES as u64 / u64::from(RANKS);
     for collective in COLLECTIVES {
         let results = cluster.run(RANKS, losing, |session| {
             let values = contribution(session.rank());
-            let policy = bounded(BOUND, collective);
-            let shard =
-                session.reduce_scatter_with(values, Reduce::Sum, counts.clone(), policy).unwrap();
-            let Reduced { values, coverage } = shard.wait().expect("it ends");
-            assert_eq!(coverage, Coverage::Unreported);
-            values
+            let (policy, counts) = (bounded(BOUND, collective), vec![own; RANKS as usize]);
+            let shard = session.reduce_scatter_with(values, Reduce::Sum, counts, policy).unwrap();
+            shard.wait().expect("it ends")
         });
-        let whole = results.concat();
+        for Reduced { values, coverage } in &results {
+            let expected: Vec<f32> =
+                present(coverage)[..own as usize].iter().map(|ranks| *ranks as f32).collect();
+            assert!(*values == expected, "{collective:?}: {coverage:?}");
+        }
+        let whole: Vec<f32> = results.into_iter().flat_map(|reduced| reduced.values).collect();
         assert_eq!(whole.len(), VALUES);
         let missing = missing(&whole);
         assert!(missing.iter().all(|missing| *missing as f64 <= BOUND * VALUES as f64));
@@ -128,7 +126,7 @@ fn shards_by_servers_and_rings_keep_the_bound_and_report_nothing() {
 
 // spec: T-11 sockets
 #[test]
-fn ranks_of_one_host_learn_that_nothing_is_reported() {
+fn ranks_of_one_host_learn_what_is_missing() {
     let cluster = Cluster::losing(0.0);
     let hosts = |config: &mut SessionConfig| config.share_memory = config.rank < 2;
     for collective in COLLECTIVES {
@@ -136,50 +134,41 @@ fn ranks_of_one_host_learn_that_nothing_is_reported() {
             assert_eq!(session.hosts(), 3);
             reduce(session, Reduce::Sum, bounded(BOUND, collective))
         });
-        assert!(results.iter().all(|reduced| reduced.coverage == Coverage::Unreported));
-        assert!(results.iter().all(|reduced| reduced.values == results[0].values));
+        assert!(results.iter().all(|reduced| *reduced == results[0]));
+        check(&results[0], BOUND);
         let missing = missing(&results[0].values);
         assert_eq!(missing[0], missing[1], "they come as one");
         assert!(missing.iter().sum::<usize>() > 0, "{collective:?}");
     }
 }
 
-/// Calls of a rank that have to be refused, with the reason of each.
-fn refusals(session: &Session, collective: Collective) -> Vec<Error> {
-    let policy = bounded(BOUND, collective);
-    let mean = Reduce::Mean;
-    let values = vec![1.0_f32; 8];
-    let bytes = vec![0_u8; 8];
-    let half = vec![half::f16::ONE; 4];
-    let counts = vec![4; 2];
-    vec![
-        session.all_reduce_with(values.clone(), mean, policy).err().expect("no mean"),
-        session.all_reduce_with(half, mean, policy).err().expect("no mean of halves"),
-        session
-            .all_reduce_bytes(thalweg_core::Element::F32, bytes, mean, policy)
-            .err()
-            .expect("no mean in place"),
-        session.reduce_scatter_with(values, mean, counts, policy).err().expect("no mean of shards"),
-    ]
+/// Every value of a mean is divided by the number of ranks that are in it.
+// spec: T-02, T-11 sockets
+#[test]
+fn means_by_servers_and_rings_are_those_of_the_ranks_that_are_in_them() {
+    let cluster = Cluster::losing(0.0);
+    for collective in COLLECTIVES {
+        let results = cluster.run(RANKS, losing, |session| {
+            reduce(session, Reduce::Mean, bounded(BOUND, collective))
+        });
+        assert!(results.iter().all(|reduced| *reduced == results[0]), "the same at every rank");
+        let Reduced { values, coverage } = &results[0];
+        assert!(matches!(coverage, Coverage::Partial(_)), "{collective:?}: {coverage:?}");
+        // Where nobody is in it, a server's sum is zero.
+        let mean = |ranks: &u32| *ranks as f32 / ranks.count_ones().max(1) as f32;
+        assert!(*values == present(coverage).iter().map(mean).collect::<Vec<_>>());
+    }
 }
 
+/// Means that are exact anyway say so, also with a bound.
 // spec: T-11 sockets
 #[test]
-fn a_mean_of_which_nobody_knows_what_is_missing_is_refused() {
+fn means_that_lack_nothing_are_exact() {
     let cluster = Cluster::losing(0.0);
     for share_memory in [false, true] {
         for collective in COLLECTIVES {
             let change = |config: &mut SessionConfig| config.share_memory = share_memory;
             cluster.run(2, change, |session| {
-                for error in refusals(session, collective) {
-                    let text = error.to_string();
-                    assert!(matches!(error, Error::UnreportedMean(own) if own == collective));
-                    assert!(
-                        text.contains("Reduce::Sum") && text.contains("name a switch"),
-                        "{text}"
-                    );
-                }
-                // What is exact anyway is not refused, and what was refused left nothing behind.
                 let policy = bounded(BOUND, collective);
                 let doubles = vec![f64::from(session.rank()); 3];
                 let mean = session.all_reduce_with(doubles, Reduce::Mean, policy).unwrap();

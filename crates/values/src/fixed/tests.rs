@@ -36,7 +36,7 @@ fn parts(value: f32) -> (i128, i32) {
     (if value.is_sign_negative() { -magnitude } else { magnitude }, exponent.max(1) - 150)
 }
 
-/// What encoding means, in integers only.
+/// Encoding by its definition, in integers only.
 fn oracle(value: f32, scale: f32) -> (i32, Fit) {
     if !value.is_finite() {
         let end = if value > 0.0 { i32::MAX } else { i32::MIN };

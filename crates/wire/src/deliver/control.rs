@@ -42,6 +42,8 @@ pub enum Verb {
         loss: u32,
         /// The layer of the model that it belongs to.
         layer: u16,
+        /// Length of its trailer, of which nothing may be lost. Its segments follow those of the tensor.
+        trailer_bytes: u32,
     },
     /// The receiver has a buffer for the tensor.
     Accept {
@@ -98,7 +100,7 @@ pub struct ControlView {
     pub loss: U32,
     /// First segment of a probe or a bitmap.
     pub first: U32,
-    /// Segments of a bitmap.
+    /// Segments of a bitmap, or length of an offered tensor's trailer.
     pub count: U32,
     /// Length of an offered tensor's segments.
     pub segment_bytes: U16,
@@ -128,11 +130,12 @@ impl Control {
             reserved: [0; 3],
         };
         match self.verb {
-            Verb::Offer { tensor_bytes, segment_bytes, loss, layer } => {
+            Verb::Offer { tensor_bytes, segment_bytes, loss, layer, trailer_bytes } => {
                 view.tensor_bytes = U64::new(tensor_bytes.as_u64());
                 view.segment_bytes = U16::new(segment_bytes);
                 view.loss = U32::new(loss);
                 view.layer = U16::new(layer);
+                view.count = U32::new(trailer_bytes);
             }
             Verb::Accept { loss } => view.loss = U32::new(loss),
             Verb::Probe { first } => view.first = U32::new(first),
@@ -209,11 +212,15 @@ impl ControlView {
         if segment_bytes == 0 {
             return Err(DeliverError::Segment(0));
         }
-        if tensor_bytes.div_ceil(u64::from(segment_bytes)) > u64::from(u32::MAX) {
+        let trailer_bytes = self.count.get();
+        let segments = |bytes: u64| bytes.div_ceil(u64::from(segment_bytes));
+        let count = segments(tensor_bytes).saturating_add(segments(trailer_bytes.into()));
+        if count > u64::from(u32::MAX) {
             return Err(DeliverError::TooManySegments);
         }
         let (loss, layer) = (self.checked_loss()?, self.layer.get());
-        Ok(Verb::Offer { tensor_bytes: Bytes::new(tensor_bytes), segment_bytes, loss, layer })
+        let tensor_bytes = Bytes::new(tensor_bytes);
+        Ok(Verb::Offer { tensor_bytes, segment_bytes, loss, layer, trailer_bytes })
     }
 
     fn bitmap(&self) -> Result<Verb, DeliverError> {

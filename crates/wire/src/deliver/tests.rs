@@ -50,6 +50,7 @@ const OFFER: Control = Control {
         segment_bytes: 1_408,
         loss: 100_000,
         layer: 5,
+        trailer_bytes: 770,
     },
 };
 
@@ -60,7 +61,7 @@ const OFFER_BYTES: Header = [
     0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
     0xac, 0x0d, 0, 0, 0, 0, 0, 0, // tensor_bytes
     0x0b, 0, 0, 0, 0xa0, 0x86, 1, 0, // tensor, loss
-    0, 0, 0, 0, 0, 0, 0, 0, // first, count
+    0, 0, 0, 0, 2, 3, 0, 0, // first, trailer_bytes
     0x80, 5, 5, 0, 0, 0, 0, 0, // segment_bytes, layer, reason, reserved
 ];
 
@@ -117,7 +118,7 @@ fn reserved_bits_are_refused() {
                 "there are eight priorities"
             );
         }
-        for at in (48..56).chain(60..64) {
+        for at in (48..52).chain(60..64) {
             let offer = changed(&OFFER_BYTES, at, bit);
             assert_eq!(Control::decode(&offer), Err(DeliverError::Reserved));
         }
@@ -146,14 +147,22 @@ fn ranges_hold() {
 
     let offer = |tensor_bytes, segment_bytes, loss| {
         let tensor_bytes = Bytes::new(tensor_bytes);
-        Control::decode(&bytes(Verb::Offer { tensor_bytes, segment_bytes, loss, layer: 0 }))
-            .map(|_| ())
+        let (layer, trailer_bytes) = (0, 0);
+        let verb = Verb::Offer { tensor_bytes, segment_bytes, loss, layer, trailer_bytes };
+        Control::decode(&bytes(verb)).map(|_| ())
     };
     assert_eq!(offer(0, 4, 999_999), Ok(()));
     assert_eq!(offer(0, 4, 1_000_000), Err(DeliverError::Loss(1_000_000)));
     assert_eq!(offer(0, 0, 0), Err(DeliverError::Segment(0)));
     assert_eq!(offer(u64::from(u32::MAX) * 4, 4, 0), Ok(()));
     assert_eq!(offer(u64::from(u32::MAX) * 4 + 1, 4, 0), Err(DeliverError::TooManySegments));
+    let trailing = |trailer_bytes| {
+        let tensor_bytes = Bytes::new(u64::from(u32::MAX) * 4 - 4);
+        let (segment_bytes, loss, layer) = (4, 0, 0);
+        let verb = Verb::Offer { tensor_bytes, segment_bytes, loss, layer, trailer_bytes };
+        Control::decode(&bytes(verb)).map(|_| ())
+    };
+    assert_eq!([3, 5].map(trailing), [Ok(()), Err(DeliverError::TooManySegments)]);
 
     let bitmap = |first, count| Control::decode(&bytes(Verb::Bitmap { first, count })).map(|_| ());
     let refused = |first, count| Err(DeliverError::Bitmap { first, count });
@@ -172,12 +181,13 @@ fn ranges_hold() {
 fn verbs() -> impl Strategy<Value = Verb> {
     let refusal = prop::sample::select(vec![Refusal::Length, Refusal::Segments, Refusal::GivenUp]);
     prop_oneof![
-        (0..1u64 << 40, 256..=u16::MAX, 0..LOSS_UNIT, any::<u16>()).prop_map(
-            |(bytes, segment_bytes, loss, layer)| Verb::Offer {
+        (0..1u64 << 39, 256..=u16::MAX, 0..LOSS_UNIT, any::<u16>(), any::<u32>()).prop_map(
+            |(bytes, segment_bytes, loss, layer, trailer_bytes)| Verb::Offer {
                 tensor_bytes: Bytes::new(bytes),
                 segment_bytes,
                 loss,
-                layer
+                layer,
+                trailer_bytes
             }
         ),
         (0..LOSS_UNIT).prop_map(|loss| Verb::Accept { loss }),

@@ -296,7 +296,8 @@ fn segment_headers() -> [(&'static str, Header); 4] {
 
 fn control_headers() -> [(&'static str, Header); 7] {
     let tensor_bytes = Bytes::new(14_092);
-    let offer = Verb::Offer { tensor_bytes, segment_bytes: 1_408, loss: 100_000, layer: 3 };
+    let (segment_bytes, loss, layer, trailer_bytes) = (1_408, 100_000, 3, 40);
+    let offer = Verb::Offer { tensor_bytes, segment_bytes, loss, layer, trailer_bytes };
     [
         ("offer", offer),
         ("accept", Verb::Accept { loss: 50_000 }),

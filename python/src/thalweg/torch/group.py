@@ -238,9 +238,6 @@ class ThalwegGroup(dist.ProcessGroup):
         The mean is that of the ranks that are in it, value by value, and the same bits everywhere; a sum is the
         mean times all ranks. ``work.missing`` tells whose values are missing where. ``layer`` is which one of how
         many the tensor belongs to: front layers are more urgent to switches that have priorities.
-
-        The collectives ``server`` and ``ring`` do not report what is missing. There a mean raises
-        ``ValueError``; in a sum values that are missing count as zero, and ``work.missing`` is ``None``.
         """
         return self._reduce_bounded("all_reduce_bounded", tensor, (loss, layer, op))
 
@@ -266,16 +263,6 @@ class ThalwegGroup(dist.ProcessGroup):
         counts = [output.numel()] * self._size
         terms = (loss, layer, op)
         return self._reduce_bounded("reduce_scatter_bounded", input, terms, keep_own, counts)
-
-    def check_coverage(self, loss: float) -> None:
-        """Raises ``ValueError`` where nothing reports what sums with this bound lack."""
-        if loss > 0 and not self._session.reports_coverage:
-            raise ValueError(
-                "this group sums by servers or a ring, which do not report which values are missing, so that a "
-                "mean with a loss bound would divide by ranks that are not in it: sum by switches (name one in "
-                "THALWEG_SWITCH, or set THALWEG_COLLECTIVE=aggregate), use loss=0, or call all_reduce_bounded "
-                "with ReduceOp.SUM, where missing values count as zero"
-            )
 
     # The same under the names that newer versions of torch use.
 
@@ -333,10 +320,7 @@ class ThalwegGroup(dist.ProcessGroup):
         if not tensor.is_floating_point():
             raise TypeError(f"only floats may lack something, not {tensor.dtype}")
         reduction = Reduction.of(op, self._size)
-        is_covered = loss == 0 or self._session.reports_coverage
-        how = reduction.bounded_name(is_covered)
-        if reduction.is_mean:
-            self.check_coverage(loss)
+        how = reduction.bounded_name()
         lent = reduction.lend(tensor)
         begin = _later(
             self._session.all_reduce,
@@ -350,7 +334,7 @@ class ThalwegGroup(dist.ProcessGroup):
         )
 
         def settle() -> None:
-            reduction.settle_bounded(lent, is_covered)
+            reduction.settle_bounded(lent)
             then()
 
         return self._start(name, [begin], tensor, settle)

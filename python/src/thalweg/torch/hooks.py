@@ -4,8 +4,7 @@
     model.register_comm_hook(None, thalweg.torch.ddp_hook(loss=0.1))
 
 A share of each rank's gradients may be missing from a step: nobody waits for the last packets of a slow or lossy
-path. The mean is that of the ranks that are in it, and every rank gets the same bits. That needs sums by
-switches: parameter servers and rings do not report what is missing, and the first step raises ``ValueError``.
+path. The mean is that of the ranks that are in it, and every rank gets the same bits.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def ddp_hook(
     def hook(state, bucket):  # type: ignore[no-untyped-def]
         gradients = bucket.buffer()
         layer = place.of(bucket.index(), bucket.is_last())
-        work = _covered(group, loss).all_reduce_bounded(gradients, loss, layer)
+        work = _thalweg(group).all_reduce_bounded(gradients, loss, layer)
         return _then(work, gradients, tally)
 
     hook.tally = tally  # type: ignore[attr-defined]
@@ -119,7 +118,7 @@ def _reduce_scatter(loss: float, layer: tuple[int, int] | None, tally: Tally) ->
         ) -> dist.Work | None:
             # The input is of `allocate`, and nobody's afterwards: the sum may take its place.
             # Whatever the operation is called, the shards become means.
-            work = _covered(group, loss).reduce_scatter_bounded(
+            work = _thalweg(group).reduce_scatter_bounded(
                 output_tensor, input_tensor, loss, layer, op
             )
             counted = _then(work, input_tensor, tally)
@@ -155,19 +154,12 @@ def _then(
 ) -> torch.futures.Future[torch.Tensor]:
     def result(future: torch.futures.Future) -> torch.Tensor:
         future.value()
-        # Groups that do not report it were refused.
+        # A mean of which nobody knows what it lacks fails.
         assert work.missing is not None
         tally.add(gradients.numel(), work.missing)
         return gradients
 
     return work.get_future().then(result)
-
-
-def _covered(group: dist.ProcessGroup | None, loss: float) -> ThalwegGroup:
-    """The group, if it reports what its sums with this bound lack."""
-    chosen = _thalweg(group)
-    chosen.check_coverage(loss)
-    return chosen
 
 
 def _thalweg(group: dist.ProcessGroup | None) -> ThalwegGroup:

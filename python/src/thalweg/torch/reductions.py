@@ -71,15 +71,15 @@ class Reduction:
         """Whether the sum is divided."""
         return self._name == "mean"
 
-    def bounded_name(self, is_covered: bool) -> str:
-        """For sums that may lack something: means of what is there, where that is known."""
+    def bounded_name(self) -> str:
+        """For sums that may lack something: means of what is there."""
         if self._name not in ("sum", "mean", "premul"):
             raise ValueError(f"only sums and means may lack something, not {self._name}")
-        return "mean" if is_covered or self.is_mean else "sum"
+        return "mean"
 
-    def settle_bounded(self, lent: Lent, is_covered: bool) -> None:
+    def settle_bounded(self, lent: Lent) -> None:
         """The result has come: makes a sum of a mean where one was asked for, and brings it back."""
-        if is_covered and not self.is_mean:
+        if not self.is_mean:
             lent.host.mul_(self._ranks)
         lent.settle()
 
