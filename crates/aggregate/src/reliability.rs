@@ -50,6 +50,11 @@ impl Absences {
         self.incomplete.iter().map(|(fragment, absent)| (*fragment, absent.ranks(self.workers)))
     }
 
+    /// Number of workers of the job.
+    pub fn workers(&self) -> u32 {
+        self.workers
+    }
+
     /// In how many fragments a rank is missing.
     pub fn missed_by(&self, rank: u32) -> u64 {
         let is_missing = |absent: &Absent| absent.ranks(self.workers).any(|other| other == rank);

@@ -74,10 +74,8 @@ pub enum Event {
         operation: Operation,
         /// The sum.
         tensor: Tensor,
-        /// How many fragments at its beginning are missing: only where a worker lost its memory
-        /// after all others had completed them.
-        missing_below: u64,
-        /// Contributions that are in it: all of them, unless it was submitted as bounded.
+        /// Contributions that are in it: all of them, unless it was submitted as bounded, or its worker lost
+        /// its memory after all others had completed a part. Such a part lacks every rank.
         coverage: Coverage,
     },
     /// Something about what is not a sum.
@@ -399,11 +397,11 @@ impl<J: JobMachine> Jobs<J> {
         let job = *job;
         while let Some(event) = participant.poll_event() {
             events.push_back(match event {
-                JobEvent::Finished { operation, tensor, missing_below, coverage } => {
+                JobEvent::Finished { operation, tensor, coverage } => {
                     if let Some(pacing) = pacing {
                         pacing.summed(job, tensor_bytes(&tensor));
                     }
-                    Event::Finished { job, operation, tensor, missing_below, coverage }
+                    Event::Finished { job, operation, tensor, coverage }
                 }
                 JobEvent::Failed { operation, failure } => {
                     Event::Failed { job, operation, failure }

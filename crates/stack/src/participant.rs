@@ -36,9 +36,6 @@ pub enum JobEvent {
         operation: Operation,
         /// The sum.
         tensor: Tensor,
-        /// Number of fragments at its beginning that are missing: only where a worker lost its memory
-        /// after all others had completed them.
-        missing_below: u64,
         /// Contributions that are in it.
         coverage: Coverage,
     },
@@ -172,25 +169,32 @@ fn manner(call: &SumCall) -> Manner {
 fn poll_worker(worker: &mut Worker) -> Option<JobEvent> {
     let worker::Event::Finished { operation, missing_below, absences } = worker.poll_event()?;
     let tensor = worker.take(operation).unwrap_or(Tensor::Length(0));
-    let coverage = coverage(&absences, tensor.len());
-    Some(JobEvent::Finished { operation, tensor, missing_below, coverage })
+    let coverage = coverage(missing_below, &absences, tensor.len());
+    Some(JobEvent::Finished { operation, tensor, coverage })
 }
 
 /// Coverage of a sum of this number of values, of which the worker knows the fragments that lack a rank.
-// spec: T-02
-fn coverage(absences: &Absences, values: u64) -> Coverage {
+/// Fragments below `missing_below` have no result at all: they lack every rank.
+// spec: T-02, T-11
+fn coverage(missing_below: u64, absences: &Absences, values: u64) -> Coverage {
     let fragment_values = u64::from(absences.fragment_values());
-    Coverage::lacking(absences.fragments().map(|(fragment, ranks)| Lacks {
+    let without_result = Lacks {
+        values: 0..values.min(missing_below * fragment_values),
+        ranks: (0..absences.workers()).collect(),
+    };
+    let incomplete = absences.fragments().filter(|(fragment, _)| *fragment >= missing_below);
+    let incomplete = incomplete.map(|(fragment, ranks)| Lacks {
         values: fragment * fragment_values..values.min((fragment + 1) * fragment_values),
         ranks: ranks.collect(),
-    }))
+    });
+    Coverage::lacking(std::iter::once(without_result).chain(incomplete))
 }
 
 impl From<thalweg_collective::Event> for JobEvent {
     fn from(event: thalweg_collective::Event) -> JobEvent {
         match event {
             thalweg_collective::Event::Finished { operation, tensor, coverage } => {
-                JobEvent::Finished { operation, tensor, missing_below: 0, coverage }
+                JobEvent::Finished { operation, tensor, coverage }
             }
             thalweg_collective::Event::Failed { operation, failure } => {
                 JobEvent::Failed { operation, failure }

@@ -111,5 +111,5 @@ fn poll_switchml(worker: &mut switchml::Worker) -> Option<JobEvent> {
     let switchml::Event::Finished { operation } = worker.poll_event()?;
     let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
     worker.release(operation);
-    Some(JobEvent::Finished { operation, tensor, missing_below: 0, coverage: Coverage::Exact })
+    Some(JobEvent::Finished { operation, tensor, coverage: Coverage::Exact })
 }

@@ -62,20 +62,19 @@ impl Oracle {
         }
     }
 
-    /// Checks a worker's sum, of which the values below `from` are missing.
-    pub fn check(
-        &mut self,
-        rank: usize,
-        sum: &[f32],
-        from: usize,
-        coverage: &Coverage,
-    ) -> Result<(), String> {
+    /// Checks a worker's sum. A part at its beginning that lacks every rank has no result.
+    pub fn check(&mut self, rank: usize, sum: &[f32], coverage: &Coverage) -> Result<(), String> {
         let values = self.tensors[0].len();
         if sum.len() != values {
             return Err(format!("{} values instead of {values}", sum.len()));
         }
         // spec: T-11 simulator
         let parts = coverage.missing().ok_or("aggregation reports what is missing")?;
+        let lacks_all =
+            |part: &&Part| part.values.start == 0 && part.ranks.len() == self.tensors.len();
+        let without_result = parts.first().filter(lacks_all);
+        let from = without_result.map_or(0, |part| part.values.end as usize);
+        let parts = &parts[usize::from(without_result.is_some())..];
         self.check_bound(parts)?;
         let mut missing = vec![Vec::new(); values.div_ceil(self.fragment_values)];
         for Part { values: range, ranks } in parts {

@@ -400,16 +400,15 @@ impl<'a> Swarm<'a> {
         (job, node): (JobId, NodeId),
         operation: Operation,
         tensor: &Tensor,
-        (missing_below, coverage): (u64, &Coverage),
+        coverage: &Coverage,
     ) -> (usize, usize) {
         let index = self.jobs.iter().position(|own| own.id == job).expect("a job of ours");
         let plan = &self.plan.jobs[index];
         let rank = plan.workers.iter().position(|&worker| worker == node).expect("its worker");
         let state = &mut self.jobs[index];
         state.seats[rank].finished += 1;
-        let from = missing_below as usize * usize::from(plan.fragment_values);
         let sum = tensor.values().expect("values were handed over");
-        let checked = state.oracles[operation.0 as usize].check(rank, sum, from, coverage);
+        let checked = state.oracles[operation.0 as usize].check(rank, sum, coverage);
         if let Err(problem) = checked {
             let place = format!("job {index} rank {rank} operation {}", operation.0);
             self.failure.get_or_insert(format!("{place}: {problem}"));
@@ -446,9 +445,9 @@ impl Director<Checked<TrainingHost>> for Swarm<'_> {
         event: Event,
         hosts: &mut Hosts<'_, Checked<TrainingHost>>,
     ) {
-        let (job, operation, tensor, missing) = match event {
-            Event::Finished { job, operation, tensor, missing_below, coverage } => {
-                (job, operation, tensor, (missing_below, coverage))
+        let (job, operation, tensor, coverage) = match event {
+            Event::Finished { job, operation, tensor, coverage } => {
+                (job, operation, tensor, coverage)
             }
             Event::Server(_) => return,
             other => {
@@ -456,8 +455,7 @@ impl Director<Checked<TrainingHost>> for Swarm<'_> {
                 return;
             }
         };
-        let (missing_below, coverage) = missing;
-        let (job, rank) = self.finish((job, node), operation, &tensor, (missing_below, &coverage));
+        let (job, rank) = self.finish((job, node), operation, &tensor, &coverage);
         self.submit(now, job, rank, hosts.machine(node));
     }
 

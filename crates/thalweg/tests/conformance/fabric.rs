@@ -142,8 +142,8 @@ impl Director<TrainingHost> for Listener {
         event: Event,
         _: &mut Hosts<'_, TrainingHost>,
     ) {
-        if let Event::Finished { operation, tensor, missing_below, .. } = event {
-            assert_eq!(missing_below, 0);
+        if let Event::Finished { operation, tensor, coverage, .. } = event {
+            assert!(coverage.is_exact(), "{coverage:?}");
             let sum = tensor.values().expect("values were handed over").to_vec();
             self.sums[node.index()][operation.0 as usize] = sum;
             self.left -= 1;
