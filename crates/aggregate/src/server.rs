@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Span, Time, Verdict};
-use thalweg_wire::aggregate::{AggregateError, Ask, Gradient, Notice, Scale};
+use thalweg_wire::aggregate::{AggregateError, Gradient, Notice, Query, Scale};
 use thalweg_wire::prefix::{self, Kind, Prefix};
 use thalweg_wire::tag::{self, Secret};
 use thiserror::Error;
@@ -73,6 +73,15 @@ pub enum Event {
         from: u64,
         /// The new scale.
         scale: Scale,
+    },
+    /// Two ranks have called different operations: their contributions to a fragment are not added, and the job
+    /// comes to a stop. Reported once in an epoch.
+    // spec: E-11
+    Differs {
+        /// The job.
+        job: JobId,
+        /// The fragment.
+        sequence: u64,
     },
 }
 
@@ -203,7 +212,7 @@ impl Server {
         }
         let context = &mut Context { now, queue: &mut self.queue, events: &mut self.events };
         match kind {
-            Kind::AggregateQuery => job.handle_query(&Ask::decode(packet.header)?, context),
+            Kind::AggregateQuery => job.handle_query(&Query::decode(packet.header)?, context),
             Kind::AggregateNotice => job.handle_notice(&Notice::decode(packet.header)?, context),
             // Whatever else it may be, it is not for a server.
             _ => {

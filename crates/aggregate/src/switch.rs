@@ -92,7 +92,7 @@ impl<E> Switch<E> {
 
     /// How many aggregators a job has taken. Looks at all of them.
     pub fn occupied_by(&self, job: JobId) -> u32 {
-        let of_job = |slot: &&Aggregator| slot.key.fragment().identity.job == job;
+        let of_job = |slot: &&Aggregator| slot.key.job() == job;
         self.array.taken().filter(of_job).count() as u32
     }
 
@@ -100,7 +100,7 @@ impl<E> Switch<E> {
     pub fn occupancy(&self) -> BTreeMap<JobId, u32> {
         let mut taken = BTreeMap::new();
         for slot in self.array.taken() {
-            *taken.entry(slot.key.fragment().identity.job).or_insert(0) += 1;
+            *taken.entry(slot.key.job()).or_insert(0) += 1;
         }
         taken
     }

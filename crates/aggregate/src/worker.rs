@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_core::{
     Dscp, Machine, Operation, Outbox, Packet, Span, Tensor, Time, Verdict, layer_priority,
 };
-use thalweg_wire::aggregate::Scale;
+use thalweg_wire::aggregate::{AGGREGATORS_MAX, Scale};
 use thalweg_wire::tag::Key;
 
 use crate::reliability::{Absences, Manner};
@@ -199,18 +199,18 @@ impl Worker {
         self.submit_with(now, tensor, Manner::default())
     }
 
-    /// Begins the next operation. All workers submit it in the same manner.
+    /// Begins the next operation. All workers submit it in the same options.
     pub fn submit_with(
         &mut self,
         now: Time,
         tensor: Tensor,
-        manner: impl Into<Manner>,
+        options: impl Into<Manner>,
     ) -> Operation {
         let is_empty = tensor.is_empty();
         if self.waits_for().is_none() {
             self.work.moved_at = now;
         }
-        let operation = self.work.operations.submit(tensor, manner.into());
+        let operation = self.work.operations.submit(tensor, options.into());
         if is_empty {
             let absences = Absences::default();
             self.work.events.push_back(Event::Finished { operation, missing_below: 0, absences });
@@ -419,6 +419,6 @@ fn is_sound(setup: &Setup, rank: u32) -> bool {
     !setup.trees.is_empty()
         && setup.trees.iter().all(|tree| rank < tree.workers())
         && setup.fragment_values > 0
-        && setup.aggregators > 0
+        && (1..=AGGREGATORS_MAX).contains(&setup.aggregators)
         && (1..=Setup::SPAN_MAX).contains(&setup.span_fragments)
 }

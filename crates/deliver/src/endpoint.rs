@@ -194,7 +194,7 @@ impl Endpoint {
         let &Answer { name, says } = self.answers.front()?;
         let sent = match says {
             Says::Echo { sent_at, congested } => {
-                let ack = Ack { name: wire_name(&self.config, name), sent_at, congested };
+                let ack = Ack { name: wire_name(&self.config, name), sent_at, congested, class: 0 };
                 self.send_control(outbox, name.peer, |header| ack.encode(header))
             }
             // A buffer was posted since, and the offer accepted. Saying both would cost a round trip

@@ -1,9 +1,7 @@
 //! From tasks to packets.
 
 use thalweg_core::{Body, BodySize, Ecn, Header, Meta, NodeId, Outbox, Tag};
-use thalweg_wire::aggregate::{
-    Announcement, Ask, AskKind, Identity, Numbers, Parameter, StationBytes,
-};
+use thalweg_wire::aggregate::{Announcement, Identity, Numbers, Parameter, Request, StationBytes};
 use thalweg_wire::tag::{self, Key};
 
 use super::job::{Job, Site};
@@ -136,6 +134,11 @@ impl Job {
 }
 
 impl Slot {
+    fn identity(&self, setup: &Setup, attempt: Attempt) -> Identity {
+        let (sequence, operation) = (self.sequence, self.operation);
+        Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0, operation }
+    }
+
     /// What workers are told: the result, or the wish for floats.
     // spec
     fn parameter(&self, setup: &Setup, server: NodeId, everyone: u64) -> Parameter {
@@ -149,22 +152,18 @@ impl Slot {
             _ => self.numbers,
         };
         let ahead = self.sequence.saturating_sub(everyone);
+        // The server is above all stations.
+        let level = setup.tree(self.sequence).branch(0).end();
         Parameter {
-            identity: identity(setup, self.sequence, attempt),
-            aggregator: self.aggregator,
-            numbers,
-            server,
             next_aggregator: self.next_aggregator,
             next_scale: self.next_scale,
-            next_distance: u32::from(setup.span_fragments),
+            next_distance: setup.span_fragments,
             // The window is no wider.
             everyone_distance: ahead as u16,
-            // The server is above all stations.
-            level: setup.tree(self.sequence).branch(0).end(),
-            values: if repeat { 0 } else { self.values },
             congested: self.congested,
             repeat,
             absent: self.absent.filter(|_| !repeat),
+            ..Parameter::sum(self.identity(setup, attempt), self.aggregator, numbers, server, level)
         }
     }
 }
@@ -175,7 +174,7 @@ impl Site<'_> {
     fn put_parameter(&mut self, to: NodeId, outbox: &mut dyn Outbox) -> Option<bool> {
         let slot = &*self.place.slot;
         let parameter = slot.parameter(self.setup, self.tree.server(), self.everyone);
-        let body_bytes = u32::from(parameter.values) * 4;
+        let body_bytes = if parameter.repeat { 0 } else { slot.body_bytes };
         let size = match slot.body {
             Values::Real(_) if !parameter.repeat => BodySize::Bytes(body_bytes),
             _ => BodySize::Length(body_bytes),
@@ -194,28 +193,24 @@ impl Site<'_> {
     fn put_request(&mut self, owing: Owing, outbox: &mut dyn Outbox) -> bool {
         let slot = &*self.place.slot;
         let Some(packet) = outbox.lend(BodySize::Length(0)) else { return false };
-        let (to, branch, level, wanted, straight) = match owing {
+        let (to, branch, level, wanted, bypass) = match owing {
             Owing::Station(top) => (top.at, top.branch, top.ask_level, top.wanted, false),
             Owing::Worker(rank) => {
                 let branch = self.tree.branch(rank);
                 (self.tree.node(rank), branch, branch.end(), 1, true)
             }
         };
-        let ask = Ask {
-            kind: AskKind::Request,
-            identity: identity(self.setup, slot.sequence, slot.attempt),
+        let request = Request {
+            identity: slot.identity(self.setup, slot.attempt),
             aggregator: slot.aggregator,
             server: self.tree.server(),
             branch,
             level,
-            watermark_distance: 0,
-            heard_distance: 0,
             wanted,
-            straight,
+            bypass,
             afresh: false,
-            bounded: None,
         };
-        ask.encode(packet.header);
+        request.encode(packet.header);
         post(packet.meta, packet.header, self.setup, self.key, to, 0);
         true
     }
@@ -237,10 +232,6 @@ impl Site<'_> {
             None => Some((Owing::Worker(self.tree.rank_at(seat)), seat + 1)),
         }
     }
-}
-
-fn identity(setup: &Setup, sequence: u64, attempt: Attempt) -> Identity {
-    Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0 }
 }
 
 /// Addresses and seals a packet whose header is complete.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{Body, BodySize, Ecn, Header, JobId, Meta, NodeId, Outbox, Span, Tag, Time};
-use thalweg_wire::aggregate::{Ask, Identity, Notice};
+use thalweg_wire::aggregate::{Identity, Notice, Query, Request};
 use thalweg_wire::tag;
 
 use super::Switch;
@@ -13,10 +13,17 @@ use super::Switch;
 pub(super) enum Task {
     /// The sum at this place: again if it is full, else what there is, for the server alone.
     Sum(u32),
-    /// A request, or a query on its way up.
-    Ask {
+    /// A request for what is missing.
+    Request {
         /// What is asked.
-        ask: Ask,
+        request: Request,
+        /// Whom.
+        to: NodeId,
+    },
+    /// A query on its way up.
+    Query {
+        /// What is asked.
+        query: Query,
         /// Whom.
         to: NodeId,
     },
@@ -111,9 +118,13 @@ impl<E> Switch<E> {
         {
             match task {
                 Task::Sum(place) => self.transmit_sum(now, place, outbox),
-                Task::Ask { ask, to } => {
-                    let Identity { job, epoch, .. } = ask.identity;
-                    self.transmit_small(outbox, (job, epoch), to, |header| ask.encode(header));
+                Task::Request { request, to } => {
+                    let Identity { job, epoch, .. } = request.identity;
+                    self.transmit_small(outbox, (job, epoch), to, |header| request.encode(header));
+                }
+                Task::Query { query, to } => {
+                    let Identity { job, epoch, .. } = query.identity;
+                    self.transmit_small(outbox, (job, epoch), to, |header| query.encode(header));
                 }
                 Task::Notice { notice, server } => {
                     self.stats.notices += 1;
@@ -136,7 +147,7 @@ impl<E> Switch<E> {
         let (dst, level) = if is_part { (gradient.server, end) } else { above };
         gradient.level = level;
         (gradient.resend, gradient.repair) = (is_part, !is_part);
-        let bytes = u32::from(gradient.values) * 4;
+        let bytes = key.body_bytes();
         let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
         let Some(packet) = outbox.lend(size) else { return };
         if let Body::Bytes(body) = packet.body {

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{Body, BodySize, Fixed, Half, Operation, Tensor};
+use thalweg_core::{Body, BodySize, Element, Fingerprint, Fixed, Half, Operation, Tensor};
 use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
+use thalweg_wire::fingerprint;
 
 use super::Event;
 use super::fragments::Fragments;
@@ -42,7 +43,10 @@ struct Entry {
     /// How many values it has.
     values: u64,
     held: Held,
-    manner: Manner,
+    options: Manner,
+    fingerprint: Fingerprint,
+    /// The digest of `fingerprint` and `first`. Means nothing before fragments have numbers.
+    digest: u32,
     /// Whose contributions sums lack, by fragment.
     absent: BTreeMap<u64, Absent>,
 }
@@ -116,7 +120,7 @@ impl Operations {
     }
 
     /// Takes in a tensor. An empty one is finished.
-    pub fn submit(&mut self, tensor: Tensor, manner: Manner) -> Operation {
+    pub fn submit(&mut self, tensor: Tensor, options: Manner) -> Operation {
         let operation = Operation(self.first + self.held.len() as u64);
         self.held.push_back(Entry {
             first: self.end,
@@ -126,8 +130,10 @@ impl Operations {
             is_finished: tensor.is_empty(),
             is_released: false,
             values: tensor.len(),
+            fingerprint: options.fingerprint.unwrap_or_else(|| sum_of(&tensor)),
+            digest: 0,
             held: Held::All(tensor),
-            manner,
+            options,
             absent: BTreeMap::new(),
         });
         self.number_fragments(self.held.len() - 1);
@@ -153,6 +159,14 @@ impl Operations {
         entry.left = entry.values.div_ceil(u64::from(values));
         self.end += entry.left;
         entry.end = self.end;
+        entry.digest = fingerprint::digest(&entry.fingerprint, entry.first);
+    }
+
+    /// The digest of a fragment's operation, as long as that is held.
+    // spec: E-11
+    #[inline]
+    pub fn digest(&self, sequence: u64) -> Option<u32> {
+        self.locate(sequence).map(|index| self.held[index].digest)
     }
 
     /// The values of a fragment, as long as they are held: the worker's own, or the sum once it is
@@ -180,7 +194,7 @@ impl Operations {
         let Some(index) = self.locate(sequence) else { return false };
         let Some((from, to)) = self.range(&self.held[index], sequence) else { return false };
         let values = to - from;
-        if u64::from(parameter.values) != values || body.len() as u64 != 4 * values {
+        if body.len() as u64 != 4 * values {
             return false;
         }
         let Held::All(tensor) = &mut self.held[index].held else { return false };
@@ -239,7 +253,7 @@ impl Operations {
     /// What a query says of a fragment's operation, if that need not be exact.
     pub fn bounded(&self, sequence: u64) -> Option<Bounded> {
         let entry = &self.held[self.locate(sequence)?];
-        let Reliability::Bounded(share) = entry.manner.reliability else { return None };
+        let Reliability::Bounded(share) = entry.options.reliability else { return None };
         let fragments = u32::try_from(entry.end - entry.first).ok()?;
         let first_distance = (sequence - entry.first) as u32;
         (fragments <= Bounded::FRAGMENTS_MAX).then_some(Bounded {
@@ -252,7 +266,7 @@ impl Operations {
     /// The layer of a fragment's operation, if it has one, and how many there are.
     #[inline]
     pub fn layer(&self, sequence: u64) -> Option<(u16, u16)> {
-        self.locate(sequence).and_then(|index| self.held[index].manner.layer)
+        self.locate(sequence).and_then(|index| self.held[index].options.layer)
     }
 
     /// The first operation that is not finished.
@@ -370,6 +384,16 @@ impl Operations {
         let from = (sequence - entry.first) * values;
         Some((from, entry.values.min(from + values)))
     }
+}
+
+/// The operation, if the caller gives values alone.
+fn sum_of(tensor: &Tensor) -> Fingerprint {
+    let element = match tensor {
+        Tensor::Length(_) | Tensor::Values(_) => Element::F32,
+        Tensor::Halves(Half::F16, _) => Element::F16,
+        Tensor::Halves(Half::Bf16, _) => Element::Bf16,
+    };
+    Fingerprint::of_sum(element, tensor.len())
 }
 
 /// Some values of a tensor.

@@ -1,7 +1,7 @@
 //! What a worker sends.
 
 use thalweg_core::{Body, BodySize, Fit, Fixed, Half, Outbox, Packet, Time};
-use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
+use thalweg_wire::aggregate::{Gradient, Identity, Magnitude, Numbers, Query};
 use thalweg_wire::tag;
 
 use super::agreed::Terms;
@@ -187,7 +187,7 @@ impl Epoch {
         mut packet: Packet<'_>,
     ) -> Fit {
         let Some(piece) = work.operations.piece(sequence) else { return Fit::WHOLE };
-        let mut gradient = self.gradient(work, sequence, terms, how, piece.len());
+        let mut gradient = self.gradient(work, sequence, terms, how);
         let fit = encode(piece, terms.numbers, &mut packet.body);
         gradient.overflow = fit.is_clipped;
         gradient.encode(packet.header);
@@ -196,37 +196,20 @@ impl Epoch {
         fit
     }
 
-    fn gradient(
-        &self,
-        work: &Work,
-        sequence: u64,
-        terms: Terms,
-        how: How,
-        values: u16,
-    ) -> Gradient {
+    fn gradient(&self, work: &Work, sequence: u64, terms: Terms, how: How) -> Gradient {
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
-        let entry = branch.entry();
         let is_straight = matches!(how, How::Straight | How::Result);
+        let identity = self.identity(work, sequence, terms.attempt);
         Gradient {
-            identity: self.identity(sequence, terms.attempt),
-            aggregator: terms.aggregator,
-            numbers: terms.numbers,
-            server: tree.server(),
             watermark_distance: watermark_distance(work, sequence),
-            bitmap: branch.bit(entry),
-            bitmap_level: entry,
-            level: if is_straight { branch.end() } else { entry },
-            branch,
+            level: if is_straight { branch.end() } else { branch.entry() },
             next_magnitude: self.next_magnitude(work, sequence),
-            values,
-            congested: false,
-            overflow: false,
-            collision: false,
             resend: matches!(how, How::Resend | How::Straight),
             repair: how == How::Repair,
             result: how == How::Result,
             absent: work.operations.lacks(sequence).filter(|_| how == How::Result),
+            ..Gradient::fresh(identity, terms.aggregator, terms.numbers, tree.server(), branch)
         }
     }
 
@@ -265,20 +248,15 @@ impl Epoch {
         let Some(packet) = outbox.lend(BodySize::Length(0)) else { return };
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
-        let query = Ask {
-            kind: AskKind::Query,
-            identity: self.identity(sequence, terms.attempt),
-            aggregator: terms.aggregator,
-            server: tree.server(),
-            branch,
+        let identity = self.identity(work, sequence, terms.attempt);
+        let query = Query {
             level: if is_straight { branch.end() } else { branch.entry() },
             watermark_distance: watermark_distance(work, sequence),
             heard_distance: self.heard_distance(work, sequence),
-            wanted: 0,
-            straight: is_straight,
-            afresh: false,
+            bypass: is_straight,
             // What was repeated in floats is exact.
             bounded: work.operations.bounded(sequence).filter(|_| !terms.attempt.is_in_floats()),
+            ..Query::new(identity, terms.aggregator, tree.server(), branch)
         };
         query.encode(packet.header);
         self.address(work, sequence, is_straight, packet);
@@ -292,9 +270,12 @@ impl Epoch {
         heard.map_or(0, |heard| heard.wrapping_sub(sequence) as i32)
     }
 
-    fn identity(&self, sequence: u64, attempt: Attempt) -> Identity {
+    // spec: E-11
+    fn identity(&self, work: &Work, sequence: u64, attempt: Attempt) -> Identity {
         let (job, epoch) = (self.setup.job, self.setup.epoch);
-        Identity { job, epoch, sequence, attempt: attempt.0 }
+        // What is sent belongs to an operation that is held.
+        let operation = work.operations.digest(sequence).unwrap_or(0);
+        Identity { job, epoch, sequence, attempt: attempt.0, operation }
     }
 
     /// Fills in what every hop reads, and seals the header.

@@ -10,9 +10,9 @@ use super::config::{Config, Place};
 use super::early::{self, Early, Key};
 use super::event::{Event, Failure, SubmitError, Transfer, Wait};
 use super::lanes::Lane;
-use super::letter::{Letter, StreamId};
 use super::op::{Chunk, Op};
 use super::points::{self, PointKey, Points};
+use thalweg_wire::trailer::{StreamId, Trailer};
 
 use crate::call::Care;
 use crate::carrier::{Leg, Parcel};
@@ -97,7 +97,7 @@ impl Hub {
     }
 
     /// Acts on a message of another rank.
-    fn on_letter(
+    fn on_message(
         &mut self,
         now: Time,
         post: &mut MeshPost,
@@ -106,28 +106,28 @@ impl Hub {
         if let Some(key) = message.key().filter(|&key| self.is_early(key)) {
             return self.early.keep(key, message);
         }
-        let early::Message { from, letter, body } = message;
-        match letter {
-            Letter::Operation { stream, fingerprint, total, chunk } => {
+        let early::Message { from, trailer, body } = message;
+        match trailer {
+            Trailer::Operation { stream, fingerprint, total, chunk } => {
                 self.on_chunk(now, post, from, Chunk { stream, fingerprint, total, chunk, body })
             }
-            Letter::Called { operation, fingerprint } => {
+            Trailer::Called { operation, fingerprint } => {
                 self.on_called(now, post, from, operation, &fingerprint)
             }
-            Letter::Agreed { operation, fingerprint } => {
+            Trailer::Agreed { operation, fingerprint } => {
                 self.on_agreed(now, post, from, operation, &fingerprint)
             }
-            Letter::Point { tag, number, fingerprint, total, chunk } => {
+            Trailer::Point { tag, number, fingerprint, total, chunk } => {
                 let key = (from, tag, number);
                 let change = self.points.take(key, &fingerprint, (total, chunk), body)?;
                 self.on_point(now, post, key, change)
             }
-            Letter::Go { stream } => {
+            Trailer::Go { stream } => {
                 self.on_go(now, from, stream);
                 Ok(())
             }
-            Letter::Stop { culprit } => Err(Failure::Stopped { rank: from, culprit }),
-            Letter::Differ(mismatch) => {
+            Trailer::Stop { culprit } => Err(Failure::Stopped { rank: from, culprit }),
+            Trailer::Differ(mismatch) => {
                 self.was_told = true;
                 Err(Failure::Differs(mismatch))
             }
@@ -163,7 +163,7 @@ impl Hub {
             post.refuse();
         }
         if change.needs_go {
-            self.tell(now, post, from, Letter::Go { stream })?;
+            self.tell(now, post, from, Trailer::Go { stream })?;
         }
         if change.is_first {
             self.lanes[from as usize].wake(StreamId::Give(operation));
@@ -224,10 +224,10 @@ impl Hub {
         if let Some(op) = self.ops.get_mut(&operation)
             && op.has_compared_all()
         {
-            let letter = Letter::Agreed { operation, fingerprint: op.fingerprint() };
+            let trailer = Trailer::Agreed { operation, fingerprint: op.fingerprint() };
             let Place { rank, ranks, .. } = self.place;
             for to in (0..ranks).filter(|&to| to != rank) {
-                self.tell(now, post, to, letter)?;
+                self.tell(now, post, to, trailer)?;
             }
         }
         self.end_if_done(post, operation);
@@ -253,7 +253,7 @@ impl Hub {
             points::Change::Taken { needs_go: false } => {}
             points::Change::Taken { needs_go: true } => {
                 let (from, ..) = key;
-                self.tell(now, post, from, Letter::Go { stream: points::stream_of(key) })?;
+                self.tell(now, post, from, Trailer::Go { stream: points::stream_of(key) })?;
             }
             points::Change::Complete(transfer, bytes) => {
                 post.events.push_back(Event::Received { transfer, bytes });
@@ -304,7 +304,7 @@ impl Hub {
         for key in std::mem::take(&mut self.called) {
             self.tell_call(now, post, key)?;
             for message in self.early.take(key) {
-                self.on_letter(now, post, message)?;
+                self.on_message(now, post, message)?;
             }
             // A rank alone waits for nobody.
             if let Key::Operation(operation) = key {
@@ -320,7 +320,7 @@ impl Hub {
         let Some(op) = self.ops.get(&operation) else { return Ok(()) };
         let (ranks, fingerprint) = (op.ranks_to_tell(), op.fingerprint());
         for rank in ranks {
-            self.tell(now, post, rank, Letter::Called { operation, fingerprint })?;
+            self.tell(now, post, rank, Trailer::Called { operation, fingerprint })?;
         }
         Ok(())
     }
@@ -354,9 +354,9 @@ impl Hub {
         now: Time,
         post: &mut MeshPost,
         to: u32,
-        letter: Letter,
+        trailer: Trailer,
     ) -> Result<(), Failure> {
-        self.start(now, post, to, letter.seal(&[])).map(|_| ())
+        self.start(now, post, to, trailer.frame(&[])).map(|_| ())
     }
 
     fn start(
@@ -385,14 +385,14 @@ impl Hub {
         }
         let lost = if let Failure::Lost { rank } = failure { Some(rank) } else { None };
         let culprit = failure.culprit().unwrap_or(self.place.rank);
-        let letter = match failure {
-            Failure::Differs(mismatch) => Letter::Differ(mismatch),
-            _ => Letter::Stop { culprit },
+        let trailer = match failure {
+            Failure::Differs(mismatch) => Trailer::Differ(mismatch),
+            _ => Trailer::Stop { culprit },
         };
         for rank in 0..self.place.ranks {
             if self.place.is_other(rank) && Some(rank) != lost {
                 // Where this fails too, silence tells the others.
-                let _ = self.tell(now, post, rank, letter);
+                let _ = self.tell(now, post, rank, trailer);
             }
         }
     }
@@ -428,8 +428,8 @@ impl Part for Hub {
         let from = self.ranks.get(&src).copied().filter(|&rank| self.place.is_other(rank));
         if let (Some(from), Payload::Bytes(bytes)) = (from, parcel.payload) {
             let mut body = bytes.into_vec();
-            if let Some(letter) = Letter::open(&mut body) {
-                return self.on_letter(now, post, early::Message { from, letter, body });
+            if let Some(trailer) = Trailer::unframe(&mut body) {
+                return self.on_message(now, post, early::Message { from, trailer, body });
             }
         }
         post.refuse();

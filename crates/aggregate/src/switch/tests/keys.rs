@@ -1,7 +1,7 @@
 //! Who may speak for a job.
 
 use thalweg_core::JobId;
-use thalweg_wire::aggregate::{Ask, Gradient, Notice};
+use thalweg_wire::aggregate::{Gradient, Notice, Query};
 use thalweg_wire::tag::{self, Key, Secret};
 
 use super::harness::{Bench, Fate, ME, PARENT, SERVER, Sent, announcement, gradient, parameter};
@@ -94,23 +94,8 @@ fn what_is_not_sealed_with_the_jobs_key_touches_nothing() {
 
 fn query() -> Sent {
     use super::harness::Content;
-    use thalweg_wire::aggregate::AskKind;
     let Gradient { identity, aggregator, branch, .. } = gradient(0);
     let mut sent = Sent::new(ME, Content::Length(0));
-    let ask = Ask {
-        kind: AskKind::Query,
-        identity,
-        aggregator,
-        server: SERVER,
-        branch,
-        level: 0,
-        watermark_distance: 0,
-        heard_distance: 0,
-        wanted: 0,
-        straight: false,
-        afresh: false,
-        bounded: None,
-    };
-    ask.encode(&mut sent.header);
+    Query::new(identity, aggregator, SERVER, branch).encode(&mut sent.header);
     sent
 }
