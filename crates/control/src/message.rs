@@ -147,6 +147,8 @@ pub enum ToRank {
         /// Number of the operation.
         number: u64,
     },
+    /// The server has contributions to different operations: a rank reports its latest ones at once.
+    ReportOperations,
     /// The job is over, everywhere for the same reason.
     Failed(Arc<Failure>),
 }

@@ -268,6 +268,16 @@ impl Registry {
         }
     }
 
+    /// The server has contributions to different operations of a job. It knows their digests alone, so all ranks
+    /// report what they have called.
+    // spec: E-11
+    pub fn compare_operations(&mut self, job: JobId) {
+        let Some(job) = self.jobs.get(&job) else { return };
+        let text = format!("job {:?}: ranks call different operations and report them", job.name);
+        self.actions.push_back(Action::Note(text));
+        self.actions.extend(job.tell_all(&ToRank::ReportOperations));
+    }
+
     /// A stream broke.
     pub fn hang_up(&mut self, now: Time, link: LinkId) {
         let Some((id, rank)) = self.links.remove(&link) else { return };

@@ -164,7 +164,7 @@ pub struct Operation {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToRank {
-    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub message: ::core::option::Option<to_rank::Message>,
 }
 /// Nested message and enum types in `ToRank`.
@@ -187,6 +187,8 @@ pub mod to_rank {
         Failed(super::Failed),
         #[prost(message, tag = "8")]
         Agreed(super::Agreed),
+        #[prost(message, tag = "9")]
+        ReportOperations(super::ReportOperations),
     }
 }
 /// All ranks are there.
@@ -302,6 +304,9 @@ pub struct Agreed {
     #[prost(uint64, tag = "1")]
     pub number: u64,
 }
+/// The server has contributions to different operations: a rank reports its latest ones at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportOperations {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TopologyRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]

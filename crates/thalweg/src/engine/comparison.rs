@@ -134,6 +134,12 @@ impl Comparison {
         if stands_still { self.report_until(self.begun) } else { Vec::new() }
     }
 
+    /// Reports of all operations that are remembered.
+    pub fn all_reports(&mut self) -> Vec<FromRank> {
+        self.reported = self.begun;
+        self.recent.iter().filter_map(|(number, _)| self.report(*number)).collect()
+    }
+
     /// All reports that a registrar may need that has forgotten them.
     pub fn reports_again(&self) -> Vec<FromRank> {
         let reported = self.recent.iter().filter(|(number, _)| *number < self.reported);
@@ -196,17 +202,19 @@ mod tests {
     #[test]
     fn only_what_stands_still_is_reported_and_once() {
         let mut comparison = Comparison::new(false);
-        begin(&mut comparison, 100);
+        begin(&mut comparison, 300);
         assert!(comparison.reports().is_empty() && comparison.is_agreed(0));
-        assert!(comparison.reports_at_beat(90).is_empty());
-        assert!(comparison.reports_at_beat(95).is_empty(), "it moves");
-        let latest: Vec<u64> = (100 - RECENT_MAX as u64..100).collect();
-        assert_eq!(numbers(comparison.reports_at_beat(95)), latest);
-        assert!(comparison.reports_at_beat(95).is_empty());
+        assert!(comparison.reports_at_beat(290).is_empty());
+        assert!(comparison.reports_at_beat(295).is_empty(), "it moves");
+        let latest: Vec<u64> = (300 - RECENT_MAX as u64..300).collect();
+        assert_eq!(numbers(comparison.reports_at_beat(295)), latest);
+        assert!(comparison.reports_at_beat(295).is_empty());
         begin(&mut comparison, 1);
-        assert_eq!(numbers(comparison.reports_at_beat(95)), [100]);
-        assert!(comparison.reports_at_beat(101).is_empty(), "nothing is open");
-        assert!(comparison.reports_at_beat(101).is_empty());
+        assert_eq!(numbers(comparison.reports_at_beat(295)), [300]);
+        assert!(comparison.reports_at_beat(301).is_empty(), "nothing is open");
+        assert!(comparison.reports_at_beat(301).is_empty());
+        let latest: Vec<u64> = (301 - RECENT_MAX as u64..301).collect();
+        assert_eq!(numbers(comparison.all_reports()), latest, "whatever was reported before");
     }
 
     #[test]

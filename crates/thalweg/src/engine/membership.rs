@@ -106,6 +106,11 @@ impl Engine {
                 self.pending.release(number);
                 self.report_operations();
             }
+            ControlEvent::ReportOperations => {
+                for report in self.comparison.all_reports() {
+                    self.say(report);
+                }
+            }
             ControlEvent::Diagnosis(diagnosis) => {
                 (self.notes)(Note::Stalled(diagnosis.text.clone()));
             }

@@ -231,6 +231,18 @@ fn ranks_that_call_different_operations_are_both_named_to_all() {
 
 // spec: E-11 machine
 #[test]
+fn ranks_are_asked_what_they_call_when_the_server_cannot_add_it() {
+    let mut hall = Hall::set_up(&["a", "a", "b"]);
+    hall.registry.compare_operations(hall.job);
+    let is_question =
+        |action: &&Action| matches!(action, Action::Tell { message: ToRank::ReportOperations, .. });
+    assert_eq!(hall.look().iter().filter(is_question).count(), 3, "every rank");
+    hall.registry.compare_operations(JobId(0));
+    assert!(hall.look().is_empty(), "no such job");
+}
+
+// spec: E-11 machine
+#[test]
 fn ranks_that_call_the_same_hear_so_when_all_have() {
     let mut hall = Hall::set_up(&["a", "b"]);
     let call =
