@@ -12,7 +12,9 @@ use thalweg_wire::aggregate::{
 use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
 use thalweg_wire::flow::{Ack, AckView, Credit, Data, DataView};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, SLOTS_MAX, Word};
-use thalweg_wire::tag::{Key, seal, seal_with_body, verify, verify_with_body};
+use thalweg_wire::tag::{
+    Key, seal, seal_sized, seal_with_body, verify, verify_sized, verify_with_body,
+};
 use thalweg_wire::trailer::{TRAILER_BYTES, Trailer};
 use thalweg_wire::{Kind, Prefix, peek, prefix as layout};
 
@@ -223,6 +225,11 @@ pub fn tag(bytes: &[u8]) -> bool {
     assert!(verify(&sealed, &key));
     assert_eq!(untagged(&sealed), untagged(header));
     assert_eq!(verify(header, &key), sealed == *header);
+
+    let mut sized = *header;
+    seal_sized(&mut sized, body.len(), &key);
+    assert!(verify_sized(&sized, body.len(), &key) && !verify_sized(&sized, body.len() + 1, &key));
+    assert_eq!(untagged(&sized), untagged(header));
 
     let mut with_body = *header;
     seal_with_body(&mut with_body, body, &key);

@@ -169,14 +169,15 @@ impl<E> Machine for Switch<E> {
         }
         let Some(keyring) = &mut self.keyring else { return self.dispatch(now, packet) };
         // spec: T-06
-        let Some(key) = keyring.verify(packet.header) else {
+        let body_bytes = packet.body.len();
+        let Some(key) = keyring.verify(packet.header, body_bytes) else {
             self.stats.forged += 1;
             return Verdict::Consume;
         };
         let Packet { meta, header, body } = packet;
         let verdict = self.dispatch(now, Packet { meta, header: &mut *header, body });
         if verdict != Verdict::Consume {
-            tag::seal(header, &key);
+            tag::seal_sized(header, body_bytes, &key);
         }
         verdict
     }

@@ -250,7 +250,7 @@ fn post(
     // Packets of a job stay on one path, in order.
     meta.entropy = setup.job.0 as u16;
     if let Some(key) = key {
-        tag::seal(header, &key);
+        tag::seal_sized(header, body_bytes as usize, &key);
     }
 }
 

@@ -155,7 +155,7 @@ impl<E> Switch<E> {
         }
         gradient.encode(packet.header);
         let Identity { job, epoch, .. } = gradient.identity;
-        self.seal(packet.header, job, epoch);
+        self.seal(packet.header, bytes, job, epoch);
         self.address(packet.meta, job, dst, bytes);
         *if is_part { &mut self.stats.parts_sent } else { &mut self.stats.sent_again } += 1;
     }
@@ -169,15 +169,15 @@ impl<E> Switch<E> {
     ) {
         if let Some(packet) = outbox.lend(BodySize::Length(0)) {
             encode(packet.header);
-            self.seal(packet.header, job, epoch);
+            self.seal(packet.header, 0, job, epoch);
             self.address(packet.meta, job, dst, 0);
         }
     }
 
     // spec: T-06
-    fn seal(&mut self, header: &mut Header, job: JobId, epoch: u32) {
+    fn seal(&mut self, header: &mut Header, body_bytes: u32, job: JobId, epoch: u32) {
         if let Some(keyring) = &mut self.keyring {
-            tag::seal(header, &keyring.key(job, epoch));
+            tag::seal_sized(header, body_bytes as usize, &keyring.key(job, epoch));
         }
     }
 

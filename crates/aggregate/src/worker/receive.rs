@@ -27,7 +27,9 @@ enum Why {
 
 impl Epoch {
     pub(super) fn take_in(&mut self, work: &mut Work, now: Time, packet: &Packet<'_>) {
-        let is_sealed = work.key.as_ref().is_none_or(|key| tag::verify(packet.header, key));
+        let body_bytes = packet.body.len();
+        let is_genuine = |key| tag::verify_sized(packet.header, body_bytes, key);
+        let is_sealed = work.key.as_ref().is_none_or(is_genuine);
         let kind = peek(packet.header).ok().filter(|_| is_sealed).map(|prefix| prefix.kind);
         let taken = match kind {
             Some(Kind::AggregateParameter) => self.on_parameter(work, now, packet),

@@ -290,7 +290,7 @@ impl Epoch {
         meta.dscp = work.dscp(sequence);
         meta.ecn = work.config.tag.ecn;
         if let Some(key) = &work.key {
-            tag::seal(packet.header, key);
+            tag::seal_sized(packet.header, packet.body.len(), key);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_aggregate::Setup;
-use thalweg_core::{Header, JobId, NodeId, Rng};
+use thalweg_core::{JobId, NodeId, Rng};
 use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Notice, Numbers, Parameter, Query, Request, Scale,
     StationBytes,
@@ -167,13 +167,13 @@ impl Attacker {
                 packet.header[at] = self.rng.bits() as u8;
             }
         }
-        self.claim(&mut packet.header, self.own);
+        self.claim(&mut packet, self.own);
         packet
     }
 
     fn borrowed(&mut self) -> Owned {
         let mut packet = self.remembered();
-        self.claim(&mut packet.header, self.own);
+        self.claim(&mut packet, self.own);
         packet
     }
 
@@ -204,7 +204,7 @@ impl Attacker {
         if packet.body.is_empty() && self.rng.chance(0.9) {
             packet.body = vec![0x3f; 4 * usize::from(values)];
         }
-        self.claim(&mut packet.header, job);
+        self.claim(&mut packet, job);
         packet
     }
 
@@ -278,10 +278,11 @@ impl Attacker {
     }
 
     /// Speaks for a job, with its own key.
-    fn claim(&self, header: &mut Header, job: JobId) {
+    fn claim(&self, packet: &mut Owned, job: JobId) {
+        let header = &mut packet.header;
         header[JOB_AT..][..8].copy_from_slice(&job.0.to_le_bytes());
         header[EPOCH_AT..][..4].copy_from_slice(&1_u32.to_le_bytes());
-        tag::seal(header, &self.key);
+        tag::seal_sized(header, packet.body.len(), &self.key);
     }
 
     fn fill(&mut self, bytes: &mut [u8]) {

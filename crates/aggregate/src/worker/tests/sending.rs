@@ -236,12 +236,14 @@ fn headers_are_sealed_and_only_sealed_ones_are_taken() {
     let mut bench = Bench::new(setup());
     bench.worker.set_key(Some(key));
     bench.submit_length(4);
-    assert!(tag::verify(&bench.sent()[0].header, &key));
+    assert!(tag::verify_sized(&bench.sent()[0].header, 16, &key));
     bench.answer([0]);
     assert_eq!((bench.worker.watermark(), bench.worker.stats().ignored), (0, 1));
     let mut header = [0; HEADER_BYTES];
     bench.parameter(0).encode(&mut header);
-    tag::seal(&mut header, &key);
+    tag::seal_sized(&mut header, 16, &key);
+    bench.deliver(header, Body::Length(12), Ecn::Capable);
+    assert_eq!(bench.worker.stats().ignored, 2, "a body of another length");
     bench.deliver(header, Body::Length(16), Ecn::Capable);
     assert_eq!(bench.worker.watermark(), 1);
 }
