@@ -6,13 +6,16 @@
 
 use thalweg_core::{HEADER_BYTES, Header, JobId, NodeId};
 use thalweg_wire::aggregate::{
-    Announcement, Ask, AskKind, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice, Parameter,
-    ParameterView, StationBytes,
+    AGGREGATORS_MAX, Announcement, Branch, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice,
+    Parameter, ParameterView, Query, Request, StationBytes, shared_branch,
 };
 use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
 use thalweg_wire::flow::{Ack, AckView, Credit, Data, DataView};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, SLOTS_MAX, Word};
-use thalweg_wire::tag::{Key, seal, seal_with_body, verify, verify_with_body};
+use thalweg_wire::tag::{
+    Key, seal, seal_sized, seal_with_body, verify, verify_sized, verify_with_body,
+};
+use thalweg_wire::trailer::{TRAILER_BYTES, Trailer};
 use thalweg_wire::{Kind, Prefix, peek, prefix as layout};
 
 /// A prefix is read as its layout says, and the decoders accept only their own kinds.
@@ -28,8 +31,8 @@ pub fn prefix(bytes: &[u8]) -> bool {
         (Kind::PaceAnswer, word_in(header, false)),
         (Kind::AggregateGradient, Gradient::decode(header).is_ok()),
         (Kind::AggregateParameter, Parameter::decode(header).is_ok()),
-        (Kind::AggregateQuery, asked(header) == Some(AskKind::Query)),
-        (Kind::AggregateRequest, asked(header) == Some(AskKind::Request)),
+        (Kind::AggregateQuery, Query::decode(header).is_ok()),
+        (Kind::AggregateRequest, Request::decode(header).is_ok()),
         (Kind::AggregateNotice, Notice::decode(header).is_ok()),
         (Kind::AggregateAnnouncement, Announcement::decode(header).is_ok()),
         (Kind::DeliverData, deliver::Data::decode(header).is_ok()),
@@ -74,7 +77,8 @@ pub fn aggregate(bytes: &[u8]) -> bool {
     let accepted = [
         gradient(header),
         parameter(header),
-        ask(header),
+        query(header),
+        request(header),
         announcement(header, body),
         notice(header),
     ];
@@ -146,6 +150,14 @@ fn gradient(header: &Header) -> bool {
             assert_eq!(branch.full(level).count_ones(), u32::from(branch.fan_in(level)));
         }
         assert!(gradient.watermark() <= gradient.identity.sequence);
+        assert!(gradient.aggregator < AGGREGATORS_MAX);
+        for level in branch.entry()..branch.end() {
+            let shared = Branch::unpack(shared_branch(branch.pack(), level)).expect("a branch");
+            assert_eq!(
+                (shared.entry(), shared.full(level), shared.bit(level)),
+                (level, branch.full(level), 1)
+            );
+        }
         let view = GradientView::check(header).expect("it was accepted");
         assert_eq!((view.level(), view.bitmap_level()), (gradient.level, gradient.bitmap_level));
     }
@@ -159,15 +171,24 @@ fn parameter(header: &Header) -> bool {
         assert_canonical(header, |again| parameter.encode(again));
         assert!(parameter.everyone() <= parameter.identity.sequence);
         assert!(parameter.next_from() >= parameter.identity.sequence);
+        assert!(parameter.next_aggregator.is_none_or(|next| next < AGGREGATORS_MAX));
     }
     parameter.is_ok()
 }
 
-fn ask(header: &Header) -> bool {
-    let Ok(ask) = Ask::decode(header) else { return false };
-    assert_canonical(header, |again| ask.encode(again));
-    assert!(usize::from(ask.level) <= LEVELS);
-    assert!(ask.watermark() <= ask.identity.sequence);
+fn query(header: &Header) -> bool {
+    let Ok(query) = Query::decode(header) else { return false };
+    assert_canonical(header, |again| query.encode(again));
+    assert!(usize::from(query.level) <= LEVELS);
+    assert!(query.watermark() <= query.identity.sequence);
+    assert!(query.bounded.is_none_or(|bounded| bounded.first_distance < bounded.fragments));
+    true
+}
+
+fn request(header: &Header) -> bool {
+    let Ok(request) = Request::decode(header) else { return false };
+    assert_canonical(header, |again| request.encode(again));
+    assert!(usize::from(request.level) <= LEVELS);
     true
 }
 
@@ -205,6 +226,11 @@ pub fn tag(bytes: &[u8]) -> bool {
     assert_eq!(untagged(&sealed), untagged(header));
     assert_eq!(verify(header, &key), sealed == *header);
 
+    let mut sized = *header;
+    seal_sized(&mut sized, body.len(), &key);
+    assert!(verify_sized(&sized, body.len(), &key) && !verify_sized(&sized, body.len() + 1, &key));
+    assert_eq!(untagged(&sized), untagged(header));
+
     let mut with_body = *header;
     seal_with_body(&mut with_body, body, &key);
     assert!(verify_with_body(&with_body, body, &key));
@@ -219,14 +245,25 @@ pub fn tag(bytes: &[u8]) -> bool {
     true
 }
 
-fn asked(header: &Header) -> Option<AskKind> {
-    Ask::decode(header).ok().map(|ask| ask.kind)
+/// A trailer that is accepted is the one encoding of its meaning, and only the trailer is cut off.
+pub fn trailer(bytes: &[u8]) -> bool {
+    let mut message = bytes.to_vec();
+    let Some(trailer) = Trailer::unframe(&mut message) else {
+        assert_eq!(message, bytes, "what is refused stays as it is");
+        return false;
+    };
+    assert_eq!(message.len() + TRAILER_BYTES, bytes.len());
+    assert_eq!(trailer.frame(&message).into_vec(), bytes);
+    true
 }
 
-/// Encoding again gives the same bytes, but for the tag, which encoders leave to the sealer.
+/// Encoding again gives the same bytes, but for the tag, which encoders leave to the sealer, and the versions,
+/// which may be those of a newer sender.
 fn assert_canonical(header: &Header, encode: impl FnOnce(&mut Header)) {
     let mut again = [0xff; HEADER_BYTES];
     encode(&mut again);
+    assert_eq!(again[2], layout::VERSION | layout::OLDEST_VERSION << 4);
+    again[2] = header[2];
     assert_eq!(again, untagged(header));
 }
 
@@ -264,6 +301,8 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
     let number = |from: usize, bytes: usize| {
         header[from..from + bytes].iter().rev().fold(0, |high, &low| high << 8 | u64::from(low))
     };
-    let is_ours = header[..2] == layout::MAGIC && header[2] == layout::VERSION;
-    is_ours.then_some(Prefix { kind, job: JobId(number(8, 8)), epoch: number(4, 4) as u32 })
+    let (version, oldest) = (header[2] % 16, header[2] / 16);
+    let is_readable = oldest <= layout::VERSION && layout::VERSION <= version;
+    let is_ours = header[..2] == layout::MAGIC && is_readable && header[7] == 0;
+    is_ours.then_some(Prefix { kind, job: JobId(number(8, 8)), epoch: number(4, 3) as u32 })
 }

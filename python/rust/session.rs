@@ -58,12 +58,11 @@ struct UnderWay {
 #[pymethods]
 impl Session {
     /// Joins a job and waits until all ranks are there. `patience_s` is how long an operation that does
-    /// not move is waited for; `collective` is "auto", "aggregate", "server" or "ring"; `compare_operations`
-    /// has the server compare every operation of all ranks.
+    /// not move is waited for; `collective` is "auto", "aggregate", "server" or "ring".
     #[new]
     #[pyo3(signature = (
         server, job, rank, ranks, *, switch = None, token = None, patience_s = 30.0, stall_s = 5.0,
-        collective = "auto", share_memory = true, compare_operations = false,
+        collective = "auto", share_memory = true,
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -78,7 +77,6 @@ impl Session {
         stall_s: f64,
         collective: &str,
         share_memory: bool,
-        compare_operations: bool,
     ) -> PyResult<Session> {
         let notes = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&notes);
@@ -88,7 +86,6 @@ impl Session {
             patience: seconds("patience_s", patience_s)?,
             stall_after: seconds("stall_s", stall_s)?,
             share_memory,
-            compares_operations: compare_operations,
             policy: Policy { collective: via(collective)?, ..Policy::default() },
             notes: Arc::new(move |note| lock(&told).push((is_warning(&note), in_words(&note)))),
             ..SessionConfig::new(server, job, rank, ranks)

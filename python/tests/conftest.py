@@ -17,9 +17,6 @@ import torch.multiprocessing as mp  # noqa: E402
 
 import thalweg  # noqa: E402
 
-# Tests that call different operations by mistake fail on every path.
-os.environ.setdefault("THALWEG_COMPARE_OPERATIONS", "1")
-
 # Of the groups. Processes that all import torch at once need long to meet.
 TIMEOUT_S = 60
 

@@ -248,29 +248,26 @@ def _assert_all_name_both(answers: list, cases: str) -> None:
 
 
 PATHS = [
-    # Memory, collective, whether the server compares.
-    ("1", "auto", "0"),
-    ("0", "auto", "0"),
-    ("0", "ring", "0"),
-    ("0", "aggregate", "1"),
+    # Memory, collective.
+    ("1", "auto"),
+    ("0", "auto"),
+    ("0", "ring"),
+    ("0", "aggregate"),
 ]
 
 
 # spec: E-11 sockets
-@pytest.mark.parametrize("memory, collective, compare", PATHS)
-def test_sums_that_differ_are_not_mixed(run, monkeypatch, memory, collective, compare):
+@pytest.mark.parametrize("memory, collective", PATHS)
+def test_sums_that_differ_are_not_mixed(run, monkeypatch, memory, collective):
     monkeypatch.setenv("THALWEG_SHARE_MEMORY", memory)
     monkeypatch.setenv("THALWEG_COLLECTIVE", collective)
-    monkeypatch.setenv("THALWEG_COMPARE_OPERATIONS", compare)
     cases = "bounded sums" if collective == "aggregate" else "sums"
     _assert_all_name_both(run(RANKS, _differ, cases), cases)
 
 
 # spec: E-11 sockets
 @pytest.mark.parametrize("cases", ["sums between ranks", "moves"])
-@pytest.mark.parametrize("compare", ["0", "1"])
-def test_calls_between_ranks_that_differ_give_nothing(run, monkeypatch, cases, compare):
-    monkeypatch.setenv("THALWEG_COMPARE_OPERATIONS", compare)
+def test_calls_between_ranks_that_differ_give_nothing(run, cases):
     _assert_all_name_both(run(RANKS, _differ, cases), cases)
 
 

@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use thalweg_core::{JobId, NodeId, Rng};
 use thalweg_wire::aggregate::LEVELS;
+use thalweg_wire::prefix::EPOCH_MAX;
 use thiserror::Error;
 
 use crate::setup::Setup;
@@ -333,7 +334,7 @@ impl Registrar {
         if roster.len() > WORKERS_MAX as usize {
             return Err(RegisterError::Roster(roster.len()));
         }
-        let round = epoch.checked_add(1).ok_or(RegisterError::WornOut(id))?;
+        let round = next_epoch(epoch).ok_or(RegisterError::WornOut(id))?;
         self.jobs.insert(id, Job::restore(id, spec, round, roster, watermark));
         Ok(())
     }
@@ -431,4 +432,9 @@ impl Registrar {
 
 fn find(jobs: &mut BTreeMap<JobId, Job>, job: JobId) -> Result<&mut Job, JoinError> {
     jobs.get_mut(&job).ok_or(JoinError::UnknownJob(job))
+}
+
+/// The epoch after one. `None` if headers cannot name it.
+fn next_epoch(epoch: u32) -> Option<u32> {
+    (epoch < EPOCH_MAX).then(|| epoch + 1)
 }

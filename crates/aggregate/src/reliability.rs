@@ -1,5 +1,6 @@
 //! How much of an operation may be missing, and what was.
 
+use thalweg_core::Fingerprint;
 use thalweg_wire::aggregate::{Absent, LossShare};
 
 /// Whether an operation's sums may lack contributions: the same at all workers.
@@ -21,11 +22,14 @@ pub struct Manner {
     /// The layer of the model that its values belong to, from 0 at the front, and how many there are:
     /// front layers are more urgent. Without it, as urgent as the settings say.
     pub layer: Option<(u16, u16)>,
+    /// The operation as the caller knows it: sums are of contributions to the same one (E-11). Without it, the exact
+    /// all-reduce of the tensor.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 impl From<Reliability> for Manner {
     fn from(reliability: Reliability) -> Manner {
-        Manner { reliability, layer: None }
+        Manner { reliability, ..Manner::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Span, Time, Verdict};
-use thalweg_wire::aggregate::{AggregateError, Ask, Gradient, Notice, Scale};
+use thalweg_wire::aggregate::{AggregateError, Gradient, Notice, Query, Scale};
 use thalweg_wire::tag::{self, Secret};
 use thalweg_wire::{Kind, Prefix, peek};
 use thiserror::Error;
@@ -73,6 +73,15 @@ pub enum Event {
         from: u64,
         /// The new scale.
         scale: Scale,
+    },
+    /// Two ranks have called different operations: their contributions to a fragment are not added, and the job
+    /// comes to a stop. Reported once in an epoch.
+    // spec: E-11
+    Differs {
+        /// The job.
+        job: JobId,
+        /// The fragment.
+        sequence: u64,
     },
 }
 
@@ -208,7 +217,9 @@ impl Server {
             return Ok(());
         };
         // What is of another epoch has another key, and is dropped anyway.
-        let is_forged = |key| epoch == job.setup.epoch && !tag::verify(packet.header, key);
+        let body_bytes = packet.body.len();
+        let is_forged =
+            |key| epoch == job.setup.epoch && !tag::verify_sized(packet.header, body_bytes, key);
         if job.key.as_ref().is_some_and(is_forged) {
             job.stats.forged += 1;
             return Ok(());
@@ -216,7 +227,7 @@ impl Server {
         let context = &mut Context { now, queue: &mut self.queue, events: &mut self.events };
         match kind {
             Kind::AggregateQuery => {
-                job.handle_query(&Ask::decode_checked(prefix, packet.header)?, context)
+                job.handle_query(&Query::decode_checked(prefix, packet.header)?, context)
             }
             Kind::AggregateNotice => job.handle_notice(&Notice::decode(packet.header)?, context),
             // Whatever else it may be, it is not for a server.

@@ -87,7 +87,7 @@ impl Switch {
 
     /// How many aggregators a job has taken. Looks at all of them.
     pub fn occupied_by(&self, job: JobId) -> u32 {
-        let of_job = |slot: &&Aggregator| slot.key.fragment().identity.job == job;
+        let of_job = |slot: &&Aggregator| slot.key.job() == job;
         self.array.taken().filter(of_job).count() as u32
     }
 
@@ -95,7 +95,7 @@ impl Switch {
     pub fn occupancy(&self) -> BTreeMap<JobId, u32> {
         let mut taken = BTreeMap::new();
         for slot in self.array.taken() {
-            *taken.entry(slot.key.fragment().identity.job).or_insert(0) += 1;
+            *taken.entry(slot.key.job()).or_insert(0) += 1;
         }
         taken
     }
@@ -162,14 +162,15 @@ impl Machine for Switch {
         }
         let Some(keyring) = &mut self.keyring else { return self.dispatch(now, packet) };
         // spec: T-06
-        let Some(key) = keyring.verify(packet.header) else {
+        let body_bytes = packet.body.len();
+        let Some(key) = keyring.verify(packet.header, body_bytes) else {
             self.stats.forged += 1;
             return Verdict::Consume;
         };
         let Packet { meta, header, body } = packet;
         let verdict = self.dispatch(now, Packet { meta, header: &mut *header, body });
         if verdict != Verdict::Consume {
-            tag::seal(header, &key);
+            tag::seal_sized(header, body_bytes, &key);
         }
         verdict
     }

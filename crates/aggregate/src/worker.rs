@@ -9,7 +9,7 @@ use thalweg_core::{
 use thalweg_transport::control::PacketInfos;
 use thalweg_transport::{CongestionControl, ControlStart, Controller, RtoLimits, RttEstimator};
 use thalweg_values::Tensor;
-use thalweg_wire::aggregate::Scale;
+use thalweg_wire::aggregate::{AGGREGATORS_MAX, Scale};
 use thalweg_wire::tag::Key;
 use thalweg_wire::{Prefix, peek};
 
@@ -205,18 +205,18 @@ impl Worker {
         self.submit_with(now, tensor, Manner::default())
     }
 
-    /// Begins the next operation. All workers submit it in the same manner.
+    /// Begins the next operation. All workers submit it in the same options.
     pub fn submit_with(
         &mut self,
         now: Time,
         tensor: Tensor,
-        manner: impl Into<Manner>,
+        options: impl Into<Manner>,
     ) -> Operation {
         let is_empty = tensor.is_empty();
         if self.waits_for().is_none() {
             self.work.moved_at = now;
         }
-        let operation = self.work.operations.submit(tensor, manner.into());
+        let operation = self.work.operations.submit(tensor, options.into());
         if is_empty {
             let absences = Absences::default();
             self.work.events.push_back(Event::Finished { operation, missing_below: 0, absences });
@@ -454,6 +454,6 @@ fn is_sound(setup: &Setup, rank: u32) -> bool {
     !setup.trees.is_empty()
         && setup.trees.iter().all(|tree| rank < tree.workers())
         && setup.fragment_values > 0
-        && setup.aggregators > 0
+        && (1..=AGGREGATORS_MAX).contains(&setup.aggregators)
         && (1..=Setup::SPAN_MAX).contains(&setup.span_fragments)
 }

@@ -8,7 +8,7 @@ use thalweg_aggregate::switch::{Config, Switch};
 use thalweg_core::testing::DiscardOutbox;
 use thalweg_core::{Body, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time};
 use thalweg_wire::aggregate::{
-    Announcement, Ask, AskKind, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale,
+    Announcement, Branch, Gradient, Identity, Numbers, Parameter, Query, Request, Scale,
 };
 
 /// The system's allocator, which counts what each thread asks for.
@@ -110,7 +110,7 @@ impl Driver {
     /// A fragment of one of the jobs, with everything that can go wrong.
     fn round(&mut self, round: u64) {
         let job = JobId(round % JOBS);
-        let identity = Identity { job, epoch: 1, sequence: round, attempt: 0 };
+        let identity = Identity { job, epoch: 1, sequence: round, attempt: 0, operation: 1 };
         let header_of = |gradient: Gradient| {
             let mut header = [0; HEADER_BYTES];
             gradient.encode(&mut header);
@@ -123,9 +123,8 @@ impl Driver {
         for worker in [0, 1, 1, 2] {
             let resend = round % 7 == 3 && worker == 2;
             self.handle(header_of(Gradient { resend, ..gradient(identity, worker) }), 32);
-            for kind in [AskKind::Query, AskKind::Request] {
-                self.handle(ask(identity, kind), 0);
-            }
+            self.handle(query(identity), 0);
+            self.handle(request(identity), 0);
         }
         if repair {
             self.handle(header_of(Gradient { repair, ..gradient(identity, 0) }), 32);
@@ -172,66 +171,33 @@ fn aggregator(identity: Identity) -> u32 {
 }
 
 fn gradient(identity: Identity, worker: u8) -> Gradient {
-    Gradient {
-        identity,
-        aggregator: aggregator(identity),
-        numbers: numbers(),
-        server: SERVER,
-        watermark_distance: 0,
-        bitmap: 1 << worker,
-        bitmap_level: 0,
-        level: 0,
-        branch: branch(worker),
-        next_magnitude: Magnitude::default(),
-        values: VALUES,
-        congested: false,
-        overflow: false,
-        collision: false,
-        resend: false,
-        repair: false,
-        result: false,
-        absent: None,
-    }
+    Gradient::fresh(identity, aggregator(identity), numbers(), SERVER, branch(worker))
 }
 
 fn parameter(identity: Identity) -> Header {
-    let parameter = Parameter {
-        identity,
-        aggregator: aggregator(identity),
-        numbers: numbers(),
-        server: SERVER,
-        next_aggregator: None,
-        next_scale: None,
-        next_distance: 0,
-        everyone_distance: 0,
-        level: 4,
-        values: VALUES,
-        congested: false,
-        repeat: false,
-        absent: None,
-    };
     let mut header = [0; HEADER_BYTES];
-    parameter.encode(&mut header);
+    Parameter::sum(identity, aggregator(identity), numbers(), SERVER, 4).encode(&mut header);
     header
 }
 
-fn ask(identity: Identity, kind: AskKind) -> Header {
-    let (level, wanted) = if kind == AskKind::Query { (0, 0) } else { (1, 1) };
-    let ask = Ask {
-        kind,
+fn query(identity: Identity) -> Header {
+    let mut header = [0; HEADER_BYTES];
+    Query::new(identity, aggregator(identity), SERVER, branch(0)).encode(&mut header);
+    header
+}
+
+fn request(identity: Identity) -> Header {
+    let request = Request {
         identity,
         aggregator: aggregator(identity),
         server: SERVER,
         branch: branch(0),
-        level,
-        watermark_distance: 0,
-        heard_distance: 0,
-        wanted,
-        straight: false,
+        level: 1,
+        wanted: 1,
+        bypass: false,
         afresh: false,
-        bounded: None,
     };
     let mut header = [0; HEADER_BYTES];
-    ask.encode(&mut header);
+    request.encode(&mut header);
     header
 }

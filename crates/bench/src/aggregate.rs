@@ -11,7 +11,7 @@ use thalweg_core::{
     Body, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time,
 };
 use thalweg_wire::aggregate::{
-    Announcement, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale,
+    Announcement, Branch, Gradient, Identity, Numbers, Parameter, Scale,
 };
 
 use super::AggregateArguments;
@@ -171,48 +171,15 @@ impl Track {
 
     fn push_gradient(&mut self, fragment: u32, worker: u8) {
         let mut header = [0; HEADER_BYTES];
-        let gradient = Gradient {
-            identity: self.identity(fragment),
-            aggregator: fragment,
-            numbers: numbers(),
-            server: SERVER,
-            watermark_distance: 0,
-            bitmap: 1 << worker,
-            bitmap_level: 0,
-            level: 0,
-            branch: Branch::new([WORKERS, 0, 0, 0], [worker, 0, 0, 0]).expect("a place below 8"),
-            next_magnitude: Magnitude::default(),
-            values: self.values,
-            congested: false,
-            overflow: false,
-            collision: false,
-            resend: false,
-            repair: false,
-            result: false,
-            absent: None,
-        };
-        gradient.encode(&mut header);
+        let branch = Branch::new([WORKERS, 0, 0, 0], [worker, 0, 0, 0]).expect("a place below 8");
+        Gradient::fresh(self.identity(fragment), fragment, numbers(), SERVER, branch)
+            .encode(&mut header);
         self.push(header, Some(fragment));
     }
 
     fn push_parameter(&mut self, fragment: u32) {
         let mut header = [0; HEADER_BYTES];
-        let parameter = Parameter {
-            identity: self.identity(fragment),
-            aggregator: fragment,
-            numbers: numbers(),
-            server: SERVER,
-            next_aggregator: None,
-            next_scale: None,
-            next_distance: 0,
-            everyone_distance: 0,
-            level: 4,
-            values: self.values,
-            congested: false,
-            repeat: false,
-            absent: None,
-        };
-        parameter.encode(&mut header);
+        Parameter::sum(self.identity(fragment), fragment, numbers(), SERVER, 4).encode(&mut header);
         self.push(header, None);
     }
 
@@ -224,7 +191,7 @@ impl Track {
 
     fn identity(&self, fragment: u32) -> Identity {
         let sequence = self.next_sequence + u64::from(fragment);
-        Identity { job: JOB, epoch: 1, sequence, attempt: 0 }
+        Identity { job: JOB, epoch: 1, sequence, attempt: 0, operation: 1 }
     }
 
     /// Whether what was measured is what was meant.

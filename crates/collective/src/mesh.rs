@@ -6,7 +6,7 @@
 //! Way of a call: `op` lays out what this rank has to send and to receive. Operations on data of one
 //! length are slices that are given, combined and shared (`layout`, `whole`); the others are parts that
 //! go to their receivers directly (`parts`). Everything travels in chunks (`grid`), each with a
-//! `letter` that says what it is, in turn with whatever else goes to that rank (`lanes`). What comes
+//! `trailer` that says what it is, in turn with whatever else goes to that rank (`lanes`). What comes
 //! before its call is kept (`early`).
 //!
 //! **Ranks need not be in step.** A rank that is behind holds up the transfers to it: after
@@ -31,7 +31,6 @@ mod hub;
 mod lanes;
 mod layout;
 mod lengths;
-mod letter;
 mod op;
 mod parts;
 mod points;

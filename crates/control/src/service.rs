@@ -155,6 +155,11 @@ impl Service {
         let _ = self.errands.send(Errand::Fail { job, text });
     }
 
+    /// A handle by which the data plane reports from its own thread.
+    pub fn reporter(&self) -> Reporter {
+        Reporter { errands: self.errands.clone() }
+    }
+
     /// The jobs that there are. None once the service has ended.
     pub fn jobs(&self) -> Vec<JobSummary> {
         let (answer, answered) = std::sync::mpsc::channel();
@@ -165,6 +170,21 @@ impl Service {
     /// Stops. Ranks see their streams end, and look for the service until their patience ends.
     pub fn stop(self) {
         drop(self);
+    }
+}
+
+/// Reports of a data plane to its service, from any thread.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    errands: mpsc::UnboundedSender<Errand>,
+}
+
+impl Reporter {
+    /// Ranks of a job have contributed to different operations: they are asked what they have called, and the job
+    /// fails with the two that differ.
+    pub fn operations_differ(&self, job: JobId) {
+        // A service that has ended has no jobs.
+        let _ = self.errands.send(Errand::Compare { job });
     }
 }
 

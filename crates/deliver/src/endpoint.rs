@@ -181,7 +181,7 @@ impl Endpoint {
         let sent = match says {
             Says::Echo { sent_at, congested, priority } => {
                 let name_sent = wire_name(&self.config, name);
-                let ack = Ack { name: name_sent, sent_at, congested, priority };
+                let ack = Ack { name: name_sent, sent_at, congested, class: priority };
                 self.send_control(outbox, name.peer, |header| ack.encode(header))
             }
             // A buffer was posted since, and the offer accepted. Saying both would cost a round trip

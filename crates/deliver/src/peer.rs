@@ -84,7 +84,7 @@ impl Peer {
             bytes: Bytes::from(config.echo_every) * u64::from(config.segment_bytes),
             congested: ack.congested,
             round_trip: Some(round_trip),
-            priority: Some(ack.priority),
+            priority: Some(ack.class),
             in_flight: Bytes::ZERO,
             in_recovery: false,
             transmission: 0,

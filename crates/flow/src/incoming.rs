@@ -323,5 +323,6 @@ fn answer(config: &Config, meta: &Meta, data: &Data) -> Ack {
         transmission: data.transmission,
         congested: meta.ecn.is_congested(),
         resend: false,
+        class: 0,
     }
 }

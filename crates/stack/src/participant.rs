@@ -79,8 +79,8 @@ impl JobMachine for Participant {
     fn submit(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError> {
         match self {
             Participant::Aggregate(worker) => {
-                let manner = manner(&call);
-                Ok(worker.submit_with(now, call.tensor, manner))
+                let options = options(&call);
+                Ok(worker.submit_with(now, call.tensor, options))
             }
             Participant::Server(node) => node.submit(now, call),
             Participant::Ring(ring) => ring.submit(now, call),
@@ -155,14 +155,15 @@ impl Check for Participant {
 }
 
 /// How aggregation carries out a sum.
-fn manner(call: &SumCall) -> Manner {
+fn options(call: &SumCall) -> Manner {
     // A share of less than one is one of 256ths as well, and nothing of it is exact.
     let share = call.loss.and_then(|loss| LossShare::new(f64::from(loss.millionths()) / 1e6));
     let reliability = match share {
         Some(share) if share.parts() > 0 => Reliability::Bounded(share),
         _ => Reliability::Exact,
     };
-    Manner { reliability, layer: call.layers.map(|layers| (call.layer, layers)) }
+    let layer = call.layers.map(|layers| (call.layer, layers));
+    Manner { reliability, layer, fingerprint: call.fingerprint }
 }
 
 /// The worker keeps what others may lack.

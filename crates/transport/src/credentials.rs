@@ -61,6 +61,7 @@ mod tests {
             transmission: 0,
             congested: false,
             resend: false,
+            class: 0,
         };
         ack.encode(&mut header);
         credentials.seal(&mut header);

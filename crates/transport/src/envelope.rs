@@ -22,16 +22,31 @@ impl Envelope<'_> {
     /// Addresses a packet whose body has its final length, writes its header with `encode` and seals it.
     #[inline]
     pub fn fill(&self, packet: &mut Packet<'_>, encode: impl FnOnce(&mut Header)) {
+        self.address(packet);
+        encode(packet.header);
+        if let Some(key) = self.key {
+            tag::seal(packet.header, key);
+        }
+    }
+
+    /// [`fill`](Envelope::fill) for a header that does not name the length of the body: the seal covers it.
+    #[inline]
+    pub fn fill_sized(&self, packet: &mut Packet<'_>, encode: impl FnOnce(&mut Header)) {
+        self.address(packet);
+        encode(packet.header);
+        if let Some(key) = self.key {
+            tag::seal_sized(packet.header, packet.body.len(), key);
+        }
+    }
+
+    #[inline]
+    fn address(&self, packet: &mut Packet<'_>) {
         packet.meta.dst = self.dst;
         packet.meta.wire_bytes = (packet.body.len() as u32).saturating_add(self.overhead_bytes);
         packet.meta.rank = self.tag.rank;
         packet.meta.entropy = self.entropy;
         packet.meta.dscp = self.tag.dscp;
         packet.meta.ecn = self.tag.ecn;
-        encode(packet.header);
-        if let Some(key) = self.key {
-            tag::seal(packet.header, key);
-        }
     }
 }
 
@@ -55,5 +70,9 @@ mod tests {
         assert_eq!((meta.dscp, meta.ecn, meta.rank), (tag.dscp, tag.ecn, 11));
         assert_eq!(header[30], 5);
         assert!(tag::verify(&header, &key), "the seal covers what was written");
+        let mut packet = Packet { meta: &mut meta, header: &mut header, body: Body::Length(1_000) };
+        envelope.fill_sized(&mut packet, |header| header[30] = 6);
+        assert_eq!((header[30], meta.wire_bytes), (6, 1_040));
+        assert!(tag::verify_sized(&header, 1_000, &key) && !tag::verify(&header, &key));
     }
 }

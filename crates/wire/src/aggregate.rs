@@ -2,35 +2,41 @@
 //!
 //! A worker cuts a tensor into fragments and sends each as a [`Gradient`] towards the server.
 //! Switches on the way sum the gradients of one fragment; the server completes the sum and sends it
-//! back as a [`Parameter`], which also acknowledges the fragment and frees its aggregators. Who lacks
-//! something sends an [`Ask`]. What a switch has to know of a job, it is told by an [`Announcement`],
+//! back as a [`Parameter`], which also acknowledges the fragment and frees its aggregators. A worker that
+//! lacks a sum sends a [`Query`], and a switch or server that lacks a contribution a [`Request`]. What a switch has to know of a job, it is told by an [`Announcement`],
 //! and says with a [`Notice`] that it does not know it. `docs/aggregation.md` tells how they play
 //! together; ids such as A-05 are those of the requirements in `specs/`.
 //!
-//! All headers about a fragment hold what a switch compares (sequence, attempt, aggregator, server) at
-//! the same offsets.
+//! All headers about a fragment hold what a switch compares (sequence, operation, server, aggregator, attempt)
+//! at the same offsets.
 
 mod announcement;
-mod ask;
 mod bounded;
 mod branch;
 mod gradient;
 mod levels;
 mod numbers;
 mod parameter;
+mod query;
+mod request;
 
 use thalweg_core::JobId;
 use thiserror::Error;
 
 pub use announcement::{Announcement, CHILDREN_MAX, GroupView, Notice, STATIONS_MAX, StationBytes};
-pub use ask::{Ask, AskKind, AskView};
 pub use bounded::{Absent, Bounded, LossShare};
-pub use branch::{Branch, BranchError, FAN_IN_MAX, LEVELS};
+pub use branch::{BRANCH_BYTES, Branch, BranchError, FAN_IN_MAX, LEVELS, shared_branch};
 pub use gradient::{Gradient, GradientView};
-pub use numbers::{Magnitude, Numbers, Scale};
+pub use numbers::{Magnitude, Numbers, Scale, VALUE_BYTES};
 pub use parameter::{Parameter, ParameterView};
+pub use query::{Query, QueryView};
+pub use request::{Request, RequestView};
 
-use crate::prefix::PrefixError;
+use crate::int24::U24_MAX;
+use crate::prefix::{Prefix, PrefixError};
+
+/// The most aggregators that headers can number.
+pub const AGGREGATORS_MAX: u32 = U24_MAX + 1;
 
 /// Which fragment a packet belongs to. Values of packets with different identities are never added
 ///
@@ -45,6 +51,16 @@ pub struct Identity {
     /// Which try at the fragment it is. Fixed point with another scale and the repeat in floats are
     /// other attempts, so that values of different meaning cannot meet.
     pub attempt: u8,
+    /// The [digest](crate::fingerprint::digest) of the operation that the sender has called. Two ranks whose
+    /// operations differ number their fragments alike (E-11).
+    pub operation: u32,
+}
+
+impl Identity {
+    #[inline]
+    fn read(prefix: &Prefix, sequence: u64, attempt: u8, operation: u32) -> Identity {
+        Identity { job: prefix.job, epoch: prefix.epoch, sequence, attempt, operation }
+    }
 }
 
 /// Why an aggregation header cannot be read. The sender is at fault.
@@ -73,6 +89,12 @@ pub enum AggregateError {
     /// More fragments in flight than there were.
     #[error("the watermark lies {0} below the sequence number, before the first fragment")]
     Watermark(u16),
+    /// A body format that this version does not read.
+    #[error("body format {0} is not read by this version: 0 is f32, 1 is fixed point")]
+    Format(u8),
+    /// An aggregator that a gradient cannot name.
+    #[error("the next aggregator is {0}: there are at most {AGGREGATORS_MAX}")]
+    Aggregator(u32),
     /// A scale that does not turn numbers into fixed point and back.
     #[error("the scale with bits {0:#010x} is not a positive normal number")]
     Scale(u32),
@@ -87,29 +109,30 @@ pub enum AggregateError {
 /// Flag: a queue was congested on the way. It outlives the IP header's mark, which ends where
 /// a switch consumes the packet.
 pub const CONGESTED: u8 = 1 << 0;
-/// Flag: the values are floats, not fixed point.
-pub const FLOAT: u8 = 1 << 1;
 /// Gradient flag: a sum on the way left the range of its values.
-pub const OVERFLOW: u8 = 1 << 2;
+pub const OVERFLOW: u8 = 1 << 1;
 /// Gradient flag: an aggregator was taken by another fragment.
-pub const COLLISION: u8 = 1 << 3;
+pub const COLLISION: u8 = 1 << 2;
 /// Gradient flag: not for the sums on the way: it was sent before, or passed over.
-pub const RESEND: u8 = 1 << 4;
+pub const RESEND: u8 = 1 << 3;
 /// Gradient flag: sent again because somebody asked for it. It joins the sum that waits for it, and
 /// goes on to the server where none does (T-10).
-pub const REPAIR: u8 = 1 << 5;
+pub const REPAIR: u8 = 1 << 4;
 /// Gradient flag: no contribution, but the finished sum, for a server that has lost it.
-pub const RESULT: u8 = 1 << 6;
+pub const RESULT: u8 = 1 << 5;
 /// Gradient flag, with [`RESULT`] alone: somebody is missing in the sum (T-02).
-pub const RESULT_LACKS: u8 = 1 << 7;
+pub const RESULT_LACKS: u8 = 1 << 6;
 /// Parameter flag: no sum, but the wish for floats instead.
-pub const REPEAT: u8 = 1 << 2;
+pub const REPEAT: u8 = 1 << 1;
 /// Parameter flag: another aggregator is to be used.
-pub const NEXT_AGGREGATOR: u8 = 1 << 3;
+pub const NEXT_AGGREGATOR: u8 = 1 << 2;
 /// Parameter flag: another scale is to be used.
-pub const NEXT_SCALE: u8 = 1 << 4;
+pub const NEXT_SCALE: u8 = 1 << 3;
 /// Parameter flag: somebody is missing in the sum (T-02).
-pub const LACKS: u8 = 1 << 5;
+pub const LACKS: u8 = 1 << 4;
+
+/// Query and request flag: past all switches, between worker and server.
+const BYPASS: u8 = 1 << 0;
 
 /// `flag` if `set`, else no flag.
 const fn flag(set: bool, flag: u8) -> u8 {

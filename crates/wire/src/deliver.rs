@@ -18,6 +18,7 @@ pub use data::{Data, DataView, ECHO};
 use thalweg_core::JobId;
 use thiserror::Error;
 
+use crate::CLASS_MAX;
 use crate::prefix::{Prefix, PrefixError};
 
 /// Names a tensor on its way between two nodes. No two operations of a job's life have the same number,
@@ -50,6 +51,9 @@ pub enum DeliverError {
     /// Bits are set that mean nothing in this version, or in this kind of packet.
     #[error("reserved bits of the delivery header are set: senders must leave them zero")]
     Reserved,
+    /// A class that no packet has.
+    #[error("the echoed packet claims class {0}: the last is {CLASS_MAX}")]
+    Class(u8),
     /// A packet that carries nothing.
     #[error("the packet has no payload: a tensor without values has no data packets")]
     Empty,

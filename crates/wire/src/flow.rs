@@ -9,6 +9,7 @@ use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
+use crate::CLASS_MAX;
 use crate::prefix::{Kind, Prefix, PrefixError, PrefixView, peek};
 
 /// A piece of a message.
@@ -58,6 +59,8 @@ pub struct Ack {
     pub congested: bool,
     /// Whether the receiver asks for packet `cumulative` again.
     pub resend: bool,
+    /// The class that the packet that caused it arrived in: at most [`CLASS_MAX`].
+    pub class: u8,
 }
 
 /// Leave to send more of a message, from a receiver that decides who sends when.
@@ -86,6 +89,9 @@ pub enum FlowError {
     /// Bits are set that mean nothing in this version.
     #[error("reserved bits of the flow header are set: senders must leave them zero")]
     Reserved,
+    /// A class that no packet has.
+    #[error("the acknowledged packet claims class {0}: the last is {CLASS_MAX}")]
+    Class(u8),
     /// Packets without payload would never finish a message.
     #[error("the segment size is zero: it must be the payload of a full packet")]
     EmptySegment,
@@ -143,8 +149,10 @@ pub struct AckView {
     pub transmission: U32,
     /// [`CONGESTED`] and [`RESEND`]; the other bits are zero.
     pub flags: u8,
+    /// [`Ack::class`].
+    pub class: u8,
     /// Zero.
-    pub reserved: [u8; 3],
+    pub reserved: [u8; 2],
 }
 
 /// The bytes of [`Credit`].
@@ -268,7 +276,8 @@ impl Ack {
             index: U32::new(self.index),
             transmission: U32::new(self.transmission),
             flags: u8::from(self.congested) * CONGESTED + u8::from(self.resend) * RESEND,
-            reserved: [0; 3],
+            class: self.class,
+            reserved: [0; 2],
         });
     }
 
@@ -296,8 +305,11 @@ impl AckView {
     fn check_rest(prefix: Prefix, header: &Header) -> Result<&AckView, FlowError> {
         let view: &AckView = transmute_ref!(header);
         prefix.expect(Kind::FlowAck)?;
-        if view.reserved != [0; 3] || view.flags & !(CONGESTED | RESEND) != 0 {
+        if view.reserved != [0; 2] || view.flags & !(CONGESTED | RESEND) != 0 {
             return Err(FlowError::Reserved);
+        }
+        if view.class > CLASS_MAX {
+            return Err(FlowError::Class(view.class));
         }
         Ok(view)
     }
@@ -315,6 +327,7 @@ impl AckView {
             transmission: self.transmission.get(),
             congested: self.flags & CONGESTED != 0,
             resend: self.flags & RESEND != 0,
+            class: self.class,
         }
     }
 }

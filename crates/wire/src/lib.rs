@@ -1,7 +1,7 @@
 //! Headers as bytes and as meaning.
 //!
 //! Every packet begins with a header area of fixed size, [`Header`](thalweg_core::Header),
-//! little-endian, each field aligned to its own size. The first 24 bytes are the same in all of them
+//! little-endian; numbers of one, two, four and eight bytes are aligned to their size. The first 24 bytes are the same in all of them
 //! ([`prefix`]); the other 40 depend on the [`Kind`]. One file holds one header, and in it stand two
 //! types for each kind of packet:
 //!
@@ -9,15 +9,22 @@
 //! - its *meaning*, a plain struct, which `decode` makes from bytes that keep every rule of the
 //!   header and `encode` turns back into the same bytes.
 //!
-//! Nothing here panics on any input, allocates, or does I/O. The layouts are drawn in
+//! Messages between ranks are no packets: what stands behind their bytes is a [`trailer`].
+//!
+//! Nothing here panics on any input or does I/O, and headers allocate nothing. The layouts are drawn in
 //! `docs/wire.md`.
 
 pub mod aggregate;
 pub mod deliver;
 pub mod fingerprint;
 pub mod flow;
+pub mod int24;
 pub mod pace;
 pub mod prefix;
 pub mod tag;
+pub mod trailer;
+
+/// The last of the eight classes of packets.
+pub const CLASS_MAX: u8 = 7;
 
 pub use prefix::{Kind, Prefix, PrefixError, peek};

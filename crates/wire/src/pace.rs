@@ -283,7 +283,7 @@ mod tests {
     };
 
     const WORD_BYTES: Header = [
-        0x54, 0x57, 1, 49, 9, 0, 0, 0, // magic, version, kind, epoch
+        0x54, 0x57, 0x22, 49, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
         8, 7, 6, 5, 4, 3, 2, 1, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
         0x12, 0x11, 0, 0, 0, 0, 0, 0, // slot

@@ -2,19 +2,27 @@
 
 use thalweg_core::{HEADER_BYTES, Header, JobId};
 use thiserror::Error;
-use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned, transmute_ref,
     try_transmute,
 };
 
+use crate::int24::{U24, U24_MAX};
+
 /// The first two bytes of every packet, "TW". They turn stray traffic away cheaply; they prove
 /// nothing, the tag does.
 pub const MAGIC: [u8; 2] = *b"TW";
 
-/// The version of all headers. It grows when a field moves or changes its meaning, and a receiver
-/// reads no other version than its own.
-pub const VERSION: u8 = 1;
+/// The version of all headers. It grows when a field moves or changes its meaning.
+pub const VERSION: u8 = 2;
+
+/// The oldest version whose readers understand what this one writes. It grows with [`VERSION`] where a change
+/// breaks older readers, and stays where it does not.
+pub const OLDEST_VERSION: u8 = 2;
+
+/// The last epoch that a header can name. Registrars end a job that needs more.
+pub const EPOCH_MAX: u32 = U24_MAX;
 
 /// Size of the prefix.
 pub const PREFIX_BYTES: usize = size_of::<PrefixView>();
@@ -36,9 +44,9 @@ pub enum Kind {
     AggregateGradient = 16,
     /// Sums on their way back: [`aggregate::Parameter`](crate::aggregate::Parameter).
     AggregateParameter = 17,
-    /// The wish for a sum that does not come: [`aggregate::Ask`](crate::aggregate::Ask).
+    /// The wish for a sum that does not come: [`aggregate::Query`](crate::aggregate::Query).
     AggregateQuery = 18,
-    /// The wish for a contribution that is owed: [`aggregate::Ask`](crate::aggregate::Ask).
+    /// The wish for a contribution that is owed: [`aggregate::Request`](crate::aggregate::Request).
     AggregateRequest = 19,
     /// A switch does not know a job: [`aggregate::Notice`](crate::aggregate::Notice).
     AggregateNotice = 20,
@@ -83,7 +91,7 @@ pub struct Prefix {
     pub kind: Kind,
     /// Whose packet it is.
     pub job: JobId,
-    /// Which set-up of the job it belongs to.
+    /// Which set-up of the job it belongs to: at most [`EPOCH_MAX`].
     pub epoch: u32,
 }
 
@@ -93,9 +101,20 @@ pub enum PrefixError {
     /// Something else than our traffic reached the port.
     #[error("the packet begins with {0:02x?}, not with \"TW\": it is not Thalweg traffic")]
     NotOurs([u8; 2]),
-    /// The sender speaks another version.
-    #[error("the packet has version {0}, this program reads {VERSION}: run the same release")]
-    Version(u8),
+    /// The sender writes what this version does not understand.
+    #[error(
+        "the packet has version {version} and is for readers from {oldest} on, this program reads \
+         {VERSION}: run the same release"
+    )]
+    Version {
+        /// The version that the sender writes.
+        version: u8,
+        /// The oldest version whose readers understand the packet.
+        oldest: u8,
+    },
+    /// A tree or a key generation beside the first, or bits without meaning.
+    #[error("the packet has lane {0:#04x}: version {VERSION} has none but zero")]
+    Lane(u8),
     /// A kind that this version does not have.
     #[error("no packet of version {VERSION} has the kind {0}")]
     Kind(u8),
@@ -115,12 +134,14 @@ pub enum PrefixError {
 pub struct PrefixView {
     /// [`MAGIC`].
     pub magic: [u8; 2],
-    /// [`VERSION`].
-    pub version: u8,
+    /// [`VERSION`] in the lower half, [`OLDEST_VERSION`] in the upper.
+    pub versions: u8,
     /// A [`Kind`].
     pub kind: u8,
     /// The set-up of the job.
-    pub epoch: U32,
+    pub epoch: U24,
+    /// Bits 0 to 4 the tree, bit 5 the key generation: all zero in this version, as are bits 6 and 7.
+    pub lane: u8,
     /// The job.
     pub job: U64,
     /// The keyed [tag](crate::tag) over the header.
@@ -148,9 +169,10 @@ impl PrefixView {
     pub(crate) fn new(kind: Kind, job: JobId, epoch: u32) -> PrefixView {
         PrefixView {
             magic: MAGIC,
-            version: VERSION,
+            versions: VERSION | OLDEST_VERSION << 4,
             kind: kind as u8,
-            epoch: U32::new(epoch),
+            epoch: U24::new(epoch),
+            lane: 0,
             job: U64::new(job.0),
             tag: U64::ZERO,
         }
@@ -162,10 +184,14 @@ impl PrefixView {
         if self.magic != MAGIC {
             return Err(PrefixError::NotOurs(self.magic));
         }
-        if self.version != VERSION {
-            return Err(PrefixError::Version(self.version));
+        let (version, oldest) = (self.versions & 0xf, self.versions >> 4);
+        if !(oldest..=version).contains(&VERSION) {
+            return Err(PrefixError::Version { version, oldest });
         }
         let kind = Kind::from_u8(self.kind).ok_or(PrefixError::Kind(self.kind))?;
+        if self.lane != 0 {
+            return Err(PrefixError::Lane(self.lane));
+        }
         Ok(Prefix { kind, job: JobId(self.job.get()), epoch: self.epoch.get() })
     }
 
@@ -192,11 +218,11 @@ impl Prefix {
 mod tests {
     use super::*;
 
-    /// "TW", version 1, a flow's data; epoch 7, job 0x1122334455667788, a tag that is not looked at.
+    /// "TW", version 2 for readers from 2 on, a flow's data; epoch 7, lane 0, job 0x1122334455667788, a tag that is not looked at.
     fn bytes() -> Header {
         let mut header = [0; HEADER_BYTES];
         header[..24].copy_from_slice(&[
-            0x54, 0x57, 1, 1, 7, 0, 0, 0, // magic, version, kind, epoch
+            0x54, 0x57, 0x22, 1, 7, 0, 0, 0, // magic, versions, kind, epoch, lane
             0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // job
             1, 2, 3, 4, 5, 6, 7, 8, // tag
         ]);
@@ -218,11 +244,35 @@ mod tests {
         };
         assert_eq!(refused(0, b't'), PrefixError::NotOurs(*b"tW"));
         assert_eq!(refused(1, 0), PrefixError::NotOurs([b'T', 0]));
-        assert_eq!(refused(2, 0), PrefixError::Version(0));
-        assert_eq!(refused(2, 2), PrefixError::Version(2));
+        let version = |version, oldest| PrefixError::Version { version, oldest };
+        assert_eq!(refused(2, 0x11), version(1, 1), "an older release");
+        assert_eq!(refused(2, 0x33), version(3, 3), "a newer one that we cannot read");
+        assert_eq!(refused(2, 0x01), version(1, 0));
+        assert_eq!(refused(7, 1), PrefixError::Lane(1));
+        assert_eq!(refused(7, 0x80), PrefixError::Lane(0x80));
         assert_eq!(refused(3, 0), PrefixError::Kind(0));
         assert_eq!(refused(3, 255), PrefixError::Kind(255));
         assert_eq!(peek(&[0; HEADER_BYTES]), Err(PrefixError::NotOurs([0, 0])));
+    }
+
+    #[test]
+    fn versions_that_say_so_are_understood() {
+        let readable = (0..=255_u8).filter(|&versions| {
+            let mut header = bytes();
+            header[2] = versions;
+            peek(&header).is_ok()
+        });
+        let (version, oldest) = (|versions: u8| versions & 0xf, |versions: u8| versions >> 4);
+        let expected = (0..=255).filter(|&of| oldest(of) <= VERSION && VERSION <= version(of));
+        assert_eq!(readable.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn epochs_have_three_bytes() {
+        let view = |epoch| PrefixView::new(Kind::FlowData, JobId(1), epoch);
+        assert_eq!(view(0x03_02_01).as_bytes()[4..8], [1, 2, 3, 0]);
+        let epoch = |epoch| view(epoch).meaning().unwrap().epoch;
+        assert_eq!([epoch(EPOCH_MAX), epoch(EPOCH_MAX + 1)], [EPOCH_MAX; 2], "it does not wrap");
     }
 
     #[test]

@@ -71,9 +71,31 @@ pub fn verify_with_body(header: &Header, body: &[u8], key: &Key) -> bool {
     matches(header, full_tag(header, body, key))
 }
 
+/// Writes the tag over the header and the length of its body, for headers that do not name that length.
+#[inline]
+pub fn seal_sized(header: &mut Header, body_bytes: usize, key: &Key) {
+    let tag = sized_tag(header, body_bytes, key);
+    let any: &mut AnyView = transmute_mut!(header);
+    any.prefix.tag = U64::new(tag);
+}
+
+/// Returns whether header and length of the body are as their sender sealed them.
+#[inline]
+pub fn verify_sized(header: &Header, body_bytes: usize, key: &Key) -> bool {
+    matches(header, sized_tag(header, body_bytes, key))
+}
+
 #[inline]
 fn header_tag(header: &Header, key: &Key) -> u64 {
-    SipHasher24::new_with_key(&key.0).hash(untagged(header).as_bytes())
+    sized_tag(header, 0, key)
+}
+
+/// The hash with the length in place of the tag: as fast as without it.
+#[inline]
+fn sized_tag(header: &Header, body_bytes: usize, key: &Key) -> u64 {
+    let mut any = untagged(header);
+    any.prefix.tag = U64::new(body_bytes as u64);
+    SipHasher24::new_with_key(&key.0).hash(any.as_bytes())
 }
 
 fn full_tag(header: &Header, body: &[u8], key: &Key) -> u64 {
@@ -187,6 +209,20 @@ mod tests {
         }
         assert!(verify(&sealed, &KEY) && verify_with_body(&with_body, &body, &KEY));
         assert!(!verify_with_body(&with_body, &body[1..], &KEY));
+    }
+
+    #[test]
+    fn another_length_of_the_body_is_noticed() {
+        let mut header = counting();
+        seal_sized(&mut header, 1_408, &KEY);
+        assert!(verify_sized(&header, 1_408, &KEY));
+        for other in [0, 1_404, 1_412, 1_408 << 32] {
+            assert!(!verify_sized(&header, other, &KEY), "{other} bytes");
+        }
+        seal_sized(&mut header, 0, &KEY);
+        assert!(verify(&header, &KEY), "without body it is the plain tag");
+        header[60] ^= 1;
+        assert!(!verify_sized(&header, 0, &KEY));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::mem::offset_of;
 use std::path::Path;
 
 use thalweg_core::HEADER_BYTES;
-use thalweg_wire::aggregate::{AskView, GradientView, GroupView, ParameterView, StationBytes};
+use thalweg_wire::aggregate::{
+    GradientView, GroupView, ParameterView, QueryView, RequestView, StationBytes,
+};
 use thalweg_wire::deliver;
 use thalweg_wire::flow::{AckView, CreditView, DataView};
 use thalweg_wire::pace::{FactsView, OtherView, SlotView, WordView};
@@ -25,20 +27,14 @@ type Field = (usize, usize, String);
 
 #[test]
 fn the_document_has_the_fields_of_the_code() {
-    let prefix = fields!(PrefixView: magic, version, kind, epoch, job, tag);
+    let prefix = fields!(PrefixView: magic, versions, kind, epoch, lane, job, tag);
     let data = fields!(DataView: flow, message_bytes, sent_at, index, transmission, segment_bytes,
         priority, reserved);
     let ack = fields!(AckView: flow, sent_at, sack, cumulative, index, transmission, flags,
-        reserved);
+        class, reserved);
     let credit = fields!(CreditView: flow, transmissions, priority, reserved);
-    let gradient = fields!(GradientView: sequence, aggregator, scale, server, bitmap, fan_ins,
-        places, watermark_distance, flags, attempt, levels, next_magnitude, values);
-    let parameter = fields!(ParameterView: sequence, aggregator, scale, server, next_aggregator,
-        next_scale, next_distance, everyone_distance, flags, attempt, level, reserved, values);
-    let ask = fields!(AskView: sequence, aggregator, heard_distance, server, wanted, fan_ins, places,
-        watermark_distance, flags, attempt, level, first_distance);
-    let group = fields!(GroupView: sequence, aggregator, reserved, server, other, level, stations,
-        reserved_end);
+    let [gradient, parameter, query, request] = fragment_fields();
+    let group = fields!(GroupView: reserved, server, other, level, stations, reserved_end);
     let [deliver_data, deliver_ack, deliver_control] = deliver_fields();
     let word = fields!(WordView: slot, flow, slots, flags, refused_at, others, iteration, volume,
         refused_free);
@@ -52,7 +48,8 @@ fn the_document_has_the_fields_of_the_code() {
         ("## Flow credit", credit),
         ("## Aggregate gradient", gradient),
         ("## Aggregate parameter", parameter),
-        ("## Aggregate query and request", ask),
+        ("## Aggregate query", query),
+        ("## Aggregate request", request),
         ("## Aggregate announcement", group.clone()),
         ("## Aggregate notice", group),
         ("## Deliver data", deliver_data),
@@ -65,11 +62,24 @@ fn the_document_has_the_fields_of_the_code() {
     }
 }
 
+fn fragment_fields() -> [Vec<Field>; 4] {
+    [
+        fields!(GradientView: sequence, operation, scale, server, bitmap, aggregator, attempt, branch,
+            watermark_distance, flags, format, levels, next_magnitude),
+        fields!(ParameterView: sequence, operation, scale, server, next_aggregator, aggregator, attempt,
+            next_scale, next_distance, everyone_distance, flags, format, level, reserved),
+        fields!(QueryView: sequence, operation, heard_distance, share, server, first_distance, level,
+            aggregator, attempt, branch, watermark_distance, flags, fragments),
+        fields!(RequestView: sequence, operation, reserved, server, wanted, aggregator, attempt, branch,
+            reserved_middle, flags, level, reserved_end),
+    ]
+}
+
 fn deliver_fields() -> [Vec<Field>; 3] {
     use deliver::{AckView, ControlView, DataView};
     [
         fields!(DataView: operation, sent_at, offset, tensor, layer, payload_bytes, flags, reserved),
-        fields!(AckView: operation, sent_at, tensor, flags, priority, reserved),
+        fields!(AckView: operation, sent_at, tensor, flags, class, reserved),
         fields!(ControlView: operation, tensor_bytes, tensor, loss, first, count, segment_bytes,
             layer, reason, reserved),
     ]
@@ -97,18 +107,26 @@ fn the_document_has_the_body_of_pace_words() {
     }
 }
 
-/// What a switch compares lies at the same offset in every aggregation header.
+/// What a switch compares lies at the same offset in every header about a fragment.
 #[test]
-fn aggregation_headers_agree() {
-    let gradient = fields!(GradientView: sequence, aggregator, server);
-    assert_eq!(gradient, fields!(ParameterView: sequence, aggregator, server));
-    assert_eq!(gradient, fields!(AskView: sequence, aggregator, server));
-    assert_eq!(gradient, fields!(GroupView: sequence, aggregator, server));
-    let attempt = fields!(GradientView: flags, attempt);
-    assert_eq!(attempt, fields!(ParameterView: flags, attempt));
-    assert_eq!(attempt, fields!(AskView: flags, attempt));
-    let branch = fields!(GradientView: fan_ins, places, watermark_distance);
-    assert_eq!(branch, fields!(AskView: fan_ins, places, watermark_distance));
+fn headers_about_fragments_agree() {
+    let gradient = fields!(GradientView: sequence, operation, server, aggregator, attempt, flags);
+    assert_eq!(
+        gradient,
+        fields!(ParameterView: sequence, operation, server, aggregator, attempt, flags)
+    );
+    assert_eq!(
+        gradient,
+        fields!(QueryView: sequence, operation, server, aggregator, attempt, flags)
+    );
+    assert_eq!(
+        gradient,
+        fields!(RequestView: sequence, operation, server, aggregator, attempt, flags)
+    );
+    assert_eq!(fields!(GradientView: server), fields!(GroupView: server));
+    let branch = fields!(GradientView: branch, watermark_distance);
+    assert_eq!(branch, fields!(QueryView: branch, watermark_distance));
+    assert_eq!(fields!(GradientView: branch), fields!(RequestView: branch));
 }
 
 fn document() -> String {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_core::{JobId, NodeId};
 use thalweg_wire::aggregate::LEVELS;
 
-use super::{AGE_FRAGMENTS, Heard, Instruction, JobSpec, JoinError, Memory, Process};
+use super::{AGE_FRAGMENTS, Heard, Instruction, JobSpec, JoinError, Memory, Process, next_epoch};
 use crate::setup::Setup;
 use crate::tree::{Member, Tree, TreeError};
 
@@ -257,7 +257,7 @@ impl Job {
     }
 
     fn next_round(&self) -> Result<u32, JoinError> {
-        self.round.checked_add(1).ok_or(JoinError::WornOut(self.id))
+        next_epoch(self.round).ok_or(JoinError::WornOut(self.id))
     }
 
     fn rank_of(&self, process: Process) -> Option<usize> {
@@ -433,6 +433,8 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_wire::prefix::EPOCH_MAX;
+
     use super::*;
 
     const PROCESS: Process = Process { node: NodeId(1), life: 1 };
@@ -454,7 +456,7 @@ mod tests {
         assert_eq!(answer(&mut job, Memory::Lost), Err(JoinError::WornOut(JobId(1))));
         assert_eq!(answer(&mut job, Memory::Kept { watermark: u64::MAX - 1 }), Ok(Heard::New));
         // The last round, then none.
-        job.begin_round(u32::MAX, out);
+        job.begin_round(EPOCH_MAX, out);
         assert_eq!(answer(&mut job, Memory::Kept { watermark: u64::MAX - 1 }), Ok(Heard::New));
         assert_eq!(job.lose(PROCESS, out), Err(JoinError::WornOut(JobId(1))));
         assert_eq!(job.leave(PROCESS, out), Err(JoinError::WornOut(JobId(1))));

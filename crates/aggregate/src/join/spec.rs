@@ -1,6 +1,7 @@
 //! What a job is registered with.
 
 use thalweg_core::NodeId;
+use thalweg_wire::aggregate::AGGREGATORS_MAX;
 use thiserror::Error;
 
 use crate::setup::{Indexing, Numeric, Recovery, Setup};
@@ -54,9 +55,9 @@ pub enum SpecError {
     /// None, or more than a packet holds.
     #[error("fragment_values is {0}, must be 1 to {FRAGMENT_VALUES_MAX}")]
     FragmentValues(u16),
-    /// Nowhere to sum.
-    #[error("aggregators is 0, must be at least 1")]
-    NoAggregators,
+    /// None, or more than headers can number.
+    #[error("aggregators is {0}, must be 1 to {AGGREGATORS_MAX}")]
+    Aggregators(u32),
     /// Outside of what headers can express.
     #[error("span_fragments is {0}, must be 1 to {max}", max = Setup::SPAN_MAX)]
     Span(u16),
@@ -97,8 +98,8 @@ impl JobSpec {
         if !(1..=FRAGMENT_VALUES_MAX).contains(&self.fragment_values) {
             return Err(SpecError::FragmentValues(self.fragment_values));
         }
-        if self.aggregators == 0 {
-            return Err(SpecError::NoAggregators);
+        if !(1..=AGGREGATORS_MAX).contains(&self.aggregators) {
+            return Err(SpecError::Aggregators(self.aggregators));
         }
         if !(1..=Setup::SPAN_MAX).contains(&self.span_fragments) {
             return Err(SpecError::Span(self.span_fragments));
@@ -131,7 +132,11 @@ mod tests {
         assert_eq!(same, Err(SpecError::SameServer(NodeId(8))));
         let none = check(|spec| spec.fragment_values = 0);
         assert_eq!(none, Err(SpecError::FragmentValues(0)));
-        assert_eq!(check(|spec| spec.aggregators = 0), Err(SpecError::NoAggregators));
+        assert_eq!(check(|spec| spec.aggregators = 1 << 24), Ok(()));
+        for aggregators in [0, (1 << 24) + 1] {
+            let refused = check(|spec| spec.aggregators = aggregators);
+            assert_eq!(refused, Err(SpecError::Aggregators(aggregators)));
+        }
         assert_eq!(check(|spec| spec.span_fragments = 0), Err(SpecError::Span(0)));
         let span = check(|spec| spec.span_fragments = 32_768);
         assert_eq!(span, Err(SpecError::Span(32_768)));

@@ -1,4 +1,5 @@
 use thalweg_wire::aggregate::Branch;
+use thalweg_wire::prefix::EPOCH_MAX;
 
 use super::*;
 use crate::tree::TreeError;
@@ -434,7 +435,7 @@ fn ids_that_are_brought_along_do_not_collide() {
     let crowd = vec![process(1, 1); WORKERS_MAX as usize + 1];
     let error = RegisterError::Roster(4_097);
     assert_eq!(registrar.restore(JobId(8), spec(), 1, crowd, 0), Err(error));
-    let last = registrar.restore(JobId(8), spec(), u32::MAX, vec![], 0);
+    let last = registrar.restore(JobId(8), spec(), EPOCH_MAX, vec![], 0);
     assert_eq!(last, Err(RegisterError::WornOut(JobId(8))));
     assert_eq!(registrar.register_as(JobId(8), spec()), Ok(()), "nothing of it stayed");
 }

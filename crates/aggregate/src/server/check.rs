@@ -85,7 +85,7 @@ impl Slot {
             State::Done => {}
         }
         if let Values::Real(bytes) = &self.body {
-            assert_eq!(bytes.len(), usize::from(self.values) * 4, "a sum has its values");
+            assert_eq!(bytes.len(), self.body_bytes as usize, "a sum has its values");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Gradient packets: from what arrives to a complete sum.
 
 use thalweg_core::{Body, Ecn};
-use thalweg_wire::aggregate::{Gradient, Identity, Numbers};
+use thalweg_wire::aggregate::{Gradient, Identity, Numbers, VALUE_BYTES};
 
 use super::Event;
 use super::job::{Context, Job, Site};
@@ -41,6 +41,9 @@ impl Job {
         let Site { tree, place, .. } = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
         let (named, both) = overlap(tree, gradient, place.seats).ok_or(Refusal::Foreign)?;
         let slot = &mut *place.slot;
+        if slot.differs(&gradient.identity) {
+            return Err(self.differ(sequence, context));
+        }
         let relation = Relation::of(named, slot.seated, both);
         let age = Age::of(Attempt(gradient.identity.attempt), slot.attempt);
         let action = judge::judge(slot.state, gradient.result, age, relation, recovery);
@@ -99,8 +102,8 @@ impl Job {
             (Numeric::Fixed { .. }, Numbers::Float) => in_floats,
             (Numeric::Fixed { .. }, Numbers::Fixed(_)) => !in_floats && !gradient.result,
         };
-        let has_room = gradient.values <= self.setup.fragment_values;
-        let is_whole = body.len() == usize::from(gradient.values) * 4;
+        let has_room = body.len() <= usize::from(self.setup.fragment_values) * VALUE_BYTES;
+        let is_whole = body.len().is_multiple_of(VALUE_BYTES);
         if fits && has_room && is_whole { Ok(()) } else { Err(Refusal::Mismatched) }
     }
 
@@ -217,14 +220,15 @@ fn merge(
 fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
     let Arrival { gradient, body, ecn, .. } = arrival;
     let Place { slot, vacant, .. } = place;
-    if slot.state != State::Empty && !slot.is_as_long(gradient, body) {
+    if slot.state != State::Empty && !slot.is_as_long(body) {
         return Err(Refusal::Mismatched);
     }
     if slot.state == State::Empty {
         slot.meet(&summed(gradient), gradient.aggregator);
     }
     slot.numbers = Numbers::Float;
-    slot.values = gradient.values;
+    slot.operation = gradient.identity.operation;
+    slot.body_bytes = body.len() as u32;
     slot.absent = gradient.absent;
     slot.replace(gradient, body, vacant);
     slot.mark(gradient, *ecn);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use thalweg_core::{JobId, NodeId, Span, Time};
-use thalweg_wire::aggregate::{Ask, Identity, Notice};
+use thalweg_wire::aggregate::{Identity, Notice, Query};
 use thalweg_wire::tag::Key;
 
 use super::judge::{self, Asker, State, Told, Whom};
@@ -37,6 +37,8 @@ pub(super) struct Job {
     pub shards: Vec<Option<Shard>>,
     pub scaling: Scaling,
     pub leeway: Leeway,
+    /// True if ranks have called different operations in this epoch.
+    pub has_differed: bool,
     pub stats: Stats,
 }
 
@@ -99,6 +101,7 @@ impl Job {
             shards: shards.collect(),
             scaling: Scaling::default(),
             leeway: Leeway::new(&setup, window),
+            has_differed: false,
             stats: Stats::default(),
             setup,
         }
@@ -126,8 +129,9 @@ impl Job {
             *site.place.slot = Slot {
                 state: State::Done,
                 sequence: old.sequence,
+                operation: old.operation,
                 numbers: old.numbers,
-                values: old.values,
+                body_bytes: old.body_bytes,
                 body: old.body,
                 absent: old.absent,
                 is_inherited: true,
@@ -167,38 +171,51 @@ impl Job {
 
     /// Answers a worker that misses a result: with it, or by asking those that owe something.
     // spec: T-10
-    pub(super) fn handle_query(&mut self, ask: &Ask, context: &mut Context<'_>) {
+    pub(super) fn handle_query(&mut self, query: &Query, context: &mut Context<'_>) {
         self.stats.queries += 1;
-        self.hear_watermark(ask);
-        if let Err(why) = self.look_into(ask, context) {
+        self.hear_watermark(query);
+        if let Err(why) = self.look_into(query, context) {
             self.stats.refuse(why);
         }
     }
 
-    fn look_into(&mut self, ask: &Ask, context: &mut Context<'_>) -> Result<(), Refusal> {
-        let shard = self.locate(&ask.identity, ask.server)?;
+    fn look_into(&mut self, query: &Query, context: &mut Context<'_>) -> Result<(), Refusal> {
+        let shard = self.locate(&query.identity, query.server)?;
         let heard_told_at =
-            ask.heard().and_then(|heard| self.pending(heard)?.place.slot.first_told_at());
-        let (job, gap) = (self.setup.job, self.ask_gap);
-        let site = self.site(shard, ask.identity.sequence).ok_or(Refusal::Foreign)?;
+            query.heard().and_then(|heard| self.pending(heard)?.place.slot.first_told_at());
+        let (job, gap, sequence) = (self.setup.job, self.ask_gap, query.identity.sequence);
+        let site = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
         let slot = site.place.slot;
-        let worker = site.tree.worker_at(&ask.branch).ok_or(Refusal::Foreign)?;
-        slot.meet(&ask.identity, ask.aggregator);
+        let worker = site.tree.worker_at(&query.branch).ok_or(Refusal::Foreign)?;
+        if slot.differs(&query.identity) {
+            return Err(self.differ(sequence, context));
+        }
+        slot.meet(&query.identity, query.aggregator);
         if slot.state == State::Done {
             if !slot.has_crossed(heard_told_at) {
                 slot.answer(Asker::Query(worker), job, gap, context);
             }
             return Ok(());
         }
-        if let Some(bounded) = ask.bounded
-            && self.leave_out(shard, ask, bounded, context)
+        if let Some(bounded) = query.bounded
+            && self.leave_out(shard, query, bounded, context)
         {
             return Ok(());
         }
-        if let Some(site) = self.site(shard, ask.identity.sequence) {
-            site.place.slot.ask(ask.straight, job, gap, context);
+        if let Some(site) = self.site(shard, sequence) {
+            site.place.slot.ask(query.bypass, job, gap, context);
         }
         Ok(())
+    }
+
+    /// Reports that ranks have called different operations, unless it was reported. From now on nobody is left
+    /// out of a sum: the rank that differs would be.
+    // spec: E-11
+    pub(super) fn differ(&mut self, sequence: u64, context: &mut Context<'_>) -> Refusal {
+        if !std::mem::replace(&mut self.has_differed, true) {
+            context.events.push_back(Event::Differs { job: self.setup.job, sequence });
+        }
+        Refusal::Differs
     }
 
     /// Which tree a fragment belongs to, if the fragment is any of ours now.
@@ -282,6 +299,7 @@ impl Slot {
     pub(super) fn meet(&mut self, identity: &Identity, aggregator: u32) {
         if self.state == State::Empty || self.is_inherited {
             self.attempt = Attempt(identity.attempt);
+            self.operation = identity.operation;
             self.sequence = identity.sequence;
             self.aggregator = aggregator;
             self.is_inherited = false;

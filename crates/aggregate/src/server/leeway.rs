@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_wire::aggregate::{Absent, Ask, Bounded};
+use thalweg_wire::aggregate::{Absent, Bounded, Query};
 
 use super::job::{Context, Job, Site};
 use super::judge::State;
@@ -145,13 +145,13 @@ impl Standing {
 
 impl Job {
     /// Where sums lack somebody, queries tell what everyone has.
-    pub(super) fn hear_watermark(&mut self, ask: &Ask) {
-        let is_ours = ask.identity.epoch == self.setup.epoch && ask.server == self.me;
+    pub(super) fn hear_watermark(&mut self, query: &Query) {
+        let is_ours = query.identity.epoch == self.setup.epoch && query.server == self.me;
         if self.leeway.watermarks.is_empty() || !is_ours {
             return;
         }
-        if let Some(rank) = self.setup.tree(ask.identity.sequence).worker_at(&ask.branch) {
-            self.leeway.hear(rank, ask.watermark());
+        if let Some(rank) = self.setup.tree(query.identity.sequence).worker_at(&query.branch) {
+            self.leeway.hear(rank, query.watermark());
             self.advance(self.leeway.least_watermark());
         }
     }
@@ -161,11 +161,14 @@ impl Job {
     pub(super) fn leave_out(
         &mut self,
         shard: usize,
-        ask: &Ask,
+        query: &Query,
         bounded: Bounded,
         context: &mut Context<'_>,
     ) -> bool {
-        let sequence = ask.identity.sequence;
+        if self.has_differed {
+            return false;
+        }
+        let sequence = query.identity.sequence;
         let Some(allowed) = Allowance::of(&self.setup, sequence, bounded) else { return false };
         let gap = self.ask_gap;
         let Some(Site { tree, place, .. }) = self.site(shard, sequence) else { return false };
@@ -173,7 +176,7 @@ impl Job {
         let was_asked = slot.asked.is_some_and(|(at, _)| context.now.since(at) >= gap);
         let standing = Standing {
             state: slot.state,
-            is_current: slot.attempt.0 == ask.identity.attempt,
+            is_current: slot.attempt.0 == query.identity.attempt,
             overflow: slot.overflow,
             has_any: slot.seated > 0,
             awaits_station: !was_asked && has_silent_station(tree, place.seats),

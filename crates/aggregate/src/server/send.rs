@@ -2,9 +2,7 @@
 
 use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Tag};
 use thalweg_transport::Envelope;
-use thalweg_wire::aggregate::{
-    Announcement, Ask, AskKind, Identity, Numbers, Parameter, StationBytes,
-};
+use thalweg_wire::aggregate::{Announcement, Identity, Numbers, Parameter, Request, StationBytes};
 use thalweg_wire::tag::Key;
 
 use super::job::{Job, Site};
@@ -123,7 +121,7 @@ impl Job {
             stations: group.stations.len() as u8,
         };
         let envelope = envelope(setup, self.key.as_ref(), group.switch);
-        envelope.fill(&mut packet, |header| announcement.encode(header));
+        envelope.fill_sized(&mut packet, |header| announcement.encode(header));
         if let Body::Bytes(body) = packet.body {
             let size = Announcement::body_bytes(1);
             for (station, bytes) in group.stations.iter().zip(body.chunks_exact_mut(size)) {
@@ -137,6 +135,11 @@ impl Job {
 }
 
 impl Slot {
+    fn identity(&self, setup: &Setup, attempt: Attempt) -> Identity {
+        let (sequence, operation) = (self.sequence, self.operation);
+        Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0, operation }
+    }
+
     /// What workers are told: the result, or the wish for floats.
     // spec
     fn parameter(&self, setup: &Setup, server: NodeId, everyone: u64) -> Parameter {
@@ -150,22 +153,18 @@ impl Slot {
             _ => self.numbers,
         };
         let ahead = self.sequence.saturating_sub(everyone);
+        // The server is above all stations.
+        let level = setup.tree(self.sequence).branch(0).end();
         Parameter {
-            identity: identity(setup, self.sequence, attempt),
-            aggregator: self.aggregator,
-            numbers,
-            server,
             next_aggregator: self.next_aggregator,
             next_scale: self.next_scale,
-            next_distance: u32::from(setup.span_fragments),
+            next_distance: setup.span_fragments,
             // The window is no wider.
             everyone_distance: ahead as u16,
-            // The server is above all stations.
-            level: setup.tree(self.sequence).branch(0).end(),
-            values: if repeat { 0 } else { self.values },
             congested: self.congested,
             repeat,
             absent: self.absent.filter(|_| !repeat),
+            ..Parameter::sum(self.identity(setup, attempt), self.aggregator, numbers, server, level)
         }
     }
 }
@@ -181,7 +180,7 @@ impl Site<'_> {
     ) -> Option<bool> {
         let slot = &*self.place.slot;
         let parameter = slot.parameter(self.setup, self.tree.server(), self.everyone);
-        let body_bytes = u32::from(parameter.values) * 4;
+        let body_bytes = if parameter.repeat { 0 } else { slot.body_bytes };
         let size = match slot.body {
             Values::Real(_) if !parameter.repeat => BodySize::Bytes(body_bytes),
             _ => BodySize::Length(body_bytes),
@@ -189,7 +188,7 @@ impl Site<'_> {
         let purpose = if parameter.repeat { Purpose::Control } else { Purpose::of_data(is_again) };
         let mut packet = outbox.lend(size, purpose)?;
         let envelope = envelope(self.setup, self.key.as_ref(), to);
-        envelope.fill(&mut packet, |header| parameter.encode(header));
+        envelope.fill_sized(&mut packet, |header| parameter.encode(header));
         if let (Values::Real(values), Body::Bytes(body), false) =
             (&slot.body, packet.body, parameter.repeat)
         {
@@ -203,29 +202,25 @@ impl Site<'_> {
         let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else {
             return false;
         };
-        let (to, branch, level, wanted, straight) = match owing {
+        let (to, branch, level, wanted, bypass) = match owing {
             Owing::Station(top) => (top.at, top.branch, top.ask_level, top.wanted, false),
             Owing::Worker(rank) => {
                 let branch = self.tree.branch(rank);
                 (self.tree.node(rank), branch, branch.end(), 1, true)
             }
         };
-        let ask = Ask {
-            kind: AskKind::Request,
-            identity: identity(self.setup, slot.sequence, slot.attempt),
+        let request = Request {
+            identity: slot.identity(self.setup, slot.attempt),
             aggregator: slot.aggregator,
             server: self.tree.server(),
             branch,
             level,
-            watermark_distance: 0,
-            heard_distance: 0,
             wanted,
-            straight,
+            bypass,
             afresh: false,
-            bounded: None,
         };
         let envelope = envelope(self.setup, self.key.as_ref(), to);
-        envelope.fill(&mut packet, |header| ask.encode(header));
+        envelope.fill_sized(&mut packet, |header| request.encode(header));
         true
     }
 
@@ -246,10 +241,6 @@ impl Site<'_> {
             None => Some((Owing::Worker(self.tree.rank_at(seat)), seat + 1)),
         }
     }
-}
-
-fn identity(setup: &Setup, sequence: u64, attempt: Attempt) -> Identity {
-    Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0 }
 }
 
 /// Returns the envelope of a packet of a job.

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Body, Ecn, Time};
 use thalweg_values::sum;
-use thalweg_wire::aggregate::{Absent, Gradient, Magnitude, Numbers, Scale};
+use thalweg_wire::aggregate::{Absent, Gradient, Identity, Magnitude, Numbers, Scale};
 
 use super::judge::{State, Told};
 use crate::setup::Attempt;
@@ -15,14 +15,16 @@ pub(super) struct Slot {
     pub sequence: u64,
     /// The attempt that is summed, or was. Before anything came, the one that was asked about.
     pub attempt: Attempt,
+    /// The digest of the operation that it belongs to; 0 before anything came.
+    pub operation: u32,
     /// What the values are, unless empty.
     pub numbers: Numbers,
     /// The scale of the attempt in fixed point, once something of it came.
     pub scale: Option<Scale>,
     /// Where switches sum it.
     pub aggregator: u32,
-    /// How many values it has, unless empty.
-    pub values: u16,
+    /// Length of its values, unless empty.
+    pub body_bytes: u32,
     pub body: Values,
     /// How many workers' contributions are in it.
     pub seated: u32,
@@ -82,10 +84,11 @@ impl Default for Slot {
             state: State::Empty,
             sequence: 0,
             attempt: Attempt::default(),
+            operation: 0,
             numbers: Numbers::Float,
             scale: None,
             aggregator: 0,
-            values: 0,
+            body_bytes: 0,
             body: Values::Length,
             seated: 0,
             congested: false,
@@ -112,12 +115,13 @@ impl Slot {
         self.state = if attempt.is_in_floats() { State::Floats } else { State::Partial };
         self.sequence = gradient.identity.sequence;
         self.attempt = attempt;
+        self.operation = gradient.identity.operation;
         self.numbers = gradient.numbers;
         if let Numbers::Fixed(scale) = gradient.numbers {
             self.scale = Some(scale);
         }
         self.aggregator = gradient.aggregator;
-        self.values = gradient.values;
+        self.body_bytes = body.len() as u32;
         self.replace(gradient, body, vacant);
     }
 
@@ -153,13 +157,19 @@ impl Slot {
 
     /// Whether a packet is made of the same stuff: only then may it be added.
     pub(super) fn fits(&self, gradient: &Gradient, body: &Body<'_>) -> bool {
-        gradient.numbers == self.numbers && self.is_as_long(gradient, body)
+        gradient.numbers == self.numbers && self.is_as_long(body)
     }
 
     /// Whether a packet has as many values, of which both or none are real.
-    pub(super) fn is_as_long(&self, gradient: &Gradient, body: &Body<'_>) -> bool {
+    pub(super) fn is_as_long(&self, body: &Body<'_>) -> bool {
         let is_real = matches!(self.body, Values::Real(_));
-        gradient.values == self.values && is_real == matches!(body, Body::Bytes(_))
+        body.len() as u32 == self.body_bytes && is_real == matches!(body, Body::Bytes(_))
+    }
+
+    /// Returns whether a packet belongs to another operation than what came before.
+    // spec: E-11
+    pub(super) fn differs(&self, identity: &Identity) -> bool {
+        self.operation != 0 && self.operation != identity.operation
     }
 
     /// Gives up the sum and waits for floats.

@@ -51,6 +51,8 @@ pub struct Stats {
     pub foreign: u64,
     /// Packets dropped: numbers, scale or length are not those of the fragment.
     pub mismatched: u64,
+    /// Packets dropped: of another operation than what came before of the fragment (E-11).
+    pub differing: u64,
     /// Packets dropped: the tag is not the job's.
     pub forged: u64,
     /// Packets dropped: of a job that is not known. Counted for all jobs together.
@@ -66,6 +68,7 @@ pub(super) enum Refusal {
     Beyond,
     Foreign,
     Mismatched,
+    Differs,
 }
 
 impl Stats {
@@ -75,6 +78,7 @@ impl Stats {
             Refusal::Beyond => &mut self.beyond,
             Refusal::Foreign => &mut self.foreign,
             Refusal::Mismatched => &mut self.mismatched,
+            Refusal::Differs => &mut self.differing,
         } += 1;
     }
 }
@@ -106,6 +110,7 @@ impl Stats {
             ("beyond", self.beyond),
             ("foreign", self.foreign),
             ("mismatched", self.mismatched),
+            ("differing", self.differing),
             ("forged", self.forged),
             ("unknown", self.unknown),
             ("malformed", self.malformed),
@@ -138,6 +143,7 @@ impl AddAssign<&Stats> for Stats {
         self.beyond += other.beyond;
         self.foreign += other.foreign;
         self.mismatched += other.mismatched;
+        self.differing += other.differing;
         self.forged += other.forged;
         self.unknown += other.unknown;
         self.malformed += other.malformed;

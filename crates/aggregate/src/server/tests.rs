@@ -8,7 +8,7 @@ use thalweg_core::{
     Purpose, Reports, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
-    Announcement, Ask, AskKind, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Scale,
+    Announcement, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Query, Request, Scale,
 };
 
 use super::{Config, Event, Missing, Server, Stats};
@@ -16,6 +16,7 @@ use crate::setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 use crate::tree::{Member, Tree};
 
 mod bounded;
+mod differing;
 mod lifecycle;
 mod random;
 mod repair;
@@ -24,6 +25,7 @@ mod sums;
 
 const SERVER: NodeId = NodeId(900);
 const JOB: JobId = JobId(0x1234_5678_9abc_def0);
+const OPERATION: u32 = 0x0dd5;
 const GAP: Span = Span::from_us(50);
 const SPAN: u16 = 8;
 
@@ -89,10 +91,9 @@ impl Sent {
         parameter
     }
 
-    fn request(&self) -> Ask {
-        let ask = Ask::decode(&self.header).unwrap();
-        assert_eq!((ask.kind, self.purpose), (AskKind::Request, Purpose::Control));
-        ask
+    fn request(&self) -> Request {
+        assert_eq!(self.purpose, Purpose::Control);
+        Request::decode(&self.header).unwrap()
     }
 
     fn to(&self) -> u32 {
@@ -155,67 +156,40 @@ impl Bench {
     }
 
     fn blank(&self, rank: u32, sequence: u64) -> Gradient {
+        let (identity, numbers) = (self.identity(sequence, 0), self.setup.numeric.numbers());
+        let branch = self.setup.tree(sequence).branch(rank);
         Gradient {
-            identity: self.identity(sequence, 0),
-            aggregator: 77,
-            numbers: self.setup.numeric.numbers(),
-            server: SERVER,
             // The first fragment is complete nowhere.
             watermark_distance: sequence as u16,
-            bitmap: 1,
-            bitmap_level: 0,
-            level: 0,
-            branch: self.setup.tree(sequence).branch(rank),
-            next_magnitude: Magnitude::default(),
-            values: 1,
-            congested: false,
-            overflow: false,
-            collision: false,
-            resend: false,
-            repair: false,
-            result: false,
-            absent: None,
+            ..Gradient::fresh(identity, 77, numbers, SERVER, branch)
         }
     }
 
     fn identity(&self, sequence: u64, attempt: u8) -> Identity {
-        Identity { job: JOB, epoch: self.setup.epoch, sequence, attempt }
+        Identity { job: JOB, epoch: self.setup.epoch, sequence, attempt, operation: OPERATION }
     }
 
-    fn query(&self, rank: u32, sequence: u64, straight: bool) -> Ask {
+    fn query(&self, rank: u32, sequence: u64, bypass: bool) -> Query {
         let branch = self.setup.tree(sequence).branch(rank);
-        Ask {
-            kind: AskKind::Query,
-            identity: self.identity(sequence, 0),
-            aggregator: 77,
-            server: SERVER,
-            branch,
-            level: branch.end(),
-            watermark_distance: 0,
-            heard_distance: 0,
-            wanted: 0,
-            straight,
-            afresh: false,
-            bounded: None,
-        }
+        let query = Query::new(self.identity(sequence, 0), 77, SERVER, branch);
+        Query { level: branch.end(), bypass, ..query }
     }
 
-    /// Hands a gradient in, with the number of values that the body has.
+    /// Hands a gradient in.
     fn give(&mut self, gradient: Gradient, body: &[u8]) {
         self.give_marked(gradient, body, Ecn::Capable);
     }
 
     fn give_marked(&mut self, gradient: Gradient, body: &[u8], ecn: Ecn) {
-        let gradient = Gradient { values: (body.len() / 4) as u16, ..gradient };
         let mut header = [0; HEADER_BYTES];
         gradient.encode(&mut header);
         let mut body = body.to_vec();
         self.hand_in(header, Body::Bytes(&mut body), ecn);
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, query: Query) {
         let mut header = [0; HEADER_BYTES];
-        ask.encode(&mut header);
+        query.encode(&mut header);
         self.hand_in(header, Body::Length(0), Ecn::Capable);
     }
 

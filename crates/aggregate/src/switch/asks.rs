@@ -1,7 +1,7 @@
 //! Queries and requests.
 
 use thalweg_core::{NodeId, Packet, Time, Verdict};
-use thalweg_wire::aggregate::{Ask, AskKind, Branch, Identity, LEVELS, STATIONS_MAX};
+use thalweg_wire::aggregate::{Branch, Identity, LEVELS, Query, Request, STATIONS_MAX};
 
 use super::Switch;
 use super::groups::Station;
@@ -13,17 +13,18 @@ impl Switch {
     /// Asks for what is missing here, or passes the query on.
     // spec: T-10
     pub(super) fn handle_query(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        let Some(ask) = self.read_ask(&packet) else { return self.drop_malformed() };
+        let Some(query) = self.read_query(&packet) else { return self.drop_malformed() };
         self.stats.queries += 1;
-        let upper_places = index::upper_places(ask.branch.places(), ask.level);
-        let fragment = fragment_at(&ask, ask.level, upper_places);
-        if ask.straight || ask.branch.fan_in(ask.level) == 0 {
-            return pass_on(&ask, ask.server, ask.branch.end(), packet);
+        let Query { identity, aggregator, server, branch, level, .. } = query;
+        let upper_places = index::upper_places(branch.places(), level);
+        let fragment = Fragment { identity, server, level, upper_places };
+        if query.bypass || branch.fan_in(level) == 0 {
+            return pass_on(&query, server, branch.end(), packet);
         }
-        let place = self.place_of(&ask, &fragment);
+        let place = self.place_of(aggregator, &fragment);
         let missing = self.array.find_fragment(place, &fragment).map_or(0, |slot| slot.missing());
-        if missing != 0 && ask.bounded.is_some() {
-            return self.hand_over(now, place, &ask, &fragment, packet);
+        if missing != 0 && query.bounded.is_some() {
+            return self.hand_over(now, place, &query, &fragment, packet);
         }
         if missing != 0 && self.list_children(&fragment, missing) {
             if !self.may_ask(now, place) {
@@ -31,12 +32,13 @@ impl Switch {
                 return Verdict::Consume;
             }
             self.stats.asked += 1;
-            let kind = AskKind::Request;
-            Ask { kind, wanted: missing, afresh: false, ..ask }.encode(packet.header);
+            let (wanted, bypass, afresh) = (missing, false, false);
+            Request { identity, aggregator, server, branch, level, wanted, bypass, afresh }
+                .encode(packet.header);
             return Verdict::Multicast(&self.listed);
         }
-        let (parent, level) = self.above(now, &fragment, ask.branch.end());
-        pass_on(&ask, parent, level, packet)
+        let (parent, level) = self.above(now, &fragment, branch.end());
+        pass_on(&query, parent, level, packet)
     }
 
     /// Sends what there is of a sum to the server, which may finish it so, and the query on behind it. The
@@ -45,20 +47,20 @@ impl Switch {
         &mut self,
         now: Time,
         place: u32,
-        ask: &Ask,
+        query: &Query,
         fragment: &Fragment,
         packet: Packet<'_>,
     ) -> Verdict<'_> {
-        let (parent, level) = self.above(now, fragment, ask.branch.end());
+        let (parent, level) = self.above(now, fragment, query.branch.end());
         if !self.may_ask(now, place) {
-            return pass_on(ask, parent, level, packet);
+            return pass_on(query, parent, level, packet);
         }
         if self.array.enqueue(self.touch(now, place), place) && !self.push(Task::Sum(place)) {
             self.array.dequeue(place);
-            return pass_on(ask, parent, level, packet);
+            return pass_on(query, parent, level, packet);
         }
-        if !self.push(Task::Ask { ask: Ask { level, ..*ask }, to: parent }) {
-            return pass_on(ask, parent, level, packet);
+        if !self.push(Task::Query { query: Query { level, ..*query }, to: parent }) {
+            return pass_on(query, parent, level, packet);
         }
         Verdict::Consume
     }
@@ -66,25 +68,25 @@ impl Switch {
     /// Sends again what is here in full, and asks for what is not.
     // spec: T-10
     pub(super) fn handle_request(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        let Some(ask) = self.read_ask(&packet) else { return self.drop_malformed() };
-        let Identity { job, epoch, .. } = ask.identity;
+        let Some(asked) = self.read_request(&packet) else { return self.drop_malformed() };
+        let Identity { job, epoch, .. } = asked.identity;
         self.stats.requests += 1;
-        let Some(group) = self.groups.find(job, epoch, ask.server) else {
-            self.notice(now, job, epoch, ask.server);
+        let Some(group) = self.groups.find(job, epoch, asked.server) else {
+            self.notice(now, job, epoch, asked.server);
             return Verdict::Consume;
         };
-        if ask.straight || ask.level != group.level + 1 {
+        if asked.bypass || asked.level != group.level + 1 {
             return self.drop_malformed();
         }
         let level = group.level;
         let mut stations = [None; STATIONS_MAX];
         for (kept, station) in stations.iter_mut().zip(group.stations()) {
-            *kept = is_asked(&ask, station).then_some(*station);
+            *kept = is_asked(&asked, station).then_some(*station);
         }
         // The packet itself becomes the first request that is needed; seldom are there more.
         let mut first = None;
         for station in stations.into_iter().flatten() {
-            let Some(request) = self.request_below(now, &ask, level, &station) else { continue };
+            let Some(request) = self.request_below(now, &asked, level, &station) else { continue };
             if first.is_none() {
                 first = Some((request, station));
             } else {
@@ -105,20 +107,31 @@ impl Switch {
         self.array.may_ask(now, place, self.config.ask_gap, touched)
     }
 
-    fn read_ask(&self, packet: &Packet<'_>) -> Option<Ask> {
-        let ask = Ask::decode(packet.header).ok()?;
-        (packet.body.is_empty() && ask.server != self.config.me).then_some(ask)
+    fn read_query(&self, packet: &Packet<'_>) -> Option<Query> {
+        let query = Query::decode(packet.header).ok()?;
+        (packet.body.is_empty() && query.server != self.config.me).then_some(query)
     }
 
-    fn place_of(&self, ask: &Ask, fragment: &Fragment) -> u32 {
+    fn read_request(&self, packet: &Packet<'_>) -> Option<Request> {
+        let request = Request::decode(packet.header).ok()?;
+        (packet.body.is_empty() && request.server != self.config.me).then_some(request)
+    }
+
+    fn place_of(&self, aggregator: u32, fragment: &Fragment) -> u32 {
         let Fragment { level, upper_places, .. } = *fragment;
-        index::place(ask.aggregator, level, upper_places, self.array.len())
+        index::place(aggregator, level, upper_places, self.array.len())
     }
 
     /// What a station that is asked asks its own children, if anything.
-    fn request_below(&mut self, now: Time, ask: &Ask, level: u8, station: &Station) -> Option<Ask> {
-        let fragment = fragment_at(ask, level, station.upper_places);
-        let place = self.place_of(ask, &fragment);
+    fn request_below(
+        &mut self,
+        now: Time,
+        asked: &Request,
+        level: u8,
+        station: &Station,
+    ) -> Option<Request> {
+        let fragment = fragment_at(asked, level, station.upper_places);
+        let place = self.place_of(asked.aggregator, &fragment);
         let missing = self.array.find_fragment(place, &fragment).map(|slot| slot.missing());
         let (wanted, afresh) = match missing {
             Some(0) => {
@@ -135,18 +148,18 @@ impl Switch {
             Some(missing) => (missing, false),
             None => (station.full(), true),
         };
-        let branch = branch_to(ask, level, station)?;
+        let branch = branch_to(asked, level, station)?;
         self.stats.asked += 1;
-        Some(Ask { branch, level, wanted, afresh, ..*ask })
+        Some(Request { branch, level, wanted, afresh, ..*asked })
     }
 
     /// Remembers to send a request to each node that it names.
-    fn push_requests(&mut self, request: &Ask, station: &Station) {
+    fn push_requests(&mut self, request: &Request, station: &Station) {
         let fragment = fragment_at(request, request.level, station.upper_places);
         if self.list_children(&fragment, request.wanted) {
             for at in 0..self.listed.len() {
                 let to = self.listed[at];
-                self.push(Task::Ask { ask: *request, to });
+                self.push(Task::Request { request: *request, to });
             }
         }
     }
@@ -168,29 +181,29 @@ impl Switch {
     }
 }
 
-/// The fragment that an ask is about, at a station.
-fn fragment_at(ask: &Ask, level: u8, upper_places: [u8; LEVELS]) -> Fragment {
-    Fragment { identity: ask.identity, server: ask.server, level, upper_places }
+/// The fragment that a request is about, at a station.
+fn fragment_at(request: &Request, level: u8, upper_places: [u8; LEVELS]) -> Fragment {
+    Fragment { identity: request.identity, server: request.server, level, upper_places }
 }
 
 /// Sends a query on.
-fn pass_on<'a>(ask: &Ask, to: NodeId, level: u8, packet: Packet<'_>) -> Verdict<'a> {
-    Ask { level, ..*ask }.encode(packet.header);
+fn pass_on<'a>(query: &Query, to: NodeId, level: u8, packet: Packet<'_>) -> Verdict<'a> {
+    Query { level, ..*query }.encode(packet.header);
     packet.meta.dst = to;
     Verdict::Forward
 }
 
 /// Whether a request names a station: its place at the asking level is wanted, and the places above
 /// are its own.
-fn is_asked(ask: &Ask, station: &Station) -> bool {
-    let place = station.upper_places.get(usize::from(ask.level)).copied().unwrap_or(0);
-    let above = |places| index::upper_places(places, ask.level);
-    ask.wanted >> place & 1 == 1 && above(station.upper_places) == above(ask.branch.places())
+fn is_asked(asked: &Request, station: &Station) -> bool {
+    let place = station.upper_places.get(usize::from(asked.level)).copied().unwrap_or(0);
+    let above = |places| index::upper_places(places, asked.level);
+    asked.wanted >> place & 1 == 1 && above(station.upper_places) == above(asked.branch.places())
 }
 
 /// The way to a station, from the request that reached it.
-fn branch_to(ask: &Ask, level: u8, station: &Station) -> Option<Branch> {
-    let mut fan_ins = ask.branch.fan_ins();
+fn branch_to(asked: &Request, level: u8, station: &Station) -> Option<Branch> {
+    let mut fan_ins = asked.branch.fan_ins();
     let own = usize::from(level).min(LEVELS - 1);
     fan_ins[..own].fill(0);
     fan_ins[own] = station.fan_in();

@@ -1,6 +1,7 @@
 //! The settings of a switch.
 
 use thalweg_core::{NodeId, Span};
+use thalweg_wire::aggregate::AGGREGATORS_MAX;
 use thalweg_wire::tag::Secret;
 use thiserror::Error;
 
@@ -42,6 +43,9 @@ pub enum ConfigError {
     /// A setting that has to be at least one.
     #[error("`{0}` is zero: it has to be at least 1")]
     Zero(&'static str),
+    /// More than headers can number.
+    #[error("{0} aggregators are more than headers can number: have at most {AGGREGATORS_MAX}")]
+    Aggregators(u32),
     /// More than any switch has.
     #[error(
         "{aggregators} aggregators of {values_max} values need more than {max} GiB: have fewer",
@@ -88,6 +92,9 @@ impl Config {
             return Err(ConfigError::Zero(name));
         }
         let Config { aggregators, values_max, .. } = *self;
+        if aggregators > AGGREGATORS_MAX {
+            return Err(ConfigError::Aggregators(aggregators));
+        }
         if u64::from(aggregators) * u64::from(values_max) * 4 > VALUES_BYTES_MAX {
             return Err(ConfigError::Memory { aggregators, values_max });
         }
@@ -110,8 +117,12 @@ mod tests {
         assert!(zero(Config { stale_after: Span::ZERO, ..good }).contains("stale_after"));
         assert!(zero(Config { sweep_steps: 0, ..good }).contains("sweep_steps"));
         assert!(zero(Config { groups_max: 0, ..good }).contains("groups_max"));
-        let large = Config { aggregators: u32::MAX, ..good };
-        let error = ConfigError::Memory { aggregators: u32::MAX, values_max: 352 };
+        let most = Config { aggregators: 1 << 24, values_max: 1, ..good };
+        assert_eq!(most.check(), Ok(()));
+        let more = Config { aggregators: (1 << 24) + 1, ..most };
+        assert_eq!(more.check(), Err(ConfigError::Aggregators((1 << 24) + 1)));
+        let large = Config { aggregators: 1 << 24, ..good };
+        let error = ConfigError::Memory { aggregators: 1 << 24, values_max: 352 };
         assert_eq!(large.check(), Err(error));
         assert!(error.to_string().contains("16 GiB"));
     }

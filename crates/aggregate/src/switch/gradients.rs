@@ -1,11 +1,13 @@
 //! Gradients: the table's actions, done.
 
 use thalweg_core::{Body, Meta, NodeId, Packet, Time, Verdict};
-use thalweg_wire::aggregate::{COLLISION, CONGESTED, GradientView, LEVELS, REPAIR, RESEND, RESULT};
+use thalweg_wire::aggregate::{
+    Branch, COLLISION, CONGESTED, GradientView, REPAIR, RESEND, RESULT, VALUE_BYTES,
+};
 
 use super::Switch;
 use super::aggregator::Over;
-use super::key::{Key, Part, full};
+use super::key::{Key, Part};
 use super::table::{self, Action, Class, Tier};
 use crate::index;
 
@@ -15,6 +17,7 @@ struct Arrival<'a> {
     meta: &'a mut Meta,
     view: &'a mut GradientView,
     body: Body<'a>,
+    branch: Branch,
     /// The level of the station.
     level: u8,
     part: Part,
@@ -25,10 +28,11 @@ struct Arrival<'a> {
 impl Switch {
     pub(super) fn handle_gradient(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Packet { meta, header, body } = packet;
-        let Ok(view) = GradientView::check_mut(header) else { return self.drop_malformed() };
-        let values = view.values.get();
+        let Ok((view, branch)) = GradientView::check_mut(header) else {
+            return self.drop_malformed();
+        };
         let server = NodeId(view.server.get());
-        if body.len() != usize::from(values) * 4 || server == self.config.me {
+        if !body.len().is_multiple_of(VALUE_BYTES) || server == self.config.me {
             return self.drop_malformed();
         }
         self.stats.gradients += 1;
@@ -38,26 +42,26 @@ impl Switch {
             self.stats.marked += 1;
         }
         let level = view.level();
-        let has_room = values <= self.config.values_max;
-        let Some(part) = part(view, level, &body).filter(|_| has_room) else {
+        let has_room = body.len() <= usize::from(self.config.values_max) * VALUE_BYTES;
+        let Some(part) = part(view, &branch, level, &body).filter(|_| has_room) else {
             // It was on its last stretch, or is longer than what is summed here.
             self.stats.passed += 1;
-            view.set_levels(end(view), view.bitmap_level());
+            view.set_levels(branch.end(), view.bitmap_level());
             meta.dst = server;
             return Verdict::Forward;
         };
-        let index = view.aggregator.get();
-        let place = index::place(index, level, part.key.upper_places(), self.array.len());
-        let arrival = Arrival { now, meta, view, body, level, part, place };
+        let upper_places = index::upper_places(branch.places(), level);
+        let place = index::place(view.aggregator.get(), level, upper_places, self.array.len());
+        let arrival = Arrival { now, meta, view, body, branch, level, part, place };
         self.step(arrival)
     }
 
     /// One step of the table.
     fn step(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
-        let Arrival { now, place, level, part, .. } = arrival;
+        let Arrival { now, place, branch, level, part, .. } = arrival;
         let found = self.array.find(now, place, &part, watermark(arrival.view));
         let tier = if level == 0 { Tier::First } else { Tier::Above };
-        match table::action(found, class(arrival.view, level, tier), tier) {
+        match table::action(found, class(arrival.view, &branch, level, tier), tier) {
             Action::Add => return self.add(arrival),
             Action::Take => return self.take_if_allowed(arrival),
             Action::Replace => {
@@ -158,7 +162,7 @@ impl Switch {
 
     // spec: A-05
     fn send_on_if_full(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
-        if u32::from(self.array.slot(arrival.place).counter) < arrival.part.full.count_ones() {
+        if self.array.slot(arrival.place).bitmap != arrival.part.full {
             return Verdict::Consume;
         }
         self.stats.completed += 1;
@@ -193,14 +197,14 @@ impl Switch {
     fn pass_straight(&mut self, arrival: &mut Arrival<'_>) {
         self.stats.passed += 1;
         arrival.view.flags |= RESEND;
-        arrival.view.set_levels(end(arrival.view), arrival.view.bitmap_level());
+        arrival.view.set_levels(arrival.branch.end(), arrival.view.bitmap_level());
         arrival.meta.dst = NodeId(arrival.view.server.get());
     }
 
     /// To the parent, one level up; to the server where it is the parent or no parent is known.
     fn go_up(&mut self, arrival: &mut Arrival<'_>) {
         let fragment = arrival.part.key.fragment();
-        let (parent, level) = self.above(arrival.now, &fragment, end(arrival.view));
+        let (parent, level) = self.above(arrival.now, &fragment, arrival.branch.end());
         arrival.view.set_levels(level, arrival.view.bitmap_level());
         arrival.meta.dst = parent;
     }
@@ -208,19 +212,15 @@ impl Switch {
 
 /// What a gradient is to the station at this level. `None` if it has no station there.
 #[inline]
-fn part(view: &GradientView, level: u8, body: &Body<'_>) -> Option<Part> {
-    let slot = usize::from(level);
-    let (fan_in, place) = (*view.fan_ins.get(slot)?, *view.places.get(slot)?);
-    if fan_in == 0 {
-        return None;
-    }
-    Some(Part { key: Key::of(view, level, body), bit: 1 << place, full: full(fan_in) })
+fn part(view: &GradientView, branch: &Branch, level: u8, body: &Body<'_>) -> Option<Part> {
+    let (bit, full) = (branch.bit(level), branch.full(level));
+    (full != 0).then(|| Part { key: Key::of(view, level, body), bit, full })
 }
 
 /// How the packet comes, and whether the station counts it.
 #[inline]
-fn class(view: &GradientView, level: u8, tier: Tier) -> Class {
-    let is_whole = is_whole_child(view, level);
+fn class(view: &GradientView, branch: &Branch, level: u8, tier: Tier) -> Class {
+    let is_whole = is_whole_child(view, branch, level);
     match view.flags & (RESEND | REPAIR | RESULT) {
         0 if is_whole => Class::Fresh,
         REPAIR if is_whole => Class::Repair,
@@ -237,23 +237,13 @@ fn class(view: &GradientView, level: u8, tier: Tier) -> Class {
 /// worker that enters here, or a station below that is full.
 // spec: A-12
 #[inline]
-fn is_whole_child(view: &GradientView, level: u8) -> bool {
+fn is_whole_child(view: &GradientView, branch: &Branch, level: u8) -> bool {
     let (bitmap, bitmap_level) = (view.bitmap.get(), view.bitmap_level());
-    let fan_in = |level: u8| view.fan_ins.get(usize::from(level)).copied().unwrap_or(0);
-    let bit = 1 << view.places.get(usize::from(level)).copied().unwrap_or(0);
     if bitmap_level == level {
-        let enters = level == 0 || fan_in(level - 1) == 0;
-        enters && bitmap == bit
+        branch.entry() == level && bitmap == branch.bit(level)
     } else {
-        bitmap_level + 1 == level && bitmap == full(fan_in(bitmap_level))
+        bitmap_level + 1 == level && bitmap == branch.full(bitmap_level)
     }
-}
-
-/// The level of the server.
-#[inline]
-fn end(view: &GradientView) -> u8 {
-    let unused = u32::from_le_bytes(view.fan_ins).leading_zeros() / 8;
-    (LEVELS as u32 - unused) as u8
 }
 
 #[inline]

@@ -2,10 +2,8 @@
 
 use thalweg_core::{Body, JobId, NodeId};
 use thalweg_wire::aggregate::{
-    Branch, FAN_IN_MAX, FLOAT, GradientView, Identity, LEVELS, Numbers, Scale,
+    BRANCH_BYTES, Branch, GradientView, Identity, LEVELS, Numbers, Scale, shared_branch,
 };
-
-use crate::index;
 
 /// Which fragment is summed, for which station. What asks and parameter packets name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,20 +14,24 @@ pub(super) struct Fragment {
     pub(super) upper_places: [u8; LEVELS],
 }
 
-/// Everything that two packets have in common if their values can be added: the fragment, what
-/// the numbers mean, and how many there are. The fan-ins of one epoch are the same in all packets; they
-/// are compared so that a packet that contradicts the others cannot spoil their sum.
+/// Everything that two packets have in common if their values can be added: the fragment, the operation that
+/// their senders have called, what the numbers mean, and how many there are. The fan-ins of one epoch are the
+/// same in all packets; they are compared so that a packet that contradicts the others cannot spoil their sum.
+// spec: E-11
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     job: JobId,
     sequence: u64,
     epoch: u32,
     server: NodeId,
-    upper_places: [u8; LEVELS],
-    /// At the station's level and above.
-    fan_ins: [u8; LEVELS],
+    /// The digest of the operation.
+    operation: u32,
     scale_bits: u32,
-    values: u16,
+    /// As in the headers. It need not be the place.
+    aggregator: u32,
+    body_bytes: u32,
+    /// The fan-in of the station, and everything above it.
+    branch: [u8; BRANCH_BYTES],
     attempt: u8,
     /// The level, [`FLOATS`] and [`BYTES`].
     format: u8,
@@ -58,10 +60,11 @@ impl Key {
         sequence: 0,
         epoch: 0,
         server: NodeId(0),
-        upper_places: [0; LEVELS],
-        fan_ins: [0; LEVELS],
+        operation: 0,
         scale_bits: 0,
-        values: 0,
+        aggregator: 0,
+        body_bytes: 0,
+        branch: [0; BRANCH_BYTES],
         attempt: 0,
         format: 0,
     };
@@ -70,16 +73,17 @@ impl Key {
     #[inline]
     pub(super) fn of(view: &GradientView, level: u8, body: &Body<'_>) -> Key {
         let bytes = if matches!(body, Body::Bytes(_)) { BYTES } else { 0 };
-        let floats = if view.flags & FLOAT == 0 { 0 } else { FLOATS };
+        let floats = if view.format == Numbers::Float.format() { FLOATS } else { 0 };
         Key {
             job: JobId(view.prefix.job.get()),
             sequence: view.sequence.get(),
             epoch: view.prefix.epoch.get(),
             server: NodeId(view.server.get()),
-            upper_places: index::upper_places(view.places, level),
-            fan_ins: from_level(view.fan_ins, level),
+            operation: view.operation.get(),
             scale_bits: view.scale.get(),
-            values: view.values.get(),
+            aggregator: view.aggregator.get(),
+            body_bytes: body.len() as u32,
+            branch: shared_branch(view.branch, level),
             attempt: view.attempt,
             format: level | floats | bytes,
         }
@@ -92,10 +96,11 @@ impl Key {
                 epoch: self.epoch,
                 sequence: self.sequence,
                 attempt: self.attempt,
+                operation: self.operation,
             },
             server: self.server,
             level: self.level(),
-            upper_places: self.upper_places,
+            upper_places: self.branch().map_or([0; LEVELS], |branch| branch.places()),
         }
     }
 
@@ -108,20 +113,19 @@ impl Key {
         self.format & LEVEL
     }
 
-    #[inline]
-    pub(super) fn upper_places(&self) -> [u8; LEVELS] {
-        self.upper_places
+    /// As in the headers.
+    pub(super) fn aggregator(&self) -> u32 {
+        self.aggregator
     }
 
     /// The way from the station up. Its own place there is not told.
     pub(super) fn branch(&self) -> Option<Branch> {
-        Branch::new(self.fan_ins, self.upper_places).ok()
+        Branch::unpack(self.branch).ok()
     }
 
     /// All children of the station.
     pub(super) fn full(&self) -> u32 {
-        let fan_in = self.fan_ins.get(usize::from(self.level())).copied().unwrap_or(0);
-        full(fan_in)
+        self.branch().map_or(0, |branch| branch.full(self.level()))
     }
 
     #[inline]
@@ -139,8 +143,8 @@ impl Key {
         self.job == other.job && (self.epoch < other.epoch || self.sequence < watermark)
     }
 
-    pub(super) fn values(&self) -> u16 {
-        self.values
+    pub(super) fn body_bytes(&self) -> u32 {
+        self.body_bytes
     }
 
     pub(super) fn numbers(&self) -> Option<Numbers> {
@@ -148,30 +152,5 @@ impl Key {
             return Some(Numbers::Float);
         }
         Scale::new(f32::from_bits(self.scale_bits)).map(Numbers::Fixed)
-    }
-}
-
-/// The bitmap that names so many children, 32 at most.
-#[inline]
-pub(super) fn full(fan_in: u8) -> u32 {
-    ((1_u64 << fan_in.min(FAN_IN_MAX)) - 1) as u32
-}
-
-/// The entries of a level and those above it, zero below.
-#[inline]
-fn from_level(entries: [u8; LEVELS], level: u8) -> [u8; LEVELS] {
-    let shift = 8 * u32::from(level).min(3);
-    (u32::from_le_bytes(entries) >> shift << shift).to_le_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn entries_below_a_level_do_not_count() {
-        assert_eq!(from_level([1, 2, 3, 4], 0), [1, 2, 3, 4]);
-        assert_eq!(from_level([1, 2, 3, 4], 2), [0, 0, 3, 4]);
-        assert_eq!(from_level([1, 2, 3, 4], 3), [0, 0, 0, 4]);
     }
 }

@@ -22,12 +22,12 @@ impl Keyring {
         Keyring { secret, keys: [None; PLACES] }
     }
 
-    /// The key that a header is sealed with. `None` if it is forged.
+    /// The key that a header is sealed with. `None` if it is forged, or its body has another length.
     #[inline]
-    pub(super) fn verify(&mut self, header: &Header) -> Option<Key> {
+    pub(super) fn verify(&mut self, header: &Header, body_bytes: usize) -> Option<Key> {
         let Prefix { job, epoch, .. } = peek(header).ok()?;
         let key = self.key(job, epoch);
-        tag::verify(header, &key).then_some(key)
+        tag::verify_sized(header, body_bytes, &key).then_some(key)
     }
 
     /// The key of a job's epoch.

@@ -6,7 +6,7 @@ use thalweg_core::{
     Body, BodySize, Header, JobId, NodeId, Outbox, Packet, Purpose, Span, Tag, Time,
 };
 use thalweg_transport::Envelope;
-use thalweg_wire::aggregate::{Ask, Identity, Notice};
+use thalweg_wire::aggregate::{Identity, Notice, Query, Request};
 
 use super::Switch;
 
@@ -15,10 +15,17 @@ use super::Switch;
 pub(super) enum Task {
     /// The sum at this place: again if it is full, else what there is, for the server alone.
     Sum(u32),
-    /// A request, or a query on its way up.
-    Ask {
+    /// A request for what is missing.
+    Request {
         /// What is asked.
-        ask: Ask,
+        request: Request,
+        /// Whom.
+        to: NodeId,
+    },
+    /// A query on its way up.
+    Query {
+        /// What is asked.
+        query: Query,
         /// Whom.
         to: NodeId,
     },
@@ -113,9 +120,13 @@ impl Switch {
         {
             match task {
                 Task::Sum(place) => self.transmit_sum(now, place, outbox),
-                Task::Ask { ask, to } => {
-                    let Identity { job, epoch, .. } = ask.identity;
-                    self.transmit_small(outbox, (job, epoch), to, |header| ask.encode(header));
+                Task::Request { request, to } => {
+                    let Identity { job, epoch, .. } = request.identity;
+                    self.transmit_small(outbox, (job, epoch), to, |header| request.encode(header));
+                }
+                Task::Query { query, to } => {
+                    let Identity { job, epoch, .. } = query.identity;
+                    self.transmit_small(outbox, (job, epoch), to, |header| query.encode(header));
                 }
                 Task::Notice { notice, server } => {
                     self.stats.notices += 1;
@@ -138,7 +149,7 @@ impl Switch {
         let (dst, level) = if is_part { (gradient.server, end) } else { above };
         gradient.level = level;
         (gradient.resend, gradient.repair) = (is_part, !is_part);
-        let bytes = u32::from(gradient.values) * 4;
+        let bytes = key.body_bytes();
         let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
         let Some(mut packet) = outbox.lend(size, Purpose::Retransmission) else { return };
         let Identity { job, epoch, .. } = gradient.identity;
@@ -178,6 +189,6 @@ impl Switch {
             overhead_bytes: self.config.overhead_bytes,
             key: key.as_ref(),
         };
-        envelope.fill(packet, encode);
+        envelope.fill_sized(packet, encode);
     }
 }

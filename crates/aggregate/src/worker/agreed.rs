@@ -25,7 +25,7 @@ pub(super) struct Terms {
 #[derive(Clone, Debug)]
 pub(super) struct Agreed {
     aggregators: u32,
-    span: u32,
+    span: u16,
     /// By slot. Empty where indexing is linear.
     indices: Vec<u32>,
     /// From which fragment on, which slot, which index.
@@ -45,7 +45,7 @@ impl Agreed {
         let first = |slot| index::first(setup.job, slot, setup.aggregators);
         Agreed {
             aggregators: setup.aggregators,
-            span: u32::from(setup.span_fragments),
+            span: setup.span_fragments,
             indices: (0..period).map(first).collect(),
             moves: BinaryHeap::new(),
             numbers: setup.numeric.numbers(),
@@ -75,8 +75,8 @@ impl Agreed {
 
     /// Takes in what a sum says about later fragments. Must be called once for each fragment.
     pub fn learn(&mut self, parameter: &Parameter) {
-        // Nearer than the span, some worker may be past it; what is too far away is not meant.
-        if !(self.span..=u32::from(u16::MAX)).contains(&parameter.next_distance) {
+        // Nearer than the span, some worker may be past it.
+        if parameter.next_distance < self.span {
             return;
         }
         let from = parameter.next_from();

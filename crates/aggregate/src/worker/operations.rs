@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{Body, Operation};
+use thalweg_core::{Body, Element, Fingerprint, Operation};
 use thalweg_values::{Fixed, Tensor, TensorSlice, TensorSliceMut};
 use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
+use thalweg_wire::fingerprint;
 
 use super::Event;
 use super::fragments::Fragments;
@@ -43,7 +44,10 @@ struct Entry {
     /// How many values it has.
     values: u64,
     held: Held,
-    manner: Manner,
+    options: Manner,
+    fingerprint: Fingerprint,
+    /// The digest of `fingerprint` and `first`. Means nothing before fragments have numbers.
+    digest: u32,
     /// Whose contributions sums lack, by fragment.
     absent: BTreeMap<u64, Absent>,
 }
@@ -83,7 +87,7 @@ impl Operations {
     }
 
     /// Takes in a tensor. An empty one is finished.
-    pub fn submit(&mut self, tensor: Tensor, manner: Manner) -> Operation {
+    pub fn submit(&mut self, tensor: Tensor, options: Manner) -> Operation {
         let operation = Operation(self.first + self.held.len() as u64);
         self.held.push_back(Entry {
             first: self.end,
@@ -93,8 +97,10 @@ impl Operations {
             is_finished: tensor.is_empty(),
             is_released: false,
             values: tensor.len(),
+            fingerprint: options.fingerprint.unwrap_or_else(|| sum_of(&tensor)),
+            digest: 0,
             held: Held::All(tensor),
-            manner,
+            options,
             absent: BTreeMap::new(),
         });
         self.number_fragments(self.held.len() - 1);
@@ -120,6 +126,14 @@ impl Operations {
         entry.left = entry.values.div_ceil(u64::from(values));
         self.end += entry.left;
         entry.end = self.end;
+        entry.digest = fingerprint::digest(&entry.fingerprint, entry.first);
+    }
+
+    /// The digest of a fragment's operation, as long as that is held.
+    // spec: E-11
+    #[inline]
+    pub fn digest(&self, sequence: u64) -> Option<u32> {
+        self.locate(sequence).map(|index| self.held[index].digest)
     }
 
     /// The values of a fragment, as long as they are held: the worker's own, or the sum once it is
@@ -147,7 +161,7 @@ impl Operations {
         let Some(index) = self.locate(sequence) else { return false };
         let Some((from, to)) = self.range(&self.held[index], sequence) else { return false };
         let values = to - from;
-        if u64::from(parameter.values) != values || body.len() as u64 != 4 * values {
+        if body.len() as u64 != 4 * values {
             return false;
         }
         let Held::All(tensor) = &mut self.held[index].held else { return false };
@@ -201,7 +215,7 @@ impl Operations {
     /// What a query says of a fragment's operation, if that need not be exact.
     pub fn bounded(&self, sequence: u64) -> Option<Bounded> {
         let entry = &self.held[self.locate(sequence)?];
-        let Reliability::Bounded(share) = entry.manner.reliability else { return None };
+        let Reliability::Bounded(share) = entry.options.reliability else { return None };
         let fragments = u32::try_from(entry.end - entry.first).ok()?;
         let first_distance = (sequence - entry.first) as u32;
         (fragments <= Bounded::FRAGMENTS_MAX).then_some(Bounded {
@@ -214,7 +228,7 @@ impl Operations {
     /// The layer of a fragment's operation, if it has one, and how many there are.
     #[inline]
     pub fn layer(&self, sequence: u64) -> Option<(u16, u16)> {
-        self.locate(sequence).and_then(|index| self.held[index].manner.layer)
+        self.locate(sequence).and_then(|index| self.held[index].options.layer)
     }
 
     /// The first operation that is not finished.
@@ -332,6 +346,16 @@ impl Operations {
         let from = (sequence - entry.first) * values;
         Some((from, entry.values.min(from + values)))
     }
+}
+
+/// The operation, if the caller gives values alone.
+fn sum_of(tensor: &Tensor) -> Fingerprint {
+    let element = match tensor {
+        Tensor::Length(_) | Tensor::Values(_) => Element::F32,
+        Tensor::F16(_) => Element::F16,
+        Tensor::Bf16(_) => Element::Bf16,
+    };
+    Fingerprint::of_sum(element, tensor.len())
 }
 
 fn decode(numbers: Numbers, bytes: &[u8], sums: TensorSliceMut<'_>) {

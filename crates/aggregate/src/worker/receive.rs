@@ -1,10 +1,10 @@
 //! What a worker takes in, and what it does when nothing comes.
 
 use thalweg_core::{Bytes, NodeId, Packet, Span, Time};
+use thalweg_transport::Controller;
 use thalweg_transport::control::{Acked, Lost};
-use thalweg_transport::{Controller, Credentials};
-use thalweg_wire::aggregate::{Ask, Identity, Numbers, Parameter};
-use thalweg_wire::{Kind, Prefix};
+use thalweg_wire::aggregate::{Identity, Numbers, Parameter, Request};
+use thalweg_wire::{Kind, Prefix, tag};
 
 use super::agreed::Terms;
 use super::flight::Sent;
@@ -12,7 +12,7 @@ use super::fragments::Fragment;
 use super::send::{How, Wanted};
 use super::{Epoch, Work, rto_limits};
 use crate::index::upper_places;
-use crate::setup::{Attempt, Numeric, Recovery, Setup};
+use crate::setup::{Attempt, Numeric, Recovery};
 
 /// Most results that wait to be sent. The server asks again for what is beyond.
 const RESULTS_MAX: usize = 256;
@@ -34,10 +34,10 @@ impl Epoch {
         prefix: Prefix,
         packet: &Packet<'_>,
     ) {
-        let Setup { job, epoch, .. } = *self.setup;
-        let credentials = Credentials { job, epoch, key: work.key };
+        let body_bytes = packet.body.len();
+        let is_genuine = |key| tag::verify_sized(packet.header, body_bytes, key);
         let taken = match prefix.kind {
-            _ if !credentials.admit_checked(prefix, packet.header) => None,
+            _ if !work.key.as_ref().is_none_or(is_genuine) => None,
             Kind::AggregateParameter => self.on_parameter(work, now, prefix, packet),
             Kind::AggregateRequest => self.on_request(work, prefix, packet),
             _ => None,
@@ -60,6 +60,11 @@ impl Epoch {
         let sequence = parameter.identity.sequence;
         let is_known = sequence < work.operations.end().min(self.limit(work));
         if !is_known || !self.is_ours(&parameter.identity, parameter.server) {
+            return None;
+        }
+        // spec: E-11
+        let own = work.operations.digest(sequence);
+        if own.is_some_and(|own| own != parameter.identity.operation) {
             return None;
         }
         work.stats.parameters += 1;
@@ -290,21 +295,22 @@ impl Epoch {
     /// Takes in a request. `None` if it is not of this set-up or for another worker.
     // spec: T-10
     fn on_request(&mut self, work: &mut Work, prefix: Prefix, packet: &Packet<'_>) -> Option<()> {
-        let ask = Ask::decode_checked(prefix, packet.header).ok()?;
-        let sequence = ask.identity.sequence;
-        if !self.is_ours(&ask.identity, ask.server) || !self.is_asked(&ask) {
+        let request = Request::decode_checked(prefix, packet.header).ok()?;
+        let sequence = request.identity.sequence;
+        if !self.is_ours(&request.identity, request.server) || !self.is_asked(&request) {
             return None;
         }
         if work.fragments.is_complete(sequence) {
-            self.supply(work, &ask);
+            self.supply(work, &request);
             return Some(());
         }
-        // What was not sent yet will come; what is in another attempt is of no use there.
+        // What was not sent yet will come; what is in another attempt is of no use there. What belongs to another
+        // operation is sent all the same: it shows that ranks differ.
         let fragment = work.fragments.sent_mut(sequence)?;
-        if fragment.terms.attempt.0 != ask.identity.attempt {
+        if fragment.terms.attempt.0 != request.identity.attempt {
             return None;
         }
-        let how = match (ask.straight, ask.afresh) {
+        let how = match (request.bypass, request.afresh) {
             (true, _) => How::Straight,
             (false, true) => How::Fresh,
             (false, false) => How::Repair,
@@ -322,14 +328,14 @@ impl Epoch {
 
     /// Plans to send a result to a server that lost it.
     // spec: A-41
-    fn supply(&mut self, work: &Work, ask: &Ask) {
-        let asked = Attempt(ask.identity.attempt);
+    fn supply(&mut self, work: &Work, request: &Request) {
+        let asked = Attempt(request.identity.attempt);
         let attempt = match self.setup.numeric {
             Numeric::Float => asked,
             Numeric::Fixed { .. } => asked.in_floats(),
         };
-        let terms = Terms { aggregator: ask.aggregator, attempt, numbers: Numbers::Float };
-        let wanted = Wanted { sequence: ask.identity.sequence, terms };
+        let terms = Terms { aggregator: request.aggregator, attempt, numbers: Numbers::Float };
+        let wanted = Wanted { sequence: request.identity.sequence, terms };
         let is_held = work.operations.piece(wanted.sequence).is_some();
         if is_held && self.results.len() < RESULTS_MAX && !self.results.contains(&wanted) {
             self.results.push_back(wanted);
@@ -343,13 +349,13 @@ impl Epoch {
     }
 
     /// Whether this worker is among those that a request names.
-    fn is_asked(&self, ask: &Ask) -> bool {
-        let branch = self.setup.tree(ask.identity.sequence).branch(self.rank);
-        let (places, level) = (branch.places(), ask.level);
+    fn is_asked(&self, request: &Request) -> bool {
+        let branch = self.setup.tree(request.identity.sequence).branch(self.rank);
+        let (places, level) = (branch.places(), request.level);
         // Above the last level the server has but one child.
         let place = places.get(usize::from(level)).copied().unwrap_or(0);
-        let is_below = upper_places(places, level) == upper_places(ask.branch.places(), level);
-        let is_named = level >= branch.entry() && ask.wanted >> place & 1 == 1;
-        ask.straight || (is_below && is_named)
+        let is_below = upper_places(places, level) == upper_places(request.branch.places(), level);
+        let is_named = level >= branch.entry() && request.wanted >> place & 1 == 1;
+        request.bypass || (is_below && is_named)
     }
 }

@@ -4,7 +4,7 @@ use thalweg_core::{Body, BodySize, Bytes, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_transport::control::SentPacket;
 use thalweg_transport::{Controller, Envelope};
 use thalweg_values::{Fit, Fixed, TensorSlice};
-use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Magnitude, Numbers};
+use thalweg_wire::aggregate::{Gradient, Identity, Magnitude, Numbers, Query};
 
 use super::agreed::Terms;
 use super::{Epoch, Work};
@@ -209,46 +209,29 @@ impl Epoch {
         mut packet: Packet<'_>,
     ) -> Fit {
         let Some(piece) = work.operations.piece(sequence) else { return Fit::WHOLE };
-        let mut gradient = self.gradient(work, sequence, terms, how, piece.len() as u16);
+        let mut gradient = self.gradient(work, sequence, terms, how);
         let fit = encode(piece, terms.numbers, &mut packet.body);
         gradient.overflow = fit.is_clipped;
         let is_to_server = gradient.level == gradient.branch.end();
         let envelope = self.envelope(work, sequence, is_to_server);
-        envelope.fill(&mut packet, |header| gradient.encode(header));
+        envelope.fill_sized(&mut packet, |header| gradient.encode(header));
         fit
     }
 
-    fn gradient(
-        &self,
-        work: &Work,
-        sequence: u64,
-        terms: Terms,
-        how: How,
-        values: u16,
-    ) -> Gradient {
+    fn gradient(&self, work: &Work, sequence: u64, terms: Terms, how: How) -> Gradient {
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
-        let entry = branch.entry();
         let is_straight = matches!(how, How::Straight | How::Result);
+        let identity = self.identity(work, sequence, terms.attempt);
         Gradient {
-            identity: self.identity(sequence, terms.attempt),
-            aggregator: terms.aggregator,
-            numbers: terms.numbers,
-            server: tree.server(),
             watermark_distance: watermark_distance(work, sequence),
-            bitmap: branch.bit(entry),
-            bitmap_level: entry,
-            level: if is_straight { branch.end() } else { entry },
-            branch,
+            level: if is_straight { branch.end() } else { branch.entry() },
             next_magnitude: self.next_magnitude(work, sequence),
-            values,
-            congested: false,
-            overflow: false,
-            collision: false,
             resend: matches!(how, How::Resend | How::Straight),
             repair: how == How::Repair,
             result: how == How::Result,
             absent: work.operations.lacks(sequence).filter(|_| how == How::Result),
+            ..Gradient::fresh(identity, terms.aggregator, terms.numbers, tree.server(), branch)
         }
     }
 
@@ -277,23 +260,18 @@ impl Epoch {
         let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else { return };
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
-        let query = Ask {
-            kind: AskKind::Query,
-            identity: self.identity(sequence, terms.attempt),
-            aggregator: terms.aggregator,
-            server: tree.server(),
-            branch,
+        let identity = self.identity(work, sequence, terms.attempt);
+        let query = Query {
             level: if is_straight { branch.end() } else { branch.entry() },
             watermark_distance: watermark_distance(work, sequence),
             heard_distance: self.heard_distance(work, sequence),
-            wanted: 0,
-            straight: is_straight,
-            afresh: false,
+            bypass: is_straight,
             // What was repeated in floats is exact.
             bounded: work.operations.bounded(sequence).filter(|_| !terms.attempt.is_in_floats()),
+            ..Query::new(identity, terms.aggregator, tree.server(), branch)
         };
         let envelope = self.envelope(work, sequence, is_straight);
-        envelope.fill(&mut packet, |header| query.encode(header));
+        envelope.fill_sized(&mut packet, |header| query.encode(header));
     }
 
     /// Where the sum is that came last from the same server, unless time alone makes it ask.
@@ -304,9 +282,12 @@ impl Epoch {
         heard.map_or(0, |heard| heard.wrapping_sub(sequence) as i32)
     }
 
-    fn identity(&self, sequence: u64, attempt: Attempt) -> Identity {
+    // spec: E-11
+    fn identity(&self, work: &Work, sequence: u64, attempt: Attempt) -> Identity {
         let (job, epoch) = (self.setup.job, self.setup.epoch);
-        Identity { job, epoch, sequence, attempt: attempt.0 }
+        // What is sent belongs to an operation that is held.
+        let operation = work.operations.digest(sequence).unwrap_or(0);
+        Identity { job, epoch, sequence, attempt: attempt.0, operation }
     }
 
     /// Returns the envelope of a packet about a fragment.

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod bounded;
+mod differing;
 mod epochs;
 mod lossy;
 mod recovery;
@@ -15,7 +16,7 @@ use thalweg_core::{
 };
 use thalweg_transport::control::Fixed;
 use thalweg_wire::Kind;
-use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Numbers, Parameter, Scale};
+use thalweg_wire::aggregate::{Gradient, Identity, Numbers, Parameter, Query, Request, Scale};
 use thalweg_wire::peek;
 
 use super::*;
@@ -56,7 +57,7 @@ fn fixed(scale: f32, dynamic: bool) -> Numeric {
 trait Read {
     fn kind(&self) -> Kind;
     fn gradient(&self) -> Gradient;
-    fn query(&self) -> Ask;
+    fn query(&self) -> Query;
     fn sequence(&self) -> u64;
     fn floats(&self) -> Vec<f32>;
 }
@@ -70,10 +71,8 @@ impl Read for Owned {
         Gradient::decode(&self.header).unwrap()
     }
 
-    fn query(&self) -> Ask {
-        let ask = Ask::decode(&self.header).unwrap();
-        assert_eq!(ask.kind, AskKind::Query);
-        ask
+    fn query(&self) -> Query {
+        Query::decode(&self.header).unwrap()
     }
 
     fn sequence(&self) -> u64 {
@@ -159,25 +158,16 @@ impl Bench {
     }
 
     fn identity(&self, sequence: u64) -> Identity {
-        Identity { job: JOB, epoch: self.setup.epoch, sequence, attempt: 0 }
+        let operation = self.worker.work.operations.digest(sequence).unwrap_or(0);
+        Identity { job: JOB, epoch: self.setup.epoch, sequence, attempt: 0, operation }
     }
 
     /// The sum of a full fragment.
     fn parameter(&self, sequence: u64) -> Parameter {
+        let (identity, server) = (self.identity(sequence), self.setup.tree(sequence).server());
         Parameter {
-            identity: self.identity(sequence),
-            aggregator: 0,
-            numbers: Numbers::Float,
-            server: self.setup.tree(sequence).server(),
-            next_aggregator: None,
-            next_scale: None,
-            next_distance: 0,
             everyone_distance: sequence as u16,
-            level: 1,
-            values: self.setup.fragment_values,
-            congested: false,
-            repeat: false,
-            absent: None,
+            ..Parameter::sum(identity, 0, Numbers::Float, server, 1)
         }
     }
 
@@ -187,10 +177,12 @@ impl Bench {
         assert_eq!(self.worker.handle_packet(self.now, packet), Verdict::Consume);
     }
 
+    /// With the length of a full fragment, or without body if it asks for floats.
     fn answer_with(&mut self, parameter: Parameter) {
         let mut header = [0; HEADER_BYTES];
         parameter.encode(&mut header);
-        self.deliver(header, Body::Length(4 * u32::from(parameter.values)), Ecn::Capable);
+        let values = if parameter.repeat { 0 } else { self.setup.fragment_values };
+        self.deliver(header, Body::Length(4 * u32::from(values)), Ecn::Capable);
     }
 
     /// Completes full fragments of a tensor without values.
@@ -201,34 +193,29 @@ impl Bench {
     }
 
     fn answer_values(&mut self, sequence: u64, sums: &[f32]) {
-        let parameter = Parameter { values: sums.len() as u16, ..self.parameter(sequence) };
         let mut header = [0; HEADER_BYTES];
-        parameter.encode(&mut header);
+        self.parameter(sequence).encode(&mut header);
         let mut body: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
         self.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
     }
 
     /// A request of the switch for this worker's contribution.
-    fn request(&self, sequence: u64) -> Ask {
-        Ask {
-            kind: AskKind::Request,
+    fn request(&self, sequence: u64) -> Request {
+        Request {
             identity: self.identity(sequence),
             aggregator: 0,
             server: self.setup.tree(sequence).server(),
             branch: self.setup.tree(sequence).branch(0),
             level: 0,
-            watermark_distance: 0,
-            heard_distance: 0,
             wanted: 0b10,
-            straight: false,
+            bypass: false,
             afresh: false,
-            bounded: None,
         }
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, request: Request) {
         let mut header = [0; HEADER_BYTES];
-        ask.encode(&mut header);
+        request.encode(&mut header);
         self.deliver(header, Body::Length(0), Ecn::Capable);
     }
 }

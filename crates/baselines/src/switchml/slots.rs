@@ -30,7 +30,7 @@ struct Sum {
 struct Fragment {
     sequence: u64,
     numbers: Numbers,
-    values: u16,
+    body_bytes: usize,
     is_real: bool,
 }
 
@@ -73,7 +73,7 @@ impl Pool {
         let fragment = Fragment {
             sequence,
             numbers: gradient.numbers,
-            values: gradient.values,
+            body_bytes: body.len(),
             is_real: matches!(body, Body::Bytes(_)),
         };
         match sum.fragment {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use thalweg_core::{Ecn, JobId, Machine, NodeId, Outbox, Packet, Time, Verdict};
-use thalweg_wire::aggregate::{FAN_IN_MAX, Gradient, Numbers, Parameter};
+use thalweg_wire::aggregate::{FAN_IN_MAX, Gradient, Numbers, Parameter, VALUE_BYTES};
 use thiserror::Error;
 
 use super::slots::{Outcome, Pool};
@@ -153,25 +153,11 @@ fn is_sound(pool: &Pool, gradient: &Gradient, packet: &Packet<'_>) -> bool {
         && gradient.identity.attempt == version
         && gradient.identity.epoch == EPOCH
         && matches!(gradient.numbers, Numbers::Fixed(_))
-        && packet.body.len() == usize::from(gradient.values) * 4
+        && packet.body.len().is_multiple_of(VALUE_BYTES)
 }
 
 fn result_of(gradient: &Gradient, me: NodeId) -> Parameter {
-    Parameter {
-        identity: gradient.identity,
-        aggregator: gradient.aggregator,
-        numbers: gradient.numbers,
-        server: me,
-        next_aggregator: None,
-        next_scale: None,
-        next_distance: 0,
-        everyone_distance: 0,
-        level: 1,
-        values: gradient.values,
-        congested: false,
-        repeat: false,
-        absent: None,
-    }
+    Parameter::sum(gradient.identity, gradient.aggregator, gradient.numbers, me, 1)
 }
 
 impl SwitchStats {

@@ -7,7 +7,7 @@ use thalweg_core::{
     Body, BodySize, Ecn, Machine, Operation, Outbox, Packet, Purpose, Reports, Tag, Time, Verdict,
 };
 use thalweg_values::{Fixed, Tensor};
-use thalweg_wire::aggregate::{Branch, Gradient, Identity, Magnitude, Numbers, Parameter};
+use thalweg_wire::aggregate::{Branch, Gradient, Identity, Numbers, Parameter};
 
 use super::{Config, ConfigError, EPOCH, place};
 
@@ -199,13 +199,12 @@ impl Worker {
     fn send(&mut self, now: Time, slot: u32, outbox: &mut dyn Outbox) -> bool {
         let Slot { sequence, sent_at, .. } = self.slots[slot as usize];
         let Some((at, range)) = self.values_of(sequence) else { return true };
-        let values = (range.end - range.start) as u16;
-        let bytes = u32::from(values) * 4;
+        let bytes = (range.end - range.start) as u32 * 4;
         let tensor = self.operations[at].tensor.values();
         let size = if tensor.is_some() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
         let purpose = Purpose::of_data(sent_at.is_some());
         let Some(packet) = outbox.lend(size, purpose) else { return false };
-        self.gradient(sequence, values).encode(packet.header);
+        self.gradient(sequence).encode(packet.header);
         packet.meta.dst = self.config.switch;
         packet.meta.wire_bytes = bytes + self.config.overhead_bytes;
         packet.meta.entropy = self.config.job.0 as u16;
@@ -226,39 +225,27 @@ impl Worker {
         true
     }
 
-    fn gradient(&self, sequence: u64, values: u16) -> Gradient {
-        let Config { job, switch, scale, slots, .. } = self.config;
-        let (aggregator, attempt) = place(sequence, slots);
-        Gradient {
-            identity: Identity { job, epoch: EPOCH, sequence, attempt },
-            aggregator,
-            numbers: Numbers::Fixed(scale),
-            server: switch,
-            watermark_distance: 0,
-            bitmap: self.branch.bit(0),
-            bitmap_level: 0,
-            level: 0,
-            branch: self.branch,
-            next_magnitude: Magnitude::default(),
-            values,
-            congested: false,
-            overflow: false,
-            collision: false,
-            resend: false,
-            repair: false,
-            result: false,
-            absent: None,
-        }
+    fn gradient(&self, sequence: u64) -> Gradient {
+        let Config { switch, scale, slots, .. } = self.config;
+        let (aggregator, _) = place(sequence, slots);
+        let numbers = Numbers::Fixed(scale);
+        Gradient::fresh(self.identity(sequence), aggregator, numbers, switch, self.branch)
+    }
+
+    /// Operations are not compared.
+    fn identity(&self, sequence: u64) -> Identity {
+        let Config { job, slots, .. } = self.config;
+        let (_, attempt) = place(sequence, slots);
+        Identity { job, epoch: EPOCH, sequence, attempt, operation: 0 }
     }
 
     /// Writes a result where it belongs, once. `false` if nobody waits for it.
     fn take_in(&mut self, parameter: &Parameter, body: &Body<'_>) -> bool {
-        let Config { job, scale, slots, .. } = self.config;
+        let Config { scale, slots, .. } = self.config;
         let Identity { sequence, .. } = parameter.identity;
-        let (index, attempt) = place(sequence, slots);
-        let expected = Identity { job, epoch: EPOCH, sequence, attempt };
+        let (index, _) = place(sequence, slots);
         let slot = self.slots[index as usize];
-        if parameter.identity != expected
+        if parameter.identity != self.identity(sequence)
             || parameter.numbers != Numbers::Fixed(scale)
             || slot.sequence != sequence
             || slot.sent_at.is_none()

@@ -3,8 +3,8 @@
 use thalweg_core::{NodeId, Tag};
 
 use super::grid::{Grid, Stream};
-use super::letter::SEAL_BYTES;
 use crate::config::{ConfigError, check_fits_message, check_nodes, check_positive, node_at};
+use thalweg_wire::trailer::TRAILER_BYTES;
 
 /// Size of the largest value: chunks are multiples of it, so that none cuts a value.
 const UNIT_BYTES: u64 = 8;
@@ -79,7 +79,7 @@ impl Config {
         if chunk_bytes == 0 || !chunk_bytes.is_multiple_of(UNIT_BYTES) {
             return Err(ConfigError::ChunkNotWhole { chunk_bytes, unit: UNIT_BYTES });
         }
-        check_fits_message(chunk_bytes, SEAL_BYTES as u64, &self.flow)?;
+        check_fits_message(chunk_bytes, TRAILER_BYTES as u64, &self.flow)?;
         Ok(Place {
             rank: self.rank,
             // Nodes have 32-bit names, and each is here once.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::event::Failure;
-use super::letter::{Letter, StreamId};
 use super::points::PointKey;
+use thalweg_wire::trailer::{StreamId, Trailer};
 
 /// What a call asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -19,7 +19,7 @@ pub(super) enum Key {
 #[derive(Debug)]
 pub(super) struct Message {
     pub from: u32,
-    pub letter: Letter,
+    pub trailer: Trailer,
     pub body: Vec<u8>,
 }
 
@@ -36,18 +36,18 @@ pub(super) struct Early {
 impl Message {
     /// The call that it waits for, if it needs one.
     pub fn key(&self) -> Option<Key> {
-        match self.letter {
-            Letter::Operation { stream, .. } => match stream {
+        match self.trailer {
+            Trailer::Operation { stream, .. } => match stream {
                 StreamId::Give(operation) | StreamId::Share(operation) => {
                     Some(Key::Operation(operation))
                 }
                 StreamId::Point { .. } => None,
             },
-            Letter::Point { tag, number, .. } => Some(Key::Point((self.from, tag, number))),
-            Letter::Called { operation, .. } | Letter::Agreed { operation, .. } => {
+            Trailer::Point { tag, number, .. } => Some(Key::Point((self.from, tag, number))),
+            Trailer::Called { operation, .. } | Trailer::Agreed { operation, .. } => {
                 Some(Key::Operation(operation))
             }
-            Letter::Go { .. } | Letter::Stop { .. } | Letter::Differ(_) => None,
+            Trailer::Go { .. } | Trailer::Stop { .. } | Trailer::Differ(_) => None,
         }
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn message(from: u32, bytes: usize) -> Message {
-        Message { from, letter: Letter::Stop { culprit: 0 }, body: vec![0; bytes] }
+        Message { from, trailer: Trailer::Stop { culprit: 0 }, body: vec![0; bytes] }
     }
 
     #[test]

@@ -11,9 +11,9 @@ use super::config::{Config, Place};
 use super::early::{self, Early, Key};
 use super::event::{Event, Failure, SubmitError, Transfer, Wait};
 use super::lanes::Lane;
-use super::letter::{Letter, StreamId};
 use super::op::{Chunk, Op};
 use super::points::{self, PointKey, Points};
+use thalweg_wire::trailer::{StreamId, Trailer};
 
 use crate::block::Block;
 use crate::call::Care;
@@ -99,7 +99,7 @@ impl Hub {
     }
 
     /// Acts on a message of another rank.
-    fn on_letter(
+    fn on_message(
         &mut self,
         now: Time,
         post: &mut MeshPost,
@@ -108,28 +108,28 @@ impl Hub {
         if let Some(key) = message.key().filter(|&key| self.is_early(key)) {
             return self.early.keep(key, message);
         }
-        let early::Message { from, letter, body } = message;
-        match letter {
-            Letter::Operation { stream, fingerprint, total, chunk } => {
+        let early::Message { from, trailer, body } = message;
+        match trailer {
+            Trailer::Operation { stream, fingerprint, total, chunk } => {
                 self.on_chunk(now, post, from, Chunk { stream, fingerprint, total, chunk, body })
             }
-            Letter::Called { operation, fingerprint } => {
+            Trailer::Called { operation, fingerprint } => {
                 self.on_called(now, post, from, operation, &fingerprint)
             }
-            Letter::Agreed { operation, fingerprint } => {
+            Trailer::Agreed { operation, fingerprint } => {
                 self.on_agreed(now, post, from, operation, &fingerprint)
             }
-            Letter::Point { tag, number, fingerprint, total, chunk } => {
+            Trailer::Point { tag, number, fingerprint, total, chunk } => {
                 let key = (from, tag, number);
                 let change = self.points.take(key, &fingerprint, (total, chunk), body)?;
                 self.on_point(now, post, key, change)
             }
-            Letter::Go { stream } => {
+            Trailer::Go { stream } => {
                 self.on_go(now, from, stream);
                 Ok(())
             }
-            Letter::Stop { culprit } => Err(Failure::Stopped { rank: from, culprit }),
-            Letter::Differ(mismatch) => {
+            Trailer::Stop { culprit } => Err(Failure::Stopped { rank: from, culprit }),
+            Trailer::Differ(mismatch) => {
                 self.was_told = true;
                 Err(Failure::Differs(mismatch))
             }
@@ -165,7 +165,7 @@ impl Hub {
             post.refuse();
         }
         if change.needs_go {
-            self.tell(now, post, from, Letter::Go { stream })?;
+            self.tell(now, post, from, Trailer::Go { stream })?;
         }
         if change.is_first {
             self.lanes[from as usize].wake(StreamId::Give(operation));
@@ -230,7 +230,7 @@ impl Hub {
             let others = (0..ranks).filter(|&to| to != rank);
             let agreed: Vec<_> = others.map(|to| (to, op.fingerprint_to(to))).collect();
             for (to, fingerprint) in agreed {
-                self.tell(now, post, to, Letter::Agreed { operation, fingerprint })?;
+                self.tell(now, post, to, Trailer::Agreed { operation, fingerprint })?;
             }
         }
         self.end_if_done(post, operation);
@@ -256,7 +256,7 @@ impl Hub {
             points::Change::Taken { needs_go: false } => {}
             points::Change::Taken { needs_go: true } => {
                 let (from, ..) = key;
-                self.tell(now, post, from, Letter::Go { stream: points::stream_of(key) })?;
+                self.tell(now, post, from, Trailer::Go { stream: points::stream_of(key) })?;
             }
             points::Change::Complete(transfer, bytes) => {
                 post.events.push_back(Event::Received { transfer, bytes });
@@ -307,7 +307,7 @@ impl Hub {
         for key in std::mem::take(&mut self.called) {
             self.tell_call(now, post, key)?;
             for message in self.early.take(key) {
-                self.on_letter(now, post, message)?;
+                self.on_message(now, post, message)?;
             }
             // A rank alone waits for nobody.
             if let Key::Operation(operation) = key {
@@ -324,7 +324,7 @@ impl Hub {
         let ranks = op.ranks_to_tell().into_iter();
         let calls: Vec<_> = ranks.map(|rank| (rank, op.fingerprint_to(rank))).collect();
         for (rank, fingerprint) in calls {
-            self.tell(now, post, rank, Letter::Called { operation, fingerprint })?;
+            self.tell(now, post, rank, Trailer::Called { operation, fingerprint })?;
         }
         Ok(())
     }
@@ -358,9 +358,9 @@ impl Hub {
         now: Time,
         post: &mut MeshPost,
         to: u32,
-        letter: Letter,
+        trailer: Trailer,
     ) -> Result<(), Failure> {
-        self.start(now, post, to, letter.seal(&[])).map(|_| ())
+        self.start(now, post, to, trailer.frame(&[])).map(|_| ())
     }
 
     fn start(
@@ -397,14 +397,14 @@ impl Hub {
         }
         let lost = if let Failure::Lost { rank } = failure { Some(rank) } else { None };
         let culprit = failure.culprit().unwrap_or(self.place.rank);
-        let letter = match failure {
-            Failure::Differs(mismatch) => Letter::Differ(mismatch),
-            _ => Letter::Stop { culprit },
+        let trailer = match failure {
+            Failure::Differs(mismatch) => Trailer::Differ(mismatch),
+            _ => Trailer::Stop { culprit },
         };
         for rank in 0..self.place.ranks {
             if self.place.is_other(rank) && Some(rank) != lost {
                 // Where this fails too, silence tells the others.
-                let _ = self.tell(now, post, rank, letter);
+                let _ = self.tell(now, post, rank, trailer);
             }
         }
     }
@@ -440,8 +440,8 @@ impl Part for Hub {
         let from = self.ranks.get(&src).copied().filter(|&rank| self.place.is_other(rank));
         if let (Some(from), Block::Bytes(Payload::Bytes(bytes))) = (from, message.block) {
             let mut body = bytes.into_vec();
-            if let Some(letter) = Letter::open(&mut body) {
-                return self.on_letter(now, post, early::Message { from, letter, body });
+            if let Some(trailer) = Trailer::unframe(&mut body) {
+                return self.on_message(now, post, early::Message { from, trailer, body });
             }
         }
         post.refuse();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::letter::StreamId;
+use thalweg_wire::trailer::StreamId;
 
 /// The way to one rank.
 ///

@@ -10,9 +10,9 @@ use super::event::{Failure, Wait};
 use super::grid::{Grid, Intake, zeroed};
 use super::layout::Layout;
 use super::lengths::Lengths;
-use super::letter::{Letter, StreamId};
 use super::parts::{Parts, Source};
 use super::whole::Whole;
+use thalweg_wire::trailer::{StreamId, Trailer};
 
 /// An operation that has not ended here.
 #[derive(Debug)]
@@ -167,8 +167,8 @@ impl Op {
             (State::Parts(parts), StreamId::Give(_)) => parts.next_give(rank, has_called),
             _ => None,
         }?;
-        let letter = Letter::Operation { stream, fingerprint, total: grid.total, chunk };
-        Some(letter.seal(bytes))
+        let trailer = Trailer::Operation { stream, fingerprint, total: grid.total, chunk };
+        Some(trailer.frame(bytes))
     }
 
     /// A rank has made the call.

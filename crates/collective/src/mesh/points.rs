@@ -11,7 +11,7 @@ use super::call::check_length;
 use super::config::Place;
 use super::event::{Failure, SubmitError, Transfer};
 use super::grid::{Filling, Intake, Stream};
-use super::letter::{Letter, StreamId};
+use thalweg_wire::trailer::{StreamId, Trailer};
 
 /// The other rank, the tag, and which one between them with this tag.
 pub(super) type PointKey = (u32, u64, u64);
@@ -129,8 +129,8 @@ impl Points {
         let chunk = send.stream.next(self.place.limit(grid, send.is_awaited))?;
         let (_, tag, number) = key;
         let fingerprint = send.fingerprint;
-        let letter = Letter::Point { tag, number, fingerprint, total: grid.total, chunk };
-        let message = letter.seal(&send.bytes[grid.range(chunk)?]);
+        let trailer = Trailer::Point { tag, number, fingerprint, total: grid.total, chunk };
+        let message = trailer.frame(&send.bytes[grid.range(chunk)?]);
         if send.stream.is_sent() {
             send.bytes = Vec::new();
         }

@@ -186,7 +186,7 @@ pub mod to_rank {
         #[prost(message, tag = "7")]
         Failed(super::Failed),
         #[prost(message, tag = "8")]
-        Agreed(super::Agreed),
+        ReportOperations(super::ReportOperations),
     }
 }
 /// All ranks are there.
@@ -296,12 +296,9 @@ pub struct Failed {
     #[prost(uint32, repeated, tag = "2")]
     pub culprits: ::prost::alloc::vec::Vec<u32>,
 }
-/// All ranks have called the same as this operation.
+/// The server has contributions to different operations: a rank reports its latest ones at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Agreed {
-    #[prost(uint64, tag = "1")]
-    pub number: u64,
-}
+pub struct ReportOperations {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TopologyRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -21,6 +21,8 @@ pub(super) enum Errand {
     Missing { job: JobId, sequence: u64, missing: Missing },
     /// The data plane cannot serve a job.
     Fail { job: JobId, text: String },
+    /// The data plane has contributions to different operations of a job.
+    Compare { job: JobId },
     /// Somebody wants to know which jobs there are.
     List { answer: std::sync::mpsc::Sender<Vec<JobSummary>> },
 }

@@ -42,6 +42,7 @@ impl Shell {
                 registry.explain(now, job, sequence, missing);
             }
             Errand::Fail { job, text } => registry.fail_job(now, job, text),
+            Errand::Compare { job } => registry.compare_operations(job),
             Errand::List { answer } => {
                 // Who no longer waits does not need it.
                 let _ = answer.send(registry.summaries());

@@ -76,7 +76,7 @@ fn packet(src: u32, job: u64, operation: u64, forged: &Forged, body_bytes: u16) 
         }
         Forged::Echo { sent_at } => {
             let sent_at = Time::from_ps(sent_at);
-            Ack { name: tensor, sent_at, congested: true, priority: 3 }.encode(&mut header);
+            Ack { name: tensor, sent_at, congested: true, class: 3 }.encode(&mut header);
             0
         }
         Forged::Control(verb) => {
@@ -170,7 +170,7 @@ proptest! {
         for mut header in headers {
             // Half of them get past the first look.
             if header[63] < 128 {
-                header[..3].copy_from_slice(&[0x54, 0x57, 1]);
+                header[..3].copy_from_slice(&[0x54, 0x57, 0x22]);
                 header[3] = 32 + header[3] % 9;
                 header[4..16].fill(0);
             }

@@ -306,6 +306,7 @@ fn ack_of(flow: FlowId, index: u32) -> Ack {
         transmission: index,
         congested: false,
         resend: false,
+        class: 0,
     }
 }
 

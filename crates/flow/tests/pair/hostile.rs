@@ -53,6 +53,7 @@ fn odd_ack(rng: &mut Rng) -> Ack {
         transmission: odd_number(rng) as u32,
         congested: rng.chance(0.5),
         resend: rng.chance(0.5),
+        class: rng.below(8) as u8,
     }
 }
 

@@ -197,7 +197,7 @@ fn levels(table: &AggregationTable) -> Result<u32, Mistake> {
 fn spec_mistake(error: &SpecError) -> Mistake {
     let key = match error {
         SpecError::FragmentValues(_) => "fragment-values",
-        SpecError::NoAggregators => "aggregators",
+        SpecError::Aggregators(_) => "aggregators",
         SpecError::Span(_) => "span-fragments",
         SpecError::Overhead(_) => "overhead-bytes",
         SpecError::Workers(_) | SpecError::Servers(_) | SpecError::SameServer(_) => {
@@ -210,6 +210,8 @@ fn spec_mistake(error: &SpecError) -> Mistake {
 fn switch_mistake(error: &switch::ConfigError) -> Mistake {
     match error {
         switch::ConfigError::Zero(name) => Mistake::at(as_key(name), as_key(&error.to_string())),
-        switch::ConfigError::Memory { .. } => Mistake::at("aggregators", error),
+        switch::ConfigError::Aggregators(_) | switch::ConfigError::Memory { .. } => {
+            Mistake::at("aggregators", error)
+        }
     }
 }

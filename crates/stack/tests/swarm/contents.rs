@@ -10,7 +10,7 @@ use crate::plan::{Contents, JobPlan};
 pub fn tensor(seed: u64, job: usize, plan: &JobPlan, rank: usize, operation: usize) -> Vec<f32> {
     let label = format!("tensor {job} {operation}");
     let mut draw = Rng::new(seed).substream(&label, rank as u64);
-    let values = plan.operations[operation];
+    let values = plan.values(rank, operation);
     (0..values).map(|_| plan.contents.value(&mut draw)).collect()
 }
 
@@ -31,6 +31,9 @@ impl Contents {
 /// The contributions to one operation, and the laws that its sum has to keep.
 pub struct Oracle {
     tensors: Vec<Vec<f32>>,
+    values: usize,
+    /// True if a worker calls another operation: then there is no sum.
+    differs: bool,
     numeric: Numeric,
     contents: Contents,
     fragment_values: usize,
@@ -53,6 +56,8 @@ impl Oracle {
         let ranks = 0..plan.workers.len();
         Oracle {
             tensors: ranks.map(|rank| tensor(seed, job, plan, rank, operation)).collect(),
+            values: plan.operations[operation] as usize,
+            differs: plan.difference.is_some_and(|it| it.operation == operation),
             numeric: plan.numeric,
             contents: plan.contents,
             fragment_values: usize::from(plan.fragment_values),
@@ -64,7 +69,11 @@ impl Oracle {
 
     /// Checks a worker's sum. A part at its beginning that lacks every rank has no result.
     pub fn check(&mut self, rank: usize, sum: &[f32], coverage: &Coverage) -> Result<(), String> {
-        let values = self.tensors[0].len();
+        // spec: E-11 simulator
+        if self.differs {
+            return Err("it has a result, although ranks differ".to_owned());
+        }
+        let values = self.values;
         if sum.len() != values {
             return Err(format!("{} values instead of {values}", sum.len()));
         }
@@ -106,7 +115,7 @@ impl Oracle {
 
     /// Nobody misses more than its share, and nobody anything of what is exact.
     fn check_bound(&self, parts: &[Part]) -> Result<(), String> {
-        let fragments = self.tensors[0].len().div_ceil(self.fragment_values) as u32;
+        let fragments = self.values.div_ceil(self.fragment_values) as u32;
         let (each, more) = (fragments / self.servers, fragments % self.servers);
         let allowed = match self.reliability {
             Reliability::Exact => 0,

@@ -64,9 +64,14 @@ coverage!(
     losses,
     mark_halvings,
     duplicate_parameters,
+    differing,
 );
 
 impl Coverage {
+    pub fn add_differing(&mut self, jobs: u64) {
+        self.differing += jobs;
+    }
+
     pub fn add_switch(&mut self, stats: &switch::Stats) {
         self.taken += stats.taken;
         self.duplicates_at_switches += stats.duplicates;

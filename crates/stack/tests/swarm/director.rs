@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
-use thalweg_aggregate::{Setup, Switch, Worker, server, switch, worker};
+use thalweg_aggregate::{Manner, Setup, Switch, Worker, server, switch, worker};
 use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
@@ -65,6 +65,8 @@ struct Job {
     /// The first fragment of each operation, and one past the last.
     firsts: Vec<u64>,
     seats: Vec<Seat>,
+    /// True if it has ended because ranks differ.
+    has_failed: bool,
 }
 
 /// What the control side knows of a worker.
@@ -171,7 +173,7 @@ impl<'a> Swarm<'a> {
         let oracles = operations.map(oracle).collect();
         let seats = (0..plan.workers.len()).map(|rank| self.seat(id, job, rank)).collect();
         self.post(plan.start, Mail::Begin(job));
-        self.jobs.push(Job { id, oracles, firsts, seats });
+        self.jobs.push(Job { id, oracles, firsts, seats, has_failed: false });
     }
 
     /// A worker's process that has just begun.
@@ -235,9 +237,11 @@ impl<'a> Swarm<'a> {
                 }
             }
             Mail::Remind(job) => {
-                let id = self.jobs[job].id;
-                self.registrar.remind(id).expect("it is registered");
-                self.post(now + Span::from_us(500), Mail::Remind(job));
+                let Job { id, has_failed, .. } = self.jobs[job];
+                if !has_failed {
+                    self.registrar.remind(id).expect("it is registered");
+                    self.post(now + Span::from_us(500), Mail::Remind(job));
+                }
             }
             Mail::Restarted(process) => {
                 if self.server_lives.get(&process.node) == Some(&process.life) {
@@ -283,6 +287,15 @@ impl<'a> Swarm<'a> {
         instruction: Instruction,
         hosts: &mut Hosts<'_, Checked<TrainingHost>>,
     ) {
+        let of = match &instruction {
+            Instruction::AdoptWorker { setup, .. } | Instruction::AdoptServer { setup, .. } => {
+                setup.job
+            }
+            Instruction::Report { job, .. } | Instruction::Retire { job, .. } => *job,
+        };
+        if self.jobs.iter().any(|job| job.id == of && job.has_failed) {
+            return;
+        }
         match &instruction {
             Instruction::Report { process, job, .. } if !self.is_down(now, process.node) => {
                 let worker = hosts.machine(process.node).worker_mut(*job);
@@ -346,9 +359,9 @@ impl<'a> Swarm<'a> {
     /// Hands over the next operation, or all of them.
     fn submit(&mut self, now: Time, job: usize, rank: usize, host: &mut TrainingHost) {
         let plan = &self.plan.jobs[job];
-        let Job { id, seats, .. } = &mut self.jobs[job];
+        let Job { id, seats, has_failed, .. } = &mut self.jobs[job];
         let (id, seat) = (*id, &mut seats[rank]);
-        if seat.late_until.is_some_and(|until| now < until) {
+        if *has_failed || seat.late_until.is_some_and(|until| now < until) {
             return;
         }
         while seat.submitted < plan.operations.len() {
@@ -361,15 +374,39 @@ impl<'a> Swarm<'a> {
                 seat.late_until = Some(until);
                 return self.post(until, Mail::Late { job, rank, life });
             }
-            let reliability = plan.reliabilities[seat.submitted];
+            let at = seat.submitted;
+            let fingerprint = Some(plan.fingerprint(rank, at));
+            let options = Manner { fingerprint, ..plan.reliabilities[at].into() };
             let worker = host.worker_mut(id).expect("it has entered");
-            let operation = worker.submit_with(now, Tensor::from(values), reliability);
+            let operation = worker.submit_with(now, Tensor::from(values), options);
             assert_eq!(operation, Operation(seat.submitted as u64));
             seat.submitted += 1;
             if !plan.all_at_once {
                 return;
             }
         }
+    }
+
+    /// A server has contributions to different operations. The job fails everywhere, as the registrar has it.
+    // spec: E-11 simulator
+    fn differ(&mut self, id: JobId, hosts: &mut Hosts<'_, Checked<TrainingHost>>) {
+        let index = self.jobs.iter().position(|own| own.id == id).expect("a job of the swarm");
+        let plan = &self.plan.jobs[index];
+        if plan.difference.is_none() {
+            self.failure.get_or_insert(format!("job {index} is reported to differ"));
+        }
+        self.jobs[index].has_failed = true;
+        for &worker in &plan.workers {
+            hosts.machine(worker).leave(id);
+        }
+        for &server in &plan.servers {
+            hosts.machine(server).server_mut().retire(id);
+        }
+    }
+
+    /// Number of jobs that have ended because ranks differ.
+    pub fn differing(&self) -> u64 {
+        self.jobs.iter().filter(|job| job.has_failed).count() as u64
     }
 
     fn crash(&mut self, now: Time, node: NodeId) {
@@ -449,6 +486,7 @@ impl Director<Checked<TrainingHost>> for Swarm<'_> {
             Event::Finished { job, operation, tensor, coverage } => {
                 (job, operation, tensor, coverage)
             }
+            Event::Server(server::Event::Differs { job, .. }) => return self.differ(job, hosts),
             Event::Server(_) => return,
             other => {
                 self.failure.get_or_insert(format!("{node:?} reports {other:?}"));
@@ -481,7 +519,7 @@ impl Director<Checked<TrainingHost>> for Swarm<'_> {
     fn is_done(&mut self) -> bool {
         let is_done = |(job, state): (usize, &Job)| {
             let operations = self.plan.jobs[job].operations.len();
-            state.seats.iter().all(|seat| seat.is_done(operations))
+            state.has_failed || state.seats.iter().all(|seat| seat.is_done(operations))
         };
         self.failure.is_some() || self.jobs.iter().enumerate().all(is_done)
     }

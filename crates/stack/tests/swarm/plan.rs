@@ -1,7 +1,7 @@
 //! What one seed stands for: a network, jobs on it, and what goes wrong.
 
 use thalweg_aggregate::{Indexing, Numeric, Recovery, Reliability};
-use thalweg_core::{NodeId, Rate, Rng, Span, Time};
+use thalweg_core::{Element, Fingerprint, NodeId, Rate, Reduction, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, LeafSpine};
 use thalweg_fabric::{Config, Discipline, Effect, Marking, Outage, Place, Rule, Spread, Topology};
 use thalweg_wire::aggregate::{LossShare, Scale};
@@ -40,6 +40,8 @@ pub struct JobPlan {
     pub reliabilities: Vec<Reliability>,
     /// A worker that is late with an operation.
     pub stall: Option<Stall>,
+    /// A worker that calls another operation than the others.
+    pub difference: Option<Difference>,
     pub fragment_values: u16,
     pub numeric: Numeric,
     pub recovery: Recovery,
@@ -60,6 +62,16 @@ pub struct Stall {
     pub rank: usize,
     pub operation: usize,
     pub span: Span,
+}
+
+/// A worker whose application calls another operation than the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Difference {
+    pub rank: usize,
+    pub operation: usize,
+    /// Number of its values.
+    pub values: u64,
+    pub reduction: Reduction,
 }
 
 /// Which switches sum for a job.
@@ -120,7 +132,34 @@ impl Plan {
         plan.faults = faults(&mut rng.stream("faults"));
         plan.loosen(&mut rng.stream("bounded"));
         plan.outages = plan.draw_outages(&mut rng.stream("outages"));
+        plan.draw_difference(&mut rng.stream("difference"));
         plan
+    }
+
+    /// In some runs a worker of a job calls another operation than the others: more or fewer values, or a mean.
+    /// No process of that job crashes, since a job that differs is never set up again.
+    fn draw_difference(&mut self, draw: &mut Rng) {
+        if !draw.chance(0.2) {
+            return;
+        }
+        let at = draw.below(self.jobs.len() as u64) as usize;
+        let job = &mut self.jobs[at];
+        let crashes =
+            |node: &NodeId| self.outages.iter().any(|outage: &Outage| outage.node == *node);
+        if job.workers.len() < 2 || job.workers.iter().chain(&job.servers).any(crashes) {
+            return;
+        }
+        let operation = draw.below(job.operations.len() as u64) as usize;
+        let values = job.operations[operation];
+        let is_mean = draw.chance(0.3);
+        let other = 1 + draw.below(2 * values);
+        let other = if other == values { values + 1 } else { other };
+        job.difference = Some(Difference {
+            rank: draw.below(job.workers.len() as u64) as usize,
+            operation,
+            values: if is_mean { values } else { other },
+            reduction: if is_mean { Reduction::Mean } else { Reduction::Sum },
+        });
     }
 
     /// In some runs operations need not be exact, workers are late, and hosts fall silent.
@@ -240,6 +279,24 @@ fn hosts_per_rack(draw: &mut Rng, racks: u32) -> u32 {
 }
 
 impl JobPlan {
+    /// The operation as a worker calls it.
+    pub fn fingerprint(&self, rank: usize, operation: usize) -> Fingerprint {
+        let differs = |it: &Difference| it.rank == rank && it.operation == operation;
+        let sum = |values| Fingerprint::of_sum(Element::F32, values);
+        match self.difference.filter(differs) {
+            Some(Difference { values, reduction, .. }) => {
+                Fingerprint { reduction: Some(reduction), ..sum(values) }
+            }
+            None => sum(self.operations[operation]),
+        }
+    }
+
+    /// Number of values that a worker calls an operation with.
+    pub fn values(&self, rank: usize, operation: usize) -> u64 {
+        let differs = |it: &Difference| it.rank == rank && it.operation == operation;
+        self.difference.filter(differs).map_or(self.operations[operation], |it| it.values)
+    }
+
     fn draw(draw: &mut Rng, hosts: u32) -> JobPlan {
         let mut nodes: Vec<NodeId> = (0..hosts).map(NodeId).collect();
         draw.shuffle(&mut nodes);
@@ -260,6 +317,7 @@ impl JobPlan {
                 [draw.below(5) as usize],
             reliabilities: vec![Reliability::Exact; operations.len()],
             stall: None,
+            difference: None,
             operations,
             fragment_values,
             numeric: numeric(draw),

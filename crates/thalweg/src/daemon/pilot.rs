@@ -27,15 +27,19 @@ pub(super) struct Pilot<M> {
 type Thread = JoinHandle<Result<(), DriverError>>;
 
 impl<M: Reports + Send + 'static> Pilot<M> {
-    /// Starts the thread.
-    pub fn start(name: &str, mut driver: Driver<M>) -> Result<Pilot<M>, Error> {
+    /// Starts the thread. `on_event` gets what the machine reports, on that thread.
+    pub fn start(
+        name: &str,
+        mut driver: Driver<M>,
+        on_event: impl FnMut(M::Event) + Send + 'static,
+    ) -> Result<Pilot<M>, Error> {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let (commands, queue) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || fly(driver, &queue, &flag))
+            .spawn(move || fly(driver, &queue, &flag, on_event))
             .map_err(Error::system("cannot start a thread"))?;
         Ok(Pilot { commands, waker, stop, thread: Mutex::new(Some(thread)) })
     }
@@ -101,12 +105,13 @@ fn fly<M: Reports>(
     mut driver: Driver<M>,
     queue: &Receiver<Command<M>>,
     stop: &AtomicBool,
+    mut on_event: impl FnMut(M::Event),
 ) -> Result<(), DriverError> {
     while !stop.load(Ordering::Relaxed) {
         while let Ok(command) = queue.try_recv() {
             command(&mut driver);
         }
-        if driver.turn(|_| {})?.is_idle {
+        if driver.turn(&mut on_event)?.is_idle {
             driver.wait(NAP)?;
         }
     }

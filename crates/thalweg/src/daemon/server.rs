@@ -2,16 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use thalweg_aggregate::{Setup, server};
 use thalweg_control::{
-    DataPlane, JobSummary, Missing, MissingAnswer, Service, ServiceConfig, ServiceError, TlsFiles,
-    random,
+    DataPlane, JobSummary, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceError,
+    TlsFiles, random,
 };
 use thalweg_core::{JobId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
-use thalweg_stack::TrainingHost;
+use thalweg_stack::{Event, TrainingHost};
 use thalweg_wire::tag::Secret;
 
 use super::pilot::Pilot;
@@ -140,7 +140,10 @@ impl ServerDaemon {
         let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
         let driver = Driver::new(driver, endpoint, Peers::in_network(network), host)
             .map_err(|error| wrong(&error))?;
-        let data = Arc::new(Data { pilot: Pilot::start("thalweg-server", driver)? });
+        // Ranks join through the service: without it there is nothing to report.
+        let reporter = Arc::new(OnceLock::new());
+        let on_event = report_to(Arc::clone(&reporter));
+        let data = Arc::new(Data { pilot: Pilot::start("thalweg-server", driver, on_event)? });
         let service = ServiceConfig {
             bind: address,
             server: node,
@@ -157,6 +160,7 @@ impl ServerDaemon {
             ServiceError::Bind { .. } => Start::Taken(wrong(&error)),
             _ => Start::Failed(wrong(&error)),
         })?;
+        let _ = reporter.set(service.reporter());
         Ok(ServerDaemon { service: Some(service), data, address })
     }
 
@@ -192,6 +196,18 @@ impl ServerDaemon {
             service.stop();
         }
         self.data.pilot.stop()
+    }
+}
+
+/// Passes on what concerns ranks of what the machine reports.
+// spec: E-11
+fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
+    move |event| {
+        if let (Event::Server(server::Event::Differs { job, .. }), Some(reporter)) =
+            (event, reporter.get())
+        {
+            reporter.operations_differ(job);
+        }
     }
 }
 

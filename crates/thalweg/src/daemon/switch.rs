@@ -102,7 +102,7 @@ impl SwitchDaemon {
         let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
         let driver = Driver::new(driver, endpoint, Peers::in_network(network), machine)
             .map_err(|error| wrong(&error))?;
-        let pilot = Pilot::start("thalweg-switch", driver)?;
+        let pilot = Pilot::start("thalweg-switch", driver, |_| {})?;
         Ok(SwitchDaemon { pilot, address, aggregators: config.aggregators })
     }
 

@@ -1,12 +1,12 @@
 //! The operations of a rank in the order of its calls, for the registrar to compare.
 //!
-//! Transports compare what they carry before they hand it out, except for aggregation. Ranks whose
-//! operations take different paths wait for each other for ever: nobody receives a message to compare. So
-//! a rank that waits for a while reports its latest operations, and the registrar names those who differ. Where
-//! the session asks for it, every operation is reported, and its result waits for the answer.
+//! Transports compare what they carry before they hand it out. Aggregation compares digests alone, and has ranks
+//! report their latest operations where these differ: the registrar names both sides. Ranks whose operations take
+//! different paths wait for each other for ever, since nobody receives a message to compare. So a rank that waits
+//! for a while reports as well.
 // spec: E-11
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use thalweg_core::{Fingerprint, Time};
 /// Operations before the first open one that a rank remembers: another rank may still wait for one of them.
 const ENDED_KEPT: u64 = 64;
 
-/// Operations that are reported and not agreed on, at most: a quarter of what the registrar remembers, so that
+/// Operations from the first open one on that a rank reports: a quarter of what the registrar remembers, so that
 /// ranks that are far apart find each other there.
 const WINDOW: u64 = 128;
 
@@ -50,15 +50,11 @@ pub(super) struct Begun {
 /// The operations of a rank.
 #[derive(Default)]
 pub(super) struct Comparison {
-    /// True if every operation is compared before its result is handed out.
-    is_strict: bool,
     begun: u64,
-    /// The latest operations; their numbers follow each other.
+    /// The latest operations; their numbers follow each other. All that are open are among them.
     recent: VecDeque<(u64, Fingerprint)>,
     /// Operations of this host that have not ended.
     shared: Vec<Arc<HostOperation>>,
-    /// Numbers that wait for the registrar. Empty unless it compares all.
-    unagreed: BTreeSet<u64>,
     /// All below were reported.
     reported: u64,
     /// The first operation that had not ended at the last heartbeat, or the next one if all had ended.
@@ -66,19 +62,11 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    pub fn new(is_strict: bool) -> Comparison {
-        Comparison { is_strict, ..Comparison::default() }
-    }
-
     /// Numbers an operation.
     pub fn begin(&mut self, now: Time, fingerprint: Fingerprint) -> Begun {
         let number = self.begun;
         self.begun += 1;
         self.recent.push_back((number, fingerprint));
-        if self.is_strict {
-            self.unagreed.insert(number);
-        }
-        self.trim();
         Begun { number, at: now }
     }
 
@@ -100,40 +88,18 @@ impl Comparison {
         self.shared.iter().map(|operation| operation.number()).min()
     }
 
-    /// Returns whether the result of an operation may be handed out.
-    pub fn is_agreed(&self, number: u64) -> bool {
-        !self.unagreed.contains(&number)
-    }
-
-    /// All ranks have called the same as this operation.
-    pub fn agree(&mut self, number: u64) {
-        self.unagreed.remove(&number);
-        self.trim();
-    }
-
-    /// Reports that are due at once.
-    pub fn reports(&mut self) -> Vec<FromRank> {
-        if !self.is_strict {
-            return Vec::new();
-        }
-        let lowest = self.unagreed.first().copied().unwrap_or(self.begun);
-        let end = self.begun.min(lowest + WINDOW);
-        self.report_until(end)
-    }
-
     /// Reports that are due at a heartbeat, with the first operation that has not ended.
     pub fn reports_at_beat(&mut self, first_open: u64) -> Vec<FromRank> {
-        if self.is_strict {
-            // A report or its answer may have been lost with a connection.
-            let again = self.unagreed.iter().filter(|number| **number < self.reported);
-            return again.filter_map(|number| self.report(*number)).collect();
-        }
         let stands_still = first_open < self.begun && self.open_at_beat == Some(first_open);
         self.open_at_beat = Some(first_open);
-        self.trim();
-        // Those far behind the first open one say nothing about it, and would push it out at the registrar.
-        let end = self.begun.min(first_open + WINDOW);
-        if stands_still { self.report_until(end) } else { Vec::new() }
+        let oldest = first_open.saturating_sub(ENDED_KEPT);
+        while self.recent.pop_front_if(|(number, _)| *number < oldest).is_some() {}
+        if stands_still { self.reports_from(self.reported, first_open) } else { Vec::new() }
+    }
+
+    /// Reports of the operations around the first one that has not ended, whatever was reported before.
+    pub fn all_reports(&mut self, first_open: u64) -> Vec<FromRank> {
+        self.reports_from(first_open.saturating_sub(ENDED_KEPT), first_open)
     }
 
     /// All reports that a registrar may need that has forgotten them.
@@ -142,11 +108,12 @@ impl Comparison {
         reported.filter_map(|(number, _)| self.report(*number)).collect()
     }
 
-    fn report_until(&mut self, end: u64) -> Vec<FromRank> {
+    fn reports_from(&mut self, from: u64, first_open: u64) -> Vec<FromRank> {
         let oldest = self.recent.front().map_or(self.begun, |(number, _)| *number);
-        let numbers = self.reported.max(oldest)..end;
+        // Those far behind the first open one say nothing about it, and would push it out at the registrar.
+        let end = self.begun.min(first_open + WINDOW);
         self.reported = self.reported.max(end);
-        numbers.filter_map(|number| self.report(number)).collect()
+        (from.max(oldest)..end).filter_map(|number| self.report(number)).collect()
     }
 
     fn report(&self, number: u64) -> Option<FromRank> {
@@ -154,17 +121,6 @@ impl Comparison {
         let place = usize::try_from(number.checked_sub(oldest)?).ok()?;
         let (number, fingerprint) = *self.recent.get(place)?;
         Some(FromRank::Operation { number, fingerprint })
-    }
-
-    /// Forgets what need not be reported any more.
-    fn trim(&mut self) {
-        let oldest = if self.is_strict {
-            // Of ranks that are behind, a registrar that restarts has to hear these again.
-            self.unagreed.first().copied().unwrap_or(self.begun).saturating_sub(WINDOW)
-        } else {
-            self.open_at_beat.unwrap_or(0).saturating_sub(ENDED_KEPT)
-        };
-        while self.recent.pop_front_if(|(number, _)| *number < oldest).is_some() {}
     }
 }
 
@@ -198,51 +154,35 @@ mod tests {
 
     #[test]
     fn only_what_stands_still_is_reported_and_once() {
-        let mut comparison = Comparison::new(false);
-        begin(&mut comparison, 100);
-        assert!(comparison.reports().is_empty() && comparison.is_agreed(0));
-        assert!(comparison.reports_at_beat(90).is_empty());
-        assert!(comparison.reports_at_beat(95).is_empty(), "it moves");
-        let latest: Vec<u64> = (95 - ENDED_KEPT..100).collect();
-        assert_eq!(numbers(comparison.reports_at_beat(95)), latest);
-        assert!(comparison.reports_at_beat(95).is_empty());
+        let mut comparison = Comparison::default();
+        begin(&mut comparison, 300);
+        assert!(comparison.reports_at_beat(290).is_empty());
+        assert!(comparison.reports_at_beat(295).is_empty(), "it moves");
+        let latest: Vec<u64> = (295 - ENDED_KEPT..300).collect();
+        assert_eq!(numbers(comparison.reports_at_beat(295)), latest);
+        assert!(comparison.reports_at_beat(295).is_empty());
         begin(&mut comparison, 1);
-        assert_eq!(numbers(comparison.reports_at_beat(95)), [100]);
-        assert!(comparison.reports_at_beat(101).is_empty(), "nothing is open");
-        assert!(comparison.reports_at_beat(101).is_empty());
+        assert_eq!(numbers(comparison.reports_at_beat(295)), [300]);
+        assert!(comparison.reports_at_beat(301).is_empty(), "nothing is open");
+        assert!(comparison.reports_at_beat(301).is_empty());
+        let latest: Vec<u64> = (301 - ENDED_KEPT..301).collect();
+        assert_eq!(numbers(comparison.all_reports(301)), latest, "whatever was reported before");
     }
 
     #[test]
     fn a_rank_that_runs_far_ahead_reports_the_operation_it_waits_for() {
-        let mut comparison = Comparison::new(false);
+        let mut comparison = Comparison::default();
         begin(&mut comparison, 10_000);
+        let around: Vec<u64> = (100 - ENDED_KEPT..100 + WINDOW).collect();
+        assert_eq!(numbers(comparison.all_reports(100)), around);
         assert!(comparison.reports_at_beat(100).is_empty());
-        let reported = numbers(comparison.reports_at_beat(100));
-        assert_eq!(reported, (100 - ENDED_KEPT..100 + WINDOW).collect::<Vec<_>>());
         assert!(comparison.reports_at_beat(10_000).is_empty(), "all have ended");
         assert_eq!(comparison.recent.len() as u64, ENDED_KEPT);
     }
 
     #[test]
-    fn everything_is_reported_where_all_is_compared_within_a_window() {
-        let mut comparison = Comparison::new(true);
-        begin(&mut comparison, 2);
-        assert_eq!(numbers(comparison.reports()), [0, 1]);
-        assert!(!comparison.is_agreed(0));
-        assert_eq!(numbers(comparison.reports_at_beat(0)), [0, 1], "until it is answered");
-        comparison.agree(0);
-        assert!(comparison.is_agreed(0) && !comparison.is_agreed(1));
-        begin(&mut comparison, 500);
-        assert_eq!(numbers(comparison.reports()), (2..1 + WINDOW).collect::<Vec<_>>());
-        (1..502).for_each(|number| comparison.agree(number));
-        assert_eq!(numbers(comparison.reports()).last(), Some(&501));
-        assert_eq!(comparison.recent.len(), WINDOW as usize);
-        assert_eq!(numbers(comparison.reports_again()), (502 - WINDOW..502).collect::<Vec<_>>());
-    }
-
-    #[test]
     fn operations_of_the_host_are_open_until_they_are_done() {
-        let mut comparison = Comparison::new(false);
+        let mut comparison = Comparison::default();
         let shared = HostOperation::new(sum(1));
         begin(&mut comparison, 1);
         comparison.begin_shared(Time::ZERO, Arc::clone(&shared));

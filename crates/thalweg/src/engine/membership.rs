@@ -101,10 +101,11 @@ impl Engine {
             ControlEvent::Report { round, seat } => self.report(round, seat),
             ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
             ControlEvent::Retire { .. } => {}
-            ControlEvent::Agreed { number } => {
-                self.comparison.agree(number);
-                self.pending.release(number);
-                self.report_operations();
+            ControlEvent::ReportOperations => {
+                let first_open = self.first_open();
+                for report in self.comparison.all_reports(first_open) {
+                    self.say(report);
+                }
             }
             ControlEvent::Diagnosis(diagnosis) => {
                 (self.notes)(Note::Stalled(diagnosis.text.clone()));

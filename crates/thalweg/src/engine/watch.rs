@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// The first operation that has not ended, or the next one to begin.
-    fn first_open(&mut self) -> u64 {
+    pub(super) fn first_open(&mut self) -> u64 {
         let shared = self.comparison.first_shared();
         let open = self.pending.first_open().into_iter().chain(shared).min();
         open.unwrap_or(self.comparison.next())

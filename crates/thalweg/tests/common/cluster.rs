@@ -149,7 +149,6 @@ impl Cluster {
             share_memory: false,
             patience: Duration::from_secs(20),
             stall_after: Duration::from_secs(2),
-            compares_operations: true,
             ..SessionConfig::new(self.server.address().to_string(), job, rank, ranks)
         }
     }

@@ -27,7 +27,6 @@ fn child() {
                 share_memory: false,
                 patience,
                 stall_after: Duration::from_millis(500),
-                compares_operations: true,
                 notes: Arc::new(note),
                 ..SessionConfig::new(server, job, number(rank) as u32, number(ranks) as u32)
             });

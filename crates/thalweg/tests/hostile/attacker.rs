@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use thalweg_aggregate::Setup;
-use thalweg_core::{Header, JobId, NodeId, Rng};
+use thalweg_core::{JobId, NodeId, Rng};
 use thalweg_wire::aggregate::{
-    Announcement, Ask, AskKind, Branch, Gradient, Identity, Magnitude, Notice, Numbers, Parameter,
-    Scale, StationBytes,
+    Announcement, Branch, Gradient, Identity, Notice, Numbers, Parameter, Query, Request, Scale,
+    StationBytes,
 };
-use thalweg_wire::prefix::{MAGIC, VERSION};
+use thalweg_wire::prefix::{MAGIC, OLDEST_VERSION, VERSION};
 use thalweg_wire::tag::{self, Key};
 use zerocopy::IntoBytes;
 
@@ -115,7 +115,7 @@ impl Attacker {
         self.fill(&mut packet.header);
         if self.rng.chance(0.7) {
             packet.header[..2].copy_from_slice(&MAGIC);
-            packet.header[2] = VERSION;
+            packet.header[2] = VERSION | OLDEST_VERSION << 4;
             packet.header[3] = 15 + self.rng.below(8) as u8;
         }
         if self.rng.chance(0.5) {
@@ -157,7 +157,7 @@ impl Attacker {
     fn nonsense(&mut self) -> Owned {
         let mut packet = self.noise();
         packet.header[..2].copy_from_slice(&MAGIC);
-        packet.header[2] = VERSION;
+        packet.header[2] = VERSION | OLDEST_VERSION << 4;
         packet.header[3] = 16 + self.rng.below(6) as u8;
         if self.rng.chance(0.5) {
             // Most of a header is zero, and most rules are about what has to be.
@@ -167,27 +167,29 @@ impl Attacker {
                 packet.header[at] = self.rng.bits() as u8;
             }
         }
-        self.claim(&mut packet.header, self.own);
+        self.claim(&mut packet, self.own);
         packet
     }
 
     fn borrowed(&mut self) -> Owned {
         let mut packet = self.remembered();
-        self.claim(&mut packet.header, self.own);
+        self.claim(&mut packet, self.own);
         packet
     }
 
     /// A header of any kind that keeps all rules, about some fragment near those of the honest job.
     fn proper(&mut self, job: JobId) -> Owned {
         let mut packet = Owned::to(self.target());
-        let identity = Identity { job, epoch: 1, sequence: self.sequence(), attempt: 0 };
+        let (sequence, operation) = (self.sequence(), self.rng.below(3) as u32);
+        let identity = Identity { job, epoch: 1, sequence, attempt: 0, operation };
         let values = 1 + self.rng.below(40) as u16;
         let header = &mut packet.header;
-        match self.rng.below(5) {
-            0 => self.gradient(identity, values).encode(header),
-            1 => self.parameter(identity, values).encode(header),
-            2 => self.ask(identity).encode(header),
-            3 => Notice { job, epoch: 1, switch: self.target() }.encode(header),
+        match self.rng.below(6) {
+            0 => self.gradient(identity).encode(header),
+            1 => self.parameter(identity).encode(header),
+            2 => self.query(identity).encode(header),
+            3 => self.request(identity).encode(header),
+            4 => Notice { job, epoch: 1, switch: self.target() }.encode(header),
             _ => {
                 // Trees of as many servers as there are: each is another one to remember.
                 let server = NodeId(self.rng.below(5_000) as u32);
@@ -202,7 +204,7 @@ impl Attacker {
         if packet.body.is_empty() && self.rng.chance(0.9) {
             packet.body = vec![0x3f; 4 * usize::from(values)];
         }
-        self.claim(&mut packet.header, job);
+        self.claim(&mut packet, job);
         packet
     }
 
@@ -222,71 +224,65 @@ impl Attacker {
         if self.rng.chance(0.5) { Numbers::Float } else { Numbers::Fixed(scale) }
     }
 
-    fn gradient(&mut self, identity: Identity, values: u16) -> Gradient {
-        let branch = self.branch();
+    fn gradient(&mut self, identity: Identity) -> Gradient {
+        let (aggregator, numbers, branch) = (self.aggregator(), self.numbers(), self.branch());
         Gradient {
-            identity,
-            aggregator: self.rng.below(u64::from(AGGREGATORS)) as u32,
-            numbers: self.numbers(),
-            server: SERVER,
             watermark_distance: self.rng.below(100) as u16,
-            branch,
-            level: 0,
-            bitmap_level: 0,
-            bitmap: branch.bit(0),
-            next_magnitude: Magnitude::default(),
-            values,
             congested: self.rng.chance(0.5),
             overflow: self.rng.chance(0.1),
             collision: self.rng.chance(0.1),
             resend: self.rng.chance(0.2),
             repair: self.rng.chance(0.1),
             result: self.rng.chance(0.1),
-            absent: None,
+            ..Gradient::fresh(identity, aggregator, numbers, SERVER, branch)
         }
     }
 
-    fn parameter(&mut self, identity: Identity, values: u16) -> Parameter {
+    fn parameter(&mut self, identity: Identity) -> Parameter {
+        let (aggregator, numbers) = (self.aggregator(), self.numbers());
         Parameter {
-            identity,
-            aggregator: self.rng.below(u64::from(AGGREGATORS)) as u32,
-            numbers: self.numbers(),
-            server: SERVER,
             next_aggregator: Some(3),
-            next_scale: None,
-            next_distance: self.rng.below(100) as u32,
+            next_distance: self.rng.below(100) as u16,
             everyone_distance: self.rng.below(100) as u16,
-            level: 1,
-            values,
             congested: self.rng.chance(0.5),
             repeat: self.rng.chance(0.1),
-            absent: None,
+            ..Parameter::sum(identity, aggregator, numbers, SERVER, 1)
         }
     }
 
-    fn ask(&mut self, identity: Identity) -> Ask {
-        let kind = if self.rng.chance(0.5) { AskKind::Query } else { AskKind::Request };
-        Ask {
-            kind,
+    fn query(&mut self, identity: Identity) -> Query {
+        let (aggregator, branch) = (self.aggregator(), self.branch());
+        Query {
+            watermark_distance: self.rng.below(100) as u16,
+            heard_distance: self.rng.below(100) as i32 - 50,
+            bypass: self.rng.chance(0.3),
+            ..Query::new(identity, aggregator, SERVER, branch)
+        }
+    }
+
+    fn request(&mut self, identity: Identity) -> Request {
+        Request {
             identity,
-            aggregator: self.rng.below(u64::from(AGGREGATORS)) as u32,
+            aggregator: self.aggregator(),
             server: SERVER,
             branch: self.branch(),
             level: 0,
-            watermark_distance: self.rng.below(100) as u16,
-            heard_distance: self.rng.below(100) as i32 - 50,
             wanted: self.rng.bits() as u32,
-            straight: self.rng.chance(0.3),
+            bypass: self.rng.chance(0.3),
             afresh: self.rng.chance(0.3),
-            bounded: None,
         }
     }
 
+    fn aggregator(&mut self) -> u32 {
+        self.rng.below(u64::from(AGGREGATORS)) as u32
+    }
+
     /// Speaks for a job, with its own key.
-    fn claim(&self, header: &mut Header, job: JobId) {
+    fn claim(&self, packet: &mut Owned, job: JobId) {
+        let header = &mut packet.header;
         header[JOB_AT..][..8].copy_from_slice(&job.0.to_le_bytes());
         header[EPOCH_AT..][..4].copy_from_slice(&1_u32.to_le_bytes());
-        tag::seal(header, &self.key);
+        tag::seal_sized(header, packet.body.len(), &self.key);
     }
 
     fn fill(&mut self, bytes: &mut [u8]) {

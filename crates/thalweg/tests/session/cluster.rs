@@ -1,6 +1,7 @@
 //! A server, a switch, and ranks on threads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
@@ -14,6 +15,7 @@ pub const SECRET: Secret = Secret([5; 16]);
 pub struct Cluster {
     pub server: ServerDaemon,
     pub switch: SwitchDaemon,
+    notes: Arc<Mutex<Vec<String>>>,
 }
 
 /// Jobs of one test program have different names.
@@ -29,8 +31,16 @@ impl Cluster {
             switch: Some(switch.address()),
             ..ServerDaemonConfig::new(loopback, SECRET)
         };
-        let server = ServerDaemon::start(&server, |_| {}).expect("a server starts on loopback");
-        Cluster { server, switch }
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&notes);
+        let note = move |text| kept.lock().expect("nobody panics with it").push(text);
+        let server = ServerDaemon::start(&server, note).expect("a server starts on loopback");
+        Cluster { server, switch, notes }
+    }
+
+    /// Lines for the operator of the server.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().expect("nobody panics with it").clone()
     }
 
     /// The settings of a rank on a host of its own.
@@ -40,7 +50,6 @@ impl Cluster {
             share_memory: false,
             patience: Duration::from_secs(20),
             stall_after: Duration::from_secs(2),
-            compares_operations: true,
             ..SessionConfig::new(self.server.address().to_string(), job, rank, ranks)
         }
     }

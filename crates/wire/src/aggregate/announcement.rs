@@ -1,7 +1,7 @@
 //! What a switch has to know of a job, as soft state.
 
 use thalweg_core::{Header, JobId, NodeId};
-use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{AggregateError, FAN_IN_MAX, LEVELS};
@@ -65,11 +65,7 @@ pub struct GroupView {
     /// Of kind [`Kind::AggregateAnnouncement`] or [`Kind::AggregateNotice`].
     pub prefix: PrefixView,
     /// Zero: it is about no fragment.
-    pub sequence: U64,
-    /// Zero.
-    pub aggregator: U32,
-    /// Zero.
-    pub reserved: U32,
+    pub reserved: [u8; 16],
     /// [`Announcement::server`]; zero in a notice.
     pub server: U32,
     /// [`Announcement::parent`] or [`Notice::switch`].
@@ -86,9 +82,7 @@ impl GroupView {
     fn new(kind: Kind, job: JobId, epoch: u32) -> GroupView {
         GroupView {
             prefix: PrefixView::new(kind, job, epoch),
-            sequence: U64::ZERO,
-            aggregator: U32::ZERO,
-            reserved: U32::ZERO,
+            reserved: [0; 16],
             server: U32::ZERO,
             other: U32::ZERO,
             level: 0,
@@ -98,10 +92,7 @@ impl GroupView {
     }
 
     fn check(&self) -> Result<(), AggregateError> {
-        let clean = self.sequence == U64::ZERO
-            && self.aggregator == U32::ZERO
-            && self.reserved == U32::ZERO
-            && self.reserved_end == [0; 14];
+        let clean = self.reserved == [0; 16] && self.reserved_end == [0; 14];
         if clean { Ok(()) } else { Err(AggregateError::Reserved) }
     }
 }
@@ -213,6 +204,7 @@ mod tests {
     use thalweg_core::HEADER_BYTES;
 
     use super::*;
+    use crate::prefix::EPOCH_MAX;
 
     const JOB: JobId = JobId(0x0102_0304_0506_0708);
 
@@ -227,11 +219,11 @@ mod tests {
     };
 
     const ANNOUNCEMENT_BYTES: Header = [
-        0x54, 0x57, 1, 21, 5, 0, 0, 0, // magic, version, kind, epoch
+        0x54, 0x57, 0x22, 21, 5, 0, 0, 0, // magic, versions, kind, epoch, lane
         8, 7, 6, 5, 4, 3, 2, 1, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
-        0, 0, 0, 0, 0, 0, 0, 0, // sequence
-        0, 0, 0, 0, 0, 0, 0, 0, // aggregator, reserved
+        0, 0, 0, 0, 0, 0, 0, 0, // reserved
+        0, 0, 0, 0, 0, 0, 0, 0, // reserved
         0x0d, 0x0c, 0x0b, 0x0a, 4, 0, 0, 0, // server, other
         1, 2, 0, 0, 0, 0, 0, 0, // level, stations, reserved_end
         0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
@@ -240,11 +232,11 @@ mod tests {
     const NOTICE: Notice = Notice { job: JOB, epoch: 5, switch: NodeId(0x4d) };
 
     const NOTICE_BYTES: Header = [
-        0x54, 0x57, 1, 20, 5, 0, 0, 0, // magic, version, kind, epoch
+        0x54, 0x57, 0x22, 20, 5, 0, 0, 0, // magic, versions, kind, epoch, lane
         8, 7, 6, 5, 4, 3, 2, 1, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
-        0, 0, 0, 0, 0, 0, 0, 0, // sequence
-        0, 0, 0, 0, 0, 0, 0, 0, // aggregator, reserved
+        0, 0, 0, 0, 0, 0, 0, 0, // reserved
+        0, 0, 0, 0, 0, 0, 0, 0, // reserved
         0, 0, 0, 0, 0x4d, 0, 0, 0, // server, other
         0, 0, 0, 0, 0, 0, 0, 0, // level, stations, reserved_end
         0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
@@ -337,7 +329,8 @@ mod tests {
     proptest! {
         #[test]
         fn announcements_come_back(
-            (job, epoch, server, parent) in any::<(u64, u32, u32, u32)>(),
+            (job, server, parent) in any::<(u64, u32, u32)>(),
+            epoch in 0..=EPOCH_MAX,
             (level, stations) in (0..4_u8, 1..=4_u8),
             places in prop::array::uniform4(0..FAN_IN_MAX),
             children in prop::collection::vec(any::<u32>().prop_map(NodeId), 1..=32),

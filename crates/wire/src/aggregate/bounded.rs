@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use crate::int24::U24_MAX;
+
 /// How much of an operation may be missing, in 256ths, rounded down: what fits into a query.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LossShare(u8);
@@ -41,22 +43,12 @@ pub struct Bounded {
 
 impl Bounded {
     /// The longest operation that a query can describe. Longer ones are exact.
-    pub const FRAGMENTS_MAX: u32 = (1 << 24) - 1;
-
-    /// The fields that carry it, and back.
-    pub(super) fn pack(self) -> (u32, [u8; 3]) {
-        let [low, mid, high, _] = self.first_distance.to_le_bytes();
-        (self.fragments << 8 | u32::from(self.share.0), [low, mid, high])
-    }
+    pub const FRAGMENTS_MAX: u32 = U24_MAX;
 
     /// `None` if the fragment lies outside its operation.
-    pub(super) fn unpack(operation: u32, [low, mid, high]: [u8; 3]) -> Option<Bounded> {
-        let bounded = Bounded {
-            first_distance: u32::from_le_bytes([low, mid, high, 0]),
-            fragments: operation >> 8,
-            share: LossShare(operation as u8),
-        };
-        (bounded.first_distance < bounded.fragments).then_some(bounded)
+    pub(super) fn read(first_distance: u32, fragments: u32, share: u8) -> Option<Bounded> {
+        let share = LossShare(share);
+        (first_distance < fragments).then_some(Bounded { first_distance, fragments, share })
     }
 }
 
@@ -163,20 +155,6 @@ mod tests {
                 prop_assert_eq!(absent.ranks(workers).collect::<Vec<_>>(), ranks);
                 prop_assert_eq!(Absent::read(absent.bits()), Some(absent));
             }
-        }
-
-        #[test]
-        fn operations_come_back(
-            (distance, more) in (0..1_u32 << 23, 1..1_u32 << 23),
-            parts in any::<u8>(),
-        ) {
-            let bounded = Bounded {
-                first_distance: distance,
-                fragments: distance + more,
-                share: LossShare::from_parts(parts),
-            };
-            let (operation, first) = bounded.pack();
-            prop_assert_eq!(Bounded::unpack(operation, first), Some(bounded));
         }
     }
 }

@@ -8,6 +8,15 @@ pub const LEVELS: usize = 4;
 /// The largest fan-in of a switch: one bit of a bitmap each.
 pub const FAN_IN_MAX: u8 = 32;
 
+/// Length of a packed branch.
+pub const BRANCH_BYTES: usize = 6;
+
+/// Bits of a level in a packed branch: the fan-in in the lower six, the place in the upper five.
+const LEVEL_BITS: u32 = 11;
+const FAN_IN_BITS: u32 = 6;
+const FAN_IN_MASK: u64 = (1 << FAN_IN_BITS) - 1;
+const PLACE_MASK: u64 = (1 << (LEVEL_BITS - FAN_IN_BITS)) - 1;
+
 /// Which switches a contribution passes, from the worker to the server: how many children each waits
 /// for, and which of them this one is.
 ///
@@ -37,6 +46,9 @@ pub enum BranchError {
         /// Its fan-in.
         fan_in: u8,
     },
+    /// Bits behind the last level.
+    #[error("bits behind the last level of the branch are set: they must be zero")]
+    Reserved,
     /// A child that the fan-in does not count.
     #[error("place {place} of level {level} is not below the fan-in (unused levels have place 0)")]
     Place {
@@ -69,6 +81,29 @@ impl Branch {
             }
         }
         Ok(branch)
+    }
+
+    /// The branch as it travels: 11 bits a level, level 0 in the lowest.
+    #[inline]
+    pub fn pack(&self) -> [u8; BRANCH_BYTES] {
+        let level = |at: usize| {
+            let entry = u64::from(self.fan_ins[at]) | u64::from(self.places[at]) << FAN_IN_BITS;
+            entry << (LEVEL_BITS * at as u32)
+        };
+        from_word(level(0) | level(1) | level(2) | level(3))
+    }
+
+    /// Reads a branch as it travels.
+    #[inline]
+    pub fn unpack(packed: [u8; BRANCH_BYTES]) -> Result<Branch, BranchError> {
+        let word = to_word(packed);
+        if word >> (LEVEL_BITS * LEVELS as u32) != 0 {
+            return Err(BranchError::Reserved);
+        }
+        let level = |at: usize| word >> (LEVEL_BITS * at as u32);
+        let fan_ins = std::array::from_fn(|at| (level(at) & FAN_IN_MASK) as u8);
+        let places = std::array::from_fn(|at| (level(at) >> FAN_IN_BITS & PLACE_MASK) as u8);
+        Branch::new(fan_ins, places)
     }
 
     /// The level of the first switch on the way.
@@ -117,8 +152,31 @@ impl Branch {
     }
 }
 
+/// What all children of the switch at a level have in common, of a packed branch: its fan-in, and everything
+/// above. Places at the level and everything below it are zero.
+#[inline]
+pub fn shared_branch(packed: [u8; BRANCH_BYTES], level: u8) -> [u8; BRANCH_BYTES] {
+    let shift = LEVEL_BITS * u32::from(level).min(LEVELS as u32 - 1);
+    let below = (1_u64 << shift) - 1;
+    from_word(to_word(packed) & !below & !(PLACE_MASK << (shift + FAN_IN_BITS)))
+}
+
+#[inline]
+const fn to_word(packed: [u8; BRANCH_BYTES]) -> u64 {
+    let [a, b, c, d, e, f] = packed;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+#[inline]
+const fn from_word(word: u64) -> [u8; BRANCH_BYTES] {
+    let [a, b, c, d, e, f, ..] = word.to_le_bytes();
+    [a, b, c, d, e, f]
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -147,5 +205,58 @@ mod tests {
         assert_eq!(error([4, 4, 4, 255], [0; 4]), BranchError::FanIn { level: 3, fan_in: 255 });
         assert_eq!(error([4, 2, 0, 0], [3, 2, 0, 0]), BranchError::Place { level: 1, place: 2 });
         assert_eq!(error([4, 2, 0, 0], [3, 1, 1, 0]), BranchError::Place { level: 2, place: 1 });
+    }
+
+    #[test]
+    fn levels_have_eleven_bits_each() {
+        let branch = Branch::new([4, 32, 0, 0], [3, 17, 0, 0]).unwrap();
+        // 4 and 3 × 64 in the first eleven bits, 32 and 17 × 64 in the next.
+        let word = 4_u64 + (3 << 6) + ((32 + (17 << 6)) << 11);
+        assert_eq!(branch.pack(), word.to_le_bytes()[..6]);
+        assert_eq!(Branch::unpack(branch.pack()), Ok(branch));
+        for bit in 4..8 {
+            let mut packed = branch.pack();
+            packed[5] |= 1 << bit;
+            assert_eq!(Branch::unpack(packed), Err(BranchError::Reserved), "bit {bit}");
+        }
+        let mut wide = branch.pack();
+        wide[0] = 33;
+        assert_eq!(Branch::unpack(wide), Err(BranchError::FanIn { level: 0, fan_in: 33 }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_a_branch_that_packs_to_them(packed in any::<[u8; 6]>()) {
+            if let Ok(branch) = Branch::unpack(packed) {
+                prop_assert_eq!(branch.pack(), packed);
+            }
+        }
+
+        #[test]
+        fn children_of_a_switch_share_what_is_above_it(
+            fan_ins in prop::array::uniform4(1..=FAN_IN_MAX),
+            picks in any::<[u8; 4]>(),
+            others in any::<[u8; 4]>(),
+            level in 0..4_usize,
+        ) {
+            let places: [u8; 4] = std::array::from_fn(|at| picks[at] % fan_ins[at]);
+            let branch = Branch::new(fan_ins, places).unwrap();
+            let mut child = (fan_ins, places);
+            for (below, other) in others.iter().enumerate().take(level + 1) {
+                if below < level {
+                    child.0[below] = other % FAN_IN_MAX + 1;
+                }
+                child.1[below] = other % child.0[below];
+            }
+            let child = Branch::new(child.0, child.1).unwrap();
+            let at = level as u8;
+            let shared = shared_branch(branch.pack(), at);
+            prop_assert_eq!(shared_branch(child.pack(), at), shared);
+            let above = Branch::unpack(shared).unwrap();
+            prop_assert_eq!(above.fan_ins()[level..].to_vec(), fan_ins[level..].to_vec());
+            prop_assert_eq!(above.places()[level + 1..].to_vec(), places[level + 1..].to_vec());
+            prop_assert_eq!(above.fan_ins()[..level].iter().sum::<u8>(), 0);
+            prop_assert_eq!(above.places()[..=level].iter().sum::<u8>(), 0);
+        }
     }
 }

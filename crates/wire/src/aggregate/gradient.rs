@@ -7,10 +7,12 @@ use zerocopy::{
     transmute_ref,
 };
 
+use super::numbers::FLOAT;
 use super::{
-    Absent, AggregateError, Branch, COLLISION, CONGESTED, FLOAT, Identity, LEVELS, Magnitude,
+    Absent, AggregateError, BRANCH_BYTES, Branch, COLLISION, CONGESTED, Identity, Magnitude,
     Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS, flag, levels,
 };
+use crate::int24::U24;
 use crate::prefix::{Kind, Prefix, PrefixView, peek};
 
 /// One worker's values of a fragment, or the sum of several workers' values.
@@ -23,9 +25,10 @@ use crate::prefix::{Kind, Prefix, PrefixView, peek};
 pub struct Gradient {
     /// Which fragment it is.
     pub identity: Identity,
-    /// Which aggregator sums it, in every switch on the way.
+    /// Which aggregator sums it, in every switch on the way: below
+    /// [`AGGREGATORS_MAX`](super::AGGREGATORS_MAX).
     pub aggregator: u32,
-    /// What the values are.
+    /// What the values are. How many there are follows from the length of the body.
     pub numbers: Numbers,
     /// The server that completes the sum: the root of the tree that `branch` is a part of.
     pub server: NodeId,
@@ -45,8 +48,6 @@ pub struct Gradient {
     pub branch: Branch,
     /// How large the numbers are that the sender will send when this fragment is answered.
     pub next_magnitude: Magnitude,
-    /// How many values the body holds.
-    pub values: u16,
     /// See [`CONGESTED`].
     pub congested: bool,
     /// See [`OVERFLOW`].
@@ -72,8 +73,8 @@ pub struct GradientView {
     pub prefix: PrefixView,
     /// [`Identity::sequence`].
     pub sequence: U64,
-    /// [`Gradient::aggregator`].
-    pub aggregator: U32,
+    /// [`Identity::operation`].
+    pub operation: U32,
     /// Bits of the [`Scale`](super::Scale); zero for floats, but with [`RESULT_LACKS`] the bits of
     /// [`Gradient::absent`].
     pub scale: U32,
@@ -81,29 +82,60 @@ pub struct GradientView {
     pub server: U32,
     /// [`Gradient::bitmap`].
     pub bitmap: U32,
-    /// [`Branch::fan_ins`].
-    pub fan_ins: [u8; LEVELS],
-    /// [`Branch::places`].
-    pub places: [u8; LEVELS],
-    /// [`Gradient::watermark_distance`].
-    pub watermark_distance: U16,
-    /// [`CONGESTED`], [`FLOAT`], [`OVERFLOW`], [`COLLISION`], [`RESEND`], [`REPAIR`], [`RESULT`],
-    /// [`RESULT_LACKS`].
-    pub flags: u8,
+    /// [`Gradient::aggregator`].
+    pub aggregator: U24,
     /// [`Identity::attempt`].
     pub attempt: u8,
+    /// [`Branch::pack`].
+    pub branch: [u8; BRANCH_BYTES],
+    /// [`Gradient::watermark_distance`].
+    pub watermark_distance: U16,
+    /// [`CONGESTED`], [`OVERFLOW`], [`COLLISION`], [`RESEND`], [`REPAIR`], [`RESULT`], [`RESULT_LACKS`]; the
+    /// last bit is zero.
+    pub flags: u8,
+    /// [`Numbers::format`] in the lower half. The upper half is zero: bits 4 and 5 are for the importance of the
+    /// values.
+    pub format: u8,
     /// [`Gradient::level`] in the lower half, [`Gradient::bitmap_level`] in the upper.
     pub levels: u8,
     /// [`Gradient::next_magnitude`].
     pub next_magnitude: u8,
-    /// [`Gradient::values`].
-    pub values: U16,
 }
 
-/// What a packet is in which [`Gradient::absent`] means something.
-const FLOAT_RESULT: u8 = FLOAT | RESULT;
+const FLAGS: u8 = CONGESTED | OVERFLOW | COLLISION | RESEND | REPAIR | RESULT | RESULT_LACKS;
 
 impl Gradient {
+    /// A worker's own values of a fragment, sent for the first time, to the first switch of its branch. The
+    /// watermark is the fragment itself.
+    pub fn fresh(
+        identity: Identity,
+        aggregator: u32,
+        numbers: Numbers,
+        server: NodeId,
+        branch: Branch,
+    ) -> Gradient {
+        let entry = branch.entry();
+        Gradient {
+            identity,
+            aggregator,
+            numbers,
+            server,
+            watermark_distance: 0,
+            bitmap: branch.bit(entry),
+            bitmap_level: entry,
+            level: entry,
+            branch,
+            next_magnitude: Magnitude::default(),
+            congested: false,
+            overflow: false,
+            collision: false,
+            resend: false,
+            repair: false,
+            result: false,
+            absent: None,
+        }
+    }
+
     /// Everything below this number is complete at the sender.
     pub fn watermark(&self) -> u64 {
         self.identity.sequence.saturating_sub(u64::from(self.watermark_distance))
@@ -113,31 +145,30 @@ impl Gradient {
     /// refuses those that contradict the branch.
     #[inline]
     pub fn encode(&self, header: &mut Header) {
-        let Identity { job, epoch, sequence, attempt } = self.identity;
+        let Identity { job, epoch, sequence, attempt, operation } = self.identity;
         let is_result = self.result && self.numbers == Numbers::Float;
         let absent = self.absent.filter(|_| is_result).map(Absent::bits);
         *header = transmute!(GradientView {
             prefix: PrefixView::new(Kind::AggregateGradient, job, epoch),
             sequence: U64::new(sequence),
-            aggregator: U32::new(self.aggregator),
+            operation: U32::new(operation),
             scale: U32::new(absent.unwrap_or(self.numbers.scale_bits())),
             server: U32::new(self.server.0),
             bitmap: U32::new(self.bitmap),
-            fan_ins: self.branch.fan_ins(),
-            places: self.branch.places(),
+            aggregator: U24::new(self.aggregator),
+            attempt,
+            branch: self.branch.pack(),
             watermark_distance: U16::new(self.watermark_distance),
-            flags: self.numbers.flag()
-                | flag(self.congested, CONGESTED)
+            flags: flag(self.congested, CONGESTED)
                 | flag(self.overflow, OVERFLOW)
                 | flag(self.collision, COLLISION)
                 | flag(self.resend, RESEND)
                 | flag(self.repair, REPAIR)
                 | flag(self.result, RESULT)
                 | flag(absent.is_some(), RESULT_LACKS),
-            attempt,
+            format: self.numbers.format(),
             levels: levels::pack(self.level, self.bitmap_level),
             next_magnitude: self.next_magnitude.exponent(),
-            values: U16::new(self.values),
         });
     }
 
@@ -163,11 +194,11 @@ impl GradientView {
         view.meaning(view.prefix.meaning()?).map(|_| view)
     }
 
-    /// The same, for a switch that rewrites them where they lie.
+    /// The same, for a switch that rewrites them where they lie. The branch is unpacked once.
     #[inline]
-    pub fn check_mut(header: &mut Header) -> Result<&mut GradientView, AggregateError> {
+    pub fn check_mut(header: &mut Header) -> Result<(&mut GradientView, Branch), AggregateError> {
         let view: &mut GradientView = transmute_mut!(header);
-        view.meaning(view.prefix.meaning()?).map(|_| view)
+        view.meaning(view.prefix.meaning()?).map(|gradient| (view, gradient.branch))
     }
 
     /// [`Gradient::level`].
@@ -190,25 +221,26 @@ impl GradientView {
 
     #[inline]
     fn meaning(&self, prefix: Prefix) -> Result<Gradient, AggregateError> {
-        let Prefix { job, epoch, .. } = prefix.expect(Kind::AggregateGradient)?;
+        let prefix = prefix.expect(Kind::AggregateGradient)?;
         let is_set = |flag| self.flags & flag != 0;
         let absent = Absent::read(self.scale.get()).filter(|_| is_set(RESULT_LACKS));
-        if is_set(RESULT_LACKS) && (self.flags & FLOAT_RESULT != FLOAT_RESULT || absent.is_none()) {
+        let may_lack = is_set(RESULT) && self.format == FLOAT && absent.is_some();
+        if self.flags & !FLAGS != 0 || is_set(RESULT_LACKS) && !may_lack {
             return Err(AggregateError::Reserved);
         }
         let scale_bits = if absent.is_some() { 0 } else { self.scale.get() };
+        let (sequence, operation) = (self.sequence.get(), self.operation.get());
         let gradient = Gradient {
-            identity: Identity { job, epoch, sequence: self.sequence.get(), attempt: self.attempt },
+            identity: Identity::read(&prefix, sequence, self.attempt, operation),
             aggregator: self.aggregator.get(),
-            numbers: Numbers::read(self.flags, scale_bits)?,
+            numbers: Numbers::read(self.format, scale_bits)?,
             server: NodeId(self.server.get()),
             watermark_distance: self.watermark_distance.get(),
             bitmap: self.bitmap.get(),
             bitmap_level: self.bitmap_level(),
             level: self.level(),
-            branch: Branch::new(self.fan_ins, self.places)?,
+            branch: Branch::unpack(self.branch)?,
             next_magnitude: Magnitude::from_exponent(self.next_magnitude),
-            values: self.values.get(),
             congested: is_set(CONGESTED),
             overflow: is_set(OVERFLOW),
             collision: is_set(COLLISION),

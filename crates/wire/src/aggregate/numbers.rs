@@ -1,6 +1,16 @@
 //! How values of a body stand for numbers.
 
-use super::{AggregateError, FLOAT};
+use super::AggregateError;
+
+/// Length of a value, in both formats that are in use.
+pub const VALUE_BYTES: usize = 4;
+
+/// Bits of a format byte that name the body format; the others are zero in this version.
+const FORMAT: u8 = 0xf;
+/// Body format: `f32`.
+pub(super) const FLOAT: u8 = 0;
+/// Body format: `i32` in fixed point.
+const FIXED: u8 = 1;
 
 /// What the values of a body are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -21,18 +31,23 @@ impl Numbers {
         }
     }
 
-    /// [`FLOAT`] or nothing.
+    /// The body format as it travels.
     #[inline]
-    pub(super) fn flag(self) -> u8 {
-        super::flag(self == Numbers::Float, FLOAT)
+    pub const fn format(self) -> u8 {
+        match self {
+            Numbers::Float => FLOAT,
+            Numbers::Fixed(_) => FIXED,
+        }
     }
 
     #[inline]
-    pub(super) fn read(flags: u8, scale_bits: u32) -> Result<Numbers, AggregateError> {
-        match (flags & FLOAT != 0, scale_bits) {
-            (true, 0) => Ok(Numbers::Float),
-            (true, _) => Err(AggregateError::Reserved),
-            (false, bits) => Scale::read(bits).map(Numbers::Fixed),
+    pub(super) fn read(format: u8, scale_bits: u32) -> Result<Numbers, AggregateError> {
+        match (format, scale_bits) {
+            (FLOAT, 0) => Ok(Numbers::Float),
+            (FLOAT, _) => Err(AggregateError::Reserved),
+            (FIXED, bits) => Scale::read(bits).map(Numbers::Fixed),
+            (other, _) if other & !FORMAT != 0 => Err(AggregateError::Reserved),
+            (other, _) => Err(AggregateError::Format(other)),
         }
     }
 }

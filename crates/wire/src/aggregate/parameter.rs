@@ -5,9 +5,10 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{
-    Absent, AggregateError, CONGESTED, FLOAT, Identity, LACKS, LEVELS, NEXT_AGGREGATOR, NEXT_SCALE,
-    Numbers, REPEAT, Scale, flag,
+    AGGREGATORS_MAX, Absent, AggregateError, CONGESTED, Identity, LACKS, LEVELS, NEXT_AGGREGATOR,
+    NEXT_SCALE, Numbers, REPEAT, Scale, flag,
 };
+use crate::int24::U24;
 use crate::prefix::{Kind, Prefix, PrefixView, peek};
 
 /// The server's answer to a fragment. It acknowledges the fragment and frees the aggregators
@@ -18,7 +19,7 @@ pub struct Parameter {
     pub identity: Identity,
     /// Where the fragment was summed: what switches free.
     pub aggregator: u32,
-    /// What the values are.
+    /// What the values are. How many there are follows from the length of the body.
     pub numbers: Numbers,
     /// The server that sends it: the root of the tree that it goes down.
     pub server: NodeId,
@@ -29,14 +30,12 @@ pub struct Parameter {
     /// How far above this fragment the first one lies for which the two above hold, the same for all
     /// workers, so that they change together. Means nothing without either, and is then sent as
     /// zero.
-    pub next_distance: u32,
+    pub next_distance: u16,
     /// Everything that lies at least so far below this fragment is complete at every worker: nobody
     /// will ask for it again.
     pub everyone_distance: u16,
     /// The level from which it comes: only stations below it take it, so that it cannot go round.
     pub level: u8,
-    /// How many values the body holds.
-    pub values: u16,
     /// Whether a queue was congested on the way up.
     pub congested: bool,
     /// Whether this is no sum, but asks the workers for floats in the next attempt, straight to the
@@ -55,8 +54,8 @@ pub struct ParameterView {
     pub prefix: PrefixView,
     /// [`Identity::sequence`].
     pub sequence: U64,
-    /// [`Parameter::aggregator`].
-    pub aggregator: U32,
+    /// [`Identity::operation`].
+    pub operation: U32,
     /// Bits of the [`Scale`]; zero for floats.
     pub scale: U32,
     /// [`Parameter::server`].
@@ -64,28 +63,55 @@ pub struct ParameterView {
     /// [`Parameter::next_aggregator`], with [`LACKS`] the bits of [`Parameter::absent`]; zero without
     /// either.
     pub next_aggregator: U32,
+    /// [`Parameter::aggregator`].
+    pub aggregator: U24,
+    /// [`Identity::attempt`].
+    pub attempt: u8,
     /// Bits of [`Parameter::next_scale`]; zero without [`NEXT_SCALE`].
     pub next_scale: U32,
     /// [`Parameter::next_distance`]; zero without either.
-    pub next_distance: U32,
+    pub next_distance: U16,
     /// [`Parameter::everyone_distance`].
     pub everyone_distance: U16,
-    /// [`CONGESTED`], [`FLOAT`], [`REPEAT`], [`NEXT_AGGREGATOR`], [`NEXT_SCALE`], [`LACKS`]; the
-    /// other bits are zero.
+    /// [`CONGESTED`], [`REPEAT`], [`NEXT_AGGREGATOR`], [`NEXT_SCALE`], [`LACKS`]; the other bits are zero.
     pub flags: u8,
-    /// [`Identity::attempt`].
-    pub attempt: u8,
+    /// [`Numbers::format`] in the lower half. The upper half is zero: bits 4 to 6 are for the class of the
+    /// gradients that it answers.
+    pub format: u8,
     /// [`Parameter::level`].
     pub level: u8,
     /// Zero.
     pub reserved: u8,
-    /// [`Parameter::values`].
-    pub values: U16,
 }
 
-const FLAGS: u8 = CONGESTED | FLOAT | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE | LACKS;
+const FLAGS: u8 = CONGESTED | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE | LACKS;
 
 impl Parameter {
+    /// The sum of all contributions, from above this level, without changes for later fragments. Everything
+    /// below the fragment is complete everywhere.
+    pub fn sum(
+        identity: Identity,
+        aggregator: u32,
+        numbers: Numbers,
+        server: NodeId,
+        level: u8,
+    ) -> Parameter {
+        Parameter {
+            identity,
+            aggregator,
+            numbers,
+            server,
+            next_aggregator: None,
+            next_scale: None,
+            next_distance: 0,
+            everyone_distance: 0,
+            level,
+            congested: false,
+            repeat: false,
+            absent: None,
+        }
+    }
+
     /// The sequence number from which a next aggregator or scale holds.
     pub fn next_from(&self) -> u64 {
         self.identity.sequence.saturating_add(u64::from(self.next_distance))
@@ -99,29 +125,29 @@ impl Parameter {
     /// Writes the whole header, tag zero.
     #[inline]
     pub fn encode(&self, header: &mut Header) {
-        let Identity { job, epoch, sequence, attempt } = self.identity;
+        let Identity { job, epoch, sequence, attempt, operation } = self.identity;
         let absent = self.absent.map(Absent::bits);
         let changes = self.next_aggregator.is_some() || self.next_scale.is_some();
         *header = transmute!(ParameterView {
             prefix: PrefixView::new(Kind::AggregateParameter, job, epoch),
             sequence: U64::new(sequence),
-            aggregator: U32::new(self.aggregator),
+            operation: U32::new(operation),
             scale: U32::new(self.numbers.scale_bits()),
             server: U32::new(self.server.0),
             next_aggregator: U32::new(absent.or(self.next_aggregator).unwrap_or(0)),
+            aggregator: U24::new(self.aggregator),
+            attempt,
             next_scale: U32::new(self.next_scale.map_or(0, Scale::bits)),
-            next_distance: U32::new(if changes { self.next_distance } else { 0 }),
+            next_distance: U16::new(if changes { self.next_distance } else { 0 }),
             everyone_distance: U16::new(self.everyone_distance),
-            flags: self.numbers.flag()
-                | flag(self.congested, CONGESTED)
+            flags: flag(self.congested, CONGESTED)
                 | flag(self.repeat, REPEAT)
                 | flag(self.next_aggregator.is_some(), NEXT_AGGREGATOR)
                 | flag(self.next_scale.is_some(), NEXT_SCALE)
                 | flag(self.absent.is_some(), LACKS),
-            attempt,
+            format: self.numbers.format(),
             level: self.level,
             reserved: 0,
-            values: U16::new(self.values),
         });
     }
 
@@ -149,25 +175,29 @@ impl ParameterView {
 
     #[inline]
     fn meaning(&self, prefix: Prefix) -> Result<Parameter, AggregateError> {
-        let Prefix { job, epoch, .. } = prefix.expect(Kind::AggregateParameter)?;
+        let prefix = prefix.expect(Kind::AggregateParameter)?;
         self.check_unused()?;
         if usize::from(self.level) > LEVELS {
             return Err(AggregateError::Level(self.level));
         }
         let is_set = |flag| self.flags & flag != 0;
+        let next_aggregator = is_set(NEXT_AGGREGATOR).then(|| self.next_aggregator.get());
+        if let Some(next) = next_aggregator.filter(|&next| next >= AGGREGATORS_MAX) {
+            return Err(AggregateError::Aggregator(next));
+        }
+        let (sequence, operation) = (self.sequence.get(), self.operation.get());
         Ok(Parameter {
-            identity: Identity { job, epoch, sequence: self.sequence.get(), attempt: self.attempt },
+            identity: Identity::read(&prefix, sequence, self.attempt, operation),
             aggregator: self.aggregator.get(),
-            numbers: Numbers::read(self.flags, self.scale.get())?,
+            numbers: Numbers::read(self.format, self.scale.get())?,
             server: NodeId(self.server.get()),
-            next_aggregator: is_set(NEXT_AGGREGATOR).then(|| self.next_aggregator.get()),
+            next_aggregator,
             next_scale: is_set(NEXT_SCALE)
                 .then(|| Scale::read(self.next_scale.get()))
                 .transpose()?,
             next_distance: self.next_distance.get(),
             everyone_distance: self.everyone_distance.get(),
             level: self.level,
-            values: self.values.get(),
             congested: is_set(CONGESTED),
             repeat: is_set(REPEAT),
             absent: Absent::read(self.next_aggregator.get()).filter(|_| is_set(LACKS)),

@@ -2,76 +2,67 @@ use proptest::prelude::*;
 use thalweg_core::{HEADER_BYTES, Header, NodeId};
 
 use super::*;
-use crate::prefix::Kind;
+use crate::int24::U24_MAX;
+use crate::prefix::{EPOCH_MAX, Kind};
 
-const IDENTITY: Identity =
-    Identity { job: JobId(0x0102_0304_0506_0708), epoch: 9, sequence: 0x1000, attempt: 2 };
+const IDENTITY: Identity = Identity {
+    job: JobId(0x0102_0304_0506_0708),
+    epoch: 9,
+    sequence: 0x1000,
+    attempt: 2,
+    operation: 0x1a1b_1c1d,
+};
 
 /// The sum of workers 0, 1 and 3 of a rack of 4, that goes past the second of two levels.
 fn gradient() -> Gradient {
+    let numbers = Numbers::Fixed(Scale::new(1e8).unwrap());
+    let branch = Branch::new([4, 32, 0, 0], [3, 17, 0, 0]).unwrap();
     Gradient {
-        identity: IDENTITY,
-        aggregator: 0x2345,
-        numbers: Numbers::Fixed(Scale::new(1e8).unwrap()),
-        server: NodeId(0x0a0b_0c0d),
         watermark_distance: 0x0230,
         bitmap: 0b1011,
-        bitmap_level: 0,
         level: 1,
-        branch: Branch::new([4, 32, 0, 0], [3, 17, 0, 0]).unwrap(),
         next_magnitude: Magnitude::of(1.0),
-        values: 352,
         congested: true,
-        overflow: false,
         collision: true,
         resend: true,
-        repair: false,
         result: true,
-        absent: None,
+        ..Gradient::fresh(IDENTITY, 0x2345, numbers, NodeId(0x0a0b_0c0d), branch)
     }
 }
 
 const GRADIENT_BYTES: Header = [
-    0x54, 0x57, 1, 16, 9, 0, 0, 0, // magic, version, kind, epoch
+    0x54, 0x57, 0x22, 16, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x00, 0x10, 0, 0, 0, 0, 0, 0, // sequence
-    0x45, 0x23, 0, 0, 0x20, 0xbc, 0xbe, 0x4c, // aggregator, scale
+    0x1d, 0x1c, 0x1b, 0x1a, 0x20, 0xbc, 0xbe, 0x4c, // operation, scale
     0x0d, 0x0c, 0x0b, 0x0a, 0x0b, 0, 0, 0, // server, bitmap
-    4, 32, 0, 0, 3, 17, 0, 0, // fan_ins, places
-    0x30, 0x02, 0x59, 2, // watermark_distance, flags, attempt
-    0x01, 127, 0x60, 0x01, // levels, next_magnitude, values
+    0x45, 0x23, 0, 2, 0xc4, 0x00, 0x23, 0, // aggregator, attempt, branch
+    0, 0, 0x30, 0x02, 0x2d, 1, 0x01,
+    127, // watermark_distance, flags, format, levels, next_magnitude
 ];
 
 /// The sum of all; from fragment 0x2000 on, aggregator 0x2345 is to be replaced.
 fn parameter() -> Parameter {
     Parameter {
-        identity: IDENTITY,
-        aggregator: 0x2345,
-        numbers: Numbers::Float,
-        server: NodeId(0x0a0b_0c0d),
         next_aggregator: Some(0x6789),
-        next_scale: None,
         next_distance: 0x1000,
         everyone_distance: 0x0150,
-        level: 3,
-        values: 352,
         congested: true,
-        repeat: false,
-        absent: None,
+        ..Parameter::sum(IDENTITY, 0x2345, Numbers::Float, NodeId(0x0a0b_0c0d), 3)
     }
 }
 
 const PARAMETER_BYTES: Header = [
-    0x54, 0x57, 1, 17, 9, 0, 0, 0, // magic, version, kind, epoch
+    0x54, 0x57, 0x22, 17, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x00, 0x10, 0, 0, 0, 0, 0, 0, // sequence
-    0x45, 0x23, 0, 0, 0, 0, 0, 0, // aggregator, scale
+    0x1d, 0x1c, 0x1b, 0x1a, 0, 0, 0, 0, // operation, scale
     0x0d, 0x0c, 0x0b, 0x0a, 0x89, 0x67, 0, 0, // server, next_aggregator
-    0, 0, 0, 0, 0x00, 0x10, 0, 0, // next_scale, next_distance
-    0x50, 0x01, 0x0b, 2, // everyone_distance, flags, attempt
-    3, 0, 0x60, 0x01, // level, reserved, values
+    0x45, 0x23, 0, 2, 0, 0, 0, 0, // aggregator, attempt, next_scale
+    0x00, 0x10, 0x50, 0x01, // next_distance, everyone_distance
+    0x05, 0, 3, 0, // flags, format, level, reserved
 ];
 
 fn encoded(gradient: &Gradient) -> Header {
@@ -96,21 +87,37 @@ fn literal_bytes_have_their_meaning_and_back() {
 fn every_flag_of_a_gradient_has_its_bit() {
     let sum = Gradient { congested: false, collision: false, ..gradient() };
     let none = Gradient { resend: false, result: false, ..sum };
-    assert_eq!(encoded(&none)[58], 0);
-    let flags: [(u8, Gradient); 7] = [
+    assert_eq!(encoded(&none)[60], 0);
+    let flags: [(u8, Gradient); 6] = [
         (0x01, Gradient { congested: true, ..none }),
-        (0x02, Gradient { numbers: Numbers::Float, ..none }),
-        (0x04, Gradient { overflow: true, ..none }),
-        (0x08, Gradient { collision: true, ..none }),
-        (0x10, Gradient { resend: true, ..none }),
-        (0x20, Gradient { repair: true, ..none }),
-        (0x40, Gradient { result: true, ..none }),
+        (0x02, Gradient { overflow: true, ..none }),
+        (0x04, Gradient { collision: true, ..none }),
+        (0x08, Gradient { resend: true, ..none }),
+        (0x10, Gradient { repair: true, ..none }),
+        (0x20, Gradient { result: true, ..none }),
     ];
     for (bit, gradient) in flags {
         let header = encoded(&gradient);
-        assert_eq!(header[58], bit);
+        assert_eq!(header[60], bit);
         assert_eq!(Gradient::decode(&header), Ok(gradient));
     }
+}
+
+#[test]
+fn formats_that_are_named_and_not_in_use_are_refused() {
+    for format in 2..=255 {
+        let error =
+            if format < 16 { AggregateError::Format(format) } else { AggregateError::Reserved };
+        let mut header = GRADIENT_BYTES;
+        header[61] = format;
+        assert_eq!(Gradient::decode(&header), Err(error), "{format}");
+        let mut header = PARAMETER_BYTES;
+        header[61] = format;
+        assert_eq!(Parameter::decode(&header), Err(error), "{format}");
+    }
+    let mut floats = GRADIENT_BYTES;
+    floats[61] = 0;
+    assert_eq!(Gradient::decode(&floats), Err(AggregateError::Reserved), "floats have no scale");
 }
 
 #[test]
@@ -121,14 +128,14 @@ fn one_kind_is_not_taken_for_another() {
         let decoded = [
             (Kind::AggregateGradient, Gradient::decode(&header).err()),
             (Kind::AggregateParameter, Parameter::decode(&header).err()),
-            (Kind::AggregateRequest, Ask::decode(&header).err()),
+            (Kind::AggregateQuery, Query::decode(&header).err()),
+            (Kind::AggregateRequest, Request::decode(&header).err()),
             (Kind::AggregateNotice, Notice::decode(&header).err()),
             (Kind::AggregateAnnouncement, Announcement::decode(&header).err()),
         ];
         for (expected, error) in decoded {
-            let is_ask = expected == Kind::AggregateRequest && found == Kind::AggregateQuery;
             let other = AggregateError::from(PrefixError::OtherKind { expected, found });
-            assert_eq!(error == Some(other), found != expected && !is_ask, "{expected:?}");
+            assert_eq!(error == Some(other), found != expected, "{expected:?}");
         }
     }
 }
@@ -139,10 +146,12 @@ fn reserved_bits_are_refused() {
         header[at] |= 1 << bit;
         header
     };
-    let header = set(GRADIENT_BYTES, 58, 7);
-    assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved));
-    let whole = [61].into_iter().flat_map(|at| (0..8).map(move |bit| (at, bit)));
-    for (at, bit) in whole.chain((5..8).map(|bit| (58, bit))) {
+    for bit in [6, 7] {
+        let header = set(GRADIENT_BYTES, 60, bit);
+        assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved), "bit {bit}");
+    }
+    let whole = (0..8).map(|bit| (63, bit));
+    for (at, bit) in whole.chain((4..8).map(|bit| (60, bit))) {
         let header = set(PARAMETER_BYTES, at, bit);
         assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "{at}, bit {bit}");
     }
@@ -154,12 +163,12 @@ fn who_is_missing_takes_the_place_of_what_it_excludes() {
     let sum = Parameter { next_aggregator: None, next_distance: 0, absent, ..parameter() };
     let mut header = [0; HEADER_BYTES];
     sum.encode(&mut header);
-    assert_eq!((header[44], header[58]), (0b1_0010, CONGESTED | FLOAT | LACKS));
+    assert_eq!((header[44], header[60]), (0b1_0010, CONGESTED | LACKS));
     assert_eq!(Parameter::decode(&header), Ok(sum));
     for other in [REPEAT, NEXT_AGGREGATOR, NEXT_SCALE] {
         let mut both = header;
-        both[58] |= other;
-        both[48..52].copy_from_slice(&1e8_f32.to_le_bytes());
+        both[60] |= other;
+        both[52..56].copy_from_slice(&1e8_f32.to_le_bytes());
         assert_eq!(Parameter::decode(&both), Err(AggregateError::Reserved), "{other}");
     }
     header[44] = 0;
@@ -167,9 +176,9 @@ fn who_is_missing_takes_the_place_of_what_it_excludes() {
 
     let result = Gradient { numbers: Numbers::Float, absent, ..gradient() };
     let mut header = encoded(&result);
-    assert_eq!((header[36], header[58] & 0xc2), (0b1_0010, RESULT_LACKS | RESULT | FLOAT));
+    assert_eq!((header[36], header[60] & 0x60), (0b1_0010, RESULT_LACKS | RESULT));
     assert_eq!(Gradient::decode(&header), Ok(result));
-    header[58] &= !RESULT;
+    header[60] &= !RESULT;
     assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved), "no result");
     let own = Gradient { result: false, ..result };
     assert_eq!(Gradient::decode(&encoded(&own)), Ok(Gradient { absent: None, ..own }));
@@ -178,18 +187,18 @@ fn who_is_missing_takes_the_place_of_what_it_excludes() {
 #[test]
 fn fields_without_their_flag_are_refused() {
     // Floats have no scale, and there is no next scale in these bytes.
-    for at in (36..40).chain(48..52) {
+    for at in (36..40).chain(52..56) {
         let mut header = PARAMETER_BYTES;
         header[at] = 1;
         assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "byte {at}");
     }
     // Without the flag for it, a next aggregator and a distance to where it holds mean nothing.
     let mut header = PARAMETER_BYTES;
-    header[58] = CONGESTED | FLOAT;
+    header[60] = CONGESTED;
     assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
     header[44..48].fill(0);
     assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
-    header[52..56].fill(0);
+    header[56..58].fill(0);
     assert!(Parameter::decode(&header).is_ok());
 
     let mut encoded = [0; HEADER_BYTES];
@@ -205,8 +214,8 @@ fn scales_that_do_not_scale_are_refused() {
         let error = AggregateError::Scale(scale.to_bits());
         assert_eq!(Gradient::decode(&header), Err(error));
         let mut header = PARAMETER_BYTES;
-        header[58] |= NEXT_SCALE;
-        header[48..52].copy_from_slice(&scale.to_le_bytes());
+        header[60] |= NEXT_SCALE;
+        header[52..56].copy_from_slice(&scale.to_le_bytes());
         assert_eq!(Parameter::decode(&header), Err(error));
     }
 }
@@ -239,10 +248,21 @@ fn contradictions_with_the_branch_are_refused() {
     let first = Gradient { watermark_distance: 0x1000, ..good };
     assert_eq!(decode(first).unwrap().watermark(), 0);
 
+    // Place 4 of 4, above the fan-in's six bits.
     let mut header = GRADIENT_BYTES;
-    header[52] = 4;
+    header[52..54].copy_from_slice(&[0x04, 0x01]);
     let error = BranchError::Place { level: 0, place: 4 };
     assert_eq!(Gradient::decode(&header), Err(error.into()));
+}
+
+#[test]
+fn aggregators_have_three_bytes() {
+    let far = Gradient { aggregator: AGGREGATORS_MAX - 1, ..gradient() };
+    assert_eq!(Gradient::decode(&encoded(&far)), Ok(far));
+    let mut header = PARAMETER_BYTES;
+    header[47] = 1;
+    let error = AggregateError::Aggregator(0x0100_6789);
+    assert_eq!(Parameter::decode(&header), Err(error));
 }
 
 #[test]
@@ -259,29 +279,33 @@ fn a_worker_in_the_servers_rack_has_no_level_below() {
 #[test]
 fn a_switch_rewrites_where_the_bytes_lie() {
     let mut header = GRADIENT_BYTES;
-    let view = GradientView::check_mut(&mut header).unwrap();
+    let (view, branch) = GradientView::check_mut(&mut header).unwrap();
+    assert_eq!(branch, gradient().branch);
     assert_eq!((view.level(), view.bitmap_level()), (1, 0));
     view.set_levels(2, 1);
     view.flags |= OVERFLOW;
     view.bitmap.set(0xffff_ffff);
     assert_eq!((view.level(), view.bitmap_level()), (2, 1));
-    assert_eq!(header[60], 0x12);
+    assert_eq!(header[62], 0x12);
     let bitmap = 0xffff_ffff;
     let expected = Gradient { level: 2, bitmap_level: 1, overflow: true, bitmap, ..gradient() };
     assert_eq!(Gradient::decode(&header), Ok(expected));
     assert_eq!(GradientView::check(&header).unwrap().sequence.get(), 0x1000);
     assert_eq!(ParameterView::check(&PARAMETER_BYTES).unwrap().next_distance.get(), 0x1000);
-    header[58] |= 0x80;
+    header[60] |= 0x80;
     assert!(GradientView::check_mut(&mut header).is_err());
 }
 
 fn any_identity() -> impl Strategy<Value = Identity> {
-    any::<(u64, u32, u64, u8)>().prop_map(|(job, epoch, sequence, attempt)| Identity {
-        job: JobId(job),
-        epoch,
-        sequence,
-        attempt,
-    })
+    (any::<(u64, u64, u8, u32)>(), 0..=EPOCH_MAX).prop_map(
+        |((job, sequence, attempt, operation), epoch)| Identity {
+            job: JobId(job),
+            epoch,
+            sequence,
+            attempt,
+            operation,
+        },
+    )
 }
 
 fn any_scale() -> impl Strategy<Value = Scale> {
@@ -316,28 +340,23 @@ proptest! {
     fn gradients_come_back(
         (identity, numbers) in (any_identity(), any_numbers()),
         (branch, level, bitmap_level, bitmap) in any_position(),
-        (aggregator, server, distance, exponent, values) in any::<(u32, u32, u16, u8, u16)>(),
+        (server, distance, exponent) in any::<(u32, u16, u8)>(),
+        aggregator in 0..=U24_MAX,
         flags in any::<[bool; 6]>(),
     ) {
         let gradient = Gradient {
-            identity,
-            aggregator,
-            numbers,
-            server: NodeId(server),
             watermark_distance: distance.min(u16::try_from(identity.sequence).unwrap_or(u16::MAX)),
             bitmap,
             bitmap_level,
             level,
-            branch,
             next_magnitude: Magnitude::from_exponent(exponent),
-            values,
             congested: flags[0],
             overflow: flags[1],
             collision: flags[2],
             resend: flags[3],
             repair: flags[4],
             result: flags[5],
-            absent: None,
+            ..Gradient::fresh(identity, aggregator, numbers, NodeId(server), branch)
         };
         prop_assert_eq!(Gradient::decode(&encoded(&gradient)), Ok(gradient));
     }
@@ -345,26 +364,22 @@ proptest! {
     #[test]
     fn parameters_come_back(
         (identity, numbers) in (any_identity(), any_numbers()),
-        (aggregator, server, next_aggregator, values) in any::<(u32, u32, Option<u32>, u16)>(),
+        (aggregator, server) in (0..=U24_MAX, any::<u32>()),
+        next_aggregator in prop::option::of(0..=U24_MAX),
         next_scale in prop::option::of(any_scale()),
-        (next_distance, everyone_distance) in any::<(u32, u16)>(),
+        (next_distance, below) in any::<(u16, u16)>(),
         (congested, repeat) in any::<(bool, bool)>(),
     ) {
         let changes = next_aggregator.is_some() || next_scale.is_some();
+        let level = below as u8 % 5;
         let parameter = Parameter {
-            identity,
-            aggregator,
-            numbers,
-            server: NodeId(server),
             next_aggregator,
             next_scale,
             next_distance: if changes { next_distance } else { 0 },
-            everyone_distance,
-            level: everyone_distance as u8 % 5,
-            values,
+            everyone_distance: below,
             congested,
             repeat,
-            absent: None,
+            ..Parameter::sum(identity, aggregator, numbers, NodeId(server), level)
         };
         let mut header = [0xff; HEADER_BYTES];
         parameter.encode(&mut header);

@@ -5,6 +5,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{DeliverError, TensorName};
+use crate::CLASS_MAX;
 use crate::prefix::{Kind, PrefixView};
 
 /// Echoes the time of a data packet that asked for it.
@@ -16,9 +17,8 @@ pub struct Ack {
     pub sent_at: Time,
     /// Whether a queue marked the packet that it answers.
     pub congested: bool,
-    /// Strict priority with which the packet that it answers arrived, 0 the most urgent of 8.
-    // spec: M-17
-    pub priority: u8,
+    /// The class that the packet arrived in: at most [`CLASS_MAX`].
+    pub class: u8,
 }
 
 /// The bytes of [`Ack`].
@@ -35,14 +35,11 @@ pub struct AckView {
     pub tensor: U32,
     /// [`CONGESTED`]; the other bits are zero.
     pub flags: u8,
-    /// [`Ack::priority`].
-    pub priority: u8,
+    /// [`Ack::class`].
+    pub class: u8,
     /// Zero.
     pub reserved: [u8; 18],
 }
-
-/// Number of priorities that a DSCP tells apart.
-const PRIORITIES: u8 = 8;
 
 /// Flag of [`Ack::congested`].
 pub const CONGESTED: u8 = 1 << 0;
@@ -57,7 +54,7 @@ impl Ack {
             sent_at: U64::new(self.sent_at.as_ps()),
             tensor: U32::new(self.name.tensor),
             flags: u8::from(self.congested) * CONGESTED,
-            priority: self.priority,
+            class: self.class,
             reserved: [0; 18],
         });
     }
@@ -67,15 +64,17 @@ impl Ack {
     pub fn decode(header: &Header) -> Result<Ack, DeliverError> {
         let view: &AckView = transmute_ref!(header);
         let prefix = view.prefix.expect(Kind::DeliverAck)?;
-        let is_reserved = view.flags & !CONGESTED != 0 || view.priority >= PRIORITIES;
-        if view.reserved != [0; 18] || is_reserved {
+        if view.reserved != [0; 18] || view.flags & !CONGESTED != 0 {
             return Err(DeliverError::Reserved);
+        }
+        if view.class > CLASS_MAX {
+            return Err(DeliverError::Class(view.class));
         }
         Ok(Ack {
             name: TensorName::read(prefix, view.operation.get(), view.tensor.get()),
             sent_at: Time::from_ps(view.sent_at.get()),
             congested: view.flags & CONGESTED != 0,
-            priority: view.priority,
+            class: view.class,
         })
     }
 }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use thalweg_core::{Bytes, HEADER_BYTES, Header, Time};
 
 use super::*;
-use crate::prefix::{Kind, PrefixError};
+use crate::prefix::{EPOCH_MAX, Kind, PrefixError};
 
 const NAME: TensorName =
     TensorName { job: JobId(0x0102_0304_0506_0708), epoch: 9, operation: 0x1a, tensor: 0x0b };
@@ -18,7 +18,7 @@ const DATA: Data = Data {
 };
 
 const DATA_BYTES: Header = [
-    0x54, 0x57, 1, 32, 9, 0, 0, 0, // magic, version, kind, epoch
+    0x54, 0x57, 0x22, 32, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
@@ -28,16 +28,15 @@ const DATA_BYTES: Header = [
     1, 0, 0, 0, 0, 0, 0, 0, // flags, reserved
 ];
 
-const ACK: Ack =
-    Ack { name: NAME, sent_at: Time::from_ps(0x0102_0304), congested: true, priority: 5 };
+const ACK: Ack = Ack { name: NAME, sent_at: Time::from_ps(0x0102_0304), congested: true, class: 5 };
 
 const ACK_BYTES: Header = [
-    0x54, 0x57, 1, 33, 9, 0, 0, 0, // magic, version, kind, epoch
+    0x54, 0x57, 0x22, 33, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
     4, 3, 2, 1, 0, 0, 0, 0, // sent_at
-    0x0b, 0, 0, 0, 1, 5, 0, 0, // tensor, flags, priority, reserved
+    0x0b, 0, 0, 0, 1, 5, 0, 0, // tensor, flags, class, reserved
     0, 0, 0, 0, 0, 0, 0, 0, // reserved
     0, 0, 0, 0, 0, 0, 0, 0, // reserved
 ];
@@ -55,7 +54,7 @@ const OFFER: Control = Control {
 };
 
 const OFFER_BYTES: Header = [
-    0x54, 0x57, 1, 34, 9, 0, 0, 0, // magic, version, kind, epoch
+    0x54, 0x57, 0x22, 34, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
@@ -110,14 +109,6 @@ fn reserved_bits_are_refused() {
             let ack = changed(&ACK_BYTES, at, bit);
             assert_eq!(Ack::decode(&ack), Err(DeliverError::Reserved));
         }
-        if bit >= 3 {
-            let ack = changed(&ACK_BYTES, 45, bit);
-            assert_eq!(
-                Ack::decode(&ack),
-                Err(DeliverError::Reserved),
-                "there are eight priorities"
-            );
-        }
         for at in (48..52).chain(60..64) {
             let offer = changed(&OFFER_BYTES, at, bit);
             assert_eq!(Control::decode(&offer), Err(DeliverError::Reserved));
@@ -131,6 +122,17 @@ fn reserved_bits_are_refused() {
     for bit in 1..8 {
         assert_eq!(Data::decode(&changed(&DATA_BYTES, 56, bit)), Err(DeliverError::Reserved));
         assert_eq!(Ack::decode(&changed(&ACK_BYTES, 44, bit)), Err(DeliverError::Reserved));
+    }
+}
+
+#[test]
+fn there_are_eight_classes() {
+    for class in 0..=255 {
+        let mut ack = ACK_BYTES;
+        ack[45] = class;
+        let refused = Err(DeliverError::Class(class));
+        let expected = if class < 8 { Ok(Ack { class, ..ACK }) } else { refused };
+        assert_eq!(Ack::decode(&ack), expected);
     }
 }
 
@@ -202,10 +204,11 @@ fn verbs() -> impl Strategy<Value = Verb> {
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        (job, epoch, operation, tensor) in any::<(u64, u32, u64, u32)>(),
+        (job, operation, tensor) in any::<(u64, u64, u32)>(),
+        (epoch, class) in (0..=EPOCH_MAX, 0..=CLASS_MAX),
         (sent_at, offset) in (any::<u64>(), 0..u64::MAX >> 1),
         (layer, payload_bytes) in (any::<u16>(), 1..=u16::MAX),
-        (echo, congested, priority) in (any::<bool>(), any::<bool>(), 0..8_u8),
+        (echo, congested) in any::<(bool, bool)>(),
         verb in verbs(),
     ) {
         let name = TensorName { job: JobId(job), epoch, operation, tensor };
@@ -214,7 +217,7 @@ proptest! {
         let data = Data { name, sent_at, offset, layer, payload_bytes, echo };
         data.encode(&mut header);
         prop_assert_eq!(Data::decode(&header), Ok(data));
-        let ack = Ack { name, sent_at, congested, priority };
+        let ack = Ack { name, sent_at, congested, class };
         ack.encode(&mut header);
         prop_assert_eq!(Ack::decode(&header), Ok(ack));
         let control = Control { name, verb };

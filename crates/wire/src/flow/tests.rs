@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use thalweg_core::HEADER_BYTES;
 
 use super::*;
+use crate::prefix::EPOCH_MAX;
 
 /// Packet 2 of a message of 3,500 bytes in segments of 1,436, sent for the fourth time.
 const DATA: Data = Data {
@@ -17,7 +18,7 @@ const DATA: Data = Data {
 };
 
 const DATA_BYTES: Header = [
-    0x54, 0x57, 1, 1, 9, 0, 0, 0, // magic, version, kind, epoch
+    0x54, 0x57, 0x22, 1, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // flow
@@ -39,17 +40,18 @@ const ACK: Ack = Ack {
     transmission: 8,
     congested: true,
     resend: true,
+    class: 6,
 };
 
 const ACK_BYTES: Header = [
-    0x54, 0x57, 1, 2, 9, 0, 0, 0, // magic, version, kind, epoch
+    0x54, 0x57, 0x22, 2, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // flow
     4, 3, 2, 1, 0, 0, 0, 0, // sent_at
     1, 0, 0, 0, 0, 0, 0, 0, // sack
     5, 0, 0, 0, 6, 0, 0, 0, // cumulative, index
-    8, 0, 0, 0, 3, 0, 0, 0, // transmission, flags, reserved
+    8, 0, 0, 0, 3, 6, 0, 0, // transmission, flags, class, reserved
 ];
 
 const CREDIT: Credit = Credit {
@@ -61,7 +63,7 @@ const CREDIT: Credit = Credit {
 };
 
 const CREDIT_BYTES: Header = [
-    0x54, 0x57, 1, 3, 9, 0, 0, 0, // magic, version, kind, epoch
+    0x54, 0x57, 0x22, 3, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
     8, 7, 6, 5, 4, 3, 2, 1, // job
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // flow
@@ -102,7 +104,7 @@ fn reserved_bits_are_refused() {
             data[at] |= 1 << bit;
             ack[at] |= 1 << bit;
             assert_eq!(Data::decode(&data), Err(FlowError::Reserved));
-            assert_eq!(Ack::decode(&ack), Err(FlowError::Reserved));
+            assert!(at == 61 || Ack::decode(&ack) == Err(FlowError::Reserved));
         }
     }
     for at in 37..64 {
@@ -114,6 +116,17 @@ fn reserved_bits_are_refused() {
         let mut ack = ACK_BYTES;
         ack[60] |= 1 << bit;
         assert_eq!(Ack::decode(&ack), Err(FlowError::Reserved));
+    }
+}
+
+#[test]
+fn there_are_eight_classes() {
+    for class in 0..=255 {
+        let mut ack = ACK_BYTES;
+        ack[61] = class;
+        let expected =
+            if class < 8 { Ok(Ack { class, ..ACK }) } else { Err(FlowError::Class(class)) };
+        assert_eq!(Ack::decode(&ack), expected);
     }
 }
 
@@ -149,7 +162,7 @@ fn a_packet_lies_within_its_message() {
 proptest! {
     #[test]
     fn data_comes_back(
-        (job, epoch, flow) in any::<(u64, u32, u64)>(),
+        (job, epoch, flow) in (any::<u64>(), 0..=EPOCH_MAX, any::<u64>()),
         (sent_at, transmission, priority) in any::<(u64, u32, u8)>(),
         (segment_bytes, message_bytes, pick) in (1..=u32::MAX, any::<u64>(), any::<u64>()),
     ) {
@@ -173,10 +186,10 @@ proptest! {
 
     #[test]
     fn acks_come_back(
-        (job, epoch, flow) in any::<(u64, u32, u64)>(),
+        (job, epoch, flow) in (any::<u64>(), 0..=EPOCH_MAX, any::<u64>()),
         (sent_at, sack, cumulative) in any::<(u64, u64, u32)>(),
         (index, transmission) in any::<(u32, u32)>(),
-        (congested, resend) in any::<(bool, bool)>(),
+        (congested, resend, class) in (any::<bool>(), any::<bool>(), 0..=CLASS_MAX),
     ) {
         let ack = Ack {
             job: JobId(job),
@@ -189,6 +202,7 @@ proptest! {
             transmission,
             congested,
             resend,
+            class,
         };
         let mut header = [0xff; HEADER_BYTES];
         ack.encode(&mut header);

@@ -1,21 +1,22 @@
 //! The named inputs that the fuzz targets' corpus is made of.
 
-use thalweg_core::{Bytes, HEADER_BYTES, Header, JobId, NodeId, Time};
+use thalweg_core::{Bytes, Element, Fingerprint, HEADER_BYTES, Header, JobId, NodeId, Time};
 use thalweg_wire::aggregate::{
-    Absent, Announcement, Ask, AskKind, Bounded, Branch, Gradient, Identity, LEVELS, LossShare,
-    Magnitude, Notice, Numbers, Parameter, Scale, StationBytes,
+    Absent, Announcement, Bounded, Branch, Gradient, Identity, LEVELS, LossShare, Magnitude,
+    Notice, Numbers, Parameter, Query, Request, Scale, StationBytes,
 };
 use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
 use thalweg_wire::pace::{Direction, Refused, Word};
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
+use thalweg_wire::trailer::{StreamId, Trailer};
 use zerocopy::IntoBytes;
 
 use crate::checks;
 use crate::search::{Inputs, Target};
 
 /// Every fuzz target of headers.
-pub fn targets() -> [Target; 6] {
+pub fn targets() -> [Target; 7] {
     let headers = |named: &[(&'static str, Header)]| {
         named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
     };
@@ -23,7 +24,7 @@ pub fn targets() -> [Target; 6] {
     let aggregate = [
         headers(&gradient_headers()),
         headers(&parameter_headers()),
-        headers(&ask_headers()),
+        headers(&question_headers()),
         group_packets(),
     ]
     .concat();
@@ -38,6 +39,7 @@ pub fn targets() -> [Target; 6] {
         target("deliver", checks::deliver, deliver),
         target("pace", checks::pace, pace),
         target("tag", checks::tag, tagged_packets()),
+        target("trailer", checks::trailer, framed_messages()),
     ]
 }
 
@@ -99,12 +101,21 @@ fn flow_headers() -> [(&'static str, Header); 6] {
         transmission: 0,
         congested: false,
         resend: false,
+        class: 0,
     };
     let last = Data { index: 69, transmission: 80, priority: 7, ..data };
     let empty = Data { message_bytes: Bytes::ZERO, ..data };
     let Ack { job, epoch, flow, .. } = ack;
     let credit = Credit { job, epoch, flow, transmissions: 17, priority: 5 };
-    let gap = Ack { sack: 0b1011, index: 5, transmission: 5, congested: true, resend: true, ..ack };
+    let gap = Ack {
+        sack: 0b1011,
+        index: 5,
+        transmission: 5,
+        congested: true,
+        resend: true,
+        class: 7,
+        ..ack
+    };
     [
         ("data-first", header(|to| data.encode(to))),
         ("data-last", header(|to| last.encode(to))),
@@ -115,8 +126,13 @@ fn flow_headers() -> [(&'static str, Header); 6] {
     ]
 }
 
-const IDENTITY: Identity =
-    Identity { job: JobId(0x5eed_0000_0000_0002), epoch: 3, sequence: 5_000, attempt: 0 };
+const IDENTITY: Identity = Identity {
+    job: JobId(0x5eed_0000_0000_0002),
+    epoch: 3,
+    sequence: 5_000,
+    attempt: 0,
+    operation: 0x0123_4567,
+};
 const SERVER: NodeId = NodeId(9);
 
 fn branch(fan_ins: [u8; LEVELS], places: [u8; LEVELS]) -> Branch {
@@ -128,25 +144,11 @@ fn fixed() -> Numbers {
 }
 
 fn gradient_headers() -> [(&'static str, Header); 7] {
+    let branch_of_two = branch([4, 3, 0, 0], [2, 1, 0, 0]);
     let worker = Gradient {
-        identity: IDENTITY,
-        aggregator: 777,
-        numbers: fixed(),
-        server: SERVER,
         watermark_distance: 40,
-        bitmap: 0b100,
-        bitmap_level: 0,
-        level: 0,
-        branch: branch([4, 3, 0, 0], [2, 1, 0, 0]),
         next_magnitude: Magnitude::of(0.25),
-        values: 352,
-        congested: false,
-        overflow: false,
-        collision: false,
-        resend: false,
-        repair: false,
-        result: false,
-        absent: None,
+        ..Gradient::fresh(IDENTITY, 777, fixed(), SERVER, branch_of_two)
     };
     let rack = Gradient { bitmap: 0b1111, level: 1, congested: true, overflow: true, ..worker };
     let collided = Gradient { level: 1, collision: true, resend: true, ..worker };
@@ -174,21 +176,8 @@ fn gradient_headers() -> [(&'static str, Header); 7] {
 }
 
 fn parameter_headers() -> [(&'static str, Header); 4] {
-    let sum = Parameter {
-        identity: IDENTITY,
-        aggregator: 777,
-        numbers: fixed(),
-        server: SERVER,
-        next_aggregator: None,
-        next_scale: None,
-        next_distance: 0,
-        everyone_distance: 60,
-        level: 2,
-        values: 352,
-        congested: false,
-        repeat: false,
-        absent: None,
-    };
+    let sum =
+        Parameter { everyone_distance: 60, ..Parameter::sum(IDENTITY, 777, fixed(), SERVER, 2) };
     let changes = Parameter {
         next_aggregator: Some(1_234),
         next_scale: Scale::new(1e6),
@@ -197,7 +186,7 @@ fn parameter_headers() -> [(&'static str, Header); 4] {
         ..sum
     };
     let lacks = Parameter { absent: Absent::of([0, 5], 8), ..sum };
-    let repeat = Parameter { values: 0, repeat: true, ..sum };
+    let repeat = Parameter { repeat: true, ..sum };
     [
         ("parameter-sum", header(|to| sum.encode(to))),
         ("parameter-changes", header(|to| changes.encode(to))),
@@ -206,33 +195,28 @@ fn parameter_headers() -> [(&'static str, Header); 4] {
     ]
 }
 
-fn ask_headers() -> [(&'static str, Header); 5] {
-    let query = Ask {
-        kind: AskKind::Query,
+fn question_headers() -> [(&'static str, Header); 5] {
+    let branch = branch([4, 3, 0, 0], [2, 1, 0, 0]);
+    let query = Query {
+        watermark_distance: 40,
+        heard_distance: 3,
+        ..Query::new(IDENTITY, 777, SERVER, branch)
+    };
+    let straight = Query { level: 2, bypass: true, heard_distance: -3, ..query };
+    let share = LossShare::from_parts(25);
+    let operation = Bounded { first_distance: 900, fragments: 4_000, share };
+    let bounded = Query { bounded: Some(operation), ..query };
+    let request = Request {
         identity: IDENTITY,
         aggregator: 777,
         server: SERVER,
-        branch: branch([4, 3, 0, 0], [2, 1, 0, 0]),
+        branch,
         level: 0,
-        watermark_distance: 40,
-        heard_distance: 3,
-        wanted: 0,
-        straight: false,
-        afresh: false,
-        bounded: None,
-    };
-    let straight = Ask { level: 2, straight: true, ..query };
-    let share = LossShare::from_parts(25);
-    let operation = Bounded { first_distance: 900, fragments: 4_000, share };
-    let bounded = Ask { bounded: Some(operation), ..query };
-    let request = Ask {
-        kind: AskKind::Request,
-        watermark_distance: 0,
-        heard_distance: 0,
         wanted: 0b1010,
-        ..query
+        bypass: false,
+        afresh: false,
     };
-    let afresh = Ask { level: 1, wanted: 0b111, afresh: true, ..request };
+    let afresh = Request { level: 1, wanted: 0b111, afresh: true, ..request };
     [
         ("query", header(|to| query.encode(to))),
         ("query-straight", header(|to| straight.encode(to))),
@@ -284,8 +268,8 @@ fn segment_headers() -> [(&'static str, Header); 4] {
     };
     let last =
         deliver::Data { offset: Bytes::new(14_080), payload_bytes: 12, echo: false, ..first };
-    let ack = deliver::Ack { name: NAME, sent_at: first.sent_at, congested: false, priority: 0 };
-    let marked = deliver::Ack { congested: true, priority: 6, ..ack };
+    let ack = deliver::Ack { name: NAME, sent_at: first.sent_at, congested: false, class: 0 };
+    let marked = deliver::Ack { congested: true, class: 3, ..ack };
     [
         ("segment-first", header(|to| first.encode(to))),
         ("segment-last", header(|to| last.encode(to))),
@@ -320,4 +304,24 @@ fn tagged_packets() -> Inputs {
     seal_with_body(&mut with_body, body, &key);
     let packet = |header: Header, body: &[u8]| [&key.0[..], &header, body].concat();
     vec![("header", packet(alone, &[])), ("header-and-body", packet(with_body, body))]
+}
+
+/// Messages between ranks, with their trailers.
+fn framed_messages() -> Inputs {
+    let fingerprint = Fingerprint::of_sum(Element::F32, 704);
+    let other = Fingerprint::of_sum(Element::F32, 1_056);
+    let differ = Fingerprint::compare((0, &fingerprint), (3, &other)).expect_err("they differ");
+    let (give, point) = (StreamId::Give(7), StreamId::Point { tag: 5, number: 2 });
+    let chunk = Trailer::Operation { stream: give, fingerprint, total: 2_816, chunk: 1 };
+    let transfer = Trailer::Point { tag: 5, number: 2, fingerprint, total: 100, chunk: 0 };
+    let message = |trailer: Trailer, bytes: &[u8]| trailer.frame(bytes).into_vec();
+    vec![
+        ("chunk", message(chunk, b"values of a slice")),
+        ("transfer", message(transfer, b"bytes from one rank to another")),
+        ("called", message(Trailer::Called { operation: 7, fingerprint }, &[])),
+        ("agreed", message(Trailer::Agreed { operation: 7, fingerprint }, &[])),
+        ("go", message(Trailer::Go { stream: point }, &[])),
+        ("stop", message(Trailer::Stop { culprit: 9 }, &[])),
+        ("differ", message(Trailer::Differ(differ), &[])),
+    ]
 }

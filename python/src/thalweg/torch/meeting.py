@@ -55,7 +55,6 @@ def meet(
         stall_s=min(5.0, timeout_s / 2),
         collective=_collective(settings),
         share_memory=settings.share_memory,
-        compare_operations=settings.compare_operations,
     )
 
 

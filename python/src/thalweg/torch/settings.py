@@ -12,7 +12,6 @@ variable                       key of the file        meaning
 ``THALWEG_SECRET_FILE``        ``secret_file``        the cluster's secret: needed with a switch but no server
 ``THALWEG_COLLECTIVE``         ``collective``         ``auto``, ``aggregate``, ``server`` or ``ring``
 ``THALWEG_SHARE_MEMORY``       ``share_memory``       ``0``: ranks of one host do not combine in memory first
-``THALWEG_COMPARE_OPERATIONS`` ``compare_operations`` ``1``: the server compares every operation of all ranks
 ============================== ====================== ====================================================
 """
 
@@ -22,7 +21,7 @@ import dataclasses
 import os
 import pathlib
 
-_FLAGS = ("share_memory", "compare_operations")
+_FLAGS = ("share_memory",)
 _KEYS = ("server", "switch", "token", "secret_file", "collective", *_FLAGS)
 
 
@@ -36,7 +35,6 @@ class Settings:
     secret_file: str | None = None
     collective: str = "auto"
     share_memory: bool = True
-    compare_operations: bool = False
 
     @staticmethod
     def load() -> Settings:

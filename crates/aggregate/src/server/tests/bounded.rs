@@ -5,10 +5,10 @@ use thalweg_wire::aggregate::{Absent, Bounded, LossShare};
 use super::*;
 
 /// Half of an operation of so many fragments, from fragment 0 on, may be missing.
-fn bounded(bench: &Bench, rank: u32, sequence: u64, fragments: u32) -> Ask {
+fn bounded(bench: &Bench, rank: u32, sequence: u64, fragments: u32) -> Query {
     let share = LossShare::from_parts(128);
     let operation = Bounded { first_distance: sequence as u32, fragments, share };
-    Ask { bounded: Some(operation), ..bench.query(rank, sequence, false) }
+    Query { bounded: Some(operation), ..bench.query(rank, sequence, false) }
 }
 
 fn absent(sent: &[Sent]) -> Vec<Option<Vec<u32>>> {
@@ -40,10 +40,10 @@ fn an_exact_query_waits_and_so_does_what_nobody_contributed_to() {
     let mut bench = Bench::new(setup(&side_by_side()));
     bench.give_from(&[0, 1, 2, 4], 0, &fixed(&[7]));
     bench.ask(bench.query(2, 0, false));
-    assert_eq!(bench.drain()[0].request().kind, AskKind::Request);
+    assert_eq!(bench.drain()[0].request().identity.sequence, 0);
     bench.ask(bounded(&bench, 2, 1, 8));
     let asked = bench.drain();
-    assert!(asked.iter().all(|sent| sent.request().kind == AskKind::Request));
+    assert!(asked.iter().all(|sent| sent.request().identity.sequence == 1));
     bench.wait_us(60);
     bench.ask(bounded(&bench, 2, 1, 8));
     assert_eq!(bench.drain().len(), asked.len(), "still nothing to finish");
@@ -75,7 +75,7 @@ fn a_station_that_says_nothing_is_asked_first() {
     bench.give_from(&[0, 1, 4], 0, &fixed(&[1]));
     bench.ask(bounded(&bench, 0, 0, 8));
     let sent = bench.drain();
-    assert_eq!((destinations(&sent), sent[0].request().straight), (vec![101], false));
+    assert_eq!((destinations(&sent), sent[0].request().bypass), (vec![101], false));
     bench.ask(bounded(&bench, 1, 0, 8));
     assert!(bench.drain().is_empty(), "it was just asked");
     bench.wait_us(60);
@@ -146,7 +146,7 @@ fn a_server_without_memory_is_exact_until_nothing_is_under_way() {
         }
         let share = LossShare::from_parts(128);
         let bounded = Bounded { first_distance: 0, fragments: 4, share };
-        bench.ask(Ask { bounded: Some(bounded), ..bench.query(0, first, false) });
+        bench.ask(Query { bounded: Some(bounded), ..bench.query(0, first, false) });
         assert_eq!(bench.stats().left_out, left_out, "{first}");
     }
 }
@@ -161,7 +161,7 @@ fn the_window_moves_on_although_no_sum_is_whole() {
             let watermark_distance = (sequence as u16).min(SPAN);
             bench.give(Gradient { watermark_distance, ..bench.own(rank, sequence) }, &fixed(&[1]));
         }
-        bench.ask(Ask {
+        bench.ask(Query {
             watermark_distance: (sequence as u16).min(SPAN),
             ..bounded(&bench, (missing + 1) % 5, sequence, 100)
         });
@@ -171,7 +171,7 @@ fn the_window_moves_on_although_no_sum_is_whole() {
     let beyond = bench.stats().beyond;
     bench.give(Gradient { watermark_distance: SPAN, ..bench.own(0, last) }, &fixed(&[1]));
     for rank in 0..5 {
-        bench.ask(Ask { watermark_distance: 0, ..bounded(&bench, rank, last, 100) });
+        bench.ask(Query { watermark_distance: 0, ..bounded(&bench, rank, last, 100) });
     }
     assert_eq!(bench.stats().beyond, beyond, "it knows that everyone is there");
     assert_eq!(bench.server.missing(JOB, last - 1), Missing::Unknown, "and forgets what is over");

@@ -190,14 +190,20 @@ fn with_a_secret_only_sealed_packets_count_and_all_are_sealed() {
     assert_eq!((bench.stats().forged, bench.stats().gradients, bench.stats().queries), (7, 0, 0));
     let mut header = [0; HEADER_BYTES];
     bench.sum(0, 0, 1, 0b111).encode(&mut header);
-    tag::seal(&mut header, &key);
+    tag::seal_sized(&mut header, 4, &key);
+    bench.hand_in(header, Body::Length(8), Ecn::Capable);
+    assert_eq!(bench.stats().forged, 8, "a body of another length");
     bench.hand_in(header, Body::Length(4), Ecn::Capable);
     bench.query(0, 1, false).encode(&mut header);
     tag::seal(&mut header, &key);
     bench.hand_in(header, Body::Length(0), Ecn::Capable);
     let sent = bench.drain();
     assert_eq!(destinations(&sent), [102, 100, 101, 102, 102]);
-    assert!(sent.iter().all(|sent| tag::verify(&sent.header, &key)));
+    let is_sealed = |sent: &Sent| {
+        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = sent.size;
+        tag::verify_sized(&sent.header, bytes as usize, &key)
+    };
+    assert!(sent.iter().all(is_sealed));
 }
 
 #[test]

@@ -154,8 +154,8 @@ proptest! {
         bench.drain();
         bench.ask(bench.query(0, 0, true));
         for asked in bench.drain() {
-            if let Ok(request) = Ask::decode(&asked.header) {
-                prop_assert!(request.straight && request.branch == bench.setup.tree(0).branch(asked.to()));
+            if let Ok(request) = Request::decode(&asked.header) {
+                prop_assert!(request.bypass && request.branch == bench.setup.tree(0).branch(asked.to()));
                 let contribution = Gradient { resend: true, ..bench.own(asked.to(), 0) };
                 bench.give(contribution, &total([asked.to()].into_iter(), 0));
             }

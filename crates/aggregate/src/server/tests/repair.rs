@@ -60,7 +60,7 @@ fn a_question_that_crossed_the_result_rests() {
         bench.drain();
         bench.wait_us(1);
     }
-    let asking = |heard_distance| Ask { heard_distance, ..bench.query(4, 1, false) };
+    let asking = |heard_distance| Query { heard_distance, ..bench.query(4, 1, false) };
     let (before, after, late) = (asking(-1), asking(1), asking(0));
     bench.ask(before);
     assert!(bench.drain().is_empty(), "what it heard last was told before");
@@ -86,7 +86,7 @@ fn stations_of_which_nothing_came_are_asked_and_else_the_workers() {
     let asked: Vec<(u8, u32, bool)> = sent
         .iter()
         .map(|sent| sent.request())
-        .map(|request| (request.level, request.wanted, request.straight))
+        .map(|request| (request.level, request.wanted, request.bypass))
         .collect();
     assert_eq!(asked, [(2, 1, true), (1, 0b010, false), (2, 1, true)]);
     for (sent, rank) in sent.iter().zip([1, 2, 4]) {
@@ -113,7 +113,7 @@ fn questions_are_asked_once_per_gap_but_straight_ones_do_not_wait() {
     bench.ask(bench.query(1, 0, true));
     let sent = bench.drain();
     assert_eq!(destinations(&sent), [0, 3, 1, 4, 5], "in the order of seats");
-    assert!(sent.iter().all(|sent| sent.request().straight));
+    assert!(sent.iter().all(|sent| sent.request().bypass));
     bench.ask(bench.query(0, 0, true));
     assert!(bench.drain().is_empty());
     bench.wait_us(60);
@@ -160,7 +160,7 @@ fn small_packets_go_before_sums() {
     bench.ask(bench.query(0, 1, false));
     let sent = bench.drain();
     assert_eq!(destinations(&sent), [100, 101, 4, 100, 101, 4]);
-    assert!(sent[..3].iter().all(|sent| Ask::decode(&sent.header).is_ok()));
+    assert!(sent[..3].iter().all(|sent| Request::decode(&sent.header).is_ok()));
 }
 
 // spec: A-21 machine

@@ -16,21 +16,9 @@ fn parts_of_all_levels_add_up_and_go_down_the_tree() {
     assert_eq!(destinations(&sent), [102]);
     assert_eq!(sent[0].body, fixed(&[43_210, i32::MIN + 6]));
     assert_eq!((sent[0].meta.wire_bytes, sent[0].meta.ecn), (108, Ecn::Capable));
-    let expected = Parameter {
-        identity: bench.identity(5, 0),
-        aggregator: 77,
-        numbers: Numbers::Fixed(scale(1_000.0)),
-        server: SERVER,
-        next_aggregator: None,
-        next_scale: None,
-        next_distance: 0,
-        everyone_distance: 3,
-        level: 2,
-        values: 2,
-        congested: false,
-        repeat: false,
-        absent: None,
-    };
+    let numbers = Numbers::Fixed(scale(1_000.0));
+    let sum = Parameter::sum(bench.identity(5, 0), 77, numbers, SERVER, 2);
+    let expected = Parameter { everyone_distance: 3, ..sum };
     assert_eq!(sent[0].parameter(), expected);
     let Stats { gradients, gradient_bytes, added, completed, parameters, .. } = bench.stats();
     assert_eq!((gradients, gradient_bytes, added), (4, 432, 4));
@@ -61,14 +49,13 @@ fn every_top_gets_a_copy_even_if_there_is_little_room() {
 fn lengths_are_summed_like_values() {
     let mut bench = Bench::new(setup(&side_by_side()));
     for rank in 0..5 {
-        let gradient = Gradient { values: 3, ..bench.own(rank, 0) };
         let mut header = [0; HEADER_BYTES];
-        gradient.encode(&mut header);
+        bench.own(rank, 0).encode(&mut header);
         bench.hand_in(header, Body::Length(12), Ecn::Capable);
     }
     let sent = bench.drain();
     assert_eq!((sent.len(), sent[0].size), (3, BodySize::Length(12)));
-    assert_eq!((sent[0].parameter().values, sent[0].meta.wire_bytes), (3, 112));
+    assert_eq!(sent[0].meta.wire_bytes, 112);
 }
 
 // spec: A-20 machine
@@ -162,7 +149,7 @@ fn overflow_asks_for_floats_and_sums_them() {
     let sent = bench.drain();
     assert_eq!(destinations(&sent), [102]);
     let repeat = sent[0].parameter();
-    assert!(repeat.repeat && repeat.values == 0 && sent[0].size == BodySize::Length(0));
+    assert!(repeat.repeat && sent[0].size == BodySize::Length(0));
     assert_eq!(repeat.identity, bench.identity(2, 0), "it frees what was sent in fixed point");
     assert_eq!(sent[0].meta.wire_bytes, 100);
     for rank in 0..6 {
@@ -301,7 +288,7 @@ fn what_does_not_fit_is_dropped_and_counted() {
     bench.give(bench.own(1, 0), &fixed(&[1, 2, 3, 4, 5]));
     bench.give(Gradient { numbers: Numbers::Float, ..bench.own(1, 0) }, &floats(&[1.0, 2.0]));
     let mut header = [0; HEADER_BYTES];
-    Gradient { values: 2, ..bench.own(1, 0) }.encode(&mut header);
+    bench.own(1, 0).encode(&mut header);
     bench.hand_in(header, Body::Length(8), Ecn::Capable);
     bench.hand_in(header, Body::Bytes(&mut [0; 7]), Ecn::Capable);
     assert_eq!((bench.stats().mismatched, bench.stats().added), (5, 1));

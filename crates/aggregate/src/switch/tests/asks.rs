@@ -2,7 +2,7 @@
 
 use thalweg_core::{Body, JobId, Machine, NodeId, Span};
 use thalweg_wire::aggregate::{
-    Announcement, Ask, AskKind, Bounded, Gradient, LossShare, StationBytes,
+    Announcement, Bounded, Gradient, LossShare, Query, Request, StationBytes,
 };
 
 use super::harness::{
@@ -11,35 +11,46 @@ use super::harness::{
 };
 
 /// A worker of [`gradient`] misses the sum.
-fn query(worker: u8) -> Ask {
+fn query(worker: u8) -> Query {
     let Gradient { identity, aggregator, server, branch, .. } = gradient(worker);
-    Ask {
-        kind: AskKind::Query,
+    Query { watermark_distance: 10, ..Query::new(identity, aggregator, server, branch) }
+}
+
+/// The switch above asks this one, whose place there is 1.
+fn request() -> Request {
+    let Gradient { identity, aggregator, server, branch, .. } = gradient(0);
+    Request {
         identity,
         aggregator,
         server,
         branch,
-        level: 0,
-        watermark_distance: 10,
-        heard_distance: 0,
-        wanted: 0,
-        straight: false,
+        level: 1,
+        wanted: 0b10,
+        bypass: false,
         afresh: false,
-        bounded: None,
     }
 }
 
-/// The switch above asks this one, whose place there is 1.
-fn request() -> Ask {
-    Ask { kind: AskKind::Request, level: 1, watermark_distance: 0, wanted: 0b10, ..query(0) }
+/// Hands a query in, and returns what became of it.
+fn ask(bench: &mut Bench, query: &Query) -> (Fate, Sent) {
+    let mut sent = Sent::new(ME, Content::Length(0));
+    query.encode(&mut sent.header);
+    (bench.handle(&mut sent), sent)
 }
 
-fn ask(bench: &mut Bench, ask: &Ask) -> (Fate, Sent, Ask) {
+/// Hands a request in, and returns what became of it.
+fn demand(bench: &mut Bench, request: &Request) -> (Fate, Sent) {
     let mut sent = Sent::new(ME, Content::Length(0));
-    ask.encode(&mut sent.header);
-    let fate = bench.handle(&mut sent);
-    let read = Ask::decode(&sent.header).unwrap();
-    (fate, sent, read)
+    request.encode(&mut sent.header);
+    (bench.handle(&mut sent), sent)
+}
+
+fn query_in(sent: &Sent) -> Query {
+    Query::decode(&sent.header).unwrap()
+}
+
+fn request_in(sent: &Sent) -> Request {
+    Request::decode(&sent.header).unwrap()
 }
 
 // spec: T-10 machine
@@ -47,10 +58,9 @@ fn ask(bench: &mut Bench, ask: &Ask) -> (Fate, Sent, Ask) {
 fn a_query_becomes_a_request_where_a_child_is_missing() {
     let mut bench = Bench::knowing();
     bench.send(&gradient(0), &[3, -4]);
-    let (fate, _, read) = ask(&mut bench, &query(0));
+    let (fate, sent) = ask(&mut bench, &query(0));
     assert_eq!(fate, Fate::Multicast(vec![NodeId(2)]));
-    let wanted = Ask { kind: AskKind::Request, watermark_distance: 0, wanted: 0b10, ..query(0) };
-    assert_eq!(read, wanted);
+    assert_eq!(request_in(&sent), Request { level: 0, ..request() });
 
     bench.now += Span::from_us(99);
     assert_eq!(ask(&mut bench, &query(1)).0, Fate::Consumed, "it was just asked for");
@@ -68,25 +78,28 @@ fn a_query_becomes_a_request_where_a_child_is_missing() {
 #[test]
 fn a_query_goes_on_where_nothing_or_nobody_is_missing() {
     let mut bench = Bench::knowing();
-    let up = Ask { level: 1, ..query(0) };
-    let (fate, sent, read) = ask(&mut bench, &query(0));
-    assert_eq!((fate, sent.meta.dst, read), (Fate::Forwarded, PARENT, up));
+    let up = Query { level: 1, ..query(0) };
+    let (fate, sent) = ask(&mut bench, &query(0));
+    assert_eq!((fate, sent.meta.dst, query_in(&sent)), (Fate::Forwarded, PARENT, up));
     bench.send(&gradient(0), &[3, -4]);
     let mut other = query(0);
     other.identity.attempt = 1;
     assert_eq!(ask(&mut bench, &other).0, Fate::Forwarded, "another attempt");
+    let mut other = query(0);
+    other.identity.operation = 71;
+    assert_eq!(ask(&mut bench, &other).0, Fate::Forwarded, "another operation");
     bench.send(&gradient(1), &[3, -4]);
-    let (fate, sent, read) = ask(&mut bench, &query(0));
-    assert_eq!((fate, sent.meta.dst, read), (Fate::Forwarded, PARENT, up));
-    for past in [Ask { straight: true, ..query(0) }, Ask { level: 2, ..query(0) }] {
-        let (fate, sent, read) = ask(&mut bench, &past);
+    let (fate, sent) = ask(&mut bench, &query(0));
+    assert_eq!((fate, sent.meta.dst, query_in(&sent)), (Fate::Forwarded, PARENT, up));
+    for past in [Query { bypass: true, ..query(0) }, Query { level: 2, ..query(0) }] {
+        let (fate, sent) = ask(&mut bench, &past);
         assert_eq!((fate, sent.meta.dst), (Fate::Forwarded, SERVER));
-        assert_eq!(read, Ask { level: 2, ..past });
+        assert_eq!(query_in(&sent), Query { level: 2, ..past });
     }
     let mut bench = Bench::new();
     bench.send(&gradient(0), &[3, -4]);
-    let (fate, sent, read) = ask(&mut bench, &query(0));
-    assert_eq!((fate, sent.meta.dst, read.level), (Fate::Forwarded, SERVER, 2));
+    let (fate, sent) = ask(&mut bench, &query(0));
+    assert_eq!((fate, sent.meta.dst, query_in(&sent).level), (Fate::Forwarded, SERVER, 2));
     assert_eq!(bench.transmit().len(), 1, "it does not know whom to ask, and says so");
 }
 
@@ -97,7 +110,7 @@ fn a_full_station_that_is_asked_sends_its_sum_again() {
     bench.send(&Gradient { congested: true, ..gradient(0) }, &[3, -4]);
     bench.send(&Gradient { watermark_distance: 20, ..gradient(1) }, &[10, 20]);
     for _ in 0..2 {
-        assert_eq!(ask(&mut bench, &request()).0, Fate::Consumed);
+        assert_eq!(demand(&mut bench, &request()).0, Fate::Consumed);
     }
     let mut nothing = TestOutbox::with_room(ME, 0);
     bench.switch.poll_transmit(bench.now, &mut nothing);
@@ -118,7 +131,7 @@ fn a_full_station_that_is_asked_sends_its_sum_again() {
     assert_eq!(sum.read(), expected);
     assert_eq!(bench.switch.stats().sent_again, 1);
 
-    ask(&mut bench, &request());
+    demand(&mut bench, &request());
     bench.handle(&mut parameter(&gradient(0)));
     assert_eq!(bench.transmit(), [], "what was freed is not sent");
     // A worker that was asked finds the sum full: it takes a copy with it.
@@ -138,7 +151,7 @@ fn sums_without_values_are_sent_again_as_lengths() {
         gradient(worker).encode(&mut sent.header);
         bench.handle(&mut sent);
     }
-    ask(&mut bench, &request());
+    demand(&mut bench, &request());
     let mut sent = bench.transmit();
     assert_eq!(sent[0].lend().body, Body::Length(8));
     assert_eq!(sent[0].read().bitmap, 0b11);
@@ -149,19 +162,20 @@ fn sums_without_values_are_sent_again_as_lengths() {
 fn a_station_that_is_asked_asks_those_that_it_lacks() {
     let mut bench = Bench::knowing();
     let branch = branch_of(2, 0);
-    let down = Ask { level: 0, branch, ..request() };
-    let (fate, _, read) = ask(&mut bench, &request());
+    let down = Request { level: 0, branch, ..request() };
+    let (fate, sent) = demand(&mut bench, &request());
     assert_eq!(fate, Fate::Multicast(vec![NodeId(1), NodeId(2)]));
-    assert_eq!(read, Ask { wanted: 0b11, afresh: true, ..down });
+    assert_eq!(request_in(&sent), Request { wanted: 0b11, afresh: true, ..down });
     bench.send(&gradient(1), &[3, -4]);
-    let (fate, _, read) = ask(&mut bench, &request());
-    assert_eq!((fate, read), (Fate::Multicast(vec![NodeId(1)]), Ask { wanted: 0b01, ..down }));
-    assert_eq!(ask(&mut bench, &request()).0, Fate::Consumed, "within the gap");
-    let not_me = Ask { wanted: 0b01, ..request() };
-    assert_eq!(ask(&mut bench, &not_me).0, Fate::Consumed);
+    let (fate, sent) = demand(&mut bench, &request());
+    assert_eq!(fate, Fate::Multicast(vec![NodeId(1)]));
+    assert_eq!(request_in(&sent), Request { wanted: 0b01, ..down });
+    assert_eq!(demand(&mut bench, &request()).0, Fate::Consumed, "within the gap");
+    let not_me = Request { wanted: 0b01, ..request() };
+    assert_eq!(demand(&mut bench, &not_me).0, Fate::Consumed);
     assert_eq!(bench.switch.stats().malformed, 0);
-    for wrong in [Ask { level: 2, ..request() }, Ask { straight: true, ..request() }] {
-        assert_eq!(ask(&mut bench, &wrong).0, Fate::Consumed);
+    for wrong in [Request { level: 2, ..request() }, Request { bypass: true, ..request() }] {
+        assert_eq!(demand(&mut bench, &wrong).0, Fate::Consumed);
     }
     assert_eq!((bench.switch.stats().malformed, bench.switch.stats().asked), (2, 2));
 }
@@ -184,13 +198,14 @@ fn stations_of_one_switch_are_asked_each() {
     ];
     bench.announce(&announcement, &stations);
     bench.send(&gradient(0), &[3, -4]);
-    let (fate, _, read) = ask(&mut bench, &Ask { wanted: 0b11, ..request() });
+    let (fate, sent) = demand(&mut bench, &Request { wanted: 0b11, ..request() });
+    let read = request_in(&sent);
     assert_eq!(fate, Fate::Multicast(vec![NodeId(1), NodeId(2)]));
     assert_eq!((read.branch.places(), read.afresh), ([0; 4], true));
     let sent = bench.transmit();
     let [other] = &sent[..] else { panic!("the missing child, not {sent:?}") };
     assert_eq!((other.meta.dst, other.meta.wire_bytes), (NodeId(4), OVERHEAD));
-    let read = Ask::decode(&other.header).unwrap();
+    let read = request_in(other);
     assert_eq!((read.branch.places(), read.wanted, read.afresh), ([0, 1, 0, 0], 0b10, false));
 }
 
@@ -198,7 +213,7 @@ fn stations_of_one_switch_are_asked_each() {
 fn a_bounded_query_takes_what_there_is_to_the_server() {
     let share = LossShare::from_parts(25);
     let operation = Bounded { first_distance: 0, fragments: 100, share };
-    let query = |worker| Ask { bounded: Some(operation), ..query(worker) };
+    let query = |worker| Query { bounded: Some(operation), ..query(worker) };
     let mut bench = Bench::knowing();
     bench.send(&gradient(0), &[3, -4]);
     assert_eq!(ask(&mut bench, &query(0)).0, Fate::Consumed);
@@ -208,11 +223,12 @@ fn a_bounded_query_takes_what_there_is_to_the_server() {
     assert_eq!((part.bitmap, part.bitmap_level, part.level), (0b1, 0, part.branch.end()));
     assert!(part.resend && !part.repair, "no switch on the way sums it");
     assert_eq!(sent[0].values(), [3, -4]);
-    assert_eq!(Ask::decode(&sent[1].header), Ok(Ask { level: 1, ..query(0) }), "behind it");
+    assert_eq!(query_in(&sent[1]), Query { level: 1, ..query(0) }, "behind it");
     assert_eq!((bench.switch.stats().parts_sent, bench.switch.stats().asked), (1, 0));
 
-    let (fate, sent, read) = ask(&mut bench, &query(1));
-    assert_eq!((fate, sent.meta.dst, read.level), (Fate::Forwarded, PARENT, 1), "just sent");
+    let (fate, sent) = ask(&mut bench, &query(1));
+    let level = query_in(&sent).level;
+    assert_eq!((fate, sent.meta.dst, level), (Fate::Forwarded, PARENT, 1), "just sent");
     assert!(bench.transmit().is_empty());
 
     let (fate, sent) = bench.send(&gradient(1), &[10, 20]);

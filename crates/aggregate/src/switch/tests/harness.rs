@@ -9,7 +9,7 @@ use thalweg_core::{
     Verdict,
 };
 use thalweg_wire::aggregate::{
-    Announcement, Branch, Gradient, Identity, Magnitude, Numbers, Parameter, Scale, StationBytes,
+    Announcement, Branch, Gradient, Identity, Numbers, Parameter, Scale, StationBytes,
 };
 
 use crate::switch::{Config, Switch};
@@ -80,26 +80,10 @@ impl Sent {
 
 /// Fragment 500 of worker 0 of two, below one of two switches that are below the last.
 pub(super) fn gradient(worker: u8) -> Gradient {
-    Gradient {
-        identity: Identity { job: JobId(7), epoch: 3, sequence: 500, attempt: 0 },
-        aggregator: 5,
-        numbers: Numbers::Fixed(Scale::new(1e8).unwrap()),
-        server: SERVER,
-        watermark_distance: 10,
-        bitmap: 1 << worker,
-        bitmap_level: 0,
-        level: 0,
-        branch: branch_of(2.max(worker + 1), worker),
-        next_magnitude: Magnitude::default(),
-        values: 2,
-        congested: false,
-        overflow: false,
-        collision: false,
-        resend: false,
-        repair: false,
-        result: false,
-        absent: None,
-    }
+    let identity = Identity { job: JobId(7), epoch: 3, sequence: 500, attempt: 0, operation: 70 };
+    let numbers = Numbers::Fixed(Scale::new(1e8).unwrap());
+    let branch = branch_of(2.max(worker + 1), worker);
+    Gradient { watermark_distance: 10, ..Gradient::fresh(identity, 5, numbers, SERVER, branch) }
 }
 
 /// Below the second of two switches, as one of so many.
@@ -113,24 +97,9 @@ pub(super) fn of_three(worker: u8) -> Gradient {
 }
 
 pub(super) fn parameter(gradient: &Gradient) -> Sent {
-    let Gradient { identity, aggregator, numbers, server, values, .. } = *gradient;
-    let parameter = Parameter {
-        identity,
-        aggregator,
-        numbers,
-        server,
-        next_aggregator: None,
-        next_scale: None,
-        next_distance: 0,
-        everyone_distance: 0,
-        level: 4,
-        values,
-        congested: false,
-        repeat: false,
-        absent: None,
-    };
-    let mut sent = Sent::new(ME, Content::Length(u32::from(values) * 4));
-    parameter.encode(&mut sent.header);
+    let Gradient { identity, aggregator, numbers, server, .. } = *gradient;
+    let mut sent = Sent::new(ME, Content::Length(8));
+    Parameter::sum(identity, aggregator, numbers, server, 4).encode(&mut sent.header);
     sent
 }
 

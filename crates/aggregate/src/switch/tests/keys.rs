@@ -1,10 +1,12 @@
 //! Who may speak for a job.
 
 use thalweg_core::JobId;
-use thalweg_wire::aggregate::{Ask, Gradient, Notice};
+use thalweg_wire::aggregate::{Gradient, Notice, Query};
 use thalweg_wire::tag::{self, Key, Secret};
 
-use super::harness::{Bench, Fate, ME, PARENT, SERVER, Sent, announcement, gradient, parameter};
+use super::harness::{
+    Bench, Content, Fate, ME, PARENT, SERVER, Sent, announcement, gradient, parameter,
+};
 
 const SECRET: Secret = Secret([9; 16]);
 
@@ -16,9 +18,19 @@ fn bench() -> Bench {
     Bench::with(|config| config.secret = Some(SECRET))
 }
 
-fn sealed(mut sent: Sent) -> Sent {
-    tag::seal(&mut sent.header, &key());
+fn sealed(sent: Sent) -> Sent {
+    sealed_with(sent, &key())
+}
+
+fn sealed_with(mut sent: Sent, key: &Key) -> Sent {
+    let body_bytes = sent.lend().body.len();
+    tag::seal_sized(&mut sent.header, body_bytes, key);
     sent
+}
+
+fn is_sealed(mut sent: Sent) -> bool {
+    let body_bytes = sent.lend().body.len();
+    tag::verify_sized(&sent.header, body_bytes, &key())
 }
 
 fn contribution(worker: u8) -> Sent {
@@ -43,11 +55,11 @@ fn what_goes_on_is_sealed_again() {
     assert_eq!(bench.handle(&mut sealed(contribution(0))), Fate::Consumed);
     let mut last = sealed(contribution(1));
     assert_eq!(bench.handle(&mut last), Fate::Forwarded);
-    assert!(tag::verify(&last.header, &key()));
+    assert!(is_sealed(last.clone()));
     assert_eq!(Gradient::decode(&last.header).unwrap().level, 1);
     let mut answer = sealed(parameter(&gradient(0)));
     assert!(matches!(bench.handle(&mut answer), Fate::Multicast(_)));
-    assert!(tag::verify(&answer.header, &key()));
+    assert!(is_sealed(answer.clone()));
     assert_eq!(bench.switch.stats().forged, 0);
 }
 
@@ -62,7 +74,7 @@ fn a_switch_that_has_just_started_verifies_at_once() {
     let notices = bench.transmit();
     assert_eq!(notices.len(), 1);
     assert!(Notice::decode(&notices[0].header).is_ok());
-    assert!(tag::verify(&notices[0].header, &key()));
+    assert!(is_sealed(notices[0].clone()));
 }
 
 // spec: T-06 machine
@@ -75,12 +87,13 @@ fn what_is_not_sealed_with_the_jobs_key_touches_nothing() {
         let mut bench = bench();
         let mut forged = vec![kind.clone()];
         for key in [other_job, other_epoch, other_cluster] {
-            let mut sent = kind.clone();
-            tag::seal(&mut sent.header, &key);
-            forged.push(sent);
+            forged.push(sealed_with(kind.clone(), &key));
         }
         let mut changed = sealed(kind);
         changed.header[40] ^= 1;
+        forged.push(changed.clone());
+        changed.header[40] ^= 1;
+        changed.body = Content::Length(changed.lend().body.len() as u32 + 4);
         forged.push(changed);
         for (at, sent) in forged.iter_mut().enumerate() {
             let before = sent.clone();
@@ -93,24 +106,8 @@ fn what_is_not_sealed_with_the_jobs_key_touches_nothing() {
 }
 
 fn query() -> Sent {
-    use super::harness::Content;
-    use thalweg_wire::aggregate::AskKind;
     let Gradient { identity, aggregator, branch, .. } = gradient(0);
     let mut sent = Sent::new(ME, Content::Length(0));
-    let ask = Ask {
-        kind: AskKind::Query,
-        identity,
-        aggregator,
-        server: SERVER,
-        branch,
-        level: 0,
-        watermark_distance: 0,
-        heard_distance: 0,
-        wanted: 0,
-        straight: false,
-        afresh: false,
-        bounded: None,
-    };
-    ask.encode(&mut sent.header);
+    Query::new(identity, aggregator, SERVER, branch).encode(&mut sent.header);
     sent
 }

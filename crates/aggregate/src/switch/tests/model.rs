@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use thalweg_core::{Body, HEADER_BYTES, Header, JobId, Machine, Meta, Packet, Span, Time};
-use thalweg_wire::aggregate::{Ask, AskKind, Branch, Gradient, Identity};
+use thalweg_wire::aggregate::{Branch, Gradient, Identity, Query, Request};
 
 use super::harness::{
     Bench, Content, Fate, ME, Sent, TestOutbox, announce_both, gradient, parameter,
@@ -14,8 +14,9 @@ const RACKS: u8 = 2;
 
 /// What a worker contributes to a fragment: different for each, so that no wrong sum looks right.
 fn value(identity: Identity, rack: u8, worker: u8) -> i32 {
-    let Identity { job, epoch, sequence, attempt } = identity;
-    let fragment = job.0 as i32 * 7 + epoch as i32 * 11 + sequence as i32 * 13 + i32::from(attempt);
+    let Identity { job, epoch, sequence, attempt, operation } = identity;
+    let of_job = job.0 as i32 * 7 + epoch as i32 * 11;
+    let fragment = of_job + sequence as i32 * 13 + i32::from(attempt) + operation as i32 * 101;
     fragment * 1_000 + (1 << (rack * WORKERS + worker))
 }
 
@@ -32,7 +33,6 @@ fn expected(identity: Identity, bitmap: u32, bitmap_level: u8, rack: u8) -> i32 
 
 fn check_slot(bench: &Bench, slot: &Aggregator, place: u32) {
     let fragment = slot.key.fragment();
-    assert_eq!(u32::from(slot.counter), slot.bitmap.count_ones());
     let rack = fragment.upper_places[1];
     let sum = expected(fragment.identity, slot.bitmap, fragment.level, rack);
     assert_eq!(bench.switch.array.values(place, 4), sum.to_le_bytes(), "{slot:?}");
@@ -76,10 +76,15 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(What::Query),
         1 => Just(What::Request),
     ];
-    let identity =
-        (1..3_u64, 1..3_u32, 10..13_u64, 0..2_u8).prop_map(|(job, epoch, sequence, attempt)| {
-            Identity { job: JobId(job), epoch, sequence, attempt }
-        });
+    let identity = (1..3_u64, 1..3_u32, 10..13_u64, 0..2_u8, 5..7_u32).prop_map(
+        |(job, epoch, sequence, attempt, operation)| Identity {
+            job: JobId(job),
+            epoch,
+            sequence,
+            attempt,
+            operation,
+        },
+    );
     let position = (0..RACKS, 0..WORKERS, prop::bool::weighted(0.3), 0..2_u32);
     let pause_us = prop_oneof![9 => 0..50_u64, 1 => Just(60_000)];
     (identity, position, what, pause_us).prop_map(|(identity, position, what, pause_us)| {
@@ -99,32 +104,34 @@ impl Step {
             bitmap,
             level: u8::from(self.is_above),
             branch,
-            values: 1,
             resend: self.what == What::Resent,
             repair: self.what == What::Repair,
             ..gradient(0)
         }
     }
 
-    fn ask(&self, kind: AskKind) -> Sent {
+    fn query(&self) -> Sent {
         let Gradient { identity, aggregator, server, branch, level, .. } = self.gradient();
-        let is_query = kind == AskKind::Query;
-        let ask = Ask {
-            kind,
+        let mut sent = Sent::new(ME, Content::Length(0));
+        let query = Query { level, ..Query::new(identity, aggregator, server, branch) };
+        query.encode(&mut sent.header);
+        sent
+    }
+
+    fn request(&self) -> Sent {
+        let Gradient { identity, aggregator, server, branch, level, .. } = self.gradient();
+        let mut sent = Sent::new(ME, Content::Length(0));
+        let request = Request {
             identity,
             aggregator,
             server,
             branch,
-            level: if is_query { level } else { level + 1 },
-            watermark_distance: 0,
-            heard_distance: 0,
-            wanted: if is_query { 0 } else { 0b11 },
-            straight: false,
+            level: level + 1,
+            wanted: 0b11,
+            bypass: false,
             afresh: false,
-            bounded: None,
         };
-        let mut sent = Sent::new(ME, Content::Length(0));
-        ask.encode(&mut sent.header);
+        request.encode(&mut sent.header);
         sent
     }
 
@@ -132,8 +139,8 @@ impl Step {
         let gradient = self.gradient();
         match self.what {
             What::Parameter => parameter(&gradient),
-            What::Query => self.ask(AskKind::Query),
-            What::Request => self.ask(AskKind::Request),
+            What::Query => self.query(),
+            What::Request => self.request(),
             What::Fresh | What::Resent | What::Repair => {
                 let Gradient { identity, bitmap, bitmap_level, .. } = gradient;
                 let sum = expected(identity, bitmap, bitmap_level, self.rack);
@@ -146,7 +153,7 @@ impl Step {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    // spec, T-10 machine
+    // spec, E-11, T-10 machine
     #[test]
     fn sums_are_what_their_bitmaps_say(steps in prop::collection::vec(any_step(), 0..150)) {
         let mut bench = Bench::with(|config| config.aggregators = 2);
@@ -206,8 +213,9 @@ fn any_header() -> impl Strategy<Value = Header> {
     );
     let noise = prop::collection::vec(any::<u8>(), HEADER_BYTES).prop_map(|bytes| {
         let mut header: Header = bytes.try_into().unwrap();
-        header[..3].copy_from_slice(b"TW\x01");
+        header[..3].copy_from_slice(b"TW\x22");
         header[3] = 16 + header[3] % 6;
+        header[7] = 0;
         header
     });
     prop_oneof![3 => good, 1 => noise]

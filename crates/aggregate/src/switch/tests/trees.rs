@@ -58,7 +58,7 @@ fn all_reduce(net: &mut Net, tree: &Tree, identity: Identity) {
 }
 
 fn identity(job: JobId, sequence: u64) -> Identity {
-    Identity { job, epoch: 3, sequence, attempt: 0 }
+    Identity { job, epoch: 3, sequence, attempt: 0, operation: 1 }
 }
 
 // spec: machine

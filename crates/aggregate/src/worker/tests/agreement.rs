@@ -46,7 +46,7 @@ fn run(aggregators: u32, changes: &[Change], picks: &[usize]) -> BTreeMap<u64, (
         bench.answer_with(Parameter {
             next_aggregator,
             next_scale: next_scale.map(scale),
-            next_distance: u32::from(bench.setup.span_fragments),
+            next_distance: bench.setup.span_fragments,
             ..bench.parameter(sequence)
         });
     }
@@ -91,7 +91,7 @@ proptest! {
 
 #[test]
 fn changes_that_some_could_be_past_are_not_followed() {
-    let sent = |distance: u32| {
+    let sent = |distance: u16| {
         let mut bench = Bench::new(dynamic_setup(1_000));
         bench.submit_length(4 * FRAGMENTS);
         bench.sent();
@@ -104,7 +104,7 @@ fn changes_that_some_could_be_past_are_not_followed() {
         bench.sent()[0].gradient()
     };
     assert_eq!((sent(8).aggregator, sent(8).identity.attempt), (1_234, 2));
-    for distance in [7, 9, 65_536] {
+    for distance in [7, 9, u16::MAX] {
         assert_ne!(sent(distance).aggregator, 1_234);
         assert_eq!(sent(distance).identity.attempt, 0);
     }

@@ -14,9 +14,8 @@ fn bench(numeric: Numeric) -> Bench {
 }
 
 fn answer_without(bench: &mut Bench, sequence: u64, ranks: &[u32], sums: &[f32]) {
-    let values = sums.len() as u16;
     let absent = Absent::of(ranks.iter().copied(), 2);
-    let parameter = Parameter { values, absent, ..bench.parameter(sequence) };
+    let parameter = Parameter { absent, ..bench.parameter(sequence) };
     let mut header = [0; HEADER_BYTES];
     parameter.encode(&mut header);
     let mut body: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
@@ -27,7 +26,7 @@ fn answer_without(bench: &mut Bench, sequence: u64, ranks: &[u32], sums: &[f32])
 fn queries_name_operations_that_need_not_be_exact() {
     let mut bench = bench(Numeric::Float);
     bench.expire();
-    let queries: Vec<Ask> = bench.sent().iter().map(Owned::query).collect();
+    let queries: Vec<Query> = bench.sent().iter().map(Owned::query).collect();
     assert_eq!(
         queries.iter().map(|query| query.identity.sequence).collect::<Vec<_>>(),
         [0, 1, 2, 3, 4, 5]
@@ -43,7 +42,7 @@ fn queries_name_operations_that_need_not_be_exact() {
 #[test]
 fn what_is_repeated_in_floats_is_exact() {
     let mut bench = bench(fixed(1e6, false));
-    bench.answer_with(Parameter { values: 0, repeat: true, ..bench.parameter(2) });
+    bench.answer_with(Parameter { repeat: true, ..bench.parameter(2) });
     bench.sent();
     bench.expire();
     let sent = bench.sent();

@@ -39,7 +39,7 @@ fn run(recovery: Recovery, loss: f64, seed: u64) -> Bench {
             let first = sequence as usize * 4;
             match arrived.contains(&sequence) {
                 true => bench.answer_values(sequence, &values[first..values.len().min(first + 4)]),
-                false => bench.ask(Ask { straight: true, ..bench.request(sequence) }),
+                false => bench.ask(Request { bypass: true, ..bench.request(sequence) }),
             }
         }
     }

@@ -23,7 +23,7 @@ fn three_later_answers_make_a_loss() {
     assert_eq!((query.meta.dst, query.meta.wire_bytes), (SWITCH, 100));
     let ask = query.query();
     assert_eq!((ask.identity, ask.server), (bench.identity(1), SERVER));
-    assert_eq!((ask.level, ask.straight, ask.watermark()), (0, false, 1));
+    assert_eq!((ask.level, ask.bypass, ask.watermark()), (0, false, 1));
     assert_eq!(ask.branch, bench.setup.trees[0].branch(1));
     // Fragment 4 was overtaken once only.
     bench.answer([6]);
@@ -113,7 +113,7 @@ fn after_three_queries_in_vain_the_next_is_straight() {
         .map(|_| {
             bench.expire();
             let sent = bench.sent();
-            (sent[0].query().straight, sent[0].meta.dst, sent[0].query().level)
+            (sent[0].query().bypass, sent[0].meta.dst, sent[0].query().level)
         })
         .collect();
     let (up, past) = ((false, SWITCH, 0), (true, SERVER, 1));
@@ -216,7 +216,7 @@ fn selective_repair_halves_the_window_unless_it_was_a_collision() {
         let mut bench = Bench::with_sent(setup(), Config::default(), 8);
         bench.answer([2, 3, 4]);
         assert_eq!((bench.worker.window_bytes(), bench.worker.stats().losses), (64_500, 2));
-        let next_distance = u32::from(setup().span_fragments);
+        let next_distance = setup().span_fragments;
         bench.answer_with(Parameter { next_aggregator, next_distance, ..bench.parameter(0) });
         (bench.worker.window_bytes(), bench.worker.stats().loss_halvings)
     };
@@ -231,8 +231,8 @@ fn requests_are_answered_as_they_ask() {
     let request = |sequence| bench.request(sequence);
     let (plain, afresh, straight) = (
         request(5),
-        Ask { afresh: true, ..request(6) },
-        Ask { straight: true, wanted: 0, level: 1, ..request(7) },
+        Request { afresh: true, ..request(6) },
+        Request { bypass: true, wanted: 0, level: 1, ..request(7) },
     );
     for ask in [plain, afresh, straight, plain] {
         bench.ask(ask);
@@ -259,14 +259,17 @@ fn requests_for_others_or_for_what_was_not_sent_are_not_answered() {
     let good = bench.request(3);
     let other = Identity { attempt: 2, ..bench.identity(3) };
     let requests = [
-        Ask { wanted: 0b01, ..good },
-        Ask { identity: other, ..good },
-        Ask { server: SWITCH, ..good },
-        Ask { kind: AskKind::Query, ..good },
+        Request { wanted: 0b01, ..good },
+        Request { identity: other, ..good },
+        Request { server: SWITCH, ..good },
         bench.request(50),
         bench.request(5_000),
     ];
-    requests.into_iter().for_each(|ask| bench.ask(ask));
+    requests.into_iter().for_each(|request| bench.ask(request));
+    let Request { identity, aggregator, server, branch, .. } = good;
+    let mut header = [0; HEADER_BYTES];
+    Query::new(identity, aggregator, server, branch).encode(&mut header);
+    bench.deliver(header, Body::Length(0), Ecn::Capable);
     assert_eq!((bench.sent().len(), bench.worker.stats().ignored), (0, 6));
 }
 
@@ -283,16 +286,16 @@ fn requests_name_a_worker_by_its_places() {
     assert!(bench.worker.adopt(bench.now, bench.setup.clone(), 3));
     bench.submit_length(4 * 4);
     bench.sent();
-    let mine = Ask { branch: tree.branch(2), ..bench.request(0) };
+    let mine = Request { branch: tree.branch(2), ..bench.request(0) };
     let mut answers_to = |ask| {
         bench.ask(ask);
         bench.sent().len()
     };
     assert_eq!(answers_to(mine), 1);
-    assert_eq!(answers_to(Ask { branch: tree.branch(0), ..mine }), 0, "another rack");
-    assert_eq!(answers_to(Ask { level: 1, ..mine }), 1, "the second rack, by the switch above");
-    assert_eq!(answers_to(Ask { level: 1, wanted: 0b01, ..mine }), 0, "the first rack");
-    assert_eq!(answers_to(Ask { level: 2, wanted: 0b01, ..mine }), 1, "by the server");
+    assert_eq!(answers_to(Request { branch: tree.branch(0), ..mine }), 0, "another rack");
+    assert_eq!(answers_to(Request { level: 1, ..mine }), 1, "the second rack, by the switch above");
+    assert_eq!(answers_to(Request { level: 1, wanted: 0b01, ..mine }), 0, "the first rack");
+    assert_eq!(answers_to(Request { level: 2, wanted: 0b01, ..mine }), 1, "by the server");
 }
 
 // spec: A-41, T-10 machine
@@ -305,7 +308,7 @@ fn a_result_is_supplied_in_floats_past_all_switches() {
     bench.answer_values(0, &[7.0, 8.0, 9.0, 10.0]);
     bench.answer_values(2, &[5.0; 4]);
     for sequence in [0, 0, 2] {
-        bench.ask(Ask { aggregator: 5, ..bench.request(sequence) });
+        bench.ask(Request { aggregator: 5, ..bench.request(sequence) });
     }
     let sent = bench.sent();
     assert_eq!(sent.iter().map(Owned::sequence).collect::<Vec<_>>(), [0, 2]);
@@ -332,7 +335,7 @@ fn a_sum_that_left_the_range_is_repeated_in_floats() {
     let operation = bench.submit(&[1.0, 3e9, 3.0, 4.0]);
     assert!(bench.sent()[0].gradient().overflow);
     bench.wait(Span::from_us(10));
-    let repeat = Parameter { repeat: true, values: 0, ..bench.parameter(0) };
+    let repeat = Parameter { repeat: true, ..bench.parameter(0) };
     bench.answer_with(repeat);
     bench.answer_with(repeat);
     let sent = bench.sent();
@@ -350,10 +353,13 @@ fn a_sum_that_left_the_range_is_repeated_in_floats() {
 
     bench.expire();
     let query = bench.sent()[0].query();
-    assert!(query.straight && query.identity.attempt == 1, "no switch knows of it");
+    assert!(query.bypass && query.identity.attempt == 1, "no switch knows of it");
     bench.answer_with(repeat);
     assert!(bench.sent()[0].gradient().resend, "the answer to the query");
-    bench.ask(Ask { identity: Identity { attempt: 1, ..bench.identity(0) }, ..bench.request(0) });
+    bench.ask(Request {
+        identity: Identity { attempt: 1, ..bench.identity(0) },
+        ..bench.request(0)
+    });
     assert!(bench.sent()[0].gradient().resend);
     bench.answer_values(0, &[2.0, 6e9, 6.0, 8.0]);
     let result = bench.worker.tensor(operation).unwrap().values().unwrap();
@@ -367,8 +373,8 @@ fn no_switch_is_given_floats_that_only_the_server_waits_for() {
     let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
     bench.submit_length(4);
     bench.sent();
-    bench.ask(Ask { afresh: true, ..bench.request(0) });
-    bench.answer_with(Parameter { repeat: true, values: 0, ..bench.parameter(0) });
+    bench.ask(Request { afresh: true, ..bench.request(0) });
+    bench.answer_with(Parameter { repeat: true, ..bench.parameter(0) });
     let sent = bench.sent();
     assert_eq!(sent.len(), 2);
     assert!(sent.iter().all(|packet| packet.meta.dst == SERVER && packet.gradient().resend));

@@ -20,7 +20,7 @@ fn tensors_become_fragments_of_all_servers() {
     let sent = bench.sent();
     let gradients: Vec<Gradient> = sent.iter().map(Owned::gradient).collect();
     assert_eq!(gradients.iter().map(|g| g.identity.sequence).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert_eq!(gradients.iter().map(|g| g.values).collect::<Vec<_>>(), [4, 4, 2, 1]);
+    assert_eq!(sent.iter().map(|p| p.bytes().len()).collect::<Vec<_>>(), [16, 16, 8, 4]);
     assert_eq!(
         gradients.iter().map(|g| g.server).collect::<Vec<_>>(),
         [SERVER, other, SERVER, other]
@@ -240,12 +240,14 @@ fn headers_are_sealed_and_only_sealed_ones_are_taken() {
     let mut bench = Bench::new(setup());
     bench.worker.set_key(Some(key));
     bench.submit_length(4);
-    assert!(tag::verify(&bench.sent()[0].header, &key));
+    assert!(tag::verify_sized(&bench.sent()[0].header, 16, &key));
     bench.answer([0]);
     assert_eq!((bench.worker.watermark(), bench.worker.stats().ignored), (0, 1));
     let mut header = [0; HEADER_BYTES];
     bench.parameter(0).encode(&mut header);
-    tag::seal(&mut header, &key);
+    tag::seal_sized(&mut header, 16, &key);
+    bench.deliver(header, Body::Length(12), Ecn::Capable);
+    assert_eq!(bench.worker.stats().ignored, 2, "a body of another length");
     bench.deliver(header, Body::Length(16), Ecn::Capable);
     assert_eq!(bench.worker.watermark(), 1);
 }

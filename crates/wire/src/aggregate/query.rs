@@ -1,0 +1,294 @@
+//! A worker asks for a sum that does not come.
+
+use thalweg_core::{Header, NodeId};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+
+use super::{
+    AggregateError, BRANCH_BYTES, BYPASS, Bounded, Branch, Identity, LEVELS, LossShare, flag,
+};
+use crate::int24::{I24, U24};
+use crate::prefix::{Kind, Prefix, PrefixView, peek};
+
+/// Flag: the operation need not be exact.
+const BOUNDED: u8 = 1 << 1;
+
+/// A packet without body, from a worker that misses a sum up to the first switch that lacks a contribution, or
+/// to the server (T-10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Query {
+    /// The fragment that the worker misses.
+    pub identity: Identity,
+    /// Which aggregator sums it.
+    pub aggregator: u32,
+    /// The root of the tree.
+    pub server: NodeId,
+    /// The switches between the worker and the server.
+    pub branch: Branch,
+    /// The level of the next switch.
+    pub level: u8,
+    /// How far below the fragment the worker's watermark lies.
+    pub watermark_distance: u16,
+    /// Distance from the fragment to the one whose sum arrived last, above it or below; zero if time alone makes
+    /// the worker ask. At most 2²³ either way.
+    pub heard_distance: i32,
+    /// Whether it is for the server alone.
+    pub bypass: bool,
+    /// The operation, if the sum may come without some contributions (T-02).
+    pub bounded: Option<Bounded>,
+}
+
+/// The bytes of [`Query`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct QueryView {
+    /// Of kind [`Kind::AggregateQuery`].
+    pub prefix: PrefixView,
+    /// [`Identity::sequence`].
+    pub sequence: U64,
+    /// [`Identity::operation`].
+    pub operation: U32,
+    /// [`Query::heard_distance`].
+    pub heard_distance: I24,
+    /// [`Bounded::share`] in 256ths; zero in an exact operation.
+    pub share: u8,
+    /// [`Query::server`].
+    pub server: U32,
+    /// [`Bounded::first_distance`]; zero in an exact operation.
+    pub first_distance: U24,
+    /// [`Query::level`].
+    pub level: u8,
+    /// [`Query::aggregator`].
+    pub aggregator: U24,
+    /// [`Identity::attempt`].
+    pub attempt: u8,
+    /// [`Branch::pack`].
+    pub branch: [u8; BRANCH_BYTES],
+    /// [`Query::watermark_distance`].
+    pub watermark_distance: U16,
+    /// Bit 0 [`Query::bypass`], bit 1 [`Query::bounded`]; the other bits are zero.
+    pub flags: u8,
+    /// [`Bounded::fragments`]; zero in an exact operation.
+    pub fragments: U24,
+}
+
+impl Query {
+    /// A query about a fragment of an exact operation, to the first switch of the branch, because time has
+    /// passed. The watermark is the fragment itself.
+    pub fn new(identity: Identity, aggregator: u32, server: NodeId, branch: Branch) -> Query {
+        Query {
+            identity,
+            aggregator,
+            server,
+            branch,
+            level: branch.entry(),
+            watermark_distance: 0,
+            heard_distance: 0,
+            bypass: false,
+            bounded: None,
+        }
+    }
+
+    /// Writes the whole header, tag zero.
+    #[inline]
+    pub fn encode(&self, header: &mut Header) {
+        let Identity { job, epoch, sequence, attempt, operation } = self.identity;
+        let exact = Bounded { first_distance: 0, fragments: 0, share: LossShare::from_parts(0) };
+        let bounded = self.bounded.unwrap_or(exact);
+        *header = transmute!(QueryView {
+            prefix: PrefixView::new(Kind::AggregateQuery, job, epoch),
+            sequence: U64::new(sequence),
+            operation: U32::new(operation),
+            heard_distance: I24::new(self.heard_distance),
+            share: bounded.share.parts(),
+            server: U32::new(self.server.0),
+            first_distance: U24::new(bounded.first_distance),
+            level: self.level,
+            aggregator: U24::new(self.aggregator),
+            attempt,
+            branch: self.branch.pack(),
+            watermark_distance: U16::new(self.watermark_distance),
+            flags: flag(self.bypass, BYPASS) | flag(self.bounded.is_some(), BOUNDED),
+            fragments: U24::new(bounded.fragments),
+        });
+    }
+
+    /// Reads a header. Does not look at the tag.
+    pub fn decode(header: &Header) -> Result<Query, AggregateError> {
+        Query::decode_checked(peek(header)?, header)
+    }
+
+    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Query, AggregateError> {
+        let view: &QueryView = transmute_ref!(header);
+        let prefix = prefix.expect(Kind::AggregateQuery)?;
+        let (sequence, operation) = (view.sequence.get(), view.operation.get());
+        let query = Query {
+            identity: Identity::read(&prefix, sequence, view.attempt, operation),
+            aggregator: view.aggregator.get(),
+            server: NodeId(view.server.get()),
+            branch: Branch::unpack(view.branch)?,
+            level: view.level,
+            watermark_distance: view.watermark_distance.get(),
+            heard_distance: view.heard_distance.get(),
+            bypass: view.flags & BYPASS != 0,
+            bounded: view.bounded()?,
+        };
+        if usize::from(query.level) > LEVELS {
+            return Err(AggregateError::Level(query.level));
+        }
+        if u64::from(query.watermark_distance) > sequence {
+            return Err(AggregateError::Watermark(query.watermark_distance));
+        }
+        Ok(query)
+    }
+
+    /// Everything below this number is complete at the worker that asks.
+    pub fn watermark(&self) -> u64 {
+        self.identity.sequence.saturating_sub(u64::from(self.watermark_distance))
+    }
+
+    /// The fragment whose sum arrived last at the worker, where that made it ask.
+    pub fn heard(&self) -> Option<u64> {
+        let heard = self.identity.sequence.checked_add_signed(i64::from(self.heard_distance));
+        heard.filter(|_| self.heard_distance != 0)
+    }
+}
+
+impl QueryView {
+    /// Reads the operation. What describes it is zero where it is exact, so that one meaning has one form.
+    fn bounded(&self) -> Result<Option<Bounded>, AggregateError> {
+        let (first_distance, fragments) = (self.first_distance.get(), self.fragments.get());
+        let is_bounded = self.flags & BOUNDED != 0;
+        let is_blank = first_distance == 0 && fragments == 0 && self.share == 0;
+        if self.flags & !(BYPASS | BOUNDED) != 0 || !(is_bounded || is_blank) {
+            return Err(AggregateError::Reserved);
+        }
+        if !is_bounded {
+            return Ok(None);
+        }
+        let bounded = Bounded::read(first_distance, fragments, self.share);
+        bounded.map(Some).ok_or(AggregateError::Operation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use thalweg_core::{HEADER_BYTES, JobId};
+
+    use super::super::BranchError;
+    use super::*;
+    use crate::int24::U24_MAX;
+    use crate::prefix::EPOCH_MAX;
+
+    const IDENTITY: Identity =
+        Identity { job: JobId(7), epoch: 1, sequence: 500, attempt: 2, operation: 0x0102_0304 };
+
+    /// Worker 3 of a rack of 4 misses fragment 500, at the first of two levels.
+    fn query() -> Query {
+        let branch = Branch::new([4, 2, 0, 0], [3, 1, 0, 0]).unwrap();
+        Query {
+            watermark_distance: 300,
+            heard_distance: -2,
+            bypass: true,
+            ..Query::new(IDENTITY, 9, NodeId(0x0a0b_0c0d), branch)
+        }
+    }
+
+    const QUERY_BYTES: Header = [
+        0x54, 0x57, 0x22, 18, 1, 0, 0, 0, // magic, versions, kind, epoch, lane
+        7, 0, 0, 0, 0, 0, 0, 0, // job
+        0, 0, 0, 0, 0, 0, 0, 0, // tag
+        0xf4, 0x01, 0, 0, 0, 0, 0, 0, // sequence
+        4, 3, 2, 1, 0xfe, 0xff, 0xff, 0, // operation, heard_distance, share
+        0x0d, 0x0c, 0x0b, 0x0a, 0, 0, 0, 0, // server, first_distance, level
+        9, 0, 0, 2, 0xc4, 0x10, 0x02, 0, // aggregator, attempt, branch
+        0, 0, 0x2c, 0x01, 1, 0, 0, 0, // branch, watermark_distance, flags, fragments
+    ];
+
+    fn encoded(query: &Query) -> Header {
+        let mut header = [0xff; HEADER_BYTES];
+        query.encode(&mut header);
+        header
+    }
+
+    #[test]
+    fn literal_bytes_have_their_meaning_and_back() {
+        assert_eq!(encoded(&query()), QUERY_BYTES);
+        assert_eq!(Query::decode(&QUERY_BYTES), Ok(query()));
+        assert_eq!((query().watermark(), query().heard()), (200, Some(498)));
+        assert_eq!(Query { heard_distance: 0, ..query() }.heard(), None);
+    }
+
+    #[test]
+    fn a_query_names_the_operation_that_need_not_be_exact() {
+        // The operation of 1,000 fragments began 400 before, and a tenth of it may be missing.
+        let share = LossShare::new(0.1).unwrap();
+        let operation = Bounded { first_distance: 400, fragments: 1_000, share };
+        let bounded = Query { bounded: Some(operation), ..query() };
+        let mut bytes = QUERY_BYTES;
+        bytes[39] = 25;
+        bytes[44..47].copy_from_slice(&[0x90, 0x01, 0]);
+        bytes[60] |= BOUNDED;
+        bytes[61..64].copy_from_slice(&[0xe8, 0x03, 0]);
+        assert_eq!(encoded(&bounded), bytes);
+        assert_eq!(Query::decode(&bytes), Ok(bounded));
+        bytes[61..64].copy_from_slice(&[0x90, 0x01, 0]);
+        assert_eq!(Query::decode(&bytes), Err(AggregateError::Operation), "400 of 400");
+    }
+
+    #[test]
+    fn reserved_bits_are_refused() {
+        // An exact operation has neither share nor distance nor length.
+        let unused = [39, 44, 45, 46, 61, 62, 63].map(|at| (0..8).map(move |bit| (at, bit)));
+        for (at, bit) in unused.into_iter().flatten().chain((2..8).map(|bit| (60, bit))) {
+            let mut bad = QUERY_BYTES;
+            bad[at] |= 1 << bit;
+            assert_eq!(Query::decode(&bad), Err(AggregateError::Reserved), "{at}, bit {bit}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let high = Query { level: 5, ..query() };
+        assert_eq!(Query::decode(&encoded(&high)), Err(AggregateError::Level(5)));
+        let early = Query { watermark_distance: 501, ..query() };
+        assert_eq!(Query::decode(&encoded(&early)), Err(AggregateError::Watermark(501)));
+        let first = Query { watermark_distance: 500, ..query() };
+        assert_eq!(Query::decode(&encoded(&first)).unwrap().watermark(), 0);
+        let mut header = QUERY_BYTES;
+        header[52..54].copy_from_slice(&[0x04, 0x11]);
+        let error = BranchError::Place { level: 0, place: 4 };
+        assert_eq!(Query::decode(&header), Err(error.into()));
+    }
+
+    proptest! {
+        #[test]
+        fn queries_come_back(
+            (job, sequence, attempt, operation) in any::<(u64, u64, u8, u32)>(),
+            (epoch, aggregator) in (0..=EPOCH_MAX, 0..=U24_MAX),
+            (server, distance, bypass) in any::<(u32, u16, bool)>(),
+            (level, heard_distance) in (0..=4_u8, I24::MIN..=I24::MAX),
+            bounded in prop::option::of((0..1_u32 << 23, 1..1_u32 << 23, any::<u8>())),
+        ) {
+            let bounded = bounded.map(|(first_distance, more, share)| Bounded {
+                first_distance,
+                fragments: first_distance + more,
+                share: LossShare::from_parts(share),
+            });
+            let query = Query {
+                identity: Identity { job: JobId(job), epoch, sequence, attempt, operation },
+                aggregator,
+                server: NodeId(server),
+                level,
+                watermark_distance: distance.min(u16::try_from(sequence).unwrap_or(u16::MAX)),
+                heard_distance,
+                bypass,
+                bounded,
+                ..query()
+            };
+            prop_assert_eq!(Query::decode(&encoded(&query)), Ok(query));
+        }
+    }
+}

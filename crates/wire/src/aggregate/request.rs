@@ -1,0 +1,218 @@
+//! A switch or the server asks for contributions that are owed.
+
+use thalweg_core::{Header, NodeId};
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+
+use super::{AggregateError, BRANCH_BYTES, BYPASS, Branch, Identity, LEVELS, flag};
+use crate::int24::U24;
+use crate::prefix::{Kind, Prefix, PrefixView, peek};
+
+/// Flag: nothing of the sum is left.
+const AFRESH: u8 = 1 << 1;
+
+/// A packet without body, from a switch that lacks contributions, or from the server, down to those that owe
+/// them (T-10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The fragment that contributions are missing of.
+    pub identity: Identity,
+    /// Which aggregator sums it.
+    pub aggregator: u32,
+    /// The root of the tree.
+    pub server: NodeId,
+    /// The switches above those that are asked, as far as they lie above `level`; what lies below means nothing.
+    pub branch: Branch,
+    /// The level of the switch that lacks something; [`Branch::end`] or above for the server.
+    pub level: u8,
+    /// Which children of that switch owe something.
+    pub wanted: u32,
+    /// Whether the contribution goes past all switches to the server, with the resend flag.
+    pub bypass: bool,
+    /// Whether nothing of the sum is left at the switch, so that the contribution may take an aggregator.
+    pub afresh: bool,
+}
+
+/// The bytes of [`Request`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RequestView {
+    /// Of kind [`Kind::AggregateRequest`].
+    pub prefix: PrefixView,
+    /// [`Identity::sequence`].
+    pub sequence: U64,
+    /// [`Identity::operation`].
+    pub operation: U32,
+    /// Zero.
+    pub reserved: [u8; 4],
+    /// [`Request::server`].
+    pub server: U32,
+    /// [`Request::wanted`].
+    pub wanted: U32,
+    /// [`Request::aggregator`].
+    pub aggregator: U24,
+    /// [`Identity::attempt`].
+    pub attempt: u8,
+    /// [`Branch::pack`].
+    pub branch: [u8; BRANCH_BYTES],
+    /// Zero.
+    pub reserved_middle: [u8; 2],
+    /// Bit 0 [`Request::bypass`], bit 1 [`Request::afresh`]; the other bits are zero.
+    pub flags: u8,
+    /// [`Request::level`].
+    pub level: u8,
+    /// Zero.
+    pub reserved_end: [u8; 2],
+}
+
+impl Request {
+    /// Writes the whole header, tag zero.
+    #[inline]
+    pub fn encode(&self, header: &mut Header) {
+        let Identity { job, epoch, sequence, attempt, operation } = self.identity;
+        *header = transmute!(RequestView {
+            prefix: PrefixView::new(Kind::AggregateRequest, job, epoch),
+            sequence: U64::new(sequence),
+            operation: U32::new(operation),
+            reserved: [0; 4],
+            server: U32::new(self.server.0),
+            wanted: U32::new(self.wanted),
+            aggregator: U24::new(self.aggregator),
+            attempt,
+            branch: self.branch.pack(),
+            reserved_middle: [0; 2],
+            flags: flag(self.bypass, BYPASS) | flag(self.afresh, AFRESH),
+            level: self.level,
+            reserved_end: [0; 2],
+        });
+    }
+
+    /// Reads a header. Does not look at the tag.
+    pub fn decode(header: &Header) -> Result<Request, AggregateError> {
+        Request::decode_checked(peek(header)?, header)
+    }
+
+    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Request, AggregateError> {
+        let view: &RequestView = transmute_ref!(header);
+        let prefix = prefix.expect(Kind::AggregateRequest)?;
+        let is_clean = view.flags & !(BYPASS | AFRESH) == 0
+            && view.reserved == [0; 4]
+            && view.reserved_middle == [0; 2]
+            && view.reserved_end == [0; 2];
+        if !is_clean {
+            return Err(AggregateError::Reserved);
+        }
+        if usize::from(view.level) > LEVELS {
+            return Err(AggregateError::Level(view.level));
+        }
+        let (sequence, operation) = (view.sequence.get(), view.operation.get());
+        Ok(Request {
+            identity: Identity::read(&prefix, sequence, view.attempt, operation),
+            aggregator: view.aggregator.get(),
+            server: NodeId(view.server.get()),
+            branch: Branch::unpack(view.branch)?,
+            level: view.level,
+            wanted: view.wanted.get(),
+            bypass: view.flags & BYPASS != 0,
+            afresh: view.flags & AFRESH != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use thalweg_core::{HEADER_BYTES, JobId};
+
+    use super::super::BranchError;
+    use super::*;
+    use crate::int24::U24_MAX;
+    use crate::prefix::EPOCH_MAX;
+
+    /// The switch of the second level lacks its child 1.
+    fn request() -> Request {
+        Request {
+            identity: Identity {
+                job: JobId(7),
+                epoch: 1,
+                sequence: 500,
+                attempt: 2,
+                operation: 0x0102_0304,
+            },
+            aggregator: 9,
+            server: NodeId(0x0a0b_0c0d),
+            branch: Branch::new([4, 2, 0, 0], [3, 1, 0, 0]).unwrap(),
+            level: 1,
+            wanted: 0b10,
+            bypass: false,
+            afresh: true,
+        }
+    }
+
+    const REQUEST_BYTES: Header = [
+        0x54, 0x57, 0x22, 19, 1, 0, 0, 0, // magic, versions, kind, epoch, lane
+        7, 0, 0, 0, 0, 0, 0, 0, // job
+        0, 0, 0, 0, 0, 0, 0, 0, // tag
+        0xf4, 0x01, 0, 0, 0, 0, 0, 0, // sequence
+        4, 3, 2, 1, 0, 0, 0, 0, // operation, reserved
+        0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, // server, wanted
+        9, 0, 0, 2, 0xc4, 0x10, 0x02, 0, // aggregator, attempt, branch
+        0, 0, 0, 0, 2, 1, 0, 0, // branch, reserved, flags, level, reserved
+    ];
+
+    fn encoded(request: &Request) -> Header {
+        let mut header = [0xff; HEADER_BYTES];
+        request.encode(&mut header);
+        header
+    }
+
+    #[test]
+    fn literal_bytes_have_their_meaning_and_back() {
+        assert_eq!(encoded(&request()), REQUEST_BYTES);
+        assert_eq!(Request::decode(&REQUEST_BYTES), Ok(request()));
+    }
+
+    #[test]
+    fn reserved_bits_are_refused() {
+        let reserved = [36, 37, 38, 39, 58, 59, 62, 63];
+        let reserved = reserved.into_iter().flat_map(|at| (0..8).map(move |bit| (at, bit)));
+        for (at, bit) in reserved.chain((2..8).map(|bit| (60, bit))) {
+            let mut bad = REQUEST_BYTES;
+            bad[at] |= 1 << bit;
+            assert_eq!(Request::decode(&bad), Err(AggregateError::Reserved), "{at}, bit {bit}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let high = Request { level: 5, ..request() };
+        assert_eq!(Request::decode(&encoded(&high)), Err(AggregateError::Level(5)));
+        let mut header = REQUEST_BYTES;
+        header[52..54].copy_from_slice(&[0x04, 0x11]);
+        let error = BranchError::Place { level: 0, place: 4 };
+        assert_eq!(Request::decode(&header), Err(error.into()));
+    }
+
+    proptest! {
+        #[test]
+        fn requests_come_back(
+            (job, sequence, attempt, operation) in any::<(u64, u64, u8, u32)>(),
+            (epoch, aggregator) in (0..=EPOCH_MAX, 0..=U24_MAX),
+            (server, wanted) in any::<(u32, u32)>(),
+            (level, bypass, afresh) in (0..=4_u8, any::<bool>(), any::<bool>()),
+        ) {
+            let request = Request {
+                identity: Identity { job: JobId(job), epoch, sequence, attempt, operation },
+                aggregator,
+                server: NodeId(server),
+                level,
+                wanted,
+                bypass,
+                afresh,
+                ..request()
+            };
+            prop_assert_eq!(Request::decode(&encoded(&request)), Ok(request));
+        }
+    }
+}
