@@ -90,11 +90,6 @@ pub enum ControlEvent {
     },
     /// Why the job stalls. It goes on.
     Diagnosis(Arc<Diagnosis>),
-    /// All ranks have called the same as this operation.
-    Agreed {
-        /// Number of the operation.
-        number: u64,
-    },
     /// The server has contributions to different operations: the rank reports its latest ones at once.
     ReportOperations,
     /// The job is over, everywhere for the same reason. Nothing comes after it.

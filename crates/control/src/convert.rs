@@ -216,7 +216,6 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
             ToRank::Adopt { seat, key: key("key", &bytes)?, setup: Arc::new(setup) }
         }
         Message::Retire(v1::Retire { round }) => ToRank::Retire { round },
-        Message::Agreed(v1::Agreed { number }) => ToRank::Agreed { number },
         Message::ReportOperations(v1::ReportOperations {}) => ToRank::ReportOperations,
         Message::Diagnosis(v1::Diagnosis { text, culprits, fragment, since_ms }) => {
             let since = Span::from_ms(since_ms);
@@ -240,7 +239,6 @@ pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
             setup: Some(setup::to_setup(setup)),
         }),
         &ToRank::Retire { round } => Message::Retire(v1::Retire { round }),
-        &ToRank::Agreed { number } => Message::Agreed(v1::Agreed { number }),
         ToRank::ReportOperations => Message::ReportOperations(v1::ReportOperations {}),
         ToRank::Diagnosis(diagnosis) => Message::Diagnosis(v1::Diagnosis {
             text: diagnosis.text.clone(),

@@ -40,8 +40,7 @@ pub enum FromRank {
         /// Why.
         text: String,
     },
-    /// It has called an operation, which is compared with those of the others. To be repeated until
-    /// [`ToRank::Agreed`] or the end.
+    /// It has called an operation, which is compared with those of the others.
     Operation {
         /// Number of the operation, in the order of the calls.
         number: u64,
@@ -142,11 +141,6 @@ pub enum ToRank {
     },
     /// Why the job stalls. It goes on.
     Diagnosis(Arc<Diagnosis>),
-    /// All ranks have called the same as this operation.
-    Agreed {
-        /// Number of the operation.
-        number: u64,
-    },
     /// The server has contributions to different operations: a rank reports its latest ones at once.
     ReportOperations,
     /// The job is over, everywhere for the same reason.

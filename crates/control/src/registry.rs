@@ -45,7 +45,6 @@ mod view;
 
 use cluster::Cluster;
 use job::{Attendee, Job};
-use operations::Compared;
 pub use refusal::Refusal;
 pub use view::JobSummary;
 
@@ -245,26 +244,12 @@ impl Registry {
                 self.fail(now, id, Failure { text, culprits: vec![rank] });
             }
             FromRank::Operation { number, fingerprint } => {
-                let compared = job.operations.note((rank, job.workers), number, &fingerprint);
-                self.compare(now, (id, rank), number, compared);
+                if let Err(mismatch) = job.operations.note(rank, number, &fingerprint) {
+                    let text = format!("operation {number}: {mismatch}");
+                    self.fail(now, id, Failure { text, culprits: mismatch.ranks().to_vec() });
+                }
             }
             FromRank::Leave => self.leave(id, rank, link),
-        }
-    }
-
-    /// Acts on what came of comparing an operation of all ranks.
-    // spec: E-11
-    fn compare(&mut self, now: Time, (id, rank): (JobId, u32), number: u64, compared: Compared) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        let agreed = ToRank::Agreed { number };
-        match compared {
-            Compared::Waiting => {}
-            Compared::Complete => self.actions.extend(job.tell_all(&agreed)),
-            Compared::Again => self.actions.extend(job.tell(rank, agreed)),
-            Compared::Differs(mismatch) => {
-                let text = format!("operation {number}: {mismatch}");
-                self.fail(now, id, Failure { text, culprits: mismatch.ranks().to_vec() });
-            }
         }
     }
 

@@ -82,8 +82,6 @@ pub(crate) struct Shared {
     pub control: Control,
     pub notes: Notes,
     pub end: Arc<End>,
-    /// True if the registrar compares every operation before its result is handed out.
-    pub compares_operations: bool,
 }
 
 /// Who a rank is.
@@ -160,7 +158,7 @@ impl Engine {
     ) -> Result<(Post, JoinHandle<()>), Error> {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let (commands, inbox) = channel();
-        let Shared { control, notes, end, compares_operations } = shared;
+        let Shared { control, notes, end } = shared;
         let engine = Engine {
             driver,
             inbox,
@@ -169,7 +167,7 @@ impl Engine {
             control,
             notes,
             end,
-            comparison: Comparison::new(compares_operations),
+            comparison: Comparison::default(),
             hearsay: None,
             joining: Some(joining),
             membership: None,
@@ -222,8 +220,7 @@ impl Engine {
             self.report_precision();
         }
         for event in events.drain(..) {
-            let comparison = &self.comparison;
-            if let Some(fault) = self.pending.end(event, |number| comparison.is_agreed(number)) {
+            if let Some(fault) = self.pending.end(event) {
                 self.spread(fault);
             }
         }
@@ -245,13 +242,6 @@ impl Engine {
             }
         };
         self.say(FromRank::Failing { text });
-    }
-
-    /// Reports operations that have to be compared now.
-    fn report_operations(&mut self) {
-        for report in self.comparison.reports() {
-            self.say(report);
-        }
     }
 
     fn say(&self, message: FromRank) {

@@ -310,7 +310,6 @@ impl Call {
             ToRank::Adopt { seat, key, setup } => ControlEvent::Adopt { setup, seat, key },
             ToRank::Retire { round } => ControlEvent::Retire { round },
             ToRank::Diagnosis(diagnosis) => ControlEvent::Diagnosis(diagnosis),
-            ToRank::Agreed { number } => ControlEvent::Agreed { number },
             ToRank::ReportOperations => ControlEvent::ReportOperations,
             ToRank::Failed(failure) => {
                 (self.events)(ControlEvent::Failed(failure));

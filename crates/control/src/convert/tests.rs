@@ -59,7 +59,6 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
         ToRank::Retire { round: 5 },
         ToRank::Diagnosis(Arc::new(diagnosis.clone())),
         ToRank::Diagnosis(Arc::new(Diagnosis { fragment: None, ..diagnosis })),
-        ToRank::Agreed { number: u64::MAX },
         ToRank::ReportOperations,
         ToRank::Failed(Arc::new(Failure { text: "so".into(), culprits: vec![] })),
     ];

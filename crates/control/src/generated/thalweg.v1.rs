@@ -164,7 +164,7 @@ pub struct Operation {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToRank {
-    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub message: ::core::option::Option<to_rank::Message>,
 }
 /// Nested message and enum types in `ToRank`.
@@ -186,8 +186,6 @@ pub mod to_rank {
         #[prost(message, tag = "7")]
         Failed(super::Failed),
         #[prost(message, tag = "8")]
-        Agreed(super::Agreed),
-        #[prost(message, tag = "9")]
         ReportOperations(super::ReportOperations),
     }
 }
@@ -297,12 +295,6 @@ pub struct Failed {
     pub text: ::prost::alloc::string::String,
     #[prost(uint32, repeated, tag = "2")]
     pub culprits: ::prost::alloc::vec::Vec<u32>,
-}
-/// All ranks have called the same as this operation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Agreed {
-    #[prost(uint64, tag = "1")]
-    pub number: u64,
 }
 /// The server has contributions to different operations: a rank reports its latest ones at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -208,10 +208,7 @@ impl World {
                 self.break_stream(chosen);
                 self.clients[chosen] = self.spawn(rank);
             }
-            ToRank::Waiting { .. }
-            | ToRank::Retire { .. }
-            | ToRank::Agreed { .. }
-            | ToRank::ReportOperations => {}
+            ToRank::Waiting { .. } | ToRank::Retire { .. } | ToRank::ReportOperations => {}
             ToRank::Diagnosis(diagnosis) => panic!("nobody stalls: {}", diagnosis.text),
         }
     }

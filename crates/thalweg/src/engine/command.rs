@@ -66,7 +66,6 @@ impl Engine {
             Command::Sum(sum) => self.sum(sum, events),
             Command::Begin(operation) => {
                 self.comparison.begin_shared(self.driver.now(), operation);
-                self.report_operations();
             }
             Command::Fail(text) => self.say(FromRank::Failing { text }),
             Command::Call(request, reply) => self.call(request, reply, events),
@@ -143,9 +142,7 @@ impl Engine {
 
     /// Numbers an operation.
     fn begin(&mut self, fingerprint: Fingerprint) -> Begun {
-        let begun = self.comparison.begin(self.driver.now(), fingerprint);
-        self.report_operations();
-        begun
+        self.comparison.begin(self.driver.now(), fingerprint)
     }
 
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {

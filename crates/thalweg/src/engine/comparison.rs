@@ -1,24 +1,21 @@
 //! The operations of a rank in the order of its calls, for the registrar to compare.
 //!
-//! Transports compare what they carry before they hand it out, except for aggregation. Ranks whose
-//! operations take different paths wait for each other for ever: nobody receives a message to compare. So
-//! a rank that waits for a while reports its latest operations, and the registrar names those who differ. Where
-//! the session asks for it, every operation is reported, and its result waits for the answer.
+//! Transports compare what they carry before they hand it out. Aggregation compares digests alone, and has ranks
+//! report their latest operations where these differ: the registrar names both sides. Ranks whose operations take
+//! different paths wait for each other for ever, since nobody receives a message to compare. So a rank that waits
+//! for a while reports as well.
 // spec: E-11
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use thalweg_control::FromRank;
 use thalweg_core::{Fingerprint, Time};
 
-/// Operations that a rank remembers to report.
-const RECENT_MAX: usize = 64;
-
-/// Operations that are reported and not agreed on, at most: half of what the registrar remembers, so that
-/// ranks that are far apart find each other there.
-const WINDOW: u64 = 128;
+/// Operations that a rank remembers to report: half of what the registrar remembers, so that ranks that are far
+/// apart find each other there.
+const RECENT_MAX: usize = 256;
 
 /// An operation that ranks of one host carry out together, at least in part.
 pub(crate) struct HostOperation {
@@ -50,15 +47,11 @@ pub(super) struct Begun {
 /// The operations of a rank.
 #[derive(Default)]
 pub(super) struct Comparison {
-    /// True if every operation is compared before its result is handed out.
-    is_strict: bool,
     begun: u64,
     /// The latest operations; their numbers follow each other.
     recent: VecDeque<(u64, Fingerprint)>,
     /// Operations of this host that have not ended.
     shared: Vec<Arc<HostOperation>>,
-    /// Numbers that wait for the registrar. Empty unless it compares all.
-    unagreed: BTreeSet<u64>,
     /// All below were reported.
     reported: u64,
     /// The first operation that had not ended at the last heartbeat.
@@ -66,19 +59,14 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    pub fn new(is_strict: bool) -> Comparison {
-        Comparison { is_strict, ..Comparison::default() }
-    }
-
     /// Numbers an operation.
     pub fn begin(&mut self, now: Time, fingerprint: Fingerprint) -> Begun {
         let number = self.begun;
         self.begun += 1;
         self.recent.push_back((number, fingerprint));
-        if self.is_strict {
-            self.unagreed.insert(number);
+        if self.recent.len() > RECENT_MAX {
+            self.recent.pop_front();
         }
-        self.trim();
         Begun { number, at: now }
     }
 
@@ -100,38 +88,12 @@ impl Comparison {
         self.shared.iter().map(|operation| operation.number()).min()
     }
 
-    /// Returns whether the result of an operation may be handed out.
-    pub fn is_agreed(&self, number: u64) -> bool {
-        !self.unagreed.contains(&number)
-    }
-
-    /// All ranks have called the same as this operation.
-    pub fn agree(&mut self, number: u64) {
-        self.unagreed.remove(&number);
-        self.trim();
-    }
-
-    /// Reports that are due at once.
-    pub fn reports(&mut self) -> Vec<FromRank> {
-        if !self.is_strict {
-            return Vec::new();
-        }
-        let lowest = self.unagreed.first().copied().unwrap_or(self.begun);
-        let end = self.begun.min(lowest + WINDOW);
-        self.report_until(end)
-    }
-
     /// Reports that are due at a heartbeat, with the first operation that has not ended.
     pub fn reports_at_beat(&mut self, first_open: u64) -> Vec<FromRank> {
-        if self.is_strict {
-            // A report or its answer may have been lost with a connection.
-            let again = self.unagreed.iter().filter(|number| **number < self.reported);
-            return again.filter_map(|number| self.report(*number)).collect();
-        }
         let is_open = first_open < self.begun;
         let stands_still = is_open && self.open_at_beat == Some(first_open);
         self.open_at_beat = is_open.then_some(first_open);
-        if stands_still { self.report_until(self.begun) } else { Vec::new() }
+        if stands_still { self.new_reports() } else { Vec::new() }
     }
 
     /// Reports of all operations that are remembered.
@@ -146,10 +108,10 @@ impl Comparison {
         reported.filter_map(|(number, _)| self.report(*number)).collect()
     }
 
-    fn report_until(&mut self, end: u64) -> Vec<FromRank> {
+    fn new_reports(&mut self) -> Vec<FromRank> {
         let oldest = self.recent.front().map_or(self.begun, |(number, _)| *number);
-        let numbers = self.reported.max(oldest)..end;
-        self.reported = self.reported.max(end);
+        let numbers = self.reported.max(oldest)..self.begun;
+        self.reported = self.begun;
         numbers.filter_map(|number| self.report(number)).collect()
     }
 
@@ -158,16 +120,6 @@ impl Comparison {
         let place = usize::try_from(number.checked_sub(oldest)?).ok()?;
         let (number, fingerprint) = *self.recent.get(place)?;
         Some(FromRank::Operation { number, fingerprint })
-    }
-
-    /// Forgets what need not be reported any more.
-    fn trim(&mut self) {
-        let lowest = self.unagreed.first().copied().unwrap_or(self.begun);
-        // Of ranks that are behind, a registrar that restarts has to hear these again.
-        let lowest = if self.is_strict { lowest.saturating_sub(WINDOW) } else { lowest };
-        while self.recent.len() > RECENT_MAX
-            && self.recent.pop_front_if(|(number, _)| *number < lowest).is_some()
-        {}
     }
 }
 
@@ -201,9 +153,8 @@ mod tests {
 
     #[test]
     fn only_what_stands_still_is_reported_and_once() {
-        let mut comparison = Comparison::new(false);
+        let mut comparison = Comparison::default();
         begin(&mut comparison, 300);
-        assert!(comparison.reports().is_empty() && comparison.is_agreed(0));
         assert!(comparison.reports_at_beat(290).is_empty());
         assert!(comparison.reports_at_beat(295).is_empty(), "it moves");
         let latest: Vec<u64> = (300 - RECENT_MAX as u64..300).collect();
@@ -218,25 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_reported_where_all_is_compared_within_a_window() {
-        let mut comparison = Comparison::new(true);
-        begin(&mut comparison, 2);
-        assert_eq!(numbers(comparison.reports()), [0, 1]);
-        assert!(!comparison.is_agreed(0));
-        assert_eq!(numbers(comparison.reports_at_beat(0)), [0, 1], "until it is answered");
-        comparison.agree(0);
-        assert!(comparison.is_agreed(0) && !comparison.is_agreed(1));
-        begin(&mut comparison, 500);
-        assert_eq!(numbers(comparison.reports()), (2..1 + WINDOW).collect::<Vec<_>>());
-        (1..502).for_each(|number| comparison.agree(number));
-        assert_eq!(numbers(comparison.reports()).last(), Some(&501));
-        assert_eq!(comparison.recent.len(), WINDOW as usize);
-        assert_eq!(numbers(comparison.reports_again()), (502 - WINDOW..502).collect::<Vec<_>>());
-    }
-
-    #[test]
     fn operations_of_the_host_are_open_until_they_are_done() {
-        let mut comparison = Comparison::new(false);
+        let mut comparison = Comparison::default();
         let shared = HostOperation::new(sum(1));
         begin(&mut comparison, 1);
         comparison.begin_shared(Time::ZERO, Arc::clone(&shared));

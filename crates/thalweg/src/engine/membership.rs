@@ -101,11 +101,6 @@ impl Engine {
             ControlEvent::Report { round, seat } => self.report(round, seat),
             ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
             ControlEvent::Retire { .. } => {}
-            ControlEvent::Agreed { number } => {
-                self.comparison.agree(number);
-                self.pending.release(number);
-                self.report_operations();
-            }
             ControlEvent::ReportOperations => {
                 for report in self.comparison.all_reports() {
                     self.say(report);

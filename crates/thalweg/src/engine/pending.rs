@@ -9,7 +9,7 @@ use thalweg_stack::Event;
 use super::Summed;
 use super::comparison::Begun;
 use crate::error::Error;
-use crate::handle::{Done, Reply};
+use crate::handle::Reply;
 
 /// Who waits for what.
 #[derive(Default)]
@@ -17,8 +17,6 @@ pub(super) struct Pending {
     sums: BTreeMap<(JobId, Operation), (Begun, Reply)>,
     calls: BTreeMap<Operation, (Begun, Reply)>,
     transfers: BTreeMap<Transfer, Reply>,
-    /// Results that are there, and may not be handed out yet, by number.
-    held: BTreeMap<u64, (Reply, Done)>,
     /// What can only fail, once everybody knows why.
     doomed: Vec<Reply>,
 }
@@ -53,15 +51,14 @@ impl Pending {
 
     pub fn is_empty(&self) -> bool {
         let is_any_left = !self.sums.is_empty() || !self.calls.is_empty();
-        let is_any_held = !self.held.is_empty() || !self.doomed.is_empty();
-        !is_any_left && !is_any_held && self.transfers.is_empty()
+        !is_any_left && self.doomed.is_empty() && self.transfers.is_empty()
     }
 
     /// The number of the first sum or collective that has not ended.
     pub fn first_open(&self) -> Option<u64> {
         let sums = self.sums.values().map(|(begun, _)| begun.number);
         let calls = self.calls.values().map(|(begun, _)| begun.number);
-        sums.chain(calls).chain(self.held.keys().copied()).min()
+        sums.chain(calls).min()
     }
 
     /// The collective that waits longest.
@@ -75,43 +72,26 @@ impl Pending {
         of_lane.next().map(|(_, (begun, _))| *begun)
     }
 
-    /// Ends what an event is about, or holds its result if that may not be handed out. A failure is
-    /// everybody's.
-    pub fn end(&mut self, event: Event, may_end: impl Fn(u64) -> bool) -> Option<Fault> {
+    /// Ends what an event is about. A failure is everybody's.
+    pub fn end(&mut self, event: Event) -> Option<Fault> {
         match event {
             Event::Finished { job, operation, tensor, coverage, .. } => {
-                if let Some((begun, reply)) = self.sums.remove(&(job, operation)) {
-                    let summed = Box::new(Summed { tensor, coverage });
-                    self.hand_out(begun.number, reply, summed, may_end);
+                if let Some((_, reply)) = self.sums.remove(&(job, operation)) {
+                    reply.end_with(Box::new(Summed { tensor, coverage }));
                 }
                 None
             }
             Event::Failed { failure, .. } => Some(Fault::Sums(failure)),
-            Event::Mesh { event, .. } => self.end_of_mesh(event, may_end),
+            Event::Mesh { event, .. } => self.end_of_mesh(event),
             Event::Flow(_) | Event::Server(_) => None,
         }
     }
 
-    /// All ranks have called the same as this operation.
-    pub fn release(&mut self, number: u64) {
-        if let Some((reply, done)) = self.held.remove(&number) {
-            reply.end_with(done);
-        }
-    }
-
-    fn hand_out(&mut self, number: u64, reply: Reply, done: Done, may_end: impl Fn(u64) -> bool) {
-        if may_end(number) {
-            reply.end_with(done);
-        } else {
-            self.held.insert(number, (reply, done));
-        }
-    }
-
-    fn end_of_mesh(&mut self, event: mesh::Event, may_end: impl Fn(u64) -> bool) -> Option<Fault> {
+    fn end_of_mesh(&mut self, event: mesh::Event) -> Option<Fault> {
         match event {
             mesh::Event::Finished { operation, outcome } => {
-                if let Some((begun, reply)) = self.calls.remove(&operation) {
-                    self.hand_out(begun.number, reply, Box::new(outcome), may_end);
+                if let Some((_, reply)) = self.calls.remove(&operation) {
+                    reply.end_with(Box::new(outcome));
                 }
                 None
             }
@@ -138,9 +118,8 @@ impl Pending {
         let sums = std::mem::take(&mut self.sums).into_values().map(|(_, reply)| reply);
         let calls = std::mem::take(&mut self.calls).into_values().map(|(_, reply)| reply);
         let transfers = std::mem::take(&mut self.transfers).into_values();
-        let held = std::mem::take(&mut self.held).into_values().map(|(reply, _)| reply);
         let doomed = std::mem::take(&mut self.doomed);
-        for reply in sums.chain(calls).chain(transfers).chain(held).chain(doomed) {
+        for reply in sums.chain(calls).chain(transfers).chain(doomed) {
             reply.fail(error.clone());
         }
     }

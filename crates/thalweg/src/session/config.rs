@@ -63,11 +63,6 @@ pub struct SessionConfig {
     pub send_buffer_bytes: usize,
     /// Who says when to send. Default nobody.
     pub pacing: Pacing,
-    /// True if the registrar compares every operation of all ranks before its result is handed out, and names
-    /// those who differ. Default no, because an operation then takes a round trip to the registrar: for
-    /// finding mistakes. Without it sums through aggregation are compared only once a rank waits; all others
-    /// always are. The same at every rank.
-    pub compares_operations: bool,
     /// Who is told of what goes on. Default nobody.
     pub notes: Notes,
     /// Share of the packets received that the session drops, for tests of what networks do. Default 0.
@@ -138,7 +133,6 @@ impl SessionConfig {
             wait: Wait::Sleep,
             send_buffer_bytes: 80 << 10,
             pacing: Pacing::Off,
-            compares_operations: false,
             notes: Arc::new(|_| {}),
             drop_share: 0.0,
         }

@@ -159,7 +159,6 @@ impl Lane {
             control: Arc::clone(&control),
             notes: Arc::clone(&config.notes),
             end: Arc::clone(end),
-            compares_operations: config.compares_operations,
         };
         let (post, engine) = Engine::start(driver, identity, patience, shared, joining)?;
         let lane = Lane { post: post.clone(), control, engine: Some(engine), rein };

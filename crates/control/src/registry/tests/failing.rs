@@ -243,16 +243,11 @@ fn ranks_are_asked_what_they_call_when_the_server_cannot_add_it() {
 
 // spec: E-11 machine
 #[test]
-fn ranks_that_call_the_same_hear_so_when_all_have() {
+fn ranks_that_call_the_same_go_on() {
     let mut hall = Hall::set_up(&["a", "b"]);
     let call =
         || FromRank::Operation { number: 3, fingerprint: Fingerprint::of_sum(Element::F32, 704) };
     hall.say(1, call());
-    hall.look();
-    assert!(hall.told(1).is_empty());
     hall.say(0, call());
-    hall.look();
-    for rank in 0..2 {
-        assert_eq!(hall.told(rank), [ToRank::Agreed { number: 3 }]);
-    }
+    assert!(hall.look().is_empty());
 }
