@@ -598,11 +598,16 @@ const BENCHMARKS: Cases = &[
     ),
     (20, "levels = 4", "20: aggregation.levels: 4 levels are not offered: write 2 or 3"),
     (21, "slots = 0", "21: aggregation.slots: a job without slots sums nothing: give at least 1"),
-    (21, "aggregators = 0", "21: aggregation.aggregators: aggregators is 0, must be at least 1"),
+    (21, "aggregators = 0", "21: aggregation.aggregators: aggregators is 0, must be 1 to 16777216"),
     (
         21,
         "aggregators = 4000000000",
-        "21: aggregation.aggregators: 4000000000 aggregators of 352 values need more than 16 GiB: have fewer",
+        "21: aggregation.aggregators: aggregators is 4000000000, must be 1 to 16777216",
+    ),
+    (
+        21,
+        "aggregators = 16777216",
+        "21: aggregation.aggregators: 16777216 aggregators of 352 values need more than 16 GiB: have fewer",
     ),
     (
         21,
