@@ -137,6 +137,10 @@ impl Session {
             return Ok(exact(team.all_reduce(self.lanes.first(), array, fingerprint, way)));
         }
         match (how, array.into_tensor()) {
+            // Without values, a sum by switches would send nothing that ranks could compare.
+            (_, Ok(tensor)) if tensor.is_empty() => {
+                Ok(exact(self.reduce_in_mesh(Array::from_tensor(tensor), how, fingerprint)))
+            }
             (Reduce::Sum | Reduce::Mean, Ok(tensor)) => {
                 let summed = self.sum(tensor, (policy, fingerprint), how);
                 Ok(summed.and_then(|Reduced { values, coverage }| {
@@ -191,14 +195,14 @@ impl Session {
             return Ok(exact(reduced));
         }
         let mut values = match how {
-            Reduce::Sum | Reduce::Mean => match lent::lend(element, values) {
+            Reduce::Sum | Reduce::Mean if count > 0 => match lent::lend(element, values) {
                 Ok(tensor) => {
                     let summed = self.sum(tensor, (policy, fingerprint), how);
                     return Ok(summed.and_then(returned));
                 }
                 Err(values) => values,
             },
-            Reduce::Min | Reduce::Max | Reduce::Product => values,
+            _ => values,
         };
         let copy = Array::from_bytes(element, values.as_ref());
         let reduced = self.all_reduce_as(copy, how, (policy, fingerprint))?;

@@ -39,6 +39,7 @@ const COUNTERS: &[Row<Stats>] = &[
     ("mismatched", "Packets whose numbers, scale or length are not the fragment's.", |s| {
         s.mismatched
     }),
+    ("differing", "Gradient packets of another operation than the fragment's.", |s| s.differing),
     ("forged", "Packets whose tag is not the job's.", |s| s.forged),
 ];
 
@@ -48,6 +49,7 @@ const DROPS: &[Reason<Stats>] = &[
     ("beyond", |s| s.beyond),
     ("foreign", |s| s.foreign),
     ("mismatched", |s| s.mismatched),
+    ("differing", |s| s.differing),
     ("forged", |s| s.forged),
     ("unknown", |s| s.unknown),
     ("malformed", |s| s.malformed),
