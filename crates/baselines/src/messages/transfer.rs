@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Tag, Time};
-use thalweg_flow::{Config, FlowId, Message, Payload, Sent, StartError, packets_of};
-use thalweg_transport::Envelope;
+use thalweg_transport::messages::{FlowId, Message, Payload, Sent, StartError, packets_of};
+use thalweg_transport::{Envelope, MessageConfig};
 use thalweg_wire::flow::{Ack, Data};
 
 /// An outgoing message.
@@ -45,7 +45,7 @@ impl Label {
 
 impl Transfer {
     pub(crate) fn new(
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         flow: FlowId,
         message: Message,
@@ -102,7 +102,7 @@ impl Transfer {
     /// Sends the next packet, and says whether it was sent before. `None` if there is none, or no room.
     pub(crate) fn send(
         &mut self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         label: Label,
         outbox: &mut dyn Outbox,
@@ -127,7 +127,7 @@ impl Transfer {
     /// room.
     pub(crate) fn probe(
         &self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         label: Label,
         outbox: &mut dyn Outbox,
@@ -212,7 +212,7 @@ impl Transfer {
         }
     }
 
-    fn data(&self, config: &Config, now: Time, index: u32, label: Label) -> Data {
+    fn data(&self, config: &MessageConfig, now: Time, index: u32, label: Label) -> Data {
         Data {
             job: config.credentials.job,
             epoch: config.credentials.epoch,
@@ -229,7 +229,7 @@ impl Transfer {
     /// Fills in all but the body, which it hands back.
     fn address<'a>(
         &self,
-        config: &Config,
+        config: &MessageConfig,
         overhead_bytes: u32,
         data: &Data,
         label: Label,

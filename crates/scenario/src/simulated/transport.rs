@@ -65,10 +65,10 @@ impl SimulatedTransport {
                 deliveries.start_in(now, &message, layer)
             }
             (SimulatedTransport::Pfabric(endpoint), About { believed: Some(bytes), .. }) => {
-                endpoint.start_believed(now, message, bytes)
+                endpoint.start_hinted(now, message, Some(bytes))
             }
             (SimulatedTransport::Homa(endpoint), About { believed: Some(bytes), .. }) => {
-                endpoint.start_believed(now, message, bytes)
+                endpoint.start_hinted(now, message, Some(bytes))
             }
             (transport, _) => transport.start(now, message),
         }
@@ -138,8 +138,11 @@ impl Transport for SimulatedTransport {
     fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
         match self {
             SimulatedTransport::Flow(endpoint) => endpoint.handle_checked(now, prefix, &packet),
-            _ => {
-                self.handle_packet(now, packet);
+            SimulatedTransport::Ndp(endpoint) => endpoint.handle_checked(now, prefix, &packet),
+            SimulatedTransport::Pfabric(endpoint) => endpoint.handle_checked(now, prefix, &packet),
+            SimulatedTransport::Homa(endpoint) => endpoint.handle_checked(now, prefix, &packet),
+            SimulatedTransport::Deliver(deliveries) => {
+                deliveries.handle_packet(now, packet);
             }
         }
     }
@@ -147,14 +150,7 @@ impl Transport for SimulatedTransport {
 
 impl Check for SimulatedTransport {
     fn check(&self) {
-        match self {
-            SimulatedTransport::Flow(endpoint) => endpoint.check(),
-            SimulatedTransport::Deliver(deliveries) => deliveries.check(),
-            // Published designs, to compare with.
-            SimulatedTransport::Ndp(_)
-            | SimulatedTransport::Pfabric(_)
-            | SimulatedTransport::Homa(_) => {}
-        }
+        delegate!(self, endpoint => endpoint.check());
     }
 }
 

@@ -3,10 +3,10 @@
 use thalweg_core::{Body, Bytes, NodeId, Time};
 use thalweg_wire::flow::Data;
 
-use crate::bits::Arrivals;
-use crate::config::{Config, LossDetection};
-use crate::message::{FlowId, Received};
-use crate::reordering::Reordering;
+use super::bits::Arrivals;
+use super::config::MessageConfig;
+use super::message::{FlowId, Received};
+use super::reordering::Reordering;
 
 /// An incoming message, or the place where one was.
 #[derive(Debug, Default)]
@@ -114,7 +114,14 @@ impl Receiver {
 
     /// Takes in a packet whose body is as long as its header says.
     #[inline]
-    pub fn take_in(&mut self, config: &Config, now: Time, data: &Data, body: &Body<'_>) -> Intake {
+    pub fn take_in(
+        &mut self,
+        config: &MessageConfig,
+        compares_priorities: bool,
+        now: Time,
+        data: &Data,
+        body: &Body<'_>,
+    ) -> Intake {
         if !self.agrees(data, body) {
             return Intake::Contradiction;
         }
@@ -126,7 +133,7 @@ impl Receiver {
         if !self.arrivals.insert(data.index) {
             return Intake::Copy;
         }
-        if config.loss_detection == LossDetection::ByPriority {
+        if compares_priorities {
             self.reordering.on_arrival(data.index - missing, data.priority);
         }
         self.write(data, body);

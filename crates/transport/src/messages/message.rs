@@ -3,7 +3,7 @@
 use thalweg_core::{Body, BodySize, Bytes, NodeId, Tag, Tagger, Time};
 use thiserror::Error;
 
-use crate::config::MAX_PACKETS;
+use super::config::MAX_PACKETS;
 
 /// Names a message among all that one endpoint ever sends. Grows with every message, unless the
 /// sender chooses the numbers, and is never used again.
@@ -166,4 +166,11 @@ pub enum StartError {
     /// More messages at once than a flow id can tell apart.
     #[error("too many messages are on the way: wait until one of them is sent")]
     TooMany,
+}
+
+/// How many packets a message of this length has; `None` if that is more than a flow can number.
+#[inline]
+pub fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
+    let packets = message_bytes.as_u64().div_ceil(u64::from(segment_bytes)).max(1);
+    u32::try_from(packets).ok().filter(|&packets| packets <= MAX_PACKETS)
 }

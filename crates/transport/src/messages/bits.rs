@@ -3,7 +3,7 @@
 /// A set of numbers from `start` upwards, in a ring of words that grows with the distance between
 /// its smallest and its largest number. Takes no memory until the first number comes in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BitRing {
+pub struct BitRing {
     /// None, or a power of two of them, at least two. The first word in use is the start's; the
     /// ring grows before a word would stand for two ranges of numbers.
     words: Vec<u64>,
@@ -17,17 +17,20 @@ impl BitRing {
         self.start = start;
     }
 
+    /// The smallest number that the set can have.
     #[inline]
     pub fn start(&self) -> u32 {
         self.start
     }
 
+    /// Whether a number is in the set.
     #[inline]
     pub fn contains(&self, number: u32) -> bool {
         self.covers(number) && self.words[self.slot(number >> 6)] >> (number & 63) & 1 == 1
     }
 
     /// Puts in a number that is not below the start.
+    #[inline]
     pub fn insert(&mut self, number: u32) {
         if !self.covers(number) {
             self.grow(number);
@@ -36,6 +39,8 @@ impl BitRing {
         self.words[slot] |= 1 << (number & 63);
     }
 
+    /// Takes out a number.
+    #[inline]
     pub fn remove(&mut self, number: u32) {
         if self.covers(number) {
             let slot = self.slot(number >> 6);
@@ -67,6 +72,7 @@ impl BitRing {
         self.clear_words(from, to)
     }
 
+    #[inline]
     fn clear_words(&mut self, from: u32, to: u32) -> u32 {
         let (first, last) = (from >> 6, to >> 6);
         let mut dropped = 0;
@@ -114,7 +120,7 @@ impl BitRing {
 
 /// Which packets of a message have arrived: all below a number, and some above it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Arrivals {
+pub struct Arrivals {
     /// Starts at the first packet that has not arrived.
     above: BitRing,
     above_count: u32,
@@ -139,6 +145,7 @@ impl Arrivals {
         self.above.start() + self.above_count
     }
 
+    /// Whether a packet has arrived.
     #[inline]
     pub fn contains(&self, index: u32) -> bool {
         index < self.cumulative() || (self.above_count > 0 && self.above.contains(index))
@@ -181,6 +188,7 @@ impl Arrivals {
 
     /// Takes in what [`Arrivals::sack`] said at another place, when `cumulative` was the number
     /// there.
+    #[inline]
     pub fn insert_sack(&mut self, cumulative: u32, sack: u64) {
         let from = self.cumulative().max(cumulative + 1);
         let skipped = from - (cumulative + 1);
@@ -203,6 +211,7 @@ impl Arrivals {
     }
 
     /// Moves the run that begins at the start below it.
+    #[inline]
     fn absorb(&mut self) {
         loop {
             let start = self.above.start();

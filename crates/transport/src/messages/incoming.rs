@@ -10,10 +10,9 @@ use foldhash::fast::FixedState;
 use thalweg_core::{Body, Meta, NodeId, Time};
 use thalweg_wire::flow::{Ack, Data};
 
-use crate::config::Config;
-use crate::message::{Event, FlowId, Received};
-use crate::receiver::{Intake, Receiver};
-use crate::sender::packets_of;
+use super::config::MessageConfig;
+use super::message::{Event, FlowId, Received, packets_of};
+use super::receiver::{Intake, Receiver};
 
 /// Stands in the table for a message that is complete.
 const COMPLETE: u32 = u32::MAX;
@@ -25,8 +24,7 @@ const SWEPT_PLACES: usize = 4;
 /// Sender and flow.
 type Name = (NodeId, u64);
 
-/// Incoming messages in places that are used again. [`Endpoint`](crate::Endpoint) puts messages
-/// together with it, and so can transports that send them in another way.
+/// Incoming messages in places that are used again.
 pub struct Incoming {
     /// The place of each message that is arriving, or [`COMPLETE`]. Never iterated.
     table: HashMap<Name, u32, FixedState>,
@@ -39,6 +37,8 @@ pub struct Incoming {
     /// Where the next search for messages without a sender begins.
     sweep_from: usize,
     arrivals: ArrivalStats,
+    /// Whether answers say that a loss shows in the priorities of what came.
+    compares_priorities: bool,
 }
 
 /// How packets of messages came.
@@ -94,8 +94,9 @@ pub enum Refusal {
 }
 
 impl Incoming {
-    /// No messages yet. All other calls need the same settings.
-    pub fn new(config: &Config) -> Incoming {
+    /// No messages yet. All other calls need the same settings. `compares_priorities` says whether answers
+    /// tell of losses that show in the priorities of what came.
+    pub fn new(config: &MessageConfig, compares_priorities: bool) -> Incoming {
         Incoming {
             // The job's random number makes it hard to choose flows that collide.
             table: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
@@ -105,6 +106,7 @@ impl Incoming {
             held_bytes: 0,
             sweep_from: 0,
             arrivals: ArrivalStats::default(),
+            compares_priorities,
         }
     }
 
@@ -122,7 +124,7 @@ impl Incoming {
     #[inline]
     pub fn on_data(
         &mut self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         meta: &Meta,
         data: &Data,
@@ -142,7 +144,7 @@ impl Incoming {
         };
         let receiver = &mut self.receivers[slot as usize];
         let held_before = receiver.held_bytes();
-        let intake = receiver.take_in(config, now, data, body);
+        let intake = receiver.take_in(config, self.compares_priorities, now, data, body);
         let mut ack = answer(config, meta, data);
         ack.cumulative = receiver.cumulative();
         ack.sack = receiver.sack();
@@ -164,7 +166,7 @@ impl Incoming {
     /// is missing.
     pub fn on_header(
         &mut self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         meta: &Meta,
         data: &Data,
@@ -190,7 +192,7 @@ impl Incoming {
     /// Makes a place for the message of a first packet.
     fn open(
         &mut self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         src: NodeId,
         data: &Data,
@@ -212,7 +214,7 @@ impl Incoming {
 
     /// Zeroed memory for a message, within the limits. The system provides pages of it only as they
     /// are written.
-    fn allocate(&self, config: &Config, message_bytes: u64) -> Result<Box<[u8]>, Refusal> {
+    fn allocate(&self, config: &MessageConfig, message_bytes: u64) -> Result<Box<[u8]>, Refusal> {
         let is_held = self.held_bytes.saturating_add(message_bytes) <= config.max_incoming_bytes;
         if message_bytes > config.max_message_bytes || !is_held {
             return Err(Refusal::NoRoom);
@@ -221,7 +223,7 @@ impl Incoming {
         Ok(vec![0; length].into_boxed_slice())
     }
 
-    fn vacant_slot(&mut self, config: &Config) -> Option<u32> {
+    fn vacant_slot(&mut self, config: &MessageConfig) -> Option<u32> {
         if let Some(slot) = self.vacant.pop() {
             return Some(slot);
         }
@@ -234,7 +236,7 @@ impl Incoming {
     }
 
     /// Looks at a few places for messages whose sender must have given up.
-    fn sweep(&mut self, config: &Config, now: Time) {
+    fn sweep(&mut self, config: &MessageConfig, now: Time) {
         let forget_after = config.give_up_after * 2;
         for _ in 0..SWEPT_PLACES.min(self.receivers.len()) {
             self.sweep_from = (self.sweep_from + 1) % self.receivers.len();
@@ -251,7 +253,7 @@ impl Incoming {
         }
     }
 
-    fn complete(&mut self, config: &Config, now: Time, slot: u32) -> Received {
+    fn complete(&mut self, config: &MessageConfig, now: Time, slot: u32) -> Received {
         let received = self.receivers[slot as usize].finish(now);
         self.held_bytes -= received.body.as_ref().map_or(0, |body| body.len() as u64);
         self.vacant.push(slot);
@@ -259,7 +261,7 @@ impl Incoming {
         received
     }
 
-    fn remember(&mut self, config: &Config, name: Name) {
+    fn remember(&mut self, config: &MessageConfig, name: Name) {
         self.table.insert(name, COMPLETE);
         self.completed.push_back(name);
         if self.completed.len() > config.completed_memory as usize
@@ -273,7 +275,7 @@ impl Incoming {
 impl Incoming {
     /// Looks at every message. Panics where a place, a name or a byte is counted twice or not at all.
     // spec: T-12
-    pub fn check(&self, config: &Config) {
+    pub fn check(&self, config: &MessageConfig) {
         let (mut live, mut held_bytes, mut waiting_bytes) = (0, 0, 0);
         for (slot, receiver) in (0..).zip(&self.receivers) {
             // A vacant place keeps the name of its last message.
@@ -304,14 +306,14 @@ impl Incoming {
 }
 
 /// The answer to a late copy: its sender missed an earlier one.
-fn answer_complete(config: &Config, meta: &Meta, data: &Data) -> Result<Ack, Refusal> {
+fn answer_complete(config: &MessageConfig, meta: &Meta, data: &Data) -> Result<Ack, Refusal> {
     let packets = packets_of(data.message_bytes, data.segment_bytes).ok_or(Refusal::Malformed)?;
     Ok(Ack { cumulative: packets, ..answer(config, meta, data) })
 }
 
 /// What an answer echoes of the packet.
 #[inline]
-fn answer(config: &Config, meta: &Meta, data: &Data) -> Ack {
+fn answer(config: &MessageConfig, meta: &Meta, data: &Data) -> Ack {
     Ack {
         job: config.credentials.job,
         epoch: config.credentials.epoch,
