@@ -70,7 +70,7 @@ impl Default for Config {
 /// Why settings cannot work. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum ConfigError {
-    /// Settings of messages, or numbers of packets that cannot be.
+    /// Invalid settings of messages, or invalid numbers of packets.
     #[error(transparent)]
     Messages(#[from] MessageConfigError),
     /// Waits that contradict each other.

@@ -23,8 +23,6 @@ pub struct Windowed {
     releases: Timers,
     /// What the last messages have learned, if that is wanted.
     paths: BTreeMap<NodeId, Path>,
-    /// Of all messages so far.
-    retransmissions: u64,
 }
 
 impl Protocol for Windowed {
@@ -42,7 +40,6 @@ impl Protocol for Windowed {
             timers: Timers::default(),
             releases: Timers::default(),
             paths: BTreeMap::new(),
-            retransmissions: 0,
         })
     }
 
@@ -78,24 +75,20 @@ impl Protocol for Windowed {
         self.senders.len() - self.vacant.len()
     }
 
-    fn retransmissions(&self) -> u64 {
-        self.retransmissions
-    }
-
     #[inline]
     fn has_backlog(&self) -> bool {
         !self.ready.is_empty()
     }
 
     #[inline]
-    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let config = &self.config;
         loop {
             let slot = self.ready.first()?;
             let sender = &mut self.senders[slot as usize];
-            let was_ready = sender.is_ready(config);
-            if was_ready {
-                self.retransmissions += u64::from(sender.send(config, now, outbox)?);
+            let mut is_resend = None;
+            if sender.is_ready(config) {
+                is_resend = Some(sender.send(config, now, outbox)?);
                 self.timers.arm(slot, sender.deadline);
             }
             self.ready.remove_first();
@@ -109,8 +102,8 @@ impl Protocol for Windowed {
             if let Some(priority) = sender.queued {
                 self.ready.push(slot, priority);
             }
-            if was_ready {
-                return Some(());
+            if is_resend.is_some() {
+                return is_resend;
             }
         }
     }

@@ -35,6 +35,7 @@ pub struct Endpoint<P> {
     inbox: Inbox,
     /// The running number of the next message: above all numbers so far.
     next_number: u64,
+    retransmissions: u64,
 }
 
 /// The rules by which messages are sent and their packets answered.
@@ -43,13 +44,13 @@ pub trait Protocol: Sized {
     type Config;
     /// Why settings cannot work.
     type Error;
-    /// What a sender may say of a message beside what it is. The default says nothing.
+    /// Type of a hint about a message. The default says nothing.
     type Hint: Default;
 
-    /// Whether data may come without its payload: cut off by a switch, or sent to ask.
+    /// True where data may come without its payload: cut off by a switch, or sent to ask.
     const TAKES_HEADERS: bool = false;
 
-    /// Whether receivers give leave to send.
+    /// True where receivers give leave to send.
     const TAKES_CREDIT: bool = false;
 
     /// A sender with no messages.
@@ -58,7 +59,7 @@ pub trait Protocol: Sized {
     /// Settings of its messages.
     fn messages(&self) -> &MessageConfig;
 
-    /// Whether answers tell of losses that show in the priorities of what came.
+    /// Returns whether receivers report losses that show in the priorities of packets.
     fn compares_priorities(&self) -> bool {
         false
     }
@@ -87,31 +88,29 @@ pub trait Protocol: Sized {
     /// Does what was due at `now` or before.
     fn handle_timeout(&mut self, inbox: &mut Inbox, now: Time);
 
-    /// Sends one packet that is no acknowledgement. `None` if none may leave, or there is no room.
-    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()>;
+    /// Sends one packet that is no acknowledgement, and says whether it was sent before. `None` if none may
+    /// leave, or there is no room.
+    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool>;
 
-    /// Whether it may have something to send.
+    /// Returns whether it may have something to send.
     fn has_backlog(&self) -> bool;
 
     /// When it next wants [`handle_timeout`](Protocol::handle_timeout).
     fn next_timeout(&self) -> Time;
 
-    /// How many messages are being sent.
+    /// Number of messages that are being sent.
     fn outgoing(&self) -> usize;
-
-    /// How many transmissions so far were not the first of their packet.
-    fn retransmissions(&self) -> u64;
 
     /// Looks at every outgoing message. Panics where accounts are wrong.
     fn check(&self) {}
 }
 
-/// What comes in and what is said about it: messages that arrive, answers to their packets, and events
-/// for the application.
+/// The receiving side of an endpoint: messages that arrive, answers to their packets, and events for the
+/// application.
 pub struct Inbox {
     /// Messages that arrive.
     pub incoming: Incoming,
-    /// What the application is told.
+    /// Events for the application.
     pub events: VecDeque<Event>,
     /// Packets that were dropped.
     pub dropped: Dropped,
@@ -119,11 +118,11 @@ pub struct Inbox {
     replies: Replies<Reply>,
 }
 
-/// An acknowledgement on its way out.
+/// An acknowledgement that waits for room.
 struct Reply {
     dst: NodeId,
     entropy: u16,
-    /// That of the packet it answers.
+    /// Class of the packet that it answers.
     class: TrafficClass,
     ack: Ack,
 }
@@ -131,17 +130,17 @@ struct Reply {
 /// A packet of a message that was taken in.
 #[derive(Debug)]
 pub struct Arrival<'a> {
-    /// Where it came from, and how.
+    /// Source and path of the packet.
     pub meta: &'a Meta,
-    /// Its header.
+    /// Header of the packet.
     pub data: Data,
-    /// What is to be said about it.
+    /// Acknowledgement of the packet.
     pub ack: Ack,
     /// It came without its payload.
     pub is_header: bool,
 }
 
-/// How many packets were dropped here, and why.
+/// Numbers of packets that were dropped here, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// Not a flow packet, or of another job or epoch, or not sealed with the key.
@@ -167,6 +166,27 @@ impl Inbox {
         self.reply(src, entropy, dscp.class(), arrival.ack);
     }
 
+    /// Takes in a packet of a message, whole or without its payload.
+    #[inline]
+    fn take_in<'a>(
+        &mut self,
+        config: &MessageConfig,
+        takes_headers: bool,
+        now: Time,
+        prefix: Prefix,
+        packet: &'a Packet<'_>,
+    ) -> Result<Arrival<'a>, Refusal> {
+        let Packet { meta, header, body } = packet;
+        let data = Data::decode_checked(prefix, header).map_err(|_| Refusal::Malformed)?;
+        let is_header = takes_headers && body.is_empty() && data.payload_bytes() > 0;
+        let ack = if is_header {
+            self.incoming.on_header(config, now, meta, &data, body)?
+        } else {
+            self.incoming.on_data(config, now, meta, &data, body, &mut self.events)?
+        };
+        Ok(Arrival { meta, data, ack, is_header })
+    }
+
     /// Sends the acknowledgement that waits longest. `None` if none waits, or there is no room.
     #[inline]
     fn send_reply(&mut self, config: &MessageConfig, outbox: &mut dyn Outbox) -> Option<()> {
@@ -188,7 +208,8 @@ impl<P: Protocol> Endpoint<P> {
             dropped: Dropped::default(),
             replies: Replies::new(messages.max_waiting_acks),
         };
-        Ok(Endpoint { inbox, next_number: messages.first_message, protocol })
+        let next_number = messages.first_message;
+        Ok(Endpoint { protocol, inbox, next_number, retransmissions: 0 })
     }
 
     /// Begins to send a message.
@@ -227,28 +248,28 @@ impl<P: Protocol> Endpoint<P> {
         Ok(flow)
     }
 
-    /// How many messages are being sent.
+    /// Number of messages that are being sent.
     pub fn outgoing(&self) -> usize {
         self.protocol.outgoing()
     }
 
-    /// How many messages are arriving.
+    /// Number of messages that are arriving.
     pub fn incoming(&self) -> usize {
         self.inbox.incoming.live()
     }
 
-    /// How many transmissions so far were not the first of their packet, over all messages, ended or
+    /// Number of transmissions so far that were not the first of their packet, over all messages, ended or
     /// not.
     pub fn retransmissions(&self) -> u64 {
-        self.protocol.retransmissions()
+        self.retransmissions
     }
 
-    /// How packets of others' messages came so far.
+    /// Counts of the packets that have arrived so far.
     pub fn arrivals(&self) -> ArrivalStats {
         self.inbox.incoming.arrivals()
     }
 
-    /// How many packets were dropped here so far, and why.
+    /// Numbers of packets that were dropped here so far, by reason.
     pub fn dropped(&self) -> Dropped {
         self.inbox.dropped
     }
@@ -256,7 +277,7 @@ impl<P: Protocol> Endpoint<P> {
     /// Takes in a packet whose prefix the caller has [read](peek).
     #[inline]
     pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
-        let Endpoint { protocol, inbox, next_number } = self;
+        let Endpoint { protocol, inbox, next_number, .. } = self;
         let (src, header) = (packet.meta.src, &*packet.header);
         match prefix.kind {
             _ if !protocol.messages().credentials.admit_checked(prefix, header) => {
@@ -264,7 +285,7 @@ impl<P: Protocol> Endpoint<P> {
             }
             Kind::FlowData => self.handle_data(now, prefix, packet),
             Kind::FlowAck => match Ack::decode_checked(prefix, header) {
-                // Whoever answers a message that was never sent is no honest endpoint.
+                // No honest endpoint answers a message that was never sent.
                 Ok(ack) if FlowId(ack.flow).number() < *next_number => {
                     protocol.on_ack(inbox, now, src, &ack);
                 }
@@ -286,28 +307,6 @@ impl<P: Protocol> Endpoint<P> {
             Err(Refusal::NoRoom) => inbox.dropped.no_room += 1,
             Err(Refusal::Malformed) => inbox.dropped.malformed += 1,
         }
-    }
-}
-
-impl Inbox {
-    #[inline]
-    fn take_in<'a>(
-        &mut self,
-        config: &MessageConfig,
-        takes_headers: bool,
-        now: Time,
-        prefix: Prefix,
-        packet: &'a Packet<'_>,
-    ) -> Result<Arrival<'a>, Refusal> {
-        let Packet { meta, header, body } = packet;
-        let data = Data::decode_checked(prefix, header).map_err(|_| Refusal::Malformed)?;
-        let is_header = takes_headers && body.is_empty() && data.payload_bytes() > 0;
-        let ack = if is_header {
-            self.incoming.on_header(config, now, meta, &data, body)?
-        } else {
-            self.incoming.on_data(config, now, meta, &data, body, &mut self.events)?
-        };
-        Ok(Arrival { meta, data, ack, is_header })
     }
 }
 
@@ -340,7 +339,10 @@ impl<P: Protocol> Machine for Endpoint<P> {
         while room > 0 && self.inbox.send_reply(self.protocol.messages(), outbox).is_some() {
             room -= 1;
         }
-        while room > 0 && self.protocol.send(now, outbox).is_some() {
+        while room > 0
+            && let Some(is_resend) = self.protocol.send(now, outbox)
+        {
+            self.retransmissions += u64::from(is_resend);
             room -= 1;
         }
     }

@@ -31,7 +31,6 @@ struct State {
     unscheduled: u32,
     unscheduled_priority: u8,
     scheduled_priority: u8,
-    last_sent_at: Time,
     is_probing: bool,
 }
 
@@ -45,43 +44,40 @@ impl Granted {
     }
 
     /// Sends a packet of the message that has least to send.
-    fn send_data(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send_data(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let slot = self.outbound.next()?;
         let Outgoing { transfer, state, .. } = self.outbound.at(slot)?;
         let is_unscheduled = transfer.next()? < state.unscheduled;
         let priority =
             if is_unscheduled { state.unscheduled_priority } else { state.scheduled_priority };
         let label = Label { rank: state.rank, priority, entropy: transfer.entropy };
-        let outgoing = self.outbound.send(&self.config.messages, now, slot, label, outbox)?;
-        outgoing.state.last_sent_at = now;
+        let is_resend = transfer.send(&self.config.messages, now, label, outbox)?;
         self.requeue(slot);
-        Some(())
+        Some(is_resend)
     }
 
-    fn send_grant(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send_grant(&mut self, outbox: &mut dyn Outbox) -> Option<bool> {
         let Grant { name, entropy, packets, priority } = self.grants.next()?;
         send_credit(&self.config.messages, name, entropy, (packets, priority), outbox)?;
         self.grants.pop();
-        Some(())
+        Some(false)
     }
 
     /// Sends the header of a packet, for an answer.
-    fn send_probe(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send_probe(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let outgoing = self.probes.next(&mut self.outbound, |state| state.is_probing)?;
         let Outgoing { transfer, state, .. } = outgoing;
         let label = Label { rank: state.rank, priority: 0, entropy: transfer.entropy };
         transfer.probe(&self.config.messages, now, label, outbox)?;
         state.is_probing = false;
         self.probes.pop();
-        Some(())
+        Some(false)
     }
 
     /// A place was woken. It may have nothing to do.
     fn on_wake(&mut self, inbox: &mut Inbox, now: Time, slot: u32) {
         let Config { messages, timeout_after, .. } = &self.config;
-        let since = |Outgoing { transfer, state, .. }: &Outgoing<State>| {
-            Some(state.last_sent_at.max(transfer.heard_at))
-        };
+        let since = |outgoing: &Outgoing<State>| Some(outgoing.transfer.silent_since());
         let woken = self.outbound.wake((inbox, messages), now, slot, *timeout_after, since);
         let Some(Outgoing { transfer, state, .. }) = woken else { return };
         if !state.is_probing {
@@ -139,7 +135,6 @@ impl Protocol for Granted {
             unscheduled: *round_trip_packets,
             unscheduled_priority: priorities.of_unscheduled(believed),
             scheduled_priority: LAST_PRIORITY,
-            last_sent_at: now,
             is_probing: false,
         };
         let flow = self.outbound.start(messages, now, number, message, state)?;
@@ -208,7 +203,7 @@ impl Protocol for Granted {
         }
     }
 
-    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         self.send_grant(outbox)
             .or_else(|| self.send_probe(now, outbox))
             .or_else(|| self.send_data(now, outbox))
@@ -224,9 +219,5 @@ impl Protocol for Granted {
 
     fn outgoing(&self) -> usize {
         self.outbound.live()
-    }
-
-    fn retransmissions(&self) -> u64 {
-        self.outbound.retransmissions
     }
 }

@@ -1,12 +1,12 @@
 //! All outgoing messages of a host, in places that are used again.
 
 use slab::Slab;
-use thalweg_core::{NodeId, Outbox, Span, Time, Timers};
+use thalweg_core::{NodeId, Span, Time, Timers};
 use thalweg_transport::messages::{Event, FlowId, Message, Ready, StartError};
 use thalweg_transport::{Inbox, MessageConfig};
 use thalweg_wire::flow::Ack;
 
-use super::{Label, Transfer};
+use super::Transfer;
 
 /// Outgoing messages, each with what a transport keeps about it.
 #[derive(Debug)]
@@ -16,8 +16,6 @@ pub(crate) struct Outbound<S> {
     ready: Ready<u64>,
     /// Wakes of the places.
     pub(crate) timers: Timers,
-    /// Transmissions so far that were not the first of their packet.
-    pub(crate) retransmissions: u64,
 }
 
 /// An outgoing message and what a transport keeps about it.
@@ -31,12 +29,7 @@ pub(crate) struct Outgoing<S> {
 
 impl<S> Default for Outbound<S> {
     fn default() -> Outbound<S> {
-        Outbound {
-            messages: Slab::new(),
-            ready: Ready::default(),
-            timers: Timers::default(),
-            retransmissions: 0,
-        }
+        Outbound { messages: Slab::new(), ready: Ready::default(), timers: Timers::default() }
     }
 }
 
@@ -153,20 +146,5 @@ impl<S> Outbound<S> {
     /// Whether somebody may send.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
-    }
-
-    /// Sends a packet of a message. `None` if there is none, or no room.
-    pub(crate) fn send(
-        &mut self,
-        config: &MessageConfig,
-        now: Time,
-        slot: u32,
-        label: Label,
-        outbox: &mut dyn Outbox,
-    ) -> Option<&mut Outgoing<S>> {
-        let outgoing = self.messages.get_mut(slot as usize)?;
-        let is_resend = outgoing.transfer.send(config, now, label, outbox)?;
-        self.retransmissions += u64::from(is_resend);
-        Some(outgoing)
     }
 }

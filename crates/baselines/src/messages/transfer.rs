@@ -16,6 +16,8 @@ pub(crate) struct Transfer {
     pub(crate) timeouts: u32,
     /// When its receiver was last heard of, or it began.
     pub(crate) heard_at: Time,
+    /// When a packet of it was last sent, or it began.
+    sent_at: Time,
     started: Time,
     body: Payload,
     packets: u32,
@@ -58,6 +60,7 @@ impl Transfer {
             entropy: message.entropy,
             timeouts: 0,
             heard_at: now,
+            sent_at: now,
             started: now,
             body: message.body,
             packets,
@@ -82,6 +85,16 @@ impl Transfer {
     /// How many of them were sent, not counting those that are to be sent again.
     pub(crate) fn sent(&self) -> u32 {
         self.next_unsent - self.again.len() as u32
+    }
+
+    /// How many transmissions there were.
+    pub(crate) fn transmissions(&self) -> u32 {
+        self.transmissions
+    }
+
+    /// Since when nothing was sent, and nothing heard.
+    pub(crate) fn silent_since(&self) -> Time {
+        self.sent_at.max(self.heard_at)
     }
 
     /// Packets that nothing says have arrived.
@@ -116,6 +129,7 @@ impl Transfer {
         let body = self.address(config, config.overhead_bytes, &data, label, packet);
         self.body.fill(data.offset(), body);
         self.transmissions += 1;
+        self.sent_at = now;
         self.on_the_way.insert(index, now);
         if !self.again.remove(&index) {
             self.next_unsent += 1;

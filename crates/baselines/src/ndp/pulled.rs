@@ -23,13 +23,10 @@ pub struct Pulled {
 /// What is kept about an outgoing message.
 #[derive(Debug)]
 struct State {
-    /// Transmissions that it may make,
+    /// Transmissions that it may make.
     allowed: u64,
-    /// and has made.
-    made: u64,
     /// What pulls have allowed so far.
     credit: u32,
-    last_sent_at: Time,
 }
 
 impl Pulled {
@@ -43,7 +40,7 @@ impl Pulled {
     }
 
     /// Sends a packet of the message whose turn it is.
-    fn send_data(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send_data(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         loop {
             let slot = self.outbound.next()?;
             if !self.outbound.at(slot).is_some_and(|outgoing| outgoing.may_send()) {
@@ -54,17 +51,16 @@ impl Pulled {
                 return None;
             }
             let label = Label::behind_answers(0, self.paths.next());
-            let outgoing = self.outbound.send(&self.config.messages, now, slot, label, outbox)?;
-            outgoing.state.made += 1;
-            outgoing.state.last_sent_at = now;
+            let transfer = &mut self.outbound.at(slot)?.transfer;
+            let is_resend = transfer.send(&self.config.messages, now, label, outbox)?;
             self.outbound.queue(slot, None);
             self.enqueue_if_ready(slot);
-            return Some(());
+            return Some(is_resend);
         }
     }
 
     /// Sends the pull that is due.
-    fn send_pull(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send_pull(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let (name, transmissions) = self.pulls.next(now)?;
         if outbox.room() == 0 {
             return None;
@@ -72,15 +68,15 @@ impl Pulled {
         let path = self.paths.next();
         send_credit(&self.config.messages, name, path, (transmissions, 0), outbox)?;
         self.pulls.pop(now);
-        Some(())
+        Some(false)
     }
 
     /// A place was woken. It may have nothing to do.
     fn on_wake(&mut self, inbox: &mut Inbox, now: Time, slot: u32) {
         let Config { messages, timeout_after, initial_window_packets, .. } = &self.config;
         // Without anything on the way, a pull is due.
-        let since = |Outgoing { transfer, state, .. }: &Outgoing<State>| {
-            transfer.oldest().or(Some(state.last_sent_at.max(transfer.heard_at)))
+        let since = |outgoing: &Outgoing<State>| {
+            outgoing.transfer.oldest().or(Some(outgoing.transfer.silent_since()))
         };
         let woken = self.outbound.wake((inbox, messages), now, slot, *timeout_after, since);
         let Some(Outgoing { transfer, state, .. }) = woken else { return };
@@ -89,7 +85,7 @@ impl Pulled {
         // Where only pulls were lost, nobody knows how many: the flow starts as it started.
         let window = transfer.unanswered().min(*initial_window_packets);
         let more = if expired > 0 { expired } else { window };
-        state.allowed = state.allowed.max(state.made) + u64::from(more);
+        state.allowed = state.allowed.max(transfer.transmissions().into()) + u64::from(more);
         self.outbound.timers.arm(slot, now + *timeout_after);
         self.enqueue_if_ready(slot);
     }
@@ -97,7 +93,8 @@ impl Pulled {
 
 impl Outgoing<State> {
     fn may_send(&self) -> bool {
-        self.state.made < self.state.allowed && self.transfer.next().is_some()
+        u64::from(self.transfer.transmissions()) < self.state.allowed
+            && self.transfer.next().is_some()
     }
 }
 
@@ -132,7 +129,7 @@ impl Protocol for Pulled {
         (): (),
     ) -> Result<FlowId, StartError> {
         let Config { messages, timeout_after, initial_window_packets, .. } = &self.config;
-        let state = State { allowed: 0, made: 0, credit: 0, last_sent_at: now };
+        let state = State { allowed: 0, credit: 0 };
         let flow = self.outbound.start(messages, now, number, message, state)?;
         self.outbound.timers.arm(flow.slot(), now + *timeout_after);
         if let Some(Outgoing { transfer, state, .. }) = self.outbound.find(flow) {
@@ -180,7 +177,7 @@ impl Protocol for Pulled {
         }
     }
 
-    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         self.send_pull(now, outbox).or_else(|| self.send_data(now, outbox))
     }
 
@@ -194,9 +191,5 @@ impl Protocol for Pulled {
 
     fn outgoing(&self) -> usize {
         self.outbound.live()
-    }
-
-    fn retransmissions(&self) -> u64 {
-        self.outbound.retransmissions
     }
 }

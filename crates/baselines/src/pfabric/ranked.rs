@@ -34,16 +34,17 @@ impl Ranked {
     }
 
     /// Sends a packet of the flow that has least to bring over.
-    fn send_data(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send_data(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let slot = self.outbound.next()?;
-        let label = self.outbound.at(slot)?.label(&self.config);
-        self.outbound.send(&self.config.messages, now, slot, label, outbox)?;
+        let outgoing = self.outbound.at(slot)?;
+        let label = outgoing.label(&self.config);
+        let is_resend = outgoing.transfer.send(&self.config.messages, now, label, outbox)?;
         self.outbound.timers.arm(slot, now + self.config.timeout_after);
         self.requeue(slot);
-        Some(())
+        Some(is_resend)
     }
 
-    fn send_probe(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send_probe(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let is_probing = |state: &State| state.probing_since.is_some();
         let outgoing = self.probes.next(&mut self.outbound, is_probing)?;
         let label = outgoing.label(&self.config);
@@ -52,7 +53,7 @@ impl Ranked {
         let slot = outgoing.transfer.flow.slot();
         self.outbound.timers.arm(slot, now + self.config.timeout_after);
         self.probes.pop();
-        Some(())
+        Some(false)
     }
 
     /// A place was woken. It may have nothing to do.
@@ -141,7 +142,7 @@ impl Protocol for Ranked {
         }
     }
 
-    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         self.send_probe(now, outbox).or_else(|| self.send_data(now, outbox))
     }
 
@@ -155,9 +156,5 @@ impl Protocol for Ranked {
 
     fn outgoing(&self) -> usize {
         self.outbound.live()
-    }
-
-    fn retransmissions(&self) -> u64 {
-        self.outbound.retransmissions
     }
 }

@@ -79,7 +79,8 @@ impl Protocol {
         match *self {
             Protocol::Windows => {
                 let seed = rng.substream("control", host.0.into()).bits();
-                Endpoint::new(Config { seed, ..windows }).expect(checked).into()
+                let endpoint = Endpoint::new(Config { seed, ..windows });
+                SimulatedTransport::Flow(endpoint.expect(checked))
             }
             Protocol::Ndp { window_packets, timeout_after, paths } => {
                 let config = ndp::Config {
@@ -90,7 +91,7 @@ impl Protocol {
                     rng: rng.substream("ndp", u64::from(host.0)),
                     ..ndp::Config::new(topology.host_cable(host).rate)
                 };
-                ndp::Endpoint::new(config).expect(checked).into()
+                SimulatedTransport::Ndp(ndp::Endpoint::new(config).expect(checked))
             }
             Protocol::Pfabric { window_packets, timeout_after, past } => {
                 let config = pfabric::Config {
@@ -101,13 +102,13 @@ impl Protocol {
                     past,
                     ..pfabric::Config::default()
                 };
-                pfabric::Endpoint::new(config).expect(checked).into()
+                SimulatedTransport::Pfabric(pfabric::Endpoint::new(config).expect(checked))
             }
             Protocol::Homa { window_packets, timeout_after, priorities, past, .. } => {
                 let round_trip_packets = window_packets;
                 let config =
                     homa::Config { messages, round_trip_packets, priorities, timeout_after, past };
-                homa::Endpoint::new(config).expect(checked).into()
+                SimulatedTransport::Homa(Box::new(homa::Endpoint::new(config).expect(checked)))
             }
             Protocol::Deliver { loss, sprays } => {
                 let config = thalweg_deliver::Config {
@@ -117,7 +118,7 @@ impl Protocol {
                 };
                 let rng = rng.substream("deliver", u64::from(host.0));
                 let deliveries = Deliveries::new(config, loss, messages.first_message, rng);
-                deliveries.expect(checked).into()
+                SimulatedTransport::Deliver(Box::new(deliveries.expect(checked)))
             }
         }
     }

@@ -10,6 +10,7 @@ use super::{Deliveries, Layer};
 
 /// The transport of a simulated host's ordinary flows: that of the product, or a published one that it is
 /// compared with.
+#[expect(clippy::large_enum_variant, reason = "nearly all simulated hosts have the largest")]
 pub(crate) enum SimulatedTransport {
     /// Windows.
     Flow(Endpoint),
@@ -100,36 +101,6 @@ impl SimulatedTransport {
     /// Number of retransmissions so far.
     pub(crate) fn retransmissions(&self) -> u64 {
         delegate!(self, endpoint => endpoint.retransmissions())
-    }
-}
-
-impl From<Endpoint> for SimulatedTransport {
-    fn from(endpoint: Endpoint) -> SimulatedTransport {
-        SimulatedTransport::Flow(endpoint)
-    }
-}
-
-impl From<Deliveries> for SimulatedTransport {
-    fn from(deliveries: Deliveries) -> SimulatedTransport {
-        SimulatedTransport::Deliver(Box::new(deliveries))
-    }
-}
-
-impl From<ndp::Endpoint> for SimulatedTransport {
-    fn from(endpoint: ndp::Endpoint) -> SimulatedTransport {
-        SimulatedTransport::Ndp(endpoint)
-    }
-}
-
-impl From<pfabric::Endpoint> for SimulatedTransport {
-    fn from(endpoint: pfabric::Endpoint) -> SimulatedTransport {
-        SimulatedTransport::Pfabric(endpoint)
-    }
-}
-
-impl From<homa::Endpoint> for SimulatedTransport {
-    fn from(endpoint: homa::Endpoint) -> SimulatedTransport {
-        SimulatedTransport::Homa(Box::new(endpoint))
     }
 }
 

@@ -23,7 +23,7 @@ impl BitRing {
         self.start
     }
 
-    /// Whether a number is in the set.
+    /// Returns whether a number is in the set.
     #[inline]
     pub fn contains(&self, number: u32) -> bool {
         self.covers(number) && self.words[self.slot(number >> 6)] >> (number & 63) & 1 == 1
@@ -118,7 +118,7 @@ impl BitRing {
     }
 }
 
-/// Which packets of a message have arrived: all below a number, and some above it.
+/// The set of packets of a message that have arrived: all below a number, and some above it.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     /// Starts at the first packet that has not arrived.
@@ -139,13 +139,13 @@ impl Arrivals {
         self.above.start()
     }
 
-    /// How many have arrived.
+    /// Number of packets that have arrived.
     #[inline]
     pub fn total(&self) -> u32 {
         self.above.start() + self.above_count
     }
 
-    /// Whether a packet has arrived.
+    /// Returns whether a packet has arrived.
     #[inline]
     pub fn contains(&self, index: u32) -> bool {
         index < self.cumulative() || (self.above_count > 0 && self.above.contains(index))
@@ -186,15 +186,14 @@ impl Arrivals {
         }
     }
 
-    /// Takes in what [`Arrivals::sack`] said at another place, when `cumulative` was the number
-    /// there.
+    /// Takes in the value of [`Arrivals::sack`] at another place, where `cumulative` was this number.
     #[inline]
     pub fn insert_sack(&mut self, cumulative: u32, sack: u64) {
         let from = self.cumulative().max(cumulative + 1);
         let skipped = from - (cumulative + 1);
         // What is more than 64 behind says nothing new.
-        let said = sack.checked_shr(skipped).unwrap_or(0);
-        let mut new = said & !self.above.next_64(from);
+        let reported = sack.checked_shr(skipped).unwrap_or(0);
+        let mut new = reported & !self.above.next_64(from);
         while new != 0 {
             // Highest first: the lowest may move the start.
             let bit = 63 - new.leading_zeros();
@@ -278,8 +277,8 @@ mod tests {
             Step::InsertSack(behind, sack) => {
                 let there = cumulative.saturating_sub(behind);
                 arrivals.insert_sack(there, sack);
-                let said = (0..64).filter(|bit| sack >> bit & 1 == 1);
-                model.0.extend(said.map(|bit| there + 1 + bit));
+                let reported = (0..64).filter(|bit| sack >> bit & 1 == 1);
+                model.0.extend(reported.map(|bit| there + 1 + bit));
             }
         }
     }

@@ -16,11 +16,11 @@ pub const MAX_PACKETS: u32 = 1 << 28;
 pub struct MessageConfig {
     /// Payload of a full packet. Default 1,460: what TCP puts into an Ethernet frame.
     pub segment_bytes: u32,
-    /// What a data packet occupies of a link beside its payload. Default 40: IP and TCP headers.
+    /// Bytes that a data packet occupies of a link beside its payload. Default 40: IP and TCP headers.
     pub overhead_bytes: u32,
-    /// What an acknowledgement occupies of a link. Default 64: the least Ethernet frame.
+    /// Bytes that an acknowledgement occupies of a link. Default 64: the least Ethernet frame.
     pub ack_wire_bytes: u32,
-    /// How far the last packet sent may be ahead of the first that has not arrived. Limits the
+    /// Distance of the last packet sent from the first that has not arrived, at most. Limits the
     /// memory of a receiver to one bit for each. Default 16,384: 400 Gbps for half a millisecond.
     pub span_packets: u32,
     /// A message fails when nothing came back for so long. A receiver forgets a half-arrived
@@ -33,7 +33,7 @@ pub struct MessageConfig {
     pub max_message_bytes: u64,
     /// Most memory for real bytes of all messages that are arriving. Default 1 GiB.
     pub max_incoming_bytes: u64,
-    /// How many completed messages a receiver remembers in order to answer late copies of their
+    /// Number of completed messages that a receiver remembers in order to answer late copies of their
     /// packets. Default 16,384: a full table of one endpoint stays below a megabyte. See
     /// [`Endpoint`](crate::Endpoint) for what happens beyond.
     pub completed_memory: u32,
@@ -81,7 +81,7 @@ pub enum MessageConfigError {
     TooManyPackets {
         /// The setting.
         name: &'static str,
-        /// What it was set to.
+        /// The value of the setting.
         value: u32,
     },
     /// A first message that leaves no numbers for the others.
@@ -111,7 +111,7 @@ impl MessageConfigError {
 }
 
 impl MessageConfig {
-    /// Whether the settings can work together.
+    /// Checks whether the settings can work together.
     pub fn check(&self) -> Result<(), MessageConfigError> {
         MessageConfigError::check_positive([
             ("segment_bytes", u64::from(self.segment_bytes)),

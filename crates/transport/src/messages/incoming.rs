@@ -1,7 +1,7 @@
 //! All incoming messages of an endpoint.
 //!
-//! Memory is bounded whatever arrives: so many messages at once, so many real bytes, so many
-//! completed messages remembered. What does not fit is dropped without an answer, so that its sender
+//! Memory is bounded whatever arrives: by limits for messages at once, for real bytes, and for
+//! completed messages that are remembered. What does not fit is dropped without an answer, so that its sender
 //! tries again later.
 
 use std::collections::{HashMap, VecDeque};
@@ -17,7 +17,7 @@ use super::receiver::{Intake, Receiver};
 /// Stands in the table for a message that is complete.
 const COMPLETE: u32 = u32::MAX;
 
-/// How many places a new message looks at for one whose sender is gone. More than one, so that
+/// Number of places where a new message looks for one whose sender is gone. More than one, so that
 /// messages that nobody ends go away faster than they come.
 const SWEPT_PLACES: usize = 4;
 
@@ -34,14 +34,14 @@ pub struct Incoming {
     completed: VecDeque<Name>,
     /// Real bytes that all arriving messages hold.
     held_bytes: u64,
-    /// Where the next search for messages without a sender begins.
+    /// Place where the next search for messages without a sender begins.
     sweep_from: usize,
     arrivals: ArrivalStats,
-    /// Whether answers say that a loss shows in the priorities of what came.
+    /// True if answers report losses that show in the priorities of packets.
     compares_priorities: bool,
 }
 
-/// How packets of messages came.
+/// Counts of packets of messages that have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ArrivalStats {
     /// Packets that came for the first time.
@@ -52,17 +52,17 @@ pub struct ArrivalStats {
     pub held_bytes: u64,
     /// The most that ever waited.
     pub peak_held_bytes: u64,
-    /// What waited of its message when a packet came, added up over all packets.
+    /// Sum over all packets of what waited of its message when a packet came.
     pub summed_held_bytes: u64,
 }
 
 impl ArrivalStats {
-    /// What waited of its message when a packet came, on average.
+    /// Mean over all packets of what waited of its message when a packet came.
     pub fn mean_held_bytes(&self) -> f64 {
         self.summed_held_bytes as f64 / self.packets.max(1) as f64
     }
 
-    /// Those of two endpoints. The peak is that of one of them: they need not have been at the same time.
+    /// Counts of two endpoints together. The peak is that of one of them: they need not have been at the same time.
     #[must_use]
     pub fn merge(self, other: ArrivalStats) -> ArrivalStats {
         ArrivalStats {
@@ -94,8 +94,8 @@ pub enum Refusal {
 }
 
 impl Incoming {
-    /// No messages yet. All other calls need the same settings. `compares_priorities` says whether answers
-    /// tell of losses that show in the priorities of what came.
+    /// No messages yet. All other calls need the same settings. With `compares_priorities`, answers
+    /// report losses that show in the priorities of packets.
     pub fn new(config: &MessageConfig, compares_priorities: bool) -> Incoming {
         Incoming {
             // The job's random number makes it hard to choose flows that collide.
@@ -110,12 +110,12 @@ impl Incoming {
         }
     }
 
-    /// How many messages are arriving.
+    /// Number of messages that are arriving.
     pub fn live(&self) -> usize {
         self.receivers.len() - self.vacant.len()
     }
 
-    /// How packets came so far.
+    /// Counts of the packets that have arrived so far.
     pub fn arrivals(&self) -> ArrivalStats {
         self.arrivals
     }
@@ -183,7 +183,7 @@ impl Incoming {
         Ok(Ack { cumulative, sack, resend, ..answer(config, meta, data) })
     }
 
-    /// How many packets of a message have not arrived; `None` if it is complete or not known.
+    /// Number of packets of a message that have not arrived; `None` if it is complete or not known.
     pub fn missing(&self, src: NodeId, flow: FlowId) -> Option<u32> {
         let slot = self.table.get(&(src, flow.0)).filter(|slot| **slot != COMPLETE)?;
         Some(self.receivers[*slot as usize].missing())
@@ -244,7 +244,9 @@ impl Incoming {
             let name = (receiver.src, receiver.flow);
             let slot = self.sweep_from as u32;
             // A vacant place keeps the name of its last message, which the table has dropped.
-            if now.since(receiver.heard_at) > forget_after && self.table.get(&name) == Some(&slot) {
+            if now.since(receiver.last_arrival_at) > forget_after
+                && self.table.get(&name) == Some(&slot)
+            {
                 self.arrivals.held_bytes -= receiver.held_bytes();
                 self.held_bytes -= receiver.abandon();
                 self.table.remove(&name);
@@ -311,7 +313,7 @@ fn answer_complete(config: &MessageConfig, meta: &Meta, data: &Data) -> Result<A
     Ok(Ack { cumulative: packets, ..answer(config, meta, data) })
 }
 
-/// What an answer echoes of the packet.
+/// The part of an answer that echoes the packet.
 #[inline]
 fn answer(config: &MessageConfig, meta: &Meta, data: &Data) -> Ack {
     Ack {

@@ -1,9 +1,9 @@
-//! Those that may send, by rank.
+//! A queue of senders, by rank.
 
 use std::collections::BTreeSet;
 
-/// Names of those that may send, each at most once, the smallest rank first. Whoever wants turns among
-/// equals makes them part of the rank.
+/// Names of senders that may send, each at most once, the smallest rank first. Where equals take turns, the
+/// turn is part of the rank.
 #[derive(Clone, Debug)]
 pub struct Ready<R, N = u32> {
     ranked: BTreeSet<(R, N)>,
@@ -42,7 +42,7 @@ impl<R: Ord + Copy, N: Ord + Copy> Ready<R, N> {
         self.ranked.iter().copied()
     }
 
-    /// Whether nobody may send.
+    /// Returns whether nobody may send.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranked.is_empty()
