@@ -30,7 +30,6 @@ impl BitRing {
     }
 
     /// Puts in a number that is not below the start.
-    #[inline]
     pub fn insert(&mut self, number: u32) {
         if !self.covers(number) {
             self.grow(number);
@@ -72,7 +71,6 @@ impl BitRing {
         self.clear_words(from, to)
     }
 
-    #[inline]
     fn clear_words(&mut self, from: u32, to: u32) -> u32 {
         let (first, last) = (from >> 6, to >> 6);
         let mut dropped = 0;
@@ -187,7 +185,6 @@ impl Arrivals {
     }
 
     /// Takes in the value of [`Arrivals::sack`] at another place, where `cumulative` was this number.
-    #[inline]
     pub fn insert_sack(&mut self, cumulative: u32, sack: u64) {
         let from = self.cumulative().max(cumulative + 1);
         let skipped = from - (cumulative + 1);
@@ -210,7 +207,6 @@ impl Arrivals {
     }
 
     /// Moves the run that begins at the start below it.
-    #[inline]
     fn absorb(&mut self) {
         loop {
             let start = self.above.start();
