@@ -24,14 +24,16 @@
 //! grants nothing more until it hears of the message. Switches have to spray the packets.
 
 mod config;
-mod endpoint;
+mod granted;
 mod grants;
 mod priorities;
 #[cfg(test)]
 mod tests;
 
 pub use config::Config;
-pub use endpoint::Endpoint;
+pub use granted::Granted;
 pub use priorities::{Priorities, PrioritiesError};
+pub use thalweg_transport::MessageConfigError as ConfigError;
 
-pub use crate::messages::ConfigError;
+/// Sends and receives the messages of one node, as receivers grant them.
+pub type Endpoint = thalweg_transport::Endpoint<Granted>;

@@ -17,13 +17,15 @@
 //! published one takes superfluous pulls out of its queue at the end.
 
 mod config;
-mod endpoint;
 mod paths;
+mod pulled;
 mod pulls;
 #[cfg(test)]
 mod tests;
 
 pub use config::Config;
-pub use endpoint::Endpoint;
+pub use pulled::Pulled;
+pub use thalweg_transport::MessageConfigError as ConfigError;
 
-pub use crate::messages::ConfigError;
+/// Sends and receives the messages of one node, as receivers pull them.
+pub type Endpoint = thalweg_transport::Endpoint<Pulled>;

@@ -12,12 +12,14 @@
 //! spray them themselves.
 
 mod config;
-mod endpoint;
+mod ranked;
 #[cfg(test)]
 mod tests;
 mod window;
 
 pub use config::Config;
-pub use endpoint::Endpoint;
+pub use ranked::Ranked;
+pub use thalweg_transport::MessageConfigError as ConfigError;
 
-pub use crate::messages::ConfigError;
+/// Sends and receives the messages of one node, the shortest remaining first.
+pub type Endpoint = thalweg_transport::Endpoint<Ranked>;

@@ -99,7 +99,7 @@ impl Carrier {
         if let Some(delivery) = delivery {
             return Ok(Carrier::Deliver(Box::new(Courier::new(delivery)?)));
         }
-        let first_message = flow.first_message;
+        let first_message = flow.messages.first_message;
         let endpoint = Endpoint::new(flow)?;
         Ok(Carrier::Flow(Box::new(Flows { endpoint, first_message, tag })))
     }

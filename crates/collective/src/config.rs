@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use thalweg_core::NodeId;
-use thalweg_flow::MAX_PACKETS;
+use thalweg_flow::{MAX_PACKETS, MessageConfig};
 use thiserror::Error;
 
 use crate::block::VALUE_BYTES;
@@ -126,7 +126,8 @@ pub(crate) fn check_fits_message(
     overhead_bytes: u64,
     flow: &thalweg_flow::Config,
 ) -> Result<(), ConfigError> {
-    let max = flow.max_message_bytes.min(u64::from(flow.segment_bytes) * u64::from(MAX_PACKETS));
+    let MessageConfig { segment_bytes, max_message_bytes, .. } = flow.messages;
+    let max = max_message_bytes.min(u64::from(segment_bytes) * u64::from(MAX_PACKETS));
     let max = max.saturating_sub(overhead_bytes);
     if chunk_bytes > max {
         return Err(ConfigError::ChunkTooLong { chunk_bytes, max });

@@ -1,18 +1,19 @@
 //! All outgoing tensors of an endpoint: who sends next, who asks, whose answer is overdue.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
 use slab::Slab;
 use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Rng, Time, Timers};
+use thalweg_transport::messages::Ready;
 use thalweg_wire::deliver::{Ack, Control, Verb};
 
 use crate::answers::address;
 use crate::budget::LossBound;
 use crate::call::{Completion, Failed, Failure, Name, PostError, SendCall};
 use crate::config::Config;
-use crate::peer::{Peer, Turn};
+use crate::peer::Peer;
 use crate::sender::{Next, Sender, wire_name};
 use crate::stats::Stats;
 
@@ -24,8 +25,8 @@ pub(crate) struct Outgoing {
     peers: Vec<Peer>,
     /// The place of each peer.
     nodes: BTreeMap<NodeId, u32>,
-    /// Peers that may be sent to: rank, whose turn it is, place.
-    ready: BTreeSet<(u32, u64, u32)>,
+    /// Peers that may be sent to, by rank, and by turn among equals.
+    ready: Ready<(u32, u64)>,
     /// Peers whose rate does not allow the next packet yet.
     paced: BinaryHeap<Reverse<(Time, u32)>>,
     /// Tensors with a question to ask.
@@ -43,7 +44,7 @@ impl Outgoing {
             names: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
             peers: Vec::new(),
             nodes: BTreeMap::new(),
-            ready: BTreeSet::new(),
+            ready: Ready::default(),
             paced: BinaryHeap::new(),
             asking: VecDeque::new(),
             timers: Timers::default(),
@@ -139,7 +140,7 @@ impl Outgoing {
     ) -> Option<()> {
         self.release(now);
         loop {
-            let &(_, _, place) = self.ready.first()?;
+            let (_, place) = self.ready.first()?;
             let peer = &mut self.peers[place as usize];
             let Some(&waiting) = peer.waiting.first() else {
                 self.unready(place);
@@ -272,32 +273,24 @@ impl Outgoing {
     fn enqueue(&mut self, now: Time, place: u32) {
         let peer = &mut self.peers[place as usize];
         let Some(&(rank, _, _)) = peer.waiting.first() else { return };
-        match peer.turn {
-            Turn::Paced => {}
-            Turn::Ready(known, _) if known <= rank => {}
-            Turn::Ready(known, turn) => {
-                self.ready.remove(&(known, turn, place));
-                self.ready.insert((rank, turn, place));
-                peer.turn = Turn::Ready(rank, turn);
+        match peer.queued {
+            _ if peer.is_paced => {}
+            Some((known, turn)) => {
+                self.ready.put(place, &mut peer.queued, Some((known.min(rank), turn)));
             }
-            Turn::Idle if peer.next_send() > now => {
-                peer.turn = Turn::Paced;
+            None if peer.next_send() > now => {
+                peer.is_paced = true;
                 self.paced.push(Reverse((peer.next_send(), place)));
             }
-            Turn::Idle => {
-                peer.turn = Turn::Ready(rank, self.count);
-                self.ready.insert((rank, self.count, place));
+            None => {
+                self.ready.put(place, &mut peer.queued, Some((rank, self.count)));
                 self.count += 1;
             }
         }
     }
 
     fn unready(&mut self, place: u32) {
-        let peer = &mut self.peers[place as usize];
-        if let Turn::Ready(rank, turn) = peer.turn {
-            self.ready.remove(&(rank, turn, place));
-            peer.turn = Turn::Idle;
-        }
+        self.ready.put(place, &mut self.peers[place as usize].queued, None);
     }
 
     /// Peers whose time has come may be sent to.
@@ -306,7 +299,7 @@ impl Outgoing {
             && at <= now
         {
             self.paced.pop();
-            self.peers[place as usize].turn = Turn::Idle;
+            self.peers[place as usize].is_paced = false;
             self.enqueue(now, place);
         }
     }
@@ -356,22 +349,17 @@ impl Outgoing {
     }
 
     fn check_peers(&self) {
-        let mut ready = 0;
         for (place, peer) in (0..).zip(&self.peers) {
-            match peer.turn {
-                Turn::Idle => assert!(peer.waiting.is_empty(), "a peer with tensors has its turn"),
-                Turn::Ready(rank, turn) => {
-                    ready += 1;
-                    let is_queued = self.ready.contains(&(rank, turn, place));
-                    assert!(is_queued, "a peer that is ready is in the queue");
-                }
-                Turn::Paced => {
-                    let is_timed = self.paced.iter().any(|Reverse((_, own))| *own == place);
-                    assert!(is_timed, "a peer that is paced has a time");
-                }
-            }
+            let is_waiting = peer.queued.is_some() || peer.is_paced;
+            assert!(is_waiting || peer.waiting.is_empty(), "a peer with tensors has its turn");
+            let is_timed = self.paced.iter().any(|Reverse((_, own))| *own == place);
+            assert_eq!(is_timed, peer.is_paced, "a peer that is paced has a time");
         }
-        assert_eq!(self.ready.len(), ready, "only peers that are ready are in the queue");
+        let queued = (0..).zip(&self.peers);
+        let mut queued: Vec<_> =
+            queued.filter_map(|(place, peer)| Some((peer.queued?, place))).collect();
+        queued.sort_unstable();
+        assert!(self.ready.iter().eq(queued), "peers that are ready are in the queue, once each");
     }
 }
 

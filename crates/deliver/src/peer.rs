@@ -23,19 +23,10 @@ pub(crate) struct Peer {
     until_echo: u32,
     /// Senders that have something to send.
     pub waiting: BTreeSet<Waiting>,
-    /// Where it stands among the peers.
-    pub turn: Turn,
-}
-
-/// Where a peer stands among all peers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
-    /// Nothing is to be sent to it.
-    Idle,
-    /// It may be sent to, in this order: rank, then whose turn it is.
-    Ready(u32, u64),
+    /// With which rank and turn it stands among the peers that may be sent to.
+    pub queued: Option<(u32, u64)>,
     /// Its rate does not allow the next packet yet.
-    Paced,
+    pub is_paced: bool,
 }
 
 impl Peer {
@@ -47,7 +38,8 @@ impl Peer {
             rtt: RttEstimator::new(config.waits),
             until_echo: 0,
             waiting: BTreeSet::new(),
-            turn: Turn::Idle,
+            queued: None,
+            is_paced: false,
         }
     }
 

@@ -23,7 +23,7 @@ fn deliver(now: Time, sent: &mut TestOutbox, to: &mut Endpoint) {
 fn message(config: &Config, packets: u64) -> Message {
     Message {
         dst: NodeId(1),
-        body: Payload::Length(Bytes::from(config.segment_bytes) * packets),
+        body: Payload::Length(Bytes::from(config.messages.segment_bytes) * packets),
         tagger: FlowTagger::default(),
         entropy: 7,
     }

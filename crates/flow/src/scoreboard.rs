@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use crate::bits::{Arrivals, BitRing};
+use thalweg_transport::messages::bits::{Arrivals, BitRing};
 
 /// The state of an outgoing message, in packets.
 #[derive(Clone, Debug, Default)]

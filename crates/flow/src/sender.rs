@@ -2,11 +2,13 @@
 
 use thalweg_core::{Bytes, Dscp, NodeId, Outbox, Packet, Purpose, Rng, Tag, Tagger, Time};
 use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
+use thalweg_transport::messages::{
+    FlowId, FlowTagger, Message, Payload, Sent, StartError, packets_of,
+};
 use thalweg_transport::{CongestionControl, Controller, Envelope, RttEstimator};
 use thalweg_wire::flow::{Ack, Data};
 
-use crate::config::{Config, LossDetection, MAX_PACKETS};
-use crate::message::{FlowId, FlowTagger, Message, Payload, Sent, StartError};
+use crate::config::{Config, LossDetection};
 use crate::scoreboard::{Answer, Scoreboard};
 
 /// An outgoing message, or the place where one was.
@@ -57,12 +59,6 @@ pub(crate) enum Outcome {
     Continues,
     /// All of it has arrived.
     Complete,
-}
-
-/// How many packets a message of this length has; `None` if that is more than a flow can number.
-pub fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
-    let packets = message_bytes.as_u64().div_ceil(u64::from(segment_bytes)).max(1);
-    u32::try_from(packets).ok().filter(|&packets| packets <= MAX_PACKETS)
 }
 
 impl Path {
@@ -125,9 +121,10 @@ impl Sender {
         path: Path,
     ) -> Result<(), StartError> {
         let bytes = message.body.bytes();
-        let packets = packets_of(bytes, config.segment_bytes).ok_or(StartError::TooLong(bytes))?;
+        let packets =
+            packets_of(bytes, config.messages.segment_bytes).ok_or(StartError::TooLong(bytes))?;
         self.last_index = packets - 1;
-        let before_last = u64::from(self.last_index) * u64::from(config.segment_bytes);
+        let before_last = u64::from(self.last_index) * u64::from(config.messages.segment_bytes);
         // At most a segment, which has 32 bits.
         self.last_bytes = (bytes.as_u64() - before_last) as u32;
         self.flow = flow;
@@ -182,8 +179,9 @@ impl Sender {
     pub fn is_ready(&self, config: &Config) -> bool {
         let after = u64::from(self.board.in_flight_packets() + 1);
         self.is_live
-            && self.board.has_work(config.span_packets)
-            && after * u64::from(config.segment_bytes) <= self.path.control.window().as_u64()
+            && self.board.has_work(config.messages.span_packets)
+            && after * u64::from(config.messages.segment_bytes)
+                <= self.path.control.window().as_u64()
     }
 
     /// Until when its control holds it back, if it does.
@@ -199,7 +197,7 @@ impl Sender {
         if !self.is_ready(config) {
             return None;
         }
-        let index = self.board.choose(config.span_packets)?;
+        let index = self.board.choose(config.messages.span_packets)?;
         let (tag, _) = self.tag(config, index);
         Some(tag.dscp.priority())
     }
@@ -208,7 +206,8 @@ impl Sender {
     #[inline]
     fn tag(&mut self, config: &Config, index: u32) -> (Tag, u8) {
         // A resent packet gets the tag of its place in the message again.
-        let mut tag = self.tagger.tag(Bytes::from(index) * u64::from(config.segment_bytes));
+        let mut tag =
+            self.tagger.tag(Bytes::from(index) * u64::from(config.messages.segment_bytes));
         let first_priority = tag.dscp.priority();
         // Others wait for it at the receiver.
         // spec: Q-08
@@ -227,7 +226,7 @@ impl Sender {
     /// outbox has no room.
     #[inline]
     pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
-        let index = self.board.choose(config.span_packets)?;
+        let index = self.board.choose(config.messages.span_packets)?;
         let payload_bytes = self.payload_bytes(config, index);
         let is_resend = self.board.was_sent(index);
         let body_size = self.body.body_size(payload_bytes);
@@ -249,30 +248,30 @@ impl Sender {
 
     #[inline]
     fn payload_bytes(&self, config: &Config, index: u32) -> u32 {
-        if index == self.last_index { self.last_bytes } else { config.segment_bytes }
+        if index == self.last_index { self.last_bytes } else { config.messages.segment_bytes }
     }
 
     #[inline]
     fn fill(&mut self, config: &Config, now: Time, index: u32, mut packet: Packet<'_>) {
-        let offset = Bytes::from(index) * u64::from(config.segment_bytes);
+        let offset = Bytes::from(index) * u64::from(config.messages.segment_bytes);
         let (tag, first_priority) = self.tag(config, index);
         let transmission = self.note_sent(config, now, index, tag);
         let envelope = Envelope {
             dst: self.dst,
             tag,
             entropy: self.entropy,
-            overhead_bytes: config.overhead_bytes,
-            key: config.credentials.key.as_ref(),
+            overhead_bytes: config.messages.overhead_bytes,
+            key: config.messages.credentials.key.as_ref(),
         };
         let data = Data {
-            job: config.credentials.job,
-            epoch: config.credentials.epoch,
+            job: config.messages.credentials.job,
+            epoch: config.messages.credentials.epoch,
             flow: self.flow.0,
             message_bytes: self.body.bytes(),
             sent_at: now,
             index,
             transmission,
-            segment_bytes: config.segment_bytes,
+            segment_bytes: config.messages.segment_bytes,
             priority: first_priority,
         };
         envelope.fill(&mut packet, |header| data.encode(header));
@@ -282,7 +281,7 @@ impl Sender {
     /// Counts a packet as sent. Returns the number of the transmission.
     #[inline]
     fn note_sent(&mut self, config: &Config, now: Time, index: u32, tag: Tag) -> u32 {
-        let segment = Bytes::from(config.segment_bytes);
+        let segment = Bytes::from(config.messages.segment_bytes);
         let packet = SentPacket {
             now,
             bytes: segment,
@@ -335,7 +334,7 @@ impl Sender {
         in_flight_packets: u32,
         arrived_packets: u32,
     ) {
-        let segment = Bytes::from(config.segment_bytes);
+        let segment = Bytes::from(config.messages.segment_bytes);
         let round_trip = now.since(ack.sent_at);
         self.path.rtt.sample(config.rto_limits(), round_trip);
         self.path.rtt.stop_backing_off();
@@ -374,7 +373,7 @@ impl Sender {
 
     /// The answer is overdue. Returns whether there is still hope for one.
     pub fn on_timeout(&mut self, config: &Config, now: Time) -> bool {
-        if now.since(self.silent_since) >= config.give_up_after {
+        if now.since(self.silent_since) >= config.messages.give_up_after {
             return false;
         }
         self.timeouts += 1;

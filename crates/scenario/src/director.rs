@@ -94,10 +94,11 @@ impl<'a> ScenarioDirector<'a> {
     /// A host that knows nothing yet.
     pub(crate) fn host(&self, node: NodeId, first_message: u64) -> SimulatedHost {
         let Scenario { transport, protocol, topology, .. } = self.scenario;
-        let messages = thalweg_flow::Config { first_message, ..transport.clone() };
+        let mut transport = transport.clone();
+        transport.messages.first_message = first_message;
         // A restarted host draws anew.
         let rng = self.endpoints.substream("from", first_message);
-        let endpoint = protocol.endpoint(node, messages, topology, &rng);
+        let endpoint = protocol.endpoint(node, transport, topology, &rng);
         let mut host = SimulatedHost::new(node, endpoint);
         self.jobs.prepare(node, &mut host, &rng);
         host

@@ -78,7 +78,7 @@ impl Scenario {
             let key = if file.transport.tagger.is_some() { "tagger" } else { "hints" };
             return Err(Mistake::at(key, message).under("transport"));
         }
-        protocol.balance(&traffic, &transport);
+        protocol.balance(&traffic, &transport.messages);
         let File { title, stop_after, transport: table, .. } = file;
         let scenario = Scenario {
             title,
@@ -175,9 +175,9 @@ impl Scenario {
     /// How long every flow and the acknowledgement of its last packet take alone.
     pub(crate) fn ideals(&self, flows: &[FlowRecord]) -> (Vec<Span>, Vec<Span>) {
         let sizes = PacketSizes {
-            segment_bytes: self.transport.segment_bytes,
-            overhead_bytes: self.transport.overhead_bytes,
-            ack_bytes: self.transport.ack_wire_bytes,
+            segment_bytes: self.transport.messages.segment_bytes,
+            overhead_bytes: self.transport.messages.overhead_bytes,
+            ack_bytes: self.transport.messages.ack_wire_bytes,
         };
         let sprays = self.fabric.spread == Spread::PerPacket;
         let mut ideal = Ideal::new(&self.topology, sizes, sprays);

@@ -261,7 +261,7 @@ impl Setting<'_> {
 
     /// Whether the transport can number all packets of a flow.
     fn fits(&self, bytes: Bytes, key: &str) -> Result<Bytes, Mistake> {
-        let most = Bytes::from(self.transport.segment_bytes) * u64::from(MAX_PACKETS);
+        let most = Bytes::from(self.transport.messages.segment_bytes) * u64::from(MAX_PACKETS);
         if bytes <= most {
             return Ok(bytes);
         }
@@ -276,8 +276,8 @@ impl Setting<'_> {
         if counts == LoadWord::Payload {
             return 1.0;
         }
-        let payload_bytes = f64::from(self.transport.segment_bytes);
-        (payload_bytes + f64::from(self.transport.overhead_bytes)) / payload_bytes
+        let payload_bytes = f64::from(self.transport.messages.segment_bytes);
+        (payload_bytes + f64::from(self.transport.messages.overhead_bytes)) / payload_bytes
     }
 
     fn host_rates(&self) -> Vec<Rate> {

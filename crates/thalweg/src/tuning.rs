@@ -97,15 +97,18 @@ pub(crate) fn delivery(
 /// Reliable flows between the ranks of a job.
 pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> thalweg_flow::Config {
     thalweg_flow::Config {
-        segment_bytes: SEGMENT_BYTES,
-        overhead_bytes: OVERHEAD_BYTES,
-        ack_wire_bytes: OVERHEAD_BYTES,
+        messages: thalweg_flow::MessageConfig {
+            segment_bytes: SEGMENT_BYTES,
+            overhead_bytes: OVERHEAD_BYTES,
+            ack_wire_bytes: OVERHEAD_BYTES,
+            give_up_after,
+            credentials: Credentials { job, epoch, key: Some(key) },
+            ..thalweg_flow::MessageConfig::default()
+        },
         control: Delay::to(QUEUE_TARGET).into(),
         remembers_paths: true,
         min_rto: Span::from_ms(10),
         initial_rto: Span::from_ms(50),
-        give_up_after,
-        credentials: Credentials { job, epoch, key: Some(key) },
         ..thalweg_flow::Config::default()
     }
 }

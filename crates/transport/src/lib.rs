@@ -4,18 +4,21 @@
 //! [`Credentials`] (the packets of which job are read, and how headers are sealed) and [`Envelope`] (how a
 //! packet is addressed), [`recovery`] (round-trip times, timeouts, departure times),
 //! [`control`] (congestion control) and
-//! [`messages`] (replies that wait to be sent).
+//! [`messages`] (messages, their settings, and how they are put together). An [`Endpoint`] makes a
+//! machine of a [`Protocol`] that sends messages.
 //!
 //! Nothing here does I/O, reads a clock, or draws random numbers of its own.
 
 pub mod control;
 pub mod credentials;
+pub mod endpoint;
 pub mod envelope;
 pub mod messages;
 pub mod recovery;
 
 pub use control::{CongestionControl, Control, ControlError, ControlStart, Controller};
 pub use credentials::Credentials;
+pub use endpoint::{Arrival, Dropped, Endpoint, Inbox, Protocol};
 pub use envelope::Envelope;
-pub use messages::Replies;
+pub use messages::{MessageConfig, MessageConfigError, Replies};
 pub use recovery::{Backoff, DepartureClock, RtoLimits, RttEstimator};

@@ -1,5 +1,18 @@
 //! Parts of transports that send and receive messages.
 
+pub mod bits;
+pub mod config;
+pub mod incoming;
+pub mod message;
+pub mod ready;
+mod receiver;
+mod reordering;
 pub mod replies;
 
+pub use config::{MAX_PACKETS, MessageConfig, MessageConfigError};
+pub use incoming::{ArrivalStats, Incoming, Refusal};
+pub use message::{
+    Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError, packets_of,
+};
+pub use ready::Ready;
 pub use replies::Replies;

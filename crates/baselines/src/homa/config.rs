@@ -1,16 +1,16 @@
 //! Settings.
 
 use thalweg_core::Span;
+use thalweg_transport::MessageConfig;
 
-use super::Priorities;
-use crate::messages::{ConfigError, Past, check};
+use super::{ConfigError, Priorities};
+use crate::messages::Past;
 
 /// Settings of an [`Endpoint`](super::Endpoint). Both ends of a message need the same ones.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Sizes, names and limits of messages. Its windows, controls and timeouts mean nothing here, but
-    /// for `give_up_after`.
-    pub messages: thalweg_flow::Config,
+    /// Sizes, names and limits of messages.
+    pub messages: MessageConfig,
     /// Packets of a message that need no grant, and that a granted message has on the way: `RTTbytes`.
     /// Default 7: 9.7 KB, as published for 10 Gbps and round trips of 7.8 µs.
     pub round_trip_packets: u32,
@@ -26,7 +26,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            messages: thalweg_flow::Config::default(),
+            messages: MessageConfig::default(),
             round_trip_packets: 7,
             priorities: Priorities::default(),
             timeout_after: Span::from_ms(2),
@@ -38,10 +38,10 @@ impl Default for Config {
 impl Config {
     /// Whether there can be such an endpoint.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let counts = [
+        self.messages.check()?;
+        ConfigError::check_positive([
             ("round_trip_packets", u64::from(self.round_trip_packets)),
             ("timeout_after", self.timeout_after.as_ps()),
-        ];
-        check(&self.messages, counts)
+        ])
     }
 }

@@ -1,8 +1,9 @@
 //! Which messages a receiver grants leave to send, and which it misses packets of.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{NodeId, Span, Time};
+use thalweg_transport::messages::Ready;
 use thalweg_wire::flow::Ack;
 
 use super::Priorities;
@@ -22,7 +23,7 @@ pub(super) const TOLD_PACKETS: u32 = 65;
 pub(super) struct Grants {
     messages: BTreeMap<Name, Arriving>,
     /// Those with more to grant whose senders answer, the least left first.
-    wanting: BTreeSet<(u32, Name)>,
+    wanting: Ready<u32, Name>,
     /// Those with a grant to send, each at most once; some perhaps gone.
     due: VecDeque<Name>,
     next_look_at: Time,
@@ -153,9 +154,9 @@ impl Grants {
 
     /// Nothing of a message is missing any more.
     pub(super) fn on_complete(&mut self, name: Name) {
-        let Some(message) = self.messages.remove(&name) else { return };
-        if let Some(left) = message.queued {
-            self.wanting.remove(&(left, name));
+        let Some(mut message) = self.messages.remove(&name) else { return };
+        if message.queued.is_some() {
+            self.wanting.put(name, &mut message.queued, None);
             self.grant();
         }
     }
@@ -245,16 +246,7 @@ impl Grants {
     fn requeue(&mut self, name: Name) {
         let Some(message) = self.messages.get_mut(&name) else { return };
         let wanted = message.wants_grants().then(|| message.belief.left(message.received));
-        if wanted == message.queued {
-            return;
-        }
-        if let Some(left) = message.queued {
-            self.wanting.remove(&(left, name));
-        }
-        if let Some(left) = wanted {
-            self.wanting.insert((left, name));
-        }
-        message.queued = wanted;
+        self.wanting.put(name, &mut message.queued, wanted);
     }
 
     /// Lets the messages with the least left have a round trip's worth of packets on the way.
@@ -262,7 +254,7 @@ impl Grants {
         let degree = usize::from(self.priorities.scheduled());
         loop {
             self.active.clear();
-            self.active.extend(self.wanting.iter().take(degree).map(|(_, name)| *name));
+            self.active.extend(self.wanting.iter().take(degree).map(|(_, name)| name));
             let mut full = None;
             for (place, name) in self.active.iter().enumerate() {
                 let message = self.messages.get_mut(name).expect("who wants grants is known");

@@ -1,6 +1,6 @@
 use thalweg_core::testing::TestOutbox;
 use thalweg_core::{Body, Bytes, HEADER_BYTES, JobId, Machine, Meta, NodeId, Packet, Span, Time};
-use thalweg_flow::{FlowId, FlowTagger, Message, Payload};
+use thalweg_transport::messages::{FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Credit};
 
 use super::grants::{Arrival, Grant, Grants, Request, TOLD_PACKETS};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_flow::FlowId;
+use thalweg_transport::messages::FlowId;
 
 use super::{Outbound, Outgoing};
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Tag, Time};
-use thalweg_flow::{Config, FlowId, Message, Payload, Sent, StartError, packets_of};
-use thalweg_transport::Envelope;
+use thalweg_transport::messages::{FlowId, Message, Payload, Sent, StartError, packets_of};
+use thalweg_transport::{Envelope, MessageConfig};
 use thalweg_wire::flow::{Ack, Data};
 
 /// An outgoing message.
@@ -16,6 +16,8 @@ pub(crate) struct Transfer {
     pub(crate) timeouts: u32,
     /// When its receiver was last heard of, or it began.
     pub(crate) heard_at: Time,
+    /// When a packet of it was last sent, or it began.
+    sent_at: Time,
     started: Time,
     body: Payload,
     packets: u32,
@@ -45,7 +47,7 @@ impl Label {
 
 impl Transfer {
     pub(crate) fn new(
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         flow: FlowId,
         message: Message,
@@ -58,6 +60,7 @@ impl Transfer {
             entropy: message.entropy,
             timeouts: 0,
             heard_at: now,
+            sent_at: now,
             started: now,
             body: message.body,
             packets,
@@ -84,6 +87,16 @@ impl Transfer {
         self.next_unsent - self.again.len() as u32
     }
 
+    /// How many transmissions there were.
+    pub(crate) fn transmissions(&self) -> u32 {
+        self.transmissions
+    }
+
+    /// Since when nothing was sent, and nothing heard.
+    pub(crate) fn silent_since(&self) -> Time {
+        self.sent_at.max(self.heard_at)
+    }
+
     /// Packets that nothing says have arrived.
     pub(crate) fn unanswered(&self) -> u32 {
         let unsent = self.packets - self.next_unsent;
@@ -102,7 +115,7 @@ impl Transfer {
     /// Sends the next packet, and says whether it was sent before. `None` if there is none, or no room.
     pub(crate) fn send(
         &mut self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         label: Label,
         outbox: &mut dyn Outbox,
@@ -116,6 +129,7 @@ impl Transfer {
         let body = self.address(config, config.overhead_bytes, &data, label, packet);
         self.body.fill(data.offset(), body);
         self.transmissions += 1;
+        self.sent_at = now;
         self.on_the_way.insert(index, now);
         if !self.again.remove(&index) {
             self.next_unsent += 1;
@@ -127,7 +141,7 @@ impl Transfer {
     /// room.
     pub(crate) fn probe(
         &self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         label: Label,
         outbox: &mut dyn Outbox,
@@ -212,7 +226,7 @@ impl Transfer {
         }
     }
 
-    fn data(&self, config: &Config, now: Time, index: u32, label: Label) -> Data {
+    fn data(&self, config: &MessageConfig, now: Time, index: u32, label: Label) -> Data {
         Data {
             job: config.credentials.job,
             epoch: config.credentials.epoch,
@@ -229,7 +243,7 @@ impl Transfer {
     /// Fills in all but the body, which it hands back.
     fn address<'a>(
         &self,
-        config: &Config,
+        config: &MessageConfig,
         overhead_bytes: u32,
         data: &Data,
         label: Label,

@@ -1,15 +1,15 @@
 //! Settings.
 
-use thalweg_core::{Bytes, Rate, Span};
+use thalweg_core::{Bytes, Rate, Rng, Span};
+use thalweg_transport::MessageConfig;
 
-use crate::messages::{ConfigError, check};
+use super::ConfigError;
 
 /// Settings of an [`Endpoint`](super::Endpoint). Both ends of a message need the same first window.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Sizes, names and limits of messages. Its windows, controls and timeouts mean nothing here, but
-    /// for `give_up_after`.
-    pub messages: thalweg_flow::Config,
+    /// Sizes, names and limits of messages.
+    pub messages: MessageConfig,
     /// Packets that are sent without being pulled. Default 30, as published: more than a
     /// bandwidth-delay product, so that a link is never idle while pulls are on their way.
     pub initial_window_packets: u32,
@@ -19,28 +19,31 @@ pub struct Config {
     pub timeout_after: Span,
     /// How many paths the first switch has to choose from, where senders choose. Default 8.
     pub paths: u8,
+    /// Random numbers that the paths are drawn from. Every host needs its own. Default those of seed 0.
+    pub rng: Rng,
 }
 
 impl Config {
     /// The default settings of a host with such a link.
     pub fn new(link_rate: Rate) -> Config {
         Config {
-            messages: thalweg_flow::Config::default(),
+            messages: MessageConfig::default(),
             initial_window_packets: 30,
             link_rate,
             timeout_after: Span::from_ms(1),
             paths: 8,
+            rng: Rng::new(0),
         }
     }
 
     /// Whether there can be such an endpoint.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let counts = [
+        self.messages.check()?;
+        ConfigError::check_positive([
             ("initial_window_packets", u64::from(self.initial_window_packets)),
             ("timeout_after", self.timeout_after.as_ps()),
             ("paths", u64::from(self.paths)),
-        ];
-        check(&self.messages, counts)
+        ])
     }
 
     /// The time that a full packet occupies the link.

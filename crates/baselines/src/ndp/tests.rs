@@ -1,5 +1,5 @@
 use thalweg_core::{NodeId, Rng, Span, Time};
-use thalweg_flow::FlowId;
+use thalweg_transport::messages::FlowId;
 
 use super::paths::Paths;
 use super::pulls::Pulls;

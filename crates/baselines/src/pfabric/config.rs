@@ -1,16 +1,17 @@
 //! Settings.
 
 use thalweg_core::Span;
+use thalweg_transport::MessageConfig;
 
-use crate::messages::{ConfigError, Past, check};
+use super::ConfigError;
+use crate::messages::Past;
 
 /// Settings of an [`Endpoint`](super::Endpoint). The defaults are published, for 10 Gbps and round
 /// trips of 14.6 µs.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Sizes, names and limits of messages. Its windows, controls and timeouts mean nothing here, but
-    /// for `give_up_after`.
-    pub messages: thalweg_flow::Config,
+    /// Sizes, names and limits of messages.
+    pub messages: MessageConfig,
     /// Packets that may leave before anything came back. Default 12: a bandwidth-delay product.
     pub initial_window_packets: u32,
     /// Most packets on the way. Default 15: more would only wait.
@@ -26,7 +27,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            messages: thalweg_flow::Config::default(),
+            messages: MessageConfig::default(),
             initial_window_packets: 12,
             max_window_packets: 15,
             timeout_after: Span::from_us(45),
@@ -39,12 +40,12 @@ impl Default for Config {
 impl Config {
     /// Whether there can be such an endpoint.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let counts = [
+        self.messages.check()?;
+        ConfigError::check_positive([
             ("initial_window_packets", u64::from(self.initial_window_packets)),
             ("max_window_packets", u64::from(self.max_window_packets)),
             ("timeout_after", self.timeout_after.as_ps()),
             ("probe_after_timeouts", u64::from(self.probe_after_timeouts)),
-        ];
-        check(&self.messages, counts)
+        ])
     }
 }

@@ -4,7 +4,7 @@ use thalweg_baselines::{homa, ndp, pfabric};
 use thalweg_core::{Bytes, NodeId, Rate, Reports, Rng, Span, Time};
 use thalweg_fabric::topology::CableSpec;
 use thalweg_fabric::{Config, Director, Fabric, Hosts, Limit, Pause, Topology};
-use thalweg_flow::{Event, FlowId, FlowTagger, Message, Payload, Sent, StartError};
+use thalweg_transport::messages::{Event, FlowId, FlowTagger, Message, Payload, Sent, StartError};
 
 pub const RATE: Rate = Rate::from_gbps(10);
 pub const CABLE: CableSpec = CableSpec { rate: RATE, delay: Span::from_ns(500) };
@@ -22,10 +22,10 @@ pub trait Transport: Reports<Event = Event> {
 
 impl Transport for ndp::Endpoint {
     fn build(host: NodeId) -> Self {
-        let rng = Rng::new(7).substream("paths", host.0.into());
         let mut config = ndp::Config::new(RATE);
+        config.rng = Rng::new(7).substream("paths", host.0.into());
         config.messages.segment_bytes = NDP_SEGMENT;
-        ndp::Endpoint::new(config, rng).expect("valid")
+        ndp::Endpoint::new(config).expect("valid")
     }
 
     fn start(&mut self, now: Time, message: Message, _: Bytes) -> Result<FlowId, StartError> {
@@ -48,7 +48,7 @@ impl Transport for pfabric::Endpoint {
         message: Message,
         believed: Bytes,
     ) -> Result<FlowId, StartError> {
-        self.start_believed(now, message, believed)
+        self.start_hinted(now, message, Some(believed))
     }
 
     fn left(&self) -> usize {
@@ -67,7 +67,7 @@ impl Transport for homa::Endpoint {
         message: Message,
         believed: Bytes,
     ) -> Result<FlowId, StartError> {
-        self.start_believed(now, message, believed)
+        self.start_hinted(now, message, Some(believed))
     }
 
     fn left(&self) -> usize {

@@ -6,7 +6,7 @@ use thalweg_fabric::topology::{LeafSpine, OneSwitch};
 use thalweg_fabric::{
     Buffer, Config, Discipline, Effect, Marking, Place, Rule, Spread, Topology, TrimmingSpec,
 };
-use thalweg_flow::Payload;
+use thalweg_transport::messages::Payload;
 
 use crate::stage::{CABLE, Letter, Transport, run};
 

@@ -10,7 +10,7 @@ use thalweg_control::pacing::since_epoch;
 use thalweg_core::{
     Bytes, HEADER_BYTES, Machine, NodeId, Outbox, Pacer, Packet, Rate, Reports, Span, Time, Verdict,
 };
-use thalweg_flow::{Config, Endpoint as Flows, Event, FlowTagger, Message, Payload};
+use thalweg_flow::{Config, Endpoint as Flows, Event, FlowTagger, Message, MessageConfig, Payload};
 use thalweg_lab::Place;
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
 use thalweg_pace::SlotPacer;
@@ -74,9 +74,12 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
 fn open(place: &Place, came: Arc<AtomicU64>) -> Result<Driver<Counted>, Failure> {
     let ran = |error: &dyn std::fmt::Display| Failure::Ran(error.to_string());
     let config = Config {
-        segment_bytes: 1_408,
-        overhead_bytes: OVERHEAD_BYTES,
-        ack_wire_bytes: OVERHEAD_BYTES,
+        messages: MessageConfig {
+            segment_bytes: 1_408,
+            overhead_bytes: OVERHEAD_BYTES,
+            ack_wire_bytes: OVERHEAD_BYTES,
+            ..MessageConfig::default()
+        },
         control: Delay::to(Span::from_ms(1)).into(),
         remembers_paths: true,
         min_rto: Span::from_ms(10),

@@ -159,6 +159,6 @@ mod tests {
         assert!(message(|c| c.chunk_bytes = 0).contains("chunk_bytes is 0"));
         assert!(message(|c| c.chunk_bytes = 12).contains("multiple of 8"));
         assert!(message(|c| c.chunk_bytes = 256 << 20).contains("at most 268435392 bytes"));
-        assert!(message(|c| c.flow.span_packets = 0).contains("flow: span_packets"));
+        assert!(message(|c| c.flow.messages.span_packets = 0).contains("flow: span_packets"));
     }
 }

@@ -70,7 +70,7 @@ mod tests {
         assert!(message(|c| c.pieces_in_flight = 0).contains("pieces_in_flight is zero"));
         assert!(message(|c| c.chunk_bytes = 3).contains("chunk_bytes is 3"));
         assert!(message(|c| c.chunk_bytes = 1 << 29).contains("at most 268435392 bytes"));
-        assert!(message(|c| c.flow.segment_bytes = 0).contains("chunk_bytes"));
-        assert!(message(|c| c.flow.span_packets = 0).contains("flow: span_packets"));
+        assert!(message(|c| c.flow.messages.segment_bytes = 0).contains("chunk_bytes"));
+        assert!(message(|c| c.flow.messages.span_packets = 0).contains("flow: span_packets"));
     }
 }

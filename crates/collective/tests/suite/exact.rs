@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use thalweg_collective::{ring, server};
 use thalweg_core::{Bytes, Rng};
+use thalweg_flow::MessageConfig;
 use thalweg_values::Tensor;
 
 use crate::group::{Collective, rings, servers};
@@ -51,7 +52,8 @@ impl Scene {
     fn flow(&self) -> thalweg_flow::Config {
         let first_message = self.seed % 1_000;
         let segment_bytes = self.segment_bytes;
-        thalweg_flow::Config { segment_bytes, first_message, ..thalweg_flow::Config::default() }
+        let messages = MessageConfig { segment_bytes, first_message, ..MessageConfig::default() };
+        thalweg_flow::Config { messages, ..thalweg_flow::Config::default() }
     }
 
     fn configure_ring(&self, config: &mut ring::Config) {

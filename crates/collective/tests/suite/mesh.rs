@@ -32,7 +32,7 @@ fn tiny(config: &mut Config) {
     config.direct_bytes = 8;
     config.eager_bytes = 32;
     config.chunks_at_once = 2;
-    config.flow.segment_bytes = 40;
+    config.flow.messages.segment_bytes = 40;
 }
 
 fn submit(shuttle: &mut Shuttle<Mesh>, rank: usize, call: Call) -> Operation {

@@ -1,7 +1,9 @@
 //! Lost, repeated, reordered and late packets.
 
 use thalweg_core::{Bytes, Check, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time};
-use thalweg_flow::{Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Sent};
+use thalweg_flow::{
+    Config, Endpoint, Event, FlowId, FlowTagger, Message, MessageConfig, Payload, Sent,
+};
 use thalweg_transport::control::NewReno;
 use thalweg_transport::{Control, Credentials};
 use thalweg_wire::flow::Ack;
@@ -21,8 +23,8 @@ pub struct Started {
 
 pub fn random_config(rng: &mut Rng) -> Config {
     let keyed = rng.chance(0.3);
-    Config {
-        segment_bytes: 1 + rng.below(1_460) as u32,
+    let segment_bytes = 1 + rng.below(1_460) as u32;
+    let config = Config {
         initial_window_packets: 1 + rng.below(40) as u32,
         control: CONTROLS[rng.below(CONTROLS.len() as u64) as usize],
         remembers_paths: rng.chance(0.5),
@@ -30,14 +32,19 @@ pub fn random_config(rng: &mut Rng) -> Config {
         initial_rto: Span::from_us(200),
         max_rto: Span::from_ms(5),
         reordering_packets: 1 + rng.below(8) as u32,
+        ..Config::default()
+    };
+    let messages = MessageConfig {
+        segment_bytes,
         span_packets: 1 + rng.below(200) as u32,
         credentials: Credentials {
             job: JobId(rng.bits()),
             epoch: rng.below(9) as u32,
             key: keyed.then_some(Key([7; 16])),
         },
-        ..Config::default()
-    }
+        ..MessageConfig::default()
+    };
+    Config { messages, ..config }
 }
 
 fn random_faults(rng: &mut Rng) -> Faults {
@@ -97,7 +104,7 @@ fn run_seed(seed: u64) -> (Vec<(NodeId, Event)>, Time) {
     let config = random_config(&mut rng);
     let mut network = Network::new(3, &config, seed);
     network.faults = random_faults(&mut rng);
-    let all = start_some(&mut rng, &mut network, config.segment_bytes);
+    let all = start_some(&mut rng, &mut network, config.messages.segment_bytes);
     network.run(Time::ZERO + Span::from_s(60));
     check_delivery(&all, &network.events);
     for node in &network.nodes {
@@ -227,7 +234,8 @@ fn answers_that_got_lost_are_made_up_for_by_later_ones() {
 
 #[test]
 fn a_dead_peer_is_given_up() {
-    let config = Config { give_up_after: Span::from_ms(300), ..Config::default() };
+    let mut config = Config::default();
+    config.messages.give_up_after = Span::from_ms(300);
     let mut network = Network::new(2, &config, 0);
     network.filter = Box::new(|_, packet| packet.meta.dst != NodeId(1));
     let flow = network.start(0, 1, packets(10));
@@ -255,7 +263,8 @@ fn an_outage_in_the_middle_is_survived() {
 
 #[test]
 fn time_before_the_first_packet_is_not_silence() {
-    let config = Config { give_up_after: Span::from_ms(300), ..Config::default() };
+    let mut config = Config::default();
+    config.messages.give_up_after = Span::from_ms(300);
     let mut network = Network::new(2, &config, 0);
     // The interface is busy for so long with one packet of somebody else.
     network.block(0, Span::from_s(1));

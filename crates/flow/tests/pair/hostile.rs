@@ -3,7 +3,7 @@
 use thalweg_core::{
     Bytes, Check, Ecn, HEADER_BYTES, JobId, Machine, Meta, NodeId, Reports, Rng, Span, Time,
 };
-use thalweg_flow::{Config, Dropped, Endpoint, Event, FlowId, Payload, Received};
+use thalweg_flow::{Config, Dropped, Endpoint, Event, FlowId, MessageConfig, Payload, Received};
 use thalweg_transport::Credentials;
 use thalweg_wire::flow::{Ack, Data};
 use thalweg_wire::tag::Key;
@@ -12,9 +12,17 @@ use crate::network::{Network, Owned, OwnedBody, Read, TestOutbox, random_bytes};
 
 const JOB: JobId = JobId(0x1122_3344_5566_7788);
 
-fn config() -> Config {
+fn messages() -> MessageConfig {
     let credentials = Credentials { job: JOB, epoch: 3, key: None };
-    Config { credentials, ..Config::default() }
+    MessageConfig { credentials, ..MessageConfig::default() }
+}
+
+fn limited(messages: MessageConfig) -> Config {
+    Config { messages, ..Config::default() }
+}
+
+fn config() -> Config {
+    limited(messages())
 }
 
 /// A number that is small, large or at an edge.
@@ -124,8 +132,8 @@ fn strangers_can_neither_break_nor_change_a_message() {
 
 #[test]
 fn without_the_key_nobody_speaks_for_a_peer() {
-    let credentials = Credentials { key: Some(Key([9; 16])), ..config().credentials };
-    let keyed = Config { credentials, ..config() };
+    let credentials = Credentials { key: Some(Key([9; 16])), ..messages().credentials };
+    let keyed = limited(MessageConfig { credentials, ..messages() });
     for seed in 0..50 {
         let mut rng = Rng::new(seed).stream("forger");
         let mut network = Network::new(2, &keyed, seed);
@@ -220,14 +228,14 @@ fn what_contradicts_itself_is_dropped_and_counted() {
 
 #[test]
 fn memory_has_limits() {
-    let limits = Config {
+    let limits = limited(MessageConfig {
         max_incoming: 10,
         max_message_bytes: 4_000,
         max_incoming_bytes: 7_000,
         span_packets: 64,
         max_waiting_acks: 12,
-        ..config()
-    };
+        ..messages()
+    });
     let mut endpoint = Endpoint::new(limits).expect("the test's settings work");
     let real = || OwnedBody::Bytes(vec![0; 1_000]);
     let mut no_room = |flow, message_bytes, index, body| {
@@ -250,7 +258,8 @@ fn memory_has_limits() {
 
 #[test]
 fn memory_comes_back() {
-    let limits = Config { max_incoming_bytes: 3_000, give_up_after: Span::from_s(1), ..config() };
+    let give_up_after = Span::from_s(1);
+    let limits = limited(MessageConfig { max_incoming_bytes: 3_000, give_up_after, ..messages() });
     let mut endpoint = Endpoint::new(limits).expect("the test's settings work");
     let real = || OwnedBody::Bytes(vec![0; 1_000]);
     let mut no_room = |ms, flow, message_bytes, index| {
@@ -280,7 +289,8 @@ fn a_second_copy_changes_nothing() {
 
 #[test]
 fn half_messages_of_dead_senders_make_room_in_the_end() {
-    let limits = Config { max_incoming: 8, give_up_after: Span::from_s(1), ..config() };
+    let give_up_after = Span::from_s(1);
+    let limits = limited(MessageConfig { max_incoming: 8, give_up_after, ..messages() });
     let mut endpoint = Endpoint::new(limits).expect("the test's settings work");
     let mut tray = TestOutbox::with_room(NodeId(0), 1_000);
     let kilobyte = || OwnedBody::Length(1_000);
@@ -306,7 +316,7 @@ fn half_messages_of_dead_senders_make_room_in_the_end() {
 
 #[test]
 fn late_copies_of_complete_messages_are_answered_and_not_delivered() {
-    let limits = Config { completed_memory: 2, ..config() };
+    let limits = limited(MessageConfig { completed_memory: 2, ..messages() });
     let mut endpoint = Endpoint::new(limits).expect("the test's settings work");
     let mut tray = TestOutbox::with_room(NodeId(0), 1_000);
     let kilobyte = || OwnedBody::Length(1_000);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use thalweg_core::{Bytes, Dscp, Rate, Rng, Span, Tag, Tagger, Time};
-use thalweg_flow::{Config, Event, FlowTagger, LossDetection, Payload, Sent};
+use thalweg_flow::{Config, Event, FlowTagger, LossDetection, MessageConfig, Payload, Sent};
 
 use crate::faults::{Started, check_delivery, random_config};
 use crate::network::{CONTROLS, Faults, Network, Owned, Read, random_bytes};
@@ -39,7 +39,7 @@ impl Tagger for Listed {
 
 fn config() -> Config {
     Config {
-        segment_bytes: SEGMENT,
+        messages: MessageConfig { segment_bytes: SEGMENT, ..MessageConfig::default() },
         loss_detection: LossDetection::ByPriority,
         initial_window_packets: 32,
         min_rto: Span::from_ms(10),
@@ -109,12 +109,10 @@ fn everything_arrives_once_whatever_is_lost() {
     let (mut found, mut timed_out) = (0, 0);
     for seed in 0..SEEDS {
         let mut rng = Rng::new(seed).stream("lossy");
-        let settings = Config {
-            segment_bytes: SEGMENT,
-            span_packets: 64,
-            loss_detection: LossDetection::ByPriority,
-            ..random_config(&mut rng)
-        };
+        let mut settings = random_config(&mut rng);
+        settings.loss_detection = LossDetection::ByPriority;
+        settings.messages.segment_bytes = SEGMENT;
+        settings.messages.span_packets = 64;
         let mut network = network(&settings, seed);
         network.faults.loss = rng.uniform() * 0.2;
         // Other paths, and copies: what detection assumes does not hold, and all arrives nevertheless.

@@ -7,7 +7,6 @@ use std::sync::mpsc;
 use thalweg_core::{Bytes, NodeId, Rng};
 use thalweg_flow::{Config, Dropped, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
 use thalweg_net::{Driver, DriverError, Offload, Peers};
-use thalweg_transport::Credentials;
 use thalweg_wire::tag::Key;
 
 use crate::faulty::Faulty;
@@ -190,9 +189,10 @@ fn loss_duplication_and_reordering_change_nothing() {
 
 #[test]
 fn without_the_key_nobody_takes_part() {
-    let sealed_with = |key| Config {
-        credentials: Credentials { key: Some(Key(key)), ..Credentials::default() },
-        ..Config::default()
+    let sealed_with = |key| {
+        let mut config = Config::default();
+        config.messages.credentials.key = Some(Key(key));
+        config
     };
     let config = sealed_with([7; 16]);
     let sockets = [plain(), plain()];
@@ -223,7 +223,8 @@ fn without_the_key_nobody_takes_part() {
 
 #[test]
 fn segments_over_the_drivers_limit_are_an_error_and_not_a_silence() {
-    let config = Config { segment_bytes: 9_000, ..Config::default() };
+    let mut config = Config::default();
+    config.messages.segment_bytes = 9_000;
     let (from, to) = (plain(), plain());
     let peers = peers(&[from.local_address(), to.local_address()]);
     let mut sender = driver(0, from, &peers, open(&config));

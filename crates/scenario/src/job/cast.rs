@@ -9,7 +9,6 @@ use thalweg_collective::{Contents, Delivery, Results, ring, server as parameter_
 use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Time};
 use thalweg_fabric::{Hosts, Topology};
 use thalweg_stack::Participant;
-use thalweg_transport::Credentials;
 use thalweg_wire::aggregate::FAN_IN_MAX;
 
 use super::paced::paced;
@@ -159,11 +158,8 @@ impl Cast {
     ) -> Result<Option<SimulatedParticipant>, Mistake> {
         let rank = job.workers.iter().position(|&worker| worker == node);
         let seed = Rng::new(self.id.0).substream("control", node.0.into()).bits();
-        let flow = thalweg_flow::Config {
-            credentials: Credentials { job: self.id, ..stage.transport.credentials },
-            seed,
-            ..stage.transport.clone()
-        };
+        let mut flow = thalweg_flow::Config { seed, ..stage.transport.clone() };
+        flow.messages.credentials.job = self.id;
         let participant = match (&self.part, rank) {
             (Part::Server, _) => {
                 let config =

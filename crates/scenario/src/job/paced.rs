@@ -32,7 +32,7 @@ pub(super) fn paced(part: &Part, job: &Job, stage: Stage<'_>, node: NodeId) -> O
             let values = u32::from(stage.aggregation.fragment_values());
             (values * VALUE_BYTES as u32, stage.aggregation.overhead_bytes())
         }
-        _ => (stage.transport.segment_bytes, stage.transport.overhead_bytes),
+        _ => (stage.transport.messages.segment_bytes, stage.transport.messages.overhead_bytes),
     };
     let round = if rank.is_some() { Bytes::new(round) } else { Bytes::ZERO };
     Some(PacedJob { round, flows, segment_bytes, overhead_bytes })

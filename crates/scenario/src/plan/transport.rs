@@ -4,7 +4,9 @@ use thalweg_baselines::{Past, homa, ndp, pfabric};
 use thalweg_core::{Bytes, JobId, NodeId, Rng, Span};
 use thalweg_deliver::{LossBound, Start};
 use thalweg_fabric::Topology;
-use thalweg_flow::{Config, ConfigError, Endpoint, LossDetection};
+use thalweg_flow::{
+    Config, ConfigError, Endpoint, LossDetection, MessageConfig, MessageConfigError,
+};
 use thalweg_transport::control::{Bbr, Cubic, Dctcp, DelayRate, NewReno, Swift};
 use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
 
@@ -64,19 +66,21 @@ impl Protocol {
         }
     }
 
-    /// The endpoint of a host. `messages` has passed its check.
+    /// The endpoint of a host. `windows` has passed its check.
     pub(crate) fn endpoint(
         &self,
         host: NodeId,
-        messages: Config,
+        windows: Config,
         topology: &Topology,
         rng: &Rng,
     ) -> SimulatedTransport {
         let checked = "checked when the file was read";
+        let messages = windows.messages.clone();
         match *self {
             Protocol::Windows => {
                 let seed = rng.substream("control", host.0.into()).bits();
-                Endpoint::new(Config { seed, ..messages }).expect(checked).into()
+                let endpoint = Endpoint::new(Config { seed, ..windows });
+                SimulatedTransport::Flow(endpoint.expect(checked))
             }
             Protocol::Ndp { window_packets, timeout_after, paths } => {
                 let config = ndp::Config {
@@ -84,10 +88,10 @@ impl Protocol {
                     initial_window_packets: window_packets,
                     timeout_after,
                     paths,
+                    rng: rng.substream("ndp", u64::from(host.0)),
                     ..ndp::Config::new(topology.host_cable(host).rate)
                 };
-                let rng = rng.substream("ndp", u64::from(host.0));
-                ndp::Endpoint::new(config, rng).expect(checked).into()
+                SimulatedTransport::Ndp(ndp::Endpoint::new(config).expect(checked))
             }
             Protocol::Pfabric { window_packets, timeout_after, past } => {
                 let config = pfabric::Config {
@@ -98,23 +102,23 @@ impl Protocol {
                     past,
                     ..pfabric::Config::default()
                 };
-                pfabric::Endpoint::new(config).expect(checked).into()
+                SimulatedTransport::Pfabric(pfabric::Endpoint::new(config).expect(checked))
             }
             Protocol::Homa { window_packets, timeout_after, priorities, past, .. } => {
                 let round_trip_packets = window_packets;
                 let config =
                     homa::Config { messages, round_trip_packets, priorities, timeout_after, past };
-                homa::Endpoint::new(config).expect(checked).into()
+                SimulatedTransport::Homa(Box::new(homa::Endpoint::new(config).expect(checked)))
             }
             Protocol::Deliver { loss, sprays } => {
                 let config = thalweg_deliver::Config {
                     // Sizes and bounds are agreed on before a training begins.
                     start: Start::AtOnce,
-                    ..delivery(&messages, topology, (host, messages.credentials.job), sprays)
+                    ..delivery(&windows, topology, (host, messages.credentials.job), sprays)
                 };
                 let rng = rng.substream("deliver", u64::from(host.0));
                 let deliveries = Deliveries::new(config, loss, messages.first_message, rng);
-                deliveries.expect(checked).into()
+                SimulatedTransport::Deliver(Box::new(deliveries.expect(checked)))
             }
         }
     }
@@ -126,7 +130,7 @@ const BALANCED_FLOWS: u64 = 20_000;
 impl Protocol {
     /// Divides priorities by the sizes of the traffic, where they follow from them and the file does not
     /// say how. The same for every seed, as if it had been measured long before.
-    pub(crate) fn balance(&mut self, traffic: &[Traffic], messages: &Config) {
+    pub(crate) fn balance(&mut self, traffic: &[Traffic], messages: &MessageConfig) {
         let Protocol::Homa { window_packets, priorities, is_given: false, .. } = self else {
             return;
         };
@@ -146,14 +150,14 @@ const MOST_SEGMENT_BYTES: u32 = u16::MAX as u32;
 
 /// Settings of a host's deliveries.
 pub(crate) fn delivery(
-    messages: &Config,
+    windows: &Config,
     topology: &Topology,
     (host, job): (NodeId, JobId),
     sprays: bool,
 ) -> thalweg_deliver::Config {
     let default = thalweg_deliver::Config::default();
     let (line_rate, rate) = (topology.host_cable(host).rate, default.rate);
-    let least = messages.min_rto;
+    let (messages, least) = (&windows.messages, windows.min_rto);
     thalweg_deliver::Config {
         credentials: Credentials { job, ..Credentials::default() },
         segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
@@ -173,7 +177,7 @@ pub(crate) fn delivery(
 /// two hosts.
 pub(crate) fn protocol(
     table: &TransportTable,
-    messages: &Config,
+    windows: &Config,
     topology: &Topology,
 ) -> Result<Protocol, Mistake> {
     let word = match table.control {
@@ -214,7 +218,7 @@ pub(crate) fn protocol(
         let loss = loss_bound(table.loss.unwrap_or(0.0))?;
         return Ok(Protocol::Deliver { loss, sprays: table.spray.unwrap_or(true) });
     }
-    let (round_trip, product_packets) = longest_way(messages, topology);
+    let (round_trip, product_packets) = longest_way(&windows.messages, topology);
     let past = match table.past_estimate.unwrap_or_default() {
         PastWord::Done => Past::Done,
         PastWord::OnePacket => Past::OnePacket,
@@ -224,12 +228,12 @@ pub(crate) fn protocol(
         "ndp" => Protocol::Ndp {
             // With queues filled at the sender's and at the receiver's end, no link is idle yet.
             window_packets: window_packets(product_packets + 2 * NDP_QUEUE_PACKETS),
-            timeout_after: table.min_rto.unwrap_or(messages.min_rto),
+            timeout_after: table.min_rto.unwrap_or(windows.min_rto),
             paths: paths(topology),
         },
         "homa" => Protocol::Homa {
             window_packets: window_packets(product_packets),
-            timeout_after: table.min_rto.unwrap_or(messages.min_rto),
+            timeout_after: table.min_rto.unwrap_or(windows.min_rto),
             priorities: cutoffs(table)?,
             is_given: table.unscheduled_cutoffs.is_some(),
             past,
@@ -259,7 +263,7 @@ pub(crate) fn loss_bound(share: f64) -> Result<LossBound, Mistake> {
 
 /// The round trip of a full packet from the first host to one that is furthest from it, and the packets
 /// that its link sends in that time.
-fn longest_way(messages: &Config, topology: &Topology) -> (Span, u32) {
+fn longest_way(messages: &MessageConfig, topology: &Topology) -> (Span, u32) {
     let src = NodeId(0);
     let distances = topology.distances(src);
     let furthest = (0..topology.hosts()).map(NodeId).max_by_key(|host| distances[host.index()]);
@@ -286,12 +290,15 @@ fn paths(topology: &Topology) -> u8 {
 
 /// Settings of the transport.
 pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
-    let default = Config::default();
+    let (default, messages) = (Config::default(), MessageConfig::default());
     let config = Config {
         control: control(table),
-        segment_bytes: table.segment_bytes.unwrap_or(default.segment_bytes),
-        overhead_bytes: table.overhead_bytes.unwrap_or(default.overhead_bytes),
-        ack_wire_bytes: table.ack_bytes.unwrap_or(default.ack_wire_bytes),
+        messages: MessageConfig {
+            segment_bytes: table.segment_bytes.unwrap_or(messages.segment_bytes),
+            overhead_bytes: table.overhead_bytes.unwrap_or(messages.overhead_bytes),
+            ack_wire_bytes: table.ack_bytes.unwrap_or(messages.ack_wire_bytes),
+            ..messages
+        },
         initial_window_packets: table
             .initial_window_packets
             .unwrap_or(default.initial_window_packets),
@@ -305,7 +312,7 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
         remembers_paths: table.remembers_paths.unwrap_or(default.remembers_paths),
         ..default
     };
-    if config.ack_wire_bytes == 0 {
+    if config.messages.ack_wire_bytes == 0 {
         return Err(Mistake::at("ack-bytes", "no packet has 0 bytes: give at least 1"));
     }
     config.check().map_err(transport_mistake)?;
@@ -313,17 +320,21 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
 }
 
 /// The settings with the round trip of the longest path, for controls that need it.
-pub(crate) fn on_topology(messages: Config, topology: &Topology) -> Config {
-    let Control::Swift(swift) = messages.control else { return messages };
-    let (round_trip, _) = longest_way(&messages, topology);
-    Config { control: Swift { base: Some(round_trip), ..swift }.into(), ..messages }
+pub(crate) fn on_topology(windows: Config, topology: &Topology) -> Config {
+    let Control::Swift(swift) = windows.control else { return windows };
+    let (round_trip, _) = longest_way(&windows.messages, topology);
+    Config { control: Swift { base: Some(round_trip), ..swift }.into(), ..windows }
 }
 
 fn transport_mistake(error: ConfigError) -> Mistake {
     let key = match error {
-        ConfigError::Zero(name) | ConfigError::TooManyPackets { name, .. } => as_key(name),
-        ConfigError::FirstMessage(_) => as_key("first_message"),
-        ConfigError::PacketTooLarge => "segment-bytes".to_owned(),
+        ConfigError::Messages(error) => match error {
+            MessageConfigError::Zero(name) | MessageConfigError::TooManyPackets { name, .. } => {
+                as_key(name)
+            }
+            MessageConfigError::FirstMessage(_) => as_key("first_message"),
+            MessageConfigError::PacketTooLarge => "segment-bytes".to_owned(),
+        },
         ConfigError::TimeoutOrder { max, .. } => {
             return Mistake::at("min-rto", format!("no wait may pass {max}: give that or less"));
         }

@@ -10,6 +10,7 @@ use super::{Deliveries, Layer};
 
 /// The transport of a simulated host's ordinary flows: that of the product, or a published one that it is
 /// compared with.
+#[expect(clippy::large_enum_variant, reason = "nearly all simulated hosts have the largest")]
 pub(crate) enum SimulatedTransport {
     /// Windows.
     Flow(Endpoint),
@@ -65,10 +66,10 @@ impl SimulatedTransport {
                 deliveries.start_in(now, &message, layer)
             }
             (SimulatedTransport::Pfabric(endpoint), About { believed: Some(bytes), .. }) => {
-                endpoint.start_believed(now, message, bytes)
+                endpoint.start_hinted(now, message, Some(bytes))
             }
             (SimulatedTransport::Homa(endpoint), About { believed: Some(bytes), .. }) => {
-                endpoint.start_believed(now, message, bytes)
+                endpoint.start_hinted(now, message, Some(bytes))
             }
             (transport, _) => transport.start(now, message),
         }
@@ -103,43 +104,16 @@ impl SimulatedTransport {
     }
 }
 
-impl From<Endpoint> for SimulatedTransport {
-    fn from(endpoint: Endpoint) -> SimulatedTransport {
-        SimulatedTransport::Flow(endpoint)
-    }
-}
-
-impl From<Deliveries> for SimulatedTransport {
-    fn from(deliveries: Deliveries) -> SimulatedTransport {
-        SimulatedTransport::Deliver(Box::new(deliveries))
-    }
-}
-
-impl From<ndp::Endpoint> for SimulatedTransport {
-    fn from(endpoint: ndp::Endpoint) -> SimulatedTransport {
-        SimulatedTransport::Ndp(endpoint)
-    }
-}
-
-impl From<pfabric::Endpoint> for SimulatedTransport {
-    fn from(endpoint: pfabric::Endpoint) -> SimulatedTransport {
-        SimulatedTransport::Pfabric(endpoint)
-    }
-}
-
-impl From<homa::Endpoint> for SimulatedTransport {
-    fn from(endpoint: homa::Endpoint) -> SimulatedTransport {
-        SimulatedTransport::Homa(Box::new(endpoint))
-    }
-}
-
 impl Transport for SimulatedTransport {
     #[inline]
     fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
         match self {
             SimulatedTransport::Flow(endpoint) => endpoint.handle_checked(now, prefix, &packet),
-            _ => {
-                self.handle_packet(now, packet);
+            SimulatedTransport::Ndp(endpoint) => endpoint.handle_checked(now, prefix, &packet),
+            SimulatedTransport::Pfabric(endpoint) => endpoint.handle_checked(now, prefix, &packet),
+            SimulatedTransport::Homa(endpoint) => endpoint.handle_checked(now, prefix, &packet),
+            SimulatedTransport::Deliver(deliveries) => {
+                deliveries.handle_packet(now, packet);
             }
         }
     }
@@ -147,14 +121,7 @@ impl Transport for SimulatedTransport {
 
 impl Check for SimulatedTransport {
     fn check(&self) {
-        match self {
-            SimulatedTransport::Flow(endpoint) => endpoint.check(),
-            SimulatedTransport::Deliver(deliveries) => deliveries.check(),
-            // Published designs, to compare with.
-            SimulatedTransport::Ndp(_)
-            | SimulatedTransport::Pfabric(_)
-            | SimulatedTransport::Homa(_) => {}
-        }
+        delegate!(self, endpoint => endpoint.check());
     }
 }
 

@@ -124,8 +124,8 @@ impl Scene {
         config.chunks_at_once = self.chunks_at_once;
         config.direct_bytes = self.direct_bytes;
         config.eager_bytes = self.eager_bytes;
-        config.flow.segment_bytes = self.segment_bytes;
-        config.flow.first_message = self.seed % 1_000;
+        config.flow.messages.segment_bytes = self.segment_bytes;
+        config.flow.messages.first_message = self.seed % 1_000;
     }
 
     fn program(&self, rng: &mut Rng) -> Script {

@@ -3,10 +3,10 @@
 use thalweg_core::{Body, Bytes, NodeId, Time};
 use thalweg_wire::flow::Data;
 
-use crate::bits::Arrivals;
-use crate::config::{Config, LossDetection};
-use crate::message::{FlowId, Received};
-use crate::reordering::Reordering;
+use super::bits::Arrivals;
+use super::config::MessageConfig;
+use super::message::{FlowId, Received};
+use super::reordering::Reordering;
 
 /// An incoming message, or the place where one was.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Receiver {
     pub src: NodeId,
     pub flow: u64,
     /// When its last packet came. Tells messages whose sender is gone.
-    pub heard_at: Time,
+    pub last_arrival_at: Time,
     message_bytes: Bytes,
     segment_bytes: u32,
     packets: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Receiver {
     body: Option<Box<[u8]>>,
 }
 
-/// What became of a packet.
+/// The outcome of taking in a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Intake {
     /// It contradicts what came before and was not taken in.
@@ -51,7 +51,7 @@ impl Receiver {
         body: Option<Box<[u8]>>,
     ) {
         self.src = src;
-        self.heard_at = now;
+        self.last_arrival_at = now;
         self.flow = data.flow;
         self.message_bytes = data.message_bytes;
         self.segment_bytes = data.segment_bytes;
@@ -99,7 +99,7 @@ impl Receiver {
         self.arrivals.sack()
     }
 
-    /// Whether the first missing packet is lost for sure.
+    /// Returns whether the first missing packet is lost for sure.
     #[inline]
     pub fn shows_loss(&self) -> bool {
         self.reordering.shows_loss()
@@ -114,7 +114,14 @@ impl Receiver {
 
     /// Takes in a packet whose body is as long as its header says.
     #[inline]
-    pub fn take_in(&mut self, config: &Config, now: Time, data: &Data, body: &Body<'_>) -> Intake {
+    pub fn take_in(
+        &mut self,
+        config: &MessageConfig,
+        compares_priorities: bool,
+        now: Time,
+        data: &Data,
+        body: &Body<'_>,
+    ) -> Intake {
         if !self.agrees(data, body) {
             return Intake::Contradiction;
         }
@@ -122,18 +129,18 @@ impl Receiver {
         if data.index >= missing.saturating_add(config.span_packets) {
             return Intake::TooFarAhead;
         }
-        self.heard_at = now;
+        self.last_arrival_at = now;
         if !self.arrivals.insert(data.index) {
             return Intake::Copy;
         }
-        if config.loss_detection == LossDetection::ByPriority {
+        if compares_priorities {
             self.reordering.on_arrival(data.index - missing, data.priority);
         }
         self.write(data, body);
         if self.arrivals.cumulative() == self.packets { Intake::Complete } else { Intake::Taken }
     }
 
-    /// How many packets have not arrived.
+    /// Number of packets that have not arrived.
     pub fn missing(&self) -> u32 {
         self.packets - self.arrivals.total()
     }
@@ -144,11 +151,11 @@ impl Receiver {
         if !self.agrees(data, body) {
             return None;
         }
-        self.heard_at = now;
+        self.last_arrival_at = now;
         Some(!self.arrivals.contains(data.index))
     }
 
-    /// Whether it can be of the same message.
+    /// Returns whether a packet can be of the same message.
     #[inline]
     fn agrees(&self, data: &Data, body: &Body<'_>) -> bool {
         data.message_bytes == self.message_bytes

@@ -1,16 +1,19 @@
-//! All outgoing messages of an endpoint: who sends next, whose answer is overdue.
+//! The protocol: who sends next, whose answer is overdue.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{NodeId, Outbox, Time, Timers};
+use thalweg_transport::messages::{Event, FlowId, Message, StartError};
+use thalweg_transport::{Inbox, MessageConfig, Protocol};
 use thalweg_wire::flow::Ack;
 
-use crate::config::Config;
-use crate::message::{Event, FlowId, Message, StartError};
+use crate::config::{Config, ConfigError, LossDetection};
 use crate::sender::{Outcome, Path, Sender};
 
-/// Outgoing messages in places that are used again.
-pub(crate) struct Outgoing {
+/// Sends as much of every message as its congestion control allows. Outgoing messages are in places that
+/// are used again.
+pub struct Windowed {
+    config: Config,
     senders: Vec<Sender>,
     vacant: Vec<u32>,
     ready: Ready,
@@ -20,89 +23,72 @@ pub(crate) struct Outgoing {
     releases: Timers,
     /// What the last messages have learned, if that is wanted.
     paths: BTreeMap<NodeId, Path>,
-    /// The running number of the next message: above all numbers so far.
-    sequence: u64,
-    /// Of all messages so far.
-    retransmissions: u64,
 }
 
-impl Outgoing {
-    /// No messages yet; the first gets the number `first_message`.
-    pub fn new(first_message: u64) -> Outgoing {
-        Outgoing {
+impl Protocol for Windowed {
+    type Config = Config;
+    type Error = ConfigError;
+    type Hint = ();
+
+    fn new(config: Config) -> Result<Windowed, ConfigError> {
+        config.check()?;
+        Ok(Windowed {
+            config,
             senders: Vec::new(),
             vacant: Vec::new(),
             ready: Ready::default(),
             timers: Timers::default(),
             releases: Timers::default(),
             paths: BTreeMap::new(),
-            sequence: first_message,
-            retransmissions: 0,
-        }
+        })
     }
 
-    /// Starts a message with the number `chosen`, or the next one.
-    pub fn start(
+    #[inline]
+    fn messages(&self) -> &MessageConfig {
+        &self.config.messages
+    }
+
+    fn compares_priorities(&self) -> bool {
+        self.config.loss_detection == LossDetection::ByPriority
+    }
+
+    fn start(
         &mut self,
-        config: &Config,
         now: Time,
+        number: u64,
         message: Message,
-        chosen: Option<u64>,
+        (): (),
     ) -> Result<FlowId, StartError> {
-        let number = chosen.unwrap_or(self.sequence);
-        let slot = self.vacant_slot(config)?;
+        let slot = self.vacant_slot()?;
         let flow = FlowId::new(number, slot);
-        let known = self.paths.get(&message.dst);
-        let path = match known {
-            Some(path) => path.for_next(config, number),
-            None => Path::new(config, number),
+        let path = match self.paths.get(&message.dst) {
+            Some(path) => path.for_next(&self.config, number),
+            None => Path::new(&self.config, number),
         };
-        self.senders[slot as usize].begin(config, now, flow, message, path)?;
-        self.sequence = self.sequence.max(number + 1);
+        self.senders[slot as usize].begin(&self.config, now, flow, message, path)?;
         self.vacant.pop();
-        self.enqueue_if_ready(config, now, slot);
+        self.enqueue_if_ready(now, slot);
         Ok(flow)
     }
 
-    /// The place on top of the vacant ones.
-    fn vacant_slot(&mut self, config: &Config) -> Result<u32, StartError> {
-        if let Some(&slot) = self.vacant.last() {
-            return Ok(slot);
-        }
-        let slot = self.senders.len() as u32;
-        if slot >> FlowId::SLOT_BITS != 0 {
-            return Err(StartError::TooMany);
-        }
-        self.senders.push(Sender::vacant(config));
-        self.vacant.push(slot);
-        Ok(slot)
-    }
-
-    /// How many messages are on the way.
-    pub fn live(&self) -> usize {
+    fn outgoing(&self) -> usize {
         self.senders.len() - self.vacant.len()
     }
 
-    /// Transmissions so far that were not the first of their packet.
-    pub fn retransmissions(&self) -> u64 {
-        self.retransmissions
-    }
-
-    /// Whether somebody may have something to send.
     #[inline]
-    pub fn has_backlog(&self) -> bool {
+    fn has_backlog(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Sends one packet of the message whose turn it is. `None` if there is none, or no room.
     #[inline]
-    pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<()> {
+    fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
+        let config = &self.config;
         loop {
             let slot = self.ready.first()?;
             let sender = &mut self.senders[slot as usize];
-            let was_ready = sender.is_ready(config);
-            if was_ready {
-                self.retransmissions += u64::from(sender.send(config, now, outbox)?);
+            let mut is_resend = None;
+            if sender.is_ready(config) {
+                is_resend = Some(sender.send(config, now, outbox)?);
                 self.timers.arm(slot, sender.deadline);
             }
             self.ready.remove_first();
@@ -116,54 +102,116 @@ impl Outgoing {
             if let Some(priority) = sender.queued {
                 self.ready.push(slot, priority);
             }
-            if was_ready {
-                return Some(());
+            if is_resend.is_some() {
+                return is_resend;
             }
         }
     }
 
-    /// Takes in an acknowledgement. Returns whether it made sense.
     #[inline]
-    pub fn on_ack(
-        &mut self,
-        config: &Config,
-        now: Time,
-        src: NodeId,
-        ack: &Ack,
-        events: &mut VecDeque<Event>,
-    ) -> bool {
+    fn on_ack(&mut self, inbox: &mut Inbox, now: Time, src: NodeId, ack: &Ack) {
         let slot = FlowId(ack.flow).slot();
-        let Some(sender) = self.senders.get_mut(slot as usize) else { return false };
+        let Some(sender) = self.senders.get_mut(slot as usize) else {
+            inbox.dropped.malformed += 1;
+            return;
+        };
         if !sender.is_live || sender.flow.0 != ack.flow {
             // Late answers come when a message is done and its place has the next one.
-            return FlowId(ack.flow).number() < self.sequence;
+            return;
         }
-        match sender.on_ack(config, now, src, ack) {
-            Outcome::Rejected => return false,
+        match sender.on_ack(&self.config, now, src, ack) {
+            Outcome::Rejected => inbox.dropped.malformed += 1,
             Outcome::Continues => {
                 self.timers.arm(slot, sender.deadline);
-                self.enqueue_if_ready(config, now, slot);
+                self.enqueue_if_ready(now, slot);
             }
             Outcome::Complete => {
-                if config.remembers_paths {
+                if self.config.remembers_paths {
                     let (dst, path) = sender.lesson();
                     self.paths.insert(dst, path.clone());
                 }
-                events.push_back(Event::Sent(sender.finish(now)));
+                inbox.events.push_back(Event::Sent(sender.finish(now)));
                 self.vacant.push(slot);
             }
         }
-        true
+    }
+
+    /// When an answer may be overdue next, or somebody may send again.
+    #[inline]
+    fn next_timeout(&self) -> Time {
+        self.timers.next().min(self.releases.next())
+    }
+
+    fn handle_timeout(&mut self, inbox: &mut Inbox, now: Time) {
+        while let Some(slot) = self.releases.pop_due(now) {
+            self.enqueue_if_ready(now, slot);
+        }
+        while let Some(slot) = self.timers.pop_due(now) {
+            let sender = &mut self.senders[slot as usize];
+            if !sender.awaits_answer() {
+                continue;
+            }
+            if sender.deadline > now {
+                self.timers.arm(slot, sender.deadline);
+            } else if sender.on_timeout(&self.config, now) {
+                self.enqueue_if_ready(now, slot);
+            } else {
+                inbox.events.push_back(Event::Failed(sender.finish(now)));
+                self.vacant.push(slot);
+            }
+        }
+    }
+
+    /// Looks at every message. Panics where a place is counted twice or not at all, and where a message would
+    /// wait for ever: ready and not in the queue, or in flight without a timer.
+    // spec: T-12
+    fn check(&self) {
+        self.ready.check();
+        let mut is_vacant = vec![false; self.senders.len()];
+        for &slot in &self.vacant {
+            let again = std::mem::replace(&mut is_vacant[slot as usize], true);
+            assert!(!again, "place {slot} is vacant twice");
+        }
+        for (slot, sender) in (0..).zip(&self.senders) {
+            assert_eq!(
+                sender.is_live, !is_vacant[slot as usize],
+                "a place is vacant or has a message"
+            );
+            assert_eq!(
+                sender.queued,
+                self.ready.priority_of(slot),
+                "a message is in the queue of its priority, once"
+            );
+            if sender.is_live {
+                self.check_live(slot, sender);
+            }
+        }
+    }
+}
+
+impl Windowed {
+    /// The place on top of the vacant ones.
+    fn vacant_slot(&mut self) -> Result<u32, StartError> {
+        if let Some(&slot) = self.vacant.last() {
+            return Ok(slot);
+        }
+        let slot = self.senders.len() as u32;
+        if slot >> FlowId::SLOT_BITS != 0 {
+            return Err(StartError::TooMany);
+        }
+        self.senders.push(Sender::vacant(&self.config));
+        self.vacant.push(slot);
+        Ok(slot)
     }
 
     #[inline]
-    fn enqueue_if_ready(&mut self, config: &Config, now: Time, slot: u32) {
+    fn enqueue_if_ready(&mut self, now: Time, slot: u32) {
         let sender = &mut self.senders[slot as usize];
         if let Some(at) = sender.held_until(now) {
             self.releases.arm(slot, at);
             return;
         }
-        let Some(priority) = sender.urgency(config) else { return };
+        let Some(priority) = sender.urgency(&self.config) else { return };
         match sender.queued {
             // It keeps its turn, unless something has become more urgent.
             Some(before) if before <= priority => return,
@@ -174,29 +222,15 @@ impl Outgoing {
         self.ready.push(slot, priority);
     }
 
-    /// When an answer may be overdue next, or somebody may send again.
-    #[inline]
-    pub fn next_timeout(&self) -> Time {
-        self.timers.next().min(self.releases.next())
-    }
-
-    pub fn handle_timeout(&mut self, config: &Config, now: Time, events: &mut VecDeque<Event>) {
-        while let Some(slot) = self.releases.pop_due(now) {
-            self.enqueue_if_ready(config, now, slot);
+    fn check_live(&self, slot: u32, sender: &Sender) {
+        sender.check();
+        if sender.awaits_answer() {
+            let is_armed = self.timers.armed(slot) <= sender.deadline;
+            assert!(is_armed, "a message that awaits an answer has a timer");
         }
-        while let Some(slot) = self.timers.pop_due(now) {
-            let sender = &mut self.senders[slot as usize];
-            if !sender.awaits_answer() {
-                continue;
-            }
-            if sender.deadline > now {
-                self.timers.arm(slot, sender.deadline);
-            } else if sender.on_timeout(config, now) {
-                self.enqueue_if_ready(config, now, slot);
-            } else {
-                events.push_back(Event::Failed(sender.finish(now)));
-                self.vacant.push(slot);
-            }
+        if sender.is_ready(&self.config) {
+            let is_held = self.releases.armed(slot) != Time::NEVER;
+            assert!(sender.queued.is_some() || is_held, "a message that may send has its turn");
         }
     }
 }
@@ -248,46 +282,6 @@ impl Ready {
     fn forget_if_empty(&mut self, priority: usize) {
         if self.by_priority[priority].is_empty() {
             self.occupied &= !(1 << priority);
-        }
-    }
-}
-
-impl Outgoing {
-    /// Looks at every message. Panics where a place is counted twice or not at all, and where a message would
-    /// wait for ever: ready and not in the queue, or in flight without a timer.
-    // spec: T-12
-    pub fn check(&self, config: &Config) {
-        self.ready.check();
-        let mut is_vacant = vec![false; self.senders.len()];
-        for &slot in &self.vacant {
-            let again = std::mem::replace(&mut is_vacant[slot as usize], true);
-            assert!(!again, "place {slot} is vacant twice");
-        }
-        for (slot, sender) in (0..).zip(&self.senders) {
-            assert_eq!(
-                sender.is_live, !is_vacant[slot as usize],
-                "a place is vacant or has a message"
-            );
-            assert_eq!(
-                sender.queued,
-                self.ready.priority_of(slot),
-                "a message is in the queue of its priority, once"
-            );
-            if sender.is_live {
-                self.check_live(config, slot, sender);
-            }
-        }
-    }
-
-    fn check_live(&self, config: &Config, slot: u32, sender: &Sender) {
-        sender.check();
-        if sender.awaits_answer() {
-            let is_armed = self.timers.armed(slot) <= sender.deadline;
-            assert!(is_armed, "a message that awaits an answer has a timer");
-        }
-        if sender.is_ready(config) {
-            let is_held = self.releases.armed(slot) != Time::NEVER;
-            assert!(sender.queued.is_some() || is_held, "a message that may send has its turn");
         }
     }
 }

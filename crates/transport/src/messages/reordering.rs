@@ -1,4 +1,4 @@
-//! What came out of order, and whether what is missing before it was lost.
+//! Packets out of order, and whether what is missing before them was lost.
 //!
 //! On a single path with strict priorities, packets of one priority stay in order, and a packet overtakes
 //! only less urgent ones. Priorities of a flow rise and then fall. So where a packet comes that is no
@@ -60,7 +60,7 @@ impl Reordering {
         self.first_beyond = self.beyond.iter().position(|&priority| priority != MISSING);
     }
 
-    /// Whether the first packet that is missing is lost for sure. If the first packet of all is missing,
+    /// Returns whether the first packet that is missing is lost for sure. If the first packet of all is missing,
     /// there is nothing to compare with, and it is left to the timer like what is more urgent.
     // spec: Q-06
     #[inline]

@@ -3,7 +3,7 @@
 /// A set of numbers from `start` upwards, in a ring of words that grows with the distance between
 /// its smallest and its largest number. Takes no memory until the first number comes in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BitRing {
+pub struct BitRing {
     /// None, or a power of two of them, at least two. The first word in use is the start's; the
     /// ring grows before a word would stand for two ranges of numbers.
     words: Vec<u64>,
@@ -17,11 +17,13 @@ impl BitRing {
         self.start = start;
     }
 
+    /// The smallest number that the set can have.
     #[inline]
     pub fn start(&self) -> u32 {
         self.start
     }
 
+    /// Returns whether a number is in the set.
     #[inline]
     pub fn contains(&self, number: u32) -> bool {
         self.covers(number) && self.words[self.slot(number >> 6)] >> (number & 63) & 1 == 1
@@ -36,6 +38,8 @@ impl BitRing {
         self.words[slot] |= 1 << (number & 63);
     }
 
+    /// Takes out a number.
+    #[inline]
     pub fn remove(&mut self, number: u32) {
         if self.covers(number) {
             let slot = self.slot(number >> 6);
@@ -112,9 +116,9 @@ impl BitRing {
     }
 }
 
-/// Which packets of a message have arrived: all below a number, and some above it.
+/// The set of packets of a message that have arrived: all below a number, and some above it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Arrivals {
+pub struct Arrivals {
     /// Starts at the first packet that has not arrived.
     above: BitRing,
     above_count: u32,
@@ -133,12 +137,13 @@ impl Arrivals {
         self.above.start()
     }
 
-    /// How many have arrived.
+    /// Number of packets that have arrived.
     #[inline]
     pub fn total(&self) -> u32 {
         self.above.start() + self.above_count
     }
 
+    /// Returns whether a packet has arrived.
     #[inline]
     pub fn contains(&self, index: u32) -> bool {
         index < self.cumulative() || (self.above_count > 0 && self.above.contains(index))
@@ -179,14 +184,13 @@ impl Arrivals {
         }
     }
 
-    /// Takes in what [`Arrivals::sack`] said at another place, when `cumulative` was the number
-    /// there.
+    /// Takes in the value of [`Arrivals::sack`] at another place, where `cumulative` was this number.
     pub fn insert_sack(&mut self, cumulative: u32, sack: u64) {
         let from = self.cumulative().max(cumulative + 1);
         let skipped = from - (cumulative + 1);
         // What is more than 64 behind says nothing new.
-        let said = sack.checked_shr(skipped).unwrap_or(0);
-        let mut new = said & !self.above.next_64(from);
+        let reported = sack.checked_shr(skipped).unwrap_or(0);
+        let mut new = reported & !self.above.next_64(from);
         while new != 0 {
             // Highest first: the lowest may move the start.
             let bit = 63 - new.leading_zeros();
@@ -269,8 +273,8 @@ mod tests {
             Step::InsertSack(behind, sack) => {
                 let there = cumulative.saturating_sub(behind);
                 arrivals.insert_sack(there, sack);
-                let said = (0..64).filter(|bit| sack >> bit & 1 == 1);
-                model.0.extend(said.map(|bit| there + 1 + bit));
+                let reported = (0..64).filter(|bit| sack >> bit & 1 == 1);
+                model.0.extend(reported.map(|bit| there + 1 + bit));
             }
         }
     }

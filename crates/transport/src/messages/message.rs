@@ -1,9 +1,9 @@
-//! What goes in and what comes out: messages, their names, and events.
+//! Messages, their names, and events.
 
 use thalweg_core::{Body, BodySize, Bytes, NodeId, Tag, Tagger, Time};
 use thiserror::Error;
 
-use crate::config::MAX_PACKETS;
+use super::config::MAX_PACKETS;
 
 /// Names a message among all that one endpoint ever sends. Grows with every message, unless the
 /// sender chooses the numbers, and is never used again.
@@ -37,27 +37,27 @@ impl FlowId {
 
 /// A message to send.
 pub struct Message {
-    /// Who gets it.
+    /// Node that gets it.
     pub dst: NodeId,
-    /// What it consists of.
+    /// Content of the message.
     pub body: Payload,
-    /// Which class its packets travel in.
+    /// Tags of its packets.
     pub tagger: FlowTagger,
     /// Picks the path of its packets, and of the answers to them.
     pub entropy: u16,
 }
 
-/// What a message consists of.
+/// The content of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Payload {
-    /// So many bytes that nobody reads.
+    /// A number of bytes that nobody reads.
     Length(Bytes),
     /// These bytes.
     Bytes(Box<[u8]>),
 }
 
 impl Payload {
-    /// How long it is.
+    /// Length of the content.
     pub fn bytes(&self) -> Bytes {
         match self {
             Payload::Length(bytes) => *bytes,
@@ -65,7 +65,7 @@ impl Payload {
         }
     }
 
-    /// The body that a packet with so much of it needs.
+    /// The body of a packet with this number of its bytes.
     #[inline]
     pub fn body_size(&self, bytes: u32) -> BodySize {
         match self {
@@ -108,7 +108,7 @@ impl Tagger for FlowTagger {
     }
 }
 
-/// What an endpoint tells the application.
+/// An event that an endpoint reports to the application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// All of a message has arrived, and its sender knows it.
@@ -122,11 +122,11 @@ pub enum Event {
 /// The end of an outgoing message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
-    /// Which message.
+    /// Name of the message.
     pub flow: FlowId,
-    /// Whom it went to.
+    /// Node that it went to.
     pub dst: NodeId,
-    /// How long it was.
+    /// Length of the message.
     pub bytes: Bytes,
     /// When it was started.
     pub started: Time,
@@ -134,20 +134,20 @@ pub struct Sent {
     pub finished: Time,
     /// Transmissions that were not the first of their packet.
     pub retransmissions: u32,
-    /// How often nothing came back in time.
+    /// Number of times that nothing came back in time.
     pub timeouts: u32,
-    /// How often loss was found before that.
+    /// Number of times that loss was found before that.
     pub detections: u32,
 }
 
 /// The end of an incoming message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// Who sent it.
+    /// Node that sent it.
     pub src: NodeId,
-    /// Its name at the sender.
+    /// Name of the message at its sender.
     pub flow: FlowId,
-    /// How long it is.
+    /// Length of the content.
     pub bytes: Bytes,
     /// When its last packet came.
     pub finished: Time,
@@ -164,6 +164,13 @@ pub enum StartError {
     )]
     TooLong(Bytes),
     /// More messages at once than a flow id can tell apart.
-    #[error("too many messages are on the way: wait until one of them is sent")]
+    #[error("too many messages are in flight: wait until one of them is sent")]
     TooMany,
+}
+
+/// Number of packets of a message of this length; `None` if that is more than a flow can number.
+#[inline]
+pub fn packets_of(message_bytes: Bytes, segment_bytes: u32) -> Option<u32> {
+    let packets = message_bytes.as_u64().div_ceil(u64::from(segment_bytes)).max(1);
+    u32::try_from(packets).ok().filter(|&packets| packets <= MAX_PACKETS)
 }

@@ -1,7 +1,7 @@
 //! All incoming messages of an endpoint.
 //!
-//! Memory is bounded whatever arrives: so many messages at once, so many real bytes, so many
-//! completed messages remembered. What does not fit is dropped without an answer, so that its sender
+//! Memory is bounded whatever arrives: by limits for messages at once, for real bytes, and for
+//! completed messages that are remembered. What does not fit is dropped without an answer, so that its sender
 //! tries again later.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,23 +10,21 @@ use foldhash::fast::FixedState;
 use thalweg_core::{Body, Meta, NodeId, Time};
 use thalweg_wire::flow::{Ack, Data};
 
-use crate::config::Config;
-use crate::message::{Event, FlowId, Received};
-use crate::receiver::{Intake, Receiver};
-use crate::sender::packets_of;
+use super::config::MessageConfig;
+use super::message::{Event, FlowId, Received, packets_of};
+use super::receiver::{Intake, Receiver};
 
 /// Stands in the table for a message that is complete.
 const COMPLETE: u32 = u32::MAX;
 
-/// How many places a new message looks at for one whose sender is gone. More than one, so that
+/// Number of places where a new message looks for one whose sender is gone. More than one, so that
 /// messages that nobody ends go away faster than they come.
 const SWEPT_PLACES: usize = 4;
 
 /// Sender and flow.
 type Name = (NodeId, u64);
 
-/// Incoming messages in places that are used again. [`Endpoint`](crate::Endpoint) puts messages
-/// together with it, and so can transports that send them in another way.
+/// Incoming messages in places that are used again.
 pub struct Incoming {
     /// The place of each message that is arriving, or [`COMPLETE`]. Never iterated.
     table: HashMap<Name, u32, FixedState>,
@@ -36,12 +34,14 @@ pub struct Incoming {
     completed: VecDeque<Name>,
     /// Real bytes that all arriving messages hold.
     held_bytes: u64,
-    /// Where the next search for messages without a sender begins.
+    /// Place where the next search for messages without a sender begins.
     sweep_from: usize,
     arrivals: ArrivalStats,
+    /// True if answers report losses that show in the priorities of packets.
+    compares_priorities: bool,
 }
 
-/// How packets of messages came.
+/// Counts of packets of messages that have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ArrivalStats {
     /// Packets that came for the first time.
@@ -52,17 +52,17 @@ pub struct ArrivalStats {
     pub held_bytes: u64,
     /// The most that ever waited.
     pub peak_held_bytes: u64,
-    /// What waited of its message when a packet came, added up over all packets.
+    /// Sum over all packets of what waited of its message when a packet came.
     pub summed_held_bytes: u64,
 }
 
 impl ArrivalStats {
-    /// What waited of its message when a packet came, on average.
+    /// Mean over all packets of what waited of its message when a packet came.
     pub fn mean_held_bytes(&self) -> f64 {
         self.summed_held_bytes as f64 / self.packets.max(1) as f64
     }
 
-    /// Those of two endpoints. The peak is that of one of them: they need not have been at the same time.
+    /// Counts of two endpoints together. The peak is that of one of them: they need not have been at the same time.
     #[must_use]
     pub fn merge(self, other: ArrivalStats) -> ArrivalStats {
         ArrivalStats {
@@ -94,8 +94,9 @@ pub enum Refusal {
 }
 
 impl Incoming {
-    /// No messages yet. All other calls need the same settings.
-    pub fn new(config: &Config) -> Incoming {
+    /// No messages yet. All other calls need the same settings. With `compares_priorities`, answers
+    /// report losses that show in the priorities of packets.
+    pub fn new(config: &MessageConfig, compares_priorities: bool) -> Incoming {
         Incoming {
             // The job's random number makes it hard to choose flows that collide.
             table: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
@@ -105,15 +106,16 @@ impl Incoming {
             held_bytes: 0,
             sweep_from: 0,
             arrivals: ArrivalStats::default(),
+            compares_priorities,
         }
     }
 
-    /// How many messages are arriving.
+    /// Number of messages that are arriving.
     pub fn live(&self) -> usize {
         self.receivers.len() - self.vacant.len()
     }
 
-    /// How packets came so far.
+    /// Counts of the packets that have arrived so far.
     pub fn arrivals(&self) -> ArrivalStats {
         self.arrivals
     }
@@ -122,7 +124,7 @@ impl Incoming {
     #[inline]
     pub fn on_data(
         &mut self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         meta: &Meta,
         data: &Data,
@@ -142,7 +144,7 @@ impl Incoming {
         };
         let receiver = &mut self.receivers[slot as usize];
         let held_before = receiver.held_bytes();
-        let intake = receiver.take_in(config, now, data, body);
+        let intake = receiver.take_in(config, self.compares_priorities, now, data, body);
         let mut ack = answer(config, meta, data);
         ack.cumulative = receiver.cumulative();
         ack.sack = receiver.sack();
@@ -164,7 +166,7 @@ impl Incoming {
     /// is missing.
     pub fn on_header(
         &mut self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         meta: &Meta,
         data: &Data,
@@ -181,7 +183,7 @@ impl Incoming {
         Ok(Ack { cumulative, sack, resend, ..answer(config, meta, data) })
     }
 
-    /// How many packets of a message have not arrived; `None` if it is complete or not known.
+    /// Number of packets of a message that have not arrived; `None` if it is complete or not known.
     pub fn missing(&self, src: NodeId, flow: FlowId) -> Option<u32> {
         let slot = self.table.get(&(src, flow.0)).filter(|slot| **slot != COMPLETE)?;
         Some(self.receivers[*slot as usize].missing())
@@ -190,7 +192,7 @@ impl Incoming {
     /// Makes a place for the message of a first packet.
     fn open(
         &mut self,
-        config: &Config,
+        config: &MessageConfig,
         now: Time,
         src: NodeId,
         data: &Data,
@@ -212,7 +214,7 @@ impl Incoming {
 
     /// Zeroed memory for a message, within the limits. The system provides pages of it only as they
     /// are written.
-    fn allocate(&self, config: &Config, message_bytes: u64) -> Result<Box<[u8]>, Refusal> {
+    fn allocate(&self, config: &MessageConfig, message_bytes: u64) -> Result<Box<[u8]>, Refusal> {
         let is_held = self.held_bytes.saturating_add(message_bytes) <= config.max_incoming_bytes;
         if message_bytes > config.max_message_bytes || !is_held {
             return Err(Refusal::NoRoom);
@@ -221,7 +223,7 @@ impl Incoming {
         Ok(vec![0; length].into_boxed_slice())
     }
 
-    fn vacant_slot(&mut self, config: &Config) -> Option<u32> {
+    fn vacant_slot(&mut self, config: &MessageConfig) -> Option<u32> {
         if let Some(slot) = self.vacant.pop() {
             return Some(slot);
         }
@@ -234,7 +236,7 @@ impl Incoming {
     }
 
     /// Looks at a few places for messages whose sender must have given up.
-    fn sweep(&mut self, config: &Config, now: Time) {
+    fn sweep(&mut self, config: &MessageConfig, now: Time) {
         let forget_after = config.give_up_after * 2;
         for _ in 0..SWEPT_PLACES.min(self.receivers.len()) {
             self.sweep_from = (self.sweep_from + 1) % self.receivers.len();
@@ -242,7 +244,9 @@ impl Incoming {
             let name = (receiver.src, receiver.flow);
             let slot = self.sweep_from as u32;
             // A vacant place keeps the name of its last message, which the table has dropped.
-            if now.since(receiver.heard_at) > forget_after && self.table.get(&name) == Some(&slot) {
+            if now.since(receiver.last_arrival_at) > forget_after
+                && self.table.get(&name) == Some(&slot)
+            {
                 self.arrivals.held_bytes -= receiver.held_bytes();
                 self.held_bytes -= receiver.abandon();
                 self.table.remove(&name);
@@ -251,7 +255,7 @@ impl Incoming {
         }
     }
 
-    fn complete(&mut self, config: &Config, now: Time, slot: u32) -> Received {
+    fn complete(&mut self, config: &MessageConfig, now: Time, slot: u32) -> Received {
         let received = self.receivers[slot as usize].finish(now);
         self.held_bytes -= received.body.as_ref().map_or(0, |body| body.len() as u64);
         self.vacant.push(slot);
@@ -259,7 +263,7 @@ impl Incoming {
         received
     }
 
-    fn remember(&mut self, config: &Config, name: Name) {
+    fn remember(&mut self, config: &MessageConfig, name: Name) {
         self.table.insert(name, COMPLETE);
         self.completed.push_back(name);
         if self.completed.len() > config.completed_memory as usize
@@ -273,7 +277,7 @@ impl Incoming {
 impl Incoming {
     /// Looks at every message. Panics where a place, a name or a byte is counted twice or not at all.
     // spec: T-12
-    pub fn check(&self, config: &Config) {
+    pub fn check(&self, config: &MessageConfig) {
         let (mut live, mut held_bytes, mut waiting_bytes) = (0, 0, 0);
         for (slot, receiver) in (0..).zip(&self.receivers) {
             // A vacant place keeps the name of its last message.
@@ -304,14 +308,14 @@ impl Incoming {
 }
 
 /// The answer to a late copy: its sender missed an earlier one.
-fn answer_complete(config: &Config, meta: &Meta, data: &Data) -> Result<Ack, Refusal> {
+fn answer_complete(config: &MessageConfig, meta: &Meta, data: &Data) -> Result<Ack, Refusal> {
     let packets = packets_of(data.message_bytes, data.segment_bytes).ok_or(Refusal::Malformed)?;
     Ok(Ack { cumulative: packets, ..answer(config, meta, data) })
 }
 
-/// What an answer echoes of the packet.
+/// The part of an answer that echoes the packet.
 #[inline]
-fn answer(config: &Config, meta: &Meta, data: &Data) -> Ack {
+fn answer(config: &MessageConfig, meta: &Meta, data: &Data) -> Ack {
     Ack {
         job: config.credentials.job,
         epoch: config.credentials.epoch,
