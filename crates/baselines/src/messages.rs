@@ -20,4 +20,4 @@ pub(crate) use inbound::{Inbound, Name, Taken, send_credit};
 pub(crate) use outbound::{Outbound, Outgoing};
 pub(crate) use probes::Probes;
 pub(crate) use ready::Ready;
-pub(crate) use transfer::{LAST_PRIORITY, Label, Transfer};
+pub(crate) use transfer::{Label, Transfer};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{NodeId, Outbox, Time, Timers};
+use thalweg_core::{NodeId, Outbox, PRIORITIES, Time, Timers};
 use thalweg_wire::flow::Ack;
 
 use crate::config::Config;
@@ -209,9 +209,6 @@ struct Ready {
     /// A bit for each priority that somebody has.
     occupied: u8,
 }
-
-/// As many as a DSCP tells apart.
-const PRIORITIES: usize = 8;
 
 impl Ready {
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Bytes, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
+use thalweg_core::{Bytes, LAST_PRIORITY, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_flow::{Event, FlowId, Message, StartError, packets_of};
 use thalweg_wire::Kind;
 use thalweg_wire::flow::{Ack, Credit};
@@ -10,7 +10,7 @@ use thalweg_wire::flow::{Ack, Credit};
 use super::grants::{Arrival, Grant, Grants, TOLD_PACKETS};
 use super::{Config, ConfigError};
 use crate::messages::{
-    Belief, Inbound, LAST_PRIORITY, Label, Outbound, Outgoing, Probes, Ready, Taken, send_credit,
+    Belief, Inbound, Label, Outbound, Outgoing, Probes, Ready, Taken, send_credit,
 };
 
 /// Sends and receives the messages of one node. It promises what [`thalweg_flow::Endpoint`] promises;

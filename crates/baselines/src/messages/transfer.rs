@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Tag, Time};
+use thalweg_core::{Body, Dscp, Ecn, LAST_PRIORITY, NodeId, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_flow::{Config, FlowId, Message, Payload, Sent, StartError, packets_of};
 use thalweg_transport::Envelope;
 use thalweg_wire::flow::{Ack, Data};
@@ -247,6 +247,3 @@ impl Transfer {
         packet.body
     }
 }
-
-/// The least urgent.
-pub(crate) const LAST_PRIORITY: u8 = 7;

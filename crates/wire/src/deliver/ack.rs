@@ -1,6 +1,6 @@
 //! The echo of a data packet's time.
 
-use thalweg_core::{Header, Time};
+use thalweg_core::{Header, LAST_PRIORITY, Time};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
@@ -41,9 +41,6 @@ pub struct AckView {
     pub reserved: [u8; 18],
 }
 
-/// Number of priorities that a DSCP tells apart.
-const PRIORITIES: u8 = 8;
-
 /// Flag of [`Ack::congested`].
 pub const CONGESTED: u8 = 1 << 0;
 
@@ -67,7 +64,7 @@ impl Ack {
     pub fn decode(header: &Header) -> Result<Ack, DeliverError> {
         let view: &AckView = transmute_ref!(header);
         let prefix = view.prefix.expect(Kind::DeliverAck)?;
-        let is_reserved = view.flags & !CONGESTED != 0 || view.priority >= PRIORITIES;
+        let is_reserved = view.flags & !CONGESTED != 0 || view.priority > LAST_PRIORITY;
         if view.reserved != [0; 18] || is_reserved {
             return Err(DeliverError::Reserved);
         }
