@@ -12,6 +12,7 @@ use thalweg_wire::aggregate::{
 };
 
 use super::{Config, Event, Missing, Server, Stats};
+use crate::parameters::JobParameters;
 use crate::setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 use crate::tree::{Member, Tree};
 
@@ -53,14 +54,18 @@ pub(super) fn setup(members: &[Member]) -> Setup {
         job: JOB,
         epoch: 1,
         trees: vec![Arc::new(Tree::build(SERVER, members).unwrap())],
-        fragment_values: 4,
-        numeric: Numeric::Fixed { scale: scale(1_000.0), dynamic: false },
-        recovery: Recovery::Selective,
-        indexing: Indexing::Hashed,
-        aggregators: 1_000,
-        span_fragments: SPAN,
-        overhead_bytes: 100,
         resume_from: 0,
+        parameters: JobParameters {
+            fragment_values: 4,
+            numeric: Numeric::Fixed { scale: scale(1_000.0), dynamic: false },
+            recovery: Recovery::Selective,
+            indexing: Indexing::Hashed,
+            aggregators: 1_000,
+            span_fragments: SPAN,
+            overhead_bytes: 100,
+        }
+        .check()
+        .unwrap(),
     }
 }
 
@@ -158,7 +163,7 @@ impl Bench {
         Gradient {
             identity: self.identity(sequence, 0),
             aggregator: 77,
-            numbers: self.setup.numeric.numbers(),
+            numbers: self.setup.parameters.numeric.numbers(),
             server: SERVER,
             // The first fragment is complete nowhere.
             watermark_distance: sequence as u16,
@@ -220,7 +225,7 @@ impl Bench {
     }
 
     fn hand_in(&mut self, mut header: Header, body: Body<'_>, ecn: Ecn) {
-        let wire_bytes = body.len() as u32 + self.setup.overhead_bytes;
+        let wire_bytes = body.len() as u32 + self.setup.parameters.overhead_bytes;
         let mut meta = Meta { ecn, wire_bytes, ..Meta::default() };
         let packet = Packet { meta: &mut meta, header: &mut header, body };
         assert_eq!(self.server.handle_packet(self.now, packet), Verdict::Consume);

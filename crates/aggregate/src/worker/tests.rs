@@ -19,6 +19,7 @@ use thalweg_wire::aggregate::{Ask, AskKind, Gradient, Identity, Numbers, Paramet
 use thalweg_wire::peek;
 
 use super::*;
+use crate::parameters::JobParameters;
 use crate::setup::{Indexing, Numeric, Recovery};
 use crate::tree::{Member, Tree};
 
@@ -32,14 +33,18 @@ fn setup() -> Setup {
         job: JOB,
         epoch: 1,
         trees: vec![tree(SERVER)],
-        fragment_values: 4,
-        numeric: Numeric::Float,
-        recovery: Recovery::Selective,
-        indexing: Indexing::Hashed,
-        aggregators: 1_000,
-        span_fragments: 8,
-        overhead_bytes: 100,
         resume_from: 0,
+        parameters: JobParameters {
+            fragment_values: 4,
+            numeric: Numeric::Float,
+            recovery: Recovery::Selective,
+            indexing: Indexing::Hashed,
+            aggregators: 1_000,
+            span_fragments: 8,
+            overhead_bytes: 100,
+        }
+        .check()
+        .unwrap(),
     }
 }
 
@@ -112,7 +117,7 @@ impl Bench {
     /// With a tensor of so many fragments, of which all that fit the window were sent.
     fn with_sent(setup: Setup, config: Config, fragments: u64) -> Bench {
         let mut bench = Bench::with(setup, config);
-        bench.submit_length(fragments * u64::from(bench.setup.fragment_values));
+        bench.submit_length(fragments * u64::from(bench.setup.parameters.fragment_values));
         bench.sent();
         bench
     }
@@ -174,7 +179,7 @@ impl Bench {
             next_distance: 0,
             everyone_distance: sequence as u16,
             level: 1,
-            values: self.setup.fragment_values,
+            values: self.setup.parameters.fragment_values,
             congested: false,
             repeat: false,
             absent: None,
