@@ -9,6 +9,7 @@
 
 pub mod check;
 pub mod control;
+mod counters;
 pub mod digest;
 pub mod element;
 pub mod fingerprint;

@@ -12,8 +12,7 @@ use crate::segments::LEAST_SEGMENT_BYTES;
 pub struct Config {
     /// Payload of a full packet, a multiple of 4. Default [`FRAME_BODY_BYTES`].
     pub segment_bytes: u16,
-    /// What a packet occupies of a link beside its body. Default
-    /// [`FRAME_OVERHEAD_BYTES`].
+    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
     /// How fast to send.
     pub rate: DelayRate,

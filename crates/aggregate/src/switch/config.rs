@@ -27,8 +27,7 @@ pub struct Config {
     pub ask_gap: Span,
     /// How many trees it can know at once; the least recently used is forgotten. Default 256.
     pub groups_max: u32,
-    /// What a packet occupies of a link beside its body. Default
-    /// [`FRAME_OVERHEAD_BYTES`].
+    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
     /// Keys of jobs are derived from it: what is not sealed with them is dropped. Default none: a
     /// simulation without attackers.

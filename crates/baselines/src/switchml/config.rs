@@ -23,8 +23,7 @@ pub struct Config {
     pub fragment_values: u16,
     /// Steps to the unit. Default 10⁸.
     pub scale: Scale,
-    /// What a packet occupies of a link beside its body. Default
-    /// [`FRAME_OVERHEAD_BYTES`].
+    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
     /// How long a worker waits for a result before it sends its fragment again. Default 1 ms, as
     /// published.
