@@ -50,7 +50,7 @@ mod tests;
 
 use job::Job;
 pub use membership::Membership;
-pub use spec::{FRAGMENT_VALUES_MAX, JobSpec, SERVERS_MAX, SpecError, WORKERS_MAX};
+pub use spec::{CheckedSpec, JobSpec, SERVERS_MAX, SpecError, WORKERS_MAX};
 
 /// Most jobs at a time.
 pub const JOBS_MAX: usize = 4_096;
@@ -312,7 +312,7 @@ impl Registrar {
 
     /// Makes a job with an id that the caller has drawn.
     pub fn register_as(&mut self, id: JobId, spec: JobSpec) -> Result<(), RegisterError> {
-        self.check_new(id, &spec)?;
+        let spec = self.check_new(id, spec)?;
         self.jobs.insert(id, Job::new(id, spec));
         Ok(())
     }
@@ -330,7 +330,7 @@ impl Registrar {
         roster: Vec<Process>,
         watermark: u64,
     ) -> Result<(), RegisterError> {
-        self.check_new(id, &spec)?;
+        let spec = self.check_new(id, spec)?;
         if roster.len() > WORKERS_MAX as usize {
             return Err(RegisterError::Roster(roster.len()));
         }
@@ -399,12 +399,12 @@ impl Registrar {
         self.jobs.get(&job)?.setup()
     }
 
-    fn check_new(&self, id: JobId, spec: &JobSpec) -> Result<(), RegisterError> {
-        spec.check()?;
+    fn check_new(&self, id: JobId, spec: JobSpec) -> Result<CheckedSpec, RegisterError> {
+        let spec = spec.check()?;
         if self.jobs.len() >= JOBS_MAX {
             return Err(RegisterError::TooManyJobs);
         }
-        if self.jobs.contains_key(&id) { Err(RegisterError::Taken(id)) } else { Ok(()) }
+        if self.jobs.contains_key(&id) { Err(RegisterError::Taken(id)) } else { Ok(spec) }
     }
 
     fn restart_server(&mut self, server: Process) -> Result<Heard, JoinError> {

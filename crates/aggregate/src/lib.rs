@@ -9,6 +9,7 @@
 
 mod index;
 pub mod join;
+mod parameters;
 mod reliability;
 pub mod server;
 mod setup;
@@ -16,6 +17,10 @@ pub mod switch;
 mod tree;
 pub mod worker;
 
+pub use parameters::{
+    AGGREGATORS, CheckedParameters, FRAGMENT_VALUES, FRAGMENT_VALUES_MAX, JobParameters,
+    ParameterError,
+};
 pub use reliability::{Absences, Manner, Reliability};
 pub use server::Server;
 pub use setup::{Attempt, Indexing, Numeric, Recovery, Setup};

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use thalweg_core::JobId;
 use thalweg_wire::aggregate::{Numbers, Scale};
 
+use crate::parameters::CheckedParameters;
+#[cfg(test)]
+use crate::parameters::JobParameters;
 use crate::tree::Tree;
 
 /// One set-up of a job: everything that its workers and servers have to agree on.
@@ -16,20 +19,8 @@ pub struct Setup {
     pub epoch: u32,
     /// The trees, one for each server. Fragment *s* belongs to tree *s* mod their number.
     pub trees: Vec<Arc<Tree>>,
-    /// Values of a fragment. Default 352: fills an Ethernet frame.
-    pub fragment_values: u16,
-    /// What bodies hold.
-    pub numeric: Numeric,
-    /// How losses are repaired.
-    pub recovery: Recovery,
-    /// How fragments are spread over aggregators.
-    pub indexing: Indexing,
-    /// How many aggregators a switch has.
-    pub aggregators: u32,
-    /// How far the highest fragment that a worker has sent may be above its watermark.
-    pub span_fragments: u16,
-    /// What a packet occupies of a link beside its body.
-    pub overhead_bytes: u32,
+    /// Parameters of the job.
+    pub parameters: CheckedParameters,
     /// Everything below is complete at every worker.
     pub resume_from: u64,
 }
@@ -96,23 +87,23 @@ impl Attempt {
 }
 
 impl Setup {
-    /// The most that a span can be: twice as much still fits the distances in headers.
-    pub const SPAN_MAX: u16 = 32_767;
-
     /// The tree, and so the server, of a fragment.
     pub fn tree(&self, sequence: u64) -> &Tree {
         &self.trees[self.shard(sequence)]
+    }
+
+    /// The same with other parameters.
+    #[cfg(test)]
+    pub(crate) fn with(self, change: impl FnOnce(&mut JobParameters)) -> Setup {
+        let mut parameters = *self.parameters;
+        change(&mut parameters);
+        Setup { parameters: parameters.check().unwrap(), ..self }
     }
 
     /// Which tree a fragment belongs to.
     // spec: A-24
     pub fn shard(&self, sequence: u64) -> usize {
         (sequence % self.trees.len() as u64) as usize
-    }
-
-    /// What a full packet occupies of a link.
-    pub fn packet_bytes(&self) -> u32 {
-        u32::from(self.fragment_values) * 4 + self.overhead_bytes
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use thalweg_core::{
-    Dscp, Machine, Operation, Outbox, Packet, Reports, Rng, Span, Time, Verdict, layer_priority,
+    Dscp, FRONT_PRIORITY, LAYER_PRIORITIES, Machine, Operation, Outbox, Packet, Reports, Rng, Span,
+    Time, Verdict, layer_priority,
 };
 use thalweg_transport::control::PacketInfos;
 use thalweg_transport::{CongestionControl, ControlStart, Controller, RtoLimits, RttEstimator};
 use thalweg_values::Tensor;
-use thalweg_wire::aggregate::{AGGREGATORS_MAX, Scale};
+use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
 use thalweg_wire::{Prefix, peek};
 
@@ -34,10 +35,6 @@ use flight::Flight;
 use fragments::Fragments;
 use operations::Operations;
 use send::Wanted;
-
-/// Layers have the priorities from this one on: what is above is for control.
-const FRONT_PRIORITY: u8 = 1;
-const LAYER_PRIORITIES: u8 = 7;
 
 /// One worker of one job.
 ///
@@ -186,7 +183,9 @@ impl Worker {
         // Nobody begins above what others still lack.
         let begins = setup.resume_from >= self.watermark();
         let is_sound = is_sound(&setup, rank) && self.epoch.as_ref().map_or(begins, follows);
-        if !is_sound || !self.work.operations.cut(setup.fragment_values, setup.trees[0].workers()) {
+        if !is_sound
+            || !self.work.operations.cut(setup.parameters.fragment_values, setup.trees[0].workers())
+        {
             return false;
         }
         self.work.fragments.begin_anew();
@@ -440,7 +439,7 @@ impl Epoch {
 const INITIAL_WINDOW_BYTES: u32 = 60_000;
 
 fn control_start(setup: &Setup) -> ControlStart {
-    let packet_bytes = setup.packet_bytes();
+    let packet_bytes = setup.parameters.packet_bytes();
     ControlStart { packet_bytes, initial_packets: (INITIAL_WINDOW_BYTES / packet_bytes).max(2) }
 }
 
@@ -451,9 +450,5 @@ fn rto_limits(config: &Config) -> RtoLimits {
 
 /// Whether a set-up has what a worker counts on.
 fn is_sound(setup: &Setup, rank: u32) -> bool {
-    !setup.trees.is_empty()
-        && setup.trees.iter().all(|tree| rank < tree.workers())
-        && setup.fragment_values > 0
-        && (1..=AGGREGATORS_MAX).contains(&setup.aggregators)
-        && (1..=Setup::SPAN_MAX).contains(&setup.span_fragments)
+    !setup.trees.is_empty() && setup.trees.iter().all(|tree| rank < tree.workers())
 }

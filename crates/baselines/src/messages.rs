@@ -17,7 +17,7 @@ use thalweg_core::{NodeId, Outbox, TrafficClass};
 use thalweg_transport::messages::{FlowId, Incoming};
 use thalweg_transport::{Credentials, MessageConfig};
 use thalweg_wire::flow::Credit;
-pub(crate) use transfer::{LAST_PRIORITY, Label, Transfer};
+pub(crate) use transfer::{Label, Transfer};
 
 /// Sender and flow of a message that arrives.
 pub(crate) type Name = (NodeId, FlowId);

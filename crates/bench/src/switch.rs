@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use thalweg_aggregate::{
-    Indexing, Member, Numeric, Recovery, Setup, Switch, Tree, Worker, server, switch, worker,
+    JobParameters, Member, Setup, Switch, Tree, Worker, server, switch, worker,
 };
 use thalweg_console::{Failure, files};
 use thalweg_core::{JobId, NodeId};
@@ -150,7 +150,7 @@ impl Load {
 
     /// Sums tensors until the time is up.
     fn run(&mut self, setup: &Setup, time: Duration) -> Result<(), Failure> {
-        let values = TENSOR_FRAGMENTS * usize::from(setup.fragment_values);
+        let values = TENSOR_FRAGMENTS * usize::from(setup.parameters.fragment_values);
         let started = now();
         let mut finished = vec![0_u64; self.workers.len()];
         for driver in &mut self.workers {
@@ -214,17 +214,13 @@ fn setup(
     let member = |end: &End| Member { node: end.node, path: vec![switch.node] };
     let members: Vec<Member> = ends.iter().map(member).collect();
     let tree = Tree::build(server.node, &members).map_err(ran_wrong)?;
+    let parameters =
+        JobParameters { fragment_values: arguments.values, ..JobParameters::default() };
     Ok(Setup {
         job: JOB,
         epoch: EPOCH,
         trees: vec![Arc::new(tree)],
-        fragment_values: arguments.values,
-        numeric: Numeric::Float,
-        recovery: Recovery::Selective,
-        indexing: Indexing::Hashed,
-        aggregators: 16_384,
-        span_fragments: 4_096,
-        overhead_bytes: 130,
+        parameters: parameters.check().map_err(ran_wrong)?,
         resume_from: 0,
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_aggregate::join::Process;
-use thalweg_aggregate::{Numeric, Recovery};
+use thalweg_aggregate::{JobParameters, Numeric, Recovery};
 use thalweg_core::{JobId, NodeId, Span};
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::fingerprint;
@@ -55,23 +55,27 @@ pub(crate) fn to_registration(registration: &Registration) -> v1::RegisterReques
 
 fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
     Ok(Settings {
-        fragment_values: narrow("fragment_values", settings.fragment_values)?,
-        recovery: recovery(settings.recovery())?,
-        numeric: numeric(settings.numeric)?,
-        aggregators: settings.aggregators,
-        span_fragments: narrow("span_fragments", settings.span_fragments)?,
+        parameters: JobParameters {
+            fragment_values: narrow("fragment_values", settings.fragment_values)?,
+            recovery: recovery(settings.recovery())?,
+            numeric: numeric(settings.numeric)?,
+            aggregators: settings.aggregators,
+            span_fragments: narrow("span_fragments", settings.span_fragments)?,
+            ..JobParameters::default()
+        },
         patience: Span::from_ms(settings.patience_ms),
         stall_after: Span::from_ms(settings.stall_after_ms),
     })
 }
 
 fn to_settings(settings: &Settings) -> v1::Settings {
+    let parameters = &settings.parameters;
     v1::Settings {
-        fragment_values: settings.fragment_values.into(),
-        numeric: Some(to_numeric(settings.numeric)),
-        recovery: to_recovery(settings.recovery).into(),
-        aggregators: settings.aggregators,
-        span_fragments: settings.span_fragments.into(),
+        fragment_values: parameters.fragment_values.into(),
+        numeric: Some(to_numeric(parameters.numeric)),
+        recovery: to_recovery(parameters.recovery).into(),
+        aggregators: parameters.aggregators,
+        span_fragments: parameters.span_fragments.into(),
         patience_ms: milliseconds(settings.patience),
         stall_after_ms: milliseconds(settings.stall_after),
     }

@@ -1,7 +1,7 @@
 //! What the ranks of a job agree on.
 
+use thalweg_aggregate::JobParameters;
 use thalweg_aggregate::join::{JobSpec, SpecError};
-use thalweg_aggregate::{Numeric, Recovery};
 use thalweg_core::{NodeId, Span};
 use thiserror::Error;
 
@@ -11,16 +11,9 @@ pub(crate) const PATIENCE_MAX: Span = Span::from_s(24 * 3_600);
 /// Settings of a job. All of its ranks have to give the same.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// Values of a fragment. Default 352: fills an Ethernet frame.
-    pub fragment_values: u16,
-    /// What bodies hold. Default floats.
-    pub numeric: Numeric,
-    /// How losses are repaired. Default selective.
-    pub recovery: Recovery,
-    /// How many aggregators the switches have. Default 16,384.
-    pub aggregators: u32,
-    /// How far the highest fragment that a worker has sent may be above its watermark. Default 4,096.
-    pub span_fragments: u16,
+    /// Parameters of the aggregation. Indexing and overhead do not travel: a job on a network has their
+    /// defaults.
+    pub parameters: JobParameters,
     /// How long a rank may be gone, or the job stall, before the job fails. Default 30 s: longer than
     /// a daemon or a cable takes to come back.
     pub patience: Span,
@@ -46,13 +39,8 @@ pub enum SettingsError {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let spec = JobSpec::new(1, Vec::new());
         Settings {
-            fragment_values: spec.fragment_values,
-            numeric: spec.numeric,
-            recovery: spec.recovery,
-            aggregators: spec.aggregators,
-            span_fragments: spec.span_fragments,
+            parameters: JobParameters::default(),
             patience: Span::from_s(30),
             stall_after: Span::from_s(2),
         }
@@ -73,25 +61,20 @@ impl Settings {
 
     /// The aggregation job among the leaders of `hosts` hosts.
     pub(crate) fn spec(&self, hosts: u32, server: NodeId) -> JobSpec {
-        JobSpec {
-            fragment_values: self.fragment_values,
-            numeric: self.numeric,
-            recovery: self.recovery,
-            aggregators: self.aggregators,
-            span_fragments: self.span_fragments,
-            ..JobSpec::new(hosts, vec![server])
-        }
+        JobSpec { workers: hosts, servers: vec![server], parameters: self.parameters }
     }
 
     /// The settings that are not the same, for people.
     pub(crate) fn differences(&self, other: &Settings) -> Vec<String> {
         let texts = |settings: &Settings| {
+            let JobParameters { fragment_values, numeric, recovery, .. } = settings.parameters;
+            let JobParameters { aggregators, span_fragments, .. } = settings.parameters;
             [
-                ("fragment_values", settings.fragment_values.to_string()),
-                ("numeric", format!("{:?}", settings.numeric)),
-                ("recovery", format!("{:?}", settings.recovery)),
-                ("aggregators", settings.aggregators.to_string()),
-                ("span_fragments", settings.span_fragments.to_string()),
+                ("fragment_values", fragment_values.to_string()),
+                ("numeric", format!("{numeric:?}")),
+                ("recovery", format!("{recovery:?}")),
+                ("aggregators", aggregators.to_string()),
+                ("span_fragments", span_fragments.to_string()),
                 ("patience", settings.patience.to_string()),
                 ("stall_after", settings.stall_after.to_string()),
             ]
@@ -106,6 +89,8 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_aggregate::ParameterError;
+
     use super::*;
 
     #[test]
@@ -117,7 +102,8 @@ mod tests {
         };
         assert_eq!(check(|_| {}), Ok(()));
         assert_eq!(Settings::default().check(0), Err(SpecError::Workers(0).into()));
-        assert_eq!(check(|settings| settings.span_fragments = 0), Err(SpecError::Span(0).into()));
+        let none = check(|settings| settings.parameters.span_fragments = 0);
+        assert_eq!(none, Err(SpecError::from(ParameterError::Span(0)).into()));
         let text = |result: Result<(), SettingsError>| result.unwrap_err().to_string();
         let long = check(|settings| settings.patience = Span::from_s(86_401));
         assert_eq!(text(long), "patience is 86401 s, must be 1 ms to 86400 s");
@@ -128,7 +114,8 @@ mod tests {
     #[test]
     fn differences_are_named_one_by_one() {
         let mine = Settings::default();
-        let others = Settings { aggregators: 8, patience: Span::from_s(5), ..mine.clone() };
+        let parameters = JobParameters { aggregators: 8, ..mine.parameters };
+        let others = Settings { parameters, patience: Span::from_s(5), ..mine.clone() };
         let expected =
             ["aggregators is 16384 in the job, 8 here", "patience is 30 s in the job, 5 s here"];
         assert_eq!(mine.differences(&others), expected);

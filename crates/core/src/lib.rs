@@ -9,9 +9,11 @@
 
 pub mod check;
 pub mod control;
+mod counters;
 pub mod digest;
 pub mod element;
 pub mod fingerprint;
+pub mod frame;
 pub mod id;
 pub mod machine;
 pub mod packet;
@@ -32,15 +34,17 @@ pub use element::{Combine, Element};
 pub use fingerprint::{
     Fingerprint, Intent, Mismatch, OperationKind, OperationPolicy, Reduction, SumPath,
 };
+pub use frame::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, FULL_FRAME_BYTES};
 pub use id::{JobId, NodeId, Operation};
 pub use machine::{Machine, Outbox, Reports, Verdict};
 pub use packet::{
-    Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, Meta, Packet, Purpose, TrafficClass,
+    Body, BodySize, Dscp, Ecn, HEADER_BYTES, Header, LAST_PRIORITY, Meta, PRIORITIES, Packet,
+    Purpose, TrafficClass,
 };
 pub use quantity::QuantityError;
 pub use relay::Relay;
 pub use rng::Rng;
-pub use tagger::{Tag, Tagger, layer_priority};
+pub use tagger::{FRONT_PRIORITY, LAYER_PRIORITIES, Tag, Tagger, layer_priority};
 pub use time::{Span, Time};
 pub use timers::Timers;
 pub use units::{Bytes, Rate};

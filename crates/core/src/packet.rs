@@ -13,6 +13,13 @@ pub const HEADER_BYTES: usize = 64;
 /// Header bytes, which this crate does not interpret.
 pub type Header = [u8; HEADER_BYTES];
 
+/// Number of strict priorities: as many as there are class selectors, and as ports of commodity switches have
+/// queues.
+pub const PRIORITIES: usize = 8;
+
+/// The least urgent priority; 0 is the most urgent.
+pub const LAST_PRIORITY: u8 = PRIORITIES as u8 - 1;
+
 /// What every hop reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Meta {
@@ -42,18 +49,18 @@ impl Dscp {
         Dscp(code & 0x3f)
     }
 
-    /// The class selector of a strict priority, 0 the most urgent of 8.
+    /// The class selector of a strict priority, 0 the most urgent of [`PRIORITIES`].
     ///
     /// Class selectors are the code points that switches map to queues without being told. Larger
     /// ones are more urgent there, so the order turns round.
     pub const fn of_priority(priority: u8) -> Dscp {
-        let priority = if priority > 7 { 7 } else { priority };
-        Dscp((7 - priority) << 3)
+        let priority = if priority > LAST_PRIORITY { LAST_PRIORITY } else { priority };
+        Dscp((LAST_PRIORITY - priority) << 3)
     }
 
     /// The strict priority that [`Dscp::of_priority`] encodes.
     pub const fn priority(self) -> u8 {
-        7 - (self.0 >> 3)
+        LAST_PRIORITY - (self.0 >> 3)
     }
 
     /// The same priority in a class of traffic: one of the low bits, which class selectors leave

@@ -1,7 +1,13 @@
 //! Which queue a packet waits in, and what a congested queue may do to it.
 
-use crate::packet::{Dscp, Ecn, TrafficClass};
+use crate::packet::{Dscp, Ecn, LAST_PRIORITY, PRIORITIES, TrafficClass};
 use crate::units::Bytes;
+
+/// The priority of the first layers of a model. The one above is for control.
+pub const FRONT_PRIORITY: u8 = 1;
+
+/// Number of priorities that the layers of a model are spread over: the front layers' and all below.
+pub const LAYER_PRIORITIES: u8 = PRIORITIES as u8 - FRONT_PRIORITY;
 
 /// What a tagger decides for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +23,7 @@ pub struct Tag {
 impl Default for Tag {
     /// The least urgent class, ECN-capable: what a transport without priorities sends.
     fn default() -> Tag {
-        Tag { dscp: Dscp::of_priority(7), ecn: Ecn::Capable, rank: 0 }
+        Tag { dscp: Dscp::of_priority(LAST_PRIORITY), ecn: Ecn::Capable, rank: 0 }
     }
 }
 
@@ -25,7 +31,7 @@ impl Tag {
     /// The same in the class of training, so that ports can divide a link between it and the rest.
     // spec: M-15
     pub const fn training() -> Tag {
-        let dscp = Dscp::of_priority(7).in_class(TrafficClass::Training);
+        let dscp = Dscp::of_priority(LAST_PRIORITY).in_class(TrafficClass::Training);
         Tag { dscp, ecn: Ecn::Capable, rank: 0 }
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of an endpoint.
 
-use thalweg_core::Span;
+use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, Span};
 use thalweg_transport::control::{DelayRate, DelayRateError};
 use thalweg_transport::{Credentials, RtoLimits};
 use thiserror::Error;
@@ -10,11 +10,9 @@ use crate::segments::LEAST_SEGMENT_BYTES;
 /// Settings of an [`Endpoint`](crate::Endpoint). Both ends need the same `credentials`.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Payload of a full packet, a multiple of 4. Default 1,408: with all headers, what an Ethernet frame
-    /// carries.
+    /// Payload of a full packet, a multiple of 4. Default [`FRAME_BODY_BYTES`].
     pub segment_bytes: u16,
-    /// What a packet occupies of a link beside its body. Default 130: Ethernet with preamble and gap,
-    /// IPv4, UDP, and the header area.
+    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
     /// How fast to send.
     pub rate: DelayRate,
@@ -55,8 +53,8 @@ pub enum Start {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            segment_bytes: 1_408,
-            overhead_bytes: 130,
+            segment_bytes: FRAME_BODY_BYTES,
+            overhead_bytes: FRAME_OVERHEAD_BYTES,
             rate: DelayRate::default(),
             echo_every: 10,
             paths: 256,

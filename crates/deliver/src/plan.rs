@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use thalweg_core::FULL_FRAME_BYTES;
 use thiserror::Error;
 
 use crate::policy::FrontFirst;
@@ -41,7 +42,7 @@ impl Port {
     /// A port with so large a buffer, and defaults.
     pub fn new(buffer_bytes: u64) -> Port {
         let policy = FrontFirst::default();
-        Port { policy, buffer_bytes, packet_bytes: 1_538, load: 0.9, small_share: 0.5 }
+        Port { policy, buffer_bytes, packet_bytes: FULL_FRAME_BYTES, load: 0.9, small_share: 0.5 }
     }
 }
 

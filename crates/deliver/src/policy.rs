@@ -1,7 +1,9 @@
 //! Which class a packet travels in. A policy can be exchanged without a change to the transport or to
 //! any switch.
 
-use thalweg_core::{Bytes, Dscp, Ecn, Tag, TrafficClass, layer_priority};
+use thalweg_core::{
+    Bytes, Dscp, Ecn, FRONT_PRIORITY, LAYER_PRIORITIES, Tag, TrafficClass, layer_priority,
+};
 
 /// The class that control packets and echoes travel in, and no policy here gives to data.
 // spec: M-09
@@ -55,7 +57,7 @@ pub struct BackFirst(pub FrontFirst);
 
 impl Default for FrontFirst {
     fn default() -> FrontFirst {
-        FrontFirst { first_priority: CONTROL_PRIORITY + 1, priorities: 7 }
+        FrontFirst { first_priority: FRONT_PRIORITY, priorities: LAYER_PRIORITIES }
     }
 }
 

@@ -1,11 +1,10 @@
 //! How the fabric's switches and interfaces behave.
 
-use thalweg_core::Rng;
+use thalweg_core::{PRIORITIES, Rng};
 
 use crate::fault::{Outage, Rule};
 use crate::queue::{
-    CLASSES, Fair, Fifo, Marking, Queue, STRICT_QUEUES, Strict, StrictMarking, Trimming,
-    TrimmingSpec, Urgency,
+    CLASSES, Fair, Fifo, Marking, Queue, Strict, StrictMarking, Trimming, TrimmingSpec, Urgency,
 };
 use crate::routing::Spread;
 
@@ -31,7 +30,7 @@ pub enum Discipline {
     /// One drop-tail queue.
     Fifo(Marking),
     /// Eight strict priorities, marked by what waits in the queue.
-    StrictPerQueue([Marking; STRICT_QUEUES]),
+    StrictPerQueue([Marking; PRIORITIES]),
     /// Eight strict priorities, marked by what waits in the port.
     StrictPerPort(Marking),
     /// Eight strict priorities, none of which holds more than a part of the memory.

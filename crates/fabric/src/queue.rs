@@ -13,7 +13,7 @@ mod urgency;
 
 pub use fair::{CLASSES, Fair};
 pub use fifo::Fifo;
-pub use strict::{STRICT_QUEUES, Strict, StrictMarking};
+pub use strict::{Strict, StrictMarking};
 pub use trimming::{Trimming, TrimmingSpec};
 pub use urgency::Urgency;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thalweg_core::{NodeId, Outbox, Time, Timers};
+use thalweg_core::{NodeId, Outbox, PRIORITIES, Time, Timers};
 use thalweg_transport::messages::{Event, FlowId, Message, StartError};
 use thalweg_transport::{Inbox, MessageConfig, Protocol};
 use thalweg_wire::flow::Ack;
@@ -243,9 +243,6 @@ struct Ready {
     /// A bit for each priority that somebody has.
     occupied: u8,
 }
-
-/// As many as a DSCP tells apart.
-const PRIORITIES: usize = 8;
 
 impl Ready {
     #[inline]

@@ -11,10 +11,10 @@
 //! on average (Kleinrock, Queueing Systems, volume 2, §4.7). The edges that make the mean over all flows
 //! least are found by moving one at a time over a grid, until none moves.
 
-use thalweg_core::Bytes;
+use thalweg_core::{Bytes, PRIORITIES};
 use thiserror::Error;
 
-use crate::tagger::{MAX_PRIORITIES, Thresholds};
+use crate::tagger::Thresholds;
 
 /// Places between the smallest and the largest size where an edge may lie, evenly by their logarithm.
 const GRID: usize = 400;
@@ -31,7 +31,7 @@ pub enum OptimiseError {
     #[error("a load of {0} has no mean: take one between 0 and 1")]
     Load(f64),
     /// Queues that there are not.
-    #[error("{0} priorities are none: take 1 to {MAX_PRIORITIES}")]
+    #[error("{0} priorities are none: take 1 to {PRIORITIES}")]
     Priorities(usize),
 }
 
@@ -42,7 +42,7 @@ pub fn optimise(
     load: f64,
     priorities: usize,
 ) -> Result<Thresholds, OptimiseError> {
-    if !(1..=MAX_PRIORITIES).contains(&priorities) {
+    if !(1..=PRIORITIES).contains(&priorities) {
         return Err(OptimiseError::Priorities(priorities));
     }
     let link = Link::new(sizes, load)?;

@@ -10,7 +10,7 @@ mod variants;
 
 pub use pias_table::{PUBLISHED_LOADS_PERCENT, PublishedWorkload, published};
 pub use qclimb::{Qclimb, SLACK};
-pub use thresholds::{MAX_PRIORITIES, Thresholds, ThresholdsError};
+pub use thresholds::{Thresholds, ThresholdsError};
 pub use variants::{FixedPriority, Pias, PreciseSizes, Promotion, Resumed};
 
 use thalweg_core::{Bytes, Tagger};

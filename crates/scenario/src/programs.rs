@@ -147,7 +147,7 @@ impl Programs {
                 Ok(())
             }
             &Part::SwitchMl { switch, slots } => {
-                let whole = stage.aggregation.aggregators();
+                let whole = stage.aggregation.parameters.aggregators;
                 let empty = Kind::SwitchMl { slots: whole, pools: Vec::new() };
                 match self.by_switch.entry(switch).or_insert(empty) {
                     Kind::Aggregate(_) => return Err(two_programs(switch)),

@@ -148,7 +148,7 @@ impl Scenario {
     /// What jobs have in common.
     pub(crate) fn stage(&self) -> Stage<'_> {
         let static_pools = self.jobs().filter(|job| job.collective == Collective::SwitchMl);
-        let share = self.aggregation.aggregators() / (static_pools.count() as u32).max(1);
+        let share = self.aggregation.parameters.aggregators / (static_pools.count() as u32).max(1);
         Stage {
             topology: &self.topology,
             transport: &self.transport,

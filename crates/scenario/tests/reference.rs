@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use thalweg_aggregate::join::JobSpec;
-use thalweg_aggregate::{server, switch, worker};
+use thalweg_aggregate::{JobParameters, server, switch, worker};
 use thalweg_core::NodeId;
 use thalweg_fabric::Buffer;
 use thalweg_flow::Config;
@@ -92,7 +91,7 @@ fn defaults_are_those_of_the_code() {
 
 #[test]
 fn defaults_of_aggregation_are_those_of_the_code() {
-    let spec = JobSpec::new(1, vec![NodeId(0)]);
+    let parameters = JobParameters::default();
     let worker = worker::Config::default();
     let Control::Aimd(Aimd { initial_bytes, .. }) = worker.control else {
         panic!("the default control is {:?}", worker.control)
@@ -100,13 +99,13 @@ fn defaults_of_aggregation_are_those_of_the_code() {
     let switch = switch::Config::new(NodeId(0));
     let in_text = |quantity: String| format!("{:?}", quantity.replace(' ', ""));
     let expected = [
-        ("aggregators", spec.aggregators.to_string()),
-        ("fragment-values", spec.fragment_values.to_string()),
-        ("overhead-bytes", spec.overhead_bytes.to_string()),
+        ("aggregators", parameters.aggregators.to_string()),
+        ("fragment-values", parameters.fragment_values.to_string()),
+        ("overhead-bytes", parameters.overhead_bytes.to_string()),
         ("initial-window", in_text(format!("{}KB", initial_bytes / 1_000))),
         ("timeout", in_text(worker.timeout_after.to_string())),
         ("reordering-packets", worker.loss_threshold.to_string()),
-        ("span-fragments", spec.span_fragments.to_string()),
+        ("span-fragments", parameters.span_fragments.to_string()),
         ("stale-after", in_text(switch.stale_after.to_string())),
     ];
     let document = document();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use thalweg_aggregate::{
-    Indexing, Member, Numeric, Recovery, Setup, Switch, Tree, Worker, server, switch, worker,
+    JobParameters, Member, Numeric, Setup, Switch, Tree, Worker, server, switch, worker,
 };
 use thalweg_core::{JobId, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
@@ -59,17 +59,18 @@ fn tensor(rank: u32) -> Vec<f32> {
 fn setup(numeric: Numeric) -> Arc<Setup> {
     let member = |rank| Member { node: NodeId(rank), path: vec![SWITCH] };
     let members: Vec<Member> = (0..WORKERS).map(member).collect();
+    let parameters = JobParameters {
+        fragment_values: FRAGMENT_VALUES,
+        numeric,
+        aggregators: 1_000,
+        span_fragments: 100,
+        ..JobParameters::default()
+    };
     Arc::new(Setup {
         job: JOB,
         epoch: 1,
         trees: vec![Arc::new(Tree::build(SERVER, &members).expect("a tree"))],
-        fragment_values: FRAGMENT_VALUES,
-        numeric,
-        recovery: Recovery::Selective,
-        indexing: Indexing::Hashed,
-        aggregators: 1_000,
-        span_fragments: 100,
-        overhead_bytes: 130,
+        parameters: parameters.check().expect("valid"),
         resume_from: 0,
     })
 }

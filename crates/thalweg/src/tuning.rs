@@ -2,7 +2,7 @@
 
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
-use thalweg_core::{HEADER_BYTES, JobId, NodeId, Rate, Rng, Span};
+use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span};
 use thalweg_deliver::LossBound;
 use thalweg_transport::control::{Aimd, Delay, DelayRate};
 use thalweg_transport::{Credentials, RtoLimits};
@@ -11,13 +11,6 @@ use thalweg_wire::tag::{Key, Secret};
 /// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
 /// has crossed its answer.
 const ASK_GAP: Span = Span::from_ms(2);
-
-/// What a packet occupies of an Ethernet link beside its body: preamble, header, checksum, gap, IPv4,
-/// UDP and the header area.
-const OVERHEAD_BYTES: u32 = 38 + 28 + HEADER_BYTES as u32;
-
-/// Bodies of flows fill an Ethernet frame, as those of gradients do.
-const SEGMENT_BYTES: u32 = 1_408;
 
 /// How long packets of flows may wait in queues. Hosts that sleep between packets need some of them.
 const QUEUE_TARGET: Span = Span::from_ms(1);
@@ -98,9 +91,10 @@ pub(crate) fn delivery(
 pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> thalweg_flow::Config {
     thalweg_flow::Config {
         messages: thalweg_flow::MessageConfig {
-            segment_bytes: SEGMENT_BYTES,
-            overhead_bytes: OVERHEAD_BYTES,
-            ack_wire_bytes: OVERHEAD_BYTES,
+            // A full frame, as those of gradients are.
+            segment_bytes: FRAME_BODY_BYTES.into(),
+            overhead_bytes: FRAME_OVERHEAD_BYTES,
+            ack_wire_bytes: FRAME_OVERHEAD_BYTES,
             give_up_after,
             credentials: Credentials { job, epoch, key: Some(key) },
             ..thalweg_flow::MessageConfig::default()

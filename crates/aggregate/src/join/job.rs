@@ -6,7 +6,8 @@ use std::sync::Arc;
 use thalweg_core::{JobId, NodeId};
 use thalweg_wire::aggregate::LEVELS;
 
-use super::{AGE_FRAGMENTS, Heard, Instruction, JobSpec, JoinError, Memory, Process, next_epoch};
+use super::spec::CheckedSpec;
+use super::{AGE_FRAGMENTS, Heard, Instruction, JoinError, Memory, Process, next_epoch};
 use crate::setup::Setup;
 use crate::tree::{Member, Tree, TreeError};
 
@@ -16,7 +17,7 @@ type Instructions = VecDeque<Instruction>;
 #[derive(Debug)]
 pub(super) struct Job {
     id: JobId,
-    spec: JobSpec,
+    spec: CheckedSpec,
     round: u32,
     /// By rank.
     seats: Vec<Seat>,
@@ -53,7 +54,7 @@ pub(super) struct Answer {
 }
 
 impl Job {
-    pub(super) fn new(id: JobId, spec: JobSpec) -> Job {
+    pub(super) fn new(id: JobId, spec: CheckedSpec) -> Job {
         Job {
             id,
             round: 1,
@@ -71,7 +72,7 @@ impl Job {
     /// A job that was set up before, by a registrar that forgot all but this.
     pub(super) fn restore(
         id: JobId,
-        spec: JobSpec,
+        spec: CheckedSpec,
         round: u32,
         roster: Vec<Process>,
         watermark: u64,
@@ -419,13 +420,7 @@ impl Job {
             job: self.id,
             epoch: self.round,
             trees,
-            fragment_values: self.spec.fragment_values,
-            numeric: self.spec.numeric,
-            recovery: self.spec.recovery,
-            indexing: self.spec.indexing,
-            aggregators: self.spec.aggregators,
-            span_fragments: self.spec.span_fragments,
-            overhead_bytes: self.spec.overhead_bytes,
+            parameters: self.spec.parameters,
             resume_from,
         }
     }
@@ -433,9 +428,9 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_wire::prefix::EPOCH_MAX;
-
+    use super::super::JobSpec;
     use super::*;
+    use thalweg_wire::prefix::EPOCH_MAX;
 
     const PROCESS: Process = Process { node: NodeId(1), life: 1 };
 
@@ -447,7 +442,7 @@ mod tests {
     #[test]
     fn numbers_that_are_used_up_are_an_error() {
         let out = &mut VecDeque::new();
-        let mut job = Job::new(JobId(1), JobSpec::new(1, vec![NodeId(9)]));
+        let mut job = Job::new(JobId(1), JobSpec::new(1, vec![NodeId(9)]).check().unwrap());
         // The last age, then none.
         job.next_age = Some(u64::MAX - AGE_FRAGMENTS + 1);
         assert_eq!(answer(&mut job, Memory::Lost), Ok(Heard::New));

@@ -114,7 +114,7 @@ fn the_first_set_up_has_ranks_and_the_fan_ins_of_the_topology() {
         panic!("the server is told first: {:?}", desk.said);
     };
     assert_eq!((setup.job, setup.epoch, setup.resume_from), (desk.job, 1, 0));
-    assert_eq!((setup.fragment_values, setup.overhead_bytes), (352, 130));
+    assert_eq!((setup.parameters.fragment_values, setup.parameters.overhead_bytes), (352, 130));
     let tree = &setup.trees[0];
     assert_eq!(tree.branch(0), branch([2, 3], [0, 0]));
     assert_eq!(tree.branch(1), branch([2, 3], [0, 1]));

@@ -37,7 +37,7 @@ impl Job {
         let sequence = gradient.identity.sequence;
         let shard = self.locate(&gradient.identity, gradient.server)?;
         self.check_form(gradient, body)?;
-        let (job, gap, recovery) = (self.setup.job, self.ask_gap, self.setup.recovery);
+        let (job, gap, recovery) = (self.setup.job, self.ask_gap, self.setup.parameters.recovery);
         let Site { tree, place, .. } = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
         let (named, both) = overlap(tree, gradient, place.seats).ok_or(Refusal::Foreign)?;
         let slot = &mut *place.slot;
@@ -95,14 +95,15 @@ impl Job {
     // spec: T-09, A-23
     fn check_form(&self, gradient: &Gradient, body: &Body<'_>) -> Result<(), Refusal> {
         let in_floats = Attempt(gradient.identity.attempt).is_in_floats();
-        let fits = match (self.setup.numeric, gradient.numbers) {
+        let fits = match (self.setup.parameters.numeric, gradient.numbers) {
             (_, Numbers::Float) if gradient.result => true,
             (Numeric::Float, Numbers::Float) => !in_floats,
             (Numeric::Float, Numbers::Fixed(_)) => false,
             (Numeric::Fixed { .. }, Numbers::Float) => in_floats,
             (Numeric::Fixed { .. }, Numbers::Fixed(_)) => !in_floats && !gradient.result,
         };
-        let has_room = body.len() <= usize::from(self.setup.fragment_values) * VALUE_BYTES;
+        let has_room =
+            body.len() <= usize::from(self.setup.parameters.fragment_values) * VALUE_BYTES;
         let is_whole = body.len().is_multiple_of(VALUE_BYTES);
         if fits && has_room && is_whole { Ok(()) } else { Err(Refusal::Mismatched) }
     }
@@ -139,16 +140,18 @@ impl Job {
         let Some(state) = &mut self.shards[shard] else { return };
         let slot = state.ring.at(sequence / setup.trees.len() as u64).slot;
         // spec: A-22
-        let moves = slot.collision && setup.indexing == Indexing::Hashed;
+        let moves = slot.collision && setup.parameters.indexing == Indexing::Hashed;
         slot.next_aggregator =
-            moves.then(|| index::next(setup.job, slot.aggregator, setup.aggregators));
-        if let (Numeric::Fixed { dynamic: true, .. }, Some(scale)) = (setup.numeric, slot.scale) {
-            let (span, workers) = (setup.span_fragments, setup.trees[shard].workers());
+            moves.then(|| index::next(setup.job, slot.aggregator, setup.parameters.aggregators));
+        if let (Numeric::Fixed { dynamic: true, .. }, Some(scale)) =
+            (setup.parameters.numeric, slot.scale)
+        {
+            let (span, workers) = (setup.parameters.span_fragments, setup.trees[shard].workers());
             slot.next_scale = self.scaling.decide(sequence, span, scale, workers);
         }
         if let Some(scale) = slot.next_scale {
             self.stats.rescaled += 1;
-            let from = sequence.saturating_add(u64::from(setup.span_fragments));
+            let from = sequence.saturating_add(u64::from(setup.parameters.span_fragments));
             context.events.push_back(Event::Rescaled { job: setup.job, from, scale });
         }
     }

@@ -84,7 +84,7 @@ impl Job {
         // The fastest worker is at most a span above the last complete fragment, and that is at most
         // a span above the slowest worker; each tree's last complete one may be the tree before.
         let trees = setup.trees.len() as u64;
-        let window = (2 * u64::from(setup.span_fragments) + trees).min(WINDOW_MAX);
+        let window = (2 * u64::from(setup.parameters.span_fragments) + trees).min(WINDOW_MAX);
         let shards = setup.trees.iter().map(|tree| {
             (tree.server() == config.me).then(|| Shard {
                 ring: Ring::new(window / trees + 1, tree.workers()),

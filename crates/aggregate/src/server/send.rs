@@ -149,7 +149,7 @@ impl Slot {
         let attempt = if repeat { fixed } else { self.attempt };
         let numbers = match self.scale {
             Some(scale) if repeat => Numbers::Fixed(scale),
-            None if repeat => setup.numeric.numbers(),
+            None if repeat => setup.parameters.numeric.numbers(),
             _ => self.numbers,
         };
         let ahead = self.sequence.saturating_sub(everyone);
@@ -158,7 +158,7 @@ impl Slot {
         Parameter {
             next_aggregator: self.next_aggregator,
             next_scale: self.next_scale,
-            next_distance: setup.span_fragments,
+            next_distance: setup.parameters.span_fragments,
             // The window is no wider.
             everyone_distance: ahead as u16,
             congested: self.congested,
@@ -250,7 +250,7 @@ fn envelope<'a>(setup: &Setup, key: Option<&'a Key>, dst: NodeId) -> Envelope<'a
         tag: Tag::training(),
         // Packets of a job stay on one path, in order.
         entropy: setup.job.0 as u16,
-        overhead_bytes: setup.overhead_bytes,
+        overhead_bytes: setup.parameters.overhead_bytes,
         key,
     }
 }

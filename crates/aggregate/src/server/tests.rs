@@ -12,6 +12,7 @@ use thalweg_wire::aggregate::{
 };
 
 use super::{Config, Event, Missing, Server, Stats};
+use crate::parameters::JobParameters;
 use crate::setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 use crate::tree::{Member, Tree};
 
@@ -55,14 +56,18 @@ pub(super) fn setup(members: &[Member]) -> Setup {
         job: JOB,
         epoch: 1,
         trees: vec![Arc::new(Tree::build(SERVER, members).unwrap())],
-        fragment_values: 4,
-        numeric: Numeric::Fixed { scale: scale(1_000.0), dynamic: false },
-        recovery: Recovery::Selective,
-        indexing: Indexing::Hashed,
-        aggregators: 1_000,
-        span_fragments: SPAN,
-        overhead_bytes: 100,
         resume_from: 0,
+        parameters: JobParameters {
+            fragment_values: 4,
+            numeric: Numeric::Fixed { scale: scale(1_000.0), dynamic: false },
+            recovery: Recovery::Selective,
+            indexing: Indexing::Hashed,
+            aggregators: 1_000,
+            span_fragments: SPAN,
+            overhead_bytes: 100,
+        }
+        .check()
+        .unwrap(),
     }
 }
 
@@ -156,7 +161,8 @@ impl Bench {
     }
 
     fn blank(&self, rank: u32, sequence: u64) -> Gradient {
-        let (identity, numbers) = (self.identity(sequence, 0), self.setup.numeric.numbers());
+        let (identity, numbers) =
+            (self.identity(sequence, 0), self.setup.parameters.numeric.numbers());
         let branch = self.setup.tree(sequence).branch(rank);
         Gradient {
             // The first fragment is complete nowhere.
@@ -194,7 +200,7 @@ impl Bench {
     }
 
     fn hand_in(&mut self, mut header: Header, body: Body<'_>, ecn: Ecn) {
-        let wire_bytes = body.len() as u32 + self.setup.overhead_bytes;
+        let wire_bytes = body.len() as u32 + self.setup.parameters.overhead_bytes;
         let mut meta = Meta { ecn, wire_bytes, ..Meta::default() };
         let packet = Packet { meta: &mut meta, header: &mut header, body };
         assert_eq!(self.server.handle_packet(self.now, packet), Verdict::Consume);

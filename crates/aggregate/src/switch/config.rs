@@ -1,19 +1,20 @@
 //! The settings of a switch.
 
-use thalweg_core::{NodeId, Span};
+use thalweg_core::{FRAME_OVERHEAD_BYTES, NodeId, Span};
 use thalweg_wire::aggregate::AGGREGATORS_MAX;
 use thalweg_wire::tag::Secret;
 use thiserror::Error;
+
+use crate::parameters::{AGGREGATORS, FRAGMENT_VALUES};
 
 /// The settings of a switch. Nothing in it is about any job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The switch's own node.
     pub me: NodeId,
-    /// How many aggregators it has. Default 16,384: with full frames 22 MiB, what a data-plane
-    /// switch has of memory.
+    /// How many aggregators it has. Default [`AGGREGATORS`].
     pub aggregators: u32,
-    /// The most values that an aggregator holds. Default 352: fills an Ethernet frame.
+    /// The most values that an aggregator holds. Default [`FRAGMENT_VALUES`].
     pub values_max: u16,
     /// How old an untouched aggregator has to be to be taken for abandoned. Default 100 ms: far
     /// longer than anybody waits before asking for what is missing.
@@ -22,12 +23,12 @@ pub struct Config {
     /// Default 64.
     pub sweep_steps: u32,
     /// The least time between asking children for the same thing twice, and between two notices
-    /// about the same tree. Default 100 µs, a few round trips in a data centre.
+    /// about the same tree. Default 100 µs, a few round trips in a data centre. Twice that of
+    /// servers: a switch passes on at most every second question that a server repeats.
     pub ask_gap: Span,
     /// How many trees it can know at once; the least recently used is forgotten. Default 256.
     pub groups_max: u32,
-    /// What a packet occupies of a link beside its body. Default 130: Ethernet with preamble and
-    /// gap, IPv4, UDP, and the header area.
+    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
     /// Keys of jobs are derived from it: what is not sealed with them is dropped. Default none: a
     /// simulation without attackers.
@@ -67,13 +68,13 @@ impl Config {
     pub const fn new(me: NodeId) -> Config {
         Config {
             me,
-            aggregators: 16_384,
-            values_max: 352,
+            aggregators: AGGREGATORS,
+            values_max: FRAGMENT_VALUES,
             stale_after: Span::from_ms(100),
             sweep_steps: 64,
             ask_gap: Span::from_us(100),
             groups_max: 256,
-            overhead_bytes: 130,
+            overhead_bytes: FRAME_OVERHEAD_BYTES,
             secret: None,
             holds_to_share: false,
         }

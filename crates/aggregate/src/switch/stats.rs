@@ -1,104 +1,70 @@
 //! What a switch has done.
 
-/// Counts since the switch was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    /// Gradients that could be read.
-    pub gradients: u64,
-    /// Those among them that a queue on the way had marked for congestion.
-    pub marked: u64,
-    /// Parameter packets that could be read.
-    pub parameters: u64,
-    /// Queries that could be read.
-    pub queries: u64,
-    /// Requests that could be read.
-    pub requests: u64,
-    /// Announcements that could be read.
-    pub announcements: u64,
-    /// Packets that were dropped because they are not sealed with their job's key.
-    pub forged: u64,
-    /// Packets that were dropped because they break a rule, or have nothing to do here.
-    pub malformed: u64,
+use thalweg_core::counters;
 
-    /// Gradients that took an aggregator.
-    pub taken: u64,
-    /// Gradients that were added to a sum.
-    pub added: u64,
-    /// Gradients that were in the sum already.
-    pub duplicates: u64,
-    /// Sums that became full and were sent on.
-    pub completed: u64,
-    /// Full sums that were sent on once more.
-    pub sent_again: u64,
-    /// Sums of which the server was sent what there was, because they need not be exact.
-    pub parts_sent: u64,
-    /// Sums that were sent on as they were because a resent gradient came.
-    pub flushed: u64,
-    /// Sums that were forgotten because a resent gradient came.
-    pub discarded: u64,
-    /// Sums that left the range of fixed point here.
-    pub overflowed: u64,
-    /// Gradients that found the aggregator taken by another fragment.
-    pub collisions: u64,
-    /// Gradients that found a free aggregator and did not take it, because their job had its share.
-    pub held_to_share: u64,
-    /// Gradients that were sent on without being summed, collisions included.
-    pub passed: u64,
+counters! {
+    /// Counts since the switch was made.
+    pub struct Stats {
+        /// Gradients that could be read.
+        pub gradients: u64,
+        /// Those among them that a queue on the way had marked for congestion.
+        pub marked: u64,
+        /// Parameter packets that could be read.
+        pub parameters: u64,
+        /// Queries that could be read.
+        pub queries: u64,
+        /// Requests that could be read.
+        pub requests: u64,
+        /// Announcements that could be read.
+        pub announcements: u64,
+        /// Packets that were dropped because they are not sealed with their job's key.
+        pub forged: u64,
+        /// Packets that were dropped because they break a rule, or have nothing to do here.
+        pub malformed: u64,
 
-    /// Aggregators that the parameter packet of their fragment freed.
-    pub freed_by_parameter: u64,
-    /// Aggregators that were found stale by a packet.
-    pub freed_stale: u64,
-    /// Aggregators that a worker beyond their fragment took over.
-    pub freed_by_watermark: u64,
-    /// Aggregators that the sweep found stale.
-    pub freed_by_sweep: u64,
+        /// Gradients that took an aggregator.
+        pub taken: u64,
+        /// Gradients that were added to a sum.
+        pub added: u64,
+        /// Gradients that were in the sum already.
+        pub duplicates: u64,
+        /// Sums that became full and were sent on.
+        pub completed: u64,
+        /// Full sums that were sent on once more.
+        pub sent_again: u64,
+        /// Sums of which the server was sent what there was, because they need not be exact.
+        pub parts_sent: u64,
+        /// Sums that were sent on as they were because a resent gradient came.
+        pub flushed: u64,
+        /// Sums that were forgotten because a resent gradient came.
+        pub discarded: u64,
+        /// Sums that left the range of fixed point here.
+        pub overflowed: u64,
+        /// Gradients that found the aggregator taken by another fragment.
+        pub collisions: u64,
+        /// Gradients that found a free aggregator and did not take it, because their job had its share.
+        pub held_to_share: u64,
+        /// Gradients that were sent on without being summed, collisions included.
+        pub passed: u64,
 
-    /// Times that children were asked for what is missing.
-    pub asked: u64,
-    /// Times that they were not, because they had been asked just before.
-    pub asks_held: u64,
-    /// Packets of a tree that the switch did not know.
-    pub unknown_groups: u64,
-    /// Notices sent for that.
-    pub notices: u64,
-    /// Packets of its own that it could not remember to send.
-    pub queue_full: u64,
-}
+        /// Aggregators that the parameter packet of their fragment freed.
+        pub freed_by_parameter: u64,
+        /// Aggregators that were found stale by a packet.
+        pub freed_stale: u64,
+        /// Aggregators that a worker beyond their fragment took over.
+        pub freed_by_watermark: u64,
+        /// Aggregators that the sweep found stale.
+        pub freed_by_sweep: u64,
 
-impl Stats {
-    /// All counters with their names.
-    pub fn named(&self) -> Vec<(&'static str, u64)> {
-        vec![
-            ("gradients", self.gradients),
-            ("marked", self.marked),
-            ("parameters", self.parameters),
-            ("queries", self.queries),
-            ("requests", self.requests),
-            ("announcements", self.announcements),
-            ("forged", self.forged),
-            ("malformed", self.malformed),
-            ("taken", self.taken),
-            ("added", self.added),
-            ("duplicates", self.duplicates),
-            ("completed", self.completed),
-            ("sent_again", self.sent_again),
-            ("parts_sent", self.parts_sent),
-            ("flushed", self.flushed),
-            ("discarded", self.discarded),
-            ("overflowed", self.overflowed),
-            ("collisions", self.collisions),
-            ("held_to_share", self.held_to_share),
-            ("passed", self.passed),
-            ("freed_by_parameter", self.freed_by_parameter),
-            ("freed_stale", self.freed_stale),
-            ("freed_by_watermark", self.freed_by_watermark),
-            ("freed_by_sweep", self.freed_by_sweep),
-            ("asked", self.asked),
-            ("asks_held", self.asks_held),
-            ("unknown_groups", self.unknown_groups),
-            ("notices", self.notices),
-            ("queue_full", self.queue_full),
-        ]
+        /// Times that children were asked for what is missing.
+        pub asked: u64,
+        /// Times that they were not, because they had been asked just before.
+        pub asks_held: u64,
+        /// Packets of a tree that the switch did not know.
+        pub unknown_groups: u64,
+        /// Notices sent for that.
+        pub notices: u64,
+        /// Packets of its own that it could not remember to send.
+        pub queue_full: u64,
     }
 }

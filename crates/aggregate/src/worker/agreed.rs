@@ -38,17 +38,19 @@ pub(super) struct Agreed {
 
 impl Agreed {
     pub fn new(setup: &Setup) -> Agreed {
-        let period = match setup.indexing {
-            Indexing::Hashed => setup.aggregators.min(u32::from(setup.span_fragments)),
+        let period = match setup.parameters.indexing {
+            Indexing::Hashed => {
+                setup.parameters.aggregators.min(u32::from(setup.parameters.span_fragments))
+            }
             Indexing::Linear => 0,
         };
-        let first = |slot| index::first(setup.job, slot, setup.aggregators);
+        let first = |slot| index::first(setup.job, slot, setup.parameters.aggregators);
         Agreed {
-            aggregators: setup.aggregators,
-            span: setup.span_fragments,
+            aggregators: setup.parameters.aggregators,
+            span: setup.parameters.span_fragments,
             indices: (0..period).map(first).collect(),
             moves: BinaryHeap::new(),
-            numbers: setup.numeric.numbers(),
+            numbers: setup.parameters.numeric.numbers(),
             generation: 0,
             scales: BinaryHeap::new(),
         }

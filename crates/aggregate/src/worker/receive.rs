@@ -223,7 +223,7 @@ impl Epoch {
     // spec: A-34, T-10
     fn on_overtaken(&mut self, work: &mut Work, now: Time, sent: Sent) {
         work.stats.losses += 1;
-        let is_known = self.setup.recovery == Recovery::Paper;
+        let is_known = self.setup.parameters.recovery == Recovery::Paper;
         let packet_bytes = self.packet_bytes(work, sent.sequence);
         if let Some(fragment) = work.fragments.sent_mut(sent.sequence)
             && !is_known
@@ -330,7 +330,7 @@ impl Epoch {
     // spec: A-41
     fn supply(&mut self, work: &Work, request: &Request) {
         let asked = Attempt(request.identity.attempt);
-        let attempt = match self.setup.numeric {
+        let attempt = match self.setup.parameters.numeric {
             Numeric::Float => asked,
             Numeric::Fixed { .. } => asked.in_floats(),
         };

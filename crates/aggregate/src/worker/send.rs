@@ -92,7 +92,7 @@ impl Epoch {
         let is_straight = terms.attempt.is_in_floats();
         let is_in_vain = tries >= work.config.queries_before_straight;
         // spec, T-10
-        match self.setup.recovery {
+        match self.setup.parameters.recovery {
             _ if owed_floats => {
                 let has_left = self.send_values(work, sequence, terms, How::Straight, outbox);
                 work.stats.repeats += u64::from(has_left);
@@ -119,7 +119,7 @@ impl Epoch {
             return false;
         }
         let Some(piece) = work.operations.piece(self.next) else { return false };
-        let bytes = piece.wide_bytes() + u64::from(self.setup.overhead_bytes);
+        let bytes = piece.wide_bytes() + u64::from(self.setup.parameters.overhead_bytes);
         self.next == watermark || self.in_flight_bytes + bytes <= self.control.window().as_u64()
     }
 
@@ -134,7 +134,7 @@ impl Epoch {
     /// No fragment from here on may be sent before the watermark moves.
     #[inline]
     pub(super) fn limit(&self, work: &Work) -> u64 {
-        work.fragments.watermark() + u64::from(self.setup.span_fragments)
+        work.fragments.watermark() + u64::from(self.setup.parameters.span_fragments)
     }
 
     #[inline]
@@ -179,7 +179,7 @@ impl Epoch {
     #[inline]
     pub(super) fn packet_bytes(&self, work: &Work, sequence: u64) -> u64 {
         let body = work.operations.piece(sequence).map_or(0, TensorSlice::wide_bytes);
-        body + u64::from(self.setup.overhead_bytes)
+        body + u64::from(self.setup.parameters.overhead_bytes)
     }
 
     /// Sends the values of a fragment once more, or its sum, unless they are no longer held. `true` if
@@ -239,11 +239,12 @@ impl Epoch {
     /// answered.
     // spec: A-36
     fn next_magnitude(&self, work: &Work, sequence: u64) -> Magnitude {
-        if !matches!(self.setup.numeric, Numeric::Fixed { dynamic: true, .. }) {
+        if !matches!(self.setup.parameters.numeric, Numeric::Fixed { dynamic: true, .. }) {
             return Magnitude::default();
         }
-        let ahead = self.control.window().as_u64() / u64::from(self.setup.packet_bytes());
-        let ahead = ahead.clamp(1, u64::from(self.setup.span_fragments));
+        let ahead =
+            self.control.window().as_u64() / u64::from(self.setup.parameters.packet_bytes());
+        let ahead = ahead.clamp(1, u64::from(self.setup.parameters.span_fragments));
         let piece = work.operations.piece(sequence + ahead);
         piece.map_or(Magnitude::default(), |piece| Magnitude::of(piece.largest_magnitude()))
     }
@@ -299,7 +300,7 @@ impl Epoch {
             tag: Tag { dscp: work.dscp(sequence), ..work.config.tag },
             // Packets of a job stay on one path, in order.
             entropy: self.setup.job.0 as u16,
-            overhead_bytes: self.setup.overhead_bytes,
+            overhead_bytes: self.setup.parameters.overhead_bytes,
             key: work.key.as_ref(),
         }
     }

@@ -20,6 +20,7 @@ use thalweg_wire::aggregate::{Gradient, Identity, Numbers, Parameter, Query, Req
 use thalweg_wire::peek;
 
 use super::*;
+use crate::parameters::JobParameters;
 use crate::setup::{Indexing, Numeric, Recovery};
 use crate::tree::{Member, Tree};
 
@@ -33,14 +34,18 @@ fn setup() -> Setup {
         job: JOB,
         epoch: 1,
         trees: vec![tree(SERVER)],
-        fragment_values: 4,
-        numeric: Numeric::Float,
-        recovery: Recovery::Selective,
-        indexing: Indexing::Hashed,
-        aggregators: 1_000,
-        span_fragments: 8,
-        overhead_bytes: 100,
         resume_from: 0,
+        parameters: JobParameters {
+            fragment_values: 4,
+            numeric: Numeric::Float,
+            recovery: Recovery::Selective,
+            indexing: Indexing::Hashed,
+            aggregators: 1_000,
+            span_fragments: 8,
+            overhead_bytes: 100,
+        }
+        .check()
+        .unwrap(),
     }
 }
 
@@ -111,7 +116,7 @@ impl Bench {
     /// With a tensor of so many fragments, of which all that fit the window were sent.
     fn with_sent(setup: Setup, config: Config, fragments: u64) -> Bench {
         let mut bench = Bench::with(setup, config);
-        bench.submit_length(fragments * u64::from(bench.setup.fragment_values));
+        bench.submit_length(fragments * u64::from(bench.setup.parameters.fragment_values));
         bench.sent();
         bench
     }
@@ -181,7 +186,7 @@ impl Bench {
     fn answer_with(&mut self, parameter: Parameter) {
         let mut header = [0; HEADER_BYTES];
         parameter.encode(&mut header);
-        let values = if parameter.repeat { 0 } else { self.setup.fragment_values };
+        let values = if parameter.repeat { 0 } else { self.setup.parameters.fragment_values };
         self.deliver(header, Body::Length(4 * u32::from(values)), Ecn::Capable);
     }
 

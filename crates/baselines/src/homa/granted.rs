@@ -1,15 +1,13 @@
 //! The protocol of a host.
 
-use thalweg_core::{Bytes, NodeId, Outbox, Time, TrafficClass};
+use thalweg_core::{Bytes, LAST_PRIORITY, NodeId, Outbox, Time, TrafficClass};
 use thalweg_transport::messages::{FlowId, Message, StartError, packets_of};
 use thalweg_transport::{Inbox, MessageConfig, Protocol};
 use thalweg_wire::flow::{Ack, Credit};
 
 use super::grants::{Arrival, Grant, Grants, Request, TOLD_PACKETS};
 use super::{Config, ConfigError};
-use crate::messages::{
-    Belief, LAST_PRIORITY, Label, Outbound, Outgoing, Probes, is_outgrown, send_credit,
-};
+use crate::messages::{Belief, Label, Outbound, Outgoing, Probes, is_outgrown, send_credit};
 
 /// Sends what receivers grant, the shortest remaining first. Taggers of messages are not asked.
 pub struct Granted {

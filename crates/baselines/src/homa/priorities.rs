@@ -1,14 +1,11 @@
 //! Which priorities are for what.
 
-use thalweg_core::Bytes;
+use thalweg_core::{Bytes, LAST_PRIORITY, PRIORITIES};
 use thiserror::Error;
-
-/// The least urgent of eight.
-const LOWEST: u8 = 7;
 
 /// Most edges: two priorities of eight have none above them, the last for unscheduled packets and one
 /// for scheduled ones.
-const MAX_CUTOFFS: usize = LOWEST as usize - 1;
+const MAX_CUTOFFS: usize = PRIORITIES - 2;
 
 /// How the eight priorities are divided: the highest for unscheduled packets, by the size of their
 /// message, the others for scheduled ones.
@@ -64,9 +61,9 @@ impl Priorities {
         let blind = |size: Bytes| u128::from(size.min(unscheduled).as_u64());
         let all: u128 = sizes.iter().map(|size| u128::from(size.as_u64())).sum();
         let unscheduled_bytes: u128 = sizes.iter().copied().map(blind).sum();
-        let priorities = u128::from(LOWEST) + 1;
+        let priorities = PRIORITIES as u128;
         let share = (2 * unscheduled_bytes * priorities + all).checked_div(2 * all).unwrap_or(1);
-        let levels = share.clamp(1, u128::from(LOWEST));
+        let levels = share.clamp(1, u128::from(LAST_PRIORITY));
         let largest = sizes.last().copied().unwrap_or_default();
         let mut found = Priorities::default();
         let mut below = 0;
@@ -91,13 +88,13 @@ impl Priorities {
 
     /// How many priorities there are for scheduled packets, and how many messages are granted at a time.
     pub fn scheduled(&self) -> u8 {
-        LOWEST - self.edges
+        LAST_PRIORITY - self.edges
     }
 
     /// The priority of the granted message with the `place`-th least left of `active`.
     pub(super) fn of_scheduled(&self, place: usize, active: usize) -> u8 {
         debug_assert!(place < active && active <= usize::from(self.scheduled()));
-        LOWEST - (active - 1 - place) as u8
+        LAST_PRIORITY - (active - 1 - place) as u8
     }
 
     /// The edges between the priorities of unscheduled packets.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_core::{Body, Dscp, Ecn, NodeId, Outbox, Packet, Purpose, Tag, Time};
+use thalweg_core::{Body, Dscp, Ecn, LAST_PRIORITY, NodeId, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_transport::messages::{FlowId, Message, Payload, Sent, StartError, packets_of};
 use thalweg_transport::{Envelope, MessageConfig};
 use thalweg_wire::flow::{Ack, Data};
@@ -261,6 +261,3 @@ impl Transfer {
         packet.body
     }
 }
-
-/// The least urgent.
-pub(crate) const LAST_PRIORITY: u8 = 7;

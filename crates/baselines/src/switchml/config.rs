@@ -1,6 +1,6 @@
 //! The settings of a worker.
 
-use thalweg_core::{JobId, NodeId, Span};
+use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Span};
 use thalweg_wire::aggregate::{FAN_IN_MAX, Scale};
 use thiserror::Error;
 
@@ -18,13 +18,12 @@ pub struct Config {
     /// The pool: how many slots the switch has for this job, and so the window. Default 256: what
     /// 100 Gbps carry in 31 µs.
     pub slots: u32,
-    /// Values of a fragment. Default 352, as ours: fills an Ethernet frame. The published packets hold
+    /// Values of a fragment. Default as ours: they fill an Ethernet frame. The published packets hold
     /// 32.
     pub fragment_values: u16,
     /// Steps to the unit. Default 10⁸.
     pub scale: Scale,
-    /// What a packet occupies of a link beside its body. Default 130: Ethernet with preamble and gap,
-    /// IPv4, UDP, and the header area.
+    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
     /// How long a worker waits for a result before it sends its fragment again. Default 1 ms, as
     /// published.
@@ -59,9 +58,9 @@ impl Config {
             rank,
             workers,
             slots: 256,
-            fragment_values: 352,
+            fragment_values: FRAME_BODY_BYTES / 4,
             scale: Scale::new(1e8).expect("a positive number"),
-            overhead_bytes: 130,
+            overhead_bytes: FRAME_OVERHEAD_BYTES,
             timeout_after: Span::from_ms(1),
         }
     }

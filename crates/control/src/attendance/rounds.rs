@@ -49,7 +49,7 @@ impl Rounds {
 mod tests {
     use std::sync::Arc;
 
-    use thalweg_aggregate::{Indexing, Member, Numeric, Recovery, Setup, Tree};
+    use thalweg_aggregate::{JobParameters, Member, Setup, Tree};
     use thalweg_core::{JobId, NodeId};
     use thalweg_wire::tag::Key;
 
@@ -61,13 +61,7 @@ mod tests {
             job: JobId(4),
             epoch,
             trees: vec![Arc::new(Tree::build(NodeId(9), &[member]).unwrap())],
-            fragment_values: 352,
-            numeric: Numeric::Float,
-            recovery: Recovery::Selective,
-            indexing: Indexing::Hashed,
-            aggregators: 1,
-            span_fragments: 1,
-            overhead_bytes: 1,
+            parameters: JobParameters::default().check().unwrap(),
             resume_from: 0,
         };
         ToRank::Adopt { seat: 0, key: Key([0; 16]), setup: Arc::new(setup) }

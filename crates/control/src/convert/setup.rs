@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_aggregate::join::JobSpec;
-use thalweg_aggregate::{Indexing, Member, Setup, Tree};
+use thalweg_aggregate::{JobParameters, Member, Setup, Tree};
 use thalweg_core::{JobId, NodeId};
 
 use super::{Malformed, narrow, numeric, recovery, to_numeric, to_recovery};
@@ -17,27 +17,21 @@ pub(super) fn from_setup(setup: v1::Setup) -> Result<Setup, Malformed> {
         return Err(Malformed("members"));
     }
     let servers = trees.iter().map(|tree| tree.server()).collect();
-    let checked = JobSpec {
+    let parameters = JobParameters {
         fragment_values: narrow("fragment_values", setup.fragment_values)?,
         recovery: recovery(setup.recovery())?,
         numeric: numeric(setup.numeric)?,
         aggregators: setup.aggregators,
         span_fragments: narrow("span_fragments", setup.span_fragments)?,
         overhead_bytes: setup.overhead_bytes,
-        ..JobSpec::new(workers, servers)
+        ..JobParameters::default()
     };
-    checked.check().map_err(|_| Malformed("a setting"))?;
+    let spec = JobSpec { workers, servers, parameters }.check();
     Ok(Setup {
         job: JobId(setup.job),
         epoch: setup.epoch,
         trees,
-        fragment_values: checked.fragment_values,
-        numeric: checked.numeric,
-        recovery: checked.recovery,
-        indexing: Indexing::default(),
-        aggregators: checked.aggregators,
-        span_fragments: checked.span_fragments,
-        overhead_bytes: checked.overhead_bytes,
+        parameters: spec.map_err(|_| Malformed("a setting"))?.parameters(),
         resume_from: setup.resume_from,
     })
 }
@@ -52,15 +46,16 @@ fn from_tree(tree: &v1::Tree) -> Result<Arc<Tree>, Malformed> {
 }
 
 pub(super) fn to_setup(setup: &Setup) -> v1::Setup {
+    let parameters = &setup.parameters;
     v1::Setup {
         job: setup.job.0,
         epoch: setup.epoch,
-        fragment_values: setup.fragment_values.into(),
-        numeric: Some(to_numeric(setup.numeric)),
-        recovery: to_recovery(setup.recovery).into(),
-        aggregators: setup.aggregators,
-        span_fragments: setup.span_fragments.into(),
-        overhead_bytes: setup.overhead_bytes,
+        fragment_values: parameters.fragment_values.into(),
+        numeric: Some(to_numeric(parameters.numeric)),
+        recovery: to_recovery(parameters.recovery).into(),
+        aggregators: parameters.aggregators,
+        span_fragments: parameters.span_fragments.into(),
+        overhead_bytes: parameters.overhead_bytes,
         resume_from: setup.resume_from,
         trees: setup.trees.iter().map(|tree| to_tree(tree)).collect(),
     }

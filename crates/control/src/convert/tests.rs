@@ -17,10 +17,7 @@ fn setup() -> Setup {
         member(4, &[]),
         member(5, &[100, 102]),
     ];
-    Setup {
-        job: JobId(0x1234_5678_9abc_def0),
-        epoch: 7,
-        trees: vec![Arc::new(Tree::build(NodeId(90), &members).unwrap())],
+    let parameters = JobParameters {
         fragment_values: 62,
         numeric: Numeric::Fixed { scale: Scale::new(1_024.0).unwrap(), dynamic: true },
         recovery: Recovery::Paper,
@@ -28,6 +25,12 @@ fn setup() -> Setup {
         aggregators: 77,
         span_fragments: 500,
         overhead_bytes: 99,
+    };
+    Setup {
+        job: JobId(0x1234_5678_9abc_def0),
+        epoch: 7,
+        trees: vec![Arc::new(Tree::build(NodeId(90), &members).unwrap())],
+        parameters: parameters.check().unwrap(),
         resume_from: u64::MAX - 5,
     }
 }
@@ -93,11 +96,12 @@ fn whatever_a_rank_says_arrives_as_it_was() {
 
 #[test]
 fn a_registration_arrives_as_it_was() {
-    let settings = Settings {
+    let parameters = JobParameters {
         numeric: Numeric::Fixed { scale: Scale::new(0.5).unwrap(), dynamic: false },
         recovery: Recovery::Paper,
-        ..Settings::default()
+        ..JobParameters::default()
     };
+    let settings = Settings { parameters, ..Settings::default() };
     let ticket = Ticket { job: JobId(12), proof: Key([7; 16]) };
     for resume in [None, Some(ticket)] {
         let wanted =

@@ -1,5 +1,6 @@
 //! Lives of jobs, one by one.
 
+use thalweg_aggregate::JobParameters;
 use thalweg_aggregate::join::Process;
 
 use super::*;

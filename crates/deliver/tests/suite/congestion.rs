@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{Bytes, Checked, NodeId, Operation, Rate, Rng, Span, Time};
+use thalweg_core::{Bytes, Checked, NodeId, Operation, PRIORITIES, Rate, Rng, Span, Time};
 use thalweg_deliver::{
     Completion, Config, Endpoint, Importance, LossBound, Lost, Name, ReceiveCall, Received,
     SendCall, Start,
 };
-use thalweg_fabric::queue::STRICT_QUEUES;
 use thalweg_fabric::topology::{CableSpec, LeafSpine, OneSwitch};
 use thalweg_fabric::{Buffer, Discipline, DropReason, Fabric, Marking, Spread};
 use thalweg_train::{Batches, DIGITS, Recipe, STRIPES, Shard};
@@ -29,7 +28,7 @@ fn selective() -> thalweg_fabric::Config {
         drop_unmarkable: true,
     };
     thalweg_fabric::Config {
-        discipline: Discipline::StrictPerQueue(std::array::from_fn::<_, STRICT_QUEUES, _>(marking)),
+        discipline: Discipline::StrictPerQueue(std::array::from_fn::<_, PRIORITIES, _>(marking)),
         // Nothing is lost but what the thresholds drop.
         buffer: Buffer::PerPort { bytes: 10_000_000 },
         ..thalweg_fabric::Config::default()

@@ -2,21 +2,18 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::Meta;
+use thalweg_core::{Meta, PRIORITIES};
 
 use super::{Admission, Marking, Queue, Waiting};
 use crate::pool::PacketRef;
 
-/// How many strict priorities a port has, as commodity switches do.
-pub const STRICT_QUEUES: usize = 8;
-
 /// Strict priorities by the packet's class, in one buffer.
 #[derive(Debug)]
 pub struct Strict {
-    queues: [VecDeque<Waiting>; STRICT_QUEUES],
+    queues: [VecDeque<Waiting>; PRIORITIES],
     /// A bit for each queue that is not empty.
     occupied: u8,
-    queue_bytes: [u64; STRICT_QUEUES],
+    queue_bytes: [u64; PRIORITIES],
     bytes: u64,
     marking: StrictMarking,
     /// The most that one queue may hold, however much room the port has.
@@ -27,14 +24,14 @@ pub struct Strict {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StrictMarking {
     /// What waits in the packet's own queue, each with a threshold of its own.
-    PerQueue([Marking; STRICT_QUEUES]),
+    PerQueue([Marking; PRIORITIES]),
     /// What waits in all of them.
     PerPort(Marking),
 }
 
 impl Strict {
     /// Each queue marks by what waits in itself.
-    pub fn marking_per_queue(markings: [Marking; STRICT_QUEUES]) -> Strict {
+    pub fn marking_per_queue(markings: [Marking; PRIORITIES]) -> Strict {
         Strict::new(StrictMarking::PerQueue(markings))
     }
 
@@ -48,7 +45,7 @@ impl Strict {
         Strict {
             queues: Default::default(),
             occupied: 0,
-            queue_bytes: [0; STRICT_QUEUES],
+            queue_bytes: [0; PRIORITIES],
             bytes: 0,
             marking,
             queue_limit_bytes: u64::MAX,

@@ -3,7 +3,7 @@ mod trimming;
 mod urgency;
 
 use proptest::prelude::*;
-use thalweg_core::{BodySize, Dscp, Ecn, NodeId, Rng, TrafficClass};
+use thalweg_core::{BodySize, Dscp, Ecn, NodeId, PRIORITIES, Rng, TrafficClass};
 
 use super::*;
 use crate::config::Discipline;
@@ -88,7 +88,7 @@ fn a_strict_queue_that_has_its_part_of_the_memory_leaves_others_theirs() {
 #[test]
 fn strict_marks_by_queue_or_by_port() {
     let mut pool = Pool::default();
-    let mut per_queue = Strict::marking_per_queue([Marking::above(50); STRICT_QUEUES]);
+    let mut per_queue = Strict::marking_per_queue([Marking::above(50); PRIORITIES]);
     let mut per_port = Strict::marking_per_port(Marking::above(50));
     for (queue, second_mark) in [(&mut per_queue, Ecn::Capable), (&mut per_port, Ecn::Congested)] {
         let (first, mut meta) = packet(&mut pool, 1, Ecn::Capable);

@@ -1,19 +1,16 @@
 //! From a number of bytes to a priority.
 
-use thalweg_core::{Bytes, Dscp, Ecn, Tag};
+use thalweg_core::{Bytes, Dscp, Ecn, PRIORITIES, Tag};
 use thiserror::Error;
 
 use super::pias_table::{PublishedWorkload, published};
-
-/// The most priorities: what switches have queues for.
-pub const MAX_PRIORITIES: usize = 8;
 
 /// The lower edge of every priority, 0 for the highest.
 // spec
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
     /// Rising; the first is 0. Those from `count` on mean nothing.
-    edges: [Bytes; MAX_PRIORITIES],
+    edges: [Bytes; PRIORITIES],
     count: u8,
 }
 
@@ -21,7 +18,7 @@ pub struct Thresholds {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ThresholdsError {
     /// More than there are queues for.
-    #[error("{0} thresholds make too many priorities: give at most {max}", max = MAX_PRIORITIES - 1)]
+    #[error("{0} thresholds make too many priorities: give at most {max}", max = PRIORITIES - 1)]
     TooMany(usize),
     /// An edge is not above the one before it.
     #[error("threshold {found} does not rise above {before}: sort them, and give each once")]
@@ -47,10 +44,10 @@ impl Thresholds {
     /// Priorities with these edges between them, the highest priority's first. None makes one
     /// priority.
     pub fn new(demotions: &[Bytes]) -> Result<Thresholds, ThresholdsError> {
-        if demotions.len() >= MAX_PRIORITIES {
+        if demotions.len() >= PRIORITIES {
             return Err(ThresholdsError::TooMany(demotions.len()));
         }
-        let mut edges = [Bytes::ZERO; MAX_PRIORITIES];
+        let mut edges = [Bytes::ZERO; PRIORITIES];
         edges[1..=demotions.len()].copy_from_slice(demotions);
         for pair in edges[..=demotions.len()].windows(2) {
             if pair[1] <= pair[0] {

@@ -226,12 +226,12 @@ impl Cast {
         let default = switchml::Config::new(self.id, switch, rank, job.workers.len() as u8);
         switchml::Config {
             slots,
-            fragment_values: stage.aggregation.fragment_values(),
-            scale: match stage.aggregation.numeric() {
+            fragment_values: stage.aggregation.parameters.fragment_values,
+            scale: match stage.aggregation.parameters.numeric {
                 Numeric::Fixed { scale, .. } => scale,
                 Numeric::Float => default.scale,
             },
-            overhead_bytes: stage.aggregation.overhead_bytes(),
+            overhead_bytes: stage.aggregation.parameters.overhead_bytes,
             timeout_after: stage.aggregation.worker.timeout_after,
             ..default
         }

@@ -29,8 +29,8 @@ pub(super) fn paced(part: &Part, job: &Job, stage: Stage<'_>, node: NodeId) -> O
     };
     let (segment_bytes, overhead_bytes) = match part {
         Part::Aggregation(_) => {
-            let values = u32::from(stage.aggregation.fragment_values());
-            (values * VALUE_BYTES as u32, stage.aggregation.overhead_bytes())
+            let values = u32::from(stage.aggregation.parameters.fragment_values);
+            (values * VALUE_BYTES as u32, stage.aggregation.parameters.overhead_bytes)
         }
         _ => (stage.transport.messages.segment_bytes, stage.transport.messages.overhead_bytes),
     };

@@ -79,6 +79,8 @@ impl JobRecord {
 
     /// What all its hosts counted.
     pub fn total(&self) -> WorkerStats {
-        self.stats.iter().fold(WorkerStats::default(), |sum, one| sum.with(one))
+        let mut sum = WorkerStats::default();
+        self.stats.iter().for_each(|one| sum += one);
+        sum
     }
 }

@@ -1,30 +1,31 @@
 //! What a participant of a job has counted, whatever the collective.
 
 use thalweg_collective::Counters;
-use thalweg_core::JobId;
+use thalweg_core::{JobId, counters};
 use thalweg_stack::Participant;
 
 use crate::simulated::{SimulatedHost, SimulatedParticipant};
 
-/// What one host has counted for one job. What a collective does not have is 0.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct WorkerStats {
-    /// Packets with values that were sent again because they seemed lost.
-    pub resent: u64,
-    /// Packets that ask for what is missing.
-    pub queries: u64,
-    /// Packets with values that were sent because somebody asked for them.
-    pub repairs: u64,
-    /// Fragments that nothing came for in time.
-    pub timeouts: u64,
-    /// How often a congestion mark halved the window.
-    pub mark_halvings: u64,
-    /// How often a loss halved the window.
-    pub loss_halvings: u64,
-    /// Bytes that did not arrive, of messages and sums that were complete without them.
-    pub lost_bytes: u64,
-    /// Bytes that may be on the way now.
-    pub window_bytes: u64,
+counters! {
+    /// What one host has counted for one job. What a collective does not have is 0.
+    pub struct WorkerStats {
+        /// Packets with values that were sent again because they seemed lost.
+        pub resent: u64,
+        /// Packets that ask for what is missing.
+        pub queries: u64,
+        /// Packets with values that were sent because somebody asked for them.
+        pub repairs: u64,
+        /// Fragments that nothing came for in time.
+        pub timeouts: u64,
+        /// How often a congestion mark halved the window.
+        pub mark_halvings: u64,
+        /// How often a loss halved the window.
+        pub loss_halvings: u64,
+        /// Bytes that did not arrive, of messages and sums that were complete without them.
+        pub lost_bytes: u64,
+        /// Bytes that may be on the way now.
+        pub window_bytes: u64,
+    }
 }
 
 impl WorkerStats {
@@ -60,20 +61,6 @@ impl WorkerStats {
             }
             Participant::Server(node) => sent_by_hosts(node.retransmissions(), node.counters()),
             Participant::Ring(ring) => sent_by_hosts(ring.retransmissions(), ring.counters()),
-        }
-    }
-
-    /// The two together.
-    pub(crate) fn with(self, other: &WorkerStats) -> WorkerStats {
-        WorkerStats {
-            resent: self.resent + other.resent,
-            queries: self.queries + other.queries,
-            repairs: self.repairs + other.repairs,
-            timeouts: self.timeouts + other.timeouts,
-            mark_halvings: self.mark_halvings + other.mark_halvings,
-            loss_halvings: self.loss_halvings + other.loss_halvings,
-            lost_bytes: self.lost_bytes + other.lost_bytes,
-            window_bytes: self.window_bytes + other.window_bytes,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! From the table of aggregation to the settings of workers, servers and switches.
 
-use thalweg_aggregate::join::{JobSpec, SpecError};
-use thalweg_aggregate::{Indexing, Numeric, Recovery, server, switch, worker};
+use thalweg_aggregate::join::JobSpec;
+use thalweg_aggregate::{
+    CheckedParameters, Indexing, JobParameters, Numeric, ParameterError, Recovery, server, switch,
+    worker,
+};
 use thalweg_core::{Bytes, NodeId, Span};
 use thalweg_transport::Control;
 use thalweg_transport::control::{Aimd, Bbr, Cubic, Dctcp, Fixed, NewReno};
@@ -17,8 +20,8 @@ const DEFAULT_SCALE: f32 = 1e8;
 /// How jobs and switches aggregate, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregation {
-    /// Everything but the workers and servers means something here.
-    spec: JobSpec,
+    /// Parameters of every job.
+    pub(crate) parameters: CheckedParameters,
     pub(crate) worker: worker::Config,
     pub(crate) stale_after: Span,
     ask_gap: Option<Span>,
@@ -31,7 +34,7 @@ pub(crate) struct Aggregation {
 impl Aggregation {
     /// The specification of one job.
     pub(crate) fn job(&self, workers: usize, servers: Vec<NodeId>) -> JobSpec {
-        JobSpec { workers: workers as u32, servers, ..self.spec.clone() }
+        JobSpec { workers: workers as u32, servers, parameters: *self.parameters }
     }
 
     /// The settings of a server.
@@ -44,40 +47,20 @@ impl Aggregation {
     pub(crate) fn switch(&self, me: NodeId) -> switch::Config {
         let default = switch::Config::new(me);
         switch::Config {
-            aggregators: self.spec.aggregators,
-            values_max: self.spec.fragment_values,
+            aggregators: self.parameters.aggregators,
+            values_max: self.parameters.fragment_values,
             stale_after: self.stale_after,
             ask_gap: self.ask_gap.unwrap_or(default.ask_gap),
-            overhead_bytes: self.spec.overhead_bytes,
+            overhead_bytes: self.parameters.overhead_bytes,
             ..default
         }
-    }
-
-    /// Values of a packet.
-    pub(crate) fn fragment_values(&self) -> u16 {
-        self.spec.fragment_values
-    }
-
-    /// What a packet occupies of a link beside its values.
-    pub(crate) fn overhead_bytes(&self) -> u32 {
-        self.spec.overhead_bytes
-    }
-
-    /// Aggregators of a switch.
-    pub(crate) fn aggregators(&self) -> u32 {
-        self.spec.aggregators
-    }
-
-    /// What bodies hold.
-    pub(crate) fn numeric(&self) -> Numeric {
-        self.spec.numeric
     }
 }
 
 /// Checks the table.
 pub(crate) fn aggregation(table: &AggregationTable) -> Result<Aggregation, Mistake> {
-    let default = JobSpec::new(1, vec![NodeId(0)]);
-    let spec = JobSpec {
+    let default = JobParameters::default();
+    let parameters = JobParameters {
         fragment_values: table.fragment_values.unwrap_or(default.fragment_values),
         numeric: numeric(table)?,
         recovery: match table.recovery {
@@ -91,11 +74,9 @@ pub(crate) fn aggregation(table: &AggregationTable) -> Result<Aggregation, Mista
         aggregators: table.aggregators.unwrap_or(default.aggregators),
         span_fragments: table.span_fragments.unwrap_or(default.span_fragments),
         overhead_bytes: table.overhead_bytes.unwrap_or(default.overhead_bytes),
-        ..default
     };
-    spec.check().map_err(|error| spec_mistake(&error))?;
     let aggregation = Aggregation {
-        spec,
+        parameters: parameters.check().map_err(|error| parameter_mistake(&error))?,
         worker: worker(table)?,
         stale_after: table.stale_after.unwrap_or(switch::Config::new(NodeId(0)).stale_after),
         ask_gap: table.ask_gap,
@@ -194,15 +175,12 @@ fn levels(table: &AggregationTable) -> Result<u32, Mistake> {
     }
 }
 
-fn spec_mistake(error: &SpecError) -> Mistake {
+fn parameter_mistake(error: &ParameterError) -> Mistake {
     let key = match error {
-        SpecError::FragmentValues(_) => "fragment-values",
-        SpecError::Aggregators(_) => "aggregators",
-        SpecError::Span(_) => "span-fragments",
-        SpecError::Overhead(_) => "overhead-bytes",
-        SpecError::Workers(_) | SpecError::Servers(_) | SpecError::SameServer(_) => {
-            return Mistake::here(as_key(&error.to_string()));
-        }
+        ParameterError::FragmentValues(_) => "fragment-values",
+        ParameterError::Aggregators(_) => "aggregators",
+        ParameterError::Span(_) => "span-fragments",
+        ParameterError::Overhead(_) => "overhead-bytes",
     };
     Mistake::at(key, as_key(&error.to_string()))
 }

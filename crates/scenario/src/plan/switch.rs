@@ -1,7 +1,7 @@
 //! From the table of switches to queues and buffers.
 
-use thalweg_core::Bytes;
-use thalweg_fabric::queue::{STRICT_QUEUES, StrictMarking};
+use thalweg_core::{Bytes, PRIORITIES};
+use thalweg_fabric::queue::StrictMarking;
 use thalweg_fabric::{Buffer, Discipline, Marking, TrimmingSpec};
 
 use crate::error::Mistake;
@@ -56,7 +56,7 @@ fn strict(table: &SwitchTable) -> Result<StrictMarking, Mistake> {
         }
         (Some(thresholds), EcnWord::Queue) => by_priority(table, thresholds),
         (None, EcnWord::Port) => Ok(StrictMarking::PerPort(marking(table))),
-        (None, EcnWord::Queue) => Ok(StrictMarking::PerQueue([marking(table); STRICT_QUEUES])),
+        (None, EcnWord::Queue) => Ok(StrictMarking::PerQueue([marking(table); PRIORITIES])),
     }
 }
 
@@ -77,11 +77,11 @@ fn of_classes(table: &SwitchTable) -> Result<[StrictMarking; 2], Mistake> {
 // spec: M-05
 fn by_priority(table: &SwitchTable, thresholds: &[Threshold]) -> Result<StrictMarking, Mistake> {
     let mistake = |message: String| Err(Mistake::at("ecn-thresholds", message));
-    let Ok(thresholds) = <[Threshold; STRICT_QUEUES]>::try_from(thresholds) else {
+    let Ok(thresholds) = <[Threshold; PRIORITIES]>::try_from(thresholds) else {
         let count = thresholds.len();
         return mistake(format!(
-            "{count} thresholds are not one for each of {STRICT_QUEUES} priorities: give \
-             {STRICT_QUEUES}, the most urgent first"
+            "{count} thresholds are not one for each of {PRIORITIES} priorities: give \
+             {PRIORITIES}, the most urgent first"
         ));
     };
     let of = |threshold| marking(&SwitchTable { ecn_threshold: Some(threshold), ..table.clone() });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
-use thalweg_aggregate::{Manner, Setup, Switch, Worker, server, switch, worker};
+use thalweg_aggregate::{JobParameters, Manner, Setup, Switch, Worker, server, switch, worker};
 use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
@@ -153,15 +153,17 @@ impl<'a> Swarm<'a> {
 
     fn register(&mut self, job: usize) {
         let plan = &self.plan.jobs[job];
-        let spec = JobSpec {
+        let parameters = JobParameters {
             fragment_values: plan.fragment_values,
             numeric: plan.numeric,
             recovery: plan.recovery,
             indexing: plan.indexing,
             aggregators: self.plan.aggregators,
             span_fragments: plan.span_fragments,
-            ..JobSpec::new(plan.workers.len() as u32, plan.servers.clone())
+            ..JobParameters::default()
         };
+        let (workers, servers) = (plan.workers.len() as u32, plan.servers.clone());
+        let spec = JobSpec { workers, servers, parameters };
         let id = self.registrar.register(spec).expect("jobs that are drawn can be registered");
         let fragments = |values: &u64| values.div_ceil(u64::from(plan.fragment_values));
         let mut firsts = vec![0];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use thalweg_aggregate::{Switch, switch};
+use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, Switch, switch};
 use thalweg_core::JobId;
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_wire::tag::Secret;
@@ -20,9 +20,9 @@ pub struct SwitchDaemonConfig {
     pub bind: SocketAddr,
     /// What the switches and servers of the cluster share.
     pub secret: Secret,
-    /// How many aggregators it has. Default 16,384.
+    /// How many aggregators it has. Default [`AGGREGATORS`].
     pub aggregators: u32,
-    /// The most values of an aggregator. Default 352.
+    /// The most values of an aggregator. Default [`FRAGMENT_VALUES`].
     pub values_max: u16,
     /// The share of packets that it loses on purpose. Default 0.
     pub loss: f64,
@@ -63,8 +63,8 @@ impl SwitchDaemonConfig {
         SwitchDaemonConfig {
             bind,
             secret,
-            aggregators: 16_384,
-            values_max: 352,
+            aggregators: AGGREGATORS,
+            values_max: FRAGMENT_VALUES,
             loss: 0.0,
             seed: 1,
             offload: Offload::Kernel,

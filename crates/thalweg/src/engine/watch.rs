@@ -91,7 +91,7 @@ impl Engine {
 
     /// An epoch begins with this set-up.
     pub(super) fn watch_epoch(&mut self, setup: &Setup) {
-        self.watch.precision.begin(setup.numeric);
+        self.watch.precision.begin(setup.parameters.numeric);
     }
 
     /// Reports values that fixed point has lost, and a scale that fell.

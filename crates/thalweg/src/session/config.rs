@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_aggregate::Recovery;
+use thalweg_aggregate::{JobParameters, Recovery};
 use thalweg_control::Settings;
 use thalweg_core::{NodeId, Span};
 use thalweg_net::{Network, Offload, Wait, local_address_towards};
@@ -37,7 +37,7 @@ pub struct SessionConfig {
     pub tls_ca: Option<PathBuf>,
     /// How sums are carried out. Its numeric is the job's.
     pub policy: Policy,
-    /// Values of a fragment. Default 352: fills an Ethernet frame.
+    /// Values of a fragment. Default [`FRAGMENT_VALUES`](thalweg_aggregate::FRAGMENT_VALUES).
     pub fragment_values: u16,
     /// How losses are repaired. Default selective.
     pub recovery: Recovery,
@@ -110,7 +110,7 @@ impl SessionConfig {
         rank: u32,
         ranks: u32,
     ) -> SessionConfig {
-        let settings = Settings::default();
+        let parameters = JobParameters::default();
         SessionConfig {
             server: server.into(),
             job: job.into(),
@@ -121,9 +121,9 @@ impl SessionConfig {
             token: None,
             tls_ca: None,
             policy: Policy::default(),
-            fragment_values: settings.fragment_values,
-            recovery: settings.recovery,
-            aggregators: settings.aggregators,
+            fragment_values: parameters.fragment_values,
+            recovery: parameters.recovery,
+            aggregators: parameters.aggregators,
             stall_after: Duration::from_secs(5),
             patience: Duration::from_secs(30),
             share_memory: true,
@@ -147,15 +147,15 @@ impl SessionConfig {
         let numeric = self.policy.numeric.bodies().ok_or_else(|| {
             Error::Config("the scale of fixed point has to be positive and finite".into())
         })?;
-        let settings = Settings {
+        let parameters = JobParameters {
             fragment_values: self.fragment_values,
             numeric,
             recovery: self.recovery,
             aggregators: self.aggregators,
-            patience: span(self.patience),
-            stall_after: span(self.stall_after),
-            ..Settings::default()
+            ..JobParameters::default()
         };
+        let (patience, stall_after) = (span(self.patience), span(self.stall_after));
+        let settings = Settings { parameters, patience, stall_after };
         settings.check(self.ranks).map_err(|error| Error::Config(error.to_string()))?;
         Ok(settings)
     }

@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use thalweg_aggregate::{
-    Indexing, Member, Numeric, Recovery, Server, Setup, Switch, Tree, Worker, server, switch,
-    worker,
+    JobParameters, Member, Numeric, Server, Setup, Switch, Tree, Worker, server, switch, worker,
 };
 use thalweg_core::testing::{OwnedBody, OwnedPacket, TestOutbox};
 use thalweg_core::{
@@ -31,17 +30,18 @@ pub fn node(rank: u32) -> NodeId {
 pub fn setup(job: JobId, nodes: &[NodeId], numeric: Numeric, fragment_values: u16) -> Arc<Setup> {
     let member = |node: &NodeId| Member { node: *node, path: vec![SWITCH] };
     let members: Vec<Member> = nodes.iter().map(member).collect();
+    let parameters = JobParameters {
+        fragment_values,
+        numeric,
+        aggregators: AGGREGATORS,
+        span_fragments: 512,
+        ..JobParameters::default()
+    };
     Arc::new(Setup {
         job,
         epoch: 1,
         trees: vec![Arc::new(Tree::build(SERVER, &members).expect("a tree"))],
-        fragment_values,
-        numeric,
-        recovery: Recovery::Selective,
-        indexing: Indexing::Hashed,
-        aggregators: AGGREGATORS,
-        span_fragments: 512,
-        overhead_bytes: 130,
+        parameters: parameters.check().expect("valid"),
         resume_from: 0,
     })
 }

@@ -59,20 +59,19 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
 }
 
 fn setup(nodes: &[NodeId], server: NodeId, switch: NodeId, job: &Job) -> Arc<Setup> {
-    use thalweg_aggregate::{Indexing, Member, Tree};
+    use thalweg_aggregate::{JobParameters, Member, Tree};
     let member = |node: &NodeId| Member { node: *node, path: vec![switch] };
     let members: Vec<Member> = nodes.iter().map(member).collect();
+    let parameters = JobParameters {
+        numeric: bodies_of(job.numeric),
+        recovery: job.recovery,
+        ..JobParameters::default()
+    };
     Arc::new(Setup {
         job: JOB,
         epoch: 1,
         trees: vec![Arc::new(Tree::build(server, &members).expect("a tree"))],
-        fragment_values: 352,
-        numeric: bodies_of(job.numeric),
-        recovery: job.recovery,
-        indexing: Indexing::Hashed,
-        aggregators: 16_384,
-        span_fragments: 4_096,
-        overhead_bytes: 130,
+        parameters: parameters.check().expect("valid"),
         resume_from: 0,
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_aggregate::worker::Event;
-use thalweg_aggregate::{Recovery, Setup};
+use thalweg_aggregate::{JobParameters, Recovery, Setup};
 use thalweg_core::{JobId, Reports};
 use thalweg_values::Tensor;
 
@@ -16,10 +16,10 @@ const STEPS_MAX: u64 = 10_000_000;
 
 pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     let nodes: Vec<_> = (0..job.ranks()).map(node).collect();
-    let setup = Setup {
-        recovery: job.recovery,
-        ..Setup::clone(&setup(JobId(8), &nodes, bodies_of(job.numeric), 352))
-    };
+    let setup = setup(JobId(8), &nodes, bodies_of(job.numeric), 352);
+    let parameters = JobParameters { recovery: job.recovery, ..*setup.parameters };
+    let parameters = parameters.check().expect("valid");
+    let setup = Setup { parameters, ..Setup::clone(&setup) };
     let mut table = Table::new(&Arc::new(setup));
     if job.trouble == Trouble::Loss {
         table.faults = Faults { loss: 0.03, copies: 0.03, overtaking: 0.03 };

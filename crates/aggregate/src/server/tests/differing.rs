@@ -103,7 +103,10 @@ fn results_of_another_epoch_belong_to_their_operation() {
 // spec: E-11, A-41 machine
 #[test]
 fn a_result_is_taken_for_its_own_operation() {
-    let mut bench = Bench::new(Setup { numeric: Numeric::Float, ..setup(&side_by_side()) });
+    let mut in_floats_setup = setup(&side_by_side());
+    let parameters = JobParameters { numeric: Numeric::Float, ..*in_floats_setup.parameters };
+    in_floats_setup.parameters = parameters.check().unwrap();
+    let mut bench = Bench::new(in_floats_setup);
     bench.give(bench.own(0, 0), &floats(&[1.0]));
     let result = Gradient { result: true, ..bench.own(1, 0) };
     bench.give(differing(result), &floats(&[5.0]));

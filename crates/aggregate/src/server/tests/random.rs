@@ -67,7 +67,7 @@ proptest! {
     ) {
         let recovery = if is_paper { Recovery::Paper } else { Recovery::Selective };
         let workers = members.len() as u32;
-        let mut bench = Bench::new(Setup { recovery, ..setup(&members) });
+        let mut bench = Bench::new(setup(&members).with(|parameters| parameters.recovery = recovery));
         let mut results = Vec::new();
         for (sequence, part) in parts {
             let (gradient, ranks) = bench.part(sequence, part);
@@ -95,7 +95,7 @@ proptest! {
         asking in any::<u32>(),
     ) {
         let workers = members.len() as u32;
-        let mut bench = Bench::new(Setup { numeric: Numeric::Float, ..setup(&members) });
+        let mut bench = Bench::new(setup(&members).with(|parameters| parameters.numeric = Numeric::Float));
         for rank in 0..workers {
             bench.give(bench.own(rank, 0), &floats(&[values[rank as usize], 0.1]));
         }

@@ -11,7 +11,8 @@ fn again(packets: &[Sent]) -> Vec<Sent> {
 // spec: A-21 machine
 #[test]
 fn the_papers_resend_brings_the_parameter_packet_again() {
-    let mut bench = Bench::new(Setup { recovery: Recovery::Paper, ..setup(&racks()) });
+    let mut bench =
+        Bench::new(setup(&racks()).with(|parameters| parameters.recovery = Recovery::Paper));
     bench.give_all(0, &fixed(&[1]));
     let first = bench.drain();
     let resent = Gradient { resend: true, ..bench.own(3, 0) };

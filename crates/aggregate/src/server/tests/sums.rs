@@ -62,7 +62,8 @@ fn lengths_are_summed_like_values() {
 #[test]
 fn overlaps_are_dropped_whole() {
     for recovery in [Recovery::Paper, Recovery::Selective] {
-        let mut bench = Bench::new(Setup { recovery, ..setup(&racks()) });
+        let mut bench =
+            Bench::new(setup(&racks()).with(|parameters| parameters.recovery = recovery));
         bench.give(bench.sum(1, 0, 0, 0b011), &fixed(&[3]));
         bench.give(bench.sum(1, 0, 0, 0b110), &fixed(&[100]));
         bench.give(bench.own(1, 0), &fixed(&[100]));
@@ -77,7 +78,8 @@ fn overlaps_are_dropped_whole() {
 #[test]
 fn more_of_the_same_replaces_it_where_repair_is_selective() {
     for (recovery, replaced) in [(Recovery::Paper, 0), (Recovery::Selective, 1)] {
-        let mut bench = Bench::new(Setup { recovery, ..setup(&racks()) });
+        let mut bench =
+            Bench::new(setup(&racks()).with(|parameters| parameters.recovery = recovery));
         bench.give(bench.own(1, 0), &fixed(&[1]));
         bench.give(bench.sum(1, 0, 0, 0b111), &fixed(&[3]));
         let stats = bench.stats();
@@ -113,7 +115,8 @@ fn marks_of_any_packet_reach_the_workers() {
 #[test]
 fn collisions_move_later_fragments_of_the_slot() {
     let collided = |indexing| {
-        let mut bench = Bench::new(Setup { indexing, ..setup(&racks()) });
+        let mut bench =
+            Bench::new(setup(&racks()).with(|parameters| parameters.indexing = indexing));
         let gradient = Gradient { collision: true, resend: true, ..bench.own(4, 3) };
         bench.give(gradient, &fixed(&[1]));
         bench.give_all(3, &fixed(&[1]));
@@ -231,7 +234,8 @@ fn a_repeat_that_is_still_on_its_way_out_gives_way_to_the_result() {
 // spec: T-09 machine
 #[test]
 fn a_job_in_floats_overflows_nowhere() {
-    let mut bench = Bench::new(Setup { numeric: Numeric::Float, ..setup(&racks()) });
+    let mut bench =
+        Bench::new(setup(&racks()).with(|parameters| parameters.numeric = Numeric::Float));
     bench.give_all(0, &floats(&[f32::INFINITY, 3e38]));
     assert_eq!(bench.drain()[0].body, floats(&[f32::INFINITY, f32::INFINITY]));
     assert_eq!(bench.stats().repeats, 0);
@@ -241,7 +245,10 @@ fn a_job_in_floats_overflows_nowhere() {
 #[test]
 fn frequent_overflow_lowers_the_scale_from_a_stated_fragment_on() {
     let numeric = Numeric::Fixed { scale: scale(1e8), dynamic: true };
-    let mut bench = Bench::new(Setup { numeric, span_fragments: 64, ..setup(&racks()) });
+    let mut bench = Bench::new(setup(&racks()).with(|parameters| {
+        parameters.numeric = numeric;
+        parameters.span_fragments = 64;
+    }));
     let next_magnitude = Magnitude::of(100.0);
     let mut told = Vec::new();
     for sequence in 0..10 {

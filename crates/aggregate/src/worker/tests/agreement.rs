@@ -18,7 +18,10 @@ fn scale(power: u8) -> Scale {
 }
 
 fn dynamic_setup(aggregators: u32) -> Setup {
-    Setup { numeric: fixed(1e8, true), aggregators, ..setup() }
+    setup().with(|parameters| {
+        parameters.numeric = fixed(1e8, true);
+        parameters.aggregators = aggregators;
+    })
 }
 
 /// Answers fragments in an order drawn from `picks`. Returns how each was sent.
@@ -46,7 +49,7 @@ fn run(aggregators: u32, changes: &[Change], picks: &[usize]) -> BTreeMap<u64, (
         bench.answer_with(Parameter {
             next_aggregator,
             next_scale: next_scale.map(scale),
-            next_distance: bench.setup.span_fragments,
+            next_distance: bench.setup.parameters.span_fragments,
             ..bench.parameter(sequence)
         });
     }

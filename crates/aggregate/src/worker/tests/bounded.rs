@@ -5,7 +5,7 @@ use crate::reliability::Reliability;
 
 /// A tensor of two fragments that is exact, and one of four of which half may be missing.
 fn bench(numeric: Numeric) -> Bench {
-    let mut bench = Bench::new(Setup { numeric, ..setup() });
+    let mut bench = Bench::new(setup().with(|parameters| parameters.numeric = numeric));
     bench.submit(&[1.0; 8]);
     let half = Reliability::Bounded(LossShare::from_parts(128));
     bench.worker.submit_with(bench.now, Tensor::from(vec![2.0; 14]), half);

@@ -10,7 +10,8 @@ use super::*;
 /// A server without switches in between, and one worker. Packets are lost both ways.
 fn run(recovery: Recovery, loss: f64, seed: u64) -> Bench {
     let tree = Tree::build(SERVER, &[Member { node: NodeId(0), path: vec![] }]).unwrap();
-    let setup = Setup { trees: vec![Arc::new(tree)], recovery, ..setup() };
+    let setup = Setup { trees: vec![Arc::new(tree)], ..setup() }
+        .with(|parameters| parameters.recovery = recovery);
     let mut bench = Bench::new(setup);
     let values: Vec<f32> = (0..203).map(|value| value as f32).collect();
     bench.submit(&values);
@@ -76,7 +77,7 @@ proptest! {
         ),
         numeric in prop_oneof![Just(Numeric::Float), Just(fixed(100.0, true))],
     ) {
-        let mut bench = Bench::new(Setup { numeric, ..setup() });
+        let mut bench = Bench::new(setup().with(|parameters| parameters.numeric = numeric));
         bench.submit(&[1.0; 4 * 12]);
         for (noise, word, kind, sequence, body) in packets {
             bench.sent();

@@ -6,7 +6,8 @@ fn config() -> Config {
 
 /// Answered 10 µs after it was sent.
 fn bench(setup: Setup) -> Bench {
-    let mut bench = Bench::with_sent(Setup { span_fragments: 100, ..setup }, config(), 60);
+    let mut bench =
+        Bench::with_sent(setup.with(|parameters| parameters.span_fragments = 100), config(), 60);
     bench.wait(Span::from_us(10));
     bench
 }
@@ -58,7 +59,7 @@ fn sprayed_packets_are_lost_by_time_only() {
 // spec: A-33 machine
 #[test]
 fn the_papers_recovery_sends_the_fragment_again() {
-    let mut bench = bench(Setup { recovery: Recovery::Paper, ..setup() });
+    let mut bench = bench(setup().with(|parameters| parameters.recovery = Recovery::Paper));
     bench.answer([1, 2, 3]);
     let sent = bench.sent();
     let [packet] = &sent[..] else { panic!("one resend, not {sent:?}") };
@@ -124,7 +125,11 @@ fn after_three_queries_in_vain_the_next_is_straight() {
 // spec: machine
 #[test]
 fn after_three_resends_in_vain_the_paper_way_asks_now_and_then() {
-    let mut bench = Bench::with_sent(Setup { recovery: Recovery::Paper, ..setup() }, config(), 1);
+    let mut bench = Bench::with_sent(
+        setup().with(|parameters| parameters.recovery = Recovery::Paper),
+        config(),
+        1,
+    );
     let kinds: Vec<Kind> = (0..7)
         .map(|_| {
             bench.expire();
@@ -180,7 +185,7 @@ fn a_late_worker_is_no_congestion_but_a_lost_packet_is() {
 // spec: machine
 #[test]
 fn marks_halve_the_window_once_a_round() {
-    let setup = Setup { span_fragments: 100, ..setup() };
+    let setup = setup().with(|parameters| parameters.span_fragments = 100);
     let mut bench = Bench::with_sent(setup, Config::default(), 100);
     bench.answer([0]);
     assert_eq!(bench.worker.window_bytes(), 61_500);
@@ -201,7 +206,7 @@ fn marks_halve_the_window_once_a_round() {
 // spec: A-34 machine
 #[test]
 fn a_loss_halves_the_window() {
-    let setup = Setup { recovery: Recovery::Paper, ..setup() };
+    let setup = setup().with(|parameters| parameters.recovery = Recovery::Paper);
     let mut bench = Bench::with_sent(setup, Config::default(), 8);
     bench.answer([2, 3, 4]);
     // Three answers add three packets; both losses are of one round.
@@ -216,7 +221,7 @@ fn selective_repair_halves_the_window_unless_it_was_a_collision() {
         let mut bench = Bench::with_sent(setup(), Config::default(), 8);
         bench.answer([2, 3, 4]);
         assert_eq!((bench.worker.window_bytes(), bench.worker.stats().losses), (64_500, 2));
-        let next_distance = setup().span_fragments;
+        let next_distance = setup().parameters.span_fragments;
         bench.answer_with(Parameter { next_aggregator, next_distance, ..bench.parameter(0) });
         (bench.worker.window_bytes(), bench.worker.stats().loss_halvings)
     };
@@ -301,7 +306,7 @@ fn requests_name_a_worker_by_its_places() {
 // spec: A-41, T-10 machine
 #[test]
 fn a_result_is_supplied_in_floats_past_all_switches() {
-    let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
+    let mut bench = Bench::new(setup().with(|parameters| parameters.numeric = fixed(100.0, false)));
     let first = bench.submit(&[1.0, 2.0, 3.0, 4.0]);
     bench.submit(&[0.0; 8]);
     bench.sent();
@@ -331,7 +336,7 @@ fn a_result_is_supplied_in_floats_past_all_switches() {
 // spec: A-23 machine
 #[test]
 fn a_sum_that_left_the_range_is_repeated_in_floats() {
-    let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
+    let mut bench = Bench::new(setup().with(|parameters| parameters.numeric = fixed(100.0, false)));
     let operation = bench.submit(&[1.0, 3e9, 3.0, 4.0]);
     assert!(bench.sent()[0].gradient().overflow);
     bench.wait(Span::from_us(10));
@@ -370,7 +375,7 @@ fn a_sum_that_left_the_range_is_repeated_in_floats() {
 // spec: A-23 machine
 #[test]
 fn no_switch_is_given_floats_that_only_the_server_waits_for() {
-    let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
+    let mut bench = Bench::new(setup().with(|parameters| parameters.numeric = fixed(100.0, false)));
     bench.submit_length(4);
     bench.sent();
     bench.ask(Request { afresh: true, ..bench.request(0) });

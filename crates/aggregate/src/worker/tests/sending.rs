@@ -54,9 +54,12 @@ fn slots_come_again_after_a_span_and_linear_ones_after_all_aggregators() {
     };
     let hashed = aggregators(setup());
     assert_eq!(hashed[8..12], hashed[..4]);
-    let few = aggregators(Setup { aggregators: 3, ..setup() });
+    let few = aggregators(setup().with(|parameters| parameters.aggregators = 3));
     assert!(few[3..6] == few[..3] && few.iter().all(|&index| index < 3));
-    let linear = aggregators(Setup { aggregators: 5, indexing: Indexing::Linear, ..setup() });
+    let linear = aggregators(setup().with(|parameters| {
+        parameters.aggregators = 5;
+        parameters.indexing = Indexing::Linear;
+    }));
     assert_eq!(linear, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]);
 }
 
@@ -140,7 +143,7 @@ fn sums_that_do_not_fit_are_ignored() {
 // spec: A-31, T-09 machine
 #[test]
 fn fixed_point_is_scaled_and_what_does_not_fit_is_flagged() {
-    let mut bench = Bench::new(Setup { numeric: fixed(100.0, false), ..setup() });
+    let mut bench = Bench::new(setup().with(|parameters| parameters.numeric = fixed(100.0, false)));
     let operation = bench.submit(&[1.5, -0.014, 0.0, 2.0, 1.0, f32::NAN, 1.0, 1.0, 3e7]);
     let sent = bench.sent();
     let integers: Vec<i32> =
@@ -169,7 +172,10 @@ fn fixed_point_is_scaled_and_what_does_not_fit_is_flagged() {
 fn the_magnitude_of_the_next_window_travels_along() {
     let config = Config { control: Fixed { bytes: 350 }.into(), ..Config::default() };
     let magnitudes = |dynamic| -> Vec<Magnitude> {
-        let mut bench = Bench::with(Setup { numeric: fixed(1.0, dynamic), ..setup() }, config);
+        let mut bench = Bench::with(
+            setup().with(|parameters| parameters.numeric = fixed(1.0, dynamic)),
+            config,
+        );
         let mut values = vec![1.0; 4 * 5];
         values[3 * 4 + 1] = -9.0;
         bench.submit(&values);

@@ -63,7 +63,8 @@ fn whoever_registers_has_to_agree() {
     let mut hall = Hall::new(2);
     assert_eq!(hall.register(None), Ok(hall.job));
     hall.workers = 3;
-    let settings = Settings { aggregators: 9, ..Settings::default() };
+    let parameters = JobParameters { aggregators: 9, ..JobParameters::default() };
+    let settings = Settings { parameters, ..Settings::default() };
     let error = hall.register_as("train", settings, None);
     assert!(error.is_ok(), "nobody is there yet: it is another job");
     hall.job = error.unwrap();
@@ -84,7 +85,8 @@ fn names_and_settings_are_checked() {
         let error = hall.register_as(name, Settings::default(), None);
         assert_eq!(error, Err(Refusal::Name { what: "name" }));
     }
-    let settings = Settings { span_fragments: 0, ..Settings::default() };
+    let parameters = JobParameters { span_fragments: 0, ..JobParameters::default() };
+    let settings = Settings { parameters, ..Settings::default() };
     assert!(matches!(hall.register_as("s", settings, None), Err(Refusal::Settings(_))));
     hall.workers = 5_000;
     assert!(matches!(hall.register(None), Err(Refusal::Settings(_))));

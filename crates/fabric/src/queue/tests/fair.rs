@@ -111,7 +111,7 @@ fn each_class_has_priorities_of_its_own() {
 #[test]
 fn a_class_marks_by_what_waits_of_itself() {
     let marking = |threshold_bytes| Marking { threshold_bytes, drop_unmarkable: false };
-    let of_training = [marking(2_000); STRICT_QUEUES];
+    let of_training = [marking(2_000); PRIORITIES];
     let mut pool = Pool::default();
     let mut queue = Fair::new(
         [1, 1],

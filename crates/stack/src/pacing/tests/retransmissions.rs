@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_aggregate::{
-    Indexing, Member, Numeric, Recovery, Server, Setup, Tree, Worker, server, worker,
+    Indexing, JobParameters, Member, Numeric, Recovery, Server, Setup, Tree, Worker, server, worker,
 };
 use thalweg_core::testing::TestOutbox;
 use thalweg_values::Tensor;
@@ -23,10 +23,7 @@ const PACKET_BYTES: u64 = 4 * FRAGMENT_VALUES as u64 + OVERHEAD_BYTES as u64;
 
 fn setup(recovery: Recovery) -> Arc<Setup> {
     let members = [0, 1].map(|node| Member { node: NodeId(node), path: Vec::new() });
-    Arc::new(Setup {
-        job: JOB,
-        epoch: 1,
-        trees: vec![Arc::new(Tree::build(SERVER, &members).expect("a tree"))],
+    let parameters = JobParameters {
         fragment_values: FRAGMENT_VALUES,
         numeric: Numeric::Fixed { scale: Scale::new(1e8).expect("a scale"), dynamic: false },
         recovery,
@@ -34,6 +31,12 @@ fn setup(recovery: Recovery) -> Arc<Setup> {
         aggregators: 1_000,
         span_fragments: 100,
         overhead_bytes: OVERHEAD_BYTES,
+    };
+    Arc::new(Setup {
+        job: JOB,
+        epoch: 1,
+        trees: vec![Arc::new(Tree::build(SERVER, &members).expect("a tree"))],
+        parameters: parameters.check().expect("valid"),
         resume_from: 0,
     })
 }

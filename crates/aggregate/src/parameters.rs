@@ -1,0 +1,150 @@
+//! The parameters that the workers, switches and servers of a job share.
+
+use std::ops::Deref;
+
+use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES};
+use thalweg_wire::aggregate::AGGREGATORS_MAX;
+use thiserror::Error;
+
+use crate::setup::{Indexing, Numeric, Recovery};
+
+/// Default number of values of a fragment: they fill an Ethernet frame.
+pub const FRAGMENT_VALUES: u16 = FRAME_BODY_BYTES / 4;
+
+/// Most values of a fragment: what fits a UDP packet beside the header.
+pub const FRAGMENT_VALUES_MAX: u16 = 16_360;
+
+/// Default number of aggregators of a switch: with full frames 22 MiB, what a data-plane switch has of memory.
+pub const AGGREGATORS: u32 = 16_384;
+
+/// Parameters of a job that nobody has checked yet. [`check`](JobParameters::check) makes
+/// [`CheckedParameters`] of them, and nothing else does: a [`Setup`](crate::Setup) has only those.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct JobParameters {
+    /// Values of a fragment. Default [`FRAGMENT_VALUES`].
+    pub fragment_values: u16,
+    /// Numbers that bodies hold. Default floats: no range to overflow.
+    pub numeric: Numeric,
+    /// The repair of losses. Default selective.
+    pub recovery: Recovery,
+    /// The way in which fragments are spread over aggregators. Default hashed.
+    pub indexing: Indexing,
+    /// Number of aggregators of a switch. Default [`AGGREGATORS`].
+    pub aggregators: u32,
+    /// Most fragments between the watermark of a worker and the highest fragment that it has sent. Default
+    /// 4,096: what 100 Gbps carry in 460 µs.
+    pub span_fragments: u16,
+    /// Bytes that a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
+    pub overhead_bytes: u32,
+}
+
+/// Parameters that a job can have.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CheckedParameters(JobParameters);
+
+/// The reason why no job can have these parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ParameterError {
+    /// None, or more than a packet holds.
+    #[error("fragment_values is {0}, must be 1 to {FRAGMENT_VALUES_MAX}")]
+    FragmentValues(u16),
+    /// None, or more than headers can number.
+    #[error("aggregators is {0}, must be 1 to {AGGREGATORS_MAX}")]
+    Aggregators(u32),
+    /// Outside of what headers can express.
+    #[error("span_fragments is {0}, must be 1 to {max}", max = JobParameters::SPAN_MAX)]
+    Span(u16),
+    /// More than a packet can be.
+    #[error("overhead_bytes is {0}, must be at most 65535")]
+    Overhead(u32),
+}
+
+impl Default for JobParameters {
+    fn default() -> JobParameters {
+        JobParameters {
+            fragment_values: FRAGMENT_VALUES,
+            numeric: Numeric::Float,
+            recovery: Recovery::default(),
+            indexing: Indexing::default(),
+            aggregators: AGGREGATORS,
+            span_fragments: 4_096,
+            overhead_bytes: FRAME_OVERHEAD_BYTES,
+        }
+    }
+}
+
+impl JobParameters {
+    /// The most that a span can be: twice as much still fits the distances in headers.
+    pub const SPAN_MAX: u16 = 32_767;
+
+    /// Checks that a job can have them.
+    pub fn check(self) -> Result<CheckedParameters, ParameterError> {
+        if !(1..=FRAGMENT_VALUES_MAX).contains(&self.fragment_values) {
+            return Err(ParameterError::FragmentValues(self.fragment_values));
+        }
+        if !(1..=AGGREGATORS_MAX).contains(&self.aggregators) {
+            return Err(ParameterError::Aggregators(self.aggregators));
+        }
+        if !(1..=JobParameters::SPAN_MAX).contains(&self.span_fragments) {
+            return Err(ParameterError::Span(self.span_fragments));
+        }
+        if self.overhead_bytes > 65_535 {
+            return Err(ParameterError::Overhead(self.overhead_bytes));
+        }
+        Ok(CheckedParameters(self))
+    }
+
+    /// Bytes that a full packet occupies of a link.
+    pub fn packet_bytes(&self) -> u32 {
+        u32::from(self.fragment_values) * 4 + self.overhead_bytes
+    }
+}
+
+impl Deref for CheckedParameters {
+    type Target = JobParameters;
+
+    fn deref(&self) -> &JobParameters {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_core::FULL_FRAME_BYTES;
+
+    use super::*;
+
+    fn check(change: impl Fn(&mut JobParameters)) -> Result<(), ParameterError> {
+        let mut parameters = JobParameters::default();
+        change(&mut parameters);
+        parameters.check().map(|checked| assert_eq!(*checked, parameters))
+    }
+
+    #[test]
+    fn defaults_are_right_and_contradictions_are_refused() {
+        assert_eq!(check(|_| {}), Ok(()));
+        for values in [0, 16_361] {
+            let refused = check(|parameters| parameters.fragment_values = values);
+            assert_eq!(refused, Err(ParameterError::FragmentValues(values)));
+        }
+        assert_eq!(check(|parameters| parameters.aggregators = 1 << 24), Ok(()));
+        for aggregators in [0, (1 << 24) + 1] {
+            let refused = check(|parameters| parameters.aggregators = aggregators);
+            assert_eq!(refused, Err(ParameterError::Aggregators(aggregators)));
+        }
+        assert_eq!(check(|parameters| parameters.span_fragments = 32_767), Ok(()));
+        for span in [0, 32_768] {
+            let refused = check(|parameters| parameters.span_fragments = span);
+            assert_eq!(refused, Err(ParameterError::Span(span)));
+        }
+        assert_eq!(check(|parameters| parameters.overhead_bytes = 65_535), Ok(()));
+        let overhead = check(|parameters| parameters.overhead_bytes = 65_536);
+        assert_eq!(overhead, Err(ParameterError::Overhead(65_536)));
+    }
+
+    #[test]
+    fn a_default_fragment_fills_a_frame() {
+        assert_eq!(JobParameters::default().packet_bytes(), FULL_FRAME_BYTES);
+        assert_eq!(FULL_FRAME_BYTES, 1_500 + 38);
+    }
+}
