@@ -28,6 +28,7 @@ use crate::error::Error;
 use crate::handle::Reply;
 use crate::lossy::Lossy;
 use crate::session::Note;
+use crate::window::Window;
 use comparison::Comparison;
 use membership::Membership;
 use pending::{Fault, Pending};
@@ -84,6 +85,8 @@ pub(crate) struct Shared {
     pub end: Arc<End>,
     /// True if the registrar compares every operation before its result is handed out.
     pub compares_operations: bool,
+    /// Congestion control of sums in the network.
+    pub window: Window,
 }
 
 /// Who a rank is.
@@ -132,6 +135,7 @@ pub(crate) struct Engine {
     inbox: Receiver<Command>,
     identity: Identity,
     patience: Patience,
+    window: Window,
     control: Control,
     notes: Notes,
     end: Arc<End>,
@@ -160,12 +164,13 @@ impl Engine {
     ) -> Result<(Post, JoinHandle<()>), Error> {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let (commands, inbox) = channel();
-        let Shared { control, notes, end, compares_operations } = shared;
+        let Shared { control, notes, end, compares_operations, window } = shared;
         let engine = Engine {
             driver,
             inbox,
             identity,
             patience,
+            window,
             control,
             notes,
             end,

@@ -315,8 +315,13 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
 /// The settings with the round trip of the longest path, for controls that need it.
 pub(crate) fn on_topology(messages: Config, topology: &Topology) -> Config {
     let Control::Swift(swift) = messages.control else { return messages };
-    let (round_trip, _) = longest_way(&messages, topology);
+    let round_trip = longest_round_trip(&messages, topology);
     Config { control: Swift { base: Some(round_trip), ..swift }.into(), ..messages }
+}
+
+/// The round trip of a full packet on the longest path.
+pub(crate) fn longest_round_trip(messages: &Config, topology: &Topology) -> Span {
+    longest_way(messages, topology).0
 }
 
 fn transport_mistake(error: ConfigError) -> Mistake {

@@ -159,6 +159,7 @@ impl Lane {
             notes: Arc::clone(&config.notes),
             end: Arc::clone(end),
             compares_operations: config.compares_operations,
+            window: config.window,
         };
         let (post, engine) = Engine::start(driver, identity, patience, shared, joining)?;
         let lane = Lane { post: post.clone(), control, engine: Some(engine), rein };
