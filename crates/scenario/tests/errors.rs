@@ -592,16 +592,6 @@ const BENCHMARKS: Cases = &[
         "18: aggregation.initial-window: only window = \"aimd\" and \"delay\" begin with a size: take this away, or write one of them",
     ),
     (
-        18,
-        "queue-target = \"10us\"",
-        "18: aggregation.queue-target: only window = \"delay\" and \"swift\" have a target: take this away, or write one of them",
-    ),
-    (
-        17,
-        "window = \"delay\"\nqueue-target = \"0s\"",
-        "18: aggregation.queue-target: no window is small enough: give more than 0",
-    ),
-    (
         19,
         "timeout = \"0s\"",
         "19: aggregation.timeout: everything would be lost at once: give a round trip or more",
@@ -655,15 +645,6 @@ const BENCHMARKS: Cases = &[
 fn mistakes_in_benchmarks_and_aggregation_are_named() {
     Scenario::parse("good.toml", ALL_REDUCE, &load).expect("no mistake");
     check(ALL_REDUCE, BENCHMARKS);
-}
-
-#[test]
-fn a_window_has_a_size() {
-    let text =
-        ALL_REDUCE.replace("window = \"aimd\"\ninitial-window = \"60KB\"", "window = \"many\"");
-    let error = Scenario::parse("bad.toml", &text, &load).expect_err("no size").to_string();
-    let expected = "17: aggregation.window: \"many\" is no window: write \"aimd\", \"delay\", \"dctcp\", \"new-reno\", \"cubic\", \"bbr\", \"swift\" or a size, \"240KB\"";
-    assert_eq!(error, format!("bad.toml:{expected}"));
 }
 
 /// What takes more than one table to be wrong.
