@@ -5,7 +5,7 @@ mod stage;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use thalweg::Collective;
+use thalweg::{Collective, Window};
 use thalweg_console::{Failure, files};
 use thalweg_core::Rate;
 
@@ -54,6 +54,9 @@ pub struct AllReduceArguments {
     /// Only this collective; all of them without it
     #[arg(long)]
     collective: Option<Way>,
+    /// Congestion control of aggregation: delay, aimd, dctcp, new-reno, cubic, bbr or swift
+    #[arg(long, default_value_t)]
+    window: Window,
     /// All-reduces that are measured, after one that is not
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
@@ -235,6 +238,7 @@ impl Outcome {
             "line_rate_fraction": self.line_rate_fraction(arguments).map(|share| round(share, 4)),
             "exact": self.exact,
             "bound": arguments.bound,
+            "window": arguments.window.name(),
             "lossy_hosts": arguments.lossy_hosts,
             "missing": self.missing.map(|share| round(share, 4)),
             "shared_memory": !arguments.lab && !arguments.no_shared_memory,

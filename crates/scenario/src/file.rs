@@ -311,10 +311,12 @@ pub(crate) struct AggregationTable {
     pub(crate) scale: Option<f32>,
     pub(crate) recovery: RecoveryWord,
     pub(crate) indexing: IndexingWord,
-    /// `"aimd"`, or a size that it keeps.
+    /// Name of a control, or a size that it keeps.
     pub(crate) window: Option<String>,
     #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) initial_window: Option<Bytes>,
+    #[serde(deserialize_with = "units::optional_span")]
+    pub(crate) queue_target: Option<Span>,
     #[serde(deserialize_with = "units::optional_span")]
     pub(crate) timeout: Option<Span>,
     pub(crate) reordering_packets: Option<u32>,

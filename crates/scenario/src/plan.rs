@@ -11,7 +11,9 @@ pub(crate) use aggregation::{Aggregation, aggregation};
 pub(crate) use pacing::{pacing, ways};
 pub(crate) use priorities::{Learning, Priorities, priorities};
 pub(crate) use topology::topology;
-pub(crate) use transport::{Protocol, delivery, loss_bound, on_topology, protocol, transport};
+pub(crate) use transport::{
+    Protocol, delivery, longest_round_trip, loss_bound, on_topology, protocol, transport,
+};
 
 use thalweg_core::{NodeId, Span, Time};
 use thalweg_fabric::{Config, Effect, Outage, Place, Rule, Spread, Topology};

@@ -56,6 +56,7 @@ impl Scenario {
         let mut protocol = protocol.map_err(|mistake| mistake.under("transport"))?;
         let aggregation = plan::aggregation(&file.aggregation);
         let aggregation = aggregation.map_err(|mistake| mistake.under("aggregation"))?;
+        let aggregation = aggregation.on_path(plan::longest_round_trip(&transport, &topology));
         let pacing = file.pacing.map(plan::pacing).transpose();
         let pacing = pacing.map_err(|mistake| mistake.under("pacing"))?;
         if file.traffic.is_empty() {

@@ -63,6 +63,7 @@ fn every_preset_can_be_read() {
         assert!(!expand(file, &read(file).expect("readable")).is_empty());
     }
     let tested = [
+        "fairness",
         "flows",
         "grayloss",
         "homa",
@@ -134,6 +135,25 @@ fn shared_queues_starve_training_and_split_ones_do_not() {
     // Half of 25 Gbps, of which headers take 8.5%.
     assert!(split.iter().all(|gbps| *gbps > 0.9 * 11.4), "{split:?} Gbps");
     assert!(together.iter().all(|gbps| *gbps < 0.5 * split[0]), "{together:?} Gbps");
+}
+
+/// Beside DCTCP the paper's rule leaves a job a few percent of the cable, and a control by delay takes all.
+#[test]
+fn the_share_beside_a_flow_depends_on_the_control() {
+    let text = read("fairness.toml").expect("the preset is there");
+    let text = text.replace("\"10ms\"", "\"4ms\"").replace("[1, 2, 3]", "[1]");
+    let variants = expand("fairness.toml", &text);
+    let gbps = |window: &str| {
+        let variant = variants.iter().find(|variant| variant.label.contains(window));
+        let outcome = run(variant.expect("a run of every control"));
+        assert_eq!((outcome.ending, &outcome.jobs[0].failure), (Ending::TimeUp, &None));
+        8e-9 * outcome.jobs[0].goodput_bytes_per_s().expect("sums")
+    };
+    assert_eq!(variants.len(), 7);
+    let (paper, delay) = (gbps("aimd"), gbps("swift"));
+    // Half of 100 Gbps, of which headers take 19%.
+    assert!(paper > 1.0 && paper < 0.3 * 40.5, "{paper} Gbps");
+    assert!(delay > 1.1 * 40.5, "{delay} Gbps");
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::error::Error;
 use crate::handle::Reply;
 use crate::lossy::Lossy;
 use crate::session::Note;
+use crate::window::Window;
 use comparison::Comparison;
 use membership::Membership;
 use pending::{Fault, Pending};
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     pub control: Control,
     pub notes: Notes,
     pub end: Arc<End>,
+    /// Congestion control of sums in the network.
+    pub window: Window,
 }
 
 /// Who a rank is.
@@ -130,6 +133,7 @@ pub(crate) struct Engine {
     inbox: Receiver<Command>,
     identity: Identity,
     patience: Patience,
+    window: Window,
     control: Control,
     notes: Notes,
     end: Arc<End>,
@@ -158,12 +162,13 @@ impl Engine {
     ) -> Result<(Post, JoinHandle<()>), Error> {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let (commands, inbox) = channel();
-        let Shared { control, notes, end } = shared;
+        let Shared { control, notes, end, window } = shared;
         let engine = Engine {
             driver,
             inbox,
             identity,
             patience,
+            window,
             control,
             notes,
             end,

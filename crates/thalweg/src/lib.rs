@@ -34,6 +34,7 @@ mod policy;
 mod session;
 mod tuning;
 mod value;
+mod window;
 
 pub use counters::{Counters, DeliveryCounters};
 pub use error::{Error, Failure};
@@ -45,3 +46,4 @@ pub use session::{Memory, Note, Reduced, Session, SessionConfig};
 pub use thalweg_deliver::LossBound;
 pub use thalweg_values::{Coverage, Missing, Part};
 pub use value::{Array, Value};
+pub use window::Window;

@@ -4,9 +4,11 @@ use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
 use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span};
 use thalweg_deliver::LossBound;
-use thalweg_transport::control::{Aimd, Delay, DelayRate};
+use thalweg_transport::control::{Delay, DelayRate};
 use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secret};
+
+use crate::window::Window;
 
 /// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
 /// has crossed its answer.
@@ -26,9 +28,9 @@ pub(crate) const PIECES_IN_FLIGHT: u32 = 8;
 pub(crate) const LAYERS: u16 = 256;
 
 /// A worker of in-network aggregation.
-pub(crate) fn worker() -> worker::Config {
+pub(crate) fn worker(window: Window) -> worker::Config {
     worker::Config {
-        control: Aimd::DELAY.into(),
+        control: window.control(),
         // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
         timeout_after: Span::from_ms(50),
         patience_round_trips: 4,

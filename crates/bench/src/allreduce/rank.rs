@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use serde_json::json;
-use thalweg::{Coverage, Policy, Reduce, Reliability, Session, SessionConfig};
+use thalweg::{Coverage, Policy, Reduce, Reliability, Session, SessionConfig, Window};
 use thalweg_console::{Failure, files};
 
 use super::Way;
@@ -33,6 +33,8 @@ pub struct RankArguments {
     bound: f64,
     #[arg(long)]
     collective: Way,
+    #[arg(long, default_value_t)]
+    window: Window,
     #[arg(long)]
     shared_memory: bool,
 }
@@ -46,6 +48,7 @@ pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
         share_memory: arguments.shared_memory,
         patience: Duration::from_secs(20),
         policy: policy(arguments)?,
+        window: arguments.window,
         ..SessionConfig::new(&arguments.server, &arguments.job, arguments.rank, arguments.ranks)
     };
     let session = Session::join(config).map_err(failed)?;
@@ -81,6 +84,7 @@ pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
         "spans_ms": spans_ms,
         "exact": exact,
         "missing": missing.largest(arguments),
+        "window": arguments.window.name(),
         "window_bytes": counters.window_bytes,
         "queries": worker.queries,
         "repairs": worker.repairs,

@@ -112,7 +112,8 @@ impl Stage {
             .args(["--rank", &rank.to_string(), "--ranks", &arguments.hosts.to_string()])
             .args(["--values", &values(arguments.mb).to_string()])
             .args(["--iterations", &arguments.iterations.to_string()])
-            .args(["--bound", &arguments.bound.to_string()]);
+            .args(["--bound", &arguments.bound.to_string()])
+            .args(["--window", arguments.window.name()]);
         if !arguments.lab && !arguments.no_shared_memory {
             command.arg("--shared-memory");
         }

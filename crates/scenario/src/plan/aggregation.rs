@@ -7,7 +7,9 @@ use thalweg_aggregate::{
 };
 use thalweg_core::{Bytes, NodeId, Span};
 use thalweg_transport::Control;
-use thalweg_transport::control::{Aimd, Bbr, Cubic, Dctcp, Fixed, NewReno};
+use thalweg_transport::control::{
+    Aimd, Bbr, Cubic, Dctcp, Decrease, Fixed, NewReno, SampledClasses, Swift,
+};
 use thalweg_wire::aggregate::Scale;
 
 use super::as_key;
@@ -16,6 +18,12 @@ use crate::file::{AggregationTable, IndexingWord, NumericWord, RecoveryWord};
 
 /// What the paper multiplies gradients with.
 const DEFAULT_SCALE: f32 = 1e8;
+
+/// Words for the congestion control of workers.
+const WINDOWS: &str = "\"aimd\", \"delay\", \"dctcp\", \"new-reno\", \"cubic\", \"bbr\", \"swift\"";
+
+/// Queueing delay that a control by delay accepts, as published for Swift.
+const QUEUE_TARGET: Span = Span::from_us(25);
 
 /// How jobs and switches aggregate, checked.
 #[derive(Clone, Debug)]
@@ -54,6 +62,15 @@ impl Aggregation {
             overhead_bytes: self.parameters.overhead_bytes,
             ..default
         }
+    }
+
+    /// The settings with the round trip of the longest path, for a control that needs it.
+    #[must_use]
+    pub(crate) fn on_path(mut self, round_trip: Span) -> Aggregation {
+        if let Control::Swift(swift) = &mut self.worker.control {
+            swift.base = Some(round_trip);
+        }
+        self
     }
 }
 
@@ -135,34 +152,48 @@ fn worker(table: &AggregationTable) -> Result<worker::Config, Mistake> {
 }
 
 fn control(table: &AggregationTable) -> Result<Control, Mistake> {
-    let initial = table.initial_window;
-    match table.window.as_deref() {
-        None | Some("aimd") => {
-            let default = Aimd::default();
-            let initial_bytes = initial.map_or(default.initial_bytes, Bytes::as_u64);
-            let max_bytes = default.max_bytes.max(initial_bytes);
-            Ok(Aimd { initial_bytes, max_bytes, ..default }.into())
-        }
-        Some(_) if initial.is_some() => {
-            let message =
-                "only window = \"aimd\" begins with a size: take this away, or write that";
-            Err(Mistake::at("initial-window", message))
-        }
-        Some("dctcp") => Ok(Dctcp::default().into()),
-        Some("new-reno") => Ok(NewReno.into()),
-        Some("cubic") => Ok(Cubic.into()),
-        Some("bbr") => Ok(Bbr.into()),
-        Some(text) => match text.parse::<Bytes>() {
-            Ok(size) => Ok(Fixed { bytes: size.as_u64() }.into()),
-            Err(_) => {
-                let message = format!(
-                    "{text:?} is no window: write \"aimd\", \"dctcp\", \"new-reno\", \"cubic\", \"bbr\" or a \
-                     size, \"240KB\""
-                );
-                Err(Mistake::at("window", message))
-            }
-        },
+    let word = table.window.as_deref().unwrap_or("aimd");
+    if table.initial_window.is_some() && !matches!(word, "aimd" | "delay") {
+        let message = "only window = \"aimd\" and \"delay\" begin with a size: take this away, or write \
+                       one of them";
+        return Err(Mistake::at("initial-window", message));
     }
+    if table.queue_target.is_some() && !matches!(word, "delay" | "swift") {
+        let message = "only window = \"delay\" and \"swift\" have a target: take this away, or write one \
+                       of them";
+        return Err(Mistake::at("queue-target", message));
+    }
+    let target = table.queue_target.unwrap_or(QUEUE_TARGET);
+    if target == Span::ZERO {
+        return Err(Mistake::at("queue-target", "no window is small enough: give more than 0"));
+    }
+    Ok(match word {
+        "aimd" => aimd(table, Decrease::OnLoss).into(),
+        "delay" => {
+            let classes = SampledClasses::All;
+            aimd(table, Decrease::OnDelay { target, classes, shared_phase: None }).into()
+        }
+        "dctcp" => Dctcp::default().into(),
+        "new-reno" => NewReno.into(),
+        "cubic" => Cubic.into(),
+        "bbr" => Bbr.into(),
+        "swift" => Swift { target, ..Swift::default() }.into(),
+        text => {
+            let size = text.parse::<Bytes>().map_err(|_| {
+                let message =
+                    format!("{text:?} is no window: write {WINDOWS} or a size, \"240KB\"");
+                Mistake::at("window", message)
+            })?;
+            Fixed { bytes: size.as_u64() }.into()
+        }
+    })
+}
+
+fn aimd(table: &AggregationTable, decrease: Decrease) -> Aimd {
+    let default = Aimd::default();
+    let initial_bytes = table.initial_window.map_or(default.initial_bytes, Bytes::as_u64);
+    let max_bytes = default.max_bytes.max(initial_bytes);
+    Aimd { initial_bytes, max_bytes, decrease }
 }
 
 fn levels(table: &AggregationTable) -> Result<u32, Mistake> {

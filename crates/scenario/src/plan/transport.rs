@@ -322,8 +322,13 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
 /// The settings with the round trip of the longest path, for controls that need it.
 pub(crate) fn on_topology(windows: Config, topology: &Topology) -> Config {
     let Control::Swift(swift) = windows.control else { return windows };
-    let (round_trip, _) = longest_way(&windows.messages, topology);
+    let round_trip = longest_round_trip(&windows, topology);
     Config { control: Swift { base: Some(round_trip), ..swift }.into(), ..windows }
+}
+
+/// The round trip of a full packet on the longest path.
+pub(crate) fn longest_round_trip(windows: &Config, topology: &Topology) -> Span {
+    longest_way(&windows.messages, topology).0
 }
 
 fn transport_mistake(error: ConfigError) -> Mistake {

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::policy::{Collective, Policy};
 use crate::session::Note;
 use crate::tuning;
+use crate::window::Window;
 
 /// The lanes of a job: ids next to its own, each with a key of its own, for transports beside
 /// aggregation.
@@ -133,7 +134,7 @@ impl Engine {
         let job = welcome.ticket.job;
         let Identity { rank, .. } = self.identity;
         let is_leader = welcome.is_leader(rank);
-        let entered = match participants(&welcome, self.identity, self.patience) {
+        let entered = match participants(&welcome, self.identity, self.patience, self.window) {
             Ok(participants) => participants,
             Err(error) => return self.fail(error),
         };
@@ -230,6 +231,7 @@ fn participants(
     welcome: &Welcome,
     identity: Identity,
     patience: Patience,
+    window: Window,
 ) -> Result<Vec<(JobId, Participant)>, Error> {
     let job = welcome.ticket.job;
     let flow = |at: usize| {
@@ -244,7 +246,7 @@ fn participants(
     if !welcome.is_leader(identity.rank) {
         return Ok(all);
     }
-    let worker = Worker::new(tuning::worker()).map_err(|error| wrong(&error))?;
+    let worker = Worker::new(tuning::worker(window)).map_err(|error| wrong(&error))?;
     all.push((job, Participant::Aggregate(Box::new(worker))));
     let delivery = |at: usize| {
         let key = welcome.lane_keys[at - 1];

@@ -14,6 +14,7 @@ use crate::engine::Notes;
 use crate::error::Error;
 use crate::pacing::Pacing;
 use crate::policy::Policy;
+use crate::window::Window;
 
 /// Settings of a [`Session`](crate::Session). Those of the job have to be the same at every rank.
 #[derive(Clone)]
@@ -41,6 +42,8 @@ pub struct SessionConfig {
     pub fragment_values: u16,
     /// How losses are repaired. Default selective.
     pub recovery: Recovery,
+    /// Congestion control of sums in the network. Default by delay.
+    pub window: Window,
     /// How many aggregators the switches have. Default 16,384.
     pub aggregators: u32,
     /// How long an operation may not move before that is explained. Default 5 s.
@@ -123,6 +126,7 @@ impl SessionConfig {
             policy: Policy::default(),
             fragment_values: parameters.fragment_values,
             recovery: parameters.recovery,
+            window: Window::default(),
             aggregators: parameters.aggregators,
             stall_after: Duration::from_secs(5),
             patience: Duration::from_secs(30),

@@ -158,6 +158,7 @@ impl Lane {
             control: Arc::clone(&control),
             notes: Arc::clone(&config.notes),
             end: Arc::clone(end),
+            window: config.window,
         };
         let (post, engine) = Engine::start(driver, identity, patience, shared, joining)?;
         let lane = Lane { post: post.clone(), control, engine: Some(engine), rein };
