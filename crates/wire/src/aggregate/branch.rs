@@ -100,10 +100,17 @@ impl Branch {
         if word >> (LEVEL_BITS * LEVELS as u32) != 0 {
             return Err(BranchError::Reserved);
         }
-        let level = |at: usize| word >> (LEVEL_BITS * at as u32);
-        let fan_ins = std::array::from_fn(|at| (level(at) & FAN_IN_MASK) as u8);
-        let places = std::array::from_fn(|at| (level(at) >> FAN_IN_BITS & PLACE_MASK) as u8);
-        Branch::new(fan_ins, places)
+        // Every packet of aggregation comes through here, so all levels are looked at together: one byte each.
+        let byte = |at: u32, shift: u32, mask: u64| {
+            ((word >> (LEVEL_BITS * at + shift) & mask) as u32) << (u8::BITS * at)
+        };
+        let fan_ins = (0..4).fold(0, |all, at| all | byte(at, 0, FAN_IN_MASK));
+        let places = (0..4).fold(0, |all, at| all | byte(at, FAN_IN_BITS, PLACE_MASK));
+        let branch = Branch { fan_ins: fan_ins.to_le_bytes(), places: places.to_le_bytes() };
+        if is_branch(fan_ins, places) {
+            return Ok(branch);
+        }
+        Branch::new(branch.fan_ins, branch.places)
     }
 
     /// The level of the first switch on the way.
@@ -122,14 +129,13 @@ impl Branch {
     /// How many children the switch of a level waits for; 0 where the level is unused.
     #[inline]
     pub fn fan_in(&self, level: u8) -> u8 {
-        self.fan_ins.get(usize::from(level)).copied().unwrap_or(0)
+        at_level(self.fan_ins, level)
     }
 
     /// The bit of this contribution in the bitmap of a level; 0 where the level is unused.
     #[inline]
     pub fn bit(&self, level: u8) -> u32 {
-        let place = self.places.get(usize::from(level)).copied().unwrap_or(0);
-        if self.fan_in(level) == 0 { 0 } else { 1 << place }
+        if self.fan_in(level) == 0 { 0 } else { 1 << at_level(self.places, level) }
     }
 
     /// The bitmap of a level when all children have contributed; 0 where the level is unused.
@@ -161,6 +167,29 @@ pub fn shared_branch(packed: [u8; BRANCH_BYTES], level: u8) -> [u8; BRANCH_BYTES
     from_word(to_word(packed) & !below & !(PLACE_MASK << (shift + FAN_IN_BITS)))
 }
 
+/// The entry of a level; 0 beyond the last one.
+#[inline]
+fn at_level(entries: [u8; LEVELS], level: u8) -> u8 {
+    u32::from_le_bytes(entries).checked_shr(u8::BITS * u32::from(level)).unwrap_or(0) as u8
+}
+
+/// Returns whether fan-ins and places, a byte for each level, describe a branch. Fan-ins have 6 bits and places 5,
+/// so that no sum or difference below reaches the next byte.
+#[inline]
+const fn is_branch(fan_ins: u32, places: u32) -> bool {
+    const ONES: u32 = 0x0101_0101;
+    const TOPS: u32 = 0x8080_8080;
+    let used = (fan_ins + 0x7f * ONES & TOPS) >> 7;
+    let used_bytes = used * 0xff;
+    let lowest = used_bytes & used_bytes.wrapping_neg();
+    let is_adjacent = used_bytes.wrapping_add(lowest) & used_bytes == 0;
+    let is_small = fan_ins + (0x7f - FAN_IN_MAX as u32) * ONES & TOPS == 0;
+    // The place of an unused level is 0, as if it had one child.
+    let last_places = fan_ins + (ONES - used) - ONES;
+    let is_counted = (last_places | TOPS) - places & TOPS == TOPS;
+    used != 0 && is_adjacent && is_small && is_counted
+}
+
 #[inline]
 const fn to_word(packed: [u8; BRANCH_BYTES]) -> u64 {
     let [a, b, c, d, e, f] = packed;
@@ -178,6 +207,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn levels_looked_at_together_or_one_by_one_say_the_same(
+            fan_ins in prop::array::uniform4(prop_oneof![Just(0_u8), 1..=32_u8, 33..=63_u8]),
+            places in prop::array::uniform4(prop_oneof![Just(0_u8), 0..=31_u8]),
+        ) {
+            let words = (u32::from_le_bytes(fan_ins), u32::from_le_bytes(places));
+            prop_assert_eq!(is_branch(words.0, words.1), Branch::new(fan_ins, places).is_ok());
+        }
+    }
 
     #[test]
     fn a_worker_below_two_switches() {
