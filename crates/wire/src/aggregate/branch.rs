@@ -179,14 +179,14 @@ fn at_level(entries: [u8; LEVELS], level: u8) -> u8 {
 const fn is_branch(fan_ins: u32, places: u32) -> bool {
     const ONES: u32 = 0x0101_0101;
     const TOPS: u32 = 0x8080_8080;
-    let used = (fan_ins + 0x7f * ONES & TOPS) >> 7;
+    let used = ((fan_ins + 0x7f * ONES) & TOPS) >> 7;
     let used_bytes = used * 0xff;
     let lowest = used_bytes & used_bytes.wrapping_neg();
     let is_adjacent = used_bytes.wrapping_add(lowest) & used_bytes == 0;
-    let is_small = fan_ins + (0x7f - FAN_IN_MAX as u32) * ONES & TOPS == 0;
+    let is_small = (fan_ins + (0x7f - FAN_IN_MAX as u32) * ONES) & TOPS == 0;
     // The place of an unused level is 0, as if it had one child.
     let last_places = fan_ins + (ONES - used) - ONES;
-    let is_counted = (last_places | TOPS) - places & TOPS == TOPS;
+    let is_counted = ((last_places | TOPS) - places) & TOPS == TOPS;
     used != 0 && is_adjacent && is_small && is_counted
 }
 
