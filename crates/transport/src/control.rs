@@ -289,19 +289,47 @@ macro_rules! controls {
             }
         }
 
-        impl CongestionControl {
+        // Calls are static and can be inlined: a transport asks its control for every packet.
+        impl Controller for CongestionControl {
             #[inline]
-            fn inner(&self) -> &dyn Controller {
-                match &self.0 {
-                    $(Running::$Name(control) => control,)*
-                }
+            fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
+                match &mut self.0 { $(Running::$Name(control) => control.on_sent(packet),)* }
             }
 
             #[inline]
-            fn inner_mut(&mut self) -> &mut dyn Controller {
-                match &mut self.0 {
-                    $(Running::$Name(control) => control,)*
-                }
+            fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
+                match &mut self.0 { $(Running::$Name(control) => control.on_ack(acked, rng),)* }
+            }
+
+            fn on_loss(&mut self, lost: &Lost) -> bool {
+                match &mut self.0 { $(Running::$Name(control) => control.on_loss(lost),)* }
+            }
+
+            fn on_timeout(&mut self, now: Time) {
+                match &mut self.0 { $(Running::$Name(control) => control.on_timeout(now),)* }
+            }
+
+            #[inline]
+            fn window(&self) -> Bytes {
+                match &self.0 { $(Running::$Name(control) => control.window(),)* }
+            }
+
+            #[inline]
+            fn earliest_departure(&self) -> Time {
+                match &self.0 { $(Running::$Name(control) => control.earliest_departure(),)* }
+            }
+
+            #[inline]
+            fn frees_lost_packets(&self) -> bool {
+                match &self.0 { $(Running::$Name(control) => control.frees_lost_packets(),)* }
+            }
+
+            fn restart(&mut self) {
+                match &mut self.0 { $(Running::$Name(control) => control.restart(),)* }
+            }
+
+            fn check(&self) {
+                match &self.0 { $(Running::$Name(control) => control.check(),)* }
             }
         }
     };
@@ -348,49 +376,6 @@ impl Default for Control {
 /// A running congestion control of one path.
 #[derive(Clone, Debug)]
 pub struct CongestionControl(Running);
-
-impl Controller for CongestionControl {
-    #[inline]
-    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
-        self.inner_mut().on_sent(packet)
-    }
-
-    #[inline]
-    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
-        self.inner_mut().on_ack(acked, rng)
-    }
-
-    fn on_loss(&mut self, lost: &Lost) -> bool {
-        self.inner_mut().on_loss(lost)
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        self.inner_mut().on_timeout(now);
-    }
-
-    #[inline]
-    fn window(&self) -> Bytes {
-        self.inner().window()
-    }
-
-    #[inline]
-    fn earliest_departure(&self) -> Time {
-        self.inner().earliest_departure()
-    }
-
-    #[inline]
-    fn frees_lost_packets(&self) -> bool {
-        self.inner().frees_lost_packets()
-    }
-
-    fn restart(&mut self) {
-        self.inner_mut().restart();
-    }
-
-    fn check(&self) {
-        self.inner().check();
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,7 @@ pub enum OwnedBody {
 
 impl OwnedPacket {
     /// An empty packet with a body of this size.
+    #[inline]
     pub fn new(size: BodySize, purpose: Purpose) -> OwnedPacket {
         let body = match size {
             BodySize::Length(bytes) => OwnedBody::Length(bytes),
@@ -42,6 +43,7 @@ impl OwnedPacket {
     }
 
     /// The packet, lent to a machine.
+    #[inline]
     pub fn lend(&mut self) -> Packet<'_> {
         let body = match &mut self.body {
             OwnedBody::Length(bytes) => Body::Length(*bytes),
@@ -103,10 +105,12 @@ impl TestOutbox {
 }
 
 impl Outbox for TestOutbox {
+    #[inline]
     fn room(&self) -> usize {
         self.capacity.saturating_sub(self.packets.len())
     }
 
+    #[inline]
     fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
         if self.room() == 0 {
             return None;
@@ -146,10 +150,12 @@ impl DiscardOutbox {
 }
 
 impl Outbox for DiscardOutbox {
+    #[inline]
     fn room(&self) -> usize {
         self.room
     }
 
+    #[inline]
     fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
         self.room = self.room.checked_sub(1)?;
         self.lent_packets += 1;
