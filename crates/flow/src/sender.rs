@@ -5,7 +5,7 @@ use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::{
     FlowId, FlowTagger, Message, Payload, Sent, StartError, packets_of,
 };
-use thalweg_transport::{CongestionControl, Controller, Envelope, RttEstimator};
+use thalweg_transport::{CongestionControl, Controller, Envelope, LossThreshold, RttEstimator};
 use thalweg_wire::flow::{Ack, Data};
 
 use crate::config::{Config, LossDetection};
@@ -32,7 +32,7 @@ pub(crate) struct Sender {
     board: Scoreboard,
     path: Path,
     /// Loss of a transmission below this number belongs to a window that was cut already.
-    recovery_end: u32,
+    recovery_end: u64,
     timeouts: u32,
     /// How often loss was found without a timer.
     detections: u32,
@@ -101,7 +101,7 @@ impl Sender {
             body: Payload::Length(Bytes::ZERO),
             last_bytes: 0,
             last_index: 0,
-            board: Scoreboard::default(),
+            board: Scoreboard::new(LossThreshold::Sent(config.reordering_packets)),
             path: Path::new(config, 0),
             recovery_end: 0,
             timeouts: 0,
@@ -270,7 +270,8 @@ impl Sender {
             message_bytes: self.body.bytes(),
             sent_at: now,
             index,
-            transmission,
+            // Beyond 32 bits only time shows losses.
+            transmission: transmission as u32,
             segment_bytes: config.messages.segment_bytes,
             priority: first_priority,
         };
@@ -280,7 +281,7 @@ impl Sender {
 
     /// Counts a packet as sent. Returns the number of the transmission.
     #[inline]
-    fn note_sent(&mut self, config: &Config, now: Time, index: u32, tag: Tag) -> u32 {
+    fn note_sent(&mut self, config: &Config, now: Time, index: u32, tag: Tag) -> u64 {
         let segment = Bytes::from(config.messages.segment_bytes);
         let packet = SentPacket {
             now,
@@ -290,7 +291,7 @@ impl Sender {
         };
         let transmission = self.board.on_sent(index);
         if let Some(info) = self.path.control.on_sent(&packet) {
-            self.infos.push(u64::from(transmission), info);
+            self.infos.push(transmission, info);
         }
         transmission
     }
@@ -301,7 +302,7 @@ impl Sender {
         let in_flight_packets = self.board.in_flight_packets();
         let answer = Answer {
             index: ack.index,
-            transmission: ack.transmission,
+            transmission: u64::from(ack.transmission),
             cumulative: ack.cumulative,
             sack: ack.sack,
         };
@@ -309,7 +310,7 @@ impl Sender {
             return Outcome::Rejected;
         }
         let change = match config.loss_detection {
-            LossDetection::ByOrder => self.board.on_answer(&answer, config.reordering_packets),
+            LossDetection::ByOrder => self.board.on_answer(&answer),
             LossDetection::ByPriority => self.board.on_verdict(&answer, ack.resend),
         };
         let Some(change) = change else { return Outcome::Rejected };
@@ -349,24 +350,20 @@ impl Sender {
             round_trip: Some(round_trip),
             priority: info.map(|info| info.priority),
             in_flight: segment * u64::from(in_flight_packets),
-            in_recovery: ack.transmission < self.recovery_end,
+            in_recovery: u64::from(ack.transmission) < self.recovery_end,
             transmission: u64::from(ack.transmission),
-            next_transmission: u64::from(self.board.next_transmission()),
+            next_transmission: self.board.next_transmission(),
             info,
         };
         self.path.control.on_ack(&acked, &mut self.path.rng);
     }
 
     // spec
-    fn on_loss(&mut self, now: Time, lost_transmission: u32) {
+    fn on_loss(&mut self, now: Time, transmission: u64) {
         self.detections += 1;
-        if lost_transmission >= self.recovery_end {
+        if transmission >= self.recovery_end {
             self.recovery_end = self.board.next_transmission();
-            let lost = Lost {
-                now,
-                transmission: u64::from(lost_transmission),
-                next_transmission: u64::from(self.recovery_end),
-            };
+            let lost = Lost { now, transmission, next_transmission: self.recovery_end };
             self.path.control.on_loss(&lost);
         }
     }
