@@ -1,5 +1,7 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
+use std::num::NonZeroU64;
+
 use thalweg_core::{Bytes, Dscp, NodeId, Outbox, Packet, Purpose, Rng, Tag, Tagger, Time};
 use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::{
@@ -15,9 +17,9 @@ use crate::scoreboard::{Answer, Scoreboard};
 pub(crate) struct Sender {
     pub flow: FlowId,
     pub is_live: bool,
-    /// With which priority it stands among those that are ready, if it does. Belongs to the place: it
+    /// With which turn it stands among those that are ready, if it does. Belongs to the place: it
     /// outlives the message.
-    pub queued: Option<u8>,
+    pub queued: Option<Turn>,
     /// When an answer is overdue. Holds while something is on the way.
     pub deadline: Time,
     /// States that the control gave to packets in flight.
@@ -39,6 +41,30 @@ pub(crate) struct Sender {
     started: Time,
     /// Since when something is on the way and nothing new came back.
     silent_since: Time,
+}
+
+/// Rank of a message among those that are ready: its priority, then the number of its turn. In one number, so
+/// that a message takes few cache lines.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Turn(NonZeroU64);
+
+impl Turn {
+    /// Bits of the number of a turn, which no run uses up.
+    const NUMBER_BITS: u32 = 61;
+
+    /// The next turn of all.
+    #[inline]
+    pub fn next(priority: u8, turns: &mut u64) -> Turn {
+        *turns += 1;
+        assert!(*turns >> Turn::NUMBER_BITS == 0, "turns have {} bits", Turn::NUMBER_BITS);
+        let rank = u64::from(priority) << Turn::NUMBER_BITS | *turns;
+        Turn(NonZeroU64::new(rank).expect("turns are counted from 1"))
+    }
+
+    #[inline]
+    pub fn priority(self) -> u8 {
+        (self.0.get() >> Turn::NUMBER_BITS) as u8
+    }
 }
 
 /// What is known of the way to a node.
