@@ -1,10 +1,8 @@
 //! What became of every packet of an outgoing message.
 //!
-//! Each packet is in one of four states: not sent, on the way, arrived, lost. Losses are found on
-//! transmission numbers, as in QUIC (RFC 9002), not on packet numbers: every transmission, resends
-//! too, has the next number of its flow, and when the answer to a later one comes back while enough
-//! others were sent in between, the earlier one is lost. A lost resend is found the same way,
-//! without a timer.
+//! Each packet is in one of four states: not sent, on the way, arrived, lost. Every transmission, resends
+//! too, has the next number of its flow, and when the answer to a later one comes back while enough others
+//! were sent in between, the earlier one is lost. A lost resend is found the same way, without a timer.
 //!
 //! A packet is sent again only after its last transmission was given up, so at any time at most one
 //! transmission of it counts.
@@ -12,9 +10,10 @@
 use std::collections::VecDeque;
 
 use thalweg_transport::messages::bits::{Arrivals, BitRing};
+use thalweg_transport::{LossDetector, LossThreshold};
 
 /// The state of an outgoing message, in packets.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
     /// How many packets the message has.
     packets: u32,
@@ -26,11 +25,9 @@ pub(crate) struct Scoreboard {
     lost_count: u32,
     /// Lost packets in the order they are sent again. Some may have arrived late after all.
     resend: VecDeque<u32>,
-    /// The packet of each transmission, from `first_transmission` on, that was not given up.
-    sent: VecDeque<u32>,
-    first_transmission: u32,
-    /// One more than the largest transmission that was answered.
-    answered_end: u32,
+    /// The packet of each transmission that was not given up.
+    sent: LossDetector<u32>,
+    next_transmission: u64,
     /// Packets below this one are not given up again because a receiver says so.
     asked_end: u32,
     /// What was sent of packets below this one since the last timeout was sent again.
@@ -42,7 +39,7 @@ pub(crate) struct Scoreboard {
 pub(crate) struct Answer {
     /// The packet that arrived, and the transmission that brought it.
     pub index: u32,
-    pub transmission: u32,
+    pub transmission: u64,
     /// All packets below this one have arrived.
     pub cumulative: u32,
     /// Bit `i` says that packet `cumulative + 1 + i` has arrived.
@@ -55,10 +52,26 @@ pub(crate) struct Change {
     /// How many packets are now known to have arrived that were not before.
     pub arrived: u32,
     /// The last transmission that it showed to be lost.
-    pub lost_transmission: Option<u32>,
+    pub lost_transmission: Option<u64>,
 }
 
 impl Scoreboard {
+    /// A scoreboard of no packets.
+    pub fn new(threshold: LossThreshold) -> Scoreboard {
+        Scoreboard {
+            packets: 0,
+            next: 0,
+            arrived: Arrivals::default(),
+            lost: BitRing::default(),
+            lost_count: 0,
+            resend: VecDeque::new(),
+            sent: LossDetector::new(threshold),
+            next_transmission: 0,
+            asked_end: 0,
+            timed_out_end: 0,
+        }
+    }
+
     /// Begins a message. Keeps the memory of the last one.
     pub fn reset(&mut self, packets: u32) {
         self.packets = packets;
@@ -67,9 +80,8 @@ impl Scoreboard {
         self.lost.reset(0);
         self.lost_count = 0;
         self.resend.clear();
-        self.sent.clear();
-        self.first_transmission = 0;
-        self.answered_end = 0;
+        self.sent.reset();
+        self.next_transmission = 0;
         self.asked_end = 0;
         self.timed_out_end = 0;
     }
@@ -85,14 +97,13 @@ impl Scoreboard {
     }
 
     #[inline]
-    pub fn next_transmission(&self) -> u32 {
-        // Transmissions are numbered without gaps.
-        self.first_transmission + self.sent.len() as u32
+    pub fn next_transmission(&self) -> u64 {
+        self.next_transmission
     }
 
     /// How many transmissions were not the first of their packet.
     pub fn retransmissions(&self) -> u32 {
-        self.next_transmission() - self.next
+        (self.next_transmission - u64::from(self.next)) as u32
     }
 
     /// Whether a packet was sent, whatever became of it.
@@ -134,7 +145,7 @@ impl Scoreboard {
 
     /// The packet that was chosen is on the way. Returns the number of its transmission.
     #[inline]
-    pub fn on_sent(&mut self, index: u32) -> u32 {
+    pub fn on_sent(&mut self, index: u32) -> u64 {
         if index == self.next {
             self.next += 1;
         } else {
@@ -143,17 +154,18 @@ impl Scoreboard {
             self.lost.remove(index);
             self.lost_count -= 1;
         }
-        let transmission = self.next_transmission();
-        self.sent.push_back(index);
+        let transmission = self.next_transmission;
+        self.next_transmission += 1;
+        self.sent.on_sent(transmission, index);
         transmission
     }
 
     /// Takes in an acknowledgement, where losses are found by order. `None`, and no change, if it speaks
     /// of what was never sent.
     #[inline]
-    pub fn on_answer(&mut self, answer: &Answer, reordering_packets: u32) -> Option<Change> {
+    pub fn on_answer(&mut self, answer: &Answer) -> Option<Change> {
         let arrived = self.note_arrivals(answer)?;
-        let lost_transmission = self.give_up_before(answer.transmission, reordering_packets);
+        let lost_transmission = self.give_up_overtaken(answer.transmission);
         Some(Change { arrived, lost_transmission })
     }
 
@@ -164,7 +176,7 @@ impl Scoreboard {
     pub fn on_verdict(&mut self, answer: &Answer, resend: bool) -> Option<Change> {
         let arrived = self.note_arrivals(answer)?;
         let lost_transmission = if resend { self.give_up_asked(answer) } else { None };
-        self.forget_arrived();
+        self.sent.pass_over(|sent| !self.arrived.contains(sent.item));
         Some(Change { arrived, lost_transmission })
     }
 
@@ -205,14 +217,11 @@ impl Scoreboard {
             && self.was_sent_as(answer.index, answer.transmission)
     }
 
-    /// Whether this transmission may have been of this packet.
+    /// Whether this transmission may have been of this packet. What the oldest ones were is forgotten.
     #[inline]
-    fn was_sent_as(&self, index: u32, transmission: u32) -> bool {
-        match transmission.checked_sub(self.first_transmission) {
-            // Which packets those were is forgotten.
-            None => true,
-            Some(place) => self.sent.get(place as usize) == Some(&index),
-        }
+    fn was_sent_as(&self, index: u32, transmission: u64) -> bool {
+        let oldest = self.sent.iter().next().map_or(self.next_transmission, |sent| sent.number);
+        transmission < oldest || self.sent.find(transmission) == Some(index)
     }
 
     /// Keeps lost and arrived packets disjoint.
@@ -233,18 +242,14 @@ impl Scoreboard {
         }
     }
 
-    /// Gives up what was sent `reordering_packets` or more before an answered transmission.
+    /// Gives up what an answered transmission has overtaken. Returns the last transmission of it.
     #[inline]
-    fn give_up_before(&mut self, transmission: u32, reordering_packets: u32) -> Option<u32> {
-        self.answered_end = self.answered_end.max(transmission + 1);
+    fn give_up_overtaken(&mut self, transmission: u64) -> Option<u64> {
+        self.sent.on_answer(transmission);
         let mut last_lost = None;
-        while self.first_transmission + reordering_packets < self.answered_end {
-            let Some(index) = self.sent.pop_front() else { break };
-            if !self.arrived.contains(index) {
-                self.mark_lost(index);
-                last_lost = Some(self.first_transmission);
-            }
-            self.first_transmission += 1;
+        while let Some(lost) = self.sent.pop_lost(|sent| !self.arrived.contains(sent.item)) {
+            self.mark_lost(lost.item);
+            last_lost = Some(lost.number);
         }
         last_lost
     }
@@ -252,30 +257,20 @@ impl Scoreboard {
     /// Gives up the first packet that has not arrived, once, unless the timer sent it again after what the
     /// receiver answers: that may still be on its way. Returns its transmission.
     // spec: Q-07
-    fn give_up_asked(&mut self, answer: &Answer) -> Option<u32> {
+    fn give_up_asked(&mut self, answer: &Answer) -> Option<u64> {
         let index = answer.cumulative;
         let is_first = index == self.arrived.cumulative() && self.was_sent(index);
         if !is_first || index < self.asked_end || self.lost.contains(index) {
             return None;
         }
         // Near the front: what arrived before it is forgotten.
-        let place = self.sent.iter().position(|&sent| sent == index)?;
-        let transmission = self.first_transmission + place as u32;
+        let transmission = self.sent.iter().find(|sent| sent.item == index)?.number;
         if index < self.timed_out_end && transmission > answer.transmission {
             return None;
         }
         self.asked_end = index + 1;
         self.mark_lost(index);
         Some(transmission)
-    }
-
-    /// Forgets the oldest transmissions whose packets have arrived.
-    #[inline]
-    fn forget_arrived(&mut self) {
-        while self.sent.front().is_some_and(|&index| self.arrived.contains(index)) {
-            self.sent.pop_front();
-            self.first_transmission += 1;
-        }
     }
 
     fn mark_lost(&mut self, index: u32) {
@@ -287,7 +282,6 @@ impl Scoreboard {
 
     /// Gives up everything on the way. It is sent again in the order of the message.
     pub fn on_timeout(&mut self) {
-        self.first_transmission = self.next_transmission();
         self.timed_out_end = self.next;
         self.sent.clear();
         self.resend.clear();

@@ -1,11 +1,13 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
+use std::num::NonZeroU64;
+
 use thalweg_core::{Bytes, Dscp, NodeId, Outbox, Packet, Purpose, Rng, Tag, Tagger, Time};
 use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::{
     FlowId, FlowTagger, Message, Payload, Sent, StartError, packets_of,
 };
-use thalweg_transport::{CongestionControl, Controller, Envelope, RttEstimator};
+use thalweg_transport::{CongestionControl, Controller, Envelope, LossThreshold, RttEstimator};
 use thalweg_wire::flow::{Ack, Data};
 
 use crate::config::{Config, LossDetection};
@@ -15,9 +17,9 @@ use crate::scoreboard::{Answer, Scoreboard};
 pub(crate) struct Sender {
     pub flow: FlowId,
     pub is_live: bool,
-    /// With which priority it stands among those that are ready, if it does. Belongs to the place: it
+    /// With which turn it stands among those that are ready, if it does. Belongs to the place: it
     /// outlives the message.
-    pub queued: Option<u8>,
+    pub queued: Option<Turn>,
     /// When an answer is overdue. Holds while something is on the way.
     pub deadline: Time,
     /// States that the control gave to packets in flight.
@@ -32,13 +34,37 @@ pub(crate) struct Sender {
     board: Scoreboard,
     path: Path,
     /// Loss of a transmission below this number belongs to a window that was cut already.
-    recovery_end: u32,
+    recovery_end: u64,
     timeouts: u32,
     /// How often loss was found without a timer.
     detections: u32,
     started: Time,
     /// Since when something is on the way and nothing new came back.
     silent_since: Time,
+}
+
+/// Rank of a message among those that are ready: its priority, then the number of its turn. In one number, so
+/// that a message takes few cache lines.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Turn(NonZeroU64);
+
+impl Turn {
+    /// Bits of the number of a turn, which no run uses up.
+    const NUMBER_BITS: u32 = 61;
+
+    /// The next turn of all.
+    #[inline]
+    pub fn next(priority: u8, turns: &mut u64) -> Turn {
+        *turns += 1;
+        assert!(*turns >> Turn::NUMBER_BITS == 0, "turns have {} bits", Turn::NUMBER_BITS);
+        let rank = u64::from(priority) << Turn::NUMBER_BITS | *turns;
+        Turn(NonZeroU64::new(rank).expect("turns are counted from 1"))
+    }
+
+    #[inline]
+    pub fn priority(self) -> u8 {
+        (self.0.get() >> Turn::NUMBER_BITS) as u8
+    }
 }
 
 /// What is known of the way to a node.
@@ -101,7 +127,7 @@ impl Sender {
             body: Payload::Length(Bytes::ZERO),
             last_bytes: 0,
             last_index: 0,
-            board: Scoreboard::default(),
+            board: Scoreboard::new(LossThreshold::Sent(config.reordering_packets)),
             path: Path::new(config, 0),
             recovery_end: 0,
             timeouts: 0,
@@ -270,7 +296,8 @@ impl Sender {
             message_bytes: self.body.bytes(),
             sent_at: now,
             index,
-            transmission,
+            // Beyond 32 bits only time shows losses.
+            transmission: transmission as u32,
             segment_bytes: config.messages.segment_bytes,
             priority: first_priority,
         };
@@ -280,7 +307,7 @@ impl Sender {
 
     /// Counts a packet as sent. Returns the number of the transmission.
     #[inline]
-    fn note_sent(&mut self, config: &Config, now: Time, index: u32, tag: Tag) -> u32 {
+    fn note_sent(&mut self, config: &Config, now: Time, index: u32, tag: Tag) -> u64 {
         let segment = Bytes::from(config.messages.segment_bytes);
         let packet = SentPacket {
             now,
@@ -290,7 +317,7 @@ impl Sender {
         };
         let transmission = self.board.on_sent(index);
         if let Some(info) = self.path.control.on_sent(&packet) {
-            self.infos.push(u64::from(transmission), info);
+            self.infos.push(transmission, info);
         }
         transmission
     }
@@ -301,7 +328,7 @@ impl Sender {
         let in_flight_packets = self.board.in_flight_packets();
         let answer = Answer {
             index: ack.index,
-            transmission: ack.transmission,
+            transmission: u64::from(ack.transmission),
             cumulative: ack.cumulative,
             sack: ack.sack,
         };
@@ -309,7 +336,7 @@ impl Sender {
             return Outcome::Rejected;
         }
         let change = match config.loss_detection {
-            LossDetection::ByOrder => self.board.on_answer(&answer, config.reordering_packets),
+            LossDetection::ByOrder => self.board.on_answer(&answer),
             LossDetection::ByPriority => self.board.on_verdict(&answer, ack.resend),
         };
         let Some(change) = change else { return Outcome::Rejected };
@@ -349,24 +376,20 @@ impl Sender {
             round_trip: Some(round_trip),
             priority: info.map(|info| info.priority),
             in_flight: segment * u64::from(in_flight_packets),
-            in_recovery: ack.transmission < self.recovery_end,
+            in_recovery: u64::from(ack.transmission) < self.recovery_end,
             transmission: u64::from(ack.transmission),
-            next_transmission: u64::from(self.board.next_transmission()),
+            next_transmission: self.board.next_transmission(),
             info,
         };
         self.path.control.on_ack(&acked, &mut self.path.rng);
     }
 
     // spec
-    fn on_loss(&mut self, now: Time, lost_transmission: u32) {
+    fn on_loss(&mut self, now: Time, transmission: u64) {
         self.detections += 1;
-        if lost_transmission >= self.recovery_end {
+        if transmission >= self.recovery_end {
             self.recovery_end = self.board.next_transmission();
-            let lost = Lost {
-                now,
-                transmission: u64::from(lost_transmission),
-                next_transmission: u64::from(self.recovery_end),
-            };
+            let lost = Lost { now, transmission, next_transmission: self.recovery_end };
             self.path.control.on_loss(&lost);
         }
     }

@@ -1,14 +1,14 @@
 //! The protocol: who sends next, whose answer is overdue.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use thalweg_core::{NodeId, Outbox, PRIORITIES, Time, Timers};
-use thalweg_transport::messages::{Event, FlowId, Message, StartError};
+use thalweg_core::{NodeId, Outbox, Time, Timers};
+use thalweg_transport::messages::{Event, FlowId, Message, Ready, StartError};
 use thalweg_transport::{Inbox, MessageConfig, Protocol};
 use thalweg_wire::flow::Ack;
 
 use crate::config::{Config, ConfigError, LossDetection};
-use crate::sender::{Outcome, Path, Sender};
+use crate::sender::{Outcome, Path, Sender, Turn};
 
 /// Sends as much of every message as its congestion control allows. Outgoing messages are in places that
 /// are used again.
@@ -16,7 +16,10 @@ pub struct Windowed {
     config: Config,
     senders: Vec<Sender>,
     vacant: Vec<u32>,
-    ready: Ready,
+    /// Messages that may have something to send: the most urgent first, and in turn among equals.
+    ready: Ready<Turn>,
+    /// Number of turns so far.
+    turns: u64,
     /// Answers that may be overdue.
     timers: Timers,
     /// Who may send again after a gap that its control keeps.
@@ -37,6 +40,7 @@ impl Protocol for Windowed {
             senders: Vec::new(),
             vacant: Vec::new(),
             ready: Ready::default(),
+            turns: 0,
             timers: Timers::default(),
             releases: Timers::default(),
             paths: BTreeMap::new(),
@@ -84,24 +88,22 @@ impl Protocol for Windowed {
     fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let config = &self.config;
         loop {
-            let slot = self.ready.first()?;
+            let (_, slot) = self.ready.first()?;
             let sender = &mut self.senders[slot as usize];
             let mut is_resend = None;
             if sender.is_ready(config) {
                 is_resend = Some(sender.send(config, now, outbox)?);
                 self.timers.arm(slot, sender.deadline);
             }
-            self.ready.remove_first();
-            sender.queued = match sender.held_until(now) {
+            let priority = match sender.held_until(now) {
                 None => sender.urgency(config),
                 Some(at) => {
                     self.releases.arm(slot, at);
                     None
                 }
             };
-            if let Some(priority) = sender.queued {
-                self.ready.push(slot, priority);
-            }
+            let turn = priority.map(|priority| Turn::next(priority, &mut self.turns));
+            self.ready.put(slot, &mut sender.queued, turn);
             if is_resend.is_some() {
                 return is_resend;
             }
@@ -166,7 +168,6 @@ impl Protocol for Windowed {
     /// wait for ever: ready and not in the queue, or in flight without a timer.
     // spec: T-12
     fn check(&self) {
-        self.ready.check();
         let mut is_vacant = vec![false; self.senders.len()];
         for &slot in &self.vacant {
             let again = std::mem::replace(&mut is_vacant[slot as usize], true);
@@ -177,15 +178,15 @@ impl Protocol for Windowed {
                 sender.is_live, !is_vacant[slot as usize],
                 "a place is vacant or has a message"
             );
-            assert_eq!(
-                sender.queued,
-                self.ready.priority_of(slot),
-                "a message is in the queue of its priority, once"
-            );
             if sender.is_live {
                 self.check_live(slot, sender);
             }
         }
+        let queued = (0..).zip(&self.senders);
+        let mut queued: Vec<_> =
+            queued.filter_map(|(slot, sender)| Some((sender.queued?, slot))).collect();
+        queued.sort_unstable();
+        assert!(self.ready.iter().eq(queued), "a message is in the queue with its turn, once");
     }
 }
 
@@ -212,14 +213,11 @@ impl Windowed {
             return;
         }
         let Some(priority) = sender.urgency(&self.config) else { return };
-        match sender.queued {
-            // It keeps its turn, unless something has become more urgent.
-            Some(before) if before <= priority => return,
-            Some(before) => self.ready.remove(slot, before),
-            None => {}
+        // It keeps its turn, unless something has become more urgent.
+        if sender.queued.is_none_or(|turn| priority < turn.priority()) {
+            let turn = Turn::next(priority, &mut self.turns);
+            self.ready.put(slot, &mut sender.queued, Some(turn));
         }
-        sender.queued = Some(priority);
-        self.ready.push(slot, priority);
     }
 
     fn check_live(&self, slot: u32, sender: &Sender) {
@@ -235,97 +233,21 @@ impl Windowed {
     }
 }
 
-/// Who may have something to send: the most urgent first, and in turn among equals. Each place stands
-/// in it at most once.
-#[derive(Debug, Default)]
-struct Ready {
-    by_priority: [VecDeque<u32>; PRIORITIES],
-    /// A bit for each priority that somebody has.
-    occupied: u8,
-}
-
-impl Ready {
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.occupied == 0
-    }
-
-    #[inline]
-    fn first(&self) -> Option<u32> {
-        self.by_priority.get(self.occupied.trailing_zeros() as usize)?.front().copied()
-    }
-
-    #[inline]
-    fn remove_first(&mut self) {
-        let priority = self.occupied.trailing_zeros() as usize;
-        self.by_priority[priority].pop_front();
-        self.forget_if_empty(priority);
-    }
-
-    #[inline]
-    fn push(&mut self, slot: u32, priority: u8) {
-        self.by_priority[usize::from(priority)].push_back(slot);
-        self.occupied |= 1 << priority;
-    }
-
-    /// Searches: only for what became more urgent while it waited, which is rare.
-    fn remove(&mut self, slot: u32, priority: u8) {
-        let priority = usize::from(priority);
-        self.by_priority[priority].retain(|&waiting| waiting != slot);
-        self.forget_if_empty(priority);
-    }
-
-    #[inline]
-    fn forget_if_empty(&mut self, priority: usize) {
-        if self.by_priority[priority].is_empty() {
-            self.occupied &= !(1 << priority);
-        }
-    }
-}
-
-impl Ready {
-    fn check(&self) {
-        for (priority, waiting) in self.by_priority.iter().enumerate() {
-            let is_occupied = self.occupied >> priority & 1 == 1;
-            assert_eq!(
-                is_occupied,
-                !waiting.is_empty(),
-                "priority {priority} has somebody waiting"
-            );
-        }
-    }
-
-    /// The priority that a place waits with. Panics if it waits more than once.
-    fn priority_of(&self, slot: u32) -> Option<u8> {
-        let waiting = (0..).zip(&self.by_priority).flat_map(|(priority, waiting)| {
-            waiting.iter().filter(move |&&other| other == slot).map(move |_| priority)
-        });
-        let mut waiting = waiting;
-        let first = waiting.next();
-        assert!(waiting.next().is_none(), "place {slot} waits twice");
-        first
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_most_urgent_goes_first_and_equals_take_turns() {
-        let mut ready = Ready::default();
-        for (slot, priority) in [(1, 7), (2, 3), (3, 7), (4, 3), (5, 7)] {
-            ready.push(slot, priority);
+        let (mut ready, mut turns) = (Ready::default(), 0);
+        let mut queued = [None; 6];
+        for (slot, priority) in [(1, 7), (2, 3), (3, 7), (4, 3), (5, 7), (3, 0)] {
+            let turn = Turn::next(priority, &mut turns);
+            assert_eq!(turn.priority(), priority);
+            ready.put(slot, &mut queued[slot], Some(turn));
         }
-        ready.remove(3, 7);
-        ready.push(3, 0);
-        let mut order = Vec::new();
-        while let Some(slot) = ready.first() {
-            order.push(slot);
-            ready.remove_first();
-        }
+        let order: Vec<usize> = ready.iter().map(|(_, slot)| slot).collect();
         assert_eq!(order, [3, 2, 4, 1, 5]);
-        assert!(ready.is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A transport decides what to send, when, and what to send again. What is the same in all of them is here:
 //! [`Credentials`] (the packets of which job are read, and how headers are sealed) and [`Envelope`] (how a
-//! packet is addressed), [`recovery`] (round-trip times, timeouts, departure times),
+//! packet is addressed), [`recovery`] (round-trip times, timeouts, departure times, losses),
 //! [`control`] (congestion control) and
 //! [`messages`] (messages, their settings, and how they are put together). An [`Endpoint`] makes a
 //! machine of a [`Protocol`] that sends messages.
@@ -21,4 +21,6 @@ pub use credentials::Credentials;
 pub use endpoint::{Arrival, Dropped, Endpoint, Inbox, Protocol};
 pub use envelope::Envelope;
 pub use messages::{MessageConfig, MessageConfigError, Replies};
-pub use recovery::{Backoff, DepartureClock, RtoLimits, RttEstimator};
+pub use recovery::{
+    Backoff, DepartureClock, LossDetector, LossThreshold, RtoLimits, RttEstimator, Transmission,
+};

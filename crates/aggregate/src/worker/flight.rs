@@ -1,53 +1,43 @@
 //! What was sent and not answered, and how that shows to be lost.
 //!
 //! Transmissions are numbered, queries and resends too. Each is in one queue for time and in one for
-//! overtaking, which counts only among fragments of the same server. Entries of what was answered, or
-//! sent again since, are passed over when they come to the front, so that everything costs constant
-//! time for each transmission.
-
-use std::collections::VecDeque;
+//! overtaking, which counts only among fragments of the same server.
 
 use thalweg_core::{Span, Time};
+use thalweg_transport::{LossDetector, LossThreshold, Transmission};
 
 use super::fragments::Fragments;
 
-/// One transmission.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sent {
-    pub transmission: u64,
-    pub sequence: u64,
-}
+/// One transmission, and the sequence number of its fragment.
+pub(super) type Sent = Transmission<u64>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     next_transmission: u64,
-    /// How many later ones must be answered; 0 for no number.
-    loss_threshold: usize,
     /// All transmissions, in their order.
-    in_order: VecDeque<Sent>,
+    in_order: LossDetector<u64>,
     shards: Vec<Shard>,
     /// Overtaken, but too soon after the last thing that was done about them.
-    held: VecDeque<Sent>,
+    held: LossDetector<u64>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Shard {
     /// Its transmissions that were not overtaken.
-    in_order: VecDeque<Sent>,
-    /// The largest numbers that were answered, smallest first, at most as many as the threshold.
-    answered: Vec<u64>,
+    in_order: LossDetector<u64>,
     /// The fragment whose answer came last.
     heard: Option<u64>,
 }
 
 impl Flight {
+    /// `loss_threshold` later ones must be answered; 0 for no number.
     pub fn new(shards: usize, loss_threshold: u32) -> Flight {
+        let in_order = LossDetector::new(LossThreshold::Answered(loss_threshold));
         Flight {
             next_transmission: 0,
-            loss_threshold: loss_threshold as usize,
-            in_order: VecDeque::new(),
-            shards: vec![Shard::default(); shards],
-            held: VecDeque::new(),
+            in_order: LossDetector::by_time(),
+            shards: vec![Shard { in_order, heard: None }; shards],
+            held: LossDetector::by_time(),
         }
     }
 
@@ -59,26 +49,19 @@ impl Flight {
     /// Something about a fragment leaves. Returns its number.
     #[inline]
     pub fn send(&mut self, shard: usize, sequence: u64) -> u64 {
-        let sent = Sent { transmission: self.next_transmission, sequence };
+        let transmission = self.next_transmission;
         self.next_transmission += 1;
-        self.in_order.push_back(sent);
-        self.shards[shard].in_order.push_back(sent);
-        sent.transmission
+        self.in_order.on_sent(transmission, sequence);
+        self.shards[shard].in_order.on_sent(transmission, sequence);
+        transmission
     }
 
     /// A transmission was answered, each one once.
     #[inline]
     pub fn on_answer(&mut self, shard: usize, sequence: u64, transmission: u64) {
-        let Shard { answered, heard, .. } = &mut self.shards[shard];
-        *heard = Some(sequence);
-        let place = answered.partition_point(|&number| number < transmission);
-        if answered.len() < self.loss_threshold {
-            answered.insert(place, transmission);
-        } else if place > 0 {
-            // The smallest makes room.
-            answered[..place].rotate_left(1);
-            answered[place - 1] = transmission;
-        }
+        let shard = &mut self.shards[shard];
+        shard.heard = Some(sequence);
+        shard.in_order.on_answer(transmission);
     }
 
     /// The fragment whose answer came last from this server.
@@ -90,31 +73,19 @@ impl Flight {
     // spec: A-33
     #[inline]
     pub fn pop_overtaken(&mut self, shard: usize, fragments: &Fragments) -> Option<Sent> {
-        let shard = &mut self.shards[shard];
-        let is_enough = shard.answered.len() == self.loss_threshold;
-        let lost_below = shard.answered.first().copied().filter(|_| is_enough).unwrap_or(0);
-        while let Some(&sent) = shard.in_order.front() {
-            let is_awaited = fragments.awaits(&sent);
-            if is_awaited && sent.transmission >= lost_below {
-                return None;
-            }
-            shard.in_order.pop_front();
-            if is_awaited {
-                return Some(sent);
-            }
-        }
-        None
+        self.shards[shard].in_order.pop_lost(|sent| fragments.awaits(sent))
     }
 
     /// Keeps an overtaken transmission for later.
     pub fn hold(&mut self, sent: Sent) {
-        self.held.push_back(sent);
+        self.held.on_sent(sent.number, sent.item);
     }
 
     /// The next one that was kept and whose transmission is older than `age`.
     #[inline]
     pub fn pop_held(&mut self, now: Time, age: Span, fragments: &Fragments) -> Option<Sent> {
-        pop_aged(&mut self.held, fragments, |sent_at| sent_at + age <= now)
+        let is_old = |sent: &Sent| fragments.sent_at(sent) + age <= now;
+        self.held.pop_expired(|sent| fragments.awaits(sent), is_old)
     }
 
     /// The next transmission that was not answered in time, in their order. Whatever left before
@@ -127,7 +98,8 @@ impl Flight {
         timeout: Span,
         fragments: &Fragments,
     ) -> Option<Sent> {
-        pop_aged(&mut self.in_order, fragments, |sent_at| sent_at.max(calm_from) + timeout <= now)
+        let is_late = |sent: &Sent| fragments.sent_at(sent).max(calm_from) + timeout <= now;
+        self.in_order.pop_expired(|sent| fragments.awaits(sent), is_late)
     }
 
     /// The oldest transmission that is still awaited.
@@ -137,56 +109,23 @@ impl Flight {
 
     /// When it left.
     pub fn oldest_sent_at(&self, fragments: &Fragments) -> Option<Time> {
-        fragments.get(self.oldest(fragments)?.sequence).map(|fragment| fragment.sent_at)
+        Some(fragments.sent_at(&self.oldest(fragments)?))
     }
 
     /// Returns whether a transmission that is not answered will time out.
     pub fn is_timed(&self, transmission: u64) -> bool {
-        self.in_order.binary_search_by_key(&transmission, |sent| sent.transmission).is_ok()
+        self.in_order.find(transmission).is_some()
     }
 
     /// Panics where transmissions are not numbered in their order.
     pub fn check(&self) {
-        let queues = self.shards.iter().map(|shard| &shard.in_order).chain([&self.in_order]);
-        for queue in queues {
-            let numbers = queue.iter().map(|sent| sent.transmission);
-            assert!(numbers.is_sorted(), "transmissions leave in the order of their numbers");
-            let last = queue.back().map(|sent| sent.transmission);
-            let is_known = last.is_none_or(|last| last < self.next_transmission);
-            assert!(is_known, "the next transmission has the next number");
-        }
-        let answered = self.shards.iter().map(|shard| &shard.answered);
-        for answered in answered {
-            let is_kept = answered.is_sorted() && answered.len() <= self.loss_threshold;
-            assert!(is_kept, "as many answers are kept as the threshold needs, in their order");
-        }
+        self.in_order.check();
+        self.shards.iter().for_each(|shard| shard.in_order.check());
     }
 
     /// Passes over what is no longer awaited, so that the oldest is quickly found.
     #[inline]
     pub fn tidy(&mut self, fragments: &Fragments) {
-        pop_aged(&mut self.in_order, fragments, |_| false);
+        self.in_order.pass_over(|sent| fragments.awaits(sent));
     }
-}
-
-/// The front of a queue if its time has come. Passes over what is no longer awaited.
-#[inline]
-fn pop_aged(
-    queue: &mut VecDeque<Sent>,
-    fragments: &Fragments,
-    is_due: impl Fn(Time) -> bool,
-) -> Option<Sent> {
-    while let Some(&sent) = queue.front() {
-        let fragment = fragments.get(sent.sequence).filter(|_| fragments.awaits(&sent));
-        if let Some(fragment) = fragment
-            && !is_due(fragment.sent_at)
-        {
-            return None;
-        }
-        queue.pop_front();
-        if fragment.is_some() {
-            return Some(sent);
-        }
-    }
-    None
 }

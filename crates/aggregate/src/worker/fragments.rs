@@ -102,11 +102,17 @@ impl Fragments {
     /// Whether an answer to this transmission would still be welcome, and nothing else is planned.
     #[inline]
     pub fn awaits(&self, sent: &Sent) -> bool {
-        self.get(sent.sequence).is_some_and(|fragment| {
+        self.get(sent.item).is_some_and(|fragment| {
             fragment.state == State::Sent
-                && fragment.last_transmission == sent.transmission
+                && fragment.last_transmission == sent.number
                 && !fragment.is_due
         })
+    }
+
+    /// Time at which an awaited transmission left.
+    #[inline]
+    pub fn sent_at(&self, sent: &Sent) -> Time {
+        self.get(sent.item).map_or(Time::NEVER, |fragment| fragment.sent_at)
     }
 
     /// A fragment leaves for the first time in this epoch. It is not complete.

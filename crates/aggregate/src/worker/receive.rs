@@ -205,7 +205,7 @@ impl Epoch {
         while let Some(sent) = self.flight.pop_overtaken(shard, &work.fragments) {
             let is_recent =
                 |fragment: &Fragment| fragment.tries > 0 && now < fragment.sent_at + patience;
-            if work.fragments.get(sent.sequence).is_some_and(is_recent) {
+            if work.fragments.get(sent.item).is_some_and(is_recent) {
                 self.flight.hold(sent);
             } else {
                 self.on_overtaken(work, now, sent);
@@ -224,8 +224,8 @@ impl Epoch {
     fn on_overtaken(&mut self, work: &mut Work, now: Time, sent: Sent) {
         work.stats.losses += 1;
         let is_known = self.setup.parameters.recovery == Recovery::Paper;
-        let packet_bytes = self.packet_bytes(work, sent.sequence);
-        if let Some(fragment) = work.fragments.sent_mut(sent.sequence)
+        let packet_bytes = self.packet_bytes(work, sent.item);
+        if let Some(fragment) = work.fragments.sent_mut(sent.item)
             && !is_known
             && !std::mem::replace(&mut fragment.is_overtaken, true)
             && self.control.frees_lost_packets()
@@ -235,15 +235,15 @@ impl Epoch {
         }
         self.on_unanswered(work, sent, Why::Overtaken);
         if is_known {
-            self.on_loss(work, now, sent.transmission);
+            self.on_loss(work, now, sent.number);
         }
     }
 
     fn on_unanswered(&mut self, work: &mut Work, sent: Sent, why: Why) {
-        if let Some(fragment) = work.fragments.sent_mut(sent.sequence) {
+        if let Some(fragment) = work.fragments.sent_mut(sent.item) {
             fragment.is_due = true;
             fragment.is_overdue = why == Why::Overdue;
-            self.due.push_back(sent.sequence);
+            self.due.push_back(sent.item);
         }
     }
 
@@ -266,10 +266,10 @@ impl Epoch {
             has_expired = true;
             // If nothing at all came since, another worker is late, and no queue is to blame.
             let is_overtaken = |fragment: &Fragment| self.last_answer_at > fragment.sent_at;
-            let is_congestion = work.fragments.get(sent.sequence).is_some_and(is_overtaken);
+            let is_congestion = work.fragments.get(sent.item).is_some_and(is_overtaken);
             self.on_unanswered(work, sent, Why::Overdue);
             if is_congestion {
-                self.on_loss(work, now, sent.transmission);
+                self.on_loss(work, now, sent.number);
             }
         }
         if has_expired {
@@ -284,8 +284,7 @@ impl Epoch {
     // spec: T-10
     fn probe(&mut self, work: &mut Work, now: Time) {
         let Some(oldest) = self.flight.oldest(&work.fragments) else { return };
-        let sent_at = work.fragments.get(oldest.sequence).map(|fragment| fragment.sent_at);
-        if sent_at.is_some_and(|sent_at| self.next_probe(work, sent_at) <= now) {
+        if self.next_probe(work, work.fragments.sent_at(&oldest)) <= now {
             self.probed_at = now;
             work.stats.probes += 1;
             self.on_unanswered(work, oldest, Why::Overdue);

@@ -6,6 +6,7 @@ use std::ops::Range;
 use thalweg_core::{
     Body, BodySize, Ecn, Machine, Operation, Outbox, Packet, Purpose, Reports, Tag, Time, Verdict,
 };
+use thalweg_transport::LossDetector;
 use thalweg_values::{Fixed, Tensor};
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Numbers, Parameter};
 
@@ -27,8 +28,8 @@ pub struct Worker {
     slots: Vec<Slot>,
     /// Slots that have something to send, in the order in which they came to have it.
     ready: VecDeque<u32>,
-    /// When what was sent has to be answered, the earliest first: all wait equally long.
-    deadlines: VecDeque<Deadline>,
+    /// What was sent and has to be answered: all wait equally long.
+    unanswered: LossDetector<Unanswered>,
     /// The operations that are not released, in order, without gaps.
     operations: VecDeque<Submitted>,
     next_operation: u64,
@@ -75,8 +76,7 @@ struct Slot {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Deadline {
-    at: Time,
+struct Unanswered {
     slot: u32,
     sequence: u64,
     sent_at: Time,
@@ -101,7 +101,7 @@ impl Worker {
             branch: Branch::new([workers, 0, 0, 0], [rank, 0, 0, 0]).expect("the rank was checked"),
             slots: (0..u64::from(slots)).map(slot).collect(),
             ready: VecDeque::with_capacity(slots as usize),
-            deadlines: VecDeque::new(),
+            unanswered: LossDetector::by_time(),
             operations: VecDeque::new(),
             next_operation: 0,
             next_sequence: 0,
@@ -182,19 +182,6 @@ impl Worker {
         }
     }
 
-    /// Drops deadlines that were met.
-    fn tidy_deadlines(&mut self) {
-        while self.deadlines.front().is_some_and(|front| !self.is_owed(front)) {
-            self.deadlines.pop_front();
-        }
-    }
-
-    /// Whether the answer has not come yet, and nothing was sent since.
-    fn is_owed(&self, deadline: &Deadline) -> bool {
-        let slot = &self.slots[deadline.slot as usize];
-        slot.sequence == deadline.sequence && slot.sent_at == Some(deadline.sent_at)
-    }
-
     /// Sends the fragment of a slot. `false` without room.
     fn send(&mut self, now: Time, slot: u32, outbox: &mut dyn Outbox) -> bool {
         let Slot { sequence, sent_at, .. } = self.slots[slot as usize];
@@ -220,8 +207,8 @@ impl Worker {
         self.stats.sent_packets += 1;
         self.stats.resent_packets += u64::from(sent_at.is_some());
         self.slots[slot as usize].sent_at = Some(now);
-        let at = now + self.config.timeout_after;
-        self.deadlines.push_back(Deadline { at, slot, sequence, sent_at: now });
+        let unanswered = Unanswered { slot, sequence, sent_at: now };
+        self.unanswered.on_sent(self.stats.sent_packets, unanswered);
         true
     }
 
@@ -289,23 +276,29 @@ impl Worker {
     }
 }
 
+/// Returns whether the answer has not come yet, and nothing was sent since.
+fn is_owed(slots: &[Slot], unanswered: &Unanswered) -> bool {
+    let slot = &slots[unanswered.slot as usize];
+    slot.sequence == unanswered.sequence && slot.sent_at == Some(unanswered.sent_at)
+}
+
 impl Machine for Worker {
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let is_taken = Parameter::decode(packet.header)
             .is_ok_and(|parameter| self.take_in(&parameter, &packet.body));
         self.stats.ignored_packets += u64::from(!is_taken);
-        self.tidy_deadlines();
+        self.unanswered.pass_over(|sent| is_owed(&self.slots, &sent.item));
         Verdict::Consume
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some(front) = self.deadlines.front().copied().filter(|front| front.at <= now) {
-            self.deadlines.pop_front();
-            if self.is_owed(&front) {
-                self.make_ready(front.slot);
-            }
+        let timeout = self.config.timeout_after;
+        while let Some(late) = self.unanswered.pop_expired(
+            |sent| is_owed(&self.slots, &sent.item),
+            |sent| sent.item.sent_at + timeout <= now,
+        ) {
+            self.make_ready(late.item.slot);
         }
-        self.tidy_deadlines();
     }
 
     fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
@@ -323,7 +316,8 @@ impl Machine for Worker {
     }
 
     fn poll_timeout(&self) -> Time {
-        self.deadlines.front().map_or(Time::NEVER, |front| front.at)
+        let oldest = self.unanswered.iter().next();
+        oldest.map_or(Time::NEVER, |sent| sent.item.sent_at + self.config.timeout_after)
     }
 }
 

@@ -1,7 +1,5 @@
 //! The laws of a scoreboard.
 
-use std::collections::VecDeque;
-
 use super::Scoreboard;
 
 impl Scoreboard {
@@ -10,10 +8,12 @@ impl Scoreboard {
     // spec: T-12
     pub fn check(&self) {
         self.arrived.check();
+        self.sent.check();
         let cumulative = self.arrived.cumulative();
         assert!(self.next <= self.packets, "only packets of the message are sent");
         assert_eq!(self.lost.start(), cumulative, "lost packets begin where arrived ones end");
-        let (is_awaited, is_resent) = (self.among(&self.sent), self.among(&self.resend));
+        let is_awaited = self.among(self.sent.iter().map(|sent| sent.item));
+        let is_resent = self.among(self.resend.iter().copied());
         let (mut arrived, mut lost) = (cumulative, 0);
         for index in cumulative..self.next {
             let place = (index - cumulative) as usize;
@@ -44,10 +44,10 @@ impl Scoreboard {
 
     /// Says of every packet from the first that has not arrived to the last that was sent whether a queue has
     /// it.
-    fn among(&self, queue: &VecDeque<u32>) -> Vec<bool> {
+    fn among(&self, queue: impl Iterator<Item = u32>) -> Vec<bool> {
         let cumulative = self.arrived.cumulative();
         let mut among = vec![false; (self.next - cumulative) as usize];
-        let places = queue.iter().filter_map(|index| index.checked_sub(cumulative));
+        let places = queue.filter_map(|index| index.checked_sub(cumulative));
         for place in places {
             assert!((place as usize) < among.len(), "queues have packets that were sent");
             among[place as usize] = true;
