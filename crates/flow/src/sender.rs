@@ -1,7 +1,5 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
-use std::num::NonZeroU64;
-
 use thalweg_core::{Bytes, Dscp, NodeId, Outbox, Packet, Purpose, Rng, Tag, Tagger, Time};
 use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::{
@@ -17,9 +15,9 @@ use crate::scoreboard::{Answer, Scoreboard};
 pub(crate) struct Sender {
     pub flow: FlowId,
     pub is_live: bool,
-    /// With which turn it stands among those that are ready, if it does. Belongs to the place: it
+    /// The priority with which it stands among those that are ready, if it does. Belongs to the place: it
     /// outlives the message.
-    pub queued: Option<Turn>,
+    pub queued: Option<u8>,
     /// When an answer is overdue. Holds while something is on the way.
     pub deadline: Time,
     /// States that the control gave to packets in flight.
@@ -41,30 +39,6 @@ pub(crate) struct Sender {
     started: Time,
     /// Since when something is on the way and nothing new came back.
     silent_since: Time,
-}
-
-/// Rank of a message among those that are ready: its priority, then the number of its turn. In one number, so
-/// that a message takes few cache lines.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Turn(NonZeroU64);
-
-impl Turn {
-    /// Bits of the number of a turn, which no run uses up.
-    const NUMBER_BITS: u32 = 61;
-
-    /// The next turn of all.
-    #[inline]
-    pub fn next(priority: u8, turns: &mut u64) -> Turn {
-        *turns += 1;
-        assert!(*turns >> Turn::NUMBER_BITS == 0, "turns have {} bits", Turn::NUMBER_BITS);
-        let rank = u64::from(priority) << Turn::NUMBER_BITS | *turns;
-        Turn(NonZeroU64::new(rank).expect("turns are counted from 1"))
-    }
-
-    #[inline]
-    pub fn priority(self) -> u8 {
-        (self.0.get() >> Turn::NUMBER_BITS) as u8
-    }
 }
 
 /// What is known of the way to a node.
@@ -178,6 +152,7 @@ impl Sender {
     /// Panics where the accounts of the message are wrong.
     pub fn check(&self) {
         self.board.check();
+        self.path.control.check();
         assert!(self.recovery_end <= self.board.next_transmission(), "recovery ends in the past");
         assert!(!self.board.is_complete(), "a complete message has ended");
     }
@@ -203,11 +178,23 @@ impl Sender {
     /// Whether it has a packet to send and its window lets it.
     #[inline]
     pub fn is_ready(&self, config: &Config) -> bool {
+        self.is_live && self.board.has_work(config.messages.span_packets) && self.has_window(config)
+    }
+
+    /// Whether its window has room for a packet.
+    #[inline]
+    fn has_window(&self, config: &Config) -> bool {
         let after = u64::from(self.board.in_flight_packets() + 1);
-        self.is_live
-            && self.board.has_work(config.messages.span_packets)
-            && after * u64::from(config.messages.segment_bytes)
-                <= self.path.control.window().as_u64()
+        after * u64::from(config.messages.segment_bytes) <= self.path.control.window().as_u64()
+    }
+
+    /// The packet that it is ready to send.
+    #[inline]
+    pub fn next_index(&mut self, config: &Config) -> Option<u32> {
+        if !self.is_live || !self.has_window(config) {
+            return None;
+        }
+        self.board.choose(config.messages.span_packets)
     }
 
     /// Until when its control holds it back, if it does.
@@ -220,10 +207,7 @@ impl Sender {
     /// The priority of the packet that it is ready to send.
     #[inline]
     pub fn urgency(&mut self, config: &Config) -> Option<u8> {
-        if !self.is_ready(config) {
-            return None;
-        }
-        let index = self.board.choose(config.messages.span_packets)?;
+        let index = self.next_index(config)?;
         let (tag, _) = self.tag(config, index);
         Some(tag.dscp.priority())
     }
@@ -248,11 +232,16 @@ impl Sender {
         self.is_live && self.board.in_flight_packets() > 0
     }
 
-    /// Sends one packet of a message that is ready, and says whether it was sent before. `None` if the
-    /// outbox has no room.
+    /// Sends the packet that it is ready to send, and says whether it was sent before. `None` if the outbox has
+    /// no room.
     #[inline]
-    pub fn send(&mut self, config: &Config, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
-        let index = self.board.choose(config.messages.span_packets)?;
+    pub fn send(
+        &mut self,
+        config: &Config,
+        now: Time,
+        index: u32,
+        outbox: &mut dyn Outbox,
+    ) -> Option<bool> {
         let payload_bytes = self.payload_bytes(config, index);
         let is_resend = self.board.was_sent(index);
         let body_size = self.body.body_size(payload_bytes);

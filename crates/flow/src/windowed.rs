@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use thalweg_core::{NodeId, Outbox, Time, Timers};
-use thalweg_transport::messages::{Event, FlowId, Message, Ready, StartError};
+use thalweg_transport::messages::{Event, FlowId, Message, StartError, Turns};
 use thalweg_transport::{Inbox, MessageConfig, Protocol};
 use thalweg_wire::flow::Ack;
 
 use crate::config::{Config, ConfigError, LossDetection};
-use crate::sender::{Outcome, Path, Sender, Turn};
+use crate::sender::{Outcome, Path, Sender};
 
 /// Sends as much of every message as its congestion control allows. Outgoing messages are in places that
 /// are used again.
@@ -17,9 +17,7 @@ pub struct Windowed {
     senders: Vec<Sender>,
     vacant: Vec<u32>,
     /// Messages that may have something to send: the most urgent first, and in turn among equals.
-    ready: Ready<Turn>,
-    /// Number of turns so far.
-    turns: u64,
+    ready: Turns,
     /// Answers that may be overdue.
     timers: Timers,
     /// Who may send again after a gap that its control keeps.
@@ -39,8 +37,7 @@ impl Protocol for Windowed {
             config,
             senders: Vec::new(),
             vacant: Vec::new(),
-            ready: Ready::default(),
-            turns: 0,
+            ready: Turns::default(),
             timers: Timers::default(),
             releases: Timers::default(),
             paths: BTreeMap::new(),
@@ -88,22 +85,21 @@ impl Protocol for Windowed {
     fn send(&mut self, now: Time, outbox: &mut dyn Outbox) -> Option<bool> {
         let config = &self.config;
         loop {
-            let (_, slot) = self.ready.first()?;
+            let slot = self.ready.first()?;
             let sender = &mut self.senders[slot as usize];
             let mut is_resend = None;
-            if sender.is_ready(config) {
-                is_resend = Some(sender.send(config, now, outbox)?);
+            if let Some(index) = sender.next_index(config) {
+                is_resend = Some(sender.send(config, now, index, outbox)?);
                 self.timers.arm(slot, sender.deadline);
             }
-            let priority = match sender.held_until(now) {
+            sender.queued = match sender.held_until(now) {
                 None => sender.urgency(config),
                 Some(at) => {
                     self.releases.arm(slot, at);
                     None
                 }
             };
-            let turn = priority.map(|priority| Turn::next(priority, &mut self.turns));
-            self.ready.put(slot, &mut sender.queued, turn);
+            self.ready.end_turn(sender.queued);
             if is_resend.is_some() {
                 return is_resend;
             }
@@ -182,11 +178,14 @@ impl Protocol for Windowed {
                 self.check_live(slot, sender);
             }
         }
+        self.ready.check();
         let queued = (0..).zip(&self.senders);
         let mut queued: Vec<_> =
             queued.filter_map(|(slot, sender)| Some((sender.queued?, slot))).collect();
+        let mut waiting: Vec<_> = self.ready.iter().collect();
         queued.sort_unstable();
-        assert!(self.ready.iter().eq(queued), "a message is in the queue with its turn, once");
+        waiting.sort_unstable();
+        assert_eq!(waiting, queued, "a message is in the queue of its priority, once");
     }
 }
 
@@ -214,9 +213,8 @@ impl Windowed {
         }
         let Some(priority) = sender.urgency(&self.config) else { return };
         // It keeps its turn, unless something has become more urgent.
-        if sender.queued.is_none_or(|turn| priority < turn.priority()) {
-            let turn = Turn::next(priority, &mut self.turns);
-            self.ready.put(slot, &mut sender.queued, Some(turn));
+        if sender.queued.is_none_or(|queued| priority < queued) {
+            self.ready.put(slot, sender.queued.replace(priority), priority);
         }
     }
 
@@ -236,19 +234,6 @@ impl Windowed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_most_urgent_goes_first_and_equals_take_turns() {
-        let (mut ready, mut turns) = (Ready::default(), 0);
-        let mut queued = [None; 6];
-        for (slot, priority) in [(1, 7), (2, 3), (3, 7), (4, 3), (5, 7), (3, 0)] {
-            let turn = Turn::next(priority, &mut turns);
-            assert_eq!(turn.priority(), priority);
-            ready.put(slot, &mut queued[slot], Some(turn));
-        }
-        let order: Vec<usize> = ready.iter().map(|(_, slot)| slot).collect();
-        assert_eq!(order, [3, 2, 4, 1, 5]);
-    }
 
     #[test]
     fn a_message_takes_few_cache_lines() {

@@ -276,7 +276,7 @@ macro_rules! controls {
         impl Control {
             /// Begins to control a path.
             pub fn start(&self, start: &ControlStart) -> CongestionControl {
-                CongestionControl(match self {
+                CongestionControl::new(match self {
                     $(Control::$Name(settings) => Running::$Name(settings.start(start)),)*
                 })
             }
@@ -290,46 +290,46 @@ macro_rules! controls {
         }
 
         // Calls are static and can be inlined: a transport asks its control for every packet.
-        impl Controller for CongestionControl {
+        impl Controller for Running {
             #[inline]
             fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
-                match &mut self.0 { $(Running::$Name(control) => control.on_sent(packet),)* }
+                match self { $(Running::$Name(control) => control.on_sent(packet),)* }
             }
 
             #[inline]
             fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
-                match &mut self.0 { $(Running::$Name(control) => control.on_ack(acked, rng),)* }
+                match self { $(Running::$Name(control) => control.on_ack(acked, rng),)* }
             }
 
             fn on_loss(&mut self, lost: &Lost) -> bool {
-                match &mut self.0 { $(Running::$Name(control) => control.on_loss(lost),)* }
+                match self { $(Running::$Name(control) => control.on_loss(lost),)* }
             }
 
             fn on_timeout(&mut self, now: Time) {
-                match &mut self.0 { $(Running::$Name(control) => control.on_timeout(now),)* }
+                match self { $(Running::$Name(control) => control.on_timeout(now),)* }
             }
 
             #[inline]
             fn window(&self) -> Bytes {
-                match &self.0 { $(Running::$Name(control) => control.window(),)* }
+                match self { $(Running::$Name(control) => control.window(),)* }
             }
 
             #[inline]
             fn earliest_departure(&self) -> Time {
-                match &self.0 { $(Running::$Name(control) => control.earliest_departure(),)* }
+                match self { $(Running::$Name(control) => control.earliest_departure(),)* }
             }
 
             #[inline]
             fn frees_lost_packets(&self) -> bool {
-                match &self.0 { $(Running::$Name(control) => control.frees_lost_packets(),)* }
+                match self { $(Running::$Name(control) => control.frees_lost_packets(),)* }
             }
 
             fn restart(&mut self) {
-                match &mut self.0 { $(Running::$Name(control) => control.restart(),)* }
+                match self { $(Running::$Name(control) => control.restart(),)* }
             }
 
             fn check(&self) {
-                match &self.0 { $(Running::$Name(control) => control.check(),)* }
+                match self { $(Running::$Name(control) => control.check(),)* }
             }
         }
     };
@@ -375,7 +375,68 @@ impl Default for Control {
 
 /// A running congestion control of one path.
 #[derive(Clone, Debug)]
-pub struct CongestionControl(Running);
+pub struct CongestionControl {
+    running: Running,
+    /// The window of the control. Transports ask for it several times per packet, and it changes with
+    /// acknowledgements, losses and timeouts only.
+    window: Bytes,
+}
+
+impl CongestionControl {
+    fn new(running: Running) -> CongestionControl {
+        CongestionControl { window: running.window(), running }
+    }
+}
+
+impl Controller for CongestionControl {
+    #[inline]
+    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
+        self.running.on_sent(packet)
+    }
+
+    #[inline]
+    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
+        let is_cut = self.running.on_ack(acked, rng);
+        self.window = self.running.window();
+        is_cut
+    }
+
+    fn on_loss(&mut self, lost: &Lost) -> bool {
+        let is_cut = self.running.on_loss(lost);
+        self.window = self.running.window();
+        is_cut
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.running.on_timeout(now);
+        self.window = self.running.window();
+    }
+
+    #[inline]
+    fn window(&self) -> Bytes {
+        self.window
+    }
+
+    #[inline]
+    fn earliest_departure(&self) -> Time {
+        self.running.earliest_departure()
+    }
+
+    #[inline]
+    fn frees_lost_packets(&self) -> bool {
+        self.running.frees_lost_packets()
+    }
+
+    fn restart(&mut self) {
+        self.running.restart();
+        self.window = self.running.window();
+    }
+
+    fn check(&self) {
+        self.running.check();
+        assert_eq!(self.window, self.running.window(), "the window is that of the control");
+    }
+}
 
 #[cfg(test)]
 mod tests;

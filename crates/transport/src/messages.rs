@@ -8,6 +8,7 @@ pub mod ready;
 mod receiver;
 mod reordering;
 pub mod replies;
+pub mod turns;
 
 pub use config::{MAX_PACKETS, MessageConfig, MessageConfigError};
 pub use incoming::{ArrivalStats, Incoming, Refusal};
@@ -16,3 +17,4 @@ pub use message::{
 };
 pub use ready::Ready;
 pub use replies::Replies;
+pub use turns::Turns;

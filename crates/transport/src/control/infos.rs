@@ -22,6 +22,10 @@ impl PacketInfos {
     /// Removes and returns the state of a transmission that was acknowledged, and drops those of earlier ones.
     #[inline]
     pub fn take(&mut self, transmission: u64) -> Option<PacketInfo> {
+        // Most controls give packets no state.
+        if self.infos.is_empty() {
+            return None;
+        }
         let place = self.infos.binary_search_by_key(&transmission, |(number, _)| *number).ok()?;
         let (_, info) = self.infos.drain(..=place).next_back()?;
         Some(info)
