@@ -33,7 +33,7 @@ pub use config::{Config, ConfigError, LOSS_THRESHOLD_MAX, Stats};
 use agreed::Agreed;
 use flight::Flight;
 use fragments::Fragments;
-use operations::Operations;
+use operations::{Located, Operations};
 use send::Wanted;
 
 /// One worker of one job.
@@ -343,8 +343,10 @@ impl Work {
     fn skip_missing(&mut self) {
         let end = self.resume_from.min(self.operations.end());
         for sequence in self.fragments.watermark()..end {
-            if !self.fragments.is_complete(sequence) {
-                self.events.extend(self.operations.complete(sequence, false));
+            if !self.fragments.is_complete(sequence)
+                && let Some(at) = self.operations.locate(sequence)
+            {
+                self.events.extend(self.operations.complete(at, false));
             }
         }
         self.fragments.complete_below(end);
@@ -353,9 +355,9 @@ impl Work {
 
     /// How urgent packets of a fragment are.
     #[inline]
-    fn dscp(&self, sequence: u64) -> Dscp {
+    fn dscp(&self, at: Located) -> Dscp {
         let tag = self.config.tag.dscp;
-        match self.operations.layer(sequence) {
+        match self.operations.layer(at) {
             Some((layer, layers)) => {
                 let priority = layer_priority(layer, layers, FRONT_PRIORITY, LAYER_PRIORITIES);
                 Dscp::of_priority(priority).in_class(tag.class())
@@ -365,10 +367,10 @@ impl Work {
     }
 
     /// A fragment has its sum.
-    fn complete(&mut self, now: Time, sequence: u64) {
+    fn complete(&mut self, now: Time, at: Located) {
         self.moved_at = now;
-        self.events.extend(self.operations.complete(sequence, true));
-        self.fragments.complete(sequence);
+        self.events.extend(self.operations.complete(at, true));
+        self.fragments.complete(at.sequence);
     }
 }
 

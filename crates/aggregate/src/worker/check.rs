@@ -33,7 +33,7 @@ impl Epoch {
                 assert!(sequence < self.next, "fragment {sequence} was sent and is next");
                 self.check_sent(sequence, fragment);
                 let is_given_up = fragment.is_overtaken && self.control.frees_lost_packets();
-                in_flight_bytes += if is_given_up { 0 } else { self.packet_bytes(work, sequence) };
+                in_flight_bytes += if is_given_up { 0 } else { u64::from(fragment.packet_bytes) };
             }
         }
         assert_eq!(in_flight_bytes, self.in_flight_bytes, "bytes in flight are those of fragments");

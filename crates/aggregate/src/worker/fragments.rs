@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::Time;
+use thalweg_core::{Dscp, Time};
 use thalweg_wire::aggregate::Numbers;
 
 use super::agreed::Terms;
@@ -31,6 +31,10 @@ pub(super) enum State {
 pub(super) struct Fragment {
     pub state: State,
     pub terms: Terms,
+    /// What a packet with its values occupies of a link.
+    pub packet_bytes: u32,
+    /// How urgent its packets are.
+    pub dscp: Dscp,
     /// The first transmission of this attempt. An answer tells no more than that this one arrived.
     pub first_transmission: u64,
     /// The last transmission, be it a query.
@@ -53,10 +57,22 @@ pub(super) struct Fragment {
     pub answer: Option<How>,
 }
 
+/// The first departure of a fragment in an epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Launch {
+    pub terms: Terms,
+    pub packet_bytes: u32,
+    pub dscp: Dscp,
+    pub transmission: u64,
+    pub now: Time,
+}
+
 impl Fragment {
     const WAITING: Fragment = Fragment {
         state: State::Waiting,
         terms: Terms { aggregator: 0, attempt: Attempt(0), numbers: Numbers::Float },
+        packet_bytes: 0,
+        dscp: Dscp::of_priority(0),
         first_transmission: 0,
         last_transmission: 0,
         sent_at: Time::ZERO,
@@ -117,12 +133,15 @@ impl Fragments {
 
     /// A fragment leaves for the first time in this epoch. It is not complete.
     #[inline]
-    pub fn launch(&mut self, sequence: u64, terms: Terms, transmission: u64, now: Time) {
+    pub fn launch(&mut self, sequence: u64, launch: Launch) {
+        let Launch { terms, packet_bytes, dscp, transmission, now } = launch;
         let fragment = self.at(sequence);
         assert_eq!(fragment.state, State::Waiting, "fragment {sequence} leaves once in an epoch");
         *fragment = Fragment {
             state: State::Sent,
             terms,
+            packet_bytes,
+            dscp,
             first_transmission: transmission,
             last_transmission: transmission,
             sent_at: now,

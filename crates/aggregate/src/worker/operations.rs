@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{Body, Element, Fingerprint, Operation};
 use thalweg_values::{Fixed, Tensor, TensorSlice, TensorSliceMut};
-use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
+use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter, VALUE_BYTES};
 use thalweg_wire::fingerprint;
 
 use super::Event;
@@ -50,6 +50,24 @@ struct Entry {
     digest: u32,
     /// Whose contributions sums lack, by fragment.
     absent: BTreeMap<u64, Absent>,
+}
+
+/// A fragment of an operation that is held: found once for every packet, in either direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Located {
+    pub sequence: u64,
+    operation: Operation,
+    /// The first value of its operation that it has, and the one after the last.
+    from: u64,
+    to: u64,
+}
+
+impl Located {
+    /// How many bytes its values take in a packet.
+    #[inline]
+    pub fn body_bytes(&self) -> u64 {
+        VALUE_BYTES as u64 * (self.to - self.from)
+    }
 }
 
 /// What is held of an operation's values.
@@ -129,27 +147,36 @@ impl Operations {
         entry.digest = fingerprint::digest(&entry.fingerprint, entry.first);
     }
 
-    /// The digest of a fragment's operation, as long as that is held.
+    /// Finds a fragment, as long as its operation is held.
+    #[inline]
+    pub fn locate(&self, sequence: u64) -> Option<Located> {
+        let index = self.held.partition_point(|entry| entry.end <= sequence);
+        let entry = self.held.get(index).filter(|entry| entry.first <= sequence)?;
+        let (from, to) = self.range(entry, sequence)?;
+        let operation = Operation(self.first + index as u64);
+        Some(Located { sequence, operation, from, to })
+    }
+
+    /// The digest of a fragment's operation.
     // spec: E-11
     #[inline]
-    pub fn digest(&self, sequence: u64) -> Option<u32> {
-        self.locate(sequence).map(|index| self.held[index].digest)
+    pub fn digest(&self, at: Located) -> Option<u32> {
+        self.entry(at).map(|entry| entry.digest)
     }
 
     /// The values of a fragment, as long as they are held: the worker's own, or the sum once it is
     /// complete. `None` also for one that is complete without result.
     #[inline]
-    pub fn piece(&self, sequence: u64) -> Option<TensorSlice<'_>> {
-        let entry = &self.held[self.locate(sequence)?];
-        let (from, to) = self.range(entry, sequence)?;
-        if sequence < entry.missing_end {
+    pub fn piece(&self, at: Located) -> Option<TensorSlice<'_>> {
+        let entry = self.entry(at)?;
+        if at.sequence < entry.missing_end {
             return None;
         }
         match &entry.held {
-            Held::All(tensor) => Some(tensor.slice(from..to)),
+            Held::All(tensor) => Some(tensor.slice(at.from..at.to)),
             Held::From(first, rest) => {
                 let (begin, _) = self.range(entry, *first)?;
-                Some(rest.slice(from.checked_sub(begin)?..to - begin))
+                Some(rest.slice(at.from.checked_sub(begin)?..at.to - begin))
             }
             Held::Nothing => None,
         }
@@ -157,18 +184,16 @@ impl Operations {
 
     /// Writes a sum where it belongs. `false`, and nothing is written, if it has another length.
     // spec
-    pub fn write(&mut self, sequence: u64, parameter: &Parameter, body: &Body<'_>) -> bool {
-        let Some(index) = self.locate(sequence) else { return false };
-        let Some((from, to)) = self.range(&self.held[index], sequence) else { return false };
-        let values = to - from;
-        if body.len() as u64 != 4 * values {
+    pub fn write(&mut self, at: Located, parameter: &Parameter, body: &Body<'_>) -> bool {
+        if body.len() as u64 != at.body_bytes() {
             return false;
         }
-        let Held::All(tensor) = &mut self.held[index].held else { return false };
+        let Some(entry) = self.entry_mut(at) else { return false };
+        let Held::All(tensor) = &mut entry.held else { return false };
         match (tensor, body) {
             (Tensor::Length(_), _) => true,
             (tensor, Body::Bytes(bytes)) => {
-                decode(parameter.numbers, bytes, tensor.slice_mut(from..to));
+                decode(parameter.numbers, bytes, tensor.slice_mut(at.from..at.to));
                 true
             }
             (_, Body::Length(_)) => false,
@@ -177,9 +202,9 @@ impl Operations {
 
     /// A fragment that was not complete is now. Says if that finishes the operation.
     #[inline]
-    pub fn complete(&mut self, sequence: u64, has_result: bool) -> Option<Event> {
-        let index = self.locate(sequence)?;
-        let entry = &mut self.held[index];
+    pub fn complete(&mut self, at: Located, has_result: bool) -> Option<Event> {
+        let sequence = at.sequence;
+        let entry = self.entry_mut(at)?;
         assert!(entry.left > 0, "fragment {sequence} completes once");
         entry.left -= 1;
         if !has_result {
@@ -189,35 +214,31 @@ impl Operations {
             return None;
         }
         entry.is_finished = true;
-        Some(Event::Finished {
-            operation: Operation(self.first + index as u64),
-            missing_below: entry.missing_end - entry.first,
-            absences: Absences {
-                workers: self.workers,
-                fragment_values: self.fragment_values.unwrap_or(0),
-                incomplete: entry.absent.iter().map(|(at, who)| (at - entry.first, *who)).collect(),
-            },
-        })
+        let missing_below = entry.missing_end - entry.first;
+        let incomplete = entry.absent.iter().map(|(at, who)| (at - entry.first, *who)).collect();
+        let fragment_values = self.fragment_values.unwrap_or(0);
+        let absences = Absences { workers: self.workers, fragment_values, incomplete };
+        Some(Event::Finished { operation: at.operation, missing_below, absences })
     }
 
     /// A sum lacks contributions.
-    pub fn lack(&mut self, sequence: u64, absent: Absent) {
-        if let Some(index) = self.locate(sequence) {
-            self.held[index].absent.insert(sequence, absent);
+    pub fn lack(&mut self, at: Located, absent: Absent) {
+        if let Some(entry) = self.entry_mut(at) {
+            entry.absent.insert(at.sequence, absent);
         }
     }
 
     /// Whose contributions a sum lacks.
-    pub fn lacks(&self, sequence: u64) -> Option<Absent> {
-        self.held[self.locate(sequence)?].absent.get(&sequence).copied()
+    pub fn lacks(&self, at: Located) -> Option<Absent> {
+        self.entry(at)?.absent.get(&at.sequence).copied()
     }
 
     /// What a query says of a fragment's operation, if that need not be exact.
-    pub fn bounded(&self, sequence: u64) -> Option<Bounded> {
-        let entry = &self.held[self.locate(sequence)?];
+    pub fn bounded(&self, at: Located) -> Option<Bounded> {
+        let entry = self.entry(at)?;
         let Reliability::Bounded(share) = entry.options.reliability else { return None };
         let fragments = u32::try_from(entry.end - entry.first).ok()?;
-        let first_distance = (sequence - entry.first) as u32;
+        let first_distance = (at.sequence - entry.first) as u32;
         (fragments <= Bounded::FRAGMENTS_MAX).then_some(Bounded {
             first_distance,
             fragments,
@@ -227,8 +248,8 @@ impl Operations {
 
     /// The layer of a fragment's operation, if it has one, and how many there are.
     #[inline]
-    pub fn layer(&self, sequence: u64) -> Option<(u16, u16)> {
-        self.locate(sequence).and_then(|index| self.held[index].options.layer)
+    pub fn layer(&self, at: Located) -> Option<(u16, u16)> {
+        self.entry(at).and_then(|entry| entry.options.layer)
     }
 
     /// The first operation that is not finished.
@@ -332,11 +353,16 @@ impl Operations {
         operation.0.checked_sub(self.first).map(|index| index as usize)
     }
 
-    /// The operation of a fragment. The others hold no fragment or other ones.
+    /// The operation of a fragment, as long as it is held.
     #[inline]
-    fn locate(&self, sequence: u64) -> Option<usize> {
-        let index = self.held.partition_point(|entry| entry.end <= sequence);
-        self.held.get(index).filter(|entry| entry.first <= sequence).map(|_| index)
+    fn entry(&self, at: Located) -> Option<&Entry> {
+        self.held.get(self.index(at.operation)?)
+    }
+
+    #[inline]
+    fn entry_mut(&mut self, at: Located) -> Option<&mut Entry> {
+        let index = self.index(at.operation)?;
+        self.held.get_mut(index)
     }
 
     /// Which values of its operation a fragment has.

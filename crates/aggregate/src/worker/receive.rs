@@ -9,6 +9,7 @@ use thalweg_wire::{Kind, Prefix, tag};
 use super::agreed::Terms;
 use super::flight::Sent;
 use super::fragments::Fragment;
+use super::operations::Located;
 use super::send::{How, Wanted};
 use super::{Epoch, Work, rto_limits};
 use crate::index::upper_places;
@@ -62,8 +63,9 @@ impl Epoch {
         if !is_known || !self.is_ours(&parameter.identity, parameter.server) {
             return None;
         }
+        let at = work.operations.locate(sequence);
         // spec: E-11
-        let own = work.operations.digest(sequence);
+        let own = at.and_then(|at| work.operations.digest(at));
         if own.is_some_and(|own| own != parameter.identity.operation) {
             return None;
         }
@@ -77,7 +79,7 @@ impl Epoch {
         if parameter.repeat {
             self.on_repeat(work, now, sequence, congested)
         } else {
-            self.on_sum(work, now, &parameter, packet, congested)
+            self.on_sum(work, now, at?, &parameter, packet, congested)
         }
     }
 
@@ -85,30 +87,30 @@ impl Epoch {
         &mut self,
         work: &mut Work,
         now: Time,
+        at: Located,
         parameter: &Parameter,
         packet: &Packet<'_>,
         congested: bool,
     ) -> Option<()> {
-        let sequence = parameter.identity.sequence;
-        if !work.operations.write(sequence, parameter, &packet.body) {
+        let sequence = at.sequence;
+        if !work.operations.write(at, parameter, &packet.body) {
             return None;
         }
         if let Some(absent) = parameter.absent {
-            work.operations.lack(sequence, absent);
+            work.operations.lack(at, absent);
         }
         self.agreed.learn(parameter);
-        let packet_bytes = self.packet_bytes(work, sequence);
         if let Some(fragment) = work.fragments.sent_mut(sequence).copied() {
             self.on_answer(work, now, sequence, &fragment, congested);
             if !(fragment.is_overtaken && self.control.frees_lost_packets()) {
-                self.in_flight_bytes -= packet_bytes;
+                self.in_flight_bytes -= u64::from(fragment.packet_bytes);
             }
             if fragment.is_overtaken && parameter.next_aggregator.is_none() {
                 self.on_loss(work, now, fragment.first_transmission);
             }
         }
         work.stats.completed_bytes += packet.body.len() as u64;
-        work.complete(now, sequence);
+        work.complete(now, at);
         self.skip_complete(work);
         self.find_losses(work, now, self.setup.shard(sequence));
         Some(())
@@ -177,10 +179,10 @@ impl Epoch {
         }
         let acked = Acked {
             now,
-            bytes: Bytes::new(self.packet_bytes(work, sequence)),
+            bytes: Bytes::from(fragment.packet_bytes),
             congested,
             round_trip,
-            priority: Some(work.dscp(sequence).priority()),
+            priority: Some(fragment.dscp.priority()),
             in_flight: Bytes::new(self.in_flight_bytes),
             in_recovery: transmission < self.recovery_end,
             transmission,
@@ -224,14 +226,13 @@ impl Epoch {
     fn on_overtaken(&mut self, work: &mut Work, now: Time, sent: Sent) {
         work.stats.losses += 1;
         let is_known = self.setup.parameters.recovery == Recovery::Paper;
-        let packet_bytes = self.packet_bytes(work, sent.item);
         if let Some(fragment) = work.fragments.sent_mut(sent.item)
             && !is_known
             && !std::mem::replace(&mut fragment.is_overtaken, true)
             && self.control.frees_lost_packets()
         {
             // Nothing of it is on the way, and others need not wait for its repair.
-            self.in_flight_bytes -= packet_bytes;
+            self.in_flight_bytes -= u64::from(fragment.packet_bytes);
         }
         self.on_unanswered(work, sent, Why::Overtaken);
         if is_known {
@@ -335,7 +336,8 @@ impl Epoch {
         };
         let terms = Terms { aggregator: request.aggregator, attempt, numbers: Numbers::Float };
         let wanted = Wanted { sequence: request.identity.sequence, terms };
-        let is_held = work.operations.piece(wanted.sequence).is_some();
+        let at = work.operations.locate(wanted.sequence);
+        let is_held = at.is_some_and(|at| work.operations.piece(at).is_some());
         if is_held && self.results.len() < RESULTS_MAX && !self.results.contains(&wanted) {
             self.results.push_back(wanted);
         }

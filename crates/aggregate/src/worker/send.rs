@@ -1,12 +1,14 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Bytes, Outbox, Packet, Purpose, Tag, Time};
+use thalweg_core::{Body, BodySize, Bytes, Dscp, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_transport::control::SentPacket;
 use thalweg_transport::{Controller, Envelope};
 use thalweg_values::{Fit, Fixed, TensorSlice};
 use thalweg_wire::aggregate::{Gradient, Identity, Magnitude, Numbers, Query};
 
 use super::agreed::Terms;
+use super::fragments::Launch;
+use super::operations::Located;
 use super::{Epoch, Work};
 use crate::setup::{Attempt, Numeric, Recovery};
 
@@ -40,7 +42,7 @@ impl Epoch {
     pub(super) fn has_backlog(&self, work: &Work) -> bool {
         let is_urgent =
             !self.answers.is_empty() || !self.results.is_empty() || !self.due.is_empty();
-        is_urgent || (self.held_until.is_none() && self.may_launch(work))
+        is_urgent || (self.held_until.is_none() && self.next_to_launch(work).is_some())
     }
 
     /// Sends the most urgent packet. `false` if there is none, or no room for fresh values.
@@ -53,8 +55,8 @@ impl Epoch {
             work.stats.results += u64::from(has_left);
         } else if let Some(sequence) = self.due.pop_front() {
             self.send_due(work, now, sequence, outbox);
-        } else if self.may_launch(work) {
-            return !self.is_held(now) && self.launch(work, now, outbox);
+        } else if let Some(at) = self.next_to_launch(work) {
+            return !self.is_held(now) && self.launch(work, now, at, outbox);
         } else {
             return false;
         }
@@ -110,17 +112,18 @@ impl Epoch {
         }
     }
 
-    /// Whether the next fragment may leave. The expected one always may.
+    /// The next fragment, if it may leave. The expected one always may.
     // spec: A-32
     #[inline]
-    fn may_launch(&self, work: &Work) -> bool {
+    fn next_to_launch(&self, work: &Work) -> Option<Located> {
         let watermark = work.fragments.watermark();
         if self.next >= work.operations.end().min(self.limit(work)) {
-            return false;
+            return None;
         }
-        let Some(piece) = work.operations.piece(self.next) else { return false };
-        let bytes = piece.wide_bytes() + u64::from(self.setup.parameters.overhead_bytes);
-        self.next == watermark || self.in_flight_bytes + bytes <= self.control.window().as_u64()
+        let at = work.operations.locate(self.next)?;
+        let after = self.in_flight_bytes + u64::from(self.packet_bytes(at));
+        let may_leave = self.next == watermark || after <= self.control.window().as_u64();
+        (may_leave && work.operations.piece(at).is_some()).then_some(at)
     }
 
     /// Returns whether the control holds the next fragment back, and notes until when.
@@ -138,9 +141,9 @@ impl Epoch {
     }
 
     #[inline]
-    fn launch(&mut self, work: &mut Work, now: Time, outbox: &mut dyn Outbox) -> bool {
-        let sequence = self.next;
-        let Some(piece) = work.operations.piece(sequence) else { return false };
+    fn launch(&mut self, work: &mut Work, now: Time, at: Located, outbox: &mut dyn Outbox) -> bool {
+        let sequence = at.sequence;
+        let Some(piece) = work.operations.piece(at) else { return false };
         // An outbox may have room for questions and none for values: those wait.
         let has_left_before = sequence < work.first_unsent;
         let purpose = Purpose::of_data(has_left_before);
@@ -148,11 +151,12 @@ impl Epoch {
         work.first_unsent = work.first_unsent.max(sequence + 1);
         let terms = self.agreed.terms(sequence);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
-        work.fragments.launch(sequence, terms, transmission, now);
-        self.note_sent(work, now, sequence, transmission);
+        let (packet_bytes, dscp) = (self.packet_bytes(at), work.dscp(at));
+        work.fragments.launch(sequence, Launch { terms, packet_bytes, dscp, transmission, now });
+        self.note_sent(now, packet_bytes, dscp, transmission);
         self.next += 1;
         self.skip_complete(work);
-        let fit = self.fill(work, sequence, terms, How::Fresh, packet);
+        let fit = self.fill(work, at, terms, How::Fresh, packet);
         work.stats.fragments_sent += 1;
         // spec: T-09
         work.stats.underflowed_values += if has_left_before { 0 } else { fit.underflowed };
@@ -161,25 +165,24 @@ impl Epoch {
 
     /// Counts a fragment as in flight.
     #[inline]
-    fn note_sent(&mut self, work: &Work, now: Time, sequence: u64, transmission: u64) {
-        let bytes = self.packet_bytes(work, sequence);
+    fn note_sent(&mut self, now: Time, packet_bytes: u32, dscp: Dscp, transmission: u64) {
         let packet = SentPacket {
             now,
-            bytes: Bytes::new(bytes),
+            bytes: Bytes::from(packet_bytes),
             in_flight: Bytes::new(self.in_flight_bytes),
-            priority: work.dscp(sequence).priority(),
+            priority: dscp.priority(),
         };
         if let Some(info) = self.control.on_sent(&packet) {
             self.infos.push(transmission, info);
         }
-        self.in_flight_bytes += bytes;
+        self.in_flight_bytes += u64::from(packet_bytes);
     }
 
     /// What a packet with the values of a fragment occupies of a link.
     #[inline]
-    pub(super) fn packet_bytes(&self, work: &Work, sequence: u64) -> u64 {
-        let body = work.operations.piece(sequence).map_or(0, TensorSlice::wide_bytes);
-        body + u64::from(self.setup.parameters.overhead_bytes)
+    fn packet_bytes(&self, at: Located) -> u32 {
+        // A fragment has at most 16 bits of values.
+        at.body_bytes() as u32 + self.setup.parameters.overhead_bytes
     }
 
     /// Sends the values of a fragment once more, or its sum, unless they are no longer held. `true` if
@@ -192,10 +195,11 @@ impl Epoch {
         how: How,
         outbox: &mut dyn Outbox,
     ) -> bool {
-        let Some(piece) = work.operations.piece(sequence) else { return false };
+        let Some(at) = work.operations.locate(sequence) else { return false };
+        let Some(piece) = work.operations.piece(at) else { return false };
         let size = piece.wide_body_size();
         let Some(packet) = outbox.lend(size, Purpose::Retransmission) else { return false };
-        let _ = self.fill(work, sequence, terms, how, packet);
+        let _ = self.fill(work, at, terms, how, packet);
         true
     }
 
@@ -203,26 +207,27 @@ impl Epoch {
     fn fill(
         &self,
         work: &Work,
-        sequence: u64,
+        at: Located,
         terms: Terms,
         how: How,
         mut packet: Packet<'_>,
     ) -> Fit {
-        let Some(piece) = work.operations.piece(sequence) else { return Fit::WHOLE };
-        let mut gradient = self.gradient(work, sequence, terms, how);
+        let Some(piece) = work.operations.piece(at) else { return Fit::WHOLE };
+        let mut gradient = self.gradient(work, at, terms, how);
         let fit = encode(piece, terms.numbers, &mut packet.body);
         gradient.overflow = fit.is_clipped;
         let is_to_server = gradient.level == gradient.branch.end();
-        let envelope = self.envelope(work, sequence, is_to_server);
+        let envelope = self.envelope(work, at, is_to_server);
         envelope.fill_sized(&mut packet, |header| gradient.encode(header));
         fit
     }
 
-    fn gradient(&self, work: &Work, sequence: u64, terms: Terms, how: How) -> Gradient {
+    fn gradient(&self, work: &Work, at: Located, terms: Terms, how: How) -> Gradient {
+        let sequence = at.sequence;
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
         let is_straight = matches!(how, How::Straight | How::Result);
-        let identity = self.identity(work, sequence, terms.attempt);
+        let identity = self.identity(work, at, terms.attempt);
         Gradient {
             watermark_distance: watermark_distance(work, sequence),
             level: if is_straight { branch.end() } else { branch.entry() },
@@ -230,7 +235,9 @@ impl Epoch {
             resend: matches!(how, How::Resend | How::Straight),
             repair: how == How::Repair,
             result: how == How::Result,
-            absent: work.operations.lacks(sequence).filter(|_| how == How::Result),
+            absent: Some(at)
+                .filter(|_| how == How::Result)
+                .and_then(|at| work.operations.lacks(at)),
             ..Gradient::fresh(identity, terms.aggregator, terms.numbers, tree.server(), branch)
         }
     }
@@ -245,7 +252,8 @@ impl Epoch {
         let ahead =
             self.control.window().as_u64() / u64::from(self.setup.parameters.packet_bytes());
         let ahead = ahead.clamp(1, u64::from(self.setup.parameters.span_fragments));
-        let piece = work.operations.piece(sequence + ahead);
+        let at = work.operations.locate(sequence + ahead);
+        let piece = at.and_then(|at| work.operations.piece(at));
         piece.map_or(Magnitude::default(), |piece| Magnitude::of(piece.largest_magnitude()))
     }
 
@@ -258,20 +266,21 @@ impl Epoch {
         is_straight: bool,
         outbox: &mut dyn Outbox,
     ) {
+        let Some(at) = work.operations.locate(sequence) else { return };
         let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else { return };
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
-        let identity = self.identity(work, sequence, terms.attempt);
+        let identity = self.identity(work, at, terms.attempt);
         let query = Query {
             level: if is_straight { branch.end() } else { branch.entry() },
             watermark_distance: watermark_distance(work, sequence),
             heard_distance: self.heard_distance(work, sequence),
             bypass: is_straight,
             // What was repeated in floats is exact.
-            bounded: work.operations.bounded(sequence).filter(|_| !terms.attempt.is_in_floats()),
+            bounded: work.operations.bounded(at).filter(|_| !terms.attempt.is_in_floats()),
             ..Query::new(identity, terms.aggregator, tree.server(), branch)
         };
-        let envelope = self.envelope(work, sequence, is_straight);
+        let envelope = self.envelope(work, at, is_straight);
         envelope.fill_sized(&mut packet, |header| query.encode(header));
     }
 
@@ -284,20 +293,20 @@ impl Epoch {
     }
 
     // spec: E-11
-    fn identity(&self, work: &Work, sequence: u64, attempt: Attempt) -> Identity {
-        let (job, epoch) = (self.setup.job, self.setup.epoch);
+    fn identity(&self, work: &Work, at: Located, attempt: Attempt) -> Identity {
+        let (job, epoch, sequence) = (self.setup.job, self.setup.epoch, at.sequence);
         // What is sent belongs to an operation that is held.
-        let operation = work.operations.digest(sequence).unwrap_or(0);
+        let operation = work.operations.digest(at).unwrap_or(0);
         Identity { job, epoch, sequence, attempt: attempt.0, operation }
     }
 
     /// Returns the envelope of a packet about a fragment.
     // spec: A-24
-    fn envelope<'a>(&self, work: &'a Work, sequence: u64, is_to_server: bool) -> Envelope<'a> {
-        let tree = self.setup.tree(sequence);
+    fn envelope<'a>(&self, work: &'a Work, at: Located, is_to_server: bool) -> Envelope<'a> {
+        let tree = self.setup.tree(at.sequence);
         Envelope {
             dst: if is_to_server { tree.server() } else { tree.first_hop(self.rank) },
-            tag: Tag { dscp: work.dscp(sequence), ..work.config.tag },
+            tag: Tag { dscp: work.dscp(at), ..work.config.tag },
             // Packets of a job stay on one path, in order.
             entropy: self.setup.job.0 as u16,
             overhead_bytes: self.setup.parameters.overhead_bytes,

@@ -67,6 +67,12 @@ trait Read {
     fn floats(&self) -> Vec<f32>;
 }
 
+impl Work {
+    fn digest(&self, sequence: u64) -> Option<u32> {
+        self.operations.locate(sequence).and_then(|at| self.operations.digest(at))
+    }
+}
+
 impl Read for Owned {
     fn kind(&self) -> Kind {
         peek(&self.header).unwrap().kind
@@ -163,7 +169,7 @@ impl Bench {
     }
 
     fn identity(&self, sequence: u64) -> Identity {
-        let operation = self.worker.work.operations.digest(sequence).unwrap_or(0);
+        let operation = self.worker.work.digest(sequence).unwrap_or(0);
         Identity { job: JOB, epoch: self.setup.epoch, sequence, attempt: 0, operation }
     }
 

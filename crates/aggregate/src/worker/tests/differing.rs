@@ -36,7 +36,7 @@ fn fragments_that_were_numbered_later_name_their_operation() {
     worker.submit(Time::ZERO, Tensor::Length(8));
     assert!(worker.adopt(Time::ZERO, Arc::new(setup()), 0));
     let sum = Fingerprint::of_sum(Element::F32, 8);
-    let known: Vec<_> = (0..5).map(|sequence| worker.work.operations.digest(sequence)).collect();
+    let known: Vec<_> = (0..5).map(|sequence| worker.work.digest(sequence)).collect();
     let [first, second] = [digest(&sum, 0), digest(&sum, 2)].map(Some);
     assert_eq!(known, [first, first, second, second, None]);
 }
