@@ -1,6 +1,10 @@
 //! Operations that are under way.
 
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -9,6 +13,16 @@ use crate::error::Error;
 ///
 /// The operation goes on whether anybody waits or not; dropping the handle does not end it, since the
 /// other ranks count on this one.
+///
+/// A program without a runtime [waits](Handle::wait); one with any runtime awaits the handle:
+///
+/// ```no_run
+/// # async fn train(session: &thalweg::Session) -> Result<(), thalweg::Error> {
+/// let gradients = session.all_reduce(vec![1.0f32; 1_000], thalweg::Reduce::Mean)?.await?;
+/// # drop(gradients);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the result, or the error, comes by waiting"]
 pub struct Handle<T> {
     shared: Arc<Shared>,
@@ -18,7 +32,7 @@ pub struct Handle<T> {
 /// What an operation ends with, before it is what its caller expects.
 pub(crate) type Done = Box<dyn std::any::Any + Send>;
 
-/// Whom to tell that an operation has ended.
+/// Called when an operation has ended.
 type Watcher = Box<dyn FnOnce() + Send>;
 
 /// Where an end comes from: keep it as long as there may be one.
@@ -26,9 +40,17 @@ pub(crate) struct Reply {
     shared: Option<Arc<Shared>>,
 }
 
+/// Those who want to know when an operation has ended.
+#[derive(Default)]
+struct Watchers {
+    calls: Vec<Watcher>,
+    /// The task that polled last. A task may be polled for many other reasons, so that it has one place.
+    task: Option<Waker>,
+}
+
 struct Shared {
-    /// Who wants to know when it has ended.
-    watcher: Mutex<Option<Watcher>>,
+    /// Those who want to know when it has ended.
+    watchers: Mutex<Watchers>,
     end: Mutex<Option<Result<Done, Error>>>,
     is_there: Condvar,
 }
@@ -38,7 +60,7 @@ pub(crate) fn pair<D: Send + 'static, T>(
     finish: impl FnOnce(D) -> Result<T, Error> + Send + 'static,
 ) -> (Handle<T>, Reply) {
     let shared = Arc::new(Shared {
-        watcher: Mutex::new(None),
+        watchers: Mutex::default(),
         end: Mutex::new(None),
         is_there: Condvar::new(),
     });
@@ -94,10 +116,7 @@ impl<T> Handle<T> {
     /// Calls `watcher` when the operation has ended, at once if it has. It runs on the thread that ended it,
     /// and must not wait for anything.
     pub fn when_ready(&self, watcher: impl FnOnce() + Send + 'static) {
-        let mut place = self.shared.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(Box::new(watcher));
-        drop(place);
-        self.shared.tell_watcher();
+        self.shared.watch(|watchers| watchers.calls.push(Box::new(watcher)));
     }
 
     /// Whether the result, or an error, is there.
@@ -106,26 +125,79 @@ impl<T> Handle<T> {
     }
 }
 
+impl<T> fmt::Debug for Handle<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Handle").field("is_ready", &self.is_ready()).finish()
+    }
+}
+
+impl<T> IntoFuture for Handle<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = HandleFuture<T>;
+
+    fn into_future(self) -> HandleFuture<T> {
+        HandleFuture { handle: Some(self) }
+    }
+}
+
+/// The future of a [`Handle`]. It needs no runtime of its own: the thread that ends the operation wakes it.
+#[must_use = "a future does nothing until it is awaited"]
+pub struct HandleFuture<T> {
+    /// Gone once the result was handed out.
+    handle: Option<Handle<T>>,
+}
+
+impl<T> fmt::Debug for HandleFuture<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("HandleFuture").field(&self.handle).finish()
+    }
+}
+
+impl<T> Future for HandleFuture<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        let handle = self.handle.take().expect("a future is not polled after its end");
+        match handle.wait_for(Duration::ZERO) {
+            Ok(result) => Poll::Ready(result),
+            Err(handle) => {
+                let handle = self.handle.insert(handle);
+                let task = context.waker().clone();
+                handle.shared.watch(|watchers| watchers.task = Some(task));
+                Poll::Pending
+            }
+        }
+    }
+}
+
 impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Result<Done, Error>>> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls the watcher once the end is there. Both who ends it and who comes to watch call this, so that
+    fn watch(&self, add: impl FnOnce(&mut Watchers)) {
+        add(&mut self.watchers.lock().unwrap_or_else(PoisonError::into_inner));
+        self.tell_watchers();
+    }
+
+    /// Calls the watchers once the end is there. Both who ends it and who comes to watch call this, so that
     /// one of them finds the other's.
-    fn tell_watcher(&self) {
-        if self.lock().is_some()
-            && let Some(watcher) =
-                self.watcher.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            watcher();
+    fn tell_watchers(&self) {
+        if self.lock().is_none() {
+            return;
+        }
+        let watchers =
+            std::mem::take(&mut *self.watchers.lock().unwrap_or_else(PoisonError::into_inner));
+        watchers.calls.into_iter().for_each(|call| call());
+        if let Some(task) = watchers.task {
+            task.wake();
         }
     }
 
     fn end(&self, result: Result<Done, Error>) {
         *self.lock() = Some(result);
         self.is_there.notify_all();
-        self.tell_watcher();
+        self.tell_watchers();
     }
 }
 
@@ -184,6 +256,40 @@ mod tests {
         reply.end(Ok(()));
         handle.when_ready(move || sender.send("late").unwrap());
         assert_eq!(told.iter().collect::<Vec<_>>(), ["early", "late"]);
+    }
+
+    /// Runs a future on this thread, which sleeps until the future wakes it.
+    fn block_on<F: Future>(future: F) -> F::Output {
+        struct Unpark(std::thread::Thread);
+        impl std::task::Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let mut future = std::pin::pin!(future);
+        let waker = Arc::new(Unpark(std::thread::current())).into();
+        loop {
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+
+    // spec: E-08
+    #[test]
+    fn a_handle_can_be_awaited_without_a_runtime() {
+        let (handle, reply) = pair(|length: usize| Ok(length + 1));
+        assert_eq!(format!("{handle:?}"), "Handle { is_ready: false }");
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(5));
+            reply.end(Ok(41_usize));
+        });
+        assert_eq!(block_on(handle.into_future()).unwrap(), 42);
+        let (handle, reply) = pair(|(): ()| Ok(()));
+        drop(reply);
+        let end = block_on(async { handle.await });
+        assert!(matches!(end, Err(Error::Closed)));
     }
 
     #[test]

@@ -38,7 +38,7 @@ mod window;
 
 pub use counters::{Counters, DeliveryCounters};
 pub use error::{Error, Failure};
-pub use handle::Handle;
+pub use handle::{Handle, HandleFuture};
 pub use lossy::Lossy;
 pub use pacing::Pacing;
 pub use policy::{Collective, Numeric, Policy, Priority, Reduce, Reliability};
