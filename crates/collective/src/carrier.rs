@@ -5,6 +5,7 @@ use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Reports, Tag, Time};
 use thalweg_deliver::Offered;
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
+use thalweg_wire::Prefix;
 
 use crate::block::{Block, Form};
 use crate::call::Care;
@@ -163,6 +164,14 @@ impl Carrier {
         match self {
             Carrier::Flow(_) => None,
             Carrier::Deliver(courier) => Some(courier.endpoint.stats()),
+        }
+    }
+
+    #[inline]
+    pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.handle_checked(now, prefix, packet),
+            Carrier::Deliver(courier) => courier.endpoint.handle_checked(now, prefix, packet),
         }
     }
 

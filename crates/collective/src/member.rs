@@ -2,6 +2,7 @@
 
 use thalweg_core::{Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_deliver::Offered;
+use thalweg_wire::Prefix;
 
 use crate::carrier::{Carrier, Leg, News, NumberedMessage, Want};
 use crate::post::{Counters, Post};
@@ -134,6 +135,13 @@ impl<P: Part> Member<P> {
     /// What the transport did, where messages may lose a part.
     pub fn delivery_stats(&self) -> Option<thalweg_deliver::Stats> {
         self.post.carrier.delivery_stats()
+    }
+
+    /// Takes in a packet whose prefix the caller has [read](thalweg_wire::peek).
+    #[inline]
+    pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        self.post.carrier.handle_checked(now, prefix, packet);
+        self.settle(now);
     }
 
     /// Acts on what the endpoint has to say.

@@ -22,6 +22,8 @@ pub mod int24;
 pub mod pace;
 pub mod prefix;
 pub mod tag;
+#[cfg(test)]
+mod testing;
 pub mod trailer;
 
 /// The last of the eight classes of packets.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
-use crate::prefix::{Kind, PrefixError, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixError, PrefixView, whole_headers};
 
 /// Most slots of a word.
 pub const SLOTS_MAX: u8 = 12;
@@ -166,6 +166,8 @@ pub struct Parts<'a> {
     pub others: &'a mut [OtherView],
 }
 
+whole_headers!(PaceError: Word);
+
 impl Word {
     /// Writes the whole header, tag zero.
     pub fn encode(&self, header: &mut Header) {
@@ -192,13 +194,12 @@ impl Word {
         *header = transmute!(view);
     }
 
-    /// Reads a header. Does not look at the tag.
-    pub fn decode(header: &Header) -> Result<Word, PaceError> {
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Word, PaceError> {
         let view: &WordView = transmute_ref!(header);
-        let prefix = view.prefix.meaning()?;
         let direction = match prefix.kind {
             Kind::PaceAnswer => Direction::Answer { others: view.others },
-            _ => view.prefix.expect(Kind::PaceAsk).map(|_| Direction::Ask)?,
+            _ => prefix.expect(Kind::PaceAsk).map(|_| Direction::Ask)?,
         };
         let others_max = if direction == Direction::Ask { 0 } else { OTHERS_MAX };
         if view.others > others_max {
@@ -266,6 +267,7 @@ mod tests {
     use thalweg_core::HEADER_BYTES;
 
     use super::*;
+    use crate::testing::assert_literal;
 
     /// A plan of ten slots that found its fourth too full, on the way back with one other flow.
     const WORD: Word = Word {
@@ -296,13 +298,9 @@ mod tests {
     // spec: C-02 machine
     #[test]
     fn literal_bytes_have_their_meaning_and_back() {
-        let mut header = [0xff; HEADER_BYTES];
-        WORD.encode(&mut header);
-        assert_eq!(header, WORD_BYTES);
-        assert_eq!(Word::decode(&WORD_BYTES), Ok(WORD));
+        assert_literal((&WORD_BYTES, WORD), Word::decode, Word::to_header);
         let ask = Word { direction: Direction::Ask, has_plan: false, refused: None, ..WORD };
-        ask.encode(&mut header);
-        assert_eq!(Word::decode(&header), Ok(ask));
+        assert_eq!(Word::decode(&ask.to_header()), Ok(ask));
     }
 
     #[test]
@@ -346,9 +344,7 @@ mod tests {
             header[36] %= 14;
             header[37] &= 7;
             if let Ok(word) = Word::decode(&header) {
-                let mut again = [0xff; HEADER_BYTES];
-                word.encode(&mut again);
-                prop_assert_eq!(header, again);
+                prop_assert_eq!(header, word.to_header());
             }
         }
     }

@@ -8,6 +8,7 @@ use thalweg_core::{
 };
 use thalweg_values::{Fixed, Tensor};
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Numbers, Parameter};
+use thalweg_wire::{Prefix, peek};
 
 use super::{Config, ConfigError, EPOCH, place};
 
@@ -239,6 +240,14 @@ impl Worker {
         Identity { job, epoch: EPOCH, sequence, attempt, operation: 0 }
     }
 
+    /// Takes in a packet whose prefix the caller has [read](peek).
+    pub fn handle_checked(&mut self, _now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        let is_taken = Parameter::decode_checked(prefix, packet.header)
+            .is_ok_and(|parameter| self.take_in(&parameter, &packet.body));
+        self.stats.ignored_packets += u64::from(!is_taken);
+        self.tidy_deadlines();
+    }
+
     /// Writes a result where it belongs, once. `false` if nobody waits for it.
     fn take_in(&mut self, parameter: &Parameter, body: &Body<'_>) -> bool {
         let Config { scale, slots, .. } = self.config;
@@ -290,11 +299,11 @@ impl Worker {
 }
 
 impl Machine for Worker {
-    fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        let is_taken = Parameter::decode(packet.header)
-            .is_ok_and(|parameter| self.take_in(&parameter, &packet.body));
-        self.stats.ignored_packets += u64::from(!is_taken);
-        self.tidy_deadlines();
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        match peek(packet.header) {
+            Ok(prefix) => self.handle_checked(now, prefix, &packet),
+            Err(_) => self.stats.ignored_packets += 1,
+        }
         Verdict::Consume
     }
 

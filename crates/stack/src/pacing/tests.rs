@@ -9,6 +9,7 @@ use thalweg_pace::Rank;
 use thalweg_pace::links::Report;
 use thalweg_pace::{Ahead, Feedback, Trail};
 use thalweg_wire::pace::Refused;
+use thalweg_wire::peek;
 
 use super::*;
 
@@ -273,7 +274,8 @@ fn tell(pacing: &mut Pacing, now: Time, worker: u32, iteration: u64, packets: u6
     };
     let mut word = Owned::of(word, &said);
     word.meta.src = NodeId(1 + worker);
-    pacing.handle_packet(now, word.lend());
+    let prefix = peek(&word.header).expect("a prefix");
+    pacing.handle_checked(now, prefix, word.lend());
 }
 
 // spec: C-06, C-08 machine

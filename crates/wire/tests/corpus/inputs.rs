@@ -1,6 +1,6 @@
 //! The named inputs that the fuzz targets' corpus is made of.
 
-use thalweg_core::{Bytes, Element, Fingerprint, HEADER_BYTES, Header, JobId, NodeId, Time};
+use thalweg_core::{Bytes, Element, Fingerprint, Header, JobId, NodeId, Time};
 use thalweg_wire::aggregate::{
     Absent, Announcement, Bounded, Branch, Gradient, Identity, LEVELS, LossShare, Magnitude,
     Notice, Numbers, Parameter, Query, Request, Scale, StationBytes,
@@ -43,12 +43,6 @@ pub fn targets() -> [Target; 7] {
     ]
 }
 
-fn header(encode: impl FnOnce(&mut Header)) -> Header {
-    let mut header = [0; HEADER_BYTES];
-    encode(&mut header);
-    header
-}
-
 fn pace_packets() -> Inputs {
     let question = Word {
         job: JobId(0x5eed_0000_0000_0001),
@@ -68,7 +62,7 @@ fn pace_packets() -> Inputs {
     let answer = Word { direction: Direction::Answer { others: 2 }, ..refused };
     let packet = |word: Word| {
         let body = (0..word.body_bytes()).map(|at| (at % 8 == 0) as u8);
-        header(|header| word.encode(header)).into_iter().chain(body).collect()
+        word.to_header().into_iter().chain(body).collect()
     };
     vec![
         ("question", packet(question)),
@@ -117,12 +111,12 @@ fn flow_headers() -> [(&'static str, Header); 6] {
         ..ack
     };
     [
-        ("data-first", header(|to| data.encode(to))),
-        ("data-last", header(|to| last.encode(to))),
-        ("data-empty", header(|to| empty.encode(to))),
-        ("ack-in-order", header(|to| ack.encode(to))),
-        ("ack-gap", header(|to| gap.encode(to))),
-        ("credit", header(|to| credit.encode(to))),
+        ("data-first", data.to_header()),
+        ("data-last", last.to_header()),
+        ("data-empty", empty.to_header()),
+        ("ack-in-order", ack.to_header()),
+        ("ack-gap", gap.to_header()),
+        ("credit", credit.to_header()),
     ]
 }
 
@@ -165,13 +159,13 @@ fn gradient_headers() -> [(&'static str, Header); 7] {
         ..worker
     };
     [
-        ("gradient-worker", header(|to| worker.encode(to))),
-        ("gradient-rack", header(|to| rack.encode(to))),
-        ("gradient-collided", header(|to| collided.encode(to))),
-        ("gradient-repair", header(|to| repair.encode(to))),
-        ("gradient-result", header(|to| result.encode(to))),
-        ("gradient-result-lacks", header(|to| lacks.encode(to))),
-        ("gradient-deep", header(|to| deep.encode(to))),
+        ("gradient-worker", worker.to_header()),
+        ("gradient-rack", rack.to_header()),
+        ("gradient-collided", collided.to_header()),
+        ("gradient-repair", repair.to_header()),
+        ("gradient-result", result.to_header()),
+        ("gradient-result-lacks", lacks.to_header()),
+        ("gradient-deep", deep.to_header()),
     ]
 }
 
@@ -188,10 +182,10 @@ fn parameter_headers() -> [(&'static str, Header); 4] {
     let lacks = Parameter { absent: Absent::of([0, 5], 8), ..sum };
     let repeat = Parameter { repeat: true, ..sum };
     [
-        ("parameter-sum", header(|to| sum.encode(to))),
-        ("parameter-changes", header(|to| changes.encode(to))),
-        ("parameter-lacks", header(|to| lacks.encode(to))),
-        ("parameter-repeat", header(|to| repeat.encode(to))),
+        ("parameter-sum", sum.to_header()),
+        ("parameter-changes", changes.to_header()),
+        ("parameter-lacks", lacks.to_header()),
+        ("parameter-repeat", repeat.to_header()),
     ]
 }
 
@@ -218,11 +212,11 @@ fn question_headers() -> [(&'static str, Header); 5] {
     };
     let afresh = Request { level: 1, wanted: 0b111, afresh: true, ..request };
     [
-        ("query", header(|to| query.encode(to))),
-        ("query-straight", header(|to| straight.encode(to))),
-        ("query-bounded", header(|to| bounded.encode(to))),
-        ("request", header(|to| request.encode(to))),
-        ("request-afresh", header(|to| afresh.encode(to))),
+        ("query", query.to_header()),
+        ("query-straight", straight.to_header()),
+        ("query-bounded", bounded.to_header()),
+        ("request", request.to_header()),
+        ("request-afresh", afresh.to_header()),
     ]
 }
 
@@ -245,12 +239,12 @@ fn group_packets() -> Inputs {
     ];
     let notice = Notice { job: IDENTITY.job, epoch: IDENTITY.epoch, switch: NodeId(8) };
     let packet = |announcement: Announcement, stations: &[StationBytes]| {
-        [&header(|to| announcement.encode(to)), stations.as_bytes()].concat()
+        [&announcement.to_header(), stations.as_bytes()].concat()
     };
     vec![
         ("announcement-rack", packet(rack, &rack_station)),
         ("announcement-wide", packet(wide, &wide_stations)),
-        ("notice", header(|to| notice.encode(to)).to_vec()),
+        ("notice", notice.to_header().to_vec()),
     ]
 }
 
@@ -271,10 +265,10 @@ fn segment_headers() -> [(&'static str, Header); 4] {
     let ack = deliver::Ack { name: NAME, sent_at: first.sent_at, congested: false, class: 0 };
     let marked = deliver::Ack { congested: true, class: 3, ..ack };
     [
-        ("segment-first", header(|to| first.encode(to))),
-        ("segment-last", header(|to| last.encode(to))),
-        ("echo", header(|to| ack.encode(to))),
-        ("echo-marked", header(|to| marked.encode(to))),
+        ("segment-first", first.to_header()),
+        ("segment-last", last.to_header()),
+        ("echo", ack.to_header()),
+        ("echo-marked", marked.to_header()),
     ]
 }
 
@@ -291,7 +285,7 @@ fn control_headers() -> [(&'static str, Header); 7] {
         ("stop", Verb::Stop),
         ("refuse", Verb::Refuse(Refusal::Length)),
     ]
-    .map(|(name, verb)| (name, header(|to| Control { name: NAME, verb }.encode(to))))
+    .map(|(name, verb)| (name, Control { name: NAME, verb }.to_header()))
 }
 
 /// Key, header and body, one behind the other.
