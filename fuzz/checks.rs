@@ -11,6 +11,7 @@ use thalweg_wire::aggregate::{
 };
 use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
+use thalweg_wire::frame::{FRAME_BYTES, SumFrame};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, SLOTS_MAX, Word};
 use thalweg_wire::tag::{
     Key, seal, seal_sized, seal_with_body, verify, verify_sized, verify_with_body,
@@ -125,11 +126,12 @@ pub fn pace(bytes: &[u8]) -> bool {
         Direction::Answer { others } => others,
     };
     assert!(others <= OTHERS_MAX);
-    let mut body = body.to_vec();
-    let fits = body.len() == word.body_bytes() as usize;
-    let parts = word.parts(&mut body).map(|parts| (parts.slots.len(), parts.others.len()));
-    assert_eq!(parts, fits.then_some((word.slots.into(), others.into())));
-    fits
+    let Ok(read) = word.read_body(body) else { return false };
+    assert_eq!((read.slots().count(), read.others().count()), (word.slots.into(), others.into()));
+    let mut again = vec![0xff; word.body_bytes() as usize];
+    word.write_body(&mut again, read.facts, read.slots(), read.others());
+    assert_eq!(again, body);
+    true
 }
 
 fn word_in(header: &Header, asks: bool) -> bool {
@@ -246,12 +248,22 @@ pub fn tag(bytes: &[u8]) -> bool {
 /// A trailer that is accepted is the one encoding of its meaning, and only the trailer is cut off.
 pub fn trailer(bytes: &[u8]) -> bool {
     let mut message = bytes.to_vec();
-    let Some(trailer) = Trailer::unframe(&mut message) else {
+    let Ok(trailer) = Trailer::unframe(&mut message) else {
         assert_eq!(message, bytes, "what is refused stays as it is");
         return false;
     };
     assert_eq!(message.len() + TRAILER_BYTES, bytes.len());
     assert_eq!(trailer.frame(&message).into_vec(), bytes);
+    true
+}
+
+/// A frame that is accepted is the one encoding of its meaning, whatever stands before it.
+pub fn frame(bytes: &[u8]) -> bool {
+    let Ok(frame) = SumFrame::unframe(bytes) else { return false };
+    let mut again = vec![0xff; bytes.len()];
+    again[..bytes.len() - FRAME_BYTES].copy_from_slice(&bytes[..bytes.len() - FRAME_BYTES]);
+    frame.frame(&mut again);
+    assert_eq!(again, bytes);
     true
 }
 

@@ -3,10 +3,10 @@
 use thalweg_core::{Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_deliver::Offered;
 use thalweg_wire::Prefix;
+use thalweg_wire::frame::SumFrame;
 
 use crate::carrier::{Carrier, Leg, News, NumberedMessage, Want};
 use crate::post::{Counters, Post};
-use crate::seal::Seal;
 
 /// One node of a collective: a [`Ring`](crate::ring::Ring), a [`Node`](crate::server::Node) or a
 /// [`Mesh`](crate::mesh::Mesh).
@@ -35,7 +35,7 @@ pub struct Offer {
     pub(crate) src: NodeId,
     pub(crate) index: u64,
     pub(crate) bytes: u64,
-    pub(crate) seal: Option<Seal>,
+    pub(crate) frame: Option<SumFrame>,
 }
 
 /// Who sends what to whom.
@@ -188,7 +188,7 @@ impl<P: Part> Member<P> {
             src: offer.name.peer,
             index: offer.name.operation.0,
             bytes: offer.tensor_bytes,
-            seal: offer.note.as_ref().and_then(Seal::decode),
+            frame: offer.note.as_ref().and_then(|note| SumFrame::decode(note).ok()),
         })?;
         let Carrier::Deliver(courier) = &mut self.post.carrier else { return Ok(()) };
         let is_taken = match want {

@@ -11,7 +11,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{Bytes, Check, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
+use thalweg_core::{Body, Bytes, Check, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
 use thalweg_pace::host::{Event, HostError, Usage};
 use thalweg_pace::{FlowId, Host as Scheduler, Refusal, Relation, Settings, Slot};
 use thalweg_wire::Prefix;
@@ -270,7 +270,8 @@ impl Pacing {
         if !self.jobs.contains_key(&word.job) || usize::from(word.slots) != self.horizon() {
             return;
         }
-        let Some(said) = words::read(&word, packet.body) else { return };
+        let Body::Bytes(body) = packet.body else { return };
+        let Some(said) = words::read(&word, body) else { return };
         match word.direction {
             Direction::Ask => {
                 self.begin_until(now, word.job, word.iteration);

@@ -2,8 +2,8 @@
 //!
 //! A [`Word`] travels the way of a flow. It says how far the flow is and, if it carries a plan, what it
 //! wants of the coming slots; every switch on the way adds what its link says. The receiver sends it back
-//! as an answer, with how far the flows of the job are that leave there. The body has [`FactsView`], then
-//! a [`SlotView`] for each slot, then an [`OtherView`] for each such flow.
+//! as an answer, with how far the flows of the job are that leave there. The body has [`Facts`], then the
+//! [`SlotVolumes`] of each slot, then an [`OtherFlow`] for each such flow.
 
 use thalweg_core::{Header, JobId};
 use thiserror::Error;
@@ -95,39 +95,72 @@ pub struct WordView {
     pub refused_free: U64,
 }
 
-/// What a body begins with, in bytes a slot.
+/// The facts that a body begins with, in bytes a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// Capacity of the narrowest link of the path so far.
+    pub narrowest: u64,
+    /// Volume that the flow wanted of the slot before the first.
+    pub asked: u64,
+    /// Volume that it got.
+    pub carried: u64,
+    /// Rank of the flow where there is not enough: the lower one goes first.
+    pub rank: u8,
+}
+
+/// The volumes of one slot, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotVolumes {
+    /// Plan of the flow.
+    pub plan: u64,
+    /// Plans of other jobs, summed over the links of the path so far.
+    pub load: u64,
+    /// Volume that the tightest link of the path so far has left.
+    pub free: u64,
+}
+
+/// The progress of another flow of the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OtherFlow {
+    /// Number of the flow.
+    pub flow: u32,
+    /// Volume of the flow, as [`Word::volume`].
+    pub volume: u64,
+}
+
+/// The bytes of [`Facts`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct FactsView {
-    /// What the narrowest link of the way so far carries.
+    /// [`Facts::narrowest`].
     pub narrowest: U64,
-    /// What the flow wanted of the slot before the first.
+    /// [`Facts::asked`].
     pub asked: U64,
-    /// What it got.
+    /// [`Facts::carried`].
     pub carried: U64,
-    /// Who goes first where there is not enough: 0 to 255, the lower one.
+    /// [`Facts::rank`], at most 255.
     pub rank: U64,
 }
 
-/// One slot, in bytes.
+/// The bytes of [`SlotVolumes`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SlotView {
-    /// What the flow plans.
+    /// [`SlotVolumes::plan`].
     pub plan: U64,
-    /// What others plan, summed over the links of the way so far.
+    /// [`SlotVolumes::load`].
     pub load: U64,
-    /// What the tightest link of the way so far has left.
+    /// [`SlotVolumes::free`].
     pub free: U64,
 }
 
-/// How far another flow of the job is.
+/// The bytes of [`OtherFlow`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OtherView {
-    /// Its volume, as [`Word::volume`].
+    /// [`OtherFlow::volume`].
     pub volume: U64,
-    /// Its number.
+    /// [`OtherFlow::flow`].
     pub flow: U32,
     /// Zero.
     pub reserved: U32,
@@ -153,17 +186,26 @@ pub enum PaceError {
     /// A refusal of nothing.
     #[error("slot {0} is refused and not spoken of")]
     RefusedAt(u8),
+    /// A body of another length than the header states.
+    #[error("the body has {found} bytes, the header states {expected}")]
+    Length {
+        /// Length that follows from the header.
+        expected: u32,
+        /// Length of the body.
+        found: usize,
+    },
+    /// A rank that no flow has.
+    #[error("the rank is {0}: the last is 255")]
+    Rank(u64),
 }
 
-/// A body by its parts.
-#[derive(Debug)]
-pub struct Parts<'a> {
-    /// What it begins with.
-    pub facts: &'a mut FactsView,
-    /// Slot by slot.
-    pub slots: &'a mut [SlotView],
-    /// Flow by flow.
-    pub others: &'a mut [OtherView],
+/// The body of a word, as its bytes lie.
+#[derive(Clone, Copy, Debug)]
+pub struct WordBody<'a> {
+    /// The facts that it begins with.
+    pub facts: Facts,
+    slots: &'a [SlotView],
+    others: &'a [OtherView],
 }
 
 whole_headers!(PaceError: Word);
@@ -233,16 +275,92 @@ impl Word {
         (size_of::<FactsView>() + slots + others * size_of::<OtherView>()) as u32
     }
 
-    /// The parts of its body, if that has the length it should have.
-    pub fn parts<'a>(&self, body: &'a mut [u8]) -> Option<Parts<'a>> {
-        if body.len() != self.body_bytes() as usize {
-            return None;
+    /// Reads the body.
+    pub fn read_body<'a>(&self, body: &'a [u8]) -> Result<WordBody<'a>, PaceError> {
+        let (expected, found) = (self.body_bytes(), body.len());
+        let wrong = PaceError::Length { expected, found };
+        if found != expected as usize {
+            return Err(wrong);
         }
-        let (facts, rest) = FactsView::mut_from_prefix(body).ok()?;
+        let (facts, rest) = FactsView::ref_from_prefix(body).map_err(|_| wrong)?;
         let slots = usize::from(self.slots);
-        let (slots, rest) = <[SlotView]>::mut_from_prefix_with_elems(rest, slots).ok()?;
-        let others = <[OtherView]>::mut_from_bytes(rest).ok()?;
-        Some(Parts { facts, slots, others })
+        let slots = <[SlotView]>::ref_from_prefix_with_elems(rest, slots).map_err(|_| wrong);
+        let (slots, rest) = slots?;
+        let others = <[OtherView]>::ref_from_bytes(rest).map_err(|_| wrong)?;
+        if others.iter().any(|other| other.reserved != U32::ZERO) {
+            return Err(PaceError::Reserved);
+        }
+        Ok(WordBody { facts: facts.meaning()?, slots, others })
+    }
+
+    /// Writes the body: the facts, then the slots, then the other flows, of which there are as many as the word
+    /// speaks of. What the buffer has no room for is left out.
+    pub fn write_body(
+        &self,
+        body: &mut [u8],
+        facts: Facts,
+        slots: impl IntoIterator<Item = SlotVolumes>,
+        others: impl IntoIterator<Item = OtherFlow>,
+    ) {
+        let mut rest = body;
+        let mut put = |bytes: &[u8]| {
+            if let Some((room, behind)) =
+                std::mem::take(&mut rest).split_at_mut_checked(bytes.len())
+            {
+                room.copy_from_slice(bytes);
+                rest = behind;
+            }
+        };
+        put(FactsView::new(facts).as_bytes());
+        slots.into_iter().for_each(|slot| put(SlotView::new(slot).as_bytes()));
+        others.into_iter().for_each(|other| put(OtherView::new(other).as_bytes()));
+    }
+}
+
+impl WordBody<'_> {
+    /// The volumes of each slot.
+    pub fn slots(&self) -> impl Iterator<Item = SlotVolumes> {
+        self.slots.iter().map(|view| SlotVolumes {
+            plan: view.plan.get(),
+            load: view.load.get(),
+            free: view.free.get(),
+        })
+    }
+
+    /// The other flows.
+    pub fn others(&self) -> impl Iterator<Item = OtherFlow> {
+        let others = self.others.iter();
+        others.map(|view| OtherFlow { flow: view.flow.get(), volume: view.volume.get() })
+    }
+}
+
+impl FactsView {
+    fn new(facts: Facts) -> FactsView {
+        let Facts { narrowest, asked, carried, rank } = facts;
+        let [narrowest, asked, carried, rank] =
+            [narrowest, asked, carried, rank.into()].map(U64::new);
+        FactsView { narrowest, asked, carried, rank }
+    }
+
+    fn meaning(&self) -> Result<Facts, PaceError> {
+        let [narrowest, asked, carried, rank] =
+            [self.narrowest, self.asked, self.carried, self.rank].map(U64::get);
+        let rank = u8::try_from(rank).map_err(|_| PaceError::Rank(rank))?;
+        Ok(Facts { narrowest, asked, carried, rank })
+    }
+}
+
+impl SlotView {
+    fn new(SlotVolumes { plan, load, free }: SlotVolumes) -> SlotView {
+        let [plan, load, free] = [plan, load, free].map(U64::new);
+        SlotView { plan, load, free }
+    }
+}
+
+impl OtherView {
+    fn new(other: OtherFlow) -> OtherView {
+        let (volume, flow) = (U64::new(other.volume), U32::new(other.flow));
+        OtherView { volume, flow, reserved: U32::ZERO }
     }
 }
 
@@ -322,19 +440,56 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_another_length_has_no_parts() {
-        let mut body = [0; 32 + 10 * 24 + 16 + 1];
-        let length = WORD.body_bytes() as usize;
-        assert_eq!(length, body.len() - 1);
-        let parts = WORD.parts(&mut body[..length]).unwrap();
-        parts.others[0].flow = U32::new(77);
-        assert_eq!((parts.slots.len(), parts.others.len()), (10, 1));
-        assert_eq!(body[32 + 240 + 8], 77);
-        assert!(WORD.parts(&mut body).is_none());
-        assert!(WORD.parts(&mut body[..length - 1]).is_none());
+    fn bodies_have_their_length_and_their_rules() {
+        let word = Word { slots: 2, ..WORD };
+        let facts = Facts { narrowest: 1, asked: 2, carried: 3, rank: 4 };
+        let slots = [5, 8].map(|plan| SlotVolumes { plan, load: plan + 1, free: plan + 2 });
+        let other = OtherFlow { flow: 12, volume: 11 };
+        let mut body = [0xff; 32 + 2 * 24 + 16 + 1];
+        word.write_body(&mut body[..96], facts, slots, [other]);
+        let numbers: Vec<u8> = (0..12).flat_map(|at| [at + 1, 0, 0, 0, 0, 0, 0, 0]).collect();
+        assert_eq!(body[..96], numbers);
+        let read = word.read_body(&body[..96]).unwrap();
+        assert_eq!(read.facts, facts);
+        assert!(read.slots().eq(slots) && read.others().eq([other]));
+
+        let broken = |body: &[u8]| word.read_body(body).map(|_| ()).unwrap_err();
+        for found in [0, 95, 97] {
+            assert_eq!(broken(&body[..found]), PaceError::Length { expected: 96, found });
+        }
+        let changed = |at: usize| {
+            let mut body = body;
+            body[at] = 1;
+            broken(&body[..96])
+        };
+        assert_eq!(changed(25), PaceError::Rank(256 + 4));
+        assert_eq!(changed(92), PaceError::Reserved);
     }
 
     proptest! {
+        #[test]
+        fn bodies_that_can_be_read_are_written_again_as_they_were(
+            slots in 1..=SLOTS_MAX,
+            others in 0..=OTHERS_MAX,
+            mut body in prop::collection::vec(any::<u8>(), 2_000),
+            (is_short, is_clean) in any::<(bool, bool)>(),
+        ) {
+            let word = Word { slots, direction: Direction::Answer { others }, ..WORD };
+            body.truncate(word.body_bytes() as usize - usize::from(is_short));
+            body[25..32].fill(0);
+            let others_at = 32 + 24 * usize::from(slots);
+            for other in body[others_at..].chunks_mut(16).filter(|_| is_clean) {
+                other.iter_mut().skip(12).for_each(|byte| *byte = 0);
+            }
+            let read = word.read_body(&body);
+            prop_assert!(read.is_ok() || is_short || !is_clean);
+            if let Ok(read) = read {
+                let mut again = vec![0xff; body.len()];
+                word.write_body(&mut again, read.facts, read.slots(), read.others());
+                prop_assert_eq!(again, body);
+            }
+        }
+
         #[test]
         fn what_can_be_read_is_written_again_as_it_was(mut header: [u8; HEADER_BYTES], keep in 0u8..4) {
             // Else next to no header would pass the first bytes.

@@ -66,7 +66,7 @@ impl<M: Machine> Ledger<M> {
         let mut word = Word::decode_checked(prefix, packet.header).ok()?;
         let way = self.ways.get(packet.meta.dst.index()).copied().flatten()?;
         let Body::Bytes(bytes) = packet.body else { return None };
-        let said = words::said(&word, &word.parts(bytes)?)?;
+        let said = words::read(&word, bytes)?;
         let slot = self.links.settings().slot_at(now);
         self.links.advance(slot);
         // A word of the slot before, or one that nobody can have sent, says nothing of this one.
@@ -94,7 +94,7 @@ impl<M: Machine> Ledger<M> {
                 }
             }
         }
-        words::write(&words::Said { feedback, ..said }, word.parts(bytes)?);
+        words::write(&words::Said { feedback, ..said }, &word, bytes);
         Some(())
     }
 }

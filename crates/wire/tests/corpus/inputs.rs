@@ -1,12 +1,13 @@
 //! The named inputs that the fuzz targets' corpus is made of.
 
-use thalweg_core::{Bytes, Element, Fingerprint, Header, JobId, NodeId, Time};
+use thalweg_core::{Bytes, Element, Fingerprint, Header, JobId, Mismatch, NodeId, Time};
 use thalweg_wire::aggregate::{
     Absent, Announcement, Bounded, Branch, Gradient, Identity, LEVELS, LossShare, Magnitude,
     Notice, Numbers, Parameter, Query, Request, Scale, StationBytes,
 };
 use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
+use thalweg_wire::frame::{CalledOperation, SumFrame};
 use thalweg_wire::pace::{Direction, Refused, Word};
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
 use thalweg_wire::trailer::{StreamId, Trailer};
@@ -16,7 +17,7 @@ use crate::checks;
 use crate::search::{Inputs, Target};
 
 /// Every fuzz target of headers.
-pub fn targets() -> [Target; 7] {
+pub fn targets() -> [Target; 8] {
     let headers = |named: &[(&'static str, Header)]| {
         named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
     };
@@ -40,6 +41,7 @@ pub fn targets() -> [Target; 7] {
         target("pace", checks::pace, pace),
         target("tag", checks::tag, tagged_packets()),
         target("trailer", checks::trailer, framed_messages()),
+        target("frame", checks::frame, sum_messages()),
     ]
 }
 
@@ -302,9 +304,7 @@ fn tagged_packets() -> Inputs {
 
 /// Messages between ranks, with their trailers.
 fn framed_messages() -> Inputs {
-    let fingerprint = Fingerprint::of_sum(Element::F32, 704);
-    let other = Fingerprint::of_sum(Element::F32, 1_056);
-    let differ = Fingerprint::compare((0, &fingerprint), (3, &other)).expect_err("they differ");
+    let (fingerprint, differ) = mismatch();
     let (give, point) = (StreamId::Give(7), StreamId::Point { tag: 5, number: 2 });
     let chunk = Trailer::Operation { stream: give, fingerprint, total: 2_816, chunk: 1 };
     let transfer = Trailer::Point { tag: 5, number: 2, fingerprint, total: 100, chunk: 0 };
@@ -317,5 +317,22 @@ fn framed_messages() -> Inputs {
         ("go", message(Trailer::Go { stream: point }, &[])),
         ("stop", message(Trailer::Stop { culprit: 9 }, &[])),
         ("differ", message(Trailer::Differ(differ), &[])),
+    ]
+}
+
+/// A sum, and what two ranks say that differ in it.
+fn mismatch() -> (Fingerprint, Mismatch) {
+    let [sum, other] = [704, 1_056].map(|values| Fingerprint::of_sum(Element::F32, values));
+    (sum, Fingerprint::compare((0, &sum), (3, &other)).expect_err("they differ"))
+}
+
+/// Messages of sums, with their frames.
+fn sum_messages() -> Inputs {
+    let (fingerprint, differ) = mismatch();
+    let message = |frame: SumFrame, values: &[u8]| [values, &frame.encode()].concat();
+    let called = CalledOperation { number: 7, fingerprint };
+    vec![
+        ("values", message(SumFrame::Values(called), b"values of a slice")),
+        ("stop", message(SumFrame::Stop(differ), &[])),
     ]
 }
