@@ -127,9 +127,10 @@ pub fn pace(bytes: &[u8]) -> bool {
     };
     assert!(others <= OTHERS_MAX);
     let Ok(read) = word.read_body(body) else { return false };
-    assert_eq!((read.slots().count(), read.others().count()), (word.slots.into(), others.into()));
+    assert_eq!((read.slots.len(), read.others.len()), (word.slots.into(), others.into()));
     let mut again = vec![0xff; word.body_bytes() as usize];
-    word.write_body(&mut again, read.facts, read.slots(), read.others());
+    let (slots, others) = (read.slots.iter().copied(), read.others.iter().copied());
+    word.write_body(&mut again, *read.facts, slots, others);
     assert_eq!(again, body);
     true
 }

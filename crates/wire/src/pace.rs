@@ -2,8 +2,8 @@
 //!
 //! A [`Word`] travels the way of a flow. It says how far the flow is and, if it carries a plan, what it
 //! wants of the coming slots; every switch on the way adds what its link says. The receiver sends it back
-//! as an answer, with how far the flows of the job are that leave there. The body has [`Facts`], then the
-//! [`SlotVolumes`] of each slot, then an [`OtherFlow`] for each such flow.
+//! as an answer, with how far the flows of the job are that leave there. The body has [`FactsView`], then
+//! a [`SlotView`] for each slot, then an [`OtherView`] for each such flow.
 
 use thalweg_core::{Header, JobId};
 use thiserror::Error;
@@ -96,71 +96,44 @@ pub struct WordView {
 }
 
 /// The facts that a body begins with, in bytes a slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Facts {
-    /// Capacity of the narrowest link of the path so far.
-    pub narrowest: u64,
-    /// Volume that the flow wanted of the slot before the first.
-    pub asked: u64,
-    /// Volume that it got.
-    pub carried: u64,
-    /// Rank of the flow where there is not enough: the lower one goes first.
-    pub rank: u8,
-}
-
-/// The volumes of one slot, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SlotVolumes {
-    /// Plan of the flow.
-    pub plan: u64,
-    /// Plans of other jobs, summed over the links of the path so far.
-    pub load: u64,
-    /// Volume that the tightest link of the path so far has left.
-    pub free: u64,
-}
-
-/// The progress of another flow of the job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OtherFlow {
-    /// Number of the flow.
-    pub flow: u32,
-    /// Volume of the flow, as [`Word::volume`].
-    pub volume: u64,
-}
-
-/// The bytes of [`Facts`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct FactsView {
-    /// [`Facts::narrowest`].
+    /// Capacity of the narrowest link of the path so far.
     pub narrowest: U64,
-    /// [`Facts::asked`].
+    /// Volume that the flow wanted of the slot before the first.
     pub asked: U64,
-    /// [`Facts::carried`].
+    /// Volume that it got.
     pub carried: U64,
-    /// [`Facts::rank`], at most 255.
+    /// Rank of the flow where there is not enough, 0 to 255: the lower one goes first.
     pub rank: U64,
 }
 
-/// The bytes of [`SlotVolumes`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+/// The volumes of one slot, in bytes.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct SlotView {
-    /// [`SlotVolumes::plan`].
+    /// Plan of the flow.
     pub plan: U64,
-    /// [`SlotVolumes::load`].
+    /// Plans of other jobs, summed over the links of the path so far.
     pub load: U64,
-    /// [`SlotVolumes::free`].
+    /// Volume that the tightest link of the path so far has left.
     pub free: U64,
 }
 
-/// The bytes of [`OtherFlow`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+/// The progress of another flow of the job.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct OtherView {
-    /// [`OtherFlow::volume`].
+    /// Volume of the flow, as [`Word::volume`].
     pub volume: U64,
-    /// [`OtherFlow::flow`].
+    /// Number of the flow.
     pub flow: U32,
     /// Zero.
     pub reserved: U32,
@@ -199,13 +172,15 @@ pub enum PaceError {
     Rank(u64),
 }
 
-/// The body of a word, as its bytes lie.
+/// The body of a word.
 #[derive(Clone, Copy, Debug)]
 pub struct WordBody<'a> {
     /// The facts that it begins with.
-    pub facts: Facts,
-    slots: &'a [SlotView],
-    others: &'a [OtherView],
+    pub facts: &'a FactsView,
+    /// The volumes of each slot.
+    pub slots: &'a [SlotView],
+    /// The other flows.
+    pub others: &'a [OtherView],
 }
 
 whole_headers!(PaceError: Word);
@@ -290,7 +265,11 @@ impl Word {
         if others.iter().any(|other| other.reserved != U32::ZERO) {
             return Err(PaceError::Reserved);
         }
-        Ok(WordBody { facts: facts.meaning()?, slots, others })
+        let rank = facts.rank.get();
+        if rank > u64::from(u8::MAX) {
+            return Err(PaceError::Rank(rank));
+        }
+        Ok(WordBody { facts, slots, others })
     }
 
     /// Writes the body: the facts, then the slots, then the other flows, of which there are as many as the word
@@ -298,11 +277,12 @@ impl Word {
     pub fn write_body(
         &self,
         body: &mut [u8],
-        facts: Facts,
-        slots: impl IntoIterator<Item = SlotVolumes>,
-        others: impl IntoIterator<Item = OtherFlow>,
+        facts: FactsView,
+        slots: impl IntoIterator<Item = SlotView>,
+        others: impl IntoIterator<Item = OtherView>,
     ) {
-        let mut rest = body;
+        let bytes = body.len().min(self.body_bytes() as usize);
+        let mut rest = &mut body[..bytes];
         let mut put = |bytes: &[u8]| {
             if let Some((room, behind)) =
                 std::mem::take(&mut rest).split_at_mut_checked(bytes.len())
@@ -311,56 +291,9 @@ impl Word {
                 rest = behind;
             }
         };
-        put(FactsView::new(facts).as_bytes());
-        slots.into_iter().for_each(|slot| put(SlotView::new(slot).as_bytes()));
-        others.into_iter().for_each(|other| put(OtherView::new(other).as_bytes()));
-    }
-}
-
-impl WordBody<'_> {
-    /// The volumes of each slot.
-    pub fn slots(&self) -> impl Iterator<Item = SlotVolumes> {
-        self.slots.iter().map(|view| SlotVolumes {
-            plan: view.plan.get(),
-            load: view.load.get(),
-            free: view.free.get(),
-        })
-    }
-
-    /// The other flows.
-    pub fn others(&self) -> impl Iterator<Item = OtherFlow> {
-        let others = self.others.iter();
-        others.map(|view| OtherFlow { flow: view.flow.get(), volume: view.volume.get() })
-    }
-}
-
-impl FactsView {
-    fn new(facts: Facts) -> FactsView {
-        let Facts { narrowest, asked, carried, rank } = facts;
-        let [narrowest, asked, carried, rank] =
-            [narrowest, asked, carried, rank.into()].map(U64::new);
-        FactsView { narrowest, asked, carried, rank }
-    }
-
-    fn meaning(&self) -> Result<Facts, PaceError> {
-        let [narrowest, asked, carried, rank] =
-            [self.narrowest, self.asked, self.carried, self.rank].map(U64::get);
-        let rank = u8::try_from(rank).map_err(|_| PaceError::Rank(rank))?;
-        Ok(Facts { narrowest, asked, carried, rank })
-    }
-}
-
-impl SlotView {
-    fn new(SlotVolumes { plan, load, free }: SlotVolumes) -> SlotView {
-        let [plan, load, free] = [plan, load, free].map(U64::new);
-        SlotView { plan, load, free }
-    }
-}
-
-impl OtherView {
-    fn new(other: OtherFlow) -> OtherView {
-        let (volume, flow) = (U64::new(other.volume), U32::new(other.flow));
-        OtherView { volume, flow, reserved: U32::ZERO }
+        put(facts.as_bytes());
+        slots.into_iter().for_each(|slot| put(slot.as_bytes()));
+        others.into_iter().for_each(|other| put(other.as_bytes()));
     }
 }
 
@@ -442,16 +375,19 @@ mod tests {
     #[test]
     fn bodies_have_their_length_and_their_rules() {
         let word = Word { slots: 2, ..WORD };
-        let facts = Facts { narrowest: 1, asked: 2, carried: 3, rank: 4 };
-        let slots = [5, 8].map(|plan| SlotVolumes { plan, load: plan + 1, free: plan + 2 });
-        let other = OtherFlow { flow: 12, volume: 11 };
+        let [narrowest, asked, carried, rank] = [1, 2, 3, 4].map(U64::new);
+        let facts = FactsView { narrowest, asked, carried, rank };
+        let slots = [[5, 6, 7], [8, 9, 10]].map(|volumes| {
+            let [plan, load, free] = volumes.map(U64::new);
+            SlotView { plan, load, free }
+        });
+        let other = OtherView { volume: U64::new(11), flow: U32::new(12), reserved: U32::ZERO };
         let mut body = [0xff; 32 + 2 * 24 + 16 + 1];
         word.write_body(&mut body[..96], facts, slots, [other]);
         let numbers: Vec<u8> = (0..12).flat_map(|at| [at + 1, 0, 0, 0, 0, 0, 0, 0]).collect();
         assert_eq!(body[..96], numbers);
         let read = word.read_body(&body[..96]).unwrap();
-        assert_eq!(read.facts, facts);
-        assert!(read.slots().eq(slots) && read.others().eq([other]));
+        assert_eq!((*read.facts, read.slots, read.others), (facts, &slots[..], &[other][..]));
 
         let broken = |body: &[u8]| word.read_body(body).map(|_| ()).unwrap_err();
         for found in [0, 95, 97] {
@@ -485,7 +421,8 @@ mod tests {
             prop_assert!(read.is_ok() || is_short || !is_clean);
             if let Ok(read) = read {
                 let mut again = vec![0xff; body.len()];
-                word.write_body(&mut again, read.facts, read.slots(), read.others());
+                let (slots, others) = (read.slots.iter().copied(), read.others.iter().copied());
+                word.write_body(&mut again, *read.facts, slots, others);
                 prop_assert_eq!(again, body);
             }
         }

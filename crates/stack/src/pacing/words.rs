@@ -3,7 +3,7 @@
 use thalweg_pace::links::Report;
 use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, Feedback, FlowId, Rank, Slot, VOLUME_MAX};
-use thalweg_wire::pace::{Direction, Facts, OtherFlow, SlotVolumes, Word};
+use thalweg_wire::pace::{Direction, FactsView, OtherView, SlotView, Word};
 
 /// What the body of a word says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,41 +25,54 @@ pub(super) fn progress(word: &Word) -> Progress {
 pub(super) fn read(word: &Word, body: &[u8]) -> Option<Said> {
     let body = word.read_body(body).ok()?;
     let slot = Slot(word.slot);
-    let ahead = |of: fn(SlotVolumes) -> u64| {
+    let ahead = |of: fn(&SlotView) -> u64| {
         let mut ahead = Ahead::empty(slot, word.slots.into());
-        let slots = ahead.volumes_mut().iter_mut().zip(body.slots());
+        let slots = ahead.volumes_mut().iter_mut().zip(body.slots);
         slots.for_each(|(volume, volumes)| *volume = of(volumes));
         ahead
     };
-    let Facts { narrowest, asked, carried, rank } = body.facts;
-    let plan = ahead(|slot| slot.plan);
+    let FactsView { narrowest, asked, carried, rank } = *body.facts;
+    let (asked, carried) = (asked.get(), carried.get());
+    let plan = ahead(|slot| slot.plan.get());
     if plan.volumes().iter().chain(&[asked, carried]).any(|&volume| volume > VOLUME_MAX) {
         return None;
     }
-    let other = |OtherFlow { flow, volume }| Progress {
-        flow: FlowId { job: word.job, number: flow },
+    let other = |other: &OtherView| Progress {
+        flow: FlowId { job: word.job, number: other.flow.get() },
         iteration: word.iteration,
-        volume,
+        volume: other.volume.get(),
     };
-    let (load, free) = (ahead(|slot| slot.load), ahead(|slot| slot.free));
+    let (load, free) = (ahead(|slot| slot.load.get()), ahead(|slot| slot.free.get()));
     Some(Said {
-        rank: Rank(rank),
+        rank: Rank(rank.get() as u8),
         plan,
-        feedback: Feedback { load, free, narrowest },
+        feedback: Feedback { load, free, narrowest: narrowest.get() },
         report: Report { asked, carried },
-        others: body.others().map(other).collect(),
+        others: body.others.iter().map(other).collect(),
     })
 }
 
 /// Writes a body, whose length is that of the word.
 pub(super) fn write(said: &Said, word: &Word, body: &mut [u8]) {
     let Said { rank, plan, feedback, report, others } = said;
-    let Report { asked, carried } = *report;
-    let facts = Facts { narrowest: feedback.narrowest, asked, carried, rank: rank.0 };
+    let facts = FactsView {
+        narrowest: feedback.narrowest.into(),
+        asked: report.asked.into(),
+        carried: report.carried.into(),
+        rank: u64::from(rank.0).into(),
+    };
     let (load, free) = (feedback.load.volumes(), feedback.free.volumes());
     let volumes = plan.volumes().iter().zip(load).zip(free);
-    let slots = volumes.map(|((&plan, &load), &free)| SlotVolumes { plan, load, free });
-    let other = |other: &Progress| OtherFlow { flow: other.flow.number, volume: other.volume };
+    let slots = volumes.map(|((&plan, &load), &free)| SlotView {
+        plan: plan.into(),
+        load: load.into(),
+        free: free.into(),
+    });
+    let other = |other: &Progress| OtherView {
+        volume: other.volume.into(),
+        flow: other.flow.number.into(),
+        reserved: 0.into(),
+    };
     word.write_body(body, facts, slots, others.iter().map(other));
 }
 
