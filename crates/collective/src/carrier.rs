@@ -171,7 +171,7 @@ impl Carrier {
     pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
         match self {
             Carrier::Flow(flows) => flows.endpoint.handle_checked(now, prefix, packet),
-            Carrier::Deliver(courier) => courier.endpoint.handle_checked(now, prefix, packet),
+            Carrier::Deliver(tensors) => tensors.endpoint.handle_checked(now, prefix, packet),
         }
     }
 
@@ -262,7 +262,7 @@ impl Flows {
     }
 }
 
-/// Reads the frame at the end of a message. `None` if there is none.
+/// Reads the frame at the end of a message. `None` if it has no frame.
 fn frame_of(payload: &Payload) -> Option<SumFrame> {
     match payload {
         Payload::Bytes(bytes) => SumFrame::unframe(bytes).ok(),

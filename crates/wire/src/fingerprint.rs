@@ -31,11 +31,11 @@ pub struct FingerprintView {
     pub kind: u8,
     /// Place of [`Fingerprint::element`] in [`Element::ALL`]; 255 if it is unknown.
     pub element: u8,
-    /// Place of [`Fingerprint::reduction`] in [`Reduction::ALL`]; 255 if there is none.
+    /// Place of [`Fingerprint::reduction`] in [`Reduction::ALL`]; 255 if the operation has no reduction.
     pub reduction: u8,
     /// Place of the path in [`SumPath::ALL`].
     pub path: u8,
-    /// [`Fingerprint::root`]; all bits are set if there is none.
+    /// [`Fingerprint::root`]; all bits are set if the operation has no root.
     pub root: U32,
     /// [`Fingerprint::bytes`]; all bits are set if the length is unknown.
     pub bytes: U64,
@@ -59,7 +59,7 @@ pub enum FingerprintError {
     /// A reduction or a root where the operation has none, or none where it has one.
     #[error("the kind of the operation contradicts its reduction or its root")]
     Kind,
-    /// A share that is none.
+    /// A loss of everything or more.
     #[error("a loss of {0} millionths: it must be below a million")]
     Loss(u32),
 }
