@@ -7,10 +7,11 @@
 use thalweg_core::{HEADER_BYTES, Header, JobId, NodeId};
 use thalweg_wire::aggregate::{
     AGGREGATORS_MAX, Announcement, Branch, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice,
-    Parameter, ParameterView, Query, Request, StationBytes, shared_branch,
+    Parameter, Query, Request, StationBytes, shared_branch,
 };
 use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
-use thalweg_wire::flow::{Ack, AckView, Credit, Data, DataView};
+use thalweg_wire::flow::{Ack, Credit, Data};
+use thalweg_wire::frame::{FRAME_BYTES, SumFrame};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, SLOTS_MAX, Word};
 use thalweg_wire::tag::{
     Key, seal, seal_sized, seal_with_body, verify, verify_sized, verify_with_body,
@@ -51,20 +52,18 @@ pub fn prefix(bytes: &[u8]) -> bool {
 pub fn flow(bytes: &[u8]) -> bool {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
     let data = Data::decode(header);
-    assert_eq!(data.is_ok(), DataView::check(header).is_ok());
     if let Ok(data) = data {
-        assert_canonical(header, |again| data.encode(again));
+        assert_canonical(header, data.to_header());
         let end = data.offset().as_u64().checked_add(u64::from(data.payload_bytes()));
         assert!(end.is_some_and(|end| end <= data.message_bytes.as_u64()));
     }
     let ack = Ack::decode(header);
-    assert_eq!(ack.is_ok(), AckView::check(header).is_ok());
     if let Ok(ack) = ack {
-        assert_canonical(header, |again| ack.encode(again));
+        assert_canonical(header, ack.to_header());
     }
     let credit = Credit::decode(header);
     if let Ok(credit) = credit {
-        assert_canonical(header, |again| credit.encode(again));
+        assert_canonical(header, credit.to_header());
     }
     data.is_ok() || ack.is_ok() || credit.is_ok()
 }
@@ -90,17 +89,17 @@ pub fn deliver(bytes: &[u8]) -> bool {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
     let data = deliver::Data::decode(header);
     if let Ok(data) = data {
-        assert_canonical(header, |again| data.encode(again));
+        assert_canonical(header, data.to_header());
         assert!(data.payload_bytes > 0);
         assert!(data.offset.as_u64().checked_add(u64::from(data.payload_bytes)).is_some());
     }
     let ack = deliver::Ack::decode(header);
     if let Ok(ack) = ack {
-        assert_canonical(header, |again| ack.encode(again));
+        assert_canonical(header, ack.to_header());
     }
     let control = Control::decode(header);
     if let Ok(control) = control {
-        assert_canonical(header, |again| control.encode(again));
+        assert_canonical(header, control.to_header());
         match control.verb {
             Verb::Offer { segment_bytes, loss, .. } => {
                 assert!(segment_bytes > 0 && loss < LOSS_UNIT);
@@ -119,7 +118,7 @@ pub fn deliver(bytes: &[u8]) -> bool {
 pub fn pace(bytes: &[u8]) -> bool {
     let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return false };
     let Ok(word) = Word::decode(header) else { return false };
-    assert_canonical(header, |again| word.encode(again));
+    assert_canonical(header, word.to_header());
     assert!((1..=SLOTS_MAX).contains(&word.slots));
     assert!(word.refused.is_none_or(|refused| word.has_plan && refused.at < word.slots));
     let others = match word.direction {
@@ -127,11 +126,13 @@ pub fn pace(bytes: &[u8]) -> bool {
         Direction::Answer { others } => others,
     };
     assert!(others <= OTHERS_MAX);
-    let mut body = body.to_vec();
-    let fits = body.len() == word.body_bytes() as usize;
-    let parts = word.parts(&mut body).map(|parts| (parts.slots.len(), parts.others.len()));
-    assert_eq!(parts, fits.then_some((word.slots.into(), others.into())));
-    fits
+    let Ok(read) = word.read_body(body) else { return false };
+    assert_eq!((read.slots.len(), read.others.len()), (word.slots.into(), others.into()));
+    let mut again = vec![0xff; word.body_bytes() as usize];
+    let (slots, others) = (read.slots.iter().copied(), read.others.iter().copied());
+    word.write_body(&mut again, *read.facts, slots, others);
+    assert_eq!(again, body);
+    true
 }
 
 fn word_in(header: &Header, asks: bool) -> bool {
@@ -140,9 +141,8 @@ fn word_in(header: &Header, asks: bool) -> bool {
 
 fn gradient(header: &Header) -> bool {
     let gradient = Gradient::decode(header);
-    assert_eq!(gradient.is_ok(), GradientView::check(header).is_ok());
     if let Ok(gradient) = gradient {
-        assert_canonical(header, |again| gradient.encode(again));
+        assert_canonical(header, gradient.to_header());
         let branch = gradient.branch;
         assert!((branch.entry()..=branch.end()).contains(&gradient.level));
         for level in branch.entry()..branch.end() {
@@ -158,17 +158,18 @@ fn gradient(header: &Header) -> bool {
                 (level, branch.full(level), 1)
             );
         }
-        let view = GradientView::check(header).expect("it was accepted");
+        let (mut copy, prefix) = (*header, peek(header).expect("it was accepted"));
+        let (view, named) = GradientView::check_mut(prefix, &mut copy).expect("it was accepted");
         assert_eq!((view.level(), view.bitmap_level()), (gradient.level, gradient.bitmap_level));
+        assert_eq!(named, branch);
     }
     gradient.is_ok()
 }
 
 fn parameter(header: &Header) -> bool {
     let parameter = Parameter::decode(header);
-    assert_eq!(parameter.is_ok(), ParameterView::check(header).is_ok());
     if let Ok(parameter) = parameter {
-        assert_canonical(header, |again| parameter.encode(again));
+        assert_canonical(header, parameter.to_header());
         assert!(parameter.everyone() <= parameter.identity.sequence);
         assert!(parameter.next_from() >= parameter.identity.sequence);
         assert!(parameter.next_aggregator.is_none_or(|next| next < AGGREGATORS_MAX));
@@ -178,7 +179,7 @@ fn parameter(header: &Header) -> bool {
 
 fn query(header: &Header) -> bool {
     let Ok(query) = Query::decode(header) else { return false };
-    assert_canonical(header, |again| query.encode(again));
+    assert_canonical(header, query.to_header());
     assert!(usize::from(query.level) <= LEVELS);
     assert!(query.watermark() <= query.identity.sequence);
     assert!(query.bounded.is_none_or(|bounded| bounded.first_distance < bounded.fragments));
@@ -187,14 +188,14 @@ fn query(header: &Header) -> bool {
 
 fn request(header: &Header) -> bool {
     let Ok(request) = Request::decode(header) else { return false };
-    assert_canonical(header, |again| request.encode(again));
+    assert_canonical(header, request.to_header());
     assert!(usize::from(request.level) <= LEVELS);
     true
 }
 
 fn announcement(header: &Header, body: &[u8]) -> bool {
     let Ok(announcement) = Announcement::decode(header) else { return false };
-    assert_canonical(header, |again| announcement.encode(again));
+    assert_canonical(header, announcement.to_header());
     let Ok(stations) = announcement.stations(body) else { return false };
     assert_eq!(stations.len(), usize::from(announcement.stations));
     assert_eq!(Announcement::body_bytes(stations.len()), body.len());
@@ -209,7 +210,7 @@ fn announcement(header: &Header, body: &[u8]) -> bool {
 
 fn notice(header: &Header) -> bool {
     let Ok(notice) = Notice::decode(header) else { return false };
-    assert_canonical(header, |again| notice.encode(again));
+    assert_canonical(header, notice.to_header());
     true
 }
 
@@ -248,7 +249,7 @@ pub fn tag(bytes: &[u8]) -> bool {
 /// A trailer that is accepted is the one encoding of its meaning, and only the trailer is cut off.
 pub fn trailer(bytes: &[u8]) -> bool {
     let mut message = bytes.to_vec();
-    let Some(trailer) = Trailer::unframe(&mut message) else {
+    let Ok(trailer) = Trailer::unframe(&mut message) else {
         assert_eq!(message, bytes, "what is refused stays as it is");
         return false;
     };
@@ -257,11 +258,19 @@ pub fn trailer(bytes: &[u8]) -> bool {
     true
 }
 
+/// A frame that is accepted is the one encoding of its meaning, whatever stands before it.
+pub fn frame(bytes: &[u8]) -> bool {
+    let Ok(frame) = SumFrame::unframe(bytes) else { return false };
+    let mut again = vec![0xff; bytes.len()];
+    again[..bytes.len() - FRAME_BYTES].copy_from_slice(&bytes[..bytes.len() - FRAME_BYTES]);
+    frame.frame(&mut again);
+    assert_eq!(again, bytes);
+    true
+}
+
 /// Encoding again gives the same bytes, but for the tag, which encoders leave to the sealer, and the versions,
 /// which may be those of a newer sender.
-fn assert_canonical(header: &Header, encode: impl FnOnce(&mut Header)) {
-    let mut again = [0xff; HEADER_BYTES];
-    encode(&mut again);
+fn assert_canonical(header: &Header, mut again: Header) {
     assert_eq!(again[2], layout::VERSION | layout::OLDEST_VERSION << 4);
     again[2] = header[2];
     assert_eq!(again, untagged(header));

@@ -229,7 +229,9 @@ impl Server {
             Kind::AggregateQuery => {
                 job.handle_query(&Query::decode_checked(prefix, packet.header)?, context)
             }
-            Kind::AggregateNotice => job.handle_notice(&Notice::decode(packet.header)?, context),
+            Kind::AggregateNotice => {
+                job.handle_notice(&Notice::decode_checked(prefix, packet.header)?, context);
+            }
             // Whatever else it may be, it is not for a server.
             _ => {
                 let arrival = Arrival {

@@ -21,9 +21,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
-use thalweg_wire::Kind;
 use thalweg_wire::aggregate::FAN_IN_MAX;
-use thalweg_wire::tag;
+use thalweg_wire::{Kind, Prefix, peek, tag};
 
 use self::aggregator::{Aggregator, Array};
 pub use self::config::{Config, ConfigError};
@@ -117,13 +116,13 @@ impl Switch {
     }
 
     #[inline]
-    fn dispatch(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match Kind::from_u8(packet.header[KIND_AT]) {
-            Some(Kind::AggregateGradient) => self.handle_gradient(now, packet),
-            Some(Kind::AggregateParameter) => self.handle_parameter(now, packet),
-            Some(Kind::AggregateQuery) => self.handle_query(now, packet),
-            Some(Kind::AggregateRequest) => self.handle_request(now, packet),
-            Some(Kind::AggregateAnnouncement) => self.handle_announcement(&packet),
+    fn dispatch(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) -> Verdict<'_> {
+        match prefix.kind {
+            Kind::AggregateGradient => self.handle_gradient(now, prefix, packet),
+            Kind::AggregateParameter => self.handle_parameter(now, prefix, packet),
+            Kind::AggregateQuery => self.handle_query(now, prefix, packet),
+            Kind::AggregateRequest => self.handle_request(now, prefix, packet),
+            Kind::AggregateAnnouncement => self.handle_announcement(prefix, &packet),
             _ => self.drop_malformed(),
         }
     }
@@ -160,15 +159,16 @@ impl Machine for Switch {
         if packet.meta.dst != self.config.me {
             return Verdict::Forward;
         }
-        let Some(keyring) = &mut self.keyring else { return self.dispatch(now, packet) };
+        let Ok(prefix) = peek(packet.header) else { return self.drop_malformed() };
+        let Some(keyring) = &mut self.keyring else { return self.dispatch(now, prefix, packet) };
         // spec: T-06
         let body_bytes = packet.body.len();
-        let Some(key) = keyring.verify(packet.header, body_bytes) else {
+        let Some(key) = keyring.verify(prefix, packet.header, body_bytes) else {
             self.stats.forged += 1;
             return Verdict::Consume;
         };
         let Packet { meta, header, body } = packet;
-        let verdict = self.dispatch(now, Packet { meta, header: &mut *header, body });
+        let verdict = self.dispatch(now, prefix, Packet { meta, header: &mut *header, body });
         if verdict != Verdict::Consume {
             tag::seal_sized(header, body_bytes, &key);
         }
@@ -203,6 +203,3 @@ impl Reports for Switch {
 fn shares(config: &Config) -> Option<Shares> {
     config.holds_to_share.then(|| Shares::new(config.aggregators, config.stale_after))
 }
-
-/// Where a header says how to read it. The decoders check the rest of the prefix.
-const KIND_AT: usize = 3;

@@ -1,50 +1,16 @@
 //! A switch allocates nothing once it is made.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../net/tests/counting/mod.rs"]
+mod counting;
 
 use thalweg_aggregate::switch::{Config, Switch};
 use thalweg_core::testing::DiscardOutbox;
-use thalweg_core::{Body, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time};
+use thalweg_core::{Body, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time};
 use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Numbers, Parameter, Query, Request, Scale,
 };
 
-/// The system's allocator, which counts what each thread asks for.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: every call goes to the system's allocator as it is. Counting touches a thread-local that
-// needs neither memory nor a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::counted;
 
 const SWITCH: NodeId = NodeId(1);
 const SERVER: NodeId = NodeId(2);
@@ -68,12 +34,12 @@ fn no_packet_makes_a_switch_allocate() {
         buffer: [0; BUFFER_BYTES],
         outbox: DiscardOutbox::for_bodies(BUFFER_BYTES),
     };
-    assert!(ALLOCATIONS.get() > 0, "the counter counts");
-    let before = ALLOCATIONS.get();
+    assert!(counted().0 > 0, "the counter counts");
+    let before = counted().0;
     for round in 0..2_000 {
         driver.round(round);
     }
-    let allocations = ALLOCATIONS.get() - before;
+    let allocations = counted().0 - before;
     let stats = *driver.switch.stats();
     // All that a switch can do was done.
     let done = [
@@ -111,23 +77,18 @@ impl Driver {
     fn round(&mut self, round: u64) {
         let job = JobId(round % JOBS);
         let identity = Identity { job, epoch: 1, sequence: round, attempt: 0, operation: 1 };
-        let header_of = |gradient: Gradient| {
-            let mut header = [0; HEADER_BYTES];
-            gradient.encode(&mut header);
-            header
-        };
         if round % 5 < 3 {
             self.announce(job);
         }
         let repair = round % 4 == 1;
         for worker in [0, 1, 1, 2] {
             let resend = round % 7 == 3 && worker == 2;
-            self.handle(header_of(Gradient { resend, ..gradient(identity, worker) }), 32);
+            self.handle(Gradient { resend, ..gradient(identity, worker) }.to_header(), 32);
             self.handle(query(identity), 0);
             self.handle(request(identity), 0);
         }
         if repair {
-            self.handle(header_of(Gradient { repair, ..gradient(identity, 0) }), 32);
+            self.handle(Gradient { repair, ..gradient(identity, 0) }.to_header(), 32);
         }
         if round.is_multiple_of(3) {
             self.handle(parameter(identity), 32);
@@ -141,12 +102,10 @@ impl Driver {
     fn announce(&mut self, job: JobId) {
         let announcement =
             Announcement { job, epoch: 1, server: SERVER, parent: SERVER, level: 0, stations: 1 };
-        let mut header = [0; HEADER_BYTES];
-        announcement.encode(&mut header);
         self.buffer.fill(0);
         self.buffer[4] = WORKERS;
         self.buffer[8..][..12].copy_from_slice(&[10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0]);
-        self.handle(header, BUFFER_BYTES);
+        self.handle(announcement.to_header(), BUFFER_BYTES);
     }
 
     fn handle(&mut self, mut header: Header, body_bytes: usize) {
@@ -175,15 +134,11 @@ fn gradient(identity: Identity, worker: u8) -> Gradient {
 }
 
 fn parameter(identity: Identity) -> Header {
-    let mut header = [0; HEADER_BYTES];
-    Parameter::sum(identity, aggregator(identity), numbers(), SERVER, 4).encode(&mut header);
-    header
+    Parameter::sum(identity, aggregator(identity), numbers(), SERVER, 4).to_header()
 }
 
 fn query(identity: Identity) -> Header {
-    let mut header = [0; HEADER_BYTES];
-    Query::new(identity, aggregator(identity), SERVER, branch(0)).encode(&mut header);
-    header
+    Query::new(identity, aggregator(identity), SERVER, branch(0)).to_header()
 }
 
 fn request(identity: Identity) -> Header {
@@ -197,7 +152,5 @@ fn request(identity: Identity) -> Header {
         bypass: false,
         afresh: false,
     };
-    let mut header = [0; HEADER_BYTES];
-    request.encode(&mut header);
-    header
+    request.to_header()
 }

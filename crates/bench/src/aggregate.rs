@@ -7,9 +7,7 @@ use std::time::Instant;
 use serde_json::json;
 use thalweg_aggregate::switch::{Config, Switch};
 use thalweg_console::{Failure, files};
-use thalweg_core::{
-    Body, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time,
-};
+use thalweg_core::{Body, Ecn, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time};
 use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Numbers, Parameter, Scale,
 };
@@ -115,8 +113,7 @@ impl Track {
         for worker in 0..WORKERS {
             body[8 + 4 * usize::from(worker)] = 10 + worker;
         }
-        let mut header = [0; HEADER_BYTES];
-        announcement.encode(&mut header);
+        let mut header = announcement.to_header();
         let mut meta = Meta { dst: SWITCH, ..Meta::default() };
         let body = Body::Bytes(&mut body);
         let packet = Packet { meta: &mut meta, header: &mut header, body };
@@ -170,17 +167,15 @@ impl Track {
     }
 
     fn push_gradient(&mut self, fragment: u32, worker: u8) {
-        let mut header = [0; HEADER_BYTES];
         let branch = Branch::new([WORKERS, 0, 0, 0], [worker, 0, 0, 0]).expect("a place below 8");
-        Gradient::fresh(self.identity(fragment), fragment, numbers(), SERVER, branch)
-            .encode(&mut header);
-        self.push(header, Some(fragment));
+        let identity = self.identity(fragment);
+        let gradient = Gradient::fresh(identity, fragment, numbers(), SERVER, branch);
+        self.push(gradient.to_header(), Some(fragment));
     }
 
     fn push_parameter(&mut self, fragment: u32) {
-        let mut header = [0; HEADER_BYTES];
-        Parameter::sum(self.identity(fragment), fragment, numbers(), SERVER, 4).encode(&mut header);
-        self.push(header, None);
+        let parameter = Parameter::sum(self.identity(fragment), fragment, numbers(), SERVER, 4);
+        self.push(parameter.to_header(), None);
     }
 
     fn push(&mut self, header: Header, place: Option<u32>) {

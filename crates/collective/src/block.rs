@@ -1,6 +1,6 @@
 //! Blocks: the values of one message, in single precision.
 //!
-//! Over flows they are little-endian bytes, with room for a seal behind them from the first hop to the last, so that
+//! Over flows they are little-endian bytes, with room for a frame behind them from the first hop to the last, so that
 //! a message which goes on is not copied. Over deliveries they are a tensor: the buffer that a message arrives in
 //! is the one that it is sent on from, and its values are converted where they meet the wire.
 
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use thalweg_core::Bytes;
 use thalweg_flow::Payload;
 use thalweg_values::{Tensor, float, sum};
+use thalweg_wire::frame::FRAME_BYTES;
 
 use crate::delivery::Contents;
-use crate::seal::SEAL_BYTES;
 
 /// Size of a value.
 pub(crate) const VALUE_BYTES: u64 = 4;
@@ -46,17 +46,17 @@ impl Block {
             Form::Bytes => {
                 let values = tensor.slice(range);
                 let mut bytes =
-                    vec![0; values.wide_bytes() as usize + SEAL_BYTES].into_boxed_slice();
+                    vec![0; values.wide_bytes() as usize + FRAME_BYTES].into_boxed_slice();
                 values.widen_le(&mut bytes);
                 Block::Bytes(Payload::Bytes(bytes))
             }
         }
     }
 
-    /// A block without values, with room for a seal.
+    /// A block without values, with room for a frame.
     pub fn empty(form: Form) -> Block {
         match form {
-            Form::Bytes => Block::Bytes(Payload::Bytes(vec![0; SEAL_BYTES].into())),
+            Form::Bytes => Block::Bytes(Payload::Bytes(vec![0; FRAME_BYTES].into())),
             Form::Tensor => Block::Tensor(Arc::new(Vec::new().into())),
         }
     }
@@ -69,33 +69,33 @@ impl Block {
         }
     }
 
-    /// Size of the message, with the seal.
+    /// Size of the message, with the frame.
     pub fn bytes(&self) -> Bytes {
         match self {
             Block::Bytes(payload) => payload.bytes(),
             Block::Tensor(tensor) => {
-                let seal = if self.has_values() { SEAL_BYTES as u64 } else { 0 };
-                Bytes::new(VALUE_BYTES * tensor.len() + seal)
+                let frame = if self.has_values() { FRAME_BYTES as u64 } else { 0 };
+                Bytes::new(VALUE_BYTES * tensor.len() + frame)
             }
         }
     }
 
     /// Size of the values.
-    pub fn value_bytes(&self, is_sealed: bool) -> u64 {
+    pub fn value_bytes(&self, is_framed: bool) -> u64 {
         match self {
             Block::Bytes(payload) => {
-                let seal = if is_sealed { SEAL_BYTES as u64 } else { 0 };
-                payload.bytes().as_u64().saturating_sub(seal)
+                let frame = if is_framed { FRAME_BYTES as u64 } else { 0 };
+                payload.bytes().as_u64().saturating_sub(frame)
             }
             Block::Tensor(tensor) => VALUE_BYTES * tensor.len(),
         }
     }
 
     /// Returns whether the block can stand for these values. A tensor that is only a length takes real bytes as
-    /// well: drivers of real networks send zeros for a length, and no seal.
-    pub fn fits(&self, tensor: &Tensor, range: &Range<u64>, is_sealed: bool) -> bool {
-        self.value_bytes(is_sealed) == (range.end - range.start) * VALUE_BYTES
-            && (is_sealed || matches!(tensor, Tensor::Length(_)))
+    /// well: drivers of real networks send zeros for a length, and no frame.
+    pub fn fits(&self, tensor: &Tensor, range: &Range<u64>, is_framed: bool) -> bool {
+        self.value_bytes(is_framed) == (range.end - range.start) * VALUE_BYTES
+            && (is_framed || matches!(tensor, Tensor::Length(_)))
     }
 
     /// Adds values to a block that [`fits`](Block::fits) them. What is unknown on one side is unknown in the sum.
@@ -123,7 +123,7 @@ impl Block {
                     (sums, values) => *sums = Tensor::Length(sums.len().min(values.len())),
                 }
             }
-            // Of what is only a length, there is no seal.
+            // Of what is only a length, there is no frame.
             _ => *self = Block::Bytes(Payload::Length(self.bytes().min(other.bytes()))),
         }
     }
@@ -181,10 +181,10 @@ mod tests {
     }
 
     #[test]
-    fn flows_carry_little_endian_bytes_with_room_for_a_seal() {
+    fn flows_carry_little_endian_bytes_with_room_for_a_frame() {
         let tensor = Tensor::from(vec![9.0, 1.0, -2.5]);
         let mut expected = vec![0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0];
-        expected.extend([0; SEAL_BYTES]);
+        expected.extend([0; FRAME_BYTES]);
         let block = Block::copy(&tensor, 1..3, Form::Bytes);
         assert_eq!(block, Block::Bytes(Payload::Bytes(expected.into())));
         assert_eq!(unknown(2, Form::Bytes), Block::Bytes(Payload::Length(Bytes::new(8))));

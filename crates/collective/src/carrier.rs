@@ -5,13 +5,14 @@ use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Reports, Tag, Time};
 use thalweg_deliver::Offered;
 use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
+use thalweg_wire::Prefix;
+use thalweg_wire::frame::SumFrame;
 
 use crate::block::{Block, Form};
 use crate::call::Care;
 use crate::config::ConfigError;
 use crate::courier::Courier;
 use crate::delivery::SumDelivery;
-use crate::seal::Seal;
 
 /// A numbered message.
 #[derive(Clone)]
@@ -22,7 +23,7 @@ pub struct NumberedMessage {
     /// Which way it goes. Means something to who sends it.
     pub(crate) leg: Leg,
     /// The operation of the message, or why its sender has stopped. `None` if only the length of the values is known.
-    pub(crate) seal: Option<Seal>,
+    pub(crate) frame: Option<SumFrame>,
     pub(crate) block: Block,
     /// Coverage of the values as they left. Flows carry none: nothing is missing there.
     pub(crate) coverage: Coverage,
@@ -167,6 +168,14 @@ impl Carrier {
     }
 
     #[inline]
+    pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.handle_checked(now, prefix, packet),
+            Carrier::Deliver(tensors) => tensors.endpoint.handle_checked(now, prefix, packet),
+        }
+    }
+
+    #[inline]
     pub fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
         match self {
             Carrier::Flow(flows) => flows.endpoint.handle_packet(now, packet),
@@ -208,10 +217,10 @@ impl Carrier {
 
 impl Flows {
     fn send(&mut self, now: Time, dst: NodeId, message: NumberedMessage) -> Result<(), StartError> {
-        let NumberedMessage { index, block, seal, .. } = message;
+        let NumberedMessage { index, block, frame, .. } = message;
         let Block::Bytes(mut body) = block else { unreachable!("blocks of flows are bytes") };
-        if let Some(seal) = seal {
-            seal.write(&mut body);
+        if let (Some(frame), Payload::Bytes(bytes)) = (frame, &mut body) {
+            frame.frame(bytes);
         }
         // Every message may take another path, as parallel connections do.
         let message =
@@ -233,7 +242,7 @@ impl Flows {
                                 index,
                                 care: Care::default(),
                                 leg: Leg::Gradient,
-                                seal: Seal::of_payload(&payload),
+                                frame: frame_of(&payload),
                                 block: Block::Bytes(payload),
                                 coverage: Coverage::Exact,
                                 lost: Vec::new(),
@@ -250,5 +259,13 @@ impl Flows {
                 thalweg_flow::Event::Failed(sent) => News::Lost(sent.dst),
             });
         }
+    }
+}
+
+/// Reads the frame at the end of a message. `None` if it has no frame.
+fn frame_of(payload: &Payload) -> Option<SumFrame> {
+    match payload {
+        Payload::Bytes(bytes) => SumFrame::unframe(bytes).ok(),
+        Payload::Length(_) => None,
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use thalweg_core::NodeId;
 use thalweg_flow::{MAX_PACKETS, MessageConfig};
+use thalweg_wire::frame::FRAME_BYTES;
 use thiserror::Error;
 
 use crate::block::VALUE_BYTES;
-use crate::seal::SEAL_BYTES;
 
 /// Why settings cannot work. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
@@ -116,7 +116,7 @@ pub(crate) fn chunk_values(
     if chunk_bytes < VALUE_BYTES {
         return Err(ConfigError::ChunkTooShort(chunk_bytes));
     }
-    check_fits_message(chunk_bytes, SEAL_BYTES as u64, flow)?;
+    check_fits_message(chunk_bytes, FRAME_BYTES as u64, flow)?;
     Ok(chunk_bytes / VALUE_BYTES)
 }
 

@@ -9,13 +9,13 @@ use thalweg_deliver::{
     Received, SendCall, trailer_limit,
 };
 use thalweg_values::{Coverage, Tensor};
+use thalweg_wire::frame::SumFrame;
 
 use crate::block::{self, Block, VALUE_BYTES};
 use crate::call::Care;
 use crate::carrier::{Leg, News, NumberedMessage};
 use crate::config::ConfigError;
 use crate::delivery::{Contents, Delivery, Results, SumDelivery};
-use crate::seal::Seal;
 
 /// A delivery endpoint that sends and receives numbered messages. A message's number is its operation.
 ///
@@ -28,8 +28,8 @@ pub(crate) struct Courier {
     ranks: u32,
     /// Offers that the part will want later, oldest first.
     later: VecDeque<Offered>,
-    /// Seals of the offers whose buffers are being filled.
-    seals: BTreeMap<Name, Seal>,
+    /// Frames of the offers whose buffers are being filled.
+    frames: BTreeMap<Name, SumFrame>,
     pub lost_bytes: u64,
 }
 
@@ -44,16 +44,17 @@ impl Courier {
             delivery,
             ranks,
             later: VecDeque::new(),
-            seals: BTreeMap::new(),
+            frames: BTreeMap::new(),
             lost_bytes: 0,
         })
     }
 
     pub fn send(&mut self, now: Time, dst: NodeId, message: NumberedMessage) {
-        let NumberedMessage { index, care, leg, seal, block, coverage, .. } = message;
+        let NumberedMessage { index, care, leg, frame, block, coverage, .. } = message;
         let Block::Tensor(values) = block else { unreachable!("blocks of deliveries are tensors") };
         let has_values = self.delivery.contents == Contents::Values;
-        let (note, coverage) = (seal.filter(|_| has_values), Some(coverage).filter(|_| has_values));
+        let (note, coverage) =
+            (frame.filter(|_| has_values), Some(coverage).filter(|_| has_values));
         let (loss, importance) = match (leg, self.delivery.results) {
             (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
             _ => (care.loss.unwrap_or(self.delivery.loss), self.delivery.importance),
@@ -64,7 +65,7 @@ impl Courier {
             loss,
             importance,
             policy: Arc::clone(&self.delivery.policy),
-            note: note.map(|seal| seal.encode()),
+            note: note.map(|frame| frame.encode()),
             trailer: coverage.map_or_else(Default::default, |own| self.trailer(&own, &values)),
             ..SendCall::new(name(dst, index), values)
         };
@@ -102,8 +103,10 @@ impl Courier {
         let buffer = older.unwrap_or_else(zeros);
         let call = ReceiveCall { name: offer.name, buffer, loss, lost };
         let is_taken = self.endpoint.post_receive(now, call).is_ok();
-        if is_taken && let Some(seal) = offer.note.as_ref().and_then(Seal::decode) {
-            self.seals.insert(offer.name, seal);
+        if is_taken
+            && let Some(frame) = offer.note.as_ref().and_then(|note| SumFrame::decode(note).ok())
+        {
+            self.frames.insert(offer.name, frame);
         }
         is_taken
     }
@@ -129,7 +132,7 @@ impl Courier {
             Completion::Sent(sent) => News::Sent { index: sent.name.operation.0 },
             Completion::Received(received) => {
                 self.lost_bytes += received.lost_bytes;
-                let seal = self.seals.remove(&received.name);
+                let frame = self.frames.remove(&received.name);
                 let Some(coverage) = self.coverage(&received) else {
                     return Some(News::Disagrees(received.name.peer));
                 };
@@ -137,7 +140,7 @@ impl Courier {
                     index: received.name.operation.0,
                     care: Care { layer: received.layer, loss: None },
                     leg: Leg::Gradient,
-                    seal,
+                    frame,
                     coverage,
                     lost: received.lost_values(),
                     block: Block::Tensor(Arc::new(received.buffer)),
@@ -145,7 +148,7 @@ impl Courier {
                 News::Received { src: received.name.peer, message }
             }
             Completion::Failed(failed) => {
-                self.seals.remove(&failed.name);
+                self.frames.remove(&failed.name);
                 match failed.failure {
                     Failure::Silent => News::Lost(failed.name.peer),
                     Failure::Refused(_) => News::Disagrees(failed.name.peer),

@@ -13,8 +13,8 @@
 //! `courier`. The parts are the same. What flows need not know is asked of them: whether a message that
 //! somebody offers is wanted now.
 //!
-//! Every message says which operation it belongs to (`seal`). Members whose operations differ stop before a
-//! result is handed out, and so does everybody else, with a failure that names both.
+//! Every message says which operation it belongs to, in its [frame](thalweg_wire::frame). Members whose operations
+//! differ stop before a result is handed out, and so does everybody else, with a failure that names both.
 
 mod block;
 mod call;
@@ -28,7 +28,6 @@ pub mod mesh;
 mod plan;
 mod post;
 pub mod ring;
-mod seal;
 pub mod server;
 mod window;
 

@@ -2,10 +2,11 @@
 
 use thalweg_core::{Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_deliver::Offered;
+use thalweg_wire::Prefix;
+use thalweg_wire::frame::SumFrame;
 
 use crate::carrier::{Carrier, Leg, News, NumberedMessage, Want};
 use crate::post::{Counters, Post};
-use crate::seal::Seal;
 
 /// One node of a collective: a [`Ring`](crate::ring::Ring), a [`Node`](crate::server::Node) or a
 /// [`Mesh`](crate::mesh::Mesh).
@@ -34,7 +35,7 @@ pub struct Offer {
     pub(crate) src: NodeId,
     pub(crate) index: u64,
     pub(crate) bytes: u64,
-    pub(crate) seal: Option<Seal>,
+    pub(crate) frame: Option<SumFrame>,
 }
 
 /// Who sends what to whom.
@@ -136,6 +137,13 @@ impl<P: Part> Member<P> {
         self.post.carrier.delivery_stats()
     }
 
+    /// Takes in a packet whose prefix the caller has [read](thalweg_wire::peek).
+    #[inline]
+    pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        self.post.carrier.handle_checked(now, prefix, packet);
+        self.settle(now);
+    }
+
     /// Acts on what the endpoint has to say.
     #[inline]
     fn settle(&mut self, now: Time) {
@@ -180,7 +188,7 @@ impl<P: Part> Member<P> {
             src: offer.name.peer,
             index: offer.name.operation.0,
             bytes: offer.tensor_bytes,
-            seal: offer.note.as_ref().and_then(Seal::decode),
+            frame: offer.note.as_ref().and_then(|note| SumFrame::decode(note).ok()),
         })?;
         let Carrier::Deliver(courier) = &mut self.post.carrier else { return Ok(()) };
         let is_taken = match want {

@@ -9,12 +9,12 @@ use std::ops::Range;
 use thalweg_core::Operation;
 use thalweg_deliver::LossBound;
 use thalweg_values::Tensor;
+use thalweg_wire::frame::CalledOperation;
 
 use crate::block::Form;
 use crate::call::{Care, SumCall};
 use crate::delivery::{Contents, Delivery};
 use crate::event::SubmitError;
-use crate::seal::Called;
 use thalweg_values::Coverage;
 
 /// Most values of an operation: their bytes can still be counted.
@@ -48,7 +48,7 @@ pub(crate) struct Found<'a> {
     pub tensor: &'a mut Tensor,
     pub range: Range<u64>,
     pub care: Care,
-    pub called: Called,
+    pub called: CalledOperation,
     /// The form that its messages have.
     pub form: Form,
     /// What stands in for lost values of the result.
@@ -62,7 +62,7 @@ struct Job {
     operation: Operation,
     tensor: Tensor,
     care: Care,
-    called: Called,
+    called: CalledOperation,
     older: Option<Tensor>,
     /// Coverage of the parts of the sum that are there and lack something, in any order.
     lacking: Vec<Coverage>,
@@ -92,7 +92,7 @@ impl Plan {
     /// Adds an operation. An empty tensor has one piece too, so that it ends when everybody is there.
     pub fn add(&mut self, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
         self.check(&call)?;
-        let (care, called) = (call.care(), Called::new(operation, call.fingerprint()));
+        let (care, called) = (call.care(), CalledOperation::new(operation, call.fingerprint()));
         let SumCall { tensor, older, .. } = call;
         let pieces = tensor.len().div_ceil(self.piece_values).max(1);
         if pieces > self.max_pieces - self.pieces {
@@ -151,7 +151,7 @@ impl Plan {
         }
         let Job { operation, tensor, care, lacking, .. } = self.jobs.remove(&first)?;
         let coverage = match self.contents {
-            // Lengths travel without seals and coverage.
+            // Lengths travel without frames and coverage.
             Some(Contents::Lengths) => care.coverage(self.loss),
             Some(Contents::Values) | None => Coverage::joined(lacking),
         };

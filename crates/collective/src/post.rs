@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use thalweg_core::{Bytes, Mismatch, NodeId, Operation, Tag, Time};
 use thalweg_flow::{FlowId, StartError};
 use thalweg_values::Coverage;
+use thalweg_wire::frame::SumFrame;
 
 use crate::block::Block;
 use crate::call::Care;
@@ -13,7 +14,6 @@ use crate::config::ConfigError;
 use crate::delivery::SumDelivery;
 use crate::event::{Event, Failure};
 use crate::plan::Finished;
-use crate::seal::Seal;
 
 /// How many messages a member may number: half of the numbers of its endpoint, which begins in the
 /// other half at most.
@@ -77,10 +77,10 @@ impl<E> Post<E> {
     /// Sends word to a node that this one has stopped, because two workers differ.
     pub(crate) fn send_stop(&mut self, now: Time, dst: NodeId, mismatch: Mismatch) {
         let (care, leg) = (Care::default(), Leg::Result);
-        let (seal, block) = (Some(Seal::Stop(mismatch)), Block::empty(self.carrier.form()));
+        let (frame, block) = (Some(SumFrame::Stop(mismatch)), Block::empty(self.carrier.form()));
         let (coverage, lost) = (Coverage::Exact, Vec::new());
         let message =
-            NumberedMessage { index: STOP_MESSAGE, care, leg, seal, block, coverage, lost };
+            NumberedMessage { index: STOP_MESSAGE, care, leg, frame, block, coverage, lost };
         // Where this fails, silence tells the other.
         let _ = self.send(now, dst, message);
     }

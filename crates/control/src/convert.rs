@@ -145,8 +145,8 @@ pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
         Message::Failing(v1::Failing { text }) => FromRank::Failing { text },
         Message::Operation(v1::Operation { number, fingerprint }) => {
             let encoded = fingerprint.as_slice().try_into().ok();
-            let fingerprint =
-                encoded.and_then(fingerprint::decode).ok_or(Malformed("fingerprint"))?;
+            let fingerprint = encoded.and_then(|bytes| fingerprint::decode(bytes).ok());
+            let fingerprint = fingerprint.ok_or(Malformed("fingerprint"))?;
             FromRank::Operation { number, fingerprint }
         }
         Message::Leave(v1::Leave {}) => FromRank::Leave,

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Check, Header, Machine, Meta, NodeId, Operation, Outbox, Packet, Purpose,
-    Reports, Rng, Time, Verdict,
+    Body, BodySize, Check, Header, Machine, NodeId, Operation, Outbox, Packet, Purpose, Reports,
+    Rng, Time, Verdict,
 };
-use thalweg_wire::Kind;
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
+use thalweg_wire::{Kind, Prefix, peek};
 
 use crate::answers::{Answer, Answers, Says, address};
 use crate::budget::LossBound;
@@ -116,12 +116,30 @@ impl Endpoint {
         self.stats
     }
 
+    /// Takes in a packet whose prefix the caller has [read](peek).
     #[inline]
-    fn handle_data(&mut self, now: Time, meta: &Meta, header: &Header, body: &Body<'_>) {
+    pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        match prefix.kind {
+            _ if !self.config.credentials.admit(prefix, packet.header) => self.stats.foreign += 1,
+            Kind::DeliverData => self.handle_data(now, prefix, packet),
+            Kind::DeliverAck => self.handle_echo(now, prefix, packet),
+            Kind::DeliverOffer
+            | Kind::DeliverAccept
+            | Kind::DeliverHold
+            | Kind::DeliverProbe
+            | Kind::DeliverBitmap
+            | Kind::DeliverStop
+            | Kind::DeliverRefuse => self.handle_control(now, prefix, packet),
+            _ => self.stats.foreign += 1,
+        }
+    }
+
+    #[inline]
+    fn handle_data(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
         let Endpoint { config, incoming, answers, completions, stats, .. } = self;
-        let data =
-            Data::decode(header).ok().filter(|data| body.len() == usize::from(data.payload_bytes));
-        let Some(data) = data else {
+        let Packet { meta, header, body } = packet;
+        let data = Data::decode_checked(prefix, header).ok();
+        let Some(data) = data.filter(|data| body.len() == usize::from(data.payload_bytes)) else {
             stats.malformed += 1;
             return;
         };
@@ -132,23 +150,24 @@ impl Endpoint {
         }
     }
 
-    fn handle_echo(&mut self, now: Time, src: NodeId, header: &Header) {
-        let Ok(ack) = Ack::decode(header) else {
+    fn handle_echo(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        let Ok(ack) = Ack::decode_checked(prefix, packet.header) else {
             self.stats.malformed += 1;
             return;
         };
-        let name = name_of(src, ack.name);
+        let name = name_of(packet.meta.src, ack.name);
         let is_live = self.outgoing.on_echo(&self.config, now, name, &ack);
         *(if is_live { &mut self.stats.echoes } else { &mut self.stats.late }) += 1;
     }
 
-    fn handle_control(&mut self, now: Time, src: NodeId, header: &Header, body: &Body<'_>) {
+    fn handle_control(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
         let Endpoint { config, incoming, outgoing, answers, completions, stats, .. } = self;
-        let Ok(control) = Control::decode(header) else {
+        let Packet { meta, header, body } = packet;
+        let Ok(control) = Control::decode_checked(prefix, header) else {
             stats.malformed += 1;
             return;
         };
-        let name = name_of(src, control.name);
+        let name = name_of(meta.src, control.name);
         let says = match control.verb {
             Verb::Offer { tensor_bytes, segment_bytes, loss, layer, trailer_bytes } => {
                 let loss = LossBound::from_millionths(loss).unwrap_or(LossBound::EXACT);
@@ -245,21 +264,9 @@ impl Check for Endpoint {
 impl Machine for Endpoint {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        match self.config.credentials.admit(packet.header) {
-            Some(Kind::DeliverData) => {
-                self.handle_data(now, packet.meta, packet.header, &packet.body);
-            }
-            Some(Kind::DeliverAck) => self.handle_echo(now, packet.meta.src, packet.header),
-            Some(
-                Kind::DeliverOffer
-                | Kind::DeliverAccept
-                | Kind::DeliverHold
-                | Kind::DeliverProbe
-                | Kind::DeliverBitmap
-                | Kind::DeliverStop
-                | Kind::DeliverRefuse,
-            ) => self.handle_control(now, packet.meta.src, packet.header, &packet.body),
-            _ => self.stats.foreign += 1,
+        match peek(packet.header) {
+            Ok(prefix) => self.handle_checked(now, prefix, &packet),
+            Err(_) => self.stats.foreign += 1,
         }
         Verdict::Consume
     }

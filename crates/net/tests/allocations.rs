@@ -1,47 +1,13 @@
 //! The data path allocates nothing once it is warm.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::io::IoSlice;
 
 use thalweg_core::{BodySize, Machine, NodeId, Outbox, Packet, Purpose, Reports, Time, Verdict};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Message, Offload, Peers};
 
-/// The system's allocator, which counts what each thread asks for.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: every call goes to the system's allocator as it is. Counting touches a thread-local that
-// needs neither memory nor a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::counted;
 
 /// Does all that a machine can do with packets: each fourth one is consumed, forwarded, multicast,
 /// or answered.
@@ -113,11 +79,11 @@ fn turns_allocate_nothing_once_warm() {
             .expect("the settings are right");
         let round = |driver: &mut Driver<Everything>| {
             blast(&blaster, to);
-            let before = ALLOCATIONS.get();
+            let before = counted().0;
             for _ in 0..8 {
                 driver.turn(|_| {}).expect("the socket works");
             }
-            ALLOCATIONS.get() - before
+            counted().0 - before
         };
         let warm_up: u64 = (0..20).map(|_| round(&mut driver)).sum();
         assert!(warm_up > 0, "the counter counts");

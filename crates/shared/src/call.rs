@@ -79,7 +79,8 @@ impl Step {
             return Step { call, operation: None };
         }
         let encoded = rest.map(u64::to_le_bytes);
-        let operation = encoded.as_flattened().try_into().ok().and_then(fingerprint::decode);
+        let operation = encoded.as_flattened().try_into().ok();
+        let operation = operation.and_then(|bytes| fingerprint::decode(bytes).ok());
         let call = if operation.is_some() { call } else { Call::Unknown };
         Step { call, operation }
     }

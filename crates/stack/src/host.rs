@@ -18,16 +18,13 @@ use crate::turn::{Turn, TurnOutbox};
 /// The machine of a host's ordinary flows.
 pub trait Transport: Reports<Event = thalweg_flow::Event> + Check {
     /// Takes in a packet whose prefix the host has read.
-    #[inline]
-    fn handle_checked(&mut self, now: Time, _prefix: Prefix, packet: Packet<'_>) {
-        self.handle_packet(now, packet);
-    }
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>);
 }
 
 impl Transport for thalweg_flow::Endpoint {
     #[inline]
-    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
-        self.handle_checked(now, prefix, &packet);
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        self.handle_checked(now, prefix, packet);
     }
 }
 
@@ -343,13 +340,13 @@ impl<J: JobMachine> Jobs<J> {
         }
     }
 
-    fn handle_pacing(&mut self, now: Time, job: JobId, packet: Packet<'_>) {
-        let place = self.place(job);
+    fn handle_pacing(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
+        let place = self.place(prefix.job);
         let Some(pacing) = &mut self.pacing else { return };
         if let Some(place) = place {
-            pacing.rest(job, self.participants[place].1.is_resting());
+            pacing.rest(prefix.job, self.participants[place].1.is_resting());
         }
-        pacing.handle_packet(now, packet);
+        pacing.handle_checked(now, prefix, packet);
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -460,11 +457,11 @@ impl<T: Transport, J: JobMachine> Machine for Host<T, J> {
         let Some(jobs) = &mut self.jobs else { return self.flows.handle_packet(now, packet) };
         let Ok(prefix) = peek(packet.header) else { return Verdict::Consume };
         match jobs.recipient(&prefix) {
-            Recipient::Flows => self.flows.handle_checked(now, prefix, packet),
+            Recipient::Flows => self.flows.handle_checked(now, prefix, &packet),
             Recipient::Server => jobs.server.handle_checked(now, prefix, packet),
-            Recipient::Pacing => jobs.handle_pacing(now, prefix.job, packet),
+            Recipient::Pacing => jobs.handle_pacing(now, prefix, packet),
             Recipient::Participant(place) => {
-                jobs.participants[place].1.handle_checked(now, prefix, packet);
+                jobs.participants[place].1.handle_checked(now, prefix, &packet);
                 jobs.collect(place);
             }
             Recipient::Nobody => {}

@@ -11,9 +11,10 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{Bytes, Check, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
+use thalweg_core::{Body, Bytes, Check, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
 use thalweg_pace::host::{Event, HostError, Usage};
 use thalweg_pace::{FlowId, Host as Scheduler, Refusal, Relation, Settings, Slot};
+use thalweg_wire::Prefix;
 use thalweg_wire::pace::{Direction, Word};
 
 pub(crate) use gate::Gated;
@@ -263,13 +264,14 @@ impl Pacing {
 
     // spec: C-02
     /// Takes in a word.
-    pub(crate) fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
+    pub(crate) fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
         self.now = now;
-        let Ok(word) = Word::decode(packet.header) else { return };
+        let Ok(word) = Word::decode_checked(prefix, packet.header) else { return };
         if !self.jobs.contains_key(&word.job) || usize::from(word.slots) != self.horizon() {
             return;
         }
-        let Some(said) = words::read(&word, packet.body) else { return };
+        let Body::Bytes(body) = packet.body else { return };
+        let Some(said) = words::read(&word, body) else { return };
         match word.direction {
             Direction::Ask => {
                 self.begin_until(now, word.job, word.iteration);

@@ -16,10 +16,7 @@ pub trait JobMachine: Reports<Event = JobEvent> + Check {
     fn outgoing(&self) -> usize;
 
     /// Takes in a packet whose prefix the host has read.
-    #[inline]
-    fn handle_checked(&mut self, now: Time, _prefix: Prefix, packet: Packet<'_>) {
-        self.handle_packet(now, packet);
-    }
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>);
 
     /// Returns true if it has nothing to send and nothing in flight.
     fn is_resting(&self) -> bool {
@@ -98,13 +95,8 @@ impl JobMachine for Participant {
     }
 
     #[inline]
-    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
-        match self {
-            Participant::Aggregate(worker) => worker.handle_checked(now, prefix, &packet),
-            _ => {
-                self.handle_packet(now, packet);
-            }
-        }
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        delegate!(self, machine => machine.handle_checked(now, prefix, packet));
     }
 }
 

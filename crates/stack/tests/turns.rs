@@ -8,6 +8,7 @@ use thalweg_core::{
 };
 use thalweg_flow::{Config, Endpoint, FlowTagger, Message, Payload};
 use thalweg_stack::{Host, JobEvent, JobMachine};
+use thalweg_wire::Prefix;
 
 const JOB: JobId = JobId(7);
 
@@ -53,6 +54,8 @@ impl JobMachine for Chatter {
     fn outgoing(&self) -> usize {
         0
     }
+
+    fn handle_checked(&mut self, _now: Time, _prefix: Prefix, _packet: &Packet<'_>) {}
 }
 
 /// With a flow of large packets and a job of small ones, neither of which waits for anything.

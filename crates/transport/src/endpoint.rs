@@ -280,7 +280,7 @@ impl<P: Protocol> Endpoint<P> {
         let Endpoint { protocol, inbox, next_number, .. } = self;
         let (src, header) = (packet.meta.src, &*packet.header);
         match prefix.kind {
-            _ if !protocol.messages().credentials.admit_checked(prefix, header) => {
+            _ if !protocol.messages().credentials.admit(prefix, header) => {
                 inbox.dropped.foreign += 1;
             }
             Kind::FlowData => self.handle_data(now, prefix, packet),
@@ -291,7 +291,7 @@ impl<P: Protocol> Endpoint<P> {
                 }
                 _ => inbox.dropped.malformed += 1,
             },
-            Kind::FlowCredit if P::TAKES_CREDIT => match Credit::decode(header) {
+            Kind::FlowCredit if P::TAKES_CREDIT => match Credit::decode_checked(prefix, header) {
                 Ok(credit) => protocol.on_credit(now, src, &credit),
                 Err(_) => inbox.dropped.malformed += 1,
             },

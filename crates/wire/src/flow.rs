@@ -10,7 +10,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use crate::CLASS_MAX;
-use crate::prefix::{Kind, Prefix, PrefixError, PrefixView, peek};
+use crate::prefix::{Kind, Prefix, PrefixError, PrefixView, whole_headers};
 
 /// A piece of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,16 +193,33 @@ impl Data {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
-    #[inline]
-    pub fn decode(header: &Header) -> Result<Data, FlowError> {
-        Data::decode_checked(peek(header)?, header)
-    }
-
-    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Data, FlowError> {
-        DataView::check_rest(prefix, header).map(DataView::meaning)
+        prefix.expect(Kind::FlowData)?;
+        let view: &DataView = transmute_ref!(header);
+        let data = Data {
+            job: prefix.job,
+            epoch: prefix.epoch,
+            flow: view.flow.get(),
+            message_bytes: Bytes::new(view.message_bytes.get()),
+            sent_at: Time::from_ps(view.sent_at.get()),
+            index: view.index.get(),
+            transmission: view.transmission.get(),
+            segment_bytes: view.segment_bytes.get(),
+            priority: view.priority,
+        };
+        let Data { index, segment_bytes, .. } = data;
+        if view.reserved != [0; 3] {
+            Err(FlowError::Reserved)
+        } else if segment_bytes == 0 {
+            Err(FlowError::EmptySegment)
+        } else if index > 0 && data.offset() >= data.message_bytes {
+            // An empty message has one packet, 0, which begins at its end.
+            Err(FlowError::BeyondMessage { index, segment_bytes })
+        } else {
+            Ok(data)
+        }
     }
 
     /// Where the payload begins in the message.
@@ -218,48 +235,6 @@ impl Data {
         let left = self.message_bytes.saturating_sub(self.offset()).as_u64();
         // The minimum with a 32-bit number fits 32 bits.
         left.min(u64::from(self.segment_bytes)) as u32
-    }
-}
-
-impl DataView {
-    /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
-    #[inline]
-    pub fn check(header: &Header) -> Result<&DataView, FlowError> {
-        DataView::check_rest(peek(header)?, header)
-    }
-
-    #[inline]
-    fn check_rest(prefix: Prefix, header: &Header) -> Result<&DataView, FlowError> {
-        let view: &DataView = transmute_ref!(header);
-        prefix.expect(Kind::FlowData)?;
-        if view.reserved != [0; 3] {
-            return Err(FlowError::Reserved);
-        }
-        let (index, segment_bytes) = (view.index.get(), view.segment_bytes.get());
-        if segment_bytes == 0 {
-            return Err(FlowError::EmptySegment);
-        }
-        // An empty message has one packet, 0, which begins at its end.
-        let offset = u64::from(index) * u64::from(segment_bytes);
-        if index > 0 && offset >= view.message_bytes.get() {
-            return Err(FlowError::BeyondMessage { index, segment_bytes });
-        }
-        Ok(view)
-    }
-
-    #[inline]
-    fn meaning(&self) -> Data {
-        Data {
-            job: JobId(self.prefix.job.get()),
-            epoch: self.prefix.epoch.get(),
-            flow: self.flow.get(),
-            message_bytes: Bytes::new(self.message_bytes.get()),
-            sent_at: Time::from_ps(self.sent_at.get()),
-            index: self.index.get(),
-            transmission: self.transmission.get(),
-            segment_bytes: self.segment_bytes.get(),
-            priority: self.priority,
-        }
     }
 }
 
@@ -281,54 +256,30 @@ impl Ack {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
-    #[inline]
-    pub fn decode(header: &Header) -> Result<Ack, FlowError> {
-        Ack::decode_checked(peek(header)?, header)
-    }
-
-    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Ack, FlowError> {
-        AckView::check_rest(prefix, header).map(AckView::meaning)
-    }
-}
-
-impl AckView {
-    /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
-    #[inline]
-    pub fn check(header: &Header) -> Result<&AckView, FlowError> {
-        AckView::check_rest(peek(header)?, header)
-    }
-
-    #[inline]
-    fn check_rest(prefix: Prefix, header: &Header) -> Result<&AckView, FlowError> {
-        let view: &AckView = transmute_ref!(header);
         prefix.expect(Kind::FlowAck)?;
+        let view: &AckView = transmute_ref!(header);
         if view.reserved != [0; 2] || view.flags & !(CONGESTED | RESEND) != 0 {
             return Err(FlowError::Reserved);
         }
         if view.class > CLASS_MAX {
             return Err(FlowError::Class(view.class));
         }
-        Ok(view)
-    }
-
-    #[inline]
-    fn meaning(&self) -> Ack {
-        Ack {
-            job: JobId(self.prefix.job.get()),
-            epoch: self.prefix.epoch.get(),
-            flow: self.flow.get(),
-            sent_at: Time::from_ps(self.sent_at.get()),
-            sack: self.sack.get(),
-            cumulative: self.cumulative.get(),
-            index: self.index.get(),
-            transmission: self.transmission.get(),
-            congested: self.flags & CONGESTED != 0,
-            resend: self.flags & RESEND != 0,
-            class: self.class,
-        }
+        Ok(Ack {
+            job: prefix.job,
+            epoch: prefix.epoch,
+            flow: view.flow.get(),
+            sent_at: Time::from_ps(view.sent_at.get()),
+            sack: view.sack.get(),
+            cumulative: view.cumulative.get(),
+            index: view.index.get(),
+            transmission: view.transmission.get(),
+            congested: view.flags & CONGESTED != 0,
+            resend: view.flags & RESEND != 0,
+            class: view.class,
+        })
     }
 }
 
@@ -345,23 +296,25 @@ impl Credit {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
-    pub fn decode(header: &Header) -> Result<Credit, FlowError> {
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Credit, FlowError> {
+        prefix.expect(Kind::FlowCredit)?;
         let view: &CreditView = transmute_ref!(header);
-        view.prefix.expect(Kind::FlowCredit)?;
         if view.reserved != [0; 27] {
             return Err(FlowError::Reserved);
         }
         Ok(Credit {
-            job: JobId(view.prefix.job.get()),
-            epoch: view.prefix.epoch.get(),
+            job: prefix.job,
+            epoch: prefix.epoch,
             flow: view.flow.get(),
             transmissions: view.transmissions.get(),
             priority: view.priority,
         })
     }
 }
+
+whole_headers!(FlowError: Data, Ack, Credit);
 
 #[cfg(test)]
 mod tests;

@@ -5,39 +5,23 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// The largest number of 24 bits.
 pub const U24_MAX: u32 = (1 << 24) - 1;
 
-/// A number of 24 bits, little-endian.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Debug,
-    Default,
-    FromBytes,
-    IntoBytes,
-    KnownLayout,
-    Immutable,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct U24([u8; 3]);
+/// Makes types of three bytes.
+macro_rules! three_bytes {
+    ($($(#[$doc:meta])* $Name:ident;)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+        #[repr(transparent)]
+        pub struct $Name([u8; 3]);
+    )+};
+}
 
-/// A signed number of 24 bits, little-endian, in two's complement.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Debug,
-    Default,
-    FromBytes,
-    IntoBytes,
-    KnownLayout,
-    Immutable,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct I24([u8; 3]);
+three_bytes! {
+    /// A number of 24 bits, little-endian.
+    U24;
+    /// A signed number of 24 bits, little-endian, in two's complement.
+    I24;
+}
 
 impl U24 {
     /// Zero.

@@ -9,7 +9,8 @@
 //! - its *meaning*, a plain struct, which `decode` makes from bytes that keep every rule of the
 //!   header and `encode` turns back into the same bytes.
 //!
-//! Messages between ranks are no packets: what stands behind their bytes is a [`trailer`].
+//! Messages between ranks are no packets: what stands behind their bytes is the [`frame`] of a sum, or the [`trailer`]
+//! of any other message.
 //!
 //! Nothing here panics on any input or does I/O, and headers allocate nothing. The layouts are drawn in
 //! `docs/wire.md`.
@@ -18,10 +19,13 @@ pub mod aggregate;
 pub mod deliver;
 pub mod fingerprint;
 pub mod flow;
+pub mod frame;
 pub mod int24;
 pub mod pace;
 pub mod prefix;
 pub mod tag;
+#[cfg(test)]
+mod testing;
 pub mod trailer;
 
 /// The last of the eight classes of packets.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
-use crate::prefix::{Kind, PrefixError, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixError, PrefixView, whole_headers};
 
 /// Most slots of a word.
 pub const SLOTS_MAX: u8 = 12;
@@ -95,39 +95,45 @@ pub struct WordView {
     pub refused_free: U64,
 }
 
-/// What a body begins with, in bytes a slot.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+/// The facts that a body begins with, in bytes a slot.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct FactsView {
-    /// What the narrowest link of the way so far carries.
+    /// Capacity of the narrowest link of the path so far.
     pub narrowest: U64,
-    /// What the flow wanted of the slot before the first.
+    /// Volume that the flow wanted of the slot before the first.
     pub asked: U64,
-    /// What it got.
+    /// Volume that it got.
     pub carried: U64,
-    /// Who goes first where there is not enough: 0 to 255, the lower one.
+    /// Rank of the flow where there is not enough, 0 to 255: the lower one goes first.
     pub rank: U64,
 }
 
-/// One slot, in bytes.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+/// The volumes of one slot, in bytes.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct SlotView {
-    /// What the flow plans.
+    /// Plan of the flow.
     pub plan: U64,
-    /// What others plan, summed over the links of the way so far.
+    /// Plans of other jobs, summed over the links of the path so far.
     pub load: U64,
-    /// What the tightest link of the way so far has left.
+    /// Volume that the tightest link of the path so far has left.
     pub free: U64,
 }
 
-/// How far another flow of the job is.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+/// The progress of another flow of the job.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct OtherView {
-    /// Its volume, as [`Word::volume`].
+    /// Volume of the flow, as [`Word::volume`].
     pub volume: U64,
-    /// Its number.
+    /// Number of the flow.
     pub flow: U32,
     /// Zero.
     pub reserved: U32,
@@ -153,18 +159,31 @@ pub enum PaceError {
     /// A refusal of nothing.
     #[error("slot {0} is refused and not spoken of")]
     RefusedAt(u8),
+    /// A body of another length than the header states.
+    #[error("the body has {found} bytes, the header states {expected}")]
+    Length {
+        /// Length that follows from the header.
+        expected: u32,
+        /// Length of the body.
+        found: usize,
+    },
+    /// A rank that no flow has.
+    #[error("the rank is {0}: the last is 255")]
+    Rank(u64),
 }
 
-/// A body by its parts.
-#[derive(Debug)]
-pub struct Parts<'a> {
-    /// What it begins with.
-    pub facts: &'a mut FactsView,
-    /// Slot by slot.
-    pub slots: &'a mut [SlotView],
-    /// Flow by flow.
-    pub others: &'a mut [OtherView],
+/// The body of a word.
+#[derive(Clone, Copy, Debug)]
+pub struct WordBody<'a> {
+    /// The facts that it begins with.
+    pub facts: &'a FactsView,
+    /// The volumes of each slot.
+    pub slots: &'a [SlotView],
+    /// The other flows.
+    pub others: &'a [OtherView],
 }
+
+whole_headers!(PaceError: Word);
 
 impl Word {
     /// Writes the whole header, tag zero.
@@ -192,13 +211,12 @@ impl Word {
         *header = transmute!(view);
     }
 
-    /// Reads a header. Does not look at the tag.
-    pub fn decode(header: &Header) -> Result<Word, PaceError> {
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Word, PaceError> {
         let view: &WordView = transmute_ref!(header);
-        let prefix = view.prefix.meaning()?;
         let direction = match prefix.kind {
             Kind::PaceAnswer => Direction::Answer { others: view.others },
-            _ => view.prefix.expect(Kind::PaceAsk).map(|_| Direction::Ask)?,
+            _ => prefix.expect(Kind::PaceAsk).map(|_| Direction::Ask)?,
         };
         let others_max = if direction == Direction::Ask { 0 } else { OTHERS_MAX };
         if view.others > others_max {
@@ -232,16 +250,50 @@ impl Word {
         (size_of::<FactsView>() + slots + others * size_of::<OtherView>()) as u32
     }
 
-    /// The parts of its body, if that has the length it should have.
-    pub fn parts<'a>(&self, body: &'a mut [u8]) -> Option<Parts<'a>> {
-        if body.len() != self.body_bytes() as usize {
-            return None;
+    /// Reads the body.
+    pub fn read_body<'a>(&self, body: &'a [u8]) -> Result<WordBody<'a>, PaceError> {
+        let (expected, found) = (self.body_bytes(), body.len());
+        let wrong = PaceError::Length { expected, found };
+        if found != expected as usize {
+            return Err(wrong);
         }
-        let (facts, rest) = FactsView::mut_from_prefix(body).ok()?;
+        let (facts, rest) = FactsView::ref_from_prefix(body).map_err(|_| wrong)?;
         let slots = usize::from(self.slots);
-        let (slots, rest) = <[SlotView]>::mut_from_prefix_with_elems(rest, slots).ok()?;
-        let others = <[OtherView]>::mut_from_bytes(rest).ok()?;
-        Some(Parts { facts, slots, others })
+        let slots = <[SlotView]>::ref_from_prefix_with_elems(rest, slots).map_err(|_| wrong);
+        let (slots, rest) = slots?;
+        let others = <[OtherView]>::ref_from_bytes(rest).map_err(|_| wrong)?;
+        if others.iter().any(|other| other.reserved != U32::ZERO) {
+            return Err(PaceError::Reserved);
+        }
+        let rank = facts.rank.get();
+        if rank > u64::from(u8::MAX) {
+            return Err(PaceError::Rank(rank));
+        }
+        Ok(WordBody { facts, slots, others })
+    }
+
+    /// Writes the body: the facts, then the slots, then the other flows, of which there are as many as the word
+    /// speaks of. What the buffer has no room for is left out.
+    pub fn write_body(
+        &self,
+        body: &mut [u8],
+        facts: FactsView,
+        slots: impl IntoIterator<Item = SlotView>,
+        others: impl IntoIterator<Item = OtherView>,
+    ) {
+        let bytes = body.len().min(self.body_bytes() as usize);
+        let mut rest = &mut body[..bytes];
+        let mut put = |bytes: &[u8]| {
+            if let Some((room, behind)) =
+                std::mem::take(&mut rest).split_at_mut_checked(bytes.len())
+            {
+                room.copy_from_slice(bytes);
+                rest = behind;
+            }
+        };
+        put(facts.as_bytes());
+        slots.into_iter().for_each(|slot| put(slot.as_bytes()));
+        others.into_iter().for_each(|other| put(other.as_bytes()));
     }
 }
 
@@ -266,6 +318,7 @@ mod tests {
     use thalweg_core::HEADER_BYTES;
 
     use super::*;
+    use crate::testing::assert_literal;
 
     /// A plan of ten slots that found its fourth too full, on the way back with one other flow.
     const WORD: Word = Word {
@@ -296,13 +349,9 @@ mod tests {
     // spec: C-02 machine
     #[test]
     fn literal_bytes_have_their_meaning_and_back() {
-        let mut header = [0xff; HEADER_BYTES];
-        WORD.encode(&mut header);
-        assert_eq!(header, WORD_BYTES);
-        assert_eq!(Word::decode(&WORD_BYTES), Ok(WORD));
+        assert_literal((&WORD_BYTES, WORD), Word::decode, Word::to_header);
         let ask = Word { direction: Direction::Ask, has_plan: false, refused: None, ..WORD };
-        ask.encode(&mut header);
-        assert_eq!(Word::decode(&header), Ok(ask));
+        assert_eq!(Word::decode(&ask.to_header()), Ok(ask));
     }
 
     #[test]
@@ -324,19 +373,60 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_another_length_has_no_parts() {
-        let mut body = [0; 32 + 10 * 24 + 16 + 1];
-        let length = WORD.body_bytes() as usize;
-        assert_eq!(length, body.len() - 1);
-        let parts = WORD.parts(&mut body[..length]).unwrap();
-        parts.others[0].flow = U32::new(77);
-        assert_eq!((parts.slots.len(), parts.others.len()), (10, 1));
-        assert_eq!(body[32 + 240 + 8], 77);
-        assert!(WORD.parts(&mut body).is_none());
-        assert!(WORD.parts(&mut body[..length - 1]).is_none());
+    fn bodies_have_their_length_and_their_rules() {
+        let word = Word { slots: 2, ..WORD };
+        let [narrowest, asked, carried, rank] = [1, 2, 3, 4].map(U64::new);
+        let facts = FactsView { narrowest, asked, carried, rank };
+        let slots = [[5, 6, 7], [8, 9, 10]].map(|volumes| {
+            let [plan, load, free] = volumes.map(U64::new);
+            SlotView { plan, load, free }
+        });
+        let other = OtherView { volume: U64::new(11), flow: U32::new(12), reserved: U32::ZERO };
+        let mut body = [0xff; 32 + 2 * 24 + 16 + 1];
+        word.write_body(&mut body[..96], facts, slots, [other]);
+        let numbers: Vec<u8> = (0..12).flat_map(|at| [at + 1, 0, 0, 0, 0, 0, 0, 0]).collect();
+        assert_eq!(body[..96], numbers);
+        let read = word.read_body(&body[..96]).unwrap();
+        assert_eq!((*read.facts, read.slots, read.others), (facts, &slots[..], &[other][..]));
+
+        let broken = |body: &[u8]| word.read_body(body).map(|_| ()).unwrap_err();
+        for found in [0, 95, 97] {
+            assert_eq!(broken(&body[..found]), PaceError::Length { expected: 96, found });
+        }
+        let changed = |at: usize| {
+            let mut body = body;
+            body[at] = 1;
+            broken(&body[..96])
+        };
+        assert_eq!(changed(25), PaceError::Rank(256 + 4));
+        assert_eq!(changed(92), PaceError::Reserved);
     }
 
     proptest! {
+        #[test]
+        fn bodies_that_can_be_read_are_written_again_as_they_were(
+            slots in 1..=SLOTS_MAX,
+            others in 0..=OTHERS_MAX,
+            mut body in prop::collection::vec(any::<u8>(), 2_000),
+            (is_short, is_clean) in any::<(bool, bool)>(),
+        ) {
+            let word = Word { slots, direction: Direction::Answer { others }, ..WORD };
+            body.truncate(word.body_bytes() as usize - usize::from(is_short));
+            body[25..32].fill(0);
+            let others_at = 32 + 24 * usize::from(slots);
+            for other in body[others_at..].chunks_mut(16).filter(|_| is_clean) {
+                other.iter_mut().skip(12).for_each(|byte| *byte = 0);
+            }
+            let read = word.read_body(&body);
+            prop_assert!(read.is_ok() || is_short || !is_clean);
+            if let Ok(read) = read {
+                let mut again = vec![0xff; body.len()];
+                let (slots, others) = (read.slots.iter().copied(), read.others.iter().copied());
+                word.write_body(&mut again, *read.facts, slots, others);
+                prop_assert_eq!(again, body);
+            }
+        }
+
         #[test]
         fn what_can_be_read_is_written_again_as_it_was(mut header: [u8; HEADER_BYTES], keep in 0u8..4) {
             // Else next to no header would pass the first bytes.
@@ -346,9 +436,7 @@ mod tests {
             header[36] %= 14;
             header[37] &= 7;
             if let Ok(word) = Word::decode(&header) {
-                let mut again = [0xff; HEADER_BYTES];
-                word.encode(&mut again);
-                prop_assert_eq!(header, again);
+                prop_assert_eq!(header, word.to_header());
             }
         }
     }

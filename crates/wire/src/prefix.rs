@@ -194,12 +194,6 @@ impl PrefixView {
         }
         Ok(Prefix { kind, job: JobId(self.job.get()), epoch: self.epoch.get() })
     }
-
-    /// What the bytes say, if they are a prefix of this kind.
-    #[inline]
-    pub(crate) fn expect(&self, expected: Kind) -> Result<Prefix, PrefixError> {
-        self.meaning()?.expect(expected)
-    }
 }
 
 impl Prefix {
@@ -213,6 +207,28 @@ impl Prefix {
         }
     }
 }
+
+/// Gives the meanings of headers, which have `encode` and `decode_checked`, what follows from these.
+macro_rules! whole_headers {
+    ($Error:ident: $($Meaning:ident),+) => {$(
+        impl $Meaning {
+            /// Reads a header. Does not look at the tag.
+            #[inline]
+            pub fn decode(header: &Header) -> Result<$Meaning, $Error> {
+                $Meaning::decode_checked($crate::peek(header)?, header)
+            }
+
+            /// Returns the whole header, tag zero.
+            #[inline]
+            pub fn to_header(&self) -> Header {
+                let mut header = [0; ::thalweg_core::HEADER_BYTES];
+                self.encode(&mut header);
+                header
+            }
+        }
+    )+};
+}
+pub(crate) use whole_headers;
 
 #[cfg(test)]
 mod tests {

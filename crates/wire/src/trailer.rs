@@ -5,13 +5,19 @@
 // spec: E-11
 
 use thalweg_core::{Fingerprint, Mismatch};
+use zerocopy::byteorder::little_endian::U64;
+use zerocopy::{
+    FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref,
+};
 
-use crate::fingerprint::{decode, decode_mismatch, encode, encode_mismatch};
+use crate::fingerprint::FingerprintView;
+use crate::frame::{FrameError, MismatchView};
 
 /// Length of a trailer.
-pub const TRAILER_BYTES: usize = 8 * WORDS;
+pub const TRAILER_BYTES: usize = size_of::<TrailerView>();
 
-const WORDS: usize = 8;
+/// The form of [`Trailer::Differ`].
+const DIFFER: u8 = 6;
 
 /// A transfer between two ranks, as both of them call it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -84,117 +90,121 @@ pub enum Trailer {
     Differ(Mismatch),
 }
 
+/// The bytes of a [`Trailer`]. Fields that a form has no use for are zero; [`Trailer::Differ`] has a
+/// [`MismatchView`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct TrailerView {
+    /// Number of the form.
+    pub form: u8,
+    /// Code of the [`StreamId`].
+    pub stream: u8,
+    /// Zero.
+    pub reserved: [u8; 6],
+    /// Number of the operation or of the transfer; the rank because of which the sender has stopped.
+    pub number: U64,
+    /// Fingerprint of the operation.
+    pub fingerprint: FingerprintView,
+    /// Length of the transfer in bytes.
+    pub total: U64,
+    /// Number of the chunk.
+    pub chunk: U64,
+    /// Tag of a transfer outside of operations.
+    pub tag: U64,
+}
+
 impl Trailer {
     /// The whole message: its bytes, then the trailer.
     pub fn frame(&self, bytes: &[u8]) -> Box<[u8]> {
-        let mut message = Vec::with_capacity(bytes.len() + TRAILER_BYTES);
-        message.extend_from_slice(bytes);
-        message.extend_from_slice(self.words().map(u64::to_le_bytes).as_flattened());
-        message.into_boxed_slice()
+        [bytes, &self.encode()].concat().into_boxed_slice()
     }
 
-    /// Cuts the trailer off a message. `None`, and nothing changes, if no rank writes such a trailer.
-    pub fn unframe(message: &mut Vec<u8>) -> Option<Trailer> {
-        let end = message.last_chunk::<TRAILER_BYTES>()?;
-        let mut words = [0; WORDS];
-        for (word, bytes) in words.iter_mut().zip(end.as_chunks().0) {
-            *word = u64::from_le_bytes(*bytes);
-        }
-        let trailer = Trailer::of_words(&words)?;
-        // What is written in another way than we write it means something that we do not know.
-        if trailer.words() != words {
-            return None;
-        }
+    /// Cuts the trailer off a message. Nothing changes if it cannot be read.
+    pub fn unframe(message: &mut Vec<u8>) -> Result<Trailer, FrameError> {
+        let end = message.last_chunk().ok_or(FrameError::Short(message.len()))?;
+        let trailer = Trailer::decode(end)?;
         message.truncate(message.len() - TRAILER_BYTES);
-        Some(trailer)
+        Ok(trailer)
     }
 
-    /// Codes, the number, the fingerprint, the total, the chunk, the tag.
-    fn words(&self) -> [u64; WORDS] {
-        let codes = |form: u8, stream: u8| u64::from_le_bytes([form, stream, 0, 0, 0, 0, 0, 0]);
-        let of = |form, number, fingerprint, [total, chunk, tag]: [u64; 3]| {
-            let [what, length, options] = words_of(fingerprint);
-            [codes(form, 0), number, what, length, options, total, chunk, tag]
-        };
-        match *self {
+    fn encode(&self) -> [u8; TRAILER_BYTES] {
+        transmute!(match *self {
             Trailer::Operation { stream, fingerprint, total, chunk } => {
-                let (code, number, _) = stream.code();
-                let mut words = of(0, number, &fingerprint, [total, chunk, 0]);
-                words[0] = codes(0, code);
-                words
+                let chunk = U64::new(chunk);
+                let view = TrailerView { total: U64::new(total), chunk, ..stream.view(0) };
+                view.of(&fingerprint)
             }
             Trailer::Point { tag, number, fingerprint, total, chunk } => {
-                of(1, number, &fingerprint, [total, chunk, tag])
+                let (tag, chunk) = (U64::new(tag), U64::new(chunk));
+                let view = TrailerView { tag, chunk, ..TrailerView::new(1, number) };
+                TrailerView { total: U64::new(total), ..view.of(&fingerprint) }
             }
-            Trailer::Go { stream } => {
-                let (code, number, tag) = stream.code();
-                [codes(2, code), number, 0, 0, 0, 0, 0, tag]
+            Trailer::Go { stream } => stream.view(2),
+            Trailer::Stop { culprit } => TrailerView::new(3, culprit.into()),
+            Trailer::Called { operation, fingerprint } => {
+                TrailerView::new(4, operation).of(&fingerprint)
             }
-            Trailer::Stop { culprit } => [codes(3, 0), culprit.into(), 0, 0, 0, 0, 0, 0],
-            Trailer::Called { operation, fingerprint } => of(4, operation, &fingerprint, [0; 3]),
-            Trailer::Agreed { operation, fingerprint } => of(5, operation, &fingerprint, [0; 3]),
-            Trailer::Differ(mismatch) => {
-                let mut words = [codes(6, 0); WORDS];
-                let encoded = encode_mismatch(&mismatch);
-                for (word, bytes) in words[1..].iter_mut().zip(encoded.as_chunks().0) {
-                    *word = u64::from_le_bytes(*bytes);
-                }
-                words
+            Trailer::Agreed { operation, fingerprint } => {
+                TrailerView::new(5, operation).of(&fingerprint)
             }
-        }
-    }
-
-    fn of_words(words: &[u64; WORDS]) -> Option<Trailer> {
-        let &[codes, number, what, length, options, total, chunk, tag] = words;
-        let [form, stream, ..] = codes.to_le_bytes();
-        let fingerprint = || fingerprint_of([what, length, options]);
-        Some(match form {
-            0 => {
-                let stream = StreamId::of_code(stream, number, 0)
-                    .filter(|stream| !matches!(stream, StreamId::Point { .. }))?;
-                Trailer::Operation { stream, fingerprint: fingerprint()?, total, chunk }
-            }
-            1 => Trailer::Point { tag, number, fingerprint: fingerprint()?, total, chunk },
-            2 => Trailer::Go { stream: StreamId::of_code(stream, number, tag)? },
-            3 => Trailer::Stop { culprit: u32::try_from(number).ok()? },
-            4 => Trailer::Called { operation: number, fingerprint: fingerprint()? },
-            5 => Trailer::Agreed { operation: number, fingerprint: fingerprint()? },
-            6 => {
-                let [_, rest @ ..] = words.map(u64::to_le_bytes);
-                Trailer::Differ(decode_mismatch(rest.as_flattened().try_into().ok()?)?)
-            }
-            _ => return None,
+            Trailer::Differ(mismatch) => transmute!(MismatchView::new(DIFFER, &mismatch)),
         })
     }
+
+    fn decode(encoded: &[u8; TRAILER_BYTES]) -> Result<Trailer, FrameError> {
+        let view: &TrailerView = transmute_ref!(encoded);
+        let [number, total, chunk, tag] =
+            [view.number, view.total, view.chunk, view.tag].map(U64::get);
+        let fingerprint = || view.fingerprint.meaning();
+        let unknown = FrameError::Form { form: view.form, stream: view.stream };
+        let trailer = match view.form {
+            0 => match view.stream_id().ok_or(unknown)? {
+                StreamId::Point { .. } => return Err(unknown),
+                stream => Trailer::Operation { stream, fingerprint: fingerprint()?, total, chunk },
+            },
+            1 => Trailer::Point { tag, number, fingerprint: fingerprint()?, total, chunk },
+            2 => Trailer::Go { stream: view.stream_id().ok_or(unknown)? },
+            3 => Trailer::Stop { culprit: number as u32 },
+            4 => Trailer::Called { operation: number, fingerprint: fingerprint()? },
+            5 => Trailer::Agreed { operation: number, fingerprint: fingerprint()? },
+            DIFFER => Trailer::Differ(MismatchView::read(encoded)?),
+            _ => return Err(unknown),
+        };
+        // What is written in another way than we write it means something that we do not know.
+        if trailer.encode() == *encoded { Ok(trailer) } else { Err(FrameError::Reserved) }
+    }
 }
 
-fn words_of(fingerprint: &Fingerprint) -> [u64; 3] {
-    let encoded = encode(fingerprint);
-    let (words, _) = encoded.as_chunks();
-    [0, 1, 2].map(|at| u64::from_le_bytes(words[at]))
-}
+impl TrailerView {
+    fn new(form: u8, number: u64) -> TrailerView {
+        TrailerView { form, number: U64::new(number), ..TrailerView::new_zeroed() }
+    }
 
-fn fingerprint_of(words: [u64; 3]) -> Option<Fingerprint> {
-    decode(words.map(u64::to_le_bytes).as_flattened().try_into().ok()?)
+    /// The same with a fingerprint.
+    fn of(self, fingerprint: &Fingerprint) -> TrailerView {
+        TrailerView { fingerprint: FingerprintView::new(fingerprint), ..self }
+    }
+
+    fn stream_id(&self) -> Option<StreamId> {
+        let number = self.number.get();
+        match self.stream {
+            0 => Some(StreamId::Give(number)),
+            1 => Some(StreamId::Share(number)),
+            2 => Some(StreamId::Point { tag: self.tag.get(), number }),
+            _ => None,
+        }
+    }
 }
 
 impl StreamId {
-    /// Its code, number and tag.
-    fn code(self) -> (u8, u64, u64) {
-        match self {
+    /// The bytes of a trailer that is about this transfer.
+    fn view(self, form: u8) -> TrailerView {
+        let (stream, number, tag) = match self {
             StreamId::Give(operation) => (0, operation, 0),
             StreamId::Share(operation) => (1, operation, 0),
             StreamId::Point { tag, number } => (2, number, tag),
-        }
-    }
-
-    fn of_code(code: u8, number: u64, tag: u64) -> Option<StreamId> {
-        match code {
-            0 => Some(StreamId::Give(number)),
-            1 => Some(StreamId::Share(number)),
-            2 => Some(StreamId::Point { tag, number }),
-            _ => None,
-        }
+        };
+        TrailerView { stream, tag: U64::new(tag), ..TrailerView::new(form, number) }
     }
 }
 
@@ -238,17 +248,17 @@ mod tests {
         for trailer in trailers() {
             let mut message = trailer.frame(b"bytes").into_vec();
             assert_eq!(message.len(), 5 + TRAILER_BYTES);
-            assert_eq!(Trailer::unframe(&mut message), Some(trailer));
+            assert_eq!(Trailer::unframe(&mut message), Ok(trailer));
             assert_eq!(message, b"bytes");
         }
     }
 
     #[test]
     fn what_is_not_there_is_not_read() {
-        assert_eq!(Trailer::unframe(&mut vec![0; TRAILER_BYTES - 1]), None);
+        assert_eq!(Trailer::unframe(&mut vec![0; TRAILER_BYTES - 1]), Err(FrameError::Short(63)));
         let mut message = Trailer::Stop { culprit: 9 }.frame(&[]).into_vec();
         message[TRAILER_BYTES - 1] = 1;
-        assert_eq!(Trailer::unframe(&mut message), None, "a field that means nothing is not zero");
+        assert_eq!(Trailer::unframe(&mut message), Err(FrameError::Reserved), "it has no tag");
     }
 
     proptest! {
@@ -261,7 +271,7 @@ mod tests {
             let mut message = trailer.frame(&[]).into_vec();
             message[place] = value;
             let changed = message.clone();
-            if let Some(read) = Trailer::unframe(&mut message) {
+            if let Ok(read) = Trailer::unframe(&mut message) {
                 prop_assert_eq!(read.frame(&[]).into_vec(), changed);
             }
         }

@@ -8,9 +8,12 @@ use thalweg_wire::aggregate::{
     GradientView, GroupView, ParameterView, QueryView, RequestView, StationBytes,
 };
 use thalweg_wire::deliver;
+use thalweg_wire::fingerprint::{FINGERPRINT_BYTES, FingerprintView};
 use thalweg_wire::flow::{AckView, CreditView, DataView};
+use thalweg_wire::frame::{FRAME_BYTES, FrameView, MismatchView};
 use thalweg_wire::pace::{FactsView, OtherView, SlotView, WordView};
 use thalweg_wire::prefix::{PREFIX_BYTES, PrefixView};
+use thalweg_wire::trailer::{TRAILER_BYTES, TrailerView};
 
 /// Offset, size and name of fields, in the order given.
 macro_rules! fields {
@@ -101,6 +104,25 @@ fn the_document_has_the_body_of_pace_words() {
         ("## Pace facts", facts, 32),
         ("## Pace slot", slot, 24),
         ("## Pace other flow", other, 16),
+    ] {
+        assert_eq!(table(&document(), heading), fields, "{heading}");
+        assert_covers(&fields, 0, bytes);
+    }
+}
+
+#[test]
+fn the_document_has_the_ends_of_messages() {
+    let fingerprint =
+        fields!(FingerprintView: kind, element, reduction, path, root, bytes, loss, parts);
+    let frame = fields!(FrameView: form, reserved, number, fingerprint, reserved_end);
+    let mismatch = fields!(MismatchView: form, reserved, one_rank, other_rank, one, other);
+    let trailer =
+        fields!(TrailerView: form, stream, reserved, number, fingerprint, total, chunk, tag);
+    for (heading, fields, bytes) in [
+        ("## Fingerprints", fingerprint, FINGERPRINT_BYTES),
+        ("## Sum frames", frame, FRAME_BYTES),
+        ("## Mismatches", mismatch, FRAME_BYTES),
+        ("## Trailers", trailer, TRAILER_BYTES),
     ] {
         assert_eq!(table(&document(), heading), fields, "{heading}");
         assert_covers(&fields, 0, bytes);

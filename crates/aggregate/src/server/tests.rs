@@ -187,16 +187,12 @@ impl Bench {
     }
 
     fn give_marked(&mut self, gradient: Gradient, body: &[u8], ecn: Ecn) {
-        let mut header = [0; HEADER_BYTES];
-        gradient.encode(&mut header);
         let mut body = body.to_vec();
-        self.hand_in(header, Body::Bytes(&mut body), ecn);
+        self.hand_in(gradient.to_header(), Body::Bytes(&mut body), ecn);
     }
 
     fn ask(&mut self, query: Query) {
-        let mut header = [0; HEADER_BYTES];
-        query.encode(&mut header);
-        self.hand_in(header, Body::Length(0), Ecn::Capable);
+        self.hand_in(query.to_header(), Body::Length(0), Ecn::Capable);
     }
 
     fn hand_in(&mut self, mut header: Header, body: Body<'_>, ecn: Ecn) {

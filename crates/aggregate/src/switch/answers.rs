@@ -1,6 +1,7 @@
 //! What comes from the server: parameter packets and announcements.
 
 use thalweg_core::{Body, Packet, Time, Verdict};
+use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::{Announcement, Identity, Parameter};
 
 use super::Switch;
@@ -11,8 +12,15 @@ use crate::index;
 impl Switch {
     /// Frees what the parameter packet answers, and passes it down.
     // spec: A-06
-    pub(super) fn handle_parameter(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        let Ok(parameter) = Parameter::decode(packet.header) else { return self.drop_malformed() };
+    pub(super) fn handle_parameter(
+        &mut self,
+        now: Time,
+        prefix: Prefix,
+        packet: Packet<'_>,
+    ) -> Verdict<'_> {
+        let Ok(parameter) = Parameter::decode_checked(prefix, packet.header) else {
+            return self.drop_malformed();
+        };
         let Parameter { identity, server, aggregator, .. } = parameter;
         self.stats.parameters += 1;
         let Identity { job, epoch, .. } = identity;
@@ -43,9 +51,13 @@ impl Switch {
     }
 
     /// Learns a group.
-    pub(super) fn handle_announcement(&mut self, packet: &Packet<'_>) -> Verdict<'_> {
+    pub(super) fn handle_announcement(
+        &mut self,
+        prefix: Prefix,
+        packet: &Packet<'_>,
+    ) -> Verdict<'_> {
         let (Ok(announcement), Body::Bytes(body)) =
-            (Announcement::decode(packet.header), &packet.body)
+            (Announcement::decode_checked(prefix, packet.header), &packet.body)
         else {
             return self.drop_malformed();
         };

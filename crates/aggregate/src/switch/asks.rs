@@ -1,6 +1,7 @@
 //! Queries and requests.
 
 use thalweg_core::{NodeId, Packet, Time, Verdict};
+use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::{Branch, Identity, LEVELS, Query, Request, STATIONS_MAX};
 
 use super::Switch;
@@ -12,8 +13,13 @@ use crate::index;
 impl Switch {
     /// Asks for what is missing here, or passes the query on.
     // spec: T-10
-    pub(super) fn handle_query(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        let Some(query) = self.read_query(&packet) else { return self.drop_malformed() };
+    pub(super) fn handle_query(
+        &mut self,
+        now: Time,
+        prefix: Prefix,
+        packet: Packet<'_>,
+    ) -> Verdict<'_> {
+        let Some(query) = self.read_query(prefix, &packet) else { return self.drop_malformed() };
         self.stats.queries += 1;
         let Query { identity, aggregator, server, branch, level, .. } = query;
         let upper_places = index::upper_places(branch.places(), level);
@@ -67,8 +73,13 @@ impl Switch {
 
     /// Sends again what is here in full, and asks for what is not.
     // spec: T-10
-    pub(super) fn handle_request(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        let Some(asked) = self.read_request(&packet) else { return self.drop_malformed() };
+    pub(super) fn handle_request(
+        &mut self,
+        now: Time,
+        prefix: Prefix,
+        packet: Packet<'_>,
+    ) -> Verdict<'_> {
+        let Some(asked) = self.read_request(prefix, &packet) else { return self.drop_malformed() };
         let Identity { job, epoch, .. } = asked.identity;
         self.stats.requests += 1;
         let Some(group) = self.groups.find(job, epoch, asked.server) else {
@@ -107,13 +118,13 @@ impl Switch {
         self.array.may_ask(now, place, self.config.ask_gap, touched)
     }
 
-    fn read_query(&self, packet: &Packet<'_>) -> Option<Query> {
-        let query = Query::decode(packet.header).ok()?;
+    fn read_query(&self, prefix: Prefix, packet: &Packet<'_>) -> Option<Query> {
+        let query = Query::decode_checked(prefix, packet.header).ok()?;
         (packet.body.is_empty() && query.server != self.config.me).then_some(query)
     }
 
-    fn read_request(&self, packet: &Packet<'_>) -> Option<Request> {
-        let request = Request::decode(packet.header).ok()?;
+    fn read_request(&self, prefix: Prefix, packet: &Packet<'_>) -> Option<Request> {
+        let request = Request::decode_checked(prefix, packet.header).ok()?;
         (packet.body.is_empty() && request.server != self.config.me).then_some(request)
     }
 

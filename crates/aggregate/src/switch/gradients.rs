@@ -1,6 +1,7 @@
 //! Gradients: the table's actions, done.
 
 use thalweg_core::{Body, Meta, NodeId, Packet, Time, Verdict};
+use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::{
     Branch, COLLISION, CONGESTED, GradientView, REPAIR, RESEND, RESULT, VALUE_BYTES,
 };
@@ -26,9 +27,14 @@ struct Arrival<'a> {
 }
 
 impl Switch {
-    pub(super) fn handle_gradient(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+    pub(super) fn handle_gradient(
+        &mut self,
+        now: Time,
+        prefix: Prefix,
+        packet: Packet<'_>,
+    ) -> Verdict<'_> {
         let Packet { meta, header, body } = packet;
-        let Ok((view, branch)) = GradientView::check_mut(header) else {
+        let Ok((view, branch)) = GradientView::check_mut(prefix, header) else {
             return self.drop_malformed();
         };
         let server = NodeId(view.server.get());

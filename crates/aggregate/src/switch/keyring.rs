@@ -1,8 +1,8 @@
 //! Who may speak for a job.
 
 use thalweg_core::{Header, JobId};
+use thalweg_wire::Prefix;
 use thalweg_wire::tag::{self, Key, Secret};
-use thalweg_wire::{Prefix, peek};
 
 /// The keys of the jobs whose packets came lately. A key follows from the cluster's secret, so that
 /// nobody has to tell a switch of a job, and one that has just started verifies at once.
@@ -24,9 +24,13 @@ impl Keyring {
 
     /// The key that a header is sealed with. `None` if it is forged, or its body has another length.
     #[inline]
-    pub(super) fn verify(&mut self, header: &Header, body_bytes: usize) -> Option<Key> {
-        let Prefix { job, epoch, .. } = peek(header).ok()?;
-        let key = self.key(job, epoch);
+    pub(super) fn verify(
+        &mut self,
+        prefix: Prefix,
+        header: &Header,
+        body_bytes: usize,
+    ) -> Option<Key> {
+        let key = self.key(prefix.job, prefix.epoch);
         tag::verify_sized(header, body_bytes, &key).then_some(key)
     }
 

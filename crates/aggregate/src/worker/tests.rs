@@ -190,10 +190,8 @@ impl Bench {
 
     /// With the length of a full fragment, or without body if it asks for floats.
     fn answer_with(&mut self, parameter: Parameter) {
-        let mut header = [0; HEADER_BYTES];
-        parameter.encode(&mut header);
         let values = if parameter.repeat { 0 } else { self.setup.parameters.fragment_values };
-        self.deliver(header, Body::Length(4 * u32::from(values)), Ecn::Capable);
+        self.deliver(parameter.to_header(), Body::Length(4 * u32::from(values)), Ecn::Capable);
     }
 
     /// Completes full fragments of a tensor without values.
@@ -204,8 +202,7 @@ impl Bench {
     }
 
     fn answer_values(&mut self, sequence: u64, sums: &[f32]) {
-        let mut header = [0; HEADER_BYTES];
-        self.parameter(sequence).encode(&mut header);
+        let header = self.parameter(sequence).to_header();
         let mut body: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
         self.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
     }
@@ -225,8 +222,6 @@ impl Bench {
     }
 
     fn ask(&mut self, request: Request) {
-        let mut header = [0; HEADER_BYTES];
-        request.encode(&mut header);
-        self.deliver(header, Body::Length(0), Ecn::Capable);
+        self.deliver(request.to_header(), Body::Length(0), Ecn::Capable);
     }
 }

@@ -9,6 +9,7 @@ use thalweg_core::{
 use thalweg_transport::LossDetector;
 use thalweg_values::{Fixed, Tensor};
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Numbers, Parameter};
+use thalweg_wire::{Prefix, peek};
 
 use super::{Config, ConfigError, EPOCH, place};
 
@@ -226,6 +227,14 @@ impl Worker {
         Identity { job, epoch: EPOCH, sequence, attempt, operation: 0 }
     }
 
+    /// Takes in a packet whose prefix the caller has [read](peek).
+    pub fn handle_checked(&mut self, _now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        let is_taken = Parameter::decode_checked(prefix, packet.header)
+            .is_ok_and(|parameter| self.take_in(&parameter, &packet.body));
+        self.stats.ignored_packets += u64::from(!is_taken);
+        self.unanswered.pass_over(|sent| is_owed(&self.slots, &sent.item));
+    }
+
     /// Writes a result where it belongs, once. `false` if nobody waits for it.
     fn take_in(&mut self, parameter: &Parameter, body: &Body<'_>) -> bool {
         let Config { scale, slots, .. } = self.config;
@@ -283,11 +292,11 @@ fn is_owed(slots: &[Slot], unanswered: &Unanswered) -> bool {
 }
 
 impl Machine for Worker {
-    fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        let is_taken = Parameter::decode(packet.header)
-            .is_ok_and(|parameter| self.take_in(&parameter, &packet.body));
-        self.stats.ignored_packets += u64::from(!is_taken);
-        self.unanswered.pass_over(|sent| is_owed(&self.slots, &sent.item));
+    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
+        match peek(packet.header) {
+            Ok(prefix) => self.handle_checked(now, prefix, &packet),
+            Err(_) => self.stats.ignored_packets += 1,
+        }
         Verdict::Consume
     }
 

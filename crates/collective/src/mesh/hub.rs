@@ -381,7 +381,7 @@ impl Hub {
             index,
             care,
             leg: Leg::Result,
-            seal: None,
+            frame: None,
             block,
             coverage: Coverage::Exact,
             lost: Vec::new(),
@@ -440,7 +440,7 @@ impl Part for Hub {
         let from = self.ranks.get(&src).copied().filter(|&rank| self.place.is_other(rank));
         if let (Some(from), Block::Bytes(Payload::Bytes(bytes))) = (from, message.block) {
             let mut body = bytes.into_vec();
-            if let Some(trailer) = Trailer::unframe(&mut body) {
+            if let Ok(trailer) = Trailer::unframe(&mut body) {
                 return self.on_message(now, post, early::Message { from, trailer, body });
             }
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use thalweg_core::{Fingerprint, NodeId, Operation, Time};
 use thalweg_values::{Bits, Coverage};
+use thalweg_wire::frame::{CalledOperation, SumFrame};
 
 use crate::block::{Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
@@ -14,7 +15,6 @@ use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
 use crate::plan::{Found, Plan, part};
 use crate::post::{Post, STOP_MESSAGE};
-use crate::seal::{Called, Seal};
 use crate::window::Window;
 
 /// The place of a worker in the ring.
@@ -100,13 +100,13 @@ impl Rounds {
             post.refuse();
             return Ok(());
         };
-        let (care, called, seal) = (found.care, found.called, message.seal);
-        if !self.neighbours.agree(&called, seal)? {
+        let (care, called, frame) = (found.care, found.called, message.frame);
+        if !self.neighbours.agree(&called, frame)? {
             post.refuse();
             return Ok(());
         }
         let range = self.neighbours.segment(found.range.clone(), round + 1);
-        if !message.block.fits(found.tensor, &range, seal.is_some()) {
+        if !message.block.fits(found.tensor, &range, frame.is_some()) {
             return Err(Failure::Mismatch(predecessor));
         }
         let coverage = message.arrived_coverage(&self.neighbours.contributors(round));
@@ -135,15 +135,16 @@ impl Rounds {
         now: Time,
         post: &mut Post,
         (piece, round): (u64, u64),
-        (care, called): (Care, Called),
+        (care, called): (Care, CalledOperation),
         (block, coverage): (Block, Coverage),
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
         let leg = self.neighbours.leg(round);
         // A segment is lost bit by bit on the hops of the first half.
         let loss = care.loss.map(|loss| loss.divided(self.neighbours.workers - 1));
-        let (care, seal) = (Care { loss, ..care }, Some(Seal::Values(called)));
-        let message = NumberedMessage { index, care, leg, seal, block, coverage, lost: Vec::new() };
+        let (care, frame) = (Care { loss, ..care }, Some(SumFrame::Values(called)));
+        let message =
+            NumberedMessage { index, care, leg, frame, block, coverage, lost: Vec::new() };
         Ok(post.send(now, self.neighbours.successor, message)?)
     }
 
@@ -198,7 +199,7 @@ impl Part for Rounds {
         }
         if index == STOP_MESSAGE {
             post.refuse();
-            return stopped(message.seal);
+            return stopped(message.frame);
         }
         let place = (index / rounds, index % rounds);
         if place.0 >= self.plan.pieces() {
@@ -209,13 +210,13 @@ impl Part for Rounds {
     }
 
     fn want(&mut self, offer: &Offer) -> Result<Want, Failure> {
-        let &Offer { src, index, bytes, seal } = offer;
+        let &Offer { src, index, bytes, frame } = offer;
         let (rounds, span) = (self.neighbours.rounds(), self.span());
         if src != self.neighbours.predecessor || rounds == 0 {
             return Ok(Want::Never);
         }
         if index == STOP_MESSAGE {
-            return stopped(seal).map(|()| Want::Never);
+            return stopped(frame).map(|()| Want::Never);
         }
         let (piece, round) = (index / rounds, index % rounds);
         let slot = self.progress.slot(piece, span).filter(|progress| !progress.has(round));
@@ -225,7 +226,7 @@ impl Part for Rounds {
             (Some(_), None) => return Ok(Want::Later),
             (Some(_), Some(found)) => found,
         };
-        if !self.neighbours.agree(&found.called, seal)? {
+        if !self.neighbours.agree(&found.called, frame)? {
             return Ok(Want::Never);
         }
         let range = self.neighbours.segment(found.range, round + 1);
@@ -289,9 +290,9 @@ impl Part for Rounds {
 }
 
 /// Returns the failure that a message reports if its sender has stopped.
-fn stopped(seal: Option<Seal>) -> Result<(), Failure> {
-    match seal {
-        Some(Seal::Stop(mismatch)) => Err(Failure::Differs(mismatch)),
+fn stopped(frame: Option<SumFrame>) -> Result<(), Failure> {
+    match frame {
+        Some(SumFrame::Stop(mismatch)) => Err(Failure::Differs(mismatch)),
         _ => Ok(()),
     }
 }
@@ -300,10 +301,10 @@ impl Neighbours {
     /// Returns whether a message of the predecessor is of the same operation. An error if it is of the same number,
     /// and another operation.
     // spec: E-11
-    fn agree(&self, own: &Called, seal: Option<Seal>) -> Result<bool, Failure> {
-        let theirs = match seal {
-            Some(Seal::Values(theirs)) => theirs,
-            Some(Seal::Stop(_)) => return Ok(false),
+    fn agree(&self, own: &CalledOperation, frame: Option<SumFrame>) -> Result<bool, Failure> {
+        let theirs = match frame {
+            Some(SumFrame::Values(theirs)) => theirs,
+            Some(SumFrame::Stop(_)) => return Ok(false),
             // Only the length of the values is known.
             None => return Ok(true),
         };

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use thalweg_core::{NodeId, Operation, Time};
 use thalweg_values::Coverage;
+use thalweg_wire::frame::{CalledOperation, SumFrame};
 
 use super::config::Config;
 use super::sums::{self, Sums};
@@ -15,7 +16,6 @@ use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
 use crate::plan::Plan;
 use crate::post::{Post, STOP_MESSAGE};
-use crate::seal::{Called, Seal};
 
 /// What a host does: worker, server, or both.
 ///
@@ -62,10 +62,10 @@ impl Roles {
         let here = self.server.as_ref().map(|(index, _)| *index);
         for (index, &server) in self.servers.iter().enumerate() {
             while let Some((chunk, care, called, block)) = worker.next_push(index) {
-                let (leg, seal) = (Leg::Gradient, Some(Seal::Values(called)));
+                let (leg, frame) = (Leg::Gradient, Some(SumFrame::Values(called)));
                 let (coverage, lost) = (Coverage::Exact, Vec::new());
                 let message =
-                    NumberedMessage { index: 2 * chunk, care, leg, seal, block, coverage, lost };
+                    NumberedMessage { index: 2 * chunk, care, leg, frame, block, coverage, lost };
                 if here == Some(index) {
                     worker.on_pushed(chunk);
                     self.local.push_back(Local::Push { rank: *rank, message });
@@ -85,7 +85,7 @@ impl Roles {
         rank: usize,
         message: NumberedMessage,
     ) -> Result<(), Failure> {
-        let NumberedMessage { index, care, seal, .. } = message;
+        let NumberedMessage { index, care, frame, .. } = message;
         let chunk = index / 2;
         let servers = self.servers.len() as u64;
         let server = self.server.as_mut().filter(|(index, _)| chunk % servers == *index as u64);
@@ -93,17 +93,17 @@ impl Roles {
             post.refuse();
             return Ok(());
         };
-        // Of values that are only a length there is no seal.
-        let called = called_in(seal).filter(|_| message.block.has_values());
+        // Of values that are only a length there is no frame.
+        let called = called_in(frame).filter(|_| message.block.has_values());
         match sums.take(rank, chunk / servers, message, called) {
             sums::Intake::Unexpected => post.refuse(),
             sums::Intake::Differs(mismatch) => return Err(Failure::Differs(mismatch)),
             sums::Intake::Mismatch => return Err(Failure::Mismatch(self.workers[rank])),
             sums::Intake::Taken => {}
             sums::Intake::Complete(block, coverage) => {
-                let (leg, seal) = (Leg::Result, called.map(Seal::Values));
+                let (leg, frame) = (Leg::Result, called.map(SumFrame::Values));
                 let (index, lost) = (index + 1, Vec::new());
-                let sum = NumberedMessage { index, care, leg, seal, block, coverage, lost };
+                let sum = NumberedMessage { index, care, leg, frame, block, coverage, lost };
                 self.send_sum(now, post, &sum)?;
             }
         }
@@ -151,18 +151,18 @@ impl Roles {
 }
 
 /// The operation that a message has values of.
-fn called_in(seal: Option<Seal>) -> Option<Called> {
-    match seal {
-        Some(Seal::Values(called)) => Some(called),
-        Some(Seal::Stop(_)) | None => None,
+fn called_in(frame: Option<SumFrame>) -> Option<CalledOperation> {
+    match frame {
+        Some(SumFrame::Values(called)) => Some(called),
+        Some(SumFrame::Stop(_)) | None => None,
     }
 }
 
 impl Roles {
     /// Another node has stopped.
-    fn on_stop(&mut self, src: NodeId, seal: Option<Seal>) -> Result<(), Failure> {
-        match seal {
-            Some(Seal::Stop(mismatch)) if self.others().contains(&src) => {
+    fn on_stop(&mut self, src: NodeId, frame: Option<SumFrame>) -> Result<(), Failure> {
+        match frame {
+            Some(SumFrame::Stop(mismatch)) if self.others().contains(&src) => {
                 self.was_told = true;
                 Err(Failure::Differs(mismatch))
             }
@@ -200,7 +200,7 @@ impl Part for Roles {
     ) -> Result<(), Failure> {
         if message.index == STOP_MESSAGE {
             post.refuse();
-            return self.on_stop(src, message.seal);
+            return self.on_stop(src, message.frame);
         }
         if message.index % 2 == 1 {
             return self.on_sum(post, src, &message);
@@ -215,9 +215,9 @@ impl Part for Roles {
     }
 
     fn want(&mut self, offer: &Offer) -> Result<Want, Failure> {
-        let &Offer { src, index, bytes, seal } = offer;
+        let &Offer { src, index, bytes, frame } = offer;
         if index == STOP_MESSAGE {
-            return self.on_stop(src, seal).map(|()| Want::Never);
+            return self.on_stop(src, frame).map(|()| Want::Never);
         }
         let (chunk, servers) = (index / 2, self.servers.len() as u64);
         let place = (chunk % servers) as usize;

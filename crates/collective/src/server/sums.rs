@@ -2,10 +2,10 @@
 
 use thalweg_core::{Fingerprint, Mismatch};
 use thalweg_values::Coverage;
+use thalweg_wire::frame::CalledOperation;
 
 use crate::block::Block;
 use crate::carrier::NumberedMessage;
-use crate::seal::Called;
 use crate::window::Window;
 
 /// The sums of one server, by the chunk's number here.
@@ -37,7 +37,7 @@ struct Sum {
 #[derive(Clone, Copy)]
 struct First {
     rank: usize,
-    called: Option<Called>,
+    called: Option<CalledOperation>,
     bytes: u64,
 }
 
@@ -88,7 +88,7 @@ impl Sums {
         rank: usize,
         number: u64,
         push: NumberedMessage,
-        called: Option<Called>,
+        called: Option<CalledOperation>,
     ) -> Intake {
         let workers = self.workers;
         let Some(sum) = self.sums.slot(number, self.chunks_in_flight) else {
@@ -120,7 +120,7 @@ impl Sums {
 impl First {
     /// Why a contribution of another rank is not one to the same sum.
     // spec: E-11
-    fn refuse(&self, rank: usize, called: Option<Called>, bytes: u64) -> Option<Intake> {
+    fn refuse(&self, rank: usize, called: Option<CalledOperation>, bytes: u64) -> Option<Intake> {
         if let (Some(first), Some(called)) = (self.called, called) {
             if first.number != called.number {
                 return Some(Intake::Unexpected);
@@ -168,7 +168,7 @@ mod tests {
             index: 0,
             care: Care::default(),
             leg: Leg::Gradient,
-            seal: None,
+            frame: None,
             block,
             coverage: Coverage::Exact,
             lost: Vec::new(),

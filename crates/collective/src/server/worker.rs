@@ -1,13 +1,13 @@
 //! The worker's role: which chunks to push, where the sums go.
 
 use thalweg_core::Operation;
+use thalweg_wire::frame::{CalledOperation, SumFrame};
 
 use crate::block::{self, Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
 use crate::carrier::{NumberedMessage, Want};
 use crate::event::SubmitError;
 use crate::plan::{Finished, Found, Plan};
-use crate::seal::{Called, Seal};
 use crate::window::Window;
 
 /// Cuts tensors into chunks and deals them out to the servers: chunk c goes to server c mod N and is
@@ -66,7 +66,7 @@ impl Worker {
 
     /// The next chunk for a server, the care that it needs and its operation, if one may be pushed now. It
     /// counts as in flight until [`on_pushed`](Worker::on_pushed).
-    pub fn next_push(&mut self, server: usize) -> Option<(u64, Care, Called, Block)> {
+    pub fn next_push(&mut self, server: usize) -> Option<(u64, Care, CalledOperation, Block)> {
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[server];
         let chunk = lane.unpushed * servers + server as u64;
@@ -119,7 +119,7 @@ impl Worker {
 
     /// Takes in the sum of a chunk.
     pub fn take(&mut self, chunk: u64, sum: &NumberedMessage) -> Intake {
-        let NumberedMessage { block, seal, .. } = sum;
+        let NumberedMessage { block, frame, .. } = sum;
         let servers = self.lanes.len() as u64;
         let lane = &mut self.lanes[(chunk % servers) as usize];
         let pushed = lane.unpushed - lane.has_sum.oldest();
@@ -128,11 +128,11 @@ impl Worker {
             return Intake::Unexpected;
         };
         // A server adds only what is of one operation, so this is about the server.
-        let is_ours = seal.is_none_or(|seal| match seal {
-            Seal::Values(theirs) => found.called.is_same(&theirs),
-            Seal::Stop(_) => false,
+        let is_ours = frame.is_none_or(|frame| match frame {
+            SumFrame::Values(theirs) => found.called.is_same(&theirs),
+            SumFrame::Stop(_) => false,
         });
-        if !is_ours || !block.fits(found.tensor, &found.range, seal.is_some()) {
+        if !is_ours || !block.fits(found.tensor, &found.range, frame.is_some()) {
             return Intake::Mismatch;
         }
         let everybody: Vec<u32> = (0..self.ranks).collect();

@@ -316,7 +316,7 @@ fn every_sum_is_exact_or_reports_what_it_lacks() {
     }
 }
 
-/// Lengths travel without seals and coverage: nobody reads the values of a simulation.
+/// Lengths travel without frames and coverage: nobody reads the values of a simulation.
 // spec: T-11 machine
 #[test]
 fn sums_of_lengths_that_may_lack_values_report_nothing() {

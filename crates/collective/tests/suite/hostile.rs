@@ -23,7 +23,7 @@ fn deliver<M: Collective>(machine: &mut M, src: NodeId, messages: &[Forged]) {
     let mut endpoint = Endpoint::new(thalweg_flow::Config::default()).expect("defaults work");
     for &(number, bytes, is_real) in messages {
         let body = match is_real {
-            true => Payload::Bytes(sealed(number, bytes as usize)),
+            true => Payload::Bytes(framed(number, bytes as usize)),
             false => Payload::Length(Bytes::from(bytes)),
         };
         let message = Message { dst: NodeId(0), body, tagger: FlowTagger::default(), entropy: 0 };
@@ -36,8 +36,8 @@ fn deliver<M: Collective>(machine: &mut M, src: NodeId, messages: &[Forged]) {
     }
 }
 
-/// Values, and a seal that can be read most of the time: of an operation, or of a stop.
-fn sealed(number: u64, bytes: usize) -> Box<[u8]> {
+/// Values, and a frame that can be read most of the time: of an operation, or of a stop.
+fn framed(number: u64, bytes: usize) -> Box<[u8]> {
     let mut message = vec![0x3f; bytes];
     let sum = |values| fingerprint::encode(&Fingerprint::of_sum(Element::F32, values));
     if number % 7 == 6 {

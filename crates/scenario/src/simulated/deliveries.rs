@@ -11,6 +11,7 @@ use thalweg_deliver::{
 };
 use thalweg_flow::{Event, FlowId, Message, Received, Sent, StartError};
 use thalweg_values::Tensor;
+use thalweg_wire::Prefix;
 
 /// The commands and events of a flow endpoint over deliveries: a flow is a tensor that nobody reads.
 ///
@@ -168,6 +169,15 @@ impl Check for Deliveries {
         self.endpoint.check();
         let (lengths, live) = (self.lengths.len(), self.endpoint.outgoing());
         assert_eq!(lengths, live, "every message in flight has a length");
+    }
+}
+
+impl Deliveries {
+    /// Takes in a packet whose prefix the host has read.
+    #[inline]
+    pub(super) fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        self.endpoint.handle_checked(now, prefix, packet);
+        self.settle(now);
     }
 }
 

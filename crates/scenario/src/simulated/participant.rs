@@ -48,15 +48,8 @@ impl JobMachine for SimulatedParticipant {
     }
 
     #[inline]
-    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
-        match self {
-            SimulatedParticipant::Product(participant) => {
-                participant.handle_checked(now, prefix, packet);
-            }
-            SimulatedParticipant::SwitchMl(worker) => {
-                worker.handle_packet(now, packet);
-            }
-        }
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        delegate!(self, machine => machine.handle_checked(now, prefix, packet));
     }
 }
 

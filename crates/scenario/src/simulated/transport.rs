@@ -106,16 +106,8 @@ impl SimulatedTransport {
 
 impl Transport for SimulatedTransport {
     #[inline]
-    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
-        match self {
-            SimulatedTransport::Flow(endpoint) => endpoint.handle_checked(now, prefix, &packet),
-            SimulatedTransport::Ndp(endpoint) => endpoint.handle_checked(now, prefix, &packet),
-            SimulatedTransport::Pfabric(endpoint) => endpoint.handle_checked(now, prefix, &packet),
-            SimulatedTransport::Homa(endpoint) => endpoint.handle_checked(now, prefix, &packet),
-            SimulatedTransport::Deliver(deliveries) => {
-                deliveries.handle_packet(now, packet);
-            }
-        }
+    fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        delegate!(self, endpoint => endpoint.handle_checked(now, prefix, packet));
     }
 }
 

@@ -5,7 +5,7 @@ use thalweg_core::{
 };
 use thalweg_pace::{Feedback, FlowId, Links, Ranked, Settings, Slot};
 use thalweg_wire::pace::{Refused, Word};
-use thalweg_wire::{Kind, peek};
+use thalweg_wire::{Kind, Prefix, peek};
 
 use super::words;
 
@@ -62,11 +62,11 @@ impl<M: Machine> Ledger<M> {
     // spec: C-01, C-02
     /// Writes into a word what its next link says, and into the link's table what the word says. What
     /// makes no sense passes as it is.
-    fn note(&mut self, now: Time, packet: Packet<'_>) -> Option<()> {
-        let mut word = Word::decode(packet.header).ok()?;
+    fn note(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) -> Option<()> {
+        let mut word = Word::decode_checked(prefix, packet.header).ok()?;
         let way = self.ways.get(packet.meta.dst.index()).copied().flatten()?;
         let Body::Bytes(bytes) = packet.body else { return None };
-        let said = words::said(&word, &word.parts(bytes)?)?;
+        let said = words::read(&word, bytes)?;
         let slot = self.links.settings().slot_at(now);
         self.links.advance(slot);
         // A word of the slot before, or one that nobody can have sent, says nothing of this one.
@@ -94,7 +94,7 @@ impl<M: Machine> Ledger<M> {
                 }
             }
         }
-        words::write(&words::Said { feedback, ..said }, word.parts(bytes)?);
+        words::write(&words::Said { feedback, ..said }, &word, bytes);
         Some(())
     }
 }
@@ -119,8 +119,11 @@ impl<M: Machine> Machine for Ledger<M> {
             };
         }
         let is_training = packet.meta.dscp.class() == TrafficClass::Training;
-        if is_training && peek(packet.header).is_ok_and(|prefix| prefix.kind == Kind::PaceAsk) {
-            self.note(now, packet);
+        if is_training
+            && let Ok(prefix) = peek(packet.header)
+            && prefix.kind == Kind::PaceAsk
+        {
+            self.note(now, prefix, packet);
         }
         Verdict::Forward
     }

@@ -115,10 +115,8 @@ impl Post {
         packet.meta.dscp = Dscp::of_priority(0).in_class(TrafficClass::Training);
         packet.meta.ecn = Ecn::NotCapable;
         word.encode(packet.header);
-        if let Body::Bytes(bytes) = packet.body
-            && let Some(parts) = word.parts(bytes)
-        {
-            words::write(&said, parts);
+        if let Body::Bytes(bytes) = packet.body {
+            words::write(&said, &word, bytes);
         }
         true
     }

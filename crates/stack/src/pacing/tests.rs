@@ -2,13 +2,14 @@ mod retransmissions;
 
 use thalweg_core::testing::DiscardOutbox;
 use thalweg_core::{
-    Body, BodySize, Dscp, HEADER_BYTES, Header, Machine, Meta, Purpose, Span, TrafficClass, Verdict,
+    Body, BodySize, Dscp, Header, Machine, Meta, Purpose, Span, TrafficClass, Verdict,
 };
 use thalweg_core::{Packet as Lent, Relay};
 use thalweg_pace::Rank;
 use thalweg_pace::links::Report;
 use thalweg_pace::{Ahead, Feedback, Trail};
 use thalweg_wire::pace::Refused;
+use thalweg_wire::peek;
 
 use super::*;
 
@@ -34,13 +35,11 @@ struct Owned {
 
 impl Owned {
     fn of(word: Word, said: &words::Said) -> Owned {
-        let mut header = [0; HEADER_BYTES];
-        word.encode(&mut header);
         let mut body = vec![0; word.body_bytes() as usize];
-        words::write(said, word.parts(&mut body).expect("a body of its length"));
+        words::write(said, &word, &mut body);
         let dscp = Dscp::of_priority(0).in_class(TrafficClass::Training);
         let meta = Meta { src: NodeId(0), dst: NodeId(1), dscp, ..Meta::default() };
-        Owned { meta, header, body }
+        Owned { meta, header: word.to_header(), body }
     }
 
     fn lend(&mut self) -> Lent<'_> {
@@ -49,7 +48,7 @@ impl Owned {
 
     fn read(&mut self) -> (Word, words::Said) {
         let word = Word::decode(&self.header).expect("a word");
-        let said = words::read(&word, Body::Bytes(&mut self.body)).expect("a body");
+        let said = words::read(&word, &self.body).expect("a body");
         (word, said)
     }
 }
@@ -273,7 +272,8 @@ fn tell(pacing: &mut Pacing, now: Time, worker: u32, iteration: u64, packets: u6
     };
     let mut word = Owned::of(word, &said);
     word.meta.src = NodeId(1 + worker);
-    pacing.handle_packet(now, word.lend());
+    let prefix = peek(&word.header).expect("a prefix");
+    pacing.handle_checked(now, prefix, word.lend());
 }
 
 // spec: C-06, C-08 machine

@@ -1,10 +1,9 @@
-//! Between the scheduler's words and their bytes.
+//! Between the scheduler's words and those of the network.
 
-use thalweg_core::Body;
 use thalweg_pace::links::Report;
 use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, Feedback, FlowId, Rank, Slot, VOLUME_MAX};
-use thalweg_wire::pace::{Direction, Parts, Word};
+use thalweg_wire::pace::{Direction, FactsView, OtherView, SlotView, Word};
 
 /// What the body of a word says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,60 +21,59 @@ pub(super) fn progress(word: &Word) -> Progress {
     Progress { flow, iteration: word.iteration, volume: word.volume }
 }
 
-/// Reads a body. `None` if it is not that of the word, or has volumes that cannot be.
-pub(super) fn read(word: &Word, body: Body<'_>) -> Option<Said> {
-    let Body::Bytes(bytes) = body else { return None };
-    said(word, &word.parts(bytes)?)
-}
-
-pub(super) fn said(word: &Word, parts: &Parts<'_>) -> Option<Said> {
+/// Reads a body. `None` if it is not that of the word, or has volumes that no flow has.
+pub(super) fn read(word: &Word, body: &[u8]) -> Option<Said> {
+    let body = word.read_body(body).ok()?;
     let slot = Slot(word.slot);
-    let ahead = |of: fn(&thalweg_wire::pace::SlotView) -> u64| {
-        let mut ahead = Ahead::empty(slot, parts.slots.len());
-        let slots = ahead.volumes_mut().iter_mut().zip(parts.slots.iter());
-        slots.for_each(|(volume, view)| *volume = of(view));
+    let ahead = |of: fn(&SlotView) -> u64| {
+        let mut ahead = Ahead::empty(slot, word.slots.into());
+        let slots = ahead.volumes_mut().iter_mut().zip(body.slots);
+        slots.for_each(|(volume, volumes)| *volume = of(volumes));
         ahead
     };
-    let plan = ahead(|view| view.plan.get());
-    let report = Report { asked: parts.facts.asked.get(), carried: parts.facts.carried.get() };
-    let told = [report.asked, report.carried];
-    if plan.volumes().iter().chain(&told).any(|&volume| volume > VOLUME_MAX) {
+    let FactsView { narrowest, asked, carried, rank } = *body.facts;
+    let (asked, carried) = (asked.get(), carried.get());
+    let plan = ahead(|slot| slot.plan.get());
+    if plan.volumes().iter().chain(&[asked, carried]).any(|&volume| volume > VOLUME_MAX) {
         return None;
     }
-    let feedback = Feedback {
-        load: ahead(|view| view.load.get()),
-        free: ahead(|view| view.free.get()),
-        narrowest: parts.facts.narrowest.get(),
+    let other = |other: &OtherView| Progress {
+        flow: FlowId { job: word.job, number: other.flow.get() },
+        iteration: word.iteration,
+        volume: other.volume.get(),
     };
-    let rank = u8::try_from(parts.facts.rank.get()).map_or(Rank::LAST, Rank);
-    let iteration = word.iteration;
-    let other = |view: &thalweg_wire::pace::OtherView| Progress {
-        flow: FlowId { job: word.job, number: view.flow.get() },
-        iteration,
-        volume: view.volume.get(),
-    };
-    let others = parts.others.iter().map(other).collect();
-    Some(Said { rank, plan, feedback, report, others })
+    let (load, free) = (ahead(|slot| slot.load.get()), ahead(|slot| slot.free.get()));
+    Some(Said {
+        rank: Rank(rank.get() as u8),
+        plan,
+        feedback: Feedback { load, free, narrowest: narrowest.get() },
+        report: Report { asked, carried },
+        others: body.others.iter().map(other).collect(),
+    })
 }
 
 /// Writes a body, whose length is that of the word.
-pub(super) fn write(said: &Said, parts: Parts<'_>) {
-    parts.facts.narrowest.set(said.feedback.narrowest);
-    parts.facts.asked.set(said.report.asked);
-    parts.facts.carried.set(said.report.carried);
-    parts.facts.rank.set(said.rank.0.into());
-    let (load, free) = (said.feedback.load.volumes(), said.feedback.free.volumes());
-    let volumes = said.plan.volumes().iter().zip(load).zip(free);
-    for (view, ((plan, load), free)) in parts.slots.iter_mut().zip(volumes) {
-        view.plan.set(*plan);
-        view.load.set(*load);
-        view.free.set(*free);
-    }
-    for (view, other) in parts.others.iter_mut().zip(&said.others) {
-        view.flow.set(other.flow.number);
-        view.volume.set(other.volume);
-        view.reserved.set(0);
-    }
+pub(super) fn write(said: &Said, word: &Word, body: &mut [u8]) {
+    let Said { rank, plan, feedback, report, others } = said;
+    let facts = FactsView {
+        narrowest: feedback.narrowest.into(),
+        asked: report.asked.into(),
+        carried: report.carried.into(),
+        rank: u64::from(rank.0).into(),
+    };
+    let (load, free) = (feedback.load.volumes(), feedback.free.volumes());
+    let volumes = plan.volumes().iter().zip(load).zip(free);
+    let slots = volumes.map(|((&plan, &load), &free)| SlotView {
+        plan: plan.into(),
+        load: load.into(),
+        free: free.into(),
+    });
+    let other = |other: &Progress| OtherView {
+        volume: other.volume.into(),
+        flow: other.flow.number.into(),
+        reserved: 0.into(),
+    };
+    word.write_body(body, facts, slots, others.iter().map(other));
 }
 
 /// A word that goes with a flow.

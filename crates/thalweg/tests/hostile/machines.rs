@@ -10,8 +10,8 @@ use thalweg_values::Tensor;
 use thalweg_wire::tag::Key;
 
 use crate::attacker::{Attacker, Trick};
+use crate::counting::counted;
 use crate::hand::{AGGREGATORS, SECRET, Table, node, setup};
-use crate::memory::held_bytes;
 
 const WORKERS: u32 = 3;
 const HONEST: JobId = JobId(40);
@@ -98,7 +98,7 @@ fn attack(seed: u64, packets: u64, only: Option<Trick>) {
     for _ in 0..2_000 {
         honest.step(&mut table);
     }
-    let (alone, held_before, began) = (honest.steps_max, held_bytes(), Instant::now());
+    let (alone, held_before, began) = (honest.steps_max, counted().1, Instant::now());
     let mut trick = None;
     for count in 0..packets {
         if count % SPELL == 0 {
@@ -131,7 +131,7 @@ fn attack(seed: u64, packets: u64, only: Option<Trick>) {
 fn check_bounds(table: &Table, held_before: i64) {
     assert!(table.switch.occupied() <= AGGREGATORS);
     assert_eq!(table.server.jobs().count(), 2);
-    let grown = held_bytes() - held_before;
+    let grown = counted().1 - held_before;
     assert!(grown < HELD_BYTES_MAX, "{grown} bytes more, {} on the way", table.queued());
 }
 

@@ -6,8 +6,9 @@
 mod attacker;
 #[path = "../common/cluster.rs"]
 mod cluster;
+#[path = "../../../net/tests/counting/mod.rs"]
+mod counting;
 #[path = "../common/hand.rs"]
 mod hand;
 mod machines;
-mod memory;
 mod sockets;

@@ -97,6 +97,22 @@ fn bytes_are_few() {
     assert_eq!(Coverage::Unreported.encode(5), [2]);
 }
 
+#[test]
+fn the_document_has_the_sizes_of_a_part() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
+    let document = std::fs::read_to_string(path).expect("the document is committed");
+    let (_, section) = document.split_once("## Coverage\n").expect("a heading");
+    let rows = section.split("\n## ").next().unwrap_or_default().lines();
+    let sizes = rows.filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
+    let bytes = |values, ranks| Coverage::lacking([part(values, &[0])]).encode(ranks).len();
+    // A form, two numbers, a bit for the rank.
+    let least = bytes(0..1, 1) - 3;
+    let [gap, length] = [u64::MAX - 1..u64::MAX, 0..u64::MAX].map(|long| bytes(long, 1) - 3);
+    let expected = ["size".into(), format!("{least} to {gap}"), format!("{least} to {length}")];
+    assert!(sizes.eq(expected.iter().map(String::as_str).chain(["⌈ranks / 8⌉"])));
+    assert_eq!([1, 8, 9, 17].map(|ranks: u32| bytes(0..1, ranks) - 3), [1, 1, 2, 3]);
+}
+
 proptest! {
     // spec: T-11 machine
     #[test]

@@ -5,7 +5,7 @@ use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{AggregateError, FAN_IN_MAX, LEVELS};
-use crate::prefix::{Kind, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 
 /// Most stations of one tree in one switch.
 pub const STATIONS_MAX: usize = 4;
@@ -97,6 +97,8 @@ impl GroupView {
     }
 }
 
+whole_headers!(AggregateError: Announcement, Notice);
+
 impl Announcement {
     /// Writes the whole header, tag zero.
     pub fn encode(&self, header: &mut Header) {
@@ -109,10 +111,10 @@ impl Announcement {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
-    pub fn decode(header: &Header) -> Result<Announcement, AggregateError> {
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Announcement, AggregateError> {
+        prefix.expect(Kind::AggregateAnnouncement)?;
         let view: &GroupView = transmute_ref!(header);
-        view.prefix.expect(Kind::AggregateAnnouncement)?;
         view.check()?;
         if usize::from(view.level) >= LEVELS {
             return Err(AggregateError::Level(view.level));
@@ -121,8 +123,8 @@ impl Announcement {
             return Err(AggregateError::Announcement);
         }
         Ok(Announcement {
-            job: JobId(view.prefix.job.get()),
-            epoch: view.prefix.epoch.get(),
+            job: prefix.job,
+            epoch: prefix.epoch,
             server: NodeId(view.server.get()),
             parent: NodeId(view.other.get()),
             level: view.level,
@@ -182,29 +184,25 @@ impl Notice {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
-    pub fn decode(header: &Header) -> Result<Notice, AggregateError> {
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Notice, AggregateError> {
+        prefix.expect(Kind::AggregateNotice)?;
         let view: &GroupView = transmute_ref!(header);
-        view.prefix.expect(Kind::AggregateNotice)?;
         view.check()?;
         if view.server != U32::ZERO || view.level != 0 || view.stations != 0 {
             return Err(AggregateError::Reserved);
         }
-        Ok(Notice {
-            job: JobId(view.prefix.job.get()),
-            epoch: view.prefix.epoch.get(),
-            switch: NodeId(view.other.get()),
-        })
+        Ok(Notice { job: prefix.job, epoch: prefix.epoch, switch: NodeId(view.other.get()) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use thalweg_core::HEADER_BYTES;
 
     use super::*;
     use crate::prefix::EPOCH_MAX;
+    use crate::testing::{assert_literal, assert_refused, whole};
 
     const JOB: JobId = JobId(0x0102_0304_0506_0708);
 
@@ -242,20 +240,11 @@ mod tests {
         0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
     ];
 
-    fn announced(announcement: &Announcement) -> Header {
-        let mut header = [0xff; HEADER_BYTES];
-        announcement.encode(&mut header);
-        header
-    }
-
     #[test]
     fn literal_bytes_have_their_meaning_and_back() {
-        assert_eq!(announced(&ANNOUNCEMENT), ANNOUNCEMENT_BYTES);
-        assert_eq!(Announcement::decode(&ANNOUNCEMENT_BYTES), Ok(ANNOUNCEMENT));
-        let mut header = [0xff; HEADER_BYTES];
-        NOTICE.encode(&mut header);
-        assert_eq!(header, NOTICE_BYTES);
-        assert_eq!(Notice::decode(&NOTICE_BYTES), Ok(NOTICE));
+        let announcement = (&ANNOUNCEMENT_BYTES, ANNOUNCEMENT);
+        assert_literal(announcement, Announcement::decode, Announcement::to_header);
+        assert_literal((&NOTICE_BYTES, NOTICE), Notice::decode, Notice::to_header);
     }
 
     #[test]
@@ -281,25 +270,15 @@ mod tests {
 
     #[test]
     fn reserved_bits_are_refused() {
-        let set = |mut header: Header, at: usize, bit: u8| {
-            header[at] |= 1 << bit;
-            header
-        };
-        for bit in 0..8 {
-            for at in (24..40).chain(50..64) {
-                let header = set(ANNOUNCEMENT_BYTES, at, bit);
-                assert_eq!(Announcement::decode(&header), Err(AggregateError::Reserved), "{at}");
-            }
-            for at in (24..44).chain(48..64) {
-                let header = set(NOTICE_BYTES, at, bit);
-                assert_eq!(Notice::decode(&header), Err(AggregateError::Reserved), "{at}");
-            }
-        }
+        let (bits, error) = (whole((24..40).chain(50..64)), AggregateError::Reserved);
+        assert_refused(&ANNOUNCEMENT_BYTES, bits, Announcement::decode, error);
+        let bits = whole((24..44).chain(48..64));
+        assert_refused(&NOTICE_BYTES, bits, Notice::decode, error);
     }
 
     #[test]
     fn headers_that_contradict_are_refused() {
-        let decode = |announcement| Announcement::decode(&announced(&announcement));
+        let decode = |announcement: Announcement| Announcement::decode(&announcement.to_header());
         let high = Announcement { level: 4, ..ANNOUNCEMENT };
         assert_eq!(decode(high), Err(AggregateError::Level(4)));
         for stations in [0, 5, 255] {
@@ -343,7 +322,7 @@ mod tests {
                 level,
                 stations,
             };
-            prop_assert_eq!(Announcement::decode(&announced(&announcement)), Ok(announcement));
+            prop_assert_eq!(Announcement::decode(&announcement.to_header()), Ok(announcement));
             let above = std::array::from_fn(|at| if at > level.into() { places[at] } else { 0 });
             let station = StationBytes::new(above, &children);
             let body = vec![station; stations.into()];

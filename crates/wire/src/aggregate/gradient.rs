@@ -13,7 +13,7 @@ use super::{
     Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS, flag, levels,
 };
 use crate::int24::U24;
-use crate::prefix::{Kind, Prefix, PrefixView, peek};
+use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 
 /// One worker's values of a fragment, or the sum of several workers' values.
 ///
@@ -104,6 +104,8 @@ pub struct GradientView {
 
 const FLAGS: u8 = CONGESTED | OVERFLOW | COLLISION | RESEND | REPAIR | RESULT | RESULT_LACKS;
 
+whole_headers!(AggregateError: Gradient);
+
 impl Gradient {
     /// A worker's own values of a fragment, sent for the first time, to the first switch of its branch. The
     /// watermark is the fragment itself.
@@ -172,13 +174,7 @@ impl Gradient {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
-    #[inline]
-    pub fn decode(header: &Header) -> Result<Gradient, AggregateError> {
-        Gradient::decode_checked(peek(header)?, header)
-    }
-
-    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Gradient, AggregateError> {
         let view: &GradientView = transmute_ref!(header);
@@ -187,18 +183,15 @@ impl Gradient {
 }
 
 impl GradientView {
-    /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
+    /// Names the bytes of a header, if they keep its rules, for a switch that rewrites them where they lie. The
+    /// prefix was [read](crate::peek) before; the branch is unpacked once. Does not look at the tag.
     #[inline]
-    pub fn check(header: &Header) -> Result<&GradientView, AggregateError> {
-        let view: &GradientView = transmute_ref!(header);
-        view.meaning(view.prefix.meaning()?).map(|_| view)
-    }
-
-    /// The same, for a switch that rewrites them where they lie. The branch is unpacked once.
-    #[inline]
-    pub fn check_mut(header: &mut Header) -> Result<(&mut GradientView, Branch), AggregateError> {
+    pub fn check_mut(
+        prefix: Prefix,
+        header: &mut Header,
+    ) -> Result<(&mut GradientView, Branch), AggregateError> {
         let view: &mut GradientView = transmute_mut!(header);
-        view.meaning(view.prefix.meaning()?).map(|gradient| (view, gradient.branch))
+        view.meaning(prefix).map(|gradient| (view, gradient.branch))
     }
 
     /// [`Gradient::level`].

@@ -9,7 +9,7 @@ use super::{
     NEXT_SCALE, Numbers, REPEAT, Scale, flag,
 };
 use crate::int24::U24;
-use crate::prefix::{Kind, Prefix, PrefixView, peek};
+use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 
 /// The server's answer to a fragment. It acknowledges the fragment and frees the aggregators
 /// that it passes.
@@ -86,6 +86,8 @@ pub struct ParameterView {
 
 const FLAGS: u8 = CONGESTED | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE | LACKS;
 
+whole_headers!(AggregateError: Parameter);
+
 impl Parameter {
     /// The sum of all contributions, from above this level, without changes for later fragments. Everything
     /// below the fragment is complete everywhere.
@@ -151,13 +153,7 @@ impl Parameter {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
-    #[inline]
-    pub fn decode(header: &Header) -> Result<Parameter, AggregateError> {
-        Parameter::decode_checked(peek(header)?, header)
-    }
-
-    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Parameter, AggregateError> {
         let view: &ParameterView = transmute_ref!(header);
@@ -166,13 +162,6 @@ impl Parameter {
 }
 
 impl ParameterView {
-    /// Names the bytes of a header, if they keep its rules. Does not look at the tag.
-    #[inline]
-    pub fn check(header: &Header) -> Result<&ParameterView, AggregateError> {
-        let view: &ParameterView = transmute_ref!(header);
-        view.meaning(peek(header)?).map(|_| view)
-    }
-
     #[inline]
     fn meaning(&self, prefix: Prefix) -> Result<Parameter, AggregateError> {
         let prefix = prefix.expect(Kind::AggregateParameter)?;

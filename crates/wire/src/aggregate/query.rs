@@ -8,7 +8,7 @@ use super::{
     AggregateError, BRANCH_BYTES, BYPASS, Bounded, Branch, Identity, LEVELS, LossShare, flag,
 };
 use crate::int24::{I24, U24};
-use crate::prefix::{Kind, Prefix, PrefixView, peek};
+use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 
 /// Flag: the operation need not be exact.
 const BOUNDED: u8 = 1 << 1;
@@ -72,6 +72,8 @@ pub struct QueryView {
     pub fragments: U24,
 }
 
+whole_headers!(AggregateError: Query);
+
 impl Query {
     /// A query about a fragment of an exact operation, to the first switch of the branch, because time has
     /// passed. The watermark is the fragment itself.
@@ -113,12 +115,7 @@ impl Query {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
-    pub fn decode(header: &Header) -> Result<Query, AggregateError> {
-        Query::decode_checked(peek(header)?, header)
-    }
-
-    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Query, AggregateError> {
         let view: &QueryView = transmute_ref!(header);
         let prefix = prefix.expect(Kind::AggregateQuery)?;
@@ -175,12 +172,13 @@ impl QueryView {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use thalweg_core::{HEADER_BYTES, JobId};
+    use thalweg_core::JobId;
 
     use super::super::BranchError;
     use super::*;
     use crate::int24::U24_MAX;
     use crate::prefix::EPOCH_MAX;
+    use crate::testing::{assert_literal, assert_refused, whole};
 
     const IDENTITY: Identity =
         Identity { job: JobId(7), epoch: 1, sequence: 500, attempt: 2, operation: 0x0102_0304 };
@@ -207,16 +205,9 @@ mod tests {
         0, 0, 0x2c, 0x01, 1, 0, 0, 0, // branch, watermark_distance, flags, fragments
     ];
 
-    fn encoded(query: &Query) -> Header {
-        let mut header = [0xff; HEADER_BYTES];
-        query.encode(&mut header);
-        header
-    }
-
     #[test]
     fn literal_bytes_have_their_meaning_and_back() {
-        assert_eq!(encoded(&query()), QUERY_BYTES);
-        assert_eq!(Query::decode(&QUERY_BYTES), Ok(query()));
+        assert_literal((&QUERY_BYTES, query()), Query::decode, Query::to_header);
         assert_eq!((query().watermark(), query().heard()), (200, Some(498)));
         assert_eq!(Query { heard_distance: 0, ..query() }.heard(), None);
     }
@@ -232,8 +223,7 @@ mod tests {
         bytes[44..47].copy_from_slice(&[0x90, 0x01, 0]);
         bytes[60] |= BOUNDED;
         bytes[61..64].copy_from_slice(&[0xe8, 0x03, 0]);
-        assert_eq!(encoded(&bounded), bytes);
-        assert_eq!(Query::decode(&bytes), Ok(bounded));
+        assert_literal((&bytes, bounded), Query::decode, Query::to_header);
         bytes[61..64].copy_from_slice(&[0x90, 0x01, 0]);
         assert_eq!(Query::decode(&bytes), Err(AggregateError::Operation), "400 of 400");
     }
@@ -241,22 +231,18 @@ mod tests {
     #[test]
     fn reserved_bits_are_refused() {
         // An exact operation has neither share nor distance nor length.
-        let unused = [39, 44, 45, 46, 61, 62, 63].map(|at| (0..8).map(move |bit| (at, bit)));
-        for (at, bit) in unused.into_iter().flatten().chain((2..8).map(|bit| (60, bit))) {
-            let mut bad = QUERY_BYTES;
-            bad[at] |= 1 << bit;
-            assert_eq!(Query::decode(&bad), Err(AggregateError::Reserved), "{at}, bit {bit}");
-        }
+        let unused = whole([39, 44, 45, 46, 61, 62, 63]).chain((2..8).map(|bit| (60, bit)));
+        assert_refused(&QUERY_BYTES, unused, Query::decode, AggregateError::Reserved);
     }
 
     #[test]
     fn contradictions_are_refused() {
         let high = Query { level: 5, ..query() };
-        assert_eq!(Query::decode(&encoded(&high)), Err(AggregateError::Level(5)));
+        assert_eq!(Query::decode(&high.to_header()), Err(AggregateError::Level(5)));
         let early = Query { watermark_distance: 501, ..query() };
-        assert_eq!(Query::decode(&encoded(&early)), Err(AggregateError::Watermark(501)));
+        assert_eq!(Query::decode(&early.to_header()), Err(AggregateError::Watermark(501)));
         let first = Query { watermark_distance: 500, ..query() };
-        assert_eq!(Query::decode(&encoded(&first)).unwrap().watermark(), 0);
+        assert_eq!(Query::decode(&first.to_header()).unwrap().watermark(), 0);
         let mut header = QUERY_BYTES;
         header[52..54].copy_from_slice(&[0x04, 0x11]);
         let error = BranchError::Place { level: 0, place: 4 };
@@ -288,7 +274,7 @@ mod tests {
                 bounded,
                 ..query()
             };
-            prop_assert_eq!(Query::decode(&encoded(&query)), Ok(query));
+            prop_assert_eq!(Query::decode(&query.to_header()), Ok(query));
         }
     }
 }

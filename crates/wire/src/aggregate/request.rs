@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 
 use super::{AggregateError, BRANCH_BYTES, BYPASS, Branch, Identity, LEVELS, flag};
 use crate::int24::U24;
-use crate::prefix::{Kind, Prefix, PrefixView, peek};
+use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 
 /// Flag: nothing of the sum is left.
 const AFRESH: u8 = 1 << 1;
@@ -65,6 +65,8 @@ pub struct RequestView {
     pub reserved_end: [u8; 2],
 }
 
+whole_headers!(AggregateError: Request);
+
 impl Request {
     /// Writes the whole header, tag zero.
     #[inline]
@@ -87,12 +89,7 @@ impl Request {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
-    pub fn decode(header: &Header) -> Result<Request, AggregateError> {
-        Request::decode_checked(peek(header)?, header)
-    }
-
-    /// Reads a header whose prefix was [read](peek) before. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Request, AggregateError> {
         let view: &RequestView = transmute_ref!(header);
         let prefix = prefix.expect(Kind::AggregateRequest)?;
@@ -123,12 +120,13 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use thalweg_core::{HEADER_BYTES, JobId};
+    use thalweg_core::JobId;
 
     use super::super::BranchError;
     use super::*;
     use crate::int24::U24_MAX;
     use crate::prefix::EPOCH_MAX;
+    use crate::testing::{assert_literal, assert_refused, whole};
 
     /// The switch of the second level lacks its child 1.
     fn request() -> Request {
@@ -161,33 +159,21 @@ mod tests {
         0, 0, 0, 0, 2, 1, 0, 0, // branch, reserved, flags, level, reserved
     ];
 
-    fn encoded(request: &Request) -> Header {
-        let mut header = [0xff; HEADER_BYTES];
-        request.encode(&mut header);
-        header
-    }
-
     #[test]
     fn literal_bytes_have_their_meaning_and_back() {
-        assert_eq!(encoded(&request()), REQUEST_BYTES);
-        assert_eq!(Request::decode(&REQUEST_BYTES), Ok(request()));
+        assert_literal((&REQUEST_BYTES, request()), Request::decode, Request::to_header);
     }
 
     #[test]
     fn reserved_bits_are_refused() {
-        let reserved = [36, 37, 38, 39, 58, 59, 62, 63];
-        let reserved = reserved.into_iter().flat_map(|at| (0..8).map(move |bit| (at, bit)));
-        for (at, bit) in reserved.chain((2..8).map(|bit| (60, bit))) {
-            let mut bad = REQUEST_BYTES;
-            bad[at] |= 1 << bit;
-            assert_eq!(Request::decode(&bad), Err(AggregateError::Reserved), "{at}, bit {bit}");
-        }
+        let reserved = whole([36, 37, 38, 39, 58, 59, 62, 63]).chain((2..8).map(|bit| (60, bit)));
+        assert_refused(&REQUEST_BYTES, reserved, Request::decode, AggregateError::Reserved);
     }
 
     #[test]
     fn contradictions_are_refused() {
         let high = Request { level: 5, ..request() };
-        assert_eq!(Request::decode(&encoded(&high)), Err(AggregateError::Level(5)));
+        assert_eq!(Request::decode(&high.to_header()), Err(AggregateError::Level(5)));
         let mut header = REQUEST_BYTES;
         header[52..54].copy_from_slice(&[0x04, 0x11]);
         let error = BranchError::Place { level: 0, place: 4 };
@@ -212,7 +198,7 @@ mod tests {
                 afresh,
                 ..request()
             };
-            prop_assert_eq!(Request::decode(&encoded(&request)), Ok(request));
+            prop_assert_eq!(Request::decode(&request.to_header()), Ok(request));
         }
     }
 }

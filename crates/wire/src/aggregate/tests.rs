@@ -1,9 +1,11 @@
 use proptest::prelude::*;
-use thalweg_core::{HEADER_BYTES, Header, NodeId};
+use thalweg_core::{Header, NodeId};
 
 use super::*;
 use crate::int24::U24_MAX;
+use crate::peek;
 use crate::prefix::{EPOCH_MAX, Kind};
+use crate::testing::{assert_literal, assert_refused, whole};
 
 const IDENTITY: Identity = Identity {
     job: JobId(0x0102_0304_0506_0708),
@@ -65,21 +67,11 @@ const PARAMETER_BYTES: Header = [
     0x05, 0, 3, 0, // flags, format, level, reserved
 ];
 
-fn encoded(gradient: &Gradient) -> Header {
-    let mut header = [0xff; HEADER_BYTES];
-    gradient.encode(&mut header);
-    header
-}
-
 #[test]
 fn literal_bytes_have_their_meaning_and_back() {
-    assert_eq!(encoded(&gradient()), GRADIENT_BYTES);
-    assert_eq!(Gradient::decode(&GRADIENT_BYTES), Ok(gradient()));
+    assert_literal((&GRADIENT_BYTES, gradient()), Gradient::decode, Gradient::to_header);
     assert_eq!(gradient().watermark(), 0xdd0);
-    let mut header = [0xff; HEADER_BYTES];
-    parameter().encode(&mut header);
-    assert_eq!(header, PARAMETER_BYTES);
-    assert_eq!(Parameter::decode(&PARAMETER_BYTES), Ok(parameter()));
+    assert_literal((&PARAMETER_BYTES, parameter()), Parameter::decode, Parameter::to_header);
     assert_eq!((parameter().next_from(), parameter().everyone()), (0x2000, 0xeb0));
 }
 
@@ -87,7 +79,7 @@ fn literal_bytes_have_their_meaning_and_back() {
 fn every_flag_of_a_gradient_has_its_bit() {
     let sum = Gradient { congested: false, collision: false, ..gradient() };
     let none = Gradient { resend: false, result: false, ..sum };
-    assert_eq!(encoded(&none)[60], 0);
+    assert_eq!(none.to_header()[60], 0);
     let flags: [(u8, Gradient); 6] = [
         (0x01, Gradient { congested: true, ..none }),
         (0x02, Gradient { overflow: true, ..none }),
@@ -97,7 +89,7 @@ fn every_flag_of_a_gradient_has_its_bit() {
         (0x20, Gradient { result: true, ..none }),
     ];
     for (bit, gradient) in flags {
-        let header = encoded(&gradient);
+        let header = gradient.to_header();
         assert_eq!(header[60], bit);
         assert_eq!(Gradient::decode(&header), Ok(gradient));
     }
@@ -142,27 +134,17 @@ fn one_kind_is_not_taken_for_another() {
 
 #[test]
 fn reserved_bits_are_refused() {
-    let set = |mut header: Header, at: usize, bit: u8| {
-        header[at] |= 1 << bit;
-        header
-    };
-    for bit in [6, 7] {
-        let header = set(GRADIENT_BYTES, 60, bit);
-        assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved), "bit {bit}");
-    }
-    let whole = (0..8).map(|bit| (63, bit));
-    for (at, bit) in whole.chain((4..8).map(|bit| (60, bit))) {
-        let header = set(PARAMETER_BYTES, at, bit);
-        assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "{at}, bit {bit}");
-    }
+    let error = AggregateError::Reserved;
+    assert_refused(&GRADIENT_BYTES, [(60, 6), (60, 7)], Gradient::decode, error);
+    let bits = whole([63]).chain((4..8).map(|bit| (60, bit)));
+    assert_refused(&PARAMETER_BYTES, bits, Parameter::decode, error);
 }
 
 #[test]
 fn who_is_missing_takes_the_place_of_what_it_excludes() {
     let absent = Absent::of([1, 4], 6);
     let sum = Parameter { next_aggregator: None, next_distance: 0, absent, ..parameter() };
-    let mut header = [0; HEADER_BYTES];
-    sum.encode(&mut header);
+    let mut header = sum.to_header();
     assert_eq!((header[44], header[60]), (0b1_0010, CONGESTED | LACKS));
     assert_eq!(Parameter::decode(&header), Ok(sum));
     for other in [REPEAT, NEXT_AGGREGATOR, NEXT_SCALE] {
@@ -175,13 +157,13 @@ fn who_is_missing_takes_the_place_of_what_it_excludes() {
     assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved), "nobody");
 
     let result = Gradient { numbers: Numbers::Float, absent, ..gradient() };
-    let mut header = encoded(&result);
+    let mut header = result.to_header();
     assert_eq!((header[36], header[60] & 0x60), (0b1_0010, RESULT_LACKS | RESULT));
     assert_eq!(Gradient::decode(&header), Ok(result));
     header[60] &= !RESULT;
     assert_eq!(Gradient::decode(&header), Err(AggregateError::Reserved), "no result");
     let own = Gradient { result: false, ..result };
-    assert_eq!(Gradient::decode(&encoded(&own)), Ok(Gradient { absent: None, ..own }));
+    assert_eq!(Gradient::decode(&own.to_header()), Ok(Gradient { absent: None, ..own }));
 }
 
 #[test]
@@ -201,8 +183,7 @@ fn fields_without_their_flag_are_refused() {
     header[56..58].fill(0);
     assert!(Parameter::decode(&header).is_ok());
 
-    let mut encoded = [0; HEADER_BYTES];
-    Parameter { next_aggregator: None, ..parameter() }.encode(&mut encoded);
+    let encoded = Parameter { next_aggregator: None, ..parameter() }.to_header();
     assert_eq!(encoded, header, "encoding drops a distance that means nothing");
 }
 
@@ -222,7 +203,7 @@ fn scales_that_do_not_scale_are_refused() {
 
 #[test]
 fn contradictions_with_the_branch_are_refused() {
-    let decode = |gradient: Gradient| Gradient::decode(&encoded(&gradient));
+    let decode = |gradient: Gradient| Gradient::decode(&gradient.to_header());
     let good = gradient();
     assert_eq!(decode(Gradient { level: 3, ..good }), Err(AggregateError::Level(3)));
     for wide in [16, 255] {
@@ -258,7 +239,7 @@ fn contradictions_with_the_branch_are_refused() {
 #[test]
 fn aggregators_have_three_bytes() {
     let far = Gradient { aggregator: AGGREGATORS_MAX - 1, ..gradient() };
-    assert_eq!(Gradient::decode(&encoded(&far)), Ok(far));
+    assert_eq!(Gradient::decode(&far.to_header()), Ok(far));
     let mut header = PARAMETER_BYTES;
     header[47] = 1;
     let error = AggregateError::Aggregator(0x0100_6789);
@@ -269,17 +250,18 @@ fn aggregators_have_three_bytes() {
 fn a_worker_in_the_servers_rack_has_no_level_below() {
     let branch = Branch::new([0, 3, 0, 0], [0, 2, 0, 0]).unwrap();
     let enters = Gradient { branch, bitmap: 0b100, bitmap_level: 1, level: 1, ..gradient() };
-    assert_eq!(Gradient::decode(&encoded(&enters)), Ok(enters));
+    assert_eq!(Gradient::decode(&enters.to_header()), Ok(enters));
     let below = Gradient { level: 0, ..enters };
-    assert_eq!(Gradient::decode(&encoded(&below)), Err(AggregateError::Level(0)));
+    assert_eq!(Gradient::decode(&below.to_header()), Err(AggregateError::Level(0)));
     let below = Gradient { bitmap_level: 0, ..enters };
-    assert_eq!(Gradient::decode(&encoded(&below)), Err(AggregateError::Level(0)));
+    assert_eq!(Gradient::decode(&below.to_header()), Err(AggregateError::Level(0)));
 }
 
 #[test]
 fn a_switch_rewrites_where_the_bytes_lie() {
     let mut header = GRADIENT_BYTES;
-    let (view, branch) = GradientView::check_mut(&mut header).unwrap();
+    let prefix = peek(&header).unwrap();
+    let (view, branch) = GradientView::check_mut(prefix, &mut header).unwrap();
     assert_eq!(branch, gradient().branch);
     assert_eq!((view.level(), view.bitmap_level()), (1, 0));
     view.set_levels(2, 1);
@@ -290,10 +272,8 @@ fn a_switch_rewrites_where_the_bytes_lie() {
     let bitmap = 0xffff_ffff;
     let expected = Gradient { level: 2, bitmap_level: 1, overflow: true, bitmap, ..gradient() };
     assert_eq!(Gradient::decode(&header), Ok(expected));
-    assert_eq!(GradientView::check(&header).unwrap().sequence.get(), 0x1000);
-    assert_eq!(ParameterView::check(&PARAMETER_BYTES).unwrap().next_distance.get(), 0x1000);
     header[60] |= 0x80;
-    assert!(GradientView::check_mut(&mut header).is_err());
+    assert!(GradientView::check_mut(prefix, &mut header).is_err());
 }
 
 fn any_identity() -> impl Strategy<Value = Identity> {
@@ -358,7 +338,7 @@ proptest! {
             result: flags[5],
             ..Gradient::fresh(identity, aggregator, numbers, NodeId(server), branch)
         };
-        prop_assert_eq!(Gradient::decode(&encoded(&gradient)), Ok(gradient));
+        prop_assert_eq!(Gradient::decode(&gradient.to_header()), Ok(gradient));
     }
 
     #[test]
@@ -381,8 +361,6 @@ proptest! {
             repeat,
             ..Parameter::sum(identity, aggregator, numbers, NodeId(server), level)
         };
-        let mut header = [0xff; HEADER_BYTES];
-        parameter.encode(&mut header);
-        prop_assert_eq!(Parameter::decode(&header), Ok(parameter));
+        prop_assert_eq!(Parameter::decode(&parameter.to_header()), Ok(parameter));
     }
 }

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 
 use super::{DeliverError, TensorName};
 use crate::CLASS_MAX;
-use crate::prefix::{Kind, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 
 /// Echoes the time of a data packet that asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +44,8 @@ pub struct AckView {
 /// Flag of [`Ack::congested`].
 pub const CONGESTED: u8 = 1 << 0;
 
+whole_headers!(DeliverError: Ack);
+
 impl Ack {
     /// Writes the whole header, tag zero.
     #[inline]
@@ -59,11 +61,11 @@ impl Ack {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
-    pub fn decode(header: &Header) -> Result<Ack, DeliverError> {
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Ack, DeliverError> {
+        prefix.expect(Kind::DeliverAck)?;
         let view: &AckView = transmute_ref!(header);
-        let prefix = view.prefix.expect(Kind::DeliverAck)?;
         if view.reserved != [0; 18] || view.flags & !CONGESTED != 0 {
             return Err(DeliverError::Reserved);
         }

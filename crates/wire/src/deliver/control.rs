@@ -5,7 +5,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{DeliverError, TensorName};
-use crate::prefix::{Kind, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 
 /// Shares of loss are counted in this part of the whole.
 pub const LOSS_UNIT: u32 = 1_000_000;
@@ -112,6 +112,8 @@ pub struct ControlView {
     pub reserved: [u8; 3],
 }
 
+whole_headers!(DeliverError: Control);
+
 impl Control {
     /// Writes the whole header, tag zero.
     pub fn encode(&self, header: &mut Header) {
@@ -149,17 +151,14 @@ impl Control {
         *header = transmute!(view);
     }
 
-    /// Reads a header. Does not look at the tag.
-    pub fn decode(header: &Header) -> Result<Control, DeliverError> {
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Control, DeliverError> {
         let view: &ControlView = transmute_ref!(header);
-        let prefix = view.prefix.meaning()?;
         let verb = view.verb(prefix.kind)?;
         let name = TensorName::read(prefix, view.operation.get(), view.tensor.get());
         let control = Control { name, verb };
         // What a verb has no use for is zero: then it is written again as it was read.
-        let mut again = [0; thalweg_core::HEADER_BYTES];
-        control.encode(&mut again);
-        let again: ControlView = transmute!(again);
+        let again: ControlView = transmute!(control.to_header());
         if again.rest() == view.rest() { Ok(control) } else { Err(DeliverError::Reserved) }
     }
 }

@@ -5,7 +5,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 use super::{DeliverError, TensorName};
-use crate::prefix::{Kind, PrefixView};
+use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 
 /// A segment of a tensor, complete in itself.
 // spec: M-01
@@ -52,6 +52,8 @@ pub struct DataView {
 /// Flag of [`Data::echo`].
 pub const ECHO: u8 = 1 << 0;
 
+whole_headers!(DeliverError: Data);
+
 impl Data {
     /// Writes the whole header, tag zero.
     #[inline]
@@ -69,11 +71,11 @@ impl Data {
         });
     }
 
-    /// Reads a header. Does not look at the tag.
+    /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
-    pub fn decode(header: &Header) -> Result<Data, DeliverError> {
+    pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Data, DeliverError> {
+        prefix.expect(Kind::DeliverData)?;
         let view: &DataView = transmute_ref!(header);
-        let prefix = view.prefix.expect(Kind::DeliverData)?;
         if view.reserved != [0; 7] || view.flags & !ECHO != 0 {
             return Err(DeliverError::Reserved);
         }

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
-use thalweg_core::{Bytes, HEADER_BYTES, Header, Time};
+use thalweg_core::{Bytes, Header, Time};
 
 use super::*;
 use crate::prefix::{EPOCH_MAX, Kind, PrefixError};
+use crate::testing::{assert_literal, assert_refused, whole};
 
 const NAME: TensorName =
     TensorName { job: JobId(0x0102_0304_0506_0708), epoch: 9, operation: 0x1a, tensor: 0x0b };
@@ -65,24 +66,15 @@ const OFFER_BYTES: Header = [
 ];
 
 fn bytes(verb: Verb) -> Header {
-    let mut header = [0xff; HEADER_BYTES];
-    Control { name: NAME, verb }.encode(&mut header);
-    header
+    Control { name: NAME, verb }.to_header()
 }
 
 // spec: M-01 machine
 #[test]
 fn literal_bytes_have_their_meaning_and_back() {
-    let mut header = [0xff; HEADER_BYTES];
-    DATA.encode(&mut header);
-    assert_eq!(header, DATA_BYTES);
-    assert_eq!(Data::decode(&DATA_BYTES), Ok(DATA));
-    ACK.encode(&mut header);
-    assert_eq!(header, ACK_BYTES);
-    assert_eq!(Ack::decode(&ACK_BYTES), Ok(ACK));
-    OFFER.encode(&mut header);
-    assert_eq!(header, OFFER_BYTES);
-    assert_eq!(Control::decode(&OFFER_BYTES), Ok(OFFER));
+    assert_literal((&DATA_BYTES, DATA), Data::decode, Data::to_header);
+    assert_literal((&ACK_BYTES, ACK), Ack::decode, Ack::to_header);
+    assert_literal((&OFFER_BYTES, OFFER), Control::decode, Control::to_header);
 }
 
 #[test]
@@ -95,34 +87,15 @@ fn one_kind_is_not_taken_for_another() {
 
 #[test]
 fn reserved_bits_are_refused() {
-    let changed = |bytes: &Header, at: usize, bit: u32| {
-        let mut bytes = *bytes;
-        bytes[at] |= 1 << bit;
-        bytes
-    };
-    for bit in 0..8 {
-        for at in 57..64 {
-            let data = changed(&DATA_BYTES, at, bit);
-            assert_eq!(Data::decode(&data), Err(DeliverError::Reserved));
-        }
-        for at in 46..64 {
-            let ack = changed(&ACK_BYTES, at, bit);
-            assert_eq!(Ack::decode(&ack), Err(DeliverError::Reserved));
-        }
-        for at in (48..52).chain(60..64) {
-            let offer = changed(&OFFER_BYTES, at, bit);
-            assert_eq!(Control::decode(&offer), Err(DeliverError::Reserved));
-        }
-        // A stop says nothing but its name.
-        for at in (32..40).chain(44..64) {
-            let stop = changed(&bytes(Verb::Stop), at, bit);
-            assert_eq!(Control::decode(&stop), Err(DeliverError::Reserved));
-        }
-    }
-    for bit in 1..8 {
-        assert_eq!(Data::decode(&changed(&DATA_BYTES, 56, bit)), Err(DeliverError::Reserved));
-        assert_eq!(Ack::decode(&changed(&ACK_BYTES, 44, bit)), Err(DeliverError::Reserved));
-    }
+    let error = DeliverError::Reserved;
+    let flags = |at| (1..8).map(move |bit| (at, bit));
+    assert_refused(&DATA_BYTES, whole(57..64).chain(flags(56)), Data::decode, error);
+    assert_refused(&ACK_BYTES, whole(46..64).chain(flags(44)), Ack::decode, error);
+    let unused = whole((48..52).chain(60..64));
+    assert_refused(&OFFER_BYTES, unused, Control::decode, error);
+    // A stop says nothing but its name.
+    let unused = whole((32..40).chain(44..64));
+    assert_refused(&bytes(Verb::Stop), unused, Control::decode, error);
 }
 
 #[test]
@@ -139,9 +112,8 @@ fn there_are_eight_classes() {
 #[test]
 fn ranges_hold() {
     let data = |offset, payload_bytes| {
-        let mut header = [0; HEADER_BYTES];
-        Data { offset: Bytes::new(offset), payload_bytes, ..DATA }.encode(&mut header);
-        Data::decode(&header).map(|_| ())
+        let data = Data { offset: Bytes::new(offset), payload_bytes, ..DATA };
+        Data::decode(&data.to_header()).map(|_| ())
     };
     assert_eq!(data(0, 0), Err(DeliverError::Empty));
     assert_eq!(data(u64::MAX - 3, 4), Err(DeliverError::BeyondTensor));
@@ -213,15 +185,11 @@ proptest! {
     ) {
         let name = TensorName { job: JobId(job), epoch, operation, tensor };
         let (sent_at, offset) = (Time::from_ps(sent_at), Bytes::new(offset));
-        let mut header = [0xff; HEADER_BYTES];
         let data = Data { name, sent_at, offset, layer, payload_bytes, echo };
-        data.encode(&mut header);
-        prop_assert_eq!(Data::decode(&header), Ok(data));
+        prop_assert_eq!(Data::decode(&data.to_header()), Ok(data));
         let ack = Ack { name, sent_at, congested, class };
-        ack.encode(&mut header);
-        prop_assert_eq!(Ack::decode(&header), Ok(ack));
+        prop_assert_eq!(Ack::decode(&ack.to_header()), Ok(ack));
         let control = Control { name, verb };
-        control.encode(&mut header);
-        prop_assert_eq!(Control::decode(&header), Ok(control));
+        prop_assert_eq!(Control::decode(&control.to_header()), Ok(control));
     }
 }

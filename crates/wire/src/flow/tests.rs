@@ -1,8 +1,8 @@
 use proptest::prelude::*;
-use thalweg_core::HEADER_BYTES;
 
 use super::*;
 use crate::prefix::EPOCH_MAX;
+use crate::testing::{assert_literal, assert_refused, whole};
 
 /// Packet 2 of a message of 3,500 bytes in segments of 1,436, sent for the fourth time.
 const DATA: Data = Data {
@@ -73,16 +73,9 @@ const CREDIT_BYTES: Header = [
 
 #[test]
 fn literal_bytes_have_their_meaning_and_back() {
-    let mut header = [0xff; HEADER_BYTES];
-    DATA.encode(&mut header);
-    assert_eq!(header, DATA_BYTES);
-    assert_eq!(Data::decode(&DATA_BYTES), Ok(DATA));
-    ACK.encode(&mut header);
-    assert_eq!(header, ACK_BYTES);
-    assert_eq!(Ack::decode(&ACK_BYTES), Ok(ACK));
-    CREDIT.encode(&mut header);
-    assert_eq!(header, CREDIT_BYTES);
-    assert_eq!(Credit::decode(&CREDIT_BYTES), Ok(CREDIT));
+    assert_literal((&DATA_BYTES, DATA), Data::decode, Data::to_header);
+    assert_literal((&ACK_BYTES, ACK), Ack::decode, Ack::to_header);
+    assert_literal((&CREDIT_BYTES, CREDIT), Credit::decode, Credit::to_header);
 }
 
 #[test]
@@ -98,25 +91,11 @@ fn one_kind_is_not_taken_for_another() {
 
 #[test]
 fn reserved_bits_are_refused() {
-    for at in 61..64 {
-        for bit in 0..8 {
-            let (mut data, mut ack) = (DATA_BYTES, ACK_BYTES);
-            data[at] |= 1 << bit;
-            ack[at] |= 1 << bit;
-            assert_eq!(Data::decode(&data), Err(FlowError::Reserved));
-            assert!(at == 61 || Ack::decode(&ack) == Err(FlowError::Reserved));
-        }
-    }
-    for at in 37..64 {
-        let mut credit = CREDIT_BYTES;
-        credit[at] = 1;
-        assert_eq!(Credit::decode(&credit), Err(FlowError::Reserved));
-    }
-    for bit in 2..8 {
-        let mut ack = ACK_BYTES;
-        ack[60] |= 1 << bit;
-        assert_eq!(Ack::decode(&ack), Err(FlowError::Reserved));
-    }
+    let error = FlowError::Reserved;
+    assert_refused(&DATA_BYTES, whole(61..64), Data::decode, error);
+    assert_refused(&CREDIT_BYTES, whole(37..64), Credit::decode, error);
+    let bits = whole(62..64).chain((2..8).map(|bit| (60, bit)));
+    assert_refused(&ACK_BYTES, bits, Ack::decode, error);
 }
 
 #[test]
@@ -132,11 +111,7 @@ fn there_are_eight_classes() {
 
 #[test]
 fn a_packet_lies_within_its_message() {
-    let decode = |data: Data| {
-        let mut header = [0; HEADER_BYTES];
-        data.encode(&mut header);
-        Data::decode(&header)
-    };
+    let decode = |data: Data| Data::decode(&data.to_header());
     // 3,500 bytes are three packets: 1,436, 1,436 and 628.
     assert_eq!(DATA.offset(), Bytes::new(2_872));
     assert_eq!(DATA.payload_bytes(), 628);
@@ -178,9 +153,7 @@ proptest! {
             segment_bytes,
             priority,
         };
-        let mut header = [0xff; HEADER_BYTES];
-        data.encode(&mut header);
-        prop_assert_eq!(Data::decode(&header), Ok(data));
+        prop_assert_eq!(Data::decode(&data.to_header()), Ok(data));
         prop_assert!(data.offset().as_u64() + u64::from(data.payload_bytes()) <= message_bytes);
     }
 
@@ -204,8 +177,6 @@ proptest! {
             resend,
             class,
         };
-        let mut header = [0xff; HEADER_BYTES];
-        ack.encode(&mut header);
-        prop_assert_eq!(Ack::decode(&header), Ok(ack));
+        prop_assert_eq!(Ack::decode(&ack.to_header()), Ok(ack));
     }
 }

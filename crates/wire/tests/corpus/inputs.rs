@@ -1,12 +1,13 @@
 //! The named inputs that the fuzz targets' corpus is made of.
 
-use thalweg_core::{Bytes, Element, Fingerprint, HEADER_BYTES, Header, JobId, NodeId, Time};
+use thalweg_core::{Bytes, Element, Fingerprint, Header, JobId, Mismatch, NodeId, Time};
 use thalweg_wire::aggregate::{
     Absent, Announcement, Bounded, Branch, Gradient, Identity, LEVELS, LossShare, Magnitude,
     Notice, Numbers, Parameter, Query, Request, Scale, StationBytes,
 };
 use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
+use thalweg_wire::frame::{CalledOperation, SumFrame};
 use thalweg_wire::pace::{Direction, Refused, Word};
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
 use thalweg_wire::trailer::{StreamId, Trailer};
@@ -16,7 +17,7 @@ use crate::checks;
 use crate::search::{Inputs, Target};
 
 /// Every fuzz target of headers.
-pub fn targets() -> [Target; 7] {
+pub fn targets() -> [Target; 8] {
     let headers = |named: &[(&'static str, Header)]| {
         named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
     };
@@ -40,13 +41,8 @@ pub fn targets() -> [Target; 7] {
         target("pace", checks::pace, pace),
         target("tag", checks::tag, tagged_packets()),
         target("trailer", checks::trailer, framed_messages()),
+        target("frame", checks::frame, sum_messages()),
     ]
-}
-
-fn header(encode: impl FnOnce(&mut Header)) -> Header {
-    let mut header = [0; HEADER_BYTES];
-    encode(&mut header);
-    header
 }
 
 fn pace_packets() -> Inputs {
@@ -68,7 +64,7 @@ fn pace_packets() -> Inputs {
     let answer = Word { direction: Direction::Answer { others: 2 }, ..refused };
     let packet = |word: Word| {
         let body = (0..word.body_bytes()).map(|at| (at % 8 == 0) as u8);
-        header(|header| word.encode(header)).into_iter().chain(body).collect()
+        word.to_header().into_iter().chain(body).collect()
     };
     vec![
         ("question", packet(question)),
@@ -117,12 +113,12 @@ fn flow_headers() -> [(&'static str, Header); 6] {
         ..ack
     };
     [
-        ("data-first", header(|to| data.encode(to))),
-        ("data-last", header(|to| last.encode(to))),
-        ("data-empty", header(|to| empty.encode(to))),
-        ("ack-in-order", header(|to| ack.encode(to))),
-        ("ack-gap", header(|to| gap.encode(to))),
-        ("credit", header(|to| credit.encode(to))),
+        ("data-first", data.to_header()),
+        ("data-last", last.to_header()),
+        ("data-empty", empty.to_header()),
+        ("ack-in-order", ack.to_header()),
+        ("ack-gap", gap.to_header()),
+        ("credit", credit.to_header()),
     ]
 }
 
@@ -165,13 +161,13 @@ fn gradient_headers() -> [(&'static str, Header); 7] {
         ..worker
     };
     [
-        ("gradient-worker", header(|to| worker.encode(to))),
-        ("gradient-rack", header(|to| rack.encode(to))),
-        ("gradient-collided", header(|to| collided.encode(to))),
-        ("gradient-repair", header(|to| repair.encode(to))),
-        ("gradient-result", header(|to| result.encode(to))),
-        ("gradient-result-lacks", header(|to| lacks.encode(to))),
-        ("gradient-deep", header(|to| deep.encode(to))),
+        ("gradient-worker", worker.to_header()),
+        ("gradient-rack", rack.to_header()),
+        ("gradient-collided", collided.to_header()),
+        ("gradient-repair", repair.to_header()),
+        ("gradient-result", result.to_header()),
+        ("gradient-result-lacks", lacks.to_header()),
+        ("gradient-deep", deep.to_header()),
     ]
 }
 
@@ -188,10 +184,10 @@ fn parameter_headers() -> [(&'static str, Header); 4] {
     let lacks = Parameter { absent: Absent::of([0, 5], 8), ..sum };
     let repeat = Parameter { repeat: true, ..sum };
     [
-        ("parameter-sum", header(|to| sum.encode(to))),
-        ("parameter-changes", header(|to| changes.encode(to))),
-        ("parameter-lacks", header(|to| lacks.encode(to))),
-        ("parameter-repeat", header(|to| repeat.encode(to))),
+        ("parameter-sum", sum.to_header()),
+        ("parameter-changes", changes.to_header()),
+        ("parameter-lacks", lacks.to_header()),
+        ("parameter-repeat", repeat.to_header()),
     ]
 }
 
@@ -218,11 +214,11 @@ fn question_headers() -> [(&'static str, Header); 5] {
     };
     let afresh = Request { level: 1, wanted: 0b111, afresh: true, ..request };
     [
-        ("query", header(|to| query.encode(to))),
-        ("query-straight", header(|to| straight.encode(to))),
-        ("query-bounded", header(|to| bounded.encode(to))),
-        ("request", header(|to| request.encode(to))),
-        ("request-afresh", header(|to| afresh.encode(to))),
+        ("query", query.to_header()),
+        ("query-straight", straight.to_header()),
+        ("query-bounded", bounded.to_header()),
+        ("request", request.to_header()),
+        ("request-afresh", afresh.to_header()),
     ]
 }
 
@@ -245,12 +241,12 @@ fn group_packets() -> Inputs {
     ];
     let notice = Notice { job: IDENTITY.job, epoch: IDENTITY.epoch, switch: NodeId(8) };
     let packet = |announcement: Announcement, stations: &[StationBytes]| {
-        [&header(|to| announcement.encode(to)), stations.as_bytes()].concat()
+        [&announcement.to_header(), stations.as_bytes()].concat()
     };
     vec![
         ("announcement-rack", packet(rack, &rack_station)),
         ("announcement-wide", packet(wide, &wide_stations)),
-        ("notice", header(|to| notice.encode(to)).to_vec()),
+        ("notice", notice.to_header().to_vec()),
     ]
 }
 
@@ -271,10 +267,10 @@ fn segment_headers() -> [(&'static str, Header); 4] {
     let ack = deliver::Ack { name: NAME, sent_at: first.sent_at, congested: false, class: 0 };
     let marked = deliver::Ack { congested: true, class: 3, ..ack };
     [
-        ("segment-first", header(|to| first.encode(to))),
-        ("segment-last", header(|to| last.encode(to))),
-        ("echo", header(|to| ack.encode(to))),
-        ("echo-marked", header(|to| marked.encode(to))),
+        ("segment-first", first.to_header()),
+        ("segment-last", last.to_header()),
+        ("echo", ack.to_header()),
+        ("echo-marked", marked.to_header()),
     ]
 }
 
@@ -291,7 +287,7 @@ fn control_headers() -> [(&'static str, Header); 7] {
         ("stop", Verb::Stop),
         ("refuse", Verb::Refuse(Refusal::Length)),
     ]
-    .map(|(name, verb)| (name, header(|to| Control { name: NAME, verb }.encode(to))))
+    .map(|(name, verb)| (name, Control { name: NAME, verb }.to_header()))
 }
 
 /// Key, header and body, one behind the other.
@@ -308,9 +304,7 @@ fn tagged_packets() -> Inputs {
 
 /// Messages between ranks, with their trailers.
 fn framed_messages() -> Inputs {
-    let fingerprint = Fingerprint::of_sum(Element::F32, 704);
-    let other = Fingerprint::of_sum(Element::F32, 1_056);
-    let differ = Fingerprint::compare((0, &fingerprint), (3, &other)).expect_err("they differ");
+    let (fingerprint, differ) = mismatch();
     let (give, point) = (StreamId::Give(7), StreamId::Point { tag: 5, number: 2 });
     let chunk = Trailer::Operation { stream: give, fingerprint, total: 2_816, chunk: 1 };
     let transfer = Trailer::Point { tag: 5, number: 2, fingerprint, total: 100, chunk: 0 };
@@ -323,5 +317,22 @@ fn framed_messages() -> Inputs {
         ("go", message(Trailer::Go { stream: point }, &[])),
         ("stop", message(Trailer::Stop { culprit: 9 }, &[])),
         ("differ", message(Trailer::Differ(differ), &[])),
+    ]
+}
+
+/// A sum, and what two ranks say that differ in it.
+fn mismatch() -> (Fingerprint, Mismatch) {
+    let [sum, other] = [704, 1_056].map(|values| Fingerprint::of_sum(Element::F32, values));
+    (sum, Fingerprint::compare((0, &sum), (3, &other)).expect_err("they differ"))
+}
+
+/// Messages of sums, with their frames.
+fn sum_messages() -> Inputs {
+    let (fingerprint, differ) = mismatch();
+    let message = |frame: SumFrame, values: &[u8]| [values, &frame.encode()].concat();
+    let called = CalledOperation { number: 7, fingerprint };
+    vec![
+        ("values", message(SumFrame::Values(called), b"values of a slice")),
+        ("stop", message(SumFrame::Stop(differ), &[])),
     ]
 }

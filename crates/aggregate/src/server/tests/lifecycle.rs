@@ -188,8 +188,7 @@ fn with_a_secret_only_sealed_packets_count_and_all_are_sealed() {
     bench.give_all(0, &fixed(&[1]));
     bench.ask(bench.query(0, 1, false));
     assert_eq!((bench.stats().forged, bench.stats().gradients, bench.stats().queries), (7, 0, 0));
-    let mut header = [0; HEADER_BYTES];
-    bench.sum(0, 0, 1, 0b111).encode(&mut header);
+    let mut header = bench.sum(0, 0, 1, 0b111).to_header();
     tag::seal_sized(&mut header, 4, &key);
     bench.hand_in(header, Body::Length(8), Ecn::Capable);
     assert_eq!(bench.stats().forged, 8, "a body of another length");
@@ -222,7 +221,6 @@ fn renew(bench: &mut Bench, setup: Setup) {
 }
 
 fn notice(bench: &mut Bench, epoch: u32, switch: u32) {
-    let mut header = [0; HEADER_BYTES];
-    Notice { job: JOB, epoch, switch: NodeId(switch) }.encode(&mut header);
+    let header = Notice { job: JOB, epoch, switch: NodeId(switch) }.to_header();
     bench.hand_in(header, Body::Length(0), Ecn::Capable);
 }

@@ -175,8 +175,7 @@ proptest! {
     ) {
         let mut bench = Bench::new(setup(&side_by_side()));
         for (kind, noise, sequence, kept, values, is_real) in packets {
-            let mut header = [0; HEADER_BYTES];
-            bench.own(sequence as u32, sequence).encode(&mut header);
+            let mut header = bench.own(sequence as u32, sequence).to_header();
             header[3] = kind;
             // Most bytes stay as they are: pure noise would not come far.
             for (at, (byte, noise)) in header[24..].iter_mut().zip(noise).enumerate() {

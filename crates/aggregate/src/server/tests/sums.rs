@@ -49,9 +49,7 @@ fn every_top_gets_a_copy_even_if_there_is_little_room() {
 fn lengths_are_summed_like_values() {
     let mut bench = Bench::new(setup(&side_by_side()));
     for rank in 0..5 {
-        let mut header = [0; HEADER_BYTES];
-        bench.own(rank, 0).encode(&mut header);
-        bench.hand_in(header, Body::Length(12), Ecn::Capable);
+        bench.hand_in(bench.own(rank, 0).to_header(), Body::Length(12), Ecn::Capable);
     }
     let sent = bench.drain();
     assert_eq!((sent.len(), sent[0].size), (3, BodySize::Length(12)));
@@ -294,8 +292,7 @@ fn what_does_not_fit_is_dropped_and_counted() {
     bench.give(bench.own(1, 0), &fixed(&[1]));
     bench.give(bench.own(1, 0), &fixed(&[1, 2, 3, 4, 5]));
     bench.give(Gradient { numbers: Numbers::Float, ..bench.own(1, 0) }, &floats(&[1.0, 2.0]));
-    let mut header = [0; HEADER_BYTES];
-    bench.own(1, 0).encode(&mut header);
+    let header = bench.own(1, 0).to_header();
     bench.hand_in(header, Body::Length(8), Ecn::Capable);
     bench.hand_in(header, Body::Bytes(&mut [0; 7]), Ecn::Capable);
     assert_eq!((bench.stats().mismatched, bench.stats().added), (5, 1));

@@ -33,15 +33,13 @@ fn request() -> Request {
 
 /// Hands a query in, and returns what became of it.
 fn ask(bench: &mut Bench, query: &Query) -> (Fate, Sent) {
-    let mut sent = Sent::new(ME, Content::Length(0));
-    query.encode(&mut sent.header);
+    let mut sent = Sent::bare(query.to_header());
     (bench.handle(&mut sent), sent)
 }
 
 /// Hands a request in, and returns what became of it.
 fn demand(bench: &mut Bench, request: &Request) -> (Fate, Sent) {
-    let mut sent = Sent::new(ME, Content::Length(0));
-    request.encode(&mut sent.header);
+    let mut sent = Sent::bare(request.to_header());
     (bench.handle(&mut sent), sent)
 }
 

@@ -45,9 +45,12 @@ pub(super) enum Fate {
 impl Sent {
     pub(super) fn gradient(dst: NodeId, gradient: &Gradient, values: &[i32]) -> Sent {
         let body = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let mut sent = Sent::new(dst, Content::Bytes(body));
-        gradient.encode(&mut sent.header);
-        sent
+        Sent { header: gradient.to_header(), ..Sent::new(dst, Content::Bytes(body)) }
+    }
+
+    /// A packet for the switch that has no body.
+    pub(super) fn bare(header: Header) -> Sent {
+        Sent { header, ..Sent::new(ME, Content::Length(0)) }
     }
 
     pub(super) fn new(dst: NodeId, body: Content) -> Sent {
@@ -98,9 +101,8 @@ pub(super) fn of_three(worker: u8) -> Gradient {
 
 pub(super) fn parameter(gradient: &Gradient) -> Sent {
     let Gradient { identity, aggregator, numbers, server, .. } = *gradient;
-    let mut sent = Sent::new(ME, Content::Length(8));
-    Parameter::sum(identity, aggregator, numbers, server, 4).encode(&mut sent.header);
-    sent
+    let header = Parameter::sum(identity, aggregator, numbers, server, 4).to_header();
+    Sent { header, ..Sent::new(ME, Content::Length(8)) }
 }
 
 /// A switch, checked after every input, and the time.

@@ -107,7 +107,5 @@ fn what_is_not_sealed_with_the_jobs_key_touches_nothing() {
 
 fn query() -> Sent {
     let Gradient { identity, aggregator, branch, .. } = gradient(0);
-    let mut sent = Sent::new(ME, Content::Length(0));
-    Query::new(identity, aggregator, SERVER, branch).encode(&mut sent.header);
-    sent
+    Sent::bare(Query::new(identity, aggregator, SERVER, branch).to_header())
 }

@@ -4,9 +4,7 @@ use proptest::prelude::*;
 use thalweg_core::{Body, HEADER_BYTES, Header, JobId, Machine, Meta, Packet, Span, Time};
 use thalweg_wire::aggregate::{Branch, Gradient, Identity, Query, Request};
 
-use super::harness::{
-    Bench, Content, Fate, ME, Sent, TestOutbox, announce_both, gradient, parameter,
-};
+use super::harness::{Bench, Fate, ME, Sent, TestOutbox, announce_both, gradient, parameter};
 use crate::switch::aggregator::Aggregator;
 
 const WORKERS: u8 = 3;
@@ -112,15 +110,12 @@ impl Step {
 
     fn query(&self) -> Sent {
         let Gradient { identity, aggregator, server, branch, level, .. } = self.gradient();
-        let mut sent = Sent::new(ME, Content::Length(0));
         let query = Query { level, ..Query::new(identity, aggregator, server, branch) };
-        query.encode(&mut sent.header);
-        sent
+        Sent::bare(query.to_header())
     }
 
     fn request(&self) -> Sent {
         let Gradient { identity, aggregator, server, branch, level, .. } = self.gradient();
-        let mut sent = Sent::new(ME, Content::Length(0));
         let request = Request {
             identity,
             aggregator,
@@ -131,8 +126,7 @@ impl Step {
             bypass: false,
             afresh: false,
         };
-        request.encode(&mut sent.header);
-        sent
+        Sent::bare(request.to_header())
     }
 
     fn sent(&self) -> Sent {

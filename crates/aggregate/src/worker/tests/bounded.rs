@@ -16,8 +16,7 @@ fn bench(numeric: Numeric) -> Bench {
 fn answer_without(bench: &mut Bench, sequence: u64, ranks: &[u32], sums: &[f32]) {
     let absent = Absent::of(ranks.iter().copied(), 2);
     let parameter = Parameter { absent, ..bench.parameter(sequence) };
-    let mut header = [0; HEADER_BYTES];
-    parameter.encode(&mut header);
+    let header = parameter.to_header();
     let mut body: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
     bench.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
 }

@@ -191,14 +191,12 @@ fn marks_halve_the_window_once_a_round() {
     assert_eq!(bench.worker.window_bytes(), 61_500);
     bench.answer_with(Parameter { congested: true, ..bench.parameter(1) });
     assert_eq!(bench.worker.window_bytes(), 30_750);
-    let mut header = [0; HEADER_BYTES];
-    bench.parameter(2).encode(&mut header);
+    let header = bench.parameter(2).to_header();
     bench.deliver(header, Body::Length(16), Ecn::Congested);
     assert_eq!(bench.worker.window_bytes(), 30_750, "the same round");
     bench.submit_length(4 * 100);
     bench.sent();
-    let mut header = [0; HEADER_BYTES];
-    bench.parameter(100).encode(&mut header);
+    let header = bench.parameter(100).to_header();
     bench.deliver(header, Body::Length(16), Ecn::Congested);
     assert_eq!((bench.worker.window_bytes(), bench.worker.stats().mark_halvings), (15_375, 2));
 }
@@ -272,8 +270,7 @@ fn requests_for_others_or_for_what_was_not_sent_are_not_answered() {
     ];
     requests.into_iter().for_each(|request| bench.ask(request));
     let Request { identity, aggregator, server, branch, .. } = good;
-    let mut header = [0; HEADER_BYTES];
-    Query::new(identity, aggregator, server, branch).encode(&mut header);
+    let header = Query::new(identity, aggregator, server, branch).to_header();
     bench.deliver(header, Body::Length(0), Ecn::Capable);
     assert_eq!((bench.sent().len(), bench.worker.stats().ignored), (0, 6));
 }

@@ -156,8 +156,7 @@ fn fixed_point_is_scaled_and_what_does_not_fit_is_flagged() {
 
     // Another worker's scale does not matter: the header has that of the sum.
     let numbers = Numbers::Fixed(Scale::new(10.0).unwrap());
-    let mut header = [0; HEADER_BYTES];
-    Parameter { numbers, ..bench.parameter(0) }.encode(&mut header);
+    let header = Parameter { numbers, ..bench.parameter(0) }.to_header();
     let mut body: Vec<u8> = [45_i32, -5, 0, 10].iter().flat_map(|sum| sum.to_le_bytes()).collect();
     bench.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
     bench.answer_values(1, &[1.0, f32::NAN, 2.0, 2.0]);
@@ -249,8 +248,7 @@ fn headers_are_sealed_and_only_sealed_ones_are_taken() {
     assert!(tag::verify_sized(&bench.sent()[0].header, 16, &key));
     bench.answer([0]);
     assert_eq!((bench.worker.watermark(), bench.worker.stats().ignored), (0, 1));
-    let mut header = [0; HEADER_BYTES];
-    bench.parameter(0).encode(&mut header);
+    let mut header = bench.parameter(0).to_header();
     tag::seal_sized(&mut header, 16, &key);
     bench.deliver(header, Body::Length(12), Ecn::Capable);
     assert_eq!(bench.worker.stats().ignored, 2, "a body of another length");
@@ -312,8 +310,7 @@ fn a_result_that_was_taken_is_kept_as_far_as_others_lack_it() {
         // The last one says that everyone has the first fragment.
         let everyone_distance = if sequence == 2 { 1 } else { sequence as u16 };
         let parameter = Parameter { everyone_distance, ..bench.parameter(sequence) };
-        let mut header = [0; HEADER_BYTES];
-        parameter.encode(&mut header);
+        let header = parameter.to_header();
         let mut body = [sequence as f32; 4].map(f32::to_le_bytes).concat();
         bench.deliver(header, Body::Bytes(&mut body), Ecn::Capable);
     }
