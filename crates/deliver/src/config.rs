@@ -1,8 +1,8 @@
 //! Settings of an endpoint.
 
 use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, Span};
-use thalweg_transport::control::{DelayRate, DelayRateError};
-use thalweg_transport::{Credentials, RtoLimits};
+use thalweg_transport::control::DelayRate;
+use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
 use thiserror::Error;
 
 use crate::segments::LEAST_SEGMENT_BYTES;
@@ -14,8 +14,14 @@ pub struct Config {
     pub segment_bytes: u16,
     /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
-    /// How fast to send.
-    pub rate: DelayRate,
+    /// Congestion control towards each peer. Default a rate by delay, as published for MLT.
+    pub control: Control,
+    /// Packets that may leave to a peer before anything came back, where the control has a window. Default 10
+    /// (RFC 6928).
+    pub initial_window_packets: u32,
+    /// Least time that the last packet of a pass is given to arrive, and its echo to come back. Default 125 µs,
+    /// the round trip above which the default control takes a path for congested.
+    pub settling: Span,
     /// One packet in so many asks for the echo of its time. Default 10 (M-08).
     pub echo_every: u32,
     /// How many paths packets are spread over. Default 256: all that one byte can tell apart.
@@ -55,7 +61,9 @@ impl Default for Config {
         Config {
             segment_bytes: FRAME_BODY_BYTES,
             overhead_bytes: FRAME_OVERHEAD_BYTES,
-            rate: DelayRate::default(),
+            control: DelayRate::default().into(),
+            initial_window_packets: 10,
+            settling: DelayRate::default().high,
             echo_every: 10,
             paths: 256,
             start: Start::AfterAccept,
@@ -74,7 +82,7 @@ impl Default for Config {
 }
 
 /// Why settings cannot work. The configuration is at fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum ConfigError {
     /// Segments that cannot be.
     #[error("segment_bytes is {0}: set it to a multiple of 4, {LEAST_SEGMENT_BYTES} or more")]
@@ -90,9 +98,9 @@ pub enum ConfigError {
         /// The longest wait.
         max: Span,
     },
-    /// The rate control cannot work.
+    /// Invalid settings of the congestion control.
     #[error(transparent)]
-    Rate(#[from] DelayRateError),
+    Control(#[from] ControlError),
 }
 
 impl Config {
@@ -104,6 +112,7 @@ impl Config {
         let positive = [
             ("echo_every", u64::from(self.echo_every)),
             ("paths", u64::from(self.paths)),
+            ("initial_window_packets", u64::from(self.initial_window_packets)),
             ("the least wait", self.waits.min.as_ps()),
             ("max_waiting_answers", u64::from(self.max_waiting_answers)),
         ];
@@ -113,7 +122,7 @@ impl Config {
         if self.waits.min > self.waits.max {
             return Err(ConfigError::Waits { min: self.waits.min, max: self.waits.max });
         }
-        Ok(self.rate.check()?)
+        Ok(self.control.check()?)
     }
 }
 
@@ -134,6 +143,10 @@ mod tests {
         assert!(check(|c| c.echo_every = 0).contains("echo_every"));
         assert!(check(|c| c.paths = 0).contains("paths"));
         assert!(check(|c| c.waits.max = Span::from_ns(1)).contains("wait"));
-        assert!(check(|c| c.rate.high = Span::ZERO).contains("high"));
+        assert!(check(|c| c.initial_window_packets = 0).contains("initial_window_packets"));
+        let rate = |c: &mut Config| {
+            c.control = DelayRate { high: Span::ZERO, ..DelayRate::default() }.into();
+        };
+        assert!(check(rate).contains("high"));
     }
 }

@@ -13,6 +13,7 @@ pub mod budget;
 mod call;
 mod config;
 mod endpoint;
+mod flight;
 pub mod importance;
 mod incoming;
 mod outgoing;

@@ -1,7 +1,6 @@
 //! All outgoing tensors of an endpoint: who sends next, who asks, whose answer is overdue.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
 use slab::Slab;
@@ -13,7 +12,7 @@ use crate::answers::address;
 use crate::budget::LossBound;
 use crate::call::{Completion, Failed, Failure, Name, PostError, SendCall};
 use crate::config::Config;
-use crate::peer::Peer;
+use crate::peer::{Held, Peer};
 use crate::sender::{Next, Sender, wire_name};
 use crate::stats::Stats;
 
@@ -27,8 +26,8 @@ pub(crate) struct Outgoing {
     nodes: BTreeMap<NodeId, u32>,
     /// Peers that may be sent to, by rank, and by turn among equals.
     ready: Ready<(u32, u64)>,
-    /// Peers whose rate does not allow the next packet yet.
-    paced: BinaryHeap<Reverse<(Time, u32)>>,
+    /// When peers whose control does not allow the next packet yet are looked at again.
+    releases: Timers,
     /// Tensors with a question to ask.
     asking: VecDeque<u32>,
     timers: Timers,
@@ -45,7 +44,7 @@ impl Outgoing {
             peers: Vec::new(),
             nodes: BTreeMap::new(),
             ready: Ready::default(),
-            paced: BinaryHeap::new(),
+            releases: Timers::default(),
             asking: VecDeque::new(),
             timers: Timers::default(),
             count: 0,
@@ -65,9 +64,9 @@ impl Outgoing {
         let sends = sender.begin(config);
         let slot = self.senders.insert(sender) as u32;
         self.names.insert(name, slot);
-        self.follow(now, slot, Next::Ask);
+        self.follow(config, now, slot, Next::Ask);
         if sends {
-            self.follow(now, slot, Next::Send);
+            self.follow(config, now, slot, Next::Send);
         }
         Ok(())
     }
@@ -82,8 +81,7 @@ impl Outgoing {
     }
 
     pub fn next_timeout(&self) -> Time {
-        let paced = self.paced.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
-        self.timers.next().min(paced)
+        self.timers.next().min(self.releases.next())
     }
 
     /// Asks one question. `None` if there is none, or no room.
@@ -138,7 +136,7 @@ impl Outgoing {
         outbox: &mut dyn Outbox,
         stats: &mut Stats,
     ) -> Option<()> {
-        self.release(now);
+        self.release(config, now);
         loop {
             let (_, place) = self.ready.first()?;
             let peer = &mut self.peers[place as usize];
@@ -154,7 +152,7 @@ impl Outgoing {
                 self.timers.arm(slot, sender.deadline);
             }
             self.unready(place);
-            self.enqueue(now, place);
+            self.enqueue(config, now, place);
             return Some(());
         }
     }
@@ -187,7 +185,10 @@ impl Outgoing {
             }
             Verb::Stop => {
                 done.push_back(Completion::Sent(sender.finish(now)));
+                let place = sender.peer;
+                self.peers[place as usize].on_stop(now, slot);
                 self.remove(slot);
+                self.release_window(config, now, place);
                 return true;
             }
             Verb::Refuse(refusal) => {
@@ -197,7 +198,7 @@ impl Outgoing {
             }
             Verb::Offer { .. } | Verb::Probe { .. } => return false,
         };
-        self.follow(now, slot, next);
+        self.follow(config, now, slot, next);
         true
     }
 
@@ -205,9 +206,11 @@ impl Outgoing {
     pub fn on_echo(&mut self, config: &Config, now: Time, name: Name, ack: &Ack) -> bool {
         let Some(&slot) = self.names.get(&name) else { return false };
         let sender = &mut self.senders[slot as usize];
-        self.peers[sender.peer as usize].on_echo(config, now, ack);
+        let place = sender.peer;
+        self.peers[place as usize].on_echo(config, now, slot, ack);
         let next = sender.on_echo(now, ack.sent_at);
-        self.follow(now, slot, next);
+        self.follow(config, now, slot, next);
+        self.release_window(config, now, place);
         true
     }
 
@@ -218,7 +221,7 @@ impl Outgoing {
         stats: &mut Stats,
         done: &mut VecDeque<Completion>,
     ) {
-        self.release(now);
+        self.release(config, now);
         while let Some(slot) = self.timers.pop_due(now) {
             let Some(sender) = self.senders.get_mut(slot as usize) else { continue };
             if sender.deadline > now {
@@ -234,7 +237,7 @@ impl Outgoing {
                 done.push_back(failed(sender.name, Failure::Silent));
                 self.remove(slot);
             } else {
-                self.follow(now, slot, next);
+                self.follow(config, now, slot, next);
             }
         }
     }
@@ -249,7 +252,7 @@ impl Outgoing {
     }
 
     /// Does what a sender wants.
-    fn follow(&mut self, now: Time, slot: u32, next: Next) {
+    fn follow(&mut self, config: &Config, now: Time, slot: u32, next: Next) {
         let sender = &mut self.senders[slot as usize];
         match next {
             Next::Wait | Next::Fail => self.timers.arm(slot, sender.deadline),
@@ -264,28 +267,30 @@ impl Outgoing {
                 sender.waiting = (sender.rank(), sender.posted, slot);
                 let place = sender.peer;
                 self.peers[place as usize].waiting.insert(sender.waiting);
-                self.enqueue(now, place);
+                self.enqueue(config, now, place);
             }
         }
     }
 
     /// Lets a peer that has something waiting take its place among the others.
-    fn enqueue(&mut self, now: Time, place: u32) {
+    fn enqueue(&mut self, config: &Config, now: Time, place: u32) {
         let peer = &mut self.peers[place as usize];
         let Some(&(rank, _, _)) = peer.waiting.first() else { return };
         match peer.queued {
-            _ if peer.is_paced => {}
+            _ if peer.held.is_some() => {}
             Some((known, turn)) => {
                 self.ready.put(place, &mut peer.queued, Some((known.min(rank), turn)));
             }
-            None if peer.next_send() > now => {
-                peer.is_paced = true;
-                self.paced.push(Reverse((peer.next_send(), place)));
-            }
-            None => {
-                self.ready.put(place, &mut peer.queued, Some((rank, self.count)));
-                self.count += 1;
-            }
+            None => match peer.holds(config, now) {
+                Some((held, until)) => {
+                    peer.held = Some(held);
+                    self.releases.arm(place, until);
+                }
+                None => {
+                    self.ready.put(place, &mut peer.queued, Some((rank, self.count)));
+                    self.count += 1;
+                }
+            },
         }
     }
 
@@ -294,21 +299,38 @@ impl Outgoing {
     }
 
     /// Peers whose time has come may be sent to.
-    fn release(&mut self, now: Time) {
-        while let Some(&Reverse((at, place))) = self.paced.peek()
-            && at <= now
-        {
-            self.paced.pop();
-            self.peers[place as usize].is_paced = false;
-            self.enqueue(now, place);
+    fn release(&mut self, config: &Config, now: Time) {
+        while let Some(place) = self.releases.pop_due(now) {
+            let Outgoing { peers, senders, timers, .. } = self;
+            let peer = &mut peers[place as usize];
+            peer.held = None;
+            if peer.expire(config, now) {
+                for &(_, _, slot) in &peer.waiting {
+                    let sender = &mut senders[slot as usize];
+                    sender.limit_silence(config);
+                    timers.arm(slot, sender.deadline);
+                }
+            }
+            self.enqueue(config, now, place);
+        }
+    }
+
+    /// A peer whose window was full may be sent to if there is room in it now.
+    fn release_window(&mut self, config: &Config, now: Time, place: u32) {
+        let peer = &mut self.peers[place as usize];
+        if peer.held == Some(Held::Window) && peer.has_room(config) {
+            peer.held = None;
+            self.enqueue(config, now, place);
         }
     }
 
     fn remove(&mut self, slot: u32) {
         let sender = self.senders.remove(slot as usize);
         self.names.remove(&sender.name);
+        let peer = &mut self.peers[sender.peer as usize];
+        peer.on_end(slot);
         if sender.is_sending() {
-            self.peers[sender.peer as usize].waiting.remove(&sender.waiting);
+            peer.waiting.remove(&sender.waiting);
         }
     }
 
@@ -350,10 +372,11 @@ impl Outgoing {
 
     fn check_peers(&self) {
         for (place, peer) in (0..).zip(&self.peers) {
-            let is_waiting = peer.queued.is_some() || peer.is_paced;
+            peer.check();
+            let is_waiting = peer.queued.is_some() || peer.held.is_some();
             assert!(is_waiting || peer.waiting.is_empty(), "a peer with tensors has its turn");
-            let is_timed = self.paced.iter().any(|Reverse((_, own))| *own == place);
-            assert_eq!(is_timed, peer.is_paced, "a peer that is paced has a time");
+            let is_timed = self.releases.armed(place) != Time::NEVER;
+            assert!(is_timed || peer.held.is_none(), "a peer that is held has a time");
         }
         let queued = (0..).zip(&self.peers);
         let mut queued: Vec<_> =

@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 
 use thalweg_core::{Bytes, NodeId, Rng, Span, Time};
-use thalweg_transport::control::{Acked, SentPacket};
-use thalweg_transport::{CongestionControl, Control, ControlStart, Controller, RttEstimator};
+use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
+use thalweg_transport::{CongestionControl, ControlStart, Controller, RttEstimator};
 use thalweg_wire::deliver::Ack;
 
 use crate::config::Config;
+use crate::flight::{Asked, Flight};
 use crate::spray::Spray;
+
+/// Least number of echoes that the packets of a full window ask for.
+const ECHOES_PER_WINDOW: u64 = 4;
 
 /// What waits to be sent to a peer, the most urgent first: rank, order of posting, place of the sender.
 pub(crate) type Waiting = (u32, u64, u32);
@@ -17,6 +21,13 @@ pub(crate) struct Peer {
     control: CongestionControl,
     /// Random numbers of the control.
     rng: Rng,
+    flight: Flight,
+    /// States that the control gave to packets that asked for an echo.
+    infos: PacketInfos,
+    /// Losses of packets below this number belong to a window that was cut already.
+    recovery_end: u64,
+    /// When a packet last left or an echo came.
+    active_at: Time,
     spray: Spray,
     rtt: RttEstimator,
     /// Packets until the next one that asks for an echo.
@@ -25,40 +36,91 @@ pub(crate) struct Peer {
     pub waiting: BTreeSet<Waiting>,
     /// With which rank and turn it stands among the peers that may be sent to.
     pub queued: Option<(u32, u64)>,
-    /// Its rate does not allow the next packet yet.
-    pub is_paced: bool,
+    /// Reason why the next packet may not leave yet.
+    pub held: Option<Held>,
+}
+
+/// Reason why a packet may not leave yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Held {
+    /// The control paces.
+    Pace,
+    /// The window is full.
+    Window,
+}
+
+/// A packet of a tensor that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departure {
+    /// Place of the tensor.
+    pub tensor: u32,
+    /// Bytes that it occupies of a link.
+    pub wire_bytes: u32,
+    /// Strict priority, 0 the most urgent.
+    pub priority: u8,
+    /// True for the last packet of a pass.
+    pub is_last: bool,
 }
 
 impl Peer {
     pub fn new(config: &Config, node: NodeId, rng: &Rng) -> Peer {
         Peer {
-            control: Control::from(config.rate).start(&control_start(config)),
+            control: config.control.start(&control_start(config)),
             rng: rng.substream("control", u64::from(node.0)),
+            flight: Flight::new(),
+            infos: PacketInfos::default(),
+            recovery_end: 0,
+            active_at: Time::ZERO,
             spray: Spray::new(config.paths, rng.substream("spray", u64::from(node.0))),
             rtt: RttEstimator::new(config.waits),
             until_echo: 0,
             waiting: BTreeSet::new(),
             queued: None,
-            is_paced: false,
+            held: None,
         }
     }
 
-    /// When its rate allows the next packet.
+    /// Why the next packet may not leave now, and until when at most.
     #[inline]
-    pub fn next_send(&self) -> Time {
-        self.control.earliest_departure()
+    pub fn holds(&self, config: &Config, now: Time) -> Option<(Held, Time)> {
+        if !self.has_room(config) {
+            return Some((Held::Window, self.overdue_at(config)));
+        }
+        let earliest = self.control.earliest_departure();
+        (earliest > now).then_some((Held::Pace, earliest))
     }
 
-    /// A data packet leaves. Returns its path, and whether it is its turn to ask for an echo.
+    /// Whether the window has room for a full packet. A packet always may be in flight.
+    #[inline]
+    pub fn has_room(&self, config: &Config) -> bool {
+        let packet_bytes = u64::from(control_start(config).packet_bytes);
+        let in_flight = self.flight.bytes();
+        in_flight == 0 || in_flight.saturating_add(packet_bytes) <= self.control.window().as_u64()
+    }
+
+    /// When the echo of a packet in flight is overdue.
+    fn overdue_at(&self, config: &Config) -> Time {
+        self.active_at + self.timeout(config)
+    }
+
+    /// A data packet leaves. Returns its path, and whether it asks for an echo.
     // spec: M-02, M-08
     #[inline]
-    pub fn on_data(&mut self, config: &Config, now: Time, wire_bytes: u32) -> (u16, bool) {
-        let bytes = Bytes::from(wire_bytes);
-        // Echoes do not say what is in flight, and a rate needs no window.
-        self.control.on_sent(&SentPacket { now, bytes, in_flight: Bytes::ZERO, priority: 0 });
+    pub fn on_data(&mut self, config: &Config, now: Time, departure: Departure) -> (u16, bool) {
+        let Departure { tensor, wire_bytes, priority, is_last } = departure;
+        let (bytes, in_flight) = (Bytes::from(wire_bytes), Bytes::new(self.flight.bytes()));
+        let info = self.control.on_sent(&SentPacket { now, bytes, in_flight, priority });
         let is_due = self.until_echo == 0;
         self.until_echo = if is_due { config.echo_every - 1 } else { self.until_echo - 1 };
-        (self.spray.next_path(), is_due)
+        let unasked_bytes = self.flight.unasked_bytes() + bytes.as_u64();
+        let is_window_due = unasked_bytes >= self.control.window().as_u64() / ECHOES_PER_WINDOW;
+        let asks = is_due || is_last || is_window_due;
+        let number = self.flight.on_sent(now, tensor, bytes.as_u64(), asks);
+        if let Some(info) = info.filter(|_| asks) {
+            self.infos.push(number, info);
+        }
+        self.active_at = now;
+        (self.spray.next_path(), asks)
     }
 
     /// The path of a question.
@@ -66,29 +128,83 @@ impl Peer {
         self.spray.next_path()
     }
 
-    /// An echo came back.
+    /// An echo of a packet of a tensor came back.
     #[inline]
-    pub fn on_echo(&mut self, config: &Config, now: Time, ack: &Ack) {
+    pub fn on_echo(&mut self, config: &Config, now: Time, tensor: u32, ack: &Ack) {
         let round_trip = now.since(ack.sent_at);
         self.rtt.sample(config.waits, round_trip);
+        self.rtt.stop_backing_off();
+        self.active_at = now;
+        let in_flight = Bytes::new(self.flight.bytes());
+        let asked = self.flight.on_echo(tensor, ack.sent_at);
         let acked = Acked {
-            now,
-            bytes: Bytes::from(config.echo_every) * u64::from(config.segment_bytes),
             congested: ack.congested,
             round_trip: Some(round_trip),
             priority: Some(ack.class),
-            in_flight: Bytes::ZERO,
-            in_recovery: false,
-            transmission: 0,
-            next_transmission: 0,
-            info: None,
+            ..self.acked(now, asked, in_flight)
         };
         self.control.on_ack(&acked, &mut self.rng);
+        while let Some(transmission) = self.flight.pop_lost() {
+            let next_transmission = self.flight.next();
+            if self.control.on_loss(&Lost { now, transmission, next_transmission }) {
+                self.recovery_end = next_transmission;
+            }
+        }
+    }
+
+    /// The receiver of a tensor has enough: what was in flight of it has arrived, or need not.
+    pub fn on_stop(&mut self, now: Time, tensor: u32) {
+        let in_flight = Bytes::new(self.flight.bytes());
+        let Some(asked) = self.flight.on_end(tensor) else { return };
+        let acked = self.acked(now, Some(asked), in_flight);
+        self.control.on_ack(&acked, &mut self.rng);
+    }
+
+    /// A tensor is given up, and with it what was in flight.
+    pub fn on_end(&mut self, tensor: u32) {
+        self.flight.on_end(tensor);
+    }
+
+    /// Answer to a packet and those that it stands for. Of one that was given up before, no bytes are new.
+    fn acked(&mut self, now: Time, asked: Option<Asked>, in_flight: Bytes) -> Acked {
+        let next_transmission = self.flight.next();
+        let Asked { number, bytes } = asked.unwrap_or_default();
+        Acked {
+            now,
+            bytes: Bytes::new(bytes),
+            congested: false,
+            round_trip: None,
+            priority: None,
+            in_flight,
+            in_recovery: number < self.recovery_end,
+            transmission: number,
+            next_transmission,
+            info: asked.and_then(|asked| self.infos.take(asked.number)),
+        }
     }
 
     /// A probe was not answered in time.
     pub fn on_silence(&mut self, now: Time) {
         self.control.on_timeout(now);
+        self.flight.give_up();
+        self.infos.clear();
+        self.recovery_end = self.flight.next();
+    }
+
+    /// Gives up what is in flight if the window is full and no echo came in time. Returns whether it did.
+    pub fn expire(&mut self, config: &Config, now: Time) -> bool {
+        let is_overdue = !self.has_room(config) && self.overdue_at(config) <= now;
+        if is_overdue {
+            self.on_silence(now);
+            self.rtt.back_off();
+        }
+        is_overdue
+    }
+
+    /// Panics where its accounts are wrong.
+    pub fn check(&self) {
+        self.flight.check();
+        self.control.check();
     }
 
     /// How long to wait for an answer.
@@ -99,11 +215,11 @@ impl Peer {
     /// How long the last packet takes to arrive, and its echo to come back. Not less than on a congested
     /// path: queues may have grown since the last echo, and what waits in them would be sent again.
     pub fn settling(&self, config: &Config) -> Span {
-        self.rtt.expected().map_or(config.rate.high, |expected| expected.max(config.rate.high))
+        self.rtt.expected().map_or(config.settling, |expected| expected.max(config.settling))
     }
 }
 
 fn control_start(config: &Config) -> ControlStart {
     let packet_bytes = u32::from(config.segment_bytes) + config.overhead_bytes;
-    ControlStart { packet_bytes, initial_packets: 1 }
+    ControlStart { packet_bytes, initial_packets: config.initial_window_packets }
 }

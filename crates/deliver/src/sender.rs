@@ -21,7 +21,7 @@ use crate::budget::{LossBound, first_segment};
 use crate::call::{Name, Note, PostError, SendCall, Sent};
 use crate::config::{Config, Start};
 use crate::importance::{Threshold, write_and_sum};
-use crate::peer::{Peer, Waiting};
+use crate::peer::{Departure, Peer, Waiting};
 use crate::policy::{Policy, Segment};
 use crate::segments::{Segments, trailer_limit, value_bytes};
 use crate::stats::Stats;
@@ -295,6 +295,11 @@ impl Sender {
         }
     }
 
+    /// While it sends: gives up when nothing was heard for too long.
+    pub fn limit_silence(&mut self, config: &Config) {
+        self.deadline = self.heard_at + config.give_up_after;
+    }
+
     /// Whether it waits for an answer.
     pub fn has_asked(&self) -> bool {
         matches!(self.phase, Phase::Offering | Phase::Probing { .. })
@@ -325,7 +330,9 @@ impl Sender {
         self.done = done + 1;
         let is_last = self.position(self.done).is_none();
         let wire_bytes = config.overhead_bytes + u32::from(bytes);
-        let (entropy, is_due) = peer.on_data(config, now, wire_bytes);
+        let priority = tag.dscp.priority();
+        let departure = Departure { tensor: self.waiting.2, wire_bytes, priority, is_last };
+        let (entropy, asks) = peer.on_data(config, now, departure);
 
         let envelope = Envelope {
             dst: self.name.peer,
@@ -340,7 +347,7 @@ impl Sender {
             offset: Bytes::new(offset),
             layer: self.layer,
             payload_bytes: bytes,
-            echo: is_due || is_last,
+            echo: asks,
         };
         envelope.fill(&mut packet, |header| data.encode(header));
         stats.packets += 1;

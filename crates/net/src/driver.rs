@@ -284,7 +284,7 @@ impl<M: Reports> Driver<M> {
         Ok(waker)
     }
 
-    /// From now on the machine is asked for packets when the pacer allows one, for a few at a time. The
+    /// From now on packets leave when the pacer allows one, a few at a time; control packets do not wait. The
     /// pacer has to let those that follow make up for what a late wake-up missed.
     pub fn set_pacer(&mut self, pacer: Option<Box<dyn Pacer + Send>>) {
         self.pacer = pacer.map(Held);
@@ -418,12 +418,13 @@ impl<M: Reports> Driver<M> {
     /// Answers whether it may send more at once if there is room.
     #[inline]
     fn drain(&mut self, now: Time, events: &mut impl FnMut(M::Event)) -> bool {
-        let is_free = self.pacer.as_ref().is_none_or(|pacer| pacer.0.next_send(now) <= now);
         let mut was_cut_short = false;
-        if self.arena.room() > 0 && !self.queue.is_deferred() && is_free {
+        if self.arena.room() > 0 && !self.queue.is_deferred() {
             let overhead_bytes = self.overhead_bytes;
             let pace = self.pacer.as_mut();
-            let left_packets = if pace.is_some() { PACED_BURST_PACKETS } else { usize::MAX };
+            let left_packets = pace.as_ref().map_or(usize::MAX, |pacer| {
+                if pacer.0.next_send(now) <= now { PACED_BURST_PACKETS } else { 0 }
+            });
             let mut lender = Lender {
                 source: self.config.node,
                 arena: &mut self.arena,
@@ -436,7 +437,7 @@ impl<M: Reports> Driver<M> {
             };
             self.machine.poll_transmit(now, &mut lender);
             lender.settle();
-            was_cut_short = lender.left_packets == 0;
+            was_cut_short = left_packets > 0 && lender.left_packets == 0;
         }
         while let Some(event) = self.machine.poll_event() {
             events(event);

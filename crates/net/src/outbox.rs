@@ -74,7 +74,7 @@ pub(crate) struct Lender<'a> {
     /// How many source ports there are.
     pub(crate) paths: u16,
     pub(crate) stats: &'a mut Stats,
-    /// How many packets may still be lent.
+    /// Packets that may still be lent, but for control packets: those do not wait for a pacer.
     pub(crate) left_packets: usize,
     pub(crate) pace: Option<Pace<'a>>,
 }
@@ -92,7 +92,9 @@ impl Lender<'_> {
     pub(crate) fn settle(&mut self) {
         let Some(Lent { meta, extent }) = self.arena.lent.take() else { return };
         self.stats.lent_packets += 1;
-        if let Some(pace) = &mut self.pace {
+        // Packets without a body are not planned, and are too few bytes to be.
+        let pace = self.pace.as_mut().filter(|_| extent.bytes > HEADER_BYTES);
+        if let Some(pace) = pace {
             let wire_bytes = extent.bytes as u64 + u64::from(pace.overhead_bytes);
             pace.pacer.on_send(pace.now, Bytes::new(wire_bytes));
         }
@@ -102,10 +104,11 @@ impl Lender<'_> {
 
 impl Outbox for Lender<'_> {
     fn room(&self) -> usize {
-        self.arena.room().min(self.left_packets)
+        self.arena.room()
     }
 
-    fn lend(&mut self, body: BodySize, _purpose: Purpose) -> Option<Packet<'_>> {
+    // spec: C-09
+    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
         self.settle();
         let (BodySize::Length(body_bytes) | BodySize::Bytes(body_bytes)) = body;
         let bytes = HEADER_BYTES + body_bytes as usize;
@@ -113,10 +116,11 @@ impl Outbox for Lender<'_> {
             self.arena.oversize_bytes.get_or_insert(bytes);
             return None;
         }
-        if self.room() == 0 {
+        let is_paced = purpose != Purpose::Control;
+        if self.room() == 0 || (is_paced && self.left_packets == 0) {
             return None;
         }
-        self.left_packets -= 1;
+        self.left_packets -= usize::from(is_paced);
         let arena = &mut *self.arena;
         let start = arena.used;
         arena.used += bytes.next_multiple_of(PACKET_ALIGNMENT_BYTES);

@@ -222,6 +222,8 @@ pub(crate) struct TransportTable {
     pub(crate) past_estimate: Option<PastWord>,
     /// Of deliveries, whoever has them.
     pub(crate) spray: Option<bool>,
+    /// Of deliveries: name of a control, or a size that its window keeps.
+    pub(crate) delivery_control: Option<String>,
     pub(crate) loss_detection: Option<LossDetectionWord>,
     pub(crate) tagger: Option<TaggerWord>,
     /// With `pias`: what counts as sent.

@@ -1,6 +1,7 @@
 //! From what is written to what can run: every check that needs more than one key.
 
 mod aggregation;
+mod control;
 mod pacing;
 mod priorities;
 mod switch;
@@ -12,7 +13,8 @@ pub(crate) use pacing::{pacing, ways};
 pub(crate) use priorities::{Learning, Priorities, priorities};
 pub(crate) use topology::topology;
 pub(crate) use transport::{
-    Protocol, delivery, longest_round_trip, loss_bound, on_topology, protocol, transport,
+    DeliveryPlan, Protocol, delivery, delivery_plan, longest_round_trip, loss_bound, on_topology,
+    protocol, transport,
 };
 
 use thalweg_core::{NodeId, Span, Time};

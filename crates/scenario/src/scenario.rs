@@ -8,7 +8,7 @@ use crate::error::{Mistake, ScenarioError, Source};
 use crate::file::File;
 use crate::ideal::{Ideal, PacketSizes};
 use crate::job::{Cast, Collective, Job, Stage};
-use crate::plan::{self, Aggregation, Priorities, Protocol};
+use crate::plan::{self, Aggregation, DeliveryPlan, Priorities, Protocol};
 use crate::programs::Programs;
 use crate::run::Run;
 use crate::traffic::{Load, Setting, Traffic};
@@ -22,8 +22,7 @@ pub struct Scenario {
     pub(crate) fabric: Config,
     pub(crate) transport: thalweg_flow::Config,
     pub(crate) protocol: Protocol,
-    /// Whether every packet of a delivery takes another path.
-    pub(crate) sprays: bool,
+    pub(crate) deliveries: DeliveryPlan,
     pub(crate) priorities: Option<Priorities>,
     pub(crate) aggregation: Aggregation,
     /// By which jobs take turns, if they do.
@@ -52,7 +51,9 @@ impl Scenario {
         let transport = plan::transport(&file.transport);
         let transport = transport.map_err(|mistake| mistake.under("transport"))?;
         let transport = plan::on_topology(transport, &topology);
-        let protocol = plan::protocol(&file.transport, &transport, &topology);
+        let deliveries = plan::delivery_plan(&file.transport, &transport, &topology);
+        let deliveries = deliveries.map_err(|mistake| mistake.under("transport"))?;
+        let protocol = plan::protocol(&file.transport, &transport, &topology, deliveries);
         let mut protocol = protocol.map_err(|mistake| mistake.under("transport"))?;
         let aggregation = plan::aggregation(&file.aggregation);
         let aggregation = aggregation.map_err(|mistake| mistake.under("aggregation"))?;
@@ -80,7 +81,7 @@ impl Scenario {
             return Err(Mistake::at(key, message).under("transport"));
         }
         protocol.balance(&traffic, &transport.messages);
-        let File { title, stop_after, transport: table, .. } = file;
+        let File { title, stop_after, .. } = file;
         let scenario = Scenario {
             title,
             topology,
@@ -88,7 +89,7 @@ impl Scenario {
             fabric,
             transport,
             protocol,
-            sprays: table.spray.unwrap_or(true),
+            deliveries,
             priorities,
             aggregation,
             pacing,
@@ -154,7 +155,7 @@ impl Scenario {
             topology: &self.topology,
             transport: &self.transport,
             aggregation: &self.aggregation,
-            sprays: self.sprays,
+            deliveries: self.deliveries,
             pacing: self.pacing.as_ref(),
             slots: self.aggregation.slots.unwrap_or(share.max(1)),
         }

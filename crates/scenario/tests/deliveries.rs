@@ -146,3 +146,29 @@ fn a_model_is_trained_through_queues_that_drop_selectively() {
     assert_eq!(scenario(&text).run(1).finish().digest, outcome.digest, "the same again");
     assert_ne!(scenario(&text).run(2).finish().digest, outcome.digest);
 }
+
+/// The published rate begins with that of the link: senders of an incast fill the queue before the first echo.
+/// Swift begins with ten packets and keeps the queue short.
+#[test]
+fn deliveries_take_the_control_that_the_file_names() {
+    let incast = |control: &str| {
+        let text = eight_hosts(
+            &format!("[transport]\ncontrol = \"deliver\"\nloss = 0.1\n{control}\n"),
+            0.01,
+            "incast = { senders = [0, 1, 2, 3, 4, 5, 6], receiver = 7, bytes-each = \"2MB\" }",
+        );
+        let outcome = run(&text);
+        assert_eq!((outcome.check.clone(), outcome.ending), (Ok(()), Ending::Complete), "{text}");
+        (outcome.digest, outcome.stats.dropped())
+    };
+    let (published, published_drops) = incast("");
+    assert_eq!(incast("delivery-control = \"rate\"").0, published, "it is the default");
+    for control in ["delay", "dctcp", "new-reno", "cubic", "bbr", "24KB"] {
+        let (digest, drops) = incast(&format!("delivery-control = \"{control}\""));
+        println!("{control}: {drops} packets dropped");
+        assert_ne!(digest, published, "{control}");
+    }
+    let (_, drops) = incast("delivery-control = \"swift\"");
+    println!("swift: {drops} packets dropped, published {published_drops}");
+    assert!(drops * 10 < published_drops, "{drops} of {published_drops}");
+}

@@ -78,7 +78,8 @@ pub(crate) fn delivery(
         ..DelayRate::default()
     };
     let endpoint = thalweg_deliver::Config {
-        rate,
+        control: rate.into(),
+        settling: rate.high,
         paths: 1,
         waits: RtoLimits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
         give_up_after,

@@ -182,6 +182,11 @@ impl Operations {
         }
     }
 
+    /// Returns whether the values of a fragment are held.
+    pub fn has_values(&self, sequence: u64) -> bool {
+        self.locate(sequence).is_some_and(|at| self.piece(at).is_some())
+    }
+
     /// Writes a sum where it belongs. `false`, and nothing is written, if it has another length.
     // spec
     pub fn write(&mut self, at: Located, parameter: &Parameter, body: &Body<'_>) -> bool {

@@ -336,8 +336,7 @@ impl Epoch {
         };
         let terms = Terms { aggregator: request.aggregator, attempt, numbers: Numbers::Float };
         let wanted = Wanted { sequence: request.identity.sequence, terms };
-        let at = work.operations.locate(wanted.sequence);
-        let is_held = at.is_some_and(|at| work.operations.piece(at).is_some());
+        let is_held = work.operations.has_values(wanted.sequence);
         if is_held && self.results.len() < RESULTS_MAX && !self.results.contains(&wanted) {
             self.results.push_back(wanted);
         }

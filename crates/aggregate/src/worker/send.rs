@@ -45,35 +45,49 @@ impl Epoch {
         is_urgent || (self.held_until.is_none() && self.next_to_launch(work).is_some())
     }
 
-    /// Sends the most urgent packet. `false` if there is none, or no room for fresh values.
+    /// Sends the most urgent packet that there is room for: an outbox may have room for questions and none for
+    /// values, which wait. `false` if there is none.
     fn send_next(&mut self, work: &mut Work, now: Time, outbox: &mut dyn Outbox) -> bool {
-        if let Some(sequence) = self.answers.pop_front() {
-            self.send_answer(work, sequence, outbox);
-        } else if let Some(wanted) = self.results.pop_front() {
-            let has_left =
-                self.send_values(work, wanted.sequence, wanted.terms, How::Result, outbox);
-            work.stats.results += u64::from(has_left);
+        if let Some(&sequence) = self.answers.front()
+            && self.send_answer(work, sequence, outbox)
+        {
+            self.answers.pop_front();
+        } else if let Some(&wanted) = self.results.front()
+            && self.send_result(work, wanted, outbox)
+        {
+            self.results.pop_front();
         } else if let Some(sequence) = self.due.pop_front() {
             self.send_due(work, now, sequence, outbox);
-        } else if let Some(at) = self.next_to_launch(work) {
-            return !self.is_held(now) && self.launch(work, now, at, outbox);
         } else {
-            return false;
+            let Some(at) = self.next_to_launch(work) else { return false };
+            return !self.is_held(now) && self.launch(work, now, at, outbox);
         }
         true
     }
 
-    /// Sends what somebody asked for.
+    /// Sends what somebody asked for. `false` if it has to wait.
     // spec: T-10
-    fn send_answer(&mut self, work: &mut Work, sequence: u64, outbox: &mut dyn Outbox) {
+    fn send_answer(&mut self, work: &mut Work, sequence: u64, outbox: &mut dyn Outbox) -> bool {
         // It may have been completed since.
-        let Some(fragment) = work.fragments.sent_mut(sequence) else { return };
-        let Some(asked) = fragment.answer.take() else { return };
+        let Some(fragment) = work.fragments.sent_mut(sequence) else { return true };
+        let Some(asked) = fragment.answer.take() else { return true };
         fragment.is_measurable = false;
         let terms = fragment.terms;
         let how = if terms.attempt.is_in_floats() { How::Straight } else { asked };
         let has_left = self.send_values(work, sequence, terms, how, outbox);
         work.stats.repairs += u64::from(has_left);
+        if let Some(fragment) = work.fragments.sent_mut(sequence).filter(|_| !has_left) {
+            fragment.answer = Some(asked);
+        }
+        has_left
+    }
+
+    /// Sends a result that the server lost, unless it is no longer held. `false` if it has to wait.
+    fn send_result(&mut self, work: &mut Work, wanted: Wanted, outbox: &mut dyn Outbox) -> bool {
+        let Wanted { sequence, terms } = wanted;
+        let has_left = self.send_values(work, sequence, terms, How::Result, outbox);
+        work.stats.results += u64::from(has_left);
+        has_left || !work.operations.has_values(sequence)
     }
 
     /// Does something about a fragment that is not answered, or that is wanted in floats.

@@ -10,7 +10,7 @@ use thalweg_deliver::{
 use thalweg_fabric::topology::{CableSpec, LeafSpine, OneSwitch};
 use thalweg_fabric::{Buffer, Discipline, DropReason, Fabric, Marking, Spread};
 use thalweg_train::{Batches, DIGITS, Recipe, STRIPES, Shard};
-use thalweg_transport::control::RateCuts;
+use thalweg_transport::control::{DelayRate, RateCuts};
 use thalweg_values::Tensor;
 
 use crate::stage::{Post, Script, play};
@@ -36,16 +36,17 @@ fn selective() -> thalweg_fabric::Config {
 }
 
 fn config() -> Config {
-    let mut config = Config { start: Start::AtOnce, ..Config::default() };
-    config.rate.line_rate = RATE;
-    config
+    with_cuts(RateCuts::OnceARoundTrip)
+}
+
+fn with_cuts(cuts: RateCuts) -> Config {
+    let control = DelayRate { line_rate: RATE, cuts, ..DelayRate::default() }.into();
+    Config { start: Start::AtOnce, control, ..Config::default() }
 }
 
 /// Every echo may lower the rate.
 fn as_published() -> Config {
-    let mut config = config();
-    config.rate.cuts = RateCuts::EveryEcho;
-    config
+    with_cuts(RateCuts::EveryEcho)
 }
 
 fn cable() -> CableSpec {

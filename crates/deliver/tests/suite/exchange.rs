@@ -7,6 +7,7 @@ use thalweg_deliver::{
     BackFirst, Completion, Config, Failure, Importance, LossBound, Lost, PostError, ReceiveCall,
     Received, SendCall, Start,
 };
+use thalweg_transport::control::DelayRate;
 use thalweg_values::Tensor;
 use thalweg_wire::deliver::{Refusal, Verb};
 
@@ -15,9 +16,8 @@ use crate::values::{Numbers, check, tensor};
 
 /// 16 values a segment, and no waiting between packets.
 fn config() -> Config {
-    let mut config = Config { segment_bytes: 64, ..Config::default() };
-    config.rate.burst = Span::from_s(1);
-    config
+    let control = DelayRate { burst: Span::from_s(1), ..DelayRate::default() }.into();
+    Config { segment_bytes: 64, control, ..Config::default() }
 }
 
 fn values(count: usize) -> Arc<Tensor> {
@@ -196,9 +196,9 @@ fn data_is_sprayed_asks_for_an_echo_in_ten_and_never_travels_with_control() {
 // spec: M-08 machine
 #[test]
 fn echoes_slow_a_sender_down() {
-    let mut config = Config { echo_every: 1, ..config() };
-    config.rate.line_rate = Rate::from_gbps(10);
-    config.rate.burst = Span::ZERO;
+    let line_rate = Rate::from_gbps(10);
+    let control = DelayRate { line_rate, burst: Span::ZERO, ..DelayRate::default() }.into();
+    let config = Config { echo_every: 1, control, ..config() };
     let mut pair = agreed(&config, &values(16 * 2_000), 0.0);
     // Sends one packet, whose echo takes so long. Returns how long the next one would have to wait.
     let mut gap_before_echo_after = |echo_takes: Span| {
@@ -212,7 +212,7 @@ fn echoes_slow_a_sender_down() {
         pair.hand(0, echo);
         gap
     };
-    let at_line_rate = config.rate.line_rate.serialization(194.into());
+    let at_line_rate = line_rate.serialization(194.into());
     assert_eq!(gap_before_echo_after(Span::from_us(8)), at_line_rate);
     assert_eq!(gap_before_echo_after(Span::from_us(250)), at_line_rate);
     let slower = gap_before_echo_after(Span::from_us(8));

@@ -2,6 +2,7 @@
 
 mod alone;
 mod congestion;
+mod controls;
 mod exchange;
 mod hostile;
 mod repair;

@@ -101,8 +101,8 @@ fn a_lost_question_is_asked_again_after_round_trips() {
 // spec: M-08 machine
 #[test]
 fn one_lost_probe_is_no_congestion() {
-    let rate = DelayRate { line_rate: Rate::from_gbps(1), ..DelayRate::default() };
-    let config = Config { rate, ..config() };
+    let control = DelayRate { line_rate: Rate::from_gbps(1), ..DelayRate::default() }.into();
+    let config = Config { control, ..config() };
     let took = |lost_probes| {
         let (_, again) = asked(&config, lost_probes);
         assert_eq!(again.len(), 100, "everything is sent again once");
@@ -129,6 +129,6 @@ fn who_has_heard_no_echo_asks_when_one_would_be_late() {
     let posted = pair.now;
     pair.now = pair.nodes[0].poll_timeout();
     pair.nodes[0].handle_timeout(pair.now);
-    assert_eq!(pair.now.since(posted), config.rate.high);
+    assert_eq!(pair.now.since(posted), config.settling);
     assert!(pair.sends(0, 99).iter().any(is_probe));
 }

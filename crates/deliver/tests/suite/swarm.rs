@@ -8,7 +8,8 @@ use thalweg_deliver::{
 };
 use thalweg_fabric::topology::Cable;
 use thalweg_fabric::{Effect, Place, Rule, Topology};
-use thalweg_transport::RtoLimits;
+use thalweg_transport::control::DelayRate;
+use thalweg_transport::{Control, RtoLimits};
 use thalweg_values::Tensor;
 
 use crate::stage::{Post, Script, play};
@@ -37,7 +38,7 @@ struct Plan {
 
 /// What happened over all seeds: each must have happened.
 #[derive(Debug, Default)]
-struct Met {
+pub struct Met {
     exact: u64,
     lossy: u64,
     trailers_beside_losses: u64,
@@ -56,7 +57,7 @@ struct Met {
 fn any_loss_pattern_ends_within_the_bound() {
     let mut met = Met::default();
     for seed in 0..SEEDS {
-        run(seed, &mut met);
+        run(seed, None, &mut met);
     }
     println!("{met:?}");
     let counts = [
@@ -75,8 +76,10 @@ fn any_loss_pattern_ends_within_the_bound() {
     assert!(counts.iter().all(|&count| count > 0), "not everything was met: {met:?}");
 }
 
-fn run(seed: u64, met: &mut Met) {
-    let Plan { config, network, posts, transfers } = plan(seed, met);
+/// Plays one seed, with another control if one is given.
+pub fn run(seed: u64, control: Option<Control>, met: &mut Met) {
+    let Plan { mut config, network, posts, transfers } = plan(seed, met);
+    config.control = control.unwrap_or(config.control);
     let mut script = Script::new(posts);
     let fabric = play(pair(), &network, &config, seed, &mut script);
     let mut ends = 2 * transfers.len();
@@ -142,7 +145,8 @@ fn plan(seed: u64, met: &mut Met) -> Plan {
         },
         ..Config::default()
     };
-    config.rate.line_rate = Rate::from_gbps(1 + rng.below(20));
+    let line_rate = Rate::from_gbps(1 + rng.below(20));
+    config.control = DelayRate { line_rate, ..DelayRate::default() }.into();
     let network = thalweg_fabric::Config { faults: faults(&mut rng), ..Default::default() };
     let mut posts = Vec::new();
     let mut transfers = Vec::new();

@@ -1,6 +1,7 @@
 use std::io::IoSlice;
+use std::sync::{Arc, Mutex};
 
-use thalweg_core::Relay;
+use thalweg_core::{BodySize, Bytes, Machine, Outbox, Purpose, Relay};
 
 use super::*;
 use crate::message::Message;
@@ -58,4 +59,76 @@ fn without_memory_it_sleeps_although_the_socket_is_writable() {
 fn room_in_the_buffer_ends_the_sleep() {
     let waited = wait_after(libc::EAGAIN);
     assert!(waited < Span::from_s(9), "{waited}");
+}
+
+/// A machine that always has values and a question to send, to itself.
+struct Chatty;
+
+impl Machine for Chatty {
+    fn handle_packet(&mut self, _now: Time, _packet: Packet<'_>) -> Verdict<'_> {
+        Verdict::Consume
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
+        while outbox.lend(BodySize::Bytes(100), Purpose::Data).is_some() {}
+        outbox.lend(BodySize::Length(0), Purpose::Control);
+        outbox.lend(BodySize::Length(20), Purpose::Control);
+    }
+
+    fn has_backlog(&self) -> bool {
+        true
+    }
+
+    fn poll_timeout(&self) -> Time {
+        Time::NEVER
+    }
+}
+
+impl Reports for Chatty {
+    type Event = ();
+
+    fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+}
+
+/// A pacer that is open or not, and notes the sizes of packets.
+struct Gate {
+    is_open: bool,
+    sizes: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Pacer for Gate {
+    fn next_send(&self, now: Time) -> Time {
+        if self.is_open { now } else { Time::NEVER }
+    }
+
+    fn on_send(&mut self, _now: Time, wire_bytes: Bytes) {
+        self.sizes.lock().expect("nobody panics").push(wire_bytes.as_u64());
+    }
+}
+
+/// Bytes of packets beside their bodies: Ethernet, IP, UDP and the header.
+const BESIDE_BODY: u64 = 38 + 28 + 64;
+
+// spec: C-09 sockets
+#[test]
+fn control_packets_do_not_wait_for_the_pacer() {
+    for (is_open, data_packets) in [(false, 0), (true, PACED_BURST_PACKETS)] {
+        let endpoint = Endpoint::open(&EndpointConfig::default()).expect("loopback can be bound");
+        let mut driver = Driver::new(DriverConfig::default(), endpoint, Peers::new(), Chatty)
+            .expect("the settings are right");
+        let sizes = Arc::new(Mutex::new(Vec::new()));
+        driver.set_pacer(Some(Box::new(Gate { is_open, sizes: Arc::clone(&sizes) })));
+        let now = driver.now();
+        let was_cut_short = driver.drain(now, &mut |()| {});
+        assert_eq!(was_cut_short, is_open, "a closed pacer is not asked again at once");
+        assert_eq!(driver.stats.lent_packets, data_packets as u64 + 2);
+        let mut expected = vec![BESIDE_BODY + 100; data_packets];
+        expected.push(BESIDE_BODY + 20);
+        let sizes = sizes.lock().expect("nobody panics");
+        assert_eq!(*sizes, expected, "packets without a body are not counted");
+    }
 }

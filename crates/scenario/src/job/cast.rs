@@ -15,7 +15,7 @@ use super::paced::paced;
 use super::stats::WorkerStats;
 use super::{AgreeError, Bounded, Collective, Job, ServerUse, agree, paths, rack_switch};
 use crate::error::Mistake;
-use crate::plan::{Aggregation, delivery};
+use crate::plan::{Aggregation, DeliveryPlan, delivery};
 use crate::simulated::{SimulatedHost, SimulatedParticipant};
 
 /// How many chunks of a server a worker may have on the way, where front layers go first.
@@ -27,8 +27,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) transport: &'a thalweg_flow::Config,
     pub(crate) aggregation: &'a Aggregation,
-    /// Whether every packet of a delivery takes another path.
-    pub(crate) sprays: bool,
+    pub(crate) deliveries: DeliveryPlan,
     /// By which jobs take turns, if they do.
     pub(crate) pacing: Option<&'a thalweg_pace::Settings>,
     /// Of each job with a static pool.
@@ -204,7 +203,7 @@ impl Cast {
     fn delivery(&self, bounded: Bounded, stage: Stage<'_>, node: NodeId) -> Delivery {
         let default = Delivery::new(Rng::new(self.id.0).substream("host", node.0.into()));
         Delivery {
-            endpoint: delivery(stage.transport, stage.topology, (node, self.id), stage.sprays),
+            endpoint: delivery(stage.transport, stage.topology, (node, self.id), stage.deliveries),
             loss: bounded.loss,
             layers: bounded.layers,
             contents: Contents::Lengths,

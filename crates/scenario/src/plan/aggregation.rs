@@ -7,23 +7,16 @@ use thalweg_aggregate::{
 };
 use thalweg_core::{Bytes, NodeId, Span};
 use thalweg_transport::Control;
-use thalweg_transport::control::{
-    Aimd, Bbr, Cubic, Dctcp, Decrease, Fixed, NewReno, SampledClasses, Swift,
-};
+use thalweg_transport::control::{Aimd, Decrease, SampledClasses};
 use thalweg_wire::aggregate::Scale;
 
 use super::as_key;
+use super::control::{self, QUEUE_TARGET};
 use crate::error::Mistake;
 use crate::file::{AggregationTable, IndexingWord, NumericWord, RecoveryWord};
 
 /// What the paper multiplies gradients with.
 const DEFAULT_SCALE: f32 = 1e8;
-
-/// Words for the congestion control of workers.
-const WINDOWS: &str = "\"aimd\", \"delay\", \"dctcp\", \"new-reno\", \"cubic\", \"bbr\", \"swift\"";
-
-/// Queueing delay that a control by delay accepts, as published for Swift.
-const QUEUE_TARGET: Span = Span::from_us(25);
 
 /// How jobs and switches aggregate, checked.
 #[derive(Clone, Debug)]
@@ -67,9 +60,7 @@ impl Aggregation {
     /// The settings with the round trip of the longest path, for a control that needs it.
     #[must_use]
     pub(crate) fn on_path(mut self, round_trip: Span) -> Aggregation {
-        if let Control::Swift(swift) = &mut self.worker.control {
-            swift.base = Some(round_trip);
-        }
+        self.worker.control = control::on_path(self.worker.control, round_trip);
         self
     }
 }
@@ -132,7 +123,7 @@ fn worker(table: &AggregationTable) -> Result<worker::Config, Mistake> {
     let default = worker::Config::default();
     let timeout_after = table.timeout.unwrap_or(default.timeout_after);
     let config = worker::Config {
-        control: control(table)?,
+        control: window(table)?,
         timeout_after,
         timeout_max: default.timeout_max.max(timeout_after),
         loss_threshold: table.reordering_packets.unwrap_or(default.loss_threshold),
@@ -151,7 +142,7 @@ fn worker(table: &AggregationTable) -> Result<worker::Config, Mistake> {
     Ok(config)
 }
 
-fn control(table: &AggregationTable) -> Result<Control, Mistake> {
+fn window(table: &AggregationTable) -> Result<Control, Mistake> {
     let word = table.window.as_deref().unwrap_or("aimd");
     if table.initial_window.is_some() && !matches!(word, "aimd" | "delay") {
         let message = "only window = \"aimd\" and \"delay\" begin with a size: take this away, or write \
@@ -173,19 +164,13 @@ fn control(table: &AggregationTable) -> Result<Control, Mistake> {
             let classes = SampledClasses::All;
             aimd(table, Decrease::OnDelay { target, classes, shared_phase: None }).into()
         }
-        "dctcp" => Dctcp::default().into(),
-        "new-reno" => NewReno.into(),
-        "cubic" => Cubic.into(),
-        "bbr" => Bbr.into(),
-        "swift" => Swift { target, ..Swift::default() }.into(),
-        text => {
-            let size = text.parse::<Bytes>().map_err(|_| {
-                let message =
-                    format!("{text:?} is no window: write {WINDOWS} or a size, \"240KB\"");
-                Mistake::at("window", message)
-            })?;
-            Fixed { bytes: size.as_u64() }.into()
-        }
+        word => control::named(word, target).ok_or_else(|| {
+            let message = format!(
+                "{word:?} is no window: write \"aimd\", \"delay\", {} or a size, \"240KB\"",
+                control::NAMES
+            );
+            Mistake::at("window", message)
+        })?,
     })
 }
 

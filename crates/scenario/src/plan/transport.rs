@@ -7,10 +7,11 @@ use thalweg_fabric::Topology;
 use thalweg_flow::{
     Config, ConfigError, Endpoint, LossDetection, MessageConfig, MessageConfigError,
 };
-use thalweg_transport::control::{Bbr, Cubic, Dctcp, DelayRate, NewReno, Swift};
+use thalweg_transport::control::{Bbr, Cubic, Dctcp, Delay, DelayRate, NewReno, Swift};
 use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
 
 use super::as_key;
+use super::control::{self, QUEUE_TARGET};
 use crate::error::Mistake;
 use crate::file::{ControlWord, LossDetectionWord, PastWord, TransportTable};
 use crate::ideal::{Ideal, PacketSizes};
@@ -43,9 +44,17 @@ pub(crate) enum Protocol {
     /// As tensors of which a part may be lost.
     Deliver {
         loss: LossBound,
-        /// Every packet takes another path.
-        sprays: bool,
+        plan: DeliveryPlan,
     },
+}
+
+/// Settings of deliveries, whoever has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeliveryPlan {
+    /// Every packet takes another path.
+    sprays: bool,
+    /// The congestion control. `None` for the published rate, which follows from the link of each host.
+    control: Option<Control>,
 }
 
 /// Packets of a queue that cuts what comes on top, as published for NDP.
@@ -110,11 +119,11 @@ impl Protocol {
                     homa::Config { messages, round_trip_packets, priorities, timeout_after, past };
                 SimulatedTransport::Homa(Box::new(homa::Endpoint::new(config).expect(checked)))
             }
-            Protocol::Deliver { loss, sprays } => {
+            Protocol::Deliver { loss, plan } => {
                 let config = thalweg_deliver::Config {
                     // Sizes and bounds are agreed on before a training begins.
                     start: Start::AtOnce,
-                    ..delivery(&windows, topology, (host, messages.credentials.job), sprays)
+                    ..delivery(&windows, topology, (host, messages.credentials.job), plan)
                 };
                 let rng = rng.substream("deliver", u64::from(host.0));
                 let deliveries = Deliveries::new(config, loss, messages.first_message, rng);
@@ -153,17 +162,19 @@ pub(crate) fn delivery(
     windows: &Config,
     topology: &Topology,
     (host, job): (NodeId, JobId),
-    sprays: bool,
+    plan: DeliveryPlan,
 ) -> thalweg_deliver::Config {
     let default = thalweg_deliver::Config::default();
-    let (line_rate, rate) = (topology.host_cable(host).rate, default.rate);
+    let (line_rate, rate) = (topology.host_cable(host).rate, DelayRate::default());
+    let rate = DelayRate { line_rate, floor: rate.floor.min(line_rate), ..rate };
     let (messages, least) = (&windows.messages, windows.min_rto);
     thalweg_deliver::Config {
         credentials: Credentials { job, ..Credentials::default() },
         segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
         overhead_bytes: messages.overhead_bytes,
-        paths: if sprays { default.paths } else { 1 },
-        rate: DelayRate { line_rate, floor: rate.floor.min(line_rate), ..rate },
+        paths: if plan.sprays { default.paths } else { 1 },
+        control: plan.control.unwrap_or(rate.into()),
+        initial_window_packets: windows.initial_window_packets,
         waits: RtoLimits {
             initial: least,
             min: default.waits.min.min(least),
@@ -173,12 +184,34 @@ pub(crate) fn delivery(
     }
 }
 
+/// What the file says of deliveries.
+pub(crate) fn delivery_plan(
+    table: &TransportTable,
+    windows: &Config,
+    topology: &Topology,
+) -> Result<DeliveryPlan, Mistake> {
+    let control = match table.delivery_control.as_deref() {
+        None | Some("rate") => None,
+        Some("delay") => Some(Delay::to(QUEUE_TARGET).into()),
+        Some(word) => Some(control::named(word, QUEUE_TARGET).ok_or_else(|| {
+            let message = format!(
+                "{word:?} is no control of deliveries: write \"rate\", \"delay\", {} or a size, \"240KB\"",
+                control::NAMES
+            );
+            Mistake::at("delivery-control", message)
+        })?),
+    };
+    let on_path = |control| control::on_path(control, longest_round_trip(windows, topology));
+    Ok(DeliveryPlan { sprays: table.spray.unwrap_or(true), control: control.map(on_path) })
+}
+
 /// How flows travel. Windows and waits that the file leaves out follow from the longest way between
 /// two hosts.
 pub(crate) fn protocol(
     table: &TransportTable,
     windows: &Config,
     topology: &Topology,
+    plan: DeliveryPlan,
 ) -> Result<Protocol, Mistake> {
     let word = match table.control {
         Some(ControlWord::Ndp) => "ndp",
@@ -205,7 +238,10 @@ pub(crate) fn protocol(
         ("loss-detection", table.loss_detection.is_some()),
         ("initial-rto", table.initial_rto.is_some()),
         ("loss", table.loss.is_some() && word != "deliver"),
-        ("initial-window-packets", table.initial_window_packets.is_some() && word == "deliver"),
+        (
+            "initial-window-packets",
+            table.initial_window_packets.is_some() && word == "deliver" && plan.control.is_none(),
+        ),
         ("unscheduled-cutoffs", table.unscheduled_cutoffs.is_some() && word != "homa"),
     ];
     if let Some((key, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
@@ -216,7 +252,7 @@ pub(crate) fn protocol(
     }
     if word == "deliver" {
         let loss = loss_bound(table.loss.unwrap_or(0.0))?;
-        return Ok(Protocol::Deliver { loss, sprays: table.spray.unwrap_or(true) });
+        return Ok(Protocol::Deliver { loss, plan });
     }
     let (round_trip, product_packets) = longest_way(&windows.messages, topology);
     let past = match table.past_estimate.unwrap_or_default() {
@@ -292,7 +328,7 @@ fn paths(topology: &Topology) -> u8 {
 pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
     let (default, messages) = (Config::default(), MessageConfig::default());
     let config = Config {
-        control: control(table),
+        control: flow_control(table),
         messages: MessageConfig {
             segment_bytes: table.segment_bytes.unwrap_or(messages.segment_bytes),
             overhead_bytes: table.overhead_bytes.unwrap_or(messages.overhead_bytes),
@@ -321,9 +357,8 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
 
 /// The settings with the round trip of the longest path, for controls that need it.
 pub(crate) fn on_topology(windows: Config, topology: &Topology) -> Config {
-    let Control::Swift(swift) = windows.control else { return windows };
     let round_trip = longest_round_trip(&windows, topology);
-    Config { control: Swift { base: Some(round_trip), ..swift }.into(), ..windows }
+    Config { control: control::on_path(windows.control, round_trip), ..windows }
 }
 
 /// The round trip of a full packet on the longest path.
@@ -350,7 +385,7 @@ fn transport_mistake(error: ConfigError) -> Mistake {
     Mistake::at(key, as_key(&error.to_string()))
 }
 
-fn control(table: &TransportTable) -> Control {
+fn flow_control(table: &TransportTable) -> Control {
     match table.control.unwrap_or(ControlWord::Dctcp) {
         // What has no such control sends its flows in another way, and its jobs not at all.
         ControlWord::Dctcp
