@@ -307,7 +307,7 @@ impl Outgoing {
             if peer.expire(config, now) {
                 for &(_, _, slot) in &peer.waiting {
                     let sender = &mut senders[slot as usize];
-                    sender.limit_silence(config);
+                    sender.limit_silence(config, now);
                     timers.arm(slot, sender.deadline);
                 }
             }

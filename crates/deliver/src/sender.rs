@@ -295,9 +295,9 @@ impl Sender {
         }
     }
 
-    /// While it sends: gives up when nothing was heard for too long.
-    pub fn limit_silence(&mut self, config: &Config) {
-        self.deadline = self.heard_at + config.give_up_after;
+    /// While it sends: makes sure that a silent receiver is given up.
+    pub fn limit_silence(&mut self, config: &Config, now: Time) {
+        self.deadline = self.deadline.min(now + config.give_up_after);
     }
 
     /// Whether it waits for an answer.

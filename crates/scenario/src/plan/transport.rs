@@ -48,7 +48,7 @@ pub(crate) enum Protocol {
     },
 }
 
-/// Settings of deliveries, whoever has them.
+/// Settings of the deliveries of flows and of jobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeliveryPlan {
     /// Every packet takes another path.
@@ -184,7 +184,7 @@ pub(crate) fn delivery(
     }
 }
 
-/// What the file says of deliveries.
+/// Reads the settings of deliveries.
 pub(crate) fn delivery_plan(
     table: &TransportTable,
     windows: &Config,
@@ -230,6 +230,7 @@ pub(crate) fn protocol(
         }
         _ => return Ok(Protocol::Windows),
     };
+    let has_window = word != "deliver" || plan.control.is_some();
     let foreign = [
         ("dctcp-gain", table.dctcp_gain.is_some()),
         ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
@@ -238,10 +239,7 @@ pub(crate) fn protocol(
         ("loss-detection", table.loss_detection.is_some()),
         ("initial-rto", table.initial_rto.is_some()),
         ("loss", table.loss.is_some() && word != "deliver"),
-        (
-            "initial-window-packets",
-            table.initial_window_packets.is_some() && word == "deliver" && plan.control.is_none(),
-        ),
+        ("initial-window-packets", table.initial_window_packets.is_some() && !has_window),
         ("unscheduled-cutoffs", table.unscheduled_cutoffs.is_some() && word != "homa"),
     ];
     if let Some((key, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
@@ -251,8 +249,7 @@ pub(crate) fn protocol(
         ));
     }
     if word == "deliver" {
-        let loss = loss_bound(table.loss.unwrap_or(0.0))?;
-        return Ok(Protocol::Deliver { loss, plan });
+        return Ok(Protocol::Deliver { loss: loss_bound(table.loss.unwrap_or(0.0))?, plan });
     }
     let (round_trip, product_packets) = longest_way(&windows.messages, topology);
     let past = match table.past_estimate.unwrap_or_default() {

@@ -10,7 +10,6 @@ use super::{Deliveries, Layer};
 
 /// The transport of a simulated host's ordinary flows: that of the product, or a published one that it is
 /// compared with.
-#[expect(clippy::large_enum_variant, reason = "nearly all simulated hosts have the largest")]
 pub(crate) enum SimulatedTransport {
     /// Windows.
     Flow(Endpoint),

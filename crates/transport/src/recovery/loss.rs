@@ -36,7 +36,7 @@ pub struct LossDetector<T> {
     answers: Answers,
 }
 
-/// What a threshold needs to know of the answers so far.
+/// Answers so far, as far as a threshold needs them.
 #[derive(Clone, Debug)]
 enum Answers {
     /// Transmissions below `lost_below` left at least `later` before one that was answered.
