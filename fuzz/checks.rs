@@ -9,9 +9,10 @@ use thalweg_wire::aggregate::{
     AGGREGATORS_MAX, Announcement, Branch, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice,
     Parameter, Query, Request, StationBytes, shared_branch,
 };
+use thalweg_wire::coverage::{decode, encode};
 use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
-use thalweg_wire::frame::{FRAME_BYTES, SumFrame};
+use thalweg_wire::frame::{SUM_FRAME_BYTES, SumFrame};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, SLOTS_MAX, Word};
 use thalweg_wire::tag::{
     Key, seal, seal_sized, seal_with_body, verify, verify_sized, verify_with_body,
@@ -258,11 +259,25 @@ pub fn trailer(bytes: &[u8]) -> bool {
     true
 }
 
+/// Coverage that is accepted is the one encoding of its meaning, and lies within the sum. The bytes are the numbers of
+/// ranks and of values, two bytes each, and the coverage.
+pub fn coverage(bytes: &[u8]) -> bool {
+    let Some(([low, high, few, many], rest)) = bytes.split_first_chunk() else { return false };
+    let ranks = u16::from_le_bytes([*low, *high]).into();
+    let values = u16::from_le_bytes([*few, *many]).into();
+    let Ok(read) = decode(rest, values, ranks) else { return false };
+    assert_eq!(encode(&read, ranks), rest);
+    for part in read.missing().unwrap_or_default() {
+        assert!(part.values.end <= values && part.ranks.iter().all(|rank| *rank < ranks));
+    }
+    true
+}
+
 /// A frame that is accepted is the one encoding of its meaning, whatever stands before it.
 pub fn frame(bytes: &[u8]) -> bool {
     let Ok(frame) = SumFrame::unframe(bytes) else { return false };
     let mut again = vec![0xff; bytes.len()];
-    again[..bytes.len() - FRAME_BYTES].copy_from_slice(&bytes[..bytes.len() - FRAME_BYTES]);
+    again[..bytes.len() - SUM_FRAME_BYTES].copy_from_slice(&bytes[..bytes.len() - SUM_FRAME_BYTES]);
     frame.frame(&mut again);
     assert_eq!(again, bytes);
     true

@@ -7,4 +7,4 @@ mod checks;
 
 pub use agent::agent;
 pub use board::board;
-pub use checks::{aggregate, deliver, flow, frame, pace, prefix, tag, trailer};
+pub use checks::{aggregate, coverage, deliver, flow, frame, pace, prefix, tag, trailer};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thalweg_core::Bytes;
 use thalweg_flow::Payload;
 use thalweg_values::{Tensor, float, sum};
-use thalweg_wire::frame::FRAME_BYTES;
+use thalweg_wire::frame::SUM_FRAME_BYTES;
 
 use crate::delivery::Contents;
 
@@ -46,7 +46,7 @@ impl Block {
             Form::Bytes => {
                 let values = tensor.slice(range);
                 let mut bytes =
-                    vec![0; values.wide_bytes() as usize + FRAME_BYTES].into_boxed_slice();
+                    vec![0; values.wide_bytes() as usize + SUM_FRAME_BYTES].into_boxed_slice();
                 values.widen_le(&mut bytes);
                 Block::Bytes(Payload::Bytes(bytes))
             }
@@ -56,7 +56,7 @@ impl Block {
     /// A block without values, with room for a frame.
     pub fn empty(form: Form) -> Block {
         match form {
-            Form::Bytes => Block::Bytes(Payload::Bytes(vec![0; FRAME_BYTES].into())),
+            Form::Bytes => Block::Bytes(Payload::Bytes(vec![0; SUM_FRAME_BYTES].into())),
             Form::Tensor => Block::Tensor(Arc::new(Vec::new().into())),
         }
     }
@@ -74,7 +74,7 @@ impl Block {
         match self {
             Block::Bytes(payload) => payload.bytes(),
             Block::Tensor(tensor) => {
-                let frame = if self.has_values() { FRAME_BYTES as u64 } else { 0 };
+                let frame = if self.has_values() { SUM_FRAME_BYTES as u64 } else { 0 };
                 Bytes::new(VALUE_BYTES * tensor.len() + frame)
             }
         }
@@ -84,7 +84,7 @@ impl Block {
     pub fn value_bytes(&self, is_framed: bool) -> u64 {
         match self {
             Block::Bytes(payload) => {
-                let frame = if is_framed { FRAME_BYTES as u64 } else { 0 };
+                let frame = if is_framed { SUM_FRAME_BYTES as u64 } else { 0 };
                 payload.bytes().as_u64().saturating_sub(frame)
             }
             Block::Tensor(tensor) => VALUE_BYTES * tensor.len(),
@@ -184,7 +184,7 @@ mod tests {
     fn flows_carry_little_endian_bytes_with_room_for_a_frame() {
         let tensor = Tensor::from(vec![9.0, 1.0, -2.5]);
         let mut expected = vec![0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0];
-        expected.extend([0; FRAME_BYTES]);
+        expected.extend([0; SUM_FRAME_BYTES]);
         let block = Block::copy(&tensor, 1..3, Form::Bytes);
         assert_eq!(block, Block::Bytes(Payload::Bytes(expected.into())));
         assert_eq!(unknown(2, Form::Bytes), Block::Bytes(Payload::Length(Bytes::new(8))));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use thalweg_core::NodeId;
 use thalweg_flow::{MAX_PACKETS, MessageConfig};
-use thalweg_wire::frame::FRAME_BYTES;
+use thalweg_wire::frame::SUM_FRAME_BYTES;
 use thiserror::Error;
 
 use crate::block::VALUE_BYTES;
@@ -116,7 +116,7 @@ pub(crate) fn chunk_values(
     if chunk_bytes < VALUE_BYTES {
         return Err(ConfigError::ChunkTooShort(chunk_bytes));
     }
-    check_fits_message(chunk_bytes, FRAME_BYTES as u64, flow)?;
+    check_fits_message(chunk_bytes, SUM_FRAME_BYTES as u64, flow)?;
     Ok(chunk_bytes / VALUE_BYTES)
 }
 

@@ -9,6 +9,7 @@ use thalweg_deliver::{
     Received, SendCall, trailer_limit,
 };
 use thalweg_values::{Coverage, Tensor};
+use thalweg_wire::coverage;
 use thalweg_wire::frame::SumFrame;
 
 use crate::block::{self, Block, VALUE_BYTES};
@@ -79,16 +80,20 @@ impl Courier {
         if coverage.is_exact() {
             return Arc::default();
         }
-        let bytes = coverage.encode(self.ranks);
+        let bytes = coverage::encode(coverage, self.ranks);
         let is_short = bytes.len() as u64 <= trailer_limit(VALUE_BYTES * values.len());
-        if is_short { bytes.into() } else { Coverage::Unreported.encode(self.ranks).into() }
+        if is_short {
+            bytes.into()
+        } else {
+            coverage::encode(&Coverage::Unreported, self.ranks).into()
+        }
     }
 
     /// Coverage of the values of a message as they left. `None` if no member writes that.
     fn coverage(&self, received: &Received) -> Option<Coverage> {
         match &received.trailer[..] {
             [] => Some(Coverage::Exact),
-            trailer => Coverage::decode(trailer, received.buffer.len(), self.ranks),
+            trailer => coverage::decode(trailer, received.buffer.len(), self.ranks).ok(),
         }
     }
 

@@ -10,6 +10,7 @@
 pub mod check;
 pub mod control;
 mod counters;
+pub mod coverage;
 pub mod digest;
 pub mod element;
 pub mod fingerprint;
@@ -29,6 +30,7 @@ pub mod units;
 
 pub use check::{Check, Checked};
 pub use control::Pacer;
+pub use coverage::Coverage;
 pub use digest::Digest;
 pub use element::{Combine, Element};
 pub use fingerprint::{

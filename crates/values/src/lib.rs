@@ -1,12 +1,12 @@
-//! Values that collectives work on: tensors, fixed point, combinations, and the coverage of sums.
+//! Values that collectives work on: tensors, fixed point and combinations.
 //!
 //! Everything that computes with values lives here, once, so that simulations and real machines round
-//! alike. The types of values are in `thalweg-core`, whose fingerprints name them.
+//! alike. The types of values are in `thalweg-core`, whose fingerprints name them, and so is the coverage of sums,
+//! which travels in messages.
 
 pub mod bits;
 pub mod buffer;
 pub mod combine;
-pub mod coverage;
 pub mod fixed;
 pub mod float;
 pub mod slice;
@@ -16,8 +16,8 @@ pub mod tensor;
 pub use bits::Bits;
 pub use buffer::{Buffer, Lend};
 pub use combine::{combine, divide};
-pub use coverage::{Coverage, Missing, Part};
 pub use fixed::{Fit, Fixed};
 pub use float::Float;
 pub use slice::{TensorSlice, TensorSliceMut};
 pub use tensor::Tensor;
+pub use thalweg_core::coverage::{Coverage, Missing, Part};

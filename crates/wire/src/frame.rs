@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmut
 use crate::fingerprint::{FingerprintError, FingerprintView};
 
 /// Length of a frame.
-pub const FRAME_BYTES: usize = size_of::<FrameView>();
+pub const SUM_FRAME_BYTES: usize = size_of::<SumFrameView>();
 
 /// Neither form is zero: what real networks carry for a message without values is zeros.
 const VALUES: u8 = 1;
@@ -41,7 +41,7 @@ pub struct CalledOperation {
 /// The bytes of [`SumFrame::Values`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct FrameView {
+pub struct SumFrameView {
     /// 1 for values; 2 for a stop, which has a [`MismatchView`].
     pub form: u8,
     /// Zero.
@@ -76,7 +76,7 @@ pub struct MismatchView {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FrameError {
     /// Less than a frame.
-    #[error("the message has {0} bytes: its frame alone has {FRAME_BYTES}")]
+    #[error("the message has {0} bytes: its frame alone has {SUM_FRAME_BYTES}")]
     Short(usize),
     /// A form or a stream that this version does not have.
     #[error("no message has the form {form} with the stream {stream}")]
@@ -111,9 +111,9 @@ impl CalledOperation {
 
 impl SumFrame {
     /// Returns the bytes of the frame.
-    pub fn encode(&self) -> [u8; FRAME_BYTES] {
+    pub fn encode(&self) -> [u8; SUM_FRAME_BYTES] {
         match self {
-            SumFrame::Values(called) => transmute!(FrameView {
+            SumFrame::Values(called) => transmute!(SumFrameView {
                 form: VALUES,
                 reserved: [0; 3],
                 number: U32::new(called.number),
@@ -125,8 +125,8 @@ impl SumFrame {
     }
 
     /// Reads a frame.
-    pub fn decode(encoded: &[u8; FRAME_BYTES]) -> Result<SumFrame, FrameError> {
-        let view: &FrameView = transmute_ref!(encoded);
+    pub fn decode(encoded: &[u8; SUM_FRAME_BYTES]) -> Result<SumFrame, FrameError> {
+        let view: &SumFrameView = transmute_ref!(encoded);
         let frame = match view.form {
             VALUES => SumFrame::Values(CalledOperation {
                 number: view.number.get(),
@@ -166,7 +166,7 @@ impl MismatchView {
     }
 
     /// Reads the operations of two ranks. Does not look at the first eight bytes.
-    pub(crate) fn read(encoded: &[u8; FRAME_BYTES]) -> Result<Mismatch, FrameError> {
+    pub(crate) fn read(encoded: &[u8; SUM_FRAME_BYTES]) -> Result<Mismatch, FrameError> {
         let view: &MismatchView = transmute_ref!(encoded);
         let (one, other) = (view.one.meaning()?, view.other.meaning()?);
         let ranks = [view.one_rank, view.other_rank].map(U32::get);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     /// A sum of 704 floats as operation 0x0102 of its caller.
-    const VALUES_BYTES: [u8; FRAME_BYTES] = [
+    const VALUES_BYTES: [u8; SUM_FRAME_BYTES] = [
         1, 0, 0, 0, 2, 1, 0, 0, // form, reserved, number
         0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, // kind, element, reduction, path, root
         0x00, 0x0b, 0, 0, 0, 0, 0, 0, // bytes
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(SumFrame::decode(&VALUES_BYTES), Ok(values));
         let mismatch = Fingerprint::compare((3, &sum(704)), (1, &sum(1_056)));
         let stop = SumFrame::Stop(mismatch.expect_err("they differ"));
-        let mut bytes = [0; FRAME_BYTES];
+        let mut bytes = [0; SUM_FRAME_BYTES];
         bytes[..16].copy_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0]);
         bytes[16..40].copy_from_slice(&crate::fingerprint::encode(&sum(1_056)));
         bytes[40..].copy_from_slice(&VALUES_BYTES[8..32]);
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(broken(0, 2), Err(FrameError::Fingerprint(FingerprintError::Kind)));
         let unknown = FingerprintError::Code { field: "element", code: 12 };
         assert_eq!(broken(9, 12), Err(unknown.into()));
-        for reserved in (1..4).chain(32..FRAME_BYTES) {
+        for reserved in (1..4).chain(32..SUM_FRAME_BYTES) {
             assert_eq!(broken(reserved, 1), Err(FrameError::Reserved), "byte {reserved}");
         }
         assert_eq!(SumFrame::unframe(&VALUES_BYTES[1..]), Err(FrameError::Short(63)));
@@ -244,7 +244,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_frame_stands_behind_the_values(frame in any_frame(), values in any::<[u8; 4]>()) {
-            let mut message = [&values[..], &[7; FRAME_BYTES]].concat();
+            let mut message = [&values[..], &[7; SUM_FRAME_BYTES]].concat();
             frame.frame(&mut message);
             prop_assert_eq!(SumFrame::unframe(&message), Ok(frame));
             prop_assert_eq!(&message[..4], values);
@@ -254,7 +254,7 @@ mod tests {
         #[test]
         fn any_bytes_are_refused_or_read_as_what_we_write(
             frame in any_frame(),
-            changes in prop::collection::vec((0..FRAME_BYTES, any::<u8>()), 0..4),
+            changes in prop::collection::vec((0..SUM_FRAME_BYTES, any::<u8>()), 0..4),
         ) {
             let mut encoded = frame.encode();
             for (place, value) in changes {

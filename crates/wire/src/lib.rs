@@ -16,6 +16,7 @@
 //! `docs/wire.md`.
 
 pub mod aggregate;
+pub mod coverage;
 pub mod deliver;
 pub mod fingerprint;
 pub mod flow;

@@ -3,14 +3,16 @@
 use std::mem::offset_of;
 use std::path::Path;
 
-use thalweg_core::HEADER_BYTES;
+use thalweg_core::coverage::Part;
+use thalweg_core::{Coverage, HEADER_BYTES};
 use thalweg_wire::aggregate::{
     GradientView, GroupView, ParameterView, QueryView, RequestView, StationBytes,
 };
+use thalweg_wire::coverage::encode;
 use thalweg_wire::deliver;
 use thalweg_wire::fingerprint::{FINGERPRINT_BYTES, FingerprintView};
 use thalweg_wire::flow::{AckView, CreditView, DataView};
-use thalweg_wire::frame::{FRAME_BYTES, FrameView, MismatchView};
+use thalweg_wire::frame::{MismatchView, SUM_FRAME_BYTES, SumFrameView};
 use thalweg_wire::pace::{FactsView, OtherView, SlotView, WordView};
 use thalweg_wire::prefix::{PREFIX_BYTES, PrefixView};
 use thalweg_wire::trailer::{TRAILER_BYTES, TrailerView};
@@ -114,19 +116,36 @@ fn the_document_has_the_body_of_pace_words() {
 fn the_document_has_the_ends_of_messages() {
     let fingerprint =
         fields!(FingerprintView: kind, element, reduction, path, root, bytes, loss, parts);
-    let frame = fields!(FrameView: form, reserved, number, fingerprint, reserved_end);
+    let frame = fields!(SumFrameView: form, reserved, number, fingerprint, reserved_end);
     let mismatch = fields!(MismatchView: form, reserved, one_rank, other_rank, one, other);
     let trailer =
         fields!(TrailerView: form, stream, reserved, number, fingerprint, total, chunk, tag);
     for (heading, fields, bytes) in [
         ("## Fingerprints", fingerprint, FINGERPRINT_BYTES),
-        ("## Sum frames", frame, FRAME_BYTES),
-        ("## Mismatches", mismatch, FRAME_BYTES),
+        ("## Sum frames", frame, SUM_FRAME_BYTES),
+        ("## Mismatches", mismatch, SUM_FRAME_BYTES),
         ("## Trailers", trailer, TRAILER_BYTES),
     ] {
         assert_eq!(table(&document(), heading), fields, "{heading}");
         assert_covers(&fields, 0, bytes);
     }
+}
+
+#[test]
+fn the_document_has_the_sizes_of_a_coverage() {
+    let document = document();
+    let rows = section(&document, "## Coverage").lines();
+    let sizes = rows.filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
+    let bytes = |values, ranks| {
+        let part = Part { values, ranks: vec![0] };
+        // Behind the form stand two numbers and a bit for each rank.
+        encode(&Coverage::lacking([part]), ranks).len() - 3
+    };
+    let least = bytes(0..1, 1);
+    let [gap, length] = [u64::MAX - 1..u64::MAX, 0..u64::MAX].map(|long| bytes(long, 1));
+    let expected = ["size".into(), format!("{least} to {gap}"), format!("{least} to {length}")];
+    assert!(sizes.eq(expected.iter().map(String::as_str).chain(["⌈ranks / 8⌉"])));
+    assert_eq!([1, 8, 9, 17].map(|ranks| bytes(0..1, ranks)), [1, 1, 2, 3]);
 }
 
 /// What a switch compares lies at the same offset in every header about a fragment.
@@ -158,9 +177,12 @@ fn document() -> String {
 
 /// The rows of the layout table under a heading: those with a number for an offset and a size.
 fn table(document: &str, heading: &str) -> Vec<Field> {
+    section(document, heading).lines().filter_map(row).collect()
+}
+
+fn section<'a>(document: &'a str, heading: &str) -> &'a str {
     let (_, section) = document.split_once(&format!("{heading}\n")).expect("a heading");
-    let section = section.split("\n## ").next().unwrap_or(section);
-    section.lines().filter_map(row).collect()
+    section.split("\n## ").next().unwrap_or(section)
 }
 
 fn row(line: &str) -> Option<Field> {

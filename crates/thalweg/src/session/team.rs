@@ -10,6 +10,7 @@ use thalweg_control::Welcome;
 use thalweg_core::{Combine, Element, Fingerprint, Mismatch};
 use thalweg_shared::{Team, TeamError};
 use thalweg_values::{Coverage, Tensor, divide};
+use thalweg_wire::coverage;
 use zerocopy::IntoBytes;
 
 use super::SessionConfig;
@@ -225,12 +226,12 @@ fn share(
     if policy.reliability.loss().is_none() {
         return Ok(Reduced { coverage: Coverage::Exact, ..sum });
     }
-    let mut bytes = sum.coverage.encode(ranks);
+    let mut bytes = coverage::encode(&sum.coverage, ranks);
     let mut count = [bytes.len() as u64];
     team.broadcast(LEADER, count.as_mut_bytes())?;
     bytes.resize(count[0] as usize, 0);
     team.broadcast(LEADER, &mut bytes)?;
-    let coverage = Coverage::decode(&bytes, sum.values.len(), ranks);
+    let coverage = coverage::decode(&bytes, sum.values.len(), ranks);
     Ok(Reduced { coverage: coverage.unwrap_or(Coverage::Unreported), ..sum })
 }
 

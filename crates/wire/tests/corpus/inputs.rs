@@ -1,10 +1,12 @@
 //! The named inputs that the fuzz targets' corpus is made of.
 
-use thalweg_core::{Bytes, Element, Fingerprint, Header, JobId, Mismatch, NodeId, Time};
+use thalweg_core::coverage::Part;
+use thalweg_core::{Bytes, Coverage, Element, Fingerprint, Header, JobId, Mismatch, NodeId, Time};
 use thalweg_wire::aggregate::{
     Absent, Announcement, Bounded, Branch, Gradient, Identity, LEVELS, LossShare, Magnitude,
     Notice, Numbers, Parameter, Query, Request, Scale, StationBytes,
 };
+use thalweg_wire::coverage;
 use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
 use thalweg_wire::frame::{CalledOperation, SumFrame};
@@ -17,7 +19,7 @@ use crate::checks;
 use crate::search::{Inputs, Target};
 
 /// Every fuzz target of headers.
-pub fn targets() -> [Target; 8] {
+pub fn targets() -> [Target; 9] {
     let headers = |named: &[(&'static str, Header)]| {
         named.iter().map(|&(name, header)| (name, header.to_vec())).collect::<Vec<_>>()
     };
@@ -42,6 +44,7 @@ pub fn targets() -> [Target; 8] {
         target("tag", checks::tag, tagged_packets()),
         target("trailer", checks::trailer, framed_messages()),
         target("frame", checks::frame, sum_messages()),
+        target("coverage", checks::coverage, coverages()),
     ]
 }
 
@@ -335,4 +338,22 @@ fn sum_messages() -> Inputs {
         ("values", message(SumFrame::Values(called), b"values of a slice")),
         ("stop", message(SumFrame::Stop(differ), &[])),
     ]
+}
+
+/// Numbers of ranks and values, and a coverage.
+fn coverages() -> Inputs {
+    let wide = Part { values: 0..300, ranks: vec![0, 255, 499] };
+    let parts = [(3..4, vec![1]), (200..800, vec![0, 2])];
+    let parts = parts.map(|(values, ranks)| Part { values, ranks });
+    let named = [
+        ("wide", 500, Coverage::lacking([wide])),
+        ("parts", 3, Coverage::lacking(parts)),
+        ("exact", 3, Coverage::Exact),
+        ("unreported", 3, Coverage::Unreported),
+    ];
+    let bytes = |ranks: u16, of: &Coverage| {
+        let lengths = [ranks, 1_000].map(u16::to_le_bytes);
+        [lengths.as_flattened(), &coverage::encode(of, ranks.into())].concat()
+    };
+    named.map(|(name, ranks, of)| (name, bytes(ranks, &of))).into()
 }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-mod codec;
 #[cfg(test)]
 mod tests;
 
@@ -123,21 +122,6 @@ impl Coverage {
             }
         }
         self
-    }
-
-    /// Coverage as bytes, of a sum over this number of ranks.
-    ///
-    /// # Panics
-    ///
-    /// If a rank is missing that does not exist.
-    pub fn encode(&self, ranks: u32) -> Vec<u8> {
-        codec::encode(self, ranks)
-    }
-
-    /// Coverage of a sum of this number of values and ranks, from bytes. `None` unless they are such as
-    /// [`encode`](Coverage::encode) makes.
-    pub fn decode(bytes: &[u8], values: u64, ranks: u32) -> Option<Coverage> {
-        codec::decode(bytes, values, ranks)
     }
 }
 
