@@ -16,14 +16,14 @@ pub fn text(report: &Report, style: Style) -> String {
         text += &format!("\n{}\n{}", listing.caption, listing.table.to_text(style));
     }
     text += &items("series", &series(first));
-    text += &items("not measured", &first.not_measured);
-    text += &items("notes", &first.notes);
+    text += &items("not measured", &heading.not_measured);
+    text += &items("notes", &heading.notes);
     text += &format!("\n{}: {}\n", report.name, verdict(report));
     text
 }
 
 /// Every figure, what it shows, and how long it takes.
-pub fn list_text(figures: &[&dyn Figure], style: Style) -> Result<String, FigureError> {
+pub fn list_text(figures: &[Figure], style: Style) -> Result<String, FigureError> {
     let mut table = Table::new([
         Column::left("figure"),
         Column::left("source"),
@@ -32,7 +32,7 @@ pub fn list_text(figures: &[&dyn Figure], style: Style) -> Result<String, Figure
         Column::right("quick"),
     ]);
     for figure in figures {
-        let plan = Plan::of(*figure)?;
+        let plan = Plan::of(figure)?;
         let heading = plan.heading();
         table.push([
             figure.name().to_owned(),

@@ -4,14 +4,14 @@ use serde::Deserialize;
 use thalweg_core::Bytes;
 use thalweg_prioritize::evaluate::Class;
 use thalweg_report::stats::Sample;
-use thalweg_scenario::{FlowEnd, FlowRecord, Outcome, Scenario};
+use thalweg_scenario::{FlowEnd, FlowRecord, Outcome};
 use thalweg_workload::SizeDistribution;
 use toml::{Table, Value};
 
 use super::network::change;
 use super::{Cell, Setup, workloads};
-use crate::file::table;
-use crate::runs::run_flows;
+use crate::file::{one, table};
+use crate::runs::{self, run_flows};
 use crate::{FigureError, Point};
 
 /// How many flows there are, and what is known of them.
@@ -25,7 +25,6 @@ pub(super) struct Traffic {
     swapped: f64,
     trees: u32,
     /// Other flows beside them, of which nothing is known.
-    #[serde(default)]
     beside: Option<Beside>,
 }
 
@@ -112,20 +111,17 @@ impl Flows {
 impl Setup {
     pub(super) fn measure(
         &self,
-        figure: &'static str,
         cell: &Cell<'_>,
-        seed: u64,
         point: &Point<'_>,
     ) -> Result<Measured, FigureError> {
-        let unknown =
-            |name: &str| FigureError::Plan { figure, reason: format!("{name:?} is no workload") };
+        let unknown = |name: &str| point.context.mistake(format!("{name:?} is no workload"));
         for name in cell.arm.learned_from.iter().map(String::as_str).chain([cell.place.workload]) {
             workloads::curve(name).ok_or_else(|| unknown(name))?;
         }
         let load =
             |name: &str| workloads::curve(name).map(str::to_owned).ok_or_else(|| name.to_owned());
-        let scenario = Scenario::parse("the plan", &self.file(cell).to_string(), &load)?;
-        Ok(Measured::of(&run_flows(figure, &scenario, seed, point)?))
+        let scenario = runs::scenario(point, self.file(cell), &load)?;
+        Ok(Measured::of(&run_flows(&scenario, point)?))
     }
 
     fn file(&self, cell: &Cell<'_>) -> Table {
@@ -136,7 +132,7 @@ impl Setup {
         }
         file.insert("transport".to_owned(), self.transport(cell).into());
         let mut traffic = vec![self.poisson(
-            table([("csv", cell.place.workload.into())]),
+            one("csv", cell.place.workload),
             (self.network.host_load(cell.place.load), self.traffic.flows),
             false,
         )];
@@ -159,7 +155,7 @@ impl Setup {
             ("flows", flows.into()),
             ("unseen", unseen.into()),
         ]);
-        table([("poisson", poisson)])
+        one("poisson", poisson)
     }
 
     fn beside_flows(&self, cell: &Cell<'_>, beside: &Beside) -> u32 {
@@ -224,7 +220,7 @@ impl Setup {
             set("unseen", unseen.into());
         }
         if let Some(workload) = &cell.arm.learned_from {
-            set("sizes", table([("csv", workload.as_str().into())]));
+            set("sizes", one("csv", workload.as_str()));
         }
         hints
     }
