@@ -45,27 +45,16 @@ struct Arm {
     name: String,
     /// Another transport in place of windows and taggers.
     control: Option<Control>,
-    /// With that: flows are ranked by what a forest says of their sizes.
-    #[serde(default)]
-    imprecise: bool,
-    past_estimate: Option<String>,
     /// Of a port, if it is not that of the network.
     buffer: Option<String>,
-    tagger: Option<String>,
-    loss_detection: Option<String>,
-    thresholds: Option<Vec<String>>,
-    slack: Option<String>,
-    depth: Option<u32>,
-    /// The share of flows that nothing is known of.
-    unseen: Option<f64>,
-    /// The workload that the forest has learned from, if that is another one.
-    learned_from: Option<String>,
     /// What is other than in the tables of the same names of its scenario. A key that is `false` is taken
     /// out of them.
     #[serde(default)]
     switch: Table,
     #[serde(default)]
     transport: Table,
+    /// What a forest is told of flows beside what the traffic says; those that learn have hints without it.
+    hints: Option<Table>,
 }
 
 /// A line of the table of gains.
