@@ -75,7 +75,7 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use thalweg_core::{Bytes, Rate, Rng, Span, Time};
-    use thalweg_pace::Trail;
+    use thalweg_pace::testing::Trail;
 
     use super::*;
 

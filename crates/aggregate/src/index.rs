@@ -1,6 +1,6 @@
 //! Where a fragment is summed.
 
-use thalweg_core::JobId;
+use thalweg_core::{JobId, mix};
 use thalweg_wire::aggregate::LEVELS;
 
 /// The index of a slot, the same at every worker.
@@ -55,15 +55,6 @@ pub(crate) fn upper_places(places: [u8; LEVELS], level: u8) -> [u8; LEVELS] {
 #[inline]
 fn below(hash: u64, bound: u32) -> u32 {
     ((u128::from(hash) * u128::from(bound)) >> 64) as u32
-}
-
-/// The finaliser of SplitMix64: spreads every bit over all others.
-#[inline]
-const fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

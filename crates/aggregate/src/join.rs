@@ -44,8 +44,6 @@ mod job;
 mod membership;
 mod spec;
 #[cfg(test)]
-mod swarm;
-#[cfg(test)]
 mod tests;
 
 use job::Job;

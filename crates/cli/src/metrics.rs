@@ -29,19 +29,6 @@ fn begin(role: &str, address: SocketAddr) -> Exposition {
     exposition
 }
 
-/// Name, help, count.
-type Row<S> = (&'static str, &'static str, fn(&S) -> u64);
-
-/// Reason, count.
-type Reason<S> = (&'static str, fn(&S) -> u64);
-
-/// Adds counters without labels, with names that begin with `prefix`.
-fn counters<S>(out: &mut Exposition, prefix: &str, rows: &[Row<S>], stats: &S) {
-    for (name, help, count) in rows {
-        out.counter(&format!("{prefix}_{name}_total"), help, count(stats));
-    }
-}
-
 /// How a job is named where its own name is not known.
 fn label(job: JobId) -> String {
     format!("{:016x}", job.0)

@@ -38,8 +38,6 @@ mod refusal;
 mod seating;
 mod stall;
 #[cfg(test)]
-mod swarm;
-#[cfg(test)]
 mod tests;
 mod view;
 

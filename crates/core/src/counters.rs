@@ -7,19 +7,24 @@ macro_rules! counters {
     (
         $(#[$about:meta])*
         $visibility:vis struct $Counters:ident {
-            $($(#[$help:meta])* pub $counter:ident: u64,)*
+            $($(#[doc = $help:literal])* pub $counter:ident: u64,)*
         }
     ) => {
         $(#[$about])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         $visibility struct $Counters {
-            $($(#[$help])* pub $counter: u64,)*
+            $($(#[doc = $help])* pub $counter: u64,)*
         }
 
         impl $Counters {
             /// All counters with their names.
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($counter), self.$counter)),*]
+            }
+
+            /// All counters with their names and what their documentation says of them.
+            pub fn described(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($counter), concat!($($help),*).trim_ascii(), self.$counter)),*]
             }
         }
 
@@ -48,5 +53,7 @@ mod tests {
         let mut all = Counters { sent: 5, lost: 1 };
         all += &Counters { sent: 10, lost: 2 };
         assert_eq!(all.named(), [("sent", 15), ("lost", 3)]);
+        let described = [("sent", "Packets sent.", 15), ("lost", "Packets lost.", 3)];
+        assert_eq!(all.described(), described);
     }
 }

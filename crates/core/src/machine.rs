@@ -111,6 +111,53 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     }
 }
 
+/// Implements [`Machine`] for an enum whose variants hold one machine each: every call goes to the machine that
+/// there is.
+#[macro_export]
+macro_rules! machine_of_variants {
+    ($enum:ident { $($variant:ident),+ $(,)? }) => {
+        impl $crate::Machine for $enum {
+            #[inline]
+            fn handle_packet(
+                &mut self,
+                now: $crate::Time,
+                packet: $crate::Packet<'_>,
+            ) -> $crate::Verdict<'_> {
+                match self {
+                    $($enum::$variant(machine) => machine.handle_packet(now, packet),)+
+                }
+            }
+
+            fn handle_timeout(&mut self, now: $crate::Time) {
+                match self {
+                    $($enum::$variant(machine) => machine.handle_timeout(now),)+
+                }
+            }
+
+            #[inline]
+            fn poll_transmit(&mut self, now: $crate::Time, outbox: &mut dyn $crate::Outbox) {
+                match self {
+                    $($enum::$variant(machine) => machine.poll_transmit(now, outbox),)+
+                }
+            }
+
+            #[inline]
+            fn has_backlog(&self) -> bool {
+                match self {
+                    $($enum::$variant(machine) => machine.has_backlog(),)+
+                }
+            }
+
+            #[inline]
+            fn poll_timeout(&self) -> $crate::Time {
+                match self {
+                    $($enum::$variant(machine) => machine.poll_timeout(),)+
+                }
+            }
+        }
+    };
+}
+
 impl<M: Reports + ?Sized> Reports for Box<M> {
     type Event = M::Event;
 

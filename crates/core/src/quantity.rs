@@ -66,6 +66,20 @@ impl FromStr for Bytes {
     }
 }
 
+/// Files have quantities as text.
+#[cfg(feature = "serde")]
+macro_rules! read_from_text {
+    ($($quantity:ident as $kind:ident),*) => {$(
+        impl<'de> serde::Deserialize<'de> for $quantity {
+            fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                $kind.read(source)
+            }
+        }
+    )*};
+}
+#[cfg(feature = "serde")]
+read_from_text!(Rate as RATE, Span as TIME, Bytes as SIZE);
+
 /// What can be measured, and in which units.
 struct Kind {
     what: &'static str,
@@ -115,6 +129,19 @@ const SIZE: Kind = Kind {
 };
 
 impl Kind {
+    #[cfg(feature = "serde")]
+    fn read<'de, D: serde::Deserializer<'de>, Q: FromStr<Err = QuantityError>>(
+        &self,
+        source: D,
+    ) -> Result<Q, D::Error> {
+        use serde::de::{Deserialize, Error};
+        let text = String::deserialize(source).map_err(|_| {
+            let Kind { what, example, .. } = self;
+            D::Error::custom(format!("write the {what} as text, such as {example:?}"))
+        })?;
+        text.parse().map_err(D::Error::custom)
+    }
+
     fn parse(&self, text: &str) -> Result<u64, QuantityError> {
         self.value(text).ok_or_else(|| QuantityError::Malformed {
             text: text.to_owned(),

@@ -72,7 +72,8 @@ impl Rng {
 }
 
 /// A bijection that spreads every bit over all others (the finaliser of SplitMix64).
-pub(crate) const fn mix(mut x: u64) -> u64 {
+#[inline]
+pub const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

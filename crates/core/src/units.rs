@@ -40,11 +40,6 @@ impl Rate {
         self.0
     }
 
-    /// Gigabits per second, for people.
-    pub fn as_gbps_f64(self) -> f64 {
-        self.0 as f64 / 1e9
-    }
-
     /// How long `bytes` occupy a link of this rate, rounded up to the picosecond.
     #[inline]
     pub const fn serialization(self, bytes: Bytes) -> Span {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use thalweg_report::format::{format_count, format_percent, format_rate_bps, format_span_us};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
 use super::outcome::{ACCURACY_WITHIN, Measured, Outcome, TenantOutcome, Training};
 
@@ -19,13 +19,11 @@ pub(super) fn line(outcome: &Outcome) -> String {
 
 /// A column for each tenant.
 pub(super) fn tenants(outcome: &Outcome) -> Table {
-    let names = outcome.tenants.iter().map(|outcome| Column::right(&outcome.tenant.name));
-    let mut table = Table::new([Column::left("tenant")].into_iter().chain(names));
-    for (label, cell) in ROWS {
-        let cells = outcome.tenants.iter().map(cell);
-        table.push([(*label).to_owned()].into_iter().chain(cells));
+    let mut table = Table::by_column(ROWS).left("tenant", |(label, _)| (*label).to_owned());
+    for tenant in &outcome.tenants {
+        table = table.right(&tenant.tenant.name, |(_, cell)| cell(tenant));
     }
-    table
+    table.into()
 }
 
 type Cell = fn(&TenantOutcome) -> String;
@@ -58,23 +56,13 @@ const ROWS: &[(&str, Cell)] = &[
 
 /// A row for each way.
 pub(super) fn comparison(outcome: &Outcome) -> Table {
-    let mut table = Table::new([
-        Column::left("all-reduce by"),
-        Column::right("packets lost"),
-        Column::right("goodput"),
-        Column::right("one sum"),
-        Column::left("sums"),
-    ]);
-    for measured in &outcome.comparison {
-        table.push([
-            measured.way.name().to_owned(),
-            loss(measured),
-            format_rate_bps(measured.goodput_bps()),
-            format_span_us(measured.mean_us()),
-            if measured.is_exact { "exact" } else { "WRONG" }.to_owned(),
-        ]);
-    }
-    table
+    Table::by_column(&outcome.comparison)
+        .left("all-reduce by", |measured| measured.way.name().to_owned())
+        .right("packets lost", |measured| loss(measured))
+        .right("goodput", |measured| format_rate_bps(measured.goodput_bps()))
+        .right("one sum", |measured| format_span_us(measured.mean_us()))
+        .left("sums", |it| if it.is_exact { "exact" } else { "WRONG" }.to_owned())
+        .into()
 }
 
 /// What the switch did for both.

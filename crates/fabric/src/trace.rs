@@ -29,5 +29,7 @@ pub trait Tracer: Send {
     fn on(&mut self, now: Time, link: Option<LinkId>, incident: Incident, packet: Packet<'_>);
 
     /// Nothing more will come. Fails if not everything could be written.
-    fn finish(&mut self) -> io::Result<()>;
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -7,12 +7,13 @@ use serde::Deserialize;
 use thalweg_core::{Span, Time};
 use thalweg_report::format::{Unit, format_count};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
-use thalweg_scenario::Scenario;
+use thalweg_report::table::Table;
 use toml::Value;
 
-use crate::runs::run_stepwise;
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
+use crate::file::{changed, entries, one, table};
+use crate::frame::figure::Form;
+use crate::runs::{self, no_files, run_to_end};
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule, compare};
 
 /// How often a run can be stopped.
 const STEP: Span = Span::from_us(500);
@@ -29,11 +30,9 @@ const SWITCHML: usize = 1;
 const SELECTIVE: usize = 2;
 const SYSTEMS: usize = 3;
 
-pub(crate) struct Atp10;
-
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     /// A scenario without traffic and faults.
     scenario: toml::Table,
     systems: Vec<System>,
@@ -61,12 +60,18 @@ struct Place {
     on: Value,
 }
 
-/// One run.
-#[derive(Clone, Copy)]
-struct Item<'a> {
-    system: &'a System,
-    loss: Option<(&'a Place, f64)>,
+/// Packets that are lost: at a place, by its number, and how many.
+#[derive(Clone, Copy, PartialEq)]
+struct Loss {
+    place: usize,
+    rate: f64,
 }
+
+/// One run. Every system runs without loss as well.
+type Cell<'a> = compare::Cell<'a, Option<Loss>, System>;
+
+/// All runs of a seed.
+type Results<'a> = compare::Results<'a, Option<Loss>, System, Measured>;
 
 /// What came of it.
 #[derive(Clone, Copy)]
@@ -78,98 +83,67 @@ struct Measured {
     timeouts: u64,
 }
 
-/// All runs.
-struct Measurements {
-    /// By system.
-    without_loss: Vec<Measured>,
-    /// By place, system and rate.
-    with_loss: Vec<Vec<Vec<Measured>>>,
+impl compare::Arm for System {
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
-impl Figure for Atp10 {
-    fn name(&self) -> &'static str {
-        "atp-10"
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-10.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        setup.check()?;
-        let items = setup.items();
-        let measured = context
-            .each(&items, Item::label, |item, point| setup.measure(item, context.seed, point))?;
-        let measurements = setup.sort(&measured);
-        let places = || setup.places.iter().enumerate();
+        self.check(context)?;
+        let label = |cell: &Cell<'_>| self.label(cell);
+        let results = Results::measure(context, self.cells(), label, |cell, point| {
+            self.measure(cell, point)
+        })?;
+        let places = || 0..self.places.len();
         Ok(Findings {
-            claims: setup.claims(&measurements),
-            plots: places().map(|(at, place)| setup.plot(at, place, &measurements)).collect(),
-            tables: places().map(|(at, place)| setup.table(at, place, &measurements)).collect(),
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
+            claims: self.claims(&results),
+            plots: places().map(|at| self.plot(at, &results)).collect(),
+            tables: places().map(|at| self.table(at, &results)).collect(),
         })
     }
 }
 
-const NOT_MEASURED: [&str; 1] =
-    ["training throughput under loss: only the microbenchmark was run, where communication is all"];
-
-const NOTES: [&str; 5] = [
-    "The paper's worker drops packets, without saying in which direction. Ours loses them on its cable, \
-     in both, each at the rate that is given. Loss on every link is ours.",
-    "SwitchML loses far more here than the paper's 34%. In the microbenchmark nothing hides a stall, and a \
-     slot that waits 1 ms for its timeout falls behind the others by about nine megabytes.",
-    "How much SwitchML loses depends on how many tensors are open, because its slots are bound to \
-     fragments and a stalled one delays all later tensors. We keep 16 open, which favours it.",
-    "A window of 120 KB is twice what the way over the server holds, and four times what the way to the \
-     switch and back holds, which is all that SwitchML needs.",
-    "The last tensors are left out: at the end nothing overtakes what was lost, and every system waits \
-     for its timeout.",
-];
-
 impl Setup {
-    fn check(&self) -> Result<(), FigureError> {
+    fn check(&self, context: &Context<'_>) -> Result<(), FigureError> {
         let rounds = self.job.get("rounds").and_then(Value::as_integer).unwrap_or(0);
         if self.systems.len() == SYSTEMS && rounds > self.last_rounds as i64 {
             return Ok(());
         }
-        let reason = "give the three systems, and rounds before the last ones".to_owned();
-        Err(FigureError::Plan { figure: Atp10.name(), reason })
+        Err(context.mistake("give the three systems, and rounds before the last ones"))
     }
 
     /// Every system without loss, then by place, system and rate.
-    fn items(&self) -> Vec<Item<'_>> {
-        let without = self.systems.iter().map(|system| Item { system, loss: None });
-        let mut items: Vec<Item<'_>> = without.collect();
-        for place in &self.places {
-            for system in &self.systems {
-                let rates = self.loss_rates.iter();
-                items.extend(rates.map(|rate| Item { system, loss: Some((place, *rate)) }));
+    fn cells(&self) -> Vec<Cell<'_>> {
+        let mut cells: Vec<Cell<'_>> =
+            self.systems.iter().map(|arm| Cell { place: None, arm }).collect();
+        for place in 0..self.places.len() {
+            for arm in &self.systems {
+                let losses = self.losses(place);
+                cells.extend(losses.map(|loss| Cell { place: Some(loss), arm }));
             }
         }
-        items
+        cells
     }
 
-    fn sort(&self, measured: &[Measured]) -> Measurements {
-        let (without, with) = measured.split_at(self.systems.len());
-        let by_system = with.chunks(self.loss_rates.len()).map(<[Measured]>::to_vec);
-        let by_system: Vec<Vec<Measured>> = by_system.collect();
-        let with_loss = by_system.chunks(self.systems.len()).map(<[_]>::to_vec).collect();
-        Measurements { without_loss: without.to_vec(), with_loss }
+    fn losses(&self, place: usize) -> impl Iterator<Item = Loss> {
+        self.loss_rates.iter().map(move |&rate| Loss { place, rate })
     }
 
-    fn measure(
-        &self,
-        item: &Item<'_>,
-        seed: u64,
-        point: &Point<'_>,
-    ) -> Result<Measured, FigureError> {
-        let text = self.scenario(item).to_string();
-        let no_files = |_: &str| Err("there are no files".to_owned());
-        let scenario = Scenario::parse(Atp10.name(), &text, &no_files)?;
-        let outcome = run_stepwise(Atp10.name(), &scenario, (seed, STEP), point, |_, _| ())?;
+    fn label(&self, cell: &Cell<'_>) -> String {
+        let system = &cell.arm.name;
+        match cell.place {
+            None => format!("{system}, no loss"),
+            Some(Loss { place, rate }) => {
+                format!("{system}, {} at {}", percent(rate), self.places[place].name)
+            }
+        }
+    }
+
+    fn measure(&self, cell: &Cell<'_>, point: &Point<'_>) -> Result<Measured, FigureError> {
+        let scenario = runs::scenario(point, self.scenario(cell), &no_files)?;
+        let outcome = run_to_end(&scenario, STEP, point)?;
         let (job, total) = (&outcome.jobs[0], outcome.jobs[0].total());
         let bytes_a_round = job.summed_bytes[0] as f64 / job.planned_iterations as f64;
         Ok(Measured {
@@ -180,27 +154,39 @@ impl Setup {
         })
     }
 
-    fn scenario(&self, item: &Item<'_>) -> toml::Table {
-        let mut scenario = self.scenario.clone();
-        let mut aggregation = self.scenario["aggregation"].as_table().cloned().unwrap_or_default();
-        aggregation.extend(item.system.aggregation.clone());
-        let mut job = self.job.clone();
-        job.extend(item.system.job.clone());
-        scenario.insert("title".to_owned(), item.label().into());
-        scenario.insert("aggregation".to_owned(), aggregation.into());
-        scenario.insert("traffic".to_owned(), vec![one("all-reduce", job)].into());
-        if let Some((place, rate)) = item.loss {
-            let mut loss = one("probability", rate);
-            loss.insert("on".to_owned(), place.on.clone());
-            scenario.insert("faults".to_owned(), vec![one("loss", loss)].into());
-        }
-        scenario
+    fn scenario(&self, cell: &Cell<'_>) -> toml::Table {
+        let aggregation = self.scenario["aggregation"].as_table().cloned().unwrap_or_default();
+        let job = changed(&self.job, cell.arm.job.clone());
+        let faults = cell.place.map(|Loss { place, rate }| {
+            let on = self.places[place].on.clone();
+            one("loss", table([("probability", rate.into()), ("on", on)]))
+        });
+        let own = entries([
+            ("title", self.label(cell).into()),
+            ("aggregation", changed(&aggregation, cell.arm.aggregation.clone()).into()),
+            ("traffic", vec![one("all-reduce", job)].into()),
+            ("faults", Value::Array(faults.into_iter().collect())),
+        ]);
+        changed(&self.scenario, own)
     }
 
-    fn claims(&self, measurements: &Measurements) -> Vec<Claim> {
+    /// The share of its throughput that a system keeps at a place, by rate.
+    fn kept(&self, results: &Results<'_>, place: usize, system: usize) -> Vec<f64> {
+        let name = &self.systems[system].name;
+        let bits_per_s = |loss| results.of(loss, name).map_or(f64::NAN, |it| it.bits_per_s);
+        self.losses(place).map(|loss| bits_per_s(Some(loss)) / bits_per_s(None)).collect()
+    }
+
+    /// What one system keeps for each of what another one keeps, by rate.
+    fn quotients(&self, results: &Results<'_>, place: usize, [one, other]: [usize; 2]) -> Vec<f64> {
+        let kept = |system| self.kept(results, place, system);
+        kept(one).iter().zip(kept(other)).map(|(one, other)| one / other).collect()
+    }
+
+    fn claims(&self, results: &Results<'_>) -> Vec<Claim> {
         let mut claims = Vec::new();
         for (at, place) in self.places.iter().enumerate() {
-            let gains = measurements.quotients(at, ATP, SWITCHML);
+            let gains = self.quotients(results, at, [ATP, SWITCHML]);
             let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
             let most = gains.iter().copied().fold(0.0, f64::max);
             let name = &place.name;
@@ -222,14 +208,14 @@ impl Setup {
                 Rule::AtLeast(PAPER_GAIN),
             ));
         }
-        claims.push(self.harmless(measurements));
-        claims.extend(self.claims_of_ours(measurements));
+        claims.push(self.harmless(results));
+        claims.extend(self.claims_of_ours(results));
         claims
     }
 
     /// Up to one in a thousand the paper sees next to no cost.
-    fn harmless(&self, measurements: &Measurements) -> Claim {
-        let kept = self.loss_rates.iter().zip(measurements.kept(0, ATP));
+    fn harmless(&self, results: &Results<'_>) -> Claim {
+        let kept = self.loss_rates.iter().zip(self.kept(results, 0, ATP));
         let harmless = kept.filter(|(rate, _)| **rate <= HARMLESS_RATE);
         let least = harmless.map(|(_, kept)| kept).fold(f64::INFINITY, f64::min);
         Claim::measured(
@@ -245,11 +231,11 @@ impl Setup {
         )
     }
 
-    fn claims_of_ours(&self, measurements: &Measurements) -> [Claim; 2] {
+    fn claims_of_ours(&self, results: &Results<'_>) -> [Claim; 2] {
         let places = 0..self.places.len();
-        let leads = places.flat_map(|at| measurements.quotients(at, SELECTIVE, ATP));
+        let leads = places.flat_map(|at| self.quotients(results, at, [SELECTIVE, ATP]));
         let last = self.places.len() - 1;
-        let kept = measurements.kept(last, SELECTIVE).last().copied().unwrap_or(f64::NAN);
+        let kept = self.kept(results, last, SELECTIVE).last().copied().unwrap_or(f64::NAN);
         [
             Claim::measured(
                 "selective repair keeps no less than the paper's recovery at any rate and place, its \
@@ -269,73 +255,39 @@ impl Setup {
         ]
     }
 
-    fn plot(&self, at: usize, place: &Place, measurements: &Measurements) -> Plot {
+    fn plot(&self, at: usize, results: &Results<'_>) -> Plot {
         let rates = self.loss_rates.iter().map(|rate| percent(*rate));
-        let mut chart = Chart::new(format!("Throughput under loss at {}", place.name))
+        let curve = |(number, system): (usize, &System)| {
+            Series::curve(&*system.name, self.kept(results, at, number))
+        };
+        let chart = Chart::new(format!("Throughput under loss at {}", self.places[at].name))
             .x(Axis::categories("packets lost", rates))
-            .y(Axis::linear("of the throughput without loss").unit(Unit::Percent));
-        for (number, system) in self.systems.iter().enumerate() {
-            let kept = measurements.kept(at, number).into_iter().enumerate();
-            let points = kept.map(|(x, kept)| (x as f64, kept)).collect();
-            chart = chart.series(Series::line(system.name.clone(), points));
+            .y(Axis::linear("of the throughput without loss").unit(Unit::Percent))
+            .all(self.systems.iter().enumerate().map(curve));
+        Plot::new(chart, "Aggregation throughput, each system against itself without loss.")
+    }
+
+    fn table(&self, at: usize, results: &Results<'_>) -> Listing {
+        let mut rows = Vec::new();
+        for system in &self.systems {
+            let losses = std::iter::once(None).chain(self.losses(at).map(Some));
+            let measured = losses.filter_map(|loss| Some((loss, results.of(loss, &system.name)?)));
+            let without = results.of(None, &system.name).map_or(f64::NAN, |it| it.bits_per_s);
+            rows.extend(measured.map(|(loss, measured)| (&*system.name, loss, measured, without)));
         }
-        let caption = "Aggregation throughput, each system against itself without loss.";
-        Plot { chart, caption: caption.to_owned() }
-    }
-
-    fn table(&self, at: usize, place: &Place, measurements: &Measurements) -> Listing {
-        let mut table = Table::new([
-            Column::left("system"),
-            Column::right("packets lost"),
-            Column::right("throughput"),
-            Column::right("kept"),
-            Column::right("values sent again"),
-            Column::right("queries"),
-            Column::right("timeouts"),
-        ]);
-        for (number, system) in self.systems.iter().enumerate() {
-            let without = measurements.without_loss[number];
-            let rates = self.loss_rates.iter().copied();
-            let with = rates.zip(measurements.with_loss[at][number].iter().copied());
-            for (rate, measured) in std::iter::once((0.0, without)).chain(with) {
-                table.push([
-                    system.name.clone(),
-                    percent(rate),
-                    Unit::BitsPerSecond.format(measured.bits_per_s),
-                    Unit::Percent.format(measured.bits_per_s / without.bits_per_s),
-                    format_count(measured.resent),
-                    format_count(measured.queries),
-                    format_count(measured.timeouts),
-                ]);
-            }
-        }
-        let caption =
-            format!("Loss at {}; counts are over all workers and the whole run", place.name);
-        Listing { table, caption }
-    }
-}
-
-impl Item<'_> {
-    fn label(&self) -> String {
-        let system = &self.system.name;
-        match self.loss {
-            None => format!("{system}, no loss"),
-            Some((place, rate)) => format!("{system}, {} at {}", percent(rate), place.name),
-        }
-    }
-}
-
-impl Measurements {
-    /// The share of its throughput that a system keeps, by rate.
-    fn kept(&self, place: usize, system: usize) -> Vec<f64> {
-        let without = self.without_loss[system].bits_per_s;
-        self.with_loss[place][system].iter().map(|with| with.bits_per_s / without).collect()
-    }
-
-    /// What one system keeps for each of what another one keeps, by rate.
-    fn quotients(&self, place: usize, system: usize, other: usize) -> Vec<f64> {
-        let others = self.kept(place, other);
-        self.kept(place, system).iter().zip(others).map(|(one, other)| one / other).collect()
+        let table = Table::by_column(rows)
+            .left("system", |(system, ..)| (*system).to_owned())
+            .right("packets lost", |(_, loss, ..)| percent(loss.map_or(0.0, |loss| loss.rate)))
+            .right("throughput", |(_, _, it, _)| Unit::BitsPerSecond.format(it.bits_per_s))
+            .right("kept", |(_, _, it, without)| Unit::Percent.format(it.bits_per_s / without))
+            .right("values sent again", |(_, _, it, _)| format_count(it.resent))
+            .right("queries", |(_, _, it, _)| format_count(it.queries))
+            .right("timeouts", |(_, _, it, _)| format_count(it.timeouts));
+        let place = &self.places[at].name;
+        Listing::new(
+            table,
+            format!("Loss at {place}; counts are over all workers and the whole run"),
+        )
     }
 }
 
@@ -346,10 +298,6 @@ fn bits_per_s(sums_at: &[Vec<Time>], bytes_a_round: f64, last_rounds: usize) -> 
     let counted = sums_at.iter().map(Vec::len).min().unwrap_or(0) - last_rounds;
     let ended = sums_at.iter().map(|sums| sums[counted - 1]).max().unwrap_or(Time::NEVER);
     counted as f64 * bytes_a_round * 8.0 / ended.as_s_f64()
-}
-
-fn one(key: &str, value: impl Into<Value>) -> toml::Table {
-    toml::Table::from_iter([(key.to_owned(), value.into())])
 }
 
 /// Loss rates need more digits than shares do.

@@ -9,18 +9,17 @@ mod show;
 
 use serde::Deserialize;
 use thalweg_core::{Rng, Span};
-use thalweg_workload::models;
 use toml::{Table, Value};
 
-use crate::shrink::model_json;
-use crate::tenants::{Interval, Room, Shared, Sharing, Tenants, fewest, steady_rate};
-use crate::{Context, Figure, FigureError, Findings, Point};
-
-pub(crate) struct Atp13;
+use crate::file::entries;
+use crate::frame::figure::Form;
+use crate::shrink::{known_model, model_json};
+use crate::tenants::{Interval, Room, Shared, Sharing, Tenants, fewest, not_steady, steady_rate};
+use crate::{Context, FigureError, Findings, Point};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     model: String,
     divide_by: u64,
     jobs: u32,
@@ -61,52 +60,37 @@ struct Results {
 struct Bench<'a> {
     setup: &'a Setup,
     model: String,
-    seed: u64,
 }
 
-impl Figure for Atp13 {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-13.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let model = setup.check()?;
-        let bench = Bench { setup: &setup, model, seed: context.seed };
+        let bench = Bench { setup: self, model: self.check(context)? };
         let share_a_job = bench.search(&context.part(0.0, 0.1))?;
-        let peak_aggregators = share_a_job * setup.jobs;
-        let cells = setup.cells();
+        let peak_aggregators = share_a_job * self.jobs;
+        let cells = self.cells();
         let label = |cell: &Cell| format!("{}, {:.0}%", cell.sharing.name(), cell.share * 100.0);
         let trained = context.part(0.1, 1.0).each(&cells, label, |cell, point| {
             let aggregators = (f64::from(peak_aggregators) * cell.share) as u32;
             let unevenness = cell.unevenness.clone();
-            let room = Room { jobs: setup.jobs, aggregators, most_a_job: share_a_job, unevenness };
+            let room = Room { jobs: self.jobs, aggregators, most_a_job: share_a_job, unevenness };
             bench.train(cell.sharing, &room, point)
         })?;
         let cells = cells.into_iter().zip(trained).collect();
-        Ok(setup.findings(&Results { peak_aggregators, cells }))
+        Ok(self.findings(&Results { peak_aggregators, cells }))
     }
 }
 
-const NAME: &str = "atp-13";
-
 impl Setup {
     /// The layer table of the divided model, if the plan fits together.
-    fn check(&self) -> Result<String, FigureError> {
-        let mistake = |reason: &str| FigureError::Plan { figure: NAME, reason: reason.to_owned() };
+    fn check(&self, context: &Context<'_>) -> Result<String, FigureError> {
         let is_falling = self.shares.is_sorted_by(|one, next| one > next);
         if self.shares.len() < 2 || self.shares[0] != 1.0 || !is_falling {
-            return Err(mistake("shares must fall from 1, and there must be two"));
+            return Err(context.mistake("shares must fall from 1, and there must be two"));
         }
         if self.warm_up + 2 > self.iterations as usize || self.divide_by == 0 || self.jobs < 2 {
-            return Err(mistake("give two jobs, and more iterations than the warm-up"));
+            return Err(context.mistake("give two jobs, and more iterations than the warm-up"));
         }
-        let model = models::by_name(&self.model).ok_or_else(|| mistake("no such model"))?;
-        Ok(model_json(&model, self.divide_by as f64))
+        Ok(model_json(&known_model(context, &self.model)?, self.divide_by as f64))
     }
 
     fn cells(&self) -> Vec<Cell> {
@@ -167,36 +151,34 @@ impl Bench<'_> {
         point: &Point<'_>,
     ) -> Result<Trained, FigureError> {
         let setup = self.setup;
-        let starts: Vec<f64> = (0..setup.jobs).map(|job| self.start_us(job)).collect();
+        let seed = point.context.seed;
+        let starts: Vec<f64> = (0..setup.jobs).map(|job| self.start_us(seed, job)).collect();
         let traffic = |job: u32| ("training", self.training(starts[job as usize]));
         let load = |_: &str| Ok(self.model.clone());
-        let scenario = setup.tenants.scenario(NAME, sharing, room, traffic, &load)?;
+        let scenario = setup.tenants.scenario(point, sharing, room, traffic, &load)?;
         let interval = Span::from_us_f64(setup.divided_us(setup.interval_ms));
         let jobs = sharing.jobs_run(room.jobs);
-        let run = setup.tenants.run(NAME, (&scenario, jobs), (self.seed, interval), point)?;
-        let rate = iterations_per_s(&run, setup.warm_up).ok_or_else(|| FigureError::Failed {
-            figure: NAME,
-            reason: "the jobs did not run side by side after their warm-up".to_owned(),
-        })?;
+        let run = setup.tenants.run((&scenario, jobs), interval, point)?;
+        let rate = iterations_per_s(&run, setup.warm_up).ok_or_else(|| not_steady(point))?;
         let images_per_s = rate * setup.images_a_worker / setup.divide_by as f64;
         Ok(Trained { images_per_s, intervals: run.intervals })
     }
 
     /// Jobs start at random within one iteration, with every sharing at the same moments.
-    fn start_us(&self, job: u32) -> f64 {
-        let mut rng = Rng::new(self.seed).substream("start", u64::from(job));
+    fn start_us(&self, seed: u64, job: u32) -> f64 {
+        let mut rng = Rng::new(seed).substream("start", u64::from(job));
         rng.uniform() * self.setup.divided_us(self.setup.forward_ms + self.setup.backward_ms)
     }
 
     fn training(&self, start_us: f64) -> Table {
         let setup = self.setup;
         let us = |us: f64| Value::from(format!("{us:.6}us"));
-        Table::from_iter([
-            ("json".to_owned(), Value::from("divided.json")),
-            ("iterations".to_owned(), setup.iterations.into()),
-            ("forward".to_owned(), us(setup.divided_us(setup.forward_ms))),
-            ("backward".to_owned(), us(setup.divided_us(setup.backward_ms))),
-            ("start".to_owned(), us(start_us)),
+        entries([
+            ("json", "divided.json".into()),
+            ("iterations", setup.iterations.into()),
+            ("forward", us(setup.divided_us(setup.forward_ms))),
+            ("backward", us(setup.divided_us(setup.backward_ms))),
+            ("start", us(start_us)),
         ])
     }
 }

@@ -7,22 +7,23 @@ use serde::Deserialize;
 use thalweg_core::{Rng, Span};
 use thalweg_report::format::{Unit, format_count, format_number, format_rate_bps, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table as Numbers};
-use toml::{Table, Value};
+use thalweg_report::table::Table as Numbers;
+use toml::Table;
 
-use crate::tenants::{Room, Sharing, Tenants, fewest, seconds, steady_rate};
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
+use crate::file::entries;
+use crate::frame::figure::Form;
+use crate::runs::no_files;
+use crate::tenants::{Room, Sharing, Tenants, fewest, not_steady, seconds, steady_rate};
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule};
 
 /// How close to fixed shares hashing has to come.
 const AS_GOOD: f64 = 0.9;
 /// How far above linear indices it has to be with the most jobs.
 const CLEARLY_AHEAD: f64 = 1.3;
 
-pub(crate) struct Atp14;
-
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     jobs: Vec<u32>,
     tensor: String,
     rounds: u32,
@@ -49,52 +50,27 @@ struct Results {
     cells: Vec<(Cell, f64)>,
 }
 
-impl Figure for Atp14 {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-14.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        if setup.jobs.is_empty() || setup.jobs.contains(&0) {
-            let reason = "jobs must be numbers above 0".to_owned();
-            return Err(FigureError::Plan { figure: NAME, reason });
+        if self.jobs.is_empty() || self.jobs.contains(&0) {
+            return Err(context.mistake("jobs must be numbers above 0"));
         }
-        let share_a_job = setup.search(&context.part(0.0, 0.1))?;
-        let cells = setup.cells();
+        let share_a_job = self.search(&context.part(0.0, 0.1))?;
+        let cells = self.cells();
         let label = |cell: &Cell| format!("{} jobs, {}", cell.jobs, cell.sharing.name());
         let goodputs = context.part(0.1, 1.0).each(&cells, label, |cell, point| {
             let aggregators = cell.jobs * share_a_job;
             let unevenness = cell.unevenness.clone();
             let room = Room { jobs: cell.jobs, aggregators, most_a_job: share_a_job, unevenness };
-            setup.goodput(cell.sharing, &room, context.seed, point)
+            self.goodput(cell.sharing, &room, point)
         })?;
         let cells = cells.into_iter().zip(goodputs).collect();
-        Ok(setup.findings(&Results { share_a_job, cells }))
+        Ok(self.findings(&Results { share_a_job, cells }))
     }
 }
 
-const NAME: &str = "atp-14";
-
 /// How often a run tells how far it is.
 const STEP: Span = Span::from_us(500);
-
-const NOTES: [&str; 4] = [
-    "Jobs with fixed shares and hosts of their own meet nowhere, so one of them is run and drawn for \
-     every number of jobs. Its window is its share, and its sums go through the server.",
-    "Every job has two workers and a server of its own; servers have 60 Gbps. For each number of jobs \
-     there are as many aggregators as fixed shares need for full speed, and no more.",
-    "A job never has more packets on the way than that share, so that its slots are as many and can \
-     find places of their own.",
-    "Workers that are in step see the same collisions. Out of step, some packets of a fragment find \
-     the aggregator taken and others find it free, and the sum waits in vain until it is repaired. The \
-     paper's rule takes that for congestion and halves the window each time; selective repair does not. \
-     What else it costs is that nothing beyond the job's slots is sent until then.",
-];
 
 impl Setup {
     fn cells(&self) -> Vec<Cell> {
@@ -123,9 +99,7 @@ impl Setup {
         fewest(self.search_step, self.search_most, |share| {
             let room = Room { jobs: 1, aggregators: share, most_a_job: share, unevenness: None };
             let label = |_: &()| format!("static, {share} aggregators a job");
-            let work = |_: &(), point: &Point<'_>| {
-                self.goodput(Sharing::Static, &room, context.seed, point)
-            };
+            let work = |_: &(), point: &Point<'_>| self.goodput(Sharing::Static, &room, point);
             Ok(context.each(&[()], label, work)?[0])
         })
     }
@@ -135,31 +109,26 @@ impl Setup {
         &self,
         sharing: Sharing,
         room: &Room,
-        seed: u64,
         point: &Point<'_>,
     ) -> Result<f64, FigureError> {
-        let traffic = |job: u32| ("all-reduce", self.all_reduce(seed, job));
-        let nothing = |file: &str| Err(format!("{file} is not needed"));
-        let scenario = self.tenants.scenario(NAME, sharing, room, traffic, &nothing)?;
+        let traffic = |job: u32| ("all-reduce", self.all_reduce(point.context.seed, job));
+        let scenario = self.tenants.scenario(point, sharing, room, traffic, &no_files)?;
         let jobs = sharing.jobs_run(room.jobs);
-        let run = self.tenants.run(NAME, (&scenario, jobs), (seed, STEP), point)?;
+        let run = self.tenants.run((&scenario, jobs), STEP, point)?;
         let sums: Vec<Vec<f64>> = run.jobs.iter().map(|job| seconds(&job.sums_at[0])).collect();
         let bytes = run.jobs.iter().map(|job| job.summed_bytes[0]).sum::<u64>() as f64
             / (f64::from(self.rounds) * run.jobs.len() as f64);
-        let rate = steady_rate(&sums, self.warm_up).ok_or_else(|| FigureError::Failed {
-            figure: NAME,
-            reason: "the jobs did not run side by side after their warm-up".to_owned(),
-        })?;
+        let rate = steady_rate(&sums, self.warm_up).ok_or_else(|| not_steady(point))?;
         Ok(rate * bytes * 8.0)
     }
 
     fn all_reduce(&self, seed: u64, job: u32) -> Table {
         let mut rng = Rng::new(seed).substream("start", u64::from(job));
-        Table::from_iter([
-            ("bytes".to_owned(), Value::from(self.tensor.as_str())),
-            ("rounds".to_owned(), self.rounds.into()),
-            ("in-flight".to_owned(), self.in_flight.into()),
-            ("start".to_owned(), format!("{:.6}us", rng.uniform() * self.spread_us).into()),
+        entries([
+            ("bytes", self.tensor.as_str().into()),
+            ("rounds", self.rounds.into()),
+            ("in-flight", self.in_flight.into()),
+            ("start", format!("{:.6}us", rng.uniform() * self.spread_us).into()),
         ])
     }
 
@@ -168,13 +137,7 @@ impl Setup {
         if !self.unevenness.is_empty() {
             tables.push(self.out_of_step(results));
         }
-        Findings {
-            claims: self.claims(results),
-            plots: vec![self.plot(results)],
-            tables,
-            not_measured: Vec::new(),
-            notes: NOTES.map(str::to_owned).into(),
-        }
+        Findings { claims: self.claims(results), plots: vec![self.plot(results)], tables }
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
@@ -214,57 +177,48 @@ impl Setup {
     }
 
     fn plot(&self, results: &Results) -> Plot {
-        let mut chart = Chart::new("Aggregation throughput of a job")
-            .x(Axis::linear("jobs"))
-            .y(Axis::linear("sums at each worker").unit(Unit::BitsPerSecond));
-        for sharing in IN_STEP {
+        let line = |sharing: Sharing| {
             let points = self.jobs.iter().map(|&jobs| {
                 let run = if sharing == Sharing::Static { self.most() } else { jobs };
                 (f64::from(jobs), results.at(sharing, run))
             });
-            chart = chart.series(Series::line(name(sharing), points.collect()));
-        }
-        let caption = "Hashing comes close to fixed shares; linear indices collide.";
-        Plot { chart, caption: caption.to_owned() }
+            Series::line(name(sharing), points.collect())
+        };
+        let chart = Chart::new("Aggregation throughput of a job")
+            .x(Axis::linear("jobs"))
+            .y(Axis::linear("sums at each worker").unit(Unit::BitsPerSecond))
+            .all(IN_STEP.map(line));
+        Plot::new(chart, "Hashing comes close to fixed shares; linear indices collide.")
     }
 
     fn goodputs(&self, results: &Results) -> Listing {
-        let mut columns = vec![Column::right("jobs"), Column::right("aggregators")];
-        columns.extend(IN_STEP.map(|sharing| Column::right(name(sharing))));
-        columns.push(Column::right("hashed over static"));
-        columns.push(Column::right("linear over static"));
-        let mut table = Numbers::new(columns);
         let fixed = results.at(Sharing::Static, self.most());
-        for &jobs in &self.jobs {
-            let [hashed, linear] =
-                [Sharing::Dynamic, Sharing::Linear].map(|one| results.at(one, jobs));
-            table.push([
-                jobs.to_string(),
-                format_count(u64::from(jobs * results.share_a_job)),
-                format_rate_bps(fixed),
-                format_rate_bps(hashed),
-                format_rate_bps(linear),
-                format_ratio(hashed / fixed),
-                format_ratio(linear / fixed),
-            ]);
-        }
-        Listing { table, caption: "Sums at each worker of a job, workers in step".to_owned() }
+        let over_fixed = |sharing, jobs| format_ratio(results.at(sharing, jobs) / fixed);
+        let table = Numbers::by_column(self.jobs.iter().copied())
+            .right("jobs", u32::to_string)
+            .right("aggregators", |jobs| format_count((jobs * results.share_a_job).into()))
+            .right(name(Sharing::Static), |_| format_rate_bps(fixed))
+            .right(name(Sharing::Dynamic), |&jobs| {
+                format_rate_bps(results.at(Sharing::Dynamic, jobs))
+            })
+            .right(name(Sharing::Linear), |&jobs| {
+                format_rate_bps(results.at(Sharing::Linear, jobs))
+            })
+            .right("hashed over static", |&jobs| over_fixed(Sharing::Dynamic, jobs))
+            .right("linear over static", |&jobs| over_fixed(Sharing::Linear, jobs));
+        Listing::new(table, "Sums at each worker of a job, workers in step")
     }
 
     fn out_of_step(&self, results: &Results) -> Listing {
-        let mut columns = vec![Column::right("out of step by")];
-        columns.extend(OUT_OF_STEP.map(|sharing| Column::right(name(sharing))));
-        let mut table = Numbers::new(columns);
-        for up_to in &self.unevenness {
-            let mut row = vec![up_to.clone()];
-            row.extend(OUT_OF_STEP.map(|sharing| {
+        let mut table =
+            Numbers::by_column(&self.unevenness).right("out of step by", |up_to| (*up_to).clone());
+        for sharing in OUT_OF_STEP {
+            table = table.right(name(sharing), |up_to| {
                 let goodput = results.find(sharing, self.most(), Some(up_to));
                 goodput.map_or_else(|| format_number(f64::NAN), format_rate_bps)
-            }));
-            table.push(row);
+            });
         }
-        let caption = format!("The same out of step, {} jobs", self.most());
-        Listing { table, caption }
+        Listing::new(table, format!("The same out of step, {} jobs", self.most()))
     }
 }
 

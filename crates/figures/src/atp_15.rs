@@ -10,9 +10,10 @@ mod measure;
 use serde::Deserialize;
 use thalweg_report::format::{Unit, format_count, format_number};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Rule};
+use crate::frame::figure::Form;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Rule};
 use measure::{Streamed, Trained};
 
 /// How much faster training has to be with congestion control; the paper's is 2.9 times as fast.
@@ -28,11 +29,9 @@ const SELECTIVE_WITHOUT: usize = 3;
 const LARGER_WITHOUT: usize = 4;
 const WAYS: usize = 5;
 
-pub(crate) struct Atp15;
-
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     paper_images_per_s: Pair,
     paper_goodput_gbps: Pair,
     enough: f64,
@@ -85,60 +84,30 @@ struct Measured {
     trained: Vec<Trained>,
 }
 
-impl Figure for Atp15 {
-    fn name(&self) -> &'static str {
-        "atp-15"
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-15.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        setup.check()?;
-        let searched = setup.search(&context.part(0.0, 0.3))?;
-        let needed = setup.needed(&searched);
-        let measured = setup.compare(&context.part(0.3, 1.0), needed)?;
+        self.check(context)?;
+        let searched = self.search(&context.part(0.0, 0.3))?;
+        let needed = self.needed(&searched);
+        let measured = self.compare(&context.part(0.3, 1.0), needed)?;
         Ok(Findings {
-            claims: setup.claims(&measured),
-            plots: vec![setup.plot(&measured)],
-            tables: vec![setup.table(&measured), setup.search_table(&searched, needed)],
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
+            claims: self.claims(&measured),
+            plots: vec![self.plot(&measured)],
+            tables: vec![self.table(&measured), self.search_table(&searched, needed)],
         })
     }
 }
 
-const NOT_MEASURED: [&str; 1] =
-    ["the first part of §5.5: congestion control beside other traffic than aggregation"];
-
-const NOTES: [&str; 6] = [
-    "Images per second depend on how fast workers compute, which the paper does not give, and on what its \
-     hosts reach. Ours are therefore not judged, only their ratio is.",
-    "The server's cable has 60 Gbps, which is where the paper's server saturates. Its hosts reach 20 Gbps \
-     at best, ours the rate of the cable: so goodput is higher here.",
-    "Without congestion control goodput is low here, but does not go up and down. Workers notice loss when \
-     something overtakes it, within a round trip, and the cable to the server never runs dry. With a larger \
-     window so much is lost that they wait for timeouts, and goodput falls to 0 as in the paper.",
-    "The goodput over time is that of a stream of tensors without a pause. The paper averages over a \
-     second of training, which covers pauses.",
-    "Sizes and computing are divided, timeouts and queues are not: at the end of an iteration what is \
-     lost waits for a timeout, which weighs more here than with whole models.",
-    "The window without congestion control is four bandwidth-delay products, in the last way sixteen. \
-     The paper does not give its own.",
-];
-
 impl Setup {
-    fn check(&self) -> Result<(), FigureError> {
+    fn check(&self, context: &Context<'_>) -> Result<(), FigureError> {
         let is_timed = self.warm_up_intervals < self.intervals && self.interval_us > 0;
         let is_sized = !self.candidates.is_empty() && self.training.iterations > 1;
         if self.ways.len() == WAYS && is_timed && is_sized {
             return Ok(());
         }
-        let reason =
-            "give five ways, sizes to try, two iterations, and intervals after the warm-up";
-        Err(FigureError::Plan { figure: Atp15.name(), reason: reason.to_owned() })
+        Err(context.mistake(
+            "give five ways, sizes to try, two iterations, and intervals after the warm-up",
+        ))
     }
 
     /// The fewest aggregators that suffice.
@@ -207,76 +176,59 @@ impl Setup {
     }
 
     fn plot(&self, measured: &Measured) -> Plot {
-        let mut chart = Chart::new("Goodput of one worker")
-            .x(Axis::linear("time").unit(Unit::SpanUs))
-            .y(Axis::linear("goodput").unit(Unit::BitsPerSecond));
-        for (way, streamed) in self.ways.iter().zip(&measured.streamed) {
+        let line = |(way, streamed): (&Way, &Streamed)| {
             let intervals = streamed.bits_per_s.iter().enumerate();
             let middle_us = |number: usize| (number as f64 + 0.5) * self.interval_us as f64;
             let points = intervals.map(|(number, rate)| (middle_us(number), *rate)).collect();
-            chart = chart.series(Series::line(way.name.clone(), points));
-        }
+            Series::line(way.name.clone(), points)
+        };
+        let chart = Chart::new("Goodput of one worker")
+            .x(Axis::linear("time").unit(Unit::SpanUs))
+            .y(Axis::linear("goodput").unit(Unit::BitsPerSecond))
+            .all(self.ways.iter().zip(&measured.streamed).map(line));
         let caption = format!(
             "A stream of tensors with {} aggregators, half of what it needs.",
             format_count(u64::from(measured.aggregators))
         );
-        Plot { chart, caption }
+        Plot::new(chart, caption)
     }
 
     fn table(&self, measured: &Measured) -> Listing {
-        let mut table = Table::new([
-            Column::left("congestion control"),
-            Column::right("images/s a worker"),
-            Column::right("paper"),
-            Column::right("goodput"),
-            Column::right("variation"),
-            Column::right("summed in the switch"),
-            Column::right("dropped"),
-            Column::right("values sent again"),
-            Column::right("timeouts"),
-        ]);
         let images = self.paper_images_per_s;
         let papers = [Some(images.with), Some(images.without), None, None, None];
-        let rows = self.ways.iter().zip(papers).zip(&measured.trained).zip(&measured.streamed);
-        for (((way, paper), trained), streamed) in rows {
-            table.push([
-                way.name.clone(),
-                format_number(trained.images_per_s),
-                paper.map_or_else(String::new, format_number),
-                Unit::BitsPerSecond.format(self.mean_bits_per_s(streamed)),
-                Unit::Percent.format(streamed.variation(self.warm_up_intervals)),
-                Unit::Percent.format(streamed.summed_share),
-                Unit::Percent.format(streamed.dropped_share()),
-                format_count(streamed.sent_again),
-                format_count(streamed.timeouts),
-            ]);
-        }
+        let rows =
+            self.ways.iter().zip(papers).zip(measured.trained.iter().zip(&measured.streamed));
+        let percent = |share: f64| Unit::Percent.format(share);
+        let goodput = |it: &Streamed| Unit::BitsPerSecond.format(self.mean_bits_per_s(it));
+        let warm_up = self.warm_up_intervals;
+        let table = Table::by_column(rows)
+            .left("congestion control", |((way, _), _)| way.name.clone())
+            .right("images/s a worker", |(_, (it, _))| format_number(it.images_per_s))
+            .right("paper", |((_, paper), _)| paper.map_or_else(String::new, format_number))
+            .right("goodput", |(_, (_, it))| goodput(it))
+            .right("variation", |(_, (_, it))| percent(it.variation(warm_up)))
+            .right("summed in the switch", |(_, (_, it))| percent(it.summed_share))
+            .right("dropped", |(_, (_, it))| percent(it.dropped_share()))
+            .right("values sent again", |(_, (_, it))| format_count(it.sent_again))
+            .right("timeouts", |(_, (_, it))| format_count(it.timeouts));
         let caption = format!(
             "A job with {} aggregators; all but images/s is of the stream",
             format_count(u64::from(measured.aggregators))
         );
-        Listing { table, caption }
+        Listing::new(table, caption)
     }
 
     fn search_table(&self, searched: &[Trained], needed: u32) -> Listing {
-        let mut table = Table::new([
-            Column::right("aggregators"),
-            Column::right("images/s a worker"),
-            Column::right("summed in the switch"),
-        ]);
-        for (size, trained) in self.candidates.iter().zip(searched) {
-            table.push([
-                format_count(u64::from(*size)),
-                format_number(trained.images_per_s),
-                Unit::Percent.format(trained.summed_share),
-            ]);
-        }
+        let table = Table::by_column(self.candidates.iter().zip(searched))
+            .right("aggregators", |(size, _)| format_count(u64::from(**size)))
+            .right("images/s a worker", |(_, it)| format_number(it.images_per_s))
+            .right("summed in the switch", |(_, it)| Unit::Percent.format(it.summed_share));
         let caption = format!(
             "With congestion control; {} suffice for {} of the throughput with the last",
             format_count(u64::from(needed)),
             Unit::Percent.format(self.enough)
         );
-        Listing { table, caption }
+        Listing::new(table, caption)
     }
 }
 

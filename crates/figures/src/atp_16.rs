@@ -5,13 +5,11 @@ mod bench;
 use serde::Deserialize;
 use thalweg_report::format::{Unit, format_count, format_percent};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Rule};
+use crate::frame::figure::Form;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Rule};
 use bench::{Bench, Measured};
-
-/// The figure.
-pub(crate) struct Atp16;
 
 /// What a demand below the fair share has to get.
 const LEAST_OF_PEAK: f64 = 0.95;
@@ -83,56 +81,20 @@ struct Part<'a> {
     shared: Vec<(&'a Other, Measured)>,
 }
 
-impl Figure for Atp16 {
-    fn name(&self) -> &'static str {
-        "atp-16"
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-16.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let bench = Bench::new(&setup)?;
-        let parts = setup.measure(&bench, context)?;
+        let bench = Bench::new(self, context)?;
+        let parts = self.measure(&bench, context)?;
         let plots = parts.iter().flat_map(|part| {
-            part.shared.iter().map(|(other, measured)| setup.plot(part, other, measured))
+            part.shared.iter().map(|(other, measured)| self.plot(part, other, measured))
         });
         Ok(Findings {
-            claims: parts.iter().flat_map(|part| setup.claims(&bench, part)).collect(),
+            claims: parts.iter().flat_map(|part| self.claims(&bench, part)).collect(),
             plots: plots.collect(),
-            tables: vec![setup.table(&bench, &parts)],
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
+            tables: vec![self.table(&bench, &parts)],
         })
     }
 }
-
-const NOT_MEASURED: [&str; 1] =
-    ["the paper's other traffic: it does not say which transport it is, nor how it is controlled"];
-
-const NOTES: [&str; 7] = [
-    "Goodput is payload: of 100 Gbps a job has at most 81.0 with packets of 306 bytes for 248, and a flow \
-     97.3 with 1,500 for 1,460. Half of the link is 40.5 and 48.7.",
-    "On the uplink the flow and the worker leave from one host. No queue of a switch fills, nothing is \
-     marked, and the host's stack shares by taking turns that are counted in bytes.",
-    "On the downlink the switch's queue marks both. A job halves its window on a mark, whatever the share \
-     of marks, as the paper has it, and CUBIC takes away 30%. DCTCP takes away little and is soon back at \
-     the threshold, with another mark for the job: its window is halved every 65 µs, a handful of round \
-     trips, in each of which it regains one packet. So it stays at a tenth of its half. Thresholds of 30 \
-     KB, 100 KB, 400 KB and 1.5 MB gave it 4.9, 4.2, 2.9 and 2.0 Gbps, with one seed: none mends it.",
-    "Windows are halved by losses although nothing is lost: fragments are overtaken and taken for lost. \
-     Most of it comes with the collisions of the first iteration; alone on the link it does not happen. \
-     We take it that such a fragment lies partly in the switch and partly at the server, because its \
-     aggregator became free between two workers' packets; that was not traced.",
-    "Beside a flow that halves on a mark, as the job does, the job has its half: NewReno in place of DCTCP \
-     leaves it 103% of that, at the quick size with seeds 1 to 3.",
-    "Times are a thousandth of the paper's, and tensors and compute times of VGG16 are divided alike. \
-     Windows and round trips are not.",
-    "A job has a number of tensors that would take its time at the fair share, or of iterations that would \
-     take it alone; where it gets less, it is still at work when the run ends.",
-];
 
 impl Setup {
     fn measure(
@@ -148,9 +110,8 @@ impl Setup {
             let other = case.other.map_or("alone", |other| &*other.name);
             format!("{}, {other}", self.name(case.work))
         };
-        let mut measured = context
-            .each(&cases, label, |case, point| bench.run(*case, context.seed, point))?
-            .into_iter();
+        let mut measured =
+            context.each(&cases, label, |case, point| bench.run(*case, point))?.into_iter();
         let part = |work| {
             let alone = measured.next().expect("one for each case");
             Part {
@@ -198,38 +159,26 @@ impl Setup {
     }
 
     fn table(&self, bench: &Bench<'_>, parts: &[Part<'_>]) -> Listing {
-        let mut table = Table::new([
-            Column::left("job"),
-            Column::left("beside"),
-            Column::right("job"),
-            Column::right("of its half"),
-            Column::right("flow"),
-            Column::right("of its half"),
-            Column::right("link in use"),
-            Column::right("halved by marks"),
-            Column::right("by losses"),
-        ]);
-        for part in parts {
+        let rows = parts.iter().flat_map(|part| {
             let alone = [("nothing", &part.alone)];
             let shared = part.shared.iter().map(|(other, measured)| (&*other.name, measured));
-            for (beside, measured) in alone.into_iter().chain(shared) {
-                let (job, flow) = bench.of_halves(measured);
-                table.push([
-                    self.name(part.work).to_owned(),
-                    beside.to_owned(),
-                    Unit::BitsPerSecond.format(measured.job_bps),
-                    format_percent(job),
-                    Unit::BitsPerSecond.format(measured.flow_bps),
-                    format_percent(flow),
-                    format_percent(bench.link_use(measured)),
-                    format_count(measured.mark_halvings),
-                    format_count(measured.loss_halvings),
-                ]);
-            }
-        }
+            let work = self.name(part.work);
+            alone.into_iter().chain(shared).map(move |(beside, it)| (work, beside, it))
+        });
+        let rate = |bps: f64| Unit::BitsPerSecond.format(bps);
+        let table = Table::by_column(rows)
+            .left("job", |(work, ..)| (*work).to_owned())
+            .left("beside", |(_, beside, _)| (*beside).to_owned())
+            .right("job", |(.., it)| rate(it.job_bps))
+            .right("of its half", |(.., it)| format_percent(bench.of_halves(it).0))
+            .right("flow", |(.., it)| rate(it.flow_bps))
+            .right("of its half", |(.., it)| format_percent(bench.of_halves(it).1))
+            .right("link in use", |(.., it)| format_percent(bench.link_use(it)))
+            .right("halved by marks", |(.., it)| format_count(it.mark_halvings))
+            .right("by losses", |(.., it)| format_count(it.loss_halvings));
         let caption =
             "Goodput while the job is at work, once it has settled; halvings of the first worker";
-        Listing { table, caption: caption.to_owned() }
+        Listing::new(table, caption)
     }
 
     fn plot(&self, part: &Part<'_>, other: &Other, measured: &Measured) -> Plot {
@@ -252,6 +201,6 @@ impl Setup {
             Work::Training => "Its demand is below half of the link; sending comes in bursts.",
             Work::Benchmark => "Its demand is all of the link.",
         };
-        Plot { chart, caption: caption.to_owned() }
+        Plot::new(chart, caption)
     }
 }

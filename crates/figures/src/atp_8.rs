@@ -3,18 +3,18 @@
 mod system;
 
 use serde::Deserialize;
+use thalweg_core::Span;
 use thalweg_report::format::{Unit, format_number, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
-use thalweg_scenario::{Ending, JobRecord, Scenario};
+use thalweg_report::table::Table;
+use thalweg_scenario::JobRecord;
 use thalweg_workload::models;
 
-use crate::shrink::model_json;
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
+use crate::file::entries;
+use crate::frame::figure::Form;
+use crate::runs::run_to_end;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule, shrink};
 use system::{Network, System};
-
-/// The figure.
-pub(crate) struct Atp8;
 
 /// By how much another system may be faster before the first one is not the best any more.
 const MARGIN: f64 = 0.02;
@@ -25,7 +25,7 @@ const LEAST_SPEEDUP: f64 = 1.05;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     workers: u32,
     rate: String,
     delay_ns: f64,
@@ -65,53 +65,18 @@ struct Times {
     later_s: f64,
 }
 
-impl Figure for Atp8 {
-    fn name(&self) -> &'static str {
-        "atp-8"
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-8.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let (rows, limit) = setup.measure(context)?;
-        let mut claims = setup.claims(&rows);
-        claims.extend(setup.limit_claims(&limit));
+        let (rows, limit) = self.measure(context)?;
+        let mut claims = self.claims(&rows);
+        claims.extend(self.limit_claims(&limit));
         Ok(Findings {
             claims,
-            plots: vec![setup.throughput_plot(&rows), setup.speedup_plot(&rows)],
-            tables: vec![setup.throughput_table(&rows), setup.limit_table(&limit)],
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
+            plots: vec![self.throughput_plot(&rows), self.speedup_plot(&rows)],
+            tables: vec![self.throughput_table(&rows), self.limit_table(&limit)],
         })
     }
 }
-
-const NOT_MEASURED: [&str; 2] = [
-    "VGG11: its layer table is not built in",
-    "RDMA and TCP as two transports: servers and ring send over DCTCP, with nothing spent in hosts",
-];
-
-const NOTES: [&str; 6] = [
-    "The paper's ratios come from its hosts as much as from the network: a server that ends at 60 Gbps, \
-     TCP stacks, VGG16 at 20 Gbps of 100. Here every host keeps up with its link, so that VGG16 on a \
-     2080 Ti hides all but N to 1 behind its backward pass. What is judged is the order, and the limit \
-     without computing, where bytes over the busiest link decide.",
-    "One speed stands for all layers: 1e13 FLOP/s in single precision, 74% of a 2080 Ti's peak. Real \
-     ones run VGG faster and ResNets slower. Batch 32; the paper gives none.",
-    "Tensors, buckets, messages, computing and delays are divided by the same number, so that all ratios \
-     of time stay; packets, windows and thresholds are not, since a packet is a packet.",
-    "The baselines are not held back: headers of 40 bytes on packets of 1,500 against 58 on 306, a \
-     co-located share of N to N that stays in its host, and as many slots of SwitchML as the switch has \
-     aggregators.",
-    "SwitchML with the packet of 306 bytes is as fast as ATP, or faster by the way to the server and back: \
-     with one job and no loss the difference of the two is the size of the packet.",
-    "Seeds change one thing here, which aggregators collide, and collisions are over after the first \
-     iteration. All that leaves the first out is therefore the same with every seed, and several seeds \
-     are no more evidence than one. The claim about the first iteration is the one that they test.",
-];
 
 impl Setup {
     /// Every model on every system, and the limit without computing.
@@ -122,8 +87,7 @@ impl Setup {
         let trained = self.models.iter().flat_map(|model| of_model(model, true));
         let cases: Vec<Case<'_>> = trained.chain(of_model(&self.limit_model, false)).collect();
         let label = |case: &Case<'_>| format!("{}, {}", case.model, case.system.name);
-        let times = context
-            .each(&cases, label, |case, point| self.iteration_s(*case, context.seed, point))?;
+        let times = context.each(&cases, label, |case, point| self.iteration_s(*case, point))?;
         let names = self.models.iter().chain([&self.limit_model]);
         let row = |(model, times): (_, &[Times])| Row {
             model,
@@ -137,32 +101,7 @@ impl Setup {
     }
 
     /// How long iterations take, at the model's full size.
-    fn iteration_s(
-        &self,
-        case: Case<'_>,
-        seed: u64,
-        point: &Point<'_>,
-    ) -> Result<Times, FigureError> {
-        let scenario = self.scenario(case)?;
-        let mut run = scenario.run_bare(seed);
-        let mut progress = run.progress();
-        while progress.ended.is_none() {
-            progress = run.advance(EVENTS_A_SLICE);
-            point.reached(progress.finished_sums as f64 / progress.expected_sums.max(1) as f64)?;
-        }
-        let outcome = run.outcome();
-        let failed = |reason| FigureError::Failed { figure: Atp8.name(), reason };
-        match outcome.jobs.first() {
-            Some(job) if outcome.ending == Ending::Complete && job.failure.is_none() => {
-                let times = times(job, self.divisor);
-                let reason = || failed(format!("{} has fewer than 2 iterations", scenario.title()));
-                times.ok_or_else(reason)
-            }
-            _ => Err(failed(format!("{} ended as {:?}", scenario.title(), outcome.ending))),
-        }
-    }
-
-    fn scenario(&self, case: Case<'_>) -> Result<Scenario, FigureError> {
+    fn iteration_s(&self, case: Case<'_>, point: &Point<'_>) -> Result<Times, FigureError> {
         let network = Network {
             workers: self.workers,
             rate: &self.rate,
@@ -170,24 +109,27 @@ impl Setup {
             switch: &self.switch,
             aggregation: &self.aggregation,
         };
-        let mut job = toml::Table::new();
-        let mut set = |key: &str, value: toml::Value| job.insert(key.to_owned(), value);
-        set("json", "model.json".into());
-        set("iterations", self.iterations.into());
-        set("bucket", format!("{:.0}B", self.bucket_bytes / self.divisor).into());
-        if case.computes {
-            set("flops-per-s", (self.flops_per_s * self.divisor).into());
-            set("batch", self.batch.into());
+        let file = network.scenario(case.system, case.model, self.job(case), self.divisor);
+        let scenario = shrink::scenario(point, (case.model, self.divisor), &file)?;
+        let outcome = run_to_end(&scenario, STEP, point)?;
+        let times = outcome.jobs.first().and_then(|job| times(job, self.divisor));
+        let few = || format!("{} has fewer than 2 iterations", scenario.title());
+        times.ok_or_else(|| point.context.failed(few()))
+    }
+
+    fn job(&self, case: Case<'_>) -> toml::Table {
+        let mut job = entries([
+            ("json", "model.json".into()),
+            ("iterations", self.iterations.into()),
+            ("bucket", format!("{:.0}B", self.bucket_bytes / self.divisor).into()),
+        ]);
+        job.extend(if case.computes {
+            let flops_per_s = self.flops_per_s * self.divisor;
+            entries([("flops-per-s", flops_per_s.into()), ("batch", self.batch.into())])
         } else {
-            set("forward", "0ns".into());
-            set("backward", "0ns".into());
-        }
-        let text = network.scenario(case.system, case.model, job, self.divisor).to_string();
-        let load = |_: &str| {
-            let model = models::by_name(case.model);
-            model.map(|model| model_json(&model, self.divisor)).ok_or("no such model".to_owned())
-        };
-        Ok(Scenario::parse("plans/atp-8.toml", &text, &load)?)
+            entries([("forward", "0ns".into()), ("backward", "0ns".into())])
+        });
+        job
     }
 
     /// How much faster the first system is than each one.
@@ -263,42 +205,31 @@ impl Setup {
     }
 
     fn throughput_table(&self, rows: &[Row<'_>]) -> Listing {
-        let systems = self.systems.iter().map(|system| Column::right(&*system.name));
-        let mut table = Table::new([Column::left("model")].into_iter().chain(systems));
-        for row in rows {
-            let cells = row.iterations_s.iter().zip(Setup::speedups(row)).map(|(time, speedup)| {
-                let images = format_number(self.images_a_second(*time));
-                format!("{images} ({})", format_ratio(speedup))
+        let mut table = Table::by_column(rows).left("model", |row| row.model.to_owned());
+        for (at, system) in self.systems.iter().enumerate() {
+            table = table.right(&*system.name, |row| {
+                let images = format_number(self.images_a_second(row.iterations_s[at]));
+                format!("{images} ({})", format_ratio(Setup::speedups(row)[at]))
             });
-            table.push([row.model.to_owned()].into_iter().chain(cells));
         }
         let caption = format!(
             "Images a second and worker; in brackets how much faster {} is",
             self.systems[0].name
         );
-        Listing { table, caption }
+        Listing::new(table, caption)
     }
 
     fn limit_table(&self, limit: &Row<'_>) -> Listing {
-        let mut table = Table::new([
-            Column::left("system"),
-            Column::right("bytes on the busiest link"),
-            Column::right("as a time at line rate"),
-            Column::right("iteration"),
-        ]);
         let model = models::by_name(limit.model);
         let bytes = model.map_or(f64::NAN, |model| model.values() as f64 * 4.0);
-        for (system, time) in self.systems.iter().zip(&limit.iterations_s) {
-            let link_bytes = bytes * system.link_bytes(self.workers);
-            table.push([
-                system.name.clone(),
-                Unit::Bytes.format(link_bytes),
-                Unit::SpanUs.format(link_bytes * 8.0 / LINE_RATE_BPS * 1e6),
-                Unit::SpanUs.format(time * 1e6),
-            ]);
-        }
-        let caption = format!("{} without computing, at its full size", limit.model);
-        Listing { table, caption }
+        let link_bytes = |system: &System| bytes * system.link_bytes(self.workers);
+        let line_us = |system: &System| link_bytes(system) * 8.0 / LINE_RATE_BPS * 1e6;
+        let table = Table::by_column(self.systems.iter().zip(&limit.iterations_s))
+            .left("system", |(system, _)| system.name.clone())
+            .right("bytes on the busiest link", |(it, _)| Unit::Bytes.format(link_bytes(it)))
+            .right("as a time at line rate", |(it, _)| Unit::SpanUs.format(line_us(it)))
+            .right("iteration", |(_, time_s)| Unit::SpanUs.format(*time_s * 1e6));
+        Listing::new(table, format!("{} without computing, at its full size", limit.model))
     }
 
     fn throughput_plot(&self, rows: &[Row<'_>]) -> Plot {
@@ -324,13 +255,14 @@ impl Setup {
         caption: &str,
         value: impl Fn(&Row<'_>, usize) -> f64,
     ) -> Plot {
-        let names = rows.iter().map(|row| row.model);
-        let mut chart = Chart::new(title).x(Axis::categories("model", names)).y(axis);
-        for (index, system) in self.systems.iter().enumerate() {
-            let bars = rows.iter().map(|row| value(row, index));
-            chart = chart.series(Series::bars(&*system.name, bars.collect::<Vec<_>>()));
-        }
-        Plot { chart, caption: caption.to_owned() }
+        let bars = |(index, system): (usize, &System)| {
+            Series::bars(&*system.name, rows.iter().map(|row| value(row, index)))
+        };
+        let chart = Chart::new(title)
+            .x(Axis::categories("model", rows.iter().map(|row| row.model)))
+            .y(axis)
+            .all(self.systems.iter().enumerate().map(bars));
+        Plot::new(chart, caption)
     }
 }
 
@@ -338,7 +270,7 @@ impl Setup {
 const LINE_RATE_BPS: f64 = 1e11;
 
 /// How often a run tells how far it is.
-const EVENTS_A_SLICE: u64 = 500_000;
+const STEP: Span = Span::from_us(500);
 
 /// How long the first iteration took, and the others on average. `None` if there are no others.
 fn times(job: &JobRecord, divisor: f64) -> Option<Times> {

@@ -9,12 +9,13 @@ use serde::Deserialize;
 use thalweg_core::{NodeId, Span};
 use thalweg_report::format::{Unit, format_bytes, format_count, format_number, format_rate_bps};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 use thalweg_scenario::{Outcome, Scenario, ServerUse};
-use toml::Value;
 
-use crate::runs::run_stepwise;
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
+use crate::file::{changed, entries, one};
+use crate::frame::figure::Form;
+use crate::runs::{self, no_files, run_to_end};
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule};
 
 /// How far ours may be from what the paper counts.
 const TOLERANCE: f64 = 0.05;
@@ -26,11 +27,9 @@ const SCHEMES: [(&str, &str); 2] =
 /// Packets that the server receives for a fragment, in the same order.
 const PAPER_PACKETS: [f64; 2] = [1.0, 3.0];
 
-pub(crate) struct Atp9;
-
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     paper_ratio: f64,
     links: Vec<[String; 2]>,
     /// A scenario without traffic.
@@ -49,53 +48,30 @@ struct Row {
     goodput_bps: f64,
 }
 
-impl Figure for Atp9 {
-    fn name(&self) -> &'static str {
-        "atp-9"
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-9.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
         let label = |(_, name): &(&str, &str)| (*name).to_owned();
         let rows = context.each(&SCHEMES, label, |&(collective, name), point| {
-            setup.row(self, collective, name, (context.seed, point))
+            self.row(collective, name, point)
         })?;
         Ok(Findings {
-            claims: setup.claims(&rows),
-            plots: vec![setup.plot(&rows)],
+            claims: self.claims(&rows),
+            plots: vec![self.plot(&rows)],
             tables: vec![table(&rows)],
-            not_measured: Vec::new(),
-            notes: NOTES.map(str::to_owned).into(),
         })
     }
 }
 
-const NOTES: [&str; 3] = [
-    "The paper counts in a simulator of its own and gives neither the tensor nor the rates. Ours are \
-     tensors of 4 MB one after the other over links of 100 Gbps; SW0 and SW1 are connected to SW2 \
-     directly.",
-    "The ratio is a little below 3 because of collisions. While aggregators are still being found, a \
-     fragment that collides passes all switches by, and its six packets reach the server in either \
-     scheme.",
-    "The paper cannot measure throughput here. Ours shows what the traffic costs: three sums share the \
-     server's link in rack-scale aggregation, so that workers get a third of the speed.",
-];
-
 impl Setup {
     fn row(
         &self,
-        figure: &Atp9,
         collective: &str,
         name: &'static str,
-        (seed, point): (u64, &Point<'_>),
+        point: &Point<'_>,
     ) -> Result<Row, FigureError> {
-        let scenario = self.scenario(collective, name)?;
-        let outcome = run_stepwise(figure.name(), &scenario, (seed, STEP), point, |_, _| ())?;
-        let mistake = |reason: String| FigureError::Plan { figure: figure.name(), reason };
+        let scenario = self.scenario(collective, name, point)?;
+        let outcome = run_to_end(&scenario, STEP, point)?;
+        let mistake = |reason: String| point.context.mistake(reason);
         let job = outcome.jobs.first().ok_or_else(|| mistake("no job ran".to_owned()))?;
         let server = job.servers.first();
         let of_link = |[from, to]: &[String; 2]| {
@@ -110,16 +86,16 @@ impl Setup {
         })
     }
 
-    fn scenario(&self, collective: &str, name: &str) -> Result<Scenario, FigureError> {
-        let mut job = self.job.clone();
-        job.insert("collective".to_owned(), collective.into());
-        job.insert("rounds".to_owned(), self.rounds.into());
-        let traffic = toml::Table::from_iter([("all-reduce".to_owned(), Value::Table(job))]);
-        let mut file = self.scenario.clone();
-        file.insert("title".to_owned(), name.into());
-        file.insert("traffic".to_owned(), Value::Array(vec![Value::Table(traffic)]));
-        let no_files = |file: &str| Err(format!("{file} is not there"));
-        Ok(Scenario::parse("plans/atp-9.toml", &file.to_string(), &no_files)?)
+    fn scenario(
+        &self,
+        collective: &str,
+        name: &str,
+        point: &Point<'_>,
+    ) -> Result<Scenario, FigureError> {
+        let own = entries([("collective", collective.into()), ("rounds", self.rounds.into())]);
+        let traffic = vec![one("all-reduce", changed(&self.job, own))];
+        let own = entries([("title", name.into()), ("traffic", traffic.into())]);
+        runs::scenario(point, changed(&self.scenario, own), &no_files)
     }
 
     fn claims(&self, rows: &[Row]) -> Vec<Claim> {
@@ -151,11 +127,11 @@ impl Setup {
             |row: &Row| Series::bars(row.name, row.link_bytes.iter().map(|bytes| *bytes as f64));
         let chart = Chart::new("Bytes on the way to the server")
             .x(Axis::categories("link", names))
-            .y(Axis::linear("traffic").unit(Unit::Bytes));
+            .y(Axis::linear("traffic").unit(Unit::Bytes))
+            .all(rows.iter().map(bars));
         let caption = "Into the server's switch, SW2, both bring the same; from there to the server, \
                        PS, rack-scale aggregation brings three sums and ATP one.";
-        let chart = rows.iter().map(bars).fold(chart, Chart::series);
-        Plot { chart, caption: caption.to_owned() }
+        Plot::new(chart, caption)
     }
 }
 
@@ -173,26 +149,14 @@ fn link_bytes(scenario: &Scenario, outcome: &Outcome, from: &str, to: &str) -> O
 }
 
 fn table(rows: &[Row]) -> Listing {
-    let mut table = Table::new([
-        Column::left("aggregation"),
-        Column::right("gradients received"),
-        Column::right("packets"),
-        Column::right("packets a fragment"),
-        Column::right("of them collided"),
-        Column::right("speed of a worker"),
-    ]);
-    for row in rows {
-        let stats = &row.server.stats;
-        table.push([
-            row.name.to_owned(),
-            format_bytes(stats.gradient_bytes),
-            format_count(stats.gradients),
-            format_number(row.packets_a_fragment()),
-            format_count(stats.collisions),
-            format_rate_bps(row.goodput_bps),
-        ]);
-    }
-    Listing { table, caption: "What the server received, and what it cost".to_owned() }
+    let table = Table::by_column(rows)
+        .left("aggregation", |row| row.name.to_owned())
+        .right("gradients received", |row| format_bytes(row.server.stats.gradient_bytes))
+        .right("packets", |row| format_count(row.server.stats.gradients))
+        .right("packets a fragment", |row| format_number(row.packets_a_fragment()))
+        .right("of them collided", |row| format_count(row.server.stats.collisions))
+        .right("speed of a worker", |row| format_rate_bps(row.goodput_bps));
+    Listing::new(table, "What the server received, and what it cost")
 }
 
 #[cfg(test)]
@@ -201,7 +165,7 @@ mod tests {
 
     #[test]
     fn racks_alone_bring_three_sums_where_two_levels_bring_one() {
-        let findings = Atp9.run(&Context::unwatched(7, 2)).unwrap();
+        let findings = Context::unwatched("atp-9", 7, 2).findings().unwrap();
         assert!(findings.claims.iter().all(Claim::holds), "{:?}", findings.claims);
         // Two tensors of 4 MB: 16,130 fragments each, 306 bytes a packet, the last one shorter.
         let one_sum = 2.0 * (16_130.0 * 306.0 - 60.0 * 4.0);

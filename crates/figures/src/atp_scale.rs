@@ -8,10 +8,12 @@ mod measure;
 
 use thalweg_report::format::{MISSING, Unit, format_count, format_number, format_span_us};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Rule};
-use measure::{Cost, Setup, Size, Variant};
+use crate::frame::figure::Form;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Rule};
+pub(crate) use measure::Setup;
+use measure::{Cost, Size, Variant};
 
 /// How far the bytes at the server may be from one sum, or from a tensor of each worker.
 const TOLERANCE: f64 = 0.05;
@@ -24,71 +26,37 @@ const PAPER_WORKERS: u32 = 1_024;
 /// What is said where the paper has no number.
 const NO_NUMBER: &str = "no number";
 
-pub(crate) struct AtpScale;
-
 /// All sizes of a variant.
 struct Line {
     variant: Variant,
     points: Vec<(Size, Cost)>,
 }
 
-impl Figure for AtpScale {
-    fn name(&self) -> &'static str {
-        "atp-scale"
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-scale.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let mistake =
-            |reason: &str| FigureError::Plan { figure: self.name(), reason: reason.to_owned() };
-        setup.check().map_err(mistake)?;
-        let lines = lines(&setup, context, self.name())?;
+        self.check().map_err(|reason| context.mistake(reason))?;
+        let lines = lines(self, context)?;
         let find = |name: &str| {
             let line = lines.iter().find(|line| line.variant.name == name);
-            line.ok_or_else(|| mistake(&format!("variants need one that is called {name:?}")))
+            let reason = || format!("variants need one that is called {name:?}");
+            line.ok_or_else(|| context.mistake(reason()))
         };
         let aggregation = [find("two levels")?, find("three levels")?];
         let mut claims = Vec::new();
         for line in aggregation {
-            claims.extend(aggregation_claims(line, setup.iterations()));
+            claims.extend(aggregation_claims(line, self.iterations()));
         }
         claims.extend(server_claims(find("parameter server")?));
         Ok(Findings {
             claims,
             plots: vec![time_plot(&lines), traffic_plot(&lines)],
             tables: vec![table(&lines)],
-            not_measured: Vec::new(),
-            notes: NOTES.map(str::to_owned).into(),
         })
     }
 }
 
-const NOTES: [&str; 5] = [
-    "The paper has no such figure: it measures 8 workers. That 1,024 can take part (requirement A-13) \
-     is shown here.",
-    "Judged is an iteration after the first. In the first one, fragments collide whose indices are \
-     hashed to the same aggregator, and each of them costs the server a packet of every worker: 1,024 \
-     in place of 1. The column \"first\" shows it. Afterwards such fragments have other aggregators.",
-    "In two levels every rack sends its sum to the server's rack and gets the result from there: of 32 \
-     racks that is as much as 32 hosts can send. Uplinks that carry just that do so on average only, \
-     because flows share them by hash: some get more than they carry, and everybody waits for those. In \
-     three levels a pod sends one sum, and this does not happen.",
-    "The parameter server is one host, as it is for aggregation. Over many hosts it would send and \
-     receive what a ring does, in fewer steps.",
-    "Everyone sends full frames of 1,408 bytes of values, not the paper's packets of 62 values, so that \
-     numbers can be compared.",
-];
-
 /// Runs every variant at every size.
-fn lines(
-    setup: &Setup,
-    context: &Context<'_>,
-    figure: &'static str,
-) -> Result<Vec<Line>, FigureError> {
+fn lines(setup: &Setup, context: &Context<'_>) -> Result<Vec<Line>, FigureError> {
     let fits = |variant: &Variant, size: Size| {
         variant.collective != "ring" || size.workers() <= setup.ring_workers_max
     };
@@ -101,9 +69,8 @@ fn lines(
     let name = |(at, size): &(usize, Size)| {
         format!("{}, {} workers", setup.variants[*at].name, size.workers())
     };
-    let costs = context.each(&items, name, |&(at, size), point| {
-        setup.measure(figure, (&setup.variants[at], size), context.seed, point)
-    })?;
+    let costs = context
+        .each(&items, name, |&(at, size), point| setup.measure(&setup.variants[at], size, point))?;
     let line = |(at, variant): (usize, &Variant)| {
         let of_line = items.iter().zip(&costs).rev().filter(|((of, _), _)| *of == at);
         let points = of_line.map(|((_, size), cost)| (*size, *cost)).collect();
@@ -191,52 +158,38 @@ fn server_claims(line: &Line) -> [Claim; 2] {
 fn time_plot(lines: &[Line]) -> Plot {
     let chart = Chart::new("Time of an all-reduce")
         .x(Axis::log10("workers"))
-        .y(Axis::log10("time").unit(Unit::SpanUs));
-    let chart =
-        lines.iter().map(|line| line.series(|cost| cost.time_us)).fold(chart, Chart::series);
+        .y(Axis::log10("time").unit(Unit::SpanUs))
+        .all(lines.iter().map(|line| line.series(|cost| cost.time_us)));
     let caption = "From the moment the gradients are ready until every worker has the sum. Two and three \
                    levels lie on each other; both axes are logarithmic.";
-    Plot { chart, caption: caption.to_owned() }
+    Plot::new(chart, caption)
 }
 
 fn traffic_plot(lines: &[Line]) -> Plot {
     let chart = Chart::new("Traffic into the busiest host")
         .x(Axis::log10("workers"))
-        .y(Axis::log10("tensors an iteration"));
-    let chart =
-        lines.iter().map(|line| line.series(|cost| cost.busiest_host)).fold(chart, Chart::series);
+        .y(Axis::log10("tensors an iteration"))
+        .all(lines.iter().map(|line| line.series(|cost| cost.busiest_host)));
     let caption = "One tensor at the server or a worker in aggregation, about two at a worker in a \
                    ring, one of each worker at a parameter server; both axes are logarithmic.";
-    Plot { chart, caption: caption.to_owned() }
+    Plot::new(chart, caption)
 }
 
 fn table(lines: &[Line]) -> Listing {
-    let mut table = Table::new([
-        Column::left("sums are made by"),
-        Column::right("workers"),
-        Column::right("time"),
-        Column::right("first"),
-        Column::right("sums at the server"),
-        Column::right("first"),
-        Column::right("tensors into the busiest host"),
-        Column::right("over all links, a worker"),
-    ]);
+    let rows = lines.iter().flat_map(|line| {
+        line.points.iter().map(|(size, cost)| (&line.variant.name, size.workers(), cost))
+    });
     let sums = |sums: Option<f64>| sums.map_or_else(|| MISSING.to_owned(), format_number);
-    for line in lines {
-        for (size, cost) in &line.points {
-            table.push([
-                line.variant.name.clone(),
-                format_count(size.workers().into()),
-                format_span_us(cost.time_us),
-                format_span_us(cost.first_time_us),
-                sums(cost.server),
-                sums(cost.first_server),
-                format_number(cost.busiest_host),
-                format_number(cost.all_links),
-            ]);
-        }
-    }
-    Listing { table, caption: "What an iteration costs, and what the first one did".to_owned() }
+    let table = Table::by_column(rows)
+        .left("sums are made by", |(name, ..)| (*name).clone())
+        .right("workers", |(_, workers, _)| format_count(u64::from(*workers)))
+        .right("time", |(.., cost)| format_span_us(cost.time_us))
+        .right("first", |(.., cost)| format_span_us(cost.first_time_us))
+        .right("sums at the server", |(.., cost)| sums(cost.server))
+        .right("first", |(.., cost)| sums(cost.first_server))
+        .right("tensors into the busiest host", |(.., cost)| format_number(cost.busiest_host))
+        .right("over all links, a worker", |(.., cost)| format_number(cost.all_links));
+    Listing::new(table, "What an iteration costs, and what the first one did")
 }
 
 #[cfg(test)]

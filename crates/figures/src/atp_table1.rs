@@ -11,10 +11,11 @@ use serde::Deserialize;
 use thalweg_core::Rng;
 use thalweg_report::format::{Unit, format_count, format_number, format_percent, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
-use thalweg_workload::models;
+use thalweg_report::table::Table;
 
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Rule};
+use crate::frame::figure::Form;
+use crate::shrink::known_model;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Rule};
 use count::{Counts, Job};
 use gradients::{Draws, Gradients};
 
@@ -25,11 +26,9 @@ const LEAST_GROWTH: f64 = 2.0;
 /// How far the growth over all rows may be from the paper's: the tail is ours.
 const GROWTH_FACTOR: f64 = 3.0;
 
-pub(crate) struct AtpTable1;
-
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     model: String,
     workers: Vec<u32>,
     paper_false_positives: Vec<f64>,
@@ -58,69 +57,32 @@ struct Row {
     false_positives: f64,
 }
 
-impl Figure for AtpTable1 {
-    fn name(&self) -> &'static str {
-        "atp-table1"
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/atp-table1.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let tensors = setup.check(self)?;
-        let main_part = if setup.other_tails.is_empty() { 1.0 } else { 0.8 };
+        let tensors = self.check(context)?;
+        let main_part = if self.other_tails.is_empty() { 1.0 } else { 0.8 };
         let main = context.part(0.0, main_part);
-        let rows = setup.rows(&main, &tensors, setup.gradients, setup.share_of_epoch)?;
-        let mut tables = vec![setup.table(&rows)];
-        if !setup.other_tails.is_empty() {
-            let others = setup.other_tails(&context.part(main_part, 1.0), &tensors)?;
-            tables.push(Listing { table: others, caption: OTHER_TAILS.to_owned() });
+        let rows = self.rows(&main, &tensors, self.gradients, self.share_of_epoch)?;
+        let mut tables = vec![self.table(&rows)];
+        if !self.other_tails.is_empty() {
+            tables.push(self.other_tails(&context.part(main_part, 1.0), &tensors)?);
         }
-        Ok(Findings {
-            claims: setup.claims(&rows),
-            plots: vec![setup.plot(&rows)],
-            tables,
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
-        })
+        Ok(Findings { claims: self.claims(&rows), plots: vec![self.plot(&rows)], tables })
     }
 }
 
-const OTHER_TAILS: &str = "How much hangs on the generator's tail";
-
-const NOT_MEASURED: [&str; 1] = [
-    "gradients of a real training: ours are generated, so that the absolute numbers say little and \
-     are not judged",
-];
-
-const NOTES: [&str; 4] = [
-    "The growth is a property of the gradients, not of the mechanism: far out our values fall with the \
-     power `tail` of their size, and each halving of the bound B multiplies the count by up to 2 to \
-     the power `tail`. Tail and body are our choice, made so that the counts come out near the \
-     paper's, so that agreement in size is no evidence. That the count outgrows the workers needs \
-     only a tail that falls faster than 1 / x.",
-    "The generator's unit is set by the one statistic of ResNet50's gradients that the paper gives: \
-     18% of the values lie below 1e-5.",
-    "The paper's last doubling is its steepest. No power tail does that: ours flattens slightly.",
-    "Values whose amplitude is below B / 6 are not drawn: less than one in a hundred million of them \
-     would be flagged, and without that they cannot overflow.",
-];
-
 impl Setup {
     /// The sizes of the model's tensors, if the plan fits together.
-    fn check(&self, figure: &AtpTable1) -> Result<Vec<u64>, FigureError> {
-        let mistake =
-            |reason: &str| FigureError::Plan { figure: figure.name(), reason: reason.to_owned() };
+    fn check(&self, context: &Context<'_>) -> Result<Vec<u64>, FigureError> {
         if self.workers.len() < 2 || self.workers.contains(&0) || self.values_a_packet == 0 {
-            return Err(mistake("give at least two numbers of workers, and packets with values"));
+            let reason = "give at least two numbers of workers, and packets with values";
+            return Err(context.mistake(reason));
         }
         if self.workers.len() != self.paper_false_positives.len() {
-            return Err(mistake("paper-false-positives needs one number for each of workers"));
+            let reason = "paper-false-positives needs one number for each of workers";
+            return Err(context.mistake(reason));
         }
-        let model =
-            models::by_name(&self.model).ok_or_else(|| mistake("there is no such model"))?;
+        let model = known_model(context, &self.model)?;
         Ok(model.tensors().iter().map(|tensor| tensor.values).collect())
     }
 
@@ -202,62 +164,47 @@ impl Setup {
     }
 
     fn table(&self, rows: &[Row]) -> Listing {
-        let mut table = Table::new([
-            Column::right("workers"),
-            Column::right("bound B"),
-            Column::right("packets"),
-            Column::right("flagged"),
-            Column::right("false positives"),
-            Column::right("of the flagged"),
-            Column::right("paper"),
-        ]);
-        for (row, paper) in rows.iter().zip(&self.paper_false_positives) {
-            table.push([
-                row.workers.to_string(),
-                format_number(self.job(row.workers, self.gradients).bound()),
-                format_number(row.packets),
-                format_number(row.flagged),
-                format_number(row.false_positives),
-                format_percent(row.false_positives / row.flagged),
-                format_number(*paper),
-            ]);
-        }
-        Listing { table, caption: "Packets an epoch, over all workers".to_owned() }
+        let bound = |workers: u32| self.job(workers, self.gradients).bound();
+        let table = Table::by_column(rows.iter().zip(&self.paper_false_positives))
+            .right("workers", |(row, _)| row.workers.to_string())
+            .right("bound B", |(row, _)| format_number(bound(row.workers)))
+            .right("packets", |(row, _)| format_number(row.packets))
+            .right("flagged", |(row, _)| format_number(row.flagged))
+            .right("false positives", |(row, _)| format_number(row.false_positives))
+            .right("of the flagged", |(row, _)| format_percent(row.false_positives / row.flagged))
+            .right("paper", |(_, paper)| format_number(**paper));
+        Listing::new(table, "Packets an epoch, over all workers")
     }
 
-    fn other_tails(&self, context: &Context<'_>, tensors: &[u64]) -> Result<Table, FigureError> {
-        let mut table = Table::new([
-            Column::right("tail"),
-            Column::right(format!("at {} workers", self.workers[0])),
-            Column::right("growth over all rows"),
-        ]);
+    fn other_tails(&self, context: &Context<'_>, tensors: &[u64]) -> Result<Listing, FigureError> {
+        let mut tails = Vec::new();
         for (index, other) in self.other_tails.iter().enumerate() {
             let share = 1.0 / self.other_tails.len() as f64;
             let part = context.part(index as f64 * share, (index + 1) as f64 * share);
             let gradients = Gradients { tail: other.tail, unit: other.unit, ..self.gradients };
             let rows = self.rows(&part, tensors, gradients, self.other_share_of_epoch)?;
-            let (first, last) = (&rows[0], &rows[rows.len() - 1]);
-            table.push([
-                format_number(other.tail),
-                format_count(first.false_positives as u64),
-                format_ratio(last.false_positives / first.false_positives),
-            ]);
+            let ends = [&rows[0], &rows[rows.len() - 1]].map(|row| row.false_positives);
+            tails.push((other.tail, ends));
         }
-        Ok(table)
+        let table = Table::by_column(tails)
+            .right("tail", |(tail, _)| format_number(*tail))
+            .right(format!("at {} workers", self.workers[0]), |(_, [first, _])| {
+                format_count(*first as u64)
+            })
+            .right("growth over all rows", |(_, [first, last])| format_ratio(last / first));
+        Ok(Listing::new(table, "How much hangs on the generator's tail"))
     }
 
     fn plot(&self, rows: &[Row]) -> Plot {
-        let points = |values: Vec<f64>| values.into_iter().enumerate().map(|(x, y)| (x as f64, y));
-        let ours = rows.iter().map(|row| row.false_positives).collect();
+        let paper = self.paper_false_positives.iter().copied();
+        let ours = rows.iter().map(|row| row.false_positives);
         let names = rows.iter().map(|row| row.workers.to_string());
-        let paper = points(self.paper_false_positives.clone()).collect();
         let chart = Chart::new("False positives an epoch")
             .x(Axis::categories("workers", names))
             .y(Axis::log10("packets"))
-            .series(Series::line("paper", paper))
-            .series(Series::line("ours, generated gradients", points(ours).collect()));
-        let caption = "Flagged packets whose sum would have fitted; the axis is logarithmic.";
-        Plot { chart, caption: caption.to_owned() }
+            .series(Series::curve("paper", paper))
+            .series(Series::curve("ours, generated gradients", ours));
+        Plot::new(chart, "Flagged packets whose sum would have fitted; the axis is logarithmic.")
     }
 }
 

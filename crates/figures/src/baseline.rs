@@ -7,17 +7,14 @@ use thalweg_core::Span;
 use thalweg_report::format::{Unit, format_count, format_number};
 use thalweg_report::plot::{Axis, Chart, Series};
 use thalweg_report::stats::Sample;
-use thalweg_report::table::{Column, Table as Numbers};
-use thalweg_scenario::{FlowRecord, Outcome, Scenario};
+use thalweg_report::table::Table as Numbers;
+use thalweg_scenario::{FlowRecord, Outcome};
 use toml::{Table, Value};
 
 use crate::file::{entries, table};
-use crate::frame::planned::{Form, Planned, planned};
-use crate::runs::run_flows;
+use crate::frame::figure::Form;
+use crate::runs::{self, no_files, run_flows};
 use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule};
-
-pub(crate) const HOMA: Planned<Setup> = planned!("baseline-homa");
-pub(crate) const PFABRIC: Planned<Setup> = planned!("baseline-pfabric");
 
 /// What a plan holds: tables of a scenario, and what the paper says.
 #[derive(Deserialize)]
@@ -32,10 +29,6 @@ pub(crate) struct Setup {
     /// Whether a flow ends where it arrives, or where its sender knows that.
     one_way: bool,
     claims: Vec<Said>,
-    #[serde(default)]
-    not_measured: Vec<String>,
-    #[serde(default)]
-    notes: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -101,11 +94,10 @@ impl Statistic {
 }
 
 impl Form for Setup {
-    fn run(&self, figure: &'static str, context: &Context<'_>) -> Result<Findings, FigureError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
         let label = |load: &f64| format!("load {load}");
-        let measured = context.each(&self.loads, label, |load, point| {
-            self.measure(figure, *load, context.seed, point)
-        })?;
+        let measured =
+            context.each(&self.loads, label, |load, point| self.measure(*load, point))?;
         Ok(Findings {
             claims: self.claims.iter().map(|said| said.claim(self, &measured)).collect(),
             plots: vec![
@@ -113,27 +105,16 @@ impl Form for Setup {
                 self.plot(Statistic::P99, &measured),
             ],
             tables: vec![self.table(&measured)],
-            not_measured: self.not_measured.clone(),
-            notes: self.notes.clone(),
         })
     }
 }
 
 impl Setup {
-    fn measure(
-        &self,
-        figure: &'static str,
-        load: f64,
-        seed: u64,
-        point: &Point<'_>,
-    ) -> Result<Slowdowns, FigureError> {
-        let no_files = |file: &str| Err(format!("{file}: there are no files"));
-        let scenario = Scenario::parse("the plan", &self.file(load).to_string(), &no_files)?;
-        let outcome = run_flows(figure, &scenario, seed, point)?;
-        Slowdowns::of(&outcome, self.one_way).ok_or_else(|| {
-            let reason = format!("seed {seed}: there are no short flows");
-            FigureError::Failed { figure, reason }
-        })
+    fn measure(&self, load: f64, point: &Point<'_>) -> Result<Slowdowns, FigureError> {
+        let scenario = runs::scenario(point, self.file(load), &no_files)?;
+        let outcome = run_flows(&scenario, point)?;
+        let none = || format!("seed {}: there are no short flows", point.context.seed);
+        Slowdowns::of(&outcome, self.one_way).ok_or_else(|| point.context.failed(none()))
     }
 
     fn file(&self, load: f64) -> Table {
@@ -154,38 +135,32 @@ impl Setup {
 
     fn plot(&self, statistic: Statistic, measured: &[Slowdowns]) -> Plot {
         let loads = self.loads.iter().map(|load| format_number(*load));
-        let mut chart = Chart::new(statistic.name())
-            .x(Axis::categories("load", loads))
-            .y(Axis::linear(statistic.name()).unit(Unit::Ratio));
-        for flows in Flows::EVERY {
+        let bars = |flows: Flows| {
             let of = |run: &Slowdowns| statistic.of(&run.samples[flows as usize]);
-            chart = chart.series(Series::bars(flows.name(), measured.iter().map(of)));
-        }
-        let caption = format!("{}, for each load and kind of flows.", statistic.name());
-        Plot { chart, caption }
+            Series::bars(flows.name(), measured.iter().map(of))
+        };
+        let chart = Chart::new(statistic.name())
+            .x(Axis::categories("load", loads))
+            .y(Axis::linear(statistic.name()).unit(Unit::Ratio))
+            .all(Flows::EVERY.map(bars));
+        Plot::new(chart, format!("{}, for each load and kind of flows.", statistic.name()))
     }
 
     fn table(&self, measured: &[Slowdowns]) -> Listing {
-        let names = ["count", "mean", "median", "99th percentile"].map(Column::right);
-        let first = [Column::right("load"), Column::left("flows")];
-        let last = [Column::right("packets sent again")];
-        let mut table = Numbers::new(first.into_iter().chain(names).chain(last));
-        for (load, run) in self.loads.iter().zip(measured) {
-            for flows in Flows::EVERY {
-                let sample = &run.samples[flows as usize];
-                let ratio = |value: f64| Unit::Ratio.format(value);
-                table.push([
-                    format_number(*load),
-                    flows.name().to_owned(),
-                    format_count(sample.count() as u64),
-                    ratio(sample.mean()),
-                    ratio(sample.percentile(50.0)),
-                    ratio(sample.percentile(99.0)),
-                    format_count(run.resent_packets),
-                ]);
-            }
-        }
-        Listing { table, caption: "Slowdowns".to_owned() }
+        let runs = self.loads.iter().zip(measured);
+        let rows = runs.flat_map(|(load, run)| {
+            Flows::EVERY.map(|flows| (*load, flows, &run.samples[flows as usize], run))
+        });
+        let ratio = |value: f64| Unit::Ratio.format(value);
+        let table = Numbers::by_column(rows)
+            .right("load", |(load, ..)| format_number(*load))
+            .left("flows", |(_, flows, ..)| flows.name().to_owned())
+            .right("count", |(.., sample, _)| format_count(sample.count() as u64))
+            .right("mean", |(.., sample, _)| ratio(sample.mean()))
+            .right("median", |(.., sample, _)| ratio(sample.percentile(50.0)))
+            .right("99th percentile", |(.., sample, _)| ratio(sample.percentile(99.0)))
+            .right("packets sent again", |(.., run)| format_count(run.resent_packets));
+        Listing::new(table, "Slowdowns")
     }
 }
 
@@ -229,15 +204,14 @@ impl Slowdowns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Figure;
 
     #[test]
     fn claims_are_about_loads_that_there_are() {
-        for figure in [&HOMA, &PFABRIC] {
+        for figure in ["baseline-homa", "baseline-pfabric"] {
             for quick in [false, true] {
-                let setup = figure.form(quick);
+                let setup: Setup = crate::find(figure).unwrap().form(quick);
                 for said in &setup.claims {
-                    assert!(setup.loads.contains(&said.load), "{}: {}", figure.name(), said.load);
+                    assert!(setup.loads.contains(&said.load), "{figure}: {}", said.load);
                 }
             }
         }

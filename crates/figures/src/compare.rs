@@ -96,17 +96,14 @@ impl Over {
 
 /// The rule of a claim in a plan, which has one of two bounds.
 pub(crate) fn rule(
-    figure: &'static str,
+    context: &Context<'_>,
     at_least: Option<f64>,
     at_most: Option<f64>,
 ) -> Result<Rule, FigureError> {
     match (at_least, at_most) {
         (Some(least), None) => Ok(Rule::AtLeast(least)),
         (None, Some(most)) => Ok(Rule::AtMost(most)),
-        _ => {
-            let reason = "a claim needs at-least or at-most".to_owned();
-            Err(FigureError::Plan { figure, reason })
-        }
+        _ => Err(context.mistake("a claim needs at-least or at-most")),
     }
 }
 
@@ -148,10 +145,11 @@ mod tests {
 
     #[test]
     fn a_claim_has_one_bound() {
-        assert!(matches!(rule("sample", Some(1.0), None), Ok(Rule::AtLeast(1.0))));
-        assert!(matches!(rule("sample", None, Some(1.0)), Ok(Rule::AtMost(1.0))));
+        let rule = |least, most| rule(&Context::unwatched("atp-9", 1, 1), least, most);
+        assert!(matches!(rule(Some(1.0), None), Ok(Rule::AtLeast(1.0))));
+        assert!(matches!(rule(None, Some(1.0)), Ok(Rule::AtMost(1.0))));
         for (least, most) in [(None, None), (Some(1.0), Some(2.0))] {
-            let message = rule("sample", least, most).unwrap_err().to_string();
+            let message = rule(least, most).unwrap_err().to_string();
             assert!(message.contains("at-least or at-most"), "{message}");
         }
     }

@@ -3,15 +3,15 @@
 use serde::Deserialize;
 use thalweg_report::format::{Unit, format_count, format_percent, format_ratio, format_span_us};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table as Numbers};
+use thalweg_report::table::Table;
 
 use crate::exchange::{Cell, Cluster, System, Times};
 use crate::shrink::Trained;
-use crate::{Context, Figure, FigureError, Listing, Plot};
+use crate::{Context, FigureError, Listing, Plot};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     cluster: Cluster,
     /// What ours may lose.
     loss: f64,
@@ -35,31 +35,29 @@ struct Row {
     times: Times,
 }
 
-impl Sweep {
+impl Setup {
     /// Runs every combination.
-    pub(crate) fn run(
-        figure: &'static dyn Figure,
-        context: &Context<'_>,
-    ) -> Result<Sweep, FigureError> {
-        let setup: Setup = context.plan(figure)?;
-        let ours = System::Ours { loss: setup.loss };
+    pub(crate) fn run(&self, context: &Context<'_>) -> Result<Sweep, FigureError> {
+        let ours = System::Ours { loss: self.loss };
         let mut cells = Vec::new();
-        for &compression in &setup.compressions {
-            let trained = setup.model.compressed(compression);
+        for &compression in &self.compressions {
+            let trained = self.model.compressed(compression);
             let cell = |system, min_rto| Cell { system, trained: trained.clone(), min_rto };
             let with = |rto: &String| cell(System::Dctcp, Some(rto.clone()));
-            cells.extend(setup.least_rtos.iter().map(|rto| (compression, with(rto))));
+            cells.extend(self.least_rtos.iter().map(|rto| (compression, with(rto))));
             cells.push((compression, cell(ours, None)));
         }
         let label = |(compression, cell): &(f64, Cell)| format!("{}, {compression}×", name(cell));
         let rows = context.each(&cells, label, |(compression, cell), point| {
-            let times = setup.cluster.run(figure.name(), cell, context.seed, point)?;
+            let times = self.cluster.run(cell, point)?;
             Ok(Row { cell: cell.clone(), compression: *compression, times })
         })?;
-        let Setup { compressions, least_rtos, .. } = setup;
-        Ok(Sweep { compressions, least_rtos, ours, rows })
+        let Setup { compressions, least_rtos, .. } = self;
+        Ok(Sweep { compressions: compressions.clone(), least_rtos: least_rtos.clone(), ours, rows })
     }
+}
 
+impl Sweep {
     /// Of DCTCP.
     pub(crate) fn dctcp(&self, compression: f64, least_rto: &str) -> Option<&Times> {
         self.find(compression, |cell| cell.min_rto.as_deref() == Some(least_rto))
@@ -85,47 +83,34 @@ impl Sweep {
     /// A number of every run over the compression.
     pub(crate) fn plot(&self, what: &str, of: fn(&Times) -> f64) -> Plot {
         let ratios = self.compressions.iter().map(|&compression| format_ratio(compression));
-        let mut chart = Chart::new(format!("Completion times, {what}"))
-            .x(Axis::categories("compression", ratios))
-            .y(Axis::linear("completion time").unit(Unit::SpanUs));
         let value = |times: Option<&Times>| times.map_or(f64::NAN, of);
-        for rto in &self.least_rtos {
+        let dctcp = self.least_rtos.iter().map(|rto| {
             let values = self.compressions.iter().map(|&ratio| value(self.dctcp(ratio, rto)));
-            chart = chart.series(Series::bars(format!("DCTCP, RTO {rto} or more"), values));
-        }
-        let values = self.compressions.iter().map(|&ratio| value(self.ours(ratio)));
-        chart = chart.series(Series::bars(self.ours.name(), values));
-        Plot { chart, caption: "Of all flows of one iteration; lower is better.".to_owned() }
+            Series::bars(format!("DCTCP, RTO {rto} or more"), values)
+        });
+        let ours = self.compressions.iter().map(|&ratio| value(self.ours(ratio)));
+        let chart = Chart::new(format!("Completion times, {what}"))
+            .x(Axis::categories("compression", ratios))
+            .y(Axis::linear("completion time").unit(Unit::SpanUs))
+            .all(dctcp)
+            .series(Series::bars(self.ours.name(), ours));
+        Plot::new(chart, "Of all flows of one iteration; lower is better.")
     }
 
     pub(crate) fn table(&self) -> Listing {
-        let mut table = Numbers::new([
-            Column::right("compression"),
-            Column::left("system"),
-            Column::right("average"),
-            Column::right("99th percentile"),
-            Column::right("longest"),
-            Column::right("waits in vain"),
-            Column::right("sent again"),
-            Column::right("dropped"),
-            Column::right("missing"),
-        ]);
-        for Row { cell, compression, times } in &self.rows {
-            table.push([
-                format_ratio(*compression),
-                name(cell),
-                format_span_us(times.mean_us),
-                format_span_us(times.tail_us),
-                format_span_us(times.worst_us),
-                format_count(times.timeouts),
-                format_count(times.resent),
-                format_count(times.queue_full + times.unmarkable),
-                format_percent(times.lost),
-            ]);
-        }
+        let dropped = |times: &Times| times.queue_full + times.unmarkable;
+        let table = Table::by_column(&self.rows)
+            .right("compression", |row| format_ratio(row.compression))
+            .left("system", |row| name(&row.cell))
+            .right("average", |row| format_span_us(row.times.mean_us))
+            .right("99th percentile", |row| format_span_us(row.times.tail_us))
+            .right("longest", |row| format_span_us(row.times.worst_us))
+            .right("waits in vain", |row| format_count(row.times.timeouts))
+            .right("sent again", |row| format_count(row.times.resent))
+            .right("dropped", |row| format_count(dropped(&row.times)))
+            .right("missing", |row| format_percent(row.times.lost));
         let flows = self.rows.first().map_or(0, |row| row.times.flows);
-        let caption = format!("Completion times, of {} flows", format_count(flows as u64));
-        Listing { table, caption }
+        Listing::new(table, format!("Completion times, of {} flows", format_count(flows as u64)))
     }
 }
 

@@ -7,8 +7,8 @@ use thalweg_report::stats::Sample;
 use thalweg_scenario::{Outcome, Scenario};
 use toml::{Table, Value};
 
-use crate::file::{cable, entries, table};
-use crate::runs::run_stepwise;
+use crate::file::{cable, entries, one, table};
+use crate::runs::run_to_end;
 use crate::shrink::{Trained, known_model};
 use crate::{FigureError, Point};
 
@@ -98,30 +98,21 @@ pub(crate) struct Times {
 
 impl Cluster {
     /// Runs the traffic of a model.
-    pub(crate) fn run(
-        &self,
-        figure: &'static str,
-        cell: &Cell,
-        seed: u64,
-        point: &Point<'_>,
-    ) -> Result<Times, FigureError> {
-        let scenario = self.scenario(figure, cell)?;
-        let outcome = run_stepwise(figure, &scenario, (seed, STEP), point, |_, _| ())?;
-        let missing = || FigureError::Failed {
-            figure,
-            reason: format!("{}: not every flow arrived", cell.system.name()),
-        };
-        Times::of(&outcome).ok_or_else(missing)
+    pub(crate) fn run(&self, cell: &Cell, point: &Point<'_>) -> Result<Times, FigureError> {
+        let scenario = self.scenario(cell, point)?;
+        let outcome = run_to_end(&scenario, STEP, point)?;
+        let missing = || format!("{}: not every flow arrived", cell.system.name());
+        Times::of(&outcome).ok_or_else(|| point.context.failed(missing()))
     }
 
-    fn scenario(&self, figure: &'static str, cell: &Cell) -> Result<Scenario, FigureError> {
+    fn scenario(&self, cell: &Cell, point: &Point<'_>) -> Result<Scenario, FigureError> {
         let trained = &cell.trained;
-        let model = known_model(figure, &trained.model)?;
+        let model = known_model(point.context, &trained.model)?;
         let bytes = |tensor: &thalweg_workload::Tensor| {
             (4.0 * tensor.values as f64 / trained.divisor).max(4.0) as u64
         };
         let sizes = model.tensors().iter().map(bytes).collect();
-        trained.scenario(figure, &self.file(cell, sizes))
+        trained.scenario(point, &self.file(cell, sizes))
     }
 
     /// `sizes` are those of the tensors.
@@ -136,13 +127,12 @@ impl Cluster {
             ("uplink", cable()),
         ]);
         let (switch, transport) = self.settings(cell, sizes);
-        let tensors = table([("tensors", self.tensors(&cell.trained))]);
         entries([
             ("title", Value::from(cell.system.name())),
-            ("topology", table([("leaf-spine", racks)])),
+            ("topology", one("leaf-spine", racks)),
             ("switch", switch),
             ("transport", transport),
-            ("traffic", Value::Array(vec![tensors])),
+            ("traffic", vec![one("tensors", self.tensors(&cell.trained))].into()),
         ])
     }
 

@@ -12,6 +12,18 @@ pub(crate) fn table<const N: usize>(of: [(&str, Value); N]) -> Value {
     Value::Table(entries(of))
 }
 
+/// A table with one entry.
+pub(crate) fn one(key: &str, value: impl Into<Value>) -> Value {
+    table([(key, value.into())])
+}
+
+/// A table with other entries added to it, or in place of its own.
+pub(crate) fn changed(table: &Table, by: impl IntoIterator<Item = (String, Value)>) -> Table {
+    let mut changed = table.clone();
+    changed.extend(by);
+    changed
+}
+
 /// A cable, both ways.
 pub(crate) fn cable(rate: &str, delay: &str) -> Value {
     table([("rate", rate.into()), ("delay", delay.into())])
@@ -19,5 +31,5 @@ pub(crate) fn cable(rate: &str, delay: &str) -> Value {
 
 /// The topology of so many hosts around one switch.
 pub(crate) fn one_switch(hosts: u32, host_cable: Value) -> Value {
-    table([("one-switch", table([("hosts", hosts.into()), ("host-cable", host_cable)]))])
+    one("one-switch", table([("hosts", hosts.into()), ("host-cable", host_cable)]))
 }

@@ -6,5 +6,4 @@ pub(crate) mod error;
 pub(crate) mod figure;
 pub(crate) mod findings;
 pub(crate) mod plan;
-pub(crate) mod planned;
 pub(crate) mod report;

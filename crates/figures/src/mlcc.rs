@@ -16,17 +16,12 @@ mod testbed;
 
 use serde::Deserialize;
 
-use crate::frame::planned::{Form, Planned, planned};
+use crate::frame::figure::Form;
 use crate::{Context, FigureError, Findings, compare};
 use claims::{Metric, Said};
 use draw::{Beside, Job};
-pub(crate) use rates::Mlcc11;
+pub(crate) use rates::Setup as Rates;
 use run::Measured;
-
-pub(crate) const MLCC_7: Planned<Setup> = planned!("mlcc-7");
-pub(crate) const MLCC_8: Planned<Setup> = planned!("mlcc-8");
-pub(crate) const MLCC_9: Planned<Setup> = planned!("mlcc-9");
-pub(crate) const MLCC_10: Planned<Setup> = planned!("mlcc-10");
 
 /// What a plan holds.
 #[derive(Deserialize)]
@@ -46,16 +41,11 @@ pub(crate) struct Setup {
     #[serde(default)]
     alone: bool,
     /// Flows that belong to no job.
-    #[serde(default)]
     beside: Option<Beside>,
     arms: Vec<Arm>,
     claims: Vec<Said>,
     /// What the bars show.
     drawn: Vec<Metric>,
-    #[serde(default)]
-    not_measured: Vec<String>,
-    #[serde(default)]
-    notes: Vec<String>,
 }
 
 fn no_loss() -> Vec<f64> {
@@ -83,7 +73,6 @@ struct Arm {
     #[serde(default)]
     marks: bool,
     /// The schedule that flows of jobs are paced by, if they are.
-    #[serde(default)]
     pacing: Option<Pacing>,
 }
 
@@ -114,17 +103,15 @@ impl compare::Arm for Arm {
 }
 
 impl Form for Setup {
-    fn run(&self, figure: &'static str, context: &Context<'_>) -> Result<Findings, FigureError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
         let label = |cell: &Cell<'_>| format!("{}, {}", self.place_name(cell.place), cell.arm.name);
         let results = Results::measure(context, self.cells(), label, |cell, point| {
-            self.measure(figure, cell, context.seed, point)
+            self.measure(cell, point)
         })?;
         Ok(Findings {
-            claims: self.claims(figure, &results)?,
+            claims: self.claims(context, &results)?,
             plots: self.plots(&results),
             tables: self.tables(&results),
-            not_measured: self.not_measured.clone(),
-            notes: self.notes.clone(),
         })
     }
 }

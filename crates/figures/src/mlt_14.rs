@@ -3,53 +3,32 @@
 use serde::Deserialize;
 use thalweg_report::format::{Unit, format_count, format_percent, format_span_us};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table as Numbers};
+use thalweg_report::table::Table;
 
 use crate::exchange::{Cell, Cluster, System, Times};
+use crate::frame::figure::Form;
 use crate::shrink::Trained;
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Rule};
-
-/// The figure.
-pub(crate) struct Mlt14;
-
-const NAME: &str = "mlt-14";
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Rule};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     cluster: Cluster,
     /// What ours may lose.
     loss: f64,
     models: Vec<Trained>,
 }
 
-/// What the paper says that ours is lower by than another system.
-struct Published {
-    system: System,
-    model: &'static str,
-    mean: f64,
-    tail: f64,
-}
-
-const PUBLISHED: [Published; 8] = [
-    Published { system: System::Dctcp, model: "resnet50", mean: 0.431, tail: 0.918 },
-    Published { system: System::Pias, model: "resnet50", mean: 0.448, tail: 0.918 },
-    Published {
-        system: System::Pfabric { waits: false },
-        model: "resnet50",
-        mean: 0.355,
-        tail: 0.886,
-    },
-    Published { system: System::Ndp, model: "resnet50", mean: 0.067, tail: 0.103 },
-    Published { system: System::Dctcp, model: "googlenet", mean: 0.351, tail: 0.917 },
-    Published { system: System::Pias, model: "googlenet", mean: 0.380, tail: 0.919 },
-    Published {
-        system: System::Pfabric { waits: false },
-        model: "googlenet",
-        mean: 0.435,
-        tail: 0.917,
-    },
-    Published { system: System::Ndp, model: "googlenet", mean: 0.077, tail: 0.087 },
+/// By how much the average and the 99th percentile of ours are lower than with another system, as published.
+const PUBLISHED: [(&str, System, f64, f64); 8] = [
+    ("resnet50", System::Dctcp, 0.431, 0.918),
+    ("resnet50", System::Pias, 0.448, 0.918),
+    ("resnet50", System::Pfabric { waits: false }, 0.355, 0.886),
+    ("resnet50", System::Ndp, 0.067, 0.103),
+    ("googlenet", System::Dctcp, 0.351, 0.917),
+    ("googlenet", System::Pias, 0.380, 0.919),
+    ("googlenet", System::Pfabric { waits: false }, 0.435, 0.917),
+    ("googlenet", System::Ndp, 0.077, 0.087),
 ];
 
 /// A result stands when at least so much of the published gain is there.
@@ -60,46 +39,22 @@ struct Row {
     times: Times,
 }
 
-impl Figure for Mlt14 {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/mlt-14.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
         let label = |cell: &Cell| format!("{}, {}", cell.trained.model, cell.system.name());
-        let rows = context.each(&setup.cells(), label, |cell, point| {
-            let times = setup.cluster.run(NAME, cell, context.seed, point)?;
-            Ok(Row { cell: cell.clone(), times })
+        let rows = context.each(&self.cells(), label, |cell, point| {
+            Ok(Row { cell: cell.clone(), times: self.cluster.run(cell, point)? })
         })?;
         Ok(Findings {
-            claims: setup.claims(&rows),
-            plots: setup.plots(&rows),
+            claims: self.claims(&rows),
+            plots: vec![
+                self.plot(&rows, "average", |times| times.mean_us),
+                self.plot(&rows, "99th percentile", |times| times.tail_us),
+            ],
             tables: vec![table(&rows)],
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
         })
     }
 }
-
-const NOT_MEASURED: [&str; 1] = ["networks of other sizes"];
-
-const NOTES: [&str; 5] = [
-    "Every tensor is a flow from each worker to one server, and one back. Flows start as on a perfect \
-     network, the same for every system: a gradient when it is computed, its sum when the server's link \
-     could have taken in all of them.",
-    "With ours up to a tenth of every tensor is missing, gradients and parameters.",
-    "The least wait is 10 ms for DCTCP, PIAS and the questions of ours, as in the paper. pFabric waits three \
-     round trips, as it was published, and NDP 1 ms; the paper may have given them 10 ms as well, so pFabric \
-     is in the table with that, too.",
-    "PIAS has the thresholds that let as many flows end in each of its priorities.",
-    "Sizes and times of computing are divided by the same number; the network, its buffers and the waits \
-     are not.",
-];
 
 impl Setup {
     fn systems(&self) -> Vec<System> {
@@ -119,8 +74,7 @@ impl Setup {
 
     fn claims(&self, rows: &[Row]) -> Vec<Claim> {
         let mut claims = Vec::new();
-        for published in PUBLISHED {
-            let Published { system, model, mean, tail } = published;
+        for (model, system, mean, tail) in PUBLISHED {
             let ours = find(rows, System::Ours { loss: self.loss }, model);
             let (Some(ours), Some(other)) = (ours, find(rows, system, model)) else { continue };
             let what = [
@@ -135,20 +89,17 @@ impl Setup {
         claims
     }
 
-    fn plots(&self, rows: &[Row]) -> Vec<Plot> {
-        let plot = |what: &str, of: fn(&Times) -> f64| {
-            let models = self.models.iter().map(|trained| trained.model.clone());
-            let mut chart = Chart::new(format!("Completion times, {what}"))
-                .x(Axis::categories("model", models))
-                .y(Axis::linear("completion time").unit(Unit::SpanUs));
-            for system in self.systems() {
-                let time =
-                    |trained: &Trained| find(rows, system, &trained.model).map_or(f64::NAN, of);
-                chart = chart.series(Series::bars(system.name(), self.models.iter().map(time)));
-            }
-            Plot { chart, caption: "Of all flows of one iteration; lower is better.".to_owned() }
+    fn plot(&self, rows: &[Row], what: &str, of: fn(&Times) -> f64) -> Plot {
+        let bars = |system: System| {
+            let time = |trained: &Trained| find(rows, system, &trained.model).map_or(f64::NAN, of);
+            Series::bars(system.name(), self.models.iter().map(time))
         };
-        vec![plot("average", |times| times.mean_us), plot("99th percentile", |times| times.tail_us)]
+        let models = self.models.iter().map(|trained| trained.model.clone());
+        let chart = Chart::new(format!("Completion times, {what}"))
+            .x(Axis::categories("model", models))
+            .y(Axis::linear("completion time").unit(Unit::SpanUs))
+            .all(self.systems().into_iter().map(bars));
+        Plot::new(chart, "Of all flows of one iteration; lower is better.")
     }
 }
 
@@ -163,37 +114,20 @@ fn find<'a>(rows: &'a [Row], system: System, model: &str) -> Option<&'a Times> {
 }
 
 fn table(rows: &[Row]) -> Listing {
-    let mut table = Numbers::new([
-        Column::left("model"),
-        Column::left("system"),
-        Column::right("average"),
-        Column::right("median"),
-        Column::right("99th percentile"),
-        Column::right("longest"),
-        Column::right("waits in vain"),
-        Column::right("sent again"),
-        Column::right("dropped, full"),
-        Column::right("dropped, not markable"),
-        Column::right("trimmed"),
-        Column::right("missing"),
-    ]);
-    for Row { cell, times } in rows {
-        table.push([
-            cell.trained.model.clone(),
-            cell.system.name(),
-            format_span_us(times.mean_us),
-            format_span_us(times.median_us),
-            format_span_us(times.tail_us),
-            format_span_us(times.worst_us),
-            format_count(times.timeouts),
-            format_count(times.resent),
-            format_count(times.queue_full),
-            format_count(times.unmarkable),
-            format_count(times.trimmed),
-            format_percent(times.lost),
-        ]);
-    }
+    let table = Table::by_column(rows)
+        .left("model", |row| row.cell.trained.model.clone())
+        .left("system", |row| row.cell.system.name())
+        .right("average", |row| format_span_us(row.times.mean_us))
+        .right("median", |row| format_span_us(row.times.median_us))
+        .right("99th percentile", |row| format_span_us(row.times.tail_us))
+        .right("longest", |row| format_span_us(row.times.worst_us))
+        .right("waits in vain", |row| format_count(row.times.timeouts))
+        .right("sent again", |row| format_count(row.times.resent))
+        .right("dropped, full", |row| format_count(row.times.queue_full))
+        .right("dropped, not markable", |row| format_count(row.times.unmarkable))
+        .right("trimmed", |row| format_count(row.times.trimmed))
+        .right("missing", |row| format_percent(row.times.lost));
     let flows = rows.first().map_or(0, |row| row.times.flows);
     let caption = format!("Completion times, of {} flows and more", format_count(flows as u64));
-    Listing { table, caption }
+    Listing::new(table, caption)
 }

@@ -3,17 +3,15 @@
 use serde::Deserialize;
 use thalweg_report::format::{Unit, format_count, format_number, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table as Numbers};
-use toml::{Table, Value};
+use thalweg_report::table::Table as Numbers;
+use toml::Table;
 
-use crate::file::{cable, entries, one_switch, table};
-use crate::runs::run_stepwise;
+use crate::file::{cable, entries, one, one_switch, table};
+use crate::frame::figure::Form;
+use crate::runs::run_to_end;
 use crate::servers::{Exchange, STEP, steady};
 use crate::shrink::Trained;
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
-
-/// The figure.
-pub(crate) struct Mlt15;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule};
 
 /// Who keeps so much of the speed holds it.
 const HELD: f64 = 0.95;
@@ -22,7 +20,7 @@ const SLOWED: f64 = 0.1;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     hosts: u32,
     rate: String,
     delay: String,
@@ -67,45 +65,17 @@ struct Row {
     resent: u64,
 }
 
-impl Figure for Mlt15 {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/mlt-15.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
         let label = |cell: &Cell| format!("{}, loss {}", cell.system.name(), cell.loss);
-        let rows = context
-            .each(&setup.cells(), label, |cell, point| setup.row(*cell, (context.seed, point)))?;
+        let rows = context.each(&self.cells(), label, |cell, point| self.row(*cell, point))?;
         Ok(Findings {
-            claims: setup.claims(&rows),
-            plots: setup.plots(&rows),
-            tables: vec![setup.table(&rows)],
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
+            claims: self.claims(&rows),
+            plots: self.plots(&rows),
+            tables: vec![self.table(&rows)],
         })
     }
 }
-
-const NAME: &str = "mlt-15";
-
-const NOT_MEASURED: [&str; 1] = [
-    "the testbed's 64 GPUs: the paper does not state how long they compute, and ours is one rack of eight \
-      machines with one worker each",
-];
-
-const NOTES: [&str; 3] = [
-    "Speed is that of iterations, all but the first, against the same system without loss. The paper's \
-     baseline is PyTorch, whose place a ring over DCTCP takes here; BytePS is servers over DCTCP.",
-    "With ours up to a tenth of every message is missing, parameters too: those that were lost keep the \
-     value of the round before. What that does to the training is not simulated.",
-    "DCTCP here repairs every loss by selective acknowledgements within a round trip of microseconds, and \
-     only its window suffers. The testbed's TCP, with round trips and timers of a kernel, suffers more.",
-];
 
 impl Setup {
     fn cells(&self) -> Vec<Cell> {
@@ -118,18 +88,17 @@ impl Setup {
         cells
     }
 
-    fn row(&self, cell: Cell, (seed, point): (u64, &Point<'_>)) -> Result<Row, FigureError> {
+    fn row(&self, cell: Cell, point: &Point<'_>) -> Result<Row, FigureError> {
         let trained = &self.models[cell.model];
-        let scenario = trained.scenario(NAME, &self.file(cell, trained))?;
-        let outcome = run_stepwise(NAME, &scenario, (seed, STEP), point, |_, _| ())?;
-        let (job, iteration_us) = steady(NAME, &outcome)?;
+        let scenario = trained.scenario(point, &self.file(cell, trained))?;
+        let outcome = run_to_end(&scenario, STEP, point)?;
+        let (job, iteration_us) = steady(point, &outcome)?;
         Ok(Row { cell, iteration_us, resent: job.total().resent })
     }
 
     fn file(&self, cell: Cell, trained: &Trained) -> Table {
-        let gray =
-            table([("on", table([("out-of", 0.into())])), ("probability", cell.loss.into())]);
-        let job = table([("training", self.job(cell.system, trained).into())]);
+        let gray = table([("on", one("out-of", 0)), ("probability", cell.loss.into())]);
+        let job = one("training", self.job(cell.system, trained));
         let switch = match cell.system {
             System::Ours => self.exchange.selecting(),
             System::Servers | System::Ring => self.exchange.marking(),
@@ -138,8 +107,8 @@ impl Setup {
             ("title", cell.system.name().into()),
             ("topology", one_switch(self.hosts, cable(&self.rate, &self.delay))),
             ("switch", switch.into()),
-            ("faults", Value::Array(vec![table([("loss", gray)])])),
-            ("traffic", Value::Array(vec![job])),
+            ("faults", vec![one("loss", gray)].into()),
+            ("traffic", vec![job].into()),
         ])
     }
 
@@ -197,39 +166,28 @@ impl Setup {
     fn plots(&self, rows: &[Row]) -> Vec<Plot> {
         let plot = |(model, trained): (usize, &Trained)| {
             let losses = self.losses.iter().map(|loss| format!("{}%", 100.0 * loss));
-            let mut chart = Chart::new(format!("Speed of {}", trained.model))
-                .x(Axis::categories("loss of the link", losses))
-                .y(Axis::linear("speed against none").unit(Unit::Percent));
-            for system in System::ALL {
+            let bars = |system: System| {
                 let speed = |&loss: &f64| self.speed(rows, Cell { system, model, loss });
-                chart = chart.series(Series::bars(system.name(), self.losses.iter().map(speed)));
-            }
-            let caption = "Iterations in a second, as a share of those without loss.".to_owned();
-            Plot { chart, caption }
+                Series::bars(system.name(), self.losses.iter().map(speed))
+            };
+            let chart = Chart::new(format!("Speed of {}", trained.model))
+                .x(Axis::categories("loss of the link", losses))
+                .y(Axis::linear("speed against none").unit(Unit::Percent))
+                .all(System::ALL.map(bars));
+            Plot::new(chart, "Iterations in a second, as a share of those without loss.")
         };
         self.models.iter().enumerate().map(plot).collect()
     }
 
     fn table(&self, rows: &[Row]) -> Listing {
-        let mut table = Numbers::new([
-            Column::left("model"),
-            Column::left("exchange"),
-            Column::right("loss"),
-            Column::right("iteration, ms"),
-            Column::right("speed"),
-            Column::right("packets sent again"),
-        ]);
-        for row in rows {
-            table.push([
-                self.models[row.cell.model].model.clone(),
-                row.cell.system.name().to_owned(),
-                format!("{}%", 100.0 * row.cell.loss),
-                format_number(row.iteration_us / 1e3),
-                format_ratio(self.speed(rows, row.cell)),
-                format_count(row.resent),
-            ]);
-        }
-        Listing { table, caption: "Iterations, and what they cost".to_owned() }
+        let table = Numbers::by_column(rows)
+            .left("model", |row| self.models[row.cell.model].model.clone())
+            .left("exchange", |row| row.cell.system.name().to_owned())
+            .right("loss", |row| format!("{}%", 100.0 * row.cell.loss))
+            .right("iteration, ms", |row| format_number(row.iteration_us / 1e3))
+            .right("speed", |row| format_ratio(self.speed(rows, row.cell)))
+            .right("packets sent again", |row| format_count(row.resent));
+        Listing::new(table, "Iterations, and what they cost")
     }
 }
 
@@ -239,7 +197,7 @@ mod tests {
 
     #[test]
     fn ours_holds_its_speed_and_a_ring_of_flows_does_not() {
-        let claims = Mlt15.run(&Context::unwatched(7, 2)).unwrap().claims;
+        let claims = Context::unwatched("mlt-15", 7, 2).findings().unwrap().claims;
         let [ours, _, ring] = &claims[..] else { panic!("three claims: {claims:?}") };
         assert!(ours.holds() && ring.holds(), "{claims:?}");
     }

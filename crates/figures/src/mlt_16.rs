@@ -6,27 +6,23 @@ use serde::Deserialize;
 use thalweg_core::NodeId;
 use thalweg_report::format::{Unit, format_number, format_percent, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table as Numbers};
+use thalweg_report::table::Table;
 use thalweg_scenario::{Progress, Run};
 use thalweg_stack::Participant;
 
-use crate::runs::run_traced;
+use crate::frame::figure::Form;
+use crate::runs::run_stepwise;
 use crate::servers::{Exchange, STEP, steady};
 use crate::shrink::Trained;
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule};
 use parts::{Drops, Parts};
-
-/// The figure.
-pub(crate) struct Mlt16;
-
-const NAME: &str = "mlt-16";
 
 /// Queues that select change the speed "slightly": so much slower is still no slower.
 const SLIGHTLY: f64 = 0.98;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     racks: u32,
     hosts_per_rack: u32,
     spines: u32,
@@ -54,44 +50,17 @@ struct Row {
     missing: f64,
 }
 
-impl Figure for Mlt16 {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/mlt-16.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
         let label = |cell: &Cell| name(cell.parts);
-        let rows = context
-            .each(&setup.cells(), label, |cell, point| setup.row(*cell, (context.seed, point)))?;
+        let rows = context.each(&self.cells(), label, |cell, point| self.row(*cell, point))?;
         Ok(Findings {
-            claims: setup.claims(&rows),
-            plots: setup.plots(&rows),
-            tables: vec![setup.table(&rows)],
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
+            claims: self.claims(&rows),
+            plots: self.plots(&rows),
+            tables: vec![self.table(&rows)],
         })
     }
 }
-
-const NOT_MEASURED: [&str; 1] = [
-    "what missing gradients do to the training, which the paper shows beside the speed: the table has the shares \
-     that were missing, and which packets were dropped",
-];
-
-const NOTES: [&str; 4] = [
-    "A is a bound on loss, for gradients and parameters; B is priorities by layer and queues that drop what is \
-     not important; C is a path for every packet. BytePS is servers over DCTCP.",
-    "Without A nothing may be missing, and everything lost is sent again. The paper's is UDP, which loses what it \
-     loses; a receiver here would not know when such a tensor is complete. So without A every packet must \
-     arrive, all are important, and B selects nothing: it is priorities alone.",
-    "Without B all packets are in one queue that neither marks nor drops before it is full.",
-    "Importance follows from values, which simulations do not have: half of the packets are drawn.",
-];
 
 impl Setup {
     fn cells(&self) -> Vec<Cell> {
@@ -106,15 +75,15 @@ impl Setup {
         self.racks * self.hosts_per_rack
     }
 
-    fn row(&self, cell: Cell, (seed, point): (u64, &Point<'_>)) -> Result<Row, FigureError> {
+    fn row(&self, cell: Cell, point: &Point<'_>) -> Result<Row, FigureError> {
         let trained = &self.models[cell.model];
-        let scenario = trained.scenario(NAME, &self.file(cell.parts, trained))?;
+        let scenario = trained.scenario(point, &self.file(cell.parts, trained))?;
         let counted = parts::Counted::default();
         let tracer = Box::new(counted.clone());
         let mut sent = (0, 0);
         let look = |run: &mut Run<'_>, _: &Progress| sent = self.sent(run);
-        let outcome = run_traced(NAME, &scenario, (seed, STEP), point, Some(tracer), look)?;
-        let (job, iteration_us) = steady(NAME, &outcome)?;
+        let outcome = run_stepwise(&scenario, STEP, point, Some(tracer), look)?;
+        let (job, iteration_us) = steady(point, &outcome)?;
         // Every value is pushed by each worker and comes back to it, but for those of its own server.
         let summed: u64 = job.summed_bytes.iter().sum();
         let travelled = 2.0 * summed as f64 * (1.0 - 1.0 / f64::from(self.hosts()));
@@ -190,7 +159,7 @@ impl Setup {
                 .x(Axis::categories("parts", systems.iter().map(|&parts| name(parts))))
                 .y(Axis::linear("speed against BytePS").unit(Unit::Ratio))
                 .series(Series::bars("speed", systems.iter().map(speed)));
-            Plot { chart, caption: "Iterations in a second, by those over DCTCP.".to_owned() }
+            Plot::new(chart, "Iterations in a second, by those over DCTCP.")
         };
         let models = || self.models.iter().enumerate();
         models().map(plot).chain(models().map(|(model, _)| self.losses(rows, model))).collect()
@@ -211,36 +180,21 @@ impl Setup {
             .series(bars("missing", |row| row.missing))
             .series(bars("dropped of the important", |row| row.drops.important))
             .series(bars("dropped of the others", |row| row.drops.others));
-        let caption = "What was missing in the end, and which packets were dropped on the way.";
-        Plot { chart, caption: caption.to_owned() }
+        Plot::new(chart, "What was missing in the end, and which packets were dropped on the way.")
     }
 
     fn table(&self, rows: &[Row]) -> Listing {
-        let mut table = Numbers::new([
-            Column::left("model"),
-            Column::left("parts"),
-            Column::right("iteration, ms"),
-            Column::right("speed"),
-            Column::right("missing"),
-            Column::right("packets dropped"),
-            Column::right("of the important"),
-            Column::right("of the others"),
-        ]);
-        for row in rows {
-            let speed = self.time(rows, None, row.cell.model) / row.iteration_us;
-            table.push([
-                self.models[row.cell.model].model.clone(),
-                name(row.cell.parts),
-                format_number(row.iteration_us / 1e3),
-                format_ratio(speed),
-                format_percent(row.missing),
-                format_percent(row.drops.all),
-                format_percent(row.drops.important),
-                format_percent(row.drops.others),
-            ]);
-        }
-        let caption = "Iterations, what was missing, and which packets were dropped".to_owned();
-        Listing { table, caption }
+        let speed = |row: &Row| self.time(rows, None, row.cell.model) / row.iteration_us;
+        let table = Table::by_column(rows)
+            .left("model", |row| self.models[row.cell.model].model.clone())
+            .left("parts", |row| name(row.cell.parts))
+            .right("iteration, ms", |row| format_number(row.iteration_us / 1e3))
+            .right("speed", |row| format_ratio(speed(row)))
+            .right("missing", |row| format_percent(row.missing))
+            .right("packets dropped", |row| format_percent(row.drops.all))
+            .right("of the important", |row| format_percent(row.drops.important))
+            .right("of the others", |row| format_percent(row.drops.others));
+        Listing::new(table, "Iterations, what was missing, and which packets were dropped")
     }
 }
 

@@ -2,41 +2,29 @@
 
 use thalweg_report::format::Unit;
 
-use crate::compression::Sweep;
-use crate::{Claim, Context, Figure, FigureError, Findings, Rule};
-
-/// The figure.
-pub(crate) struct Mlt19;
+use crate::compression::{Setup, Sweep};
+use crate::frame::figure::Form;
+use crate::{Claim, Context, FigureError, Findings, Rule};
+use serde::Deserialize;
 
 /// A curve is flat where twice the compression shortens the tail by no more than this.
 const FLAT: f64 = 1.5;
 
-impl Figure for Mlt19 {
-    fn name(&self) -> &'static str {
-        "mlt-19"
-    }
+/// The settings of all figures over compression.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Mlt19(Setup);
 
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/mlt-19.toml")
-    }
-
+impl Form for Mlt19 {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let sweep = Sweep::run(&Mlt19, context)?;
+        let sweep = self.0.run(context)?;
         Ok(Findings {
             claims: claims(&sweep),
             plots: vec![sweep.plot("99th percentile", |times| times.tail_us)],
             tables: vec![sweep.table()],
-            not_measured: Vec::new(),
-            notes: NOTES.map(str::to_owned).into(),
         })
     }
 }
-
-const NOTES: [&str; 2] = [
-    "Every tensor is a flow from each worker to one server, and one back, the same for every system. \
-     Compression divides sizes.",
-    "The questions of ours wait 10 ms before a round trip was measured, and then as long as answers take.",
-];
 
 fn claims(sweep: &Sweep) -> Vec<Claim> {
     let most = sweep.most();

@@ -3,28 +3,24 @@
 use thalweg_core::Span;
 use thalweg_report::format::Unit;
 
-use crate::compression::Sweep;
-use crate::{Claim, Context, Figure, FigureError, Findings, Rule};
-
-/// The figure.
-pub(crate) struct Mlt2;
+use crate::compression::{Setup, Sweep};
+use crate::frame::figure::Form;
+use crate::{Claim, Context, FigureError, Findings, Rule};
+use serde::Deserialize;
 
 /// The average falls at least so much with the most compression: the paper's falls by 13.9.
 const FALLS: f64 = 3.0;
 /// The tail falls by at most this share of what the average falls by.
 const LAGS: f64 = 0.5;
 
-impl Figure for Mlt2 {
-    fn name(&self) -> &'static str {
-        "mlt-2"
-    }
+/// The settings of all figures over compression.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Mlt2(Setup);
 
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/mlt-2.toml")
-    }
-
+impl Form for Mlt2 {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let sweep = Sweep::run(&Mlt2, context)?;
+        let sweep = self.0.run(context)?;
         Ok(Findings {
             claims: claims(&sweep),
             plots: vec![
@@ -32,23 +28,9 @@ impl Figure for Mlt2 {
                 sweep.plot("99th percentile", |times| times.tail_us),
             ],
             tables: vec![sweep.table()],
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
         })
     }
 }
-
-const NOT_MEASURED: [&str; 2] = [
-    "the speed of training, which the paper shows beside the times: flows here start as on a perfect network, \
-     so that an iteration does not wait for them",
-    "the two other trainings that the paper runs in the background",
-];
-
-const NOTES: [&str; 2] = [
-    "Every tensor is a flow from each worker to one server, and one back, the same for every system. \
-     Compression divides sizes, as in the paper, where lengths are changed and nothing is compressed.",
-    "Ours is not in the paper's figure. Its questions wait 10 ms before a round trip was measured.",
-];
 
 fn claims(sweep: &Sweep) -> Vec<Claim> {
     let (least, most) = (sweep.least(), sweep.most());

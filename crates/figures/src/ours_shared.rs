@@ -11,13 +11,9 @@ mod tests;
 use serde::Deserialize;
 use thalweg_report::format::Unit;
 
-use crate::{Claim, Context, Figure, FigureError, Findings, Rule, compare};
+use crate::frame::figure::Form;
+use crate::{Claim, Context, FigureError, Findings, Rule, compare};
 use run::Measured;
-
-/// The figure.
-pub(crate) struct OursShared;
-
-const NAME: &str = "ours-shared";
 
 /// A class keeps its half where its means are no more than this above those on half the link: turns are taken
 /// by packets, and a link has no half packets.
@@ -31,7 +27,7 @@ const LAYERED: f64 = 1.05;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     hosts: u32,
     rate_gbps: f64,
     delay: String,
@@ -139,38 +135,18 @@ impl compare::Arm for Arm {
     }
 }
 
-impl Figure for OursShared {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/ours-shared.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let results = Results::measure(context, setup.cells(), Cell::label, |cell, point| {
-            setup.measure(cell, (context.seed, point))
+        let results = Results::measure(context, self.cells(), Cell::label, |cell, point| {
+            self.measure(cell, point)
         })?;
         Ok(Findings {
             claims: results.claims(),
             plots: results.plots(),
             tables: vec![results.table()],
-            not_measured: Vec::new(),
-            notes: NOTES.map(str::to_owned).into(),
         })
     }
 }
-
-const NOTES: [&str; 3] = [
-    "Runs end after a fixed time, at which flows and iterations still come: times are of those that ended. \
-     Half the link is half the rate and half the memory of every port, with the same flows in bytes and time.",
-    "Marks are by what waits in the port, or in the class where queues are split. Hosts give their flows and \
-     their part in the job turns of the same size in every arm.",
-    "An iteration waits for the slowest of all links, so that it has about half of them if flows are busy on \
-     any, however idle others are.",
-];
 
 impl Setup {
     fn cells(&self) -> Vec<Cell<'_>> {
@@ -231,37 +207,23 @@ impl Results<'_> {
             Exchange::Aggregation => ("an iteration", |it| it.iteration_us),
             Exchange::Deliveries => ("the 99th percentile of small flows", |it| it.small_p99_us),
         };
+        let (mean, tail) = (Rule::AtMost(MEAN_OF_HALF), Rule::AtMost(TAIL_OF_HALF));
         vec![
             claim(
                 "an iteration, split, against training alone on half the link",
                 half,
                 training(|it| it.iteration_us),
-                Rule::AtMost(MEAN_OF_HALF),
+                mean,
             ),
-            claim(
-                "the longest iteration, the same",
-                half,
-                training(|it| it.longest_us),
-                Rule::AtMost(TAIL_OF_HALF),
-            ),
+            claim("the longest iteration, the same", half, training(|it| it.longest_us), tail),
             claim(
                 "the mean of small flows, split, against flows alone on half the link",
                 half,
                 flows(|it| it.small_us),
-                Rule::AtMost(MEAN_OF_HALF),
+                mean,
             ),
-            claim(
-                "their 99th percentile, the same",
-                half,
-                flows(|it| it.small_p99_us),
-                Rule::AtMost(TAIL_OF_HALF),
-            ),
-            claim(
-                "the mean of all flows, the same",
-                half,
-                flows(|it| it.all_us),
-                Rule::AtMost(MEAN_OF_HALF),
-            ),
+            claim("their 99th percentile, the same", half, flows(|it| it.small_p99_us), tail),
+            claim("the mean of all flows, the same", half, flows(|it| it.all_us), mean),
             claim(
                 &format!("{who}, in one set of queues against split"),
                 "somebody starves",

@@ -6,7 +6,7 @@ mod page;
 mod text;
 
 use thalweg_report::format::MISSING;
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
 use crate::Report;
 
@@ -51,25 +51,18 @@ pub fn verdict(report: &Report) -> String {
 
 /// The paper beside ours.
 fn claims_table(report: &Report) -> Table {
-    let mut table = Table::new([
-        Column::left("claim"),
-        Column::right("paper"),
-        Column::right("ours"),
-        Column::left("rule"),
-        Column::left("holds"),
-    ]);
-    for claim in report.verdicts() {
-        let holds = match (claim.holds(), claim.values.len()) {
+    Table::by_column(report.verdicts())
+        .left("claim", |claim| claim.text.clone())
+        .right("paper", |claim| claim.paper.format(claim.unit))
+        .right("ours", |claim| claim.ours.format(claim.unit))
+        .left("rule", |claim| claim.rule.clone())
+        .left("holds", |claim| match (claim.holds(), claim.values.len()) {
             (true, 1) => "yes".to_owned(),
             (false, 1) => "NO".to_owned(),
             (true, seeds) => format!("yes, {seeds} of {seeds} seeds"),
             (false, seeds) => format!("NO, {} of {seeds} seeds", claim.held),
-        };
-        let paper = claim.paper.format(claim.unit);
-        let ours = claim.ours.format(claim.unit);
-        table.push([claim.text, paper, ours, claim.rule, holds]);
-    }
-    table
+        })
+        .into()
 }
 
 /// What was run, in one line.

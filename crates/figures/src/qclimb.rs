@@ -12,30 +12,11 @@ pub(crate) mod workloads;
 use serde::Deserialize;
 use toml::Table;
 
-use crate::frame::planned::{Form, Planned, planned};
+use crate::frame::figure::Form;
 use crate::{Context, FigureError, Findings, compare};
 use claims::Said;
 use network::Network;
 use run::{Measured, Traffic};
-
-pub(crate) const QCLIMB_7: Planned<Setup> = planned!("qclimb-7");
-pub(crate) const QCLIMB_13: Planned<Setup> = planned!("qclimb-13");
-pub(crate) const QCLIMB_14: Planned<Setup> = planned!("qclimb-14");
-pub(crate) const QCLIMB_15: Planned<Setup> = planned!("qclimb-15");
-pub(crate) const QCLIMB_18: Planned<Setup> = planned!("qclimb-18");
-pub(crate) const QCLIMB_19: Planned<Setup> = planned!("qclimb-19");
-pub(crate) const QCLIMB_20: Planned<Setup> = planned!("qclimb-20");
-pub(crate) const QCLIMB_21: Planned<Setup> = planned!("qclimb-21");
-pub(crate) const QCLIMB_22: Planned<Setup> = planned!("qclimb-22");
-pub(crate) const QCLIMB_23: Planned<Setup> = planned!("qclimb-23");
-pub(crate) const QCLIMB_24: Planned<Setup> = planned!("qclimb-24");
-pub(crate) const QCLIMB_27: Planned<Setup> = planned!("qclimb-27");
-pub(crate) const QCLIMB_28: Planned<Setup> = planned!("qclimb-28");
-pub(crate) const QCLIMB_29: Planned<Setup> = planned!("qclimb-29");
-pub(crate) const QCLIMB_WHY: Planned<Setup> = planned!("qclimb-why");
-pub(crate) const QCLIMB_TABLE3: Planned<Setup> = planned!("qclimb-table3");
-pub(crate) const QCLIMB_TABLE4: Planned<Setup> = planned!("qclimb-table4");
-pub(crate) const QCLIMB_TABLE5: Planned<Setup> = planned!("qclimb-table5");
 
 /// What a plan holds.
 #[derive(Deserialize)]
@@ -47,7 +28,6 @@ pub(crate) struct Setup {
     loads: Vec<f64>,
     /// A load at which flows hardly meet: how long they take by themselves, under the first arm. For the
     /// tables alone.
-    #[serde(default)]
     lonely_load: Option<f64>,
     arms: Vec<Arm>,
     claims: Vec<Said>,
@@ -56,10 +36,6 @@ pub(crate) struct Setup {
     gains: Vec<Gain>,
     /// What the bars or lines show first.
     drawn: Vec<claims::Metric>,
-    #[serde(default)]
-    not_measured: Vec<String>,
-    #[serde(default)]
-    notes: Vec<String>,
 }
 
 /// One way to give flows priorities. What is left out is as the scenario has it by default.
@@ -68,38 +44,17 @@ pub(crate) struct Setup {
 struct Arm {
     name: String,
     /// Another transport in place of windows and taggers.
-    #[serde(default)]
     control: Option<Control>,
-    /// With that: flows are ranked by what a forest says of their sizes.
-    #[serde(default)]
-    imprecise: bool,
-    #[serde(default)]
-    past_estimate: Option<String>,
     /// Of a port, if it is not that of the network.
-    #[serde(default)]
     buffer: Option<String>,
-    #[serde(default)]
-    tagger: Option<String>,
-    #[serde(default)]
-    loss_detection: Option<String>,
-    #[serde(default)]
-    thresholds: Option<Vec<String>>,
-    #[serde(default)]
-    slack: Option<String>,
-    #[serde(default)]
-    depth: Option<u32>,
-    /// The share of flows that nothing is known of.
-    #[serde(default)]
-    unseen: Option<f64>,
-    /// The workload that the forest has learned from, if that is another one.
-    #[serde(default)]
-    learned_from: Option<String>,
     /// What is other than in the tables of the same names of its scenario. A key that is `false` is taken
     /// out of them.
     #[serde(default)]
     switch: Table,
     #[serde(default)]
     transport: Table,
+    /// What a forest is told of flows beside what the traffic says; those that learn have hints without it.
+    hints: Option<Table>,
 }
 
 /// A line of the table of gains.
@@ -139,20 +94,18 @@ impl compare::Arm for Arm {
 }
 
 impl Form for Setup {
-    fn run(&self, figure: &'static str, context: &Context<'_>) -> Result<Findings, FigureError> {
+    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
         let label = |cell: &Cell<'_>| {
             let Place { workload, load } = cell.place;
             format!("{workload}, load {load}, {}", cell.arm.name)
         };
         let results = Results::measure(context, self.cells(), label, |cell, point| {
-            self.measure(figure, cell, context.seed, point)
+            self.measure(cell, point)
         })?;
         Ok(Findings {
-            claims: self.claims(figure, &results)?,
+            claims: self.claims(context, &results)?,
             plots: self.plots(&results),
             tables: self.tables(&results),
-            not_measured: self.not_measured.clone(),
-            notes: self.notes.clone(),
         })
     }
 }

@@ -9,16 +9,15 @@ use serde::Deserialize;
 use thalweg_prioritize::evaluate::Class;
 use thalweg_report::format::{Unit, format_count, format_number};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::{ByColumn, Table};
 
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Rule};
+use crate::frame::figure::Form;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Rule};
 use measure::{Measured, Point};
-
-pub(crate) struct QclimbTable2;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     learned: f64,
     depths: [u32; 2],
     most_out: f64,
@@ -43,46 +42,18 @@ struct Workload {
     paper_lower_bytes: [f64; 3],
 }
 
-impl Figure for QclimbTable2 {
-    fn name(&self) -> &'static str {
-        "qclimb-table2"
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../plans/qclimb-table2.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
-        let points = setup.points();
-        let label = |point: &Point<'_>| point.label();
-        let measured =
-            context.each(&points, label, |point, at| setup.measure(point, context.seed, at))?;
+        let points = self.points();
+        let measured = context.each(&points, Point::label, |point, at| self.measure(point, at))?;
         let results = Results { points: &points, measured: &measured };
         Ok(Findings {
-            claims: setup.claims(&results),
-            plots: vec![setup.plot_of_widths(&results), setup.plot_of_trees(&results)],
-            tables: vec![setup.table(&results), setup.sweep_table(&results)],
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
+            claims: self.claims(&results),
+            plots: vec![self.plot_of_widths(&results), self.plot_of_trees(&results)],
+            tables: vec![self.table(&results), self.sweep_table(&results)],
         })
     }
 }
-
-const NOT_MEASURED: [&str; 1] = [
-    "the paper's own traces: their features are not to be had, so both sizes and features are generated",
-];
-
-const NOTES: [&str; 5] = [
-    "A flow's only feature is ln(size) + uniform(-w, w), now and then another flow's. It takes the place of \
-     the sizes of the last five flows. With w = 0 sizes are known; the larger w, the less.",
-    "The paper does not say how many trees it has. More trees bound more flows, with lower bounds that are \
-     lower: both tables of the sweep show the trade.",
-    "Small is up to 100 KB as in the paper, large beyond 10 MB as in PIAS: the paper does not say.",
-    "The paper's lower bounds are ranges over its settings; the upper ends stand here.",
-    "A hint that is another flow's puts a flow out of its bounds when no flow like that was learned from. \
-     So the share depends on how many flows there are to learn from, too.",
-];
 
 /// What was measured where.
 struct Results<'a> {
@@ -208,60 +179,56 @@ impl Setup {
     }
 
     fn table(&self, results: &Results<'_>) -> Listing {
-        let mut table = Table::new(columns(&["workload", "depth"]));
-        for workload in &self.workloads {
-            for depth in self.depths {
-                let Some(measured) = results.plain(self, workload, depth) else { continue };
-                table.push(
-                    [workload.name.clone(), depth.to_string()].into_iter().chain(measured.cells()),
-                );
-            }
-        }
+        let both = |workload| self.depths.map(|depth| (workload, depth));
+        let rows = self.workloads.iter().flat_map(both).filter_map(|(workload, depth)| {
+            Some(((workload, depth), results.plain(self, workload, depth)?))
+        });
+        let table = Table::by_column(rows)
+            .left("workload", |((workload, _), _)| workload.name.clone())
+            .left("depth", |((_, depth), _)| depth.to_string());
         let caption = format!(
             "{} flows of each workload, {} trees, w = {}",
             format_count(self.flows as u64),
             self.trees,
             self.width
         );
-        Listing { table, caption }
+        Listing::new(measured_columns(table), caption)
     }
 
     fn sweep_table(&self, results: &Results<'_>) -> Listing {
-        let mut table = Table::new(columns(&["w", "trees"]));
-        for (point, measured) in self.swept_widths(results).chain(self.swept_trees(results)) {
-            let cells = [format_number(point.width), point.trees.to_string()];
-            table.push(cells.into_iter().chain(measured.cells()));
-        }
+        let rows = self.swept_widths(results).chain(self.swept_trees(results));
+        let table = Table::by_column(rows)
+            .left("w", |(point, _)| format_number(point.width))
+            .left("trees", |(point, _)| point.trees.to_string());
         let caption = format!("{}, depth {}", self.workloads[0].name, self.depths[1]);
-        Listing { table, caption }
+        Listing::new(measured_columns(table), caption)
     }
 }
 
 fn plot(title: &str, x: Axis, measured: Vec<&Measured>, caption: &str) -> Plot {
-    let mut chart = Chart::new(title).x(x).y(Axis::log10("mean lower bound").unit(Unit::Bytes));
-    for class in Class::ALL {
-        let points = measured.iter().enumerate();
-        let points = points
-            .map(|(at, measured)| (at as f64, measured.lower_bytes[class as usize]))
-            .collect();
-        chart = chart.series(Series::line(format!("{} flows", class.name()), points));
-    }
-    Plot { chart, caption: caption.to_owned() }
+    let curve = |class: Class| {
+        let lower = measured.iter().map(|measured| measured.lower_bytes[class as usize]);
+        Series::curve(format!("{} flows", class.name()), lower)
+    };
+    let chart = Chart::new(title)
+        .x(x)
+        .y(Axis::log10("mean lower bound").unit(Unit::Bytes))
+        .all(Class::ALL.map(curve));
+    Plot::new(chart, caption)
 }
 
-fn columns(first: &[&str]) -> Vec<Column> {
-    let first = first.iter().map(|name| Column::left(*name));
-    let rest = [
-        "within bounds",
-        "below",
-        "above",
-        "lower: small",
-        "medium",
-        "large",
-        "gap of small",
-        "mean error",
-    ];
-    first.chain(rest.map(Column::right)).collect()
+/// Adds what was measured.
+fn measured_columns<T>(table: ByColumn<(T, &Measured)>) -> ByColumn<(T, &Measured)> {
+    let bytes = |bytes: f64| Unit::Bytes.format(bytes);
+    table
+        .right("within bounds", |(_, it)| format!("{:.3}%", it.share * 100.0))
+        .right("below", |(_, it)| format_count(it.below as u64))
+        .right("above", |(_, it)| format_count(it.above as u64))
+        .right("lower: small", |(_, it)| bytes(it.lower_bytes[0]))
+        .right("medium", |(_, it)| bytes(it.lower_bytes[1]))
+        .right("large", |(_, it)| bytes(it.lower_bytes[2]))
+        .right("gap of small", |(_, it)| bytes(it.small_gap_bytes))
+        .right("mean error", |(_, it)| bytes(it.error_bytes))
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Runs of scenarios: how far they are is told on the way, and what goes wrong in one is an error.
+//! Runs of scenarios: progress is reported during a run, and what goes wrong in one is an error.
+
+use std::fmt::Display;
 
 use thalweg_core::Span;
 use thalweg_fabric::trace::Tracer;
@@ -9,53 +11,69 @@ use crate::{FigureError, Point};
 /// Events between two looks at whether to stop.
 pub(crate) const STEP_EVENTS: u64 = 200_000;
 
-/// Runs a scenario to its end, at which every flow has arrived.
-pub(crate) fn run_flows(
-    figure: &'static str,
-    scenario: &Scenario,
-    seed: u64,
+/// The scenario of a file, which `load` reads other files for.
+pub(crate) fn scenario(
     point: &Point<'_>,
-) -> Result<Outcome, FigureError> {
-    let mut run = scenario.run_bare(seed);
-    loop {
-        let progress = run.advance(STEP_EVENTS);
+    file: impl Display,
+    load: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Scenario, FigureError> {
+    let name = format!("plans/{}.toml", point.context.figure.name());
+    Ok(Scenario::parse(&name, &file.to_string(), load)?)
+}
+
+/// What reads the other files of a scenario that has none.
+pub(crate) fn no_files(file: &str) -> Result<String, String> {
+    Err(format!("{file} is not there"))
+}
+
+/// Runs a scenario to its end, at which every flow has arrived.
+pub(crate) fn run_flows(scenario: &Scenario, point: &Point<'_>) -> Result<Outcome, FigureError> {
+    let outcome = run_until(scenario, point, None, |progress| {
         let expected = progress.expected_flows.unwrap_or(1).max(1);
-        point.reached(progress.ended_flows as f64 / expected as f64)?;
-        if progress.ended.is_some() {
-            break;
-        }
-    }
-    let outcome = run.outcome();
+        (progress.ended_flows as f64 / expected as f64, progress.ended.is_some())
+    })?;
     let early = (outcome.ending != Ending::Complete || outcome.unfinished() > 0)
         .then(|| format!("{:?}, {} flows failed", outcome.ending, outcome.unfinished()));
-    sound(figure, (scenario, seed), outcome, early)
+    sound(scenario, point, outcome, early)
 }
 
-/// Runs a scenario to its end. After every step of simulated time `look` is shown where it
-/// is. A run that does not complete is a failure, and so is a job.
-pub(crate) fn run_stepwise(
-    figure: &'static str,
+/// Runs a scenario until `reached` says that it is over. It is shown the progress, and says how far the run is
+/// as well.
+pub(crate) fn run_until(
     scenario: &Scenario,
-    (seed, step): (u64, Span),
     point: &Point<'_>,
-    look: impl FnMut(&mut Run<'_>, &Progress),
+    tracer: Option<Box<dyn Tracer>>,
+    reached: impl Fn(&Progress) -> (f64, bool),
 ) -> Result<Outcome, FigureError> {
-    run_traced(figure, scenario, (seed, step), point, None, look)
+    let mut run = start(scenario, point, tracer);
+    loop {
+        let (share, is_over) = reached(&run.advance(STEP_EVENTS));
+        point.reached(share)?;
+        if is_over {
+            return Ok(run.outcome());
+        }
+    }
 }
 
-/// The same, and every packet is shown to a tracer.
-pub(crate) fn run_traced(
-    figure: &'static str,
+/// Runs a scenario to its end. A run that does not complete is a failure, and so is a job.
+pub(crate) fn run_to_end(
     scenario: &Scenario,
-    (seed, step): (u64, Span),
+    step: Span,
+    point: &Point<'_>,
+) -> Result<Outcome, FigureError> {
+    run_stepwise(scenario, step, point, None, |_, _| ())
+}
+
+/// The same. After every step of simulated time `look` is shown where the run is, and every packet is shown to a
+/// tracer.
+pub(crate) fn run_stepwise(
+    scenario: &Scenario,
+    step: Span,
     point: &Point<'_>,
     tracer: Option<Box<dyn Tracer>>,
     mut look: impl FnMut(&mut Run<'_>, &Progress),
 ) -> Result<Outcome, FigureError> {
-    let mut run = scenario.run_bare(seed);
-    if let Some(tracer) = tracer {
-        run.trace(tracer);
-    }
+    let mut run = start(scenario, point, tracer);
     let mut progress = run.progress();
     while progress.ended.is_none() {
         progress = run.advance_until(progress.now + step);
@@ -66,14 +84,26 @@ pub(crate) fn run_traced(
     }
     let outcome = run.outcome();
     let early = (outcome.ending != Ending::Complete).then(|| format!("{:?}", outcome.ending));
-    sound(figure, (scenario, seed), outcome, early)
+    sound(scenario, point, outcome, early)
+}
+
+fn start<'a>(
+    scenario: &'a Scenario,
+    point: &Point<'_>,
+    tracer: Option<Box<dyn Tracer>>,
+) -> Run<'a> {
+    let mut run = scenario.run_bare(point.context.seed);
+    if let Some(tracer) = tracer {
+        run.trace(tracer);
+    }
+    run
 }
 
 /// An outcome in which nothing went wrong: no job failed, what the fabric checks holds, and the run did not
 /// end too `early`, of which the caller judges.
 pub(crate) fn sound(
-    figure: &'static str,
-    (scenario, seed): (&Scenario, u64),
+    scenario: &Scenario,
+    point: &Point<'_>,
     outcome: Outcome,
     early: Option<String>,
 ) -> Result<Outcome, FigureError> {
@@ -82,8 +112,8 @@ pub(crate) fn sound(
     match failure.or(violation).or(early) {
         None => Ok(outcome),
         Some(why) => {
-            let reason = format!("{} with seed {seed}: {why}", scenario.title());
-            Err(FigureError::Failed { figure, reason })
+            let seed = point.context.seed;
+            Err(point.context.failed(format!("{} with seed {seed}: {why}", scenario.title())))
         }
     }
 }

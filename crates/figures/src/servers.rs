@@ -5,9 +5,9 @@ use thalweg_core::Span;
 use thalweg_scenario::{JobRecord, Outcome};
 use toml::{Table, Value};
 
-use crate::FigureError;
 use crate::file::entries;
 use crate::shrink::Trained;
+use crate::{FigureError, Point};
 
 /// How often a run says how far it is.
 pub(crate) const STEP: Span = Span::from_us(500);
@@ -74,11 +74,10 @@ impl Exchange {
 
 /// The training of a run, and how long its iterations took on average: all but the first.
 pub(crate) fn steady<'a>(
-    figure: &'static str,
+    point: &Point<'_>,
     outcome: &'a Outcome,
 ) -> Result<(&'a JobRecord, f64), FigureError> {
-    let no_job = || FigureError::Plan { figure, reason: "no job ran".to_owned() };
-    let job = outcome.jobs.first().ok_or_else(no_job)?;
+    let job = outcome.jobs.first().ok_or_else(|| point.context.mistake("no job ran"))?;
     let steady = &job.iterations[1.min(job.iterations.len())..];
     let total: f64 = steady.iter().map(|span| span.as_us_f64()).sum();
     Ok((job, total / steady.len() as f64))

@@ -6,7 +6,7 @@ use thalweg_scenario::Scenario;
 use thalweg_workload::{Model, models};
 use toml::Table;
 
-use crate::FigureError;
+use crate::{Context, FigureError, Point, runs};
 
 /// A model, divided so that a run ends, and how long a worker computes.
 #[derive(Clone, Deserialize)]
@@ -28,28 +28,26 @@ impl Trained {
     /// The scenario of a file in which this is trained, whatever it calls the model.
     pub(crate) fn scenario(
         &self,
-        figure: &'static str,
+        point: &Point<'_>,
         file: &Table,
     ) -> Result<Scenario, FigureError> {
-        scenario(figure, (&self.model, self.divisor), file)
+        scenario(point, (&self.model, self.divisor), file)
     }
 }
 
 /// The scenario of a file in which one model is trained, divided, whatever it calls the model.
 pub(crate) fn scenario(
-    figure: &'static str,
+    point: &Point<'_>,
     (model, divisor): (&str, f64),
     file: &Table,
 ) -> Result<Scenario, FigureError> {
-    let model = known_model(figure, model)?;
-    let load = |_: &str| Ok(model_json(&model, divisor));
-    Ok(Scenario::parse(&format!("plans/{figure}.toml"), &file.to_string(), &load)?)
+    let model = known_model(point.context, model)?;
+    runs::scenario(point, file, &|_| Ok(model_json(&model, divisor)))
 }
 
 /// The model that a plan names.
-pub(crate) fn known_model(figure: &'static str, name: &str) -> Result<Model, FigureError> {
-    let unknown = || FigureError::Plan { figure, reason: format!("{name} is no model") };
-    models::by_name(name).ok_or_else(unknown)
+pub(crate) fn known_model(context: &Context<'_>, name: &str) -> Result<Model, FigureError> {
+    models::by_name(name).ok_or_else(|| context.mistake(format!("{name} is no model")))
 }
 
 /// The layer table of a model as JSON, with every tensor divided by `divisor`. Its work stays the same:

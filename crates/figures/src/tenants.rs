@@ -8,7 +8,8 @@ use thalweg_core::{NodeId, Span, Time};
 use thalweg_scenario::{JobRecord, Run, Scenario};
 use toml::{Table, Value};
 
-use crate::runs::run_stepwise;
+use crate::file::{changed, entries, one, table};
+use crate::runs::{self, run_stepwise};
 use crate::{FigureError, Point};
 
 /// Who is connected to the switch, and what the switch and the jobs have in common.
@@ -106,31 +107,32 @@ impl Sharing {
     /// What it adds to the table of aggregation.
     fn settings(self, room: &Room, packet_bytes: u32) -> Table {
         let share = (room.aggregators / room.jobs).max(1);
-        let mut table = Table::new();
-        let mut set = |key: &str, value: Value| table.insert(key.to_owned(), value);
         let recovery = if self == Sharing::Selective { "selective" } else { "paper" };
-        set("recovery", recovery.into());
+        let recovery = ("recovery", recovery.into());
         match self {
-            Sharing::Static => {
-                set("aggregators", share.into());
-                set("span-fragments", share.into());
-                set("indexing", "linear".into());
+            Sharing::Static => entries([
+                recovery,
+                ("aggregators", share.into()),
+                ("span-fragments", share.into()),
+                ("indexing", "linear".into()),
                 // The window is the share.
-                set("window", format!("{}B", share * packet_bytes).into());
-            }
+                ("window", format!("{}B", share * packet_bytes).into()),
+            ]),
             Sharing::SwitchMl => {
                 // A slot has memory for two sums.
-                set("aggregators", (share / 2).max(1).into());
-                set("slots", (share / 2).max(1).into());
+                let slots = (share / 2).max(1);
+                entries([recovery, ("aggregators", slots.into()), ("slots", slots.into())])
             }
             Sharing::Dynamic | Sharing::Selective | Sharing::Linear => {
                 let indexing = if self == Sharing::Linear { "linear" } else { "hashed" };
-                set("indexing", indexing.into());
-                set("aggregators", room.aggregators.into());
-                set("span-fragments", room.most_a_job.into());
+                entries([
+                    recovery,
+                    ("indexing", indexing.into()),
+                    ("aggregators", room.aggregators.into()),
+                    ("span-fragments", room.most_a_job.into()),
+                ])
             }
         }
-        table
     }
 }
 
@@ -139,7 +141,7 @@ impl Tenants {
     /// table without the hosts. `load` reads the files that it names.
     pub(crate) fn scenario(
         &self,
-        figure: &'static str,
+        point: &Point<'_>,
         sharing: Sharing,
         room: &Room,
         job: impl Fn(u32) -> (&'static str, Table),
@@ -149,34 +151,30 @@ impl Tenants {
         let traffic = (0..jobs).map(|number| {
             let (kind, mut table) = job(number);
             table.extend(self.members(sharing, number));
-            Value::Table(Table::from_iter([(kind.to_owned(), Value::Table(table))]))
+            one(kind, table)
         });
-        let mut aggregation = self.aggregation.clone();
-        aggregation.extend(sharing.settings(room, self.packet_bytes()));
-        let mut file = Table::from_iter([
-            ("title".to_owned(), Value::from(format!("{figure}, {}", sharing.name()))),
-            ("topology".to_owned(), Value::Table(self.topology(jobs))),
-            ("switch".to_owned(), Value::Table(self.switch.clone())),
-            ("aggregation".to_owned(), Value::Table(aggregation)),
-            ("traffic".to_owned(), Value::Array(traffic.collect())),
+        let own = sharing.settings(room, self.packet_bytes());
+        let file = entries([
+            ("title", format!("{}, {}", point.context.figure.name(), sharing.name()).into()),
+            ("topology", self.topology(jobs)),
+            ("switch", self.switch.clone().into()),
+            ("aggregation", changed(&self.aggregation, own).into()),
+            ("traffic", Value::Array(traffic.collect())),
+            ("faults", Value::Array(room.unevenness.iter().map(|up_to| jitter(up_to)).collect())),
         ]);
-        if let Some(up_to) = &room.unevenness {
-            file.insert("faults".to_owned(), Value::Array(vec![jitter(up_to)]));
-        }
-        Ok(Scenario::parse(&format!("plans/{figure}.toml"), &file.to_string(), load)?)
+        runs::scenario(point, file, load)
     }
 
     /// Runs a scenario of so many jobs to its end, and counts in every interval.
     pub(crate) fn run(
         &self,
-        figure: &'static str,
         (scenario, jobs): (&Scenario, u32),
-        (seed, interval): (u64, Span),
+        interval: Span,
         point: &Point<'_>,
     ) -> Result<Shared, FigureError> {
         let mut intervals = Vec::new();
         let mut before = vec![Merges::default(); jobs as usize];
-        let outcome = run_stepwise(figure, scenario, (seed, interval), point, |run, _| {
+        let outcome = run_stepwise(scenario, interval, point, None, |run, _| {
             let now = self.merges(run, jobs);
             intervals.push(now.iter().zip(&before).map(|(now, then)| now.since(*then)).collect());
             before = now;
@@ -207,17 +205,14 @@ impl Tenants {
         let server = self.server(job).0;
         let workers: Vec<Value> = (server - self.workers_a_job..server).map(Value::from).collect();
         let collective = if sharing == Sharing::SwitchMl { "switchml" } else { "aggregate" };
-        let mut table = Table::from_iter([
-            ("workers".to_owned(), Value::Array(workers)),
-            ("collective".to_owned(), collective.into()),
-        ]);
+        let mut table = entries([("workers", workers.into()), ("collective", collective.into())]);
         if sharing.has_server() {
             table.insert("server".to_owned(), server.into());
         }
         table
     }
 
-    fn topology(&self, jobs: u32) -> Table {
+    fn topology(&self, jobs: u32) -> Value {
         let (mut hosts, mut cables) = (Vec::new(), Vec::new());
         for host in 0..jobs * (self.workers_a_job + 1) {
             let is_server = host % (self.workers_a_job + 1) == self.workers_a_job;
@@ -228,12 +223,9 @@ impl Tenants {
             hosts.push(Value::from(name));
             cables.push(Value::Table(cable));
         }
-        let list = Table::from_iter([
-            ("hosts".to_owned(), Value::Array(hosts)),
-            ("switches".to_owned(), Value::Array(vec![SWITCH.into()])),
-            ("cables".to_owned(), Value::Array(cables)),
-        ]);
-        Table::from_iter([("list".to_owned(), Value::Table(list))])
+        let switches = vec![Value::from(SWITCH)].into();
+        let list = [("hosts", hosts.into()), ("switches", switches), ("cables", cables.into())];
+        one("list", table(list))
     }
 
     /// What a full packet occupies of a link.
@@ -244,11 +236,7 @@ impl Tenants {
 }
 
 fn jitter(up_to: &str) -> Value {
-    let fault = Table::from_iter([
-        ("on".to_owned(), Value::from("host-cables")),
-        ("up-to".to_owned(), up_to.into()),
-    ]);
-    Value::Table(Table::from_iter([("jitter".to_owned(), Value::Table(fault))]))
+    one("jitter", table([("on", "host-cables".into()), ("up-to", up_to.into())]))
 }
 
 const SWITCH: &str = "switch";
@@ -288,6 +276,11 @@ pub(crate) fn steady_rate(jobs: &[Vec<f64>], warm_up: usize) -> Option<f64> {
     };
     let rates: Option<Vec<f64>> = jobs.iter().map(rate).collect();
     rates.map(|rates| rates.iter().sum::<f64>() / rates.len() as f64)
+}
+
+/// The error of jobs that have no steady rate.
+pub(crate) fn not_steady(point: &Point<'_>) -> FigureError {
+    point.context.failed("the jobs did not run side by side after their warm-up")
 }
 
 /// When each of something came, in seconds.

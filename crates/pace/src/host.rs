@@ -35,7 +35,7 @@ use crate::rank::{Rank, Ranked};
 use crate::settings::{Settings, SettingsError};
 
 pub use event::Event;
-pub use flow::{FlowSpec, JobStatus};
+pub use flow::FlowSpec;
 pub use uplink::Uplink;
 
 use decide::Desk;
@@ -220,13 +220,6 @@ impl Host {
             self.desk.make_up(state, bytes.as_u64());
         }
         Ok(())
-    }
-
-    // spec: C-08
-    /// How far a job is on this host.
-    pub fn status(&self, job: JobId) -> Option<JobStatus> {
-        let iteration = self.jobs.get(&job)?.iteration;
-        Some(JobStatus::of(iteration, self.flows_of(job)))
     }
 
     // spec: C-02

@@ -4,7 +4,7 @@
 //! ([`load`]); what a path has left is gathered link by link ([`path`]); a flow places its volume into
 //! the slots that others use least ([`schedule`]), and is then fitted to the flows that it depends on
 //! ([`adjust`]). [`Host`] does this for all flows of a host, once a slot, and [`SlotPacer`] is what a
-//! transport obeys; [`Trail`] says how well. A switch keeps its tables in [`Links`]; [`Board`] holds them for one that cannot.
+//! transport obeys. A switch keeps its tables in [`Links`]; [`Board`] holds them for one that cannot.
 //!
 //! Volumes are counted in **bytes a slot**: what is planned adds up exactly, and all tables of a
 //! cluster agree on the length of a slot. A rate is made of it only where packets are spaced.
@@ -21,7 +21,8 @@ pub mod path;
 mod rank;
 pub mod schedule;
 mod settings;
-pub mod trail;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use adjust::Relation;
 pub use ahead::{Ahead, HORIZON_MAX, Slot, VOLUME_MAX};
@@ -34,4 +35,3 @@ pub use path::Feedback;
 pub use rank::{Rank, Ranked};
 pub use schedule::{Schedule, plan};
 pub use settings::{Settings, SettingsError};
-pub use trail::Trail;

@@ -105,7 +105,7 @@ mod tests {
     use thalweg_core::{Rng, Span};
 
     use super::*;
-    use crate::trail::Trail;
+    use crate::testing::Trail;
 
     const PACKET: Bytes = Bytes::new(1_500);
 

@@ -81,6 +81,13 @@ impl Chart {
         self
     }
 
+    /// Adds several series.
+    #[must_use]
+    pub fn all(mut self, series: impl IntoIterator<Item = Series>) -> Self {
+        self.series.extend(series);
+        self
+    }
+
     /// Sets the size in the chart's own units, which are pixels when it is not scaled. Limited to
     /// what axes and labels need at least, and to 4,000.
     #[must_use]

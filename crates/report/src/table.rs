@@ -53,6 +53,13 @@ impl Table {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
+    /// A table with a row for each of `rows`, to which columns are added.
+    pub fn by_column<T>(rows: impl IntoIterator<Item = T>) -> ByColumn<T> {
+        let rows: Vec<T> = rows.into_iter().collect();
+        let table = Self { columns: Vec::new(), rows: vec![Vec::new(); rows.len()] };
+        ByColumn { rows, table }
+    }
+
     /// Adds a row. A short row is filled with empty cells; a long one adds columns without a
     /// header, so that no cell is lost.
     pub fn push<Cell: Into<String>>(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -133,6 +140,39 @@ impl Table {
             })
             .collect();
         cells.join(GAP).trim_end().to_owned()
+    }
+}
+
+/// A table that is filled column by column, so that a header stands beside what is under it.
+#[must_use]
+pub struct ByColumn<T> {
+    rows: Vec<T>,
+    table: Table,
+}
+
+impl<T> ByColumn<T> {
+    /// Adds a column of words.
+    pub fn left(self, header: impl Into<String>, cell: impl Fn(&T) -> String) -> Self {
+        self.column(Column::left(header), cell)
+    }
+
+    /// Adds a column of numbers.
+    pub fn right(self, header: impl Into<String>, cell: impl Fn(&T) -> String) -> Self {
+        self.column(Column::right(header), cell)
+    }
+
+    fn column(mut self, column: Column, cell: impl Fn(&T) -> String) -> Self {
+        self.table.columns.push(column);
+        for (row, cells) in self.rows.iter().zip(&mut self.table.rows) {
+            cells.push(cell(row));
+        }
+        self
+    }
+}
+
+impl<T> From<ByColumn<T>> for Table {
+    fn from(filled: ByColumn<T>) -> Table {
+        filled.table
     }
 }
 

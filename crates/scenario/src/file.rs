@@ -3,15 +3,12 @@
 use serde::Deserialize;
 use thalweg_core::{Bytes, Rate, Span};
 
-use crate::units;
-
 /// A scenario file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct File {
     pub(crate) title: String,
     /// The run ends here even if flows are unfinished.
-    #[serde(default, deserialize_with = "units::optional_span")]
     pub(crate) stop_after: Option<Span>,
     pub(crate) topology: TopologyTable,
     #[serde(default)]
@@ -21,14 +18,12 @@ pub(crate) struct File {
     #[serde(default)]
     pub(crate) aggregation: AggregationTable,
     /// Without it jobs send when they like.
-    #[serde(default)]
     pub(crate) pacing: Option<PacingTable>,
     #[serde(default)]
     pub(crate) traffic: Vec<TrafficTable>,
     #[serde(default)]
     pub(crate) faults: Vec<FaultTable>,
     /// Read before this one, and only here so that it is known.
-    #[serde(default)]
     #[expect(dead_code, reason = "the sweep is taken from the text before it is varied")]
     pub(crate) sweep: Option<SweepTable>,
 }
@@ -36,7 +31,6 @@ pub(crate) struct File {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct PacingTable {
-    #[serde(deserialize_with = "units::optional_span")]
     pub(crate) slot: Option<Span>,
     /// How many slots are planned ahead.
     pub(crate) slots: Option<usize>,
@@ -57,9 +51,7 @@ pub(crate) enum TopologyTable {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct CableTable {
-    #[serde(deserialize_with = "units::rate")]
     pub(crate) rate: Rate,
-    #[serde(deserialize_with = "units::span")]
     pub(crate) delay: Span,
 }
 
@@ -115,62 +107,38 @@ pub(crate) struct ListTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ListedCable {
     pub(crate) ends: [String; 2],
-    #[serde(deserialize_with = "units::rate")]
     pub(crate) rate: Rate,
-    #[serde(deserialize_with = "units::span")]
     pub(crate) delay: Span,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct SwitchTable {
     pub(crate) queues: QueuesWord,
     /// Of each port.
-    #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) port_buffer: Option<Bytes>,
     /// Of the whole switch, in place of `port_buffer`.
-    #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) shared_buffer: Option<Bytes>,
     /// With strict queues: of each.
-    #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) queue_buffer: Option<Bytes>,
     /// With `shared_buffer`: how many times the free memory a port may hold.
-    pub(crate) alpha: f64,
-    pub(crate) ecn_threshold: Option<Threshold>,
+    pub(crate) alpha: Option<f64>,
+    pub(crate) ecn_threshold: Option<Bytes>,
     /// Of each of the strict queues, in place of `ecn_threshold`.
-    pub(crate) ecn_thresholds: Option<Vec<Threshold>>,
+    pub(crate) ecn_thresholds: Option<Vec<Bytes>>,
     pub(crate) ecn_counts: EcnWord,
     pub(crate) drop_unmarkable: bool,
     /// With queues that trim: what data may fill of a port.
-    #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) trim_above: Option<Bytes>,
     /// With fair queues: of ordinary traffic and of training.
     pub(crate) class_weights: Option<[u32; 2]>,
     pub(crate) routing: RoutingWord,
 }
 
-impl Default for SwitchTable {
-    fn default() -> SwitchTable {
-        SwitchTable {
-            queues: QueuesWord::Fifo,
-            port_buffer: None,
-            shared_buffer: None,
-            queue_buffer: None,
-            alpha: 1.0,
-            ecn_threshold: None,
-            ecn_thresholds: None,
-            ecn_counts: EcnWord::Queue,
-            drop_unmarkable: false,
-            trim_above: None,
-            class_weights: None,
-            routing: RoutingWord::PerFlow,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum QueuesWord {
+    #[default]
     Fifo,
     Strict,
     Trimming,
@@ -178,25 +146,22 @@ pub(crate) enum QueuesWord {
     Fair,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EcnWord {
+    #[default]
     Queue,
     Port,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RoutingWord {
+    #[default]
     PerFlow,
     PerPacket,
     Explicit,
 }
-
-/// A size on its own, so that it can be optional.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Threshold(#[serde(deserialize_with = "units::bytes")] pub(crate) Bytes);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -210,14 +175,12 @@ pub(crate) struct TransportTable {
     pub(crate) initial_window_packets: Option<u32>,
     pub(crate) remembers_paths: Option<bool>,
     pub(crate) reordering_packets: Option<u32>,
-    #[serde(deserialize_with = "units::optional_span")]
     pub(crate) min_rto: Option<Span>,
-    #[serde(deserialize_with = "units::optional_span")]
     pub(crate) initial_rto: Option<Span>,
     /// With deliveries: the share of every flow that may be lost.
     pub(crate) loss: Option<f64>,
     /// With Homa: the edges between priorities of unscheduled packets.
-    pub(crate) unscheduled_cutoffs: Option<Vec<Threshold>>,
+    pub(crate) unscheduled_cutoffs: Option<Vec<Bytes>>,
     /// With hints, of pFabric and Homa: how flows are ranked past an estimate.
     pub(crate) past_estimate: Option<PastWord>,
     /// Of deliveries, whoever has them.
@@ -229,8 +192,7 @@ pub(crate) struct TransportTable {
     /// With `pias`: what counts as sent.
     pub(crate) counts: Option<CountsWord>,
     /// With a tagger: the edges between priorities.
-    pub(crate) thresholds: Option<Vec<Threshold>>,
-    #[serde(deserialize_with = "units::optional_bytes")]
+    pub(crate) thresholds: Option<Vec<Bytes>>,
     pub(crate) slack: Option<Bytes>,
     pub(crate) hints: Option<HintsTable>,
 }
@@ -315,17 +277,12 @@ pub(crate) struct AggregationTable {
     pub(crate) indexing: IndexingWord,
     /// Name of a control, or a size that it keeps.
     pub(crate) window: Option<String>,
-    #[serde(deserialize_with = "units::optional_bytes")]
     pub(crate) initial_window: Option<Bytes>,
-    #[serde(deserialize_with = "units::optional_span")]
     pub(crate) queue_target: Option<Span>,
-    #[serde(deserialize_with = "units::optional_span")]
     pub(crate) timeout: Option<Span>,
     pub(crate) reordering_packets: Option<u32>,
     pub(crate) span_fragments: Option<u16>,
-    #[serde(deserialize_with = "units::optional_span")]
     pub(crate) stale_after: Option<Span>,
-    #[serde(deserialize_with = "units::optional_span")]
     pub(crate) ask_gap: Option<Span>,
     pub(crate) levels: Option<u32>,
     /// Of each job with a static pool.
@@ -374,14 +331,11 @@ pub(crate) enum TrafficTable {
 pub(crate) struct PoissonTable {
     pub(crate) sizes: SizesTable,
     /// Larger flows are cut to this.
-    #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) cap: Option<Bytes>,
     pub(crate) load: f64,
     /// Stop after so many flows,
-    #[serde(default)]
     pub(crate) flows: Option<u64>,
     /// or after so much time.
-    #[serde(default, deserialize_with = "units::optional_span")]
     pub(crate) lasting: Option<Span>,
     #[serde(default)]
     pub(crate) between: BetweenWord,
@@ -414,8 +368,8 @@ pub(crate) enum LoadWord {
 pub(crate) enum SizesTable {
     WebSearch,
     DataMining,
-    Fixed(Threshold),
-    Uniform([Threshold; 2]),
+    Fixed(Bytes),
+    Uniform([Bytes; 2]),
     Csv(String),
 }
 
@@ -424,20 +378,18 @@ pub(crate) enum SizesTable {
 pub(crate) struct IncastTable {
     pub(crate) senders: Vec<u32>,
     pub(crate) receiver: u32,
-    #[serde(deserialize_with = "units::bytes")]
     pub(crate) bytes_each: Bytes,
-    #[serde(default, deserialize_with = "units::span")]
+    #[serde(default)]
     pub(crate) start: Span,
-    #[serde(default, deserialize_with = "units::span")]
+    #[serde(default)]
     pub(crate) jitter: Span,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct PermutationTable {
-    #[serde(deserialize_with = "units::bytes")]
     pub(crate) bytes_each: Bytes,
-    #[serde(default, deserialize_with = "units::span")]
+    #[serde(default)]
     pub(crate) start: Span,
 }
 
@@ -447,10 +399,8 @@ pub(crate) struct FlowListTable {
     /// A file with the columns `start_us,src,dst,bytes`, and perhaps `path`.
     pub(crate) csv: String,
     /// Starts are rescaled to this.
-    #[serde(default)]
     pub(crate) load: Option<f64>,
     /// With `load`: what it counts.
-    #[serde(default)]
     pub(crate) load_counts: Option<LoadWord>,
 }
 
@@ -458,27 +408,21 @@ pub(crate) struct FlowListTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct TensorsTable {
     /// The name of a built-in model,
-    #[serde(default)]
     pub(crate) model: Option<String>,
     /// or a file with the table of one.
-    #[serde(default)]
     pub(crate) json: Option<String>,
     pub(crate) workers: Vec<u32>,
     pub(crate) servers: Vec<u32>,
     pub(crate) iterations: u64,
-    #[serde(deserialize_with = "units::span")]
     pub(crate) forward: Span,
-    #[serde(deserialize_with = "units::span")]
     pub(crate) backward: Span,
     /// Gradients are put together up to this.
-    #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) bucket: Option<Bytes>,
     /// Most bytes of a flow.
-    #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) chunk: Option<Bytes>,
-    #[serde(default, deserialize_with = "units::span")]
+    #[serde(default)]
     pub(crate) jitter: Span,
-    #[serde(default, deserialize_with = "units::span")]
+    #[serde(default)]
     pub(crate) start: Span,
 }
 
@@ -486,48 +430,36 @@ pub(crate) struct TensorsTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct TrainingTable {
     /// The name of a built-in model,
-    #[serde(default)]
     pub(crate) model: Option<String>,
     /// or a file with the table of one.
-    #[serde(default)]
     pub(crate) json: Option<String>,
     pub(crate) workers: Vec<u32>,
     #[serde(default)]
     pub(crate) collective: CollectiveWord,
     /// Who adds up, one host
-    #[serde(default)]
     pub(crate) server: Option<u32>,
     /// or several.
-    #[serde(default)]
     pub(crate) servers: Option<Vec<u32>>,
     pub(crate) iterations: u64,
     /// Measured times,
-    #[serde(default, deserialize_with = "units::optional_span")]
     pub(crate) forward: Option<Span>,
-    #[serde(default, deserialize_with = "units::optional_span")]
     pub(crate) backward: Option<Span>,
     /// or the speed of an accelerator and its samples.
-    #[serde(default)]
     pub(crate) flops_per_s: Option<f64>,
-    #[serde(default)]
     pub(crate) batch: Option<u32>,
     /// Gradients are put together up to this.
-    #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) bucket: Option<Bytes>,
     /// Most bytes of a message, where hosts sum.
-    #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) chunk: Option<Bytes>,
     #[serde(default)]
     pub(crate) transport: CarrierWord,
     /// With deliveries: the share of gradients that may be lost.
-    #[serde(default)]
     pub(crate) loss: Option<f64>,
-    #[serde(default)]
     pub(crate) parameters: Option<ParametersWord>,
     /// With aggregation: front layers are more urgent, as they always are with deliveries.
     #[serde(default)]
     pub(crate) layer_priorities: bool,
-    #[serde(default, deserialize_with = "units::span")]
+    #[serde(default)]
     pub(crate) start: Span,
 }
 
@@ -565,27 +497,21 @@ pub(crate) struct AllReduceTable {
     pub(crate) workers: Vec<u32>,
     #[serde(default)]
     pub(crate) collective: CollectiveWord,
-    #[serde(default)]
     pub(crate) server: Option<u32>,
-    #[serde(default)]
     pub(crate) servers: Option<Vec<u32>>,
     /// Of each tensor.
-    #[serde(deserialize_with = "units::bytes")]
     pub(crate) bytes: Bytes,
     pub(crate) rounds: u64,
     /// Tensors that a worker hands over before the first of them is summed.
     #[serde(default = "two")]
     pub(crate) in_flight: u64,
     /// Most bytes of a message, where hosts sum.
-    #[serde(default, deserialize_with = "units::optional_bytes")]
     pub(crate) chunk: Option<Bytes>,
     #[serde(default)]
     pub(crate) transport: CarrierWord,
-    #[serde(default)]
     pub(crate) loss: Option<f64>,
-    #[serde(default)]
     pub(crate) parameters: Option<ParametersWord>,
-    #[serde(default, deserialize_with = "units::span")]
+    #[serde(default)]
     pub(crate) start: Span,
 }
 
@@ -610,10 +536,9 @@ macro_rules! fault_table {
         pub(crate) struct $name {
             #[serde(default)]
             pub(crate) on: PlaceTable,
-            #[serde(default, deserialize_with = "units::span")]
+            #[serde(default)]
             pub(crate) from: Span,
-            #[serde(default, deserialize_with = "units::optional_span")]
-            pub(crate) until: Option<Span>,
+                    pub(crate) until: Option<Span>,
             $($(#[$meta])* pub(crate) $field: $kind,)*
         }
 
@@ -628,23 +553,14 @@ macro_rules! fault_table {
 fault_table!(WhenTable {});
 fault_table!(ChanceTable { probability: f64 });
 fault_table!(BurstsTable { begin: f64, end: f64 });
-fault_table!(ReorderTable {
-    probability: f64,
-    #[serde(deserialize_with = "units::span")]
-    by: Span,
-});
-fault_table!(JitterTable {
-    #[serde(deserialize_with = "units::span")]
-    up_to: Span,
-});
+fault_table!(ReorderTable { probability: f64, by: Span });
+fault_table!(JitterTable { up_to: Span });
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct NodeDownTable {
     pub(crate) node: u32,
-    #[serde(deserialize_with = "units::span")]
     pub(crate) from: Span,
-    #[serde(default, deserialize_with = "units::optional_span")]
     pub(crate) until: Option<Span>,
 }
 

@@ -23,7 +23,6 @@ mod simulated;
 mod source;
 pub mod sweep;
 mod traffic;
-mod units;
 
 pub use director::{FlowEnd, FlowRecord};
 pub use error::ScenarioError;

@@ -192,9 +192,9 @@ impl Setting<'_> {
         match table {
             SizesTable::WebSearch => Ok(SizeDistribution::web_search()),
             SizesTable::DataMining => Ok(SizeDistribution::data_mining()),
-            SizesTable::Fixed(size) => Ok(SizeDistribution::fixed(size.0)),
+            SizesTable::Fixed(size) => Ok(SizeDistribution::fixed(*size)),
             SizesTable::Uniform([smallest, largest]) => {
-                let uniform = SizeDistribution::uniform(smallest.0, largest.0);
+                let uniform = SizeDistribution::uniform(*smallest, *largest);
                 uniform.map_err(|error| Mistake::at("uniform", error))
             }
             SizesTable::Csv(file) => {

@@ -2,7 +2,7 @@
 
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
-use thalweg_core::{Check, Machine, Operation, Outbox, Packet, Reports, Time, Verdict};
+use thalweg_core::{Check, Machine, Operation, Packet, Reports, Time, machine_of_variants};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::LossShare;
@@ -60,18 +60,6 @@ pub enum Participant {
     Mesh(Box<mesh::Mesh>),
 }
 
-/// Calls the same method of the machine that a participant is.
-macro_rules! delegate {
-    ($participant:expr, $machine:ident => $call:expr) => {
-        match $participant {
-            Participant::Aggregate($machine) => $call,
-            Participant::Server($machine) => $call,
-            Participant::Ring($machine) => $call,
-            Participant::Mesh($machine) => $call,
-        }
-    };
-}
-
 impl JobMachine for Participant {
     fn submit(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError> {
         match self {
@@ -100,31 +88,7 @@ impl JobMachine for Participant {
     }
 }
 
-impl Machine for Participant {
-    #[inline]
-    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        delegate!(self, machine => machine.handle_packet(now, packet))
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        delegate!(self, machine => machine.handle_timeout(now));
-    }
-
-    #[inline]
-    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
-        delegate!(self, machine => machine.poll_transmit(now, outbox));
-    }
-
-    #[inline]
-    fn has_backlog(&self) -> bool {
-        delegate!(self, machine => machine.has_backlog())
-    }
-
-    #[inline]
-    fn poll_timeout(&self) -> Time {
-        delegate!(self, machine => machine.poll_timeout())
-    }
-}
+machine_of_variants!(Participant { Aggregate, Server, Ring, Mesh });
 
 impl Reports for Participant {
     type Event = JobEvent;
@@ -142,7 +106,12 @@ impl Reports for Participant {
 
 impl Check for Participant {
     fn check(&self) {
-        delegate!(self, machine => machine.check());
+        match self {
+            Participant::Aggregate(worker) => worker.check(),
+            Participant::Server(node) => node.check(),
+            Participant::Ring(ring) => ring.check(),
+            Participant::Mesh(mesh) => mesh.check(),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Values of any type as little-endian bytes: combining those of several workers, and dividing.
 
+use std::convert::identity;
+
 use half::{bf16, f16};
 use multiversion::multiversion;
 use thalweg_core::{Combine, Element};
@@ -118,41 +120,12 @@ fn map<V: Value<N>, const N: usize>(values: &mut [u8], change: impl Fn(V) -> V) 
     }
 }
 
-macro_rules! integers {
-    ($($type:ty),*) => {$(
-        impl Value<{ size_of::<$type>() }> for $type {
-            type Wide = $type;
-            #[inline(always)]
-            fn read(bytes: [u8; size_of::<$type>()]) -> $type {
-                <$type>::from_le_bytes(bytes)
-            }
-            #[inline(always)]
-            fn write(self) -> [u8; size_of::<$type>()] {
-                self.to_le_bytes()
-            }
-            #[inline(always)]
-            fn widen(self) -> $type {
-                self
-            }
-            #[inline(always)]
-            fn narrow(wide: $type) -> $type {
-                wide
-            }
-            #[inline(always)]
-            fn apply(how: Combine, a: $type, b: $type) -> $type {
-                match how {
-                    Combine::Sum => a.wrapping_add(b),
-                    Combine::Product => a.wrapping_mul(b),
-                    Combine::Min => a.min(b),
-                    Combine::Max => a.max(b),
-                }
-            }
-        }
-    )*};
-}
-
-macro_rules! floats {
-    ($($type:ty as $wide:ty, $widen:expr, $narrow:expr);*) => {$(
+/// Values of these types, each combined as another one, all of them in the same way.
+macro_rules! values {
+    (
+        |$how:ident, $a:ident, $b:ident| $apply:expr;
+        $($type:ty as $wide:ty, $widen:expr, $narrow:expr;)*
+    ) => {$(
         impl Value<{ size_of::<$type>() }> for $type {
             type Wide = $wide;
             #[inline(always)]
@@ -172,26 +145,43 @@ macro_rules! floats {
                 $narrow(wide)
             }
             #[inline(always)]
-            fn apply(how: Combine, a: $wide, b: $wide) -> $wide {
-                match how {
-                    Combine::Sum => a + b,
-                    Combine::Product => a * b,
-                    // A comparison with NaN is false: the other one must not hide it.
-                    Combine::Min => if a < b || a.is_nan() { a } else { b },
-                    Combine::Max => if a > b || a.is_nan() { a } else { b },
-                }
+            fn apply($how: Combine, $a: $wide, $b: $wide) -> $wide {
+                $apply
             }
         }
     )*};
 }
 
-integers!(i8, i16, i32, i64, u8, u16, u32, u64);
-floats!(
-    f32 as f32, std::convert::identity, std::convert::identity;
-    f64 as f64, std::convert::identity, std::convert::identity;
+values! {
+    |how, a, b| match how {
+        Combine::Sum => a.wrapping_add(b),
+        Combine::Product => a.wrapping_mul(b),
+        Combine::Min => a.min(b),
+        Combine::Max => a.max(b),
+    };
+    i8 as i8, identity, identity;
+    i16 as i16, identity, identity;
+    i32 as i32, identity, identity;
+    i64 as i64, identity, identity;
+    u8 as u8, identity, identity;
+    u16 as u16, identity, identity;
+    u32 as u32, identity, identity;
+    u64 as u64, identity, identity;
+}
+
+values! {
+    |how, a, b| match how {
+        Combine::Sum => a + b,
+        Combine::Product => a * b,
+        // A comparison with NaN is false: the other one must not hide it.
+        Combine::Min => if a < b || a.is_nan() { a } else { b },
+        Combine::Max => if a > b || a.is_nan() { a } else { b },
+    };
+    f32 as f32, identity, identity;
+    f64 as f64, identity, identity;
     f16 as f32, f16::to_f32, f16::from_f32;
-    bf16 as f32, bf16::to_f32, bf16::from_f32
-);
+    bf16 as f32, bf16::to_f32, bf16::from_f32;
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,5 @@
 //! Flows as text: one line a flow, in microseconds and bytes.
 
-use std::fmt::Write as _;
-
 use thalweg_core::{Bytes, Rate, Span, Time};
 use thiserror::Error;
 
@@ -10,8 +8,6 @@ use crate::csv::{self, CsvError, Row};
 
 const HEADER: &str = "start_us,src,dst,bytes";
 const HEADER_WITH_PATH: &str = "start_us,src,dst,bytes,path";
-
-const PS_PER_US: u64 = 1_000_000;
 
 /// Why a trace cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -81,26 +77,6 @@ pub fn from_csv(text: &str, hosts: usize) -> Result<Vec<FlowSpec>, TraceError> {
     Ok(flows)
 }
 
-/// Writes what [`from_csv`] reads, in the given order. Starts are written in full, to the picosecond;
-/// the column `path` only if some flow has one.
-pub fn to_csv(flows: impl IntoIterator<Item = FlowSpec>) -> String {
-    let flows: Vec<FlowSpec> = flows.into_iter().collect();
-    let has_paths = flows.iter().any(|flow| flow.path.is_some());
-    let mut text = format!("{}\n", if has_paths { HEADER_WITH_PATH } else { HEADER });
-    for flow in flows {
-        let (us, ps) = (flow.start.as_ps() / PS_PER_US, flow.start.as_ps() % PS_PER_US);
-        let path = match flow.path {
-            _ if !has_paths => String::new(),
-            None => ",".to_owned(),
-            Some(path) => format!(",{path}"),
-        };
-        let bytes = flow.bytes.as_u64();
-        writeln!(text, "{us}.{ps:06},{},{},{bytes}{path}", flow.src, flow.dst)
-            .expect("strings take whatever is written");
-    }
-    text
-}
-
 /// Multiplies all starts by one factor, so that the flows make that load.
 ///
 /// **Load** is what it is for [`PoissonArrivals`](crate::PoissonArrivals): with T the time from the
@@ -165,6 +141,8 @@ fn path(line: usize, cell: &str) -> Result<Option<u16>, TraceError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -190,6 +168,28 @@ mod tests {
         ];
         assert_eq!(from_csv(text, 4).unwrap(), expected);
         assert_eq!(from_csv(HEADER, 4).unwrap(), []);
+    }
+
+    const PS_PER_US: u64 = 1_000_000;
+
+    /// Writes what [`from_csv`] reads, in the given order. Starts are written in full, to the picosecond;
+    /// the column `path` only if some flow has one.
+    fn to_csv(flows: impl IntoIterator<Item = FlowSpec>) -> String {
+        let flows: Vec<FlowSpec> = flows.into_iter().collect();
+        let has_paths = flows.iter().any(|flow| flow.path.is_some());
+        let mut text = format!("{}\n", if has_paths { HEADER_WITH_PATH } else { HEADER });
+        for flow in flows {
+            let (us, ps) = (flow.start.as_ps() / PS_PER_US, flow.start.as_ps() % PS_PER_US);
+            let path = match flow.path {
+                _ if !has_paths => String::new(),
+                None => ",".to_owned(),
+                Some(path) => format!(",{path}"),
+            };
+            let bytes = flow.bytes.as_u64();
+            writeln!(text, "{us}.{ps:06},{},{},{bytes}{path}", flow.src, flow.dst)
+                .expect("strings take whatever is written");
+        }
+        text
     }
 
     #[test]

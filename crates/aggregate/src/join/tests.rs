@@ -4,6 +4,8 @@ use thalweg_wire::prefix::EPOCH_MAX;
 use super::*;
 use crate::tree::TreeError;
 
+mod swarm;
+
 /// Two racks below the switches 100 and 101; the server 90 in the rack of switch 102.
 const SERVER: NodeId = NodeId(90);
 const RACK_0: [u32; 2] = [100, 102];

@@ -7,27 +7,27 @@ counters! {
     pub struct Stats {
         /// Gradient packets that came in.
         pub gradients: u64,
-        /// What they occupied of the link.
+        /// What gradient packets occupied of the link.
         pub gradient_bytes: u64,
-        /// Gradient packets whose values went into a sum: the aggregations that the switches left over.
+        /// Gradient packets added to a sum: what the switches left over.
         pub added: u64,
         /// Gradient packets that took the place of the less that was there.
         pub replaced: u64,
-        /// Gradient packets dropped whole, because a part of them was there already.
+        /// Gradient packets dropped because a part of them was there already.
         pub overlaps: u64,
         /// Gradient packets for fragments that were complete.
         pub late: u64,
-        /// Gradient packets that had met a collision.
+        /// Gradient packets that had met a collision at a switch.
         pub collisions: u64,
         /// Fragments completed.
         pub completed: u64,
-        /// Contributions that fragments were completed without (T-02).
+        /// Contributions that fragments were completed without.
         pub left_out: u64,
         /// Fragments whose result a worker supplied.
         pub adopted: u64,
         /// Fragments that overflowed, so that floats were asked for.
         pub repeats: u64,
-        /// How often the scale was lowered.
+        /// How often the scale of fixed point was lowered.
         pub rescaled: u64,
         /// Parameter packets sent, with those sent again.
         pub parameters: u64,
@@ -37,23 +37,23 @@ counters! {
         pub repeats_sent: u64,
         /// Queries that came in.
         pub queries: u64,
-        /// Requests sent.
+        /// Requests sent for what is missing.
         pub requests: u64,
-        /// Notices that came in.
+        /// Notices that came in from switches that did not know the job.
         pub notices: u64,
-        /// Announcements sent.
+        /// Announcements sent to switches.
         pub announcements: u64,
-        /// Packets dropped: of another epoch, or about a fragment that everyone has.
+        /// Packets of another epoch, or about a fragment that everyone has.
         pub stale: u64,
-        /// Packets dropped: further ahead than any worker may be.
+        /// Packets further ahead than any worker may be.
         pub beyond: u64,
-        /// Packets dropped: from nobody in the tree, or for another server.
+        /// Packets from nobody in the job, or for another server.
         pub foreign: u64,
-        /// Packets dropped: numbers, scale or length are not those of the fragment.
+        /// Packets whose numbers, scale or length are not the fragment's.
         pub mismatched: u64,
-        /// Packets dropped: of another operation than what came before of the fragment (E-11).
+        /// Gradient packets of another operation than the fragment's.
         pub differing: u64,
-        /// Packets dropped: the tag is not the job's.
+        /// Packets whose tag is not the job's.
         pub forged: u64,
         /// Packets dropped: of a job that is not known. Counted for all jobs together.
         pub unknown: u64,

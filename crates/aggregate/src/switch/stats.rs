@@ -7,7 +7,7 @@ counters! {
     pub struct Stats {
         /// Gradients that could be read.
         pub gradients: u64,
-        /// Those among them that a queue on the way had marked for congestion.
+        /// Gradients that a queue on the way had marked for congestion.
         pub marked: u64,
         /// Parameter packets that could be read.
         pub parameters: u64,
@@ -22,7 +22,7 @@ counters! {
         /// Packets that were dropped because they break a rule, or have nothing to do here.
         pub malformed: u64,
 
-        /// Gradients that took an aggregator.
+        /// Gradients that began a sum.
         pub taken: u64,
         /// Gradients that were added to a sum.
         pub added: u64,
@@ -30,21 +30,21 @@ counters! {
         pub duplicates: u64,
         /// Sums that became full and were sent on.
         pub completed: u64,
-        /// Full sums that were sent on once more.
+        /// Full sums sent on once more.
         pub sent_again: u64,
-        /// Sums of which the server was sent what there was, because they need not be exact.
+        /// Sums sent to the server as they were, since they need not be exact.
         pub parts_sent: u64,
-        /// Sums that were sent on as they were because a resent gradient came.
+        /// Sums sent on as they were because a resent gradient came.
         pub flushed: u64,
-        /// Sums that were forgotten because a resent gradient came.
+        /// Sums forgotten because a resent gradient came.
         pub discarded: u64,
         /// Sums that left the range of fixed point here.
         pub overflowed: u64,
-        /// Gradients that found the aggregator taken by another fragment.
+        /// Gradients that found their aggregator taken by another fragment.
         pub collisions: u64,
-        /// Gradients that found a free aggregator and did not take it, because their job had its share.
+        /// Gradients not summed here because their job had its share.
         pub held_to_share: u64,
-        /// Gradients that were sent on without being summed, collisions included.
+        /// Gradients sent on without being summed, collisions included.
         pub passed: u64,
 
         /// Aggregators that the parameter packet of their fragment freed.
@@ -58,11 +58,11 @@ counters! {
 
         /// Times that children were asked for what is missing.
         pub asked: u64,
-        /// Times that they were not, because they had been asked just before.
+        /// Times that they were not, having been asked just before.
         pub asks_held: u64,
         /// Packets of a tree that the switch did not know.
         pub unknown_groups: u64,
-        /// Notices sent for that.
+        /// Notices sent for packets of unknown trees.
         pub notices: u64,
         /// Packets of its own that it could not remember to send.
         pub queue_full: u64,

@@ -2,10 +2,12 @@
 
 use thalweg_net::Stats;
 
-use super::Row;
 use super::exposition::{Exposition, Kind};
 
-const COUNTERS: &[Row<Stats>] = &[
+/// Name, help, count.
+type Row = (&'static str, &'static str, fn(&Stats) -> u64);
+
+const COUNTERS: &[Row] = &[
     ("packets_received", "Packets that came in.", |net| net.received_packets),
     ("packets_sent", "Packets that the kernel took.", |net| net.sent_packets),
     ("packets_forwarded", "Packets passed on, each copy of a multicast.", |net| {
@@ -24,7 +26,9 @@ const COUNTERS: &[Row<Stats>] = &[
 
 /// Adds the counters, with names that begin with `prefix`.
 pub(super) fn counters(out: &mut Exposition, prefix: &str, net: &Stats) {
-    super::counters(out, prefix, COUNTERS, net);
+    for (name, help, count) in COUNTERS {
+        out.counter(&format!("{prefix}_{name}_total"), help, count(net));
+    }
 }
 
 /// Adds what was dropped, by the sockets and for the reasons given.

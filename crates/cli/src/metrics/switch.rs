@@ -3,48 +3,28 @@
 use std::net::SocketAddr;
 
 use thalweg::daemon::SwitchSnapshot;
-use thalweg_aggregate::switch::Stats;
 use thalweg_pace::board;
 
 use super::exposition::Kind;
-use super::{Reason, Row, begin, counters, label, sockets, tables};
+use super::{begin, label, sockets, tables};
 
-const COUNTERS: &[Row<Stats>] = &[
-    ("gradients", "Gradients that could be read.", |s| s.gradients),
-    ("parameters", "Parameter packets that could be read.", |s| s.parameters),
-    ("queries", "Queries that could be read.", |s| s.queries),
-    ("requests", "Requests that could be read.", |s| s.requests),
-    ("announcements", "Announcements that could be read.", |s| s.announcements),
-    ("ecn_marked", "Gradients that a queue on the way had marked for congestion.", |s| s.marked),
-    ("aggregations_taken", "Gradients that began a sum.", |s| s.taken),
-    ("aggregations_added", "Gradients that were added to a sum.", |s| s.added),
-    ("aggregations_completed", "Sums that became full and were sent on.", |s| s.completed),
-    ("collisions", "Gradients that found their aggregator taken by another fragment.", |s| {
-        s.collisions
-    }),
-    ("held_to_share", "Gradients not summed here because their job had its share.", |s| {
-        s.held_to_share
-    }),
-    ("passed", "Gradients sent on without being summed, collisions included.", |s| s.passed),
-    ("duplicates", "Gradients that were in the sum already.", |s| s.duplicates),
-    ("sent_again", "Full sums sent on once more.", |s| s.sent_again),
-    ("parts_sent", "Sums sent to the server as they were, since they need not be exact.", |s| {
-        s.parts_sent
-    }),
-    ("flushed", "Sums sent on as they were because a resent gradient came.", |s| s.flushed),
-    ("discarded", "Sums forgotten because a resent gradient came.", |s| s.discarded),
-    ("overflowed", "Sums that left the range of fixed point here.", |s| s.overflowed),
-    ("asked", "Times that children were asked for what is missing.", |s| s.asked),
-    ("asks_held", "Times that they were not, having been asked just before.", |s| s.asks_held),
-    ("unknown_groups", "Packets of a tree that the switch did not know.", |s| s.unknown_groups),
-    ("notices", "Notices sent for packets of unknown trees.", |s| s.notices),
+/// What counters are called that have another name as a metric.
+const METRICS: [(&str, &str); 4] = [
+    ("marked", "ecn_marked"),
+    ("taken", "aggregations_taken"),
+    ("added", "aggregations_added"),
+    ("completed", "aggregations_completed"),
 ];
 
-const FREES: &[Reason<Stats>] = &[
-    ("parameter", |s| s.freed_by_parameter),
-    ("stale", |s| s.freed_stale),
-    ("watermark", |s| s.freed_by_watermark),
-    ("sweep", |s| s.freed_by_sweep),
+/// Counters of dropped packets.
+const DROPS: [&str; 3] = ["forged", "malformed", "queue_full"];
+
+/// Counters of freed aggregators, and the reason.
+const FREES: [(&str, &str); 4] = [
+    ("freed_by_parameter", "parameter"),
+    ("freed_stale", "stale"),
+    ("freed_by_watermark", "watermark"),
+    ("freed_by_sweep", "sweep"),
 ];
 
 /// What a switch tells; of load tables, if it keeps some.
@@ -56,18 +36,25 @@ pub(crate) fn switch(
     let mut out = begin("switch", address);
     let stats = &snapshot.switch;
     sockets::counters(&mut out, "thalweg_switch", &snapshot.net);
-    let drops = [
-        ("forged", stats.forged),
-        ("malformed", stats.malformed),
-        ("queue_full", stats.queue_full),
-    ];
+    let dropped = stats.named().into_iter().filter(|(name, _)| DROPS.contains(name));
+    let drops: Vec<(&str, u64)> = dropped.collect();
     sockets::drops(&mut out, "thalweg_switch", &snapshot.net, &drops);
     let help = "Packets lost on purpose, because of --loss.";
     out.counter("thalweg_switch_lost_on_purpose_total", help, snapshot.lost_on_purpose);
-    counters(&mut out, "thalweg_switch", COUNTERS, stats);
+    let other_name = |names: &[(&str, &'static str)], counter: &str| {
+        names.iter().find(|(name, _)| *name == counter).map(|(_, other)| *other)
+    };
+    for (counter, help, count) in stats.described() {
+        let name = other_name(&METRICS, counter).unwrap_or(counter);
+        if !DROPS.contains(&counter) && other_name(&FREES, counter).is_none() {
+            out.counter(&format!("thalweg_switch_{name}_total"), help, count);
+        }
+    }
     out.family("thalweg_switch_frees_total", Kind::Counter, "Aggregators freed, by reason.");
-    for (reason, count) in FREES {
-        out.sample(&[("reason", reason)], count(stats));
+    for (counter, count) in stats.named() {
+        if let Some(reason) = other_name(&FREES, counter) {
+            out.sample(&[("reason", reason)], count);
+        }
     }
     let total = u64::from(snapshot.aggregators);
     out.gauge("thalweg_switch_aggregators", "How many aggregators there are.", total);
@@ -89,6 +76,7 @@ pub(crate) fn switch(
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use thalweg_aggregate::switch::Stats;
     use thalweg_core::JobId;
 
     use super::*;
@@ -119,8 +107,9 @@ mod tests {
             "thalweg_aggregators_occupied{job=\"000000000000002a\"} 3",
         ];
         assert_told(&text, &lines);
-        // The counters that are told as drops: forged, malformed, queue_full.
-        assert_eq!(COUNTERS.len() + FREES.len() + 3, stats.named().len());
+        let of_switch = samples.iter().filter(|it| it.name.starts_with("thalweg_switch_"));
+        // Sockets have 8 counters and 7 reasons for drops; losses on purpose and aggregators are told as well.
+        assert_eq!(of_switch.count(), 8 + 7 + stats.named().len() + 3);
         let families: BTreeSet<_> = samples.iter().map(|sample| sample.name.as_str()).collect();
         assert_eq!(text.matches("# TYPE ").count(), families.len(), "each family stands once");
     }

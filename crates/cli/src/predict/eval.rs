@@ -11,7 +11,7 @@ use thalweg_core::Bytes;
 use thalweg_prioritize::evaluate::{Class, Summary, judge};
 use thalweg_prioritize::{Model, NewFlow, Scratch};
 use thalweg_report::format::{Unit, format_count, format_span_us};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
 use super::{page, read_flows, style};
 
@@ -140,24 +140,15 @@ impl Evaluation {
 
     /// Lower bounds by class.
     pub(super) fn table(&self) -> Table {
-        let mut table = Table::new([
-            Column::left("flows"),
-            Column::right("number"),
-            Column::right("mean lower bound"),
-            Column::right("mean gap to it"),
-        ]);
         let bytes =
             |mean: Option<f64>| mean.map_or("–".to_owned(), |mean| Unit::Bytes.format(mean));
-        for class in Class::ALL {
-            let of_class = self.summary.class(class);
-            table.push([
-                class.name().to_owned(),
-                format_count(of_class.flows as u64),
-                bytes(of_class.mean_lower()),
-                bytes(of_class.mean_gap()),
-            ]);
-        }
-        table
+        let of = |class: &Class| self.summary.class(*class);
+        Table::by_column(Class::ALL)
+            .left("flows", |class| class.name().to_owned())
+            .right("number", |class| format_count(of(class).flows as u64))
+            .right("mean lower bound", |class| bytes(of(class).mean_lower()))
+            .right("mean gap to it", |class| bytes(of(class).mean_gap()))
+            .into()
     }
 }
 

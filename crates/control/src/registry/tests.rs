@@ -10,6 +10,7 @@ mod failing;
 mod joining;
 mod resuming;
 mod stalling;
+mod swarm;
 
 const SECRET: Secret = Secret([7; 16]);
 /// 10.1.0.1:4800.

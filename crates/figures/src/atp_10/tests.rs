@@ -1,7 +1,9 @@
+use thalweg_scenario::Scenario;
+
 use super::*;
 
 fn setup() -> Setup {
-    crate::Plan::of(&Atp10).unwrap().settings(&Atp10, false).unwrap()
+    crate::find("atp-10").unwrap().form(false)
 }
 
 #[test]
@@ -13,31 +15,16 @@ fn the_last_rounds_do_not_count() {
 }
 
 #[test]
-fn runs_come_back_in_the_order_in_which_they_were_listed() {
-    let setup = setup();
-    let items = setup.items();
-    assert_eq!(items.len(), 3 + 2 * 3 * 4);
-    let numbered = |(number, _)| Measured {
-        bits_per_s: f64::from(number as u32),
-        resent: 0,
-        queries: 0,
-        timeouts: 0,
-    };
-    let sorted = setup.sort(&items.iter().enumerate().map(numbered).collect::<Vec<_>>());
-    let number = |measured: &Measured| measured.bits_per_s as usize;
-    let label = |measured: &Measured| items[number(measured)].label();
-    assert_eq!(label(&sorted.without_loss[SWITCHML]), "SwitchML, no loss");
-    assert_eq!(label(&sorted.with_loss[1][SELECTIVE][3]), "selective repair, 1% at every link");
-    assert_eq!(label(&sorted.with_loss[0][ATP][0]), "ATP, 0.001% at one worker");
-}
-
-#[test]
 fn every_run_is_a_scenario_with_the_same_bytes_on_the_way() {
     let setup = setup();
-    for item in setup.items() {
-        let text = setup.scenario(&item).to_string();
-        Scenario::parse("test", &text, &|_| Err(String::new())).unwrap();
+    let cells = setup.cells();
+    assert_eq!(cells.len(), 3 + 2 * 3 * 4);
+    for cell in &cells {
+        let text = setup.scenario(cell).to_string();
+        Scenario::parse("test", &text, &no_files).unwrap();
     }
+    assert_eq!(setup.label(&cells[SWITCHML]), "SwitchML, no loss");
+    assert_eq!(setup.label(cells.last().unwrap()), "selective repair, 1% at every link");
     let slots = &setup.systems[SWITCHML].aggregation;
     let number = |key: &str| slots[key].as_integer().unwrap();
     let bytes = number("slots") * (number("fragment-values") * 4 + number("overhead-bytes"));

@@ -2,7 +2,7 @@
 
 use thalweg_report::format::{Unit, format_count, format_number, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
 use super::phases::{convergence, with_and_without};
 use super::{Cell, Results, Setup, Trained};
@@ -24,27 +24,6 @@ const FIRST_INTERVALS: usize = 5;
 
 const SHARINGS: [Sharing; 4] =
     [Sharing::Static, Sharing::SwitchMl, Sharing::Dynamic, Sharing::Selective];
-
-const NOT_MEASURED: [&str; 1] =
-    ["throughput after a whole epoch: ours is the mean of some iterations after a few others"];
-
-const NOTES: [&str; 6] = [
-    "Static means that a job has a third of the aggregators and a window of as many packets, as \
-     SwitchML has; its sums go through the server, as the paper's text has it. Jobs with fixed shares \
-     and hosts of their own meet nowhere, so one of them is run.",
-    "SwitchML itself needs no server, so that a slot is free after half the time, and has two versions \
-     of every slot: with as many slots as half its share it takes the same memory. Packets are those of \
-     the others.",
-    "Bytes and computing times of VGG16 are divided by the same number; round trips are not.",
-    "Every job has three workers and a server of its own; the paper does not say how many. Servers have \
-     60 Gbps, beyond which the paper's do not go.",
-    "A job never has more packets on the way than the share that is enough for it, so that its slots \
-     are as many and can find places of their own.",
-    "Workers that are in step see the same collisions. Out of step, some packets of a fragment find \
-     the aggregator taken and others find it free, and the sum waits in vain until it is repaired. The \
-     paper's rule takes that for congestion and halves the window each time; selective repair does not. \
-     What else it costs is that nothing beyond the job's slots is sent until then.",
-];
 
 impl Results {
     fn trained(&self, sharing: Sharing, share: f64, unevenness: Option<&str>) -> Option<&Trained> {
@@ -92,8 +71,6 @@ impl Setup {
                 ),
             ],
             tables,
-            not_measured: NOT_MEASURED.map(str::to_owned).into(),
-            notes: NOTES.map(str::to_owned).into(),
         }
     }
 
@@ -159,71 +136,61 @@ impl Setup {
 
     fn plot(&self, results: &Results) -> Plot {
         let names = self.shares.iter().map(|&share| Unit::Percent.format(share));
-        let mut chart = Chart::new("Training throughput")
+        let curve = |sharing: Sharing| {
+            let images = self.shares.iter().map(|&share| results.images(sharing, share, None));
+            Series::curve(sharing.name(), images)
+        };
+        let chart = Chart::new("Training throughput")
             .x(Axis::categories("of the peak throughput aggregators", names))
-            .y(Axis::linear("images a second and worker"));
-        for sharing in SHARINGS {
-            let values = self.shares.iter().map(|&share| results.images(sharing, share, None));
-            let points = values.enumerate().map(|(place, images)| (place as f64, images));
-            chart = chart.series(Series::line(sharing.name(), points.collect()));
-        }
-        let caption = "With fixed shares, half of the aggregators are half of the window.";
-        Plot { chart, caption: caption.to_owned() }
+            .y(Axis::linear("images a second and worker"))
+            .all(SHARINGS.map(curve));
+        Plot::new(chart, "With fixed shares, half of the aggregators are half of the window.")
     }
 
     fn throughputs(&self, results: &Results) -> Listing {
-        let mut columns = vec![Column::right("share"), Column::right("aggregators")];
-        columns.extend(SHARINGS.map(|sharing| Column::right(sharing.name())));
-        columns.push(Column::right("dynamic over static"));
-        let mut table = Table::new(columns);
-        for &share in &self.shares {
-            let aggregators = (f64::from(results.peak_aggregators) * share) as u64;
-            let mut row = vec![Unit::Percent.format(share), format_count(aggregators)];
-            row.extend(SHARINGS.map(|one| format_number(results.images(one, share, None))));
-            row.push(format_ratio(results.gain(Sharing::Dynamic, share, None)));
-            table.push(row);
+        let aggregators = |share: f64| (f64::from(results.peak_aggregators) * share) as u64;
+        let mut table = Table::by_column(&self.shares)
+            .right("share", |share| Unit::Percent.format(**share))
+            .right("aggregators", |share| format_count(aggregators(**share)));
+        for one in SHARINGS {
+            let images = |share| results.images(one, share, None);
+            table = table.right(one.name(), |share| format_number(images(**share)));
         }
-        let caption = "Images a second and worker, workers in step".to_owned();
-        Listing { table, caption }
+        let gain = |share| results.gain(Sharing::Dynamic, share, None);
+        let table = table.right("dynamic over static", |share| format_ratio(gain(**share)));
+        Listing::new(table, "Images a second and worker, workers in step")
     }
 
     fn out_of_step(&self, results: &Results) -> Listing {
-        let mut table = Table::new([
-            Column::right("out of step by"),
-            Column::right("share"),
-            Column::right("static"),
-            Column::right("dynamic"),
-            Column::right("over static"),
-            Column::right("selective repair"),
-            Column::right("over static"),
-        ]);
-        for up_to in &self.unevenness {
-            for share in [1.0, self.half(), self.least()] {
-                let images = |sharing| format_number(results.images(sharing, share, Some(up_to)));
-                let gain = |sharing| format_ratio(results.gain(sharing, share, Some(up_to)));
-                table.push([
-                    up_to.clone(),
-                    Unit::Percent.format(share),
-                    images(Sharing::Static),
-                    images(Sharing::Dynamic),
-                    gain(Sharing::Dynamic),
-                    images(Sharing::Selective),
-                    gain(Sharing::Selective),
-                ]);
-            }
-        }
-        let caption = "Images a second and worker, workers out of step".to_owned();
-        Listing { table, caption }
+        let shares = [1.0, self.half(), self.least()];
+        let rows = self.unevenness.iter().flat_map(|up_to| shares.map(|share| (up_to, share)));
+        let images = |sharing: Sharing, &(up_to, share): &(&String, f64)| {
+            format_number(results.images(sharing, share, Some(up_to)))
+        };
+        let gain = |sharing: Sharing, &(up_to, share): &(&String, f64)| {
+            format_ratio(results.gain(sharing, share, Some(up_to)))
+        };
+        let table = Table::by_column(rows)
+            .right("out of step by", |(up_to, _)| (*up_to).clone())
+            .right("share", |(_, share)| Unit::Percent.format(*share))
+            .right("static", |row| images(Sharing::Static, row))
+            .right("dynamic", |row| images(Sharing::Dynamic, row))
+            .right("over static", |row| gain(Sharing::Dynamic, row))
+            .right("selective repair", |row| images(Sharing::Selective, row))
+            .right("over static", |row| gain(Sharing::Selective, row));
+        Listing::new(table, "Images a second and worker, workers out of step")
     }
 }
 
 fn series(title: &str, caption: &str, intervals: &[Interval], of: fn(&Merges) -> u64) -> Plot {
-    let mut chart =
-        Chart::new(title).x(Axis::linear("interval")).y(Axis::linear("additions of an interval"));
-    for job in 0..intervals.first().map_or(0, Vec::len) {
+    let steps = |job: usize| {
         let points = intervals.iter().enumerate();
         let points = points.map(|(at, interval)| (at as f64, of(&interval[job]) as f64));
-        chart = chart.series(Series::step(format!("job {}", job + 1), points.collect()));
-    }
-    Plot { chart, caption: caption.to_owned() }
+        Series::step(format!("job {}", job + 1), points.collect())
+    };
+    let chart = Chart::new(title)
+        .x(Axis::linear("interval"))
+        .y(Axis::linear("additions of an interval"))
+        .all((0..intervals.first().map_or(0, Vec::len)).map(steps));
+    Plot::new(chart, caption)
 }

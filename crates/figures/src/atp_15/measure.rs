@@ -1,20 +1,17 @@
 //! Runs of the job: as a stream without pauses, and as a training.
 
 use thalweg_core::{NodeId, Span, Time};
-use thalweg_scenario::{Outcome, Run, Scenario, SwitchStats};
+use thalweg_scenario::{Outcome, Run, SwitchStats};
 use thalweg_stack::Participant;
-use thalweg_workload::models;
 use toml::{Table, Value};
 
-use super::{Atp15, Measured, Setup, WITH, Way};
-use crate::runs::run_stepwise;
-use crate::shrink::model_json;
-use crate::{Context, Figure, FigureError, Point};
+use super::{Measured, Setup, WITH, Way};
+use crate::file::{changed, entries, one};
+use crate::runs::{self, no_files, run_to_end, sound};
+use crate::{Context, FigureError, Point, shrink};
 
 /// How often a training can be stopped.
 const STEP: Span = Span::from_us(500);
-/// What the scenario calls the file of the model.
-const MODEL_FILE: &str = "model.json";
 /// The worker that is watched.
 const WATCHED: NodeId = NodeId(0);
 
@@ -71,9 +68,8 @@ impl Setup {
     /// The training with congestion control, for every candidate.
     pub(super) fn search(&self, context: &Context<'_>) -> Result<Vec<Trained>, FigureError> {
         let label = |size: &u32| format!("{size} aggregators");
-        context.each(&self.candidates, label, |size, point| {
-            self.train(&self.ways[WITH], *size, context.seed, point)
-        })
+        context
+            .each(&self.candidates, label, |size, point| self.train(&self.ways[WITH], *size, point))
     }
 
     /// The stream and the training, every way.
@@ -90,9 +86,9 @@ impl Setup {
         };
         let results = context.each(&items, label, |(way, is_training), point| {
             Ok(if *is_training {
-                Measurement::Trained(self.train(way, aggregators, context.seed, point)?)
+                Measurement::Trained(self.train(way, aggregators, point)?)
             } else {
-                Measurement::Streamed(self.stream(way, aggregators, context.seed, point)?)
+                Measurement::Streamed(self.stream(way, aggregators, point)?)
             })
         })?;
         let mut measured = Measured { aggregators, streamed: Vec::new(), trained: Vec::new() };
@@ -109,13 +105,11 @@ impl Setup {
         &self,
         way: &Way,
         aggregators: u32,
-        seed: u64,
         point: &Point<'_>,
     ) -> Result<Streamed, FigureError> {
-        let text = self.scenario(way, aggregators, ("all-reduce", self.stream.clone()));
-        let no_files = |_: &str| Err("there are no files".to_owned());
-        let scenario = Scenario::parse(Atp15.name(), &text, &no_files)?;
-        let mut run = scenario.run_bare(seed);
+        let file = self.scenario(way, aggregators, ("all-reduce", self.stream.clone()));
+        let scenario = runs::scenario(point, file, &no_files)?;
+        let mut run = scenario.run_bare(point.context.seed);
         let interval = Span::from_us(self.interval_us);
         let mut bits_per_s = Vec::new();
         let mut completed_before = 0;
@@ -126,38 +120,29 @@ impl Setup {
             completed_before = completed;
             point.reached(number as f64 / self.intervals as f64)?;
         }
-        let outcome = run.outcome();
-        match &outcome.check {
-            Ok(()) => Ok(streamed(bits_per_s, &outcome)),
-            Err(why) => Err(FigureError::Failed { figure: Atp15.name(), reason: why.to_string() }),
-        }
+        let outcome = sound(&scenario, point, run.outcome(), None)?;
+        Ok(streamed(bits_per_s, &outcome))
     }
 
     fn train(
         &self,
         way: &Way,
         aggregators: u32,
-        seed: u64,
         point: &Point<'_>,
     ) -> Result<Trained, FigureError> {
         let training = &self.training;
-        let model = models::by_name(&training.model).ok_or_else(|| FigureError::Plan {
-            figure: Atp15.name(),
-            reason: "there is no such model".to_owned(),
-        })?;
         let divisor = f64::from(training.divisor);
-        let json = model_json(&model, divisor);
         let bucket_bytes = training.bucket_bytes / u64::from(training.divisor);
-        let table = Table::from_iter([
-            ("json".to_owned(), MODEL_FILE.into()),
-            ("iterations".to_owned(), Value::Integer(training.iterations as i64)),
-            ("batch".to_owned(), i64::from(training.batch).into()),
-            ("flops-per-s".to_owned(), (training.flops_per_s * divisor).into()),
-            ("bucket".to_owned(), format!("{bucket_bytes}B").into()),
+        let job = entries([
+            ("json", "model.json".into()),
+            ("iterations", Value::Integer(training.iterations as i64)),
+            ("batch", training.batch.into()),
+            ("flops-per-s", (training.flops_per_s * divisor).into()),
+            ("bucket", format!("{bucket_bytes}B").into()),
         ]);
-        let text = self.scenario(way, aggregators, ("training", table));
-        let scenario = Scenario::parse(Atp15.name(), &text, &|_| Ok(json.clone()))?;
-        let outcome = run_stepwise(Atp15.name(), &scenario, (seed, STEP), point, |_, _| ())?;
+        let file = self.scenario(way, aggregators, ("training", job));
+        let scenario = shrink::scenario(point, (&training.model, divisor), &file)?;
+        let outcome = run_to_end(&scenario, STEP, point)?;
         // Windows and indices find their place in the first iteration.
         let iterations = &outcome.jobs[0].iterations[1..];
         let seconds: f64 = iterations.iter().map(|span| span.as_s_f64()).sum();
@@ -166,18 +151,16 @@ impl Setup {
         Ok(Trained { images_per_s, summed_share: summed_share(&outcome) })
     }
 
-    fn scenario(&self, way: &Way, aggregators: u32, (kind, job): (&str, Table)) -> String {
-        let mut scenario = self.scenario.clone();
+    fn scenario(&self, way: &Way, aggregators: u32, (kind, job): (&str, Table)) -> Table {
         let mut aggregation = self.scenario["aggregation"].as_table().cloned().unwrap_or_default();
         aggregation.extend(way.aggregation.clone());
-        aggregation.insert("aggregators".to_owned(), i64::from(aggregators).into());
-        let mut of_job = self.job.clone();
-        of_job.extend(job);
-        let traffic = Table::from_iter([(kind.to_owned(), of_job.into())]);
-        scenario.insert("title".to_owned(), way.name.clone().into());
-        scenario.insert("aggregation".to_owned(), aggregation.into());
-        scenario.insert("traffic".to_owned(), vec![traffic].into());
-        scenario.to_string()
+        aggregation.insert("aggregators".to_owned(), aggregators.into());
+        let own = entries([
+            ("title", way.name.as_str().into()),
+            ("aggregation", aggregation.into()),
+            ("traffic", vec![one(kind, changed(&self.job, job))].into()),
+        ]);
+        changed(&self.scenario, own)
     }
 }
 

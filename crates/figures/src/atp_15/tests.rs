@@ -16,7 +16,7 @@ fn means_and_variation_begin_after_the_warm_up() {
 
 #[test]
 fn a_job_needs_the_first_size_that_comes_close_to_the_last() {
-    let setup: Setup = crate::Plan::of(&Atp15).unwrap().settings(&Atp15, true).unwrap();
+    let setup: Setup = crate::find("atp-15").unwrap().form(true);
     let setup = Setup { candidates: vec![512, 1_024, 2_048], enough: 0.95, ..setup };
     let trained = |images_per_s| Trained { images_per_s, summed_share: 1.0 };
     let needed = |images_per_s: [f64; 3]| setup.needed(&images_per_s.map(trained));

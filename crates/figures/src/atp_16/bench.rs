@@ -4,12 +4,13 @@ use thalweg_core::{NodeId, Span, Time};
 use thalweg_fabric::LinkId;
 use thalweg_scenario::{Outcome, Run, Scenario};
 use thalweg_stack::Participant;
-use thalweg_workload::{Model, models};
-use toml::{Table, Value};
+use thalweg_workload::Model;
+use toml::Value;
 
-use super::{Atp16, Case, Direction, Setup, Work};
-use crate::shrink::model_json;
-use crate::{Figure, FigureError, Point};
+use super::{Case, Direction, Setup, Work};
+use crate::file::{cable, entries, one, one_switch, table};
+use crate::shrink::{known_model, model_json};
+use crate::{Context, FigureError, Point, runs};
 
 /// Payload of a packet of a flow, and what it occupies of a link.
 const FLOW_PACKET: (f64, f64) = (1_460.0, 1_500.0);
@@ -53,17 +54,15 @@ struct Arrived {
 
 impl<'a> Bench<'a> {
     /// A bench, if the plan fits together.
-    pub(super) fn new(setup: &'a Setup) -> Result<Bench<'a>, FigureError> {
-        let mistake =
-            |reason: &str| FigureError::Plan { figure: Atp16.name(), reason: reason.to_owned() };
+    pub(super) fn new(setup: &'a Setup, context: &Context<'_>) -> Result<Bench<'a>, FigureError> {
+        let missing = "aggregation needs fragment-values and overhead-bytes";
         let number = |key: &str| {
             let value = setup.aggregation.get(key).and_then(Value::as_integer);
-            value.ok_or_else(|| mistake("aggregation needs fragment-values and overhead-bytes"))
+            value.ok_or_else(|| context.mistake(missing))
         };
         let payload_bytes = (number("fragment-values")? * 4) as f64;
         let overhead_bytes = number("overhead-bytes")? as f64;
-        let model =
-            models::by_name(&setup.model).ok_or_else(|| mistake("there is no such model"))?;
+        let model = known_model(context, &setup.model)?;
         Ok(Bench { setup, model, job_packet: (payload_bytes, payload_bytes + overhead_bytes) })
     }
 
@@ -86,14 +85,9 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs one case.
-    pub(super) fn run(
-        &self,
-        case: Case<'_>,
-        seed: u64,
-        point: &Point<'_>,
-    ) -> Result<Measured, FigureError> {
-        let scenario = self.scenario(case)?;
-        let mut run = scenario.run_bare(seed);
+    pub(super) fn run(&self, case: Case<'_>, point: &Point<'_>) -> Result<Measured, FigureError> {
+        let scenario = self.scenario(case, point)?;
+        let mut run = scenario.run_bare(point.context.seed);
         let mut arrived = vec![self.arrived(&mut run, case)];
         let stop = Time::ZERO + span_ms(self.setup.stop_ms);
         while run.now() < stop {
@@ -105,8 +99,7 @@ impl<'a> Bench<'a> {
             }
             point.reached(run.now().as_s_f64() / stop.as_s_f64())?;
         }
-        let outcome = run.outcome();
-        self.judge(&arrived, &outcome)
+        self.judge(&arrived, &run.outcome(), point.context)
     }
 
     /// What has arrived by now. A flow counts at the cable of its other host, which nothing else uses.
@@ -128,9 +121,13 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn judge(&self, arrived: &[Arrived], outcome: &Outcome) -> Result<Measured, FigureError> {
-        let failed =
-            |reason: &str| FigureError::Failed { figure: Atp16.name(), reason: reason.to_owned() };
+    fn judge(
+        &self,
+        arrived: &[Arrived],
+        outcome: &Outcome,
+        context: &Context<'_>,
+    ) -> Result<Measured, FigureError> {
+        let failed = |reason: &str| context.failed(reason);
         let job = outcome.jobs.first().ok_or_else(|| failed("there was no job"))?;
         if let Some(why) = &job.failure {
             return Err(failed(why));
@@ -165,15 +162,16 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn scenario(&self, case: Case<'_>) -> Result<Scenario, FigureError> {
+    fn scenario(&self, case: Case<'_>, point: &Point<'_>) -> Result<Scenario, FigureError> {
         let setup = self.setup;
         let mut traffic = vec![self.job(case.work)];
-        let mut file = Table::from_iter([
-            ("title".to_owned(), Value::from(Atp16.name())),
-            ("stop-after".to_owned(), text_ms(setup.stop_ms)),
-            ("topology".to_owned(), Value::Table(self.topology())),
-            ("switch".to_owned(), Value::Table(setup.switch.clone())),
-            ("aggregation".to_owned(), Value::Table(setup.aggregation.clone())),
+        let cable = cable(&format!("{}Gbps", setup.rate_gbps), &setup.delay);
+        let mut file = entries([
+            ("title", point.context.figure.name().into()),
+            ("stop-after", text_ms(setup.stop_ms)),
+            ("topology", one_switch(self.other_host() + 1, cable)),
+            ("switch", setup.switch.clone().into()),
+            ("aggregation", setup.aggregation.clone().into()),
         ]);
         if let Some(other) = case.other {
             let (from, to) = match other.direction {
@@ -182,60 +180,50 @@ impl<'a> Bench<'a> {
             };
             // More than the link carries before the end.
             let bytes = setup.rate_gbps * 1e9 / 8.0 * setup.stop_ms * 1e-3;
-            let flow = Table::from_iter([
-                ("senders".to_owned(), Value::Array(vec![from.into()])),
-                ("receiver".to_owned(), to.into()),
-                ("bytes-each".to_owned(), format!("{bytes:.0}B").into()),
+            let flow = table([
+                ("senders", vec![from].into()),
+                ("receiver", to.into()),
+                ("bytes-each", format!("{bytes:.0}B").into()),
             ]);
-            traffic.push(kind("incast", flow));
-            file.insert("transport".to_owned(), kind("control", other.control.as_str()));
+            traffic.push(one("incast", flow));
+            file.insert("transport".to_owned(), one("control", other.control.as_str()));
         }
-        file.insert("traffic".to_owned(), Value::Array(traffic));
-        let load = |_: &str| Ok(model_json(&self.model, setup.divisor));
-        Ok(Scenario::parse("plans/atp-16.toml", &file.to_string(), &load)?)
+        file.insert("traffic".to_owned(), traffic.into());
+        runs::scenario(point, file, &|_| Ok(model_json(&self.model, setup.divisor)))
     }
 
     fn job(&self, work: Work) -> Value {
         let setup = self.setup;
-        let mut job = Table::from_iter([
-            ("workers".to_owned(), Value::Array((0..setup.workers).map(Value::from).collect())),
-            ("server".to_owned(), setup.workers.into()),
-            ("collective".to_owned(), "aggregate".into()),
-            ("start".to_owned(), text_ms(setup.start_ms)),
+        let mut job = entries([
+            ("workers", (0..setup.workers).collect::<Vec<u32>>().into()),
+            ("server", setup.workers.into()),
+            ("collective", "aggregate".into()),
+            ("start", text_ms(setup.start_ms)),
         ]);
-        let mut set = |key: &str, value: Value| job.insert(key.to_owned(), value);
         match work {
             Work::Training => {
                 let flops = self.model.forward_flops() + self.model.backward_flops();
                 let flops_per_s = setup.flops_per_s * setup.divisor;
                 let compute_s = flops as f64 * f64::from(setup.batch) / flops_per_s;
-                set("json", "model.json".into());
-                set("flops-per-s", flops_per_s.into());
-                set("batch", setup.batch.into());
-                set("iterations", times(setup.lasting_ms * 1e-3 / compute_s));
-                kind("training", job)
+                job.extend(entries([
+                    ("json", "model.json".into()),
+                    ("flops-per-s", flops_per_s.into()),
+                    ("batch", setup.batch.into()),
+                    ("iterations", times(setup.lasting_ms * 1e-3 / compute_s)),
+                ]));
+                one("training", job)
             }
             Work::Benchmark => {
                 let half_bps = setup.rate_gbps * 1e9 / 2.0 * self.job_packet.0 / self.job_packet.1;
                 let bytes = half_bps / 8.0 * setup.lasting_ms * 1e-3;
-                set("bytes", format!("{}B", setup.tensor_bytes).into());
-                set("in-flight", Value::Integer(setup.tensors_in_flight as i64));
-                set("rounds", times(bytes / setup.tensor_bytes as f64));
-                kind("all-reduce", job)
+                job.extend(entries([
+                    ("bytes", format!("{}B", setup.tensor_bytes).into()),
+                    ("in-flight", Value::Integer(setup.tensors_in_flight as i64)),
+                    ("rounds", times(bytes / setup.tensor_bytes as f64)),
+                ]));
+                one("all-reduce", job)
             }
         }
-    }
-
-    fn topology(&self) -> Table {
-        let cable = Table::from_iter([
-            ("rate".to_owned(), Value::from(format!("{}Gbps", self.setup.rate_gbps))),
-            ("delay".to_owned(), self.setup.delay.as_str().into()),
-        ]);
-        let star = Table::from_iter([
-            ("hosts".to_owned(), Value::from(self.other_host() + 1)),
-            ("host-cable".to_owned(), Value::Table(cable)),
-        ]);
-        Table::from_iter([("one-switch".to_owned(), Value::Table(star))])
     }
 
     /// After the workers and the server.
@@ -259,11 +247,6 @@ fn rates(from: &Arrived, to: &Arrived) -> (f64, f64) {
     let seconds = to.at.since(from.at).as_s_f64();
     let of = |from: f64, to: f64| if seconds > 0.0 { (to - from) * 8.0 / seconds } else { 0.0 };
     (of(from.job_bytes, to.job_bytes), of(from.flow_bytes, to.flow_bytes))
-}
-
-/// A table with one key.
-fn kind(key: &str, value: impl Into<Value>) -> Value {
-    Value::Table(Table::from_iter([(key.to_owned(), value.into())]))
 }
 
 fn times(count: f64) -> Value {

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::file::{cable, changed, entries, one, one_switch};
+
 /// One way to sum.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -109,48 +111,31 @@ impl Network<'_> {
         job.insert("collective".to_owned(), collective.into());
         match system.servers {
             Servers::None => {}
-            Servers::One => {
-                job.insert("server".to_owned(), self.workers.into());
-            }
-            Servers::OnWorkers => {
-                job.insert("servers".to_owned(), Value::Array(workers.clone()));
-            }
+            Servers::One => _ = job.insert("server".to_owned(), self.workers.into()),
+            Servers::OnWorkers => _ = job.insert("servers".to_owned(), workers.clone().into()),
         }
-        job.insert("workers".to_owned(), Value::Array(workers));
+        job.insert("workers".to_owned(), workers.into());
         if let Some(bytes) = system.chunk_bytes {
             // Whole values.
             let values = libm::ceil(bytes / divisor / 4.0);
             job.insert("chunk".to_owned(), format!("{}B", values * 4.0).into());
         }
-        let traffic = Table::from_iter([("training".to_owned(), Value::Table(job))]);
-        Table::from_iter([
-            ("title".to_owned(), format!("{model}, {}", system.name).into()),
-            ("topology".to_owned(), Value::Table(self.topology())),
-            ("switch".to_owned(), Value::Table(self.switch.clone())),
-            ("aggregation".to_owned(), Value::Table(self.aggregation(system))),
-            ("traffic".to_owned(), Value::Array(vec![Value::Table(traffic)])),
+        let cable = cable(self.rate, &format!("{:.0}ps", self.delay_ns * 1e3));
+        entries([
+            ("title", format!("{model}, {}", system.name).into()),
+            ("topology", one_switch(self.workers + 1, cable)),
+            ("switch", self.switch.clone().into()),
+            ("aggregation", self.aggregation(system).into()),
+            ("traffic", vec![one("training", job)].into()),
         ])
     }
 
-    fn topology(&self) -> Table {
-        let cable = Table::from_iter([
-            ("rate".to_owned(), Value::from(self.rate)),
-            ("delay".to_owned(), format!("{:.0}ps", self.delay_ns * 1e3).into()),
-        ]);
-        let star = Table::from_iter([
-            ("hosts".to_owned(), Value::from(self.workers + 1)),
-            ("host-cable".to_owned(), Value::Table(cable)),
-        ]);
-        Table::from_iter([("one-switch".to_owned(), Value::Table(star))])
-    }
-
     fn aggregation(&self, system: &System) -> Table {
-        let mut table = self.aggregation.clone();
-        if let Some(PacketSize { values, overhead_bytes }) = system.packet {
-            table.insert("fragment-values".to_owned(), values.into());
-            table.insert("overhead-bytes".to_owned(), overhead_bytes.into());
-        }
-        table
+        let Some(PacketSize { values, overhead_bytes }) = system.packet else {
+            return self.aggregation.clone();
+        };
+        let own = [("fragment-values", values.into()), ("overhead-bytes", overhead_bytes.into())];
+        changed(self.aggregation, entries(own))
     }
 }
 

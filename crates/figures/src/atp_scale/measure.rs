@@ -6,21 +6,19 @@ use thalweg_core::{NodeId, Span};
 use thalweg_scenario::{Progress, Run, Scenario};
 use toml::{Table, Value};
 
-use crate::file::entries;
-use crate::runs::run_stepwise;
+use crate::file::{cable, changed, entries, one};
+use crate::runs::{self, run_stepwise};
 use crate::{FigureError, Point};
 
 /// Bytes of a value.
 const VALUE_BYTES: u64 = 4;
 /// How often a run is looked at: several times while workers compute, when nothing is sent.
 const STEP: Span = Span::from_us(10);
-/// The file that scenarios have their model from.
-const MODEL: &str = "one-gradient.json";
 
 /// What a plan says.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Setup {
+pub(crate) struct Setup {
     forward: String,
     backward: String,
     warm_up_iterations: u64,
@@ -112,12 +110,12 @@ impl Setup {
     /// Runs one variant with so many workers.
     pub(super) fn measure(
         &self,
-        figure: &'static str,
-        (variant, size): (&Variant, Size),
-        seed: u64,
+        variant: &Variant,
+        size: Size,
         point: &Point<'_>,
     ) -> Result<Cost, FigureError> {
-        let scenario = self.scenario(variant, size)?;
+        let load = |_: &str| Ok(self.model());
+        let scenario = runs::scenario(point, self.file(variant, size), &load)?;
         let workers = u64::from(size.workers());
         let mut at_warm = None;
         let mut at_end = Counts::default();
@@ -130,7 +128,7 @@ impl Setup {
                 at_end = Counts::of(run, &scenario);
             }
         };
-        let outcome = run_stepwise(figure, &scenario, (seed, STEP), point, look)?;
+        let outcome = run_stepwise(&scenario, STEP, point, None, look)?;
         let job = &outcome.jobs[0];
         let iterations_us: Vec<f64> =
             job.iterations.iter().map(|span| (*span - job.compute).as_us_f64()).collect();
@@ -162,48 +160,37 @@ impl Setup {
         self.fragments * (self.fragment_values * VALUE_BYTES + self.overhead_bytes)
     }
 
-    fn scenario(&self, variant: &Variant, size: Size) -> Result<Scenario, FigureError> {
-        let mut topology = self.topology.clone();
-        let uplink = [("rate", variant.uplink.clone().into()), ("delay", "1us".into())];
-        topology.extend(entries([
+    fn file(&self, variant: &Variant, size: Size) -> Table {
+        let sizes = entries([
             ("pods", (size.pods + 1).into()),
             ("racks-per-pod", size.racks_per_pod.into()),
             ("hosts-per-rack", size.hosts_per_rack.into()),
-            ("aggregation-cable", entries(uplink).into()),
-        ]));
-        let payload = (self.fragment_values * VALUE_BYTES) as i64;
+            ("aggregation-cable", cable(&variant.uplink, "1us")),
+        ]);
         let overhead = Value::from(self.overhead_bytes as i64);
-        let mut transport = self.transport.clone();
-        transport.extend(entries([
-            ("segment-bytes", payload.into()),
-            ("overhead-bytes", overhead.clone()),
-        ]));
+        let payload = (self.fragment_values * VALUE_BYTES) as i64;
+        let packets =
+            entries([("segment-bytes", payload.into()), ("overhead-bytes", overhead.clone())]);
         let mut aggregation = entries([
             ("fragment-values", (self.fragment_values as i64).into()),
             ("overhead-bytes", overhead),
             ("span-fragments", self.span_fragments.into()),
         ]);
         aggregation.extend(variant.levels.map(|levels| ("levels".to_owned(), levels.into())));
-        let traffic = entries([("training", self.job(variant, size).into())]);
-        let file = entries([
+        entries([
             ("title", format!("{}, {} workers", variant.name, size.workers()).into()),
-            ("topology", entries([("three-tier", topology.into())]).into()),
+            ("topology", one("three-tier", changed(&self.topology, sizes))),
             ("switch", self.switch.clone().into()),
-            ("transport", transport.into()),
+            ("transport", changed(&self.transport, packets).into()),
             ("aggregation", aggregation.into()),
-            ("traffic", vec![Value::from(traffic)].into()),
-        ]);
-        let load = |file: &str| match file {
-            MODEL => Ok(self.model()),
-            _ => Err(format!("{file} is not there")),
-        };
-        Ok(Scenario::parse("plans/atp-scale.toml", &file.to_string(), &load)?)
+            ("traffic", vec![one("training", self.job(variant, size))].into()),
+        ])
     }
 
     fn job(&self, variant: &Variant, size: Size) -> Table {
         let workers: Vec<Value> = (0..size.workers()).map(Value::from).collect();
         let mut job = entries([
-            ("json", MODEL.into()),
+            ("json", "one-gradient.json".into()),
             ("collective", variant.collective.clone().into()),
             ("workers", workers.into()),
             ("iterations", (self.iterations as i64).into()),

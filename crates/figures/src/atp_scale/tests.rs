@@ -2,15 +2,12 @@ use super::*;
 
 /// What one variant costs with so many workers, at the quick size.
 fn cost(variant: &str, workers: u32) -> Cost {
-    let context = Context::unwatched(5, 1);
-    let setup: Setup = context.plan(&AtpScale).unwrap();
+    let context = Context::unwatched("atp-scale", 5, 1);
+    let setup: Setup = context.figure.form(true);
     let variant = setup.variants.iter().find(|known| known.name == variant).unwrap();
     let size = setup.sizes.iter().find(|size| size.workers() == workers).unwrap();
-    let one = [(variant, *size)];
-    let measure = |item: &(&Variant, Size), point: &crate::Point<'_>| {
-        setup.measure("atp-scale", *item, context.seed, point)
-    };
-    context.each(&one, |_| String::new(), measure).unwrap()[0]
+    let measure = |size: &Size, point: &crate::Point<'_>| setup.measure(variant, *size, point);
+    context.each(&[*size], |_| String::new(), measure).unwrap()[0]
 }
 
 /// Bytes by formula. Acknowledgements come on top: 64 bytes for a packet of 1,538.

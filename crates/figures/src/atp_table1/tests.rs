@@ -1,9 +1,9 @@
 use super::*;
 
 fn quick_rows(seed: u64, threads: usize) -> Vec<Row> {
-    let context = Context::unwatched(seed, threads);
-    let setup: Setup = context.plan(&AtpTable1).unwrap();
-    let tensors = setup.check(&AtpTable1).unwrap();
+    let context = Context::unwatched("atp-table1", seed, threads);
+    let setup: Setup = context.figure.form(true);
+    let tensors = setup.check(&context).unwrap();
     setup.rows(&context, &tensors, setup.gradients, setup.share_of_epoch).unwrap()
 }
 
@@ -22,8 +22,8 @@ fn flagged_packets_are_as_many_as_the_distribution_says() {
 #[test]
 fn an_epoch_has_the_same_packets_however_many_share_it() {
     // 1,281,167 images in batches of 32, and 412,323 packets for the tensors of ResNet50.
-    let tensors =
-        Context::unwatched(1, 1).plan::<Setup>(&AtpTable1).unwrap().check(&AtpTable1).unwrap();
+    let context = Context::unwatched("atp-table1", 1, 1);
+    let tensors = context.figure.form::<Setup>(true).check(&context).unwrap();
     let packets: u64 = tensors.iter().map(|values| values.div_ceil(62)).sum();
     let expected = 1_281_167.0 / 32.0 * packets as f64;
     for row in quick_rows(1, 2) {
@@ -43,9 +43,9 @@ fn threads_change_nothing_and_seeds_do() {
 #[test]
 fn another_tail_fails() {
     // The claim on the growth can fail: with the tail of index 1.2 the count hardly doubles.
-    let context = Context::unwatched(1, 2);
-    let setup: Setup = context.plan(&AtpTable1).unwrap();
-    let tensors = setup.check(&AtpTable1).unwrap();
+    let context = Context::unwatched("atp-table1", 1, 2);
+    let setup: Setup = context.figure.form(true);
+    let tensors = setup.check(&context).unwrap();
     let gradients = Gradients { tail: 1.2, unit: 1e-4, ..setup.gradients };
     let rows = setup.rows(&context, &tensors, gradients, 1e-9).unwrap();
     let claims = setup.claims(&rows);

@@ -37,7 +37,6 @@ pub(crate) struct Size {
 /// What is run.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
-    pub(crate) figure: &'static str,
     pub(crate) network: &'a Network,
     pub(crate) mix: &'a Mix,
     pub(crate) size: Size,
@@ -100,19 +99,13 @@ impl Size {
 
 impl Setup<'_> {
     /// Runs the jobs of a seed. Everybody gets the same jobs.
-    pub(crate) fn run(
-        &self,
-        who: Who,
-        seed: u64,
-        point: &Point<'_>,
-    ) -> Result<Outcome, FigureError> {
+    pub(crate) fn run(&self, who: Who, point: &Point<'_>) -> Result<Outcome, FigureError> {
         let settings = settings();
-        let rng = Rng::new(seed);
+        let rng = Rng::new(point.context.seed);
         let arrivals = &self.size.arrivals;
         let drawn = self.mix.draw(arrivals, settings.slot.as_s_f64(), &rng.stream("mix"));
-        let reason = || "a model has no such name, or no plan".to_owned();
-        let jobs =
-            drawn.ok_or_else(|| FigureError::Plan { figure: self.figure, reason: reason() })?;
+        let unknown = || point.context.mistake("a model has no such name, or no plan");
+        let jobs = drawn.ok_or_else(unknown)?;
         let mut world = World::new(Cluster::new(self.shape(), &settings), jobs, &rng);
         let mut ours = Ours::new(&world, settings, &rng.stream("moments"));
         let begin: Instant = clock();
@@ -142,6 +135,7 @@ impl Setup<'_> {
             elapsed_s: begin.elapsed().as_secs_f64(),
         })
     }
+
     fn shape(&self) -> Shape {
         Shape {
             pods: self.size.pods,

@@ -3,12 +3,11 @@
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-use serde::de::DeserializeOwned;
 use thalweg_scenario::sweep;
 
 use super::error::FigureError;
 use super::figure::Figure;
-use super::plan::Plan;
+use super::report::Settings;
 
 /// Is told how far a run is, from 0 to 1, and what it is at; breaks to end it. It may be called from
 /// any thread.
@@ -16,13 +15,14 @@ pub type Watch<'a> = dyn Fn(f64, &str) -> ControlFlow<()> + Sync + 'a;
 
 /// One run of a figure: its size, its seed, and who watches it.
 #[derive(Clone, Copy)]
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
+    pub(crate) figure: &'static Figure,
     /// Whether the plan's quick size is asked for.
-    pub quick: bool,
+    pub(crate) quick: bool,
     /// Where all randomness of the run comes from.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// How many threads [`Context::each`] may use. The findings must not depend on it.
-    pub threads: usize,
+    pub(crate) threads: usize,
     watch: &'a Watch<'a>,
     /// Which part of the whole this is.
     from: f64,
@@ -31,19 +31,29 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// A run on its own.
-    pub fn new(quick: bool, seed: u64, threads: usize, watch: &'a Watch<'a>) -> Context<'a> {
-        Context { quick, seed, threads, watch, from: 0.0, to: 1.0 }
+    pub(crate) fn new(
+        figure: &'static Figure,
+        settings: &Settings,
+        watch: &'a Watch<'a>,
+    ) -> Context<'a> {
+        let Settings { quick, seed, threads, .. } = *settings;
+        Context { figure, quick, seed, threads, watch, from: 0.0, to: 1.0 }
     }
 
-    /// The settings of a figure at the size that is asked for.
-    pub fn plan<T: DeserializeOwned>(&self, figure: &dyn Figure) -> Result<T, FigureError> {
-        Plan::of(figure)?.settings(figure, self.quick)
+    /// The error of a plan that does not fit together.
+    pub(crate) fn mistake(&self, reason: impl Into<String>) -> FigureError {
+        FigureError::Plan { figure: self.figure.name(), reason: reason.into() }
+    }
+
+    /// The error of a run whose result is none.
+    pub(crate) fn failed(&self, reason: impl Into<String>) -> FigureError {
+        FigureError::Failed { figure: self.figure.name(), reason: reason.into() }
     }
 
     /// The same run as a part of a longer one: what is 0 to 1 for the part is `from` to `to` for the
     /// whole. A figure that works in phases gives each one its own.
     #[must_use]
-    pub fn part(&self, from: f64, to: f64) -> Context<'a> {
+    pub(crate) fn part(&self, from: f64, to: f64) -> Context<'a> {
         let whole = self.to - self.from;
         Context { from: self.from + from * whole, to: self.from + to * whole, ..*self }
     }
@@ -53,7 +63,7 @@ impl<'a> Context<'a> {
     /// # Errors
     ///
     /// [`FigureError::Stopped`] when the run has to end: pass it on.
-    pub fn reached(&self, done: f64, label: &str) -> Result<(), FigureError> {
+    pub(crate) fn reached(&self, done: f64, label: &str) -> Result<(), FigureError> {
         let whole = self.from + done.clamp(0.0, 1.0) * (self.to - self.from);
         match (self.watch)(whole, label) {
             ControlFlow::Continue(()) => Ok(()),
@@ -65,7 +75,7 @@ impl<'a> Context<'a> {
     ///
     /// Randomness must come from the seed and the item, never from what other items did. Progress
     /// counts every item alike; `label` says which one is at work.
-    pub fn each<T: Sync, R: Send>(
+    pub(crate) fn each<T: Sync, R: Send>(
         &self,
         items: &[T],
         label: impl Fn(&T) -> String + Sync,
@@ -85,16 +95,31 @@ impl<'a> Context<'a> {
 }
 
 #[cfg(test)]
+impl<'a> Context<'a> {
+    /// A run of some figure.
+    pub(super) fn watched(threads: usize, watch: &'a Watch<'a>) -> Context<'a> {
+        let settings = Settings { quick: true, seed: 1, seeds: 1, threads };
+        Context::new(&crate::all()[0], &settings, watch)
+    }
+}
+
+#[cfg(test)]
 impl Context<'static> {
-    /// A quick run that nobody watches.
-    pub(crate) fn unwatched(seed: u64, threads: usize) -> Context<'static> {
-        Context::new(true, seed, threads, &|_, _| ControlFlow::Continue(()))
+    /// A quick run of a figure that nobody watches.
+    pub(crate) fn unwatched(figure: &str, seed: u64, threads: usize) -> Context<'static> {
+        let settings = Settings { quick: true, seed, seeds: 1, threads };
+        let figure = super::figure::find(figure).unwrap();
+        Context::new(figure, &settings, &|_, _| ControlFlow::Continue(()))
+    }
+
+    pub(crate) fn findings(&self) -> Result<super::findings::Findings, FigureError> {
+        self.figure.run(self)
     }
 }
 
 /// One item at work.
-pub struct Point<'a> {
-    context: &'a Context<'a>,
+pub(crate) struct Point<'a> {
+    pub(crate) context: &'a Context<'a>,
     shares: &'a Mutex<Shares>,
     index: usize,
     label: String,
@@ -113,7 +138,7 @@ impl Point<'_> {
     /// # Errors
     ///
     /// [`FigureError::Stopped`] when the run has to end: pass it on.
-    pub fn reached(&self, share: f64) -> Result<(), FigureError> {
+    pub(crate) fn reached(&self, share: f64) -> Result<(), FigureError> {
         let done = {
             let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
             let before = std::mem::replace(&mut shares.of_items[self.index], share);
@@ -137,7 +162,7 @@ mod tests {
             seen.lock().unwrap().push((done, label.to_owned()));
             ControlFlow::Continue(())
         };
-        let context = Context::new(true, 1, 4, &watch);
+        let context = Context::watched(4, &watch);
         let squares = context
             .each(&[3_u64, 1, 2], |item| format!("item {item}"), |item, _| Ok(item * item))
             .unwrap();
@@ -155,7 +180,7 @@ mod tests {
             *last.lock().unwrap() = done;
             ControlFlow::Continue(())
         };
-        let context = Context::new(false, 1, 1, &watch);
+        let context = Context::watched(1, &watch);
         for (done, expected) in [(0.0, 0.625), (0.5, 0.6875), (1.0, 0.75), (7.0, 0.75)] {
             context.part(0.5, 1.0).part(0.25, 0.5).reached(done, "").unwrap();
             assert_eq!(*last.lock().unwrap(), expected);
@@ -166,7 +191,7 @@ mod tests {
     fn a_run_that_is_stopped_starts_nothing_more() {
         let watch = |_: f64, _: &str| ControlFlow::Break(());
         let started = AtomicU32::new(0);
-        let context = Context::new(false, 1, 2, &watch);
+        let context = Context::watched(2, &watch);
         let result = context.each(
             &[1, 2, 3],
             |_| String::new(),

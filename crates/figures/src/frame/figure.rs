@@ -1,29 +1,73 @@
 //! A figure, and how it is found.
 
+use serde::de::DeserializeOwned;
+
 use super::context::Context;
 use super::error::{FigureError, UnknownFigure};
 use super::findings::Findings;
+use super::plan::Plan;
 use crate::all;
 
 /// A published figure or table that can be run again.
 ///
 /// The same plan, size and seed give the same findings, whatever the number of threads.
-pub trait Figure: Sync {
-    /// What it is called on the command line: the paper, then the figure, such as `atp-table1`.
-    fn name(&self) -> &'static str;
+#[derive(Debug)]
+pub struct Figure {
+    name: &'static str,
+    plan: &'static str,
+    run: fn(&Context<'_>) -> Result<Findings, FigureError>,
+}
 
-    /// The text of `plans/NAME.toml`; see [`Plan`](crate::Plan) for what it holds.
-    fn plan(&self) -> &'static str;
-
-    /// Runs one seed at the size that the context asks for.
+/// Settings of a figure, as plans hold them, and the run that they describe. Figures of one form differ in
+/// their plans alone.
+///
+/// A form should deny unknown fields, or a slip in a key would go unseen.
+pub(crate) trait Form: DeserializeOwned {
+    /// Runs one seed.
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError>;
 }
 
+/// The figure of that name and form, whose plan is in the file of that name.
+macro_rules! figure {
+    ($name:literal, $form:ty) => {
+        crate::Figure::new::<$form>(
+            $name,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/plans/", $name, ".toml")),
+        )
+    };
+}
+pub(crate) use figure;
+
+impl Figure {
+    /// Use the macro: it finds the plan.
+    pub(crate) const fn new<F: Form>(name: &'static str, plan: &'static str) -> Figure {
+        let run = |context: &Context<'_>| {
+            let form: F = Plan::of(context.figure)?.settings(context.figure, context.quick)?;
+            form.run(context)
+        };
+        Figure { name, plan, run }
+    }
+
+    /// What it is called on the command line: the paper, then the figure, such as `atp-table1`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The text of `plans/NAME.toml`; see [`Plan`] for what it holds.
+    pub fn plan(&self) -> &'static str {
+        self.plan
+    }
+
+    /// Runs one seed at the size that the context asks for.
+    pub(super) fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
+        (self.run)(context)
+    }
+}
+
 /// The figure of that name.
-pub fn find(name: &str) -> Result<&'static dyn Figure, UnknownFigure> {
-    let found = all().iter().find(|figure| figure.name() == name);
-    found.copied().ok_or_else(|| {
-        let names: Vec<&'static str> = all().iter().map(|figure| figure.name()).collect();
+pub fn find(name: &str) -> Result<&'static Figure, UnknownFigure> {
+    all().iter().find(|figure| figure.name() == name).ok_or_else(|| {
+        let names: Vec<&'static str> = all().iter().map(Figure::name).collect();
         UnknownFigure { name: name.to_owned(), nearest: nearest(name, &names), names }
     })
 }
@@ -49,6 +93,14 @@ fn edits_between(from: &str, to: &str) -> usize {
         }
     }
     edits[to.len()]
+}
+
+#[cfg(test)]
+impl Figure {
+    /// What its plan holds at one of its sizes.
+    pub(crate) fn form<F: Form>(&self, quick: bool) -> F {
+        Plan::of(self).unwrap().settings(self, quick).unwrap()
+    }
 }
 
 #[cfg(test)]

@@ -14,10 +14,6 @@ pub struct Findings {
     pub plots: Vec<Plot>,
     /// More numbers than a claim holds.
     pub tables: Vec<Listing>,
-    /// What the paper's figure shows and ours does not.
-    pub not_measured: Vec<String>,
-    /// Where our set-up departs from the paper's, and what a reader should know.
-    pub notes: Vec<String>,
 }
 
 /// A chart and one sentence about it.
@@ -36,4 +32,16 @@ pub struct Listing {
     pub table: Table,
     /// What they are.
     pub caption: String,
+}
+
+impl Plot {
+    pub(crate) fn new(chart: Chart, caption: impl Into<String>) -> Plot {
+        Plot { chart, caption: caption.into() }
+    }
+}
+
+impl Listing {
+    pub(crate) fn new(table: impl Into<Table>, caption: impl Into<String>) -> Listing {
+        Listing { table: table.into(), caption: caption.into() }
+    }
 }

@@ -1,11 +1,10 @@
 //! What a figure is run with.
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use toml::Table;
 
 use super::error::FigureError;
-use super::figure::Figure;
+use super::figure::{Figure, Form};
 
 /// A plan: what a figure is, and its settings at two sizes.
 ///
@@ -37,11 +36,17 @@ pub struct Heading {
     pub full_run_s: f64,
     /// The same for the quick size.
     pub quick_run_s: f64,
+    /// What the paper's figure shows and ours does not.
+    #[serde(default)]
+    pub not_measured: Vec<String>,
+    /// Where our set-up departs from the paper's, and what a reader should know.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl Plan {
     /// The plan of a figure.
-    pub fn of(figure: &dyn Figure) -> Result<Plan, FigureError> {
+    pub fn of(figure: &Figure) -> Result<Plan, FigureError> {
         toml::from_str(figure.plan()).map_err(|error| mistake(figure, &error))
     }
 
@@ -50,13 +55,8 @@ impl Plan {
         &self.heading
     }
 
-    /// The settings of one size, as the figure's own type. That type should deny unknown fields, or
-    /// a slip in a key would go unseen.
-    pub fn settings<T: DeserializeOwned>(
-        &self,
-        figure: &dyn Figure,
-        quick: bool,
-    ) -> Result<T, FigureError> {
+    /// The settings of one size, as the form of the figure.
+    pub(super) fn settings<F: Form>(&self, figure: &Figure, quick: bool) -> Result<F, FigureError> {
         let size = if quick { &self.quick } else { &self.full };
         let mut settings = self.setup.clone();
         settings.extend(size.clone());
@@ -64,7 +64,7 @@ impl Plan {
     }
 }
 
-fn mistake(figure: &dyn Figure, error: &toml::de::Error) -> FigureError {
+fn mistake(figure: &Figure, error: &toml::de::Error) -> FigureError {
     FigureError::Plan { figure: figure.name(), reason: error.message().to_owned() }
 }
 
@@ -73,20 +73,8 @@ mod tests {
     use super::*;
     use crate::{Context, Findings};
 
-    struct Sample(&'static str);
-
-    impl Figure for Sample {
-        fn name(&self) -> &'static str {
-            "sample"
-        }
-
-        fn plan(&self) -> &'static str {
-            self.0
-        }
-
-        fn run(&self, _: &Context<'_>) -> Result<Findings, FigureError> {
-            Ok(Findings::default())
-        }
+    fn sample(plan: &'static str) -> Figure {
+        Figure::new::<Settings>("sample", plan)
     }
 
     #[derive(Deserialize, PartialEq, Debug)]
@@ -94,6 +82,12 @@ mod tests {
     struct Settings {
         hosts: u64,
         flows: u64,
+    }
+
+    impl Form for Settings {
+        fn run(&self, _: &Context<'_>) -> Result<Findings, FigureError> {
+            Ok(Findings::default())
+        }
     }
 
     const TEXT: &str = r#"
@@ -114,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_size_adds_to_the_setup_and_replaces_its_keys() {
-        let figure = Sample(TEXT);
+        let figure = sample(TEXT);
         let plan = Plan::of(&figure).unwrap();
         assert_eq!(plan.heading().title, "A sample");
         assert_eq!(plan.heading().full_run_s, 10.0);
@@ -125,13 +119,13 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_figure_and_the_key() {
-        let missing = Sample("[figure]\ntitle = \"A sample\"");
+        let missing = sample("[figure]\ntitle = \"A sample\"");
         let message = Plan::of(&missing).unwrap_err().to_string();
         assert!(
             message.starts_with("the plan of sample cannot be used: missing field"),
             "{message}"
         );
-        let figure = Sample(concat!(
+        let figure = sample(concat!(
             "[figure]\ntitle = ''\npaper = ''\nabout = ''\nfull-run-s = 1\nquick-run-s = 1\n",
             "[full]\nhosts = 1\nflows = 1\nflow = 2\n[quick]"
         ));

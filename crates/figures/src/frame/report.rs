@@ -61,7 +61,7 @@ pub struct Verdict {
 
 /// Runs a figure over its seeds, one after the other.
 pub fn run(
-    figure: &'static dyn Figure,
+    figure: &'static Figure,
     settings: Settings,
     watch: &Watch<'_>,
 ) -> Result<Report, FigureError> {
@@ -70,7 +70,7 @@ pub fn run(
     let mut runs = Vec::new();
     for number in 0..seeds {
         let seed = settings.seed.wrapping_add(number);
-        let whole = Context::new(settings.quick, seed, settings.threads, watch);
+        let whole = Context::new(figure, &Settings { seed, ..settings }, watch);
         let context = whole.part(number as f64 / seeds as f64, (number + 1) as f64 / seeds as f64);
         runs.push((seed, figure.run(&context)?));
     }
@@ -86,7 +86,7 @@ pub fn run(
 }
 
 /// Seeds that make different claims cannot be counted together.
-fn check_claims(figure: &dyn Figure, runs: &[(u64, Findings)]) -> Result<(), FigureError> {
+fn check_claims(figure: &Figure, runs: &[(u64, Findings)]) -> Result<(), FigureError> {
     let texts = |findings: &Findings| -> Vec<String> {
         findings.claims.iter().map(|claim| claim.text().to_owned()).collect()
     };
@@ -107,7 +107,7 @@ impl Report {
         self.runs[0].0
     }
 
-    /// What the first seed showed: its drawings and notes stand for all.
+    /// What the first seed showed: its drawings stand for all.
     pub fn first(&self) -> &Findings {
         &self.runs[0].1
     }

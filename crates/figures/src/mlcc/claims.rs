@@ -6,7 +6,7 @@ use thalweg_report::format::Unit;
 use super::run::Measured;
 use super::{Place, Results, Setup};
 use crate::compare::{Over, rule};
-use crate::{Claim, FigureError, Value};
+use crate::{Claim, Context, FigureError, Value};
 
 /// What the paper says, in a plan.
 #[derive(Deserialize)]
@@ -18,19 +18,15 @@ pub(super) struct Said {
     /// Each of these arms.
     than: Vec<String>,
     /// All link speeds, if there is none.
-    #[serde(default)]
     gbps: Option<f64>,
     #[serde(default)]
     loss: f64,
     /// At which loss the others are, if that is another one.
-    #[serde(default)]
     than_loss: Option<f64>,
     /// Which of all speeds and arms counts.
     over: Over,
     paper: Value,
-    #[serde(default)]
     at_least: Option<f64>,
-    #[serde(default)]
     at_most: Option<f64>,
 }
 
@@ -83,11 +79,11 @@ impl Metric {
 impl Setup {
     pub(super) fn claims(
         &self,
-        figure: &'static str,
+        context: &Context<'_>,
         results: &Results<'_>,
     ) -> Result<Vec<Claim>, FigureError> {
         let of = |said: &Said| {
-            let rule = rule(figure, said.at_least, said.at_most)?;
+            let rule = rule(context, said.at_least, said.at_most)?;
             let value = said.value(self, results).unwrap_or(f64::NAN);
             Ok(Claim::measured(said.text(self), said.paper.clone(), value, said.unit(), rule))
         };

@@ -88,8 +88,6 @@ impl Setup {
 
 fn shuffled(hosts: u32, rng: &mut Rng) -> Vec<u32> {
     let mut all: Vec<u32> = (0..hosts).collect();
-    for last in (1..all.len()).rev() {
-        all.swap(last, rng.below(last as u64 + 1) as usize);
-    }
+    rng.shuffle(&mut all);
     all
 }

@@ -1,6 +1,5 @@
 //! MLCC, Figure 11: what leaves a server over time, when two jobs share it, and when a job shares it with a flow.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
@@ -9,19 +8,15 @@ use thalweg_fabric::LinkId;
 use thalweg_fabric::trace::{Incident, Tracer};
 use thalweg_report::format::{Unit, format_number, format_percent, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 use thalweg_wire::{Kind, peek};
 
 use super::draw::{Job, Seat};
 use super::run::run;
 use super::testbed::Testbed;
 use super::{Arm, Cell, Network, Place};
-use crate::{Claim, Context, Figure, FigureError, Findings, Listing, Plot, Point, Rule};
-
-/// The figure.
-pub(crate) struct Mlcc11;
-
-const NAME: &str = "mlcc-11";
+use crate::frame::figure::Form;
+use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Point, Rule};
 
 /// The server whose link is watched, and its first link: to the switch.
 const WATCHED: u32 = 0;
@@ -38,7 +33,7 @@ const FAIR_LEAST: f64 = 0.9;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Setup {
+pub(crate) struct Setup {
     network: Network,
     gbps: f64,
     divisor: f64,
@@ -50,8 +45,6 @@ struct Setup {
     jobs: Vec<Job>,
     /// Ours, and what it is compared with.
     arms: Vec<Arm>,
-    not_measured: Vec<String>,
-    notes: Vec<String>,
 }
 
 /// Who shares the server.
@@ -80,43 +73,26 @@ struct Row<'a> {
     bins: Vec<Bin>,
 }
 
-impl Figure for Mlcc11 {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn plan(&self) -> &'static str {
-        include_str!("../../plans/mlcc-11.toml")
-    }
-
+impl Form for Setup {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let setup: Setup = context.plan(self)?;
         let cells: Vec<(Case, &Arm)> = [Case::Jobs, Case::JobAndFlow]
             .into_iter()
-            .flat_map(|case| setup.arms.iter().map(move |arm| (case, arm)))
+            .flat_map(|case| self.arms.iter().map(move |arm| (case, arm)))
             .collect();
         let label = |(case, arm): &(Case, &Arm)| format!("{}, {}", case.name(), arm.name);
         let rows = context.each(&cells, label, |&(case, arm), point| {
-            let bins = setup.bins(case, arm, (context.seed, point))?;
-            Ok(Row { case, arm, bins })
+            Ok(Row { case, arm, bins: self.bins(case, arm, point)? })
         })?;
         Ok(Findings {
-            claims: setup.claims(&rows)?,
-            plots: rows.iter().map(|row| setup.plot(row)).collect(),
-            tables: vec![setup.table(&rows)],
-            not_measured: setup.not_measured.clone(),
-            notes: setup.notes.clone(),
+            claims: self.claims(context, &rows)?,
+            plots: rows.iter().map(|row| self.plot(row)).collect(),
+            tables: vec![self.table(&rows)],
         })
     }
 }
 
 impl Setup {
-    fn bins(
-        &self,
-        case: Case,
-        arm: &Arm,
-        (seed, point): (u64, &Point<'_>),
-    ) -> Result<Vec<Bin>, FigureError> {
+    fn bins(&self, case: Case, arm: &Arm, point: &Point<'_>) -> Result<Vec<Bin>, FigureError> {
         // Each job goes from the watched server to one of its own.
         let seat =
             |host: u32| Seat { workers: vec![WATCHED, host], servers: vec![], start_ms: 0.0 };
@@ -127,11 +103,10 @@ impl Setup {
         };
         let place = Place { gbps: self.gbps, loss: 0.0 };
         let testbed = Testbed { network: &self.network, divisor: self.divisor, jobs: &self.jobs };
-        let scenario = testbed.scenario(NAME, &Cell { place, arm }, &seated, flows)?;
+        let scenario = testbed.scenario(&Cell { place, arm }, &seated, flows, point)?;
         let bin_ps = (self.bin_ms * 1e9 / self.divisor) as u64;
         let counted = Counted { bin_ps: bin_ps.max(1), bins: Arc::default() };
-        let tracer: Box<dyn Tracer> = Box::new(counted.clone());
-        run(NAME, &scenario, (seed, Some(tracer)), |share| point.reached(share))?;
+        run(&scenario, point, Some(Box::new(counted.clone())), |share| share)?;
         let bins = counted.bins.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(bins.clone())
     }
@@ -165,10 +140,9 @@ impl Setup {
         thalweg_report::stats::mean(&shares).unwrap_or(f64::NAN)
     }
 
-    fn claims(&self, rows: &[Row<'_>]) -> Result<Vec<Claim>, FigureError> {
+    fn claims(&self, context: &Context<'_>, rows: &[Row<'_>]) -> Result<Vec<Claim>, FigureError> {
         let [ours, other] = &self.arms[..] else {
-            let reason = "there have to be two arms".to_owned();
-            return Err(FigureError::Plan { figure: NAME, reason });
+            return Err(context.mistake("there have to be two arms"));
         };
         let bins = |case: Case, arm: &Arm| {
             let row = rows.iter().find(|row| row.case == case && row.arm.name == arm.name);
@@ -205,38 +179,30 @@ impl Setup {
     }
 
     fn plot(&self, row: &Row<'_>) -> Plot {
-        let mut chart = Chart::new(format!("{}, {}", row.case.name(), row.arm.name))
-            .x(Axis::linear("time").unit(Unit::SpanUs))
-            .y(Axis::linear("rate").unit(Unit::BitsPerSecond));
-        for (who, name) in self.names(row.case).into_iter().enumerate() {
+        let steps = |(who, name): (usize, &str)| {
             let point = |(bin, bytes): (usize, &Bin)| {
                 (bin as f64 * self.bin_ms * 1e3, self.share(bytes[who]) * self.gbps * 1e9)
             };
-            let points = row.bins.iter().enumerate().map(point).collect();
-            chart = chart.series(Series::time_steps(name, points));
-        }
-        let caption = "What leaves the server that they share, at the size of the testbed.";
-        Plot { chart, caption: caption.to_owned() }
+            Series::time_steps(name, row.bins.iter().enumerate().map(point).collect())
+        };
+        let chart = Chart::new(format!("{}, {}", row.case.name(), row.arm.name))
+            .x(Axis::linear("time").unit(Unit::SpanUs))
+            .y(Axis::linear("rate").unit(Unit::BitsPerSecond))
+            .all(self.names(row.case).into_iter().enumerate().map(steps));
+        Plot::new(chart, "What leaves the server that they share, at the size of the testbed.")
     }
 
     fn table(&self, rows: &[Row<'_>]) -> Listing {
-        let mut table = Table::new([
-            Column::left("who shares the server"),
-            Column::left("by"),
-            Column::right("until, s"),
-            Column::right("of the second while the first sends"),
-            Column::right("its share of half a link then"),
-        ]);
-        for row in rows {
-            table.push([
-                self.names(row.case).join(", "),
-                row.arm.name.clone(),
-                format_number(row.bins.len() as f64 * self.bin_ms / 1e3),
-                format_percent(self.meeting(&row.bins)),
-                format_ratio(self.fairness(&row.bins)),
-            ]);
-        }
-        Listing { table, caption: "How they share".to_owned() }
+        let until_s = |row: &Row<'_>| row.bins.len() as f64 * self.bin_ms / 1e3;
+        let meeting = "of the second while the first sends";
+        let fairness = "its share of half a link then";
+        let table = Table::by_column(rows)
+            .left("who shares the server", |row| self.names(row.case).join(", "))
+            .left("by", |row| row.arm.name.clone())
+            .right("until, s", |row| format_number(until_s(row)))
+            .right(meeting, |row| format_percent(self.meeting(&row.bins)))
+            .right(fairness, |row| format_ratio(self.fairness(&row.bins)));
+        Listing::new(table, "How they share")
     }
 }
 
@@ -263,22 +229,17 @@ impl Tracer for Counted {
         }
         bins[bin][usize::from(is_second)] += u64::from(packet.meta.wire_bytes);
     }
-
-    fn finish(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Plan;
 
     /// 25 Gbps for 10 ms, a quarter of everything.
     const FULL: u64 = 31_250_000 / 4;
 
     fn setup() -> Setup {
-        Plan::of(&Mlcc11).unwrap().settings(&Mlcc11, false).unwrap()
+        crate::find("mlcc-11").unwrap().form(false)
     }
 
     #[test]

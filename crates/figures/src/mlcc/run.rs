@@ -9,7 +9,7 @@ use thalweg_stack::PacingStats;
 use super::draw::Seat;
 use super::testbed::Testbed;
 use super::{Cell, Setup};
-use crate::runs::{STEP_EVENTS, sound};
+use crate::runs::{run_until, sound};
 use crate::{FigureError, Point};
 
 /// What the rounds of a cell gave. Times are those of the testbed: multiplied back.
@@ -39,9 +39,7 @@ impl Measured {
 impl Setup {
     pub(super) fn measure(
         &self,
-        figure: &'static str,
         cell: &Cell<'_>,
-        seed: u64,
         point: &Point<'_>,
     ) -> Result<Measured, FigureError> {
         let mut measured =
@@ -53,18 +51,17 @@ impl Setup {
         let testbed = self.testbed();
         let runs = self.rounds * together.len() as u64;
         for round in 0..self.rounds {
-            let rng = Rng::new(seed).substream("round", round);
+            let rng = Rng::new(point.context.seed).substream("round", round);
             let seats = self.seats(&rng);
             for (at, jobs) in (0..).zip(&together) {
                 let seated: Vec<(usize, &Seat)> =
                     jobs.iter().map(|&job| (job, &seats[job])).collect();
                 let beside = self.beside.as_ref();
                 let flows = beside.map(|beside| self.flows_beside(beside, cell.place, &rng));
-                let scenario = testbed.scenario(figure, cell, &seated, flows)?;
+                let scenario = testbed.scenario(cell, &seated, flows, point)?;
                 let before = round * together.len() as u64 + at;
-                let outcome = run(figure, &scenario, (seed, None), |share| {
-                    point.reached((before as f64 + share) / runs as f64)
-                })?;
+                let done = |share| (before as f64 + share) / runs as f64;
+                let outcome = run(&scenario, point, None, done)?;
                 self.keep(&mut measured, jobs, &outcome);
             }
         }
@@ -90,26 +87,20 @@ impl Setup {
     }
 }
 
-/// Runs until all jobs have ended; flows beside them may still be there.
+/// Runs until all jobs have ended; flows beside them may still be there. `done` turns the share of this run
+/// into that of the point.
 pub(super) fn run(
-    figure: &'static str,
     scenario: &Scenario,
-    (seed, tracer): (u64, Option<Box<dyn Tracer>>),
-    reached: impl Fn(f64) -> Result<(), FigureError>,
+    point: &Point<'_>,
+    tracer: Option<Box<dyn Tracer>>,
+    done: impl Fn(f64) -> f64,
 ) -> Result<Outcome, FigureError> {
-    let mut run = scenario.run_bare(seed);
-    if let Some(tracer) = tracer {
-        run.trace(tracer);
-    }
-    loop {
-        let progress = run.advance(STEP_EVENTS);
-        reached(progress.finished_sums as f64 / progress.expected_sums.max(1) as f64)?;
-        if progress.ended.is_some() || progress.finished_sums == progress.expected_sums {
-            break;
-        }
-    }
-    let outcome = run.outcome();
+    let outcome = run_until(scenario, point, tracer, |progress| {
+        let (finished, expected) = (progress.finished_sums, progress.expected_sums);
+        let share = finished as f64 / expected.max(1) as f64;
+        (done(share), progress.ended.is_some() || finished == expected)
+    })?;
     let early = matches!(outcome.ending, Ending::Stuck | Ending::TimeUp)
         .then(|| format!("{:?}", outcome.ending));
-    sound(figure, (scenario, seed), outcome, early)
+    sound(scenario, point, outcome, early)
 }

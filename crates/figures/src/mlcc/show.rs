@@ -2,10 +2,10 @@
 
 use thalweg_report::format::{Unit, format_count, format_number, format_percent};
 use thalweg_report::plot::{Axis, Chart};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
 use super::claims::Metric;
-use super::{Measured, Place, Results, Setup};
+use super::{Cell, Measured, Place, Results, Setup};
 use crate::{Listing, Plot};
 
 impl Setup {
@@ -31,37 +31,38 @@ impl Setup {
             .y(Axis::linear(metric.name()).unit(Unit::SpanUs));
         let value = |measured: &Measured| metric.of(self, measured).unwrap_or(f64::NAN);
         let chart = results.bars(chart, &self.arms, &places, value);
-        let caption = format!("{}, at the size of the testbed.", metric.name());
-        Plot { chart, caption }
+        Plot::new(chart, format!("{}, at the size of the testbed.", metric.name()))
     }
 
     pub(super) fn tables(&self, results: &Results<'_>) -> Vec<Listing> {
-        let seconds = ["average, s", "least", "99th percentile", "longest"];
-        let mut completions = Table::new(columns(seconds.map(str::to_owned)));
-        let jobs = self.jobs.iter().map(|job| format!("{}, ms", job.name));
-        let packets = ["sent again", "dropped", "of plans used"].map(str::to_owned);
-        let mut iterations = Table::new(columns(jobs.chain(packets)));
-        for (cell, measured) in results.rows() {
-            let first = || [self.place_name(cell.place), cell.arm.name.clone()].into_iter();
-            if let Some(sample) = measured.completions() {
-                let all = [sample.mean(), sample.min(), sample.percentile(99.0), sample.max()];
-                completions.push(first().chain(all.map(format_number)));
-            }
-            let of = |job| format_number(measured.iteration_ms(job).unwrap_or(f64::NAN));
-            let counts = [measured.resent, measured.dropped].map(format_count);
-            let used = measured.pacing.and_then(|pacing| pacing.used_part());
-            let used = used.map_or(String::new(), format_percent);
-            let jobs = (0..self.jobs.len()).map(of);
-            iterations.push(first().chain(jobs).chain(counts).chain([used]));
+        let place = |cell: &Cell<'_>| self.place_name(cell.place);
+        let completions = Table::by_column(
+            results.rows().filter_map(|(cell, measured)| Some((cell, measured.completions()?))),
+        )
+        .left("at", |(cell, _)| place(cell))
+        .left("by", |(cell, _)| cell.arm.name.clone())
+        .right("average, s", |(_, sample)| format_number(sample.mean()))
+        .right("least", |(_, sample)| format_number(sample.min()))
+        .right("99th percentile", |(_, sample)| format_number(sample.percentile(99.0)))
+        .right("longest", |(_, sample)| format_number(sample.max()));
+        let mut iterations = Table::by_column(results.rows())
+            .left("at", |(cell, _)| place(cell))
+            .left("by", |(cell, _)| cell.arm.name.clone());
+        for (at, job) in self.jobs.iter().enumerate() {
+            iterations = iterations.right(format!("{}, ms", job.name), |(_, measured)| {
+                format_number(measured.iteration_ms(at).unwrap_or(f64::NAN))
+            });
         }
+        let iterations = iterations
+            .right("sent again", |(_, measured)| format_count(measured.resent))
+            .right("dropped", |(_, measured)| format_count(measured.dropped))
+            .right("of plans used", |(_, measured)| {
+                let used = measured.pacing.and_then(|pacing| pacing.used_part());
+                used.map_or(String::new(), format_percent)
+            });
         vec![
-            Listing { table: completions, caption: "Completion times of jobs".to_owned() },
-            Listing { table: iterations, caption: "Iterations, and what was lost".to_owned() },
+            Listing::new(completions, "Completion times of jobs"),
+            Listing::new(iterations, "Iterations, and what was lost"),
         ]
     }
-}
-
-fn columns(rest: impl IntoIterator<Item = String>) -> Vec<Column> {
-    let first = [Column::left("at"), Column::left("by")];
-    first.into_iter().chain(rest.into_iter().map(Column::right)).collect()
 }

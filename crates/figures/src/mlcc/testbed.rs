@@ -5,8 +5,8 @@ use thalweg_workload::models;
 
 use super::draw::{Job, Seat};
 use super::{Cell, Network};
-use crate::FigureError;
 use crate::shrink::model_json;
+use crate::{FigureError, Point, runs};
 
 /// What runs have in common.
 #[derive(Clone, Copy)]
@@ -30,10 +30,10 @@ impl Testbed<'_> {
     /// Some of the jobs on their seats, and other flows as a table.
     pub(super) fn scenario(
         &self,
-        figure: &'static str,
         cell: &Cell<'_>,
         seated: &[(usize, &Seat)],
         flows: Option<String>,
+        point: &Point<'_>,
     ) -> Result<Scenario, FigureError> {
         let mut text = self.network_tables(cell);
         for &(job, seat) in seated {
@@ -54,8 +54,7 @@ impl Testbed<'_> {
             Some(flows) if name == FLOWS => Ok(flows.clone()),
             _ => self.model(name).ok_or_else(|| format!("{name} is no model")),
         };
-        let read = Scenario::parse("the plan", &text, &load);
-        read.map_err(|error| FigureError::Plan { figure, reason: error.to_string() })
+        runs::scenario(point, text, &load)
     }
 
     fn network_tables(&self, cell: &Cell<'_>) -> String {

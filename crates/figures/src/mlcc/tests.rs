@@ -3,22 +3,25 @@ use thalweg_workload::Model;
 
 use super::testbed::Testbed;
 use super::*;
-use crate::Figure;
 
-const FIGURES: [Planned<Setup>; 4] = [MLCC_7, MLCC_8, MLCC_9, MLCC_10];
+const FIGURES: [&str; 4] = ["mlcc-7", "mlcc-8", "mlcc-9", "mlcc-10"];
+
+fn form(figure: &str, quick: bool) -> Setup {
+    crate::find(figure).unwrap().form(quick)
+}
 
 #[test]
 fn claims_are_about_arms_and_places_that_there_are() {
-    for figure in &FIGURES {
+    for figure in FIGURES {
         for quick in [false, true] {
-            let setup = figure.form(quick);
+            let setup = form(figure, quick);
             let is_arm = |name: &String| setup.arms.iter().any(|arm| arm.name == *name);
             let places = setup.places();
             for said in &setup.claims {
                 let text = said.text(&setup);
-                assert!(said.arms().all(is_arm), "{}: {text}", figure.name());
+                assert!(said.arms().all(is_arm), "{figure}: {text}");
                 let meant = said.places(&setup);
-                assert!(!meant.is_empty(), "{}: {text}", figure.name());
+                assert!(!meant.is_empty(), "{figure}: {text}");
                 assert!(meant.iter().all(|(_, other)| places.contains(other)), "{text}");
             }
         }
@@ -27,7 +30,7 @@ fn claims_are_about_arms_and_places_that_there_are() {
 
 #[test]
 fn workers_of_a_job_are_apart_and_no_host_has_more_than_it_can() {
-    let setup = MLCC_8.form(false);
+    let setup = form("mlcc-8", false);
     for seed in 0..200 {
         let seats = setup.seats(&Rng::new(seed));
         assert_eq!(seats, setup.seats(&Rng::new(seed)));
@@ -48,7 +51,7 @@ fn workers_of_a_job_are_apart_and_no_host_has_more_than_it_can() {
 
 #[test]
 fn flows_beside_have_the_load_that_the_plan_says() {
-    let setup = MLCC_8.form(false);
+    let setup = form("mlcc-8", false);
     let beside = setup.beside.as_ref().unwrap();
     let place = Place { gbps: 10.0, loss: 0.0 };
     let text = setup.flows_beside(beside, place, &Rng::new(1));
@@ -65,7 +68,7 @@ fn flows_beside_have_the_load_that_the_plan_says() {
 
 #[test]
 fn jobs_sum_the_published_bytes_divided() {
-    let setup = MLCC_8.form(false);
+    let setup = form("mlcc-8", false);
     let testbed = Testbed { network: &setup.network, divisor: 4.0, jobs: &setup.jobs };
     for job in &setup.jobs {
         let model = Model::from_json(&testbed.model(&job.name).unwrap()).unwrap();
@@ -78,14 +81,16 @@ fn jobs_sum_the_published_bytes_divided() {
 /// A small run of every control.
 #[test]
 fn every_arm_brings_all_jobs_to_their_end() {
-    let mut setup = MLCC_8.form(true);
+    let mut setup = form("mlcc-8", true);
     setup.divisor = 160.0;
     setup.jobs.iter_mut().for_each(|job| job.iterations = 2);
     let label = |_: &Cell<'_>| String::new();
-    let results =
-        Results::measure(&Context::unwatched(1, 2), setup.cells(), label, |cell, point| {
-            setup.measure("mlcc-8", cell, 1, point)
-        });
+    let results = Results::measure(
+        &Context::unwatched("mlcc-8", 1, 2),
+        setup.cells(),
+        label,
+        |cell, point| setup.measure(cell, point),
+    );
     for (cell, measured) in results.unwrap().rows() {
         assert_eq!(measured.completions_s.len(), 4, "{}", cell.arm.name);
         for (job, iterations_ms) in setup.jobs.iter().zip(&measured.iterations_ms) {

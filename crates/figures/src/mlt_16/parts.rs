@@ -1,16 +1,15 @@
 //! The parts of bounded deliveries, what each sets, and what the network drops with them.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thalweg_core::{Ecn, Packet, Time};
 use thalweg_fabric::LinkId;
 use thalweg_fabric::trace::{Incident, Tracer};
 use thalweg_wire::{Kind, peek};
-use toml::{Table, Value};
+use toml::Table;
 
 use super::{Setup, Trained};
-use crate::file::{cable, entries, table};
+use crate::file::{cable, entries, one, table};
 
 /// Which parts there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,14 +48,14 @@ impl Setup {
             ("host-cable", cable(&self.rate, &self.delay)),
             ("uplink", cable(&self.rate, &self.delay)),
         ]);
-        let job = table([("training", self.job(parts, trained).into())]);
+        let job = one("training", self.job(parts, trained));
         let sprays = parts.is_none_or(|parts| parts.sprays);
         entries([
             ("title", super::name(parts).into()),
-            ("topology", table([("leaf-spine", racks)])),
+            ("topology", one("leaf-spine", racks)),
             ("switch", self.switch(parts).into()),
-            ("transport", table([("spray", sprays.into())])),
-            ("traffic", Value::Array(vec![job])),
+            ("transport", one("spray", sprays)),
+            ("traffic", vec![job].into()),
         ])
     }
 
@@ -116,10 +115,6 @@ impl Tracer for Counted {
             counted.0 += 1;
             counted.1 += u64::from(packet.meta.ecn != Ecn::NotCapable);
         }
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

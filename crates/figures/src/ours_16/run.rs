@@ -2,12 +2,12 @@
 
 use thalweg_core::Span;
 use thalweg_report::stats::Sample;
-use thalweg_scenario::{Outcome, Scenario};
+use thalweg_scenario::Outcome;
 
+use super::Setup;
 use super::planes::{Plane, Planes};
-use super::{Ours16, Setup};
-use crate::runs::sound;
-use crate::{Figure, FigureError, Point};
+use crate::runs::{self, sound};
+use crate::{FigureError, Point};
 
 /// Flows up to this size are small.
 const SMALL_BYTES: u64 = 100_000;
@@ -38,25 +38,17 @@ impl Setup {
     pub(super) fn measure(
         &self,
         planes: Planes,
-        seed: u64,
         point: &Point<'_>,
     ) -> Result<Measured, FigureError> {
-        let model = self.model();
-        let load = |name: &str| match name {
-            "model.json" => Ok(model.clone()),
-            _ => Err(format!("there is no {name}")),
-        };
-        let scenario = Scenario::parse("the plan", &self.file(planes), &load)?;
-        let mut run = scenario.run_bare(seed);
-        let lasting: Span = self.lasting.parse().map_err(|_| FigureError::Plan {
-            figure: Ours16.name(),
-            reason: format!("{:?} is no time", self.lasting),
-        })?;
+        let scenario = runs::scenario(point, self.file(planes), &|_| Ok(self.model()))?;
+        let mut run = scenario.run_bare(point.context.seed);
+        let no_time = |_| point.context.mistake(format!("{:?} is no time", self.lasting));
+        let lasting: Span = self.lasting.parse().map_err(no_time)?;
         for look in 1..=LOOKS {
             run.advance_until(thalweg_core::Time::ZERO + lasting * look / LOOKS);
             point.reached(look as f64 / LOOKS as f64)?;
         }
-        let outcome = sound(Ours16.name(), (&scenario, seed), run.outcome(), None)?;
+        let outcome = sound(&scenario, point, run.outcome(), None)?;
         Ok(Measured::of(&outcome))
     }
 

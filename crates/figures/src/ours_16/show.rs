@@ -2,11 +2,11 @@
 
 use thalweg_report::format::{Unit, format_count, format_ratio};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::{ByColumn, Table};
 
 use super::Results;
 use super::effects::Metric;
-use super::planes::{Plane, every};
+use super::planes::{Plane, Planes, every};
 use crate::{Listing, Plot};
 
 /// What effects are shown on.
@@ -35,79 +35,50 @@ fn bars(results: &Results, name: &str, metric: Metric) -> Plot {
     let caption = format!(
         "{name}, for every combination: A aggregate, D deliver, P prioritize, T pace (taking turns)."
     );
-    Plot { chart, caption }
+    Plot::new(chart, caption)
 }
 
 pub(super) fn tables(results: &Results) -> Vec<Listing> {
+    let pair = "How the effect of one changes beside another: below 1× they help each other";
     vec![
-        Listing { table: all(results), caption: "Every combination".to_owned() },
-        Listing {
-            table: effects(results),
-            caption: "What a plane makes of each: below 1× it helps".to_owned(),
-        },
-        Listing {
-            table: pairs(results),
-            caption: "How the effect of one changes beside another: below 1× they help each other"
-                .to_owned(),
-        },
+        Listing::new(all(results), "Every combination"),
+        Listing::new(effects(results), "What a plane makes of each: below 1× it helps"),
+        Listing::new(pairs(results), pair),
     ]
 }
 
-fn all(results: &Results) -> Table {
-    let names = [
-        "iterations",
-        "mean",
-        "p99",
-        "goodput",
-        "flows",
-        "small, mean",
-        "small, p99",
-        "all, mean",
-        "dropped",
-        "missing",
-    ];
-    let rest = names.map(Column::right);
-    let mut table = Table::new([Column::left("planes")].into_iter().chain(rest));
+fn all(results: &Results) -> ByColumn<Planes> {
     let time = |us: f64| Unit::SpanUs.format(us);
-    for planes in every() {
-        let it = results.of(planes);
-        table.push([
-            planes.name(),
-            format_count(it.iterations as u64),
-            time(it.iteration_us),
-            time(it.iteration_p99_us),
-            Unit::BitsPerSecond.format(it.goodput_bps),
-            format_count(it.flows as u64),
-            time(it.small_us),
-            time(it.small_p99_us),
-            time(it.flows_us),
-            Unit::Percent.format(it.dropped),
-            Unit::Percent.format(it.missing),
-        ]);
+    let of = |planes: &Planes| results.of(*planes);
+    Table::by_column(every())
+        .left("planes", Planes::name)
+        .right("iterations", |planes| format_count(of(planes).iterations as u64))
+        .right("mean", |planes| time(of(planes).iteration_us))
+        .right("p99", |planes| time(of(planes).iteration_p99_us))
+        .right("goodput", |planes| Unit::BitsPerSecond.format(of(planes).goodput_bps))
+        .right("flows", |planes| format_count(of(planes).flows as u64))
+        .right("small, mean", |planes| time(of(planes).small_us))
+        .right("small, p99", |planes| time(of(planes).small_p99_us))
+        .right("all, mean", |planes| time(of(planes).flows_us))
+        .right("dropped", |planes| Unit::Percent.format(of(planes).dropped))
+        .right("missing", |planes| Unit::Percent.format(of(planes).missing))
+}
+
+fn effects(results: &Results) -> ByColumn<Plane> {
+    let mut table = Table::by_column(Plane::ALL).left("plane", |plane| plane.name().to_owned());
+    for (name, metric) in METRICS {
+        table = table.right(name, |plane| format_ratio(results.effect(*plane, metric, |_| true)));
     }
     table
 }
 
-fn effects(results: &Results) -> Table {
-    let names = METRICS.map(|(name, _)| Column::right(name));
-    let mut table = Table::new([Column::left("plane")].into_iter().chain(names));
-    for plane in Plane::ALL {
-        let cells = METRICS.map(|(_, metric)| results.effect(plane, metric, |_| true));
-        let cells = cells.map(format_ratio);
-        table.push([plane.name().to_owned()].into_iter().chain(cells));
-    }
-    table
-}
-
-fn pairs(results: &Results) -> Table {
-    let names = METRICS.map(|(name, _)| Column::right(name));
-    let mut table = Table::new([Column::left("pair")].into_iter().chain(names));
-    for (at, one) in Plane::ALL.into_iter().enumerate() {
-        for other in Plane::ALL.into_iter().skip(at + 1) {
-            let cells = METRICS.map(|(_, metric)| results.together(one, other, metric));
-            let name = format!("{} and {}", one.name(), other.name());
-            table.push([name].into_iter().chain(cells.map(format_ratio)));
-        }
+fn pairs(results: &Results) -> ByColumn<(Plane, Plane)> {
+    let with = |(at, one)| Plane::ALL.into_iter().skip(at + 1).map(move |other| (one, other));
+    let mut table = Table::by_column(Plane::ALL.into_iter().enumerate().flat_map(with))
+        .left("pair", |(one, other)| format!("{} and {}", one.name(), other.name()));
+    for (name, metric) in METRICS {
+        table =
+            table.right(name, |(one, other)| format_ratio(results.together(*one, *other, metric)));
     }
     table
 }

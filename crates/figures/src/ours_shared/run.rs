@@ -6,9 +6,9 @@ use thalweg_report::stats::Sample;
 use thalweg_scenario::{Ending, FlowRecord, JobRecord, Outcome};
 use toml::{Table, Value};
 
-use super::{Arm, Cell, Exchange, NAME, Setup, Tagger};
-use crate::file::{cable, one_switch, table};
-use crate::runs::sound;
+use super::{Arm, Cell, Exchange, Setup, Tagger};
+use crate::file::{cable, entries, one, one_switch, table};
+use crate::runs::{run_until, sound};
 use crate::shrink::scenario;
 use crate::{FigureError, Point};
 
@@ -30,9 +30,6 @@ pub(super) struct Measured {
     pub(super) resent: u64,
 }
 
-/// Events between two looks at whether to stop.
-const STEP_EVENTS: u64 = 50_000;
-
 /// More than there is time for.
 const ITERATIONS: u32 = 100_000;
 
@@ -40,22 +37,16 @@ impl Setup {
     pub(super) fn measure(
         &self,
         cell: &Cell<'_>,
-        (seed, point): (u64, &Point<'_>),
+        point: &Point<'_>,
     ) -> Result<Measured, FigureError> {
         let model = (self.job.model.as_str(), self.work.divisor);
-        let scenario = scenario(NAME, model, &self.file(cell))?;
-        let mut run = scenario.run_bare(seed);
-        loop {
-            let progress = run.advance(STEP_EVENTS);
+        let scenario = scenario(point, model, &self.file(cell))?;
+        let outcome = run_until(&scenario, point, None, |progress| {
             let now_us = progress.now.since(Time::ZERO).as_us_f64();
-            point.reached(now_us / self.duration_us as f64)?;
-            if progress.ended.is_some() {
-                break;
-            }
-        }
-        let outcome = run.outcome();
+            (now_us / self.duration_us as f64, progress.ended.is_some())
+        })?;
         let stuck = (outcome.ending == Ending::Stuck).then(|| "nothing moves".to_owned());
-        let outcome = sound(NAME, (&scenario, seed), outcome, stuck)?;
+        let outcome = sound(&scenario, point, outcome, stuck)?;
         Ok(self.measured(&outcome))
     }
 
@@ -140,22 +131,21 @@ impl Setup {
     }
 
     fn transport(&self, tagger: Tagger) -> Table {
-        let mut transport = Table::new();
-        let mut set = |key: &str, value: Value| _ = transport.insert(key.to_owned(), value);
         match tagger {
-            Tagger::Plain => {}
-            Tagger::Pias => set("tagger", "pias".into()),
+            Tagger::Plain => Table::new(),
+            Tagger::Pias => entries([("tagger", "pias".into())]),
             Tagger::Qclimb => {
-                set("tagger", "qclimb".into());
-                set("loss-detection", "by-priority".into());
-                let hints = [
+                let hints = table([
                     ("learned-flows", self.work.learned_flows.into()),
                     ("unseen", self.flows.unseen.into()),
-                ];
-                set("hints", table(hints));
+                ]);
+                entries([
+                    ("tagger", "qclimb".into()),
+                    ("loss-detection", "by-priority".into()),
+                    ("hints", hints),
+                ])
             }
         }
-        transport
     }
 
     fn poisson(&self, arm: &Arm) -> Value {
@@ -168,34 +158,34 @@ impl Setup {
             ("load-counts", "wire".into()),
             ("lasting", format!("{}us", self.duration_us).into()),
         ]);
-        table([("poisson", poisson)])
+        one("poisson", poisson)
     }
 
     fn training(&self, exchange: Exchange, layered: bool) -> Value {
         let last = i64::from(self.hosts) - 1;
         let workers: Vec<i64> = (0..last).collect();
-        let mut job = Table::new();
-        let mut set = |key: &str, value: Value| _ = job.insert(key.to_owned(), value);
-        set("json", "model.json".into());
-        set("workers", workers.clone().into());
-        set("iterations", ITERATIONS.into());
-        set("forward", self.work.forward.as_str().into());
-        set("backward", self.work.backward.as_str().into());
-        set("bucket", self.job.bucket.as_str().into());
-        match exchange {
-            Exchange::Aggregation => {
-                set("collective", "aggregate".into());
-                set("server", last.into());
-                set("layer-priorities", layered.into());
-            }
-            Exchange::Deliveries => {
-                set("collective", "server".into());
-                set("servers", workers.into());
-                set("chunk", self.job.chunk.as_str().into());
-                set("transport", "deliver".into());
-                set("loss", self.job.loss_bound.into());
-            }
-        }
-        table([("training", Value::Table(job))])
+        let mut job = entries([
+            ("json", "model.json".into()),
+            ("workers", workers.clone().into()),
+            ("iterations", ITERATIONS.into()),
+            ("forward", self.work.forward.as_str().into()),
+            ("backward", self.work.backward.as_str().into()),
+            ("bucket", self.job.bucket.as_str().into()),
+        ]);
+        job.extend(match exchange {
+            Exchange::Aggregation => entries([
+                ("collective", "aggregate".into()),
+                ("server", last.into()),
+                ("layer-priorities", layered.into()),
+            ]),
+            Exchange::Deliveries => entries([
+                ("collective", "server".into()),
+                ("servers", workers.into()),
+                ("chunk", self.job.chunk.as_str().into()),
+                ("transport", "deliver".into()),
+                ("loss", self.job.loss_bound.into()),
+            ]),
+        });
+        one("training", job)
     }
 }

@@ -2,7 +2,7 @@
 
 use thalweg_report::format::{Unit, format_count};
 use thalweg_report::plot::{Axis, Chart, Series};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 
 use super::{Exchange, Results};
 use crate::ours_shared::run::Measured;
@@ -24,7 +24,7 @@ impl Results<'_> {
                 .x(Axis::categories("queues and who is there", names))
                 .y(Axis::linear(title).unit(Unit::SpanUs))
                 .series(Series::bars(exchange.name(), values));
-            Plot { chart, caption: caption.to_owned() }
+            Plot::new(chart, caption)
         };
         [
             bars(
@@ -41,48 +41,24 @@ impl Results<'_> {
     }
 
     pub(super) fn table(&self) -> Listing {
-        let names = [
-            "iterations",
-            "mean",
-            "longest",
-            "training",
-            "small flows",
-            "mean",
-            "p99",
-            "all, mean",
-            "flows",
-            "unfinished",
-            "dropped",
-            "sent again",
-        ];
-        let first = [Column::left("job"), Column::left("queues and who is there")];
-        let columns = first.into_iter().chain(names.map(Column::right));
-        let mut table = Table::new(columns.collect::<Vec<_>>());
-        for (cell, measured) in self.rows() {
-            let job = cell.place.map_or("none", Exchange::name);
-            table.push([job.to_owned(), cell.arm.name.clone()].into_iter().chain(cells(measured)));
-        }
-        let caption =
-            "Iterations, flows, and what a worker and a host get of their links".to_owned();
-        Listing { table, caption }
+        let count = |count: usize| format_count(count as u64);
+        let time = |us: f64| Unit::SpanUs.format(us);
+        let rate = |bps: f64| Unit::BitsPerSecond.format(bps);
+        let table = Table::by_column(self.rows())
+            .left("job", |(cell, _)| cell.place.map_or("none", Exchange::name).to_owned())
+            .left("queues and who is there", |(cell, _)| cell.arm.name.clone())
+            .right("iterations", |(_, it)| count(it.iterations))
+            .right("mean", |(_, it)| time(it.iteration_us))
+            .right("longest", |(_, it)| time(it.longest_us))
+            .right("training", |(_, it)| rate(it.training_bps))
+            .right("small flows", |(_, it)| count(it.small_flows))
+            .right("mean", |(_, it)| time(it.small_us))
+            .right("p99", |(_, it)| time(it.small_p99_us))
+            .right("all, mean", |(_, it)| time(it.all_us))
+            .right("flows", |(_, it)| rate(it.flows_bps))
+            .right("unfinished", |(_, it)| count(it.unfinished))
+            .right("dropped", |(_, it)| format_count(it.dropped))
+            .right("sent again", |(_, it)| format_count(it.resent));
+        Listing::new(table, "Iterations, flows, and what a worker and a host get of their links")
     }
-}
-
-fn cells(measured: &Measured) -> [String; 12] {
-    let time = |us: f64| Unit::SpanUs.format(us);
-    let rate = |bps: f64| Unit::BitsPerSecond.format(bps);
-    [
-        format_count(measured.iterations as u64),
-        time(measured.iteration_us),
-        time(measured.longest_us),
-        rate(measured.training_bps),
-        format_count(measured.small_flows as u64),
-        time(measured.small_us),
-        time(measured.small_p99_us),
-        time(measured.all_us),
-        rate(measured.flows_bps),
-        format_count(measured.unfinished as u64),
-        format_count(measured.dropped),
-        format_count(measured.resent),
-    ]
 }

@@ -1,8 +1,7 @@
 use super::*;
-use crate::Plan;
 
 fn setup(quick: bool) -> Setup {
-    Plan::of(&OursShared).unwrap().settings(&OursShared, quick).unwrap()
+    crate::find("ours-shared").unwrap().form(quick)
 }
 
 #[test]
@@ -44,9 +43,9 @@ fn every_arm_runs_and_stays_within_its_links() {
     setup.duration_us = 6_000;
     setup.work.learned_flows = 200;
     setup.work.divisor = 40.0;
-    let context = Context::unwatched(1, 2);
+    let context = Context::unwatched("ours-shared", 3, 2);
     let results = Results::measure(&context, setup.cells(), Cell::label, |cell, point| {
-        setup.measure(cell, (3, point))
+        setup.measure(cell, point)
     });
     for (cell, measured) in results.unwrap().rows() {
         let link_bps = setup.rate_gbps * if cell.arm.half { 0.5e9 } else { 1e9 };

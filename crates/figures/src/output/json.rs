@@ -28,8 +28,8 @@ pub fn json(report: &Report) -> Value {
         "seeds": seeds.collect::<Vec<_>>(),
         "quick": report.quick,
         "series": series.collect::<Vec<_>>(),
-        "not_measured": first.not_measured,
-        "notes": first.notes,
+        "not_measured": report.heading.not_measured,
+        "notes": report.heading.notes,
     });
     if let Some(seconds) = report.seconds {
         document["seconds"] = seconds.into();
@@ -38,9 +38,9 @@ pub fn json(report: &Report) -> Value {
 }
 
 /// All figures, without running any.
-pub fn list_json(figures: &[&dyn Figure]) -> Result<Value, FigureError> {
-    let entry = |figure: &&dyn Figure| {
-        let plan = Plan::of(*figure)?;
+pub fn list_json(figures: &[Figure]) -> Result<Value, FigureError> {
+    let entry = |figure: &Figure| {
+        let plan = Plan::of(figure)?;
         let heading = plan.heading();
         Ok(json!({
             "figure": figure.name(),

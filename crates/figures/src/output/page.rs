@@ -64,12 +64,11 @@ fn drawings(report: &Report) -> Section {
 }
 
 fn remarks(report: &Report) -> Section {
-    let first = report.first();
     let mut section = Section::new("What to know");
-    for line in &first.not_measured {
+    for line in &report.heading.not_measured {
         section = section.paragraph(format!("Not measured: {line}"));
     }
-    for note in &first.notes {
+    for note in &report.heading.notes {
         section = section.paragraph(note);
     }
     section

@@ -1,6 +1,6 @@
 //! For the terminal.
 
-use thalweg_report::table::{Column, Style, Table};
+use thalweg_report::table::{Style, Table};
 
 use super::{claims_table, roughly, size, verdict};
 use crate::{Figure, FigureError, Findings, Plan, Report};
@@ -16,32 +16,22 @@ pub fn text(report: &Report, style: Style) -> String {
         text += &format!("\n{}\n{}", listing.caption, listing.table.to_text(style));
     }
     text += &items("series", &series(first));
-    text += &items("not measured", &first.not_measured);
-    text += &items("notes", &first.notes);
+    text += &items("not measured", &heading.not_measured);
+    text += &items("notes", &heading.notes);
     text += &format!("\n{}: {}\n", report.name, verdict(report));
     text
 }
 
 /// Every figure, what it shows, and how long it takes.
-pub fn list_text(figures: &[&dyn Figure], style: Style) -> Result<String, FigureError> {
-    let mut table = Table::new([
-        Column::left("figure"),
-        Column::left("source"),
-        Column::left("shows"),
-        Column::right("full run"),
-        Column::right("quick"),
-    ]);
-    for figure in figures {
-        let plan = Plan::of(*figure)?;
-        let heading = plan.heading();
-        table.push([
-            figure.name().to_owned(),
-            heading.paper.clone(),
-            heading.about.clone(),
-            roughly(heading.full_run_s),
-            roughly(heading.quick_run_s),
-        ]);
-    }
+pub fn list_text(figures: &[Figure], style: Style) -> Result<String, FigureError> {
+    let headings = figures.iter().map(|figure| Ok((figure, Plan::of(figure)?.heading().clone())));
+    let table: Table = Table::by_column(headings.collect::<Result<Vec<_>, FigureError>>()?)
+        .left("figure", |(figure, _)| figure.name().to_owned())
+        .left("source", |(_, heading)| heading.paper.clone())
+        .left("shows", |(_, heading)| heading.about.clone())
+        .right("full run", |(_, heading)| roughly(heading.full_run_s))
+        .right("quick", |(_, heading)| roughly(heading.quick_run_s))
+        .into();
     Ok(table.to_text(style))
 }
 

@@ -6,7 +6,7 @@ use thalweg_report::format::Unit;
 use super::run::{Flows, Measured};
 use super::{Place, Results, Setup};
 use crate::compare::{Over, rule};
-use crate::{Claim, FigureError, Value};
+use crate::{Claim, Context, FigureError, Value};
 
 /// What the paper says, in a plan.
 #[derive(Deserialize)]
@@ -16,20 +16,15 @@ pub(super) struct Said {
     /// How it is compared.
     says: Says,
     of: Vec<String>,
-    #[serde(default)]
     than: Option<String>,
     /// Of all workloads and loads that it is about.
     #[serde(default)]
     over: Over,
     /// All of them, if there is none.
-    #[serde(default)]
     workload: Option<String>,
-    #[serde(default)]
     load: Option<f64>,
     paper: Value,
-    #[serde(default)]
     at_least: Option<f64>,
-    #[serde(default)]
     at_most: Option<f64>,
 }
 
@@ -124,14 +119,14 @@ impl Metric {
 impl Setup {
     pub(super) fn claims(
         &self,
-        figure: &'static str,
+        context: &Context<'_>,
         results: &Results<'_>,
     ) -> Result<Vec<Claim>, FigureError> {
         let of = |said: &Said| {
             if said.says == Says::Falls {
                 return Ok(said.order(self, results));
             }
-            let rule = rule(figure, said.at_least, said.at_most)?;
+            let rule = rule(context, said.at_least, said.at_most)?;
             let value = said.value(self, results).unwrap_or(f64::NAN);
             Ok(Claim::measured(said.text(), said.paper.clone(), value, said.unit(), rule))
         };

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::{Arm, Control};
-use crate::file::{cable, entries, one_switch, table};
+use crate::file::{cable, entries, one, one_switch, table};
 
 /// Hosts, switches and what they are set to.
 #[derive(Deserialize)]
@@ -15,14 +15,12 @@ pub(super) struct Network {
     rate_gbps: f64,
     delay: String,
     /// Without it there is one switch.
-    #[serde(default)]
     racks: Option<Racks>,
     buffer: String,
     ecn_threshold: String,
     initial_window_packets: u32,
     min_rto: String,
     /// Of a port, for pFabric.
-    #[serde(default)]
     pfabric_buffer: Option<String>,
 }
 
@@ -52,7 +50,7 @@ impl Network {
             ("host-cable", host_cable),
             ("uplink", cable(racks.rate_gbps, &racks.delay)),
         ]);
-        table([("leaf-spine", fabric)])
+        one("leaf-spine", fabric)
     }
 
     fn switch(&self, arm: &Arm) -> Value {

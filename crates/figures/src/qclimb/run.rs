@@ -4,14 +4,14 @@ use serde::Deserialize;
 use thalweg_core::Bytes;
 use thalweg_prioritize::evaluate::Class;
 use thalweg_report::stats::Sample;
-use thalweg_scenario::{FlowEnd, FlowRecord, Outcome, Scenario};
+use thalweg_scenario::{FlowEnd, FlowRecord, Outcome};
 use thalweg_workload::SizeDistribution;
 use toml::{Table, Value};
 
 use super::network::change;
-use super::{Cell, Setup, workloads};
-use crate::file::table;
-use crate::runs::run_flows;
+use super::{Arm, Cell, Setup, workloads};
+use crate::file::{changed, entries, one, table};
+use crate::runs::{self, run_flows};
 use crate::{FigureError, Point};
 
 /// How many flows there are, and what is known of them.
@@ -25,7 +25,6 @@ pub(super) struct Traffic {
     swapped: f64,
     trees: u32,
     /// Other flows beside them, of which nothing is known.
-    #[serde(default)]
     beside: Option<Beside>,
 }
 
@@ -112,20 +111,15 @@ impl Flows {
 impl Setup {
     pub(super) fn measure(
         &self,
-        figure: &'static str,
         cell: &Cell<'_>,
-        seed: u64,
         point: &Point<'_>,
     ) -> Result<Measured, FigureError> {
-        let unknown =
-            |name: &str| FigureError::Plan { figure, reason: format!("{name:?} is no workload") };
-        for name in cell.arm.learned_from.iter().map(String::as_str).chain([cell.place.workload]) {
-            workloads::curve(name).ok_or_else(|| unknown(name))?;
-        }
-        let load =
-            |name: &str| workloads::curve(name).map(str::to_owned).ok_or_else(|| name.to_owned());
-        let scenario = Scenario::parse("the plan", &self.file(cell).to_string(), &load)?;
-        Ok(Measured::of(&run_flows(figure, &scenario, seed, point)?))
+        let load = |name: &str| {
+            let curve = workloads::curve(name).map(str::to_owned);
+            curve.ok_or_else(|| format!("{name:?} is no workload"))
+        };
+        let scenario = runs::scenario(point, self.file(cell), &load)?;
+        Ok(Measured::of(&run_flows(&scenario, point)?))
     }
 
     fn file(&self, cell: &Cell<'_>) -> Table {
@@ -134,9 +128,9 @@ impl Setup {
         for (key, value) in self.network.tables(cell.arm) {
             file.insert(key.to_owned(), value);
         }
-        file.insert("transport".to_owned(), self.transport(cell).into());
+        file.insert("transport".to_owned(), self.transport(cell.arm).into());
         let mut traffic = vec![self.poisson(
-            table([("csv", cell.place.workload.into())]),
+            one("csv", cell.place.workload),
             (self.network.host_load(cell.place.load), self.traffic.flows),
             false,
         )];
@@ -159,7 +153,7 @@ impl Setup {
             ("flows", flows.into()),
             ("unseen", unseen.into()),
         ]);
-        table([("poisson", poisson)])
+        one("poisson", poisson)
     }
 
     fn beside_flows(&self, cell: &Cell<'_>, beside: &Beside) -> u32 {
@@ -175,58 +169,23 @@ impl Setup {
         (flows as u32).max(1)
     }
 
-    fn transport(&self, cell: &Cell<'_>) -> Table {
-        let mut transport = self.network.transport(cell.arm);
-        transport.extend(self.tagging(cell));
-        change(&mut transport, &cell.arm.transport);
+    fn transport(&self, arm: &Arm) -> Table {
+        let mut transport = self.network.transport(arm);
+        let tagger = arm.transport.get("tagger").and_then(Value::as_str);
+        let learns = matches!(tagger, Some("qclimb" | "fixed-priority" | "promotion"));
+        if learns || arm.hints.is_some() {
+            let Traffic { learned_flows, width, swapped, trees, .. } = self.traffic;
+            let hints = entries([
+                ("learned-flows", learned_flows.into()),
+                ("width", width.into()),
+                ("swapped", swapped.into()),
+                ("trees", trees.into()),
+            ]);
+            let hints = changed(&hints, arm.hints.clone().unwrap_or_default());
+            transport.insert("hints".to_owned(), hints.into());
+        }
+        change(&mut transport, &arm.transport);
         transport
-    }
-
-    /// How flows get their priorities.
-    fn tagging(&self, cell: &Cell<'_>) -> Table {
-        let arm = cell.arm;
-        let mut tagging = Table::new();
-        let mut set = |key: &str, value: Value| _ = tagging.insert(key.to_owned(), value);
-        if arm.imprecise {
-            set("hints", self.hints(cell).into());
-        }
-        if let Some(past) = &arm.past_estimate {
-            set("past-estimate", past.as_str().into());
-        }
-        let Some(tagger) = &arm.tagger else { return tagging };
-        set("tagger", tagger.as_str().into());
-        for (key, value) in [("loss-detection", &arm.loss_detection), ("slack", &arm.slack)] {
-            if let Some(value) = value {
-                set(key, value.as_str().into());
-            }
-        }
-        if let Some(thresholds) = &arm.thresholds {
-            set("thresholds", thresholds.clone().into());
-        }
-        if matches!(tagger.as_str(), "qclimb" | "fixed-priority" | "promotion") {
-            set("hints", self.hints(cell).into());
-        }
-        tagging
-    }
-
-    fn hints(&self, cell: &Cell<'_>) -> Table {
-        let Traffic { learned_flows, width, swapped, trees, .. } = self.traffic;
-        let mut hints = Table::new();
-        let mut set = |key: &str, value: Value| _ = hints.insert(key.to_owned(), value);
-        set("learned-flows", learned_flows.into());
-        set("width", width.into());
-        set("swapped", swapped.into());
-        set("trees", trees.into());
-        if let Some(depth) = cell.arm.depth {
-            set("depth", depth.into());
-        }
-        if let Some(unseen) = cell.arm.unseen {
-            set("unseen", unseen.into());
-        }
-        if let Some(workload) = &cell.arm.learned_from {
-            set("sizes", table([("csv", workload.as_str().into())]));
-        }
-        hints
     }
 }
 

@@ -2,11 +2,11 @@
 
 use thalweg_report::format::{Unit, format_count, format_number};
 use thalweg_report::plot::{Axis, Chart};
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::{ByColumn, Table};
 
 use super::claims::Metric;
 use super::run::Flows;
-use super::{Cell, Measured, Place, Results, Setup};
+use super::{Cell, Gain, Measured, Place, Results, Setup};
 use crate::{Listing, Plot};
 
 impl Setup {
@@ -26,116 +26,80 @@ impl Setup {
             .y(Axis::linear(metric.name()).unit(metric.unit()));
         let places: Vec<Place<'_>> = self.places_of(workload).collect();
         let chart = results.bars(chart, &self.arms, &places, |measured| metric.of(measured));
-        let caption = format!("{}, for each load and each way.", metric.name());
-        Plot { chart, caption }
+        Plot::new(chart, format!("{}, for each load and each way.", metric.name()))
     }
 
     pub(super) fn tables(&self, results: &Results<'_>) -> Vec<Listing> {
-        let runs = || results.rows();
-        let mut times = Table::new(times_columns());
-        let mut packets = Table::new(packets_columns());
-        for (cell, measured) in runs() {
-            times.push(first(cell).into_iter().chain(times_cells(measured)));
-            packets.push(first(cell).into_iter().chain(packets_cells(measured)));
-        }
         let gains = (!self.gains.is_empty()).then(|| self.gains_listing(results));
         let mut tables: Vec<Listing> = gains.into_iter().collect();
-        tables.extend([
-            Listing { table: times, caption: "How long flows took".to_owned() },
-            Listing { table: packets, caption: "What was lost, and what waited".to_owned() },
-        ]);
-        if runs().any(|(_, measured)| measured.times(Flows::All, true).flows > 0) {
-            let mut beside = Table::new(beside_columns());
-            for (cell, measured) in runs() {
-                beside.push(first(cell).into_iter().chain(beside_cells(measured)));
-            }
-            let caption = "How long the flows beside them took".to_owned();
-            tables.push(Listing { table: beside, caption });
+        tables.push(Listing::new(times(runs(results)), "How long flows took"));
+        tables.push(Listing::new(packets(runs(results)), "What was lost, and what waited"));
+        if results.rows().any(|(_, measured)| measured.times(Flows::All, true).flows > 0) {
+            let caption = "How long the flows beside them took";
+            tables.push(Listing::new(beside(runs(results)), caption));
         }
         tables
     }
 
     fn gains_listing(&self, results: &Results<'_>) -> Listing {
-        let columns = [Column::left("what if"), Column::left("workload"), Column::right("load")];
-        let names = ["mean lower by", "p99 lower by", "timeouts against", "timeouts of"];
-        let columns = columns.into_iter().chain(names.map(Column::right));
-        let mut table = Table::new(columns.collect::<Vec<_>>());
-        for gain in &self.gains {
-            for place in self.places() {
-                let arms = [&gain.than, &gain.of].map(|arm| results.of(place, arm));
-                let [Some(than), Some(of)] = arms else { continue };
-                let lower =
-                    |metric: Metric| Unit::Percent.format(1.0 - metric.of(of) / metric.of(than));
-                let timeouts = |it: &Measured| format_count(it.timeouts[Flows::Small as usize]);
-                table.push([
-                    gain.what_if.clone(),
-                    place.workload.to_owned(),
-                    format_number(place.load),
-                    lower(Metric::SmallMean),
-                    lower(Metric::SmallP99),
-                    timeouts(than),
-                    timeouts(of),
-                ]);
-            }
-        }
-        let caption = "What small flows gain, one difference at a time".to_owned();
-        Listing { table, caption }
+        let of_gain = |gain| self.places().map(move |place| (gain, place));
+        let rows = self.gains.iter().flat_map(of_gain).filter_map(|(gain, place): (&Gain, _)| {
+            Some((gain, place, results.of(place, &gain.than)?, results.of(place, &gain.of)?))
+        });
+        let lower = |metric: Metric, than: &Measured, of: &Measured| {
+            Unit::Percent.format(1.0 - metric.of(of) / metric.of(than))
+        };
+        let timeouts = |it: &Measured| format_count(it.timeouts[Flows::Small as usize]);
+        let table = Table::by_column(rows)
+            .left("what if", |(gain, ..)| gain.what_if.clone())
+            .left("workload", |(_, place, ..)| place.workload.to_owned())
+            .right("load", |(_, place, ..)| format_number(place.load))
+            .right("mean lower by", |(.., than, of)| lower(Metric::SmallMean, than, of))
+            .right("p99 lower by", |(.., than, of)| lower(Metric::SmallP99, than, of))
+            .right("timeouts against", |(.., than, _)| timeouts(than))
+            .right("timeouts of", |(.., of)| timeouts(of));
+        Listing::new(table, "What small flows gain, one difference at a time")
     }
 }
 
-fn first(cell: &Cell<'_>) -> Vec<String> {
-    let Place { workload, load } = cell.place;
-    vec![workload.to_owned(), format_number(load), cell.arm.name.clone()]
+/// Runs, and what they gave.
+type Runs<'a> = ByColumn<(&'a Cell<'a>, &'a Measured)>;
+
+fn runs<'a>(results: &'a Results<'a>) -> Runs<'a> {
+    Table::by_column(results.rows())
+        .left("workload", |(cell, _)| cell.place.workload.to_owned())
+        .right("load", |(cell, _)| format_number(cell.place.load))
+        .left("by", |(cell, _)| cell.arm.name.clone())
 }
 
-fn columns(rest: &[&str]) -> Vec<Column> {
-    let first = [Column::left("workload"), Column::right("load"), Column::left("by")];
-    first.into_iter().chain(rest.iter().map(|name| Column::right(*name))).collect()
-}
-
-fn times_columns() -> Vec<Column> {
-    columns(&["small flows", "mean", "p99", "medium, mean", "large, mean", "p99", "all, mean"])
-}
-
-fn times_cells(measured: &Measured) -> Vec<String> {
-    let of = |flows| measured.times(flows, false);
+fn times(runs: Runs<'_>) -> Runs<'_> {
     let time = |us: f64| Unit::SpanUs.format(us);
-    let (small, large) = (of(Flows::Small), of(Flows::Large));
-    vec![
-        format_count(small.flows as u64),
-        time(small.mean_us),
-        time(small.p99_us),
-        time(of(Flows::Medium).mean_us),
-        time(large.mean_us),
-        time(large.p99_us),
-        time(of(Flows::All).mean_us),
-    ]
+    let of = |it: &Measured, flows| it.times(flows, false);
+    runs.right("small flows", |(_, it)| format_count(of(it, Flows::Small).flows as u64))
+        .right("mean", |(_, it)| time(of(it, Flows::Small).mean_us))
+        .right("p99", |(_, it)| time(of(it, Flows::Small).p99_us))
+        .right("medium, mean", |(_, it)| time(of(it, Flows::Medium).mean_us))
+        .right("large, mean", |(_, it)| time(of(it, Flows::Large).mean_us))
+        .right("p99", |(_, it)| time(of(it, Flows::Large).p99_us))
+        .right("all, mean", |(_, it)| time(of(it, Flows::All).mean_us))
 }
 
-fn beside_columns() -> Vec<Column> {
-    columns(&["flows", "small, mean", "p99", "all, mean"])
-}
-
-fn beside_cells(measured: &Measured) -> Vec<String> {
-    let (small, all) = (measured.times(Flows::Small, true), measured.times(Flows::All, true));
+fn beside(runs: Runs<'_>) -> Runs<'_> {
     let time = |us: f64| Unit::SpanUs.format(us);
-    vec![format_count(all.flows as u64), time(small.mean_us), time(small.p99_us), time(all.mean_us)]
+    let of = |it: &Measured, flows| it.times(flows, true);
+    runs.right("flows", |(_, it)| format_count(of(it, Flows::All).flows as u64))
+        .right("small, mean", |(_, it)| time(of(it, Flows::Small).mean_us))
+        .right("p99", |(_, it)| time(of(it, Flows::Small).p99_us))
+        .right("all, mean", |(_, it)| time(of(it, Flows::All).mean_us))
 }
 
-fn packets_columns() -> Vec<Column> {
-    let names = ["losses found", "timeouts", "small", "sent again", "for nothing", "held, mean"];
-    columns(&names).into_iter().chain([Column::right("peak")]).collect()
-}
-
-fn packets_cells(measured: &Measured) -> Vec<String> {
-    let all = Flows::All as usize;
-    vec![
-        format_count(measured.detections[all]),
-        format_count(measured.timeouts[all]),
-        format_count(measured.timeouts[Flows::Small as usize]),
-        format_count(measured.resent),
-        format_count(measured.copies),
-        Unit::Bytes.format(measured.mean_held_bytes),
-        Unit::Bytes.format(measured.peak_held_bytes as f64),
-    ]
+fn packets(runs: Runs<'_>) -> Runs<'_> {
+    let (small, all) = (Flows::Small as usize, Flows::All as usize);
+    runs.right("losses found", |(_, it)| format_count(it.detections[all]))
+        .right("timeouts", |(_, it)| format_count(it.timeouts[all]))
+        .right("small", |(_, it)| format_count(it.timeouts[small]))
+        .right("sent again", |(_, it)| format_count(it.resent))
+        .right("for nothing", |(_, it)| format_count(it.copies))
+        .right("held, mean", |(_, it)| Unit::Bytes.format(it.mean_held_bytes))
+        .right("peak", |(_, it)| Unit::Bytes.format(it.peak_held_bytes as f64))
 }

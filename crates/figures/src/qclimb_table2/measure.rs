@@ -6,11 +6,10 @@ use thalweg_core::{Bytes, Rng};
 use thalweg_prioritize::evaluate::{Class, Summary, judge};
 use thalweg_prioritize::generate::{Hints, describe};
 use thalweg_prioritize::{Model, NewFlow, Options, Settings};
-use thalweg_report::format::{Unit, format_count};
 
-use super::{QclimbTable2, Setup, Workload};
+use super::{Setup, Workload};
+use crate::FigureError;
 use crate::qclimb::workloads;
-use crate::{Figure, FigureError};
 
 /// What to learn from, and how.
 #[derive(Clone, Copy)]
@@ -32,23 +31,24 @@ impl Point<'_> {
 pub(super) struct Measured {
     /// Of flows within their bounds.
     pub(super) share: f64,
-    below: usize,
-    above: usize,
+    pub(super) below: usize,
+    pub(super) above: usize,
     /// Means over small, medium and large flows.
     pub(super) lower_bytes: [f64; 3],
     /// Between the sizes of small flows and their lower bounds, on average.
     pub(super) small_gap_bytes: f64,
     /// Between sizes and the forest's mean, on average.
-    error_bytes: f64,
+    pub(super) error_bytes: f64,
 }
 
 impl Setup {
     pub(super) fn measure(
         &self,
         point: &Point<'_>,
-        seed: u64,
         at: &crate::Point<'_>,
     ) -> Result<Measured, FigureError> {
+        let seed = at.context.seed;
+        let wrong = |reason: String| at.context.mistake(reason);
         let sizes = workloads::sizes(&point.workload.name)
             .ok_or_else(|| wrong(format!("{} is no workload", point.workload.name)))?
             .map_err(|error| wrong(error.to_string()))?;
@@ -85,26 +85,5 @@ fn measured(model: &Model, tested: &[(NewFlow, Bytes)]) -> Measured {
         lower_bytes: Class::ALL.map(|class| or_none(summary.class(class).mean_lower())),
         small_gap_bytes: or_none(summary.class(Class::Small).mean_gap()),
         error_bytes: errors.sum::<f64>() / tested.len() as f64,
-    }
-}
-
-fn wrong(reason: String) -> FigureError {
-    FigureError::Plan { figure: QclimbTable2.name(), reason }
-}
-
-impl Measured {
-    /// For a table.
-    pub(super) fn cells(&self) -> Vec<String> {
-        let [small, medium, large] = self.lower_bytes.map(|bytes| Unit::Bytes.format(bytes));
-        vec![
-            format!("{:.3}%", self.share * 100.0),
-            format_count(self.below as u64),
-            format_count(self.above as u64),
-            small,
-            medium,
-            large,
-            Unit::Bytes.format(self.small_gap_bytes),
-            Unit::Bytes.format(self.error_bytes),
-        ]
     }
 }

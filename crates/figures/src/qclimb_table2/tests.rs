@@ -1,9 +1,8 @@
 use super::*;
-use crate::Plan;
 use crate::qclimb::workloads;
 
 fn setup() -> Setup {
-    Plan::of(&QclimbTable2).unwrap().settings(&QclimbTable2, true).unwrap()
+    crate::find("qclimb-table2").unwrap().form(true)
 }
 
 #[test]
@@ -20,11 +19,11 @@ fn sizes_have_the_published_shares_of_small_flows() {
 #[test]
 fn precise_hints_tell_more_than_wide_ones() {
     let setup = setup();
-    let context = Context::unwatched(3, 1);
+    let context = Context::unwatched("qclimb-table2", 3, 1);
     let point = |width| Point { workload: &setup.workloads[0], depth: 10, trees: 3, width };
     let points = [point(0.0), point(10.0)];
     let measured =
-        context.each(&points, Point::label, |point, at| setup.measure(point, 3, at)).unwrap();
+        context.each(&points, Point::label, |point, at| setup.measure(point, at)).unwrap();
     let [precise, wide] = &measured[..] else { panic!("two points") };
     assert!(precise.lower_bytes[2] > 3.0 * wide.lower_bytes[2]);
     assert!(precise.share > 0.95 && wide.share > 0.95);

@@ -11,7 +11,7 @@ const SECONDS_PER_DAY: u64 = 86_400;
 
 /// Figures to run, and the reason for this choice.
 pub struct Chosen {
-    pub figures: Vec<&'static dyn Figure>,
+    pub figures: Vec<&'static Figure>,
     reason: String,
 }
 
@@ -32,7 +32,9 @@ fn choose(setting: Option<&str>, day: u64) -> Result<Chosen, String> {
     let by_setting = "by THALWEG_FIGURES";
     match setting {
         None => Ok(third((day % PARTS as u64) as usize, "by the day")),
-        Some("all") => Ok(Chosen { figures: all().to_vec(), reason: format!("all, {by_setting}") }),
+        Some("all") => {
+            Ok(Chosen { figures: all().iter().collect(), reason: format!("all, {by_setting}") })
+        }
         Some(number @ ("1" | "2" | "3")) => {
             Ok(third(usize::from(number.as_bytes()[0] - b'1'), by_setting))
         }
@@ -48,10 +50,10 @@ fn choose(setting: Option<&str>, day: u64) -> Result<Chosen, String> {
 
 /// All figures in three parts that take about as long as each other: the longest first, each goes to
 /// the part that has least to do.
-fn thirds() -> Vec<Vec<&'static dyn Figure>> {
-    let mut figures = all().to_vec();
+fn thirds() -> Vec<Vec<&'static Figure>> {
+    let mut figures: Vec<_> = all().iter().collect();
     figures.sort_by(|one, other| {
-        quick_run_s(*other).total_cmp(&quick_run_s(*one)).then(one.name().cmp(other.name()))
+        quick_run_s(other).total_cmp(&quick_run_s(one)).then(one.name().cmp(other.name()))
     });
     let mut parts = vec![Vec::new(); PARTS];
     for figure in figures {
@@ -62,11 +64,11 @@ fn thirds() -> Vec<Vec<&'static dyn Figure>> {
     parts
 }
 
-fn total_s(figures: &[&'static dyn Figure]) -> f64 {
-    figures.iter().map(|figure| quick_run_s(*figure)).sum()
+fn total_s(figures: &[&'static Figure]) -> f64 {
+    figures.iter().map(|figure| quick_run_s(figure)).sum()
 }
 
-fn quick_run_s(figure: &dyn Figure) -> f64 {
+fn quick_run_s(figure: &Figure) -> f64 {
     Plan::of(figure).expect("its plan can be read").heading().quick_run_s
 }
 

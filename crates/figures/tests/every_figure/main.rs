@@ -31,7 +31,7 @@ fn every_figure_has_a_plan_and_every_plan_a_figure() {
     let expected = all().iter().map(|figure| format!("{}.toml", figure.name())).collect();
     assert_eq!(plans, expected);
     for figure in all() {
-        let heading = Plan::of(*figure).unwrap().heading().clone();
+        let heading = Plan::of(figure).unwrap().heading().clone();
         for line in [&heading.title, &heading.paper, &heading.about] {
             assert!(!line.is_empty() && line.lines().count() == 1, "{}: {line:?}", figure.name());
         }
@@ -138,7 +138,7 @@ fn the_guide_has_a_section_for_every_figure() {
     }
 }
 
-fn quick_run(figure: &'static dyn Figure, threads: usize) -> Report {
+fn quick_run(figure: &'static Figure, threads: usize) -> Report {
     let settings = Settings { quick: true, seed: 1, seeds: 1, threads };
     let report = run(figure, settings, &|_, _| ControlFlow::Continue(()));
     report.unwrap_or_else(|error| panic!("{}: {error}", figure.name()))

@@ -23,19 +23,6 @@ pub struct FlowSpec {
     pub others: Vec<FlowId>,
 }
 
-/// How far a job is on a host, all its flows together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct JobStatus {
-    /// The iteration it is in, counted from 1; 0 before the first.
-    pub iteration: u64,
-    /// What could be sent so far in the iteration.
-    pub ready: Bytes,
-    /// What was.
-    pub sent: Bytes,
-    /// What has not been sent yet, ready or not.
-    pub remaining: Bytes,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Job {
     pub(super) iteration: u64,
@@ -53,8 +40,8 @@ pub(super) struct Flow {
     owed: u64,
     pub(super) relation: Relation,
     others: Vec<(FlowId, u64)>,
-    ready: u64,
-    sent: u64,
+    pub(super) ready: u64,
+    pub(super) sent: u64,
     /// Of `sent`, and of what was lost and left again, what left in the current slot.
     pub(super) sent_in_slot: u64,
     /// Whether it waits for something else than the network.
@@ -76,18 +63,6 @@ pub(super) struct Flow {
     pub(super) rate: Ahead,
     /// When the plan was last made or changed.
     pub(super) planned_in: Slot,
-}
-
-impl JobStatus {
-    pub(super) fn of<'a>(iteration: u64, flows: impl Iterator<Item = &'a Flow>) -> JobStatus {
-        let mut status = JobStatus { iteration, ..JobStatus::default() };
-        for flow in flows {
-            status.ready += Bytes::new(flow.ready);
-            status.sent += Bytes::new(flow.sent);
-            status.remaining += Bytes::new(flow.remaining());
-        }
-        status
-    }
 }
 
 impl Flow {

@@ -81,9 +81,9 @@ fn rate_of(events: &[Event], number: u32) -> Option<Rate> {
 fn a_job_is_followed_through_its_iterations() {
     let mut host = host(&[spec(1, 2, 1), spec(2, 3, 2)]);
     let status = |host: &Host| {
-        let status = host.status(JOB).unwrap();
-        let slots = |bytes: Bytes| bytes.as_u64() * 4 / SLOT_BYTES;
-        (status.iteration, slots(status.ready), slots(status.sent), slots(status.remaining))
+        let sum = |of: fn(&Flow) -> u64| host.flows_of(JOB).map(of).sum::<u64>() * 4 / SLOT_BYTES;
+        let (ready, sent) = (sum(|flow| flow.ready), sum(|flow| flow.sent));
+        (host.jobs[&JOB].iteration, ready, sent, sum(Flow::remaining))
     };
     assert_eq!(status(&host), (1, 0, 0, 12));
     host.ready(at_ms(0), id(2), Bytes::new(SLOT_BYTES)).unwrap();
@@ -91,7 +91,6 @@ fn a_job_is_followed_through_its_iterations() {
     assert_eq!(status(&host), (1, 4, 2, 10));
     host.begin_iteration(JOB).unwrap();
     assert_eq!(status(&host), (2, 0, 0, 12));
-    assert_eq!(host.status(JobId(8)), None);
     host.remove_job(JOB);
     assert_eq!(host.sent(id(2), Bytes::new(1)), Err(HostError::NoFlow(id(2))));
 }
@@ -243,7 +242,7 @@ fn losses_lower_no_rate() {
         assert_eq!(rate_of(&events, 1), Some(Rate::from_gbps(1)), "slot {slot}");
         assert_eq!(plan_of(&host, &events, 1).unwrap().0.volumes()[1], SLOT_BYTES);
     }
-    assert_eq!(host.status(JOB).unwrap().sent, Bytes::ZERO);
+    assert!(host.flows_of(JOB).all(|flow| flow.sent == 0));
 }
 
 /// What a flow may still send in the slot, as it was last told.
@@ -429,7 +428,7 @@ fn the_job_that_is_furthest_goes_first_and_others_make_way() {
 fn happen(host: &mut Host, now: Time, flow: FlowId, rng: &mut Rng) -> Result<(), HostError> {
     let bytes = Bytes::new(rng.below(SLOT_BYTES));
     let slot = host.settings().slot_at(now);
-    let iteration = host.status(flow.job).map_or(0, |job| job.iteration);
+    let iteration = host.jobs.get(&flow.job).map_or(0, |job| job.iteration);
     match rng.below(10) {
         0 => host.ready(now, flow, bytes * 4),
         1 => host.resent(flow, bytes),

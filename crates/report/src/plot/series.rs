@@ -43,6 +43,12 @@ impl Series {
         Self::new(name, Mark::Line, points)
     }
 
+    /// A line over categories: the value at index `i` belongs to the category at index `i`.
+    pub fn curve(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
+        let points = values.into_iter().enumerate().map(|(index, value)| (index as f64, value));
+        Self::line(name, points.collect())
+    }
+
     /// A value that holds until the next point.
     pub fn step(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self::new(name, Mark::Step, points)

@@ -4,12 +4,12 @@ use thalweg_fabric::DropReason;
 use thalweg_report::format::{
     format_bytes, format_count, format_percent, format_rate_bps, format_ratio, format_span_us,
 };
-use thalweg_report::stats::{Sample, Summary};
-use thalweg_report::table::{Column, Style, Table};
+use thalweg_report::stats::Sample;
+use thalweg_report::table::{Style, Table};
 use thalweg_stack::PacingStats;
 
 use super::links::link_groups;
-use crate::job::WorkerStats;
+use crate::job::{JobRecord, WorkerStats};
 use crate::outcome::Outcome;
 use crate::programs::SwitchStats;
 use crate::run::Ending;
@@ -44,89 +44,58 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome, style: Style) -> String {
 
 /// Completion times by size class.
 pub fn classes(outcome: &Outcome) -> Table {
-    let mut table = Table::new([
-        Column::left("flow size"),
-        Column::right("flows"),
-        Column::right("mean"),
-        Column::right("p50"),
-        Column::right("p99"),
-        Column::right("slowdown"),
-        Column::right("p99 slowdown"),
-    ]);
-    for class in outcome.classes() {
-        table.push([
-            class.name.to_owned(),
-            format_count(class.count as u64),
-            format_span_us(class.fct_us.mean),
-            format_span_us(class.fct_us.p50),
-            format_span_us(class.fct_us.p99),
-            format_ratio(class.slowdown.mean),
-            format_ratio(class.slowdown.p99),
-        ]);
-    }
-    table
+    Table::by_column(outcome.classes())
+        .left("flow size", |class| class.name.to_owned())
+        .right("flows", |class| format_count(class.count as u64))
+        .right("mean", |class| format_span_us(class.fct_us.mean))
+        .right("p50", |class| format_span_us(class.fct_us.p50))
+        .right("p99", |class| format_span_us(class.fct_us.p99))
+        .right("slowdown", |class| format_ratio(class.slowdown.mean))
+        .right("p99 slowdown", |class| format_ratio(class.slowdown.p99))
+        .into()
 }
 
 /// How long the iterations of jobs took, and what it cost.
 pub fn jobs(outcome: &Outcome) -> Table {
-    let mut table = Table::new([
-        Column::right("job"),
-        Column::left("model"),
-        Column::left("collective"),
-        Column::right("workers"),
-        Column::right("iterations"),
-        Column::right("computing"),
-        Column::right("mean"),
-        Column::right("shortest"),
-        Column::right("longest"),
-        Column::right("goodput"),
-        Column::right("resent"),
-        Column::right("queries"),
-        Column::right("halvings"),
-    ]);
-    for (number, job) in outcome.jobs.iter().enumerate() {
-        let planned = format_count(job.planned_iterations);
-        let done = job.iterations.len() as u64;
-        let mut row = vec![
-            number.to_string(),
-            job.model.clone(),
-            job.collective.name().to_owned(),
-            format_count(job.workers as u64),
-            if done == job.planned_iterations {
-                planned
-            } else {
-                format!("{} of {planned}", format_count(done))
-            },
-            format_span_us(job.compute.as_us_f64()),
-        ];
-        match Sample::new(job.iterations.iter().map(|span| span.as_us_f64())) {
-            Some(sample) => {
-                let Summary { mean, min, max, .. } = sample.summary();
-                row.extend([mean, min, max].map(format_span_us));
-            }
-            None => row.extend(["–"; 3].map(str::to_owned)),
-        }
-        let goodput = job.goodput_bytes_per_s().map(|bytes| format_rate_bps(bytes * 8.0));
-        row.push(goodput.unwrap_or_else(|| "–".to_owned()));
-        let WorkerStats { resent, queries, mark_halvings, loss_halvings, .. } = job.total();
-        row.extend([resent, queries, mark_halvings + loss_halvings].map(format_count));
-        table.push(row);
+    let none = || "–".to_owned();
+    let span = |job: &JobRecord, of: fn(&Sample) -> f64| {
+        let sample = Sample::new(job.iterations.iter().map(|span| span.as_us_f64()));
+        sample.map_or_else(none, |sample| format_span_us(of(&sample)))
+    };
+    let goodput = |job: &JobRecord| {
+        let bytes_per_s = job.goodput_bytes_per_s();
+        bytes_per_s.map_or_else(none, |bytes| format_rate_bps(bytes * 8.0))
+    };
+    let halvings = |total: WorkerStats| total.mark_halvings + total.loss_halvings;
+    Table::by_column(outcome.jobs.iter().enumerate())
+        .right("job", |(number, _)| number.to_string())
+        .left("model", |(_, job)| job.model.clone())
+        .left("collective", |(_, job)| job.collective.name().to_owned())
+        .right("workers", |(_, job)| format_count(job.workers as u64))
+        .right("iterations", |(_, job)| iterations(job))
+        .right("computing", |(_, job)| format_span_us(job.compute.as_us_f64()))
+        .right("mean", |(_, job)| span(job, Sample::mean))
+        .right("shortest", |(_, job)| span(job, Sample::min))
+        .right("longest", |(_, job)| span(job, Sample::max))
+        .right("goodput", |(_, job)| goodput(job))
+        .right("resent", |(_, job)| format_count(job.total().resent))
+        .right("queries", |(_, job)| format_count(job.total().queries))
+        .right("halvings", |(_, job)| format_count(halvings(job.total())))
+        .into()
+}
+
+/// Iterations that a job has done, of those that were planned.
+fn iterations(job: &JobRecord) -> String {
+    let planned = format_count(job.planned_iterations);
+    match job.iterations.len() as u64 {
+        done if done == job.planned_iterations => planned,
+        done => format!("{} of {planned}", format_count(done)),
     }
-    table
 }
 
 /// What the programs of switches did.
 pub fn switches(scenario: &Scenario, outcome: &Outcome) -> Table {
-    let mut table = Table::new([
-        Column::left("switch"),
-        Column::left("program"),
-        Column::right("packets summed"),
-        Column::right("sums"),
-        Column::right("collisions"),
-        Column::right("passed on"),
-        Column::right("doubles"),
-    ]);
-    for switch in &outcome.switches {
+    let counted = outcome.switches.iter().map(|switch| {
         let (program, counts) = match &switch.stats {
             SwitchStats::Aggregate(stats) => {
                 let summed = stats.taken + stats.added;
@@ -138,62 +107,44 @@ pub fn switches(scenario: &Scenario, outcome: &Outcome) -> Table {
                 ("switchml", [summed, sums, 0, 0, stats.known_packets])
             }
         };
-        let mut row = vec![scenario.node_name(switch.switch).to_owned(), program.to_owned()];
-        row.extend(counts.map(format_count));
-        table.push(row);
+        (scenario.node_name(switch.switch), program, counts)
+    });
+    let mut table = Table::by_column(counted)
+        .left("switch", |(name, ..)| (*name).to_owned())
+        .left("program", |(_, program, _)| (*program).to_owned());
+    let counts = ["packets summed", "sums", "collisions", "passed on", "doubles"];
+    for (at, header) in counts.into_iter().enumerate() {
+        table = table.right(header, |(.., counts)| format_count(counts[at]));
     }
-    table
+    table.into()
 }
 
 /// What the servers of in-network aggregation did.
 pub fn servers(scenario: &Scenario, outcome: &Outcome) -> Table {
-    let mut table = Table::new([
-        Column::left("server"),
-        Column::right("job"),
-        Column::right("gradients in"),
-        Column::right("packets summed"),
-        Column::right("sums"),
-        Column::right("collisions"),
-    ]);
-    for (number, job) in outcome.jobs.iter().enumerate() {
-        for server in &job.servers {
-            let stats = &server.stats;
-            table.push([
-                scenario.node_name(server.host).to_owned(),
-                number.to_string(),
-                format_bytes(stats.gradient_bytes),
-                format_count(stats.added),
-                format_count(stats.completed),
-                format_count(stats.collisions),
-            ]);
-        }
-    }
-    table
+    let servers = outcome.jobs.iter().enumerate().flat_map(|(number, job)| {
+        job.servers.iter().map(move |server| (number, server.host, &server.stats))
+    });
+    Table::by_column(servers)
+        .left("server", |(_, host, _)| scenario.node_name(*host).to_owned())
+        .right("job", |(number, ..)| number.to_string())
+        .right("gradients in", |(.., stats)| format_bytes(stats.gradient_bytes))
+        .right("packets summed", |(.., stats)| format_count(stats.added))
+        .right("sums", |(.., stats)| format_count(stats.completed))
+        .right("collisions", |(.., stats)| format_count(stats.collisions))
+        .into()
 }
 
 /// How busy the links were.
 pub fn links(scenario: &Scenario, outcome: &Outcome) -> Table {
-    let mut table = Table::new([
-        Column::left("links"),
-        Column::right("count"),
-        Column::right("mean use"),
-        Column::right("busiest"),
-        Column::right("peak queue"),
-        Column::right("dropped"),
-        Column::right("marked"),
-    ]);
-    for group in link_groups(scenario, outcome) {
-        table.push([
-            group.name.to_owned(),
-            format_count(group.count as u64),
-            format_percent(group.mean_use),
-            format_percent(group.max_use),
-            format_bytes(group.peak_queue_bytes),
-            format_count(group.dropped_packets),
-            format_count(group.marked_packets),
-        ]);
-    }
-    table
+    Table::by_column(link_groups(scenario, outcome))
+        .left("links", |group| group.name.to_owned())
+        .right("count", |group| format_count(group.count as u64))
+        .right("mean use", |group| format_percent(group.mean_use))
+        .right("busiest", |group| format_percent(group.max_use))
+        .right("peak queue", |group| format_bytes(group.peak_queue_bytes))
+        .right("dropped", |group| format_count(group.dropped_packets))
+        .right("marked", |group| format_count(group.marked_packets))
+        .into()
 }
 
 /// What became of the packets, in one line.

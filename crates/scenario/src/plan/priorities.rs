@@ -144,8 +144,7 @@ fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {
 
 fn thresholds(table: &TransportTable) -> Result<Thresholds, Mistake> {
     let Some(given) = &table.thresholds else { return Ok(Thresholds::default()) };
-    let edges: Vec<Bytes> = given.iter().map(|threshold| threshold.0).collect();
-    Thresholds::new(&edges).map_err(|error| Mistake::at("thresholds", error))
+    Thresholds::new(given).map_err(|error| Mistake::at("thresholds", error))
 }
 
 fn learning(table: &HintsTable, sizes: ReadSizes<'_>) -> Result<Learning, Mistake> {

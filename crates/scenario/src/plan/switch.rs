@@ -5,7 +5,7 @@ use thalweg_fabric::queue::StrictMarking;
 use thalweg_fabric::{Buffer, Discipline, Marking, TrimmingSpec};
 
 use crate::error::Mistake;
-use crate::file::{EcnWord, File, QueuesWord, SwitchTable, Threshold};
+use crate::file::{EcnWord, File, QueuesWord, SwitchTable};
 
 /// What `queues = "urgency"` has without a word about buffers, as published: ranks decide little where
 /// nobody has to wait long.
@@ -35,8 +35,8 @@ pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
 
 /// The one marking that there is.
 fn marking(table: &SwitchTable) -> Marking {
-    let of = |threshold: Threshold| Marking {
-        threshold_bytes: threshold.0.as_u64(),
+    let of = |threshold: Bytes| Marking {
+        threshold_bytes: threshold.as_u64(),
         drop_unmarkable: table.drop_unmarkable,
     };
     table.ecn_threshold.map_or(Marking::NONE, of)
@@ -75,9 +75,9 @@ fn of_classes(table: &SwitchTable) -> Result<[StrictMarking; 2], Mistake> {
 
 /// Every priority has its own threshold.
 // spec: M-05
-fn by_priority(table: &SwitchTable, thresholds: &[Threshold]) -> Result<StrictMarking, Mistake> {
+fn by_priority(table: &SwitchTable, thresholds: &[Bytes]) -> Result<StrictMarking, Mistake> {
     let mistake = |message: String| Err(Mistake::at("ecn-thresholds", message));
-    let Ok(thresholds) = <[Threshold; PRIORITIES]>::try_from(thresholds) else {
+    let Ok(thresholds) = <[Bytes; PRIORITIES]>::try_from(thresholds) else {
         let count = thresholds.len();
         return mistake(format!(
             "{count} thresholds are not one for each of {PRIORITIES} priorities: give \
@@ -154,6 +154,7 @@ fn weights(table: &SwitchTable) -> Result<[u32; 2], Mistake> {
 
 /// The memory of every switch.
 pub(super) fn buffer(table: &SwitchTable) -> Result<Buffer, Mistake> {
+    let alpha = table.alpha.unwrap_or(1.0);
     match (table.port_buffer, table.shared_buffer) {
         (Some(_), Some(_)) => Err(Mistake::at(
             "shared-buffer",
@@ -164,11 +165,11 @@ pub(super) fn buffer(table: &SwitchTable) -> Result<Buffer, Mistake> {
             Ok(Buffer::PerPort { bytes: URGENCY_BUFFER_BYTES })
         }
         (None, None) => Ok(Buffer::default()),
-        (None, Some(bytes)) if table.alpha > 0.0 && table.alpha.is_finite() => {
-            Ok(Buffer::Shared { bytes: bytes.as_u64(), alpha: table.alpha })
+        (None, Some(bytes)) if alpha > 0.0 && alpha.is_finite() => {
+            Ok(Buffer::Shared { bytes: bytes.as_u64(), alpha })
         }
         (None, Some(_)) => {
-            Err(Mistake::at("alpha", format!("{} is no share: give a number above 0", table.alpha)))
+            Err(Mistake::at("alpha", format!("{alpha} is no share: give a number above 0")))
         }
     }
 }

@@ -280,9 +280,8 @@ pub(crate) fn protocol(
 }
 
 fn cutoffs(table: &TransportTable) -> Result<homa::Priorities, Mistake> {
-    let given = table.unscheduled_cutoffs.iter().flatten();
-    let cutoffs: Vec<Bytes> = given.map(|cutoff| cutoff.0).collect();
-    homa::Priorities::new(&cutoffs).map_err(|error| Mistake::at("unscheduled-cutoffs", error))
+    let cutoffs = table.unscheduled_cutoffs.as_deref().unwrap_or_default();
+    homa::Priorities::new(cutoffs).map_err(|error| Mistake::at("unscheduled-cutoffs", error))
 }
 
 /// A share that may be lost.

@@ -2,7 +2,7 @@
 
 use thalweg_baselines::switchml;
 use thalweg_collective::{SubmitError, SumCall};
-use thalweg_core::{Check, Machine, Operation, Outbox, Packet, Reports, Time, Verdict};
+use thalweg_core::{Check, Machine, Operation, Packet, Reports, Time, machine_of_variants};
 use thalweg_stack::{JobEvent, JobMachine, Participant};
 use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::Prefix;
@@ -13,16 +13,6 @@ pub(crate) enum SimulatedParticipant {
     Product(Participant),
     /// A worker of SwitchML, whose server is the switch.
     SwitchMl(Box<switchml::Worker>),
-}
-
-/// Calls the same method of the machine that a participant is.
-macro_rules! delegate {
-    ($participant:expr, $machine:ident => $call:expr) => {
-        match $participant {
-            SimulatedParticipant::Product($machine) => $call,
-            SimulatedParticipant::SwitchMl($machine) => $call,
-        }
-    };
 }
 
 impl SimulatedParticipant {
@@ -53,31 +43,7 @@ impl JobMachine for SimulatedParticipant {
     }
 }
 
-impl Machine for SimulatedParticipant {
-    #[inline]
-    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        delegate!(self, machine => machine.handle_packet(now, packet))
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        delegate!(self, machine => machine.handle_timeout(now));
-    }
-
-    #[inline]
-    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
-        delegate!(self, machine => machine.poll_transmit(now, outbox));
-    }
-
-    #[inline]
-    fn has_backlog(&self) -> bool {
-        delegate!(self, machine => machine.has_backlog())
-    }
-
-    #[inline]
-    fn poll_timeout(&self) -> Time {
-        delegate!(self, machine => machine.poll_timeout())
-    }
-}
+machine_of_variants!(SimulatedParticipant { Product, SwitchMl });
 
 impl Reports for SimulatedParticipant {
     type Event = JobEvent;

@@ -1,7 +1,7 @@
 //! The transport of a simulated host's ordinary flows.
 
 use thalweg_baselines::{homa, ndp, pfabric};
-use thalweg_core::{Bytes, Check, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
+use thalweg_core::{Bytes, Check, Machine, NodeId, Packet, Reports, Time, machine_of_variants};
 use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 use thalweg_stack::Transport;
 use thalweg_wire::Prefix;
@@ -116,31 +116,7 @@ impl Check for SimulatedTransport {
     }
 }
 
-impl Machine for SimulatedTransport {
-    #[inline]
-    fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        delegate!(self, endpoint => endpoint.handle_packet(now, packet))
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        delegate!(self, endpoint => endpoint.handle_timeout(now));
-    }
-
-    #[inline]
-    fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
-        delegate!(self, endpoint => endpoint.poll_transmit(now, outbox));
-    }
-
-    #[inline]
-    fn has_backlog(&self) -> bool {
-        delegate!(self, endpoint => endpoint.has_backlog())
-    }
-
-    #[inline]
-    fn poll_timeout(&self) -> Time {
-        delegate!(self, endpoint => endpoint.poll_timeout())
-    }
-}
+machine_of_variants!(SimulatedTransport { Flow, Deliver, Ndp, Pfabric, Homa });
 
 impl Reports for SimulatedTransport {
     type Event = Event;

@@ -7,7 +7,8 @@ use thalweg_core::{
 use thalweg_core::{Packet as Lent, Relay};
 use thalweg_pace::Rank;
 use thalweg_pace::links::Report;
-use thalweg_pace::{Ahead, Feedback, Trail};
+use thalweg_pace::testing::Trail;
+use thalweg_pace::{Ahead, Feedback};
 use thalweg_wire::pace::Refused;
 use thalweg_wire::peek;
 

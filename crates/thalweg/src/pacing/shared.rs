@@ -131,7 +131,7 @@ impl Pacer for Paced {
 #[cfg(test)]
 mod tests {
     use thalweg_core::Rng;
-    use thalweg_pace::Trail;
+    use thalweg_pace::testing::Trail;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use thalweg_core::Rng;
 
-use super::*;
+use super::super::*;
 
 const SERVER: NodeId = NodeId(90);
 

@@ -1,4 +1,4 @@
-//! How well rates are kept that change from slot to slot.
+//! A kit for tests: how well rates are kept that change from slot to slot.
 
 use thalweg_core::{Bytes, Span, Time};
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use thalweg_aggregate::join::Process;
 use thalweg_core::Rng;
 
-use super::*;
+use super::super::*;
 use crate::attendance::rounds::Rounds;
 
 const SERVER: NodeId = NodeId(1);
