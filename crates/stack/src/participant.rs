@@ -2,7 +2,7 @@
 
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
-use thalweg_core::{Check, Machine, Operation, Packet, Reports, Time, machine_of_variants};
+use thalweg_core::{Check, Operation, Packet, Reports, Time, machine_of_variants};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::LossShare;
@@ -84,7 +84,12 @@ impl JobMachine for Participant {
 
     #[inline]
     fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
-        delegate!(self, machine => machine.handle_checked(now, prefix, packet));
+        match self {
+            Participant::Aggregate(worker) => worker.handle_checked(now, prefix, packet),
+            Participant::Server(node) => node.handle_checked(now, prefix, packet),
+            Participant::Ring(ring) => ring.handle_checked(now, prefix, packet),
+            Participant::Mesh(mesh) => mesh.handle_checked(now, prefix, packet),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use thalweg_baselines::switchml;
 use thalweg_collective::{SubmitError, SumCall};
-use thalweg_core::{Check, Machine, Operation, Packet, Reports, Time, machine_of_variants};
+use thalweg_core::{Check, Operation, Packet, Reports, Time, machine_of_variants};
 use thalweg_stack::{JobEvent, JobMachine, Participant};
 use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::Prefix;
@@ -39,7 +39,12 @@ impl JobMachine for SimulatedParticipant {
 
     #[inline]
     fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
-        delegate!(self, machine => machine.handle_checked(now, prefix, packet));
+        match self {
+            SimulatedParticipant::Product(participant) => {
+                participant.handle_checked(now, prefix, packet);
+            }
+            SimulatedParticipant::SwitchMl(worker) => worker.handle_checked(now, prefix, packet),
+        }
     }
 }
 

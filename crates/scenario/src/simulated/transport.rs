@@ -1,7 +1,7 @@
 //! The transport of a simulated host's ordinary flows.
 
 use thalweg_baselines::{homa, ndp, pfabric};
-use thalweg_core::{Bytes, Check, Machine, NodeId, Packet, Reports, Time, machine_of_variants};
+use thalweg_core::{Bytes, Check, NodeId, Packet, Reports, Time, machine_of_variants};
 use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 use thalweg_stack::Transport;
 use thalweg_wire::Prefix;
