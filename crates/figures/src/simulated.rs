@@ -122,6 +122,16 @@ impl Simulated {
     }
 }
 
+#[cfg(test)]
+impl Simulated {
+    /// Whether the scenario of a cell can be read.
+    pub(crate) fn check(&self, cell: &Cell<'_>) -> Result<(), String> {
+        let text = self.file(cell)?.to_string();
+        let scenario = thalweg_scenario::Scenario::parse("plan", &text, &files::load);
+        scenario.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
 /// How far a run is, from 0 to 1.
 fn share_of(progress: &Progress, stop: Option<Span>) -> f64 {
     let expected = progress.expected_sums + progress.expected_flows.unwrap_or(0);

@@ -108,12 +108,12 @@ fn edits_between(from: &str, to: &str) -> usize {
 #[cfg(test)]
 impl Figure {
     /// What its plan holds at one of its sizes.
-    pub(crate) fn form<F: Form>(&self, quick: bool) -> F {
+    pub(crate) fn form<F: DeserializeOwned>(&self, quick: bool) -> F {
         Plan::of(self).unwrap().settings(self, quick).unwrap()
     }
 
     /// The same, if the figure has this form.
-    pub(crate) fn try_form<F: Form>(&self, quick: bool) -> Option<F> {
+    pub(crate) fn try_form<F: DeserializeOwned>(&self, quick: bool) -> Option<F> {
         Plan::of(self).unwrap().settings(self, quick).ok()
     }
 }

@@ -1,10 +1,11 @@
 //! What a figure is run with.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Table;
 
 use super::error::FigureError;
-use super::figure::{Figure, Form};
+use super::figure::Figure;
 use crate::file::merge;
 
 /// A plan: what a figure is, and its settings at two sizes.
@@ -59,7 +60,11 @@ impl Plan {
     }
 
     /// The settings of one size, as the form of the figure.
-    pub(super) fn settings<F: Form>(&self, figure: &Figure, quick: bool) -> Result<F, FigureError> {
+    pub(super) fn settings<F: DeserializeOwned>(
+        &self,
+        figure: &Figure,
+        quick: bool,
+    ) -> Result<F, FigureError> {
         let size = if quick { &self.quick } else { &self.full };
         let mut settings = self.shared.clone();
         merge(&mut settings, &self.setup);
@@ -75,6 +80,7 @@ fn mistake(figure: &Figure, error: &toml::de::Error) -> FigureError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::figure::Form;
     use crate::{Context, Findings};
 
     fn sample(plan: &'static str) -> Figure {

@@ -80,7 +80,11 @@ impl Ran<'_> {
             "steady-iteration" => mean(spans(&mut job?.iterations.iter().skip(1))),
             "later-iteration" => later_us(job?).unwrap_or(f64::NAN) * divisor,
             "goodput" => job.and_then(JobRecord::goodput_bytes_per_s).unwrap_or(f64::NAN) * 8.0,
-            "goodput-of-rounds" => self.goodput_of_rounds(job?).unwrap_or(f64::NAN),
+            "goodput-of-rounds" => {
+                let last = self.options.get("last-rounds").copied().unwrap_or(0.0) as usize;
+                let rounds_per_s = rounds_per_s(&job?.sums_at, last).unwrap_or(f64::NAN);
+                rounds_per_s * 8.0 * job?.summed_bytes[0] as f64 / job?.planned_iterations as f64
+            }
             "summed-rate" => {
                 let workers: usize = all.iter().map(|job| job.workers).sum();
                 let workers = workers as f64 / all.len() as f64;
@@ -101,17 +105,6 @@ impl Ran<'_> {
             "waited-in-vain" => total().timeouts as f64,
             _ => return None,
         })
-    }
-
-    /// Bits of sums that a worker receives in a second, from the start until the last rounds, which the option
-    /// `last-rounds` counts. A round ends when the last worker has as many sums. It counts from the start, because a
-    /// slot that falls behind early on catches up later.
-    fn goodput_of_rounds(&self, job: &JobRecord) -> Option<f64> {
-        let last = self.options.get("last-rounds").copied().unwrap_or(0.0) as usize;
-        let rounds = job.sums_at.iter().map(Vec::len).min()?.checked_sub(last)?;
-        let ended = job.sums_at.iter().filter_map(|sums| sums.get(rounds.checked_sub(1)?)).max()?;
-        let bytes_a_round = job.summed_bytes[0] as f64 / job.planned_iterations as f64;
-        Some(rounds as f64 * bytes_a_round * 8.0 / ended.as_s_f64())
     }
 
     /// Of the first server of in-network aggregation of the first job.
@@ -208,6 +201,14 @@ impl Ran<'_> {
     }
 }
 
+/// Rounds in a second, from the start until the last ones, which the option `last-rounds` counts. A round ends when the
+/// last worker has as many sums. It counts from the start, because a slot that falls behind early on catches up later.
+fn rounds_per_s(sums_at: &[Vec<Time>], last_rounds: usize) -> Option<f64> {
+    let rounds = sums_at.iter().map(Vec::len).min()?.checked_sub(last_rounds)?;
+    let ended = sums_at.iter().filter_map(|sums| sums.get(rounds.checked_sub(1)?)).max()?;
+    Some(rounds as f64 / ended.as_s_f64())
+}
+
 /// How long iterations after the first take on average, by when the last sum came; `None` if there are none.
 fn later_us(job: &JobRecord) -> Option<f64> {
     let last: &Time = job.sums_at.iter().filter_map(|times| times.last()).max()?;
@@ -231,4 +232,27 @@ fn statistic_of(name: &str, values: Vec<f64>) -> Option<f64> {
         _ => return None,
     };
     Some(Sample::new(values).as_ref().map_or(f64::NAN, of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rounds_do_not_count() {
+        let at = |us: [u64; 6]| us.map(|us| Time::ZERO + Span::from_us(us)).to_vec();
+        // The slower worker has its fourth sum after 64 us.
+        let sums_at = [at([1, 20, 21, 50, 51, 900]), at([5, 10, 30, 64, 70, 80])];
+        assert_eq!(rounds_per_s(&sums_at, 2), Some(4.0 / 64e-6));
+        assert_eq!(rounds_per_s(&sums_at, 6), None);
+        assert_eq!(rounds_per_s(&sums_at, 7), None);
+    }
+
+    #[test]
+    fn statistics_have_names() {
+        let of = |name| statistic_of(name, vec![1.0, 2.0, 6.0]);
+        assert_eq!((of("count"), of("mean")), (Some(3.0), Some(3.0)));
+        assert_eq!((of("median"), of("longest"), of("p98")), (Some(2.0), Some(6.0), None));
+        assert!(statistic_of("mean", Vec::new()).unwrap().is_nan());
+    }
 }

@@ -87,6 +87,42 @@ fn the_busiest_link_carries_what_arithmetic_says() {
     close("server, N to 1", 8.0 * 1_564.0 / 1_460.0);
 }
 
+/// 666 slots of 180 bytes are as much in flight as the windows of the others.
+#[test]
+fn systems_under_loss_have_the_same_bytes_in_flight() {
+    let aggregation =
+        |system| file("atp-10", false, &["nowhere", system, "0%"])["aggregation"].clone();
+    let slots = aggregation("SwitchML");
+    let number = |key: &str| slots[key].as_integer().unwrap();
+    let bytes = number("slots") * (number("fragment-values") * 4 + number("overhead-bytes"));
+    assert_eq!(bytes, 119_880);
+    assert_eq!(aggregation("ATP")["window"].as_str(), Some("120KB"));
+    assert_eq!(aggregation("selective repair")["window"].as_str(), Some("120KB"));
+}
+
+/// A short run of every arm: all get something, and the rate of a class does not exceed that of its links.
+#[test]
+fn every_arm_of_shared_networks_runs_and_stays_within_its_links() {
+    let mut form = form("ours-shared", true);
+    let short = "stop-after = '6000us'\ntransport.hints.learned-flows = 200\n\
+                 traffic.flows.poisson.lasting = '6000us'\ntraffic.job.training.json = 'googlenet/40'";
+    merge(&mut form.bench.scenario, &toml::from_str(short).unwrap());
+    let cells = form.study.cells().unwrap();
+    let context = Context::unwatched("ours-shared", 3, 2);
+    let numbers =
+        context.each(&cells, Cell::label, |cell, point| form.bench.measure(&(), cell, point));
+    for (cell, measured) in cells.iter().zip(numbers.unwrap()) {
+        let (arm, label) = (&cell.choice("arm").unwrap().name, cell.label());
+        let link_bps = if arm.ends_with("half the link") { 12.5e9 } else { 25e9 };
+        let (trains, flows) = (!arm.starts_with("flows alone"), !arm.starts_with("training alone"));
+        assert_eq!(trains, measured.number("iteration-count") > 0.0, "{label}");
+        assert_eq!(flows, measured.number("small-count") > 0.0, "{label}");
+        for rate in ["goodput", "rate-of-a-host"].map(|name| measured.number(name)) {
+            assert!(rate.is_nan() || (0.0..link_bps).contains(&rate), "{label}: {rate}");
+        }
+    }
+}
+
 /// A small run of every way to give flows priorities.
 #[test]
 fn every_arm_of_qclimb_brings_all_flows_to_their_end() {
@@ -98,8 +134,9 @@ fn every_arm_of_qclimb_brings_all_flows_to_their_end() {
         .unwrap();
         merge(&mut form.bench.scenario, &small);
         let cells = form.study.cells().unwrap();
-        let place =
-            |cell: &Cell<'_>| ["workload", "load"].map(|axis| &cell.choice(axis).unwrap().name);
+        let place = |cell: &Cell<'_>| {
+            ["workload", "load"].map(|axis| cell.choice(axis).unwrap().name.clone())
+        };
         let first: Vec<_> = cells.iter().filter(|cell| place(cell) == place(&cells[0])).collect();
         let context = Context::unwatched(figure.name(), 1, 2);
         let numbers = context.each(
