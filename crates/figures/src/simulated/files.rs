@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn hosts_come_as_numbers_and_ranges() {
-        let file = |text: &str| toml::from_str::<Table>(text).and_then(|file| Ok(complete(file)));
+        let file = |text: &str| toml::from_str::<Table>(text).map(complete);
         let text = "traffic.job.training.workers = [7, '0..3']\ntraffic.flows.list.csv = 'x'";
         let complete = file(text).unwrap().unwrap();
         let traffic = complete["traffic"].as_array().unwrap();
