@@ -124,7 +124,7 @@ impl Simulated {
 
 #[cfg(test)]
 impl Simulated {
-    /// Whether the scenario of a cell can be read.
+    /// Reads the scenario of a cell.
     pub(crate) fn check(&self, cell: &Cell<'_>) -> Result<(), String> {
         let text = self.file(cell)?.to_string();
         let scenario = thalweg_scenario::Scenario::parse("plan", &text, &files::load);

@@ -8,6 +8,9 @@ use super::*;
 use crate::study::Of;
 use crate::workloads;
 
+/// The figure of flows and a training on one network.
+const SHARED: &str = "ours-shared";
+
 fn form(figure: &str, quick: bool) -> Of<Simulated> {
     crate::find(figure).unwrap().form(quick)
 }
@@ -55,7 +58,7 @@ fn as_many_flows_come_beside_as_in_the_time_of_the_others() {
 
 #[test]
 fn who_is_alone_has_half_of_the_link_and_the_same_flows() {
-    let flows = |arm| file("ours-shared", true, &["none", arm]);
+    let flows = |arm| file(SHARED, true, &["none", arm]);
     let (whole, half) = (flows("flows alone"), flows("flows alone, half the link"));
     let load = |file: &Table| file["traffic"][0]["poisson"]["load"].as_float().unwrap();
     assert_eq!(load(&half), 2.0 * load(&whole));
@@ -64,7 +67,7 @@ fn who_is_alone_has_half_of_the_link_and_the_same_flows() {
     assert_eq!((rate(&whole), rate(&half)), ("25Gbps".to_owned(), "12.5Gbps".to_owned()));
     let buffer = |file: &Table| text(&file["switch"]["port-buffer"]);
     // A class has half of its port's memory: 350 KB beside the other, and of half a link.
-    assert_eq!(buffer(&file("ours-shared", true, &["aggregation", "split, QCLIMB"])), "700000B");
+    assert_eq!(buffer(&file(SHARED, true, &["aggregation", "split, QCLIMB"])), "700000B");
     assert_eq!((buffer(&whole), buffer(&half)), ("1400000B".to_owned(), "700000B".to_owned()));
 }
 
@@ -103,12 +106,12 @@ fn systems_under_loss_have_the_same_bytes_in_flight() {
 /// A short run of every arm: all get something, and the rate of a class does not exceed that of its links.
 #[test]
 fn every_arm_of_shared_networks_runs_and_stays_within_its_links() {
-    let mut form = form("ours-shared", true);
+    let mut form = form(SHARED, true);
     let short = "stop-after = '6000us'\ntransport.hints.learned-flows = 200\n\
                  traffic.flows.poisson.lasting = '6000us'\ntraffic.job.training.json = 'googlenet/40'";
     merge(&mut form.bench.scenario, &toml::from_str(short).unwrap());
     let cells = form.study.cells().unwrap();
-    let context = Context::unwatched("ours-shared", 3, 2);
+    let context = Context::unwatched(SHARED, 3, 2);
     let numbers =
         context.each(&cells, Cell::label, |cell, point| form.bench.measure(&(), cell, point));
     for (cell, measured) in cells.iter().zip(numbers.unwrap()) {

@@ -41,7 +41,7 @@ const PLAN: &str = r##"
 
     [axes]
     place = [{ name = "near", number = 10 }, { name = "far", number = 20, words.kind = "remote" }, "moon"]
-    arm = ["slow", { name = "fast", words.kind = "ours" }]
+    arm = ["slow", "fast"]
 
     [[claims]]
     text = "{place:last} aside, {arm:first} against fast"
