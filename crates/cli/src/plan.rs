@@ -62,7 +62,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
     let layers = layer_costs(&model, &costs);
     let policy = FrontFirst { first_priority: 1, priorities: arguments.queues - 1 };
     let port = Port { policy, load: arguments.load, ..Port::new(arguments.buffer.as_u64()) };
-    let plan: Plan = planned(&layers, &port).map_err(|error| Failure::Usage(error.to_string()))?;
+    let plan: Plan = planned(&layers, &port).map_err(Failure::usage)?;
     let document = match arguments.format {
         Format::Json => json::document(&model, &plan),
         Format::Sonic => sonic::document(&plan, &arguments.ports),

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use thalweg::daemon::SwitchSnapshot;
-use thalweg_console::Failure;
+use thalweg_console::{Failure, files};
 use thalweg_control::{Access, inquiry};
 
 use super::troupe::{Troupe, own_program};
@@ -60,8 +60,7 @@ impl Cluster {
     /// Asks the server's control channel, as operators do. Jobs that were left are forgotten there.
     pub(super) fn job_counters(&self, job: &str) -> Result<JobCounters, Failure> {
         let access = Access { endpoint: self.server.clone(), token: None, tls_ca: None };
-        let answer =
-            inquiry::statistics(&access, None).map_err(|error| Failure::Ran(error.to_string()))?;
+        let answer = inquiry::statistics(&access, None).map_err(Failure::ran)?;
         let found = answer.jobs.into_iter().find(|found| found.name == job);
         let found =
             found.ok_or_else(|| Failure::Ran(format!("the server has no job \"{job}\"")))?;
@@ -108,11 +107,8 @@ fn command(which: &str) -> Result<Command, Failure> {
 
 /// A secret for the daemons of one run, in hexadecimal digits.
 fn secret() -> Result<String, Failure> {
-    let unreadable = |error: std::io::Error| Failure::Unreadable {
-        path: Path::new(ENTROPY).display().to_string(),
-        reason: error.to_string(),
-    };
     let mut bytes = [0; 16];
-    File::open(ENTROPY).and_then(|mut file| file.read_exact(&mut bytes)).map_err(unreadable)?;
+    let read = File::open(ENTROPY).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| files::unreadable(Path::new(ENTROPY), &error))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
