@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use thalweg::daemon::SwitchSnapshot;
@@ -89,20 +88,14 @@ fn start(
     options: &[String],
     secret: &str,
 ) -> Result<(usize, String), Failure> {
-    let mut command = command(which)?;
-    let process = troupe.start(&format!("the {which}"), command.args(options))?;
+    let mut command = own_program()?;
+    command.args(["demo-daemon", which, "--bind=127.0.0.1:0"]).args(options);
+    let process = troupe.start(&format!("the {which}"), &mut command)?;
     let line = troupe.ask(process, secret)?;
     match line.strip_prefix(&format!("{which} ready at ")) {
         Some(address) => Ok((process, address.to_owned())),
         None => Err(Failure::Ran(format!("the {which} says: {line}"))),
     }
-}
-
-/// The program of a daemon, but for its options.
-fn command(which: &str) -> Result<Command, Failure> {
-    let mut command = own_program()?;
-    command.args(["demo-daemon", which, "--bind=127.0.0.1:0"]);
-    Ok(command)
 }
 
 /// A secret for the daemons of one run, in hexadecimal digits.

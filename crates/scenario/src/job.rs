@@ -19,7 +19,7 @@ use thalweg_core::{Bytes, NodeId, Span, Time};
 use thalweg_deliver::LossBound;
 use thalweg_values::Tensor;
 
-pub(crate) use agree::{AgreeError, agree};
+pub(crate) use agree::agree;
 pub(crate) use cast::{Cast, Part, Stage};
 pub(crate) use paths::{paths, rack_switch};
 pub use record::{JobKind, JobRecord, ServerUse};
