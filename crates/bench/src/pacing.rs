@@ -93,11 +93,11 @@ fn lab(hosts: u32, rate: &str) -> Result<Lab, Failure> {
     Ok(Lab::build(&Spec { hosts, rate, ..Spec::default() })?)
 }
 
-/// What one slot holds of a Mbps.
+/// Bytes that one slot holds of a Mbps.
 const BYTES_OF_MBPS: u64 = 7_500;
 
 /// Returns the words that put a program under the agent at a socket, if there is one.
-fn leash<'a>(job: &'a str, socket: Option<&'a String>) -> Vec<&'a str> {
+fn enforcer<'a>(job: &'a str, socket: Option<&'a String>) -> Vec<&'a str> {
     socket.map_or(Vec::new(), |socket| vec!["agent", "run", "--job", job, "--socket", socket, "--"])
 }
 

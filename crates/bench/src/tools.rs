@@ -18,7 +18,7 @@ pub(crate) fn sleep(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Returns the value with so many digits behind the point.
+/// Returns the value with this number of digits behind the point.
 pub(crate) fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale

@@ -1,9 +1,7 @@
 //! `thalweg figure`: run a published figure again.
 
-mod write;
-
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -72,10 +70,21 @@ pub(crate) fn figure(arguments: &FigureArguments) -> Result<(), Failure> {
         files::print(&output::text(&report, files::table_style()))?;
     }
     if let Some(out) = &arguments.out {
-        write::report(out, &report)?;
+        write(out, &report)?;
         eprintln!("wrote {}", out.join("index.html").display());
     }
     Ok(())
+}
+
+/// Writes drawings, JSON, CSV and a page into a folder.
+fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
+    for (name, svg) in output::svgs(report) {
+        files::write(&folder.join(name), &svg)?;
+    }
+    let json = folder.join(format!("{}.json", report.name));
+    files::write(&json, format!("{:#}\n", output::json(report)))?;
+    files::write(&folder.join(format!("{}.csv", report.name)), output::csv(report))?;
+    files::write(&folder.join("index.html"), output::page(report))
 }
 
 fn list(json: bool) -> Result<(), Failure> {

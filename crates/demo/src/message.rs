@@ -62,8 +62,6 @@ pub(super) enum Way {
 /// What a worker says.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Report {
-    /// All ranks are there.
-    Joined,
     /// Something that people may want to know.
     Note(String),
     /// A step of training is done.

@@ -125,7 +125,7 @@ struct Class<'a> {
     /// By rank.
     workers: Vec<usize>,
     steps: Vec<Step>,
-    /// What it came to so far: losses and sums are those of the steps that all workers have done.
+    /// Results so far: losses and sums are those of the steps that all workers have done.
     so_far: Training,
     /// By rank, for those that are done.
     trained: Vec<Option<Trained>>,
@@ -177,7 +177,6 @@ impl<'a> Class<'a> {
                 self.trained[rank] = Some(trained);
             }
             Report::Note(note) => progress.say(&format!("{}: {note}", self.tenant.name)),
-            Report::Joined => {}
             Report::Step { .. } | Report::Summed { .. } | Report::Compared => {
                 return Err(Failure::Ran(format!("{} reports other work", self.tenant.name)));
             }

@@ -52,7 +52,7 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
         Note::Underflowed { .. } | Note::Rescaled { .. } => {}
         Note::Waiting(_) | Note::SetUp { .. } => {}
     };
-    let session = Session::join(SessionConfig {
+    Session::join(SessionConfig {
         switch: Some(switch.clone()),
         policy: Policy { collective: Collective::Aggregate, ..Policy::default() },
         // Every worker counts as a host of its own, so that all values pass the network.
@@ -60,10 +60,8 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
         patience: PATIENCE,
         notes: Arc::new(notes),
         ..SessionConfig::new(server, job, *rank, *ranks)
-    });
-    let session = session.map_err(Failure::ran)?;
-    say(&Report::Joined)?;
-    Ok(session)
+    })
+    .map_err(Failure::ran)
 }
 
 fn train(session: &Session, lesson: &Lesson, mut learner: Learner) -> Result<(), Failure> {

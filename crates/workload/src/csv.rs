@@ -5,13 +5,13 @@ use thiserror::Error;
 /// Numbers above this are not whole in floating point, and no table means them.
 const LARGEST: u64 = 1 << 53;
 
-/// What is wrong with a table, where, and what to change.
+/// A mistake in a table: the line, and what to change.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("line {line}: {message}")]
 pub struct TableError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what to change.
+    /// The mistake, and what to change.
     pub message: String,
 }
 
@@ -91,7 +91,7 @@ impl<const N: usize> Row<'_, N> {
         self.cells[column]
     }
 
-    /// What is wrong with this row.
+    /// Returns a mistake in this row.
     pub(crate) fn wrong(&self, message: String) -> TableError {
         TableError { line: self.line, message }
     }

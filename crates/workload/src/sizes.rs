@@ -204,7 +204,7 @@ fn mean_between(smallest: f64, largest: f64) -> f64 {
 }
 
 impl Point {
-    /// What is wrong with a point that follows another on its curve, if anything is.
+    /// Returns the mistake in a point that follows another on its curve, if there is one.
     fn wrong_after(self, before: Option<&Point>) -> Option<String> {
         let Point { bytes, cdf } = self;
         if cdf > 1.0 + TOLERANCE {

@@ -13,7 +13,7 @@ use thalweg_lab::Lab;
 
 use super::rates::Program;
 use super::sink::Sink;
-use super::{PacingArguments, lab, leash};
+use super::{PacingArguments, enforcer, lab};
 use crate::tools::{output_of, own_program, round, sleep};
 
 /// Where the tables of the lab's switch are.
@@ -81,8 +81,8 @@ fn measure(
             ["--at-ms", &at_ms],
         ];
         let (name, socket) = (format!("job{job}"), agents.map(|agents| agents.socket(host)));
-        let (leash, details) = (leash(&name, socket.as_ref()), arguments.details);
-        programs.push(Program::with(lab.host(host), &leash, words.as_flattened(), details)?);
+        let (words_before, details) = (enforcer(&name, socket.as_ref()), arguments.details);
+        programs.push(Program::with(lab.host(host), &words_before, words.as_flattened(), details)?);
         sinks.push(sink);
     }
     programs.iter_mut().map(said).collect()

@@ -6,7 +6,7 @@ use thalweg_console::Failure;
 use super::jobs::Agents;
 use super::rates::Program;
 use super::sink::{Sink, slots};
-use super::{PacingArguments, lab, leash};
+use super::{PacingArguments, enforcer, lab};
 use crate::tools::{round, sleep};
 
 pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
@@ -19,9 +19,9 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
         let agents = is_paced.then(|| Agents::start(&lab, &[0], details)).transpose()?;
         let sinks = [Sink::start(lab.host(1))?, Sink::start(lab.host(1))?];
         let socket = agents.as_ref().map(|agents| agents.socket(0));
-        let leash = leash("job", socket.as_ref());
+        let words = enforcer("job", socket.as_ref());
         // It always has something to send, as a job that computes little.
-        let job = Program::start(lab.host(0), &leash, &sinks[0], 1 << 40, details)?;
+        let job = Program::start(lab.host(0), &words, &sinks[0], 1 << 40, details)?;
         let other = Program::start(lab.host(2), &[], &sinks[1], 1 << 40, details)?;
         sleep(std::time::Duration::from_millis(2_000));
         let counters: Vec<_> = sinks.iter().map(Sink::counter).collect();

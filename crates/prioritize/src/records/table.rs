@@ -21,7 +21,7 @@ const OPTIONAL: [&str; 5] = ["src_port", "dst_port", "protocol", "end_us", "fct_
 pub struct RecordError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The mistake there.
     pub message: String,
 }
 

@@ -45,7 +45,7 @@ pub(super) fn googlenet(name: &'static str) -> Model {
     net.finish()
 }
 
-/// VGG, with so many convolutions in each of its stages.
+/// VGG, by the number of convolutions in each of its stages.
 pub(super) fn vgg(name: &'static str, convolutions: [usize; 5]) -> Model {
     let mut net = Builder::new(name);
     let (mut inputs, mut side, mut index) = (3, 224, 0);
@@ -70,7 +70,7 @@ fn classifier(net: &mut Builder, indices: [u64; 3], inputs: u64) {
     }
 }
 
-/// ResNet, with so many blocks in each of its stages.
+/// ResNet, by the number of blocks in each of its stages.
 pub(super) fn resnet(name: &'static str, blocks: [usize; 4]) -> Model {
     let mut net = Builder::new(name);
     net.conv("conv1", (3, 64), 7, 112);
