@@ -321,7 +321,7 @@ impl<J: JobMachine> Jobs<J> {
             Kind::PaceAsk | Kind::PaceAnswer => Recipient::Pacing,
             kind => match self.place(prefix.job) {
                 Some(place) => Recipient::Participant(place),
-                None if is_flow(kind) => Recipient::Flows,
+                None if kind.is_transport() => Recipient::Flows,
                 None => Recipient::Nobody,
             },
         }
@@ -397,25 +397,6 @@ impl<J: JobMachine> Jobs<J> {
 
 fn tensor_bytes(tensor: &Tensor) -> u64 {
     tensor.len() * size_of::<f32>() as u64
-}
-
-/// Whether a packet is one of a transport's.
-fn is_flow(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::FlowData
-            | Kind::FlowAck
-            | Kind::FlowCredit
-            | Kind::DeliverData
-            | Kind::DeliverAck
-            | Kind::DeliverOffer
-            | Kind::DeliverAccept
-            | Kind::DeliverHold
-            | Kind::DeliverProbe
-            | Kind::DeliverBitmap
-            | Kind::DeliverStop
-            | Kind::DeliverRefuse
-    )
 }
 
 // spec: T-12

@@ -14,7 +14,6 @@ mod announcement;
 mod bounded;
 mod branch;
 mod gradient;
-mod levels;
 mod numbers;
 mod parameter;
 mod query;

@@ -82,6 +82,12 @@ impl Kind {
     pub fn from_u8(number: u8) -> Option<Kind> {
         try_transmute!(number).ok()
     }
+
+    /// Returns whether packets of this kind are those of a transport: of flows or deliveries.
+    #[inline]
+    pub const fn is_transport(self) -> bool {
+        matches!(self as u8, 1..=15 | 32..=47)
+    }
 }
 
 /// The meaning of a prefix, as far as it can be trusted before the tag is checked.

@@ -8,13 +8,13 @@ use thalweg_wire::aggregate::{Identity, Notice, Query};
 use thalweg_wire::tag::Key;
 
 use super::judge::{Asker, State};
-use super::leeway::Leeway;
+use super::leeway::{Leeway, missing_ranks};
 use super::queue::{Queue, Task};
 use super::ring::{Place, Ring};
 use super::scaling::Scaling;
 use super::slot::Slot;
 use super::stats::{Refusal, Stats};
-use super::{Config, Event, Missing, seats};
+use super::{Config, Event, Missing};
 use crate::setup::Setup;
 use crate::tree::{Group, Top, Tree};
 
@@ -263,9 +263,7 @@ impl Job {
         if place.slot.state == State::Done {
             return Missing::Nothing;
         }
-        let seats = 0..tree.workers();
-        let is_missing = |seat: &u32| seats::count(place.seats, *seat..*seat + 1) == 0;
-        let mut ranks: Vec<u32> = seats.filter(is_missing).map(|seat| tree.rank_at(seat)).collect();
+        let mut ranks = missing_ranks(tree, place.seats);
         ranks.sort_unstable();
         Missing::Ranks(ranks)
     }

@@ -223,7 +223,7 @@ impl Allowance {
 }
 
 /// Whose contributions are missing.
-fn missing_ranks(tree: &Tree, taken: &[u64]) -> Vec<u32> {
+pub(super) fn missing_ranks(tree: &Tree, taken: &[u64]) -> Vec<u32> {
     let all = 0..tree.workers();
     let mut missing = Vec::new();
     let mut from = all.start;

@@ -7,7 +7,7 @@ use zerocopy::{transmute_mut, transmute_ref};
 use super::numbers::FLOAT;
 use super::{
     Absent, AggregateError, BRANCH_BYTES, Branch, COLLISION, CONGESTED, Identity, Magnitude,
-    Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS, levels,
+    Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS,
 };
 use crate::flag;
 use crate::int24::U24;
@@ -82,7 +82,7 @@ header_view! {
         /// The upper half is zero: bits 4 and 5 are for the importance of the values.
         format: u8 = gradient.numbers.format(),
         /// One level in each half.
-        levels: u8 = levels::pack(gradient.level, gradient.bitmap_level),
+        levels: u8 = pack_levels(gradient.level, gradient.bitmap_level),
         next_magnitude: u8 = gradient.next_magnitude.exponent(),
     }
 }
@@ -167,19 +167,19 @@ impl GradientView {
     /// [`Gradient::level`].
     #[inline]
     pub fn level(&self) -> u8 {
-        levels::unpack(self.levels).0
+        self.levels & HALF_MAX
     }
 
     /// [`Gradient::bitmap_level`].
     #[inline]
     pub fn bitmap_level(&self) -> u8 {
-        levels::unpack(self.levels).1
+        self.levels >> 4
     }
 
     /// Writes both levels, as they are; the far end refuses those that contradict the branch.
     #[inline]
     pub fn set_levels(&mut self, level: u8, bitmap_level: u8) {
-        self.levels = levels::pack(level, bitmap_level);
+        self.levels = pack_levels(level, bitmap_level);
     }
 
     #[inline]
@@ -235,5 +235,28 @@ impl Gradient {
             return Err(AggregateError::Watermark(self.watermark_distance));
         }
         Ok(())
+    }
+}
+
+/// The largest level that half a byte holds. There are never more than four levels.
+const HALF_MAX: u8 = 0xf;
+
+/// `lower` in the lower half of a byte, `upper` in the upper. What does not fit becomes [`HALF_MAX`], which no branch has:
+/// a wrong level must not wrap to a right one.
+#[inline]
+const fn pack_levels(lower: u8, upper: u8) -> u8 {
+    let lower = if lower < HALF_MAX { lower } else { HALF_MAX };
+    let upper = if upper < HALF_MAX { upper } else { HALF_MAX };
+    lower | upper << 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_has_its_half() {
+        assert_eq!(pack_levels(1, 2), 0x21);
+        assert_eq!((pack_levels(16, 0), pack_levels(0, 255)), (0x0f, 0xf0));
     }
 }

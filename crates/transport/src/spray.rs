@@ -14,11 +14,20 @@ pub struct Spray {
 }
 
 impl Spray {
-    /// Over so many paths, at least one.
+    /// Over this number of paths, at least one.
     pub fn new(paths: u16, rng: Rng) -> Spray {
-        let order: Vec<u16> = (0..paths.max(1)).map(entropy).collect();
+        Spray::over((0..paths.max(1)).map(entropy).collect(), rng)
+    }
+
+    /// Over paths with these entropies, at least one.
+    pub fn over(order: Vec<u16>, rng: Rng) -> Spray {
         let next = order.len();
         Spray { order, next, rng }
+    }
+
+    /// A random byte, where a part of the entropy is not drawn in turn.
+    pub fn random_byte(&mut self) -> u8 {
+        self.rng.bits() as u8
     }
 
     /// The entropy of the next packet.
