@@ -42,7 +42,7 @@ impl Spray {
     }
 }
 
-/// Where a route has two choices, one byte is for each. The second counts with its bits turned round:
+/// The entropy of a path: a byte for each of two choices of a route. The second counts with its bits turned round:
 /// which of the second choices is taken says nothing about the first.
 fn entropy(path: u16) -> u16 {
     let [low, high] = path.to_le_bytes();

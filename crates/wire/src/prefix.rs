@@ -229,7 +229,7 @@ macro_rules! header_view {
         #[derive(::zerocopy::Immutable, ::zerocopy::Unaligned)]
         #[repr(C)]
         pub struct $View {
-            /// What every header begins with.
+            /// The prefix of every header.
             pub prefix: $crate::prefix::PrefixView,
             $(
                 $(#[$field_doc])*

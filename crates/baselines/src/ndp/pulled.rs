@@ -31,7 +31,7 @@ struct State {
 impl Pulled {
     /// The entropy of the next packet: the low byte picks the path at the first switch, the high byte
     /// those after it.
-    fn next_path(&mut self) -> u16 {
+    pub(super) fn next_path(&mut self) -> u16 {
         u16::from_le_bytes([self.paths.next_path() as u8, self.paths.random_byte()])
     }
 
