@@ -3,7 +3,7 @@
 //! A host has one cable, so a route is a route to the destination's edge switch: tables are as
 //! large as the number of switches squared, not hosts.
 
-use thalweg_core::{Meta, NodeId, Rng};
+use thalweg_core::{Meta, NodeId, Rng, fibonacci};
 
 use crate::topology::{LinkId, Topology};
 
@@ -129,8 +129,7 @@ impl Routes {
 /// Two multiplications mix the ends and the entropy well enough for the high bits to pick a path.
 #[inline]
 fn spread_bits(ends: u64, entropy: u64) -> u64 {
-    let mixed =
-        (ends ^ entropy.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let mixed = (ends ^ fibonacci(entropy)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_collective::Event as SumEvent;
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::{Director, Hosts, Outage, Program};
 use thalweg_flow::{FlowId, Message, Payload, Sent, StartError};
@@ -235,10 +236,10 @@ impl Director<SimulatedHost> for ScenarioDirector<'_> {
             Event::Flow(thalweg_flow::Event::Received(_))
             | Event::Server(_)
             | Event::Mesh { .. } => {}
-            Event::Finished { job, operation, coverage, .. } => {
+            Event::Sum { job, event: SumEvent::Finished { operation, coverage, .. } } => {
                 self.jobs.on_sum(now, node, (job, operation), &coverage);
             }
-            Event::Failed { job, failure, .. } => {
+            Event::Sum { job, event: SumEvent::Failed { failure, .. } } => {
                 self.jobs.on_failure(job, failure.to_string(), hosts);
             }
         }
