@@ -9,6 +9,7 @@ use crate::topology::{LinkId, Topology};
 
 /// How a switch chooses among equally short paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Spread {
     /// By a hash of source, destination and entropy: a flow keeps its path.
     #[default]
