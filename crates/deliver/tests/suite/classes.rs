@@ -39,9 +39,8 @@ const LONG_VALUES: u64 = 10_000 * SEGMENT_VALUES;
 
 /// One strict queue for each priority, none of which drops or marks.
 fn network() -> thalweg_fabric::Config {
-    let marking = Marking { threshold_bytes: u64::MAX, drop_unmarkable: false };
     thalweg_fabric::Config {
-        discipline: Discipline::StrictPerQueue([marking; PRIORITIES]),
+        discipline: Discipline::strict_per_queue([Marking::NONE; PRIORITIES]),
         buffer: Buffer::PerPort { bytes: 100_000_000 },
         ..thalweg_fabric::Config::default()
     }
