@@ -51,7 +51,7 @@ impl Daemons {
 
 fn start_switch(bind: SocketAddr, loss: f64) -> Result<SwitchDaemon, Failure> {
     let config = SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(bind, SECRET) };
-    SwitchDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
+    SwitchDaemon::start(&config).map_err(Failure::ran)
 }
 
 fn start_server(bind: SocketAddr, switch: SocketAddr) -> Result<ServerDaemon, Failure> {
@@ -60,5 +60,5 @@ fn start_server(bind: SocketAddr, switch: SocketAddr) -> Result<ServerDaemon, Fa
         token: Some(TOKEN.to_owned()),
         ..ServerDaemonConfig::new(bind, SECRET)
     };
-    ServerDaemon::start(&config, |_| {}).map_err(|error| Failure::Ran(error.to_string()))
+    ServerDaemon::start(&config, |_| {}).map_err(Failure::ran)
 }

@@ -39,11 +39,10 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
     let secret = u128::from_str_radix(&orders.next()?, 16);
     let secret = secret.map_err(|error| Failure::Ran(format!("the secret: {error}")))?;
     let secret = Secret(secret.to_be_bytes());
-    let failed = |error: thalweg::Error| Failure::Ran(error.to_string());
     match *command {
         DaemonCommand::Switch { bind, loss, seed } => {
             let config = SwitchDaemonConfig { loss, seed, ..SwitchDaemonConfig::new(bind, secret) };
-            let switch = SwitchDaemon::start(&config).map_err(failed)?;
+            let switch = SwitchDaemon::start(&config).map_err(Failure::ran)?;
             files::print(&format!("switch ready at {}\n", switch.address()))?;
             loop {
                 orders.next()?;
@@ -59,7 +58,7 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
                 ..ServerDaemonConfig::new(bind, secret)
             };
             let server =
-                ServerDaemon::start(&config, |note| eprintln!("{note}")).map_err(failed)?;
+                ServerDaemon::start(&config, |note| eprintln!("{note}")).map_err(Failure::ran)?;
             files::print(&format!("server ready at {}\n", server.address()))?;
             loop {
                 orders.next()?;

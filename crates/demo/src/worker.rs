@@ -10,7 +10,7 @@ use thalweg_train::Shard;
 
 use super::learner::Learner;
 use super::lifeline::Lifeline;
-use super::message::{Assignment, Exercise, Lesson, Report, Span, Trained, Way, Work, to_hex};
+use super::message::{Assignment, Exercise, Lesson, Report, Span, Trained, Way, Work};
 
 /// Rounds that are not measured: windows have to open first.
 const WARM_UP_ROUNDS: usize = 3;
@@ -38,7 +38,7 @@ pub fn worker() -> Result<(), Failure> {
         }
     };
     orders.next()?;
-    session.leave().map_err(failed)
+    session.leave().map_err(Failure::ran)
 }
 
 fn join(assignment: &Assignment) -> Result<Session, Failure> {
@@ -52,7 +52,7 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
         Note::Underflowed { .. } | Note::Rescaled { .. } => {}
         Note::Waiting(_) | Note::SetUp { .. } => {}
     };
-    let session = Session::join(SessionConfig {
+    Session::join(SessionConfig {
         switch: Some(switch.clone()),
         policy: Policy { collective: Collective::Aggregate, ..Policy::default() },
         // Every worker counts as a host of its own, so that all values pass the network.
@@ -60,10 +60,8 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
         patience: PATIENCE,
         notes: Arc::new(notes),
         ..SessionConfig::new(server, job, *rank, *ranks)
-    });
-    let session = session.map_err(failed)?;
-    say(&Report::Joined)?;
-    Ok(session)
+    })
+    .map_err(Failure::ran)
 }
 
 fn train(session: &Session, lesson: &Lesson, mut learner: Learner) -> Result<(), Failure> {
@@ -73,7 +71,7 @@ fn train(session: &Session, lesson: &Lesson, mut learner: Learner) -> Result<(),
         let gradient = gradient.to_vec();
         let reduce = || session.all_reduce(gradient, Reduce::Sum)?.wait();
         let (result, sum) = timed(reduce);
-        let result = result.map_err(failed)?;
+        let result = result.map_err(Failure::ran)?;
         say(&Report::Step { step, loss, examples, sum })?;
         // They take turns in computing the sum again: the work of one more worker.
         let ranks = session.ranks() as usize;
@@ -89,12 +87,12 @@ fn train(session: &Session, lesson: &Lesson, mut learner: Learner) -> Result<(),
             say(&Report::Tested { step, accuracy })?;
         }
     }
-    let counters = session.counters().map_err(failed)?.worker;
+    let counters = session.counters().map_err(Failure::ran)?.worker;
     let mut digest = Digest::default();
     learner.parameters().iter().for_each(|value| digest.add(u64::from(value.to_bits())));
     say(&Report::Trained(Trained {
         digest: digest.to_string(),
-        parameters: to_hex(learner.parameters()),
+        parameters: learner.parameters().iter().map(|value| value.to_bits()).collect(),
         repairs: counters.repairs,
         queries: counters.queries,
     }))
@@ -109,12 +107,12 @@ fn compare(session: &Session, exercise: &Exercise) -> Result<(), Failure> {
             .collect();
         // The ways take turns, so that whatever else the machine does slows all of them.
         for &way in &exercise.ways {
-            session.barrier().and_then(thalweg::Handle::wait).map_err(failed)?;
+            session.barrier().and_then(thalweg::Handle::wait).map_err(Failure::ran)?;
             let own = Array::F32(own.clone());
             let policy = Policy { collective: way.collective(), ..session.policy() };
             let reduce = || session.all_reduce_array(own, Reduce::Sum, policy)?.wait();
             let (result, sum) = timed(reduce);
-            let is_exact = result.map_err(failed)?.values == Array::F32(sums.clone());
+            let is_exact = result.map_err(Failure::ran)?.values == Array::F32(sums.clone());
             if round >= WARM_UP_ROUNDS {
                 say(&Report::Summed { way, sum, is_exact })?;
             }
@@ -143,10 +141,6 @@ fn now_us() -> f64 {
 fn say(report: &Report) -> Result<(), Failure> {
     let line = serde_json::to_string(report).expect("reports are plain data");
     files::print(&format!("{line}\n"))
-}
-
-fn failed(error: Error) -> Failure {
-    Failure::Ran(error.to_string())
 }
 
 impl Way {

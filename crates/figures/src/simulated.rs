@@ -20,7 +20,7 @@ use crate::study::{Bench, Cell, Measured};
 use crate::{Context, FigureError, Point};
 use numbers::Ran;
 
-/// What a plan holds besides the study.
+/// Settings of a plan besides the study.
 ///
 /// In its scenario `traffic` and `faults` are tables of tables, so that choices can change one of them; they come
 /// in the order of their names. Hosts may be given as ranges: `"0..8"`.
@@ -28,12 +28,12 @@ use numbers::Ran;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Simulated {
     scenario: Table,
-    /// What some cells change, besides what their choices do.
+    /// Changes of some cells, besides those of their choices.
     #[serde(default)]
     changes: Vec<Change>,
     #[serde(default)]
     ends: Ends,
-    /// What numbers depend on besides the run.
+    /// Inputs of numbers besides the run.
     #[serde(default)]
     options: BTreeMap<String, f64>,
 }
@@ -52,7 +52,7 @@ enum Ends {
     /// All flows have arrived and all jobs have ended.
     #[default]
     Complete,
-    /// Its time is up.
+    /// The simulated time is over.
     TimeUp,
 }
 
@@ -124,7 +124,7 @@ impl Simulated {
 
 #[cfg(test)]
 impl Simulated {
-    /// Reads the scenario of a cell.
+    /// Checks that the scenario of a cell can be read.
     pub(crate) fn check(&self, cell: &Cell<'_>) -> Result<(), String> {
         let text = self.file(cell)?.to_string();
         let scenario = thalweg_scenario::Scenario::parse("plan", &text, &files::load);
@@ -132,7 +132,7 @@ impl Simulated {
     }
 }
 
-/// How far a run is, from 0 to 1.
+/// Progress of a run, from 0 to 1.
 fn share_of(progress: &Progress, stop: Option<Span>) -> f64 {
     let expected = progress.expected_sums + progress.expected_flows.unwrap_or(0);
     let done = progress.finished_sums + progress.ended_flows;

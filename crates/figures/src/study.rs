@@ -27,14 +27,14 @@ pub(crate) use measured::Measured;
 /// The keys of a plan that all studies have.
 const KEYS: [&str; 8] = ["order", "axes", "grids", "derived", "rules", "claims", "plots", "tables"];
 
-/// What is compared, and what is shown of it.
+/// A comparison of cells: axes, metrics, claims, and how they are shown.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Study {
     /// Names of the axes. The last one changes fastest from cell to cell.
     order: Vec<String>,
     axes: BTreeMap<String, Vec<Choice>>,
-    /// Which cells there are, if it is not all of them.
+    /// Cells that exist, if that is not all of them.
     #[serde(default)]
     grids: Vec<At>,
     #[serde(default)]
@@ -54,9 +54,9 @@ struct Derived {
     value: Formula,
 }
 
-/// What measures cells, with the settings of a plan that are not the study's.
+/// A method that measures cells, with the settings of a plan that are not the study's.
 pub(crate) trait Bench: DeserializeOwned + Sync {
-    /// What all cells of a seed have in common.
+    /// Values that all cells of a seed share.
     type Common: Sync;
 
     /// Finds out what all cells have in common.

@@ -18,7 +18,7 @@ pub(super) const NAMES: [&str; 3] =
 pub(super) struct Counted(Arc<Mutex<(u64, u64)>>);
 
 impl Counted {
-    /// Which share was dropped of all packets that were sent so far, of the important ones, and of the others.
+    /// Shares that were dropped so far: of all packets, of the important ones, and of the others.
     pub(super) fn shares(&self, run: &Run<'_>, hosts: u32) -> [f64; 3] {
         let stats = (0..hosts).filter_map(|host| match run.participant(NodeId(host), 0) {
             Some(Participant::Server(node)) => node.delivery_stats(),

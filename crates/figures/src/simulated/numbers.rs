@@ -55,7 +55,7 @@ impl Ran<'_> {
         })
     }
 
-    /// What went from one node to the other, by names such as `SW0 → SW2`.
+    /// Bytes from one node to the other, by names such as `SW0 → SW2`.
     fn link_bytes(&self, ends: &str) -> Option<f64> {
         let (from, to) = ends.split_once(" → ")?;
         let is = |node: NodeId, name: &str| self.scenario.node_name(node) == name;
@@ -164,7 +164,7 @@ impl Ran<'_> {
         }
     }
 
-    /// What flows of a host brought to their end, in bits a second.
+    /// Rate of completed flows of a host, in bits a second.
     fn rate_of_a_host(&self) -> f64 {
         let flows = self.outcome.flows.iter();
         let arrived = flows.filter(|flow| self.outcome.completion(flow).is_some());
@@ -209,7 +209,7 @@ fn rounds_per_s(sums_at: &[Vec<Time>], last_rounds: usize) -> Option<f64> {
     Some(rounds as f64 / ended.as_s_f64())
 }
 
-/// How long iterations after the first take on average, by when the last sum came; `None` if there are none.
+/// Mean time of iterations after the first, by the arrival of the last sum; `None` without such iterations.
 fn later_us(job: &JobRecord) -> Option<f64> {
     let last: &Time = job.sums_at.iter().filter_map(|times| times.last()).max()?;
     let first = *job.iterations.first()?;

@@ -1,4 +1,4 @@
-//! What plans of simulated figures say, held against arithmetic, and a small run of every choice.
+//! Plans of simulated figures against arithmetic, and a small run of every choice.
 
 use thalweg_core::Bytes;
 use thalweg_workload::SizeDistribution;

@@ -13,14 +13,14 @@ use super::{Measured, Study};
 #[serde(from = "Written")]
 pub(crate) struct Formula {
     metric: String,
-    /// What it is compared with, if that is another number.
+    /// Metric that it is compared with, if that is another one.
     by: Option<String>,
     /// The cells that it is about.
     pub(super) at: At,
-    /// What is other in the cells that these are compared with.
+    /// Choices that differ in the cells that these are compared with.
     than: At,
     says: Option<Says>,
-    /// Which of several cells counts.
+    /// Rule that picks one of several cells.
     over: Over,
     /// By which the result is multiplied.
     scale: f64,
@@ -72,21 +72,21 @@ impl From<Written> for Formula {
     }
 }
 
-/// How a number is compared with another one.
+/// Comparison of a number with another one.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Says {
-    /// How much it is.
+    /// The number itself.
     Is,
-    /// How much the other one is.
+    /// The other number.
     Other,
-    /// How many times it is as much.
+    /// The number over the other.
     Times,
     /// By which share it is lower.
     Lower,
     /// By which share it is higher.
     Higher,
-    /// How many times the other one is as much: of times, how much faster it is.
+    /// The other over the number: the speed-up, where both are times.
     TimesAsFast,
     /// Of times, by which share it is faster.
     Faster,
@@ -112,7 +112,7 @@ impl Says {
     }
 }
 
-/// Which of several values counts.
+/// Rule that picks one of several values.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Over {
@@ -148,7 +148,7 @@ pub(super) struct Shown {
     pub(super) unit: Unit,
 }
 
-/// What plans call units.
+/// Units, as plans name them.
 #[derive(Deserialize)]
 #[serde(remote = "Unit", rename_all = "kebab-case")]
 pub(super) enum Units {
@@ -162,7 +162,7 @@ pub(super) enum Units {
     Ratio,
 }
 
-/// What all cells of a seed gave.
+/// Results of all cells of a seed.
 pub(crate) struct Results<'a> {
     pub(super) study: &'a Study,
     cells: Vec<Cell<'a>>,
@@ -228,7 +228,7 @@ impl Formula {
         Formula { metric: fill(&self.metric), by: self.by.as_ref().map(fill), ..self.clone() }
     }
 
-    /// Whether this size of the figure has the choices that it names.
+    /// Returns `true` if this size of the figure has the choices that it names.
     pub(super) fn is_there(&self, study: &Study) -> bool {
         study.product(&study.order, &self.at.but(&self.than)).is_ok()
     }

@@ -12,13 +12,13 @@ use super::Study;
 #[serde(from = "Written")]
 pub(crate) struct Choice {
     pub(crate) name: String,
-    /// Its place on a numeric axis.
+    /// Position on a numeric axis.
     pub(crate) number: f64,
-    /// What texts say of it besides its name.
+    /// Words for texts, besides the name.
     words: BTreeMap<String, String>,
-    /// What it changes in the scenario of a cell.
+    /// Changes of the scenario of a cell.
     pub(crate) scenario: Table,
-    /// What else a bench takes from it.
+    /// Other settings, for the bench.
     pub(crate) set: Table,
 }
 
@@ -146,19 +146,19 @@ pub(crate) struct Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// Its choices, in the order of the axes.
+    /// Returns the choices, in the order of the axes.
     pub(crate) fn choices(&self) -> impl Iterator<Item = &'a Choice> {
         let axes = self.study.order.iter().zip(&self.picks);
         axes.map(|(axis, pick)| &self.study.axes[axis][*pick])
     }
 
-    /// Its choice of one axis, if there is such an axis.
+    /// Returns the choice of one axis, if there is such an axis.
     pub(crate) fn choice(&self, axis: &str) -> Option<&'a Choice> {
         let place = self.study.order.iter().position(|name| name == axis)?;
         Some(&self.study.axes[axis][self.picks[place]])
     }
 
-    /// Whether it is one of the cells at `at`.
+    /// Returns `true` if it is one of the cells at `at`.
     pub(crate) fn is_at(&self, at: &At) -> Result<bool, String> {
         Ok(self.study.product(&self.study.order, at)?.contains(&self.picks))
     }

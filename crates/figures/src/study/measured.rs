@@ -1,4 +1,4 @@
-//! What was measured of a cell.
+//! Measurements of a cell.
 
 use std::collections::BTreeMap;
 

@@ -17,12 +17,12 @@ pub(super) trait Show {
     /// Axes for each of whose choices it is shown anew.
     fn each(&self) -> &[String];
 
-    /// Whether it is left out at this size.
+    /// Returns `true` if it is left out at this size.
     fn is_left_out(&self, _: &Results<'_>) -> bool {
         false
     }
 
-    /// What is shown of the cells at `at`.
+    /// Shows the cells at `at`.
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Self::Shown, String>;
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Said {
     /// Several of them have to rise, unless the plan says which one counts.
     value: Vec<Formula>,
     over: Option<Over>,
-    /// Whether it is left out at sizes without the choices that it names.
+    /// Leaves it out at sizes without the choices that it names.
     #[serde(default)]
     optional: bool,
     /// The value has to rise from choice to choice of an axis.
@@ -147,9 +147,9 @@ struct Across {
     /// curves of one cell.
     #[serde(default)]
     keys: Vec<String>,
-    /// What a category is called; else by its choice.
+    /// Name of a category; its choice by default.
     name: Option<String>,
-    /// Whether categories without a number are left out.
+    /// Leaves out categories without a number.
     #[serde(default)]
     measured: bool,
     #[serde(default)]
@@ -211,7 +211,7 @@ enum Marks {
 }
 
 impl Line {
-    /// Whether it is a curve that was measured as one.
+    /// Returns `true` if it is a curve that was measured as one.
     fn is_curve(&self, drawing: &Drawing) -> bool {
         drawing.x.along.is_empty() && drawing.x.keys.is_empty()
     }
@@ -326,7 +326,7 @@ impl Show for Drawing {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Listed {
-    /// Where it has `{}`, the value is put.
+    /// Text with `{}` in place of the value.
     caption: String,
     value: Option<Shown>,
     #[serde(default)]
@@ -337,7 +337,7 @@ pub(super) struct Listed {
     at: At,
     #[serde(default = "one_row")]
     rows: Vec<Row>,
-    /// Whether all rows of a place come before the next place.
+    /// Puts all rows of a place before the next place.
     #[serde(default)]
     rows_inside: bool,
     columns: Vec<Column>,
@@ -348,14 +348,14 @@ pub(super) struct Listed {
 #[serde(deny_unknown_fields)]
 struct Row {
     name: String,
-    /// What the numbers of columns have in place of `{key}`.
+    /// Replacements of `{key}` in the numbers of columns.
     #[serde(default)]
     key: String,
     #[serde(default)]
     at: At,
     #[serde(default)]
     than: At,
-    /// Where the cells are whose value that of the row is divided by.
+    /// Cells whose value the row's is divided by.
     against: Option<At>,
 }
 
@@ -380,7 +380,7 @@ struct Column {
     unit_in_brackets: Unit,
     #[serde(default)]
     right: bool,
-    /// Whether there is nothing where there is no number.
+    /// Leaves a field empty where there is no number.
     #[serde(default)]
     empty: bool,
 }
