@@ -80,7 +80,8 @@ fn the_busiest_link_carries_what_arithmetic_says() {
         let of = cells.iter().filter_map(|cell| cell.choice("system"));
         let number =
             of.into_iter().find(|choice| choice.name == system).map(|choice| choice.number);
-        number.unwrap() / (4.0 * thalweg_workload::models::vgg16().values() as f64)
+        number.unwrap()
+            / (4.0 * thalweg_workload::models::by_name("vgg16").unwrap().values() as f64)
     };
     let close = |system, expected: f64| assert!((bytes(system) / expected - 1.0).abs() < 1e-12);
     close("ATP", 306.0 / 248.0);
