@@ -9,7 +9,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use thalweg::{
-    Collective, Coverage, Error, Handle, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
+    Collective, Coverage, Error, ErrorKind, Handle, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
 };
 use thalweg_collective::mesh::{Call, Outcome, Request};
 use thalweg_core::fingerprint::digest_of_lengths;
@@ -25,7 +25,10 @@ create_exception!(
 );
 
 /// Copies the result of an operation to where it belongs and says what it lacks, or why there is none.
-type Finish = Box<dyn FnOnce() -> Result<Lacking, Error> + Send>;
+type Finish = Box<dyn FnOnce() -> Result<Lacking, Explained> + Send>;
+
+/// What went wrong with an operation: a text, and the ranks to blame.
+type Explained = (String, Vec<u32>);
 
 /// Parts of a tensor, from one value to another, and the ranks whose values these lack. `None` where that is
 /// unreported.
@@ -34,9 +37,8 @@ type Lacking = Option<Vec<(u64, u64, Vec<u32>)>>;
 /// Nothing is missing.
 const WHOLE: Lacking = Some(Vec::new());
 
-/// How an operation has ended: its number, what went wrong if something did (a text, and the ranks to
-/// blame), and what its result lacks.
-type End = (u64, Option<(String, Vec<u32>)>, Lacking);
+/// How an operation has ended: its number, what went wrong if something did, and what its result lacks.
+type End = (u64, Option<Explained>, Lacking);
 
 /// A session. Every method that begins an operation returns its number.
 #[pyclass(module = "thalweg._core", frozen)]
@@ -316,7 +318,7 @@ impl Session {
             let finish = lock(&self.under_way).finish.remove(&number);
             Ok(Some(match finish.map_or(Ok(WHOLE), |finish| finish()) {
                 Ok(lacking) => (number, None, lacking),
-                Err(error) => (number, Some(explain(&error)), None),
+                Err(explained) => (number, Some(explained), None),
             }))
         })
     }
@@ -395,8 +397,10 @@ impl Session {
         let handle = Arc::new(Mutex::new(Some(handle)));
         let waiting = Arc::clone(&handle);
         let finish: Finish = Box::new(move || {
-            let Some(handle) = lock(&waiting).take() else { return Err(Error::Closed) };
-            finish(handle.wait()?).map_err(Error::Call)
+            let blameless = |text: String| (text, Vec::new());
+            let handle = lock(&waiting).take();
+            let handle = handle.ok_or_else(|| blameless("the operation has ended already".into()))?;
+            finish(handle.wait().map_err(|error| explain(&error))?).map_err(blameless)
         });
         let mut under_way = lock(&self.under_way);
         let number = under_way.next;
@@ -525,19 +529,15 @@ fn in_words(note: &Note) -> String {
     }
 }
 
-fn explain(error: &Error) -> (String, Vec<u32>) {
-    let culprits = match error {
-        Error::Job(failure) => failure.culprits.clone(),
-        _ => Vec::new(),
-    };
-    (error.to_string(), culprits)
+fn explain(error: &Error) -> Explained {
+    (error.to_string(), error.ranks().to_vec())
 }
 
 fn raise(error: Error) -> PyErr {
     let (text, _) = explain(&error);
-    match error {
+    match error.kind() {
         // The job goes on.
-        Error::UnreportedMean(_) => PyValueError::new_err(text),
+        ErrorKind::Call => PyValueError::new_err(text),
         _ => SessionError::new_err(text),
     }
 }

@@ -101,11 +101,8 @@ pub enum ControlEvent {
         /// Why.
         text: String,
     },
-    /// The service was out of reach for too long, or does not want this rank. Nothing comes after it.
-    GaveUp {
-        /// Why.
-        text: String,
-    },
+    /// The service was out of reach for too long, or refuses this rank. Nothing comes after it.
+    GaveUp(Failure),
 }
 
 /// One rank's attendance of a job.

@@ -12,8 +12,8 @@ use thiserror::Error;
 
 use crate::clock::milliseconds;
 use crate::message::{
-    Diagnosis, Failure, FromRank, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits,
-    Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, Resume, Stall, Ticket,
+    ToRank, Waits, Welcome,
 };
 use crate::registry::Registration;
 use crate::settings::Settings;
@@ -142,7 +142,11 @@ pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
             let waits = fragment.map_or(Waits::Ranks(ranks), Waits::Fragment);
             FromRank::Stalled(Stall { operation, waits, since: Span::from_ms(since_ms) })
         }
-        Message::Failing(v1::Failing { text }) => FromRank::Failing { text },
+        Message::Failing(failing) => {
+            let kind = failure_kind(failing.kind());
+            let v1::Failing { text, culprits, operation, .. } = failing;
+            FromRank::Failing(Failure { kind, text, culprits, operation, since: None })
+        }
         Message::Operation(v1::Operation { number, fingerprint }) => {
             let encoded = fingerprint.as_slice().try_into().ok();
             let fingerprint = encoded.and_then(|bytes| fingerprint::decode(bytes).ok());
@@ -170,7 +174,10 @@ pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
             let since_ms = milliseconds(since);
             Message::Stalled(v1::Stalled { operation, fragment, ranks, since_ms })
         }
-        FromRank::Failing { text } => Message::Failing(v1::Failing { text }),
+        FromRank::Failing(Failure { kind, text, culprits, operation, since: _ }) => {
+            let kind = to_failure_kind(kind).into();
+            Message::Failing(v1::Failing { text, kind, culprits, operation })
+        }
         FromRank::Operation { number, fingerprint } => Message::Operation(v1::Operation {
             number,
             fingerprint: fingerprint::encode(&fingerprint).to_vec(),
@@ -225,8 +232,11 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
             let since = Span::from_ms(since_ms);
             ToRank::Diagnosis(Arc::new(Diagnosis { text, culprits, fragment, since }))
         }
-        Message::Failed(v1::Failed { text, culprits }) => {
-            ToRank::Failed(Arc::new(Failure { text, culprits }))
+        Message::Failed(failed) => {
+            let kind = failure_kind(failed.kind());
+            let v1::Failed { text, culprits, operation, since_ms, .. } = failed;
+            let since = since_ms.map(Span::from_ms);
+            ToRank::Failed(Arc::new(Failure { kind, text, culprits, operation, since }))
         }
     })
 }
@@ -253,9 +263,37 @@ pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
         ToRank::Failed(failure) => Message::Failed(v1::Failed {
             text: failure.text.clone(),
             culprits: failure.culprits.clone(),
+            kind: to_failure_kind(failure.kind).into(),
+            operation: failure.operation,
+            since_ms: failure.since.map(milliseconds),
         }),
     };
     v1::ToRank { message: Some(message) }
+}
+
+/// Older software says no kind: its jobs failed because of ranks.
+fn failure_kind(kind: v1::FailureKind) -> FailureKind {
+    match kind {
+        v1::FailureKind::Unspecified | v1::FailureKind::Peer => FailureKind::Peer,
+        v1::FailureKind::Timeout => FailureKind::Timeout,
+        v1::FailureKind::Aborted => FailureKind::Aborted,
+        v1::FailureKind::Disagreement => FailureKind::Disagreement,
+        v1::FailureKind::Network => FailureKind::Network,
+        v1::FailureKind::Config => FailureKind::Config,
+        v1::FailureKind::Internal => FailureKind::Internal,
+    }
+}
+
+fn to_failure_kind(kind: FailureKind) -> v1::FailureKind {
+    match kind {
+        FailureKind::Peer => v1::FailureKind::Peer,
+        FailureKind::Timeout => v1::FailureKind::Timeout,
+        FailureKind::Aborted => v1::FailureKind::Aborted,
+        FailureKind::Disagreement => v1::FailureKind::Disagreement,
+        FailureKind::Network => v1::FailureKind::Network,
+        FailureKind::Config => v1::FailureKind::Config,
+        FailureKind::Internal => v1::FailureKind::Internal,
+    }
 }
 
 fn from_welcome(welcome: v1::Welcome) -> Result<Welcome, Malformed> {

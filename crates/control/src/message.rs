@@ -35,11 +35,8 @@ pub enum FromRank {
     /// It waits for too long. To be repeated while that lasts, every `stall_after` of the settings; a
     /// stall that is not repeated for three times as long counts as over.
     Stalled(Stall),
-    /// It gives up, so everybody shall.
-    Failing {
-        /// Why.
-        text: String,
-    },
+    /// It gives up, so everybody shall. The sender is at fault where no other rank is named.
+    Failing(Failure),
     /// It has called an operation, which is compared with those of the others.
     Operation {
         /// Number of the operation, in the order of the calls.
@@ -195,10 +192,42 @@ pub struct Diagnosis {
 /// Why a job is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
+    /// Kind of the failure, for programs.
+    pub kind: FailureKind,
     /// For people.
     pub text: String,
     /// The ranks at fault, where that is known.
     pub culprits: Vec<u32>,
+    /// Number of the operation that failed, where one did.
+    pub operation: Option<u64>,
+    /// Time that the job had not progressed, where that is why it failed.
+    pub since: Option<Span>,
+}
+
+/// Kind of a [`Failure`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FailureKind {
+    /// A rank or its host failed.
+    Peer,
+    /// An operation did not progress for too long.
+    Timeout,
+    /// A program ended the job.
+    Aborted,
+    /// Ranks called different operations.
+    Disagreement,
+    /// Nodes cannot reach each other.
+    Network,
+    /// The settings of the job are invalid.
+    Config,
+    /// A defect of the software.
+    Internal,
+}
+
+impl Failure {
+    /// A failure by the fault of these ranks, of no operation in particular.
+    pub fn new(kind: FailureKind, text: impl Into<String>, culprits: Vec<u32>) -> Failure {
+        Failure { kind, text: text.into(), culprits, operation: None, since: None }
+    }
 }
 
 impl Welcome {

@@ -26,7 +26,7 @@ use thalweg_core::{JobId, NodeId, Rng, Span, Time};
 use thalweg_wire::tag::{Key, Secret};
 
 use crate::address::Network;
-use crate::message::{Failure, FromRank, Join, LANE_BITS, Ticket, ToRank, is_lane};
+use crate::message::{Failure, FailureKind, FromRank, Join, LANE_BITS, Ticket, ToRank, is_lane};
 use crate::plane::Missing;
 use crate::settings::Settings;
 
@@ -236,15 +236,18 @@ impl Registry {
                 job.note_stall(now, rank, stall);
                 self.investigate(now, id);
             }
-            FromRank::Failing { text } => {
+            FromRank::Failing(failure) => {
                 let name = explain::name_of(&self.cluster, job, rank);
-                let text = format!("{name} gives up: {}", printable(&text));
-                self.fail(now, id, Failure { text, culprits: vec![rank] });
+                let text = format!("{name} gives up: {}", printable(&failure.text));
+                let culprits = job.culprits(rank, &failure.culprits);
+                self.fail(now, id, Failure { text, culprits, ..failure });
             }
             FromRank::Operation { number, fingerprint } => {
                 if let Err(mismatch) = job.operations.note(rank, number, &fingerprint) {
                     let text = format!("operation {number}: {mismatch}");
-                    self.fail(now, id, Failure { text, culprits: mismatch.ranks().to_vec() });
+                    let culprits = mismatch.ranks().to_vec();
+                    let failure = Failure::new(FailureKind::Disagreement, text, culprits);
+                    self.fail(now, id, Failure { operation: Some(number), ..failure });
                 }
             }
             FromRank::Leave => self.leave(id, rank, link),
@@ -280,8 +283,8 @@ impl Registry {
     }
 
     /// Fails a job for a reason from outside.
-    pub fn fail_job(&mut self, now: Time, job: JobId, text: String) {
-        self.fail(now, job, Failure { text, culprits: Vec::new() });
+    pub fn fail_job(&mut self, now: Time, job: JobId, kind: FailureKind, text: String) {
+        self.fail(now, job, Failure::new(kind, text, Vec::new()));
     }
 
     /// Time passes.
@@ -302,7 +305,7 @@ impl Registry {
             // Everybody is gone, and whoever comes remembers nothing: it is another job.
             let id = job.id;
             let text = format!("job {:?} was registered anew when nobody was there", job.name);
-            self.fail_job(now, id, text);
+            self.fail_job(now, id, FailureKind::Peer, text);
         }
         let mut id = JobId(self.rng.bits() & !LANE_BITS);
         while self.jobs.contains_key(&id) || self.failures.contains_key(&id) {
@@ -384,7 +387,7 @@ impl Registry {
             let is_first = job.hosts.is_empty();
             job.gather();
             if is_first && let Err(text) = self.begin(id) {
-                self.fail_job(now, id, text);
+                self.fail_job(now, id, FailureKind::Config, text);
                 return Ok(());
             }
             let round = self.registrar.round(id).unwrap_or(0);

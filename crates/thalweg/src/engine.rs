@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_control::{Attendance, FromRank};
+use thalweg_control::{Attendance, Failure, FailureKind, FromRank};
 use thalweg_core::{NodeId, Span, Time};
 use thalweg_net::{Driver, DriverError, Waker};
 use thalweg_stack::{Event, TrainingHost};
@@ -24,13 +24,13 @@ pub(crate) use command::{Command, Sum, Summed};
 pub(crate) use comparison::HostOperation;
 pub(crate) use membership::Joined;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
 use crate::lossy::Lossy;
 use crate::session::Note;
 use crate::window::Window;
 use comparison::Comparison;
-use membership::Membership;
+use membership::{Membership, failure_of_sum};
 use pending::{Fault, Pending};
 use watch::Watch;
 
@@ -139,7 +139,7 @@ pub(crate) struct Engine {
     end: Arc<End>,
     comparison: Comparison,
     /// Failure that another rank reported to this one, and the time of that report. That rank knows more.
-    hearsay: Option<(Time, String)>,
+    hearsay: Option<(Time, Failure)>,
     /// Until the rank has its place.
     joining: Option<Reply>,
     membership: Option<Membership>,
@@ -197,7 +197,7 @@ impl Engine {
             }
             let is_idle = match self.driver.turn(|event| events.push(event)) {
                 Ok(turn) => turn.is_idle,
-                Err(error) => return self.break_down(&error),
+                Err(error) => return self.break_down(error),
             };
             self.take_in(&mut events);
             self.look_around();
@@ -205,7 +205,7 @@ impl Engine {
                 return;
             }
             if is_idle && let Err(error) = self.driver.wait(NAP) {
-                return self.break_down(&error);
+                return self.break_down(error);
             }
         }
     }
@@ -233,20 +233,16 @@ impl Engine {
 
     /// Tells everybody, this rank too, so that all fail alike.
     fn spread(&mut self, fault: Fault) {
-        let text = match fault {
-            Fault::Own(text) => text,
-            Fault::Sums(thalweg_collective::Failure::Differs(mismatch)) => {
-                let membership = self.membership.as_ref();
-                let rank = |seat| membership.and_then(|own| own.leader(seat)).unwrap_or(seat);
-                mismatch.renumbered(rank).to_string()
+        match fault {
+            Fault::Own(failure) => self.say(FromRank::Failing(failure)),
+            Fault::Sums(failure) => {
+                let failure = failure_of_sum(&failure, self.membership.as_ref());
+                self.say(FromRank::Failing(failure));
             }
-            Fault::Sums(failure) => failure.to_string(),
-            Fault::Hearsay(text) => {
-                self.hearsay.get_or_insert((self.driver.now(), text));
-                return;
+            Fault::Hearsay(failure) => {
+                self.hearsay.get_or_insert((self.driver.now(), failure));
             }
-        };
-        self.say(FromRank::Failing { text });
+        }
     }
 
     fn say(&self, message: FromRank) {
@@ -270,10 +266,12 @@ impl Engine {
         self.failure = Some(error);
     }
 
-    fn break_down(mut self, error: &DriverError) {
-        let text = format!("rank {} cannot go on: {error}", self.identity.rank);
-        self.say(FromRank::Failing { text: text.clone() });
-        self.fail(Error::job(text, vec![self.identity.rank]));
+    fn break_down(mut self, error: DriverError) {
+        let rank = self.identity.rank;
+        let text = format!("rank {rank} cannot go on: {error}");
+        let failure = Failure::new(FailureKind::Peer, text.clone(), vec![rank]);
+        self.say(FromRank::Failing(failure));
+        self.fail(Error::caused(ErrorKind::System, text, error).with_ranks([rank]));
     }
 
     /// Whether the rank is done, and has answered whoever still had questions.

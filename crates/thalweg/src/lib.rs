@@ -37,7 +37,7 @@ mod value;
 mod window;
 
 pub use counters::{Counters, DeliveryCounters};
-pub use error::{Error, Failure};
+pub use error::{Error, ErrorKind};
 pub use handle::{Handle, HandleFuture};
 pub use lossy::Lossy;
 pub use pacing::Pacing;

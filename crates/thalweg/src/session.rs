@@ -89,7 +89,10 @@ impl Session {
         how: Reduce,
     ) -> Result<Handle<Vec<T>>, Error> {
         if may_lack(&self.policy, how, T::ELEMENT) {
-            return Err(Error::NoCoverage);
+            return Err(Error::call(
+                "the session's policy has a loss bound, and all_reduce returns no coverage: call \
+                 all_reduce_with, with this policy or with Reliability::Exact",
+            ));
         }
         let reduced = self.all_reduce_with(values, how, self.policy)?;
         Ok(reduced.and_then(|reduced| Ok(reduced.values)))
@@ -105,7 +108,7 @@ impl Session {
     ) -> Result<Handle<Reduced<Vec<T>>>, Error> {
         let reduced = self.all_reduce_array(T::into_array(values), how, policy)?;
         Ok(reduced.and_then(|Reduced { values, coverage }| {
-            let values = T::from_array(values).ok_or(Error::Closed)?;
+            let values = T::from_array(values).ok_or_else(other_type)?;
             Ok(Reduced { values, coverage })
         }))
     }
@@ -182,7 +185,7 @@ impl Session {
         let length = values.as_ref().len();
         if !length.is_multiple_of(element.bytes()) {
             let name = element.name();
-            return Err(Error::Call(format!("{length} bytes are no whole number of {name}")));
+            return Err(Error::call(format!("{length} bytes are no whole number of {name}")));
         }
         if self.ranks == 1 {
             return Ok(exact(ready(values)));
@@ -239,7 +242,7 @@ impl Session {
         let own = own_part(&counts, self.rank);
         let Some(own) = own.filter(|_| counts.iter().sum::<u64>() == values.len() as u64) else {
             let (parts, ranks, length) = (counts.len(), self.ranks, values.len());
-            return Err(Error::Call(format!(
+            return Err(Error::call(format!(
                 "{parts} counts for {ranks} ranks and {length} values: give one for each rank, that add up to \
                  the values"
             )));
@@ -254,7 +257,7 @@ impl Session {
         let fingerprint = fingerprint.with_intent(intent);
         let reduced = self.all_reduce_as(array, how, (policy, fingerprint))?;
         Ok(reduced.and_then(move |Reduced { values, coverage }| {
-            let values = T::from_array(values).ok_or(Error::Closed)?;
+            let values = T::from_array(values).ok_or_else(other_type)?;
             let part = values[own.start as usize..own.end as usize].to_vec();
             Ok(Reduced { values: part, coverage: coverage.within(&own) })
         }))
@@ -319,7 +322,7 @@ impl Session {
     pub fn receive<T: Value>(&self, from: u32, tag: u64) -> Result<Handle<Vec<T>>, Error> {
         let to_values = |bytes: Vec<u8>| {
             let array = Array::from_bytes(T::ELEMENT, &bytes);
-            T::from_array(array).ok_or(Error::Closed)
+            T::from_array(array).ok_or_else(other_type)
         };
         let (handle, reply) = pair(to_values);
         let values = (Some(T::ELEMENT), None);
@@ -347,7 +350,7 @@ impl Session {
     /// What was counted so far by one of the sending threads.
     pub fn counters_of(&self, thread: usize) -> Result<Counters, Error> {
         let post = self.lanes.get(thread);
-        let post = post.ok_or_else(|| Error::Call(format!("there is no thread {thread}")))?;
+        let post = post.ok_or_else(|| Error::call(format!("there is no thread {thread}")))?;
         let (handle, reply) = pair(|counters: Counters| Ok(counters));
         post.send(Command::Count(reply));
         handle.wait()
@@ -397,7 +400,7 @@ impl Session {
     fn check(&self, policy: &Policy) -> Result<(), Error> {
         if policy.numeric != self.policy.numeric {
             let text = "another numeric than the session's: it is one for all sums of a job";
-            return Err(Error::Call(text.to_owned()));
+            return Err(Error::call(text));
         }
         Ok(())
     }
@@ -480,7 +483,7 @@ fn exact<T: 'static>(handle: Handle<T>) -> Handle<Reduced<T>> {
 /// Memory that was lent, with its result.
 fn returned<B: Memory>(sum: Reduced<Tensor>) -> Result<Reduced<B>, Error> {
     let Reduced { values, coverage } = sum;
-    Ok(Reduced { values: lent::give_back(values).ok_or(Error::Closed)?, coverage })
+    Ok(Reduced { values: lent::give_back(values).ok_or_else(other_type)?, coverage })
 }
 
 /// Which values are a rank's part.
@@ -501,7 +504,12 @@ fn ready<T: Send + 'static>(values: T) -> Handle<T> {
 }
 
 fn typed<T: Value>(handle: Handle<Array>) -> Handle<Vec<T>> {
-    handle.and_then(|array| T::from_array(array).ok_or(Error::Closed))
+    handle.and_then(|array| T::from_array(array).ok_or_else(other_type))
+}
+
+/// An operation ends with values of the type that it began with.
+fn other_type() -> Error {
+    Error::internal("an operation ended with values of another type than it began with")
 }
 
 fn bytes(outcome: Outcome) -> Vec<u8> {

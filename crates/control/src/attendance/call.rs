@@ -16,7 +16,7 @@ use super::{AttendConfig, ControlEvent};
 use crate::access::{Door, chain};
 use crate::clock::Clock;
 use crate::convert;
-use crate::message::{FromRank, Join, Progress, Ticket, ToRank};
+use crate::message::{Failure, FailureKind, FromRank, Join, Progress, Ticket, ToRank};
 use crate::registry::Registration;
 use crate::v1;
 
@@ -56,7 +56,7 @@ pub(super) struct Call {
     /// What the application last said, and when.
     progress: (Time, Progress),
     /// Why the application gives up, until the service knows.
-    failing: Option<String>,
+    failing: Option<Failure>,
     /// When to stop trying to leave. `None` while it stays.
     leaving: Option<Time>,
 }
@@ -115,7 +115,10 @@ impl Call {
             }
             let text = match end {
                 End::Over => return,
-                End::Refused(text) => return (self.events)(ControlEvent::GaveUp { text }),
+                End::Refused(text) => {
+                    let failure = Failure::new(FailureKind::Config, text, Vec::new());
+                    return (self.events)(ControlEvent::GaveUp(failure));
+                }
                 End::Broken(text) => text,
             };
             if self.give_up(away, &mut told, text) || self.wait().await {
@@ -135,7 +138,9 @@ impl Call {
             let (endpoint, seconds) = (&self.config.access.endpoint, since.as_s_f64());
             let text =
                 format!("no connection to the registrar at {endpoint} for {seconds:.1} s: {text}");
-            (self.events)(ControlEvent::GaveUp { text });
+            let failure = Failure::new(FailureKind::Network, text, Vec::new());
+            let failure = Failure { since: Some(since), ..failure };
+            (self.events)(ControlEvent::GaveUp(failure));
             return true;
         }
         if told.is_none_or(|told| now.since(told) >= TOLD_EVERY) {
@@ -163,7 +168,7 @@ impl Call {
         match command {
             None => return true,
             Some(FromRank::Progress(progress)) => self.progress = (self.clock.now(), progress),
-            Some(FromRank::Failing { text }) => self.failing = Some(text),
+            Some(FromRank::Failing(failure)) => self.failing = Some(failure),
             Some(FromRank::Leave) => self.leaving = Some(self.clock.now() + LEAVE_WITHIN),
             Some(FromRank::Answer { round, .. }) => self.rounds.answer(round),
             // They are repeated.
@@ -266,8 +271,8 @@ impl Call {
 
     /// Says what was kept while nobody heard it.
     fn catch_up(&mut self, line: &Line) -> Option<End> {
-        if let Some(text) = self.failing.clone() {
-            return line.say(&FromRank::Failing { text });
+        if let Some(failure) = self.failing.clone() {
+            return line.say(&FromRank::Failing(failure));
         }
         if self.leaving.is_some() {
             return line.say(&FromRank::Leave);

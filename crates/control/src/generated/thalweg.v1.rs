@@ -149,6 +149,12 @@ pub struct Stalled {
 pub struct Failing {
     #[prost(string, tag = "1")]
     pub text: ::prost::alloc::string::String,
+    #[prost(enumeration = "FailureKind", tag = "2")]
+    pub kind: i32,
+    #[prost(uint32, repeated, tag = "3")]
+    pub culprits: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, optional, tag = "4")]
+    pub operation: ::core::option::Option<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Leave {}
@@ -295,6 +301,12 @@ pub struct Failed {
     pub text: ::prost::alloc::string::String,
     #[prost(uint32, repeated, tag = "2")]
     pub culprits: ::prost::alloc::vec::Vec<u32>,
+    #[prost(enumeration = "FailureKind", tag = "3")]
+    pub kind: i32,
+    #[prost(uint64, optional, tag = "4")]
+    pub operation: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub since_ms: ::core::option::Option<u64>,
 }
 /// The server has contributions to different operations: a rank reports its latest ones at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -424,6 +436,18 @@ impl Recovery {
             _ => None,
         }
     }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum FailureKind {
+    Unspecified = 0,
+    Peer = 1,
+    Timeout = 2,
+    Aborted = 3,
+    Disagreement = 4,
+    Network = 5,
+    Config = 6,
+    Internal = 7,
 }
 /// Generated client implementations.
 pub mod control_client {

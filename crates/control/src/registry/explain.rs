@@ -6,7 +6,7 @@ use super::SILENT_AFTER;
 use super::cluster::Cluster;
 use super::job::{Attendee, Job};
 use super::refusal::seconds;
-use crate::message::{Diagnosis, Failure, Waits};
+use crate::message::{Diagnosis, Failure, FailureKind, Waits};
 use crate::plane::Missing;
 
 /// How many culprits are described.
@@ -22,15 +22,16 @@ pub(super) fn failure(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure
     if job.welcome.is_none() && job.ranks.values().any(|attendee| attendee.has_left) {
         let culprits = job.missing();
         let text = format!("{} cannot be replaced: others have left", list(&culprits));
-        return Some(Failure { text, culprits });
+        return Some(Failure::new(FailureKind::Peer, text, culprits));
     }
     gone(now, cluster, job).or_else(|| {
         let (_, first) = job.stalls.first()?;
         if now.since(first.began) < patience {
             return None;
         }
-        let Diagnosis { text, culprits, .. } = diagnosis(now, cluster, job)?;
-        Some(Failure { text, culprits })
+        let Diagnosis { text, culprits, since, .. } = diagnosis(now, cluster, job)?;
+        let failure = Failure::new(FailureKind::Timeout, text, culprits);
+        Some(Failure { operation: Some(first.stall.operation), since: Some(since), ..failure })
     })
 }
 
@@ -70,7 +71,7 @@ fn not_back(job: &Job, waited: Span) -> Failure {
     let culprits = job.missing();
     let (who, waited) = (list(&culprits), seconds(waited));
     let text = format!("{who} did not come back since the registrar restarted {waited} ago");
-    Failure { text, culprits }
+    Failure::new(FailureKind::Peer, text, culprits)
 }
 
 /// Those who were away for longer than the patience.
@@ -89,7 +90,7 @@ fn gone(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
     let text = describe(&culprits, |rank| {
         format!("{} is gone: {}", name_of(cluster, job, rank), whereabouts(now, job, rank))
     });
-    Some(Failure { text, culprits })
+    Some(Failure::new(FailureKind::Peer, text, culprits))
 }
 
 /// Whose fault it is that a fragment does not come, and why that is thought.

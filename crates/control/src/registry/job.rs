@@ -272,6 +272,16 @@ impl Job {
         (0..self.workers).filter(is_missing).take(MISSING_NAMED_MAX).collect()
     }
 
+    /// The ranks at fault, as a rank reports them: itself where it names no rank of the job.
+    pub(super) fn culprits(&self, reporter: u32, named: &[u32]) -> Vec<u32> {
+        let is_rank = |rank: &u32| *rank < self.workers;
+        let mut culprits: Vec<u32> = named.iter().copied().filter(is_rank).collect();
+        culprits.sort_unstable();
+        culprits.dedup();
+        culprits.truncate(MISSING_NAMED_MAX);
+        if culprits.is_empty() { vec![reporter] } else { culprits }
+    }
+
     /// Who is missing, if it is time to say so.
     pub(super) fn waiting(&mut self, now: Time) -> Option<Arc<[u32]>> {
         let is_due = now.since(self.waiting_told) >= WAITING_EVERY;

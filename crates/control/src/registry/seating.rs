@@ -8,7 +8,7 @@ use thalweg_core::{JobId, Time};
 use thalweg_wire::tag::Key;
 
 use super::{Action, Registry};
-use crate::message::ToRank;
+use crate::message::{FailureKind, ToRank};
 
 impl Registry {
     /// Makes the aggregation among the leaders, or says why there is none.
@@ -69,7 +69,10 @@ impl Registry {
         match self.registrar.handle(message) {
             // Said too late or too early: it will be asked again.
             Ok(_) | Err(JoinError::UnknownJob(_) | JoinError::Future { .. }) => {}
-            Err(error) => self.fail_job(now, id, format!("the job cannot be set up: {error}")),
+            Err(error) => {
+                let text = format!("the job cannot be set up: {error}");
+                self.fail_job(now, id, FailureKind::Internal, text);
+            }
         }
     }
 

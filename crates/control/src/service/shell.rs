@@ -14,6 +14,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::desk::{self, Desk, Errand};
 use crate::clock::milliseconds;
 use crate::convert::{self, Malformed, Said};
+use crate::message::FailureKind;
 use crate::registry::{LinkId, Refusal};
 use crate::v1;
 use crate::v1::control_server::Control;
@@ -41,7 +42,9 @@ impl Shell {
             Errand::Missing { job, sequence, missing } => {
                 registry.explain(now, job, sequence, missing);
             }
-            Errand::Fail { job, text } => registry.fail_job(now, job, text),
+            Errand::Fail { job, text } => {
+                registry.fail_job(now, job, FailureKind::Internal, text);
+            }
             Errand::Compare { job } => registry.compare_operations(job),
             Errand::List { answer } => {
                 // Who no longer waits does not need it.

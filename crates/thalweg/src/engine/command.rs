@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_collective::{SubmitError, SumCall, mesh};
-use thalweg_control::{ControlEvent, FromRank};
+use thalweg_control::{ControlEvent, Failure, FromRank};
 use thalweg_core::{Element, Fingerprint, JobId, Time};
 use thalweg_stack::{Event, HostError, Participant, TrainingHost};
 use thalweg_values::{Coverage, Tensor};
@@ -14,7 +14,7 @@ use super::comparison::{Begun, HostOperation};
 use super::membership::Membership;
 use super::pending::{Fault, fault_of_mesh};
 use crate::counters::{Counters, DeliveryCounters};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
 use crate::policy::Policy;
 use crate::tuning::LAYERS;
@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// The ranks of this host have begun an operation together.
     Begin(Arc<HostOperation>),
     /// Everybody has to fail, for this reason.
-    Fail(String),
+    Fail(Failure),
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
     Call(mesh::Request, Reply),
     /// Values to one rank. Ends with nothing.
@@ -68,7 +68,7 @@ impl Engine {
             Command::Begin(operation) => {
                 self.comparison.begin_shared(self.driver.now(), operation);
             }
-            Command::Fail(text) => self.say(FromRank::Failing { text }),
+            Command::Fail(failure) => self.say(FromRank::Failing(failure)),
             Command::Call(request, reply) => self.call(request, reply, events),
             Command::Send { to, tag, values, reply } => {
                 let send = |mesh: &mut mesh::Mesh, now| mesh.send_values(now, to, tag, values);
@@ -109,7 +109,7 @@ impl Engine {
         command: impl FnOnce(&mut mesh::Mesh, Time) -> Result<R, mesh::SubmitError>,
     ) -> Option<(R, Reply)> {
         let Some(lane) = self.membership.as_ref().map(Membership::mesh_lane) else {
-            reply.fail(Error::Closed);
+            reply.fail(not_joined());
             return None;
         };
         let begin =
@@ -119,8 +119,8 @@ impl Engine {
             Some(Err(mesh::SubmitError::Stopped(failure))) => {
                 self.fail_with_all(fault_of_mesh(&failure), reply);
             }
-            Some(Err(error)) => reply.fail(Error::Call(error.to_string())),
-            None => reply.fail(Error::Closed),
+            Some(Err(error)) => reply.fail(Error::of(ErrorKind::Call, error)),
+            None => reply.fail(not_joined()),
         }
         None
     }
@@ -149,7 +149,7 @@ impl Engine {
 
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {
         let Sum { tensor, policy, fingerprint, shared, reply } = sum;
-        let Some(membership) = &self.membership else { return reply.fail(Error::Closed) };
+        let Some(membership) = &self.membership else { return reply.fail(not_joined()) };
         let (job, loss) = (membership.job_of(&policy), policy.reliability.loss());
         let layer = policy.priority.layer();
         let call = SumCall {
@@ -171,7 +171,7 @@ impl Engine {
             Err(HostError::Submit(SubmitError::Stopped(failure))) => {
                 self.fail_with_all(Fault::Sums(failure), reply);
             }
-            Err(error) => reply.fail(Error::Call(error.to_string())),
+            Err(error) => reply.fail(Error::of(ErrorKind::Call, error)),
         }
     }
 
@@ -191,6 +191,11 @@ impl Engine {
         };
         self.command(count, |_| {})
     }
+}
+
+/// Sessions call operations only once they have joined.
+fn not_joined() -> Error {
+    Error::internal("an operation was called before the rank had joined its job")
 }
 
 /// Counters of the member that sums on a lane by deliveries.

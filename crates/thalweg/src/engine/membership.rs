@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use thalweg_aggregate::{Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
-use thalweg_control::{ControlEvent, FromRank, LANES, Welcome};
+use thalweg_control::{ControlEvent, Failure, FailureKind, FromRank, LANES, Welcome};
 use thalweg_core::{JobId, NodeId, Rng, Time};
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_wire::tag::Key;
 
 use super::{Engine, HostDriver, Identity, Patience, lock};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, kind_of_sum};
 use crate::policy::{Collective, Policy};
 use crate::session::Note;
 use crate::tuning;
@@ -78,6 +78,12 @@ impl Membership {
         self.welcome.roster.iter().position(host).map(|rank| rank as u32)
     }
 
+    /// The rank of a node.
+    fn rank_at(&self, node: NodeId) -> Option<u32> {
+        let is_there = |place: &thalweg_control::Place| place.node == node;
+        self.welcome.roster.iter().position(is_there).map(|rank| rank as u32)
+    }
+
     /// The leaders of the other hosts.
     pub fn other_leaders(&self, rank: u32) -> Vec<u32> {
         let is_other = |other: &u32| *other != rank && self.welcome.is_leader(*other);
@@ -112,10 +118,10 @@ impl Engine {
                 (self.notes)(Note::Stalled(diagnosis.text.clone()));
             }
             ControlEvent::Failed(failure) => {
-                self.fail(Error::job(failure.text.clone(), failure.culprits.clone()));
+                self.fail(Error::from(Failure::clone(&failure)));
             }
             ControlEvent::Disconnected { text, .. } => (self.notes)(Note::Disconnected(text)),
-            ControlEvent::GaveUp { text } => self.fail(Error::job(text, Vec::new())),
+            ControlEvent::GaveUp(failure) => self.fail(failure.into()),
         }
     }
 
@@ -123,8 +129,9 @@ impl Engine {
     fn enter(&mut self, welcome: Arc<Welcome>) {
         if let Some(membership) = &self.membership {
             if membership.welcome.roster != welcome.roster {
-                let text = "a rank came back as another process: start all ranks again".to_owned();
-                self.say(FromRank::Failing { text });
+                let others = changed(&membership.welcome, &welcome);
+                let text = "a rank came back as another process: start all ranks again";
+                self.say(FromRank::Failing(Failure::new(FailureKind::Peer, text, others)));
             }
             for report in self.comparison.reports_again() {
                 self.say(report);
@@ -196,7 +203,7 @@ impl Engine {
         } else {
             let rank = self.identity.rank;
             let text = format!("rank {rank} was given a set-up that does not follow its last one");
-            self.say(FromRank::Failing { text });
+            self.say(FromRank::Failing(Failure::new(FailureKind::Internal, text, vec![])));
         }
     }
 
@@ -213,6 +220,33 @@ impl Engine {
         if let (Some(watermark), Some(control)) = (watermark, &*lock(&self.control)) {
             control.set_watermark(watermark);
         }
+    }
+}
+
+/// The ranks that are not where they were.
+fn changed(before: &Welcome, after: &Welcome) -> Vec<u32> {
+    let places = before.roster.iter().zip(&after.roster);
+    (0..).zip(places).filter(|(_, (before, after))| before != after).map(|(rank, _)| rank).collect()
+}
+
+/// Failure of a sum, as all ranks receive it.
+pub(super) fn failure_of_sum(
+    failure: &thalweg_collective::Failure,
+    membership: Option<&Membership>,
+) -> Failure {
+    use thalweg_collective::Failure::{Differs, Lost, Mismatch, Start};
+    let kind = kind_of_sum(failure);
+    match failure {
+        Differs(mismatch) => {
+            let rank = |seat| membership.and_then(|own| own.leader(seat)).unwrap_or(seat);
+            let mismatch = mismatch.renumbered(rank);
+            Failure::new(kind, mismatch.to_string(), mismatch.ranks().to_vec())
+        }
+        Lost(node) | Mismatch(node) => {
+            let rank = membership.and_then(|own| own.rank_at(*node));
+            Failure::new(kind, failure.to_string(), rank.into_iter().collect())
+        }
+        Start(_) => Failure::new(kind, failure.to_string(), Vec::new()),
     }
 }
 
@@ -238,15 +272,15 @@ fn participants(
         let key = welcome.lane_keys[at - 1];
         tuning::flow(lane(job, at), LANE_EPOCH, key, patience.give_up_after)
     };
-    let wrong = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
     let nodes = welcome.roster.iter().map(|place| place.node).collect();
     let config = mesh::Config { flow: flow(MESH_LANE), ..mesh::Config::new(nodes, identity.rank) };
-    let mesh = mesh::Mesh::new(config).map_err(|error| wrong(&error))?;
+    let mesh = mesh::Mesh::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let mut all = vec![(lane(job, MESH_LANE), Participant::Mesh(Box::new(mesh)))];
     if !welcome.is_leader(identity.rank) {
         return Ok(all);
     }
-    let worker = Worker::new(tuning::worker(window)).map_err(|error| wrong(&error))?;
+    let worker = Worker::new(tuning::worker(window));
+    let worker = worker.map_err(|error| Error::of(ErrorKind::Internal, error))?;
     all.push((job, Participant::Aggregate(Box::new(worker))));
     let delivery = |at: usize| {
         let key = welcome.lane_keys[at - 1];
@@ -262,7 +296,8 @@ fn participants(
             delivery,
             ..ring::Config::new(leaders.clone(), seat)
         };
-        let ring = ring::Ring::new(config).map_err(|error| wrong(&error))?;
+        let ring =
+            ring::Ring::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
         all.push((lane(job, at), Participant::Ring(Box::new(ring))));
     }
     for (at, delivery) in
@@ -271,7 +306,8 @@ fn participants(
         let mut config = server::Config::new(leaders.clone(), leaders.clone());
         (config.rank, config.server, config.flow) = (Some(seat), Some(seat), flow(at));
         (config.chunk_bytes, config.delivery) = (tuning::CHUNK_BYTES, delivery);
-        let node = server::Node::new(config).map_err(|error| wrong(&error))?;
+        let node =
+            server::Node::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
         all.push((lane(job, at), Participant::Server(Box::new(node))));
     }
     Ok(all)

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use thalweg_collective::mesh::{self, Transfer};
+use thalweg_control::Failure;
 use thalweg_core::{JobId, Operation};
 use thalweg_stack::Event;
 
 use super::Summed;
 use super::comparison::Begun;
-use crate::error::Error;
+use crate::error::{Error, failure_of_mesh};
 use crate::handle::Reply;
 
 /// Who waits for what.
@@ -24,11 +25,11 @@ pub(super) struct Pending {
 /// Why a transport stopped.
 pub(super) enum Fault {
     /// This rank has noticed it.
-    Own(String),
+    Own(Failure),
     /// Sums stopped at this rank, or at the leader of another host, by seat.
     Sums(thalweg_collective::Failure),
     /// Another rank has noticed it, and knows more.
-    Hearsay(String),
+    Hearsay(Failure),
 }
 
 impl Pending {
@@ -128,7 +129,7 @@ impl Pending {
 /// A rank that received the report of a failure knows less than the one that sent it.
 pub(super) fn fault_of_mesh(failure: &mesh::Failure) -> Fault {
     match failure {
-        mesh::Failure::Stopped { .. } => Fault::Hearsay(failure.to_string()),
-        _ => Fault::Own(failure.to_string()),
+        mesh::Failure::Stopped { .. } => Fault::Hearsay(failure_of_mesh(failure)),
+        _ => Fault::Own(failure_of_mesh(failure)),
     }
 }

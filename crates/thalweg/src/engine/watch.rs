@@ -122,10 +122,10 @@ impl Engine {
         for report in self.comparison.reports_at_beat(first_open) {
             self.say(report);
         }
-        if let Some((_, text)) =
+        if let Some((_, failure)) =
             self.hearsay.take_if(|(since, _)| now.since(*since) >= HEARSAY_AFTER)
         {
-            self.say(FromRank::Failing { text });
+            self.say(FromRank::Failing(failure));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Settings of a session.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use thalweg_core::{NodeId, Span};
 use thalweg_net::{Network, Offload, Wait, local_address_towards};
 
 use crate::engine::Notes;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::pacing::Pacing;
 use crate::policy::Policy;
 use crate::window::Window;
@@ -146,10 +147,10 @@ impl SessionConfig {
     pub(super) fn settings(&self) -> Result<Settings, Error> {
         if self.rank >= self.ranks {
             let text = format!("rank {} of {} ranks: count them from 0", self.rank, self.ranks);
-            return Err(Error::Config(text));
+            return Err(Error::config(text));
         }
         let numeric = self.policy.numeric.bodies().ok_or_else(|| {
-            Error::Config("the scale of fixed point has to be positive and finite".into())
+            Error::config("the scale of fixed point has to be positive and finite")
         })?;
         let parameters = JobParameters {
             fragment_values: self.fragment_values,
@@ -160,7 +161,7 @@ impl SessionConfig {
         };
         let (patience, stall_after) = (span(self.patience), span(self.stall_after));
         let settings = Settings { parameters, patience, stall_after };
-        settings.check(self.ranks).map_err(|error| Error::Config(error.to_string()))?;
+        settings.check(self.ranks)?;
         Ok(settings)
     }
 
@@ -173,7 +174,7 @@ impl SessionConfig {
         let address = resolve("switch", switch)?;
         match network.node(address) {
             Some(node) if network.address(node) == Some(address) => Ok(Some(node)),
-            _ => Err(Error::Config(format!(
+            _ => Err(Error::config(format!(
                 "the switch at {address} is in another network, or its port is no multiple of 8"
             ))),
         }
@@ -184,7 +185,10 @@ impl SessionConfig {
         if let Some(bind) = self.bind {
             return Ok(bind);
         }
-        local_address_towards(server).map_err(Error::system("no way leads to the server"))
+        local_address_towards(server).map_err(|error| {
+            let text = format!("there is no route to the server {server}: {error}");
+            Error::caused(ErrorKind::Network, text, error)
+        })
     }
 
     /// What ranks that can share memory have in common.
@@ -199,10 +203,17 @@ impl SessionConfig {
 }
 
 fn resolve(what: &str, text: &str) -> Result<SocketAddr, Error> {
-    let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| {
-        Error::Config(format!("cannot find the {what} \"{text}\": write it as host:port"))
-    })
+    let mut found = text.to_socket_addrs().map_err(|error| {
+        let kind = match error.kind() {
+            // It is no address at all.
+            io::ErrorKind::InvalidInput => ErrorKind::Config,
+            _ => ErrorKind::Network,
+        };
+        let text = format!("cannot find the {what} \"{text}\": write it as host:port ({error})");
+        Error::caused(kind, text, error)
+    })?;
+    let no_address = || format!("cannot find the {what} \"{text}\": its name has no address");
+    found.next().ok_or_else(|| Error::new(ErrorKind::Network, no_address()))
 }
 
 fn span(duration: Duration) -> Span {

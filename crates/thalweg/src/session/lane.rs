@@ -12,7 +12,7 @@ use super::SessionConfig;
 use crate::engine::{
     Command, Control, End, Engine, HostDriver, Identity, Joined, Patience, Post, Shared, lock,
 };
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::handle::pair;
 use crate::lossy::Lossy;
 use crate::pacing::Rein;
@@ -66,7 +66,7 @@ impl Lanes {
     /// Starts all threads, and waits until everybody is there.
     pub fn join(config: &SessionConfig) -> Result<(Lanes, Arc<Welcome>), Error> {
         if config.threads == 0 {
-            return Err(Error::Config("threads is 0: a session needs at least one".into()));
+            return Err(Error::config("threads is 0: a session needs at least one"));
         }
         let end = Arc::<End>::default();
         let (first, welcome) = Lane::join(config, config.job.clone(), &end)?;
@@ -144,7 +144,7 @@ impl Lane {
         let own = endpoint.local_address();
         let network = Network::of(own.ip());
         let (Some(node), Some(_)) = (network.node(own), network.node(server)) else {
-            return Err(Error::Network { own, server });
+            return Err(Error::other_network(own, server));
         };
         let switch = config.switch_node(network)?;
         let identity = Identity { rank: config.rank, node };
@@ -180,8 +180,8 @@ impl Lane {
         };
         // What the engine has to answer may come before this thread goes on: then it waits for the channel.
         let mut control = lock(&lane.control);
-        let attendance = Attendance::start(attend, move |event| post.send(Command::Control(event)))
-            .map_err(|error| Error::Config(error.to_string()))?;
+        let attendance =
+            Attendance::start(attend, move |event| post.send(Command::Control(event)))?;
         *control = Some(attendance);
         drop(control);
         let Joined { welcome } = joined.wait()?;
@@ -197,7 +197,7 @@ fn open(config: &SessionConfig, server: SocketAddr) -> Result<Endpoint, Error> {
         send_buffer_bytes: config.send_buffer_bytes,
         ..EndpointConfig::default()
     };
-    Endpoint::open_block(&endpoint).map_err(|error| Error::Config(error.to_string()))
+    Ok(Endpoint::open_block(&endpoint)?)
 }
 
 fn driver(
@@ -207,12 +207,11 @@ fn driver(
     identity: Identity,
 ) -> Result<HostDriver, Error> {
     let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
-        .map_err(|error| Error::Config(error.to_string()))?;
+        .map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let host = TrainingHost::new(identity.node, flows);
     let host = Lossy::new(host, config.drop_share, identity.rank.into());
     let driver = DriverConfig { node: identity.node, wait: config.wait, ..DriverConfig::default() };
-    Driver::new(driver, endpoint, Peers::in_network(network), host)
-        .map_err(|error| Error::Config(error.to_string()))
+    Ok(Driver::new(driver, endpoint, Peers::in_network(network), host)?)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_control::Welcome;
+use thalweg_control::{Failure, FailureKind, Welcome};
 use thalweg_core::{Combine, Element, Fingerprint, Mismatch};
 use thalweg_shared::{Team, TeamError};
 use thalweg_values::{Coverage, Tensor, divide};
@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use super::SessionConfig;
 use super::missing::{Hosts, Reduced};
 use crate::engine::{Command, End, HostOperation, Post, Sum, Summed};
-use crate::error::Error;
+use crate::error::{Error, kind_of_team};
 use crate::handle::{Handle, pair};
 use crate::policy::{Policy, Reduce};
 
@@ -158,8 +158,10 @@ impl Mates {
                 let mismatch = Mismatch { one: (*one, its), other: (*other, theirs) };
                 let rank = |member: u32| self.ranks.get(member as usize).copied();
                 let mismatch = mismatch.renumbered(|member| rank(member).unwrap_or(member));
-                post.send(Command::Fail(mismatch.to_string()));
-                Error::job(mismatch.to_string(), mismatch.ranks().to_vec())
+                let (text, ranks) = (mismatch.to_string(), mismatch.ranks().to_vec());
+                let failure = Failure::new(FailureKind::Disagreement, text, ranks);
+                post.send(Command::Fail(failure.clone()));
+                failure.into()
             }
             // A member of this host may know the reason a little before this one, and leave because of it.
             TeamError::Stopped { .. } | TeamError::Gone { .. } => {
@@ -182,7 +184,10 @@ impl Mates {
             names.join(", "),
             self.ranks
         );
-        Error::job(text, culprits)
+        let operation = error.operation();
+        Error::caused(kind_of_team(&error), text, error)
+            .with_ranks(culprits)
+            .with_operation(operation)
     }
 }
 
