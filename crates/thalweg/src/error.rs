@@ -76,6 +76,16 @@ impl Error {
         move |error| Error::System { what, why: error.to_string() }
     }
 
+    /// The end of a job, as the registrar reports it.
+    pub(crate) fn failed(failure: thalweg_control::Failure) -> Error {
+        Error::job(failure.text, failure.culprits)
+    }
+
+    /// The end of a job whose server is out of reach, or refuses the rank.
+    pub(crate) fn without_server(text: String, is_refused: bool) -> Error {
+        if is_refused { Error::Config(text) } else { Error::job(text, Vec::new()) }
+    }
+
     pub(crate) fn job(text: impl Into<String>, culprits: Vec<u32>) -> Error {
         Error::Job(Arc::new(Failure { text: text.into(), culprits }))
     }
