@@ -12,8 +12,8 @@ use thiserror::Error;
 
 use crate::clock::milliseconds;
 use crate::message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, Resume, Stall, Ticket,
-    ToRank, Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits,
+    Welcome,
 };
 use crate::registry::Registration;
 use crate::settings::Settings;
@@ -63,8 +63,10 @@ fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
             span_fragments: narrow("span_fragments", settings.span_fragments)?,
             ..JobParameters::default()
         },
-        patience: Span::from_ms(settings.patience_ms),
+        failure_after: Span::from_ms(settings.failure_after_ms),
         stall_after: Span::from_ms(settings.stall_after_ms),
+        operation_timeout: Span::from_ms(settings.operation_timeout_ms),
+        join_timeout: Span::from_ms(settings.join_timeout_ms),
     })
 }
 
@@ -76,8 +78,10 @@ fn to_settings(settings: &Settings) -> v1::Settings {
         recovery: to_recovery(parameters.recovery).into(),
         aggregators: parameters.aggregators,
         span_fragments: parameters.span_fragments.into(),
-        patience_ms: milliseconds(settings.patience),
+        operation_timeout_ms: milliseconds(settings.operation_timeout),
         stall_after_ms: milliseconds(settings.stall_after),
+        failure_after_ms: milliseconds(settings.failure_after),
+        join_timeout_ms: milliseconds(settings.join_timeout),
     }
 }
 
@@ -143,17 +147,17 @@ pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
             FromRank::Stalled(Stall { operation, waits, since: Span::from_ms(since_ms) })
         }
         Message::Failing(failing) => {
-            let kind = failure_kind(failing.kind());
-            let v1::Failing { text, culprits, operation, .. } = failing;
-            FromRank::Failing(Failure { kind, text, culprits, operation, since: None })
+            let kind = from_kind(failing.kind());
+            FromRank::Failing(Failure::new(kind, failing.text, failing.culprits))
         }
+        Message::Aborting(v1::Aborting { reason }) => FromRank::Aborting { reason },
         Message::Operation(v1::Operation { number, fingerprint }) => {
             let encoded = fingerprint.as_slice().try_into().ok();
             let fingerprint = encoded.and_then(|bytes| fingerprint::decode(bytes).ok());
             let fingerprint = fingerprint.ok_or(Malformed("fingerprint"))?;
             FromRank::Operation { number, fingerprint }
         }
-        Message::Leave(v1::Leave {}) => FromRank::Leave,
+        Message::Leave(v1::Leave { operations }) => FromRank::Leave { operations },
     }))
 }
 
@@ -174,15 +178,15 @@ pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
             let since_ms = milliseconds(since);
             Message::Stalled(v1::Stalled { operation, fragment, ranks, since_ms })
         }
-        FromRank::Failing(Failure { kind, text, culprits, operation, since: _ }) => {
-            let kind = to_failure_kind(kind).into();
-            Message::Failing(v1::Failing { text, kind, culprits, operation })
+        FromRank::Failing(Failure { text, culprits, kind, .. }) => {
+            Message::Failing(v1::Failing { text, culprits, kind: to_kind(kind).into() })
         }
+        FromRank::Aborting { reason } => Message::Aborting(v1::Aborting { reason }),
         FromRank::Operation { number, fingerprint } => Message::Operation(v1::Operation {
             number,
             fingerprint: fingerprint::encode(&fingerprint).to_vec(),
         }),
-        FromRank::Leave => Message::Leave(v1::Leave {}),
+        FromRank::Leave { operations } => Message::Leave(v1::Leave { operations }),
     };
     v1::FromRank { message: Some(message) }
 }
@@ -232,11 +236,12 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
             let since = Span::from_ms(since_ms);
             ToRank::Diagnosis(Arc::new(Diagnosis { text, culprits, fragment, since }))
         }
+        Message::Left(v1::Left { rank, operations }) => ToRank::Left { rank, operations },
         Message::Failed(failed) => {
-            let kind = failure_kind(failed.kind());
-            let v1::Failed { text, culprits, operation, since_ms, .. } = failed;
-            let since = since_ms.map(Span::from_ms);
-            ToRank::Failed(Arc::new(Failure { kind, text, culprits, operation, since }))
+            let kind = from_kind(failed.kind());
+            let failure = Failure::new(kind, failed.text, failed.culprits);
+            let (operation, since) = (failed.operation, failed.since_ms.map(Span::from_ms));
+            ToRank::Failed(Arc::new(Failure { operation, since, ..failure }))
         }
     })
 }
@@ -263,36 +268,32 @@ pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
         ToRank::Failed(failure) => Message::Failed(v1::Failed {
             text: failure.text.clone(),
             culprits: failure.culprits.clone(),
-            kind: to_failure_kind(failure.kind).into(),
+            kind: to_kind(failure.kind).into(),
             operation: failure.operation,
             since_ms: failure.since.map(milliseconds),
         }),
+        &ToRank::Left { rank, operations } => Message::Left(v1::Left { rank, operations }),
     };
     v1::ToRank { message: Some(message) }
 }
 
-/// Older software says no kind: its jobs failed because of ranks.
-fn failure_kind(kind: v1::FailureKind) -> FailureKind {
+fn from_kind(kind: v1::FailureKind) -> FailureKind {
     match kind {
-        v1::FailureKind::Unspecified | v1::FailureKind::Peer => FailureKind::Peer,
+        v1::FailureKind::Unspecified => FailureKind::Other,
+        v1::FailureKind::Peer => FailureKind::Peer,
         v1::FailureKind::Timeout => FailureKind::Timeout,
         v1::FailureKind::Aborted => FailureKind::Aborted,
-        v1::FailureKind::Disagreement => FailureKind::Disagreement,
-        v1::FailureKind::Network => FailureKind::Network,
-        v1::FailureKind::Config => FailureKind::Config,
-        v1::FailureKind::Internal => FailureKind::Internal,
+        v1::FailureKind::Agreement => FailureKind::Agreement,
     }
 }
 
-fn to_failure_kind(kind: FailureKind) -> v1::FailureKind {
+fn to_kind(kind: FailureKind) -> v1::FailureKind {
     match kind {
+        FailureKind::Other => v1::FailureKind::Unspecified,
         FailureKind::Peer => v1::FailureKind::Peer,
         FailureKind::Timeout => v1::FailureKind::Timeout,
         FailureKind::Aborted => v1::FailureKind::Aborted,
-        FailureKind::Disagreement => v1::FailureKind::Disagreement,
-        FailureKind::Network => v1::FailureKind::Network,
-        FailureKind::Config => v1::FailureKind::Config,
-        FailureKind::Internal => v1::FailureKind::Internal,
+        FailureKind::Agreement => v1::FailureKind::Agreement,
     }
 }
 

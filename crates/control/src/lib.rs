@@ -11,6 +11,7 @@ mod access;
 mod address;
 mod attendance;
 mod clock;
+mod connection;
 mod convert;
 pub mod inquiry;
 pub mod local;
@@ -23,10 +24,10 @@ mod service;
 mod settings;
 
 pub use access::{Access, AccessError};
-pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent};
+pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent, Departure};
 pub use message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket,
-    ToRank, Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket, ToRank,
+    Waits, Welcome,
 };
 pub use plane::{DataPlane, Missing, MissingAnswer};
 pub use registry::{JobSummary, Registry};

@@ -2,14 +2,14 @@
 
 mod causes;
 
-pub(crate) use self::causes::{failure_of_mesh, kind_of_sum, kind_of_team};
-
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use thalweg_control::Failure;
 
 /// Why an operation, a session or a daemon failed.
 ///
@@ -99,6 +99,16 @@ impl Error {
     /// A defect.
     pub(crate) fn internal(text: impl Into<String>) -> Error {
         Error::new(ErrorKind::Internal, text)
+    }
+
+    /// The end of a job, as the registrar reports it.
+    pub(crate) fn failed(failure: Failure) -> Error {
+        failure.into()
+    }
+
+    /// The end of a job whose server is out of reach, or refuses the rank.
+    pub(crate) fn without_server(text: String, is_refused: bool) -> Error {
+        Error::new(if is_refused { ErrorKind::Config } else { ErrorKind::Network }, text)
     }
 
     /// The end of a session that was left.

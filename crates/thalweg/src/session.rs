@@ -21,7 +21,7 @@ use self::missing::Hosts;
 pub use self::missing::Reduced;
 use self::team::TeamThread;
 use crate::counters::Counters;
-use crate::engine::{Command, Sum, Summed};
+use crate::engine::{Command, Leaving, Sum, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
 use crate::policy::{Policy, Reduce};
@@ -33,10 +33,15 @@ use crate::value::{Array, Value};
 /// at once, with a [`Handle`] to wait for; many operations may be on the way. Results of sums are the
 /// same bits at every rank.
 ///
-/// **Failures.** An operation that does not move is explained after a while ([`Note::Stalled`]): which
-/// rank, which fragment, which link, since when. If that lasts, the job fails at every rank with the
-/// same error. A switch or a server that is started again in time costs nothing but time.
+/// **Failures.** A rank whose process or host dies fails the job at every rank within
+/// [`failure_after`](SessionConfig::failure_after) and two seconds; the error has the rank, its address and the evidence.
+/// An operation that does not move is explained after a while ([`Note::Stalled`]): which rank, which fragment, which link,
+/// since when. If that lasts until [`operation_timeout`](SessionConfig::operation_timeout), the job fails at every rank
+/// with the same error. A rank that leaves while others still need it fails them at once. A switch or a server that is
+/// started again in time costs nothing but time.
 pub struct Session {
+    /// The process that joined. A child that inherits this is not the rank.
+    pid: u32,
     rank: u32,
     ranks: u32,
     policy: Policy,
@@ -52,6 +57,7 @@ impl Session {
         let (lanes, welcome) = Lanes::join(&config)?;
         let team = TeamThread::join(&config, &welcome, &lanes.end)?;
         Ok(Session {
+            pid: std::process::id(),
             rank: config.rank,
             ranks: config.ranks,
             policy: config.policy,
@@ -356,11 +362,27 @@ impl Session {
         handle.wait()
     }
 
-    /// Leaves the job when everything that was begun has ended.
+    /// Ends the job for all ranks, and returns at once. Operations that are under way here fail, and so does everything
+    /// later; all other ranks fail within `failure_after` with an error that has the rank and the reason.
+    // spec: E-03
+    pub fn abort(&self, reason: impl AsRef<str>) {
+        self.lanes.abort(reason.as_ref());
+    }
+
+    /// Leaves the job when everything that was begun has ended, and others have what they need of this rank. Waits for
+    /// them for `failure_after` at most, and no longer than 5 s.
     pub fn leave(mut self) -> Result<(), Error> {
+        if !self.is_own() {
+            return Err(Error::closed());
+        }
         // It has to have handed over what it works on.
         self.team = None;
         self.lanes.leave()
+    }
+
+    /// Whether this is the process that joined.
+    fn is_own(&self) -> bool {
+        std::process::id() == self.pid
     }
 
     /// A reduce-scatter by flows, compared as what was asked for by this policy.
@@ -450,6 +472,23 @@ impl Session {
     /// A reduction in the mesh, as the caller asked for it.
     fn reduction(&self, call: Call, how: Reduce, policy: Policy) -> Request {
         Request { is_mean: how == Reduce::Mean, policy: policy.agreement(), ..call.into() }
+    }
+}
+
+impl Drop for Session {
+    /// Leaves without waiting for what is under way, within a second. Other ranks that need this one fail. In a child
+    /// of the process that joined nothing happens: the session is its parent's.
+    fn drop(&mut self) {
+        if !self.is_own() {
+            std::mem::forget(self.team.take());
+            return self.lanes.forget();
+        }
+        if self.team.is_some() {
+            // Its thread may wait for other ranks of the host, or for what the others compute.
+            self.lanes.end.set(&Error::closed());
+            // A thread that is gone needs no goodbye.
+            let _ = self.lanes.say_goodbye(Leaving::AtOnce);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use thalweg_core::{JobId, Time};
 use thalweg_wire::tag::Key;
 
 use super::{Action, Registry};
-use crate::message::{FailureKind, ToRank};
+use crate::message::ToRank;
 
 impl Registry {
     /// Makes the aggregation among the leaders, or says why there is none.
@@ -58,21 +58,20 @@ impl Registry {
             return;
         }
         let memory = watermark.map_or(Memory::Lost, |watermark| Memory::Kept { watermark });
-        let paths = vec![self.cluster.path(attendee.switch)];
+        let mut path = self.cluster.path(attendee.switch);
+        path.retain(|switch| !job.away.contains(switch));
+        let paths = vec![path];
         let process = attendee.process;
         let message = Message::Answer { job: id, process, round, rank: seat, paths, memory };
         self.tell_registrar(now, id, message);
         self.obey();
     }
 
-    fn tell_registrar(&mut self, now: Time, id: JobId, message: Message) {
+    pub(super) fn tell_registrar(&mut self, now: Time, id: JobId, message: Message) {
         match self.registrar.handle(message) {
             // Said too late or too early: it will be asked again.
             Ok(_) | Err(JoinError::UnknownJob(_) | JoinError::Future { .. }) => {}
-            Err(error) => {
-                let text = format!("the job cannot be set up: {error}");
-                self.fail_job(now, id, FailureKind::Internal, text);
-            }
+            Err(error) => self.fail_job(now, id, format!("the job cannot be set up: {error}")),
         }
     }
 

@@ -1,7 +1,7 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use thalweg_control::{ControlEvent, Failure, FailureKind, FromRank, Missing, Stall, Waits};
+use thalweg_control::{ControlEvent, FromRank, Missing, Stall, Waits};
 use thalweg_core::Span;
 
 use super::stage::{Rank, Told, attend_config, free_address, pair, stage};
@@ -53,8 +53,7 @@ fn a_stall_is_explained_to_everybody_and_then_fatal() {
 fn who_gives_up_takes_everybody_along() {
     let stage = stage(|_| {});
     let ranks = pair(stage.service.local_address(), Span::from_s(30));
-    let failure = Failure::new(FailureKind::Peer, "out of memory", Vec::new());
-    ranks[1].attendance.send(FromRank::Failing(failure));
+    ranks[1].attendance.send(FromRank::Failing { text: "out of memory".into() });
     let text = "rank 1 (127.0.0.1:5001) gives up: out of memory";
     for rank in &ranks {
         assert_eq!(rank.failed(), (text.into(), vec![1]));
@@ -71,8 +70,7 @@ fn ranks_that_give_up_together_all_learn_of_it() {
         for count in 0..200 {
             let text = format!("reason {count}");
             ranks.iter().for_each(|rank| {
-                let failure = Failure::new(FailureKind::Peer, text.clone(), Vec::new());
-                rank.attendance.send(FromRank::Failing(failure));
+                rank.attendance.send(FromRank::Failing { text: text.clone() });
             });
         }
         for rank in &ranks {

@@ -171,7 +171,7 @@ impl Rank {
 
     pub fn gave_up(&self) -> String {
         self.expect(|event| match event {
-            ControlEvent::GaveUp(failure) => Some(failure.text.clone()),
+            ControlEvent::GaveUp { text } => Some(text.clone()),
             _ => None,
         })
     }

@@ -9,7 +9,7 @@ use thalweg_control::{
     DataPlane, JobSummary, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceError,
     TlsFiles, random,
 };
-use thalweg_core::{JobId, Time};
+use thalweg_core::{JobId, NodeId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_stack::{Event, TrainingHost};
 use thalweg_wire::tag::Secret;
@@ -185,9 +185,9 @@ impl ServerDaemon {
         })
     }
 
-    /// Whether its data path runs.
+    /// Whether its data path and its control channel run.
     pub fn is_running(&self) -> bool {
-        self.data.pilot.is_running()
+        self.data.pilot.is_running() && self.service.as_ref().is_some_and(Service::is_running)
     }
 
     /// Ends it, and says what it died of if it already had. Ranks find out, and wait for another to be
@@ -204,10 +204,11 @@ impl ServerDaemon {
 // spec: E-11
 fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
     move |event| {
-        if let (Event::Server(server::Event::Differs { job, .. }), Some(reporter)) =
-            (event, reporter.get())
-        {
-            reporter.operations_differ(job);
+        let (Event::Server(event), Some(reporter)) = (event, reporter.get()) else { return };
+        match event {
+            server::Event::Differs { job, .. } => reporter.operations_differ(job),
+            server::Event::Answered { switch } => reporter.switch_answered(switch),
+            server::Event::Refused { .. } | server::Event::Rescaled { .. } => {}
         }
     }
 }
@@ -243,6 +244,13 @@ impl DataPlane for Data {
                 server::Missing::Nothing => Missing::Complete,
                 server::Missing::Unknown => Missing::Unknown,
             });
+        });
+    }
+
+    // spec: E-09
+    fn probe(&self, switch: NodeId) {
+        self.pilot.tell(move |driver| {
+            driver.command(|host: &mut TrainingHost, _| host.server_mut().probe(switch), |_| {});
         });
     }
 

@@ -11,8 +11,9 @@ use thalweg_wire::aggregate::Scale;
 
 use super::Engine;
 use super::comparison::{Begun, HostOperation};
+use super::departure::Leaving;
 use super::membership::Membership;
-use super::pending::{Fault, fault_of_mesh};
+use super::pending::{Fault, Peer, fault_of_mesh};
 use crate::counters::{Counters, DeliveryCounters};
 use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
@@ -27,6 +28,8 @@ pub(crate) enum Command {
     Begin(Arc<HostOperation>),
     /// Everybody has to fail, for this reason.
     Fail(Failure),
+    /// The application ends the job, for this reason.
+    Abort(String),
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
     Call(mesh::Request, Reply),
     /// Values to one rank. Ends with nothing.
@@ -37,8 +40,8 @@ pub(crate) enum Command {
     Control(ControlEvent),
     /// How it does. Ends with [`Counters`].
     Count(Reply),
-    /// Leave the job when everything is done. Ends with nothing.
-    Leave(Reply),
+    /// Leave the job. Ends with the number of operations that have begun, a `u64`.
+    Leave(Leaving, Reply),
 }
 
 /// A sum to make.
@@ -69,23 +72,26 @@ impl Engine {
                 self.comparison.begin_shared(self.driver.now(), operation);
             }
             Command::Fail(failure) => self.say(FromRank::Failing(failure)),
+            Command::Abort(reason) => self.abort(&reason),
             Command::Call(request, reply) => self.call(request, reply, events),
             Command::Send { to, tag, values, reply } => {
                 let send = |mesh: &mut mesh::Mesh, now| mesh.send_values(now, to, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, send) {
-                    self.pending.transfer(transfer, reply);
+                    let at = self.driver.now();
+                    self.pending.transfer(transfer, Peer { rank: to, is_sender: false, at }, reply);
                 }
             }
             Command::Receive { from, tag, values, reply } => {
                 let receive =
                     |mesh: &mut mesh::Mesh, now| mesh.receive_values(now, from, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, receive) {
-                    self.pending.transfer(transfer, reply);
+                    let at = self.driver.now();
+                    self.pending.transfer(transfer, Peer { rank: from, is_sender: true, at }, reply);
                 }
             }
             Command::Control(event) => self.hear(event, events),
             Command::Count(reply) => reply.end(Ok(self.counters())),
-            Command::Leave(reply) => self.leaving = Some((self.driver.now(), reply)),
+            Command::Leave(how, reply) => self.depart(how, reply),
         }
     }
 
@@ -95,9 +101,9 @@ impl Engine {
             | Command::Call(_, reply)
             | Command::Send { reply, .. }
             | Command::Receive { reply, .. } => reply.fail(failure),
-            Command::Control(_) | Command::Begin(_) | Command::Fail(_) => {}
+            Command::Control(_) | Command::Begin(_) | Command::Fail(_) | Command::Abort(_) => {}
             Command::Count(reply) => reply.end(Ok(self.counters())),
-            Command::Leave(reply) => self.leaving = Some((self.driver.now(), reply)),
+            Command::Leave(how, reply) => self.depart(how, reply),
         }
     }
 

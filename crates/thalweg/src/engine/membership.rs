@@ -9,8 +9,8 @@ use thalweg_core::{JobId, NodeId, Rng, Time};
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_wire::tag::Key;
 
-use super::{Engine, HostDriver, Identity, Patience, lock};
-use crate::error::{Error, ErrorKind, kind_of_sum};
+use super::{Deadlines, Engine, HostDriver, Identity, lock};
+use crate::error::{Error, ErrorKind};
 use crate::policy::{Collective, Policy};
 use crate::session::Note;
 use crate::tuning;
@@ -78,16 +78,21 @@ impl Membership {
         self.welcome.roster.iter().position(host).map(|rank| rank as u32)
     }
 
-    /// The rank of a node.
-    fn rank_at(&self, node: NodeId) -> Option<u32> {
-        let is_there = |place: &thalweg_control::Place| place.node == node;
-        self.welcome.roster.iter().position(is_there).map(|rank| rank as u32)
-    }
-
     /// The leaders of the other hosts.
     pub fn other_leaders(&self, rank: u32) -> Vec<u32> {
         let is_other = |other: &u32| *other != rank && self.welcome.is_leader(*other);
         (0..self.welcome.roster.len() as u32).filter(is_other).collect()
+    }
+
+    /// The rank at a node.
+    pub fn rank_of(&self, node: NodeId) -> Option<u32> {
+        let place = self.welcome.roster.iter().position(|place| place.node == node);
+        place.map(|rank| rank as u32)
+    }
+
+    /// Whether it has answered for a set-up that has not come yet.
+    pub fn is_paused(&self) -> bool {
+        self.answered_round > self.epoch
     }
 
     pub fn mesh_lane(&self) -> JobId {
@@ -103,7 +108,10 @@ impl Engine {
     /// Does what the control channel says.
     pub(super) fn hear(&mut self, event: ControlEvent, events: &mut Vec<Event>) {
         match event {
-            ControlEvent::Waiting { missing } => (self.notes)(Note::Waiting(missing.to_vec())),
+            ControlEvent::Waiting { missing } => {
+                self.watch.missing = missing.to_vec();
+                (self.notes)(Note::Waiting(missing.to_vec()));
+            }
             ControlEvent::Welcome(welcome) => self.enter(welcome),
             ControlEvent::Report { round, seat } => self.report(round, seat),
             ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
@@ -117,20 +125,24 @@ impl Engine {
             ControlEvent::Diagnosis(diagnosis) => {
                 (self.notes)(Note::Stalled(diagnosis.text.clone()));
             }
-            ControlEvent::Failed(failure) => {
-                self.fail(Error::from(Failure::clone(&failure)));
-            }
+            ControlEvent::Left { rank, operations } => self.departures.note(rank, operations),
+            ControlEvent::Failed(failure) => self.fail(Error::failed((*failure).clone())),
             ControlEvent::Disconnected { text, .. } => (self.notes)(Note::Disconnected(text)),
-            ControlEvent::GaveUp(failure) => self.fail(failure.into()),
+            ControlEvent::GaveUp { text, is_refused } => {
+                self.fail(Error::without_server(text, is_refused));
+            }
         }
     }
 
     /// Everybody is there: takes part in all lanes.
     fn enter(&mut self, welcome: Arc<Welcome>) {
         if let Some(membership) = &self.membership {
-            if membership.welcome.roster != welcome.roster {
-                let others = changed(&membership.welcome, &welcome);
-                let text = "a rank came back as another process: start all ranks again";
+            let before = membership.welcome.roster.iter();
+            let is_other = |(rank, (before, now)): (u32, _)| (before != now).then_some(rank);
+            let others: Vec<u32> =
+                (0..).zip(before.zip(&welcome.roster)).filter_map(is_other).collect();
+            if let Some(rank) = others.first() {
+                let text = format!("rank {rank} is another process than before: start all ranks again");
                 self.say(FromRank::Failing(Failure::new(FailureKind::Peer, text, others)));
             }
             for report in self.comparison.reports_again() {
@@ -141,7 +153,7 @@ impl Engine {
         let job = welcome.ticket.job;
         let Identity { rank, .. } = self.identity;
         let is_leader = welcome.is_leader(rank);
-        let entered = match participants(&welcome, self.identity, self.patience, self.window) {
+        let entered = match participants(&welcome, self.identity, self.deadlines, self.window) {
             Ok(participants) => participants,
             Err(error) => return self.fail(error),
         };
@@ -164,7 +176,7 @@ impl Engine {
     }
 
     fn be_ready(&mut self) {
-        if let (Some(joining), Some(membership)) = (self.joining.take(), &self.membership) {
+        if let (Some((_, joining)), Some(membership)) = (self.joining.take(), &self.membership) {
             joining.end(Ok(Joined { welcome: Arc::clone(&membership.welcome) }));
         }
     }
@@ -203,7 +215,7 @@ impl Engine {
         } else {
             let rank = self.identity.rank;
             let text = format!("rank {rank} was given a set-up that does not follow its last one");
-            self.say(FromRank::Failing(Failure::new(FailureKind::Internal, text, vec![])));
+            self.say(FromRank::Failing(Failure::new(FailureKind::Other, text, vec![rank])));
         }
     }
 
@@ -223,33 +235,6 @@ impl Engine {
     }
 }
 
-/// The ranks that are not where they were.
-fn changed(before: &Welcome, after: &Welcome) -> Vec<u32> {
-    let places = before.roster.iter().zip(&after.roster);
-    (0..).zip(places).filter(|(_, (before, after))| before != after).map(|(rank, _)| rank).collect()
-}
-
-/// Failure of a sum, as all ranks receive it.
-pub(super) fn failure_of_sum(
-    failure: &thalweg_collective::Failure,
-    membership: Option<&Membership>,
-) -> Failure {
-    use thalweg_collective::Failure::{Differs, Lost, Mismatch, Start};
-    let kind = kind_of_sum(failure);
-    match failure {
-        Differs(mismatch) => {
-            let rank = |seat| membership.and_then(|own| own.leader(seat)).unwrap_or(seat);
-            let mismatch = mismatch.renumbered(rank);
-            Failure::new(kind, mismatch.to_string(), mismatch.ranks().to_vec())
-        }
-        Lost(node) | Mismatch(node) => {
-            let rank = membership.and_then(|own| own.rank_at(*node));
-            Failure::new(kind, failure.to_string(), rank.into_iter().collect())
-        }
-        Start(_) => Failure::new(kind, failure.to_string(), Vec::new()),
-    }
-}
-
 /// Whether there is nobody to sum with.
 fn is_alone(welcome: &Welcome) -> bool {
     welcome.roster.len() == 1
@@ -264,13 +249,13 @@ fn lane(job: JobId, lane: usize) -> JobId {
 fn participants(
     welcome: &Welcome,
     identity: Identity,
-    patience: Patience,
+    deadlines: Deadlines,
     window: Window,
 ) -> Result<Vec<(JobId, Participant)>, Error> {
     let job = welcome.ticket.job;
     let flow = |at: usize| {
         let key = welcome.lane_keys[at - 1];
-        tuning::flow(lane(job, at), LANE_EPOCH, key, patience.give_up_after)
+        tuning::flow(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after())
     };
     let nodes = welcome.roster.iter().map(|place| place.node).collect();
     let config = mesh::Config { flow: flow(MESH_LANE), ..mesh::Config::new(nodes, identity.rank) };
@@ -285,7 +270,7 @@ fn participants(
     let delivery = |at: usize| {
         let key = welcome.lane_keys[at - 1];
         let rng = Rng::new(identity.rank.into());
-        tuning::delivery(lane(job, at), LANE_EPOCH, key, patience.give_up_after, rng)
+        tuning::delivery(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), rng)
     };
     let (leaders, seat) = leaders(welcome, identity.rank);
     for (at, delivery) in [(RING_LANE, None), (LOSSY_RING_LANE, Some(delivery(LOSSY_RING_LANE)))] {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use thalweg_aggregate::switch;
-use thalweg_collective::{Failure as SumFailure, mesh};
 use thalweg_control::{AttendError, Failure, FailureKind, ServiceError, SettingsError};
 use thalweg_net::{DriverError, OpenError};
 use thalweg_shared::TeamError;
@@ -14,22 +13,22 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         let Failure { kind, text, culprits, operation, since } = failure;
         let since = since.map(|since| Duration::from_nanos(since.as_ps() / 1_000));
-        Error::new(kind_of(kind), text)
+        Error::new(kind_of(kind, &culprits), text)
             .with_ranks(culprits)
             .with_operation(operation)
             .with_since(since)
     }
 }
 
-fn kind_of(kind: FailureKind) -> ErrorKind {
+fn kind_of(kind: FailureKind, culprits: &[u32]) -> ErrorKind {
     match kind {
         FailureKind::Peer => ErrorKind::Peer,
         FailureKind::Timeout => ErrorKind::Timeout,
         FailureKind::Aborted => ErrorKind::Aborted,
-        FailureKind::Disagreement => ErrorKind::Disagreement,
-        FailureKind::Network => ErrorKind::Network,
-        FailureKind::Config => ErrorKind::Config,
-        FailureKind::Internal => ErrorKind::Internal,
+        FailureKind::Agreement => ErrorKind::Disagreement,
+        // A rank that cannot go on failed; without one, the server could not do its part.
+        FailureKind::Other if culprits.is_empty() => ErrorKind::Internal,
+        FailureKind::Other => ErrorKind::Peer,
     }
 }
 
@@ -102,7 +101,7 @@ impl From<TeamError> for Error {
 }
 
 /// Kind of a failure among the ranks of a host.
-pub(crate) fn kind_of_team(error: &TeamError) -> ErrorKind {
+fn kind_of_team(error: &TeamError) -> ErrorKind {
     match error {
         // The library names teams and counts their members.
         TeamError::Name { .. } | TeamError::Member { .. } => ErrorKind::Internal,
@@ -118,30 +117,6 @@ pub(crate) fn kind_of_team(error: &TeamError) -> ErrorKind {
         }
         TeamError::Disagreement { .. } => ErrorKind::Disagreement,
         TeamError::Misused { .. } => ErrorKind::Call,
-    }
-}
-
-/// Failure of flows between ranks, as all ranks receive it.
-pub(crate) fn failure_of_mesh(failure: &mesh::Failure) -> Failure {
-    let kind = match failure {
-        mesh::Failure::Lost { .. } | mesh::Failure::Stopped { .. } => FailureKind::Peer,
-        mesh::Failure::Differs(_) | mesh::Failure::Garbled { .. } => FailureKind::Disagreement,
-        mesh::Failure::TooEarly { .. } | mesh::Failure::TooLong { .. } => FailureKind::Peer,
-        mesh::Failure::Start(_) | mesh::Failure::Exhausted => FailureKind::Internal,
-    };
-    let culprits = match failure {
-        mesh::Failure::Differs(mismatch) => mismatch.ranks().to_vec(),
-        _ => failure.culprit().into_iter().collect(),
-    };
-    Failure::new(kind, failure.to_string(), culprits)
-}
-
-/// Kind of the failure of a sum.
-pub(crate) fn kind_of_sum(failure: &SumFailure) -> FailureKind {
-    match failure {
-        SumFailure::Lost(_) => FailureKind::Peer,
-        SumFailure::Differs(_) | SumFailure::Mismatch(_) => FailureKind::Disagreement,
-        SumFailure::Start(_) => FailureKind::Internal,
     }
 }
 

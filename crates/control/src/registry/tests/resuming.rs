@@ -129,7 +129,7 @@ fn whoever_does_not_come_back_is_named() {
     hall.look();
     let text = "ranks 0, 2, 3 did not come back since the registrar restarted 30.0 s ago";
     let culprits = vec![0, 2, 3];
-    assert_eq!(hall.failure(1), Failure::new(FailureKind::Peer, text, culprits));
+    assert_eq!(hall.failure(1), Failure { text: text.into(), culprits });
     // Who comes late is told the same.
     assert_eq!(hall.register(Some(ticket(hall.job))), Ok(hall.job));
     hall.attend(remembering(&hall, 0, "a", 1, 5)).unwrap();
