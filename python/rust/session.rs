@@ -8,12 +8,13 @@ use std::time::Duration;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use thalweg::{
-    Collective, Coverage, Error, ErrorKind, Handle, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
+use thalweg::internal::{
+    Call, Combine, Intent, Outcome, Reduction, Request, digest_of_lengths,
 };
-use thalweg_collective::mesh::{Call, Outcome, Request};
-use thalweg_core::fingerprint::digest_of_lengths;
-use thalweg_core::{Combine, Element, Intent, Reduction};
+use thalweg::{
+    Collective, Coverage, Element, Error, ErrorKind, Handle, Note, Policy, Priority, Reduce, ReduceOptions,
+    Reliability, SessionConfig,
+};
 
 use crate::memory::{Memory, all};
 
@@ -82,16 +83,13 @@ impl Session {
     ) -> PyResult<Session> {
         let notes = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&notes);
-        let config = SessionConfig {
-            switch,
-            token,
-            patience: seconds("patience_s", patience_s)?,
-            stall_after: seconds("stall_s", stall_s)?,
-            share_memory,
-            policy: Policy { collective: via(collective)?, ..Policy::default() },
-            notes: Arc::new(move |note| lock(&told).push((is_warning(&note), in_words(&note)))),
-            ..SessionConfig::new(server, job, rank, ranks)
-        };
+        let mut config = SessionConfig::new(server, job, rank, ranks);
+        (config.switch, config.token, config.share_memory) = (switch, token, share_memory);
+        config.operation_timeout = seconds("patience_s", patience_s)?;
+        config.stall_after = seconds("stall_s", stall_s)?;
+        config.policy = Policy::default().collective(via(collective)?);
+        config.notes =
+            Arc::new(move |note| lock(&told).push((is_warning(&note), in_words(&note))));
         let session = py.detach(|| thalweg::Session::join(config)).map_err(raise)?;
         let (ended, ends) = channel();
         Ok(Session {
@@ -137,8 +135,9 @@ impl Session {
         let by_layer = |(index, of)| Priority::Layer { index, of };
         let priority = layer.map_or(Priority::Fixed, by_layer);
         let handle = self.with(|session| {
-            let policy = Policy { reliability, priority, ..session.policy() };
-            session.all_reduce_bytes_for(intent, element, memory, how, policy)
+            let policy = session.policy().reliability(reliability).priority(priority);
+            let options = ReduceOptions::new(how).policy(policy);
+            Ok(session.all_reduce_bytes(element, memory, options, intent))
         })?;
         Ok(self.begin_lacking(handle, |reduced| Ok(lacking(&reduced.coverage))))
     }
@@ -273,7 +272,7 @@ impl Session {
 
     /// Ends when every rank is in it.
     fn barrier(&self) -> PyResult<u64> {
-        let handle = self.with(thalweg::Session::barrier)?;
+        let handle = self.with(|session| Ok(session.barrier()))?;
         Ok(self.begin(handle, |()| Ok(())))
     }
 
@@ -288,7 +287,7 @@ impl Session {
     ) -> PyResult<u64> {
         let element = element.map(element_of).transpose()?;
         let bytes = Memory::new(memory)?.read();
-        let handle = self.with(|session| session.send_bytes(to, tag, element, bytes))?;
+        let handle = self.with(|session| Ok(session.send_bytes(to, tag, element, bytes)))?;
         Ok(self.begin(handle, |()| Ok(())))
     }
 
@@ -303,7 +302,7 @@ impl Session {
     ) -> PyResult<u64> {
         let memory = Memory::new(memory)?;
         let expected = (element.map(element_of).transpose()?, Some(memory.len()));
-        let handle = self.with(|session| session.receive_bytes(from, tag, expected))?;
+        let handle = self.with(|session| Ok(session.receive_bytes(from, tag, expected)))?;
         Ok(self.begin(handle, move |bytes| memory.write(&bytes)))
     }
 
@@ -362,7 +361,7 @@ impl Session {
         request: Request,
         finish: impl FnOnce(Outcome) -> Result<(), String> + Send + 'static,
     ) -> PyResult<u64> {
-        let handle = self.with(|session| session.call_bytes(request))?;
+        let handle = self.with(|session| Ok(session.call_bytes(request)))?;
         Ok(self.begin(handle, finish))
     }
 

@@ -82,13 +82,12 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     let path = |flag: &Option<PathBuf>, file: &Option<PathBuf>| flag.clone().or(file.clone());
     let secret_file = path(&flags.secret_file, &file.secret_file);
-    let config = ServerDaemonConfig {
-        switch: flags.switch.as_ref().or(file.switch.as_ref()).map(resolve).transpose()?,
-        token: token(flags).or_else(|| token(&file)).transpose()?,
-        tls: tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?,
-        wait: daemon::wait_by(flags.spin.or(file.spin)),
-        ..ServerDaemonConfig::new(bind, daemon::secret(secret_file.as_deref(), bind)?)
-    };
+    let secret = daemon::secret(secret_file.as_deref(), bind)?;
+    let mut config = ServerDaemonConfig::new(bind, secret);
+    config.switch = flags.switch.as_ref().or(file.switch.as_ref()).map(resolve).transpose()?;
+    config.token = token(flags).or_else(|| token(&file)).transpose()?;
+    config.tls = tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?;
+    config.wait = daemon::wait_by(flags.spin.or(file.spin));
     let server = ServerDaemon::start(&config, daemon::say);
     let server = server.map_err(daemon::not_started)?;
     daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)

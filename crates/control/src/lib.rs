@@ -26,8 +26,8 @@ mod settings;
 pub use access::{Access, AccessError};
 pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent, Departure};
 pub use message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket, ToRank,
-    Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket,
+    ToRank, Waits, Welcome,
 };
 pub use plane::{DataPlane, Missing, MissingAnswer};
 pub use registry::{JobSummary, Registry};

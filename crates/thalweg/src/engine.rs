@@ -302,7 +302,8 @@ impl Engine {
             }
             Sums::Lost(node) => {
                 let rank = rank_of(node);
-                let text = format!("{} did not answer for too long: check it and its path", name(rank));
+                let text =
+                    format!("{} did not answer for too long: check it and its path", name(rank));
                 Failure::new(FailureKind::Timeout, text, rank.into_iter().collect())
             }
             Sums::Mismatch(node) => {

@@ -17,14 +17,15 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{Note, SessionConfig};
 use shared::{Paced, Shared};
 
-/// Who says when a session sends.
+/// Source of the times at which a session sends.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Pacing {
-    /// Nobody: at once.
+    /// No source: packets leave at once.
     #[default]
     Off,
-    /// The agent of the host (`thalweg agent`), which listens on this socket. A session whose agent goes
-    /// goes on, and sends when it likes.
+    /// The agent of the host (`thalweg agent`), which listens on this socket. A session whose agent ends
+    /// goes on, and sends at once.
     Scheduled {
         /// The socket.
         agent: PathBuf,

@@ -21,6 +21,7 @@ use crate::tuning;
 
 /// Settings of a [`ServerDaemon`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerDaemonConfig {
     /// Where it is reached: UDP for values, TCP for control, the same port. A multiple of 8. Default
     /// loopback.
@@ -48,6 +49,7 @@ pub struct ServerDaemon {
 
 /// How a server does.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerSnapshot {
     /// What the sockets counted.
     pub net: thalweg_net::Stats,

@@ -16,6 +16,7 @@ use crate::tuning;
 
 /// Settings of a [`SwitchDaemon`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SwitchDaemonConfig {
     /// Where it is reached. The port is a multiple of 8, or 0 for a free one. Default loopback.
     pub bind: SocketAddr,
@@ -45,6 +46,7 @@ pub struct SwitchDaemon {
 
 /// How a switch does.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SwitchSnapshot {
     /// What the sockets counted.
     pub net: thalweg_net::Stats,

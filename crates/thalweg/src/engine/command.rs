@@ -86,7 +86,11 @@ impl Engine {
                     |mesh: &mut mesh::Mesh, now| mesh.receive_values(now, from, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, receive) {
                     let at = self.driver.now();
-                    self.pending.transfer(transfer, Peer { rank: from, is_sender: true, at }, reply);
+                    self.pending.transfer(
+                        transfer,
+                        Peer { rank: from, is_sender: true, at },
+                        reply,
+                    );
                 }
             }
             Command::Control(event) => self.hear(event, events),

@@ -142,7 +142,8 @@ impl Engine {
             let others: Vec<u32> =
                 (0..).zip(before.zip(&welcome.roster)).filter_map(is_other).collect();
             if let Some(rank) = others.first() {
-                let text = format!("rank {rank} is another process than before: start all ranks again");
+                let text =
+                    format!("rank {rank} is another process than before: start all ranks again");
                 self.say(FromRank::Failing(Failure::new(FailureKind::Peer, text, others)));
             }
             for report in self.comparison.reports_again() {

@@ -113,7 +113,9 @@ impl Engine {
         let joining = self.joining.as_ref().map(|(began, _)| now.since(*began));
         if let Some(waited) = joining.filter(|waited| *waited >= join_timeout + JOIN_MARGIN) {
             let missing = self.watch.missing.clone();
-            let who = if missing.is_empty() { "no answer of the server".into() } else {
+            let who = if missing.is_empty() {
+                "no answer of the server".into()
+            } else {
                 format!("ranks {missing:?} are missing")
             };
             let text = format!("joining timed out after {:.1} s: {who}", waited.as_s_f64());

@@ -70,9 +70,6 @@ impl Given {
 impl Lanes {
     /// Starts all threads, and waits until everybody is there.
     pub fn join(config: &SessionConfig) -> Result<(Lanes, Arc<Welcome>), Error> {
-        if config.threads == 0 {
-            return Err(Error::config("threads is 0: a session needs at least one"));
-        }
         let given = Mutex::new(Given::new(config.threads as usize));
         // Those that have started leave when a later one cannot join.
         let mut all = Lanes { lanes: Vec::new(), given, end: Arc::default() };
@@ -247,7 +244,8 @@ fn open(config: &SessionConfig, server: SocketAddr) -> Result<Endpoint, Error> {
     let is_whole = |port: &u16| {
         port.is_multiple_of(PORTS_PER_NODE) && *port > 0 && last - *port >= PORTS_PER_NODE - 1
     };
-    let mut reason = String::from("it holds no block of eight ports that begins at a multiple of 8");
+    let mut reason =
+        String::from("it holds no block of eight ports that begins at a multiple of 8");
     for port in ports.filter(is_whole) {
         let bind = SocketAddr::new(bind.ip(), port);
         match Endpoint::open_block(&EndpointConfig { bind, ..endpoint.clone() }) {

@@ -25,12 +25,11 @@ impl Cluster {
     /// A cluster whose switch loses this share of packets.
     pub fn losing(loss: f64) -> Cluster {
         let loopback = ([127, 0, 0, 1], 0).into();
-        let switch = SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(loopback, SECRET) };
+        let mut switch = SwitchDaemonConfig::new(loopback, SECRET);
+        switch.loss = loss;
         let switch = SwitchDaemon::start(&switch).expect("a switch starts on loopback");
-        let server = ServerDaemonConfig {
-            switch: Some(switch.address()),
-            ..ServerDaemonConfig::new(loopback, SECRET)
-        };
+        let mut server = ServerDaemonConfig::new(loopback, SECRET);
+        server.switch = Some(switch.address());
         let notes = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&notes);
         let note = move |text| kept.lock().expect("nobody panics with it").push(text);
@@ -45,13 +44,13 @@ impl Cluster {
 
     /// The settings of a rank on a host of its own.
     pub fn config(&self, job: &str, rank: u32, ranks: u32) -> SessionConfig {
-        SessionConfig {
-            switch: Some(self.switch.address().to_string()),
-            share_memory: false,
-            operation_timeout: Duration::from_secs(20),
-            stall_after: Duration::from_secs(2),
-            ..SessionConfig::new(self.server.address().to_string(), job, rank, ranks)
-        }
+        Session::builder(self.server.address().to_string(), job)
+            .rank(rank, ranks)
+            .switch(self.switch.address())
+            .share_memory(false)
+            .operation_timeout(Duration::from_secs(20))
+            .stall_after(Duration::from_secs(2))
+            .config()
     }
 
     /// Runs the same program at all ranks of a job, and gives their results by rank.

@@ -16,7 +16,7 @@ fn noted<R: Send>(numeric: Numeric, program: impl Fn(&Session) -> R + Sync) -> (
         RANKS,
         |config| {
             let notes = notes.lock().expect("nobody panics").clone();
-            config.policy = Policy { numeric, ..Policy::default() };
+            config.policy = Policy::default().numeric(numeric);
             config.notes = Arc::new(move |note| drop(notes.send(note)));
         },
         program,
@@ -25,7 +25,7 @@ fn noted<R: Send>(numeric: Numeric, program: impl Fn(&Session) -> R + Sync) -> (
 }
 
 fn reduce(session: &Session, values: Vec<f32>) -> Vec<f32> {
-    session.all_reduce(values, Reduce::Sum).expect("it begins").wait().expect("it ends")
+    session.all_reduce(values, Reduce::Sum).wait().expect("it ends").values
 }
 
 // spec: T-09 sockets
