@@ -57,8 +57,8 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
         DaemonCommand::Server { bind, switch } => {
             let mut config = ServerDaemonConfig::new(bind, secret);
             config.switch = Some(switch);
-            let server =
-                ServerDaemon::start(&config, |note| eprintln!("{note}")).map_err(failed)?;
+            thalweg::internal::listen(|event| eprintln!("{}", event.text));
+            let server = ServerDaemon::start(&config).map_err(failed)?;
             files::print(&format!("server ready at {}\n", server.address()))?;
             loop {
                 orders.next()?;

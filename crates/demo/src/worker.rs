@@ -1,9 +1,8 @@
 //! A worker as a process of its own: `thalweg demo-worker`.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use thalweg::{Collective, Error, Note, Policy, Reduce, ReduceOptions, Session};
+use thalweg::{Collective, Error, Policy, Reduce, ReduceOptions, Session};
 use thalweg_console::{Failure, files};
 use thalweg_core::Digest;
 use thalweg_train::Shard;
@@ -43,25 +42,21 @@ pub fn worker() -> Result<(), Failure> {
 
 fn join(assignment: &Assignment) -> Result<Session, Failure> {
     let Assignment { server, switch, job, rank, ranks, .. } = assignment;
-    let notes = |note: Note| match note {
-        Note::Stalled(why) | Note::Disconnected(why) | Note::Unpaced(why) => {
-            // Without a listener there is nobody to be told.
-            let _ = say(&Report::Note(why));
+    thalweg::internal::listen(|event| {
+        if event.is_warning {
+            // Without a reader there is nobody to report to.
+            let _ = say(&Report::Note(event.text.clone()));
         }
-        // Its sums are of floats.
-        Note::Underflowed { .. } | Note::Rescaled { .. } => {}
-        Note::Waiting(_) | Note::SetUp { .. } => {}
-    };
-    let mut config = Session::builder(server, job)
+    });
+    let session = Session::builder(server, job)
         .rank(*rank, *ranks)
         .switch(switch)
         .policy(Policy::default().collective(Collective::Aggregate))
         // Every worker counts as a host of its own, so that all values pass the network.
         .share_memory(false)
         .operation_timeout(PATIENCE)
-        .config();
-    config.notes = Arc::new(notes);
-    let session = Session::join(config).map_err(failed)?;
+        .join()
+        .map_err(failed)?;
     say(&Report::Joined)?;
     Ok(session)
 }

@@ -13,10 +13,12 @@ use thalweg_core::{JobId, NodeId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_stack::{Event, TrainingHost};
 use thalweg_wire::tag::Secret;
+use tracing::info;
 
 use super::node_of;
 use super::pilot::Pilot;
 use crate::error::{Error, ErrorKind};
+use crate::metrics;
 use crate::tuning;
 
 /// Settings of a [`ServerDaemon`].
@@ -61,9 +63,6 @@ pub struct ServerSnapshot {
     pub registered: Vec<JobSummary>,
 }
 
-/// Who is told of what goes on.
-type Notes = Arc<dyn Fn(String) + Send + Sync>;
-
 /// How often a free port is looked for.
 const FREE_PORT_TRIES: u32 = 32;
 
@@ -101,17 +100,19 @@ impl ServerDaemonConfig {
 }
 
 impl ServerDaemon {
-    /// Opens its sockets and starts. `notes` gets lines that an operator may want to read.
-    pub fn start(
-        config: &ServerDaemonConfig,
-        notes: impl Fn(String) + Send + Sync + 'static,
-    ) -> Result<ServerDaemon, Error> {
-        let notes: Notes = Arc::new(notes);
+    /// Opens its sockets and starts. Jobs that begin, end or stall are [events](crate::guide#events).
+    ///
+    /// # Errors
+    ///
+    /// [`System`](crate::ErrorKind::System) if an address is in use or a thread cannot be started,
+    /// [`Config`](crate::ErrorKind::Config) if a setting is invalid, and [`Network`](crate::ErrorKind::Network) if
+    /// the switch is in another network.
+    pub fn start(config: &ServerDaemonConfig) -> Result<ServerDaemon, Error> {
         // A free block of UDP ports need not be free for TCP.
         let mut tries = if config.bind.port() == 0 { FREE_PORT_TRIES } else { 1 };
         loop {
             tries -= 1;
-            match ServerDaemon::try_start(config, Arc::clone(&notes)) {
+            match ServerDaemon::try_start(config) {
                 Err(Start::Taken(_)) if tries > 0 => {}
                 Err(Start::Taken(error) | Start::Failed(error)) => return Err(error),
                 Ok(daemon) => return Ok(daemon),
@@ -119,7 +120,7 @@ impl ServerDaemon {
         }
     }
 
-    fn try_start(config: &ServerDaemonConfig, notes: Notes) -> Result<ServerDaemon, Start> {
+    fn try_start(config: &ServerDaemonConfig) -> Result<ServerDaemon, Start> {
         let endpoint = EndpointConfig {
             bind: config.bind,
             offload: config.offload,
@@ -156,7 +157,9 @@ impl ServerDaemon {
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
             seed: random::draw().map_err(Error::system("the system gives no random numbers"))?,
-            on_note: Box::new(move |note| notes(note)),
+            on_note: Box::new(
+                move |note| info!(target: "thalweg::server", address = %address, "{note}"),
+            ),
         };
         let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;
         let service = Service::start(service, plane).map_err(|error| match error {
@@ -187,7 +190,12 @@ impl ServerDaemon {
         })
     }
 
-    /// Whether its data path and its control channel run.
+    /// The [metrics](crate::metrics) of the server as they are now. `None` if its data path has ended.
+    pub fn metrics(&self) -> Option<String> {
+        self.snapshot().map(|snapshot| metrics::server(self.address(), &snapshot))
+    }
+
+    /// Returns whether its data path and its control channel run.
     pub fn is_running(&self) -> bool {
         self.data.pilot.is_running() && self.service.as_ref().is_some_and(Service::is_running)
     }

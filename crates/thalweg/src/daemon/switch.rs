@@ -12,6 +12,7 @@ use super::node_of;
 use super::pilot::Pilot;
 use crate::error::Error;
 use crate::lossy::Lossy;
+use crate::metrics;
 use crate::tuning;
 
 /// Settings of a [`SwitchDaemon`].
@@ -125,6 +126,11 @@ impl SwitchDaemon {
                 occupancy: lossy.machine().occupancy(),
             }
         })
+    }
+
+    /// The [metrics](crate::metrics) of the switch as they are now. `None` if its data path has ended.
+    pub fn metrics(&self) -> Option<String> {
+        self.snapshot().map(|snapshot| metrics::switch(self.address(), &snapshot, None))
     }
 
     /// Whether its data path runs.

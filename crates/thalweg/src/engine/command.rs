@@ -194,10 +194,12 @@ impl Engine {
         let count = |host: &mut TrainingHost, _| {
             let [ring_delivery, server_delivery] = lossy_lanes.map(|lane| delivery(host, lane));
             let worker = host.worker_mut(job).map(|worker| {
-                (worker.stats(), worker.window_bytes(), worker.scale().map(Scale::value))
+                let scale = worker.scale().map(Scale::value);
+                (worker.stats(), worker.window_bytes(), *worker.round_trips(), scale)
             });
-            let (worker, window_bytes, scale) = worker.unwrap_or_default();
-            Counters { net, worker, window_bytes, scale, ring_delivery, server_delivery }
+            let (worker, window_bytes, round_trips, scale) = worker.unwrap_or_default();
+            let deliveries = Counters { ring_delivery, server_delivery, ..Counters::default() };
+            Counters { net, worker, window_bytes, round_trips, scale, ..deliveries }
         };
         self.command(count, |_| {})
     }

@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg::{Error, Note, Reduce, Session, SessionConfig};
+use thalweg::internal::Event;
+use thalweg::{Error, Reduce, Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
 use crate::process::{MARK, ROLE};
@@ -28,9 +28,8 @@ fn child() {
                 .share_memory(false)
                 .operation_timeout(patience)
                 .stall_after(Duration::from_millis(500));
-            let mut config = config.config();
-            config.notes = Arc::new(note);
-            attend(config);
+            thalweg::internal::listen(note);
+            attend(config.config());
         }
         _ => panic!("no role {role}"),
     }
@@ -64,16 +63,16 @@ fn switch(bind: &str) {
 fn server(bind: &str, switch: &str) {
     let mut config = ServerDaemonConfig::new(bind.parse().expect("an address"), SECRET);
     config.switch = Some(switch.parse().expect("an address"));
-    let server = ServerDaemon::start(&config, |_| {}).expect("the address is free");
+    let server = ServerDaemon::start(&config).expect("the address is free");
     tell(format_args!("at {}", server.address()));
     for _ in commands() {
         tell(format_args!("jobs {}", server.snapshot().expect("it runs").jobs.len()));
     }
 }
 
-fn note(note: Note) {
-    if let Note::Stalled(text) = note {
-        tell(format_args!("stalled {text}"));
+fn note(event: &Event) {
+    if event.field("event") == Some("stalled") {
+        tell(format_args!("stalled {}", event.text));
     }
 }
 

@@ -7,8 +7,9 @@ use thalweg_pace::board::Stats;
 use super::begin;
 use super::exposition::Exposition;
 
-/// What a switch that only keeps tables tells.
-pub(crate) fn tables(address: SocketAddr, stats: &Stats) -> String {
+/// The metrics of a switch that only keeps load tables.
+#[doc(hidden)]
+pub fn tables(address: SocketAddr, stats: &Stats) -> String {
     let mut out = begin("switch", address);
     add(&mut out, stats);
     out.finish()

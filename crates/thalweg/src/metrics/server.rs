@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
-use thalweg::daemon::ServerSnapshot;
 use thalweg_aggregate::server::Stats;
+use thalweg_core::JobId;
 
 use super::exposition::{Exposition, Kind};
 use super::{begin, label, sockets};
+use crate::daemon::ServerSnapshot;
 
 /// Packets that were dropped, of all jobs together.
 const DROPS: [&str; 8] =
@@ -29,7 +30,7 @@ pub(crate) fn server(address: SocketAddr, snapshot: &ServerSnapshot) -> String {
         }
         out.family(&format!("thalweg_server_{name}_total"), Kind::Counter, help);
         for (job, stats) in &snapshot.jobs {
-            out.sample(&[("job", &label(*job))], stats.named()[at].1);
+            out.sample(&labels(snapshot, *job).each(), stats.named()[at].1);
         }
     }
     out.finish()
@@ -45,21 +46,37 @@ fn registered(out: &mut Exposition, snapshot: &ServerSnapshot) {
     }
     out.family("thalweg_server_job_ranks", Kind::Gauge, "How many ranks a job has.");
     for job in jobs {
-        out.sample(&[("job", &label(job.id))], u64::from(job.ranks));
+        out.sample(&labels(snapshot, job.id).each(), u64::from(job.ranks));
     }
     let help = "How many ranks of a job are connected.";
     out.family("thalweg_server_job_ranks_connected", Kind::Gauge, help);
     for job in jobs {
-        out.sample(&[("job", &label(job.id))], u64::from(job.connected));
+        out.sample(&labels(snapshot, job.id).each(), u64::from(job.connected));
     }
+}
+
+/// Labels of a job.
+struct JobLabels<'a> {
+    id: String,
+    /// Empty for a job that is no longer registered.
+    name: &'a str,
+}
+
+impl JobLabels<'_> {
+    fn each(&self) -> [(&str, &str); 2] {
+        [("job", &self.id), ("job_name", self.name)]
+    }
+}
+
+fn labels(snapshot: &ServerSnapshot, job: JobId) -> JobLabels<'_> {
+    let found = snapshot.registered.iter().find(|summary| summary.id == job);
+    JobLabels { id: label(job), name: found.map_or("", |summary| summary.name.as_str()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use thalweg::daemon::JobSummary;
-    use thalweg_core::JobId;
-
     use super::*;
+    use crate::daemon::JobSummary;
     use crate::metrics::assert_told;
 
     #[test]
@@ -81,10 +98,10 @@ mod tests {
             "thalweg_server_drops_total{reason=\"unknown\"} 2",
             "thalweg_server_jobs 1",
             "thalweg_server_job_info{job=\"000000000000002a\",name=\"res\\\"net\"} 1",
-            "thalweg_server_job_ranks{job=\"000000000000002a\"} 4",
-            "thalweg_server_job_ranks_connected{job=\"000000000000002a\"} 3",
-            "thalweg_server_completed_total{job=\"000000000000002a\"} 7",
-            "thalweg_server_forged_total{job=\"000000000000002a\"} 1",
+            "thalweg_server_job_ranks{job=\"000000000000002a\",job_name=\"res\\\"net\"} 4",
+            "thalweg_server_job_ranks_connected{job=\"000000000000002a\",job_name=\"res\\\"net\"} 3",
+            "thalweg_server_completed_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 7",
+            "thalweg_server_forged_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
         ];
         assert_told(&text, &lines);
         assert!(!text.contains("thalweg_server_unknown_total"), "it is counted for no job");
