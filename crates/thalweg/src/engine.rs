@@ -93,7 +93,7 @@ pub(crate) struct Shared {
     pub cancel: Cancel,
 }
 
-/// Who a rank is.
+/// Identity of a rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub rank: u32,
@@ -259,7 +259,7 @@ impl Engine {
         self.driver.command(|lossy, now| command(lossy.machine_mut(), now), events)
     }
 
-    /// What the machines have to tell.
+    /// Takes in the events of the machines.
     fn take_in(&mut self, events: &mut Vec<Event>) {
         if !events.is_empty() {
             self.report_precision();

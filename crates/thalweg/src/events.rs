@@ -93,7 +93,7 @@ pub struct Event {
     pub target: &'static str,
     /// The event, for people.
     pub text: String,
-    /// Its fields, by name.
+    /// Fields, by name.
     pub fields: Vec<(&'static str, String)>,
 }
 

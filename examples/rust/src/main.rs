@@ -8,9 +8,7 @@ use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use thalweg::daemon::{
-    Secret, ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig,
-};
+use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 use thalweg::{
     Collective, Error, ErrorKind, LossBound, Policy, Reduce, ReduceOptions, Reliability, Session,
 };
@@ -25,11 +23,11 @@ fn main() -> Result<(), Box<dyn StdError>> {
     let mut config = ServerDaemonConfig::new(loopback, secret);
     config.switch = Some(switch.address());
     let server = ServerDaemon::start(&config)?;
-    let (server_at, switch_at) = (server.address().to_string(), switch.address().to_string());
+    let addresses = (server.address().to_string(), switch.address().to_string());
+    let (server_at, switch_at) = (&addresses.0, &addresses.1);
     let ends: Vec<Result<(), Error>> = thread::scope(|scope| {
-        let ranks: Vec<_> = (0..RANKS)
-            .map(|rank| scope.spawn(|| run(&server_at, &switch_at, rank)))
-            .collect();
+        let ranks: Vec<_> =
+            (0..RANKS).map(|rank| scope.spawn(move || run(server_at, switch_at, rank))).collect();
         ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
     });
     ends.into_iter().collect::<Result<(), Error>>()?;

@@ -25,20 +25,20 @@ use crate::tuning;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerDaemonConfig {
-    /// Where it is reached: UDP for values, TCP for control, the same port. A multiple of 8. Default
-    /// loopback.
+    /// Address of the server: UDP for values, TCP for control, the same port. The port is a multiple of 8, or 0 for a
+    /// free one.
     pub bind: SocketAddr,
-    /// What the switches and servers of the cluster share.
+    /// Secret that the switches and servers of the cluster share.
     pub secret: Secret,
     /// The switch of its rack, if there is one.
     pub switch: Option<SocketAddr>,
-    /// What ranks have to say to be let in. Needed beyond loopback, unless there is TLS.
+    /// Token that ranks show when they join. Needed beyond loopback, unless there is TLS.
     pub token: Option<String>,
     /// Certificate and key, for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether the kernel cuts and joins datagrams. Default where it can.
+    /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub offload: Offload,
-    /// What to do when there is nothing to do. Default sleep.
+    /// Behaviour of its thread while there is nothing to do. Default sleep.
     pub wait: Wait,
 }
 
@@ -49,26 +49,26 @@ pub struct ServerDaemon {
     address: SocketAddr,
 }
 
-/// How a server does.
+/// State of a server at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerSnapshot {
-    /// What the sockets counted.
+    /// Counters of the sockets.
     pub net: thalweg_net::Stats,
-    /// What was counted for all jobs.
+    /// Counters of all jobs together.
     pub server: server::Stats,
-    /// What was counted for each job.
+    /// Counters of each job.
     pub jobs: Vec<(JobId, server::Stats)>,
-    /// Who is in which job.
+    /// Jobs that are registered, and their ranks.
     pub registered: Vec<JobSummary>,
 }
 
-/// How often a free port is looked for.
+/// Tries to find a free port.
 const FREE_PORT_TRIES: u32 = 32;
 
 /// Why a server does not start.
 enum Start {
-    /// Its port is in use.
+    /// A port that is in use.
     Taken(Error),
     Failed(Error),
 }
@@ -170,12 +170,12 @@ impl ServerDaemon {
         Ok(ServerDaemon { service: Some(service), data, address })
     }
 
-    /// Where it is reached.
+    /// Address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How it does. `None` if its data path has ended.
+    /// State of the server now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<ServerSnapshot> {
         let registered = self.service.as_ref().map(Service::jobs).unwrap_or_default();
         self.data.pilot.ask(|driver| ServerSnapshot {
@@ -200,8 +200,11 @@ impl ServerDaemon {
         self.data.pilot.is_running() && self.service.as_ref().is_some_and(Service::is_running)
     }
 
-    /// Ends it, and says what it died of if it already had. Ranks find out, and wait for another to be
-    /// started.
+    /// Ends it. Its ranks look for another one for `failure_after`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why its data path had ended already, if it had.
     pub fn stop(mut self) -> Result<(), Error> {
         if let Some(service) = self.service.take() {
             service.stop();

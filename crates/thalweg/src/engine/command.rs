@@ -1,4 +1,4 @@
-//! What the engine is told.
+//! Commands to the engine.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ pub(crate) enum Command {
     Send { to: u32, tag: u64, values: (Option<Element>, Vec<u8>), reply: Reply },
     /// Values of one rank, of which the type and the length in bytes may be known. Ends with their bytes.
     Receive { from: u32, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
-    /// What the control channel says.
+    /// Event of the control channel.
     Control(ControlEvent),
-    /// How it does. Ends with [`Counters`].
+    /// State of the engine. Ends with [`Counters`].
     Count(Reply),
     /// Leave the job. Ends with the number of operations that have begun, a `u64`.
     Leave(Leaving, Reply),

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
-/// What kind of number a family holds.
+/// Kind of the numbers of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Only grows, until the daemon is started again.
+    /// Only grows, until the process is started again.
     Counter,
     /// Goes up and down.
     Gauge,
-    /// How often values were at most as large as each of several limits.
+    /// Number of values that were at most as large as each of several limits.
     Histogram,
 }
 
@@ -21,12 +21,12 @@ pub(super) struct Exposition {
     family: String,
 }
 
-/// One number of a daemon.
+/// One number of a process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    /// Of the family.
+    /// Name of the family.
     pub name: String,
-    /// What tells it from others of the family.
+    /// Labels that distinguish it from others of the family.
     pub labels: BTreeMap<String, String>,
     /// The number.
     pub value: f64,
@@ -97,7 +97,7 @@ impl Exposition {
     }
 }
 
-/// Reads the samples of a text. What is no sample is left out: others may know more than we do.
+/// Reads the samples of a text in Prometheus' format. Lines that are no samples are left out.
 pub fn parse(text: &str) -> Vec<Sample> {
     text.lines().filter_map(sample).collect()
 }

@@ -16,7 +16,7 @@ const DROPS: [&str; 8] =
 /// Counted for all jobs together, and for none.
 const OF_NO_JOB: [&str; 2] = ["unknown", "malformed"];
 
-/// What a server tells.
+/// The metrics of a server.
 pub(crate) fn server(address: SocketAddr, snapshot: &ServerSnapshot) -> String {
     let mut out = begin("server", address);
     sockets::counters(&mut out, "thalweg_server", &snapshot.net);
@@ -36,19 +36,19 @@ pub(crate) fn server(address: SocketAddr, snapshot: &ServerSnapshot) -> String {
     out.finish()
 }
 
-/// Who is in which job.
+/// Jobs and their ranks.
 fn registered(out: &mut Exposition, snapshot: &ServerSnapshot) {
     let jobs = &snapshot.registered;
-    out.gauge("thalweg_server_jobs", "How many jobs are registered.", jobs.len() as u64);
+    out.gauge("thalweg_server_jobs", "Jobs that are registered.", jobs.len() as u64);
     out.family("thalweg_server_job_info", Kind::Gauge, "The name of a job. Always 1.");
     for job in jobs {
         out.sample(&[("job", &label(job.id)), ("name", &job.name)], 1);
     }
-    out.family("thalweg_server_job_ranks", Kind::Gauge, "How many ranks a job has.");
+    out.family("thalweg_server_job_ranks", Kind::Gauge, "Ranks of a job.");
     for job in jobs {
         out.sample(&labels(snapshot, job.id).each(), u64::from(job.ranks));
     }
-    let help = "How many ranks of a job are connected.";
+    let help = "Ranks of a job that are connected.";
     out.family("thalweg_server_job_ranks_connected", Kind::Gauge, help);
     for job in jobs {
         out.sample(&labels(snapshot, job.id).each(), u64::from(job.connected));

@@ -8,7 +8,7 @@ use super::exposition::Kind;
 use super::{begin, label, sockets, tables};
 use crate::daemon::SwitchSnapshot;
 
-/// What counters are called that have another name as a metric.
+/// Counters that have another name as a metric.
 const METRICS: [(&str, &str); 4] = [
     ("marked", "ecn_marked"),
     ("taken", "aggregations_taken"),

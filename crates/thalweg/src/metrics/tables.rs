@@ -15,7 +15,7 @@ pub fn tables(address: SocketAddr, stats: &Stats) -> String {
     out.finish()
 }
 
-/// What a switch tells of its load tables.
+/// Adds the metrics of load tables.
 pub(super) fn add(out: &mut Exposition, stats: &Stats) {
     let Stats { fetches, updates, rejected, refused, links, flows } = *stats;
     let counters = [
