@@ -68,7 +68,7 @@ impl Server {
     ) -> PyResult<Server> {
         let mut config = ServerDaemonConfig::new(at(bind)?, key(secret)?);
         (config.token, config.switch) = (token, switch.map(at).transpose()?);
-        let daemon = ServerDaemon::start(&config, |_| {}).map_err(failed)?;
+        let daemon = ServerDaemon::start(&config).map_err(failed)?;
         Ok(Server { address: daemon.address(), daemon: Some(daemon) })
     }
 

@@ -12,11 +12,12 @@ use thalweg::internal::{
     Call, Combine, Intent, Outcome, Reduction, Request, digest_of_lengths,
 };
 use thalweg::{
-    Collective, Coverage, Element, Error, ErrorKind, Handle, Note, Policy, Priority, Reduce, ReduceOptions,
+    Collective, Coverage, Element, Error, ErrorKind, Handle, Policy, Priority, Reduce, ReduceOptions,
     Reliability, SessionConfig,
 };
 
 use crate::memory::{Memory, all};
+use crate::notes::{self, Notes};
 
 create_exception!(
     thalweg._core,
@@ -48,8 +49,7 @@ pub(crate) struct Session {
     under_way: Mutex<UnderWay>,
     ended: Sender<u64>,
     ends: Mutex<Receiver<u64>>,
-    /// What there is to tell, and whether it is worth a warning.
-    notes: Arc<Mutex<Vec<(bool, String)>>>,
+    notes: Arc<Notes>,
 }
 
 #[derive(Default)]
@@ -81,15 +81,12 @@ impl Session {
         collective: &str,
         share_memory: bool,
     ) -> PyResult<Session> {
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&notes);
+        let notes = notes::of(job, rank);
         let mut config = SessionConfig::new(server, job, rank, ranks);
         (config.switch, config.token, config.share_memory) = (switch, token, share_memory);
         config.operation_timeout = seconds("patience_s", patience_s)?;
         config.stall_after = seconds("stall_s", stall_s)?;
         config.policy = Policy::default().collective(via(collective)?);
-        config.notes =
-            Arc::new(move |note| lock(&told).push((is_warning(&note), in_words(&note))));
         let session = py.detach(|| thalweg::Session::join(config)).map_err(raise)?;
         let (ended, ends) = channel();
         Ok(Session {
@@ -325,7 +322,7 @@ impl Session {
     /// What there is to tell since the last call: who is waited for, stalls, servers that went away. With
     /// each, whether it is worth a warning.
     fn take_notes(&self) -> Vec<(bool, String)> {
-        std::mem::take(&mut *lock(&self.notes))
+        self.notes.take()
     }
 
     /// Leaves the job when everything that was begun has ended.
@@ -497,35 +494,6 @@ fn element_of(name: &str) -> PyResult<Element> {
         let names = Element::ALL.map(Element::name).join(", ");
         PyValueError::new_err(format!("no element \"{name}\": one of {names}"))
     })
-}
-
-fn is_warning(note: &Note) -> bool {
-    match note {
-        Note::Stalled(_)
-        | Note::Disconnected(_)
-        | Note::Unpaced(_)
-        | Note::Underflowed { .. }
-        | Note::Rescaled { .. } => true,
-        Note::Waiting(_) | Note::SetUp { .. } => false,
-    }
-}
-
-fn in_words(note: &Note) -> String {
-    match note {
-        Note::Waiting(ranks) => format!("waiting for ranks {ranks:?} to join"),
-        Note::SetUp { epoch } => format!("set up (epoch {epoch})"),
-        Note::Stalled(text) => text.clone(),
-        Note::Disconnected(text) => format!("the server does not answer: {text}"),
-        Note::Unpaced(text) => format!("nobody says when to send any more: {text}"),
-        Note::Underflowed { values, scale } => format!(
-            "{values} values so far were too small for fixed point with {scale} steps to 1 and count as zero: \
-             use floats or a larger scale"
-        ),
-        Note::Rescaled { scale } => format!(
-            "sums left the range of fixed point, which has {scale} steps to 1 from now on: use floats, or \
-             smaller values"
-        ),
-    }
 }
 
 fn explain(error: &Error) -> Explained {

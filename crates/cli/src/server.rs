@@ -11,7 +11,6 @@ use thalweg_console::Failure;
 use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon, Manner};
-use crate::metrics;
 
 /// Where a server is reached if nobody says otherwise.
 const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_808);
@@ -88,8 +87,8 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     config.token = token(flags).or_else(|| token(&file)).transpose()?;
     config.tls = tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?;
     config.wait = daemon::wait_by(flags.spin.or(file.spin));
-    let server = ServerDaemon::start(&config, daemon::say);
-    let server = server.map_err(daemon::not_started)?;
+    thalweg::internal::listen(|event| daemon::say(&event.text));
+    let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
     daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)
 }
 
@@ -127,7 +126,7 @@ impl Daemon for ServerDaemon {
     }
 
     fn exposition(&self) -> Option<String> {
-        self.snapshot().map(|snapshot| metrics::server(Daemon::address(self), &snapshot))
+        self.metrics()
     }
 
     fn summary(&self) -> Option<String> {

@@ -15,7 +15,7 @@ use thalweg_report::format::{format_count, format_percent};
 
 use self::tables::Tables;
 use crate::daemon::{self, Daemon, Manner};
-use crate::metrics;
+use thalweg::metrics;
 
 /// Where a switch is reached if nobody says otherwise.
 const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_800);

@@ -6,6 +6,8 @@
 //! its [`DataPlane`]. Both ends hide the async runtime behind a thread of their own, so that nothing on
 //! the data path ever meets it. [`inquiry`] asks a service how it does. [`pacing`] is another service: the
 //! load tables of switches that cannot keep them themselves.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod access;
 mod address;

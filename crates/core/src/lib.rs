@@ -6,6 +6,8 @@
 //!
 //! Start with [`machine`]: it is the contract that the simulator, the UDP driver and the tests all
 //! call protocols through.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 pub mod check;
 pub mod control;
@@ -45,7 +47,7 @@ pub use packet::{
 };
 pub use quantity::QuantityError;
 pub use relay::Relay;
-pub use rng::{Rng, mix};
+pub use rng::{Rng, fibonacci, mix};
 pub use tagger::{FRONT_PRIORITY, LAYER_PRIORITIES, Tag, Tagger, layer_priority};
 pub use time::{Span, Time};
 pub use timers::Timers;

@@ -30,7 +30,7 @@ fn a_stalled_member_is_named_and_the_team_stays_failed() {
         assert!(began.elapsed() < SOON, "at once");
         first.unwrap_err()
     });
-    let call = Call::AllReduce { element: Element::U8, how: Combine::Sum, bytes: 64 };
+    let call = Call::reduction(None, Element::U8, Combine::Sum, 64);
     let expected = TeamError::Stalled { operation: 1, call, missing: vec![1], after: SOON };
     assert_eq!(results, vec![expected; 3], "at the late one too");
 }
@@ -47,7 +47,7 @@ fn a_member_that_leaves_is_noticed_at_once() {
         assert!(began.elapsed() < common::PATIENCE / 2);
         Some(error)
     });
-    let call = Call::Broadcast { root: 0, bytes: 9_000 };
+    let call = Call::copy(OperationKind::Broadcast, Some(0), 9_000);
     let expected = TeamError::Gone { operation: 1, call, members: vec![2] };
     assert_eq!(results, [Some(expected.clone()), Some(expected), None]);
 }
@@ -90,7 +90,7 @@ fn different_calls_are_refused_and_both_named() {
     else {
         panic!("{error}");
     };
-    let call = |bytes| Call::AllReduce { element: Element::F32, how: Combine::Sum, bytes };
+    let call = |bytes| Call::reduction(None, Element::F32, Combine::Sum, bytes);
     assert_eq!((*one_call, *other_call), (call(40_000).into(), call(40_004).into()));
 
     let max = |team: &mut Team| team.all_reduce(Element::F32, Combine::Max, &mut [0; 8]);
@@ -177,17 +177,17 @@ fn a_call_that_cannot_be_done_fails_at_everybody() {
     let cases: [(Body, Call, Misuse); 3] = [
         (
             |team| team.all_reduce(Element::F32, Combine::Sum, &mut [0; 7]),
-            Call::AllReduce { element: Element::F32, how: Combine::Sum, bytes: 7 },
+            Call::reduction(None, Element::F32, Combine::Sum, 7),
             Misuse::PartialValue,
         ),
         (
             |team| team.broadcast(2, &mut [0; 7]),
-            Call::Broadcast { root: 2, bytes: 7 },
+            Call::copy(OperationKind::Broadcast, Some(2), 7),
             Misuse::NoSuchRoot,
         ),
         (
             |team| team.all_gather(&[0; 3], &mut [0; 7]),
-            Call::AllGather { bytes: 3 },
+            Call::copy(OperationKind::AllGather, None, 3),
             Misuse::WrongRoom,
         ),
     ];

@@ -12,6 +12,8 @@ pub struct Counters {
     pub worker: worker::Stats,
     /// Bytes that the worker may have in flight.
     pub window_bytes: u64,
+    /// Round-trip times of packets of the worker that were sent once.
+    pub round_trips: worker::RoundTrips,
     /// Steps to 1 of the fixed point that the worker sends now; lower than the session's where a dynamic
     /// scale fell. `None` where it sends floats.
     pub scale: Option<f32>,

@@ -324,7 +324,6 @@ mod tests {
         }
     }
 
-    // spec: E-08
     #[test]
     fn a_handle_can_be_awaited_without_a_runtime() {
         let (handle, reply) = pair(|length: usize| Ok(length + 1));

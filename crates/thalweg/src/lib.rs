@@ -28,8 +28,12 @@ mod counters;
 pub mod daemon;
 mod engine;
 mod error;
+mod events;
 mod handle;
 mod lossy;
+#[doc = include_str!("guide.md")]
+pub mod guide {}
+pub mod metrics;
 mod pacing;
 mod policy;
 mod session;
@@ -44,7 +48,7 @@ pub use half::{bf16, f16};
 pub use handle::{Handle, HandleFuture};
 pub use pacing::Pacing;
 pub use policy::{Collective, Numeric, Policy, Priority, Reduce, Reliability};
-pub use session::{Memory, Note, ReduceOptions, Reduced, Session, SessionBuilder, SessionConfig};
+pub use session::{Memory, ReduceOptions, Reduced, Session, SessionBuilder, SessionConfig};
 pub use thalweg_aggregate::Recovery;
 pub use thalweg_core::Element;
 pub use thalweg_deliver::LossBound;
@@ -57,7 +61,7 @@ pub use window::Window;
 pub mod stats {
     pub use thalweg_aggregate::server::Stats as ServerStats;
     pub use thalweg_aggregate::switch::Stats as SwitchStats;
-    pub use thalweg_aggregate::worker::Stats as WorkerStats;
+    pub use thalweg_aggregate::worker::{RoundTrips, Stats as WorkerStats};
     pub use thalweg_deliver::Stats as DeliveryStats;
     pub use thalweg_net::Stats as SocketStats;
 }
@@ -69,6 +73,7 @@ pub mod internal {
     pub use thalweg_core::fingerprint::digest_of_lengths;
     pub use thalweg_core::{Combine, Intent, Reduction};
 
+    pub use crate::events::{Event, listen};
     pub use crate::lossy::Lossy;
     pub use crate::session::ByteMemory;
     pub use crate::value::Array;

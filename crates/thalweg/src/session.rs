@@ -11,10 +11,11 @@ mod options;
 mod reduce;
 mod team;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub use self::builder::SessionBuilder;
-pub use self::config::{Note, SessionConfig};
+pub use self::config::SessionConfig;
 use self::lane::Lanes;
 pub use self::memory::{ByteMemory, Memory};
 use self::missing::Hosts;
@@ -22,9 +23,9 @@ pub use self::missing::Reduced;
 pub use self::options::ReduceOptions;
 use self::team::TeamThread;
 use crate::counters::Counters;
-use crate::engine::{Command, Leaving};
-use crate::error::Error;
-use crate::handle::pair;
+use crate::engine::Leaving;
+use crate::error::{Error, ErrorKind};
+use crate::metrics::{self, Endpoint, OperationTimes};
 use crate::policy::Policy;
 
 /// One rank's part in a job.
@@ -35,8 +36,8 @@ use crate::policy::Policy;
 ///
 /// **Failures.** A rank whose process or host dies fails the job at every rank within
 /// [`failure_after`](SessionConfig::failure_after) and two seconds; the error has the rank, its address and the evidence.
-/// An operation that does not progress is explained after a while ([`Note::Stalled`]): which rank, which fragment, which
-/// link, since when. If that lasts until [`operation_timeout`](SessionConfig::operation_timeout), the job fails at every
+/// An operation that does not progress is explained after a while, by an [event](crate::guide#events): which rank, which
+/// fragment, which link, since when. If that lasts until [`operation_timeout`](SessionConfig::operation_timeout), the job fails at every
 /// rank with the same error. A rank that leaves while others still need it fails them at once. A switch or a server that
 /// is started again in time costs nothing but time.
 // spec: E-08
@@ -47,6 +48,9 @@ pub struct Session {
     ranks: u32,
     policy: Policy,
     hosts: Arc<Hosts>,
+    /// Serves the metrics, if it has an address to. It uses the lanes, so it goes before them.
+    endpoint: Option<Endpoint>,
+    metrics: Arc<metrics::Source>,
     /// The ranks of this host, if there are several. It uses the lanes, so it goes before them.
     team: Option<TeamThread>,
     lanes: Lanes,
@@ -83,8 +87,18 @@ impl Session {
         config.check()?;
         let (lanes, welcome) = Lanes::join(&config)?;
         let team = TeamThread::join(&config, &welcome, &lanes.end)?;
+        let labels = metrics::Labels {
+            address: lanes.address(),
+            job_name: config.job.clone(),
+            rank: config.rank,
+        };
+        let (posts, times) = (lanes.posts(), OperationTimes::default());
+        let metrics = Arc::new(metrics::Source { labels, posts, times });
+        let endpoint = config.metrics.map(|bind| serve(bind, &metrics)).transpose()?;
         Ok(Session {
             pid: std::process::id(),
+            endpoint,
+            metrics,
             rank: config.rank,
             ranks: config.ranks,
             policy: config.policy,
@@ -132,9 +146,22 @@ impl Session {
     pub fn counters_of(&self, thread: usize) -> Result<Counters, Error> {
         let post = self.lanes.get(thread);
         let post = post.ok_or_else(|| Error::call(format!("there is no thread {thread}")))?;
-        let (handle, reply) = pair(|counters: Counters| Ok(counters));
-        post.send(Command::Count(reply));
-        handle.wait()
+        metrics::counters_of(post)
+    }
+
+    /// Metrics of the session as they are now, in Prometheus' text format: counters of each sending thread,
+    /// round-trip times, and times of operations.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`](crate::ErrorKind::Closed) if a sending thread has ended.
+    pub fn metrics(&self) -> Result<String, Error> {
+        self.metrics.read()
+    }
+
+    /// Address where the metrics are served, if the session was given one.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.endpoint.as_ref().map(Endpoint::local_address)
     }
 
     /// Ends the job for all ranks, and returns at once. Operations that are under way here fail with
@@ -172,7 +199,7 @@ impl Drop for Session {
     /// of the process that joined nothing happens: the session is its parent's.
     fn drop(&mut self) {
         if !self.is_own() {
-            std::mem::forget(self.team.take());
+            std::mem::forget((self.team.take(), self.endpoint.take()));
             return self.lanes.forget();
         }
         if self.team.is_some() {
@@ -182,6 +209,17 @@ impl Drop for Session {
             let _ = self.lanes.say_goodbye(Leaving::AtOnce);
         }
     }
+}
+
+/// Serves the metrics of a session.
+fn serve(bind: SocketAddr, metrics: &Arc<metrics::Source>) -> Result<Endpoint, Error> {
+    let metrics::Labels { job_name, rank, .. } = &metrics.labels;
+    let about = format!("rank {rank} of {job_name}");
+    let source = Arc::clone(metrics);
+    Endpoint::start(bind, about, move || source.read().ok()).map_err(|error| {
+        let text = format!("cannot serve metrics at {bind}: {error}");
+        Error::caused(ErrorKind::System, text, error)
+    })
 }
 
 /// An operation ends with values of the type that it began with.

@@ -64,7 +64,7 @@ macro_rules! values {
                 }
             }
 
-            /// How many there are.
+            /// Number of values.
             pub fn len(&self) -> usize {
                 match self {
                     $(Array::$variant(values) => values.len(),)*
@@ -115,7 +115,7 @@ values!(
 );
 
 impl Array {
-    /// Whether there are none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -126,7 +126,7 @@ impl Array {
         divide(element, self.as_bytes_mut(), by);
     }
 
-    /// What aggregation sums, if it can sum this type.
+    /// The tensor that aggregation sums, if it can sum this type.
     pub(crate) fn into_tensor(self) -> Result<Tensor, Array> {
         match self {
             Array::F32(values) => Ok(values.into()),

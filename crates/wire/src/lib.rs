@@ -14,6 +14,8 @@
 //!
 //! Nothing here panics on any input or does I/O, and headers allocate nothing. The layouts are drawn in
 //! `docs/wire.md`.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 pub mod aggregate;
 pub mod coverage;
@@ -31,5 +33,10 @@ pub mod trailer;
 
 /// The last of the eight classes of packets.
 pub const CLASS_MAX: u8 = 7;
+
+/// `flag` if `set`, else no flag.
+const fn flag(set: bool, flag: u8) -> u8 {
+    if set { flag } else { 0 }
+}
 
 pub use prefix::{Kind, Prefix, PrefixError, peek};

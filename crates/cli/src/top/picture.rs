@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use serde::Serialize;
 
 use super::fetch::Answer;
-use crate::metrics::Sample;
+use thalweg::metrics::Sample;
 
 /// What a daemon told.
 pub(super) struct Reading {
@@ -23,14 +23,6 @@ pub(super) struct Watched {
     before: Option<Reading>,
     last: Option<Reading>,
     silent: Option<(SystemTime, String)>,
-}
-
-/// A daemon that does not answer.
-pub(super) struct Trouble<'a> {
-    /// Where it should be.
-    pub address: &'a str,
-    /// What happened.
-    pub text: &'a str,
 }
 
 /// What is to be seen.
@@ -187,9 +179,9 @@ impl Watched {
     }
 
     /// What is wrong with it, if anything is.
-    pub fn trouble(&self) -> Option<Trouble<'_>> {
+    pub fn trouble(&self) -> Option<String> {
         let (_, text) = self.silent.as_ref()?;
-        Some(Trouble { address: &self.address, text })
+        Some(format!("{} does not answer: {text}", self.address))
     }
 
     /// How fast counters grow, all of a family or those of a job. One that fell was started again.

@@ -17,14 +17,14 @@ fn fails_after(failure_after: Span) -> Settings {
 #[expect(clippy::disallowed_methods, reason = "this is about time")]
 fn a_rank_that_dies_is_named_to_the_others() {
     let stage = stage(|_| {});
-    let [first, second] =
-        pair(stage.service.local_address(), &fails_after(Span::from_ms(700)));
+    let [first, second] = pair(stage.service.local_address(), &fails_after(Span::from_ms(700)));
     let died = Instant::now();
     drop(second);
     let (text, culprits) = first.failed();
     let within = died.elapsed().as_secs_f64();
     assert!((0.6..2.7).contains(&within), "failure_after is 0.7 s, it took {within} s");
-    let expected = "rank 1 (127.0.0.1:5001) died: its control connection closed without a goodbye 0.";
+    let expected =
+        "rank 1 (127.0.0.1:5001) died: its control connection closed without a goodbye 0.";
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(culprits, [1]);
 }

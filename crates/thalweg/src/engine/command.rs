@@ -1,4 +1,4 @@
-//! What the engine is told.
+//! Commands to the engine.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ pub(crate) enum Command {
     Send { to: u32, tag: u64, values: (Option<Element>, Vec<u8>), reply: Reply },
     /// Values of one rank, of which the type and the length in bytes may be known. Ends with their bytes.
     Receive { from: u32, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
-    /// What the control channel says.
+    /// Event of the control channel.
     Control(ControlEvent),
-    /// How it does. Ends with [`Counters`].
+    /// State of the engine. Ends with [`Counters`].
     Count(Reply),
     /// Leave the job. Ends with the number of operations that this rank has ended, a `u64`.
     Leave(Leaving, Reply),
@@ -194,10 +194,12 @@ impl Engine {
         let count = |host: &mut TrainingHost, _| {
             let [ring_delivery, server_delivery] = lossy_lanes.map(|lane| delivery(host, lane));
             let worker = host.worker_mut(job).map(|worker| {
-                (worker.stats(), worker.window_bytes(), worker.scale().map(Scale::value))
+                let scale = worker.scale().map(Scale::value);
+                (worker.stats(), worker.window_bytes(), *worker.round_trips(), scale)
             });
-            let (worker, window_bytes, scale) = worker.unwrap_or_default();
-            Counters { net, worker, window_bytes, scale, ring_delivery, server_delivery }
+            let (worker, window_bytes, round_trips, scale) = worker.unwrap_or_default();
+            let deliveries = Counters { ring_delivery, server_delivery, ..Counters::default() };
+            Counters { net, worker, window_bytes, round_trips, scale, ..deliveries }
         };
         self.command(count, |_| {})
     }

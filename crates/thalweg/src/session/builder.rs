@@ -171,6 +171,12 @@ impl SessionBuilder {
         self
     }
 
+    /// Address at which the session serves its [metrics](crate::metrics), port 0 for a free one. Default none.
+    pub fn metrics(mut self, metrics: SocketAddr) -> SessionBuilder {
+        self.config.metrics = Some(metrics);
+        self
+    }
+
     /// The settings as data.
     pub fn config(self) -> SessionConfig {
         self.config

@@ -5,7 +5,6 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_aggregate::{JobParameters, Recovery};
@@ -15,7 +14,6 @@ use thalweg_core::{NodeId, Span};
 use thalweg_net::{Network, Offload, PORTS_PER_NODE, Wait, local_address_towards};
 
 use crate::cancel::Cancel;
-use crate::engine::Notes;
 use crate::error::{Error, ErrorKind};
 use crate::pacing::Pacing;
 use crate::policy::Policy;
@@ -84,43 +82,11 @@ pub struct SessionConfig {
     pub send_buffer_bytes: usize,
     /// Source of send times. Default none: at once.
     pub pacing: Pacing,
-    /// Function that receives what people may want to know. Default none.
-    pub notes: Notes,
+    /// Address at which the session serves its [metrics](crate::metrics), port 0 for a free one. Default none.
+    pub metrics: Option<SocketAddr>,
     /// Share of the packets received that the session drops, for tests of what networks do. Default 0.
     #[doc(hidden)]
     pub drop_share: f64,
-}
-
-/// Something that people may want to know.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Note {
-    /// The job waits for these ranks to begin.
-    Waiting(Vec<u32>),
-    /// The job was set up, for the first time or again.
-    SetUp {
-        /// The how manyth time.
-        epoch: u32,
-    },
-    /// An operation does not move, and why.
-    Stalled(String),
-    /// The agent of the host is gone. The job goes on, and sends when it likes.
-    Unpaced(String),
-    /// The server does not answer. The job goes on when it does again in time.
-    Disconnected(String),
-    /// Values vanish in fixed point: they are not zero, are at most half a step of the scale, and were summed
-    /// as zero. Reported when that first happens, and again whenever the number has doubled.
-    Underflowed {
-        /// Number of such values that this rank has sent so far.
-        values: u64,
-        /// Steps to 1 in use.
-        scale: f32,
-    },
-    /// Sums often left the range of fixed point, so a dynamic scale was lowered. What is at most half of the
-    /// new step vanishes from now on.
-    Rescaled {
-        /// Steps to 1 in use.
-        scale: f32,
-    },
 }
 
 impl SessionConfig {
@@ -160,7 +126,7 @@ impl SessionConfig {
             wait: Wait::Sleep,
             send_buffer_bytes: 80 << 10,
             pacing: Pacing::Off,
-            notes: Arc::new(|_| {}),
+            metrics: None,
             drop_share: 0.0,
         }
     }

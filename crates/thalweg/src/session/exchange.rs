@@ -15,7 +15,7 @@ impl Session {
     pub fn all_gather<T: Value>(&self, values: Vec<T>) -> Handle<Vec<Vec<T>>> {
         let data = T::into_array(values).as_bytes().to_vec();
         let request = of_values::<T>(Call::AllGather { data });
-        self.call(request, |outcome| parts::<T>(outcome))
+        self.metrics.times.watch("all_gather", self.call(request, |outcome| parts::<T>(outcome)))
     }
 
     /// Replaces the values of every rank by those of rank `root`. All ranks have the same number of values; where
@@ -26,6 +26,7 @@ impl Session {
         let length = Some(memory.as_ref().len() as u64);
         let call = of_values::<M::Value>(Call::Broadcast { root, data });
         let received = self.call(Request { bytes: length, ..call }, bytes);
+        let received = self.metrics.times.watch("broadcast", received);
         received.and_then(move |received| {
             let own = memory.as_mut();
             if own.len() != received.len() {
@@ -41,12 +42,12 @@ impl Session {
         let to_bytes = |values| T::into_array(values).as_bytes().to_vec();
         let parts_by_rank = parts_by_rank.into_iter().map(to_bytes).collect();
         let request = of_values::<T>(Call::AllToAll { parts: parts_by_rank });
-        self.call(request, |outcome| parts::<T>(outcome))
+        self.metrics.times.watch("all_to_all", self.call(request, |outcome| parts::<T>(outcome)))
     }
 
     /// Ends when every rank has called it.
     pub fn barrier(&self) -> Handle<()> {
-        self.call(Call::Barrier.into(), |_| ())
+        self.metrics.times.watch("barrier", self.call(Call::Barrier.into(), |_| ()))
     }
 
     /// Sends values to rank `to`, which [receives](Session::receive) them with the same tag. Ends when they are
@@ -67,7 +68,8 @@ impl Session {
     /// Any collective over reliable flows, in bytes.
     #[doc(hidden)]
     pub fn call_bytes(&self, request: Request) -> Handle<Outcome> {
-        self.call(request, |outcome| outcome)
+        let kind = name_of(&request.call);
+        self.metrics.times.watch(kind, self.call(request, |outcome| outcome))
     }
 
     /// [`Session::send`] of bytes, which are values of a type if that is known.
@@ -82,7 +84,7 @@ impl Session {
         let (handle, reply) = pair(|(): ()| Ok(()));
         let values = (element, bytes);
         self.lanes.first().send(Command::Send { to, tag, values, reply });
-        handle
+        self.metrics.times.watch("send", handle)
     }
 
     /// [`Session::receive`] of bytes, of which the type and the length may be known.
@@ -95,7 +97,7 @@ impl Session {
     ) -> Handle<Vec<u8>> {
         let (handle, reply) = pair(|bytes: Vec<u8>| Ok(bytes));
         self.lanes.first().send(Command::Receive { from, tag, values: expected, reply });
-        handle
+        self.metrics.times.watch("receive", handle)
     }
 
     pub(super) fn call<T>(
@@ -106,6 +108,21 @@ impl Session {
         let (handle, reply) = pair(move |outcome: Outcome| Ok(finish(outcome)));
         self.lanes.first().send(Command::Call(request, reply));
         handle
+    }
+}
+
+/// Name of a collective, for metrics.
+fn name_of(call: &Call) -> &'static str {
+    match call {
+        Call::AllReduce { .. } => "all_reduce",
+        Call::Reduce { .. } => "reduce",
+        Call::ReduceScatter { .. } => "reduce_scatter",
+        Call::AllGather { .. } => "all_gather",
+        Call::Gather { .. } => "gather",
+        Call::Scatter { .. } => "scatter",
+        Call::Broadcast { .. } => "broadcast",
+        Call::AllToAll { .. } => "all_to_all",
+        Call::Barrier => "barrier",
     }
 }
 

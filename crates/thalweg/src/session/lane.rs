@@ -16,6 +16,7 @@ use crate::engine::{
     lock,
 };
 use crate::error::{Error, ErrorKind};
+use crate::events::Notes;
 use crate::handle::{Handle, pair};
 use crate::lossy::Lossy;
 use crate::pacing::Rein;
@@ -24,6 +25,7 @@ use crate::pacing::Rein;
 /// of their own.
 struct Lane {
     post: Post,
+    address: SocketAddr,
     control: Control,
     engine: Option<JoinHandle<()>>,
     /// What obeys the agent of the host, if the session does.
@@ -94,6 +96,16 @@ impl Lanes {
 
     pub fn get(&self, thread: usize) -> Option<&Post> {
         self.lanes.get(thread).map(|lane| &lane.post)
+    }
+
+    /// All of them, by thread.
+    pub fn posts(&self) -> Vec<Post> {
+        self.lanes.iter().map(|lane| lane.post.clone()).collect()
+    }
+
+    /// Address of the first thread.
+    pub fn address(&self) -> SocketAddr {
+        self.lanes[0].address
     }
 
     /// Chooses the least loaded thread, for a sum of this number of bytes: the same at every rank.
@@ -195,14 +207,15 @@ impl Lane {
         let control = Control::default();
         let shared = Shared {
             control: Arc::clone(&control),
-            notes: Arc::clone(&config.notes),
+            notes: Notes::new(&config.job, config.rank),
             end: Arc::clone(end),
             window: config.window,
             cancel: config.cancel.clone(),
         };
         let (post, engine) = Engine::start(driver, identity, deadlines, shared, joining)?;
         let engine = Some(engine);
-        let lane = Lane { post: post.clone(), control, engine, rein, operations: None };
+        let lane =
+            Lane { post: post.clone(), address: own, control, engine, rein, operations: None };
         let attend = AttendConfig {
             access: Access {
                 endpoint: config.server.clone(),

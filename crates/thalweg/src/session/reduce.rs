@@ -64,6 +64,18 @@ impl Session {
         options: impl Into<ReduceOptions>,
         intent: Intent,
     ) -> Handle<Reduced<B>> {
+        self.metrics
+            .times
+            .watch("all_reduce", self.begin_all_reduce(element, values, options, intent))
+    }
+
+    fn begin_all_reduce<B: ByteMemory>(
+        &self,
+        element: Element,
+        values: B,
+        options: impl Into<ReduceOptions>,
+        intent: Intent,
+    ) -> Handle<Reduced<B>> {
         let (how, policy) = options.into().within(&self.policy);
         let length = values.as_ref().len();
         if let Err(error) = self.check(&policy).and_then(|()| check_whole(element, length)) {
@@ -106,6 +118,17 @@ impl Session {
     /// add up to the number of values.
     // spec: M-12, T-11
     pub fn reduce_scatter<T: Value>(
+        &self,
+        values: Vec<T>,
+        counts: &[usize],
+        options: impl Into<ReduceOptions>,
+    ) -> Handle<Reduced<Vec<T>>> {
+        self.metrics
+            .times
+            .watch("reduce_scatter", self.begin_reduce_scatter(values, counts, options))
+    }
+
+    fn begin_reduce_scatter<T: Value>(
         &self,
         values: Vec<T>,
         counts: &[usize],

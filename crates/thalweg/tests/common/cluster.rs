@@ -199,6 +199,6 @@ fn start_switch(ground: &Ground, loss: f64, rack: u32) -> SwitchDaemon {
 fn start_server(ground: &Ground, switch: SocketAddr) -> ServerDaemon {
     let mut config = ServerDaemonConfig::new(ground.bind(Seat::Server), SECRET);
     (config.switch, config.token) = (Some(switch), Some(TOKEN.into()));
-    let server = ground.run(Seat::Server, || ServerDaemon::start(&config, |_| {}));
+    let server = ground.run(Seat::Server, || ServerDaemon::start(&config));
     server.expect("a server starts")
 }

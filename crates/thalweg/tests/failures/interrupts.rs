@@ -78,7 +78,9 @@ fn a_session_is_dropped_within_a_second_whatever_it_waits_for() {
             Session::join(config).expect("both are there")
         };
         let [first, second] = std::thread::scope(|scope| {
-            [0, 1].map(|at| scope.spawn(move || join(at))).map(|thread| thread.join().expect("no panic"))
+            [0, 1]
+                .map(|at| scope.spawn(move || join(at)))
+                .map(|thread| thread.join().expect("no panic"))
         });
         let waiting = first.all_reduce(vec![1.0_f32; LONG], Reduce::Sum);
         std::thread::sleep(Duration::from_millis(100));

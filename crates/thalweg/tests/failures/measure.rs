@@ -67,7 +67,11 @@ fn times_until_every_rank_has_its_error() {
     ranks[1].signal("STOP");
     let others = [&ranks[0], &ranks[2], &ranks[3]];
     let note = others.map(|rank| rank.expect("stalled", LIMIT));
-    println!("| SIGSTOP of rank 1: explained | {:.1} s | {} |", since.elapsed().as_secs_f64(), note[2]);
+    println!(
+        "| SIGSTOP of rank 1: explained | {:.1} s | {} |",
+        since.elapsed().as_secs_f64(),
+        note[2]
+    );
     std::thread::sleep((since + Duration::from_secs(30)).saturating_duration_since(Instant::now()));
     ranks[1].signal("CONT");
     let last = ranks.iter_mut().map(|rank| rank.expect("sum", LIMIT)).last();

@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg::{Error, Note, Reduce, Session, SessionConfig};
+use thalweg::internal::Event;
+use thalweg::{Error, Reduce, Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
 use crate::process::{MARK, ROLE};
@@ -34,9 +34,8 @@ fn child() {
                 .stall_after(span(stall))
                 .operation_timeout(span(operation))
                 .join_timeout(span(join));
-            let mut config = config.config();
-            config.notes = Arc::new(note);
-            attend(config);
+            thalweg::internal::listen(note);
+            attend(config.config());
         }
         _ => panic!("no role {role}"),
     }
@@ -73,18 +72,19 @@ fn server(bind: &str, switch: &str) {
     let mut config = ServerDaemonConfig::new(bind.parse().expect("an address"), SECRET);
     config.switch = Some(switch.parse().expect("an address"));
     config.token = Some(TOKEN.into());
-    let server = ServerDaemon::start(&config, |_| {}).expect("the address is free");
+    let server = ServerDaemon::start(&config).expect("the address is free");
     tell(format_args!("at {}", server.address()));
     for _ in commands() {
         tell(format_args!("jobs {}", server.snapshot().expect("it runs").jobs.len()));
     }
 }
 
-fn note(note: Note) {
-    match note {
-        Note::Stalled(text) => tell(format_args!("stalled {text}")),
-        Note::Waiting(ranks) => tell(format_args!("waiting {ranks:?}")),
-        Note::SetUp { epoch } => tell(format_args!("epoch {epoch}")),
+fn note(event: &Event) {
+    let field = |name| event.field(name).unwrap_or_default();
+    match field("event") {
+        "stalled" => tell(format_args!("stalled {}", event.text)),
+        "waiting" => tell(format_args!("waiting {}", field("ranks"))),
+        "set_up" => tell(format_args!("epoch {}", field("epoch"))),
         _ => {}
     }
 }

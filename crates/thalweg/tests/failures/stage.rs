@@ -84,8 +84,7 @@ impl Stage {
 
     /// The ranks of a job, all of them joined.
     pub fn job(&self, name: &str, ranks: u32) -> Vec<Process> {
-        let processes: Vec<Process> =
-            (0..ranks).map(|rank| self.rank(name, rank, ranks)).collect();
+        let processes: Vec<Process> = (0..ranks).map(|rank| self.rank(name, rank, ranks)).collect();
         for process in &processes {
             process.expect("joined", LIMIT);
         }

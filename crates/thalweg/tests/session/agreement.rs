@@ -1,8 +1,11 @@
 //! Ranks that call different operations: all get an error that names both sides, and nobody gets a result.
 // spec: E-11 sockets
 
+use std::error::Error as _;
+
 use thalweg::{
-    Collective, Policy, Reduce, ReduceOptions, Reliability, Session, SessionConfig, Value,
+    Collective, ErrorKind, Policy, Reduce, ReduceOptions, Reliability, Session, SessionConfig,
+    Value,
 };
 use thalweg_core::{Element, Intent, Reduction, Rng};
 
@@ -105,6 +108,30 @@ fn sums_of_other_lengths_are_not_mixed_by_aggregation() {
     let notes = cluster.notes();
     let is_report = |note: &String| note.contains("ranks call different operations");
     assert!(notes.iter().any(is_report), "{notes:?}");
+}
+
+// spec: E-07 sockets
+#[test]
+fn an_error_has_a_kind_the_ranks_at_fault_and_a_source() {
+    let cluster = Cluster::losing(0.0);
+    let ends = cluster.run(
+        2,
+        |_| {},
+        |session| {
+            let values = if session.rank() == 0 { 704 } else { 1_056 };
+            session.all_reduce(vec![1.0f32; values], Reduce::Sum).wait()
+        },
+    );
+    for end in ends {
+        let error = end.expect_err("their lengths differ");
+        let expected = (ErrorKind::Disagreement, &[0, 1][..]);
+        assert_eq!((error.kind(), error.ranks()), expected, "{error}");
+    }
+    let mut config = cluster.config("taken", 0, 1);
+    config.bind = Some(cluster.switch.address());
+    let error = Session::join(config).err().expect("the switch has the address");
+    assert_eq!(error.kind(), ErrorKind::System, "{error}");
+    assert!(error.source().is_some());
 }
 
 #[test]

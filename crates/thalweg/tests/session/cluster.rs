@@ -1,10 +1,11 @@
 //! A server, a switch, and ranks on threads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
+use thalweg::internal::{Event, listen};
 use thalweg::{Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
@@ -16,6 +17,17 @@ pub struct Cluster {
     pub server: ServerDaemon,
     pub switch: SwitchDaemon,
     notes: Arc<Mutex<Vec<String>>>,
+}
+
+/// Receives all events from now on.
+pub fn noted() -> mpsc::Receiver<Event> {
+    let (sender, received) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    listen(move |event| {
+        // A test that has ended no longer receives.
+        let _ = sender.lock().expect("nobody panics with it").send(event.clone());
+    });
+    received
 }
 
 /// Jobs of one test program have different names.
@@ -30,10 +42,14 @@ impl Cluster {
         let switch = SwitchDaemon::start(&switch).expect("a switch starts on loopback");
         let mut server = ServerDaemonConfig::new(loopback, SECRET);
         server.switch = Some(switch.address());
+        let server = ServerDaemon::start(&server).expect("a server starts on loopback");
         let notes = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&notes);
-        let note = move |text| kept.lock().expect("nobody panics with it").push(text);
-        let server = ServerDaemon::start(&server, note).expect("a server starts on loopback");
+        let (kept, address) = (Arc::clone(&notes), server.address().to_string());
+        listen(move |event| {
+            if event.target == "thalweg::server" && event.field("address") == Some(&address) {
+                kept.lock().expect("nobody panics with it").push(event.text.clone());
+            }
+        });
         Cluster { server, switch, notes }
     }
 

@@ -140,7 +140,10 @@ fn a_stall_that_lasts_fails_the_job_with_its_reason() {
     hall.look();
     let Failure { kind, text, culprits, operation, since } = hall.failure(3);
     assert_eq!((kind, operation, since), (FailureKind::Timeout, Some(17), Some(Span::from_s(30))));
-    assert!(text.starts_with("operation 17 timed out at fragment 20411 after 30.0 s: rank 2"), "{text}");
+    assert!(
+        text.starts_with("operation 17 timed out at fragment 20411 after 30.0 s: rank 2"),
+        "{text}"
+    );
     assert_eq!(culprits, [2]);
 }
 

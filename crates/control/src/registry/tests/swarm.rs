@@ -160,11 +160,8 @@ impl World {
         if client.link.is_some() {
             return;
         }
-        let settings = Settings {
-            failure_after: DEADLINE,
-            join_timeout: DEADLINE,
-            ..Settings::default()
-        };
+        let settings =
+            Settings { failure_after: DEADLINE, join_timeout: DEADLINE, ..Settings::default() };
         let (name, resume) = ("swarm".to_owned(), client.ticket);
         let wanted = Registration { name, workers, settings, resume };
         let job = self.registry.register(self.now, wanted).expect("a member is always taken");

@@ -50,7 +50,8 @@ fn a_switch_that_stays_away_is_planned_out_and_in_again_when_it_is_back() {
     pass(&mut hall, Span::from_ms(8_900), false);
     assert!(hall.done.is_empty(), "it may come back");
     pass(&mut hall, Span::from_ms(1_200), false);
-    let note = "job \"train\": switch 10.1.0.2:4801 has not answered for 10.0 s: planned without it";
+    let note =
+        "job \"train\": switch 10.1.0.2:4801 has not answered for 10.0 s: planned without it";
     assert_eq!(hall.notes(), [note]);
     assert!(hall.told(0).contains(&ToRank::Report { round: 2, seat: 0 }));
     hall.answer_all(2, Some(640));
