@@ -35,8 +35,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a line to standard error, for people. A log that cannot be written, because its disk is full or its reader is
-/// gone, stops nothing.
+/// Writes a line to standard error, for people. A log whose disk is full, or whose reader is gone, stops
+/// nothing.
 pub fn log(line: impl Display) {
     // There is nobody left to report it to.
     let _ = writeln!(io::stderr().lock(), "{line}");

@@ -234,7 +234,7 @@ impl Job {
         Ok(Heard::New)
     }
 
-    /// Repeats what nobody may have heard.
+    /// Repeats messages that may have been lost.
     pub(super) fn remind(&self, out: &mut Instructions) {
         if !self.is_open() {
             self.adopt_servers(out);
@@ -345,7 +345,7 @@ impl Job {
         (0..self.seats.len()).for_each(|rank| self.remind_one(rank, out));
     }
 
-    /// Tells the holder of a seat what it may not have heard.
+    /// Sends the holder of a seat what it may have missed.
     fn remind_one(&self, rank: usize, out: &mut Instructions) {
         let seat = &self.seats[rank];
         let Some(process) = seat.holder else { return };

@@ -151,7 +151,7 @@ impl Hall {
     }
 
     /// What a rank was told, as of the last look.
-    fn told(&self, rank: u32) -> Vec<ToRank> {
+    fn sent_to(&self, rank: u32) -> Vec<ToRank> {
         let mine = |action: &Action| match action {
             Action::Tell { link, message } if *link == self.links[&rank] => Some(message.clone()),
             _ => None,
@@ -183,7 +183,7 @@ impl Hall {
             ToRank::Failed(failure) => Some((*failure).clone()),
             _ => None,
         };
-        let all: Vec<Failure> = self.told(rank).into_iter().filter_map(failed).collect();
+        let all: Vec<Failure> = self.sent_to(rank).into_iter().filter_map(failed).collect();
         assert_eq!(all.len(), 1, "{:?}", self.done);
         all[0].clone()
     }
@@ -193,7 +193,7 @@ impl Hall {
             ToRank::Diagnosis(diagnosis) => Some((*diagnosis).clone()),
             _ => None,
         };
-        self.told(rank).into_iter().filter_map(diagnosis).collect()
+        self.sent_to(rank).into_iter().filter_map(diagnosis).collect()
     }
 
     fn welcomes(&self, rank: u32) -> Vec<Arc<Welcome>> {
@@ -201,7 +201,7 @@ impl Hall {
             ToRank::Welcome(welcome) => Some(welcome),
             _ => None,
         };
-        self.told(rank).into_iter().filter_map(welcome).collect()
+        self.sent_to(rank).into_iter().filter_map(welcome).collect()
     }
 }
 

@@ -11,12 +11,12 @@ fn timed(failure_after_s: u64, join_timeout_s: u64) -> Settings {
     }
 }
 
-/// The failure that a rank was told within some time, and after which part of it, in tenths of a second.
+/// The failure that a rank was sent within some time, and after which part of it, in tenths of a second.
 fn fails_within(hall: &mut Hall, rank: u32, tenths: u64) -> Option<(u64, Failure)> {
     for tenth in 1..=tenths {
         hall.pass(Span::from_ms(100));
         hall.look();
-        if hall.told(rank).iter().any(|told| matches!(told, ToRank::Failed(_))) {
+        if hall.sent_to(rank).iter().any(|sent| matches!(sent, ToRank::Failed(_))) {
             return Some((tenth, hall.failure(rank)));
         }
     }
@@ -158,8 +158,8 @@ fn a_rank_that_comes_back_learns_who_has_left() {
     hall.say(0, FromRank::Leave { operations: 7 });
     hall.look();
     let left = ToRank::Left { rank: 0, operations: 7 };
-    assert_eq!(hall.told(1), std::slice::from_ref(&left));
+    assert_eq!(hall.sent_to(1), std::slice::from_ref(&left));
     hall.attend(hall.join(2, "c")).unwrap();
     hall.look();
-    assert!(hall.told(2).contains(&left));
+    assert!(hall.sent_to(2).contains(&left));
 }

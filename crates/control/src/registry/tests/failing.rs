@@ -46,11 +46,11 @@ fn the_same_process_finds_everything_as_it_was() {
     hall.attend(hall.join(2, "b")).unwrap();
     hall.attend(hall.join(1, "a")).unwrap();
     hall.look();
-    assert!(hall.told(0).is_empty());
+    assert!(hall.sent_to(0).is_empty());
     assert_eq!(hall.welcomes(1).len(), 1);
     let key = Key::derive(&SECRET, hall.job, 1);
     let setup = Arc::new(setup);
-    assert_eq!(hall.told(2)[1..], [ToRank::Adopt { seat: 1, key, setup }]);
+    assert_eq!(hall.sent_to(2)[1..], [ToRank::Adopt { seat: 1, key, setup }]);
     hall.pass(Span::from_s(60));
     assert_eq!(hall.registry.jobs(), 1);
 }
@@ -70,14 +70,14 @@ fn another_process_takes_over_with_an_empty_memory() {
         assert_eq!(hall.welcomes(rank)[0].roster[2], Place { node: node(9), host: 1 });
     }
     let report = |seat| ToRank::Report { round: 2, seat };
-    assert!(hall.told(0).contains(&report(0)) && hall.told(2).contains(&report(1)));
-    assert_eq!(hall.told(1).len(), 1, "no seat, no report");
+    assert!(hall.sent_to(0).contains(&report(0)) && hall.sent_to(2).contains(&report(1)));
+    assert_eq!(hall.sent_to(1).len(), 1, "it does not lead its host");
     hall.say(0, FromRank::Answer { round: 2, seat: 0, watermark: Some(640) });
     hall.say(2, FromRank::Answer { round: 2, seat: 1, watermark: None });
     hall.look();
     assert_eq!((hall.setup().epoch, hall.setup().resume_from), (2, 640));
     assert_eq!(hall.setup().trees[0].node(1), node(9));
-    assert!(matches!(hall.told(2)[..], [ToRank::Adopt { seat: 1, .. }]));
+    assert!(matches!(hall.sent_to(2)[..], [ToRank::Adopt { seat: 1, .. }]));
 }
 
 #[test]
@@ -88,10 +88,10 @@ fn nobody_is_set_up_before_all_are_back() {
     let process = Process { node: node(1), life: 99 };
     hall.attend(Join { process, ..hall.join(1, "b") }).unwrap();
     hall.look();
-    assert_eq!(hall.told(1), [ToRank::Waiting { missing: [2].into() }]);
+    assert_eq!(hall.sent_to(1), [ToRank::Waiting { missing: [2].into() }]);
     hall.attend(hall.join(2, "c")).unwrap();
     hall.look();
-    assert!(hall.told(1).contains(&ToRank::Report { round: 2, seat: 1 }));
+    assert!(hall.sent_to(1).contains(&ToRank::Report { round: 2, seat: 1 }));
     assert_eq!(hall.welcomes(0).len(), 1);
 }
 
@@ -142,8 +142,8 @@ fn who_gives_up_takes_everybody_along() {
 #[test]
 fn a_failure_keeps_its_kind_and_the_ranks_that_it_names() {
     let mut hall = Hall::set_up(&["a", "b", "c"]);
-    let told = Failure::new(FailureKind::Agreement, "no", vec![2, 0, 2, 77]);
-    hall.say(1, FromRank::Failing(told));
+    let failure = Failure::new(FailureKind::Agreement, "no", vec![2, 0, 2, 77]);
+    hall.say(1, FromRank::Failing(failure));
     hall.look();
     let Failure { kind, text, culprits, .. } = hall.failure(0);
     assert_eq!(text, "no (reported by rank 1 (10.1.1.1:4808))", "it is not the fault of rank 1");

@@ -28,17 +28,17 @@ fn a_registry_that_restarts_goes_on_with_the_same_job() {
     hall.attend(remembering(&hall, 0, "a", 4, 700)).unwrap();
     hall.attend(Join { resume: Some(Resume::default()), ..hall.join(1, "a") }).unwrap();
     hall.look();
-    assert_eq!(hall.told(1), [ToRank::Waiting { missing: [2].into() }]);
+    assert_eq!(hall.sent_to(1), [ToRank::Waiting { missing: [2].into() }]);
     hall.attend(remembering(&hall, 2, "b", 5, 690)).unwrap();
     hall.look();
     assert_eq!(hall.welcomes(1)[0].ticket, ticket(job));
     // Above all that anybody has heard of.
-    assert!(hall.told(0).contains(&ToRank::Report { round: 6, seat: 0 }));
+    assert!(hall.sent_to(0).contains(&ToRank::Report { round: 6, seat: 0 }));
     hall.say(0, FromRank::Answer { round: 6, seat: 0, watermark: Some(700) });
     hall.say(2, FromRank::Answer { round: 6, seat: 1, watermark: Some(695) });
     hall.look();
     assert_eq!((hall.setup().job, hall.setup().epoch, hall.setup().resume_from), (job, 6, 695));
-    assert!(matches!(hall.told(2)[..], [ToRank::Adopt { seat: 1, .. }]));
+    assert!(matches!(hall.sent_to(2)[..], [ToRank::Adopt { seat: 1, .. }]));
 }
 
 // spec: A-41 machine

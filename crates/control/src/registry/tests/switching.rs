@@ -37,7 +37,7 @@ fn pass(hall: &mut Hall, span: Span, answers: bool) -> usize {
 
 fn first_hops(hall: &Hall) -> Vec<NodeId> {
     let tree = &hall.setup().trees[0];
-    (0..3).map(|seat| tree.first_hop(seat)).collect()
+    (0..3).map(|leader| tree.first_hop(leader)).collect()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_switch_that_stays_away_is_planned_out_and_in_again_when_it_is_back() {
     let note =
         "job \"train\": switch 10.1.0.2:4801 has not answered for 10.0 s: planned without it";
     assert_eq!(hall.notes(), [note]);
-    assert!(hall.told(0).contains(&ToRank::Report { round: 2, seat: 0 }));
+    assert!(hall.sent_to(0).contains(&ToRank::Report { round: 2, seat: 0 }));
     hall.answer_all(2, Some(640));
     assert_eq!(first_hops(&hall), [SERVER; 3]);
     assert_eq!((hall.setup().epoch, hall.setup().resume_from), (2, 640));
