@@ -11,6 +11,7 @@ use serde_json::json;
 use thalweg_aggregate::{
     JobParameters, Member, Setup, Switch, Tree, Worker, server, switch, worker,
 };
+use thalweg_collective::Event as SumEvent;
 use thalweg_console::{Failure, files};
 use thalweg_core::{JobId, NodeId};
 use thalweg_net::{
@@ -164,9 +165,10 @@ impl Load {
             }
             for (driver, finished) in self.workers.iter_mut().zip(&mut finished) {
                 let mut is_done = false;
-                driver
-                    .turn(|event| is_done |= matches!(event, Event::Finished { .. }))
-                    .map_err(Failure::ran)?;
+                let is_end = |event: &Event| {
+                    matches!(event, Event::Sum { event: SumEvent::Finished { .. }, .. })
+                };
+                driver.turn(|event| is_done |= is_end(&event)).map_err(Failure::ran)?;
                 if is_done {
                     *finished += 1;
                     submit(driver, values)?;
