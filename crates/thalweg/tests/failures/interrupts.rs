@@ -12,7 +12,7 @@ const LONG: usize = 1 << 20;
 
 fn server() -> ServerDaemon {
     let bind = ([127, 0, 0, 1], 0).into();
-    ServerDaemon::start(&ServerDaemonConfig::new(bind, Secret([5; 16])), |_| {}).expect("it starts")
+    ServerDaemon::start(&ServerDaemonConfig::new(bind, Secret([5; 16]))).expect("it starts")
 }
 
 fn rank(server: SocketAddr, job: &str, rank: u32, ranks: u32) -> SessionConfig {
