@@ -145,7 +145,7 @@ pub(crate) fn not_started(error: Error) -> Failure {
 /// Tells the operator, with the time.
 #[expect(clippy::disallowed_methods, reason = "operators want to know when")]
 pub(crate) fn say(text: impl Display) {
-    eprintln!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now()));
+    files::log(format_args!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now())));
 }
 
 fn serve_metrics<D: Daemon>(bind: SocketAddr, daemon: &Arc<D>) -> Result<Endpoint, Failure> {

@@ -114,7 +114,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("thalweg: {failure}");
+            thalweg_console::files::log(format_args!("thalweg: {failure}"));
             failure.exit_code()
         }
     }

@@ -27,6 +27,7 @@ use crate::access::{WINDOW_BYTES, chain};
 use crate::connection::Connection;
 use crate::plane::DataPlane;
 use crate::registry::{JobSummary, Registry, RegistryConfig};
+use crate::settings::Settings;
 use crate::v1::control_server::ControlServer;
 
 mod desk;
@@ -314,7 +315,10 @@ pub(crate) async fn accept(
         match listener.accept().await {
             Ok((stream, _)) => {
                 is_full = false;
-                if accepted.send(Ok(Connection::new(stream))).await.is_err() {
+                let connection = Connection::new(stream);
+                // Until it is known which job it is for, if it ever is.
+                connection.watch().set_failure_after(Settings::default().failure_after);
+                if accepted.send(Ok(connection)).await.is_err() {
                     return;
                 }
             }

@@ -56,7 +56,7 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
         DaemonCommand::Server { bind, switch } => {
             let mut config = ServerDaemonConfig::new(bind, secret);
             config.switch = Some(switch);
-            thalweg::internal::listen(|event| eprintln!("{}", event.text));
+            thalweg::internal::listen(|event| files::log(&event.text));
             let server = ServerDaemon::start(&config).map_err(Failure::ran)?;
             files::print(&format!("server ready at {}\n", server.address()))?;
             loop {

@@ -184,7 +184,7 @@ impl TeamError {
                 missing.clone()
             }
             TeamError::Died { members } | TeamError::Gone { members, .. } => members.clone(),
-            TeamError::Misused { member, .. } => vec![*member],
+            TeamError::Misused { member, .. } | TeamError::Stopped { member, .. } => vec![*member],
             _ => Vec::new(),
         }
     }

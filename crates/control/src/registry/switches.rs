@@ -73,9 +73,8 @@ impl Job {
 
     /// Whether another set-up can come about: nobody who would have to answer has left.
     fn can_be_replanned(&self) -> bool {
-        self.welcome.is_some()
-            && self.hosts.len() > 1
-            && !self.ranks.values().any(Attendee::has_left)
+        let has_left = self.ranks.values().any(Attendee::has_left);
+        self.welcome.is_some() && self.hosts.len() > 1 && !has_left
     }
 }
 

@@ -69,8 +69,8 @@ pub fn check_lost_switch(mut stage: Stage, name: &str) {
     stage.kill_switch();
     expect(&ranks, "epoch 2", KNOWN + KNOWN);
     println!("planned out after {:?}", since.elapsed());
-    for sum in 0..3 {
-        println!("{:?}: {}", since.elapsed(), ranks[sum].expect("sum", LIMIT));
+    for rank in &ranks {
+        println!("{:?}: {}", since.elapsed(), rank.expect("sum", LIMIT));
     }
     stage.start_switch();
     let since = Instant::now();

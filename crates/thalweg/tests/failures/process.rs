@@ -23,10 +23,6 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn start(role: &str) -> Process {
-        Process::start_in(role, None)
-    }
-
     /// Starts it in a place of a lab, where there is one.
     pub fn start_in(role: &str, place: Option<&Place>) -> Process {
         let mut command = Command::new(env::current_exe().expect("this program has a path"));
