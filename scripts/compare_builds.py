@@ -3,7 +3,7 @@
 
     python3 scripts/compare_builds.py BEFORE AFTER [--rounds 5] [--only fabric switch]
 
-BEFORE and AFTER are folders with the program `thalweg` and, if they are to be measured, the benchmarks `pair` and
+BEFORE and AFTER are folders with the program `thalweg` and, to measure them, the benchmarks `pair` and
 `relay` (built with `cargo bench --no-run -p thalweg-flow --bench pair` and `-p thalweg-fabric --bench relay`).
 Every round runs BEFORE, AFTER, and AFTER once more, in an order that rotates. Prints one JSON document: for each
 measurement the runs of each arm, their medians, after / before, and after / after again, which is noise alone.

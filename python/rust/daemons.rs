@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use thalweg::daemon::{
-    Secret, ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig,
-};
+use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 
 /// A switch that sums on a thread of its own.
 #[pyclass(module = "thalweg._core")]

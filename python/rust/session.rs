@@ -8,12 +8,10 @@ use std::time::Duration;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use thalweg::internal::{
-    Call, Combine, Intent, Outcome, Reduction, Request, digest_of_lengths,
-};
+use thalweg::internal::{Call, Combine, Intent, Outcome, Reduction, Request, digest_of_lengths};
 use thalweg::{
-    Collective, Coverage, Element, Error, ErrorKind, Handle, Policy, Priority, Reduce, ReduceOptions,
-    Reliability, SessionConfig,
+    Collective, Coverage, Element, Error, ErrorKind, Handle, Policy, Priority, Reduce,
+    ReduceOptions, Reliability, SessionConfig,
 };
 
 use crate::memory::{Memory, all};
@@ -395,7 +393,8 @@ impl Session {
         let finish: Finish = Box::new(move || {
             let blameless = |text: String| (text, Vec::new());
             let handle = lock(&waiting).take();
-            let handle = handle.ok_or_else(|| blameless("the operation has ended already".into()))?;
+            let handle =
+                handle.ok_or_else(|| blameless("the operation has ended already".into()))?;
             finish(handle.wait().map_err(|error| explain(&error))?).map_err(blameless)
         });
         let mut under_way = lock(&self.under_way);
@@ -480,13 +479,8 @@ fn check_own(bytes: u64, output: Memory) -> PyResult<()> {
 
 /// Reductions in which the layer above divides for a mean, and whether it does.
 fn combine(name: &str) -> PyResult<(Combine, bool)> {
-    Ok(match reduce(name)? {
-        Reduce::Sum => (Combine::Sum, false),
-        Reduce::Mean => (Combine::Sum, true),
-        Reduce::Min => (Combine::Min, false),
-        Reduce::Max => (Combine::Max, false),
-        Reduce::Product => (Combine::Product, false),
-    })
+    let how = reduce(name)?;
+    Ok((how.combine(), how == Reduce::Mean))
 }
 
 fn element_of(name: &str) -> PyResult<Element> {

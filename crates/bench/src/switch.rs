@@ -16,7 +16,7 @@ use thalweg_core::{JobId, NodeId};
 use thalweg_net::{
     Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Stats, Wait, thread,
 };
-use thalweg_stack::{Event, Participant, TrainingHost};
+use thalweg_stack::{Event, Participant, SumEvent, TrainingHost};
 use thalweg_transport::control::Fixed;
 use thalweg_values::Tensor;
 use thalweg_wire::tag::{Key, Secret};
@@ -164,9 +164,7 @@ impl Load {
             }
             for (driver, finished) in self.workers.iter_mut().zip(&mut finished) {
                 let mut is_done = false;
-                driver
-                    .turn(|event| is_done |= matches!(event, Event::Finished { .. }))
-                    .map_err(Failure::ran)?;
+                driver.turn(|event| is_done |= is_finished(&event)).map_err(Failure::ran)?;
                 if is_done {
                     *finished += 1;
                     submit(driver, values)?;
@@ -265,6 +263,11 @@ fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<TrainingHost
     } else {
         Err(Failure::ran("no place for a worker"))
     }
+}
+
+/// Returns whether a sum is there.
+fn is_finished(event: &Event) -> bool {
+    matches!(event, Event::Sum { event: SumEvent::Finished { .. }, .. })
 }
 
 fn submit(driver: &mut Driver<TrainingHost>, values: usize) -> Result<(), Failure> {

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::fmt;
+#[cfg(feature = "serde")]
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use crate::time::Span;
@@ -72,13 +74,34 @@ macro_rules! read_from_text {
     ($($quantity:ident as $kind:ident),*) => {$(
         impl<'de> serde::Deserialize<'de> for $quantity {
             fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-                $kind.read(source)
+                source.deserialize_str(Reader { kind: &$kind, quantity: PhantomData })
             }
         }
     )*};
 }
 #[cfg(feature = "serde")]
 read_from_text!(Rate as RATE, Span as TIME, Bytes as SIZE);
+
+/// Reader of a quantity. Values of another type are refused with what to write.
+#[cfg(feature = "serde")]
+struct Reader<Q> {
+    kind: &'static Kind,
+    quantity: PhantomData<Q>,
+}
+
+#[cfg(feature = "serde")]
+impl<Q: FromStr<Err = QuantityError>> serde::de::Visitor<'_> for Reader<Q> {
+    type Value = Q;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Kind { what, example, .. } = self.kind;
+        write!(f, "the {what} as text, such as {example:?}")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Q, E> {
+        text.parse().map_err(E::custom)
+    }
+}
 
 /// What can be measured, and in which units.
 struct Kind {
@@ -129,19 +152,6 @@ const SIZE: Kind = Kind {
 };
 
 impl Kind {
-    #[cfg(feature = "serde")]
-    fn read<'de, D: serde::Deserializer<'de>, Q: FromStr<Err = QuantityError>>(
-        &self,
-        source: D,
-    ) -> Result<Q, D::Error> {
-        use serde::de::{Deserialize, Error};
-        let text = String::deserialize(source).map_err(|_| {
-            let Kind { what, example, .. } = self;
-            D::Error::custom(format!("write the {what} as text, such as {example:?}"))
-        })?;
-        text.parse().map_err(D::Error::custom)
-    }
-
     fn parse(&self, text: &str) -> Result<u64, QuantityError> {
         self.value(text).ok_or_else(|| QuantityError::Malformed {
             text: text.to_owned(),

@@ -25,7 +25,7 @@ pub(crate) struct Incoming {
     ended: VecDeque<Name>,
     /// The offers that came too early, oldest first.
     early: VecDeque<Name>,
-    /// Those of them that the application was not told of.
+    /// Arrivals that have not been reported to the application yet.
     untold: VecDeque<Name>,
     timers: Timers,
 }

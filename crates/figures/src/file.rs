@@ -33,3 +33,15 @@ pub(crate) fn cable(rate: &str, delay: &str) -> Value {
 pub(crate) fn one_switch(hosts: u32, host_cable: Value) -> Value {
     one("one-switch", table([("hosts", hosts.into()), ("host-cable", host_cable)]))
 }
+
+/// Puts the entries of one table into another, and into the tables in it. What is `false` takes out an entry that is
+/// no switch itself.
+pub(crate) fn merge(into: &mut Table, from: &Table) {
+    for (key, value) in from {
+        match (into.get_mut(key), value) {
+            (Some(Value::Table(own)), Value::Table(value)) => merge(own, value),
+            (Some(own), Value::Boolean(false)) if !own.is_bool() => _ = into.remove(key),
+            _ => _ = into.insert(key.clone(), value.clone()),
+        }
+    }
+}

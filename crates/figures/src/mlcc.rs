@@ -1,37 +1,30 @@
 //! MLCC's testbed: training jobs that share six servers, over one control or another.
 //!
-//! All its figures have one form, which their plans fill in: a network and link speeds, jobs, *arms* that are
-//! compared, and what the paper says of one arm against another.
+//! Its figures are studies of *arms*, which say how links are shared, at *places*, which say how fast links are and what
+//! they lose.
 //!
 //! A run is smaller than the testbed's by a divisor: tensors, times of computing, slots and flows beside are all
 //! divided by it, links and round trips stay. So everything keeps its proportion to everything else, but for
 //! round trips, which are so many times as long beside an iteration. Times are given multiplied back.
 
-mod claims;
 mod draw;
 mod rates;
 mod run;
-mod show;
 mod testbed;
 
 use serde::Deserialize;
 
-use crate::frame::figure::Form;
-use crate::{Context, FigureError, Findings, compare};
-use claims::{Metric, Said};
+use crate::study::{Bench, Cell, Measured};
+use crate::{Context, FigureError, Point};
 use draw::{Beside, Job};
-pub(crate) use rates::Setup as Rates;
-use run::Measured;
+pub(crate) use rates::Rates;
+use testbed::Testbed;
 
-/// What a plan holds.
+/// What a plan holds besides the study.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Setup {
     network: Network,
-    gbps: Vec<f64>,
-    /// Probabilities that a host's link loses a packet.
-    #[serde(default = "no_loss")]
-    losses: Vec<f64>,
     /// By which everything is smaller than it was.
     divisor: f64,
     /// How often jobs are placed and run anew.
@@ -42,14 +35,6 @@ pub(crate) struct Setup {
     alone: bool,
     /// Flows that belong to no job.
     beside: Option<Beside>,
-    arms: Vec<Arm>,
-    claims: Vec<Said>,
-    /// What the bars show.
-    drawn: Vec<Metric>,
-}
-
-fn no_loss() -> Vec<f64> {
-    vec![0.0]
 }
 
 /// Hosts around one switch.
@@ -63,11 +48,14 @@ struct Network {
     ecn_threshold: String,
 }
 
-/// One way to share links.
+/// What the choices of a cell set: how fast links are, and one way to share them.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Arm {
-    name: String,
+struct Choices {
+    gbps: f64,
+    /// Probability that a host's link loses a packet.
+    #[serde(default)]
+    loss: f64,
     control: String,
     /// Whether switches mark for it.
     #[serde(default)]
@@ -83,48 +71,33 @@ struct Pacing {
     slots: u32,
 }
 
-/// What a cell is about, but for the arm.
-#[derive(Clone, Copy, PartialEq)]
-struct Place {
-    gbps: f64,
-    loss: f64,
-}
-
-/// All rounds of one arm at one place.
-type Cell<'a> = compare::Cell<'a, Place, Arm>;
-
-/// All cells of a seed.
-type Results<'a> = compare::Results<'a, Place, Arm, Measured>;
-
-impl compare::Arm for Arm {
-    fn name(&self) -> &str {
-        &self.name
+impl Choices {
+    fn of(cell: &Cell<'_>, point: &Point<'_>) -> Result<Choices, FigureError> {
+        let all: toml::Table = cell.choices().flat_map(|choice| choice.set.clone()).collect();
+        all.try_into().map_err(|error: toml::de::Error| point.context.mistake(error.message()))
     }
 }
 
-impl Form for Setup {
-    fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError> {
-        let label = |cell: &Cell<'_>| format!("{}, {}", self.place_name(cell.place), cell.arm.name);
-        let results = Results::measure(context, self.cells(), label, |cell, point| {
-            self.measure(cell, point)
-        })?;
-        Ok(Findings {
-            claims: self.claims(context, &results)?,
-            plots: self.plots(&results),
-            tables: self.tables(&results),
-        })
+impl Bench for Setup {
+    type Common = ();
+
+    fn prepare(&self, _: &Context<'_>) -> Result<(), FigureError> {
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        (): &(),
+        cell: &Cell<'_>,
+        point: &Point<'_>,
+    ) -> Result<Measured, FigureError> {
+        Ok(self.rounds(&Choices::of(cell, point)?, point)?.measured(&self.jobs))
     }
 }
 
 impl Setup {
-    fn places(&self) -> Vec<Place> {
-        let of = |&gbps: &f64| self.losses.iter().map(move |&loss| Place { gbps, loss });
-        self.gbps.iter().flat_map(of).collect()
-    }
-
-    fn cells(&self) -> Vec<Cell<'_>> {
-        let of = |place| self.arms.iter().map(move |arm| Cell { place, arm });
-        self.places().into_iter().flat_map(of).collect()
+    fn testbed(&self) -> Testbed<'_> {
+        Testbed { network: &self.network, divisor: self.divisor, jobs: &self.jobs }
     }
 }
 

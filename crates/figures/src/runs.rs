@@ -26,17 +26,6 @@ pub(crate) fn no_files(file: &str) -> Result<String, String> {
     Err(format!("{file} is not there"))
 }
 
-/// Runs a scenario to its end, at which every flow has arrived.
-pub(crate) fn run_flows(scenario: &Scenario, point: &Point<'_>) -> Result<Outcome, FigureError> {
-    let outcome = run_until(scenario, point, None, |progress| {
-        let expected = progress.expected_flows.unwrap_or(1).max(1);
-        (progress.ended_flows as f64 / expected as f64, progress.ended.is_some())
-    })?;
-    let early = (outcome.ending != Ending::Complete || outcome.unfinished() > 0)
-        .then(|| format!("{:?}, {} flows failed", outcome.ending, outcome.unfinished()));
-    sound(scenario, point, outcome, early)
-}
-
 /// Runs a scenario until `reached` says that it is over. It is shown the progress, and says how far the run is
 /// as well.
 pub(crate) fn run_until(

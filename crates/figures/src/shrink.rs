@@ -1,39 +1,11 @@
 //! Models that are smaller than they are, so that a simulation of them ends.
 
-use serde::Deserialize;
 use serde_json::json;
 use thalweg_scenario::Scenario;
 use thalweg_workload::{Model, models};
 use toml::Table;
 
 use crate::{Context, FigureError, Point, runs};
-
-/// A model, divided so that a run ends, and how long a worker computes.
-#[derive(Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Trained {
-    pub(crate) model: String,
-    /// Of sizes.
-    pub(crate) divisor: f64,
-    pub(crate) forward: String,
-    pub(crate) backward: String,
-}
-
-impl Trained {
-    /// The same with every tensor divided once more.
-    pub(crate) fn compressed(&self, ratio: f64) -> Trained {
-        Trained { divisor: self.divisor * ratio, ..self.clone() }
-    }
-
-    /// The scenario of a file in which this is trained, whatever it calls the model.
-    pub(crate) fn scenario(
-        &self,
-        point: &Point<'_>,
-        file: &Table,
-    ) -> Result<Scenario, FigureError> {
-        scenario(point, (&self.model, self.divisor), file)
-    }
-}
 
 /// The scenario of a file in which one model is trained, divided, whatever it calls the model.
 pub(crate) fn scenario(

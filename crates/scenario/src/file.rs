@@ -135,6 +135,8 @@ pub(crate) struct TransportTable {
     pub(crate) spray: Option<bool>,
     /// Of deliveries: name of a control, or a size that its window keeps.
     pub(crate) delivery_control: Option<String>,
+    /// Of controls by delay: classes whose round trips they read.
+    pub(crate) delay_classes: DelayClassesWord,
     pub(crate) loss_detection: Option<LossDetectionWord>,
     pub(crate) tagger: Option<TaggerWord>,
     /// With `pias`: what counts as sent.
@@ -143,6 +145,15 @@ pub(crate) struct TransportTable {
     pub(crate) thresholds: Option<Vec<Bytes>>,
     pub(crate) slack: Option<Bytes>,
     pub(crate) hints: Option<HintsTable>,
+}
+
+/// Classes whose round trips a control by delay reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DelayClassesWord {
+    #[default]
+    All,
+    MostUrgent,
 }
 
 /// Who finds losses, and by what.
@@ -227,6 +238,8 @@ pub(crate) struct AggregationTable {
     pub(crate) window: Option<String>,
     pub(crate) initial_window: Option<Bytes>,
     pub(crate) queue_target: Option<Span>,
+    /// Of windows by delay: classes whose round trips they read.
+    pub(crate) delay_classes: Option<DelayClassesWord>,
     pub(crate) timeout: Option<Span>,
     pub(crate) reordering_packets: Option<u32>,
     pub(crate) span_fragments: Option<u16>,

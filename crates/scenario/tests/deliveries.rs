@@ -172,3 +172,19 @@ fn deliveries_take_the_control_that_the_file_names() {
     println!("swift: {drops} packets dropped, published {published_drops}");
     assert!(drops * 10 < published_drops, "{drops} of {published_drops}");
 }
+
+/// Flows of layers: the front ones are more urgent, and the last ones wait behind them.
+#[test]
+fn deliveries_read_the_classes_that_the_file_names() {
+    let model = |classes: &str| {
+        let job = format!(
+            "[traffic.training]\nmodel = \"googlenet\"\niterations = 1\nforward = \"1ms\"\n\
+             backward = \"2ms\"\nworkers = [0, 1]\nserver = 7\n{KEEPING}"
+        );
+        let switch = format!("[transport]\n{classes}\n[switch]\nqueues = \"strict\"");
+        complete(&eight_hosts(&switch, 0.0, &job)).0.digest
+    };
+    let all = model("");
+    assert_eq!(model("delay-classes = \"all\""), all, "it is the default");
+    assert_ne!(model("delay-classes = \"most-urgent\""), all);
+}

@@ -59,6 +59,10 @@ fn mistakes_in_windows_are_named() {
             "6: aggregation.queue-target: only window = \"delay\" and \"swift\" have a target: take this away, or write one of them",
         ),
         (
+            "delay-classes = \"most-urgent\"",
+            "6: aggregation.delay-classes: only window = \"delay\" and \"swift\" read round trips: take this away, or write one of them",
+        ),
+        (
             "queue-target = \"0s\"\nwindow = \"delay\"",
             "6: aggregation.queue-target: no window is small enough: give more than 0",
         ),

@@ -18,3 +18,4 @@ pub use host::{Event, Host, HostError, TrainingHost, Transport};
 pub use pacing::{Ledger, LedgerStats, PacedFlow, PacedJob, Pacing, PacingStats, Way};
 pub use participant::{JobEvent, JobMachine, Participant};
 pub use tagging::{Known, Scheme, Tagging};
+pub use thalweg_collective::Event as SumEvent;

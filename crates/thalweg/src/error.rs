@@ -121,7 +121,7 @@ impl Error {
         move |error| Error::caused(ErrorKind::System, format!("{what}: {error}"), error)
     }
 
-    /// Two nodes that cannot be in one cluster.
+    /// Two nodes of different networks.
     pub(crate) fn other_network(own: SocketAddr, other: SocketAddr) -> Error {
         let text = format!(
             "{own} and {other} are not in one network: nodes of a cluster share the first 16 bits of their \

@@ -65,8 +65,8 @@ fn label(job: JobId) -> String {
 }
 
 #[cfg(test)]
-fn assert_told(text: &str, lines: &[&str]) {
+fn assert_reported(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(text.lines().any(|told| told == *line), "{line} is missing in:\n{text}");
+        assert!(text.lines().any(|found| found == *line), "{line} is missing in:\n{text}");
     }
 }

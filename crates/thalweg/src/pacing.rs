@@ -66,14 +66,14 @@ impl Rein {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let shared = Arc::new(Shared::default());
         let notes = Notes::new(&config.job, config.rank);
-        let (heard, told) = (Arc::clone(&shared), notes.clone());
+        let (heard, refused) = (Arc::clone(&shared), notes.clone());
         let hear = move |words: Option<ToJob>| {
             match words {
                 Some(ToJob::Welcome { idle_bps, .. }) => heard.begin(idle_bps),
                 Some(ToJob::Rate { bps, bytes, within_us, .. }) => {
                     heard.grant(bps, bytes, within_us);
                 }
-                Some(ToJob::Refused { reason }) => told.send(Note::Unpaced(reason)),
+                Some(ToJob::Refused { reason }) => refused.send(Note::Unpaced(reason)),
                 None => heard.release(),
             }
             waker.wake();
@@ -108,7 +108,7 @@ impl Drop for Rein {
         self.should_stop.store(true, Ordering::Relaxed);
         self.shared.release();
         if let Some(reporter) = self.reporter.take() {
-            // It has told on its way out if it panicked.
+            // A panic was printed by the thread itself.
             let _ = reporter.join();
         }
     }

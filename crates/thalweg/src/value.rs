@@ -5,7 +5,8 @@ use thalweg_core::Element;
 use thalweg_values::{Tensor, divide};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A type of value that collectives work on: integers of 8 to 64 bits, `f32`, `f64`, and [`f16`] and [`bf16`].
+/// A type of value that collectives work on: integers of 8 to 64 bits, `f32`, `f64`,
+/// [`f16`](struct@f16) and [`bf16`].
 ///
 /// No other type can be one: what ranks add, they name to each other.
 pub trait Value:

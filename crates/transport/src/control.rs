@@ -327,6 +327,23 @@ impl Control {
             other => other,
         }
     }
+
+    /// The same control, which reads the round trips of these classes if it is one by delay.
+    // spec: M-17
+    #[must_use]
+    pub fn with_classes(self, classes: SampledClasses) -> Control {
+        match self {
+            Control::Aimd(aimd) => aimd.with_classes(classes).into(),
+            Control::Delay(delay) => Delay { classes, ..delay }.into(),
+            Control::DelayRate(rate) => DelayRate { classes, ..rate }.into(),
+            Control::Swift(swift) => Swift { classes, ..swift }.into(),
+            other @ (Control::Bbr(_)
+            | Control::Cubic(_)
+            | Control::Dctcp(_)
+            | Control::Fixed(_)
+            | Control::NewReno(_)) => other,
+        }
+    }
 }
 
 impl Default for Control {

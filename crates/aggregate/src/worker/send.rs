@@ -46,7 +46,7 @@ impl Epoch {
     }
 
     /// Sends the most urgent packet that there is room for: an outbox may have room for questions and none for
-    /// values, which wait. `false` if there is none.
+    /// values, which wait. Returns `false` if there is no such packet.
     fn send_next(&mut self, work: &mut Work, now: Time, outbox: &mut dyn Outbox) -> bool {
         if let Some(&sequence) = self.answers.front()
             && self.send_answer(work, sequence, outbox)

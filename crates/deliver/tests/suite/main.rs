@@ -1,6 +1,7 @@
 //! Endpoints against each other: by hand, in the fabric with faults, and in front of hostile packets.
 
 mod alone;
+mod classes;
 mod congestion;
 mod controls;
 mod exchange;

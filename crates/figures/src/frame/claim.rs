@@ -23,7 +23,8 @@ pub enum Value {
 }
 
 /// When a measured number agrees with a claim. No rule holds for a number that is not finite.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Rule {
     /// This or more.
     AtLeast(f64),

@@ -27,12 +27,22 @@ pub(crate) trait Form: DeserializeOwned {
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError>;
 }
 
-/// The figure of that name and form, whose plan is in the file of that name.
+/// The figure of that name and form, whose plan is in the file of that name, perhaps with what it shares with other
+/// plans.
 macro_rules! figure {
     ($name:literal, $form:ty) => {
         crate::Figure::new::<$form>(
             $name,
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/plans/", $name, ".toml")),
+        )
+    };
+    ($name:literal, $form:ty, $shared:literal) => {
+        crate::Figure::new::<$form>(
+            $name,
+            concat!(
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/plans/", $name, ".toml")),
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shared/", $shared, ".toml")),
+            ),
         )
     };
 }
@@ -98,8 +108,13 @@ fn edits_between(from: &str, to: &str) -> usize {
 #[cfg(test)]
 impl Figure {
     /// What its plan holds at one of its sizes.
-    pub(crate) fn form<F: Form>(&self, quick: bool) -> F {
+    pub(crate) fn form<F: DeserializeOwned>(&self, quick: bool) -> F {
         Plan::of(self).unwrap().settings(self, quick).unwrap()
+    }
+
+    /// The same, if the figure has this form.
+    pub(crate) fn try_form<F: DeserializeOwned>(&self, quick: bool) -> Option<F> {
+        Plan::of(self).unwrap().settings(self, quick).ok()
     }
 }
 

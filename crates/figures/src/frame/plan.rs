@@ -1,21 +1,25 @@
 //! What a figure is run with.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Table;
 
 use super::error::FigureError;
-use super::figure::{Figure, Form};
+use super::figure::Figure;
+use crate::file::merge;
 
 /// A plan: what a figure is, and its settings at two sizes.
 ///
 /// `[figure]` is its [`Heading`]. `[setup]` holds what both sizes share; `[full]` is the size that counts, `[quick]` one that ends
-/// within seconds. A key of a size replaces the same key of the set-up, so a size may change
-/// anything.
+/// within seconds. A size may change anything: its tables are merged with those of the set-up, and other keys
+/// replace the same keys there. `[shared]`, which the set-up may change likewise, is what several plans have in common.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     #[serde(rename = "figure")]
     heading: Heading,
+    #[serde(default)]
+    shared: Table,
     #[serde(default)]
     setup: Table,
     full: Table,
@@ -56,10 +60,15 @@ impl Plan {
     }
 
     /// The settings of one size, as the form of the figure.
-    pub(super) fn settings<F: Form>(&self, figure: &Figure, quick: bool) -> Result<F, FigureError> {
+    pub(super) fn settings<F: DeserializeOwned>(
+        &self,
+        figure: &Figure,
+        quick: bool,
+    ) -> Result<F, FigureError> {
         let size = if quick { &self.quick } else { &self.full };
-        let mut settings = self.setup.clone();
-        settings.extend(size.clone());
+        let mut settings = self.shared.clone();
+        merge(&mut settings, &self.setup);
+        merge(&mut settings, size);
         settings.try_into().map_err(|error| mistake(figure, &error))
     }
 }
@@ -71,6 +80,7 @@ fn mistake(figure: &Figure, error: &toml::de::Error) -> FigureError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::figure::Form;
     use crate::{Context, Findings};
 
     fn sample(plan: &'static str) -> Figure {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use thalweg_core::Rng;
 
-use super::{Place, Setup};
+use super::Setup;
 
 /// A training job, as the testbed had it.
 #[derive(Clone, Deserialize)]
@@ -65,9 +65,9 @@ impl Setup {
     }
 
     /// The flows beside jobs as a table, with divided times.
-    pub(super) fn flows_beside(&self, beside: &Beside, place: Place, rng: &Rng) -> String {
+    pub(super) fn flows_beside(&self, beside: &Beside, gbps: f64, rng: &Rng) -> String {
         let mut rng = rng.stream("beside");
-        let bytes_per_ms = place.gbps * 1e6 / 8.0;
+        let bytes_per_ms = gbps * 1e6 / 8.0;
         let mut text = "start_us,src,dst,bytes\n".to_owned();
         for src in 0..self.network.hosts {
             let mut start_ms = rng.uniform() * beside.every_ms;

@@ -6,44 +6,55 @@ use thalweg_report::stats::Sample;
 use thalweg_scenario::{Ending, Outcome, Scenario};
 use thalweg_stack::PacingStats;
 
-use super::draw::Seat;
-use super::testbed::Testbed;
-use super::{Cell, Setup};
+use super::draw::{Job, Seat};
+use super::{Choices, Setup};
 use crate::runs::{run_until, sound};
+use crate::study::Measured;
 use crate::{FigureError, Point};
 
 /// What the rounds of a cell gave. Times are those of the testbed: multiplied back.
 #[derive(Default)]
-pub(super) struct Measured {
+pub(super) struct Rounds {
     /// From beginning to end of every job of every round.
-    pub(super) completions_s: Vec<f64>,
+    pub(super) completions_us: Vec<f64>,
     /// How long iterations took, job by job.
-    pub(super) iterations_ms: Vec<Vec<f64>>,
-    pub(super) resent: u64,
-    pub(super) dropped: u64,
+    pub(super) iterations_us: Vec<Vec<f64>>,
+    resent: u64,
+    dropped: u64,
     /// What schedulers did, if there were any.
-    pub(super) pacing: Option<PacingStats>,
+    pacing: Option<PacingStats>,
 }
 
-impl Measured {
-    pub(super) fn completions(&self) -> Option<Sample> {
-        Sample::new(self.completions_s.iter().copied())
-    }
-
-    /// How long an iteration of a job took on average, if it had any.
-    pub(super) fn iteration_ms(&self, job: usize) -> Option<f64> {
-        Some(Sample::new(self.iterations_ms.get(job)?.iter().copied())?.mean())
+impl Rounds {
+    pub(super) fn measured(&self, jobs: &[Job]) -> Measured {
+        let of = |values: &[f64], statistic: fn(&Sample) -> f64| {
+            Sample::new(values.iter().copied()).as_ref().map_or(f64::NAN, statistic)
+        };
+        let used = self.pacing.and_then(|pacing| pacing.used_part());
+        let mut measured = Measured::of([
+            ("mean-completion", of(&self.completions_us, Sample::mean)),
+            ("shortest-completion", of(&self.completions_us, Sample::min)),
+            ("p99-completion", of(&self.completions_us, |sample| sample.percentile(99.0))),
+            ("longest-completion", of(&self.completions_us, Sample::max)),
+            ("resent", self.resent as f64),
+            ("dropped", self.dropped as f64),
+            ("used-plans", used.unwrap_or(f64::NAN)),
+        ]);
+        for (job, iterations_us) in jobs.iter().zip(&self.iterations_us) {
+            measured.set(&format!("iteration of {}", job.name), of(iterations_us, Sample::mean));
+        }
+        measured
     }
 }
 
 impl Setup {
-    pub(super) fn measure(
+    pub(super) fn rounds(
         &self,
-        cell: &Cell<'_>,
+        choices: &Choices,
         point: &Point<'_>,
-    ) -> Result<Measured, FigureError> {
-        let mut measured =
-            Measured { iterations_ms: vec![Vec::new(); self.jobs.len()], ..Measured::default() };
+    ) -> Result<Rounds, FigureError> {
+        let mut rounds =
+            Rounds { iterations_us: vec![Vec::new(); self.jobs.len()], ..Rounds::default() };
         let together: Vec<Vec<usize>> = match self.alone {
             true => (0..self.jobs.len()).map(|job| vec![job]).collect(),
             false => vec![(0..self.jobs.len()).collect()],
@@ -57,33 +68,29 @@ impl Setup {
                 let seated: Vec<(usize, &Seat)> =
                     jobs.iter().map(|&job| (job, &seats[job])).collect();
                 let beside = self.beside.as_ref();
-                let flows = beside.map(|beside| self.flows_beside(beside, cell.place, &rng));
-                let scenario = testbed.scenario(cell, &seated, flows, point)?;
+                let flows = beside.map(|beside| self.flows_beside(beside, choices.gbps, &rng));
+                let scenario = testbed.scenario(choices, &seated, flows, point)?;
                 let before = round * together.len() as u64 + at;
                 let done = |share| (before as f64 + share) / runs as f64;
                 let outcome = run(&scenario, point, None, done)?;
-                self.keep(&mut measured, jobs, &outcome);
+                self.keep(&mut rounds, jobs, &outcome);
             }
         }
-        Ok(measured)
+        Ok(rounds)
     }
 
-    fn keep(&self, measured: &mut Measured, jobs: &[usize], outcome: &Outcome) {
+    fn keep(&self, rounds: &mut Rounds, jobs: &[usize], outcome: &Outcome) {
         for (&job, record) in jobs.iter().zip(&outcome.jobs) {
             let end = record.sums_at.iter().filter_map(|times| times.last()).max();
-            let took_s = end.map_or(f64::NAN, |end| end.since(record.start).as_s_f64());
-            measured.completions_s.push(took_s * self.divisor);
-            let ms = record.iterations.iter().map(|span| span.as_us_f64() / 1e3 * self.divisor);
-            measured.iterations_ms[job].extend(ms);
+            let took_us = end.map_or(f64::NAN, |end| end.since(record.start).as_us_f64());
+            rounds.completions_us.push(took_us * self.divisor);
+            let spans = record.iterations.iter().map(|span| span.as_us_f64() * self.divisor);
+            rounds.iterations_us[job].extend(spans);
         }
-        measured.resent += outcome.resent_packets;
-        measured.dropped += outcome.stats.dropped();
-        let pacing = measured.pacing.into_iter().chain(outcome.pacing);
-        measured.pacing = pacing.reduce(PacingStats::merge);
-    }
-
-    fn testbed(&self) -> Testbed<'_> {
-        Testbed { network: &self.network, divisor: self.divisor, jobs: &self.jobs }
+        rounds.resent += outcome.resent_packets;
+        rounds.dropped += outcome.stats.dropped();
+        let pacing = rounds.pacing.into_iter().chain(outcome.pacing);
+        rounds.pacing = pacing.reduce(PacingStats::merge);
     }
 }
 

@@ -4,7 +4,7 @@ use thalweg_scenario::Scenario;
 use thalweg_workload::models;
 
 use super::draw::{Job, Seat};
-use super::{Cell, Network};
+use super::{Choices, Network};
 use crate::shrink::model_json;
 use crate::{FigureError, Point, runs};
 
@@ -30,23 +30,23 @@ impl Testbed<'_> {
     /// Some of the jobs on their seats, and other flows as a table.
     pub(super) fn scenario(
         &self,
-        cell: &Cell<'_>,
+        choices: &Choices,
         seated: &[(usize, &Seat)],
         flows: Option<String>,
         point: &Point<'_>,
     ) -> Result<Scenario, FigureError> {
-        let mut text = self.network_tables(cell);
+        let mut text = self.network_tables(choices);
         for &(job, seat) in seated {
             text += &self.job_table(&self.jobs[job], seat);
         }
         if flows.is_some() {
             text += &format!("[[traffic]]\n[traffic.list]\ncsv = \"{FLOWS}\"\n");
         }
-        if cell.place.loss > 0.0 {
+        if choices.loss > 0.0 {
             for host in 0..self.network.hosts {
                 text += &format!(
                     "[[faults]]\n[faults.loss]\nprobability = {}\non = {{ out-of = {host} }}\n",
-                    cell.place.loss
+                    choices.loss
                 );
             }
         }
@@ -57,23 +57,22 @@ impl Testbed<'_> {
         runs::scenario(point, text, &load)
     }
 
-    fn network_tables(&self, cell: &Cell<'_>) -> String {
-        let Cell { place, arm } = cell;
+    fn network_tables(&self, choices: &Choices) -> String {
         let network = self.network;
-        let marks = match arm.marks {
+        let marks = match choices.marks {
             true => format!("ecn-threshold = \"{}\"\n", network.ecn_threshold),
             false => String::new(),
         };
-        let pacing = arm.pacing.map_or(String::new(), |pacing| {
+        let pacing = choices.pacing.map_or(String::new(), |pacing| {
             let slot_us = pacing.slot_ms * 1e3 / self.divisor;
             format!("[pacing]\nslot = \"{slot_us}us\"\nslots = {}\n", pacing.slots)
         });
         format!(
-            "title = \"{}\"\n[topology.one-switch]\nhosts = {}\n\
+            "title = \"the testbed\"\n[topology.one-switch]\nhosts = {}\n\
              host-cable = {{ rate = \"{}Gbps\", delay = \"{}\" }}\n\
              [switch]\nport-buffer = \"{}\"\n{marks}\
              [transport]\ncontrol = \"{}\"\nremembers-paths = true\n{pacing}",
-            arm.name, network.hosts, place.gbps, network.delay, network.buffer, arm.control,
+            network.hosts, choices.gbps, network.delay, network.buffer, choices.control,
         )
     }
 

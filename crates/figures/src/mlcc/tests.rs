@@ -3,34 +3,15 @@ use thalweg_workload::Model;
 
 use super::testbed::Testbed;
 use super::*;
+use crate::study::Of;
 
-const FIGURES: [&str; 4] = ["mlcc-7", "mlcc-8", "mlcc-9", "mlcc-10"];
-
-fn form(figure: &str, quick: bool) -> Setup {
+fn form(figure: &str, quick: bool) -> Of<Setup> {
     crate::find(figure).unwrap().form(quick)
 }
 
 #[test]
-fn claims_are_about_arms_and_places_that_there_are() {
-    for figure in FIGURES {
-        for quick in [false, true] {
-            let setup = form(figure, quick);
-            let is_arm = |name: &String| setup.arms.iter().any(|arm| arm.name == *name);
-            let places = setup.places();
-            for said in &setup.claims {
-                let text = said.text(&setup);
-                assert!(said.arms().all(is_arm), "{figure}: {text}");
-                let meant = said.places(&setup);
-                assert!(!meant.is_empty(), "{figure}: {text}");
-                assert!(meant.iter().all(|(_, other)| places.contains(other)), "{text}");
-            }
-        }
-    }
-}
-
-#[test]
 fn workers_of_a_job_are_apart_and_no_host_has_more_than_it_can() {
-    let setup = form("mlcc-8", false);
+    let setup = form("mlcc-8", false).bench;
     for seed in 0..200 {
         let seats = setup.seats(&Rng::new(seed));
         assert_eq!(seats, setup.seats(&Rng::new(seed)));
@@ -51,10 +32,9 @@ fn workers_of_a_job_are_apart_and_no_host_has_more_than_it_can() {
 
 #[test]
 fn flows_beside_have_the_load_that_the_plan_says() {
-    let setup = form("mlcc-8", false);
+    let setup = form("mlcc-8", false).bench;
     let beside = setup.beside.as_ref().unwrap();
-    let place = Place { gbps: 10.0, loss: 0.0 };
-    let text = setup.flows_beside(beside, place, &Rng::new(1));
+    let text = setup.flows_beside(beside, 10.0, &Rng::new(1));
     let bytes: f64 = text
         .lines()
         .skip(1)
@@ -68,7 +48,7 @@ fn flows_beside_have_the_load_that_the_plan_says() {
 
 #[test]
 fn jobs_sum_the_published_bytes_divided() {
-    let setup = form("mlcc-8", false);
+    let setup = form("mlcc-8", false).bench;
     let testbed = Testbed { network: &setup.network, divisor: 4.0, jobs: &setup.jobs };
     for job in &setup.jobs {
         let model = Model::from_json(&testbed.model(&job.name).unwrap()).unwrap();
@@ -81,21 +61,19 @@ fn jobs_sum_the_published_bytes_divided() {
 /// A small run of every control.
 #[test]
 fn every_arm_brings_all_jobs_to_their_end() {
-    let mut setup = form("mlcc-8", true);
-    setup.divisor = 160.0;
-    setup.jobs.iter_mut().for_each(|job| job.iterations = 2);
-    let label = |_: &Cell<'_>| String::new();
-    let results = Results::measure(
-        &Context::unwatched("mlcc-8", 1, 2),
-        setup.cells(),
-        label,
-        |cell, point| setup.measure(cell, point),
-    );
-    for (cell, measured) in results.unwrap().rows() {
-        assert_eq!(measured.completions_s.len(), 4, "{}", cell.arm.name);
-        for (job, iterations_ms) in setup.jobs.iter().zip(&measured.iterations_ms) {
-            assert_eq!(iterations_ms.len(), 2);
-            assert!(iterations_ms.iter().all(|&ms| ms > job.compute_ms), "{iterations_ms:?}");
+    let mut form = form("mlcc-8", true);
+    form.bench.divisor = 160.0;
+    form.bench.jobs.iter_mut().for_each(|job| job.iterations = 2);
+    let (setup, cells) = (&form.bench, form.study.cells().unwrap());
+    let context = Context::unwatched("mlcc-8", 1, 2);
+    let rounds = context
+        .each(&cells, Cell::label, |cell, point| setup.rounds(&Choices::of(cell, point)?, point));
+    for (cell, rounds) in cells.iter().zip(rounds.unwrap()) {
+        assert_eq!(rounds.completions_us.len(), 4, "{}", cell.label());
+        for (job, iterations_us) in setup.jobs.iter().zip(&rounds.iterations_us) {
+            assert_eq!(iterations_us.len(), 2);
+            let is_long = |us: &f64| *us > job.compute_ms * 1e3;
+            assert!(iterations_us.iter().all(is_long), "{iterations_us:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use thalweg_prioritize::{Model, NewFlow, Options, Settings};
 
 use super::{Setup, Workload};
 use crate::FigureError;
-use crate::qclimb::workloads;
+use crate::workloads;
 
 /// What to learn from, and how.
 #[derive(Clone, Copy)]

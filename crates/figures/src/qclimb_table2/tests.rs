@@ -1,5 +1,5 @@
 use super::*;
-use crate::qclimb::workloads;
+use crate::workloads;
 
 fn setup() -> Setup {
     crate::find("qclimb-table2").unwrap().form(true)

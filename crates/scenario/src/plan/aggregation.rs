@@ -154,11 +154,16 @@ fn window(table: &AggregationTable) -> Result<Control, Mistake> {
                        of them";
         return Err(Mistake::at("queue-target", message));
     }
+    if table.delay_classes.is_some() && !matches!(word, "delay" | "swift") {
+        let message = "only window = \"delay\" and \"swift\" read round trips: take this away, or write one \
+                       of them";
+        return Err(Mistake::at("delay-classes", message));
+    }
     let target = table.queue_target.unwrap_or(QUEUE_TARGET);
     if target == Span::ZERO {
         return Err(Mistake::at("queue-target", "no window is small enough: give more than 0"));
     }
-    Ok(match word {
+    let control = match word {
         "aimd" => aimd(table, Decrease::OnLoss).into(),
         "delay" => {
             let classes = SampledClasses::All;
@@ -171,7 +176,8 @@ fn window(table: &AggregationTable) -> Result<Control, Mistake> {
             );
             Mistake::at("window", message)
         })?,
-    })
+    };
+    Ok(control.with_classes(control::sampled_classes(table.delay_classes.unwrap_or_default())))
 }
 
 fn aimd(table: &AggregationTable, decrease: Decrease) -> Aimd {

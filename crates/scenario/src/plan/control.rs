@@ -2,7 +2,9 @@
 
 use thalweg_core::{Bytes, Span};
 use thalweg_transport::Control;
-use thalweg_transport::control::{Bbr, Cubic, Dctcp, Fixed, NewReno, Swift};
+use thalweg_transport::control::{Bbr, Cubic, Dctcp, Fixed, NewReno, SampledClasses, Swift};
+
+use crate::file::DelayClassesWord;
 
 /// Queueing delay that a control by delay accepts, as published for Swift.
 pub(crate) const QUEUE_TARGET: Span = Span::from_us(25);
@@ -28,5 +30,14 @@ pub(crate) fn on_path(control: Control, round_trip: Span) -> Control {
     match control {
         Control::Swift(swift) => Swift { base: Some(round_trip), ..swift }.into(),
         other => other,
+    }
+}
+
+/// The classes that a word of a file means.
+// spec: M-17
+pub(crate) fn sampled_classes(word: DelayClassesWord) -> SampledClasses {
+    match word {
+        DelayClassesWord::All => SampledClasses::All,
+        DelayClassesWord::MostUrgent => SampledClasses::MostUrgent,
     }
 }

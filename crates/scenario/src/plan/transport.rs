@@ -7,7 +7,9 @@ use thalweg_fabric::Topology;
 use thalweg_flow::{
     Config, ConfigError, Endpoint, LossDetection, MessageConfig, MessageConfigError,
 };
-use thalweg_transport::control::{Bbr, Cubic, Dctcp, Delay, DelayRate, NewReno, Swift};
+use thalweg_transport::control::{
+    Bbr, Cubic, Dctcp, Delay, DelayRate, NewReno, SampledClasses, Swift,
+};
 use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
 
 use super::as_key;
@@ -44,6 +46,8 @@ pub(crate) struct DeliveryPlan {
     sprays: bool,
     /// The congestion control. `None` for the published rate, which follows from the link of each host.
     control: Option<Control>,
+    /// Classes whose round trips the control reads, if it is one by delay.
+    classes: SampledClasses,
 }
 
 /// Packets of a queue that cuts what comes on top, as published for NDP.
@@ -146,7 +150,7 @@ pub(crate) fn delivery(
         segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
         overhead_bytes: messages.overhead_bytes,
         paths: if plan.sprays { default.paths } else { 1 },
-        control: plan.control.unwrap_or(rate.into()),
+        control: plan.control.unwrap_or(rate.into()).with_classes(plan.classes),
         initial_window_packets: windows.initial_window_packets,
         waits: RtoLimits {
             initial: least,
@@ -175,7 +179,11 @@ pub(crate) fn delivery_plan(
         })?),
     };
     let on_path = |control| control::on_path(control, longest_round_trip(windows, topology));
-    Ok(DeliveryPlan { sprays: table.spray.unwrap_or(true), control: control.map(on_path) })
+    Ok(DeliveryPlan {
+        sprays: table.spray.unwrap_or(true),
+        control: control.map(on_path),
+        classes: control::sampled_classes(table.delay_classes),
+    })
 }
 
 /// How flows travel. Windows and waits that the file leaves out follow from the longest way between
@@ -306,7 +314,7 @@ fn paths(topology: &Topology) -> u8 {
 pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
     let (default, messages) = (Config::default(), MessageConfig::default());
     let config = Config {
-        control: flow_control(table),
+        control: flow_control(table).with_classes(control::sampled_classes(table.delay_classes)),
         messages: MessageConfig {
             segment_bytes: table.segment_bytes.unwrap_or(messages.segment_bytes),
             overhead_bytes: table.overhead_bytes.unwrap_or(messages.overhead_bytes),

@@ -72,7 +72,7 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It has told on its way out if it panicked.
+            // A panic was printed by the thread itself.
             let _ = thread.join();
         }
     }

@@ -51,10 +51,7 @@ struct Times {
 
 impl OperationTimes {
     /// Counts the time of an operation, which begins now, when it ends.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "programs are told how long operations really took"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "operations take real time")]
     pub fn watch<T>(&self, kind: &'static str, handle: Handle<T>) -> Handle<T> {
         let (times, began) = (self.clone(), Instant::now());
         handle.when_ready(move || times.record(kind, began.elapsed()));
@@ -87,7 +84,7 @@ impl OperationTimes {
 mod tests {
     use super::*;
     use crate::handle::pair;
-    use crate::metrics::assert_told;
+    use crate::metrics::assert_reported;
 
     #[test]
     fn an_operation_is_counted_when_it_ends() {
@@ -112,7 +109,7 @@ mod tests {
             format!("{name}_bucket{{{labels},le=\"+Inf\"}} 3"),
             format!("{name}_count{{{labels}}} 3"),
         ];
-        assert_told(&text(&times), &lines.each_ref().map(String::as_str));
+        assert_reported(&text(&times), &lines.each_ref().map(String::as_str));
     }
 
     #[test]

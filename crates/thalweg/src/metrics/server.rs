@@ -77,10 +77,10 @@ fn labels(snapshot: &ServerSnapshot, job: JobId) -> JobLabels<'_> {
 mod tests {
     use super::*;
     use crate::daemon::JobSummary;
-    use crate::metrics::assert_told;
+    use crate::metrics::assert_reported;
 
     #[test]
-    fn everything_that_is_counted_is_told() {
+    fn everything_that_is_counted_is_reported() {
         let job = Stats { completed: 7, forged: 1, ..Stats::default() };
         let all = Stats { forged: 3, unknown: 2, ..Stats::default() };
         let summary =
@@ -103,7 +103,7 @@ mod tests {
             "thalweg_server_completed_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 7",
             "thalweg_server_forged_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
         ];
-        assert_told(&text, &lines);
+        assert_reported(&text, &lines);
         assert!(!text.contains("thalweg_server_unknown_total"), "it is counted for no job");
         assert_eq!(text.matches("thalweg_server_drops_total{").count(), 7 + DROPS.len());
     }

@@ -75,7 +75,7 @@ fn session(labels: &Labels, threads: &[Counters], times: &OperationTimes) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::assert_told;
+    use crate::metrics::assert_reported;
 
     #[test]
     fn every_thread_has_its_counters() {
@@ -93,6 +93,6 @@ mod tests {
             format!("thalweg_session_window_bytes{} 9", of(1)),
             format!("thalweg_session_round_trip_seconds_count{} 0", of(1)),
         ];
-        assert_told(&text, &lines.each_ref().map(String::as_str));
+        assert_reported(&text, &lines.each_ref().map(String::as_str));
     }
 }

@@ -81,10 +81,10 @@ mod tests {
     use thalweg_core::JobId;
 
     use super::*;
-    use crate::metrics::{assert_told, parse};
+    use crate::metrics::{assert_reported, parse};
 
     #[test]
-    fn everything_that_is_counted_is_told() {
+    fn everything_that_is_counted_is_reported() {
         let stats = Stats { marked: 7, freed_by_sweep: 8, queue_full: 9, ..Stats::default() };
         let occupancy = BTreeMap::from([(JobId(0x2a), 3), (JobId(0xff), 4)]);
         let snapshot = SwitchSnapshot {
@@ -107,9 +107,9 @@ mod tests {
             "thalweg_switch_aggregators_occupied 7",
             "thalweg_aggregators_occupied{job=\"000000000000002a\"} 3",
         ];
-        assert_told(&text, &lines);
+        assert_reported(&text, &lines);
         let of_switch = samples.iter().filter(|it| it.name.starts_with("thalweg_switch_"));
-        // Sockets have 8 counters and 7 reasons for drops; losses on purpose and aggregators are told as well.
+        // Sockets have 8 counters and 7 reasons for drops; losses on purpose and aggregators are counted as well.
         assert_eq!(of_switch.count(), 8 + 7 + stats.named().len() + 3);
         let families: BTreeSet<_> = samples.iter().map(|sample| sample.name.as_str()).collect();
         assert_eq!(text.matches("# TYPE ").count(), families.len(), "each family stands once");

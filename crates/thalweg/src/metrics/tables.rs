@@ -34,10 +34,10 @@ pub(super) fn add(out: &mut Exposition, stats: &Stats) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::assert_told;
+    use crate::metrics::assert_reported;
 
     #[test]
-    fn everything_that_is_counted_is_told() {
+    fn everything_that_is_counted_is_reported() {
         let stats = Stats { fetches: 1, updates: 2, rejected: 3, refused: 4, links: 5, flows: 6 };
         let text = tables(([127, 0, 0, 1], 4_900).into(), &stats);
         let lines = [
@@ -48,6 +48,6 @@ mod tests {
             "thalweg_tables_links 5",
             "thalweg_tables_flows 6",
         ];
-        assert_told(&text, &lines);
+        assert_reported(&text, &lines);
     }
 }

@@ -153,7 +153,7 @@ impl SessionConfig {
             ),
             (
                 self.token.as_ref().is_none_or(is_printable),
-                "token has characters that cannot be sent: use printable ASCII".to_owned(),
+                "token has characters beyond printable ASCII, which no header carries".to_owned(),
             ),
             (self.threads > 0, "threads is 0: a session needs at least one".to_owned()),
             (

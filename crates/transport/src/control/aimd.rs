@@ -71,6 +71,18 @@ impl Aimd {
         };
         Aimd { decrease, ..self }
     }
+
+    /// The same by the round trips of these classes, if the window decreases by delay.
+    #[must_use]
+    pub fn with_classes(self, classes: SampledClasses) -> Aimd {
+        let decrease = match self.decrease {
+            Decrease::OnDelay { target, shared_phase, .. } => {
+                Decrease::OnDelay { target, classes, shared_phase }
+            }
+            Decrease::OnLoss => Decrease::OnLoss,
+        };
+        Aimd { decrease, ..self }
+    }
 }
 
 impl Settings for Aimd {

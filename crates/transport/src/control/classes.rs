@@ -1,6 +1,6 @@
 //! Classes of which round trips are read.
 
-use thalweg_core::{Span, Time};
+use thalweg_core::Time;
 
 use super::Acked;
 
@@ -16,15 +16,23 @@ pub enum SampledClasses {
     MostUrgent,
 }
 
-/// Time after which a class without acknowledgements counts as no longer in use.
-const CLASS_AGE: Span = Span::from_ms(100);
+/// Round trips without an acknowledgement after which a class counts as no longer in use. Layers of a model take
+/// turns within them; a class that waits longer would leave the others without a control.
+const CLASS_AGE_ROUND_TRIPS: u64 = 64;
 
 /// Decides which acknowledgements are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClassFilter {
     classes: SampledClasses,
-    /// Most urgent class in use, and the time of its last acknowledgement.
-    most_urgent: Option<(u8, Time)>,
+    most_urgent: Option<MostUrgent>,
+}
+
+/// The most urgent class in use.
+#[derive(Clone, Copy, Debug)]
+struct MostUrgent {
+    priority: u8,
+    /// Time at which it is no longer in use if nothing else of it is acknowledged.
+    in_use_until: Time,
 }
 
 impl ClassFilter {
@@ -45,11 +53,14 @@ impl ClassFilter {
             return true;
         }
         let Some(priority) = acked.priority else { return false };
-        let is_behind = self.most_urgent.is_some_and(|(urgent, seen_at)| {
-            urgent < priority && acked.now.since(seen_at) <= CLASS_AGE
-        });
-        if !is_behind {
-            self.most_urgent = Some((priority, acked.now));
+        let is_behind = self
+            .most_urgent
+            .is_some_and(|urgent| urgent.priority < priority && acked.now <= urgent.in_use_until);
+        if let Some(round_trip) = acked.round_trip
+            && !is_behind
+        {
+            let in_use_until = acked.now + round_trip * CLASS_AGE_ROUND_TRIPS;
+            self.most_urgent = Some(MostUrgent { priority, in_use_until });
         }
         !is_behind
     }
@@ -57,11 +68,14 @@ impl ClassFilter {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::Span;
+
     use super::super::testing::acked;
     use super::*;
 
     fn admits(filter: &mut ClassFilter, ms: u64, priority: Option<u8>) -> bool {
-        filter.admits(&Acked { now: Time::ZERO + Span::from_ms(ms), priority, ..acked() })
+        let (now, round_trip) = (Time::ZERO + Span::from_ms(ms), Some(Span::from_ms(1)));
+        filter.admits(&Acked { now, round_trip, priority, ..acked() })
     }
 
     // spec: M-17 machine
@@ -73,8 +87,11 @@ mod tests {
         assert!(!admits(&mut filter, 2, Some(5)), "it waits behind the other");
         assert!(!admits(&mut filter, 3, None), "nobody knows");
         assert!(admits(&mut filter, 4, Some(2)));
-        assert!(!admits(&mut filter, 104, Some(5)));
-        assert!(admits(&mut filter, 105, Some(5)), "the other is no longer in use");
+        assert!(!admits(&mut filter, 4 + CLASS_AGE_ROUND_TRIPS, Some(5)));
+        assert!(
+            admits(&mut filter, 5 + CLASS_AGE_ROUND_TRIPS, Some(5)),
+            "the other is no longer in use"
+        );
     }
 
     #[test]

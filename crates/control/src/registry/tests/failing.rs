@@ -138,7 +138,6 @@ fn who_gives_up_takes_everybody_along() {
     assert_eq!(hall.registry.jobs(), 0);
 }
 
-// spec: E-07
 #[test]
 fn a_failure_keeps_its_kind_and_the_ranks_that_it_names() {
     let mut hall = Hall::set_up(&["a", "b", "c"]);
