@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg_wire::tag::Secret;
+use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 
 /// A switch that sums on a thread of its own.
 #[pyclass(module = "thalweg._core")]
@@ -20,8 +19,8 @@ impl Switch {
     #[new]
     #[pyo3(signature = (bind, secret, loss = 0.0))]
     fn new(bind: &str, secret: &[u8], loss: f64) -> PyResult<Switch> {
-        let config =
-            SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(at(bind)?, key(secret)?) };
+        let mut config = SwitchDaemonConfig::new(at(bind)?, key(secret)?);
+        config.loss = loss;
         let daemon = SwitchDaemon::start(&config).map_err(failed)?;
         Ok(Switch { address: daemon.address(), daemon: Some(daemon) })
     }
@@ -65,12 +64,9 @@ impl Server {
         token: Option<String>,
         switch: Option<&str>,
     ) -> PyResult<Server> {
-        let config = ServerDaemonConfig {
-            token,
-            switch: switch.map(at).transpose()?,
-            ..ServerDaemonConfig::new(at(bind)?, key(secret)?)
-        };
-        let daemon = ServerDaemon::start(&config, |_| {}).map_err(failed)?;
+        let mut config = ServerDaemonConfig::new(at(bind)?, key(secret)?);
+        (config.token, config.switch) = (token, switch.map(at).transpose()?);
+        let daemon = ServerDaemon::start(&config).map_err(failed)?;
         Ok(Server { address: daemon.address(), daemon: Some(daemon) })
     }
 

@@ -7,6 +7,7 @@
 
 mod daemons;
 mod memory;
+mod notes;
 mod session;
 
 use pyo3::prelude::*;

@@ -8,14 +8,14 @@ use std::time::Duration;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use thalweg::internal::{Call, Combine, Intent, Outcome, Reduction, Request, digest_of_lengths};
 use thalweg::{
-    Collective, Coverage, Error, Handle, Note, Policy, Priority, Reduce, Reliability, SessionConfig,
+    Collective, Coverage, Element, Error, ErrorKind, Handle, Policy, Priority, Reduce,
+    ReduceOptions, Reliability, SessionConfig,
 };
-use thalweg_collective::mesh::{Call, Outcome, Request};
-use thalweg_core::fingerprint::digest_of_lengths;
-use thalweg_core::{Combine, Element, Intent, Reduction};
 
 use crate::memory::{Memory, all};
+use crate::notes::{self, Notes};
 
 create_exception!(
     thalweg._core,
@@ -25,7 +25,10 @@ create_exception!(
 );
 
 /// Copies the result of an operation to where it belongs and says what it lacks, or why there is none.
-type Finish = Box<dyn FnOnce() -> Result<Lacking, Error> + Send>;
+type Finish = Box<dyn FnOnce() -> Result<Lacking, Explained> + Send>;
+
+/// What went wrong with an operation: a text, and the ranks to blame.
+type Explained = (String, Vec<u32>);
 
 /// Parts of a tensor, from one value to another, and the ranks whose values these lack. `None` where that is
 /// unreported.
@@ -34,9 +37,8 @@ type Lacking = Option<Vec<(u64, u64, Vec<u32>)>>;
 /// Nothing is missing.
 const WHOLE: Lacking = Some(Vec::new());
 
-/// How an operation has ended: its number, what went wrong if something did (a text, and the ranks to
-/// blame), and what its result lacks.
-type End = (u64, Option<(String, Vec<u32>)>, Lacking);
+/// How an operation has ended: its number, what went wrong if something did, and what its result lacks.
+type End = (u64, Option<Explained>, Lacking);
 
 /// A session. Every method that begins an operation returns its number.
 #[pyclass(module = "thalweg._core", frozen)]
@@ -45,8 +47,7 @@ pub(crate) struct Session {
     under_way: Mutex<UnderWay>,
     ended: Sender<u64>,
     ends: Mutex<Receiver<u64>>,
-    /// What there is to tell, and whether it is worth a warning.
-    notes: Arc<Mutex<Vec<(bool, String)>>>,
+    notes: Arc<Notes>,
 }
 
 #[derive(Default)]
@@ -78,18 +79,12 @@ impl Session {
         collective: &str,
         share_memory: bool,
     ) -> PyResult<Session> {
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&notes);
-        let config = SessionConfig {
-            switch,
-            token,
-            patience: seconds("patience_s", patience_s)?,
-            stall_after: seconds("stall_s", stall_s)?,
-            share_memory,
-            policy: Policy { collective: via(collective)?, ..Policy::default() },
-            notes: Arc::new(move |note| lock(&told).push((is_warning(&note), in_words(&note)))),
-            ..SessionConfig::new(server, job, rank, ranks)
-        };
+        let notes = notes::of(job, rank);
+        let mut config = SessionConfig::new(server, job, rank, ranks);
+        (config.switch, config.token, config.share_memory) = (switch, token, share_memory);
+        config.operation_timeout = seconds("patience_s", patience_s)?;
+        config.stall_after = seconds("stall_s", stall_s)?;
+        config.policy = Policy::default().collective(via(collective)?);
         let session = py.detach(|| thalweg::Session::join(config)).map_err(raise)?;
         let (ended, ends) = channel();
         Ok(Session {
@@ -135,8 +130,9 @@ impl Session {
         let by_layer = |(index, of)| Priority::Layer { index, of };
         let priority = layer.map_or(Priority::Fixed, by_layer);
         let handle = self.with(|session| {
-            let policy = Policy { reliability, priority, ..session.policy() };
-            session.all_reduce_bytes_for(intent, element, memory, how, policy)
+            let policy = session.policy().reliability(reliability).priority(priority);
+            let options = ReduceOptions::new(how).policy(policy);
+            Ok(session.all_reduce_bytes(element, memory, options, intent))
         })?;
         Ok(self.begin_lacking(handle, |reduced| Ok(lacking(&reduced.coverage))))
     }
@@ -271,7 +267,7 @@ impl Session {
 
     /// Ends when every rank is in it.
     fn barrier(&self) -> PyResult<u64> {
-        let handle = self.with(thalweg::Session::barrier)?;
+        let handle = self.with(|session| Ok(session.barrier()))?;
         Ok(self.begin(handle, |()| Ok(())))
     }
 
@@ -286,7 +282,7 @@ impl Session {
     ) -> PyResult<u64> {
         let element = element.map(element_of).transpose()?;
         let bytes = Memory::new(memory)?.read();
-        let handle = self.with(|session| session.send_bytes(to, tag, element, bytes))?;
+        let handle = self.with(|session| Ok(session.send_bytes(to, tag, element, bytes)))?;
         Ok(self.begin(handle, |()| Ok(())))
     }
 
@@ -301,7 +297,7 @@ impl Session {
     ) -> PyResult<u64> {
         let memory = Memory::new(memory)?;
         let expected = (element.map(element_of).transpose()?, Some(memory.len()));
-        let handle = self.with(|session| session.receive_bytes(from, tag, expected))?;
+        let handle = self.with(|session| Ok(session.receive_bytes(from, tag, expected)))?;
         Ok(self.begin(handle, move |bytes| memory.write(&bytes)))
     }
 
@@ -316,7 +312,7 @@ impl Session {
             let finish = lock(&self.under_way).finish.remove(&number);
             Ok(Some(match finish.map_or(Ok(WHOLE), |finish| finish()) {
                 Ok(lacking) => (number, None, lacking),
-                Err(error) => (number, Some(explain(&error)), None),
+                Err(explained) => (number, Some(explained), None),
             }))
         })
     }
@@ -324,7 +320,7 @@ impl Session {
     /// What there is to tell since the last call: who is waited for, stalls, servers that went away. With
     /// each, whether it is worth a warning.
     fn take_notes(&self) -> Vec<(bool, String)> {
-        std::mem::take(&mut *lock(&self.notes))
+        self.notes.take()
     }
 
     /// Leaves the job when everything that was begun has ended.
@@ -360,7 +356,7 @@ impl Session {
         request: Request,
         finish: impl FnOnce(Outcome) -> Result<(), String> + Send + 'static,
     ) -> PyResult<u64> {
-        let handle = self.with(|session| session.call_bytes(request))?;
+        let handle = self.with(|session| Ok(session.call_bytes(request)))?;
         Ok(self.begin(handle, finish))
     }
 
@@ -395,8 +391,11 @@ impl Session {
         let handle = Arc::new(Mutex::new(Some(handle)));
         let waiting = Arc::clone(&handle);
         let finish: Finish = Box::new(move || {
-            let Some(handle) = lock(&waiting).take() else { return Err(Error::Closed) };
-            finish(handle.wait()?).map_err(Error::Call)
+            let blameless = |text: String| (text, Vec::new());
+            let handle = lock(&waiting).take();
+            let handle =
+                handle.ok_or_else(|| blameless("the operation has ended already".into()))?;
+            finish(handle.wait().map_err(|error| explain(&error))?).map_err(blameless)
         });
         let mut under_way = lock(&self.under_way);
         let number = under_way.next;
@@ -480,13 +479,8 @@ fn check_own(bytes: u64, output: Memory) -> PyResult<()> {
 
 /// Reductions in which the layer above divides for a mean, and whether it does.
 fn combine(name: &str) -> PyResult<(Combine, bool)> {
-    Ok(match reduce(name)? {
-        Reduce::Sum => (Combine::Sum, false),
-        Reduce::Mean => (Combine::Sum, true),
-        Reduce::Min => (Combine::Min, false),
-        Reduce::Max => (Combine::Max, false),
-        Reduce::Product => (Combine::Product, false),
-    })
+    let how = reduce(name)?;
+    Ok((how.combine(), how == Reduce::Mean))
 }
 
 fn element_of(name: &str) -> PyResult<Element> {
@@ -496,48 +490,15 @@ fn element_of(name: &str) -> PyResult<Element> {
     })
 }
 
-fn is_warning(note: &Note) -> bool {
-    match note {
-        Note::Stalled(_)
-        | Note::Disconnected(_)
-        | Note::Unpaced(_)
-        | Note::Underflowed { .. }
-        | Note::Rescaled { .. } => true,
-        Note::Waiting(_) | Note::SetUp { .. } => false,
-    }
-}
-
-fn in_words(note: &Note) -> String {
-    match note {
-        Note::Waiting(ranks) => format!("waiting for ranks {ranks:?} to join"),
-        Note::SetUp { epoch } => format!("set up (epoch {epoch})"),
-        Note::Stalled(text) => text.clone(),
-        Note::Disconnected(text) => format!("the server does not answer: {text}"),
-        Note::Unpaced(text) => format!("nobody says when to send any more: {text}"),
-        Note::Underflowed { values, scale } => format!(
-            "{values} values so far were too small for fixed point with {scale} steps to 1 and count as zero: \
-             use floats or a larger scale"
-        ),
-        Note::Rescaled { scale } => format!(
-            "sums left the range of fixed point, which has {scale} steps to 1 from now on: use floats, or \
-             smaller values"
-        ),
-    }
-}
-
-fn explain(error: &Error) -> (String, Vec<u32>) {
-    let culprits = match error {
-        Error::Job(failure) => failure.culprits.clone(),
-        _ => Vec::new(),
-    };
-    (error.to_string(), culprits)
+fn explain(error: &Error) -> Explained {
+    (error.to_string(), error.ranks().to_vec())
 }
 
 fn raise(error: Error) -> PyErr {
     let (text, _) = explain(&error);
-    match error {
+    match error.kind() {
         // The job goes on.
-        Error::UnreportedMean(_) => PyValueError::new_err(text),
+        ErrorKind::Call => PyValueError::new_err(text),
         _ => SessionError::new_err(text),
     }
 }

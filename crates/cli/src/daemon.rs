@@ -12,13 +12,13 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use thalweg::Error;
 use thalweg::daemon::read_secret;
+use thalweg::{Error, ErrorKind};
 use thalweg_console::{Failure, files, interrupt};
 use thalweg_net::Wait;
 use thalweg_wire::tag::Secret;
 
-use crate::metrics::Endpoint;
+use thalweg::metrics::Endpoint;
 
 /// What daemons of one machine share where nobody chose a secret. It is no secret.
 const LOOPBACK_SECRET: Secret = Secret(*b"thalweg-loopback");
@@ -136,16 +136,16 @@ pub(crate) fn wait_by(spin: Option<bool>) -> Wait {
 
 /// Why a daemon did not start: the settings are wrong, or the system is.
 pub(crate) fn not_started(error: Error) -> Failure {
-    match error {
-        Error::System { .. } => Failure::Ran(error.to_string()),
-        wrong => Failure::Usage(wrong.to_string()),
+    match error.kind() {
+        ErrorKind::Config | ErrorKind::Call => Failure::Usage(error.to_string()),
+        _ => Failure::Ran(error.to_string()),
     }
 }
 
 /// Tells the operator, with the time.
 #[expect(clippy::disallowed_methods, reason = "operators want to know when")]
 pub(crate) fn say(text: impl Display) {
-    eprintln!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now()));
+    files::log(format_args!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now())));
 }
 
 fn serve_metrics<D: Daemon>(bind: SocketAddr, daemon: &Arc<D>) -> Result<Endpoint, Failure> {

@@ -7,7 +7,6 @@ mod agent;
 mod daemon;
 mod figure;
 mod lab;
-mod metrics;
 mod plan;
 mod predict;
 mod progress;
@@ -115,7 +114,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("thalweg: {failure}");
+            thalweg_console::files::log(format_args!("thalweg: {failure}"));
             failure.exit_code()
         }
     }

@@ -6,11 +6,14 @@
 //! its [`DataPlane`]. Both ends hide the async runtime behind a thread of their own, so that nothing on
 //! the data path ever meets it. [`inquiry`] asks a service how it does. [`pacing`] is another service: the
 //! load tables of switches that cannot keep them themselves.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod access;
 mod address;
 mod attendance;
 mod clock;
+mod connection;
 mod convert;
 pub mod inquiry;
 pub mod local;
@@ -23,10 +26,10 @@ mod service;
 mod settings;
 
 pub use access::{Access, AccessError};
-pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent};
+pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent, Departure};
 pub use message::{
-    Diagnosis, Failure, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket, ToRank,
-    Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket,
+    ToRank, Waits, Welcome,
 };
 pub use plane::{DataPlane, Missing, MissingAnswer};
 pub use registry::{JobSummary, Registry};

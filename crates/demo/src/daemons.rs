@@ -41,7 +41,8 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
     let secret = Secret(secret.to_be_bytes());
     match *command {
         DaemonCommand::Switch { bind, loss, seed } => {
-            let config = SwitchDaemonConfig { loss, seed, ..SwitchDaemonConfig::new(bind, secret) };
+            let mut config = SwitchDaemonConfig::new(bind, secret);
+            (config.loss, config.seed) = (loss, seed);
             let switch = SwitchDaemon::start(&config).map_err(Failure::ran)?;
             files::print(&format!("switch ready at {}\n", switch.address()))?;
             loop {
@@ -53,12 +54,10 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
             }
         }
         DaemonCommand::Server { bind, switch } => {
-            let config = ServerDaemonConfig {
-                switch: Some(switch),
-                ..ServerDaemonConfig::new(bind, secret)
-            };
-            let server =
-                ServerDaemon::start(&config, |note| eprintln!("{note}")).map_err(Failure::ran)?;
+            let mut config = ServerDaemonConfig::new(bind, secret);
+            config.switch = Some(switch);
+            thalweg::internal::listen(|event| files::log(&event.text));
+            let server = ServerDaemon::start(&config).map_err(Failure::ran)?;
             files::print(&format!("server ready at {}\n", server.address()))?;
             loop {
                 orders.next()?;

@@ -89,8 +89,18 @@ pub(crate) fn bring_up(netlink: &mut Netlink, index: u32) -> Result<(), LabError
         // A kernel without IPv6 refuses, and is silent anyway.
         let _ = set(netlink, index, vec![silent]);
     }
+    set_flags(netlink, index, LinkFlags::Up)
+}
+
+/// Takes a link down: no packet passes any more.
+pub(crate) fn take_down(netlink: &mut Netlink, index: u32) -> Result<(), LabError> {
+    set_flags(netlink, index, LinkFlags::empty())
+}
+
+/// Sets whether a link is up.
+fn set_flags(netlink: &mut Netlink, index: u32, flags: LinkFlags) -> Result<(), LabError> {
     let mut message = about(index, Vec::new());
-    (message.header.flags, message.header.change_mask) = (LinkFlags::Up, LinkFlags::Up);
+    (message.header.flags, message.header.change_mask) = (flags, LinkFlags::Up);
     netlink.change(RouteNetlinkMessage::SetLink(message), 0).map_err(|error| NETLINK.refused(error))
 }
 

@@ -146,7 +146,11 @@ fn unknown_words_and_missing_keys_are_named() {
 /// Values of the wrong type or unit.
 const TYPES_AND_UNITS: Cases = &[
     (1, "title = 5", "1: title: this is integer `5`: write text in quotes"),
-    (2, "stop-after = 5", r#"2: stop-after: this is integer `5`: write the time as text, such as "500ns""#),
+    (
+        2,
+        "stop-after = 5",
+        r#"2: stop-after: this is integer `5`: write the time as text, such as "500ns""#,
+    ),
     (
         2,
         r#"stop-after = "1 fortnight""#,

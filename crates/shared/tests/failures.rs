@@ -5,14 +5,14 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{now, sleep, with_patience, with_team};
+use common::{config, fresh_name, now, sleep, with_patience, with_stops, with_team};
 use thalweg_core::{
     Combine, Element, Fingerprint, OperationKind, OperationPolicy, Reduction, SumPath,
 };
-use thalweg_shared::{Call, Misuse, Team, TeamError};
+use thalweg_shared::{Call, Config, Misuse, Team, TeamError};
 
 const SOON: Duration = Duration::from_secs(1);
 
@@ -146,10 +146,11 @@ fn calls_of_different_operations_are_refused_and_both_named() {
 // spec: E-11 sockets
 #[test]
 fn a_member_that_is_stopped_ends_the_wait_of_all() {
-    let errors = with_team(3, |mut team| {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = |me| if me == 1 { Arc::clone(&stop) } else { Arc::default() };
+    let errors = with_stops(3, flag, |mut team| {
         team.barrier().unwrap();
-        let stop = Arc::new(AtomicBool::new(team.me() == 1));
-        team.stop_on(stop);
+        stop.store(true, Ordering::SeqCst);
         // The third one comes when the others have given up.
         if team.me() == 2 {
             sleep(SOON);
@@ -157,6 +158,17 @@ fn a_member_that_is_stopped_ends_the_wait_of_all() {
         team.all_reduce(Element::F32, Combine::Sum, &mut [0; 8]).unwrap_err()
     });
     assert_eq!(errors, [const { TeamError::Stopped { operation: 1, member: 1 } }; 3]);
+}
+
+// spec: E-02 sockets
+#[test]
+fn a_member_that_is_stopped_does_not_wait_for_the_team_to_form() {
+    let began = now();
+    let stop = Some(Arc::new(AtomicBool::new(true)));
+    let alone = Config { stop, ..config(&fresh_name("stopped"), 2, 1) };
+    let error = Team::join(alone).unwrap_err();
+    assert_eq!(error, TeamError::Stopped { operation: 0, member: 1 });
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 
 #[test]

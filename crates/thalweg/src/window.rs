@@ -16,6 +16,7 @@ const SWIFT_TARGET: Span = Span::from_us(1_500);
 /// Congestion control of a rank's sums in the network. The ranks of a job may differ: the slowest one limits
 /// all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Window {
     /// By queueing delay, up to 1.5 ms.
     #[default]
@@ -85,7 +86,7 @@ impl FromStr for Window {
     fn from_str(text: &str) -> Result<Window, Error> {
         Window::ALL.into_iter().find(|window| window.name() == text).ok_or_else(|| {
             let names = Window::ALL.map(Window::name).join(", ");
-            Error::Config(format!("{text:?} is no window: write one of {names}"))
+            Error::config(format!("{text:?} is no window: write one of {names}"))
         })
     }
 }

@@ -226,7 +226,15 @@ impl Job {
         Ok(Heard::New)
     }
 
-    /// Repeats what nobody may have heard.
+    /// Begins a round because paths have changed. What was answered in an open one may name old paths.
+    // spec: E-09
+    pub(super) fn replan(&mut self, out: &mut Instructions) -> Result<Heard, JoinError> {
+        let round = self.next_round()?;
+        self.begin_round(round, out);
+        Ok(Heard::New)
+    }
+
+    /// Repeats messages that may have been lost.
     pub(super) fn remind(&self, out: &mut Instructions) {
         if !self.is_open() {
             self.adopt_servers(out);
@@ -337,7 +345,7 @@ impl Job {
         (0..self.seats.len()).for_each(|rank| self.remind_one(rank, out));
     }
 
-    /// Tells the holder of a seat what it may not have heard.
+    /// Sends the holder of a seat what it may have missed.
     fn remind_one(&self, rank: usize, out: &mut Instructions) {
         let seat = &self.seats[rank];
         let Some(process) = seat.holder else { return };

@@ -38,9 +38,17 @@ impl Switch {
                 return Verdict::Consume;
             }
             self.stats.asked += 1;
-            let (wanted, bypass, afresh) = (missing, false, false);
-            Request { identity, aggregator, server, branch, level, wanted, bypass, afresh }
-                .encode(packet.header);
+            let request = Request {
+                identity,
+                aggregator,
+                server,
+                branch,
+                level,
+                wanted: missing,
+                bypass: false,
+                afresh: false,
+            };
+            request.encode(packet.header);
             return Verdict::Multicast(&self.listed);
         }
         let (parent, level) = self.above(now, &fragment, branch.end());

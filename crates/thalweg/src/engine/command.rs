@@ -1,9 +1,9 @@
-//! What the engine is told.
+//! Commands to the engine.
 
 use std::sync::Arc;
 
 use thalweg_collective::{SubmitError, SumCall, mesh};
-use thalweg_control::{ControlEvent, FromRank};
+use thalweg_control::{ControlEvent, Failure, FromRank};
 use thalweg_core::{Element, Fingerprint, JobId, Time};
 use thalweg_stack::{Event, HostError, Participant, TrainingHost};
 use thalweg_values::{Coverage, Tensor};
@@ -11,10 +11,11 @@ use thalweg_wire::aggregate::Scale;
 
 use super::Engine;
 use super::comparison::{Begun, HostOperation};
+use super::departure::Leaving;
 use super::membership::Membership;
-use super::pending::{Fault, fault_of_mesh};
+use super::pending::{Fault, Peer, fault_of_mesh};
 use crate::counters::{Counters, DeliveryCounters};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
 use crate::policy::Policy;
 use crate::tuning::LAYERS;
@@ -26,19 +27,21 @@ pub(crate) enum Command {
     /// The ranks of this host have begun an operation together.
     Begin(Arc<HostOperation>),
     /// Everybody has to fail, for this reason.
-    Fail(String),
+    Fail(Failure),
+    /// The application ends the job, for this reason.
+    Abort(String),
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
     Call(mesh::Request, Reply),
     /// Values to one rank. Ends with nothing.
     Send { to: u32, tag: u64, values: (Option<Element>, Vec<u8>), reply: Reply },
     /// Values of one rank, of which the type and the length in bytes may be known. Ends with their bytes.
     Receive { from: u32, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
-    /// What the control channel says.
+    /// Event of the control channel.
     Control(ControlEvent),
-    /// How it does. Ends with [`Counters`].
+    /// State of the engine. Ends with [`Counters`].
     Count(Reply),
-    /// Leave the job when everything is done. Ends with nothing.
-    Leave(Reply),
+    /// Leave the job. Ends with the number of operations that this rank has ended, a `u64`.
+    Leave(Leaving, Reply),
 }
 
 /// A sum to make.
@@ -68,24 +71,31 @@ impl Engine {
             Command::Begin(operation) => {
                 self.comparison.begin_shared(self.driver.now(), operation);
             }
-            Command::Fail(text) => self.say(FromRank::Failing { text }),
+            Command::Fail(failure) => self.say(FromRank::Failing(failure)),
+            Command::Abort(reason) => self.abort(&reason),
             Command::Call(request, reply) => self.call(request, reply, events),
             Command::Send { to, tag, values, reply } => {
                 let send = |mesh: &mut mesh::Mesh, now| mesh.send_values(now, to, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, send) {
-                    self.pending.transfer(transfer, reply);
+                    let at = self.driver.now();
+                    self.pending.transfer(transfer, Peer { rank: to, is_sender: false, at }, reply);
                 }
             }
             Command::Receive { from, tag, values, reply } => {
                 let receive =
                     |mesh: &mut mesh::Mesh, now| mesh.receive_values(now, from, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, receive) {
-                    self.pending.transfer(transfer, reply);
+                    let at = self.driver.now();
+                    self.pending.transfer(
+                        transfer,
+                        Peer { rank: from, is_sender: true, at },
+                        reply,
+                    );
                 }
             }
             Command::Control(event) => self.hear(event, events),
             Command::Count(reply) => reply.end(Ok(self.counters())),
-            Command::Leave(reply) => self.leaving = Some((self.driver.now(), reply)),
+            Command::Leave(how, reply) => self.depart(how, reply),
         }
     }
 
@@ -95,9 +105,9 @@ impl Engine {
             | Command::Call(_, reply)
             | Command::Send { reply, .. }
             | Command::Receive { reply, .. } => reply.fail(failure),
-            Command::Control(_) | Command::Begin(_) | Command::Fail(_) => {}
+            Command::Control(_) | Command::Begin(_) | Command::Fail(_) | Command::Abort(_) => {}
             Command::Count(reply) => reply.end(Ok(self.counters())),
-            Command::Leave(reply) => self.leaving = Some((self.driver.now(), reply)),
+            Command::Leave(how, reply) => self.depart(how, reply),
         }
     }
 
@@ -109,7 +119,7 @@ impl Engine {
         command: impl FnOnce(&mut mesh::Mesh, Time) -> Result<R, mesh::SubmitError>,
     ) -> Option<(R, Reply)> {
         let Some(lane) = self.membership.as_ref().map(Membership::mesh_lane) else {
-            reply.fail(Error::Closed);
+            reply.fail(not_joined());
             return None;
         };
         let begin =
@@ -119,8 +129,8 @@ impl Engine {
             Some(Err(mesh::SubmitError::Stopped(failure))) => {
                 self.fail_with_all(fault_of_mesh(&failure), reply);
             }
-            Some(Err(error)) => reply.fail(Error::Call(error.to_string())),
-            None => reply.fail(Error::Closed),
+            Some(Err(error)) => reply.fail(Error::of(ErrorKind::Call, error)),
+            None => reply.fail(not_joined()),
         }
         None
     }
@@ -149,7 +159,7 @@ impl Engine {
 
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {
         let Sum { tensor, policy, fingerprint, shared, reply } = sum;
-        let Some(membership) = &self.membership else { return reply.fail(Error::Closed) };
+        let Some(membership) = &self.membership else { return reply.fail(not_joined()) };
         let (job, loss) = (membership.job_of(&policy), policy.reliability.loss());
         let layer = policy.priority.layer();
         let call = SumCall {
@@ -171,7 +181,7 @@ impl Engine {
             Err(HostError::Submit(SubmitError::Stopped(failure))) => {
                 self.fail_with_all(Fault::Sums(failure), reply);
             }
-            Err(error) => reply.fail(Error::Call(error.to_string())),
+            Err(error) => reply.fail(Error::of(ErrorKind::Call, error)),
         }
     }
 
@@ -184,13 +194,20 @@ impl Engine {
         let count = |host: &mut TrainingHost, _| {
             let [ring_delivery, server_delivery] = lossy_lanes.map(|lane| delivery(host, lane));
             let worker = host.worker_mut(job).map(|worker| {
-                (worker.stats(), worker.window_bytes(), worker.scale().map(Scale::value))
+                let scale = worker.scale().map(Scale::value);
+                (worker.stats(), worker.window_bytes(), *worker.round_trips(), scale)
             });
-            let (worker, window_bytes, scale) = worker.unwrap_or_default();
-            Counters { net, worker, window_bytes, scale, ring_delivery, server_delivery }
+            let (worker, window_bytes, round_trips, scale) = worker.unwrap_or_default();
+            let deliveries = Counters { ring_delivery, server_delivery, ..Counters::default() };
+            Counters { net, worker, window_bytes, round_trips, scale, ..deliveries }
         };
         self.command(count, |_| {})
     }
+}
+
+/// Sessions call operations only once they have joined.
+fn not_joined() -> Error {
+    Error::internal("an operation was called before the rank had joined its job")
 }
 
 /// Counters of the member that sums on a lane by deliveries.

@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg::{Error, Note, Reduce, Session, SessionConfig};
+use thalweg::internal::Event;
+use thalweg::{Error, Reduce, Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
 use crate::process::{MARK, ROLE};
@@ -14,22 +14,28 @@ use crate::process::{MARK, ROLE};
 /// What all daemons of a test share.
 const SECRET: Secret = Secret([5; 16]);
 
+/// What ranks of a lab have to show.
+const TOKEN: &str = "ranks of this test";
+
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     match role.split(' ').collect::<Vec<_>>()[..] {
         ["switch", bind] => switch(bind),
         ["server", bind, switch] => server(bind, switch),
-        ["rank", server, switch, job, rank, ranks, patience_ms] => {
-            let patience = Duration::from_millis(number(patience_ms));
-            attend(SessionConfig {
-                switch: Some(switch.into()),
-                share_memory: false,
-                patience,
-                stall_after: Duration::from_millis(500),
-                notes: Arc::new(note),
-                ..SessionConfig::new(server, job, number(rank) as u32, number(ranks) as u32)
-            });
+        ["rank", server, switch, job, rank, ranks, failure, stall, operation, join] => {
+            let span = |text: &str| Duration::from_millis(number(text));
+            let config = Session::builder(server, job)
+                .rank(number(rank) as u32, number(ranks) as u32)
+                .switch(switch)
+                .share_memory(false)
+                .token(TOKEN)
+                .failure_after(span(failure))
+                .stall_after(span(stall))
+                .operation_timeout(span(operation))
+                .join_timeout(span(join));
+            thalweg::internal::listen(note);
+            attend(config.config());
         }
         _ => panic!("no role {role}"),
     }
@@ -55,26 +61,31 @@ fn switch(bind: &str) {
     let switch = SwitchDaemon::start(&config).expect("the address is free");
     tell(format_args!("at {}", switch.address()));
     for _ in commands() {
-        let occupancy = switch.snapshot().expect("it runs").occupancy;
+        let snapshot = switch.snapshot().expect("it runs");
+        let (occupancy, completed) = (snapshot.occupancy, snapshot.switch.completed);
         tell(format_args!("held {} {occupancy:?}", occupancy.values().sum::<u32>()));
+        tell(format_args!("completed {completed}"));
     }
 }
 
 fn server(bind: &str, switch: &str) {
-    let config = ServerDaemonConfig {
-        switch: Some(switch.parse().expect("an address")),
-        ..ServerDaemonConfig::new(bind.parse().expect("an address"), SECRET)
-    };
-    let server = ServerDaemon::start(&config, |_| {}).expect("the address is free");
+    let mut config = ServerDaemonConfig::new(bind.parse().expect("an address"), SECRET);
+    config.switch = Some(switch.parse().expect("an address"));
+    config.token = Some(TOKEN.into());
+    let server = ServerDaemon::start(&config).expect("the address is free");
     tell(format_args!("at {}", server.address()));
     for _ in commands() {
         tell(format_args!("jobs {}", server.snapshot().expect("it runs").jobs.len()));
     }
 }
 
-fn note(note: Note) {
-    if let Note::Stalled(text) = note {
-        tell(format_args!("stalled {text}"));
+fn note(event: &Event) {
+    let field = |name| event.field(name).unwrap_or_default();
+    match field("event") {
+        "stalled" => tell(format_args!("stalled {}", event.text)),
+        "waiting" => tell(format_args!("waiting {}", field("ranks"))),
+        "set_up" => tell(format_args!("epoch {}", field("epoch"))),
+        _ => {}
     }
 }
 
@@ -86,9 +97,19 @@ fn attend(config: SessionConfig) {
     tell("joined");
     for command in commands() {
         let done = match command.split(' ').collect::<Vec<_>>()[..] {
+            ["abort", reason] => {
+                let began = Instant::now();
+                session.abort(reason);
+                tell(format_args!("aborted {}", began.elapsed().as_millis()));
+                continue;
+            }
+            ["leave"] => {
+                let left = session.leave();
+                return tell(format_args!("left {left:?}"));
+            }
             ["sum", values, times] => sums(&session, number(values) as usize, number(times)),
             ["max", values] => most(&session, number(values) as usize),
-            ["barrier"] => session.barrier().and_then(thalweg::Handle::wait),
+            ["barrier"] => session.barrier().wait(),
             _ => panic!("no command {command}"),
         };
         match done {
@@ -99,11 +120,7 @@ fn attend(config: SessionConfig) {
 }
 
 fn tell_error(error: &Error) {
-    let culprits = match error {
-        Error::Job(failure) => &failure.culprits[..],
-        _ => &[],
-    };
-    tell(format_args!("error {culprits:?} {error}"));
+    tell(format_args!("error {:?} {error}", error.ranks()));
 }
 
 /// What a rank contributes: small integers, whose sums are exact.
@@ -115,7 +132,8 @@ fn sums(session: &Session, values: usize, times: u64) -> Result<(), Error> {
     let (rank, ranks) = (session.rank(), session.ranks());
     for operation in 0..times {
         let own = (0..values).map(|at| value(rank, operation, at)).collect();
-        let sum: Vec<f32> = session.all_reduce(own, Reduce::Sum)?.wait()?;
+        let own: Vec<f32> = own;
+        let sum = session.all_reduce(own, Reduce::Sum).wait()?.values;
         let expected = |at| (0..ranks).map(|rank| value(rank, operation, at)).sum::<f32>();
         let is_right = sum.iter().enumerate().all(|(at, value)| *value == expected(at));
         assert!(is_right && sum.len() == values, "rank {rank}: sum {operation} is wrong");
@@ -125,7 +143,7 @@ fn sums(session: &Session, values: usize, times: u64) -> Result<(), Error> {
 }
 
 fn most(session: &Session, values: usize) -> Result<(), Error> {
-    let most = session.all_reduce(vec![session.rank(); values], Reduce::Max)?.wait()?;
-    assert_eq!(most, vec![session.ranks() - 1; values]);
+    let most = session.all_reduce(vec![session.rank(); values], Reduce::Max).wait()?;
+    assert_eq!(most.values, vec![session.ranks() - 1; values]);
     Ok(())
 }

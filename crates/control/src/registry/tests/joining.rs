@@ -9,8 +9,8 @@ fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
         hall.attend(Join { switch, ..hall.join(rank, host) }).unwrap();
     }
     hall.look();
-    assert_eq!(hall.told(0), [ToRank::Waiting { missing: [1, 2, 3].into() }]);
-    assert_eq!(hall.told(1), [ToRank::Waiting { missing: [2].into() }]);
+    assert_eq!(hall.sent_to(0), [ToRank::Waiting { missing: [1, 2, 3].into() }]);
+    assert_eq!(hall.sent_to(1), [ToRank::Waiting { missing: [2].into() }]);
     hall.attend(hall.join(2, "a")).unwrap();
     hall.look();
     let place = |rank, host| Place { node: node(rank), host };
@@ -20,10 +20,10 @@ fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
     let lane_keys = [0, 1, 2, 3, 4].map(lane);
     let welcome = ToRank::Welcome(Arc::new(Welcome { ticket, lane_keys, roster, round: 1 }));
     let report = |seat| ToRank::Report { round: 1, seat };
-    assert_eq!(hall.told(0), [welcome.clone(), report(0)]);
-    assert_eq!(hall.told(1), std::slice::from_ref(&welcome));
-    assert_eq!(hall.told(2), [welcome.clone(), report(1)]);
-    assert_eq!(hall.told(3), [welcome]);
+    assert_eq!(hall.sent_to(0), [welcome.clone(), report(0)]);
+    assert_eq!(hall.sent_to(1), std::slice::from_ref(&welcome));
+    assert_eq!(hall.sent_to(2), [welcome.clone(), report(1)]);
+    assert_eq!(hall.sent_to(3), [welcome]);
     hall.say(0, FromRank::Answer { round: 1, seat: 0, watermark: None });
     hall.say(0, FromRank::Answer { round: 1, seat: 1, watermark: None });
     hall.say(3, FromRank::Answer { round: 1, seat: 1, watermark: None });
@@ -33,8 +33,8 @@ fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
     let setup = Arc::new(hall.setup().clone());
     let key = Key::derive(&SECRET, hall.job, 1);
     let adopt = |seat| ToRank::Adopt { seat, key, setup: Arc::clone(&setup) };
-    assert_eq!((hall.told(0), hall.told(2)), (vec![adopt(0)], vec![adopt(1)]));
-    assert_eq!(hall.told(1).len() + hall.told(3).len(), 0);
+    assert_eq!((hall.sent_to(0), hall.sent_to(2)), (vec![adopt(0)], vec![adopt(1)]));
+    assert_eq!(hall.sent_to(1).len() + hall.sent_to(3).len(), 0);
     let servers = Action::Adopt { setup: Arc::clone(&setup) };
     let first = hall.done.iter().position(|action| matches!(action, Action::Tell { .. }));
     let adopted = hall.done.iter().position(|action| *action == servers);
@@ -115,11 +115,10 @@ fn nobody_can_be_in_two_places_or_two_in_one() {
     hall.now += Span::from_ms(500);
     let expected = "rank 0 is taken by 10.1.1.0:4808, heard 0.5 s ago: give every rank once";
     assert_eq!(text(hall.attend(taken.clone())), expected);
-    // Nothing was heard for so long that the connection must be half open.
-    hall.now += Span::from_ms(1_500);
-    let old = hall.links[&0];
+    hall.now += Span::from_s(100);
+    assert!(matches!(hall.attend(taken.clone()), Err(Refusal::Taken { .. })), "it is connected");
+    hall.hang_up(0);
     assert!(hall.attend(taken).is_ok());
-    assert!(hall.look().contains(&Action::Close { link: old }));
     let strange = Join { job: JobId(0), ..hall.join(1, "b") };
     assert_eq!(hall.attend(strange), Err(Refusal::UnknownJob));
 }
@@ -132,23 +131,22 @@ fn those_who_wait_hear_for_whom_every_second() {
     hall.pass(Span::from_ms(2_500));
     hall.look();
     let waiting = ToRank::Waiting { missing: [0, 2].into() };
-    assert_eq!(hall.told(1), [waiting.clone(), waiting]);
+    assert_eq!(hall.sent_to(1), [waiting.clone(), waiting]);
     hall.attend(hall.join(2, "a")).unwrap();
     hall.hang_up(1);
     hall.look();
     hall.pass(Span::from_s(1));
     hall.look();
-    assert_eq!(hall.told(2), [ToRank::Waiting { missing: [0, 1].into() }], "who goes is missing");
+    assert_eq!(
+        hall.sent_to(2),
+        [ToRank::Waiting { missing: [0, 1].into() }],
+        "who goes is missing"
+    );
 }
 
 #[test]
 fn a_job_that_nobody_attends_is_forgotten() {
     let mut hall = Hall::new(3);
-    hall.attend(hall.join(1, "a")).unwrap();
-    hall.pass(Span::from_s(120));
-    assert_eq!(hall.registry.jobs(), 1);
-    hall.hang_up(1);
-    hall.links.clear();
     hall.pass(Span::from_s(59));
     assert_eq!(hall.registry.jobs(), 1);
     hall.pass(Span::from_s(1));
@@ -158,9 +156,10 @@ fn a_job_that_nobody_attends_is_forgotten() {
 #[test]
 fn when_all_have_left_the_name_is_free() {
     let mut hall = Hall::set_up(&["a", "b"]);
-    hall.say(0, FromRank::Leave);
+    hall.say(0, FromRank::Leave { operations: 9 });
     hall.look();
-    assert!(hall.closed(0) && hall.told(1).is_empty(), "the others go on as they are");
+    assert!(hall.closed(0));
+    assert_eq!(hall.sent_to(1), [ToRank::Left { rank: 0, operations: 9 }], "it goes on as it is");
     let again = Process { node: node(0), life: 77 };
     let error = hall.attend(Join { process: again, ..hall.join(0, "a") });
     assert_eq!(error, Err(Refusal::Ending), "it belongs to the next job");
@@ -168,7 +167,7 @@ fn when_all_have_left_the_name_is_free() {
     hall.pass(Span::from_s(60));
     hall.look();
     assert!(hall.done.is_empty(), "who has left is not missed: {:?}", hall.done);
-    hall.say(1, FromRank::Leave);
+    hall.say(1, FromRank::Leave { operations: 9 });
     hall.look();
     assert!(hall.done.contains(&Action::Retire { job: hall.job }));
     assert_eq!(hall.notes(), ["job \"train\": over, all ranks have left"]);

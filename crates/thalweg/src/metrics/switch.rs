@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use thalweg::daemon::SwitchSnapshot;
 use thalweg_pace::board;
 
 use super::exposition::Kind;
 use super::{begin, label, sockets, tables};
+use crate::daemon::SwitchSnapshot;
 
-/// What counters are called that have another name as a metric.
+/// Counters that have another name as a metric.
 const METRICS: [(&str, &str); 4] = [
     ("marked", "ecn_marked"),
     ("taken", "aggregations_taken"),
@@ -27,8 +27,9 @@ const FREES: [(&str, &str); 4] = [
     ("freed_by_sweep", "sweep"),
 ];
 
-/// What a switch tells; of load tables, if it keeps some.
-pub(crate) fn switch(
+/// The metrics of a switch, and of the load tables that it may keep.
+#[doc(hidden)]
+pub fn switch(
     address: SocketAddr,
     snapshot: &SwitchSnapshot,
     board: Option<&board::Stats>,
@@ -80,10 +81,10 @@ mod tests {
     use thalweg_core::JobId;
 
     use super::*;
-    use crate::metrics::{assert_told, parse};
+    use crate::metrics::{assert_reported, parse};
 
     #[test]
-    fn everything_that_is_counted_is_told() {
+    fn everything_that_is_counted_is_reported() {
         let stats = Stats { marked: 7, freed_by_sweep: 8, queue_full: 9, ..Stats::default() };
         let occupancy = BTreeMap::from([(JobId(0x2a), 3), (JobId(0xff), 4)]);
         let snapshot = SwitchSnapshot {
@@ -106,9 +107,9 @@ mod tests {
             "thalweg_switch_aggregators_occupied 7",
             "thalweg_aggregators_occupied{job=\"000000000000002a\"} 3",
         ];
-        assert_told(&text, &lines);
+        assert_reported(&text, &lines);
         let of_switch = samples.iter().filter(|it| it.name.starts_with("thalweg_switch_"));
-        // Sockets have 8 counters and 7 reasons for drops; losses on purpose and aggregators are told as well.
+        // Sockets have 8 counters and 7 reasons for drops; losses on purpose and aggregators are counted as well.
         assert_eq!(of_switch.count(), 8 + 7 + stats.named().len() + 3);
         let families: BTreeSet<_> = samples.iter().map(|sample| sample.name.as_str()).collect();
         assert_eq!(text.matches("# TYPE ").count(), families.len(), "each family stands once");

@@ -7,14 +7,15 @@ use thalweg_pace::board::Stats;
 use super::begin;
 use super::exposition::Exposition;
 
-/// What a switch that only keeps tables tells.
-pub(crate) fn tables(address: SocketAddr, stats: &Stats) -> String {
+/// The metrics of a switch that only keeps load tables.
+#[doc(hidden)]
+pub fn tables(address: SocketAddr, stats: &Stats) -> String {
     let mut out = begin("switch", address);
     add(&mut out, stats);
     out.finish()
 }
 
-/// What a switch tells of its load tables.
+/// Adds the metrics of load tables.
 pub(super) fn add(out: &mut Exposition, stats: &Stats) {
     let Stats { fetches, updates, rejected, refused, links, flows } = *stats;
     let counters = [
@@ -33,10 +34,10 @@ pub(super) fn add(out: &mut Exposition, stats: &Stats) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::assert_told;
+    use crate::metrics::assert_reported;
 
     #[test]
-    fn everything_that_is_counted_is_told() {
+    fn everything_that_is_counted_is_reported() {
         let stats = Stats { fetches: 1, updates: 2, rejected: 3, refused: 4, links: 5, flows: 6 };
         let text = tables(([127, 0, 0, 1], 4_900).into(), &stats);
         let lines = [
@@ -47,6 +48,6 @@ mod tests {
             "thalweg_tables_links 5",
             "thalweg_tables_flows 6",
         ];
-        assert_told(&text, &lines);
+        assert_reported(&text, &lines);
     }
 }
