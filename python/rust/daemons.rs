@@ -7,10 +7,12 @@ use pyo3::prelude::*;
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 use thalweg_wire::tag::Secret;
 
+use crate::process::OfProcess;
+
 /// A switch that sums on a thread of its own.
 #[pyclass(module = "thalweg._core")]
 pub(crate) struct Switch {
-    daemon: Option<SwitchDaemon>,
+    daemon: OfProcess<SwitchDaemon>,
     address: SocketAddr,
 }
 
@@ -23,7 +25,7 @@ impl Switch {
         let config =
             SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(at(bind)?, key(secret)?) };
         let daemon = SwitchDaemon::start(&config).map_err(failed)?;
-        Ok(Switch { address: daemon.address(), daemon: Some(daemon) })
+        Ok(Switch { address: daemon.address(), daemon: OfProcess::new(daemon) })
     }
 
     /// Where it is.
@@ -34,7 +36,7 @@ impl Switch {
 
     /// How many gradient packets it has seen, and how many sums it has completed.
     fn counts(&self) -> (u64, u64) {
-        let snapshot = self.daemon.as_ref().and_then(SwitchDaemon::snapshot);
+        let snapshot = self.daemon.get().and_then(SwitchDaemon::snapshot);
         snapshot.map_or((0, 0), |now| (now.switch.gradients, now.switch.completed))
     }
 
@@ -50,7 +52,7 @@ impl Switch {
 /// A server that completes sums and knows who is in which job.
 #[pyclass(module = "thalweg._core")]
 pub(crate) struct Server {
-    daemon: Option<ServerDaemon>,
+    daemon: OfProcess<ServerDaemon>,
     address: SocketAddr,
 }
 
@@ -71,7 +73,7 @@ impl Server {
             ..ServerDaemonConfig::new(at(bind)?, key(secret)?)
         };
         let daemon = ServerDaemon::start(&config, |_| {}).map_err(failed)?;
-        Ok(Server { address: daemon.address(), daemon: Some(daemon) })
+        Ok(Server { address: daemon.address(), daemon: OfProcess::new(daemon) })
     }
 
     /// Where it is.

@@ -6,8 +6,13 @@
 //! end, and holds no lock of the interpreter while it waits.
 
 mod daemons;
+mod errors;
 mod memory;
+mod names;
+mod notes;
+mod process;
 mod session;
+mod settings;
 
 use pyo3::prelude::*;
 
@@ -17,6 +22,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<daemons::Switch>()?;
     module.add_class::<daemons::Server>()?;
     module.add_class::<session::Session>()?;
-    module.add("SessionError", module.py().get_type::<session::SessionError>())?;
+    module.add("SessionError", module.py().get_type::<errors::SessionError>())?;
     Ok(())
 }

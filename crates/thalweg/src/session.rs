@@ -317,13 +317,13 @@ impl Session {
 
     /// Receives what one rank sends with this tag, in the order of its sends.
     pub fn receive<T: Value>(&self, from: u32, tag: u64) -> Result<Handle<Vec<T>>, Error> {
-        let to_values = |bytes: Vec<u8>| {
+        let to_values = |(_, bytes): (u32, Vec<u8>)| {
             let array = Array::from_bytes(T::ELEMENT, &bytes);
             T::from_array(array).ok_or(Error::Closed)
         };
         let (handle, reply) = pair(to_values);
         let values = (Some(T::ELEMENT), None);
-        self.lanes.first().send(Command::Receive { from, tag, values, reply });
+        self.lanes.first().send(Command::Receive { from: Some(from), tag, values, reply });
         Ok(handle)
     }
 
@@ -334,8 +334,20 @@ impl Session {
         tag: u64,
         expected: (Option<Element>, Option<u64>),
     ) -> Result<Handle<Vec<u8>>, Error> {
-        let (handle, reply) = pair(|bytes: Vec<u8>| Ok(bytes));
+        let (handle, reply) = pair(|(_, bytes): (u32, Vec<u8>)| Ok(bytes));
+        let from = Some(from);
         self.lanes.first().send(Command::Receive { from, tag, values: expected, reply });
+        Ok(handle)
+    }
+
+    /// [`Session::receive_bytes`] from the rank whose transfer with this tag is here first. Ends with the rank as well.
+    pub fn receive_any_bytes(
+        &self,
+        tag: u64,
+        expected: (Option<Element>, Option<u64>),
+    ) -> Result<Handle<(u32, Vec<u8>)>, Error> {
+        let (handle, reply) = pair(|received: (u32, Vec<u8>)| Ok(received));
+        self.lanes.first().send(Command::Receive { from: None, tag, values: expected, reply });
         Ok(handle)
     }
 

@@ -31,8 +31,9 @@ pub(crate) enum Command {
     Call(mesh::Request, Reply),
     /// Values to one rank. Ends with nothing.
     Send { to: u32, tag: u64, values: (Option<Element>, Vec<u8>), reply: Reply },
-    /// Values of one rank, of which the type and the length in bytes may be known. Ends with their bytes.
-    Receive { from: u32, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
+    /// Values of one rank, or of any, of which the type and the length in bytes may be known. Ends with the rank and
+    /// their bytes.
+    Receive { from: Option<u32>, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
     /// What the control channel says.
     Control(ControlEvent),
     /// How it does. Ends with [`Counters`].
@@ -77,8 +78,10 @@ impl Engine {
                 }
             }
             Command::Receive { from, tag, values, reply } => {
-                let receive =
-                    |mesh: &mut mesh::Mesh, now| mesh.receive_values(now, from, tag, values);
+                let receive = |mesh: &mut mesh::Mesh, now| match from {
+                    Some(from) => mesh.receive_values(now, from, tag, values),
+                    None => mesh.receive_any(now, tag, values),
+                };
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, receive) {
                     self.pending.transfer(transfer, reply);
                 }

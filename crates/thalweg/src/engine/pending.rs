@@ -101,9 +101,9 @@ impl Pending {
                 }
                 None
             }
-            mesh::Event::Received { transfer, bytes } => {
+            mesh::Event::Received { transfer, from, bytes } => {
                 if let Some(reply) = self.transfers.remove(&transfer) {
-                    reply.end(Ok(bytes));
+                    reply.end(Ok((from, bytes)));
                 }
                 None
             }

@@ -31,9 +31,9 @@ def right_answers(model: nn.Module, test: Examples) -> float:
 
 @dataclasses.dataclass
 class Trainer:
-    """A training that :func:`~thalweg.torch.loss_bound` can repeat.
+    """A training that :func:`~thalweg.tolerance.loss_bound` can repeat.
 
-        thalweg.torch.loss_bound(Trainer(make_model, (inputs, answers), test, rounds=200))
+        thalweg.tolerance.loss_bound(Trainer(make_model, (inputs, answers), test, rounds=200))
 
     In every round each worker finds the gradient of a batch of its own and loses a part of it; the mean over
     all workers, in which lost values count as zero, is the step of the optimizer.
