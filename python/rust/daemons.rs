@@ -1,6 +1,7 @@
 //! A switch and a server inside a process of Python, for jobs without daemons.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -58,18 +59,21 @@ pub(crate) struct Server {
 
 #[pymethods]
 impl Server {
-    /// Begins at an address. Beyond loopback it needs a token, which ranks show when they join.
+    /// Begins at an address. Beyond loopback it needs a token, which ranks show when they join. `tls` has the files
+    /// of its certificate and key.
     #[new]
-    #[pyo3(signature = (bind, secret, token = None, switch = None))]
+    #[pyo3(signature = (bind, secret, token = None, switch = None, tls = None))]
     fn new(
         bind: &str,
         secret: &[u8],
         token: Option<String>,
         switch: Option<&str>,
+        tls: Option<(PathBuf, PathBuf)>,
     ) -> PyResult<Server> {
         let config = ServerDaemonConfig {
             token,
             switch: switch.map(at).transpose()?,
+            tls,
             ..ServerDaemonConfig::new(at(bind)?, key(secret)?)
         };
         let daemon = ServerDaemon::start(&config, |_| {}).map_err(failed)?;

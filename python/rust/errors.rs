@@ -3,7 +3,7 @@
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use thalweg::Error;
+use thalweg::{Error, ErrorKind};
 
 create_exception!(
     thalweg._core,
@@ -19,11 +19,8 @@ pub(crate) type Failure = (&'static str, String, Vec<u32>, Option<f64>);
 
 /// An error for Python.
 pub(crate) fn explain(error: &Error) -> Failure {
-    let ranks = match error {
-        Error::Job(failure) => failure.culprits.clone(),
-        _ => Vec::new(),
-    };
-    (kind(error), error.to_string(), ranks, None)
+    let since_s = error.since().map(|since| since.as_secs_f64());
+    (kind(error), error.to_string(), error.ranks().to_vec(), since_s)
 }
 
 /// A failure of the binding itself.
@@ -50,12 +47,16 @@ pub(crate) fn session_error(py: Python<'_>, failure: Failure) -> PyErr {
 }
 
 fn kind(error: &Error) -> &'static str {
-    match error {
-        Error::Config(_) => "config",
-        Error::Call(_) | Error::UnreportedMean(_) | Error::NoCoverage => "call",
-        Error::Job(_) | Error::Team(_) => "peer",
-        Error::System { .. } => "system",
-        Error::Network { .. } => "network",
-        Error::Closed => "closed",
+    match error.kind() {
+        ErrorKind::Config => "config",
+        ErrorKind::Call => "call",
+        ErrorKind::Network => "network",
+        ErrorKind::System => "system",
+        ErrorKind::Peer => "peer",
+        ErrorKind::Timeout => "timeout",
+        ErrorKind::Aborted => "aborted",
+        ErrorKind::Disagreement => "disagreement",
+        ErrorKind::Closed => "closed",
+        _ => "internal",
     }
 }

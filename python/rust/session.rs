@@ -356,17 +356,26 @@ impl Session {
     fn leave(&self, py: Python<'_>, limit_s: Option<f64>) -> PyResult<bool> {
         let limit = limit_s.map(|limit_s| seconds("limit_s", limit_s)).transpose()?;
         let Some(session) = lock(&self.session).take() else { return Ok(true) };
-        match wait(py, limit, || session.leave())? {
+        let left = wait(py, limit, || session.leave());
+        if !matches!(left, Ok(Some(_))) {
+            self.config.cancel.cancel("its program ended before its operations");
+        }
+        match left? {
             Some(left) => left.map(|()| true).map_err(|error| errors::raise(py, &error)),
             None => Ok(false),
         }
     }
 
     /// Ends the job at once, whatever is in progress. The other ranks get the reason.
+    // spec: E-03
     fn abort(&self, py: Python<'_>, reason: &str) {
-        let _ = reason;
-        let session = lock(&self.session).take();
-        py.detach(|| drop(session));
+        py.detach(|| {
+            if let Some(session) = lock(&self.session).get() {
+                session.abort(reason);
+            }
+            // For a session that is just being left.
+            self.config.cancel.cancel(reason);
+        });
     }
 }
 
@@ -470,7 +479,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Joins a job. Ctrl-C ends the wait.
 fn join(py: Python<'_>, config: SessionConfig) -> PyResult<thalweg::Session> {
-    let joined = wait(py, None, || thalweg::Session::join(config))?;
+    let cancel = config.cancel.clone();
+    let joined = wait(py, None, || thalweg::Session::join(config));
+    let joined = joined.inspect_err(|_| cancel.cancel("interrupted while it joined"))?;
     // There is no limit, so there is a result.
     let joined = joined.ok_or_else(|| PyValueError::new_err("joining has not ended"))?;
     joined.map_err(|error| errors::raise(py, &error))

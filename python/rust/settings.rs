@@ -1,6 +1,7 @@
 //! Settings of a session by name, to set them and to read them back.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -33,8 +34,10 @@ fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "collective" => config.policy.collective = names::collective(&text()?)?,
         "share_memory" => config.share_memory = value.extract()?,
         "stall_after_s" => config.stall_after = duration()?,
-        "operation_timeout_s" => config.patience = duration()?,
-        "ports" | "failure_after_s" | "join_timeout_s" => {}
+        "ports" => config.ports = Some(ports(&text()?)?),
+        "failure_after_s" => config.failure_after = duration()?,
+        "join_timeout_s" => config.join_timeout = duration()?,
+        "operation_timeout_s" => config.operation_timeout = duration()?,
         _ => return Err(PyTypeError::new_err(format!("a session has no setting {name}"))),
     }
     Ok(())
@@ -56,7 +59,11 @@ pub(crate) fn read<'py>(py: Python<'py>, config: &SessionConfig) -> PyResult<Bou
     settings.set_item("collective", collective_name(config.policy.collective))?;
     settings.set_item("share_memory", config.share_memory)?;
     settings.set_item("stall_after", config.stall_after.as_secs_f64())?;
-    settings.set_item("operation_timeout", config.patience.as_secs_f64())?;
+    settings.set_item("failure_after", config.failure_after.as_secs_f64())?;
+    settings.set_item("join_timeout", config.join_timeout.as_secs_f64())?;
+    settings.set_item("operation_timeout", config.operation_timeout.as_secs_f64())?;
+    let ports = config.ports.as_ref().map(|ports| format!("{}-{}", ports.start(), ports.end()));
+    settings.set_item("ports", ports)?;
     Ok(settings)
 }
 
@@ -69,6 +76,16 @@ pub(crate) fn seconds(name: &str, value: f64) -> PyResult<Duration> {
 fn address(text: &str) -> PyResult<IpAddr> {
     text.parse().map_err(|_| {
         PyValueError::new_err(format!("bind is \"{text}\": write an address as 10.0.0.1"))
+    })
+}
+
+/// A range of ports, as "5000-5100".
+fn ports(text: &str) -> PyResult<RangeInclusive<u16>> {
+    let bounds = text
+        .split_once('-')
+        .and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
+    bounds.filter(|(first, last)| first < last).map(|(first, last)| first..=last).ok_or_else(|| {
+        PyValueError::new_err(format!("ports is \"{text}\": write a range as 5000-5100"))
     })
 }
 

@@ -130,6 +130,11 @@ pub enum Message {
         /// The seat.
         rank: u32,
     },
+    /// The paths of workers have changed. The job is set up again, and workers answer with their new ones.
+    Replan {
+        /// The job.
+        job: JobId,
+    },
     /// A server is there again and has nothing. All of its jobs are set up again.
     ServerRestarted {
         /// The server, and which of its lives this is.
@@ -359,6 +364,7 @@ impl Registrar {
                 self.end_if_empty(job);
                 Ok(heard)
             }
+            Message::Replan { job } => find(&mut self.jobs, job)?.replan(out),
             Message::ServerRestarted { process } => self.restart_server(process),
         }
     }

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use self::intake::Arrival;
 use self::job::{Context, Job};
+use self::probe::{PROBE_JOB, Probes};
 use self::queue::{Progress, Queue};
 pub use self::stats::Stats;
 use crate::setup::Setup;
@@ -24,6 +25,7 @@ mod intake;
 mod job;
 mod judge;
 mod leeway;
+mod probe;
 mod queue;
 mod ring;
 mod scaling;
@@ -83,6 +85,12 @@ pub enum Event {
         /// The fragment.
         sequence: u64,
     },
+    /// A switch has answered a [probe](Server::probe).
+    // spec: E-09
+    Answered {
+        /// The switch.
+        switch: NodeId,
+    },
 }
 
 /// What is missing of a fragment.
@@ -106,6 +114,7 @@ pub struct Server {
     config: Config,
     jobs: BTreeMap<JobId, Job>,
     queue: Queue,
+    probes: Probes,
     events: VecDeque<Event>,
     /// Of jobs that are over, and of packets that belong to no job.
     past: Stats,
@@ -134,6 +143,7 @@ impl Server {
     pub fn new(config: Config) -> Result<Server, ConfigError> {
         config.check()?;
         Ok(Server {
+            probes: Probes::new(config.me, config.secret.as_ref()),
             config,
             jobs: BTreeMap::new(),
             queue: Queue::default(),
@@ -198,6 +208,12 @@ impl Server {
         self.jobs.get_mut(&job).map_or(Missing::Unknown, |job| job.missing(sequence))
     }
 
+    /// Asks a switch whether it is there. If it is, [`Event::Answered`] follows.
+    // spec: E-09
+    pub fn probe(&mut self, switch: NodeId) {
+        self.probes.push(switch);
+    }
+
     /// Takes in a packet whose prefix the caller has [read](peek).
     pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
         if self.take_in(now, prefix, packet).is_err() {
@@ -212,6 +228,11 @@ impl Server {
         packet: Packet<'_>,
     ) -> Result<(), AggregateError> {
         let Prefix { kind, job, epoch } = prefix;
+        if job == PROBE_JOB {
+            let switch = self.probes.answer(prefix, &packet)?;
+            self.events.extend(switch.map(|switch| Event::Answered { switch }));
+            return Ok(());
+        }
         let Some(job) = self.jobs.get_mut(&job) else {
             self.past.unknown += 1;
             return Ok(());
@@ -259,6 +280,7 @@ impl Machine for Server {
     fn handle_timeout(&mut self, _now: Time) {}
 
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
+        self.probes.send(outbox);
         while outbox.room() > 0
             && let Some((id, task)) = self.queue.front()
         {
@@ -272,7 +294,7 @@ impl Machine for Server {
     }
 
     fn has_backlog(&self) -> bool {
-        !self.queue.is_empty()
+        !self.queue.is_empty() || !self.probes.is_empty()
     }
 
     fn poll_timeout(&self) -> Time {

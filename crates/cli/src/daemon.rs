@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use thalweg::Error;
 use thalweg::daemon::read_secret;
+use thalweg::{Error, ErrorKind};
 use thalweg_console::{Failure, files, interrupt};
 use thalweg_net::Wait;
 use thalweg_wire::tag::Secret;
@@ -136,9 +136,9 @@ pub(crate) fn wait_by(spin: Option<bool>) -> Wait {
 
 /// Why a daemon did not start: the settings are wrong, or the system is.
 pub(crate) fn not_started(error: Error) -> Failure {
-    match error {
-        Error::System { .. } => Failure::Ran(error.to_string()),
-        wrong => Failure::Usage(wrong.to_string()),
+    match error.kind() {
+        ErrorKind::Config | ErrorKind::Call => Failure::Usage(error.to_string()),
+        _ => Failure::Ran(error.to_string()),
     }
 }
 

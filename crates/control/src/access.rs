@@ -1,19 +1,31 @@
 //! How to reach a service.
 
 use std::error::Error;
-use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fs, io};
 
+use hyper_util::rt::TokioIo;
 use thiserror::Error;
+use tokio::net::TcpStream;
+use tonic::codegen::http::Uri;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 
+use crate::connection::{Connection, Watch};
 use crate::v1::control_client::ControlClient;
 use crate::v1::pacing_client::PacingClient;
+
+/// Time that a connection may take to be opened.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// Bytes that the other end may send before they are read. Less than a kernel buffers, so that a process that is stopped
+/// does not close the window of TCP, which a kernel takes for a peer that no longer answers.
+pub(crate) const WINDOW_BYTES: u32 = 65_535;
 
 /// Where a service is, and what it asks for.
 #[derive(Clone, Debug)]
@@ -81,12 +93,9 @@ impl Access {
         let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.endpoint));
         let mut endpoint = endpoint
             .map_err(|_| wrong())?
-            .connect_timeout(Duration::from_secs(2))
-            .tcp_nodelay(true)
-            // Notices a service whose host is gone.
-            .http2_keep_alive_interval(Duration::from_secs(2))
-            .keep_alive_timeout(Duration::from_secs(3))
-            .keep_alive_while_idle(true);
+            .connect_timeout(CONNECT_WITHIN)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
         if endpoint.uri().port().is_none() {
             return Err(wrong());
         }
@@ -106,17 +115,34 @@ impl Access {
 }
 
 impl Door {
-    /// Tries it.
-    pub(crate) async fn open(&self) -> Result<Client, tonic::transport::Error> {
-        let channel = self.endpoint.connect().await?;
-        Ok(ControlClient::with_interceptor(channel, self.bearer.clone()))
+    /// Tries it. The connection that was opened can be watched.
+    pub(crate) async fn open(&self) -> Result<(Client, Watch), tonic::transport::Error> {
+        let opened = Arc::new(Mutex::new(Watch::default()));
+        let place = Arc::clone(&opened);
+        let connector = tower::service_fn(move |uri: Uri| connect(uri, Arc::clone(&place)));
+        let channel = self.endpoint.connect_with_connector(connector).await?;
+        let watch = opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok((ControlClient::with_interceptor(channel, self.bearer.clone()), watch))
     }
 
-    /// Tries it for load tables.
+    /// Tries it for load tables, which are given up sooner than a job: pacing goes on without them.
     pub(crate) async fn open_pacing(&self) -> Result<PacingCaller, tonic::transport::Error> {
-        let channel = self.endpoint.connect().await?;
+        let endpoint = self.endpoint.clone().tcp_nodelay(true);
+        let endpoint = endpoint
+            .http2_keep_alive_interval(Duration::from_secs(2))
+            .keep_alive_timeout(Duration::from_secs(3))
+            .keep_alive_while_idle(true);
+        let channel = endpoint.connect().await?;
         Ok(PacingClient::with_interceptor(channel, self.bearer.clone()))
     }
+}
+
+async fn connect(uri: Uri, opened: Arc<Mutex<Watch>>) -> io::Result<TokioIo<Connection>> {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+    let connection = Connection::new(stream);
+    *opened.lock().unwrap_or_else(PoisonError::into_inner) = connection.watch();
+    Ok(TokioIo::new(connection))
 }
 
 impl Interceptor for Bearer {

@@ -38,10 +38,9 @@ pub struct AttendConfig {
     pub host: String,
     /// The switch of the rack, if there is one.
     pub switch: Option<NodeId>,
-    /// What all ranks agree on.
+    /// Settings that are the same at all ranks. The service is looked for during `join_timeout` at first, and during
+    /// `failure_after` whenever it is lost.
     pub settings: Settings,
-    /// How long to look for the service, at the start and whenever it is lost.
-    pub patience: Span,
 }
 
 /// Why nobody attends.
@@ -92,6 +91,13 @@ pub enum ControlEvent {
     Diagnosis(Arc<Diagnosis>),
     /// The server has contributions to different operations: the rank reports its latest ones at once.
     ReportOperations,
+    /// A rank has left.
+    Left {
+        /// The rank.
+        rank: u32,
+        /// Number of operations that it has called: no later one can end.
+        operations: u64,
+    },
     /// The job is over, everywhere for the same reason. Nothing comes after it.
     Failed(Arc<Failure>),
     /// The service is out of reach; it is looked for. Comes every second until that ends.
@@ -101,10 +107,12 @@ pub enum ControlEvent {
         /// Why.
         text: String,
     },
-    /// The service was out of reach for too long, or does not want this rank. Nothing comes after it.
+    /// The service was out of reach for too long, or refuses this rank. Nothing comes after it.
     GaveUp {
         /// Why.
         text: String,
+        /// Whether it refuses the rank.
+        is_refused: bool,
     },
 }
 
@@ -153,11 +161,25 @@ impl Attendance {
         *self.watermark.lock().unwrap_or_else(PoisonError::into_inner) = Some(watermark);
     }
 
-    /// Leaves for good, and returns when the service knows, or after two seconds.
-    pub fn leave(mut self) {
-        self.send(FromRank::Leave);
-        if let Some(thread) = self.thread.take() {
-            // It has told on its way out if it panicked.
+    /// Leaves for good, after this number of operations.
+    pub fn leave(mut self, operations: u64) -> Departure {
+        self.send(FromRank::Leave { operations });
+        Departure { thread: self.thread.take() }
+    }
+}
+
+/// A rank that is about to leave.
+#[derive(Debug)]
+#[must_use = "a process that ends before the service knows of it seems to have died"]
+pub struct Departure {
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Departure {
+    /// Returns when the service knows, or half a second after the rank has left.
+    pub fn wait(self) {
+        if let Some(thread) = self.thread {
+            // It has reported the reason if it panicked.
             let _ = thread.join();
         }
     }

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::clock::milliseconds;
 use crate::message::{
-    Diagnosis, Failure, FromRank, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits,
+    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits,
     Welcome,
 };
 use crate::registry::Registration;
@@ -63,8 +63,10 @@ fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
             span_fragments: narrow("span_fragments", settings.span_fragments)?,
             ..JobParameters::default()
         },
-        patience: Span::from_ms(settings.patience_ms),
+        failure_after: Span::from_ms(settings.failure_after_ms),
         stall_after: Span::from_ms(settings.stall_after_ms),
+        operation_timeout: Span::from_ms(settings.operation_timeout_ms),
+        join_timeout: Span::from_ms(settings.join_timeout_ms),
     })
 }
 
@@ -76,8 +78,10 @@ fn to_settings(settings: &Settings) -> v1::Settings {
         recovery: to_recovery(parameters.recovery).into(),
         aggregators: parameters.aggregators,
         span_fragments: parameters.span_fragments.into(),
-        patience_ms: milliseconds(settings.patience),
+        operation_timeout_ms: milliseconds(settings.operation_timeout),
         stall_after_ms: milliseconds(settings.stall_after),
+        failure_after_ms: milliseconds(settings.failure_after),
+        join_timeout_ms: milliseconds(settings.join_timeout),
     }
 }
 
@@ -142,14 +146,18 @@ pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
             let waits = fragment.map_or(Waits::Ranks(ranks), Waits::Fragment);
             FromRank::Stalled(Stall { operation, waits, since: Span::from_ms(since_ms) })
         }
-        Message::Failing(v1::Failing { text }) => FromRank::Failing { text },
+        Message::Failing(failing) => {
+            let kind = from_kind(failing.kind());
+            FromRank::Failing(Failure::new(kind, failing.text, failing.culprits))
+        }
+        Message::Aborting(v1::Aborting { reason }) => FromRank::Aborting { reason },
         Message::Operation(v1::Operation { number, fingerprint }) => {
             let encoded = fingerprint.as_slice().try_into().ok();
             let fingerprint = encoded.and_then(|bytes| fingerprint::decode(bytes).ok());
             let fingerprint = fingerprint.ok_or(Malformed("fingerprint"))?;
             FromRank::Operation { number, fingerprint }
         }
-        Message::Leave(v1::Leave {}) => FromRank::Leave,
+        Message::Leave(v1::Leave { operations }) => FromRank::Leave { operations },
     }))
 }
 
@@ -170,12 +178,15 @@ pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
             let since_ms = milliseconds(since);
             Message::Stalled(v1::Stalled { operation, fragment, ranks, since_ms })
         }
-        FromRank::Failing { text } => Message::Failing(v1::Failing { text }),
+        FromRank::Failing(Failure { text, culprits, kind, .. }) => {
+            Message::Failing(v1::Failing { text, culprits, kind: to_kind(kind).into() })
+        }
+        FromRank::Aborting { reason } => Message::Aborting(v1::Aborting { reason }),
         FromRank::Operation { number, fingerprint } => Message::Operation(v1::Operation {
             number,
             fingerprint: fingerprint::encode(&fingerprint).to_vec(),
         }),
-        FromRank::Leave => Message::Leave(v1::Leave {}),
+        FromRank::Leave { operations } => Message::Leave(v1::Leave { operations }),
     };
     v1::FromRank { message: Some(message) }
 }
@@ -225,8 +236,12 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
             let since = Span::from_ms(since_ms);
             ToRank::Diagnosis(Arc::new(Diagnosis { text, culprits, fragment, since }))
         }
-        Message::Failed(v1::Failed { text, culprits }) => {
-            ToRank::Failed(Arc::new(Failure { text, culprits }))
+        Message::Left(v1::Left { rank, operations }) => ToRank::Left { rank, operations },
+        Message::Failed(failed) => {
+            let kind = from_kind(failed.kind());
+            let failure = Failure::new(kind, failed.text, failed.culprits);
+            let (operation, since) = (failed.operation, failed.since_ms.map(Span::from_ms));
+            ToRank::Failed(Arc::new(Failure { operation, since, ..failure }))
         }
     })
 }
@@ -253,9 +268,33 @@ pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
         ToRank::Failed(failure) => Message::Failed(v1::Failed {
             text: failure.text.clone(),
             culprits: failure.culprits.clone(),
+            kind: to_kind(failure.kind).into(),
+            operation: failure.operation,
+            since_ms: failure.since.map(milliseconds),
         }),
+        &ToRank::Left { rank, operations } => Message::Left(v1::Left { rank, operations }),
     };
     v1::ToRank { message: Some(message) }
+}
+
+fn from_kind(kind: v1::FailureKind) -> FailureKind {
+    match kind {
+        v1::FailureKind::Unspecified => FailureKind::Other,
+        v1::FailureKind::Peer => FailureKind::Peer,
+        v1::FailureKind::Timeout => FailureKind::Timeout,
+        v1::FailureKind::Aborted => FailureKind::Aborted,
+        v1::FailureKind::Agreement => FailureKind::Agreement,
+    }
+}
+
+fn to_kind(kind: FailureKind) -> v1::FailureKind {
+    match kind {
+        FailureKind::Other => v1::FailureKind::Unspecified,
+        FailureKind::Peer => v1::FailureKind::Peer,
+        FailureKind::Timeout => v1::FailureKind::Timeout,
+        FailureKind::Aborted => v1::FailureKind::Aborted,
+        FailureKind::Agreement => v1::FailureKind::Agreement,
+    }
 }
 
 fn from_welcome(welcome: v1::Welcome) -> Result<Welcome, Malformed> {

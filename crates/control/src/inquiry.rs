@@ -70,7 +70,7 @@ fn ask<T>(
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(InquiryError::Runtime)?.block_on(async {
         let client = match door.open().await {
-            Ok(client) => client,
+            Ok((client, _)) => client,
             Err(error) => {
                 return Err(InquiryError::Unreachable { endpoint, reason: chain(&error) });
             }

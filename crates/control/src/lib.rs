@@ -11,6 +11,7 @@ mod access;
 mod address;
 mod attendance;
 mod clock;
+mod connection;
 mod convert;
 pub mod inquiry;
 pub mod local;
@@ -23,9 +24,9 @@ mod service;
 mod settings;
 
 pub use access::{Access, AccessError};
-pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent};
+pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent, Departure};
 pub use message::{
-    Diagnosis, Failure, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket, ToRank,
+    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket, ToRank,
     Waits, Welcome,
 };
 pub use plane::{DataPlane, Missing, MissingAnswer};

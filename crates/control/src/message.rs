@@ -35,10 +35,12 @@ pub enum FromRank {
     /// It waits for too long. To be repeated while that lasts, every `stall_after` of the settings; a
     /// stall that is not repeated for three times as long counts as over.
     Stalled(Stall),
-    /// It gives up, so everybody shall.
-    Failing {
-        /// Why.
-        text: String,
+    /// It cannot go on, so the job fails.
+    Failing(Failure),
+    /// The application ends the job for all ranks.
+    Aborting {
+        /// Reason that the application gives.
+        reason: String,
     },
     /// It has called an operation, which is compared with those of the others.
     Operation {
@@ -47,8 +49,11 @@ pub enum FromRank {
         /// The operation.
         fingerprint: Fingerprint,
     },
-    /// It is done. Said by [`Attendance::leave`](crate::Attendance::leave).
-    Leave,
+    /// It is done. Sent by [`Attendance::leave`](crate::Attendance::leave).
+    Leave {
+        /// Number of operations that the rank has called.
+        operations: u64,
+    },
 }
 
 /// How a rank enters a job.
@@ -143,6 +148,13 @@ pub enum ToRank {
     Diagnosis(Arc<Diagnosis>),
     /// The server has contributions to different operations: a rank reports its latest ones at once.
     ReportOperations,
+    /// A rank has left.
+    Left {
+        /// The rank.
+        rank: u32,
+        /// Number of operations that it has called: no later one can end.
+        operations: u64,
+    },
     /// The job is over, everywhere for the same reason.
     Failed(Arc<Failure>),
 }
@@ -199,6 +211,35 @@ pub struct Failure {
     pub text: String,
     /// The ranks at fault, where that is known.
     pub culprits: Vec<u32>,
+    /// Cause of the failure, for programs.
+    pub kind: FailureKind,
+    /// Number of the operation that failed, where one did.
+    pub operation: Option<u64>,
+    /// Time without progress, where that is why the job failed.
+    pub since: Option<Span>,
+}
+
+/// Cause of a failure.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FailureKind {
+    /// A rank cannot go on, or the job cannot be set up.
+    #[default]
+    Other,
+    /// A rank died, or left while others needed it.
+    Peer,
+    /// A deadline passed.
+    Timeout,
+    /// A rank aborted the job.
+    Aborted,
+    /// Ranks called different operations.
+    Agreement,
+}
+
+impl Failure {
+    /// A failure of a kind.
+    pub fn new(kind: FailureKind, text: impl Into<String>, culprits: Vec<u32>) -> Failure {
+        Failure { text: text.into(), culprits, kind, operation: None, since: None }
+    }
 }
 
 impl Welcome {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_aggregate::Setup;
-use thalweg_core::JobId;
+use thalweg_core::{JobId, NodeId};
 
 /// The data plane of a parameter server.
 ///
@@ -17,6 +17,10 @@ pub trait DataPlane: Send + Sync {
 
     /// Says who has not contributed to a fragment, at once or later, from any thread.
     fn missing(&self, job: JobId, sequence: u64, answer: MissingAnswer);
+
+    /// Asks a switch whether it is there. Its answer goes to
+    /// [`Reporter::switch_answered`](crate::Reporter::switch_answered).
+    fn probe(&self, switch: NodeId);
 
     /// What was counted, for a job or for none in particular.
     fn counters(&self, job: Option<JobId>) -> Vec<(String, u64)>;

@@ -9,9 +9,13 @@
 //! welcomed, and the leaders are set up. When all have left it is forgotten. When it fails, everybody
 //! is told the same, and the name is free at once; who comes late is told too.
 //!
-//! **Who loses its connection** is given the job's patience to come back. The same process finds
-//! everything as it was. Another process takes over the rank with an empty memory, and the leaders are
-//! set up again.
+//! **A rank that loses its connection** has `failure_after` to come back, counted from the last moment at which its
+//! kernel was there; then it is dead, and the job fails. The same process finds everything as it was. Another process
+//! takes over the rank with an empty memory, and the leaders are set up again. A rank that is connected is alive, however
+//! long it sends nothing: its silence shows in what is reported of stalls, and ends nothing.
+//!
+//! **A switch that does not answer** for `failure_after` is planned out of the job by another set-up, and in again when
+//! it answers.
 //!
 //! **A registry that restarts** knows nothing. The ranks register their job again with a [`Ticket`],
 //! which only the cluster's secret makes, and bring what they remember.
@@ -26,24 +30,29 @@ use thalweg_core::{JobId, NodeId, Rng, Span, Time};
 use thalweg_wire::tag::{Key, Secret};
 
 use crate::address::Network;
-use crate::message::{Failure, FromRank, Join, LANE_BITS, Ticket, ToRank, is_lane};
+use crate::message::{Failure, FailureKind, FromRank, Join, LANE_BITS, Ticket, ToRank, is_lane};
 use crate::plane::Missing;
 use crate::settings::Settings;
 
 mod cluster;
+mod ending;
 mod explain;
+mod failing;
 mod job;
 mod operations;
 mod refusal;
 mod seating;
 mod stall;
+mod switches;
 #[cfg(test)]
 mod tests;
 mod view;
 
 use cluster::Cluster;
+pub use ending::Ending;
 use job::{Attendee, Job};
 pub use refusal::Refusal;
+use switches::Switches;
 pub use view::JobSummary;
 
 /// Most ranks of all jobs at a time.
@@ -51,12 +60,6 @@ pub const RANKS_MAX: usize = 65_536;
 
 /// Longest name of a job or a host.
 pub const NAME_BYTES_MAX: usize = 256;
-
-/// Longest reason that a rank can give, in characters.
-const REASON_CHARS_MAX: usize = 1_024;
-
-/// How long a connected rank may be silent before another process may take over: four heartbeats.
-const SILENT_AFTER: Span = Span::from_s(2);
 
 /// How often those who wait are told for whom.
 const WAITING_EVERY: Span = Span::from_s(1);
@@ -132,6 +135,11 @@ pub enum Action {
         /// To this fragment.
         sequence: u64,
     },
+    /// Ask a switch whether it is there. Answered by [`Registry::switch_answered`].
+    Probe {
+        /// The switch.
+        switch: NodeId,
+    },
     /// A line for the operator.
     Note(String),
 }
@@ -149,6 +157,7 @@ pub struct Registry {
     jobs: BTreeMap<JobId, Job>,
     names: BTreeMap<String, JobId>,
     links: BTreeMap<LinkId, (JobId, u32)>,
+    switches: Switches,
     /// Jobs that failed, and when.
     failures: BTreeMap<JobId, (Time, Arc<Failure>)>,
     actions: VecDeque<Action>,
@@ -167,6 +176,7 @@ impl Registry {
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
             links: BTreeMap::new(),
+            switches: Switches::default(),
             failures: BTreeMap::new(),
             actions: VecDeque::new(),
         }
@@ -236,18 +246,22 @@ impl Registry {
                 job.note_stall(now, rank, stall);
                 self.investigate(now, id);
             }
-            FromRank::Failing { text } => {
-                let name = explain::name_of(&self.cluster, job, rank);
-                let text = format!("{name} gives up: {}", printable(&text));
-                self.fail(now, id, Failure { text, culprits: vec![rank] });
+            FromRank::Failing(failure) => {
+                let failure = failing::reported(&self.cluster, job, rank, &failure);
+                self.fail(now, id, failure);
+            }
+            FromRank::Aborting { reason } => {
+                self.fail(now, id, failing::aborted(rank, &reason));
             }
             FromRank::Operation { number, fingerprint } => {
                 if let Err(mismatch) = job.operations.note(rank, number, &fingerprint) {
                     let text = format!("operation {number}: {mismatch}");
-                    self.fail(now, id, Failure { text, culprits: mismatch.ranks().to_vec() });
+                    let culprits = mismatch.ranks().to_vec();
+                    let failure = Failure::new(FailureKind::Agreement, text, culprits);
+                    self.fail(now, id, Failure { operation: Some(number), ..failure });
                 }
             }
-            FromRank::Leave => self.leave(id, rank, link),
+            FromRank::Leave { operations } => self.leave(now, (id, rank), link, operations),
         }
     }
 
@@ -261,11 +275,12 @@ impl Registry {
         self.actions.extend(job.tell_all(&ToRank::ReportOperations));
     }
 
-    /// A stream broke.
-    pub fn hang_up(&mut self, now: Time, link: LinkId) {
+    /// A stream ended without a goodbye.
+    // spec: E-01
+    pub fn hang_up(&mut self, now: Time, link: LinkId, ending: Ending) {
         let Some((id, rank)) = self.links.remove(&link) else { return };
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if job.lose_link(now, rank) {
+        if job.lose_link(now, rank, ending) {
             let name = explain::name_of(&self.cluster, job, rank);
             let text = format!("job {:?}: {name} lost its control connection", job.name);
             self.actions.push_back(Action::Note(text));
@@ -279,11 +294,6 @@ impl Registry {
         self.diagnose(now, job);
     }
 
-    /// Fails a job for a reason from outside.
-    pub fn fail_job(&mut self, now: Time, job: JobId, text: String) {
-        self.fail(now, job, Failure { text, culprits: Vec::new() });
-    }
-
     /// Time passes.
     pub fn tick(&mut self, now: Time) {
         self.failures.retain(|_, (at, _)| now.since(*at) < FAILURES_FOR);
@@ -291,18 +301,25 @@ impl Registry {
         for id in ids {
             self.tick_job(now, id);
         }
+        self.probe_switches(now);
     }
 
     fn register_new(&mut self, now: Time, wanted: Registration) -> Result<JobId, Refusal> {
-        if let Some(job) = self.names.get(&wanted.name).and_then(|id| self.jobs.get(id)) {
+        let named = self.names.get(&wanted.name).copied();
+        if let Some(job) = named.and_then(|id| self.jobs.get_mut(&id)) {
             let agreed = job.agree(&wanted);
-            if job.is_attended() || (agreed.is_ok() && job.hosts.is_empty()) {
+            if job.is_attended() {
+                job.refusal = agreed.as_ref().err().map(Refusal::to_string).or(job.refusal.take());
                 return agreed.map(|()| job.id);
             }
-            // Everybody is gone, and whoever comes remembers nothing: it is another job.
-            let id = job.id;
-            let text = format!("job {:?} was registered anew when nobody was there", job.name);
-            self.fail_job(now, id, text);
+            if agreed.is_ok() && job.hosts.is_empty() {
+                job.gather_again(now);
+                return Ok(job.id);
+            }
+            // Everybody is gone, and those that come remember nothing: it is another job.
+            // spec: E-10
+            let (id, failure) = (job.id, failing::restarted(job));
+            self.fail(now, id, failure);
         }
         let mut id = JobId(self.rng.bits() & !LANE_BITS);
         while self.jobs.contains_key(&id) || self.failures.contains_key(&id) {
@@ -394,7 +411,8 @@ impl Registry {
         match &job.welcome {
             Some(welcome) if is_back => {
                 let message = ToRank::Welcome(Arc::clone(welcome));
-                self.actions.extend(job.tell(rank, message));
+                let messages = std::iter::once(message).chain(job.departures());
+                self.actions.extend(messages.filter_map(|message| job.tell(rank, message)));
             }
             Some(welcome) => {
                 let message = ToRank::Welcome(Arc::clone(welcome));
@@ -409,11 +427,14 @@ impl Registry {
         Ok(())
     }
 
-    fn leave(&mut self, id: JobId, rank: u32, link: LinkId) {
+    fn leave(&mut self, now: Time, (id, rank): (JobId, u32), link: LinkId, operations: u64) {
         self.links.remove(&link);
         self.actions.push_back(Action::Close { link });
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        job.leave(rank);
+        job.leave(now, rank, operations);
+        if !job.hosts.is_empty() {
+            self.actions.extend(job.tell_all(&ToRank::Left { rank, operations }));
+        }
         if job.is_over() {
             let text = format!("job {:?}: over, all ranks have left", job.name);
             self.note(text);
@@ -445,37 +466,6 @@ impl Registry {
         }
     }
 
-    fn tick_job(&mut self, now: Time, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        if job.is_unattended(now) {
-            self.note_about(id, "forgotten, nobody came");
-            return self.forget(id);
-        }
-        job.stalls.expire(now, job.settings.stall_after);
-        if let Some(failure) = explain::failure(now, &self.cluster, job) {
-            return self.fail(now, id, failure);
-        }
-        if let Some(missing) = job.waiting(now) {
-            let message = ToRank::Waiting { missing };
-            self.actions.extend(job.tell_all(&message));
-        }
-    }
-
-    /// Ends a job for everybody.
-    fn fail(&mut self, now: Time, id: JobId, failure: Failure) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        self.note(format!("job {:?}: failed: {}", job.name, failure.text));
-        let failure = Arc::new(failure);
-        let Some(job) = self.jobs.get(&id) else { return };
-        self.actions.extend(job.tell_all(&ToRank::Failed(Arc::clone(&failure))));
-        self.forget(id);
-        if self.failures.len() >= FAILURES_MAX {
-            let oldest = self.failures.iter().min_by_key(|(_, (at, _))| *at).map(|(id, _)| *id);
-            oldest.map(|oldest| self.failures.remove(&oldest));
-        }
-        self.failures.insert(id, (now, failure));
-    }
-
     /// Removes a job and ends its streams.
     fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
@@ -503,10 +493,4 @@ impl Registry {
 
 fn find(jobs: &mut BTreeMap<JobId, Job>, job: JobId) -> Result<&mut Job, Refusal> {
     jobs.get_mut(&job).ok_or(Refusal::UnknownJob)
-}
-
-/// A text from a client, cut and without anything that could harm a terminal.
-fn printable(text: &str) -> String {
-    let clean = |char: char| if char.is_control() { ' ' } else { char };
-    text.chars().take(REASON_CHARS_MAX).map(clean).collect()
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg_core::{JobId, NodeId};
 use thalweg_wire::tag::Secret;
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, MissedTickBehavior};
@@ -23,7 +23,8 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use self::desk::{Desk, Errand};
 pub(crate) use self::guard::Guard;
 use self::shell::Shell;
-use crate::access::chain;
+use crate::access::{WINDOW_BYTES, chain};
+use crate::connection::Connection;
 use crate::plane::DataPlane;
 use crate::registry::{JobSummary, Registry, RegistryConfig};
 use crate::v1::control_server::ControlServer;
@@ -43,9 +44,6 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Most streams of one connection. Every rank has a connection of its own.
 const STREAMS_MAX: u32 = 64;
-
-/// How often a silent connection is tried, and how long it may take to answer.
-const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// Settings of a [`Service`].
 pub struct ServiceConfig {
@@ -160,6 +158,11 @@ impl Service {
         Reporter { errands: self.errands.clone() }
     }
 
+    /// Whether it serves. It ends by itself only when a part of it panics.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// The jobs that there are. None once the service has ended.
     pub fn jobs(&self) -> Vec<JobSummary> {
         let (answer, answered) = std::sync::mpsc::channel();
@@ -167,7 +170,7 @@ impl Service {
         answered.recv().unwrap_or_default()
     }
 
-    /// Stops. Ranks see their streams end, and look for the service until their patience ends.
+    /// Stops. Ranks see their streams end, and look for the service for `failure_after`.
     pub fn stop(self) {
         drop(self);
     }
@@ -185,6 +188,12 @@ impl Reporter {
     pub fn operations_differ(&self, job: JobId) {
         // A service that has ended has no jobs.
         let _ = self.errands.send(Errand::Compare { job });
+    }
+
+    /// A switch has answered a probe.
+    pub fn switch_answered(&self, switch: NodeId) {
+        // A service that has ended probes nobody.
+        let _ = self.errands.send(Errand::Answered { switch });
     }
 }
 
@@ -231,8 +240,8 @@ impl Ground {
         }
         let builder = builder
             .max_concurrent_streams(STREAMS_MAX)
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE));
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServiceError::Thread)?;
         let listener = runtime.block_on(TcpListener::bind(bind));
@@ -255,18 +264,21 @@ fn shell(
     config: ServiceConfig,
     plane: Arc<dyn DataPlane>,
     errands: mpsc::UnboundedSender<Errand>,
-) -> Shell {
+) -> (Shell, Broken) {
     let ServiceConfig { server, switch, network, secret, seed, on_note, .. } = config;
     let registry = Registry::new(RegistryConfig { server, switch, network, secret, seed });
     Shell::new(Desk::new(registry, plane, errands, on_note))
 }
 
-/// Serves until it is told to stop.
+/// Gets a message when a part of the service has panicked.
+type Broken = mpsc::UnboundedReceiver<()>;
+
+/// Serves until it must stop, or until a part of it panics.
 async fn run(
     mut builder: Server,
     listener: TcpListener,
     guard: Guard,
-    shell: Shell,
+    (shell, mut broken): (Shell, Broken),
     errands: mpsc::UnboundedReceiver<Errand>,
     stopped: oneshot::Receiver<()>,
 ) {
@@ -275,13 +287,16 @@ async fn run(
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
     let teller = shell.clone();
-    tokio::spawn(accept(move |note| teller.note(note), listener, accepted));
+    shell.spawn(accept(move |note| teller.note(note), listener, accepted));
     let incoming = ReceiverStream::new(incoming);
     let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });
     let serving = tokio::spawn(serving);
-    tokio::spawn(errands_of(shell.clone(), errands));
-    tokio::spawn(ticks_of(shell.clone()));
-    let _ = stopped.await;
+    shell.spawn(errands_of(shell.clone(), errands));
+    shell.spawn(ticks_of(shell.clone()));
+    tokio::select! {
+        _ = stopped => {}
+        _ = broken.recv() => {}
+    }
     shell.close();
     drop(end);
     // Connections that do not end by themselves end with the runtime.
@@ -292,16 +307,14 @@ async fn run(
 pub(crate) async fn accept(
     note: impl Fn(String),
     listener: TcpListener,
-    accepted: mpsc::Sender<Result<TcpStream, io::Error>>,
+    accepted: mpsc::Sender<Result<Connection, io::Error>>,
 ) {
     let mut is_full = false;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 is_full = false;
-                // Merely faster.
-                let _ = stream.set_nodelay(true);
-                if accepted.send(Ok(stream)).await.is_err() {
+                if accepted.send(Ok(Connection::new(stream))).await.is_err() {
                     return;
                 }
             }

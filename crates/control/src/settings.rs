@@ -5,8 +5,8 @@ use thalweg_aggregate::join::{JobSpec, SpecError};
 use thalweg_core::{NodeId, Span};
 use thiserror::Error;
 
-/// The longest patience.
-pub(crate) const PATIENCE_MAX: Span = Span::from_s(24 * 3_600);
+/// The longest deadline.
+pub(crate) const DEADLINE_MAX: Span = Span::from_s(24 * 3_600);
 
 /// Settings of a job. All of its ranks have to give the same.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,11 +14,16 @@ pub struct Settings {
     /// Parameters of the aggregation. Indexing and overhead do not travel: a job on a network has their
     /// defaults.
     pub parameters: JobParameters,
-    /// How long a rank may be gone, or the job stall, before the job fails. Default 30 s: longer than
-    /// a daemon or a cable takes to come back.
-    pub patience: Span,
-    /// How long a rank waits before it says that it stalls. Default 2 s.
+    /// Time after which a rank whose connection broke, or whose host no longer answers, counts as dead, and the
+    /// job fails. Ranks give up a server likewise, and a switch is planned out. Default 10 s: longer than a daemon
+    /// takes to start again.
+    pub failure_after: Span,
+    /// Time that an operation may not move before that is explained. Default 5 s.
     pub stall_after: Span,
+    /// Time that an operation may not move before the job fails. Default 5 min.
+    pub operation_timeout: Span,
+    /// Time from the registration of the job until all ranks are there. Default 5 min.
+    pub join_timeout: Span,
 }
 
 /// Why settings are refused.
@@ -28,7 +33,7 @@ pub enum SettingsError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A span out of range.
-    #[error("{name} is {given}, must be 1 ms to {PATIENCE_MAX}")]
+    #[error("{name} is {given}, must be 1 ms to {DEADLINE_MAX}")]
     Span {
         /// Which.
         name: &'static str,
@@ -41,8 +46,10 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             parameters: JobParameters::default(),
-            patience: Span::from_s(30),
-            stall_after: Span::from_s(2),
+            failure_after: Span::from_s(10),
+            stall_after: Span::from_s(5),
+            operation_timeout: Span::from_s(300),
+            join_timeout: Span::from_s(300),
         }
     }
 }
@@ -51,12 +58,21 @@ impl Settings {
     /// Whether a job of `workers` ranks can have them.
     pub fn check(&self, workers: u32) -> Result<(), SettingsError> {
         self.spec(workers, NodeId(0)).check()?;
-        for (name, given) in [("patience", self.patience), ("stall_after", self.stall_after)] {
-            if !(Span::from_ms(1)..=PATIENCE_MAX).contains(&given) {
+        for (name, given) in self.spans() {
+            if !(Span::from_ms(1)..=DEADLINE_MAX).contains(&given) {
                 return Err(SettingsError::Span { name, given });
             }
         }
         Ok(())
+    }
+
+    fn spans(&self) -> [(&'static str, Span); 4] {
+        [
+            ("failure_after", self.failure_after),
+            ("stall_after", self.stall_after),
+            ("operation_timeout", self.operation_timeout),
+            ("join_timeout", self.join_timeout),
+        ]
     }
 
     /// The aggregation job among the leaders of `hosts` hosts.
@@ -69,15 +85,15 @@ impl Settings {
         let texts = |settings: &Settings| {
             let JobParameters { fragment_values, numeric, recovery, .. } = settings.parameters;
             let JobParameters { aggregators, span_fragments, .. } = settings.parameters;
-            [
+            let parameters = [
                 ("fragment_values", fragment_values.to_string()),
                 ("numeric", format!("{numeric:?}")),
                 ("recovery", format!("{recovery:?}")),
                 ("aggregators", aggregators.to_string()),
                 ("span_fragments", span_fragments.to_string()),
-                ("patience", settings.patience.to_string()),
-                ("stall_after", settings.stall_after.to_string()),
-            ]
+            ];
+            let spans = settings.spans().map(|(name, span)| (name, span.to_string()));
+            parameters.into_iter().chain(spans).collect::<Vec<_>>()
         };
         let pairs = texts(self).into_iter().zip(texts(other));
         pairs
@@ -105,8 +121,8 @@ mod tests {
         let none = check(|settings| settings.parameters.span_fragments = 0);
         assert_eq!(none, Err(SpecError::from(ParameterError::Span(0)).into()));
         let text = |result: Result<(), SettingsError>| result.unwrap_err().to_string();
-        let long = check(|settings| settings.patience = Span::from_s(86_401));
-        assert_eq!(text(long), "patience is 86401 s, must be 1 ms to 86400 s");
+        let long = check(|settings| settings.operation_timeout = Span::from_s(86_401));
+        assert_eq!(text(long), "operation_timeout is 86401 s, must be 1 ms to 86400 s");
         let short = check(|settings| settings.stall_after = Span::ZERO);
         assert_eq!(text(short), "stall_after is 0 ps, must be 1 ms to 86400 s");
     }
@@ -115,9 +131,11 @@ mod tests {
     fn differences_are_named_one_by_one() {
         let mine = Settings::default();
         let parameters = JobParameters { aggregators: 8, ..mine.parameters };
-        let others = Settings { parameters, patience: Span::from_s(5), ..mine.clone() };
-        let expected =
-            ["aggregators is 16384 in the job, 8 here", "patience is 30 s in the job, 5 s here"];
+        let others = Settings { parameters, failure_after: Span::from_s(5), ..mine.clone() };
+        let expected = [
+            "aggregators is 16384 in the job, 8 here",
+            "failure_after is 10 s in the job, 5 s here",
+        ];
         assert_eq!(mine.differences(&others), expected);
         assert!(mine.differences(&mine.clone()).is_empty());
     }

@@ -57,7 +57,7 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
         policy: Policy { collective: Collective::Aggregate, ..Policy::default() },
         // Every worker counts as a host of its own, so that all values pass the network.
         share_memory: false,
-        patience: PATIENCE,
+        operation_timeout: PATIENCE,
         notes: Arc::new(notes),
         ..SessionConfig::new(server, job, *rank, *ranks)
     });

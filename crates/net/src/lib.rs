@@ -25,6 +25,7 @@ mod queue;
 pub mod socket;
 pub mod stats;
 mod sys;
+pub mod tcp;
 pub mod thread;
 pub mod waker;
 

@@ -186,6 +186,31 @@ pub(crate) fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Milliseconds since a TCP connection last received data, and since it last received an acknowledgement.
+pub(crate) fn last_received_ms(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    // Places in `struct tcp_info`, whose fields only ever get more.
+    const LAST_DATA_RECEIVED_AT: usize = 52;
+    const LAST_ACK_RECEIVED_AT: usize = 56;
+    let mut bytes = [0_u8; LAST_ACK_RECEIVED_AT + 4];
+    let mut length = bytes.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most the stated length into a buffer, and one length; both live in this frame.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            bytes.as_mut_ptr().cast(),
+            &mut length,
+        )
+    })?;
+    let field = |at: usize| {
+        let mut field = [0; 4];
+        field.copy_from_slice(&bytes[at..at + 4]);
+        u32::from_ne_bytes(field)
+    };
+    Ok((field(LAST_DATA_RECEIVED_AT), field(LAST_ACK_RECEIVED_AT)))
+}
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

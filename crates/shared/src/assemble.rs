@@ -8,6 +8,8 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use crate::board::{Board, SEATED, layout_of};
 use crate::clock::Stopwatch;
 use crate::error::TeamError;
 use crate::file;
+use crate::gate::STOP_LOOK_EVERY;
 use crate::layout::{HEADER_BYTES, Layout};
 use crate::memory::Memory;
 use crate::process::Process;
@@ -28,6 +31,13 @@ const REPLACED: u32 = 3;
 /// How often those who wait look whether the others still live.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How long a member waits for the others.
+pub(crate) struct Wait {
+    pub(crate) patience: Duration,
+    /// Flag that makes it stop when another thread sets it.
+    pub(crate) stop: Option<Arc<AtomicBool>>,
+}
+
 /// Returns the shared memory when all members have it.
 pub(crate) fn assemble(
     directory: &Path,
@@ -35,14 +45,15 @@ pub(crate) fn assemble(
     layout: Layout,
     me: u32,
     own: &Process,
-    patience: Duration,
+    wait: &Wait,
 ) -> Result<Board, TeamError> {
     let waited = Stopwatch::start();
     loop {
         let Some((file, board)) = open_or_create(directory, path, layout, own)? else { continue };
         board.sit(me, own).map_err(|pid| TeamError::Taken { member: me, pid })?;
         board.bell().ring();
-        let meeting = Meeting { file, path, board, own, patience };
+        let Wait { patience, ref stop } = *wait;
+        let meeting = Meeting { file, path, board, me, own, patience, stop: stop.as_deref() };
         if meeting.wait(waited)? {
             return Ok(meeting.board);
         }
@@ -135,8 +146,10 @@ struct Meeting<'a> {
     file: File,
     path: &'a Path,
     board: Board,
+    me: u32,
     own: &'a Process,
     patience: Duration,
+    stop: Option<&'a AtomicBool>,
 }
 
 impl Meeting<'_> {
@@ -157,13 +170,17 @@ impl Meeting<'_> {
             let elapsed = waited.elapsed();
             if missing.is_empty() {
                 self.close(STANDS, None)?;
+            } else if self.stop.is_some_and(|stop| stop.load(SeqCst)) {
+                let stopped = TeamError::Stopped { operation: 0, member: self.me };
+                self.close(FAILED, Some(stopped))?;
             } else if elapsed >= self.patience {
                 self.close(FAILED, Some(TeamError::Absent { missing, after: self.patience }))?;
             } else if elapsed >= next_look {
                 next_look = elapsed + LOOK_EVERY;
                 self.look()?;
             } else {
-                ticket.sleep((self.patience - elapsed).min(next_look - elapsed));
+                let nap = if self.stop.is_some() { STOP_LOOK_EVERY } else { LOOK_EVERY };
+                ticket.sleep((self.patience - elapsed).min(next_look - elapsed).min(nap));
             }
         }
     }

@@ -103,8 +103,8 @@ pub enum TeamError {
     },
     /// Members did not come to an operation in time.
     #[error(
-        "operation {operation} ({call}) waited {after:?} for {}: look there for what went wrong, or \
-         give the team more patience",
+        "operation {operation} ({call}) timed out after {after:?}, waiting for {}: look there for what went \
+         wrong, or give the team more patience",
         list(missing)
     )]
     Stalled {
@@ -240,8 +240,8 @@ mod tests {
         };
         assert_eq!(
             stalled.to_string(),
-            "operation 3 (barrier) waited 1.5s for members 1, 4: look there for what went wrong, or \
-             give the team more patience"
+            "operation 3 (barrier) timed out after 1.5s, waiting for members 1, 4: look there for what went \
+             wrong, or give the team more patience"
         );
         let small = TeamError::TooSmall {
             directory: "/dev/shm".into(),

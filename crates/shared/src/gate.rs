@@ -25,7 +25,7 @@ const SPINS: u32 = 200;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Interval at which a member that sleeps checks its stop flag, if it has one.
-const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A member's view of how far everybody is.
 #[derive(Debug)]

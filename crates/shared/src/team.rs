@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_core::{Combine, Element, Fingerprint};
 
-use crate::assemble;
+use crate::assemble::{self, Wait};
 use crate::board::LEFT;
 use crate::call::{Call, Step};
 use crate::error::{Misuse, TeamError};
@@ -34,7 +34,7 @@ pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 pub const MAX_MEMBERS: u32 = 1_024;
 
 /// Which team to join, and as whom.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// What all members of this team, and no others on this host, are told: ASCII letters, digits,
     /// dots, hyphens and underscores.
@@ -48,6 +48,8 @@ pub struct Config {
     /// How much of a tensor moves at a time, the same at every member. The team needs three to six
     /// times as much shared memory a member.
     pub chunk_bytes: usize,
+    /// Has the team fail with [`TeamError::Stopped`] if this member waits for others while the flag is set.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Config {
@@ -59,6 +61,7 @@ impl Config {
             me,
             patience: DEFAULT_PATIENCE,
             chunk_bytes: DEFAULT_CHUNK_BYTES,
+            stop: None,
         }
     }
 }
@@ -93,7 +96,7 @@ impl Team {
     }
 
     fn join_in(directory: &Path, config: Config) -> Result<Team, TeamError> {
-        let Config { name, members, me, patience, chunk_bytes } = config;
+        let Config { name, members, me, patience, chunk_bytes, stop } = config;
         if !file::is_name(&name) {
             return Err(TeamError::Name { name });
         }
@@ -107,9 +110,12 @@ impl Team {
         })?;
         let own = Process::own();
         let path = file::path(directory, &name);
-        let board = assemble::assemble(directory, &path, layout, me, &own, patience)?;
+        let wait = Wait { patience, stop: stop.clone() };
+        let board = assemble::assemble(directory, &path, layout, me, &own, &wait)?;
+        let mut gate = Gate::new(board, me, own, patience);
+        gate.stop = stop;
         Ok(Team {
-            gate: Gate::new(board, me, own, patience),
+            gate,
             pid: own.pid,
             operations: 0,
             chunks: 0,
@@ -134,11 +140,6 @@ impl Team {
     // spec: E-11
     pub fn label(&mut self, operation: Option<Fingerprint>) {
         self.label = operation;
-    }
-
-    /// Has the team fail with [`TeamError::Stopped`] if this member waits for others while the flag is set.
-    pub fn stop_on(&mut self, flag: Arc<AtomicBool>) {
-        self.gate.stop = Some(flag);
     }
 
     /// Everybody's data becomes the combination of all, value by value, in the order of members: the

@@ -6,8 +6,20 @@ mod secret;
 mod server;
 mod switch;
 
+use std::net::SocketAddr;
+
+use thalweg_core::NodeId;
+use thalweg_net::Network;
+
 pub use thalweg_control::JobSummary;
+
+use crate::error::Error;
 
 pub use self::secret::{SecretError, read_secret};
 pub use self::server::{ServerDaemon, ServerDaemonConfig, ServerSnapshot};
 pub use self::switch::{SwitchDaemon, SwitchDaemonConfig, SwitchSnapshot};
+
+/// The node at an address, which is in its own network.
+fn node_of(network: Network, address: SocketAddr) -> Result<NodeId, Error> {
+    network.node(address).ok_or_else(|| Error::internal(format!("{address} has no node number")))
+}

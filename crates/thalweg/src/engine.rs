@@ -5,6 +5,7 @@
 
 mod command;
 mod comparison;
+mod departure;
 mod membership;
 mod pending;
 mod watch;
@@ -15,30 +16,36 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_control::{Attendance, FromRank};
+use thalweg_control::{Attendance, Failure, FailureKind, FromRank, Settings};
 use thalweg_core::{NodeId, Span, Time};
 use thalweg_net::{Driver, DriverError, Waker};
 use thalweg_stack::{Event, TrainingHost};
 
 pub(crate) use command::{Command, Sum, Summed};
 pub(crate) use comparison::HostOperation;
+pub(crate) use departure::Leaving;
 pub(crate) use membership::Joined;
 
-use crate::error::Error;
+use crate::cancel::Cancel;
+use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
 use crate::lossy::Lossy;
 use crate::session::Note;
 use crate::window::Window;
 use comparison::Comparison;
+use departure::{Departing, Departures};
 use membership::Membership;
-use pending::{Fault, Pending};
+use pending::{Fault, Hearsay, Pending};
 use watch::Watch;
 
 /// How long it sleeps at most: the time it may take to notice that an operation stalls.
 const NAP: Duration = Duration::from_millis(50);
 
-/// How long a rank that leaves goes on answering those that have not heard everything.
-const LINGER: Span = Span::from_s(5);
+/// Longest time that a rank that leaves goes on answering those that lack something.
+const LINGER_MAX: Span = Span::from_s(5);
+
+/// The same for a session that is dropped.
+const HASTY_LINGER: Span = Span::from_ms(300);
 
 /// What tells people of things that go on.
 pub(crate) type Notes = Arc<dyn Fn(Note) + Send + Sync>;
@@ -69,7 +76,7 @@ impl End {
     }
 
     /// Ends the session. The first error stands.
-    fn set(&self, error: &Error) {
+    pub fn set(&self, error: &Error) {
         let mut place = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         place.get_or_insert_with(|| error.clone());
         self.flag.store(true, Ordering::SeqCst);
@@ -85,6 +92,8 @@ pub(crate) struct Shared {
     pub end: Arc<End>,
     /// Congestion control of sums in the network.
     pub window: Window,
+    /// Interrupts the session.
+    pub cancel: Cancel,
 }
 
 /// Who a rank is.
@@ -94,13 +103,37 @@ pub(crate) struct Identity {
     pub node: NodeId,
 }
 
-/// How long a rank waits.
+/// Time beyond the deadline of an operation after which a flow gives up by itself, should the registrar not have failed
+/// the job: the registrar knows more.
+const FLOW_MARGIN: Span = Span::from_s(5);
+
+/// Time that a rank waits for something.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// Until it says that it stalls.
+pub(crate) struct Deadlines {
+    /// Until a stall is reported.
     pub stall_after: Span,
-    /// Until a flow gives up.
-    pub give_up_after: Span,
+    /// Until an operation that does not move fails.
+    pub operation_timeout: Span,
+    /// Until all ranks have joined.
+    pub join_timeout: Span,
+    /// Longest time that a rank that leaves goes on answering others.
+    linger: Span,
+}
+
+impl Deadlines {
+    pub fn of(settings: &Settings) -> Deadlines {
+        Deadlines {
+            stall_after: settings.stall_after,
+            operation_timeout: settings.operation_timeout,
+            join_timeout: settings.join_timeout,
+            linger: settings.failure_after.min(LINGER_MAX),
+        }
+    }
+
+    /// Time until a flow gives up.
+    pub fn give_up_after(&self) -> Span {
+        self.operation_timeout + FLOW_MARGIN
+    }
 }
 
 /// How other threads reach the engine.
@@ -108,19 +141,23 @@ pub(crate) struct Patience {
 pub(crate) struct Post {
     commands: Sender<Command>,
     waker: Waker,
+    /// The process that has the engine. A child of it does not.
+    pid: u32,
 }
 
 impl Post {
     /// Hands over a command. Whoever is gone drops it, and so says that the session is over.
     pub fn send(&self, command: Command) {
-        if self.commands.send(command).is_ok() {
+        if std::process::id() == self.pid && self.commands.send(command).is_ok() {
             self.waker.wake();
         }
     }
 
     /// Hands over what can wait until the engine wakes for another reason.
     pub fn leave_note(&self, command: Command) {
-        let _ = self.commands.send(command);
+        if std::process::id() == self.pid {
+            let _ = self.commands.send(command);
+        }
     }
 }
 
@@ -132,23 +169,26 @@ pub(crate) struct Engine {
     driver: HostDriver,
     inbox: Receiver<Command>,
     identity: Identity,
-    patience: Patience,
+    deadlines: Deadlines,
     window: Window,
+    cancel: Cancel,
     control: Control,
     notes: Notes,
     end: Arc<End>,
     comparison: Comparison,
     /// Failure that another rank reported to this one, and the time of that report. That rank knows more.
-    hearsay: Option<(Time, String)>,
-    /// Until the rank has its place.
-    joining: Option<Reply>,
+    hearsay: Option<(Time, Hearsay)>,
+    /// Until the rank has its place, with the time at which it began.
+    joining: Option<(Time, Reply)>,
+    /// Ranks that have left.
+    departures: Departures,
     membership: Option<Membership>,
     pending: Pending,
     watch: Watch,
     /// Why nothing goes on any more.
     failure: Option<Error>,
-    /// Since when it only lingers, and who waits for that.
-    leaving: Option<(Time, Reply)>,
+    /// Valid once it leaves.
+    leaving: Option<Departing>,
 }
 
 impl Engine {
@@ -156,25 +196,28 @@ impl Engine {
     pub fn start(
         mut driver: HostDriver,
         identity: Identity,
-        patience: Patience,
+        deadlines: Deadlines,
         shared: Shared,
         joining: Reply,
     ) -> Result<(Post, JoinHandle<()>), Error> {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let (commands, inbox) = channel();
-        let Shared { control, notes, end, window } = shared;
+        let Shared { control, notes, end, window, cancel } = shared;
+        let joining = Some((driver.now(), joining));
         let engine = Engine {
             driver,
             inbox,
             identity,
-            patience,
+            deadlines,
             window,
+            cancel,
             control,
             notes,
             end,
             comparison: Comparison::default(),
             hearsay: None,
-            joining: Some(joining),
+            joining,
+            departures: Departures::default(),
             membership: None,
             pending: Pending::default(),
             watch: Watch::default(),
@@ -185,7 +228,7 @@ impl Engine {
             .name(format!("thalweg-{}", identity.rank))
             .spawn(move || engine.run())
             .map_err(Error::system("cannot start a thread"))?;
-        Ok((Post { commands, waker }, thread))
+        Ok((Post { commands, waker, pid: std::process::id() }, thread))
     }
 
     fn run(mut self) {
@@ -197,7 +240,7 @@ impl Engine {
             }
             let is_idle = match self.driver.turn(|event| events.push(event)) {
                 Ok(turn) => turn.is_idle,
-                Err(error) => return self.break_down(&error),
+                Err(error) => return self.break_down(error),
             };
             self.take_in(&mut events);
             self.look_around();
@@ -205,7 +248,7 @@ impl Engine {
                 return;
             }
             if is_idle && let Err(error) = self.driver.wait(NAP) {
-                return self.break_down(&error);
+                return self.break_down(error);
             }
         }
     }
@@ -233,20 +276,45 @@ impl Engine {
 
     /// Tells everybody, this rank too, so that all fail alike.
     fn spread(&mut self, fault: Fault) {
-        let text = match fault {
-            Fault::Own(text) => text,
-            Fault::Sums(thalweg_collective::Failure::Differs(mismatch)) => {
-                let membership = self.membership.as_ref();
-                let rank = |seat| membership.and_then(|own| own.leader(seat)).unwrap_or(seat);
-                mismatch.renumbered(rank).to_string()
-            }
-            Fault::Sums(failure) => failure.to_string(),
-            Fault::Hearsay(text) => {
-                self.hearsay.get_or_insert((self.driver.now(), text));
+        let failure = match fault {
+            Fault::Own(failure) => failure,
+            Fault::Sums(failure) => self.name_ranks(failure),
+            Fault::Hearsay(hearsay) => {
+                self.hearsay.get_or_insert((self.driver.now(), hearsay));
                 return;
             }
         };
-        self.say(FromRank::Failing { text });
+        self.say(FromRank::Failing(failure));
+    }
+
+    /// A failure of sums, which names nodes and seats, in terms of ranks.
+    fn name_ranks(&self, failure: thalweg_collective::Failure) -> Failure {
+        use thalweg_collective::Failure as Sums;
+        let membership = self.membership.as_ref();
+        let rank_of = |node| membership.and_then(|own| own.rank_of(node));
+        let name = |rank: Option<u32>| rank.map_or("a rank".into(), |rank| format!("rank {rank}"));
+        match failure {
+            Sums::Differs(mismatch) => {
+                let rank = |seat| membership.and_then(|own| own.leader(seat)).unwrap_or(seat);
+                let mismatch = mismatch.renumbered(rank);
+                let ranks = mismatch.ranks().to_vec();
+                Failure::new(FailureKind::Agreement, mismatch.to_string(), ranks)
+            }
+            Sums::Lost(node) => {
+                let rank = rank_of(node);
+                let text = format!("{} did not answer for too long: check it and its path", name(rank));
+                Failure::new(FailureKind::Timeout, text, rank.into_iter().collect())
+            }
+            Sums::Mismatch(node) => {
+                let rank = rank_of(node);
+                let text = format!(
+                    "{} sent values of another length or kind: use the same settings at every rank",
+                    name(rank)
+                );
+                Failure::new(FailureKind::Agreement, text, rank.into_iter().collect())
+            }
+            Sums::Start(_) => Failure::new(FailureKind::Other, failure.to_string(), Vec::new()),
+        }
     }
 
     fn say(&self, message: FromRank) {
@@ -264,27 +332,27 @@ impl Engine {
         self.command(|host, _| host.leave_all(), |_| {});
         self.pending.fail(&error);
         self.end.set(&error);
-        if let Some(joining) = self.joining.take() {
+        if let Some((_, joining)) = self.joining.take() {
             joining.fail(error.clone());
         }
         self.failure = Some(error);
     }
 
-    fn break_down(mut self, error: &DriverError) {
-        let text = format!("rank {} cannot go on: {error}", self.identity.rank);
-        self.say(FromRank::Failing { text: text.clone() });
-        self.fail(Error::job(text, vec![self.identity.rank]));
+    /// Ends the job for all ranks, because the application wants it.
+    // spec: E-03
+    fn abort(&mut self, reason: &str) {
+        let rank = self.identity.rank;
+        self.say(FromRank::Aborting { reason: reason.to_owned() });
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        let text = format!("aborted by rank {rank}{reason}");
+        self.fail(Error::failed(Failure::new(FailureKind::Aborted, text, vec![rank])));
     }
 
-    /// Whether the rank is done, and has answered whoever still had questions.
-    fn has_left(&mut self) -> bool {
-        let Some((since, _)) = &self.leaving else { return false };
-        let now = self.driver.now();
-        let is_quiet = self.pending.is_empty() && self.driver.machine().machine().outgoing() == 0;
-        let is_over = is_quiet || self.failure.is_some() || now.since(*since) >= LINGER;
-        if is_over && let Some((_, reply)) = self.leaving.take() {
-            reply.end(Ok(()));
-        }
-        is_over
+    fn break_down(mut self, error: DriverError) {
+        let rank = self.identity.rank;
+        let text = format!("rank {rank} cannot go on: {error}");
+        let failure = Failure::new(FailureKind::Other, text.clone(), vec![rank]);
+        self.say(FromRank::Failing(failure));
+        self.fail(Error::caused(ErrorKind::System, text, error).with_ranks([rank]));
     }
 }

@@ -1,88 +1,233 @@
-//! What can go wrong.
+//! Errors of sessions, operations and daemons.
 
+mod causes;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use thalweg_shared::TeamError;
-use thiserror::Error;
+use thalweg_control::Failure;
 
-use crate::policy::Collective;
+/// Why an operation, a session or a daemon failed.
+///
+/// The text, [`Display`](fmt::Display), is one line for people: it names the ranks, the operation and what to
+/// change, and contains the text of its source. Programs look at the [kind](Error::kind), the
+/// [ranks](Error::ranks) at fault and the [source](StdError::source).
+///
+/// One failure may end many operations, at every rank of the job: a clone costs a reference count.
+// spec: E-07
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
 
-/// Why an operation, or a session, failed. It can be cloned, because it fails many at once.
-#[derive(Clone, Debug, Error)]
-pub enum Error {
-    /// A setting is wrong. The caller is at fault.
-    #[error("{0}")]
-    Config(String),
-    /// Sockets or threads could not be had.
-    #[error("{what}: {why}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system says.
-        why: String,
-    },
-    /// The server's network is not this host's.
-    #[error(
-        "{own} and {server} are not in one network: nodes of a cluster share the first 16 bits of \
-         their IPv4 address (the first 112 of an IPv6 one); bind to another address"
-    )]
-    Network {
-        /// This node.
-        own: SocketAddr,
-        /// The server.
-        server: SocketAddr,
-    },
-    /// The job is over, for all ranks alike.
-    #[error("{0}")]
-    Job(Arc<Failure>),
-    /// Ranks of one host could not work together.
-    #[error("on this host: {0}")]
-    Team(Arc<TeamError>),
-    /// An operation that makes no sense. The caller is at fault.
-    #[error("{0}")]
-    Call(String),
-    /// A mean with a loss bound, of a sum whose coverage did not fit its messages: of thousands of ranks.
-    #[error(
-        "Collective::{0:?} could not report which values the sum lacks, so that a mean would divide by \
-         ranks that are not in it: sum by switches (name a switch and choose Collective::Aggregate), ask \
-         for Reduce::Sum and accept that its coverage is unreported, or ask for Reliability::Exact"
-    )]
-    UnreportedMean(Collective),
-    /// A sum by the session's policy, which has a loss bound, without its coverage. The caller is at
-    /// fault.
-    #[error(
-        "the session's policy has a loss bound, and all_reduce returns no coverage: call \
-         all_reduce_with, with this policy or with Reliability::Exact"
-    )]
-    NoCoverage,
-    /// The session has been left.
-    #[error("the session is over")]
-    Closed,
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    text: String,
+    ranks: Vec<u32>,
+    operation: Option<u64>,
+    since: Option<Duration>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// Why a job is over.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{text}")]
-pub struct Failure {
-    /// For people: which rank, which operation, since when.
-    pub text: String,
-    /// The ranks at fault, where that is known.
-    pub culprits: Vec<u32>,
+/// Kind of an [`Error`]: who can do something about it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A setting is invalid, or the ranks of the job differ in one. The text names the setting.
+    Config,
+    /// Nodes cannot reach each other, or are not in one network.
+    Network,
+    /// The system of this host refused something: an address, a thread, shared memory.
+    System,
+    /// A rank or its host failed, and the job with it.
+    Peer,
+    /// Something took too long: ranks that did not join, or an operation that did not progress.
+    Timeout,
+    /// A program ended the job, or cancelled this wait.
+    Aborted,
+    /// Ranks called different operations.
+    Disagreement,
+    /// The arguments of an operation are invalid. The session goes on.
+    Call,
+    /// The session was left before the operation ended.
+    Closed,
+    /// A defect of this library.
+    Internal,
 }
 
 impl Error {
-    pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
-        move |error| Error::System { what, why: error.to_string() }
+    /// Kind of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
     }
 
-    pub(crate) fn job(text: impl Into<String>, culprits: Vec<u32>) -> Error {
-        Error::Job(Arc::new(Failure { text: text.into(), culprits }))
+    /// The ranks at fault, in ascending order, where that is known.
+    pub fn ranks(&self) -> &[u32] {
+        &self.0.ranks
+    }
+
+    /// Number of the operation that failed, where one did. Operations are counted from 0, in the order of the
+    /// calls.
+    pub fn operation(&self) -> Option<u64> {
+        self.0.operation
+    }
+
+    /// Time that there had been no progress, where that is why it failed.
+    pub fn since(&self) -> Option<Duration> {
+        self.0.since
+    }
+
+    pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
+        let text = text.into();
+        let (ranks, operation, since, source) = (Vec::new(), None, None, None);
+        Error(Arc::new(Inner { kind, text, ranks, operation, since, source }))
+    }
+
+    /// An invalid setting.
+    pub(crate) fn config(text: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Config, text)
+    }
+
+    /// Invalid arguments of an operation.
+    pub(crate) fn call(text: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Call, text)
+    }
+
+    /// A defect.
+    pub(crate) fn internal(text: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Internal, text)
+    }
+
+    /// The end of a job, as the registrar reports it.
+    pub(crate) fn failed(failure: Failure) -> Error {
+        failure.into()
+    }
+
+    /// The end of a job whose server is out of reach, or refuses the rank.
+    pub(crate) fn without_server(text: String, is_refused: bool) -> Error {
+        Error::new(if is_refused { ErrorKind::Config } else { ErrorKind::Network }, text)
+    }
+
+    /// The end of a session that was left.
+    pub(crate) fn closed() -> Error {
+        Error::new(ErrorKind::Closed, "the session is over")
+    }
+
+    /// A refusal of the system, while this was tried.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |error| Error::caused(ErrorKind::System, format!("{what}: {error}"), error)
+    }
+
+    /// Two nodes that cannot be in one cluster.
+    pub(crate) fn other_network(own: SocketAddr, other: SocketAddr) -> Error {
+        let text = format!(
+            "{own} and {other} are not in one network: nodes of a cluster share the first 16 bits of their \
+             IPv4 address (the first 112 of an IPv6 one); bind to another address"
+        );
+        Error::new(ErrorKind::Network, text)
+    }
+
+    /// An error with a source, whose text this one contains.
+    pub(crate) fn caused(
+        kind: ErrorKind,
+        text: impl Into<String>,
+        source: impl StdError + Send + Sync + 'static,
+    ) -> Error {
+        let source: Arc<dyn StdError + Send + Sync> = Arc::new(source);
+        Error::new(kind, text).with(|inner| inner.source = Some(source))
+    }
+
+    /// An error with the text of its source.
+    pub(crate) fn of(kind: ErrorKind, source: impl StdError + Send + Sync + 'static) -> Error {
+        Error::caused(kind, source.to_string(), source)
+    }
+
+    pub(crate) fn with_ranks(self, ranks: impl Into<Vec<u32>>) -> Error {
+        let mut ranks = ranks.into();
+        ranks.sort_unstable();
+        ranks.dedup();
+        self.with(|inner| inner.ranks = ranks)
+    }
+
+    pub(crate) fn with_operation(self, operation: Option<u64>) -> Error {
+        self.with(|inner| inner.operation = operation)
+    }
+
+    pub(crate) fn with_since(self, since: Option<Duration>) -> Error {
+        self.with(|inner| inner.since = since)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Inner)) -> Error {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 }
 
-impl From<TeamError> for Error {
-    fn from(error: TeamError) -> Error {
-        Error::Team(Arc::new(error))
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0.text)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { kind, text, ranks, operation, since, source } = &*self.0;
+        let mut out = formatter.debug_struct("Error");
+        out.field("kind", kind).field("text", text);
+        if !ranks.is_empty() {
+            out.field("ranks", ranks);
+        }
+        if let Some(operation) = operation {
+            out.field("operation", operation);
+        }
+        if let Some(since) = since {
+            out.field("since", since);
+        }
+        if let Some(source) = source {
+            out.field("source", source);
+        }
+        out.finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: E-07
+    #[test]
+    fn the_error_of_the_system_is_the_source() {
+        let refused = || io::Error::from(io::ErrorKind::AddrInUse);
+        let error = Error::system("cannot bind 10.0.0.1:4800")(refused());
+        assert_eq!(error.kind(), ErrorKind::System);
+        assert_eq!(error.to_string(), format!("cannot bind 10.0.0.1:4800: {}", refused()));
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::AddrInUse));
+        assert!(error.clone().source().is_some(), "a clone keeps it");
+    }
+
+    // spec: E-07
+    #[test]
+    fn programs_learn_ranks_operation_and_time() {
+        let error = Error::new(ErrorKind::Timeout, "rank 3 has not contributed")
+            .with_ranks([3, 1, 3])
+            .with_operation(Some(17))
+            .with_since(Some(Duration::from_secs(30)));
+        let other = error.clone().with_operation(None);
+        assert_eq!((error.kind(), error.ranks()), (ErrorKind::Timeout, &[1, 3][..]));
+        assert_eq!((error.operation(), error.since()), (Some(17), Some(Duration::from_secs(30))));
+        assert_eq!(other.operation(), None);
+        let debug = "Error { kind: Timeout, text: \"rank 3 has not contributed\", ranks: [1, 3], \
+                     operation: 17, since: 30s }";
+        assert_eq!(format!("{error:?}"), debug);
     }
 }

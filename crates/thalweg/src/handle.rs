@@ -228,7 +228,7 @@ impl Drop for Reply {
     /// Who drops it will never answer.
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
-            shared.end(Err(Error::Closed));
+            shared.end(Err(Error::closed()));
         }
     }
 }
@@ -236,6 +236,7 @@ impl Drop for Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn a_result_comes_once_it_is_there() {
@@ -281,15 +282,12 @@ mod tests {
     fn a_handle_can_be_awaited_without_a_runtime() {
         let (handle, reply) = pair(|length: usize| Ok(length + 1));
         assert_eq!(format!("{handle:?}"), "Handle { is_ready: false }");
-        std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(5));
-            reply.end(Ok(41_usize));
-        });
+        std::thread::spawn(move || reply.end(Ok(41_usize)));
         assert_eq!(block_on(handle.into_future()).unwrap(), 42);
         let (handle, reply) = pair(|(): ()| Ok(()));
         drop(reply);
         let end = block_on(async { handle.await });
-        assert!(matches!(end, Err(Error::Closed)));
+        assert_eq!(end.unwrap_err().kind(), ErrorKind::Closed);
     }
 
     #[test]
@@ -297,9 +295,9 @@ mod tests {
         let (handle, reply) = pair(|(): ()| Ok(()));
         drop(reply);
         assert!(handle.is_ready());
-        assert!(matches!(handle.wait(), Err(Error::Closed)));
+        assert_eq!(handle.wait().unwrap_err().kind(), ErrorKind::Closed);
         let (handle, reply) = pair(|(): ()| Ok(()));
-        reply.end::<()>(Err(Error::job("rank 3 is gone", vec![3])));
+        reply.end::<()>(Err(Error::new(ErrorKind::Peer, "rank 3 is gone")));
         assert_eq!(handle.wait().unwrap_err().to_string(), "rank 3 is gone");
     }
 }

@@ -23,6 +23,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("values travel as little-endian bytes, and are not turned round here");
 
+mod cancel;
 mod counters;
 pub mod daemon;
 mod engine;
@@ -36,8 +37,9 @@ mod tuning;
 mod value;
 mod window;
 
+pub use cancel::Cancel;
 pub use counters::{Counters, DeliveryCounters};
-pub use error::{Error, Failure};
+pub use error::{Error, ErrorKind};
 pub use handle::{Handle, HandleFuture};
 pub use lossy::Lossy;
 pub use pacing::Pacing;

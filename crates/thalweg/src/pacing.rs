@@ -13,7 +13,7 @@ use thalweg_control::local::{AgentLink, FromJob, ToJob};
 use thalweg_core::Reports;
 use thalweg_net::Driver;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::session::{Note, SessionConfig};
 use shared::{Paced, Shared};
 
@@ -57,7 +57,8 @@ impl Rein {
         let Pacing::Scheduled { agent } = &config.pacing else { return Ok(None) };
         let wrong = |error: std::io::Error| {
             let agent = agent.display();
-            Error::Config(format!("no agent at {agent}: {error}; start one with `thalweg agent`"))
+            let text = format!("no agent at {agent}: {error}; start one with `thalweg agent`");
+            Error::caused(ErrorKind::System, text, error)
         };
         let to = destination(config, server)?;
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
@@ -131,7 +132,7 @@ fn destination(config: &SessionConfig, server: SocketAddr) -> Result<Ipv4Addr, E
     match switch.unwrap_or(server).ip() {
         IpAddr::V4(address) => Ok(address),
         IpAddr::V6(address) => {
-            Err(Error::Config(format!("{address} is IPv6: agents name hosts by IPv4")))
+            Err(Error::config(format!("{address} is IPv6: agents name hosts by IPv4")))
         }
     }
 }

@@ -21,7 +21,7 @@ use self::missing::Hosts;
 pub use self::missing::Reduced;
 use self::team::TeamThread;
 use crate::counters::Counters;
-use crate::engine::{Command, Sum, Summed};
+use crate::engine::{Command, Leaving, Sum, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
 use crate::policy::{Policy, Reduce};
@@ -33,10 +33,15 @@ use crate::value::{Array, Value};
 /// at once, with a [`Handle`] to wait for; many operations may be on the way. Results of sums are the
 /// same bits at every rank.
 ///
-/// **Failures.** An operation that does not move is explained after a while ([`Note::Stalled`]): which
-/// rank, which fragment, which link, since when. If that lasts, the job fails at every rank with the
-/// same error. A switch or a server that is started again in time costs nothing but time.
+/// **Failures.** A rank whose process or host dies fails the job at every rank within
+/// [`failure_after`](SessionConfig::failure_after) and two seconds; the error has the rank, its address and the evidence.
+/// An operation that does not move is explained after a while ([`Note::Stalled`]): which rank, which fragment, which link,
+/// since when. If that lasts until [`operation_timeout`](SessionConfig::operation_timeout), the job fails at every rank
+/// with the same error. A rank that leaves while others still need it fails them at once. A switch or a server that is
+/// started again in time costs nothing but time.
 pub struct Session {
+    /// The process that joined. A child that inherits this is not the rank.
+    pid: u32,
     rank: u32,
     ranks: u32,
     policy: Policy,
@@ -52,6 +57,7 @@ impl Session {
         let (lanes, welcome) = Lanes::join(&config)?;
         let team = TeamThread::join(&config, &welcome, &lanes.end)?;
         Ok(Session {
+            pid: std::process::id(),
             rank: config.rank,
             ranks: config.ranks,
             policy: config.policy,
@@ -89,7 +95,10 @@ impl Session {
         how: Reduce,
     ) -> Result<Handle<Vec<T>>, Error> {
         if may_lack(&self.policy, how, T::ELEMENT) {
-            return Err(Error::NoCoverage);
+            return Err(Error::call(
+                "the session's policy has a loss bound, and all_reduce returns no coverage: call \
+                 all_reduce_with, with this policy or with Reliability::Exact",
+            ));
         }
         let reduced = self.all_reduce_with(values, how, self.policy)?;
         Ok(reduced.and_then(|reduced| Ok(reduced.values)))
@@ -105,7 +114,7 @@ impl Session {
     ) -> Result<Handle<Reduced<Vec<T>>>, Error> {
         let reduced = self.all_reduce_array(T::into_array(values), how, policy)?;
         Ok(reduced.and_then(|Reduced { values, coverage }| {
-            let values = T::from_array(values).ok_or(Error::Closed)?;
+            let values = T::from_array(values).ok_or_else(other_type)?;
             Ok(Reduced { values, coverage })
         }))
     }
@@ -182,7 +191,7 @@ impl Session {
         let length = values.as_ref().len();
         if !length.is_multiple_of(element.bytes()) {
             let name = element.name();
-            return Err(Error::Call(format!("{length} bytes are no whole number of {name}")));
+            return Err(Error::call(format!("{length} bytes are no whole number of {name}")));
         }
         if self.ranks == 1 {
             return Ok(exact(ready(values)));
@@ -239,7 +248,7 @@ impl Session {
         let own = own_part(&counts, self.rank);
         let Some(own) = own.filter(|_| counts.iter().sum::<u64>() == values.len() as u64) else {
             let (parts, ranks, length) = (counts.len(), self.ranks, values.len());
-            return Err(Error::Call(format!(
+            return Err(Error::call(format!(
                 "{parts} counts for {ranks} ranks and {length} values: give one for each rank, that add up to \
                  the values"
             )));
@@ -254,7 +263,7 @@ impl Session {
         let fingerprint = fingerprint.with_intent(intent);
         let reduced = self.all_reduce_as(array, how, (policy, fingerprint))?;
         Ok(reduced.and_then(move |Reduced { values, coverage }| {
-            let values = T::from_array(values).ok_or(Error::Closed)?;
+            let values = T::from_array(values).ok_or_else(other_type)?;
             let part = values[own.start as usize..own.end as usize].to_vec();
             Ok(Reduced { values: part, coverage: coverage.within(&own) })
         }))
@@ -319,7 +328,7 @@ impl Session {
     pub fn receive<T: Value>(&self, from: u32, tag: u64) -> Result<Handle<Vec<T>>, Error> {
         let to_values = |(_, bytes): (u32, Vec<u8>)| {
             let array = Array::from_bytes(T::ELEMENT, &bytes);
-            T::from_array(array).ok_or(Error::Closed)
+            T::from_array(array).ok_or_else(other_type)
         };
         let (handle, reply) = pair(to_values);
         let values = (Some(T::ELEMENT), None);
@@ -359,17 +368,33 @@ impl Session {
     /// What was counted so far by one of the sending threads.
     pub fn counters_of(&self, thread: usize) -> Result<Counters, Error> {
         let post = self.lanes.get(thread);
-        let post = post.ok_or_else(|| Error::Call(format!("there is no thread {thread}")))?;
+        let post = post.ok_or_else(|| Error::call(format!("there is no thread {thread}")))?;
         let (handle, reply) = pair(|counters: Counters| Ok(counters));
         post.send(Command::Count(reply));
         handle.wait()
     }
 
-    /// Leaves the job when everything that was begun has ended.
+    /// Ends the job for all ranks, and returns at once. Operations that are under way here fail, and so does everything
+    /// later; all other ranks fail within `failure_after` with an error that has the rank and the reason.
+    // spec: E-03
+    pub fn abort(&self, reason: impl AsRef<str>) {
+        self.lanes.abort(reason.as_ref());
+    }
+
+    /// Leaves the job when everything that was begun has ended, and others have what they need of this rank. Waits for
+    /// them for `failure_after` at most, and no longer than 5 s.
     pub fn leave(mut self) -> Result<(), Error> {
+        if !self.is_own() {
+            return Err(Error::closed());
+        }
         // It has to have handed over what it works on.
         self.team = None;
         self.lanes.leave()
+    }
+
+    /// Whether this is the process that joined.
+    fn is_own(&self) -> bool {
+        std::process::id() == self.pid
     }
 
     /// A reduce-scatter by flows, compared as what was asked for by this policy.
@@ -409,7 +434,7 @@ impl Session {
     fn check(&self, policy: &Policy) -> Result<(), Error> {
         if policy.numeric != self.policy.numeric {
             let text = "another numeric than the session's: it is one for all sums of a job";
-            return Err(Error::Call(text.to_owned()));
+            return Err(Error::call(text));
         }
         Ok(())
     }
@@ -462,6 +487,23 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    /// Leaves without waiting for what is under way, within a second. Other ranks that need this one fail. In a child
+    /// of the process that joined nothing happens: the session is its parent's.
+    fn drop(&mut self) {
+        if !self.is_own() {
+            std::mem::forget(self.team.take());
+            return self.lanes.forget();
+        }
+        if self.team.is_some() {
+            // Its thread may wait for other ranks of the host, or for what the others compute.
+            self.lanes.end.set(&Error::closed());
+            // A thread that is gone needs no goodbye.
+            let _ = self.lanes.say_goodbye(Leaving::AtOnce);
+        }
+    }
+}
+
 /// Fingerprint that the ranks of an all-reduce have to agree on.
 fn fingerprint(element: Element, values: u64, how: Reduce, policy: Policy) -> Fingerprint {
     Fingerprint {
@@ -492,7 +534,7 @@ fn exact<T: 'static>(handle: Handle<T>) -> Handle<Reduced<T>> {
 /// Memory that was lent, with its result.
 fn returned<B: Memory>(sum: Reduced<Tensor>) -> Result<Reduced<B>, Error> {
     let Reduced { values, coverage } = sum;
-    Ok(Reduced { values: lent::give_back(values).ok_or(Error::Closed)?, coverage })
+    Ok(Reduced { values: lent::give_back(values).ok_or_else(other_type)?, coverage })
 }
 
 /// Which values are a rank's part.
@@ -513,7 +555,12 @@ fn ready<T: Send + 'static>(values: T) -> Handle<T> {
 }
 
 fn typed<T: Value>(handle: Handle<Array>) -> Handle<Vec<T>> {
-    handle.and_then(|array| T::from_array(array).ok_or(Error::Closed))
+    handle.and_then(|array| T::from_array(array).ok_or_else(other_type))
+}
+
+/// An operation ends with values of the type that it began with.
+fn other_type() -> Error {
+    Error::internal("an operation ended with values of another type than it began with")
 }
 
 fn bytes(outcome: Outcome) -> Vec<u8> {

@@ -85,7 +85,7 @@ impl FromStr for Window {
     fn from_str(text: &str) -> Result<Window, Error> {
         Window::ALL.into_iter().find(|window| window.name() == text).ok_or_else(|| {
             let names = Window::ALL.map(Window::name).join(", ");
-            Error::Config(format!("{text:?} is no window: write one of {names}"))
+            Error::config(format!("{text:?} is no window: write one of {names}"))
         })
     }
 }

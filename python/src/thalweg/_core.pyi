@@ -28,7 +28,12 @@ class Server:
     """A server that completes sums and admits ranks to jobs, on threads of its own."""
 
     def __new__(
-        cls, bind: str, secret: bytes, token: str | None = None, switch: str | None = None
+        cls,
+        bind: str,
+        secret: bytes,
+        token: str | None = None,
+        switch: str | None = None,
+        tls: tuple[str, str] | None = None,
     ) -> Server: ...
     @property
     def address(self) -> str: ...

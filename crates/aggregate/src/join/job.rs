@@ -226,6 +226,14 @@ impl Job {
         Ok(Heard::New)
     }
 
+    /// Begins a round because paths have changed. What was answered in an open one may name old paths.
+    // spec: E-09
+    pub(super) fn replan(&mut self, out: &mut Instructions) -> Result<Heard, JoinError> {
+        let round = self.next_round()?;
+        self.begin_round(round, out);
+        Ok(Heard::New)
+    }
+
     /// Repeats what nobody may have heard.
     pub(super) fn remind(&self, out: &mut Instructions) {
         if !self.is_open() {

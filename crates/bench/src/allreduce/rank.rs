@@ -46,7 +46,7 @@ pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
         switch: Some(arguments.switch.clone()),
         token: Some(arguments.token.clone()),
         share_memory: arguments.shared_memory,
-        patience: Duration::from_secs(20),
+        operation_timeout: Duration::from_secs(20),
         policy: policy(arguments)?,
         window: arguments.window,
         ..SessionConfig::new(&arguments.server, &arguments.job, arguments.rank, arguments.ranks)

@@ -14,17 +14,19 @@ use tonic::{Code, Status, Streaming};
 use super::rounds::Rounds;
 use super::{AttendConfig, ControlEvent};
 use crate::access::{Door, chain};
-use crate::clock::Clock;
+use crate::clock::{Clock, milliseconds};
+use crate::connection::Watch;
 use crate::convert;
 use crate::message::{FromRank, Join, Progress, Ticket, ToRank};
 use crate::registry::Registration;
+use crate::settings::Settings;
 use crate::v1;
 
 /// How long to wait before the next try.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// How long one try may take.
-const TRY_WITHIN: Duration = Duration::from_secs(5);
+const TRY_WITHIN: Span = Span::from_s(5);
 
 /// The service is told at least this often that the rank lives.
 const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -32,8 +34,11 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 /// How often the application hears that the service is out of reach.
 const TOLD_EVERY: Span = Span::from_s(1);
 
-/// How long whoever leaves looks for a service to say so to.
-const LEAVE_WITHIN: Span = Span::from_s(2);
+/// Time that a rank that leaves has to report it.
+const LEAVE_WITHIN: Span = Span::from_ms(500);
+
+/// The shortest time that a try gets.
+const TRY_LEAST: Span = Span::from_ms(300);
 
 /// How long the rest of a stream may take whose other end does not listen.
 const REST_WITHIN: Duration = Duration::from_secs(1);
@@ -55,10 +60,10 @@ pub(super) struct Call {
     rounds: Rounds,
     /// What the application last said, and when.
     progress: (Time, Progress),
-    /// Why the application gives up, until the service knows.
-    failing: Option<String>,
-    /// When to stop trying to leave. `None` while it stays.
-    leaving: Option<Time>,
+    /// Message that ends the job, until the service knows.
+    failing: Option<FromRank>,
+    /// Number of operations, and when to stop trying to leave. `None` while it stays.
+    leaving: Option<(u64, Time)>,
 }
 
 /// How a connection, or a try at one, ended.
@@ -69,10 +74,13 @@ enum End {
     Broken(String),
     /// The service does not want us.
     Refused(String),
+    /// The kernel of the service has not answered for this long.
+    Silent(Span),
 }
 
 /// An open connection.
 struct Line {
+    watch: Watch,
     inbound: Streaming<v1::ToRank>,
     outbound: mpsc::Sender<v1::FromRank>,
 }
@@ -106,7 +114,7 @@ impl Call {
         let mut away = self.clock.now();
         let mut told = None;
         loop {
-            let (end, was_there) = match self.connect().await {
+            let (end, was_there) = match self.connect(away).await {
                 Ok(line) => (self.talk(line).await, true),
                 Err(end) => (end, false),
             };
@@ -115,7 +123,13 @@ impl Call {
             }
             let text = match end {
                 End::Over => return,
-                End::Refused(text) => return (self.events)(ControlEvent::GaveUp { text }),
+                End::Refused(text) => {
+                    return (self.events)(ControlEvent::GaveUp { text, is_refused: true });
+                }
+                End::Silent(silence) => {
+                    away = Time::from_ps(away.as_ps().saturating_sub(silence.as_ps()));
+                    "its host does not answer".into()
+                }
                 End::Broken(text) => text,
             };
             if self.give_up(away, &mut told, text) || self.wait().await {
@@ -124,18 +138,25 @@ impl Call {
         }
     }
 
+    /// Time for which the service is looked for.
+    // spec: E-01, E-02
+    fn looks_for(&self) -> Span {
+        let Settings { failure_after, join_timeout, .. } = self.config.settings;
+        if self.ticket.is_some() { failure_after } else { join_timeout }
+    }
+
     /// Tells the application that the service is away, or that this was too long. Whether it was.
     fn give_up(&mut self, away: Time, told: &mut Option<Time>, text: String) -> bool {
         let now = self.clock.now();
-        if self.leaving.is_some_and(|leaving| now >= leaving) {
+        if self.leaving.is_some_and(|(_, leaving)| now >= leaving) {
             return true;
         }
         let since = now.since(away);
-        if since >= self.config.patience {
+        if since >= self.looks_for() {
             let (endpoint, seconds) = (&self.config.access.endpoint, since.as_s_f64());
             let text =
                 format!("no connection to the registrar at {endpoint} for {seconds:.1} s: {text}");
-            (self.events)(ControlEvent::GaveUp { text });
+            (self.events)(ControlEvent::GaveUp { text, is_refused: false });
             return true;
         }
         if told.is_none_or(|told| now.since(told) >= TOLD_EVERY) {
@@ -163,8 +184,12 @@ impl Call {
         match command {
             None => return true,
             Some(FromRank::Progress(progress)) => self.progress = (self.clock.now(), progress),
-            Some(FromRank::Failing { text }) => self.failing = Some(text),
-            Some(FromRank::Leave) => self.leaving = Some(self.clock.now() + LEAVE_WITHIN),
+            Some(end @ (FromRank::Failing(_) | FromRank::Aborting { .. })) => {
+                self.failing.get_or_insert(end);
+            }
+            Some(FromRank::Leave { operations }) => {
+                self.leaving = Some((operations, self.clock.now() + LEAVE_WITHIN));
+            }
             Some(FromRank::Answer { round, .. }) => self.rounds.answer(round),
             // They are repeated.
             Some(FromRank::Stalled(_) | FromRank::Operation { .. }) => {}
@@ -172,28 +197,34 @@ impl Call {
         false
     }
 
-    async fn connect(&mut self) -> Result<Line, End> {
+    /// Tries to connect, for no longer than the service is looked for since it was away.
+    async fn connect(&mut self, away: Time) -> Result<Line, End> {
         let attempt = attempt(self.door.clone(), self.registration(), self.join());
-        let mut attempt = pin!(time::timeout(TRY_WITHIN, attempt));
-        loop {
-            let result = tokio::select! {
-                result = &mut attempt => result,
+        let mut attempt = pin!(attempt);
+        let began = self.clock.now();
+        let end = (began + TRY_WITHIN).min((away + self.looks_for()).max(began + TRY_LEAST));
+        let result = loop {
+            let end = self.leaving.map_or(end, |(_, leaving)| end.min(leaving));
+            let left = milliseconds(end.since(self.clock.now()));
+            tokio::select! {
+                result = &mut attempt => break result,
+                () = time::sleep(Duration::from_millis(left)) => {
+                    let tried = self.clock.now().since(began).as_s_f64();
+                    break Err(End::Broken(format!("nothing came within {tried:.1} s")));
+                }
                 command = self.commands.recv() => {
                     if self.keep(command) {
                         return Err(End::Over);
                     }
-                    continue;
                 }
-            };
-            let (job, line) = result.unwrap_or_else(|_| {
-                let text = format!("nothing came within {} s", TRY_WITHIN.as_secs());
-                Err(End::Broken(text))
-            })?;
-            if self.job.replace(job) != Some(job) {
-                self.rounds = Rounds::default();
             }
-            return Ok(line);
+        };
+        let (job, line) = result?;
+        line.watch.set_failure_after(self.config.settings.failure_after);
+        if self.job.replace(job) != Some(job) {
+            self.rounds = Rounds::default();
         }
+        Ok(line)
     }
 
     fn registration(&self) -> Registration {
@@ -235,8 +266,9 @@ impl Call {
             return end;
         }
         loop {
-            if self.leaving.is_some() {
-                return leave(line).await;
+            if let Some((_, leaving)) = self.leaving {
+                let left = milliseconds(leaving.since(self.clock.now()));
+                return leave(line, Duration::from_millis(left)).await;
             }
             let end = tokio::select! {
                 message = line.inbound.message() => self.hear(message),
@@ -266,13 +298,9 @@ impl Call {
 
     /// Says what was kept while nobody heard it.
     fn catch_up(&mut self, line: &Line) -> Option<End> {
-        if let Some(text) = self.failing.clone() {
-            return line.say(&FromRank::Failing { text });
-        }
-        if self.leaving.is_some() {
-            return line.say(&FromRank::Leave);
-        }
-        None
+        let failing = self.failing.as_ref().map(|failing| line.say(failing));
+        let leaving = self.leaving.map(|(operations, _)| FromRank::Leave { operations });
+        failing.or_else(|| leaving.map(|leaving| line.say(&leaving))).flatten()
     }
 
     fn say(&mut self, line: &Line, said: FromRank) -> Option<End> {
@@ -282,6 +310,13 @@ impl Call {
     }
 
     fn beat(&self, line: &Line) -> Option<End> {
+        if let Some(silence) = line.watch.silence(self.config.settings.failure_after) {
+            return Some(End::Silent(silence));
+        }
+        // A service that is stopped misses heartbeats, and keeps its stream.
+        if line.outbound.capacity() <= QUEUE_MESSAGES / 2 {
+            return None;
+        }
         let (at, progress) = self.progress;
         let since = progress.since + self.clock.now().since(at);
         line.say(&FromRank::Progress(Progress { since, ..progress }))
@@ -311,6 +346,7 @@ impl Call {
             ToRank::Retire { round } => ControlEvent::Retire { round },
             ToRank::Diagnosis(diagnosis) => ControlEvent::Diagnosis(diagnosis),
             ToRank::ReportOperations => ControlEvent::ReportOperations,
+            ToRank::Left { rank, operations } => ControlEvent::Left { rank, operations },
             ToRank::Failed(failure) => {
                 (self.events)(ControlEvent::Failed(failure));
                 return Some(End::Over);
@@ -329,11 +365,10 @@ impl Line {
     }
 }
 
-/// Waits until the service has heard that this rank leaves.
-async fn leave(line: &mut Line) -> End {
+/// Waits until the service knows that this rank leaves.
+async fn leave(line: &mut Line, within: Duration) -> End {
     let end = async { while let Ok(Some(_)) = line.inbound.message().await {} };
-    // Whoever leaves does not wait for ever.
-    let _ = time::timeout(Duration::from_secs(2), end).await;
+    let _ = time::timeout(within, end).await;
     End::Over
 }
 
@@ -342,8 +377,8 @@ async fn attempt(
     registration: Registration,
     mut join: Join,
 ) -> Result<(JobId, Line), End> {
-    let client = door.open().await;
-    let mut client = client.map_err(|error| End::Broken(chain(&error)))?;
+    let opened = door.open().await;
+    let (mut client, watch) = opened.map_err(|error| End::Broken(chain(&error)))?;
     let request = convert::to_registration(&registration);
     let registered = client.register(request).await.map_err(|status| ended(&status))?;
     join.job = JobId(registered.into_inner().job);
@@ -352,7 +387,7 @@ async fn attempt(
     let _ = outbound.try_send(convert::to_join(&join));
     let attended = client.attend(ReceiverStream::new(messages)).await;
     let inbound = attended.map_err(|status| ended(&status))?.into_inner();
-    Ok((join.job, Line { inbound, outbound }))
+    Ok((join.job, Line { watch, inbound, outbound }))
 }
 
 /// Whether a status is worth another try.

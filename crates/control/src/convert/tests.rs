@@ -63,7 +63,13 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
         ToRank::Diagnosis(Arc::new(diagnosis.clone())),
         ToRank::Diagnosis(Arc::new(Diagnosis { fragment: None, ..diagnosis })),
         ToRank::ReportOperations,
-        ToRank::Failed(Arc::new(Failure { text: "so".into(), culprits: vec![] })),
+        ToRank::Failed(Arc::new(Failure::new(FailureKind::Timeout, "so", vec![]))),
+        ToRank::Failed(Arc::new(Failure {
+            operation: Some(3),
+            since: Some(Span::from_ms(9)),
+            ..Failure::new(FailureKind::Peer, "so", vec![7])
+        })),
+        ToRank::Left { rank: 2, operations: 9 },
     ];
     for message in messages {
         assert_eq!(told(to_told(&message)), Ok(message));
@@ -80,9 +86,11 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         FromRank::Progress(Progress { operation: 3, fragment: 4, since }),
         stall(Waits::Fragment(0)),
         stall(Waits::Ranks(vec![5, 6])),
-        FromRank::Failing { text: "no".into() },
+        FromRank::Failing(Failure::new(FailureKind::Other, "no", vec![])),
+        FromRank::Failing(Failure::new(FailureKind::Agreement, "no", vec![1, 3])),
+        FromRank::Aborting { reason: "enough".into() },
         FromRank::Operation { number: 7, fingerprint: Fingerprint::of_sum(Element::F32, 704) },
-        FromRank::Leave,
+        FromRank::Leave { operations: 12 },
     ];
     for message in messages {
         assert_eq!(said(to_said(&message)), Ok(Said::Later(message)));

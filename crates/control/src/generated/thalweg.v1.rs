@@ -30,9 +30,13 @@ pub struct Settings {
     #[prost(uint32, tag = "5")]
     pub span_fragments: u32,
     #[prost(uint64, tag = "6")]
-    pub patience_ms: u64,
+    pub operation_timeout_ms: u64,
     #[prost(uint64, tag = "7")]
     pub stall_after_ms: u64,
+    #[prost(uint64, tag = "8")]
+    pub failure_after_ms: u64,
+    #[prost(uint64, tag = "9")]
+    pub join_timeout_ms: u64,
 }
 /// Floats if no fixed point is given.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -57,7 +61,7 @@ pub struct Ticket {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FromRank {
-    #[prost(oneof = "from_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "from_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub message: ::core::option::Option<from_rank::Message>,
 }
 /// Nested message and enum types in `FromRank`.
@@ -78,6 +82,8 @@ pub mod from_rank {
         Leave(super::Leave),
         #[prost(message, tag = "7")]
         Operation(super::Operation),
+        #[prost(message, tag = "8")]
+        Aborting(super::Aborting),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -149,9 +155,24 @@ pub struct Stalled {
 pub struct Failing {
     #[prost(string, tag = "1")]
     pub text: ::prost::alloc::string::String,
+    /// The ranks at fault. Without any, it is the one that reports.
+    #[prost(uint32, repeated, tag = "2")]
+    pub culprits: ::prost::alloc::vec::Vec<u32>,
+    #[prost(enumeration = "FailureKind", tag = "3")]
+    pub kind: i32,
+}
+/// The application of a rank ends the job for all ranks.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Aborting {
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Leave {}
+pub struct Leave {
+    /// Number of operations that the rank has called.
+    #[prost(uint64, tag = "1")]
+    pub operations: u64,
+}
 /// An operation that a rank has called, to be compared with those of the others.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Operation {
@@ -164,7 +185,7 @@ pub struct Operation {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToRank {
-    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub message: ::core::option::Option<to_rank::Message>,
 }
 /// Nested message and enum types in `ToRank`.
@@ -187,6 +208,8 @@ pub mod to_rank {
         Failed(super::Failed),
         #[prost(message, tag = "8")]
         ReportOperations(super::ReportOperations),
+        #[prost(message, tag = "9")]
+        Left(super::Left),
     }
 }
 /// All ranks are there.
@@ -295,6 +318,23 @@ pub struct Failed {
     pub text: ::prost::alloc::string::String,
     #[prost(uint32, repeated, tag = "2")]
     pub culprits: ::prost::alloc::vec::Vec<u32>,
+    #[prost(enumeration = "FailureKind", tag = "3")]
+    pub kind: i32,
+    /// The operation that failed.
+    #[prost(uint64, optional, tag = "4")]
+    pub operation: ::core::option::Option<u64>,
+    /// Time without progress, where that is why it failed.
+    #[prost(uint64, optional, tag = "5")]
+    pub since_ms: ::core::option::Option<u64>,
+}
+/// A rank has left. No later operation can end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Left {
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    /// Number of operations that it has called.
+    #[prost(uint64, tag = "2")]
+    pub operations: u64,
 }
 /// The server has contributions to different operations: a rank reports its latest ones at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -395,6 +435,15 @@ pub struct Counter {
     pub name: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub value: u64,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum FailureKind {
+    Unspecified = 0,
+    Peer = 1,
+    Timeout = 2,
+    Aborted = 3,
+    Agreement = 4,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

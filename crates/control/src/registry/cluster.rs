@@ -26,11 +26,6 @@ impl Cluster {
         let servers = self.switch.filter(|servers| *servers != own);
         [own].into_iter().chain(servers).collect()
     }
-
-    /// Where a worker below this switch sends to.
-    pub(super) fn first_hop(&self, switch: Option<NodeId>) -> NodeId {
-        switch.unwrap_or(self.server)
-    }
 }
 
 #[cfg(test)]

@@ -2,41 +2,72 @@
 
 use thalweg_core::{Span, Time};
 
-use super::SILENT_AFTER;
+use super::Ending;
 use super::cluster::Cluster;
 use super::job::{Attendee, Job};
 use super::refusal::seconds;
-use crate::message::{Diagnosis, Failure, Waits};
+use crate::message::{Diagnosis, Failure, FailureKind, Waits};
 use crate::plane::Missing;
+use crate::settings::Settings;
 
 /// How many culprits are described.
 const DESCRIBED_MAX: usize = 4;
 
+/// Time without a message after which a connected rank is not in order: four heartbeats.
+const SILENT_AFTER: Span = Span::from_s(2);
+
 /// Why the job cannot go on, if it cannot.
+// spec: E-01, E-02
 pub(super) fn failure(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
-    let patience = job.settings.patience;
-    if job.hosts.is_empty() {
-        let waited = now.since(job.created);
-        return (job.is_resumed && waited >= patience).then(|| not_back(job, waited));
+    if let Some(dead) = dead(now, cluster, job) {
+        return Some(dead);
     }
-    if job.welcome.is_none() && job.ranks.values().any(|attendee| attendee.has_left) {
+    if job.hosts.is_empty() {
+        return late(now, job);
+    }
+    if job.welcome.is_none() && job.ranks.values().any(Attendee::has_left) {
         let culprits = job.missing();
         let text = format!("{} cannot be replaced: others have left", list(&culprits));
-        return Some(Failure { text, culprits });
+        return Some(Failure::new(FailureKind::Peer, text, culprits));
     }
-    gone(now, cluster, job).or_else(|| {
-        let (_, first) = job.stalls.first()?;
-        if now.since(first.began) < patience {
-            return None;
-        }
-        let Diagnosis { text, culprits, .. } = diagnosis(now, cluster, job)?;
-        Some(Failure { text, culprits })
-    })
+    let (_, first) = job.stalls.first()?;
+    if now.since(first.began) < job.settings.operation_timeout {
+        return None;
+    }
+    let stall = explain_stall(now, cluster, job)?;
+    let text = stall.text("timed out", "after");
+    let (operation, since) = (Some(stall.operation), Some(stall.since));
+    let failure = Failure::new(FailureKind::Timeout, text, stall.culprits);
+    Some(Failure { operation, since, ..failure })
 }
 
 /// Why the job stalls, if it does and if that is known.
 // spec: T-07
 pub(super) fn diagnosis(now: Time, cluster: &Cluster, job: &Job) -> Option<Diagnosis> {
+    let stall = explain_stall(now, cluster, job)?;
+    let text = stall.text("stalls", "for");
+    let Explained { culprits, fragment, since, .. } = stall;
+    Some(Diagnosis { text, culprits, fragment, since })
+}
+
+/// A stall, with its cause.
+struct Explained {
+    operation: u64,
+    fragment: Option<u64>,
+    since: Span,
+    culprits: Vec<u32>,
+    reason: String,
+}
+
+impl Explained {
+    fn text(&self, verb: &str, preposition: &str) -> String {
+        let Explained { operation, fragment, since, reason, .. } = self;
+        let place = fragment.map_or(String::new(), |fragment| format!(" at fragment {fragment}"));
+        format!("operation {operation} {verb}{place} {preposition} {}: {reason}", seconds(*since))
+    }
+}
+
+fn explain_stall(now: Time, cluster: &Cluster, job: &Job) -> Option<Explained> {
     let (rank, first) = job.stalls.first()?;
     let since = now.since(first.began);
     let operation = first.stall.operation;
@@ -53,9 +84,7 @@ pub(super) fn diagnosis(now: Time, cluster: &Cluster, job: &Job) -> Option<Diagn
             (None, (culprits, format!("{asker} waits for {whom}")))
         }
     };
-    let place = fragment.map_or(String::new(), |fragment| format!(" at fragment {fragment}"));
-    let text = format!("operation {operation} stalls{place} for {}: {reason}", seconds(since));
-    Some(Diagnosis { text, culprits, fragment, since })
+    Some(Explained { operation, fragment, since, culprits, reason })
 }
 
 /// A rank and where it is.
@@ -66,30 +95,45 @@ pub(super) fn name_of(cluster: &Cluster, job: &Job, rank: u32) -> String {
     }
 }
 
-fn not_back(job: &Job, waited: Span) -> Failure {
+/// Ranks that have not come in time, at first or after a restart of the registrar.
+fn late(now: Time, job: &Job) -> Option<Failure> {
+    let Settings { failure_after, join_timeout, .. } = job.settings;
+    let (waited, within) =
+        (now.since(job.created), if job.is_resumed { failure_after } else { join_timeout });
+    if waited < within {
+        return None;
+    }
     let culprits = job.missing();
-    let (who, waited) = (list(&culprits), seconds(waited));
-    let text = format!("{who} did not come back since the registrar restarted {waited} ago");
-    Failure { text, culprits }
+    let (who, after) = (list(&culprits), seconds(waited));
+    if job.is_resumed {
+        let text = format!("{who} did not come back since the registrar restarted {after} ago");
+        return Some(Failure::new(FailureKind::Peer, text, culprits));
+    }
+    let refusal = job.refusal.as_ref();
+    let refusal = refusal.map_or(String::new(), |refusal| {
+        format!(" (the last process that was refused: {refusal})")
+    });
+    let text = format!("joining timed out after {after}: {who} did not come{refusal}");
+    let failure = Failure::new(FailureKind::Timeout, text, culprits);
+    Some(Failure { since: Some(waited), ..failure })
 }
 
-/// Those who were away for longer than the patience.
-fn gone(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
-    let patience = job.settings.patience;
-    let is_gone = |attendee: &Attendee| match attendee.link {
-        _ if attendee.has_left => false,
-        None => now.since(attendee.broke) >= patience,
-        Some(_) => now.since(attendee.heard) >= patience.max(SILENT_AFTER),
+/// Ranks whose connection, or whose kernel, has been away for `failure_after`.
+// spec: E-01
+fn dead(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
+    let is_dead = |attendee: &Attendee| {
+        let is_missed = !attendee.has_left() && attendee.link.is_none();
+        is_missed && now.since(attendee.broke.0) >= job.settings.failure_after
     };
-    let gone = job.ranks.iter().filter(|(_, attendee)| is_gone(attendee));
-    let culprits: Vec<u32> = gone.map(|(rank, _)| *rank).collect();
+    let dead = job.ranks.iter().filter(|(_, attendee)| is_dead(attendee));
+    let culprits: Vec<u32> = dead.map(|(rank, _)| *rank).collect();
     if culprits.is_empty() {
         return None;
     }
     let text = describe(&culprits, |rank| {
-        format!("{} is gone: {}", name_of(cluster, job, rank), whereabouts(now, job, rank))
+        format!("{} died: {}", name_of(cluster, job, rank), whereabouts(now, job, rank))
     });
-    Some(Failure { text, culprits })
+    Some(Failure::new(FailureKind::Peer, text, culprits))
 }
 
 /// Whose fault it is that a fragment does not come, and why that is thought.
@@ -143,7 +187,8 @@ fn not_received(cluster: &Cluster, job: &Job, rank: u32) -> String {
 fn link_of(cluster: &Cluster, job: &Job, rank: u32) -> Option<(String, String)> {
     job.seat_of(rank)?;
     let attendee = job.ranks.get(&rank)?;
-    let hop = cluster.first_hop(attendee.switch);
+    let hop = cluster.path(attendee.switch).into_iter().find(|switch| !job.away.contains(switch));
+    let hop = hop.unwrap_or(cluster.server);
     let text = |node| cluster.address(node).to_string();
     Some((text(attendee.process.node), text(hop)))
 }
@@ -151,7 +196,7 @@ fn link_of(cluster: &Cluster, job: &Job, rank: u32) -> Option<(String, String)> 
 /// What the control channel knows of a rank.
 fn whereabouts(now: Time, job: &Job, rank: u32) -> String {
     let Some(attendee) = job.ranks.get(&rank) else { return "it never came".into() };
-    if attendee.has_left {
+    if attendee.has_left() {
         return "it has left".into();
     }
     let last = attendee.progress.map(|(_, progress)| {
@@ -159,14 +204,25 @@ fn whereabouts(now: Time, job: &Job, rank: u32) -> String {
     });
     match (attendee.link, last) {
         (None, last) => {
-            let broke = seconds(now.since(attendee.broke));
+            let (there, ending) = attendee.broke;
+            let since = seconds(now.since(there));
             let last = last.map_or(String::new(), |last| format!("; last heard: {last}"));
-            format!("its control connection broke {broke} ago{last}")
+            match ending {
+                Ending::Closed => {
+                    format!("its control connection closed without a goodbye {since} ago{last}")
+                }
+                Ending::Silent(_) => format!("its host has not answered for {since}{last}"),
+            }
         }
         (Some(_), last) => {
-            let heard = seconds(now.since(attendee.heard));
+            let silence = now.since(attendee.heard);
             let last = last.map_or(String::new(), |last| format!(" at {last}"));
-            format!("last heard {heard} ago{last}")
+            let state = if silence >= SILENT_AFTER {
+                ", its connection is open: the process is stopped or busy"
+            } else {
+                ""
+            };
+            format!("last heard {} ago{last}{state}", seconds(silence))
         }
     }
 }

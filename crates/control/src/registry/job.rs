@@ -1,6 +1,6 @@
 //! One job: its ranks, from registration to the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use thalweg_aggregate::join::Process;
@@ -10,7 +10,7 @@ use thalweg_wire::tag::{Key, Secret};
 use super::cluster::Cluster;
 use super::operations::Operations;
 use super::stall::Stalls;
-use super::{Action, LinkId, Refusal, Registration, SILENT_AFTER, UNATTENDED_FOR, WAITING_EVERY};
+use super::{Action, Ending, LinkId, Refusal, Registration, UNATTENDED_FOR, WAITING_EVERY};
 use crate::message::{Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome};
 use crate::settings::Settings;
 
@@ -35,6 +35,11 @@ pub(super) struct Job {
     pub(super) welcome: Option<Arc<Welcome>>,
     pub(super) stalls: Stalls,
     pub(super) operations: Operations,
+    /// Switches that the job is planned without, and the time of the last change.
+    pub(super) away: BTreeSet<NodeId>,
+    pub(super) replanned: Option<Time>,
+    /// The last reason for which a process that named the job was refused.
+    pub(super) refusal: Option<String>,
     /// When those who wait were last told for whom.
     waiting_told: Time,
     /// When the last one was gone. Means something only while nobody is there.
@@ -49,12 +54,20 @@ pub(super) struct Attendee {
     pub(super) switch: Option<NodeId>,
     pub(super) resume: Option<Resume>,
     pub(super) link: Option<LinkId>,
-    /// When the link broke. Means something only without one.
-    pub(super) broke: Time,
+    /// The last moment at which its connection, or its kernel, was there, and how that ended. Valid only without a
+    /// link.
+    pub(super) broke: (Time, Ending),
     pub(super) heard: Time,
     /// What it last said, and when.
     pub(super) progress: Option<(Time, Progress)>,
-    pub(super) has_left: bool,
+    /// Number of operations that it had called when it left.
+    pub(super) left: Option<u64>,
+}
+
+impl Attendee {
+    pub(super) fn has_left(&self) -> bool {
+        self.left.is_some()
+    }
 }
 
 /// What the leaders of a resumed job remember.
@@ -78,6 +91,9 @@ impl Job {
             welcome: None,
             stalls: Stalls::default(),
             operations: Operations::default(),
+            away: BTreeSet::new(),
+            replanned: None,
+            refusal: None,
             waiting_told: now,
             deserted: now,
         }
@@ -114,16 +130,17 @@ impl Job {
             return Err(Refusal::SameNode { address, rank });
         }
         let Some(before) = self.ranks.get(&rank) else { return Ok(()) };
-        if before.has_left {
+        if before.has_left() {
             return Err(Refusal::Ending);
         }
         if before.process != join.process {
-            let heard = now.since(before.heard);
-            if before.link.is_some() && heard < SILENT_AFTER {
+            // However long nothing came from it: only its kernel can say that it is gone.
+            if before.link.is_some() {
                 let address = cluster.address(before.process.node);
+                let heard = now.since(before.heard);
                 return Err(Refusal::Taken { rank, address, heard });
             }
-            if self.ranks.values().any(|attendee| attendee.has_left) {
+            if self.ranks.values().any(Attendee::has_left) {
                 return Err(Refusal::Ending);
             }
         }
@@ -154,10 +171,10 @@ impl Job {
             switch: join.switch,
             resume: join.resume,
             link: Some(link),
-            broke: now,
+            broke: (now, Ending::Closed),
             heard: now,
             progress,
-            has_left: false,
+            left: None,
         };
         self.ranks.insert(join.rank, attendee);
         before
@@ -214,24 +231,38 @@ impl Job {
     }
 
     /// Notes that a rank has no stream. Returns whether it is missed.
-    pub(super) fn lose_link(&mut self, now: Time, rank: u32) -> bool {
-        if self.hosts.is_empty() {
-            self.ranks.remove(&rank);
-            self.deserted = now;
-            return false;
-        }
+    pub(super) fn lose_link(&mut self, now: Time, rank: u32, ending: Ending) -> bool {
         let Some(attendee) = self.ranks.get_mut(&rank) else { return false };
-        (attendee.link, attendee.broke) = (None, now);
+        let there = Time::from_ps(now.as_ps().saturating_sub(ending.silence().as_ps()));
+        (attendee.link, attendee.broke) = (None, (there, ending));
+        self.deserted = now;
         true
     }
 
-    pub(super) fn leave(&mut self, rank: u32) {
+    pub(super) fn leave(&mut self, now: Time, rank: u32, operations: u64) {
         self.stalls.forget(rank);
         if self.hosts.is_empty() {
             self.ranks.remove(&rank);
+            self.deserted = now;
         } else if let Some(attendee) = self.ranks.get_mut(&rank) {
-            (attendee.link, attendee.has_left) = (None, true);
+            (attendee.link, attendee.left) = (None, Some(operations));
         }
+    }
+
+    /// Begins to gather again: those that were there are gone, and others come.
+    pub(super) fn gather_again(&mut self, now: Time) {
+        self.ranks.clear();
+        self.deserted = now;
+        // Members of a job that was forgotten have a deadline of their own.
+        if !self.is_resumed {
+            self.created = now;
+        }
+    }
+
+    /// Messages about those that have left, for a rank that may have missed them.
+    pub(super) fn departures(&self) -> impl Iterator<Item = ToRank> + '_ {
+        let left = self.ranks.iter().filter_map(|(rank, attendee)| Some((*rank, attendee.left?)));
+        left.map(|(rank, operations)| ToRank::Left { rank, operations })
     }
 
     /// Takes down what a rank waits for, as far as it can be.
@@ -246,7 +277,7 @@ impl Job {
 
     /// Whether all ranks have left.
     pub(super) fn is_over(&self) -> bool {
-        self.ranks.values().all(|attendee| attendee.has_left)
+        self.ranks.values().all(Attendee::has_left)
     }
 
     /// Whether anybody is connected.

@@ -58,14 +58,16 @@ impl Registry {
             return;
         }
         let memory = watermark.map_or(Memory::Lost, |watermark| Memory::Kept { watermark });
-        let paths = vec![self.cluster.path(attendee.switch)];
+        let mut path = self.cluster.path(attendee.switch);
+        path.retain(|switch| !job.away.contains(switch));
+        let paths = vec![path];
         let process = attendee.process;
         let message = Message::Answer { job: id, process, round, rank: seat, paths, memory };
         self.tell_registrar(now, id, message);
         self.obey();
     }
 
-    fn tell_registrar(&mut self, now: Time, id: JobId, message: Message) {
+    pub(super) fn tell_registrar(&mut self, now: Time, id: JobId, message: Message) {
         match self.registrar.handle(message) {
             // Said too late or too early: it will be asked again.
             Ok(_) | Err(JoinError::UnknownJob(_) | JoinError::Future { .. }) => {}

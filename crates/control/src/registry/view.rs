@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_core::{JobId, NodeId, Time};
+use thalweg_core::{JobId, NodeId, Span, Time};
 
 use super::Registry;
 use super::job::{Attendee, Job};
 use crate::clock::milliseconds;
+use crate::settings::Settings;
 use crate::v1;
 
 /// A job, in a few words.
@@ -33,6 +34,12 @@ impl Registry {
             connected: connected(job) as u32,
         });
         jobs.collect()
+    }
+
+    /// Silence of a kernel that means death in a job. The default for a job that there is not.
+    pub fn failure_after(&self, job: JobId) -> Span {
+        let default = Settings::default().failure_after;
+        self.jobs.get(&job).map_or(default, |job| job.settings.failure_after)
     }
 
     /// Who is there, and where.

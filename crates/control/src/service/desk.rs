@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_core::{JobId, Time};
+use thalweg_core::{JobId, NodeId, Span, Time};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::message::{Join, ToRank};
 use crate::plane::{DataPlane, Missing};
-use crate::registry::{Action, JobSummary, LinkId, Refusal, Registry};
+use crate::registry::{Action, Ending, JobSummary, LinkId, Refusal, Registry};
 
 /// How much may wait for a rank that does not listen before its stream is given up.
 const QUEUE_MESSAGES: usize = 256;
+
+/// Free places that are kept for messages that must not be lost. A rank that is stopped misses reports of stalls, and
+/// keeps its stream.
+const RESERVED_MESSAGES: usize = QUEUE_MESSAGES / 2;
 
 /// What comes from outside of the streams.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(super) enum Errand {
     Fail { job: JobId, text: String },
     /// The data plane has contributions to different operations of a job.
     Compare { job: JobId },
+    /// A switch has answered a probe.
+    Answered { switch: NodeId },
     /// Somebody wants to know which jobs there are.
     List { answer: std::sync::mpsc::Sender<Vec<JobSummary>> },
 }
@@ -47,6 +53,8 @@ struct Outgoing {
 /// The other end of a stream.
 pub(super) struct Stream {
     pub(super) link: LinkId,
+    /// Silence of a kernel that means death in this job.
+    pub(super) failure_after: Span,
     pub(super) messages: mpsc::Receiver<ToRank>,
     /// Resolves when the stream has ended.
     pub(super) closed: oneshot::Receiver<()>,
@@ -70,18 +78,19 @@ impl Desk {
         let (sender, messages) = mpsc::channel(QUEUE_MESSAGES);
         let (_is_open, closed) = oneshot::channel();
         self.streams.insert(link, Outgoing { messages: sender, _is_open });
+        let failure_after = self.registry.failure_after(join.job);
         let attended = self.tell(|registry, now| registry.attend(now, link, join));
         if let Err(refusal) = attended {
             self.streams.remove(&link);
             return Err(refusal);
         }
-        Ok(Stream { link, messages, closed })
+        Ok(Stream { link, failure_after, messages, closed })
     }
 
     /// Forgets a stream that broke.
-    pub(super) fn hang_up(&mut self, link: LinkId) {
+    pub(super) fn hang_up(&mut self, link: LinkId, ending: Ending) {
         self.streams.remove(&link);
-        self.tell(|registry, now| registry.hang_up(now, link));
+        self.tell(|registry, now| registry.hang_up(now, link, ending));
     }
 
     /// Tells the registry something, and does what it wants done.
@@ -108,10 +117,14 @@ impl Desk {
         match action {
             Action::Tell { link, message } => {
                 let Some(stream) = self.streams.get(&link) else { return };
-                // Whoever does not listen is as good as gone.
+                let can_be_lost = matches!(message, ToRank::Diagnosis(_) | ToRank::Waiting { .. });
+                if can_be_lost && stream.messages.capacity() <= RESERVED_MESSAGES {
+                    return;
+                }
+                // What it misses now it can never make up for.
                 if stream.messages.try_send(message).is_err() {
                     self.streams.remove(&link);
-                    self.registry.hang_up(now, link);
+                    self.registry.hang_up(now, link, Ending::Closed);
                 }
             }
             Action::Close { link } => drop(self.streams.remove(&link)),
@@ -125,6 +138,7 @@ impl Desk {
                 };
                 self.plane.missing(job, sequence, Box::new(answer));
             }
+            Action::Probe { switch } => self.plane.probe(switch),
             Action::Note(text) => self.note(text),
         }
     }

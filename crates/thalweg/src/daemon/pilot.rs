@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_core::Reports;
 use thalweg_net::{Driver, DriverError, Waker};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// How long it sleeps at most.
 const NAP: Duration = Duration::from_millis(100);
@@ -74,9 +74,10 @@ impl<M: Reports + Send + 'static> Pilot<M> {
         match self.end() {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => {
-                Err(Error::System { what: "the data path ended", why: error.to_string() })
+                let text = format!("the data path ended: {error}");
+                Err(Error::caused(ErrorKind::System, text, error))
             }
-            Some(Err(_)) => Err(Error::System { what: "the data path", why: "panicked".into() }),
+            Some(Err(_)) => Err(Error::internal("the thread of the data path panicked")),
         }
     }
 }

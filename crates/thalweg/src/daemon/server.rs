@@ -9,13 +9,14 @@ use thalweg_control::{
     DataPlane, JobSummary, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceError,
     TlsFiles, random,
 };
-use thalweg_core::{JobId, Time};
+use thalweg_core::{JobId, NodeId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_stack::{Event, TrainingHost};
 use thalweg_wire::tag::Secret;
 
+use super::node_of;
 use super::pilot::Pilot;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::tuning;
 
 /// Settings of a [`ServerDaemon`].
@@ -117,7 +118,6 @@ impl ServerDaemon {
     }
 
     fn try_start(config: &ServerDaemonConfig, notes: Notes) -> Result<ServerDaemon, Start> {
-        let wrong = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
         let endpoint = EndpointConfig {
             bind: config.bind,
             offload: config.offload,
@@ -125,21 +125,22 @@ impl ServerDaemon {
             receive_buffer_bytes: 16 << 20,
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::open_block(&endpoint).map_err(|error| wrong(&error))?;
+        let endpoint = Endpoint::open_block(&endpoint).map_err(Error::from)?;
         let address = endpoint.local_address();
         let network = Network::of(address.ip());
-        let node = network.node(address).ok_or(Error::Closed)?;
+        let node = node_of(network, address)?;
         let switch = config.switch.map(|switch| {
-            network.node(switch).ok_or(Error::Network { own: address, server: switch })
+            network.node(switch).ok_or_else(|| Error::other_network(address, switch))
         });
         let switch = switch.transpose()?;
         let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
-            .map_err(|error| wrong(&error))?;
+            .map_err(|error| Error::of(ErrorKind::Internal, error))?;
         let mut host = TrainingHost::new(node, flows);
-        host.serve(tuning::server(node, config.secret)).map_err(|error| wrong(&error))?;
+        host.serve(tuning::server(node, config.secret))
+            .map_err(|error| Error::of(ErrorKind::Internal, error))?;
         let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
-        let driver = Driver::new(driver, endpoint, Peers::in_network(network), host)
-            .map_err(|error| wrong(&error))?;
+        let driver =
+            Driver::new(driver, endpoint, Peers::in_network(network), host).map_err(Error::from)?;
         // Ranks join through the service: without it there is nothing to report.
         let reporter = Arc::new(OnceLock::new());
         let on_event = report_to(Arc::clone(&reporter));
@@ -157,8 +158,8 @@ impl ServerDaemon {
         };
         let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;
         let service = Service::start(service, plane).map_err(|error| match error {
-            ServiceError::Bind { .. } => Start::Taken(wrong(&error)),
-            _ => Start::Failed(wrong(&error)),
+            ServiceError::Bind { .. } => Start::Taken(error.into()),
+            _ => Start::Failed(error.into()),
         })?;
         let _ = reporter.set(service.reporter());
         Ok(ServerDaemon { service: Some(service), data, address })
@@ -184,9 +185,9 @@ impl ServerDaemon {
         })
     }
 
-    /// Whether its data path runs.
+    /// Whether its data path and its control channel run.
     pub fn is_running(&self) -> bool {
-        self.data.pilot.is_running()
+        self.data.pilot.is_running() && self.service.as_ref().is_some_and(Service::is_running)
     }
 
     /// Ends it, and says what it died of if it already had. Ranks find out, and wait for another to be
@@ -203,10 +204,11 @@ impl ServerDaemon {
 // spec: E-11
 fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
     move |event| {
-        if let (Event::Server(server::Event::Differs { job, .. }), Some(reporter)) =
-            (event, reporter.get())
-        {
-            reporter.operations_differ(job);
+        let (Event::Server(event), Some(reporter)) = (event, reporter.get()) else { return };
+        match event {
+            server::Event::Differs { job, .. } => reporter.operations_differ(job),
+            server::Event::Answered { switch } => reporter.switch_answered(switch),
+            server::Event::Refused { .. } | server::Event::Rescaled { .. } => {}
         }
     }
 }
@@ -215,7 +217,7 @@ fn ipv4(address: SocketAddr) -> Result<Ipv4Addr, Error> {
     match address.ip() {
         IpAddr::V4(ip) => Ok(ip),
         IpAddr::V6(_) => {
-            Err(Error::Config(format!("{address} is IPv6: control names nodes by IPv4")))
+            Err(Error::config(format!("{address} is IPv6: control names nodes by IPv4")))
         }
     }
 }
@@ -242,6 +244,13 @@ impl DataPlane for Data {
                 server::Missing::Nothing => Missing::Complete,
                 server::Missing::Unknown => Missing::Unknown,
             });
+        });
+    }
+
+    // spec: E-09
+    fn probe(&self, switch: NodeId) {
+        self.pilot.tell(move |driver| {
+            driver.command(|host: &mut TrainingHost, _| host.server_mut().probe(switch), |_| {});
         });
     }
 

@@ -8,6 +8,7 @@ use thalweg_core::JobId;
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_wire::tag::Secret;
 
+use super::node_of;
 use super::pilot::Pilot;
 use crate::error::Error;
 use crate::lossy::Lossy;
@@ -76,9 +77,8 @@ impl SwitchDaemonConfig {
 impl SwitchDaemon {
     /// Opens its socket and starts.
     pub fn start(config: &SwitchDaemonConfig) -> Result<SwitchDaemon, Error> {
-        let wrong = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
         if !(0.0..=1.0).contains(&config.loss) {
-            return Err(Error::Config(format!("loss is {}, must be 0 to 1", config.loss)));
+            return Err(Error::config(format!("loss is {}, must be 0 to 1", config.loss)));
         }
         // Copies for a whole rack wait in one buffer.
         let endpoint = EndpointConfig {
@@ -88,20 +88,19 @@ impl SwitchDaemon {
             receive_buffer_bytes: 16 << 20,
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::open_block(&endpoint).map_err(|error| wrong(&error))?;
+        let endpoint = Endpoint::open_block(&endpoint)?;
         let address = endpoint.local_address();
         let network = Network::of(address.ip());
-        let node = network.node(address).ok_or(Error::Closed)?;
+        let node = node_of(network, address)?;
         let switch = switch::Config {
             aggregators: config.aggregators,
             values_max: config.values_max,
             ..tuning::switch(node, config.secret)
         };
-        let switch: Switch = Switch::new(switch).map_err(|error| wrong(&error))?;
+        let switch: Switch = Switch::new(switch)?;
         let machine = Lossy::new(switch, config.loss, config.seed);
         let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
-        let driver = Driver::new(driver, endpoint, Peers::in_network(network), machine)
-            .map_err(|error| wrong(&error))?;
+        let driver = Driver::new(driver, endpoint, Peers::in_network(network), machine)?;
         let pilot = Pilot::start("thalweg-switch", driver, |_| {})?;
         Ok(SwitchDaemon { pilot, address, aggregators: config.aggregators })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_collective::{SubmitError, SumCall, mesh};
-use thalweg_control::{ControlEvent, FromRank};
+use thalweg_control::{ControlEvent, Failure, FromRank};
 use thalweg_core::{Element, Fingerprint, JobId, Time};
 use thalweg_stack::{Event, HostError, Participant, TrainingHost};
 use thalweg_values::{Coverage, Tensor};
@@ -11,10 +11,11 @@ use thalweg_wire::aggregate::Scale;
 
 use super::Engine;
 use super::comparison::{Begun, HostOperation};
+use super::departure::Leaving;
 use super::membership::Membership;
-use super::pending::{Fault, fault_of_mesh};
+use super::pending::{Fault, Peer, fault_of_mesh};
 use crate::counters::{Counters, DeliveryCounters};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
 use crate::policy::Policy;
 use crate::tuning::LAYERS;
@@ -26,7 +27,9 @@ pub(crate) enum Command {
     /// The ranks of this host have begun an operation together.
     Begin(Arc<HostOperation>),
     /// Everybody has to fail, for this reason.
-    Fail(String),
+    Fail(Failure),
+    /// The application ends the job, for this reason.
+    Abort(String),
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
     Call(mesh::Request, Reply),
     /// Values to one rank. Ends with nothing.
@@ -38,8 +41,8 @@ pub(crate) enum Command {
     Control(ControlEvent),
     /// How it does. Ends with [`Counters`].
     Count(Reply),
-    /// Leave the job when everything is done. Ends with nothing.
-    Leave(Reply),
+    /// Leave the job. Ends with the number of operations that have begun, a `u64`.
+    Leave(Leaving, Reply),
 }
 
 /// A sum to make.
@@ -69,12 +72,18 @@ impl Engine {
             Command::Begin(operation) => {
                 self.comparison.begin_shared(self.driver.now(), operation);
             }
-            Command::Fail(text) => self.say(FromRank::Failing { text }),
+            Command::Fail(failure) => self.say(FromRank::Failing(failure)),
+            Command::Abort(reason) => self.abort(&reason),
             Command::Call(request, reply) => self.call(request, reply, events),
             Command::Send { to, tag, values, reply } => {
                 let send = |mesh: &mut mesh::Mesh, now| mesh.send_values(now, to, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, send) {
-                    self.pending.transfer(transfer, reply);
+                    let at = self.driver.now();
+                    self.pending.transfer(
+                        transfer,
+                        Peer { rank: Some(to), is_sender: false, at },
+                        reply,
+                    );
                 }
             }
             Command::Receive { from, tag, values, reply } => {
@@ -83,12 +92,17 @@ impl Engine {
                     None => mesh.receive_any(now, tag, values),
                 };
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, receive) {
-                    self.pending.transfer(transfer, reply);
+                    let at = self.driver.now();
+                    self.pending.transfer(
+                        transfer,
+                        Peer { rank: from, is_sender: true, at },
+                        reply,
+                    );
                 }
             }
             Command::Control(event) => self.hear(event, events),
             Command::Count(reply) => reply.end(Ok(self.counters())),
-            Command::Leave(reply) => self.leaving = Some((self.driver.now(), reply)),
+            Command::Leave(how, reply) => self.depart(how, reply),
         }
     }
 
@@ -98,9 +112,9 @@ impl Engine {
             | Command::Call(_, reply)
             | Command::Send { reply, .. }
             | Command::Receive { reply, .. } => reply.fail(failure),
-            Command::Control(_) | Command::Begin(_) | Command::Fail(_) => {}
+            Command::Control(_) | Command::Begin(_) | Command::Fail(_) | Command::Abort(_) => {}
             Command::Count(reply) => reply.end(Ok(self.counters())),
-            Command::Leave(reply) => self.leaving = Some((self.driver.now(), reply)),
+            Command::Leave(how, reply) => self.depart(how, reply),
         }
     }
 
@@ -112,7 +126,7 @@ impl Engine {
         command: impl FnOnce(&mut mesh::Mesh, Time) -> Result<R, mesh::SubmitError>,
     ) -> Option<(R, Reply)> {
         let Some(lane) = self.membership.as_ref().map(Membership::mesh_lane) else {
-            reply.fail(Error::Closed);
+            reply.fail(not_joined());
             return None;
         };
         let begin =
@@ -122,8 +136,8 @@ impl Engine {
             Some(Err(mesh::SubmitError::Stopped(failure))) => {
                 self.fail_with_all(fault_of_mesh(&failure), reply);
             }
-            Some(Err(error)) => reply.fail(Error::Call(error.to_string())),
-            None => reply.fail(Error::Closed),
+            Some(Err(error)) => reply.fail(Error::of(ErrorKind::Call, error)),
+            None => reply.fail(not_joined()),
         }
         None
     }
@@ -152,7 +166,7 @@ impl Engine {
 
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {
         let Sum { tensor, policy, fingerprint, shared, reply } = sum;
-        let Some(membership) = &self.membership else { return reply.fail(Error::Closed) };
+        let Some(membership) = &self.membership else { return reply.fail(not_joined()) };
         let (job, loss) = (membership.job_of(&policy), policy.reliability.loss());
         let layer = policy.priority.layer();
         let call = SumCall {
@@ -174,7 +188,7 @@ impl Engine {
             Err(HostError::Submit(SubmitError::Stopped(failure))) => {
                 self.fail_with_all(Fault::Sums(failure), reply);
             }
-            Err(error) => reply.fail(Error::Call(error.to_string())),
+            Err(error) => reply.fail(Error::of(ErrorKind::Call, error)),
         }
     }
 
@@ -194,6 +208,11 @@ impl Engine {
         };
         self.command(count, |_| {})
     }
+}
+
+/// Sessions call operations only once they have joined.
+fn not_joined() -> Error {
+    Error::internal("an operation was called before the rank had joined its job")
 }
 
 /// Counters of the member that sums on a lane by deliveries.

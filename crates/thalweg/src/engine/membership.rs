@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use thalweg_aggregate::{Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
-use thalweg_control::{ControlEvent, FromRank, LANES, Welcome};
+use thalweg_control::{ControlEvent, Failure, FailureKind, FromRank, LANES, Welcome};
 use thalweg_core::{JobId, NodeId, Rng, Time};
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_wire::tag::Key;
 
-use super::{Engine, HostDriver, Identity, Patience, lock};
-use crate::error::Error;
+use super::{Deadlines, Engine, HostDriver, Identity, lock};
+use crate::error::{Error, ErrorKind};
 use crate::policy::{Collective, Policy};
 use crate::session::Note;
 use crate::tuning;
@@ -84,6 +84,17 @@ impl Membership {
         (0..self.welcome.roster.len() as u32).filter(is_other).collect()
     }
 
+    /// The rank at a node.
+    pub fn rank_of(&self, node: NodeId) -> Option<u32> {
+        let place = self.welcome.roster.iter().position(|place| place.node == node);
+        place.map(|rank| rank as u32)
+    }
+
+    /// Whether it has answered for a set-up that has not come yet.
+    pub fn is_paused(&self) -> bool {
+        self.answered_round > self.epoch
+    }
+
     pub fn mesh_lane(&self) -> JobId {
         lane(self.job, MESH_LANE)
     }
@@ -97,7 +108,10 @@ impl Engine {
     /// Does what the control channel says.
     pub(super) fn hear(&mut self, event: ControlEvent, events: &mut Vec<Event>) {
         match event {
-            ControlEvent::Waiting { missing } => (self.notes)(Note::Waiting(missing.to_vec())),
+            ControlEvent::Waiting { missing } => {
+                self.watch.missing = missing.to_vec();
+                (self.notes)(Note::Waiting(missing.to_vec()));
+            }
             ControlEvent::Welcome(welcome) => self.enter(welcome),
             ControlEvent::Report { round, seat } => self.report(round, seat),
             ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
@@ -111,20 +125,25 @@ impl Engine {
             ControlEvent::Diagnosis(diagnosis) => {
                 (self.notes)(Note::Stalled(diagnosis.text.clone()));
             }
-            ControlEvent::Failed(failure) => {
-                self.fail(Error::job(failure.text.clone(), failure.culprits.clone()));
-            }
+            ControlEvent::Left { rank, operations } => self.departures.note(rank, operations),
+            ControlEvent::Failed(failure) => self.fail(Error::failed((*failure).clone())),
             ControlEvent::Disconnected { text, .. } => (self.notes)(Note::Disconnected(text)),
-            ControlEvent::GaveUp { text } => self.fail(Error::job(text, Vec::new())),
+            ControlEvent::GaveUp { text, is_refused } => {
+                self.fail(Error::without_server(text, is_refused));
+            }
         }
     }
 
     /// Everybody is there: takes part in all lanes.
     fn enter(&mut self, welcome: Arc<Welcome>) {
         if let Some(membership) = &self.membership {
-            if membership.welcome.roster != welcome.roster {
-                let text = "a rank came back as another process: start all ranks again".to_owned();
-                self.say(FromRank::Failing { text });
+            let before = membership.welcome.roster.iter();
+            let is_other = |(rank, (before, now)): (u32, _)| (before != now).then_some(rank);
+            let others: Vec<u32> =
+                (0..).zip(before.zip(&welcome.roster)).filter_map(is_other).collect();
+            if let Some(rank) = others.first() {
+                let text = format!("rank {rank} is another process than before: start all ranks again");
+                self.say(FromRank::Failing(Failure::new(FailureKind::Peer, text, others)));
             }
             for report in self.comparison.reports_again() {
                 self.say(report);
@@ -134,7 +153,7 @@ impl Engine {
         let job = welcome.ticket.job;
         let Identity { rank, .. } = self.identity;
         let is_leader = welcome.is_leader(rank);
-        let entered = match participants(&welcome, self.identity, self.patience, self.window) {
+        let entered = match participants(&welcome, self.identity, self.deadlines, self.window) {
             Ok(participants) => participants,
             Err(error) => return self.fail(error),
         };
@@ -157,7 +176,7 @@ impl Engine {
     }
 
     fn be_ready(&mut self) {
-        if let (Some(joining), Some(membership)) = (self.joining.take(), &self.membership) {
+        if let (Some((_, joining)), Some(membership)) = (self.joining.take(), &self.membership) {
             joining.end(Ok(Joined { welcome: Arc::clone(&membership.welcome) }));
         }
     }
@@ -196,7 +215,7 @@ impl Engine {
         } else {
             let rank = self.identity.rank;
             let text = format!("rank {rank} was given a set-up that does not follow its last one");
-            self.say(FromRank::Failing { text });
+            self.say(FromRank::Failing(Failure::new(FailureKind::Other, text, vec![rank])));
         }
     }
 
@@ -230,28 +249,28 @@ fn lane(job: JobId, lane: usize) -> JobId {
 fn participants(
     welcome: &Welcome,
     identity: Identity,
-    patience: Patience,
+    deadlines: Deadlines,
     window: Window,
 ) -> Result<Vec<(JobId, Participant)>, Error> {
     let job = welcome.ticket.job;
     let flow = |at: usize| {
         let key = welcome.lane_keys[at - 1];
-        tuning::flow(lane(job, at), LANE_EPOCH, key, patience.give_up_after)
+        tuning::flow(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after())
     };
-    let wrong = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
     let nodes = welcome.roster.iter().map(|place| place.node).collect();
     let config = mesh::Config { flow: flow(MESH_LANE), ..mesh::Config::new(nodes, identity.rank) };
-    let mesh = mesh::Mesh::new(config).map_err(|error| wrong(&error))?;
+    let mesh = mesh::Mesh::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let mut all = vec![(lane(job, MESH_LANE), Participant::Mesh(Box::new(mesh)))];
     if !welcome.is_leader(identity.rank) {
         return Ok(all);
     }
-    let worker = Worker::new(tuning::worker(window)).map_err(|error| wrong(&error))?;
+    let worker = Worker::new(tuning::worker(window));
+    let worker = worker.map_err(|error| Error::of(ErrorKind::Internal, error))?;
     all.push((job, Participant::Aggregate(Box::new(worker))));
     let delivery = |at: usize| {
         let key = welcome.lane_keys[at - 1];
         let rng = Rng::new(identity.rank.into());
-        tuning::delivery(lane(job, at), LANE_EPOCH, key, patience.give_up_after, rng)
+        tuning::delivery(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), rng)
     };
     let (leaders, seat) = leaders(welcome, identity.rank);
     for (at, delivery) in [(RING_LANE, None), (LOSSY_RING_LANE, Some(delivery(LOSSY_RING_LANE)))] {
@@ -262,7 +281,8 @@ fn participants(
             delivery,
             ..ring::Config::new(leaders.clone(), seat)
         };
-        let ring = ring::Ring::new(config).map_err(|error| wrong(&error))?;
+        let ring =
+            ring::Ring::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
         all.push((lane(job, at), Participant::Ring(Box::new(ring))));
     }
     for (at, delivery) in
@@ -271,7 +291,8 @@ fn participants(
         let mut config = server::Config::new(leaders.clone(), leaders.clone());
         (config.rank, config.server, config.flow) = (Some(seat), Some(seat), flow(at));
         (config.chunk_bytes, config.delivery) = (tuning::CHUNK_BYTES, delivery);
-        let node = server::Node::new(config).map_err(|error| wrong(&error))?;
+        let node =
+            server::Node::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
         all.push((lane(job, at), Participant::Server(Box::new(node))));
     }
     Ok(all)

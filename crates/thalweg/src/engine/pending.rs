@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use thalweg_collective::mesh::{self, Transfer};
-use thalweg_core::{JobId, Operation};
+use thalweg_control::{Failure, FailureKind};
+use thalweg_core::{JobId, Operation, Time};
 use thalweg_stack::Event;
 
 use super::Summed;
@@ -16,19 +17,54 @@ use crate::handle::Reply;
 pub(super) struct Pending {
     sums: BTreeMap<(JobId, Operation), (Begun, Reply)>,
     calls: BTreeMap<Operation, (Begun, Reply)>,
-    transfers: BTreeMap<Transfer, Reply>,
+    transfers: BTreeMap<Transfer, (Peer, Reply)>,
     /// What can only fail, once everybody knows why.
     doomed: Vec<Reply>,
+}
+
+/// The other end of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Peer {
+    /// `None` if it may be any rank.
+    pub rank: Option<u32>,
+    /// Whether it sends, and this rank receives.
+    pub is_sender: bool,
+    /// When the transfer began here.
+    pub at: Time,
 }
 
 /// Why a transport stopped.
 pub(super) enum Fault {
     /// This rank has noticed it.
-    Own(String),
+    Own(Failure),
     /// Sums stopped at this rank, or at the leader of another host, by seat.
     Sums(thalweg_collective::Failure),
     /// Another rank has noticed it, and knows more.
-    Hearsay(String),
+    Hearsay(Hearsay),
+}
+
+/// The report of another rank that it stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Hearsay {
+    /// The rank that stopped.
+    pub rank: u32,
+    /// The rank that it blames.
+    pub culprit: u32,
+}
+
+impl Hearsay {
+    /// The failure to report when the other rank has not. It never sends the reader from one rank to the other and back.
+    pub fn failure(self, own: u32) -> Failure {
+        let Hearsay { rank, culprit } = self;
+        let blame = if culprit == own || culprit == rank {
+            String::new()
+        } else {
+            format!(", because of rank {culprit}")
+        };
+        let text = format!("rank {rank} stopped first{blame}, and has not reported why");
+        let culprit = if blame.is_empty() { rank } else { culprit };
+        Failure::new(FailureKind::Other, text, vec![culprit])
+    }
 }
 
 impl Pending {
@@ -45,8 +81,17 @@ impl Pending {
         self.doomed.push(reply);
     }
 
-    pub fn transfer(&mut self, transfer: Transfer, reply: Reply) {
-        self.transfers.insert(transfer, reply);
+    pub fn transfer(&mut self, transfer: Transfer, peer: Peer, reply: Reply) {
+        self.transfers.insert(transfer, (peer, reply));
+    }
+
+    /// The transfer that waits longest.
+    pub fn oldest_transfer(&self) -> Option<Peer> {
+        self.transfers.first_key_value().map(|(_, (peer, _))| *peer)
+    }
+
+    pub fn has_transfer_with(&self, rank: u32) -> bool {
+        self.transfers.values().any(|(peer, _)| peer.rank == Some(rank))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -96,13 +141,13 @@ impl Pending {
                 None
             }
             mesh::Event::Sent { transfer } => {
-                if let Some(reply) = self.transfers.remove(&transfer) {
+                if let Some((_, reply)) = self.transfers.remove(&transfer) {
                     reply.end(Ok(()));
                 }
                 None
             }
             mesh::Event::Received { transfer, from, bytes } => {
-                if let Some(reply) = self.transfers.remove(&transfer) {
+                if let Some((_, reply)) = self.transfers.remove(&transfer) {
                     reply.end(Ok((from, bytes)));
                 }
                 None
@@ -117,7 +162,7 @@ impl Pending {
     pub fn fail(&mut self, error: &Error) {
         let sums = std::mem::take(&mut self.sums).into_values().map(|(_, reply)| reply);
         let calls = std::mem::take(&mut self.calls).into_values().map(|(_, reply)| reply);
-        let transfers = std::mem::take(&mut self.transfers).into_values();
+        let transfers = std::mem::take(&mut self.transfers).into_values().map(|(_, reply)| reply);
         let doomed = std::mem::take(&mut self.doomed);
         for reply in sums.chain(calls).chain(transfers).chain(doomed) {
             reply.fail(error.clone());
@@ -127,8 +172,36 @@ impl Pending {
 
 /// A rank that received the report of a failure knows less than the one that sent it.
 pub(super) fn fault_of_mesh(failure: &mesh::Failure) -> Fault {
-    match failure {
-        mesh::Failure::Stopped { .. } => Fault::Hearsay(failure.to_string()),
-        _ => Fault::Own(failure.to_string()),
+    let kind = match failure {
+        mesh::Failure::Stopped { rank, culprit } => {
+            return Fault::Hearsay(Hearsay { rank: *rank, culprit: *culprit });
+        }
+        mesh::Failure::Lost { .. } => FailureKind::Timeout,
+        mesh::Failure::Differs(mismatch) => {
+            let (text, ranks) = (mismatch.to_string(), mismatch.ranks().to_vec());
+            return Fault::Own(Failure::new(FailureKind::Agreement, text, ranks));
+        }
+        mesh::Failure::Garbled { .. } => FailureKind::Agreement,
+        _ => FailureKind::Other,
+    };
+    let culprits = failure.culprit().into_iter().collect();
+    Fault::Own(Failure::new(kind, failure.to_string(), culprits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_never_sends_its_reader_in_a_circle() {
+        let text = |rank, culprit| {
+            let failure = Hearsay { rank, culprit }.failure(1);
+            (failure.text, failure.culprits)
+        };
+        let circle = "rank 0 stopped first, and has not reported why".to_owned();
+        assert_eq!(text(0, 1), (circle.clone(), vec![0]), "it blames this rank");
+        assert_eq!(text(0, 0), (circle, vec![0]), "it blames itself");
+        let third = "rank 0 stopped first, because of rank 2, and has not reported why".to_owned();
+        assert_eq!(text(0, 2), (third, vec![2]));
     }
 }

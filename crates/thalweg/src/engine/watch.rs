@@ -2,11 +2,13 @@
 
 use thalweg_aggregate::worker::Waiting;
 use thalweg_aggregate::{Numeric, Setup};
-use thalweg_control::{FromRank, Progress, Stall, Waits};
+use thalweg_control::{Failure, FailureKind, FromRank, Progress, Stall, Waits};
 use thalweg_core::{Span, Time};
 use thalweg_stack::{Participant, TrainingHost};
 
-use super::Engine;
+use super::pending::Peer;
+use super::{Deadlines, Engine};
+use crate::error::Error;
 use crate::session::Note;
 
 /// How often a rank says how far it is.
@@ -15,11 +17,18 @@ const BEAT: Span = Span::from_ms(500);
 /// Time that the rank that noticed a failure has to report it, before another one repeats what it received.
 const HEARSAY_AFTER: Span = Span::from_s(2);
 
+/// Time beyond the deadline of joining after which a rank fails by itself, should the registrar not have failed the job.
+const JOIN_MARGIN: Span = Span::from_s(1);
+
 /// When things were last said.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     beat_at: Time,
     stall_said_at: Time,
+    /// Ranks that had not joined when that was last reported.
+    pub missing: Vec<u32>,
+    /// Whether the job was reported to fail because of a transfer.
+    is_transfer_reported: bool,
     precision: Precision,
 }
 
@@ -62,10 +71,18 @@ impl Engine {
     // spec: T-07
     pub(super) fn look_around(&mut self) {
         let now = self.driver.now();
-        if now.since(self.watch.beat_at) < BEAT || self.failure.is_some() {
+        if self.failure.is_some() {
+            return;
+        }
+        if let Some(reason) = self.cancel.reason().map(str::to_owned) {
+            return self.abort(&reason);
+        }
+        self.check_departures();
+        if now.since(self.watch.beat_at) < BEAT {
             return;
         }
         self.watch.beat_at = now;
+        self.check_deadlines(now);
         self.remember();
         self.report_precision();
         let (fragment, waiting) = self.sum_progress();
@@ -79,13 +96,42 @@ impl Engine {
             fragment,
             since: stall.as_ref().map_or(Span::ZERO, |stall| stall.since),
         }));
-        let stall_after = self.patience.stall_after;
+        let stall_after = self.deadlines.stall_after;
         if let Some(stall) = stall
             && stall.since >= stall_after
             && now.since(self.watch.stall_said_at) >= stall_after
         {
             self.watch.stall_said_at = now;
             self.say(FromRank::Stalled(stall));
+        }
+    }
+
+    /// Fails what takes too long and is not known to the registrar: joining without it, and transfers.
+    // spec: E-02
+    fn check_deadlines(&mut self, now: Time) {
+        let Deadlines { join_timeout, operation_timeout, .. } = self.deadlines;
+        let joining = self.joining.as_ref().map(|(began, _)| now.since(*began));
+        if let Some(waited) = joining.filter(|waited| *waited >= join_timeout + JOIN_MARGIN) {
+            let missing = self.watch.missing.clone();
+            let who = if missing.is_empty() {
+                "no answer of the server".into()
+            } else {
+                format!("ranks {missing:?} are missing")
+            };
+            let text = format!("joining timed out after {:.1} s: {who}", waited.as_s_f64());
+            let failure = Failure::new(FailureKind::Timeout, text, missing);
+            self.say(FromRank::Failing(failure.clone()));
+            return self.fail(Error::failed(failure));
+        }
+        let Some(Peer { rank, is_sender, at }) = self.pending.oldest_transfer() else { return };
+        if now.since(at) >= operation_timeout && !self.watch.is_transfer_reported {
+            self.watch.is_transfer_reported = true;
+            let what = if is_sender { "receiving from" } else { "sending to" };
+            let seconds = now.since(at).as_s_f64();
+            let who = rank.map_or_else(|| "any rank".into(), |rank| format!("rank {rank}"));
+            let text = format!("{what} {who} timed out after {seconds:.1} s");
+            let ranks = rank.into_iter().collect();
+            self.say(FromRank::Failing(Failure::new(FailureKind::Timeout, text, ranks)));
         }
     }
 
@@ -122,10 +168,10 @@ impl Engine {
         for report in self.comparison.reports_at_beat(first_open) {
             self.say(report);
         }
-        if let Some((_, text)) =
+        if let Some((_, hearsay)) =
             self.hearsay.take_if(|(since, _)| now.since(*since) >= HEARSAY_AFTER)
         {
-            self.say(FromRank::Failing { text });
+            self.say(FromRank::Failing(hearsay.failure(self.identity.rank)));
         }
     }
 

@@ -1,6 +1,8 @@
 //! Settings of a session.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +12,9 @@ use thalweg_control::Settings;
 use thalweg_core::{NodeId, Span};
 use thalweg_net::{Network, Offload, Wait, local_address_towards};
 
+use crate::cancel::Cancel;
 use crate::engine::Notes;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::pacing::Pacing;
 use crate::policy::Policy;
 use crate::window::Window;
@@ -46,10 +49,25 @@ pub struct SessionConfig {
     pub window: Window,
     /// How many aggregators the switches have. Default 16,384.
     pub aggregators: u32,
-    /// How long an operation may not move before that is explained. Default 5 s.
+    /// Time after which a rank counts as dead whose control connection closed, or whose host no longer answers: then
+    /// the job fails at every rank. A server that is away for so long is given up, and a switch is planned out of the
+    /// job. A process that is stopped or slow is alive. Default 10 s.
+    pub failure_after: Duration,
+    /// Time that an operation may not move before that is explained. Default 5 s.
     pub stall_after: Duration,
-    /// How long a rank may be gone, or nothing move, before the job fails. Default 30 s.
+    /// Time that an operation may not move before it fails, with an error that names the ranks it waits for. Default
+    /// 5 min.
+    pub operation_timeout: Duration,
+    /// Time that joining may take, until all ranks are there. The error names those that are missing. Default 5 min.
+    pub join_timeout: Duration,
+    /// Former name of `operation_timeout`, which it replaces where it is not zero. Default zero.
+    #[deprecated(note = "renamed to `operation_timeout`")]
     pub patience: Duration,
+    /// Interrupts the session from another thread. Default a token that nobody else has.
+    pub cancel: Cancel,
+    /// UDP ports to bind where `bind` names none, for firewalls. Every sending thread takes a block of eight that begins
+    /// at a multiple of 8. Default any free ones.
+    pub ports: Option<RangeInclusive<u16>>,
     /// Whether ranks of one host combine through shared memory. Default yes.
     pub share_memory: bool,
     /// Number of sending threads; a sum goes to the one that was given least so far. Default 1.
@@ -107,13 +125,15 @@ pub enum Note {
 
 impl SessionConfig {
     /// The defaults.
+    #[expect(deprecated, reason = "the former name still works")]
     pub fn new(
         server: impl Into<String>,
         job: impl Into<String>,
         rank: u32,
         ranks: u32,
     ) -> SessionConfig {
-        let parameters = JobParameters::default();
+        let defaults = Settings::default();
+        let parameters = defaults.parameters;
         SessionConfig {
             server: server.into(),
             job: job.into(),
@@ -128,8 +148,13 @@ impl SessionConfig {
             recovery: parameters.recovery,
             window: Window::default(),
             aggregators: parameters.aggregators,
-            stall_after: Duration::from_secs(5),
-            patience: Duration::from_secs(30),
+            failure_after: duration(defaults.failure_after),
+            stall_after: duration(defaults.stall_after),
+            operation_timeout: duration(defaults.operation_timeout),
+            join_timeout: duration(defaults.join_timeout),
+            patience: Duration::ZERO,
+            cancel: Cancel::new(),
+            ports: None,
             share_memory: true,
             threads: 1,
             paths: 1,
@@ -146,10 +171,10 @@ impl SessionConfig {
     pub(super) fn settings(&self) -> Result<Settings, Error> {
         if self.rank >= self.ranks {
             let text = format!("rank {} of {} ranks: count them from 0", self.rank, self.ranks);
-            return Err(Error::Config(text));
+            return Err(Error::config(text));
         }
         let numeric = self.policy.numeric.bodies().ok_or_else(|| {
-            Error::Config("the scale of fixed point has to be positive and finite".into())
+            Error::config("the scale of fixed point has to be positive and finite")
         })?;
         let parameters = JobParameters {
             fragment_values: self.fragment_values,
@@ -158,10 +183,21 @@ impl SessionConfig {
             aggregators: self.aggregators,
             ..JobParameters::default()
         };
-        let (patience, stall_after) = (span(self.patience), span(self.stall_after));
-        let settings = Settings { parameters, patience, stall_after };
-        settings.check(self.ranks).map_err(|error| Error::Config(error.to_string()))?;
+        let settings = Settings {
+            parameters,
+            failure_after: span(self.failure_after),
+            stall_after: span(self.stall_after),
+            operation_timeout: span(self.operation_timeout()),
+            join_timeout: span(self.join_timeout),
+        };
+        settings.check(self.ranks)?;
         Ok(settings)
+    }
+
+    /// Deadline of operations, under its former name too.
+    #[expect(deprecated, reason = "the former name still works")]
+    pub(super) fn operation_timeout(&self) -> Duration {
+        if self.patience.is_zero() { self.operation_timeout } else { self.patience }
     }
 
     pub(super) fn server_address(&self) -> Result<SocketAddr, Error> {
@@ -173,7 +209,7 @@ impl SessionConfig {
         let address = resolve("switch", switch)?;
         match network.node(address) {
             Some(node) if network.address(node) == Some(address) => Ok(Some(node)),
-            _ => Err(Error::Config(format!(
+            _ => Err(Error::config(format!(
                 "the switch at {address} is in another network, or its port is no multiple of 8"
             ))),
         }
@@ -184,7 +220,10 @@ impl SessionConfig {
         if let Some(bind) = self.bind {
             return Ok(bind);
         }
-        local_address_towards(server).map_err(Error::system("no way leads to the server"))
+        local_address_towards(server).map_err(|error| {
+            let text = format!("there is no route to the server {server}: {error}");
+            Error::caused(ErrorKind::Network, text, error)
+        })
     }
 
     /// What ranks that can share memory have in common.
@@ -199,12 +238,23 @@ impl SessionConfig {
 }
 
 fn resolve(what: &str, text: &str) -> Result<SocketAddr, Error> {
-    let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| {
-        Error::Config(format!("cannot find the {what} \"{text}\": write it as host:port"))
-    })
+    let mut found = text.to_socket_addrs().map_err(|error| {
+        let kind = match error.kind() {
+            // It is no address at all.
+            io::ErrorKind::InvalidInput => ErrorKind::Config,
+            _ => ErrorKind::Network,
+        };
+        let text = format!("cannot find the {what} \"{text}\": write it as host:port ({error})");
+        Error::caused(kind, text, error)
+    })?;
+    let no_address = || format!("cannot find the {what} \"{text}\": its name has no address");
+    found.next().ok_or_else(|| Error::new(ErrorKind::Network, no_address()))
 }
 
 fn span(duration: Duration) -> Span {
     Span::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 1_000))
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_ps() / 1_000)
 }

@@ -4,16 +4,19 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use thalweg_control::{Access, AttendConfig, Attendance, Welcome, random};
-use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
+use thalweg_control::{Access, AttendConfig, Attendance, Departure, Welcome, random};
+use thalweg_net::{
+    Driver, DriverConfig, Endpoint, EndpointConfig, Network, OpenError, PORTS_PER_NODE, Peers,
+};
 use thalweg_stack::TrainingHost;
 
 use super::SessionConfig;
 use crate::engine::{
-    Command, Control, End, Engine, HostDriver, Identity, Joined, Patience, Post, Shared, lock,
+    Command, Control, Deadlines, End, Engine, HostDriver, Identity, Joined, Leaving, Post, Shared,
+    lock,
 };
-use crate::error::Error;
-use crate::handle::pair;
+use crate::error::{Error, ErrorKind};
+use crate::handle::{Handle, pair};
 use crate::lossy::Lossy;
 use crate::pacing::Rein;
 
@@ -25,6 +28,8 @@ struct Lane {
     engine: Option<JoinHandle<()>>,
     /// What obeys the agent of the host, if the session does.
     rein: Option<Rein>,
+    /// Number of operations that it has begun. Known once it leaves.
+    operations: Option<u64>,
 }
 
 /// All sending threads. The first one also carries everything that is not a sum.
@@ -66,16 +71,24 @@ impl Lanes {
     /// Starts all threads, and waits until everybody is there.
     pub fn join(config: &SessionConfig) -> Result<(Lanes, Arc<Welcome>), Error> {
         if config.threads == 0 {
-            return Err(Error::Config("threads is 0: a session needs at least one".into()));
+            return Err(Error::config("threads is 0: a session needs at least one"));
         }
-        let end = Arc::<End>::default();
-        let (first, welcome) = Lane::join(config, config.job.clone(), &end)?;
-        let mut lanes = vec![first];
-        for thread in 1..config.threads {
-            lanes.push(Lane::join(config, format!("{}#{thread}", config.job), &end)?.0);
+        let given = Mutex::new(Given::new(config.threads as usize));
+        // Those that have started leave when a later one cannot join.
+        let mut all = Lanes { lanes: Vec::new(), given, end: Arc::default() };
+        let mut first = None;
+        for thread in 0..config.threads {
+            let job = match thread {
+                0 => config.job.clone(),
+                thread => format!("{}#{thread}", config.job),
+            };
+            let (lane, joined) = Lane::start(config, job, &all.end)?;
+            all.lanes.push(lane);
+            let Joined { welcome } = joined.wait()?;
+            first.get_or_insert(welcome);
         }
-        let given = Mutex::new(Given::new(lanes.len()));
-        Ok((Lanes { lanes, given, end }, welcome))
+        let welcome = first.ok_or_else(|| Error::internal("a session has no sending thread"))?;
+        Ok((all, welcome))
     }
 
     pub fn first(&self) -> &Post {
@@ -95,63 +108,92 @@ impl Lanes {
         &self.lanes[least].post
     }
 
+    /// Ends everything that is under way, here and at all other ranks. Does not wait.
+    // spec: E-03
+    pub fn abort(&self, reason: &str) {
+        for lane in &self.lanes {
+            lane.post.send(Command::Abort(reason.to_owned()));
+        }
+    }
+
     /// Leaves all jobs when everything that was begun has ended.
     pub fn leave(&mut self) -> Result<(), Error> {
+        let left = self.say_goodbye(Leaving::WhenDone);
+        self.end();
+        left
+    }
+
+    /// Has all threads leave, and waits until they are about to.
+    pub fn say_goodbye(&mut self, how: Leaving) -> Result<(), Error> {
         let ask = |lane: &Lane| {
-            let (handle, reply) = pair(|(): ()| Ok(()));
-            lane.post.send(Command::Leave(reply));
+            let (handle, reply) = pair(|operations: u64| Ok(operations));
+            lane.post.send(Command::Leave(how, reply));
             handle
         };
         let handles: Vec<_> = self.lanes.iter().map(ask).collect();
-        let left: Vec<_> = handles.into_iter().map(|handle| handle.wait()).collect();
-        self.end();
-        left.into_iter().collect()
+        let mut result = Ok(());
+        for (lane, handle) in self.lanes.iter_mut().zip(handles) {
+            match handle.wait() {
+                Ok(operations) => lane.operations = Some(operations),
+                Err(error) => result = Err(error),
+            }
+        }
+        result
     }
 
     fn end(&mut self) {
+        let leave = |lane: &Lane| {
+            // Of a thread that broke down nothing is known, and it has failed the job.
+            let operations = lane.operations.unwrap_or(u64::MAX);
+            Some(lock(&lane.control).take()?.leave(operations))
+        };
+        let departures: Vec<Departure> = self.lanes.iter().filter_map(leave).collect();
+        departures.into_iter().for_each(Departure::wait);
         for lane in &mut self.lanes {
-            if let Some(attendance) = lock(&lane.control).take() {
-                attendance.leave();
-            }
             if let Some(engine) = lane.engine.take() {
                 // What it died of, its commands were told.
                 let _ = engine.join();
             }
         }
     }
+
+    /// Forgets all threads, in a process that does not have them: a child of the one that joined.
+    pub fn forget(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.lanes));
+    }
 }
 
 impl Drop for Lanes {
-    /// Leaves without waiting for what is under way.
+    /// Leaves without waiting for what is under way. Takes less than a second.
     fn drop(&mut self) {
-        for lane in self.lanes.iter().filter(|lane| lane.engine.is_some()) {
-            let (_, reply) = pair(|(): ()| Ok(()));
-            lane.post.send(Command::Leave(reply));
+        if self.lanes.iter().any(|lane| lane.engine.is_some()) {
+            // A thread that is gone needs no goodbye.
+            let _ = self.say_goodbye(Leaving::AtOnce);
         }
         self.end();
     }
 }
 
 impl Lane {
-    fn join(
+    /// Starts a thread. The handle ends when the rank has its place in the job.
+    fn start(
         config: &SessionConfig,
         job: String,
         end: &Arc<End>,
-    ) -> Result<(Lane, Arc<Welcome>), Error> {
+    ) -> Result<(Lane, Handle<Joined>), Error> {
         let settings = config.settings()?;
         let server = config.server_address()?;
         let endpoint = open(config, server)?;
         let own = endpoint.local_address();
         let network = Network::of(own.ip());
         let (Some(node), Some(_)) = (network.node(own), network.node(server)) else {
-            return Err(Error::Network { own, server });
+            return Err(Error::other_network(own, server));
         };
         let switch = config.switch_node(network)?;
         let identity = Identity { rank: config.rank, node };
         let mut driver = driver(config, endpoint, network, identity)?;
         let rein = Rein::join(config, &job, server, &mut driver)?;
-        let patience =
-            Patience { stall_after: settings.stall_after, give_up_after: settings.patience };
+        let deadlines = Deadlines::of(&settings);
         let (joined, joining) = pair(|joined: Joined| Ok(joined));
         let control = Control::default();
         let shared = Shared {
@@ -159,9 +201,11 @@ impl Lane {
             notes: Arc::clone(&config.notes),
             end: Arc::clone(end),
             window: config.window,
+            cancel: config.cancel.clone(),
         };
-        let (post, engine) = Engine::start(driver, identity, patience, shared, joining)?;
-        let lane = Lane { post: post.clone(), control, engine: Some(engine), rein };
+        let (post, engine) = Engine::start(driver, identity, deadlines, shared, joining)?;
+        let engine = Some(engine);
+        let lane = Lane { post: post.clone(), control, engine, rein, operations: None };
         let attend = AttendConfig {
             access: Access {
                 endpoint: config.server.clone(),
@@ -175,29 +219,45 @@ impl Lane {
             life: random::draw().map_err(Error::system("the system gives no random numbers"))?,
             host: config.host_identity(own),
             switch,
-            patience: settings.patience,
             settings,
         };
         // What the engine has to answer may come before this thread goes on: then it waits for the channel.
         let mut control = lock(&lane.control);
-        let attendance = Attendance::start(attend, move |event| post.send(Command::Control(event)))
-            .map_err(|error| Error::Config(error.to_string()))?;
+        let attendance =
+            Attendance::start(attend, move |event| post.send(Command::Control(event)))?;
         *control = Some(attendance);
         drop(control);
-        let Joined { welcome } = joined.wait()?;
-        Ok((lane, welcome))
+        Ok((lane, joined))
     }
 }
 
 fn open(config: &SessionConfig, server: SocketAddr) -> Result<Endpoint, Error> {
+    let bind = config.bind_address(server)?;
     let endpoint = EndpointConfig {
-        bind: config.bind_address(server)?,
+        bind,
         paths: config.paths,
         offload: config.offload,
         send_buffer_bytes: config.send_buffer_bytes,
         ..EndpointConfig::default()
     };
-    Endpoint::open_block(&endpoint).map_err(|error| Error::Config(error.to_string()))
+    let Some(ports) = config.ports.clone().filter(|_| bind.port() == 0) else {
+        return Ok(Endpoint::open_block(&endpoint)?);
+    };
+    let (first, last) = (*ports.start(), *ports.end());
+    let is_whole = |port: &u16| {
+        port.is_multiple_of(PORTS_PER_NODE) && *port > 0 && last - *port >= PORTS_PER_NODE - 1
+    };
+    let mut reason = String::from("it holds no block of eight ports that begins at a multiple of 8");
+    for port in ports.filter(is_whole) {
+        let bind = SocketAddr::new(bind.ip(), port);
+        match Endpoint::open_block(&EndpointConfig { bind, ..endpoint.clone() }) {
+            Ok(opened) => return Ok(opened),
+            Err(error @ OpenError::Bind { .. }) => reason = format!("all are in use, {error}"),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let text = format!("no free UDP port in {first} to {last}: {reason}; widen `ports`");
+    Err(Error::new(ErrorKind::System, text))
 }
 
 fn driver(
@@ -207,12 +267,11 @@ fn driver(
     identity: Identity,
 ) -> Result<HostDriver, Error> {
     let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
-        .map_err(|error| Error::Config(error.to_string()))?;
+        .map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let host = TrainingHost::new(identity.node, flows);
     let host = Lossy::new(host, config.drop_share, identity.rank.into());
     let driver = DriverConfig { node: identity.node, wait: config.wait, ..DriverConfig::default() };
-    Driver::new(driver, endpoint, Peers::in_network(network), host)
-        .map_err(|error| Error::Config(error.to_string()))
+    Ok(Driver::new(driver, endpoint, Peers::in_network(network), host)?)
 }
 
 #[cfg(test)]

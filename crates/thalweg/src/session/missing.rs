@@ -69,7 +69,7 @@ impl Hosts {
         collective: Collective,
     ) -> Result<Reduced<Tensor>, Error> {
         if how == Reduce::Mean {
-            let missing = sum.coverage.missing().ok_or(Error::UnreportedMean(collective))?;
+            let missing = sum.coverage.missing().ok_or_else(|| unreported_mean(collective))?;
             self.divide(&mut sum.values, missing);
         }
         Ok(sum)
@@ -93,9 +93,19 @@ impl Hosts {
     }
 }
 
+/// A mean with a loss bound, of a sum whose coverage did not fit its messages: of thousands of ranks.
+fn unreported_mean(collective: Collective) -> Error {
+    Error::call(format!(
+        "Collective::{collective:?} could not report which values the sum lacks, so that a mean would divide \
+         by ranks that are not in it: sum by switches (name a switch and choose Collective::Aggregate), ask \
+         for Reduce::Sum and accept that its coverage is unreported, or ask for Reliability::Exact"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn hosts() -> Hosts {
         Hosts(vec![vec![0, 1], vec![2], vec![3]])
@@ -124,7 +134,8 @@ mod tests {
     #[test]
     fn a_sum_of_unreported_coverage_is_never_divided() {
         let error = mean(8.0, 1, Coverage::Unreported).unwrap_err();
-        assert!(matches!(error, Error::UnreportedMean(Collective::Ring)), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Call);
+        assert!(error.to_string().starts_with("Collective::Ring could not report"), "{error}");
         let summed = Summed { tensor: Tensor::from(vec![8.0]), coverage: Coverage::Unreported };
         let sum = hosts().finish(hosts().reduced(summed), Reduce::Sum, Collective::Ring).unwrap();
         assert_eq!(sum, Reduced { values: vec![8.0].into(), coverage: Coverage::Unreported });

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use thalweg_control::Welcome;
+use thalweg_control::{Failure, FailureKind, Welcome};
 use thalweg_core::{Combine, Element, Fingerprint, Mismatch};
 use thalweg_shared::{Team, TeamError};
 use thalweg_values::{Coverage, Tensor, divide};
@@ -60,15 +60,15 @@ impl TeamThread {
         let me = mates.partition_point(|&mate| mate < config.rank) as u32;
         let mates = Mates { ranks: mates, end: Arc::clone(end) };
         let team = thalweg_shared::Config {
-            patience: config.patience,
+            patience: config.operation_timeout(),
+            stop: Some(Arc::clone(&end.flag)),
             ..thalweg_shared::Config::new(
                 format!("thalweg-{:016x}-{host}", welcome.ticket.job.0),
                 mates.ranks.len() as u32,
                 me,
             )
         };
-        let mut team = Team::join(team).map_err(|error| mates.blame(error))?;
-        team.stop_on(Arc::clone(&end.flag));
+        let mut team = Team::join(team).map_err(|error| mates.reason_of(error))?;
         let (work, queue) = channel::<Work>();
         let thread = std::thread::Builder::new()
             .name(format!("thalweg-{}-host", config.rank))
@@ -146,43 +146,76 @@ impl Drop for TeamThread {
 }
 
 impl Mates {
-    /// Returns the failure of the ranks of this host. If they called different operations, or the session is
-    /// over, that is what everybody in the job has to know.
-    // spec: E-11
+    /// Returns the failure of the ranks of this host. If they called different operations, or one of them is gone, that
+    /// is what everybody in the job has to know.
+    // spec: E-11, E-01
     fn fail(&self, post: &Post, error: TeamError) -> Error {
-        match &error {
+        let failure = match &error {
             TeamError::Disagreement { one, one_call, other, other_call, .. } => {
                 let (Some(its), Some(theirs)) = (one_call.operation, other_call.operation) else {
-                    return self.blame(error);
+                    return self.blame(&error).map_or_else(|| error.into(), Error::failed);
                 };
                 let mismatch = Mismatch { one: (*one, its), other: (*other, theirs) };
-                let rank = |member: u32| self.ranks.get(member as usize).copied();
-                let mismatch = mismatch.renumbered(|member| rank(member).unwrap_or(member));
-                post.send(Command::Fail(mismatch.to_string()));
-                Error::job(mismatch.to_string(), mismatch.ranks().to_vec())
+                let mismatch = mismatch.renumbered(|member| self.rank(member));
+                let ranks = mismatch.ranks().to_vec();
+                Failure::new(FailureKind::Agreement, mismatch.to_string(), ranks)
             }
             // A member of this host may know the reason a little before this one, and leave because of it.
             TeamError::Stopped { .. } | TeamError::Gone { .. } => {
-                self.end.wait_for(REASON_WITHIN).unwrap_or_else(|| self.blame(error))
+                match (self.end.wait_for(REASON_WITHIN), self.blame(&error)) {
+                    (Some(reason), _) => return reason,
+                    (None, Some(failure)) => failure,
+                    (None, None) => return error.into(),
+                }
             }
-            _ => self.blame(error),
-        }
+            _ => return self.blame(&error).map_or_else(|| error.into(), Error::failed),
+        };
+        // What everybody gets is the same, and names the rank that reports it.
+        post.send(Command::Fail(failure.clone()));
+        self.end.wait_for(REASON_WITHIN).unwrap_or_else(|| Error::failed(failure))
     }
 
-    /// What went wrong among them, with the ranks that are at fault.
-    fn blame(&self, error: TeamError) -> Error {
-        let rank = |member: u32| self.ranks.get(member as usize).copied();
-        let culprits: Vec<u32> = error.culprits().into_iter().filter_map(rank).collect();
-        if culprits.is_empty() {
-            return error.into();
+    /// Returns why the ranks of this host did not come together: the reason of the session, if there is one.
+    fn reason_of(&self, error: TeamError) -> Error {
+        if let TeamError::Stopped { .. } = error
+            && let Some(reason) = self.end.wait_for(REASON_WITHIN)
+        {
+            return reason;
         }
-        let names: Vec<String> = culprits.iter().map(|rank| format!("rank {rank}")).collect();
-        let text = format!(
-            "{}, on this host: {error} (members are ranks {:?})",
-            names.join(", "),
-            self.ranks
-        );
-        Error::job(text, culprits)
+        self.blame(&error).map_or_else(|| error.into(), Error::failed)
+    }
+
+    /// The rank of a member.
+    fn rank(&self, member: u32) -> u32 {
+        self.ranks.get(member as usize).copied().unwrap_or(member)
+    }
+
+    /// A failure of the ranks that are at fault, in terms of ranks. `None` if nobody is.
+    fn blame(&self, error: &TeamError) -> Option<Failure> {
+        let culprits: Vec<u32> =
+            error.culprits().into_iter().map(|member| self.rank(member)).collect();
+        if culprits.is_empty() {
+            return None;
+        }
+        let names: Vec<String> = culprits.iter().map(u32::to_string).collect();
+        let who = format!("rank{} {}", if names.len() == 1 { "" } else { "s" }, names.join(", "));
+        let (kind, text) = match error {
+            TeamError::Gone { call, .. } => {
+                (FailureKind::Peer, format!("{who} ended or left before {call} was done"))
+            }
+            TeamError::Died { .. } => {
+                (FailureKind::Peer, format!("{who} ended before all ranks of the host had joined"))
+            }
+            TeamError::Stalled { call, after, .. } => {
+                (FailureKind::Timeout, format!("{call} timed out after {after:?}: {who} did not come"))
+            }
+            TeamError::Absent { after, .. } => {
+                (FailureKind::Timeout, format!("joining timed out after {after:?}: {who} did not come"))
+            }
+            TeamError::Stopped { .. } => (FailureKind::Other, format!("{who} stopped first")),
+            _ => (FailureKind::Other, format!("{who}: {error} (members are ranks {:?})", self.ranks)),
+        };
+        Some(Failure::new(kind, format!("{text}, on this host"), culprits))
     }
 }
 

@@ -147,7 +147,7 @@ impl Cluster {
             switch: Some(switch.to_string()),
             token: Some(TOKEN.into()),
             share_memory: false,
-            patience: Duration::from_secs(20),
+            operation_timeout: Duration::from_secs(20),
             stall_after: Duration::from_secs(2),
             ..SessionConfig::new(self.server.address().to_string(), job, rank, ranks)
         }

@@ -99,11 +99,7 @@ fn attend(config: SessionConfig) {
 }
 
 fn tell_error(error: &Error) {
-    let culprits = match error {
-        Error::Job(failure) => &failure.culprits[..],
-        _ => &[],
-    };
-    tell(format_args!("error {culprits:?} {error}"));
+    tell(format_args!("error {:?} {error}", error.ranks()));
 }
 
 /// What a rank contributes: small integers, whose sums are exact.

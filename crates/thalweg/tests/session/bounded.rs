@@ -145,7 +145,7 @@ fn shards_of_gradients_may_lack_something_and_gathered_parameters_do_not() {
             let policy = bounded(0.1, Collective::Aggregate);
             let call =
                 session.reduce_scatter_with(vec![1.0_f32; 3], Reduce::Sum, vec![1, 1], policy);
-            call.err().expect("3 values, 2 wanted").to_string()
+            call.expect_err("3 values, 2 wanted").to_string()
         },
     );
     assert!(wrong[0].contains("add up"), "{}", wrong[0]);

@@ -48,7 +48,7 @@ impl Cluster {
         SessionConfig {
             switch: Some(self.switch.address().to_string()),
             share_memory: false,
-            patience: Duration::from_secs(20),
+            operation_timeout: Duration::from_secs(20),
             stall_after: Duration::from_secs(2),
             ..SessionConfig::new(self.server.address().to_string(), job, rank, ranks)
         }

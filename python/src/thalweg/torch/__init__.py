@@ -36,6 +36,7 @@ from .meeting import Rendezvous, meet
 from .options import Options
 from .runner import Runner
 from .settings import Settings
+from .work import Work
 
 __all__ = [
     "AbortedError",
@@ -47,6 +48,7 @@ __all__ = [
     "Settings",
     "ThalwegError",
     "ThalwegGroup",
+    "Work",
     "bounded_loss_hook",
     "ddp_hook",
     "fsdp_hook",

@@ -1,0 +1,139 @@
+//! TCP connections of the control channel.
+//!
+//! Both ends ask their kernel how long the other kernel has been silent. That, and a connection that closes, is all the
+//! evidence there is of a death: nothing here looks at what the application sends.
+// spec: E-01
+
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use socket2::SockRef;
+use thalweg_core::Span;
+use thalweg_net::tcp;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tonic::transport::server::Connected;
+
+use crate::clock::milliseconds;
+
+/// A connection that can be watched from elsewhere.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Arc<TcpStream>,
+}
+
+/// The kernels of a connection, as long as it is open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    stream: Weak<TcpStream>,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream) -> Connection {
+        // Merely faster.
+        let _ = stream.set_nodelay(true);
+        Connection { stream: Arc::new(stream) }
+    }
+
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { stream: Arc::downgrade(&self.stream) }
+    }
+}
+
+impl Watch {
+    /// Sizes the kernel's probes for a job. A system without them notices hosts that die by its own rules.
+    pub(crate) fn set_failure_after(&self, failure_after: Span) {
+        if let Some(stream) = self.stream.upgrade() {
+            let _ = tcp::watch(&*stream, duration(failure_after));
+        }
+    }
+
+    /// Returns how long the other kernel has been silent, if that is longer than `failure_after`.
+    pub(crate) fn silence(&self, failure_after: Span) -> Option<Span> {
+        let silence = tcp::silence(&*self.stream.upgrade()?).ok()?;
+        let is_long = silence >= duration(failure_after).max(tcp::SILENCE_MIN);
+        is_long.then(|| Span::from_ms(silence.as_millis() as u64))
+    }
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_millis(milliseconds(span))
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Watch;
+
+    fn connect_info(&self) -> Watch {
+        self.watch()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.stream.poll_read_ready(context))?;
+            match self.stream.try_read(buffer.initialize_unfilled()) {
+                Ok(bytes) => {
+                    buffer.advance(bytes);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.write(context, |stream| stream.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write(context, |stream| stream.try_write_vectored(slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
+    }
+}
+
+impl Connection {
+    fn write(
+        &self,
+        context: &mut Context<'_>,
+        attempt: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.stream.poll_write_ready(context))?;
+            match attempt(&self.stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+}

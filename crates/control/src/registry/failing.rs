@@ -1,0 +1,88 @@
+//! Ends of jobs before their time.
+
+use std::sync::Arc;
+
+use thalweg_core::{JobId, Time};
+
+use super::cluster::Cluster;
+use super::job::Job;
+use super::{FAILURES_MAX, Registry, explain};
+use crate::message::{Failure, FailureKind, ToRank};
+
+/// Longest reason that a rank can give, in characters.
+const REASON_CHARS_MAX: usize = 1_024;
+
+impl Registry {
+    /// Fails a job for a reason from outside.
+    pub fn fail_job(&mut self, now: Time, job: JobId, text: String) {
+        self.fail(now, job, Failure::new(FailureKind::Other, text, Vec::new()));
+    }
+
+    pub(super) fn tick_job(&mut self, now: Time, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.is_unattended(now) {
+            self.note_about(id, "forgotten, nobody came");
+            return self.forget(id);
+        }
+        job.stalls.expire(now, job.settings.stall_after);
+        if let Some(failure) = explain::failure(now, &self.cluster, job) {
+            return self.fail(now, id, failure);
+        }
+        if let Some(missing) = job.waiting(now) {
+            let message = ToRank::Waiting { missing };
+            self.actions.extend(job.tell_all(&message));
+        }
+        self.replan_if_needed(now, id);
+    }
+
+    /// Ends a job for everybody.
+    pub(super) fn fail(&mut self, now: Time, id: JobId, failure: Failure) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        self.note(format!("job {:?}: failed: {}", job.name, failure.text));
+        let failure = Arc::new(failure);
+        let Some(job) = self.jobs.get(&id) else { return };
+        self.actions.extend(job.tell_all(&ToRank::Failed(Arc::clone(&failure))));
+        self.forget(id);
+        if self.failures.len() >= FAILURES_MAX {
+            let oldest = self.failures.iter().min_by_key(|(_, (at, _))| *at).map(|(id, _)| *id);
+            oldest.map(|oldest| self.failures.remove(&oldest));
+        }
+        self.failures.insert(id, (now, failure));
+    }
+}
+
+/// The failure that a rank reports. One that names others is theirs.
+pub(super) fn reported(cluster: &Cluster, job: &Job, rank: u32, failure: &Failure) -> Failure {
+    let (name, text) = (explain::name_of(cluster, job, rank), printable(&failure.text));
+    let mut culprits = failure.culprits.clone();
+    culprits.retain(|culprit| *culprit < job.workers);
+    culprits.sort_unstable();
+    culprits.dedup();
+    if culprits.is_empty() || culprits == [rank] {
+        return Failure::new(failure.kind, format!("{name} gives up: {text}"), vec![rank]);
+    }
+    Failure::new(failure.kind, format!("{text} (reported by {name})"), culprits)
+}
+
+/// The failure of a job that the application of a rank ends.
+// spec: E-03
+pub(super) fn aborted(rank: u32, reason: &str) -> Failure {
+    let reason = printable(reason);
+    let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+    Failure::new(FailureKind::Aborted, format!("aborted by rank {rank}{reason}"), vec![rank])
+}
+
+/// The failure of a job that all ranks have lost, and that others register again.
+pub(super) fn restarted(job: &Job) -> Failure {
+    let text = format!(
+        "all ranks of job {:?} lost their control connections, and the job was registered again by other processes",
+        job.name
+    );
+    Failure::new(FailureKind::Peer, text, Vec::new())
+}
+
+/// A text from a client, cut and without anything that could harm a terminal.
+fn printable(text: &str) -> String {
+    let clean = |char: char| if char.is_control() { ' ' } else { char };
+    text.chars().take(REASON_CHARS_MAX).map(clean).collect()
+}
