@@ -8,10 +8,9 @@ import time
 
 import torch
 import torch.distributed as dist
+from conftest import TIMEOUT_S
 
 import thalweg
-
-from conftest import TIMEOUT_S
 
 
 def _wait_for_the_dead(rank: int, ranks: int) -> float:

@@ -16,12 +16,11 @@ import typing
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import Daemons, free_port
 from torch.nn.parallel import DistributedDataParallel
 
 import thalweg.torch
 from thalweg.torch import AbortedError, OperationTimeoutError, Options, ThalwegError
-
-from conftest import Daemons, free_port
 
 SCRIPT = pathlib.Path(__file__).with_name("ending_script.py")
 # How long a wait may take after the signal on a busy machine.
@@ -169,7 +168,8 @@ def test_timeouts_of_groups_and_operations_are_kept(run):
 def _dead(rank: int, ranks: int) -> None:
     group = _group(failure_after=1)
     model = DistributedDataParallel(torch.nn.Linear(4, 4), process_group=group)
-    model(torch.ones(2, 4)).sum().backward()
+    for _ in range(2):  # the second step builds the buckets anew
+        model(torch.ones(2, 4)).sum().backward()
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     # Torch raises the error of a bucket from C++, as a RuntimeError with its text.

@@ -85,7 +85,7 @@ def test_names_that_moved_work_and_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(AttributeError):
-            thalweg.torch.nothing
+            _ = thalweg.torch.nothing
 
 
 # spec: E-07 sockets

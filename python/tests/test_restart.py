@@ -6,10 +6,9 @@ import pathlib
 import subprocess
 import sys
 
+import restart_script
 import torch
 from torch import nn
-
-import restart_script
 
 SCRIPT = pathlib.Path(__file__).with_name("restart_script.py")
 

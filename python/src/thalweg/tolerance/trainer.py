@@ -10,7 +10,7 @@ from torch import nn
 
 from .dropping import Drop
 
-Examples = typing.Tuple[torch.Tensor, torch.Tensor]
+Examples = tuple[torch.Tensor, torch.Tensor]
 
 
 def _sgd(parameters: typing.Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -106,7 +106,8 @@ class Trainer:
             for at, parameter in enumerate(parameters):
                 if parameter.grad is not None:
                     part = parameter.grad / self.workers
-                    means[at] = part if means[at] is None else means[at] + part
+                    before = means[at]
+                    means[at] = part if before is None else before + part
         for mean, parameter in zip(means, parameters):
             parameter.grad = mean
         optimizer.step()

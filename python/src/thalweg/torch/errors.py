@@ -68,7 +68,7 @@ _CLASSES: dict[str, type[ThalwegError]] = {
 
 
 def of_failure(
-    failure: _core.Failure, *, operation: str | None = None, title: str = "", age_s: float | None = None
+    failure: _core._Failure, *, operation: str | None = None, title: str = "", age_s: float | None = None
 ) -> Exception:
     """The exception for what the compiled part reports of an operation, or of joining."""
     kind, text, ranks, since = failure

@@ -18,7 +18,7 @@ from .reductions import Reduction
 from .runner import Begin, Runner
 from .work import Work, Works
 
-Tensors = typing.List[torch.Tensor]
+Tensors = list[torch.Tensor]
 # Beyond the tags of programs, which have 32 bits.
 _MONITOR_TAG = 1 << 62
 
@@ -167,7 +167,8 @@ class ThalwegGroup(dist.ProcessGroup):
             )
             for one in lent
         ]
-        return self._start("reduce", begin, tensors, lambda: is_root and reduction.settle(lent), opts)
+        settle = _nothing if not is_root else lambda: reduction.settle(lent)
+        return self._start("reduce", begin, tensors, settle, opts)
 
     def gather(self, output: list[Tensors], input: Tensors, opts: typing.Any) -> Work:
         given = Lent(listed(input)[0])
@@ -466,7 +467,11 @@ def _later(
 
 
 def _settle(lent: list[Lent]) -> typing.Callable[[], object]:
-    return lambda: [one.settle() for one in lent]
+    def settle() -> None:
+        for one in lent:
+            one.settle()
+
+    return settle
 
 
 def _nothing() -> None:

@@ -17,14 +17,12 @@ import warnings
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 
 from .group import ThalwegGroup
 from .work import Missing, Work
 
-if typing.TYPE_CHECKING:
-    from torch.distributed.fsdp import FSDPModule
-
-Hook = collections.abc.Callable[[typing.Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
+Hook = collections.abc.Callable[[typing.Any, GradBucket], torch.futures.Future[torch.Tensor]]
 
 
 class BoundedLossState:
@@ -37,7 +35,7 @@ class BoundedLossState:
         layers: bool = True,
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        """`max_missing` is the largest share of any rank's gradients that may be missing, from 0 (exact) to less than 1.
+        """`max_missing` is the largest share of any rank's gradients that may be missing, from 0 (exact) to below 1.
 
         With `layers`, gradients of the model's front are more urgent than those of its back, to switches that have
         priorities. `group` is the process group, the default one if it is ``None``.
@@ -83,7 +81,7 @@ class BoundedLossState:
 
 
 def bounded_loss_hook(
-    state: BoundedLossState, bucket: dist.GradBucket
+    state: BoundedLossState, bucket: GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
     """A communication hook for ``DistributedDataParallel``: means of gradients that may lack something."""
     gradients = bucket.buffer()
@@ -93,7 +91,7 @@ def bounded_loss_hook(
 
 
 def fsdp_hook(
-    model: "FSDPModule",
+    model: torch.nn.Module,
     state: BoundedLossState | float | None = None,
     layers: bool = True,
     *,
@@ -128,7 +126,7 @@ def ddp_hook(loss: float = 0.1, layers: bool = True, group: dist.ProcessGroup | 
     )
     state = BoundedLossState(loss, layers=layers, group=group)
 
-    def hook(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def hook(_: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         return bounded_loss_hook(state, bucket)
 
     hook.tally = state  # type: ignore[attr-defined]

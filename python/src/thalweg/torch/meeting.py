@@ -114,7 +114,9 @@ class Waiting:
                     text, ranks=[rank], operation="join", since=self._limit_s
                 )
             try:
-                self._store.wait([key], datetime.timedelta(seconds=min(left_s, _STORE_POLL_S)))
+                # To a store, less than a millisecond is no limit.
+                slice_s = max(min(left_s, _STORE_POLL_S), 0.01)
+                self._store.wait([key], datetime.timedelta(seconds=slice_s))
                 return json.loads(self._store.get(key))
             except dist.DistStoreError as error:
                 if "imeout" not in str(error) and "imed out" not in str(error):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import typing
 
 from torch._C import _distributed_c10d
 
-Seconds = typing.Union[float, datetime.timedelta]
+Seconds = float | datetime.timedelta
 
 
 # spec: E-02

@@ -118,6 +118,6 @@ def _answers(address: str, offer: dict[str, typing.Any]) -> bool:
                 if not piece:
                     break
                 received += piece
-            return received == word
+            return bool(received == word)
     except OSError:
         return False

@@ -130,7 +130,7 @@ class Runner:
     def _is_forked(self) -> bool:
         return os.getpid() != self._pid
 
-    def _on_end(self, number: int, failure: _core.Failure | None, *rest: typing.Any) -> None:
+    def _on_end(self, number: int, failure: _core._Failure | None, *rest: typing.Any) -> None:
         missing, source = rest
         with self._lock:
             work, _ = self._works.pop(number)
@@ -211,7 +211,7 @@ def _leave_at_exit(runner: weakref.ref[Runner]) -> None:
 
 def _enter_record(name: str) -> torch.autograd.profiler.record_function | None:
     """Begins an event of the profiler, if one is active."""
-    if not torch.autograd._profiler_enabled():
+    if not torch._C._autograd._profiler_enabled():
         return None
     record = torch.autograd.profiler.record_function(f"thalweg:{name}")
     record.__enter__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 
 import torch
-import torch.distributed as dist
+from torch._C import _distributed_c10d
 
 from .reductions import Reduction
 from .work import Work
@@ -56,5 +56,5 @@ def _gathered(
     group: ThalwegGroup, mine: torch.Tensor, shapes: list[tuple[int, ...]]
 ) -> list[torch.Tensor]:
     outputs = [torch.empty(shape, dtype=mine.dtype, device=mine.device) for shape in shapes]
-    group.allgather([outputs], [mine.contiguous()], dist.AllgatherOptions()).wait()
+    group.allgather([outputs], [mine.contiguous()], _distributed_c10d.AllgatherOptions()).wait()
     return outputs

@@ -8,15 +8,15 @@ import time
 import typing
 
 import torch
-import torch.distributed as dist
+from torch._C import _distributed_c10d
 
 from .errors import OperationTimeoutError
 
 # Parts of a tensor, from one value to another, and the ranks whose values these lack.
-Missing = typing.List[typing.Tuple[int, int, typing.List[int]]]
+Missing = list[tuple[int, int, list[int]]]
 
 
-class Work(dist._Work):
+class Work(_distributed_c10d.Work):
     """Handle of an operation, as torch's own: wait for it, or take its future."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Work(dist._Work):
         return self._result
 
 
-class Works(dist._Work):
+class Works(_distributed_c10d.Work):
     """Several works that were started between ``_start_coalescing`` and ``_end_coalescing``."""
 
     def __init__(self, works: list[Work]) -> None:
