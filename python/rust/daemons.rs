@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg_wire::tag::Secret;
+use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 
 use crate::process::OfProcess;
 
@@ -23,8 +22,8 @@ impl Switch {
     #[new]
     #[pyo3(signature = (bind, secret, loss = 0.0))]
     fn new(bind: &str, secret: &[u8], loss: f64) -> PyResult<Switch> {
-        let config =
-            SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(at(bind)?, key(secret)?) };
+        let mut config = SwitchDaemonConfig::new(at(bind)?, key(secret)?);
+        config.loss = loss;
         let daemon = SwitchDaemon::start(&config).map_err(failed)?;
         Ok(Switch { address: daemon.address(), daemon: OfProcess::new(daemon) })
     }
@@ -70,13 +69,10 @@ impl Server {
         switch: Option<&str>,
         tls: Option<(PathBuf, PathBuf)>,
     ) -> PyResult<Server> {
-        let config = ServerDaemonConfig {
-            token,
-            switch: switch.map(at).transpose()?,
-            tls,
-            ..ServerDaemonConfig::new(at(bind)?, key(secret)?)
-        };
-        let daemon = ServerDaemon::start(&config, |_| {}).map_err(failed)?;
+        let mut config = ServerDaemonConfig::new(at(bind)?, key(secret)?);
+        (config.token, config.tls) = (token, tls);
+        config.switch = switch.map(at).transpose()?;
+        let daemon = ServerDaemon::start(&config).map_err(failed)?;
         Ok(Server { address: daemon.address(), daemon: OfProcess::new(daemon) })
     }
 

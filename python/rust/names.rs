@@ -2,8 +2,8 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use thalweg::{Collective, Numeric, Reduce};
-use thalweg_core::{Combine, Element, Intent, Reduction};
+use thalweg::internal::{Combine, Intent, Reduction};
+use thalweg::{Collective, Element, Numeric, Reduce};
 
 /// The collective of this name.
 pub(crate) fn collective(name: &str) -> PyResult<Collective> {
@@ -49,11 +49,12 @@ pub(crate) fn intent(reduction: Option<&str>) -> PyResult<Intent> {
 /// Reductions in which the layer above divides for a mean, and whether it does.
 pub(crate) fn combine(name: &str) -> PyResult<(Combine, bool)> {
     Ok(match reduce(name)? {
-        Reduce::Sum => (Combine::Sum, false),
         Reduce::Mean => (Combine::Sum, true),
         Reduce::Min => (Combine::Min, false),
         Reduce::Max => (Combine::Max, false),
         Reduce::Product => (Combine::Product, false),
+        // `reduce` knows no other name.
+        _ => (Combine::Sum, false),
     })
 }
 

@@ -1,34 +1,58 @@
-//! Notes of a session, for a log.
+//! Events of the library, kept until Python logs them.
 
-use thalweg::Note;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-/// Whether a note is worth a warning.
-pub(crate) fn is_warning(note: &Note) -> bool {
-    match note {
-        Note::Stalled(_)
-        | Note::Disconnected(_)
-        | Note::Unpaced(_)
-        | Note::Underflowed { .. }
-        | Note::Rescaled { .. } => true,
-        Note::Waiting(_) | Note::SetUp { .. } => false,
+use thalweg::internal::{Event, listen};
+
+/// Most events that are kept for a session. The oldest ones go first.
+const KEPT: usize = 1_024;
+
+/// Events of one session.
+pub(crate) struct Notes {
+    job: String,
+    rank: String,
+    events: Mutex<VecDeque<(bool, String)>>,
+}
+
+/// The sessions of this process.
+static SESSIONS: Mutex<Vec<Weak<Notes>>> = Mutex::new(Vec::new());
+
+/// Keeps the events of a session from now on.
+pub(crate) fn of(job: &str, rank: u32) -> Arc<Notes> {
+    static LISTEN: Once = Once::new();
+    LISTEN.call_once(|| listen(keep));
+    let (job, rank) = (job.to_owned(), rank.to_string());
+    let notes = Arc::new(Notes { job, rank, events: Mutex::default() });
+    let mut sessions = lock(&SESSIONS);
+    sessions.retain(|session| session.strong_count() > 0);
+    sessions.push(Arc::downgrade(&notes));
+    notes
+}
+
+impl Notes {
+    /// The events since the last call, and whether each is worth a warning.
+    pub fn take(&self) -> Vec<(bool, String)> {
+        lock(&self.events).drain(..).collect()
+    }
+
+    fn is_of(&self, event: &Event) -> bool {
+        event.field("job") == Some(&self.job) && event.field("rank") == Some(&self.rank)
     }
 }
 
-/// The note for people.
-pub(crate) fn in_words(note: &Note) -> String {
-    match note {
-        Note::Waiting(ranks) => format!("waiting for ranks {ranks:?} to join"),
-        Note::SetUp { epoch } => format!("set up (epoch {epoch})"),
-        Note::Stalled(text) => text.clone(),
-        Note::Disconnected(text) => format!("the server does not answer: {text}"),
-        Note::Unpaced(text) => format!("nobody says when to send any more: {text}"),
-        Note::Underflowed { values, scale } => format!(
-            "{values} values so far were too small for fixed point with {scale} steps to 1 and count as zero: \
-             use floats or a larger scale"
-        ),
-        Note::Rescaled { scale } => format!(
-            "sums left the range of fixed point, which has {scale} steps to 1 from now on: use floats, or \
-             smaller values"
-        ),
+fn keep(event: &Event) {
+    for session in lock(&SESSIONS).iter().filter_map(Weak::upgrade) {
+        if session.is_of(event) {
+            let mut events = lock(&session.events);
+            events.push_back((event.is_warning, event.text.clone()));
+            if events.len() > KEPT {
+                events.pop_front();
+            }
+        }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

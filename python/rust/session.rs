@@ -7,15 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use thalweg::{Coverage, Error, Handle, Policy, Priority, Reliability, SessionConfig};
-use thalweg_collective::mesh::{Call, Outcome, Request};
-use thalweg_core::Intent;
-use thalweg_core::fingerprint::digest_of_lengths;
+use thalweg::internal::{Call, Intent, Outcome, Request, digest_of_lengths};
+use thalweg::{Coverage, Handle, Priority, ReduceOptions, Reliability, SessionConfig};
 
 use crate::errors::{self, Failure};
 use crate::memory::{Memory, all};
 use crate::names::{combine, element_of, intent, reduce};
-use crate::notes::{in_words, is_warning};
+use crate::notes::{self, Notes};
 use crate::process::{OfProcess, wait};
 use crate::settings::{self, seconds};
 
@@ -44,8 +42,7 @@ pub(crate) struct Session {
     under_way: Mutex<UnderWay>,
     ended: Sender<u64>,
     ends: Mutex<Receiver<u64>>,
-    /// What there is to tell, and whether it is worth a warning.
-    notes: Arc<Mutex<Vec<(bool, String)>>>,
+    notes: Arc<Notes>,
 }
 
 #[derive(Default)]
@@ -67,11 +64,8 @@ impl Session {
         ranks: u32,
         given: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Session> {
-        let notes = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&notes);
+        let notes = notes::of(job, rank);
         let mut config = SessionConfig::new(server, job, rank, ranks);
-        config.notes =
-            Arc::new(move |note| lock(&noted).push((is_warning(&note), in_words(&note))));
         if let Some(given) = given {
             settings::apply(&mut config, given)?;
         }
@@ -95,7 +89,7 @@ impl Session {
     /// On how many hosts the ranks are.
     #[getter]
     fn hosts(&self, py: Python<'_>) -> PyResult<u32> {
-        self.with(py, |session| Ok(session.hosts()))
+        self.with(py, |session| session.hosts())
     }
 
     /// Replaces values by those of all ranks, combined: "sum", "mean", "min", "max" or "product". Sums and
@@ -127,8 +121,9 @@ impl Session {
         let by_layer = |(index, of)| Priority::Layer { index, of };
         let priority = layer.map_or(Priority::Fixed, by_layer);
         let handle = self.with(py, |session| {
-            let policy = Policy { reliability, priority, ..session.policy() };
-            session.all_reduce_bytes_for(intent, element, memory, how, policy)
+            let policy = session.policy().reliability(reliability).priority(priority);
+            let options = ReduceOptions::new(how).policy(policy);
+            session.all_reduce_bytes(element, memory, options, intent)
         })?;
         Ok(self.begin_finding(handle, |reduced| Ok((lacking(&reduced.coverage), None))))
     }
@@ -246,7 +241,7 @@ impl Session {
             check_own(own.len(), output)?;
         }
         let parts = inputs.into_iter().map(Memory::read).collect();
-        let ranks = self.with(py, |session| Ok(session.ranks()))?;
+        let ranks = self.with(py, |session| session.ranks())?;
         let expected = Some(vec![output.len(); ranks as usize]);
         let request = Request { element, expected, ..Call::Scatter { root, parts }.into() };
         self.call(py, request, move |outcome| match outcome {
@@ -347,7 +342,7 @@ impl Session {
     /// What there is to tell since the last call: who is waited for, stalls, servers that went away. With
     /// each, whether it is worth a warning.
     fn take_notes(&self) -> Vec<(bool, String)> {
-        std::mem::take(&mut *lock(&self.notes))
+        self.notes.take()
     }
 
     /// Leaves the job when everything that was begun has ended. Returns false if that took longer than `limit_s`;
@@ -380,13 +375,9 @@ impl Session {
 }
 
 impl Session {
-    fn with<T>(
-        &self,
-        py: Python<'_>,
-        begin: impl FnOnce(&thalweg::Session) -> Result<T, Error>,
-    ) -> PyResult<T> {
+    fn with<T>(&self, py: Python<'_>, begin: impl FnOnce(&thalweg::Session) -> T) -> PyResult<T> {
         match lock(&self.session).get() {
-            Some(session) => begin(session).map_err(|error| errors::raise(py, &error)),
+            Some(session) => Ok(begin(session)),
             None => {
                 let text = "the session is over".into();
                 Err(errors::session_error(py, ("closed", text, Vec::new(), None)))
@@ -395,7 +386,7 @@ impl Session {
     }
 
     fn rank(&self, py: Python<'_>) -> PyResult<u32> {
-        self.with(py, |session| Ok(session.rank()))
+        self.with(py, |session| session.rank())
     }
 
     fn call(

@@ -30,8 +30,8 @@ fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "ca_file" => config.tls_ca = Some(text()?.into()),
         "bind" => config.bind = Some(SocketAddr::new(address(&text()?)?, 0)),
         "threads" => config.threads = value.extract()?,
-        "numeric" => config.policy.numeric = names::numeric(&text()?)?,
-        "collective" => config.policy.collective = names::collective(&text()?)?,
+        "numeric" => config.policy = config.policy.numeric(names::numeric(&text()?)?),
+        "collective" => config.policy = config.policy.collective(names::collective(&text()?)?),
         "share_memory" => config.share_memory = value.extract()?,
         "stall_after_s" => config.stall_after = duration()?,
         "ports" => config.ports = Some(ports(&text()?)?),
@@ -91,18 +91,20 @@ fn ports(text: &str) -> PyResult<RangeInclusive<u16>> {
 
 fn numeric_name(numeric: Numeric) -> String {
     match numeric {
-        Numeric::Auto => "auto".into(),
         Numeric::Float => "float".into(),
         Numeric::Fixed { scale, dynamic: false } => format!("fixed:{scale}"),
         Numeric::Fixed { scale, dynamic: true } => format!("dynamic:{scale}"),
+        // `names::numeric` knows no other name.
+        _ => "auto".into(),
     }
 }
 
 fn collective_name(collective: Collective) -> &'static str {
     match collective {
-        Collective::Auto => "auto",
         Collective::Aggregate => "aggregate",
         Collective::Server => "server",
         Collective::Ring => "ring",
+        // `names::collective` knows no other name.
+        _ => "auto",
     }
 }

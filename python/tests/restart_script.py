@@ -49,7 +49,7 @@ def main(folder: pathlib.Path) -> None:
         loss = loss_of(parallel, step, rank)
         loss.backward()
         optimizer.step()
-        dist.all_reduce(loss.detach())
+        dist.all_reduce(loss.detach().clone())
         if rank == 0:
             with (folder / "log").open("a") as log:
                 log.write(f"{attempt} {group.settings()['job']} {step} {loss.item()!r}\n")

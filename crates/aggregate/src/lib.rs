@@ -6,6 +6,8 @@
 //! [`join::Registrar`] makes it.
 //!
 //! Bodies may be real values or only lengths: all machines take either.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod index;
 pub mod join;

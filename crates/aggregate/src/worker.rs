@@ -24,11 +24,13 @@ mod flight;
 mod fragments;
 mod operations;
 mod receive;
+mod round_trips;
 mod send;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Config, ConfigError, LOSS_THRESHOLD_MAX, Stats};
+pub use round_trips::RoundTrips;
 
 use agreed::Agreed;
 use flight::Flight;
@@ -83,6 +85,7 @@ struct Work {
     first_unsent: u64,
     events: VecDeque<Event>,
     stats: Stats,
+    round_trips: RoundTrips,
     /// When a fragment was last completed, or could first be waited for.
     moved_at: Time,
 }
@@ -158,6 +161,7 @@ impl Worker {
                 first_unsent: first_sequence,
                 events: VecDeque::new(),
                 stats: Stats::default(),
+                round_trips: RoundTrips::default(),
                 moved_at: Time::ZERO,
             },
             epoch: None,
@@ -285,6 +289,11 @@ impl Worker {
     /// What it has counted.
     pub fn stats(&self) -> Stats {
         self.work.stats
+    }
+
+    /// Round-trip times of fragments that were sent once, over all epochs.
+    pub fn round_trips(&self) -> &RoundTrips {
+        &self.work.round_trips
     }
 }
 

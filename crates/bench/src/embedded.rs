@@ -50,15 +50,13 @@ impl Daemons {
 }
 
 fn start_switch(bind: SocketAddr, loss: f64) -> Result<SwitchDaemon, Failure> {
-    let config = SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(bind, SECRET) };
+    let mut config = SwitchDaemonConfig::new(bind, SECRET);
+    config.loss = loss;
     SwitchDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
 }
 
 fn start_server(bind: SocketAddr, switch: SocketAddr) -> Result<ServerDaemon, Failure> {
-    let config = ServerDaemonConfig {
-        switch: Some(switch),
-        token: Some(TOKEN.to_owned()),
-        ..ServerDaemonConfig::new(bind, SECRET)
-    };
-    ServerDaemon::start(&config, |_| {}).map_err(|error| Failure::Ran(error.to_string()))
+    let mut config = ServerDaemonConfig::new(bind, SECRET);
+    (config.switch, config.token) = (Some(switch), Some(TOKEN.to_owned()));
+    ServerDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
 }

@@ -18,7 +18,7 @@ use thalweg_console::{Failure, files, interrupt};
 use thalweg_net::Wait;
 use thalweg_wire::tag::Secret;
 
-use crate::metrics::Endpoint;
+use thalweg::metrics::Endpoint;
 
 /// What daemons of one machine share where nobody chose a secret. It is no secret.
 const LOOPBACK_SECRET: Secret = Secret(*b"thalweg-loopback");

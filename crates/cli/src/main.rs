@@ -7,7 +7,6 @@ mod agent;
 mod daemon;
 mod figure;
 mod lab;
-mod metrics;
 mod plan;
 mod predict;
 mod progress;

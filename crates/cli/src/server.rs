@@ -11,7 +11,6 @@ use thalweg_console::Failure;
 use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon, Manner};
-use crate::metrics;
 
 /// Where a server is reached if nobody says otherwise.
 const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_808);
@@ -82,15 +81,14 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     let path = |flag: &Option<PathBuf>, file: &Option<PathBuf>| flag.clone().or(file.clone());
     let secret_file = path(&flags.secret_file, &file.secret_file);
-    let config = ServerDaemonConfig {
-        switch: flags.switch.as_ref().or(file.switch.as_ref()).map(resolve).transpose()?,
-        token: token(flags).or_else(|| token(&file)).transpose()?,
-        tls: tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?,
-        wait: daemon::wait_by(flags.spin.or(file.spin)),
-        ..ServerDaemonConfig::new(bind, daemon::secret(secret_file.as_deref(), bind)?)
-    };
-    let server = ServerDaemon::start(&config, daemon::say);
-    let server = server.map_err(daemon::not_started)?;
+    let secret = daemon::secret(secret_file.as_deref(), bind)?;
+    let mut config = ServerDaemonConfig::new(bind, secret);
+    config.switch = flags.switch.as_ref().or(file.switch.as_ref()).map(resolve).transpose()?;
+    config.token = token(flags).or_else(|| token(&file)).transpose()?;
+    config.tls = tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?;
+    config.wait = daemon::wait_by(flags.spin.or(file.spin));
+    thalweg::internal::listen(|event| daemon::say(&event.text));
+    let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
     daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)
 }
 
@@ -128,7 +126,7 @@ impl Daemon for ServerDaemon {
     }
 
     fn exposition(&self) -> Option<String> {
-        self.snapshot().map(|snapshot| metrics::server(Daemon::address(self), &snapshot))
+        self.metrics()
     }
 
     fn summary(&self) -> Option<String> {

@@ -15,7 +15,7 @@ use thalweg_report::format::{format_count, format_percent};
 
 use self::tables::Tables;
 use crate::daemon::{self, Daemon, Manner};
-use crate::metrics;
+use thalweg::metrics;
 
 /// Where a switch is reached if nobody says otherwise.
 const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_800);
@@ -103,15 +103,12 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
     let secret = daemon::secret(secret_file.map(PathBuf::as_path), bind)?;
-    let default = SwitchDaemonConfig::new(bind, secret);
-    let config = SwitchDaemonConfig {
-        aggregators: flags.aggregators.or(file.aggregators).unwrap_or(default.aggregators),
-        values_max: flags.values.or(file.values).unwrap_or(default.values_max),
-        loss: flags.loss.or(file.loss).unwrap_or(default.loss),
-        seed: flags.seed.or(file.seed).unwrap_or(default.seed),
-        wait: daemon::wait_by(flags.spin.or(file.spin)),
-        ..default
-    };
+    let mut config = SwitchDaemonConfig::new(bind, secret);
+    config.aggregators = flags.aggregators.or(file.aggregators).unwrap_or(config.aggregators);
+    config.values_max = flags.values.or(file.values).unwrap_or(config.values_max);
+    config.loss = flags.loss.or(file.loss).unwrap_or(config.loss);
+    config.seed = flags.seed.or(file.seed).unwrap_or(config.seed);
+    config.wait = daemon::wait_by(flags.spin.or(file.spin));
     let switch = SwitchDaemon::start(&config).map_err(daemon::not_started)?;
     if config.loss > 0.0 {
         let share = format_percent(config.loss);

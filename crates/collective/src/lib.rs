@@ -15,6 +15,8 @@
 //!
 //! Every message says which operation it belongs to, in its [frame](thalweg_wire::frame). Members whose operations
 //! differ stop before a result is handed out, and so does everybody else, with a failure that names both.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod block;
 mod call;

@@ -12,8 +12,8 @@ use thiserror::Error;
 
 use crate::clock::milliseconds;
 use crate::message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits,
-    Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, Resume, Stall, Ticket,
+    ToRank, Waits, Welcome,
 };
 use crate::registry::Registration;
 use crate::settings::Settings;

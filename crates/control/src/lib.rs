@@ -6,6 +6,8 @@
 //! its [`DataPlane`]. Both ends hide the async runtime behind a thread of their own, so that nothing on
 //! the data path ever meets it. [`inquiry`] asks a service how it does. [`pacing`] is another service: the
 //! load tables of switches that cannot keep them themselves.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod access;
 mod address;
@@ -26,8 +28,8 @@ mod settings;
 pub use access::{Access, AccessError};
 pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent, Departure};
 pub use message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket, ToRank,
-    Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket,
+    ToRank, Waits, Welcome,
 };
 pub use plane::{DataPlane, Missing, MissingAnswer};
 pub use registry::{JobSummary, Registry};

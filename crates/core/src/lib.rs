@@ -6,6 +6,8 @@
 //!
 //! Start with [`machine`]: it is the contract that the simulator, the UDP driver and the tests all
 //! call protocols through.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 pub mod check;
 pub mod control;

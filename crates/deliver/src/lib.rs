@@ -7,6 +7,8 @@
 //! Way of a packet: `endpoint` → `outgoing` (whose turn is it?) → `sender` (which segment, is it
 //! [important](importance)?), [`policy`] (which class?), `peer` (when, over which path?) → the other
 //! side's `endpoint` → `incoming`, `receiver` (where does it belong, is it enough?), and "stop" back.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod answers;
 pub mod budget;

@@ -42,7 +42,8 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
     let failed = |error: thalweg::Error| Failure::Ran(error.to_string());
     match *command {
         DaemonCommand::Switch { bind, loss, seed } => {
-            let config = SwitchDaemonConfig { loss, seed, ..SwitchDaemonConfig::new(bind, secret) };
+            let mut config = SwitchDaemonConfig::new(bind, secret);
+            (config.loss, config.seed) = (loss, seed);
             let switch = SwitchDaemon::start(&config).map_err(failed)?;
             files::print(&format!("switch ready at {}\n", switch.address()))?;
             loop {
@@ -54,12 +55,10 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
             }
         }
         DaemonCommand::Server { bind, switch } => {
-            let config = ServerDaemonConfig {
-                switch: Some(switch),
-                ..ServerDaemonConfig::new(bind, secret)
-            };
-            let server =
-                ServerDaemon::start(&config, |note| eprintln!("{note}")).map_err(failed)?;
+            let mut config = ServerDaemonConfig::new(bind, secret);
+            config.switch = Some(switch);
+            thalweg::internal::listen(|event| eprintln!("{}", event.text));
+            let server = ServerDaemon::start(&config).map_err(failed)?;
             files::print(&format!("server ready at {}\n", server.address()))?;
             loop {
                 orders.next()?;

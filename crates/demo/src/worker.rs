@@ -1,9 +1,8 @@
 //! A worker as a process of its own: `thalweg demo-worker`.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use thalweg::{Array, Collective, Error, Note, Policy, Reduce, Session, SessionConfig};
+use thalweg::{Collective, Error, Policy, Reduce, ReduceOptions, Session};
 use thalweg_console::{Failure, files};
 use thalweg_core::Digest;
 use thalweg_train::Shard;
@@ -43,25 +42,21 @@ pub fn worker() -> Result<(), Failure> {
 
 fn join(assignment: &Assignment) -> Result<Session, Failure> {
     let Assignment { server, switch, job, rank, ranks, .. } = assignment;
-    let notes = |note: Note| match note {
-        Note::Stalled(why) | Note::Disconnected(why) | Note::Unpaced(why) => {
-            // Without a listener there is nobody to be told.
-            let _ = say(&Report::Note(why));
+    thalweg::internal::listen(|event| {
+        if event.is_warning {
+            // Without a reader there is nobody to report to.
+            let _ = say(&Report::Note(event.text.clone()));
         }
-        // Its sums are of floats.
-        Note::Underflowed { .. } | Note::Rescaled { .. } => {}
-        Note::Waiting(_) | Note::SetUp { .. } => {}
-    };
-    let session = Session::join(SessionConfig {
-        switch: Some(switch.clone()),
-        policy: Policy { collective: Collective::Aggregate, ..Policy::default() },
-        // Every worker counts as a host of its own, so that all values pass the network.
-        share_memory: false,
-        operation_timeout: PATIENCE,
-        notes: Arc::new(notes),
-        ..SessionConfig::new(server, job, *rank, *ranks)
     });
-    let session = session.map_err(failed)?;
+    let session = Session::builder(server, job)
+        .rank(*rank, *ranks)
+        .switch(switch)
+        .policy(Policy::default().collective(Collective::Aggregate))
+        // Every worker counts as a host of its own, so that all values pass the network.
+        .share_memory(false)
+        .operation_timeout(PATIENCE)
+        .join()
+        .map_err(failed)?;
     say(&Report::Joined)?;
     Ok(session)
 }
@@ -71,9 +66,9 @@ fn train(session: &Session, lesson: &Lesson, mut learner: Learner) -> Result<(),
     for step in 0..lesson.steps {
         let (loss, gradient, examples) = learner.gradient(step, shard);
         let gradient = gradient.to_vec();
-        let reduce = || session.all_reduce(gradient, Reduce::Sum)?.wait();
+        let reduce = || session.all_reduce(gradient, Reduce::Sum).wait();
         let (result, sum) = timed(reduce);
-        let result = result.map_err(failed)?;
+        let result = result.map_err(failed)?.values;
         say(&Report::Step { step, loss, examples, sum })?;
         // They take turns in computing the sum again: the work of one more worker.
         let ranks = session.ranks() as usize;
@@ -109,12 +104,11 @@ fn compare(session: &Session, exercise: &Exercise) -> Result<(), Failure> {
             .collect();
         // The ways take turns, so that whatever else the machine does slows all of them.
         for &way in &exercise.ways {
-            session.barrier().and_then(thalweg::Handle::wait).map_err(failed)?;
-            let own = Array::F32(own.clone());
-            let policy = Policy { collective: way.collective(), ..session.policy() };
-            let reduce = || session.all_reduce_array(own, Reduce::Sum, policy)?.wait();
-            let (result, sum) = timed(reduce);
-            let is_exact = result.map_err(failed)?.values == Array::F32(sums.clone());
+            session.barrier().wait().map_err(failed)?;
+            let own = own.clone();
+            let options = ReduceOptions::new(Reduce::Sum).collective(way.collective());
+            let (result, sum) = timed(|| session.all_reduce(own, options).wait());
+            let is_exact = result.map_err(failed)?.values == sums;
             if round >= WARM_UP_ROUNDS {
                 say(&Report::Summed { way, sum, is_exact })?;
             }

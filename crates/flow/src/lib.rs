@@ -8,6 +8,8 @@
 //! what was lost?) → the other side's `Endpoint` and
 //! [`Incoming`](thalweg_transport::messages::Incoming) (where does it belong?), and its
 //! acknowledgement back.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod config;
 mod scoreboard;

@@ -11,6 +11,8 @@
 //! [`Meta::entropy`](thalweg_core::Meta::entropy) picks the source port where an endpoint has several;
 //! on receiving it is the sender's port. Linux only. Not carried:
 //! [`Meta::rank`](thalweg_core::Meta::rank), which IP has no field for.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod clock;
 mod cut;

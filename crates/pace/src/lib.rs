@@ -8,6 +8,8 @@
 //!
 //! Volumes are counted in **bytes a slot**: what is planned adds up exactly, and all tables of a
 //! cluster agree on the length of a slot. A rate is made of it only where packets are spaced.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 pub mod adjust;
 mod ahead;

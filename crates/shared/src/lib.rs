@@ -11,6 +11,8 @@
 //!
 //! Linux only. Processes of one user only: the file can be opened by nobody else, and whoever may
 //! open it may also cut it short, which ends the members as any signal of that user would.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod assemble;
 mod bell;

@@ -5,6 +5,8 @@
 //! daemons run the [`TrainingHost`], simulations a host with published transports as well. What a switch
 //! runs is [`thalweg_aggregate::Switch`], or that of a baseline. [`Tagging`] gives ordinary flows
 //! their priorities.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 mod host;
 mod pacing;

@@ -1,16 +1,19 @@
-//! What a rank has counted.
+//! Counters of a rank.
 
 use thalweg_aggregate::worker;
 
-/// What a rank has counted.
+/// Counters of a rank, since it joined.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Counters {
     /// By the sockets.
     pub net: thalweg_net::Stats,
     /// By the worker of aggregation, if the rank leads its host.
     pub worker: worker::Stats,
-    /// How many bytes the worker may have on the way.
+    /// Bytes that the worker may have in flight.
     pub window_bytes: u64,
+    /// Round-trip times of packets of the worker that were sent once.
+    pub round_trips: worker::RoundTrips,
     /// Steps to 1 of the fixed point that the worker sends now; lower than the session's where a dynamic
     /// scale fell. `None` where it sends floats.
     pub scale: Option<f32>,
@@ -22,6 +25,7 @@ pub struct Counters {
 
 /// Counters of sums that travel by deliveries.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct DeliveryCounters {
     /// Counters of the transport.
     pub transport: thalweg_deliver::Stats,

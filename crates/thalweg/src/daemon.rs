@@ -12,6 +12,8 @@ use thalweg_core::NodeId;
 use thalweg_net::Network;
 
 pub use thalweg_control::JobSummary;
+pub use thalweg_core::JobId;
+pub use thalweg_wire::tag::Secret;
 
 use crate::error::Error;
 

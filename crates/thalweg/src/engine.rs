@@ -28,9 +28,9 @@ pub(crate) use membership::Joined;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorKind};
+use crate::events::Notes;
 use crate::handle::Reply;
 use crate::lossy::Lossy;
-use crate::session::Note;
 use crate::window::Window;
 use comparison::Comparison;
 use departure::{Departing, Departures};
@@ -46,9 +46,6 @@ const LINGER_MAX: Span = Span::from_s(5);
 
 /// The same for a session that is dropped.
 const HASTY_LINGER: Span = Span::from_ms(300);
-
-/// What tells people of things that go on.
-pub(crate) type Notes = Arc<dyn Fn(Note) + Send + Sync>;
 
 /// The control channel: there as soon as it has begun, gone when the rank has left.
 pub(crate) type Control = Arc<Mutex<Option<Attendance>>>;
@@ -96,7 +93,7 @@ pub(crate) struct Shared {
     pub cancel: Cancel,
 }
 
-/// Who a rank is.
+/// Identity of a rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub rank: u32,
@@ -262,7 +259,7 @@ impl Engine {
         self.driver.command(|lossy, now| command(lossy.machine_mut(), now), events)
     }
 
-    /// What the machines have to tell.
+    /// Takes in the events of the machines.
     fn take_in(&mut self, events: &mut Vec<Event>) {
         if !events.is_empty() {
             self.report_precision();
@@ -302,7 +299,8 @@ impl Engine {
             }
             Sums::Lost(node) => {
                 let rank = rank_of(node);
-                let text = format!("{} did not answer for too long: check it and its path", name(rank));
+                let text =
+                    format!("{} did not answer for too long: check it and its path", name(rank));
                 Failure::new(FailureKind::Timeout, text, rank.into_iter().collect())
             }
             Sums::Mismatch(node) => {

@@ -203,7 +203,6 @@ impl StdError for Error {
 mod tests {
     use super::*;
 
-    // spec: E-07
     #[test]
     fn the_error_of_the_system_is_the_source() {
         let refused = || io::Error::from(io::ErrorKind::AddrInUse);
@@ -215,7 +214,6 @@ mod tests {
         assert!(error.clone().source().is_some(), "a clone keeps it");
     }
 
-    // spec: E-07
     #[test]
     fn programs_learn_ranks_operation_and_time() {
         let error = Error::new(ErrorKind::Timeout, "rank 3 has not contributed")

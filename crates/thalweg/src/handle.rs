@@ -18,16 +18,20 @@ use crate::error::Error;
 ///
 /// ```no_run
 /// # async fn train(session: &thalweg::Session) -> Result<(), thalweg::Error> {
-/// let gradients = session.all_reduce(vec![1.0f32; 1_000], thalweg::Reduce::Mean)?.await?;
-/// # drop(gradients);
+/// let mean = session.all_reduce(vec![1.0f32; 1_000], thalweg::Reduce::Mean).await?;
+/// # drop(mean);
 /// # Ok(())
 /// # }
 /// ```
 #[must_use = "the result, or the error, comes by waiting"]
 pub struct Handle<T> {
     shared: Arc<Shared>,
-    finish: Box<dyn FnOnce(Done) -> Result<T, Error> + Send>,
+    /// Gone once the result was handed out.
+    finish: Option<Finish<T>>,
 }
+
+/// Makes a result of what an operation ends with.
+type Finish<T> = Box<dyn FnOnce(Done) -> Result<T, Error> + Send>;
 
 /// What an operation ends with, before it is what its caller expects.
 pub(crate) type Done = Box<dyn std::any::Any + Send>;
@@ -69,36 +73,67 @@ pub(crate) fn pair<D: Send + 'static, T>(
         finish(*done)
     };
     let reply = Reply { shared: Some(Arc::clone(&shared)) };
-    (Handle { shared, finish: Box::new(finish) }, reply)
+    (Handle { shared, finish: Some(Box::new(finish)) }, reply)
+}
+
+/// A handle whose result is there.
+pub(crate) fn ready<T: Send + 'static>(result: Result<T, Error>) -> Handle<T> {
+    let (handle, reply) = pair(|value: T| Ok(value));
+    reply.end(result);
+    handle
 }
 
 impl<T> Handle<T> {
-    /// Waits for the result. A job that does not move fails in the end, so this does not wait for ever.
-    pub fn wait(self) -> Result<T, Error> {
+    /// Waits for the result. A job that does not progress fails in the end, so this does not wait for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`Call`](crate::ErrorKind::Call) if the arguments of the operation were invalid,
+    /// [`Closed`](crate::ErrorKind::Closed) if the session was left first, or the reason why the job failed.
+    pub fn wait(mut self) -> Result<T, Error> {
         let mut end = self.shared.lock();
         loop {
-            if let Some(end) = end.take() {
-                return (self.finish)(end?);
+            if end.is_some() {
+                drop(end);
+                return self.take().unwrap_or_else(|| Err(taken()));
             }
             end = self.shared.is_there.wait(end).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Waits at most so long. Gives itself back if there is no result yet.
-    pub fn wait_for(self, at_most: Duration) -> Result<Result<T, Error>, Handle<T>> {
+    /// Waits for the result for at most this time. `None` if it is not there by then; the operation goes on, and the
+    /// caller may wait again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handle::wait`]. After it has returned the result, every further call is an error.
+    pub fn wait_timeout(&mut self, at_most: Duration) -> Option<Result<T, Error>> {
         let end = self.shared.lock();
         let waited = self.shared.is_there.wait_timeout_while(end, at_most, |end| end.is_none());
-        let (mut end, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match end.take() {
-            Some(end_of_it) => {
-                drop(end);
-                Ok(end_of_it.and_then(self.finish))
-            }
-            None => {
-                drop(end);
-                Err(self)
-            }
-        }
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.take()
+    }
+
+    /// Returns the result if it is there, without waiting. `None` if it is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handle::wait_timeout`].
+    pub fn poll(&mut self) -> Option<Result<T, Error>> {
+        self.take()
+    }
+
+    /// The result, if it is there.
+    fn take(&mut self) -> Option<Result<T, Error>> {
+        let Some(finish) = self.finish.take() else { return Some(Err(taken())) };
+        let Some(end) = self.shared.lock().as_mut().map(|end| {
+            // The end stays known: others may ask whether it is there.
+            std::mem::replace(end, Err(taken()))
+        }) else {
+            self.finish = Some(finish);
+            return None;
+        };
+        Some(end.and_then(finish))
     }
 
     /// The same promise, of something that follows from the result.
@@ -109,8 +144,10 @@ impl<T> Handle<T> {
     where
         T: 'static,
     {
-        let finish = self.finish;
-        Handle { shared: self.shared, finish: Box::new(move |done| next(finish(done)?)) }
+        let Handle { shared, finish } = self;
+        let finish =
+            finish.map(|finish| -> Finish<U> { Box::new(move |done| next(finish(done)?)) });
+        Handle { shared, finish }
     }
 
     /// Calls `watcher` when the operation has ended, at once if it has. It runs on the thread that ended it,
@@ -119,10 +156,15 @@ impl<T> Handle<T> {
         self.shared.watch(|watchers| watchers.calls.push(Box::new(watcher)));
     }
 
-    /// Whether the result, or an error, is there.
+    /// Returns whether the result, or an error, is there.
     pub fn is_ready(&self) -> bool {
         self.shared.lock().is_some()
     }
+}
+
+/// A caller that asks for a result twice.
+fn taken() -> Error {
+    Error::call("the result of this operation was handed out already")
 }
 
 impl<T> fmt::Debug for Handle<T> {
@@ -136,15 +178,14 @@ impl<T> IntoFuture for Handle<T> {
     type IntoFuture = HandleFuture<T>;
 
     fn into_future(self) -> HandleFuture<T> {
-        HandleFuture { handle: Some(self) }
+        HandleFuture { handle: self }
     }
 }
 
 /// The future of a [`Handle`]. It needs no runtime of its own: the thread that ends the operation wakes it.
 #[must_use = "a future does nothing until it is awaited"]
 pub struct HandleFuture<T> {
-    /// Gone once the result was handed out.
-    handle: Option<Handle<T>>,
+    handle: Handle<T>,
 }
 
 impl<T> fmt::Debug for HandleFuture<T> {
@@ -157,16 +198,12 @@ impl<T> Future for HandleFuture<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
-        let handle = self.handle.take().expect("a future is not polled after its end");
-        match handle.wait_for(Duration::ZERO) {
-            Ok(result) => Poll::Ready(result),
-            Err(handle) => {
-                let handle = self.handle.insert(handle);
-                let task = context.waker().clone();
-                handle.shared.watch(|watchers| watchers.task = Some(task));
-                Poll::Pending
-            }
+        if let Some(result) = self.handle.poll() {
+            return Poll::Ready(result);
         }
+        let task = context.waker().clone();
+        self.handle.shared.watch(|watchers| watchers.task = Some(task));
+        Poll::Pending
     }
 }
 
@@ -240,11 +277,21 @@ mod tests {
 
     #[test]
     fn a_result_comes_once_it_is_there() {
-        let (handle, reply) = pair(|length: usize| Ok(length + 1));
-        assert!(!handle.is_ready());
-        let Err(handle) = handle.wait_for(Duration::from_millis(1)) else { panic!("too early") };
+        let (mut handle, reply) = pair(|length: usize| Ok(length + 1));
+        assert!(!handle.is_ready() && handle.poll().is_none());
+        assert!(handle.wait_timeout(Duration::from_millis(1)).is_none(), "too early");
         std::thread::spawn(move || reply.end(Ok(41_usize)));
         assert_eq!(handle.wait().unwrap(), 42);
+    }
+
+    #[test]
+    fn a_result_is_handed_out_once() {
+        let mut handle = ready(Ok(7));
+        assert_eq!(handle.poll().expect("it is there").unwrap(), 7);
+        assert!(handle.is_ready());
+        let again = handle.wait_timeout(Duration::ZERO).expect("it has ended");
+        assert_eq!(again.unwrap_err().kind(), ErrorKind::Call);
+        assert_eq!(handle.wait().unwrap_err().kind(), ErrorKind::Call);
     }
 
     #[test]
@@ -277,7 +324,6 @@ mod tests {
         }
     }
 
-    // spec: E-08
     #[test]
     fn a_handle_can_be_awaited_without_a_runtime() {
         let (handle, reply) = pair(|length: usize| Ok(length + 1));

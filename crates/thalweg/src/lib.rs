@@ -7,12 +7,12 @@
 //! ranks of one host combine through shared memory first.
 //!
 //! ```no_run
-//! use thalweg::{Reduce, Session, SessionConfig};
+//! use thalweg::{Reduce, Session};
 //!
 //! # fn main() -> Result<(), thalweg::Error> {
-//! let session = Session::join(SessionConfig::new("10.0.0.1:4808", "resnet", 0, 4))?;
-//! let sum = session.all_reduce(vec![1.0f32; 1_000_000], Reduce::Mean)?.wait()?;
-//! # drop(sum);
+//! let session = Session::builder("10.0.0.1:4808", "resnet").rank(0, 4).join()?;
+//! let mean = session.all_reduce(vec![1.0f32; 1_000_000], Reduce::Mean).wait()?.values;
+//! # drop(mean);
 //! session.leave()
 //! # }
 //! ```
@@ -28,8 +28,12 @@ mod counters;
 pub mod daemon;
 mod engine;
 mod error;
+mod events;
 mod handle;
 mod lossy;
+#[doc = include_str!("guide.md")]
+pub mod guide {}
+pub mod metrics;
 mod pacing;
 mod policy;
 mod session;
@@ -40,12 +44,37 @@ mod window;
 pub use cancel::Cancel;
 pub use counters::{Counters, DeliveryCounters};
 pub use error::{Error, ErrorKind};
+pub use half::{bf16, f16};
 pub use handle::{Handle, HandleFuture};
-pub use lossy::Lossy;
 pub use pacing::Pacing;
 pub use policy::{Collective, Numeric, Policy, Priority, Reduce, Reliability};
-pub use session::{Memory, Note, Reduced, Session, SessionConfig};
+pub use session::{Memory, ReduceOptions, Reduced, Session, SessionBuilder, SessionConfig};
+pub use thalweg_aggregate::Recovery;
+pub use thalweg_core::Element;
 pub use thalweg_deliver::LossBound;
+pub use thalweg_net::{Offload, Wait};
 pub use thalweg_values::{Coverage, Missing, Part};
-pub use value::{Array, Value};
+pub use value::Value;
 pub use window::Window;
+
+/// Types of the counters.
+pub mod stats {
+    pub use thalweg_aggregate::server::Stats as ServerStats;
+    pub use thalweg_aggregate::switch::Stats as SwitchStats;
+    pub use thalweg_aggregate::worker::{RoundTrips, Stats as WorkerStats};
+    pub use thalweg_deliver::Stats as DeliveryStats;
+    pub use thalweg_net::Stats as SocketStats;
+}
+
+/// Parts of the library for other languages and for tests. They may change in any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use thalweg_collective::mesh::{Call, Outcome, Request};
+    pub use thalweg_core::fingerprint::digest_of_lengths;
+    pub use thalweg_core::{Combine, Intent, Reduction};
+
+    pub use crate::events::{Event, listen};
+    pub use crate::lossy::Lossy;
+    pub use crate::session::ByteMemory;
+    pub use crate::value::Array;
+}

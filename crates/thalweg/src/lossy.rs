@@ -32,7 +32,7 @@ impl<M> Lossy<M> {
         &mut self.machine
     }
 
-    /// How many packets it has lost.
+    /// Number of packets that it has lost.
     pub fn lost(&self) -> u64 {
         self.lost
     }

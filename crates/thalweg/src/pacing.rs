@@ -14,17 +14,19 @@ use thalweg_core::Reports;
 use thalweg_net::Driver;
 
 use crate::error::{Error, ErrorKind};
-use crate::session::{Note, SessionConfig};
+use crate::events::{Note, Notes};
+use crate::session::SessionConfig;
 use shared::{Paced, Shared};
 
-/// Who says when a session sends.
+/// Source of the times at which a session sends.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Pacing {
-    /// Nobody: at once.
+    /// No source: packets leave at once.
     #[default]
     Off,
-    /// The agent of the host (`thalweg agent`), which listens on this socket. A session whose agent goes
-    /// goes on, and sends when it likes.
+    /// The agent of the host (`thalweg agent`), which listens on this socket. A session whose agent ends
+    /// goes on, and sends at once.
     Scheduled {
         /// The socket.
         agent: PathBuf,
@@ -63,14 +65,15 @@ impl Rein {
         let to = destination(config, server)?;
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let shared = Arc::new(Shared::default());
-        let (heard, notes) = (Arc::clone(&shared), Arc::clone(&config.notes));
+        let notes = Notes::new(&config.job, config.rank);
+        let (heard, told) = (Arc::clone(&shared), notes.clone());
         let hear = move |words: Option<ToJob>| {
             match words {
                 Some(ToJob::Welcome { idle_bps, .. }) => heard.begin(idle_bps),
                 Some(ToJob::Rate { bps, bytes, within_us, .. }) => {
                     heard.grant(bps, bytes, within_us);
                 }
-                Some(ToJob::Refused { reason }) => notes(Note::Unpaced(reason)),
+                Some(ToJob::Refused { reason }) => told.send(Note::Unpaced(reason)),
                 None => heard.release(),
             }
             waker.wake();
@@ -82,12 +85,11 @@ impl Rein {
         link.say(&FromJob::Flow { flow: FLOW, to, volume, relation, others }).map_err(wrong)?;
         driver.set_pacer(Some(Box::new(Paced::new(Arc::clone(&shared)))));
         let should_stop = Arc::new(AtomicBool::new(false));
-        let (told, stop) = (Arc::clone(&shared), Arc::clone(&should_stop));
-        let notes = Arc::clone(&config.notes);
+        let (counted, stop) = (Arc::clone(&shared), Arc::clone(&should_stop));
         let body = move || {
-            if report(&link, &told, &stop).is_err() {
-                told.release();
-                notes(Note::Unpaced("the agent of this host is gone".into()));
+            if report(&link, &counted, &stop).is_err() {
+                counted.release();
+                notes.send(Note::Unpaced("its connection broke".into()));
             }
         };
         let reporter = thread::Builder::new().name("thalweg-rein".into()).spawn(body);

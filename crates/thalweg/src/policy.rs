@@ -7,22 +7,55 @@ use thalweg_wire::aggregate::Scale;
 
 use crate::tuning::LAYERS;
 
-/// How sums are carried out: all of a session, or one. Every collective is exact unless it asks for
-/// something else (T-08).
+/// The way in which reductions are carried out: all of a session, or one. Every reduction is exact unless it asks
+/// for something else.
+///
+/// ```
+/// use thalweg::{Collective, Policy, Reliability};
+///
+/// let bounded = Reliability::bounded(0.1).expect("from 0 to less than 1");
+/// let policy = Policy::default().collective(Collective::Ring).reliability(bounded);
+/// assert_eq!(policy.collective, Collective::Ring);
+/// ```
 // spec: T-08
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
 pub struct Policy {
-    /// Who adds.
+    /// Nodes that add.
     pub collective: Collective,
-    /// What travels. One for all sums of a job.
+    /// Numbers that travel. One for all sums of a job.
     pub numeric: Numeric,
-    /// What may be missing.
+    /// Share of values that may be missing.
     pub reliability: Reliability,
-    /// How urgent it is.
+    /// Priority of packets.
     pub priority: Priority,
 }
 
 impl Policy {
+    /// The same policy, with these nodes that add.
+    #[must_use]
+    pub fn collective(self, collective: Collective) -> Policy {
+        Policy { collective, ..self }
+    }
+
+    /// The same policy, with these numbers.
+    #[must_use]
+    pub fn numeric(self, numeric: Numeric) -> Policy {
+        Policy { numeric, ..self }
+    }
+
+    /// The same policy, where this may be missing.
+    #[must_use]
+    pub fn reliability(self, reliability: Reliability) -> Policy {
+        Policy { reliability, ..self }
+    }
+
+    /// The same policy, with this priority.
+    #[must_use]
+    pub fn priority(self, priority: Priority) -> Policy {
+        Policy { priority, ..self }
+    }
+
     /// The part of the policy that all ranks have to agree on. The numeric is the job's, and priorities may differ.
     pub(crate) fn agreement(&self) -> OperationPolicy {
         OperationPolicy {
@@ -36,8 +69,9 @@ impl Policy {
     }
 }
 
-/// Whether a sum may lack something. All ranks say the same of an operation.
+/// Share of values that a sum may lack. All ranks give the same for an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Reliability {
     /// Everything is in it.
     #[default]
@@ -52,7 +86,7 @@ pub enum Reliability {
 }
 
 impl Reliability {
-    /// What may be missing. `None` unless it is from 0 to less than 1.
+    /// At most this share of any rank's values is missing. `None` unless it is from 0 to less than 1.
     pub fn bounded(loss: f64) -> Option<Reliability> {
         LossBound::new(loss).map(Reliability::Bounded)
     }
@@ -66,17 +100,18 @@ impl Reliability {
     }
 }
 
-/// How urgent packets of a sum are, to switches that have priorities.
+/// Priority of the packets of a sum, at switches that have priorities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Priority {
     /// All alike.
     #[default]
     Fixed,
     /// By the layer of the model: the next iteration needs the front first.
     Layer {
-        /// Which, from 0 at the front.
+        /// The layer, from 0 at the front.
         index: u16,
-        /// How many there are.
+        /// Number of layers.
         of: u16,
     },
 }
@@ -96,13 +131,14 @@ impl Priority {
     }
 }
 
-/// Who adds up gradients.
+/// Nodes that add up gradients.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub enum Collective {
-    /// What is best: aggregation.
+    /// The best choice: aggregation.
     #[default]
     Auto,
-    /// The switches on the way, where they have room, and the server.
+    /// The switches along the path, where they have room, and the server.
     Aggregate,
     /// The hosts themselves, each a parameter server for its share of the values.
     Server,
@@ -110,26 +146,28 @@ pub enum Collective {
     Ring,
 }
 
-/// What travels through aggregation.
+/// Numbers that travel through aggregation.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
 pub enum Numeric {
-    /// What is best: floats, since switches in software add them as fast.
+    /// The best choice: floats, since switches in software add them as fast.
     #[default]
     Auto,
     /// `f32`: no range to overflow, NaN and infinity as they are.
     Float,
     /// `i32` in fixed point with this many steps to 1, for switches that add integers only. Values out
-    /// of range take the way of floats, through the server.
+    /// of range travel as floats, through the server.
     Fixed {
         /// Steps to 1; positive and finite.
         scale: f32,
-        /// Whether the scale is lowered when values are often out of range.
+        /// Lowers the scale when values are often out of range.
         dynamic: bool,
     },
 }
 
-/// How values of all ranks become one.
+/// Combination of the values of all ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Reduce {
     /// The sum.
     Sum,

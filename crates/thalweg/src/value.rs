@@ -3,29 +3,45 @@
 use half::{bf16, f16};
 use thalweg_core::Element;
 use thalweg_values::{Tensor, divide};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// A type of value that collectives work on.
-pub trait Value: Copy + Send + Sync + Sized + 'static {
-    /// Which it is.
+/// A type of value that collectives work on: integers of 8 to 64 bits, `f32`, `f64`, and [`f16`] and [`bf16`].
+///
+/// No other type can be one: what ranks add, they name to each other.
+pub trait Value:
+    Sealed + FromBytes + IntoBytes + Immutable + Copy + Send + Sync + Sized + 'static
+{
+    /// The type, by name.
     const ELEMENT: Element;
 
     /// Values whose type is known at run time.
+    #[doc(hidden)]
     fn into_array(values: Vec<Self>) -> Array;
 
     /// The values, if they are of this type.
+    #[doc(hidden)]
     fn from_array(array: Array) -> Option<Vec<Self>>;
 }
+
+mod sealed {
+    /// A type that this crate knows.
+    pub trait Sealed {}
+}
+
+use sealed::Sealed;
 
 macro_rules! values {
     ($($variant:ident($type:ty)),* $(,)?) => {
         /// Values whose type is known at run time.
+        #[doc(hidden)]
         #[derive(Clone, PartialEq, Debug)]
         pub enum Array {
             $(#[doc = concat!("`", stringify!($type), "`")] $variant(Vec<$type>),)*
         }
 
-        $(impl Value for $type {
+        $(impl Sealed for $type {}
+
+        impl Value for $type {
             const ELEMENT: Element = Element::$variant;
 
             fn into_array(values: Vec<$type>) -> Array {
@@ -48,7 +64,7 @@ macro_rules! values {
                 }
             }
 
-            /// How many there are.
+            /// Number of values.
             pub fn len(&self) -> usize {
                 match self {
                     $(Array::$variant(values) => values.len(),)*
@@ -99,7 +115,7 @@ values!(
 );
 
 impl Array {
-    /// Whether there are none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -110,7 +126,7 @@ impl Array {
         divide(element, self.as_bytes_mut(), by);
     }
 
-    /// What aggregation sums, if it can sum this type.
+    /// The tensor that aggregation sums, if it can sum this type.
     pub(crate) fn into_tensor(self) -> Result<Tensor, Array> {
         match self {
             Array::F32(values) => Ok(values.into()),

@@ -16,6 +16,7 @@ const SWIFT_TARGET: Span = Span::from_us(1_500);
 /// Congestion control of a rank's sums in the network. The ranks of a job may differ: the slowest one limits
 /// all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Window {
     /// By queueing delay, up to 1.5 ms.
     #[default]

@@ -8,6 +8,8 @@
 //! machine of a [`Protocol`] that sends messages.
 //!
 //! Nothing here does I/O, reads a clock, or draws random numbers of its own.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 pub mod control;
 pub mod credentials;

@@ -3,6 +3,8 @@
 //! Everything that computes with values lives here, once, so that simulations and real machines round
 //! alike. The types of values are in `thalweg-core`, whose fingerprints name them, and so is the coverage of sums,
 //! which travels in messages.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 pub mod bits;
 pub mod buffer;

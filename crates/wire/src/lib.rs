@@ -14,6 +14,8 @@
 //!
 //! Nothing here panics on any input or does I/O, and headers allocate nothing. The layouts are drawn in
 //! `docs/wire.md`.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 pub mod aggregate;
 pub mod coverage;

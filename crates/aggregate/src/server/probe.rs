@@ -51,7 +51,9 @@ impl Probes {
         while outbox.room() > 0
             && let Some(&switch) = self.waiting.front()
         {
-            let Some(mut packet) = outbox.lend(BodySize::Bytes(0), Purpose::Control) else { return };
+            let Some(mut packet) = outbox.lend(BodySize::Bytes(0), Purpose::Control) else {
+                return;
+            };
             let request = self.request();
             let envelope = Envelope {
                 dst: switch,
@@ -78,13 +80,8 @@ impl Probes {
     }
 
     fn request(&self) -> Request {
-        let identity = Identity {
-            job: PROBE_JOB,
-            epoch: PROBE_EPOCH,
-            sequence: 0,
-            attempt: 0,
-            operation: 0,
-        };
+        let identity =
+            Identity { job: PROBE_JOB, epoch: PROBE_EPOCH, sequence: 0, attempt: 0, operation: 0 };
         Request {
             identity,
             aggregator: 0,

@@ -1,6 +1,6 @@
 //! Settings of a worker, and what it counts.
 
-use thalweg_core::{Span, Tag};
+use thalweg_core::{Span, Tag, counters};
 use thalweg_transport::control::Aimd;
 use thalweg_transport::{Control, ControlError};
 use thiserror::Error;
@@ -97,45 +97,46 @@ impl Config {
     }
 }
 
-/// What a worker has counted, over all epochs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    /// Fragments sent for the first time in their epoch.
-    pub fragments_sent: u64,
-    /// Contributions sent again because they seemed lost.
-    pub resent: u64,
-    /// Queries sent (T-10).
-    pub queries: u64,
-    /// Contributions sent because they were asked for (T-10).
-    pub repairs: u64,
-    /// Results sent because a server had lost them.
-    pub results: u64,
-    /// Contributions sent in floats because a sum left the range.
-    pub repeats: u64,
-    /// Fragments that nothing came for in time.
-    pub timeouts: u64,
-    /// Times that the oldest fragment was asked for because nothing came.
-    pub probes: u64,
-    /// Fragments that were overtaken.
-    pub losses: u64,
-    /// First answers to a fragment that carried a congestion mark, in the header or of the network.
-    pub marked: u64,
-    /// How often a congestion mark halved the window.
-    pub mark_halvings: u64,
-    /// How often a loss halved the window.
-    pub loss_halvings: u64,
-    /// Parameter packets of this set-up that arrived.
-    pub parameters: u64,
-    /// Those of them for fragments that were complete already.
-    pub duplicates: u64,
-    /// Packets that were not for this worker, this set-up or any fragment.
-    pub ignored: u64,
-    /// Values that are not zero and were sent as zero, since they are at most half a step of fixed point
-    /// (T-09). Counted when a fragment is sent for the first time; where its sum then left the range, it
-    /// was repeated in floats with all of its values.
-    pub underflowed_values: u64,
-    /// Bytes of values for which the sum is there.
-    pub completed_bytes: u64,
+counters! {
+    /// What a worker has counted, over all epochs.
+    pub struct Stats {
+        /// Fragments sent for the first time in their epoch.
+        pub fragments_sent: u64,
+        /// Contributions sent again because they seemed lost.
+        pub resent: u64,
+        /// Queries sent (T-10).
+        pub queries: u64,
+        /// Contributions sent because they were asked for (T-10).
+        pub repairs: u64,
+        /// Results sent because a server had lost them.
+        pub results: u64,
+        /// Contributions sent in floats because a sum left the range.
+        pub repeats: u64,
+        /// Fragments that nothing came for in time.
+        pub timeouts: u64,
+        /// Times that the oldest fragment was asked for because nothing came.
+        pub probes: u64,
+        /// Fragments that were overtaken.
+        pub losses: u64,
+        /// First answers to a fragment that carried a congestion mark, in the header or of the network.
+        pub marked: u64,
+        /// How often a congestion mark halved the window.
+        pub mark_halvings: u64,
+        /// How often a loss halved the window.
+        pub loss_halvings: u64,
+        /// Parameter packets of this set-up that arrived.
+        pub parameters: u64,
+        /// Those of them for fragments that were complete already.
+        pub duplicates: u64,
+        /// Packets that were not for this worker, this set-up or any fragment.
+        pub ignored: u64,
+        /// Values that are not zero and were sent as zero, since they are at most half a step of fixed point
+        /// (T-09). Counted when a fragment is sent for the first time; where its sum then left the range, it
+        /// was repeated in floats with all of its values.
+        pub underflowed_values: u64,
+        /// Bytes of values for which the sum is there.
+        pub completed_bytes: u64,
+    }
 }
 
 #[cfg(test)]

@@ -167,6 +167,7 @@ impl Epoch {
         let round_trip = fragment.is_measurable.then(|| now.since(fragment.sent_at));
         if let Some(round_trip) = round_trip {
             self.rtt.sample(rto_limits(&work.config), round_trip);
+            work.round_trips.record(round_trip);
         }
         if self.rtt.is_backing_off() {
             // The answer to a repeat may be one to the original, so it does not tell that the timeout

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use serde_json::json;
-use thalweg::{Coverage, Policy, Reduce, Reliability, Session, SessionConfig, Window};
+use thalweg::{Coverage, Policy, Reduce, Reliability, Session, Window};
 use thalweg_console::{Failure, files};
 
 use super::Way;
@@ -42,16 +42,15 @@ pub struct RankArguments {
 /// Runs it, and prints what it measured as one line.
 pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
     let failed = |error: thalweg::Error| Failure::Ran(error.to_string());
-    let config = SessionConfig {
-        switch: Some(arguments.switch.clone()),
-        token: Some(arguments.token.clone()),
-        share_memory: arguments.shared_memory,
-        operation_timeout: Duration::from_secs(20),
-        policy: policy(arguments)?,
-        window: arguments.window,
-        ..SessionConfig::new(&arguments.server, &arguments.job, arguments.rank, arguments.ranks)
-    };
-    let session = Session::join(config).map_err(failed)?;
+    let builder = Session::builder(&arguments.server, &arguments.job)
+        .rank(arguments.rank, arguments.ranks)
+        .switch(&arguments.switch)
+        .token(&arguments.token)
+        .share_memory(arguments.shared_memory)
+        .operation_timeout(Duration::from_secs(20))
+        .policy(policy(arguments)?)
+        .window(arguments.window);
+    let session = builder.join().map_err(failed)?;
     let mut times_ms = Vec::new();
     let mut spans_ms = Vec::new();
     let mut exact = true;
@@ -59,12 +58,9 @@ pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
     for round in 0..=arguments.iterations as usize {
         let values: Vec<f32> =
             (0..arguments.values).map(|at| value(arguments.rank, round, at)).collect();
-        session.barrier().and_then(|barrier| barrier.wait()).map_err(failed)?;
+        session.barrier().wait().map_err(failed)?;
         let started = now();
-        let reduced = session
-            .all_reduce_with(values, Reduce::Sum, session.policy())
-            .and_then(|sums| sums.wait())
-            .map_err(failed)?;
+        let reduced = session.all_reduce(values, Reduce::Sum).wait().map_err(failed)?;
         let time_ms = started.elapsed().as_secs_f64() * 1e3;
         let ended_ms = clock_ms();
         exact &= is_right(&reduced.values, &reduced.coverage, arguments, round);
@@ -119,11 +115,8 @@ fn is_right(sums: &[f32], coverage: &Coverage, arguments: &RankArguments, round:
 fn policy(arguments: &RankArguments) -> Result<Policy, Failure> {
     let reliability = Reliability::bounded(arguments.bound);
     let wrong = || Failure::Usage(format!("--bound is {}: choose 0 to below 1", arguments.bound));
-    Ok(Policy {
-        collective: arguments.collective.collective(),
-        reliability: reliability.ok_or_else(wrong)?,
-        ..Policy::default()
-    })
+    let collective = arguments.collective.collective();
+    Ok(Policy::default().collective(collective).reliability(reliability.ok_or_else(wrong)?))
 }
 
 /// How many values of each rank were missing.

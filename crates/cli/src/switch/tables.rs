@@ -15,7 +15,7 @@ use thalweg_pace::board::{Prefix, Route};
 use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon};
-use crate::metrics;
+use thalweg::metrics;
 
 /// Where load tables are, and of which links.
 #[derive(Args, Clone, Default, Deserialize)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ureq::Agent;
 
 use super::picture::{Reading, Watched};
-use crate::metrics::parse;
+use thalweg::metrics::parse;
 
 /// How long a daemon may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

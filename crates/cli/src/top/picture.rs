@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use serde::Serialize;
 
 use super::fetch::Answer;
-use crate::metrics::Sample;
+use thalweg::metrics::Sample;
 
 /// What a daemon told.
 pub(super) struct Reading {

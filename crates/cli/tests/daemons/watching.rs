@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use thalweg::{Reduce, Session, SessionConfig};
+use thalweg::{Reduce, Session};
 
 use crate::process::{Daemon, Ended, thalweg};
 
@@ -30,16 +30,12 @@ impl Rack {
     fn all_reduce(&self, meanwhile: impl FnOnce()) {
         let (switch, server) = (places(&self.switch).0, places(&self.server).0);
         let join = |rank| {
-            let config = SessionConfig {
-                switch: Some(switch.clone()),
-                share_memory: false,
-                ..SessionConfig::new(server.clone(), "resnet", rank, 2)
-            };
-            let session = Session::join(config).expect("both ranks are there");
+            let builder = Session::builder(server.clone(), "resnet").rank(rank, 2);
+            let session = builder.switch(&switch).share_memory(false).join();
+            let session = session.expect("both ranks are there");
             let values = vec![rank as f32 + 1.0; VALUES];
-            let sum = session.all_reduce(values, Reduce::Sum).expect("it begins");
-            let sum = sum.wait().expect("it ends");
-            assert!(sum.iter().all(|sum| *sum == 3.0));
+            let sum = session.all_reduce(values, Reduce::Sum).wait().expect("it ends");
+            assert!(sum.values.iter().all(|sum| *sum == 3.0));
             session
         };
         let sessions = std::thread::scope(|scope| {

@@ -73,7 +73,9 @@ impl Job {
 
     /// Whether another set-up can come about: nobody who would have to answer has left.
     fn can_be_replanned(&self) -> bool {
-        self.welcome.is_some() && self.hosts.len() > 1 && !self.ranks.values().any(Attendee::has_left)
+        self.welcome.is_some()
+            && self.hosts.len() > 1
+            && !self.ranks.values().any(Attendee::has_left)
     }
 }
 
@@ -117,7 +119,9 @@ impl Registry {
             let address = self.cluster.address(*switch);
             let silence = seconds(self.switches.silence(now, *switch));
             match away.contains(switch) {
-                true => format!("switch {address} has not answered for {silence}: planned without it"),
+                true => {
+                    format!("switch {address} has not answered for {silence}: planned without it")
+                }
                 false => format!("switch {address} answers again: planned with it"),
             }
         };

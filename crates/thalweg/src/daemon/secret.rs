@@ -1,4 +1,4 @@
-//! What switches and servers of a cluster share.
+//! The secret of the switches and servers of a cluster.
 
 use std::fs;
 use std::io;
@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// Why there is no secret.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum SecretError {
     /// The file cannot be read.
     #[error("cannot read the secret in {path}: {source}")]
@@ -30,6 +31,10 @@ pub enum SecretError {
 }
 
 /// Reads a cluster's secret: 32 hexadecimal digits in a file.
+///
+/// # Errors
+///
+/// If the file cannot be read, or holds something else.
 pub fn read_secret(path: &Path) -> Result<Secret, SecretError> {
     let read = |source| SecretError::Read { path: path.into(), source };
     let text = fs::read_to_string(path).map_err(read)?;

@@ -13,29 +13,32 @@ use thalweg_core::{JobId, NodeId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_stack::{Event, TrainingHost};
 use thalweg_wire::tag::Secret;
+use tracing::info;
 
 use super::node_of;
 use super::pilot::Pilot;
 use crate::error::{Error, ErrorKind};
+use crate::metrics;
 use crate::tuning;
 
 /// Settings of a [`ServerDaemon`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerDaemonConfig {
-    /// Where it is reached: UDP for values, TCP for control, the same port. A multiple of 8. Default
-    /// loopback.
+    /// Address of the server: UDP for values, TCP for control, the same port. The port is a multiple of 8, or 0 for a
+    /// free one.
     pub bind: SocketAddr,
-    /// What the switches and servers of the cluster share.
+    /// Secret that the switches and servers of the cluster share.
     pub secret: Secret,
     /// The switch of its rack, if there is one.
     pub switch: Option<SocketAddr>,
-    /// What ranks have to say to be let in. Needed beyond loopback, unless there is TLS.
+    /// Token that ranks show when they join. Needed beyond loopback, unless there is TLS.
     pub token: Option<String>,
     /// Certificate and key, for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether the kernel cuts and joins datagrams. Default where it can.
+    /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub offload: Offload,
-    /// What to do when there is nothing to do. Default sleep.
+    /// Behaviour of its thread while there is nothing to do. Default sleep.
     pub wait: Wait,
 }
 
@@ -46,28 +49,26 @@ pub struct ServerDaemon {
     address: SocketAddr,
 }
 
-/// How a server does.
+/// State of a server at one moment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerSnapshot {
-    /// What the sockets counted.
+    /// Counters of the sockets.
     pub net: thalweg_net::Stats,
-    /// What was counted for all jobs.
+    /// Counters of all jobs together.
     pub server: server::Stats,
-    /// What was counted for each job.
+    /// Counters of each job.
     pub jobs: Vec<(JobId, server::Stats)>,
-    /// Who is in which job.
+    /// Jobs that are registered, and their ranks.
     pub registered: Vec<JobSummary>,
 }
 
-/// Who is told of what goes on.
-type Notes = Arc<dyn Fn(String) + Send + Sync>;
-
-/// How often a free port is looked for.
+/// Tries to find a free port.
 const FREE_PORT_TRIES: u32 = 32;
 
 /// Why a server does not start.
 enum Start {
-    /// Its port is in use.
+    /// A port that is in use.
     Taken(Error),
     Failed(Error),
 }
@@ -99,17 +100,19 @@ impl ServerDaemonConfig {
 }
 
 impl ServerDaemon {
-    /// Opens its sockets and starts. `notes` gets lines that an operator may want to read.
-    pub fn start(
-        config: &ServerDaemonConfig,
-        notes: impl Fn(String) + Send + Sync + 'static,
-    ) -> Result<ServerDaemon, Error> {
-        let notes: Notes = Arc::new(notes);
+    /// Opens its sockets and starts. Jobs that begin, end or stall are [events](crate::guide#events).
+    ///
+    /// # Errors
+    ///
+    /// [`System`](crate::ErrorKind::System) if an address is in use or a thread cannot be started,
+    /// [`Config`](crate::ErrorKind::Config) if a setting is invalid, and [`Network`](crate::ErrorKind::Network) if
+    /// the switch is in another network.
+    pub fn start(config: &ServerDaemonConfig) -> Result<ServerDaemon, Error> {
         // A free block of UDP ports need not be free for TCP.
         let mut tries = if config.bind.port() == 0 { FREE_PORT_TRIES } else { 1 };
         loop {
             tries -= 1;
-            match ServerDaemon::try_start(config, Arc::clone(&notes)) {
+            match ServerDaemon::try_start(config) {
                 Err(Start::Taken(_)) if tries > 0 => {}
                 Err(Start::Taken(error) | Start::Failed(error)) => return Err(error),
                 Ok(daemon) => return Ok(daemon),
@@ -117,7 +120,7 @@ impl ServerDaemon {
         }
     }
 
-    fn try_start(config: &ServerDaemonConfig, notes: Notes) -> Result<ServerDaemon, Start> {
+    fn try_start(config: &ServerDaemonConfig) -> Result<ServerDaemon, Start> {
         let endpoint = EndpointConfig {
             bind: config.bind,
             offload: config.offload,
@@ -154,7 +157,9 @@ impl ServerDaemon {
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
             seed: random::draw().map_err(Error::system("the system gives no random numbers"))?,
-            on_note: Box::new(move |note| notes(note)),
+            on_note: Box::new(
+                move |note| info!(target: "thalweg::server", address = %address, "{note}"),
+            ),
         };
         let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;
         let service = Service::start(service, plane).map_err(|error| match error {
@@ -165,12 +170,12 @@ impl ServerDaemon {
         Ok(ServerDaemon { service: Some(service), data, address })
     }
 
-    /// Where it is reached.
+    /// Address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How it does. `None` if its data path has ended.
+    /// State of the server now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<ServerSnapshot> {
         let registered = self.service.as_ref().map(Service::jobs).unwrap_or_default();
         self.data.pilot.ask(|driver| ServerSnapshot {
@@ -185,13 +190,21 @@ impl ServerDaemon {
         })
     }
 
-    /// Whether its data path and its control channel run.
+    /// The [metrics](crate::metrics) of the server as they are now. `None` if its data path has ended.
+    pub fn metrics(&self) -> Option<String> {
+        self.snapshot().map(|snapshot| metrics::server(self.address(), &snapshot))
+    }
+
+    /// Returns whether its data path and its control channel run.
     pub fn is_running(&self) -> bool {
         self.data.pilot.is_running() && self.service.as_ref().is_some_and(Service::is_running)
     }
 
-    /// Ends it, and says what it died of if it already had. Ranks find out, and wait for another to be
-    /// started.
+    /// Ends it. Its ranks look for another one for `failure_after`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why its data path had ended already, if it had.
     pub fn stop(mut self) -> Result<(), Error> {
         if let Some(service) = self.service.take() {
             service.stop();

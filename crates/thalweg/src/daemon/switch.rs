@@ -12,26 +12,28 @@ use super::node_of;
 use super::pilot::Pilot;
 use crate::error::Error;
 use crate::lossy::Lossy;
+use crate::metrics;
 use crate::tuning;
 
 /// Settings of a [`SwitchDaemon`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SwitchDaemonConfig {
-    /// Where it is reached. The port is a multiple of 8, or 0 for a free one. Default loopback.
+    /// Address of the switch, UDP. The port is a multiple of 8, or 0 for a free one.
     pub bind: SocketAddr,
-    /// What the switches and servers of the cluster share.
+    /// Secret that the switches and servers of the cluster share.
     pub secret: Secret,
-    /// How many aggregators it has. Default [`AGGREGATORS`].
+    /// Number of aggregators. Default 16,384.
     pub aggregators: u32,
-    /// The most values of an aggregator. Default [`FRAGMENT_VALUES`].
+    /// Most values of an aggregator. Default 352.
     pub values_max: u16,
-    /// The share of packets that it loses on purpose. Default 0.
+    /// Share of packets that it loses on purpose, 0 to 1. Default 0.
     pub loss: f64,
-    /// What the losses are drawn from.
+    /// Seed of those losses. Default 1.
     pub seed: u64,
-    /// Whether the kernel cuts and joins datagrams. Default where it can.
+    /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub offload: Offload,
-    /// What to do when there is nothing to do. Default sleep.
+    /// Behaviour of its thread while there is nothing to do. Default sleep.
     pub wait: Wait,
 }
 
@@ -43,18 +45,19 @@ pub struct SwitchDaemon {
     aggregators: u32,
 }
 
-/// How a switch does.
+/// State of a switch at one moment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SwitchSnapshot {
-    /// What the sockets counted.
+    /// Counters of the sockets.
     pub net: thalweg_net::Stats,
-    /// What the switch counted.
+    /// Counters of the switch.
     pub switch: switch::Stats,
     /// Packets that were lost on purpose.
     pub lost_on_purpose: u64,
-    /// How many aggregators there are.
+    /// Number of aggregators.
     pub aggregators: u32,
-    /// How many of them each job holds.
+    /// Number of aggregators that each job holds.
     pub occupancy: BTreeMap<JobId, u32>,
 }
 
@@ -76,6 +79,11 @@ impl SwitchDaemonConfig {
 
 impl SwitchDaemon {
     /// Opens its socket and starts.
+    ///
+    /// # Errors
+    ///
+    /// [`System`](crate::ErrorKind::System) if the address is in use or a thread cannot be started, and
+    /// [`Config`](crate::ErrorKind::Config) if a setting is invalid.
     pub fn start(config: &SwitchDaemonConfig) -> Result<SwitchDaemon, Error> {
         if !(0.0..=1.0).contains(&config.loss) {
             return Err(Error::config(format!("loss is {}, must be 0 to 1", config.loss)));
@@ -105,12 +113,12 @@ impl SwitchDaemon {
         Ok(SwitchDaemon { pilot, address, aggregators: config.aggregators })
     }
 
-    /// Where it is reached.
+    /// Address of the switch.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How it does. `None` if its data path has ended.
+    /// State of the switch now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<SwitchSnapshot> {
         let aggregators = self.aggregators;
         self.pilot.ask(move |driver| {
@@ -125,12 +133,21 @@ impl SwitchDaemon {
         })
     }
 
-    /// Whether its data path runs.
+    /// The [metrics](crate::metrics) of the switch as they are now. `None` if its data path has ended.
+    pub fn metrics(&self) -> Option<String> {
+        self.snapshot().map(|snapshot| metrics::switch(self.address(), &snapshot, None))
+    }
+
+    /// Returns whether its data path runs.
     pub fn is_running(&self) -> bool {
         self.pilot.is_running()
     }
 
-    /// Ends it, and says what it died of if it already had.
+    /// Ends it.
+    ///
+    /// # Errors
+    ///
+    /// The reason why its data path had ended already, if it had.
     pub fn stop(self) -> Result<(), Error> {
         self.pilot.stop()
     }

@@ -1,4 +1,4 @@
-//! What the engine is told.
+//! Commands to the engine.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ pub(crate) enum Command {
     /// Values of one rank, or of any, of which the type and the length in bytes may be known. Ends with the rank and
     /// their bytes.
     Receive { from: Option<u32>, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
-    /// What the control channel says.
+    /// Event of the control channel.
     Control(ControlEvent),
-    /// How it does. Ends with [`Counters`].
+    /// State of the engine. Ends with [`Counters`].
     Count(Reply),
     /// Leave the job. Ends with the number of operations that have begun, a `u64`.
     Leave(Leaving, Reply),
@@ -201,10 +201,12 @@ impl Engine {
         let count = |host: &mut TrainingHost, _| {
             let [ring_delivery, server_delivery] = lossy_lanes.map(|lane| delivery(host, lane));
             let worker = host.worker_mut(job).map(|worker| {
-                (worker.stats(), worker.window_bytes(), worker.scale().map(Scale::value))
+                let scale = worker.scale().map(Scale::value);
+                (worker.stats(), worker.window_bytes(), *worker.round_trips(), scale)
             });
-            let (worker, window_bytes, scale) = worker.unwrap_or_default();
-            Counters { net, worker, window_bytes, scale, ring_delivery, server_delivery }
+            let (worker, window_bytes, round_trips, scale) = worker.unwrap_or_default();
+            let deliveries = Counters { ring_delivery, server_delivery, ..Counters::default() };
+            Counters { net, worker, window_bytes, round_trips, scale, ..deliveries }
         };
         self.command(count, |_| {})
     }

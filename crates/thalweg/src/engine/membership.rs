@@ -11,8 +11,8 @@ use thalweg_wire::tag::Key;
 
 use super::{Deadlines, Engine, HostDriver, Identity, lock};
 use crate::error::{Error, ErrorKind};
+use crate::events::Note;
 use crate::policy::{Collective, Policy};
-use crate::session::Note;
 use crate::tuning;
 use crate::window::Window;
 
@@ -110,7 +110,7 @@ impl Engine {
         match event {
             ControlEvent::Waiting { missing } => {
                 self.watch.missing = missing.to_vec();
-                (self.notes)(Note::Waiting(missing.to_vec()));
+                self.notes.send(Note::Waiting(missing.to_vec()));
             }
             ControlEvent::Welcome(welcome) => self.enter(welcome),
             ControlEvent::Report { round, seat } => self.report(round, seat),
@@ -123,11 +123,11 @@ impl Engine {
                 }
             }
             ControlEvent::Diagnosis(diagnosis) => {
-                (self.notes)(Note::Stalled(diagnosis.text.clone()));
+                self.notes.send(Note::Stalled(diagnosis.text.clone()));
             }
             ControlEvent::Left { rank, operations } => self.departures.note(rank, operations),
             ControlEvent::Failed(failure) => self.fail(Error::failed((*failure).clone())),
-            ControlEvent::Disconnected { text, .. } => (self.notes)(Note::Disconnected(text)),
+            ControlEvent::Disconnected { text, .. } => self.notes.send(Note::Disconnected(text)),
             ControlEvent::GaveUp { text, is_refused } => {
                 self.fail(Error::without_server(text, is_refused));
             }
@@ -142,7 +142,8 @@ impl Engine {
             let others: Vec<u32> =
                 (0..).zip(before.zip(&welcome.roster)).filter_map(is_other).collect();
             if let Some(rank) = others.first() {
-                let text = format!("rank {rank} is another process than before: start all ranks again");
+                let text =
+                    format!("rank {rank} is another process than before: start all ranks again");
                 self.say(FromRank::Failing(Failure::new(FailureKind::Peer, text, others)));
             }
             for report in self.comparison.reports_again() {
@@ -209,7 +210,7 @@ impl Engine {
         };
         if self.command(adopt, |event| events.push(event)) {
             self.watch_epoch(setup);
-            (self.notes)(Note::SetUp { epoch: setup.epoch });
+            self.notes.send(Note::SetUp { epoch: setup.epoch });
             self.remember();
             self.be_ready();
         } else {

@@ -9,7 +9,7 @@ use thalweg_stack::{Participant, TrainingHost};
 use super::pending::Peer;
 use super::{Deadlines, Engine};
 use crate::error::Error;
-use crate::session::Note;
+use crate::events::Note;
 
 /// How often a rank says how far it is.
 const BEAT: Span = Span::from_ms(500);
@@ -150,7 +150,7 @@ impl Engine {
         let Some(scale) = worker.scale() else { return };
         let underflowed_values = worker.stats().underflowed_values;
         for note in self.watch.precision.notes(underflowed_values, scale.value()) {
-            (self.notes)(note);
+            self.notes.send(note);
         }
     }
 

@@ -128,7 +128,6 @@ mod tests {
 
     use super::*;
 
-    // spec: E-07
     #[test]
     fn a_failure_of_the_job_keeps_its_kind_ranks_operation_and_time() {
         let failure = Failure {
@@ -145,7 +144,6 @@ mod tests {
         assert_eq!(error.to_string(), "rank 2 aborts");
     }
 
-    // spec: E-07
     #[test]
     fn an_address_in_use_is_no_mistake_in_the_settings() {
         let address = ([10, 0, 0, 1], 4_800).into();

@@ -1,131 +1,96 @@
 //! Settings of a session.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_aggregate::{JobParameters, Recovery};
 use thalweg_control::Settings;
+use thalweg_control::registry::NAME_BYTES_MAX;
 use thalweg_core::{NodeId, Span};
-use thalweg_net::{Network, Offload, Wait, local_address_towards};
+use thalweg_net::{Network, Offload, PORTS_PER_NODE, Wait, local_address_towards};
 
 use crate::cancel::Cancel;
-use crate::engine::Notes;
 use crate::error::{Error, ErrorKind};
 use crate::pacing::Pacing;
 use crate::policy::Policy;
 use crate::window::Window;
 
-/// Settings of a [`Session`](crate::Session). Those of the job have to be the same at every rank.
+/// Settings of a [`Session`](crate::Session), as data. [`Session::builder`](crate::Session::builder) sets them one by
+/// one. Those of the job have to be the same at every rank.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct SessionConfig {
-    /// Where the server is: `host:port`.
+    /// The server, `host:port`.
     pub server: String,
-    /// The job's name. Ranks that say the same name work together.
+    /// Name of the job, 1 to 256 bytes. Ranks that give the same name work together.
     pub job: String,
-    /// Which rank this is, from 0.
+    /// This rank, from 0.
     pub rank: u32,
-    /// How many ranks there are.
+    /// Number of ranks of the job.
     pub ranks: u32,
-    /// The switch of this rack, `host:port`. Default none: everything is summed at the server.
+    /// The switch of this rack, `host:port`. Default no switch: everything is summed at the server.
     pub switch: Option<String>,
-    /// The address to send from and be reached at. Default: the one that reaches the server, and a free
-    /// port.
+    /// Address to send from and to be reached at. The port is a multiple of 8, or 0 for a free one. Default: the
+    /// address that reaches the server, and a free port.
     pub bind: Option<SocketAddr>,
-    /// What lets the rank in, where the server asks for it.
+    /// Token that lets the rank in, where the server asks for one.
     pub token: Option<String>,
-    /// Who vouches for the server, where it uses TLS: a file with certificates.
+    /// File with the certificates that vouch for the server, where it uses TLS.
     pub tls_ca: Option<PathBuf>,
-    /// How sums are carried out. Its numeric is the job's.
+    /// Policy of reductions where a call does not say. Its numeric is the job's.
     pub policy: Policy,
-    /// Values of a fragment. Default [`FRAGMENT_VALUES`](thalweg_aggregate::FRAGMENT_VALUES).
+    /// Values of a fragment, the job's. Default 352.
     pub fragment_values: u16,
-    /// How losses are repaired. Default selective.
+    /// Repair of losses, the job's. Default selective.
     pub recovery: Recovery,
     /// Congestion control of sums in the network. Default by delay.
     pub window: Window,
-    /// How many aggregators the switches have. Default 16,384.
+    /// Number of aggregators that the switches have, the job's. Default 16,384.
     pub aggregators: u32,
     /// Time after which a rank counts as dead whose control connection closed, or whose host no longer answers: then
     /// the job fails at every rank. A server that is away for so long is given up, and a switch is planned out of the
-    /// job. A process that is stopped or slow is alive. Default 10 s.
+    /// job. A process that is stopped or slow is alive. The job's. Default 10 s.
     pub failure_after: Duration,
-    /// Time that an operation may not move before that is explained. Default 5 s.
+    /// Time without progress after which an operation is explained. The job's. Default 5 s.
     pub stall_after: Duration,
-    /// Time that an operation may not move before it fails, with an error that names the ranks it waits for. Default
-    /// 5 min.
+    /// Time without progress after which an operation fails, with an error that names the ranks it waits for. The
+    /// job's. Default 5 min.
     pub operation_timeout: Duration,
-    /// Time that joining may take, until all ranks are there. The error names those that are missing. Default 5 min.
+    /// Time until all ranks have joined. The error names those that are missing. The job's. Default 5 min.
     pub join_timeout: Duration,
-    /// Former name of `operation_timeout`, which it replaces where it is not zero. Default zero.
-    #[deprecated(note = "renamed to `operation_timeout`")]
-    pub patience: Duration,
     /// Interrupts the session from another thread. Default a token that nobody else has.
     pub cancel: Cancel,
     /// UDP ports to bind where `bind` names none, for firewalls. Every sending thread takes a block of eight that begins
     /// at a multiple of 8. Default any free ones.
     pub ports: Option<RangeInclusive<u16>>,
-    /// Whether ranks of one host combine through shared memory. Default yes.
+    /// Combination with other ranks of this host through shared memory. Default yes.
     pub share_memory: bool,
-    /// Number of sending threads; a sum goes to the one that was given least so far. Default 1.
-    /// The same at every rank.
+    /// Number of sending threads, the job's; a sum goes to the one that was given least so far. Default 1.
     pub threads: u32,
-    /// From how many source ports to send, 1 to 8. Default 1.
+    /// Number of source ports to send from, 1 to 8. Default 1.
     pub paths: u16,
-    /// Whether the kernel cuts and joins datagrams. Default where it can.
+    /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub offload: Offload,
-    /// What to do when there is nothing to do. Default sleep.
+    /// Behaviour of sending threads while there is nothing to do. Default sleep.
     pub wait: Wait,
-    /// Room for what the interface has not sent yet. Default 80 KiB: less than the queue of a slow
-    /// interface, so that the kernel says that there is no room instead of dropping what is too much.
+    /// Bytes of the socket's send buffer. Default 80 KiB: less than the queue of a slow interface, so that the kernel
+    /// reports that the queue is full instead of dropping the excess.
     pub send_buffer_bytes: usize,
-    /// Who says when to send. Default nobody.
+    /// Source of send times. Default none: at once.
     pub pacing: Pacing,
-    /// Who is told of what goes on. Default nobody.
-    pub notes: Notes,
+    /// Address at which the session serves its [metrics](crate::metrics), port 0 for a free one. Default none.
+    pub metrics: Option<SocketAddr>,
     /// Share of the packets received that the session drops, for tests of what networks do. Default 0.
     #[doc(hidden)]
     pub drop_share: f64,
 }
 
-/// Something that people may want to know.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Note {
-    /// The job waits for these ranks to begin.
-    Waiting(Vec<u32>),
-    /// The job was set up, for the first time or again.
-    SetUp {
-        /// The how manyth time.
-        epoch: u32,
-    },
-    /// An operation does not move, and why.
-    Stalled(String),
-    /// The agent of the host is gone. The job goes on, and sends when it likes.
-    Unpaced(String),
-    /// The server does not answer. The job goes on when it does again in time.
-    Disconnected(String),
-    /// Values vanish in fixed point: they are not zero, are at most half a step of the scale, and were summed
-    /// as zero. Reported when that first happens, and again whenever the number has doubled.
-    Underflowed {
-        /// Number of such values that this rank has sent so far.
-        values: u64,
-        /// Steps to 1 in use.
-        scale: f32,
-    },
-    /// Sums often left the range of fixed point, so a dynamic scale was lowered. What is at most half of the
-    /// new step vanishes from now on.
-    Rescaled {
-        /// Steps to 1 in use.
-        scale: f32,
-    },
-}
-
 impl SessionConfig {
     /// The defaults.
-    #[expect(deprecated, reason = "the former name still works")]
     pub fn new(
         server: impl Into<String>,
         job: impl Into<String>,
@@ -152,7 +117,6 @@ impl SessionConfig {
             stall_after: duration(defaults.stall_after),
             operation_timeout: duration(defaults.operation_timeout),
             join_timeout: duration(defaults.join_timeout),
-            patience: Duration::ZERO,
             cancel: Cancel::new(),
             ports: None,
             share_memory: true,
@@ -162,19 +126,56 @@ impl SessionConfig {
             wait: Wait::Sleep,
             send_buffer_bytes: 80 << 10,
             pacing: Pacing::Off,
-            notes: Arc::new(|_| {}),
+            metrics: None,
             drop_share: 0.0,
         }
     }
 
-    /// What the ranks of the job agree on.
-    pub(super) fn settings(&self) -> Result<Settings, Error> {
-        if self.rank >= self.ranks {
-            let text = format!("rank {} of {} ranks: count them from 0", self.rank, self.ranks);
+    /// Checks all that can be checked before anything starts.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config), with a text that begins with the name of the setting.
+    pub fn check(&self) -> Result<(), Error> {
+        let (rank, ranks) = (self.rank, self.ranks);
+        let is_printable = |text: &String| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        let checks = [
+            (rank < ranks, format!("rank is {rank} of {ranks}: count ranks from 0")),
+            (is_address(&self.server), format!("server is {:?}: write host:port", self.server)),
+            (
+                (1..=NAME_BYTES_MAX).contains(&self.job.len())
+                    && !self.job.contains(char::is_control),
+                format!("job is {:?}: name it with 1 to {NAME_BYTES_MAX} bytes", self.job),
+            ),
+            (
+                self.switch.as_deref().is_none_or(is_address),
+                format!("switch is {:?}: write host:port", self.switch.as_deref().unwrap_or("")),
+            ),
+            (
+                self.token.as_ref().is_none_or(is_printable),
+                "token has characters that cannot be sent: use printable ASCII".to_owned(),
+            ),
+            (self.threads > 0, "threads is 0: a session needs at least one".to_owned()),
+            (
+                (1..=PORTS_PER_NODE).contains(&self.paths),
+                format!("paths is {}: choose 1 to {PORTS_PER_NODE}", self.paths),
+            ),
+            (
+                (0.0..=1.0).contains(&self.drop_share),
+                format!("drop_share is {}: choose 0 to 1", self.drop_share),
+            ),
+        ];
+        if let Some((_, text)) = checks.into_iter().find(|(is_valid, _)| !is_valid) {
             return Err(Error::config(text));
         }
-        let numeric = self.policy.numeric.bodies().ok_or_else(|| {
-            Error::config("the scale of fixed point has to be positive and finite")
+        self.settings().map(drop)
+    }
+
+    /// What the ranks of the job agree on.
+    pub(super) fn settings(&self) -> Result<Settings, Error> {
+        let numeric = self.policy.numeric.bodies();
+        let numeric = numeric.ok_or_else(|| {
+            Error::config("policy: the scale of fixed point has to be positive and finite")
         })?;
         let parameters = JobParameters {
             fragment_values: self.fragment_values,
@@ -187,17 +188,11 @@ impl SessionConfig {
             parameters,
             failure_after: span(self.failure_after),
             stall_after: span(self.stall_after),
-            operation_timeout: span(self.operation_timeout()),
+            operation_timeout: span(self.operation_timeout),
             join_timeout: span(self.join_timeout),
         };
         settings.check(self.ranks)?;
         Ok(settings)
-    }
-
-    /// Deadline of operations, under its former name too.
-    #[expect(deprecated, reason = "the former name still works")]
-    pub(super) fn operation_timeout(&self) -> Duration {
-        if self.patience.is_zero() { self.operation_timeout } else { self.patience }
     }
 
     pub(super) fn server_address(&self) -> Result<SocketAddr, Error> {
@@ -234,6 +229,23 @@ impl SessionConfig {
             // Nobody else is there.
             own.to_string()
         }
+    }
+}
+
+/// Returns whether a text has the form of an address.
+fn is_address(text: &str) -> bool {
+    let port = |port: &str| port.parse::<u16>().is_ok();
+    text.rsplit_once(':').is_some_and(|(host, number)| !host.is_empty() && port(number))
+}
+
+impl fmt::Debug for SessionConfig {
+    /// Leaves out the token.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = formatter.debug_struct("SessionConfig");
+        out.field("server", &self.server).field("job", &self.job);
+        out.field("rank", &self.rank).field("ranks", &self.ranks);
+        out.field("switch", &self.switch).field("bind", &self.bind).field("policy", &self.policy);
+        out.finish_non_exhaustive()
     }
 }
 

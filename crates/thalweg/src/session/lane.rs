@@ -16,6 +16,7 @@ use crate::engine::{
     lock,
 };
 use crate::error::{Error, ErrorKind};
+use crate::events::Notes;
 use crate::handle::{Handle, pair};
 use crate::lossy::Lossy;
 use crate::pacing::Rein;
@@ -24,6 +25,7 @@ use crate::pacing::Rein;
 /// of their own.
 struct Lane {
     post: Post,
+    address: SocketAddr,
     control: Control,
     engine: Option<JoinHandle<()>>,
     /// What obeys the agent of the host, if the session does.
@@ -70,9 +72,6 @@ impl Given {
 impl Lanes {
     /// Starts all threads, and waits until everybody is there.
     pub fn join(config: &SessionConfig) -> Result<(Lanes, Arc<Welcome>), Error> {
-        if config.threads == 0 {
-            return Err(Error::config("threads is 0: a session needs at least one"));
-        }
         let given = Mutex::new(Given::new(config.threads as usize));
         // Those that have started leave when a later one cannot join.
         let mut all = Lanes { lanes: Vec::new(), given, end: Arc::default() };
@@ -97,6 +96,16 @@ impl Lanes {
 
     pub fn get(&self, thread: usize) -> Option<&Post> {
         self.lanes.get(thread).map(|lane| &lane.post)
+    }
+
+    /// All of them, by thread.
+    pub fn posts(&self) -> Vec<Post> {
+        self.lanes.iter().map(|lane| lane.post.clone()).collect()
+    }
+
+    /// Address of the first thread.
+    pub fn address(&self) -> SocketAddr {
+        self.lanes[0].address
     }
 
     /// Chooses the least loaded thread, for a sum of this number of bytes: the same at every rank.
@@ -198,14 +207,15 @@ impl Lane {
         let control = Control::default();
         let shared = Shared {
             control: Arc::clone(&control),
-            notes: Arc::clone(&config.notes),
+            notes: Notes::new(&config.job, config.rank),
             end: Arc::clone(end),
             window: config.window,
             cancel: config.cancel.clone(),
         };
         let (post, engine) = Engine::start(driver, identity, deadlines, shared, joining)?;
         let engine = Some(engine);
-        let lane = Lane { post: post.clone(), control, engine, rein, operations: None };
+        let lane =
+            Lane { post: post.clone(), address: own, control, engine, rein, operations: None };
         let attend = AttendConfig {
             access: Access {
                 endpoint: config.server.clone(),
@@ -247,7 +257,8 @@ fn open(config: &SessionConfig, server: SocketAddr) -> Result<Endpoint, Error> {
     let is_whole = |port: &u16| {
         port.is_multiple_of(PORTS_PER_NODE) && *port > 0 && last - *port >= PORTS_PER_NODE - 1
     };
-    let mut reason = String::from("it holds no block of eight ports that begins at a multiple of 8");
+    let mut reason =
+        String::from("it holds no block of eight ports that begins at a multiple of 8");
     for port in ports.filter(is_whole) {
         let bind = SocketAddr::new(bind.ip(), port);
         match Endpoint::open_block(&EndpointConfig { bind, ..endpoint.clone() }) {

@@ -6,18 +6,14 @@ use thalweg_core::Element;
 use thalweg_values::{Buffer, Lend, Tensor};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Memory of the caller's, lent to an operation until it has ended. Both views are of the same bytes,
-/// always.
-pub trait Memory: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + 'static {}
-
-impl<B: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + 'static> Memory for B {}
+use super::memory::ByteMemory;
 
 /// What holds it meanwhile.
 struct Loan<B>(B);
 
 const ALIGNED: &str = "memory stays where it was when it was lent";
 
-impl<B: Memory, T> Lend<T> for Loan<B>
+impl<B: ByteMemory, T> Lend<T> for Loan<B>
 where
     T: FromBytes + IntoBytes + Immutable + KnownLayout + 'static,
 {
@@ -32,7 +28,7 @@ where
 
 /// The values that memory holds, to be summed where they lie. Gives it back if aggregation does not sum
 /// that type, or if it does not lie as such values do.
-pub(super) fn lend<B: Memory>(element: Element, memory: B) -> Result<Tensor, B> {
+pub(super) fn lend<B: ByteMemory>(element: Element, memory: B) -> Result<Tensor, B> {
     let bytes = memory.as_ref();
     let is_aligned = match element.bytes() {
         2 => <[u16]>::ref_from_bytes(bytes).is_ok(),
@@ -46,7 +42,7 @@ pub(super) fn lend<B: Memory>(element: Element, memory: B) -> Result<Tensor, B> 
     }
 }
 
-fn loan<B: Memory, T>(memory: B) -> Buffer<T>
+fn loan<B: ByteMemory, T>(memory: B) -> Buffer<T>
 where
     T: FromBytes + IntoBytes + Immutable + KnownLayout + 'static,
 {
@@ -54,7 +50,7 @@ where
 }
 
 /// The memory that was lent.
-pub(super) fn give_back<B: Memory>(tensor: Tensor) -> Option<B> {
+pub(super) fn give_back<B: ByteMemory>(tensor: Tensor) -> Option<B> {
     let lent: Box<dyn Any> = match tensor {
         Tensor::Values(Buffer::Lent(lent)) => lent,
         Tensor::F16(Buffer::Lent(lent)) => lent,

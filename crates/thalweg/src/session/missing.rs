@@ -10,10 +10,11 @@ use crate::policy::{Collective, Reduce};
 
 /// A result, and the ranks whose values are in it.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Reduced<T> {
     /// The values, combined.
     pub values: T,
-    /// Ranks whose values are in it: all, unless the policy has a loss bound.
+    /// Ranks whose values are in the result: all, unless it has a loss bound.
     pub coverage: Coverage,
 }
 

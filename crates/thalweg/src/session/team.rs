@@ -60,7 +60,7 @@ impl TeamThread {
         let me = mates.partition_point(|&mate| mate < config.rank) as u32;
         let mates = Mates { ranks: mates, end: Arc::clone(end) };
         let team = thalweg_shared::Config {
-            patience: config.operation_timeout(),
+            patience: config.operation_timeout,
             stop: Some(Arc::clone(&end.flag)),
             ..thalweg_shared::Config::new(
                 format!("thalweg-{:016x}-{host}", welcome.ticket.job.0),
@@ -206,14 +206,18 @@ impl Mates {
             TeamError::Died { .. } => {
                 (FailureKind::Peer, format!("{who} ended before all ranks of the host had joined"))
             }
-            TeamError::Stalled { call, after, .. } => {
-                (FailureKind::Timeout, format!("{call} timed out after {after:?}: {who} did not come"))
-            }
-            TeamError::Absent { after, .. } => {
-                (FailureKind::Timeout, format!("joining timed out after {after:?}: {who} did not come"))
-            }
+            TeamError::Stalled { call, after, .. } => (
+                FailureKind::Timeout,
+                format!("{call} timed out after {after:?}: {who} did not come"),
+            ),
+            TeamError::Absent { after, .. } => (
+                FailureKind::Timeout,
+                format!("joining timed out after {after:?}: {who} did not come"),
+            ),
             TeamError::Stopped { .. } => (FailureKind::Other, format!("{who} stopped first")),
-            _ => (FailureKind::Other, format!("{who}: {error} (members are ranks {:?})", self.ranks)),
+            _ => {
+                (FailureKind::Other, format!("{who}: {error} (members are ranks {:?})", self.ranks))
+            }
         };
         Some(Failure::new(kind, format!("{text}, on this host"), culprits))
     }

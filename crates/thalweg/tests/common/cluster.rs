@@ -143,14 +143,14 @@ impl Cluster {
             0 => self.entry,
             rack => self.further[rack as usize - 1].address(),
         };
-        SessionConfig {
-            switch: Some(switch.to_string()),
-            token: Some(TOKEN.into()),
-            share_memory: false,
-            operation_timeout: Duration::from_secs(20),
-            stall_after: Duration::from_secs(2),
-            ..SessionConfig::new(self.server.address().to_string(), job, rank, ranks)
-        }
+        Session::builder(self.server.address().to_string(), job)
+            .rank(rank, ranks)
+            .switch(switch)
+            .token(TOKEN)
+            .share_memory(false)
+            .operation_timeout(Duration::from_secs(20))
+            .stall_after(Duration::from_secs(2))
+            .config()
     }
 
     /// Starts the same program at all ranks of a job, and does something meanwhile. Gives the results
@@ -191,17 +191,14 @@ impl Cluster {
 /// A switch that loses this share of packets; every rack's loses other ones.
 fn start_switch(ground: &Ground, loss: f64, rack: u32) -> SwitchDaemon {
     let seat = Seat::Switch(rack);
-    let defaults = SwitchDaemonConfig::new(ground.bind(seat), SECRET);
-    let config = SwitchDaemonConfig { loss, seed: u64::from(rack) + 1, ..defaults };
+    let mut config = SwitchDaemonConfig::new(ground.bind(seat), SECRET);
+    (config.loss, config.seed) = (loss, u64::from(rack) + 1);
     ground.run(seat, || SwitchDaemon::start(&config)).expect("a switch starts")
 }
 
 fn start_server(ground: &Ground, switch: SocketAddr) -> ServerDaemon {
-    let config = ServerDaemonConfig {
-        switch: Some(switch),
-        token: Some(TOKEN.into()),
-        ..ServerDaemonConfig::new(ground.bind(Seat::Server), SECRET)
-    };
-    let server = ground.run(Seat::Server, || ServerDaemon::start(&config, |_| {}));
+    let mut config = ServerDaemonConfig::new(ground.bind(Seat::Server), SECRET);
+    (config.switch, config.token) = (Some(switch), Some(TOKEN.into()));
+    let server = ground.run(Seat::Server, || ServerDaemon::start(&config));
     server.expect("a server starts")
 }

@@ -29,6 +29,7 @@ pub fn bodies_of(numeric: Numeric) -> Bodies {
         Numeric::Fixed { scale, dynamic } => {
             Bodies::Fixed { scale: Scale::new(scale).expect("a scale"), dynamic }
         }
+        other => panic!("{other:?} is new"),
     }
 }
 

@@ -109,6 +109,7 @@ impl Job {
             Numeric::Auto | Numeric::Float => 0.0,
             Numeric::Fixed { scale, dynamic: false } => 1.0 / f64::from(scale),
             Numeric::Fixed { dynamic: true, .. } => 1.0 / 65_536.0,
+            other => panic!("{other:?} is new"),
         }
     }
 }

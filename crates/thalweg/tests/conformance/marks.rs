@@ -63,8 +63,8 @@ fn sum_through_a_queue(choice: Choice) -> (BTreeSet<u64>, Vec<u64>, u64) {
 
 fn marked_answers(session: &Session) -> u64 {
     let values = vec![session.rank() as f32 + 1.0; VALUES];
-    let sum = session.all_reduce(values, Reduce::Sum).expect("it begins").wait();
-    assert!(sum.expect("it ends").iter().all(|sum| *sum == 6.0));
+    let sum = session.all_reduce(values, Reduce::Sum).wait();
+    assert!(sum.expect("it ends").values.iter().all(|sum| *sum == 6.0));
     session.counters().expect("it runs").worker.marked
 }
 

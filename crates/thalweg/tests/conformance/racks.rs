@@ -46,6 +46,6 @@ fn every_level_takes_in_one_packet_for_each_switch_below() {
 
 fn sum(session: &Session) {
     let values = vec![(1 << session.rank()) as f32; VALUES];
-    let sum = session.all_reduce(values, Reduce::Sum).expect("it begins").wait();
-    assert!(sum.expect("it ends").iter().all(|sum| *sum == 15.0));
+    let sum = session.all_reduce(values, Reduce::Sum).wait();
+    assert!(sum.expect("it ends").values.iter().all(|sum| *sum == 15.0));
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use thalweg::{Policy, Reduce, Session};
+use thalweg::{Handle, Policy, Reduce, Reduced, Session};
 use thalweg_aggregate::{Recovery, switch, worker};
 use thalweg_lab::Spec;
 use thalweg_lab::testing::build_or_skip;
@@ -36,7 +36,7 @@ fn run(cluster: Cluster, job: &Job) -> Vec<Vec<Vec<f32>>> {
     let (cluster, results) = cluster.run(
         job.ranks(),
         |config| {
-            config.policy = Policy { numeric: job.numeric, ..Policy::default() };
+            config.policy = Policy::default().numeric(job.numeric);
             config.recovery = job.recovery;
         },
         |session| (sums(session, job), session.counters().expect("it runs").worker),
@@ -92,15 +92,15 @@ fn check_recovery(job: &Job, switches: &[switch::Stats], workers: &[worker::Stat
 
 /// All operations at once.
 fn sums(session: &Session, job: &Job) -> Vec<Vec<f32>> {
-    let begin = |tensor| session.all_reduce(tensor, Reduce::Sum).expect("it begins");
+    let begin = |tensor: Vec<f32>| session.all_reduce(tensor, Reduce::Sum);
     let handles: Vec<_> = job.tensors_of(session.rank()).map(begin).collect();
     let end = Instant::now() + LIMIT;
-    let wait = |handle: thalweg::Handle<Vec<f32>>| {
+    let wait = |mut handle: Handle<Reduced<Vec<f32>>>| {
         let left = end.saturating_duration_since(Instant::now());
-        let Ok(sum) = handle.wait_for(left) else {
+        let Some(sum) = handle.wait_timeout(left) else {
             panic!("not ended within {LIMIT:?}: {:?}", session.counters());
         };
-        sum.expect("it ends well")
+        sum.expect("it ends well").values
     };
     handles.into_iter().map(wait).collect()
 }

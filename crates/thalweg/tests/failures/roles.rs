@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg::{Error, Note, Reduce, Session, SessionConfig};
+use thalweg::internal::Event;
+use thalweg::{Error, Reduce, Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
 use crate::process::{MARK, ROLE};
@@ -22,14 +22,14 @@ fn child() {
         ["server", bind, switch] => server(bind, switch),
         ["rank", server, switch, job, rank, ranks, patience_ms] => {
             let patience = Duration::from_millis(number(patience_ms));
-            attend(SessionConfig {
-                switch: Some(switch.into()),
-                share_memory: false,
-                patience,
-                stall_after: Duration::from_millis(500),
-                notes: Arc::new(note),
-                ..SessionConfig::new(server, job, number(rank) as u32, number(ranks) as u32)
-            });
+            let config = Session::builder(server, job)
+                .rank(number(rank) as u32, number(ranks) as u32)
+                .switch(switch)
+                .share_memory(false)
+                .operation_timeout(patience)
+                .stall_after(Duration::from_millis(500));
+            thalweg::internal::listen(note);
+            attend(config.config());
         }
         _ => panic!("no role {role}"),
     }
@@ -61,20 +61,18 @@ fn switch(bind: &str) {
 }
 
 fn server(bind: &str, switch: &str) {
-    let config = ServerDaemonConfig {
-        switch: Some(switch.parse().expect("an address")),
-        ..ServerDaemonConfig::new(bind.parse().expect("an address"), SECRET)
-    };
-    let server = ServerDaemon::start(&config, |_| {}).expect("the address is free");
+    let mut config = ServerDaemonConfig::new(bind.parse().expect("an address"), SECRET);
+    config.switch = Some(switch.parse().expect("an address"));
+    let server = ServerDaemon::start(&config).expect("the address is free");
     tell(format_args!("at {}", server.address()));
     for _ in commands() {
         tell(format_args!("jobs {}", server.snapshot().expect("it runs").jobs.len()));
     }
 }
 
-fn note(note: Note) {
-    if let Note::Stalled(text) = note {
-        tell(format_args!("stalled {text}"));
+fn note(event: &Event) {
+    if event.field("event") == Some("stalled") {
+        tell(format_args!("stalled {}", event.text));
     }
 }
 
@@ -88,7 +86,7 @@ fn attend(config: SessionConfig) {
         let done = match command.split(' ').collect::<Vec<_>>()[..] {
             ["sum", values, times] => sums(&session, number(values) as usize, number(times)),
             ["max", values] => most(&session, number(values) as usize),
-            ["barrier"] => session.barrier().and_then(thalweg::Handle::wait),
+            ["barrier"] => session.barrier().wait(),
             _ => panic!("no command {command}"),
         };
         match done {
@@ -111,7 +109,8 @@ fn sums(session: &Session, values: usize, times: u64) -> Result<(), Error> {
     let (rank, ranks) = (session.rank(), session.ranks());
     for operation in 0..times {
         let own = (0..values).map(|at| value(rank, operation, at)).collect();
-        let sum: Vec<f32> = session.all_reduce(own, Reduce::Sum)?.wait()?;
+        let own: Vec<f32> = own;
+        let sum = session.all_reduce(own, Reduce::Sum).wait()?.values;
         let expected = |at| (0..ranks).map(|rank| value(rank, operation, at)).sum::<f32>();
         let is_right = sum.iter().enumerate().all(|(at, value)| *value == expected(at));
         assert!(is_right && sum.len() == values, "rank {rank}: sum {operation} is wrong");
@@ -121,7 +120,7 @@ fn sums(session: &Session, values: usize, times: u64) -> Result<(), Error> {
 }
 
 fn most(session: &Session, values: usize) -> Result<(), Error> {
-    let most = session.all_reduce(vec![session.rank(); values], Reduce::Max)?.wait()?;
-    assert_eq!(most, vec![session.ranks() - 1; values]);
+    let most = session.all_reduce(vec![session.rank(); values], Reduce::Max).wait()?;
+    assert_eq!(most.values, vec![session.ranks() - 1; values]);
     Ok(())
 }

@@ -56,12 +56,12 @@ fn sums(session: &Session) {
     let value = |rank: u32, sum: u32, at: usize| (at as u32 + 3 * rank + 7 * sum) % 100;
     let end = Instant::now() + LIMIT;
     for sum in 0..SUMS {
-        let own = (0..VALUES).map(|at| value(session.rank(), sum, at) as f32).collect();
-        let handle = session.all_reduce(own, Reduce::Sum).expect("it begins");
+        let own: Vec<f32> = (0..VALUES).map(|at| value(session.rank(), sum, at) as f32).collect();
+        let mut handle = session.all_reduce(own, Reduce::Sum);
         let left = end.saturating_duration_since(Instant::now());
-        let Ok(result) = handle.wait_for(left) else { panic!("not ended within {LIMIT:?}") };
+        let Some(result) = handle.wait_timeout(left) else { panic!("not ended within {LIMIT:?}") };
         let expected = |at| (0..RANKS).map(|rank| value(rank, sum, at)).sum::<u32>() as f32;
-        let result: Vec<f32> = result.expect("it ends well");
+        let result = result.expect("it ends well").values;
         assert!(result.iter().enumerate().all(|(at, value)| *value == expected(at)));
     }
 }

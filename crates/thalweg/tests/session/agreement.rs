@@ -1,7 +1,12 @@
 //! Ranks that call different operations: all get an error that names both sides, and nobody gets a result.
 // spec: E-11 sockets
 
-use thalweg::{Collective, Policy, Reduce, Reliability, Session, SessionConfig, Value};
+use std::error::Error as _;
+
+use thalweg::{
+    Collective, ErrorKind, Policy, Reduce, ReduceOptions, Reliability, Session, SessionConfig,
+    Value,
+};
 use thalweg_core::{Element, Intent, Reduction, Rng};
 
 use crate::Cluster;
@@ -39,7 +44,7 @@ impl Path {
             }
             _ => Reliability::Exact,
         };
-        Policy { collective, reliability, ..Policy::default() }
+        Policy::default().collective(collective).reliability(reliability)
     }
 
     fn change(self, config: &mut SessionConfig) {
@@ -68,7 +73,8 @@ fn all_reduce<T: Value + Default>(
     how: Reduce,
     policy: Policy,
 ) -> Result<(), thalweg::Error> {
-    session.all_reduce_with(vec![T::default(); values], how, policy)?.wait().map(|_| ())
+    let options = ReduceOptions::new(how).policy(policy);
+    session.all_reduce(vec![T::default(); values], options).wait().map(|_| ())
 }
 
 /// Every rank has an error, which says all of this.
@@ -87,7 +93,7 @@ fn sums_of_other_lengths_are_not_mixed_by_aggregation() {
     let ends = Path::Aggregate.run(&cluster, 2, |session| {
         let lengths = if session.rank() == 0 { [704, 1_056] } else { [1_056, 704] };
         let begin = |values: usize| session.all_reduce(vec![1.0f32; values], Reduce::Sum);
-        let handles = [begin(lengths[0])?, begin(lengths[1])?];
+        let handles = [begin(lengths[0]), begin(lengths[1])];
         let [first, second] = handles.map(|handle| handle.wait());
         assert!(second.is_err(), "{second:?}");
         first.map(|_| ())
@@ -102,6 +108,30 @@ fn sums_of_other_lengths_are_not_mixed_by_aggregation() {
     let notes = cluster.notes();
     let is_report = |note: &String| note.contains("ranks call different operations");
     assert!(notes.iter().any(is_report), "{notes:?}");
+}
+
+// spec: E-07 sockets
+#[test]
+fn an_error_has_a_kind_the_ranks_at_fault_and_a_source() {
+    let cluster = Cluster::losing(0.0);
+    let ends = cluster.run(
+        2,
+        |_| {},
+        |session| {
+            let values = if session.rank() == 0 { 704 } else { 1_056 };
+            session.all_reduce(vec![1.0f32; values], Reduce::Sum).wait()
+        },
+    );
+    for end in ends {
+        let error = end.expect_err("their lengths differ");
+        let expected = (ErrorKind::Disagreement, &[0, 1][..]);
+        assert_eq!((error.kind(), error.ranks()), expected, "{error}");
+    }
+    let mut config = cluster.config("taken", 0, 1);
+    config.bind = Some(cluster.switch.address());
+    let error = Session::join(config).err().expect("the switch has the address");
+    assert_eq!(error.kind(), ErrorKind::System, "{error}");
+    assert!(error.source().is_some());
 }
 
 #[test]
@@ -127,13 +157,12 @@ fn a_sum_and_a_mean_are_not_the_same_on_any_path() {
 #[test]
 fn parts_of_a_reduce_scatter_are_the_same_at_every_rank() {
     let cluster = Cluster::losing(0.0);
-    let bounded = Policy {
-        reliability: Reliability::bounded(0.1).expect("a share"),
-        ..Path::Server.policy()
-    };
+    let bounded = Reliability::bounded(0.1).expect("a share");
+    let bounded = Path::Server.policy().reliability(bounded);
+    let options = ReduceOptions::new(Reduce::Max).policy(bounded);
     let ends = Path::Server.run(&cluster, 2, |session| {
-        let counts = if session.rank() == 0 { vec![3, 5] } else { vec![4, 4] };
-        let part = session.reduce_scatter_with(vec![1i32; 8], Reduce::Max, counts, bounded)?;
+        let counts = if session.rank() == 0 { [3, 5] } else { [4, 4] };
+        let part = session.reduce_scatter(vec![1i32; 8], &counts, options);
         part.wait().map(|_| ())
     });
     let sides = ["rank 0 calls reduce_scatter", "rank 1 calls reduce_scatter"];
@@ -142,7 +171,7 @@ fn parts_of_a_reduce_scatter_are_the_same_at_every_rank() {
         if session.rank() == 0 {
             return all_reduce::<i32>(session, 8, Reduce::Max, bounded);
         }
-        let part = session.reduce_scatter_with(vec![1i32; 8], Reduce::Max, vec![4, 4], bounded)?;
+        let part = session.reduce_scatter(vec![1i32; 8], &[4, 4], options);
         part.wait().map(|_| ())
     });
     let sides = ["rank 0 calls all_reduce", "rank 1 calls reduce_scatter"];
@@ -153,15 +182,13 @@ fn parts_of_a_reduce_scatter_are_the_same_at_every_rank() {
 #[test]
 fn a_reduce_scatter_that_goes_as_an_all_reduce_gives_every_rank_its_part() {
     let cluster = Cluster::losing(0.0);
-    let bounded = Policy {
-        reliability: Reliability::bounded(0.1).expect("a share"),
-        ..Path::Server.policy()
-    };
-    let counts = [150_000u64, 50_000];
+    let bounded = Reliability::bounded(0.1).expect("a share");
+    let bounded = Path::Server.policy().reliability(bounded);
+    let options = ReduceOptions::new(Reduce::Max).policy(bounded);
+    let counts = [150_000, 50_000];
     let ends = Path::Server.run(&cluster, 2, |session| {
         let values: Vec<i32> = (0..200_000).collect();
-        let part =
-            session.reduce_scatter_with(values, Reduce::Max, counts.to_vec(), bounded)?.wait()?;
+        let part = session.reduce_scatter(values, &counts, options).wait()?;
         let expected: Vec<i32> =
             if session.rank() == 0 { (0..150_000).collect() } else { (150_000..200_000).collect() };
         assert!(part.values == expected, "rank {}: {} values", session.rank(), part.values.len());
@@ -180,9 +207,8 @@ fn an_intent_is_compared_on_every_path() {
         for element in [Element::F32, Element::F64] {
             let ends = path.run(&cluster, 3, |session| {
                 let intent = if session.rank() == 1 { scaled } else { Intent::default() };
-                let (bytes, how) = (vec![0; 800], Reduce::Sum);
-                let policy = path.policy();
-                let summed = session.all_reduce_bytes_for(intent, element, bytes, how, policy)?;
+                let options = ReduceOptions::new(Reduce::Sum).policy(path.policy());
+                let summed = session.all_reduce_bytes(element, vec![0; 800], options, intent);
                 summed.wait().map(|_| ())
             });
             let sides = ["all_reduce (sum)", "rank 1 calls all_reduce (premul_sum)"];
@@ -199,7 +225,7 @@ fn a_broadcast_has_one_root() {
         for roots in [[0, 1], [1, 0]] {
             let ends = path.run(&cluster, 2, |session| {
                 let root = roots[session.rank() as usize];
-                session.broadcast(root, vec![1i32; 5])?.wait().map(|_| ())
+                session.broadcast(root, vec![1i32; 5]).wait().map(|_| ())
             });
             let sides = [
                 format!("rank 0 calls broadcast with root {}", roots[0]),
@@ -258,7 +284,7 @@ fn call(
 ) -> Result<(), thalweg::Error> {
     let policy = path.policy();
     match property {
-        Some(Property::Kind) => session.barrier()?.wait(),
+        Some(Property::Kind) => session.barrier().wait(),
         Some(Property::Element) => all_reduce::<i32>(session, values, Reduce::Sum, policy),
         Some(Property::Length) => all_reduce::<f32>(session, values + 352, Reduce::Sum, policy),
         Some(Property::Reduction) => all_reduce::<f32>(session, values, Reduce::Max, policy),
@@ -267,11 +293,11 @@ fn call(
                 Collective::Ring => Collective::Server,
                 _ => Collective::Ring,
             };
-            all_reduce::<f32>(session, values, Reduce::Sum, Policy { collective, ..policy })
+            all_reduce::<f32>(session, values, Reduce::Sum, policy.collective(collective))
         }
         Some(Property::Loss) => {
             let reliability = Reliability::bounded(0.02).expect("less than one");
-            all_reduce::<f32>(session, values, Reduce::Sum, Policy { reliability, ..policy })
+            all_reduce::<f32>(session, values, Reduce::Sum, policy.reliability(reliability))
         }
         _ => all_reduce::<f32>(session, values, Reduce::Sum, policy),
     }
@@ -285,16 +311,14 @@ fn check(cluster: &Cluster, path: Path, property: Property, odd: u32, values: us
         call(session, path, None, values)?;
         if matches!(property, Property::Root) {
             let root = u32::from(session.rank() == odd);
-            return session.broadcast(root, vec![1.0f32; values])?.wait().map(|_| ());
+            return session.broadcast(root, vec![1.0f32; values]).wait().map(|_| ());
         }
         if matches!(property, Property::Parts) {
-            let mut counts = vec![0, 1, values as u64];
+            let mut counts = [0, 1, values];
             counts.rotate_left(usize::from(session.rank() == odd));
             let values = vec![1.0f32; values + 1];
-            return session
-                .reduce_scatter_with(values, Reduce::Sum, counts, path.policy())?
-                .wait()
-                .map(|_| ());
+            let options = ReduceOptions::new(Reduce::Sum).policy(path.policy());
+            return session.reduce_scatter(values, &counts, options).wait().map(|_| ());
         }
         call(session, path, (session.rank() == odd).then_some(property), values)
     });

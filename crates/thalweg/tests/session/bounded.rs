@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use thalweg::{Collective, Coverage, Policy, Priority, Reduce, Reduced, Reliability, Session};
+use thalweg::{
+    Collective, Coverage, Policy, Priority, Reduce, ReduceOptions, Reduced, Reliability, Session,
+};
 
 use crate::Cluster;
 
@@ -17,12 +19,13 @@ pub fn contribution(rank: u32) -> Vec<f32> {
 pub fn bounded(loss: f64, collective: Collective) -> Policy {
     let reliability = Reliability::bounded(loss).expect("a share");
     let priority = Priority::Layer { index: 1, of: 3 };
-    Policy { collective, reliability, priority, ..Policy::default() }
+    Policy::default().collective(collective).reliability(reliability).priority(priority)
 }
 
 pub fn reduce(session: &Session, how: Reduce, policy: Policy) -> Reduced<Vec<f32>> {
     let values = contribution(session.rank());
-    session.all_reduce_with(values, how, policy).expect("it begins").wait().expect("it ends")
+    let options = ReduceOptions::new(how).policy(policy);
+    session.all_reduce(values, options).wait().expect("it ends")
 }
 
 /// Who is in every value, by what is said to be missing.
@@ -82,7 +85,7 @@ fn a_late_rank_is_left_out_within_its_bound_and_the_mean_is_that_of_the_others()
         },
     );
     assert!(results.iter().all(|reduced| *reduced == results[0]));
-    let Reduced { values, coverage } = &results[0];
+    let Reduced { values, coverage, .. } = &results[0];
     let missing_of = |rank| coverage.missing_of(rank).expect("it is reported");
     assert!(missing_of(2) > 0, "{coverage:?}");
     for rank in 0..RANKS {
@@ -114,17 +117,17 @@ fn ranks_of_one_host_hear_what_is_missing_too() {
 #[test]
 fn shards_of_gradients_may_lack_something_and_gathered_parameters_do_not() {
     let cluster = Cluster::losing(0.03);
-    let counts: Vec<u64> = vec![VALUES as u64 / 4; 4];
+    let counts = [VALUES / 4; 4];
     let results = cluster.run(
         RANKS,
         |_| {},
         |session| {
             let policy = bounded(0.1, Collective::Aggregate);
             let values = contribution(session.rank());
-            let shard =
-                session.reduce_scatter_with(values, Reduce::Sum, counts.clone(), policy).unwrap();
-            let Reduced { values, coverage } = shard.wait().unwrap();
-            let whole = session.all_gather(values.clone()).unwrap().wait().unwrap();
+            let options = ReduceOptions::new(Reduce::Sum).policy(policy);
+            let shard = session.reduce_scatter(values, &counts, options).wait().unwrap();
+            let Reduced { values, coverage, .. } = shard;
+            let whole = session.all_gather(values.clone()).wait().unwrap();
             (values, coverage, whole)
         },
     );
@@ -143,9 +146,9 @@ fn shards_of_gradients_may_lack_something_and_gathered_parameters_do_not() {
         |_| {},
         |session| {
             let policy = bounded(0.1, Collective::Aggregate);
-            let call =
-                session.reduce_scatter_with(vec![1.0_f32; 3], Reduce::Sum, vec![1, 1], policy);
-            call.expect_err("3 values, 2 wanted").to_string()
+            let options = ReduceOptions::new(Reduce::Sum).policy(policy);
+            let call = session.reduce_scatter(vec![1.0_f32; 3], &[1, 1], options);
+            call.wait().expect_err("3 values, 2 wanted").to_string()
         },
     );
     assert!(wrong[0].contains("add up"), "{}", wrong[0]);
@@ -159,16 +162,11 @@ fn what_does_not_ask_for_less_is_exact() {
         RANKS,
         |config| config.policy = Policy::default(),
         |session| {
-            let lossy = session
-                .all_reduce_with(
-                    contribution(session.rank()),
-                    Reduce::Sum,
-                    bounded(0.2, Collective::Aggregate),
-                )
-                .unwrap();
-            let exact = session.all_reduce(contribution(session.rank()), Reduce::Sum).unwrap();
+            let lossy = ReduceOptions::new(Reduce::Sum).policy(bounded(0.2, Collective::Aggregate));
+            let lossy = session.all_reduce(contribution(session.rank()), lossy);
+            let exact = session.all_reduce(contribution(session.rank()), Reduce::Sum);
             lossy.wait().expect("it ends");
-            exact.wait().expect("it ends")
+            exact.wait().expect("it ends").values
         },
     );
     assert!(results.iter().all(|sums| sums.iter().all(|sum| *sum == 15.0)));

@@ -1,10 +1,11 @@
 //! A server, a switch, and ranks on threads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
+use thalweg::internal::{Event, listen};
 use thalweg::{Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
@@ -18,6 +19,17 @@ pub struct Cluster {
     notes: Arc<Mutex<Vec<String>>>,
 }
 
+/// Receives all events from now on.
+pub fn noted() -> mpsc::Receiver<Event> {
+    let (sender, received) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    listen(move |event| {
+        // A test that has ended no longer receives.
+        let _ = sender.lock().expect("nobody panics with it").send(event.clone());
+    });
+    received
+}
+
 /// Jobs of one test program have different names.
 static JOBS: AtomicU32 = AtomicU32::new(0);
 
@@ -25,16 +37,19 @@ impl Cluster {
     /// A cluster whose switch loses this share of packets.
     pub fn losing(loss: f64) -> Cluster {
         let loopback = ([127, 0, 0, 1], 0).into();
-        let switch = SwitchDaemonConfig { loss, ..SwitchDaemonConfig::new(loopback, SECRET) };
+        let mut switch = SwitchDaemonConfig::new(loopback, SECRET);
+        switch.loss = loss;
         let switch = SwitchDaemon::start(&switch).expect("a switch starts on loopback");
-        let server = ServerDaemonConfig {
-            switch: Some(switch.address()),
-            ..ServerDaemonConfig::new(loopback, SECRET)
-        };
+        let mut server = ServerDaemonConfig::new(loopback, SECRET);
+        server.switch = Some(switch.address());
+        let server = ServerDaemon::start(&server).expect("a server starts on loopback");
         let notes = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&notes);
-        let note = move |text| kept.lock().expect("nobody panics with it").push(text);
-        let server = ServerDaemon::start(&server, note).expect("a server starts on loopback");
+        let (kept, address) = (Arc::clone(&notes), server.address().to_string());
+        listen(move |event| {
+            if event.target == "thalweg::server" && event.field("address") == Some(&address) {
+                kept.lock().expect("nobody panics with it").push(event.text.clone());
+            }
+        });
         Cluster { server, switch, notes }
     }
 
@@ -45,13 +60,13 @@ impl Cluster {
 
     /// The settings of a rank on a host of its own.
     pub fn config(&self, job: &str, rank: u32, ranks: u32) -> SessionConfig {
-        SessionConfig {
-            switch: Some(self.switch.address().to_string()),
-            share_memory: false,
-            operation_timeout: Duration::from_secs(20),
-            stall_after: Duration::from_secs(2),
-            ..SessionConfig::new(self.server.address().to_string(), job, rank, ranks)
-        }
+        Session::builder(self.server.address().to_string(), job)
+            .rank(rank, ranks)
+            .switch(self.switch.address())
+            .share_memory(false)
+            .operation_timeout(Duration::from_secs(20))
+            .stall_after(Duration::from_secs(2))
+            .config()
     }
 
     /// Runs the same program at all ranks of a job, and gives their results by rank.

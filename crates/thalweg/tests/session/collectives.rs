@@ -6,7 +6,7 @@ use thalweg::{Collective, Numeric, Policy, Reduce, Session, Value};
 use crate::Cluster;
 
 fn all_reduced<T: Value>(session: &Session, values: Vec<T>, how: Reduce) -> Vec<T> {
-    session.all_reduce(values, how).expect("it begins").wait().expect("it ends")
+    session.all_reduce(values, how).wait().expect("it ends").values
 }
 
 /// What a rank contributes: small integers, whose sums every type holds.
@@ -50,10 +50,10 @@ fn loss_changes_nothing() {
         |_| {},
         |session| {
             let rounds = (0..5).map(|_| contribution(session.rank(), 50_000));
-            let handles: Vec<_> = rounds
-                .map(|values| session.all_reduce(values, Reduce::Sum).expect("it begins"))
-                .collect();
-            handles.into_iter().map(|handle| handle.wait().expect("it ends")).collect::<Vec<_>>()
+            let handles: Vec<_> =
+                rounds.map(|values| session.all_reduce(values, Reduce::Sum)).collect();
+            let sums = handles.into_iter().map(|handle| handle.wait().expect("it ends").values);
+            sums.collect::<Vec<_>>()
         },
     );
     let expected = sum(3, 50_000);
@@ -66,7 +66,7 @@ fn loss_changes_nothing() {
 fn other_collectives_sum_the_same() {
     let cluster = Cluster::losing(0.0);
     for collective in [Collective::Ring, Collective::Server] {
-        let policy = Policy { collective, ..Policy::default() };
+        let policy = Policy::default().collective(collective);
         let sums = cluster.run(
             3,
             |config| config.policy = policy,
@@ -81,7 +81,7 @@ fn other_collectives_sum_the_same() {
 fn fixed_point_and_values_out_of_its_range() {
     let cluster = Cluster::losing(0.0);
     let numeric = Numeric::Fixed { scale: 1e6, dynamic: false };
-    let policy = Policy { numeric, ..Policy::default() };
+    let policy = Policy::default().numeric(numeric);
     let sums = cluster.run(
         2,
         |config| config.policy = policy,
@@ -142,24 +142,23 @@ fn everything_else_goes_straight_between_ranks() {
         |_| {},
         |session| {
             let (rank, ranks) = (session.rank(), session.ranks());
-            session.barrier().unwrap().wait().unwrap();
-            let gathered = session.all_gather(vec![rank; rank as usize]).unwrap().wait().unwrap();
+            session.barrier().wait().unwrap();
+            let gathered = session.all_gather(vec![rank; rank as usize]).wait().unwrap();
             assert_eq!(gathered, [vec![], vec![1], vec![2, 2]]);
             let scattered = session
-                .reduce_scatter(vec![f64::from(rank); 6], Reduce::Sum, vec![1, 2, 3])
-                .unwrap()
+                .reduce_scatter(vec![f64::from(rank); 6], &[1, 2, 3], Reduce::Sum)
                 .wait()
                 .unwrap();
-            assert_eq!(scattered, vec![3.0; rank as usize + 1]);
-            let told = session.broadcast(1, vec![7u16 * rank as u16; 5]).unwrap().wait().unwrap();
+            assert_eq!(scattered.values, vec![3.0; rank as usize + 1]);
+            let told = session.broadcast(1, vec![7u16 * rank as u16; 5]).wait().unwrap();
             assert_eq!(told, [7; 5]);
             let parts = (0..ranks).map(|to| vec![10 * rank + to]).collect();
-            let exchanged = session.all_to_all(parts).unwrap().wait().unwrap();
+            let exchanged = session.all_to_all(parts).wait().unwrap();
             assert_eq!(exchanged, [vec![rank], vec![10 + rank], vec![20 + rank]]);
             let next = (rank + 1) % ranks;
-            let sent = session.send(next, 9, vec![rank; 1_000]).unwrap();
+            let sent = session.send(next, 9, vec![rank; 1_000]);
             let before = (rank + ranks - 1) % ranks;
-            let received = session.receive::<u32>(before, 9).unwrap().wait().unwrap();
+            let received = session.receive::<u32>(before, 9).wait().unwrap();
             sent.wait().unwrap();
             received == vec![before; 1_000]
         },
@@ -200,9 +199,9 @@ fn sums_go_to_the_least_loaded_thread() {
         |session| {
             let begin =
                 |values| session.all_reduce(contribution(session.rank(), values), Reduce::Sum);
-            let handles: Vec<_> = lengths.map(|values| begin(values).expect("it begins")).into();
-            let sums: Vec<_> =
-                handles.into_iter().map(|handle| handle.wait().expect("it ends")).collect();
+            let handles: Vec<_> = lengths.map(begin).into();
+            let sums = handles.into_iter().map(|handle| handle.wait().expect("it ends").values);
+            let sums: Vec<_> = sums.collect();
             let fragments = |thread| session.counters_of(thread).unwrap().worker.fragments_sent;
             assert!(session.counters_of(2).is_err());
             (sums, fragments(0), fragments(1))
@@ -235,15 +234,15 @@ fn ranks_choose_the_same_threads_whatever_has_ended_where() {
             let (mut open, mut sums) = (Vec::new(), vec![Vec::new(); ROUNDS]);
             for round in 0..ROUNDS {
                 let values = contribution(session.rank(), length(round));
-                open.push((round, session.all_reduce(values, Reduce::Sum).expect("it begins")));
+                open.push((round, session.all_reduce(values, Reduce::Sum)));
                 // The first rank waits for each sum, the second for the last of three, the third for none.
                 while rank < 2 && open.len() > 2 * rank {
                     let (round, handle) = open.pop().expect("there is one");
-                    sums[round] = handle.wait().expect("it ends");
+                    sums[round] = handle.wait().expect("it ends").values;
                 }
             }
             for (round, handle) in open {
-                sums[round] = handle.wait().expect("it ends");
+                sums[round] = handle.wait().expect("it ends").values;
             }
             let fragments = |thread| session.counters_of(thread).unwrap().worker.fragments_sent;
             (sums, [0, 1, 2].map(fragments))

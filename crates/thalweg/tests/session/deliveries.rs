@@ -3,8 +3,8 @@
 //! Rank r contributes 2^r to every value, so that the bits of a sum say whose values are in it.
 
 use thalweg::{
-    Collective, Counters, Coverage, DeliveryCounters, ErrorKind, Policy, Reduce, Reduced,
-    Reliability, SessionConfig,
+    Collective, Counters, Coverage, DeliveryCounters, ErrorKind, Numeric, Policy, Reduce,
+    ReduceOptions, Reduced, SessionConfig,
 };
 
 use crate::Cluster;
@@ -89,9 +89,9 @@ fn exact_sums_are_exact_where_lanes_lose_packets() {
     let cluster = Cluster::losing(0.0);
     let exact = Policy::default();
     for collective in [Collective::Aggregate, Collective::Server, Collective::Ring] {
-        let policy = Policy { collective, ..exact };
+        let policy = exact.collective(collective);
         let results = cluster.run(RANKS, losing, |session| reduce(session, Reduce::Sum, policy));
-        for Reduced { values, coverage } in results {
+        for Reduced { values, coverage, .. } in results {
             assert_eq!(coverage, Coverage::Exact, "{collective:?}");
             assert_eq!(missing(&values), [0; RANKS as usize], "{collective:?}");
         }
@@ -103,17 +103,17 @@ fn exact_sums_are_exact_where_lanes_lose_packets() {
 #[test]
 fn shards_by_servers_and_rings_keep_the_bound_and_report_what_they_lack() {
     let cluster = Cluster::losing(0.0);
-    let own = VALUES as u64 / u64::from(RANKS);
+    let own = VALUES / RANKS as usize;
     for collective in COLLECTIVES {
         let results = cluster.run(RANKS, losing, |session| {
             let values = contribution(session.rank());
             let (policy, counts) = (bounded(BOUND, collective), vec![own; RANKS as usize]);
-            let shard = session.reduce_scatter_with(values, Reduce::Sum, counts, policy).unwrap();
-            shard.wait().expect("it ends")
+            let options = ReduceOptions::new(Reduce::Sum).policy(policy);
+            session.reduce_scatter(values, &counts, options).wait().expect("it ends")
         });
-        for Reduced { values, coverage } in &results {
+        for Reduced { values, coverage, .. } in &results {
             let expected: Vec<f32> =
-                present(coverage)[..own as usize].iter().map(|ranks| *ranks as f32).collect();
+                present(coverage)[..own].iter().map(|ranks| *ranks as f32).collect();
             assert!(*values == expected, "{collective:?}: {coverage:?}");
         }
         let whole: Vec<f32> = results.into_iter().flat_map(|reduced| reduced.values).collect();
@@ -152,7 +152,7 @@ fn means_by_servers_and_rings_are_those_of_the_ranks_that_are_in_them() {
             reduce(session, Reduce::Mean, bounded(BOUND, collective))
         });
         assert!(results.iter().all(|reduced| *reduced == results[0]), "the same at every rank");
-        let Reduced { values, coverage } = &results[0];
+        let Reduced { values, coverage, .. } = &results[0];
         assert!(matches!(coverage, Coverage::Partial(_)), "{collective:?}: {coverage:?}");
         // Where nobody is in it, a server's sum is zero.
         let mean = |ranks: &u32| *ranks as f32 / ranks.count_ones().max(1) as f32;
@@ -171,13 +171,11 @@ fn means_that_lack_nothing_are_exact() {
             cluster.run(2, change, |session| {
                 let policy = bounded(BOUND, collective);
                 let doubles = vec![f64::from(session.rank()); 3];
-                let mean = session.all_reduce_with(doubles, Reduce::Mean, policy).unwrap();
-                let exact = Reduced { values: vec![0.5; 3], coverage: Coverage::Exact };
-                assert_eq!(mean.wait().unwrap(), exact);
-                let policy = Policy { reliability: Reliability::Exact, ..policy };
-                let mean =
-                    session.all_reduce_with(vec![session.rank() as f32], Reduce::Mean, policy);
-                assert_eq!(mean.unwrap().wait().unwrap().values, [0.5]);
+                let options = ReduceOptions::new(Reduce::Mean).policy(policy);
+                let mean = session.all_reduce(doubles, options).wait().unwrap();
+                assert_eq!((mean.values, mean.coverage), (vec![0.5; 3], Coverage::Exact));
+                let mean = session.all_reduce(vec![session.rank() as f32], options.exact());
+                assert_eq!(mean.wait().unwrap().values, [0.5]);
             });
         }
     }
@@ -190,12 +188,14 @@ fn a_bound_of_the_session_does_not_hide_what_is_missing() {
     let change = |config: &mut SessionConfig| config.policy = bounded(BOUND, Collective::Auto);
     cluster.run(2, change, |session| {
         for how in [Reduce::Sum, Reduce::Mean] {
-            let refused = session.all_reduce(vec![1.0_f32; 3], how).err();
-            assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::Call));
+            let reduced = session.all_reduce(vec![1.0_f32; 3], how).wait().unwrap();
+            assert!(reduced.coverage.missing().is_some(), "it is reported");
         }
-        let largest = session.all_reduce(vec![session.rank() as f32], Reduce::Max).unwrap();
-        assert_eq!(largest.wait().unwrap(), [1.0], "the largest is exact");
-        let with = session.all_reduce_with(vec![1.0_f32; 3], Reduce::Sum, session.policy());
-        assert!(with.unwrap().wait().unwrap().coverage.missing().is_some());
+        let largest = session.all_reduce(vec![session.rank() as f32], Reduce::Max).wait().unwrap();
+        assert_eq!((largest.values, largest.coverage), (vec![1.0], Coverage::Exact));
+        let numeric = Numeric::Fixed { scale: 1e3, dynamic: false };
+        let other = ReduceOptions::new(Reduce::Sum).policy(session.policy().numeric(numeric));
+        let refused = session.all_reduce(vec![1.0_f32; 3], other).wait();
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Call, "one numeric for all sums");
     });
 }

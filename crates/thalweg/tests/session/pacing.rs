@@ -1,15 +1,16 @@
 //! Sessions that obey the agent of their host.
 
 use std::net::Ipv4Addr;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use thalweg::{Note, Pacing, Reduce, Session};
+use thalweg::internal::Event;
+use thalweg::{Pacing, Reduce, Session};
 use thalweg_agent::{AgentConfig, AgentDaemon};
 use thalweg_core::Rate;
 use thalweg_pace::Settings;
 
 use crate::Cluster;
+use crate::cluster::noted;
 
 const VALUES: usize = 500_000;
 
@@ -31,7 +32,7 @@ fn agent(name: &str, uplink: &str) -> AgentDaemon {
 
 fn summed(session: &Session) -> Vec<f32> {
     let values = vec![session.rank() as f32 + 1.0; VALUES];
-    session.all_reduce(values, Reduce::Sum).expect("it begins").wait().expect("it ends")
+    session.all_reduce(values, Reduce::Sum).wait().expect("it ends").values
 }
 
 // spec: C-09 sockets
@@ -60,14 +61,13 @@ fn a_session_whose_agent_goes_is_told_and_goes_on() {
     let agent = agent("leaves", "1gbit");
     let socket = agent.socket().to_owned();
     let agent = std::sync::Mutex::new(Some(agent));
-    let (notes, noted) = mpsc::channel();
-    let notes = std::sync::Mutex::new(notes);
+    let noted = noted();
+    let jobs = std::sync::Mutex::new(Vec::new());
     let sums = cluster.run(
         2,
         |config| {
-            let notes = notes.lock().expect("nobody panics").clone();
+            jobs.lock().expect("nobody panics").push(config.job.clone());
             config.pacing = Pacing::Scheduled { agent: socket.clone() };
-            config.notes = std::sync::Arc::new(move |note| drop(notes.send(note)));
         },
         |session| {
             let before = summed(session);
@@ -79,8 +79,10 @@ fn a_session_whose_agent_goes_is_told_and_goes_on() {
     for (first, second, third) in &sums {
         assert!(*first == expected && *second == expected && *third == expected);
     }
-    let told = |note: Note| matches!(note, Note::Unpaced(_));
-    assert!(noted.try_iter().any(told), "it is told");
+    let job = jobs.lock().expect("nobody panics")[0].clone();
+    let is_reported =
+        |event: Event| event.field("job") == Some(&job) && event.field("event") == Some("unpaced");
+    assert!(noted.try_iter().any(is_reported));
 }
 
 #[test]

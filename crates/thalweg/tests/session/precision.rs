@@ -1,31 +1,36 @@
 //! Reports of what fixed point loses: values that become zero, and a scale that fell.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::Mutex;
 
-use thalweg::{Note, Numeric, Policy, Reduce, Session};
+use thalweg::internal::Event;
+use thalweg::{Numeric, Policy, Reduce, Session};
 
 use crate::Cluster;
+use crate::cluster;
 
 const RANKS: u32 = 2;
 
 /// Runs a program at two ranks, and gives its results and what was noted.
-fn noted<R: Send>(numeric: Numeric, program: impl Fn(&Session) -> R + Sync) -> (Vec<R>, Vec<Note>) {
-    let (notes, noted) = mpsc::channel();
-    let notes = Mutex::new(notes);
+fn noted<R: Send>(
+    numeric: Numeric,
+    program: impl Fn(&Session) -> R + Sync,
+) -> (Vec<R>, Vec<Event>) {
+    let noted = cluster::noted();
+    let jobs = Mutex::new(Vec::new());
     let results = Cluster::losing(0.0).run(
         RANKS,
         |config| {
-            let notes = notes.lock().expect("nobody panics").clone();
-            config.policy = Policy { numeric, ..Policy::default() };
-            config.notes = Arc::new(move |note| drop(notes.send(note)));
+            jobs.lock().expect("nobody panics").push(config.job.clone());
+            config.policy = Policy::default().numeric(numeric);
         },
         program,
     );
-    (results, noted.try_iter().collect())
+    let job = jobs.lock().expect("nobody panics")[0].clone();
+    (results, noted.try_iter().filter(|event| event.field("job") == Some(&job)).collect())
 }
 
 fn reduce(session: &Session, values: Vec<f32>) -> Vec<f32> {
-    session.all_reduce(values, Reduce::Sum).expect("it begins").wait().expect("it ends")
+    session.all_reduce(values, Reduce::Sum).wait().expect("it ends").values
 }
 
 // spec: T-09 sockets
@@ -43,10 +48,12 @@ fn values_that_vanish_in_fixed_point_are_counted_and_noted() {
         assert_eq!((sum[0], sum[400], sum[999], sum[1]), (0.0, 0.0, 0.0, 0.5));
         assert_eq!((counters.worker.underflowed_values, counters.scale), (3, Some(scale)));
     }
-    let underflows: Vec<&Note> =
-        notes.iter().filter(|note| matches!(note, Note::Underflowed { .. })).collect();
-    let note = Note::Underflowed { values: 3, scale };
-    assert_eq!(underflows, [&note, &note], "each rank reports it once");
+    let is_underflow = |event: &&Event| event.field("event") == Some("underflowed");
+    let underflows = notes.iter().filter(is_underflow);
+    let values: Vec<_> =
+        underflows.map(|event| (event.field("values"), event.field("scale"))).collect();
+    let expected = (Some("3"), Some("1000000.0"));
+    assert_eq!(values, [expected; 2], "each rank reports it once");
 }
 
 // spec: T-09 sockets
@@ -61,7 +68,7 @@ fn nothing_is_noted_where_nothing_is_lost() {
         });
         assert!(counters.iter().all(|counters| counters.worker.underflowed_values == 0));
         let is_loss =
-            |note: &Note| matches!(note, Note::Underflowed { .. } | Note::Rescaled { .. });
+            |event: &Event| matches!(event.field("event"), Some("underflowed" | "rescaled"));
         assert!(!notes.iter().any(is_loss), "{notes:?}");
     }
 }
@@ -80,6 +87,10 @@ fn a_scale_that_fell_is_noted() {
     let lowest = counters.iter().map(|counters| counters.scale.expect("fixed point"));
     let lowest = lowest.fold(scale, f32::min);
     assert!((65_536.0..scale).contains(&lowest), "{lowest}");
-    let rescaled = notes.iter().filter(|note| **note == Note::Rescaled { scale: lowest });
+    let is_rescaled = |event: &&Event| {
+        let scale = event.field("scale").and_then(|scale| scale.parse().ok());
+        event.field("event") == Some("rescaled") && scale == Some(f64::from(lowest))
+    };
+    let rescaled = notes.iter().filter(is_rescaled);
     assert_eq!(rescaled.count(), RANKS as usize, "each rank reports it: {notes:?}");
 }

@@ -152,6 +152,7 @@ def _place(store: Waiting, given: Rendezvous, settings: Settings, bind: str | No
     return place
 
 
+# spec: E-10
 def _job_name(job: str | None, group: str) -> str:
     """The name of the job of a group. A random one where none is set: other jobs may use the same server."""
     if job is None:

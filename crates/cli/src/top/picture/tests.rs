@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::metrics::parse;
+use thalweg::metrics::parse;
 
 /// A switch whose two jobs hold 3 and 1 of its 16 aggregators.
 pub(in crate::top) fn switch_text(packets: u64) -> String {

@@ -1,15 +1,17 @@
 //! Prometheus' text format: written and read.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
-/// What kind of number a family holds.
+/// Kind of the numbers of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Only grows, until the daemon is started again.
+    /// Only grows, until the process is started again.
     Counter,
     /// Goes up and down.
     Gauge,
+    /// Number of values that were at most as large as each of several limits.
+    Histogram,
 }
 
 /// A text under way: families, and after each its samples.
@@ -19,12 +21,12 @@ pub(super) struct Exposition {
     family: String,
 }
 
-/// One number of a daemon.
+/// One number of a process.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Sample {
-    /// Of the family.
+pub struct Sample {
+    /// Name of the family.
     pub name: String,
-    /// What tells it from others of the family.
+    /// Labels that distinguish it from others of the family.
     pub labels: BTreeMap<String, String>,
     /// The number.
     pub value: f64,
@@ -36,20 +38,41 @@ impl Exposition {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         name.clone_into(&mut self.family);
     }
 
     /// Adds a sample to the family.
-    pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) {
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.member("", labels, value);
+    }
+
+    /// Adds a sample with a name that ends otherwise than the family's.
+    fn member(&mut self, ending: &str, labels: &[(&str, &str)], value: impl Display) {
         let pairs = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value)));
         let pairs: Vec<String> = pairs.collect();
         self.text.push_str(&self.family);
+        self.text.push_str(ending);
         if !pairs.is_empty() {
             self.push(format_args!("{{{}}}", pairs.join(",")));
         }
         self.push(format_args!(" {value}\n"));
+    }
+
+    /// Adds a histogram to the family: how many values were at most as large as each limit, their number and
+    /// their sum.
+    pub fn histogram(&mut self, labels: &[(&str, &str)], counts: &[(f64, u64)], sum: f64) {
+        let mut below = 0;
+        for (limit, count) in counts {
+            below += count;
+            let limit = if limit.is_finite() { limit.to_string() } else { "+Inf".to_owned() };
+            let labels: Vec<_> = labels.iter().copied().chain([("le", limit.as_str())]).collect();
+            self.member("_bucket", &labels, below);
+        }
+        self.member("_sum", labels, sum);
+        self.member("_count", labels, below);
     }
 
     /// A counter without labels.
@@ -74,8 +97,8 @@ impl Exposition {
     }
 }
 
-/// Reads the samples of a text. What is no sample is left out: others may know more than we do.
-pub(crate) fn parse(text: &str) -> Vec<Sample> {
+/// Reads the samples of a text in Prometheus' format. Lines that are no samples are left out.
+pub fn parse(text: &str) -> Vec<Sample> {
     text.lines().filter_map(sample).collect()
 }
 
@@ -145,6 +168,19 @@ mod tests {
         let expected = "# HELP a_total How often.\n# TYPE a_total counter\n\
                         a_total{job=\"x\\\"\\\\y\",reason=\"z\"} 3\n\
                         # HELP b How many.\n# TYPE b gauge\nb 4\n";
+        assert_eq!(exposition.finish(), expected);
+    }
+
+    #[test]
+    fn a_histogram_counts_what_is_at_most_as_large() {
+        let mut exposition = Exposition::default();
+        exposition.family("a_seconds", Kind::Histogram, "Time.");
+        exposition.histogram(&[("job", "x")], &[(0.5, 2), (1.0, 0), (f64::INFINITY, 1)], 4.25);
+        let expected = "# HELP a_seconds Time.\n# TYPE a_seconds histogram\n\
+                        a_seconds_bucket{job=\"x\",le=\"0.5\"} 2\n\
+                        a_seconds_bucket{job=\"x\",le=\"1\"} 2\n\
+                        a_seconds_bucket{job=\"x\",le=\"+Inf\"} 3\n\
+                        a_seconds_sum{job=\"x\"} 4.25\na_seconds_count{job=\"x\"} 3\n";
         assert_eq!(exposition.finish(), expected);
     }
 

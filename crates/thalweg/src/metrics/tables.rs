@@ -7,14 +7,15 @@ use thalweg_pace::board::Stats;
 use super::begin;
 use super::exposition::Exposition;
 
-/// What a switch that only keeps tables tells.
-pub(crate) fn tables(address: SocketAddr, stats: &Stats) -> String {
+/// The metrics of a switch that only keeps load tables.
+#[doc(hidden)]
+pub fn tables(address: SocketAddr, stats: &Stats) -> String {
     let mut out = begin("switch", address);
     add(&mut out, stats);
     out.finish()
 }
 
-/// What a switch tells of its load tables.
+/// Adds the metrics of load tables.
 pub(super) fn add(out: &mut Exposition, stats: &Stats) {
     let Stats { fetches, updates, rejected, refused, links, flows } = *stats;
     let counters = [

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use thalweg::daemon::SwitchSnapshot;
 use thalweg_pace::board;
 
 use super::exposition::Kind;
 use super::{begin, label, sockets, tables};
+use crate::daemon::SwitchSnapshot;
 
-/// What counters are called that have another name as a metric.
+/// Counters that have another name as a metric.
 const METRICS: [(&str, &str); 4] = [
     ("marked", "ecn_marked"),
     ("taken", "aggregations_taken"),
@@ -27,8 +27,9 @@ const FREES: [(&str, &str); 4] = [
     ("freed_by_sweep", "sweep"),
 ];
 
-/// What a switch tells; of load tables, if it keeps some.
-pub(crate) fn switch(
+/// The metrics of a switch, and of the load tables that it may keep.
+#[doc(hidden)]
+pub fn switch(
     address: SocketAddr,
     snapshot: &SwitchSnapshot,
     board: Option<&board::Stats>,

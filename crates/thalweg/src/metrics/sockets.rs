@@ -1,4 +1,4 @@
-//! What the sockets of a daemon counted.
+//! Counters of sockets.
 
 use thalweg_net::Stats;
 
@@ -24,10 +24,22 @@ const COUNTERS: &[Row] = &[
     }),
 ];
 
-/// Adds the counters, with names that begin with `prefix`.
+/// Adds the counters of a socket, with names that begin with `prefix`.
 pub(super) fn counters(out: &mut Exposition, prefix: &str, net: &Stats) {
+    counters_of(out, prefix, &[(&[], net)]);
+}
+
+/// Adds the counters of several sockets, which labels tell apart.
+pub(super) fn counters_of(
+    out: &mut Exposition,
+    prefix: &str,
+    sockets: &[(&[(&str, &str)], &Stats)],
+) {
     for (name, help, count) in COUNTERS {
-        out.counter(&format!("{prefix}_{name}_total"), help, count(net));
+        out.family(&format!("{prefix}_{name}_total"), Kind::Counter, help);
+        for (labels, net) in sockets {
+            out.sample(labels, count(net));
+        }
     }
 }
 

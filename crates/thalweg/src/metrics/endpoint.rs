@@ -1,5 +1,6 @@
-//! Where a daemon's metrics are served.
+//! An HTTP server for metrics.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use tokio::sync::oneshot;
 /// The format of `/metrics`.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// An HTTP server on a thread of its own, so that the data path never meets it. Stops when dropped.
-pub(crate) struct Endpoint {
+/// An HTTP server for metrics, on a thread of its own, so that the data path never meets it. Stops when dropped.
+pub struct Endpoint {
     local_address: SocketAddr,
     /// Dropped to stop.
     stop: Option<oneshot::Sender<()>>,
@@ -26,7 +27,12 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Serves what `source` tells at `/metrics`, and `about` at `/`. Returns when it listens.
+    /// Serves the text of `source` at `/metrics`, and `about` at `/`. Returns when it listens; binds to the
+    /// address as it is, so that only a loopback address keeps other machines out.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound or a thread cannot be started.
     pub fn start(
         bind: SocketAddr,
         about: String,
@@ -50,9 +56,15 @@ impl Endpoint {
         Ok(Endpoint { local_address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn local_address(&self) -> SocketAddr {
         self.local_address
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Endpoint").field(&self.local_address).finish()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
-use thalweg::daemon::ServerSnapshot;
 use thalweg_aggregate::server::Stats;
+use thalweg_core::JobId;
 
 use super::exposition::{Exposition, Kind};
 use super::{begin, label, sockets};
+use crate::daemon::ServerSnapshot;
 
 /// Packets that were dropped, of all jobs together.
 const DROPS: [&str; 8] =
@@ -15,7 +16,7 @@ const DROPS: [&str; 8] =
 /// Counted for all jobs together, and for none.
 const OF_NO_JOB: [&str; 2] = ["unknown", "malformed"];
 
-/// What a server tells.
+/// The metrics of a server.
 pub(crate) fn server(address: SocketAddr, snapshot: &ServerSnapshot) -> String {
     let mut out = begin("server", address);
     sockets::counters(&mut out, "thalweg_server", &snapshot.net);
@@ -29,37 +30,53 @@ pub(crate) fn server(address: SocketAddr, snapshot: &ServerSnapshot) -> String {
         }
         out.family(&format!("thalweg_server_{name}_total"), Kind::Counter, help);
         for (job, stats) in &snapshot.jobs {
-            out.sample(&[("job", &label(*job))], stats.named()[at].1);
+            out.sample(&labels(snapshot, *job).each(), stats.named()[at].1);
         }
     }
     out.finish()
 }
 
-/// Who is in which job.
+/// Jobs and their ranks.
 fn registered(out: &mut Exposition, snapshot: &ServerSnapshot) {
     let jobs = &snapshot.registered;
-    out.gauge("thalweg_server_jobs", "How many jobs are registered.", jobs.len() as u64);
+    out.gauge("thalweg_server_jobs", "Jobs that are registered.", jobs.len() as u64);
     out.family("thalweg_server_job_info", Kind::Gauge, "The name of a job. Always 1.");
     for job in jobs {
         out.sample(&[("job", &label(job.id)), ("name", &job.name)], 1);
     }
-    out.family("thalweg_server_job_ranks", Kind::Gauge, "How many ranks a job has.");
+    out.family("thalweg_server_job_ranks", Kind::Gauge, "Ranks of a job.");
     for job in jobs {
-        out.sample(&[("job", &label(job.id))], u64::from(job.ranks));
+        out.sample(&labels(snapshot, job.id).each(), u64::from(job.ranks));
     }
-    let help = "How many ranks of a job are connected.";
+    let help = "Ranks of a job that are connected.";
     out.family("thalweg_server_job_ranks_connected", Kind::Gauge, help);
     for job in jobs {
-        out.sample(&[("job", &label(job.id))], u64::from(job.connected));
+        out.sample(&labels(snapshot, job.id).each(), u64::from(job.connected));
     }
+}
+
+/// Labels of a job.
+struct JobLabels<'a> {
+    id: String,
+    /// Empty for a job that is no longer registered.
+    name: &'a str,
+}
+
+impl JobLabels<'_> {
+    fn each(&self) -> [(&str, &str); 2] {
+        [("job", &self.id), ("job_name", self.name)]
+    }
+}
+
+fn labels(snapshot: &ServerSnapshot, job: JobId) -> JobLabels<'_> {
+    let found = snapshot.registered.iter().find(|summary| summary.id == job);
+    JobLabels { id: label(job), name: found.map_or("", |summary| summary.name.as_str()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use thalweg::daemon::JobSummary;
-    use thalweg_core::JobId;
-
     use super::*;
+    use crate::daemon::JobSummary;
     use crate::metrics::assert_told;
 
     #[test]
@@ -81,10 +98,10 @@ mod tests {
             "thalweg_server_drops_total{reason=\"unknown\"} 2",
             "thalweg_server_jobs 1",
             "thalweg_server_job_info{job=\"000000000000002a\",name=\"res\\\"net\"} 1",
-            "thalweg_server_job_ranks{job=\"000000000000002a\"} 4",
-            "thalweg_server_job_ranks_connected{job=\"000000000000002a\"} 3",
-            "thalweg_server_completed_total{job=\"000000000000002a\"} 7",
-            "thalweg_server_forged_total{job=\"000000000000002a\"} 1",
+            "thalweg_server_job_ranks{job=\"000000000000002a\",job_name=\"res\\\"net\"} 4",
+            "thalweg_server_job_ranks_connected{job=\"000000000000002a\",job_name=\"res\\\"net\"} 3",
+            "thalweg_server_completed_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 7",
+            "thalweg_server_forged_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
         ];
         assert_told(&text, &lines);
         assert!(!text.contains("thalweg_server_unknown_total"), "it is counted for no job");

@@ -1,0 +1,215 @@
+//! Events that people may want to know of, as events of [`tracing`].
+//!
+//! Events of sessions have the target `thalweg::session` and the fields `job`, `rank` and `event`, a word for programs;
+//! those of servers have the target `thalweg::server` and the field `address`. Anything that needs attention is a
+//! warning.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Metadata, Subscriber, info, warn};
+
+/// Target of the events of sessions.
+const SESSION: &str = "thalweg::session";
+
+/// Something that people may want to know of a session.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Note {
+    /// The job waits for these ranks to join.
+    Waiting(Vec<u32>),
+    /// The job was set up, for the first time or again.
+    SetUp { epoch: u32 },
+    /// An operation does not progress, and why.
+    Stalled(String),
+    /// The agent of the host ended. The job goes on, and sends at once.
+    Unpaced(String),
+    /// The server does not answer. The job goes on if it does again in time.
+    Disconnected(String),
+    /// Values underflow in fixed point: they are not zero, are at most half a step of the scale, and were summed as
+    /// zero. Reported when that first happens, and again whenever their number has doubled.
+    Underflowed { values: u64, scale: f32 },
+    /// Sums often left the range of fixed point, so a dynamic scale was lowered. Values of at most half of the new
+    /// step underflow from now on.
+    Rescaled { scale: f32 },
+}
+
+/// Source of the events of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Notes {
+    job: Arc<str>,
+    rank: u32,
+}
+
+impl Notes {
+    pub fn new(job: &str, rank: u32) -> Notes {
+        Notes { job: job.into(), rank }
+    }
+
+    pub fn send(&self, note: Note) {
+        let Notes { job, rank } = self;
+        match note {
+            Note::Waiting(ranks) => info!(
+                target: SESSION, job = %job, rank, event = "waiting",
+                "waiting for ranks {ranks:?} to join"
+            ),
+            Note::SetUp { epoch } => info!(
+                target: SESSION, job = %job, rank, event = "set_up", epoch,
+                "set up (epoch {epoch})"
+            ),
+            Note::Stalled(text) => {
+                warn!(target: SESSION, job = %job, rank, event = "stalled", "{text}");
+            }
+            Note::Unpaced(text) => warn!(
+                target: SESSION, job = %job, rank, event = "unpaced",
+                "the agent of this host no longer paces the session: {text}"
+            ),
+            Note::Disconnected(text) => warn!(
+                target: SESSION, job = %job, rank, event = "disconnected",
+                "the server does not answer: {text}"
+            ),
+            Note::Underflowed { values, scale } => warn!(
+                target: SESSION, job = %job, rank, event = "underflowed", values, scale,
+                "{values} values so far were too small for fixed point with {scale} steps to 1 and count as \
+                 zero: use floats or a larger scale"
+            ),
+            Note::Rescaled { scale } => warn!(
+                target: SESSION, job = %job, rank, event = "rescaled", scale,
+                "sums left the range of fixed point, which has {scale} steps to 1 from now on: use floats, or \
+                 smaller values"
+            ),
+        }
+    }
+}
+
+/// An event, for a program that forwards it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    /// Anything that needs attention.
+    pub is_warning: bool,
+    /// Part of the library that it is from.
+    pub target: &'static str,
+    /// The event, for people.
+    pub text: String,
+    /// Fields, by name.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+impl Event {
+    /// The value of a field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
+    }
+}
+
+type Listener = Box<dyn Fn(&Event) + Send + Sync>;
+
+static LISTENERS: RwLock<Vec<Listener>> = RwLock::new(Vec::new());
+
+/// Has a function receive all events of the library, for a program that has no subscriber of its own: such a
+/// subscriber goes first. The function runs on the threads of the library and must not wait.
+pub fn listen(listener: impl Fn(&Event) + Send + Sync + 'static) {
+    LISTENERS.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
+    // A second time, or beside the program's own, it has no effect.
+    let _ = tracing::subscriber::set_global_default(Forward);
+}
+
+/// Hands events to the listeners.
+struct Forward;
+
+impl Subscriber for Forward {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target().starts_with("thalweg::")
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        // There are none: none is enabled.
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let metadata = event.metadata();
+        let mut found = Fields::default();
+        event.record(&mut found);
+        let event = Event {
+            is_warning: *metadata.level() <= tracing::Level::WARN,
+            target: metadata.target(),
+            text: found.text,
+            fields: found.others,
+        };
+        let listeners = LISTENERS.read().unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().for_each(|listener| listener(&event));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The fields of an event.
+#[derive(Default)]
+struct Fields {
+    text: String,
+    others: Vec<(&'static str, String)>,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let value = format!("{value:?}");
+        match field.name() {
+            "message" => self.text = value,
+            name => self.others.push((name, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn an_event_has_its_job_and_rank_and_its_own_fields() {
+        let (sender, received) = mpsc::channel();
+        let sender = std::sync::Mutex::new(sender);
+        listen(move |event| {
+            if event.field("job") == Some("an event") {
+                let _ = sender.lock().map(|sender| sender.send(event.clone()));
+            }
+        });
+        let notes = Notes::new("an event", 3);
+        notes.send(Note::SetUp { epoch: 2 });
+        notes.send(Note::Stalled("rank 1 waits".into()));
+        notes.send(Note::Underflowed { values: 7, scale: 0.5 });
+        let events: Vec<Event> = received.try_iter().collect();
+        let brief = |event: &Event| {
+            (
+                event.is_warning,
+                event.field("event").map(str::to_owned),
+                event.field("rank").map(str::to_owned),
+            )
+        };
+        let of =
+            |is_warning, event: &str| (is_warning, Some(event.to_owned()), Some("3".to_owned()));
+        let expected = [of(false, "set_up"), of(true, "stalled"), of(true, "underflowed")];
+        assert_eq!(events.iter().map(brief).collect::<Vec<_>>(), expected);
+        assert_eq!((events[0].target, events[0].field("epoch")), (SESSION, Some("2")));
+        assert_eq!(events[1].text, "rank 1 waits");
+        assert_eq!((events[2].field("values"), events[2].field("scale")), (Some("7"), Some("0.5")));
+    }
+}

@@ -1,0 +1,162 @@
+//! Collectives that move values, and transfers between two ranks.
+
+use thalweg_collective::mesh::{Call, Outcome, Request};
+use thalweg_core::Element;
+
+use super::memory::{Bytes, Memory};
+use super::{Session, other_type};
+use crate::engine::Command;
+use crate::error::Error;
+use crate::handle::{Handle, pair};
+use crate::value::{Array, Value};
+
+impl Session {
+    /// Gives every rank the values of every rank, by rank. Ranks may have different numbers of values.
+    pub fn all_gather<T: Value>(&self, values: Vec<T>) -> Handle<Vec<Vec<T>>> {
+        let data = T::into_array(values).as_bytes().to_vec();
+        let request = of_values::<T>(Call::AllGather { data });
+        self.metrics.times.watch("all_gather", self.call(request, |outcome| parts::<T>(outcome)))
+    }
+
+    /// Replaces the values of every rank by those of rank `root`. All ranks have the same number of values; where
+    /// the others cannot know it, [`Session::all_gather`] moves values of any number.
+    pub fn broadcast<M: Memory>(&self, root: u32, memory: M) -> Handle<M> {
+        let mut memory = Bytes(memory);
+        let data = if root == self.rank { memory.as_ref().to_vec() } else { Vec::new() };
+        let length = Some(memory.as_ref().len() as u64);
+        let call = of_values::<M::Value>(Call::Broadcast { root, data });
+        let received = self.call(Request { bytes: length, ..call }, bytes);
+        let received = self.metrics.times.watch("broadcast", received);
+        received.and_then(move |received| {
+            let own = memory.as_mut();
+            if own.len() != received.len() {
+                return Err(Error::internal("a broadcast brought another number of values"));
+            }
+            own.copy_from_slice(&received);
+            Ok(memory.0)
+        })
+    }
+
+    /// Gives every rank a part from each rank, by rank: `parts[r]` goes to rank *r*.
+    pub fn all_to_all<T: Value>(&self, parts_by_rank: Vec<Vec<T>>) -> Handle<Vec<Vec<T>>> {
+        let to_bytes = |values| T::into_array(values).as_bytes().to_vec();
+        let parts_by_rank = parts_by_rank.into_iter().map(to_bytes).collect();
+        let request = of_values::<T>(Call::AllToAll { parts: parts_by_rank });
+        self.metrics.times.watch("all_to_all", self.call(request, |outcome| parts::<T>(outcome)))
+    }
+
+    /// Ends when every rank has called it.
+    pub fn barrier(&self) -> Handle<()> {
+        self.metrics.times.watch("barrier", self.call(Call::Barrier.into(), |_| ()))
+    }
+
+    /// Sends values to rank `to`, which [receives](Session::receive) them with the same tag. Ends when they are
+    /// there.
+    pub fn send<T: Value>(&self, to: u32, tag: u64, values: Vec<T>) -> Handle<()> {
+        let bytes = T::into_array(values).as_bytes().to_vec();
+        self.send_bytes(to, tag, Some(T::ELEMENT), bytes)
+    }
+
+    /// Receives the values that rank `from` [sends](Session::send) with this tag, in the order of its sends.
+    pub fn receive<T: Value>(&self, from: u32, tag: u64) -> Handle<Vec<T>> {
+        let received = self.receive_bytes(from, tag, (Some(T::ELEMENT), None));
+        received.and_then(|bytes| {
+            T::from_array(Array::from_bytes(T::ELEMENT, &bytes)).ok_or_else(other_type)
+        })
+    }
+
+    /// Any collective over reliable flows, in bytes.
+    #[doc(hidden)]
+    pub fn call_bytes(&self, request: Request) -> Handle<Outcome> {
+        let kind = name_of(&request.call);
+        self.metrics.times.watch(kind, self.call(request, |outcome| outcome))
+    }
+
+    /// [`Session::send`] of bytes, which are values of a type if that is known.
+    #[doc(hidden)]
+    pub fn send_bytes(
+        &self,
+        to: u32,
+        tag: u64,
+        element: Option<Element>,
+        bytes: Vec<u8>,
+    ) -> Handle<()> {
+        let (handle, reply) = pair(|(): ()| Ok(()));
+        let values = (element, bytes);
+        self.lanes.first().send(Command::Send { to, tag, values, reply });
+        self.metrics.times.watch("send", handle)
+    }
+
+    /// [`Session::receive`] of bytes, of which the type and the length may be known.
+    #[doc(hidden)]
+    pub fn receive_bytes(
+        &self,
+        from: u32,
+        tag: u64,
+        expected: (Option<Element>, Option<u64>),
+    ) -> Handle<Vec<u8>> {
+        let (handle, reply) = pair(|(_, bytes): (u32, Vec<u8>)| Ok(bytes));
+        let from = Some(from);
+        self.lanes.first().send(Command::Receive { from, tag, values: expected, reply });
+        self.metrics.times.watch("receive", handle)
+    }
+
+    /// [`Session::receive_bytes`] from the rank whose transfer with this tag is here first. Ends with the rank as well.
+    #[doc(hidden)]
+    pub fn receive_any_bytes(
+        &self,
+        tag: u64,
+        expected: (Option<Element>, Option<u64>),
+    ) -> Handle<(u32, Vec<u8>)> {
+        let (handle, reply) = pair(|received: (u32, Vec<u8>)| Ok(received));
+        self.lanes.first().send(Command::Receive { from: None, tag, values: expected, reply });
+        self.metrics.times.watch("receive", handle)
+    }
+
+    pub(super) fn call<T>(
+        &self,
+        request: Request,
+        finish: impl FnOnce(Outcome) -> T + Send + 'static,
+    ) -> Handle<T> {
+        let (handle, reply) = pair(move |outcome: Outcome| Ok(finish(outcome)));
+        self.lanes.first().send(Command::Call(request, reply));
+        handle
+    }
+}
+
+/// Name of a collective, for metrics.
+fn name_of(call: &Call) -> &'static str {
+    match call {
+        Call::AllReduce { .. } => "all_reduce",
+        Call::Reduce { .. } => "reduce",
+        Call::ReduceScatter { .. } => "reduce_scatter",
+        Call::AllGather { .. } => "all_gather",
+        Call::Gather { .. } => "gather",
+        Call::Scatter { .. } => "scatter",
+        Call::Broadcast { .. } => "broadcast",
+        Call::AllToAll { .. } => "all_to_all",
+        Call::Barrier => "barrier",
+    }
+}
+
+/// A call that moves values of a type.
+fn of_values<T: Value>(call: Call) -> Request {
+    Request { element: Some(T::ELEMENT), ..call.into() }
+}
+
+pub(super) fn typed<T: Value>(handle: Handle<Array>) -> Handle<Vec<T>> {
+    handle.and_then(|array| T::from_array(array).ok_or_else(other_type))
+}
+
+pub(super) fn bytes(outcome: Outcome) -> Vec<u8> {
+    match outcome {
+        Outcome::Bytes(bytes) => bytes,
+        Outcome::Parts(_) | Outcome::Nothing => Vec::new(),
+    }
+}
+
+fn parts<T: Value>(outcome: Outcome) -> Vec<Vec<T>> {
+    let Outcome::Parts(parts) = outcome else { return Vec::new() };
+    let values = |bytes: Vec<u8>| T::from_array(Array::from_bytes(T::ELEMENT, &bytes));
+    parts.into_iter().filter_map(values).collect()
+}
