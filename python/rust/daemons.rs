@@ -28,13 +28,13 @@ impl Switch {
         Ok(Switch { address: daemon.address(), daemon: OfProcess::new(daemon) })
     }
 
-    /// Where it is.
+    /// Address, as host:port.
     #[getter]
     fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// How many gradient packets it has seen, and how many sums it has completed.
+    /// Numbers of gradient packets that it received and of sums that it completed.
     fn counts(&self) -> (u64, u64) {
         let snapshot = self.daemon.get().and_then(SwitchDaemon::snapshot);
         snapshot.map_or((0, 0), |now| (now.switch.gradients, now.switch.completed))
@@ -76,7 +76,7 @@ impl Server {
         Ok(Server { address: daemon.address(), daemon: OfProcess::new(daemon) })
     }
 
-    /// Where it is.
+    /// Address, as host:port.
     #[getter]
     fn address(&self) -> String {
         self.address.to_string()

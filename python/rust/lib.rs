@@ -1,4 +1,4 @@
-//! What Python sees of Thalweg: daemons, and sessions whose operations work on memory of the caller.
+//! The part of Thalweg that Python sees: daemons, and sessions whose operations work on memory of the caller.
 //!
 //! The layer above (`thalweg/torch`) knows tensors and process groups. Here memory is an address and a
 //! length, and operations are numbers: they are started, and [`Session::next`](session::Session) tells

@@ -66,7 +66,7 @@ pub(crate) fn element_of(name: &str) -> PyResult<Element> {
     })
 }
 
-/// What switches add: "auto", "float", "fixed:SCALE" or "dynamic:SCALE".
+/// Numbers that switches add: "auto", "float", "fixed:SCALE" or "dynamic:SCALE".
 pub(crate) fn numeric(name: &str) -> PyResult<Numeric> {
     let (kind, scale) = name.split_once(':').unwrap_or((name, ""));
     let scale = scale.parse().ok().filter(|scale: &f32| scale.is_finite() && *scale > 0.0);

@@ -24,13 +24,13 @@ type Finish = Box<dyn FnOnce() -> Result<Found, Failure> + Send>;
 /// unreported.
 type Lacking = Option<Vec<(u64, u64, Vec<u32>)>>;
 
-/// What is known of a result: the values that it lacks, and the rank that sent it where that was any.
+/// Facts about a result: the values that it lacks, and the rank that sent it where that was any.
 type Found = (Lacking, Option<u32>);
 
 /// A whole result.
 const WHOLE: Found = (Some(Vec::new()), None);
 
-/// How an operation has ended: its number, its failure if it failed, the values that its result lacks, and the rank
+/// The end of an operation: its number, its failure if it failed, the values that its result lacks, and the rank
 /// that sent it where that was any.
 type End = (u64, Option<Failure>, Lacking, Option<u32>);
 
@@ -339,7 +339,7 @@ impl Session {
         })
     }
 
-    /// What there is to tell since the last call: who is waited for, stalls, servers that went away. With
+    /// Notes since the last call: ranks that are waited for, stalls, servers that went away. With
     /// each, whether it is worth a warning.
     fn take_notes(&self) -> Vec<(bool, String)> {
         self.notes.take()
