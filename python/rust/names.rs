@@ -48,14 +48,8 @@ pub(crate) fn intent(reduction: Option<&str>) -> PyResult<Intent> {
 
 /// Reductions in which the layer above divides for a mean, and whether it does.
 pub(crate) fn combine(name: &str) -> PyResult<(Combine, bool)> {
-    Ok(match reduce(name)? {
-        Reduce::Mean => (Combine::Sum, true),
-        Reduce::Min => (Combine::Min, false),
-        Reduce::Max => (Combine::Max, false),
-        Reduce::Product => (Combine::Product, false),
-        // `reduce` knows no other name.
-        _ => (Combine::Sum, false),
-    })
+    let how = reduce(name)?;
+    Ok((how.combine(), how == Reduce::Mean))
 }
 
 /// The type of values of this name.

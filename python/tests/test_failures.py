@@ -121,7 +121,7 @@ def _lose_the_hand_out(rank: int, ranks: int) -> str:
     def broken(*end: object) -> None:
         raise RuntimeError("broken on purpose")
 
-    group._on_end = broken
+    group._runner._on_end = broken
     try:
         dist.all_reduce(torch.ones(10))
     except RuntimeError as error:

@@ -1,6 +1,6 @@
 //! Where a fragment is summed.
 
-use thalweg_core::{JobId, mix};
+use thalweg_core::{JobId, fibonacci, mix};
 use thalweg_wire::aggregate::LEVELS;
 
 /// The index of a slot, the same at every worker.
@@ -50,6 +50,12 @@ pub(crate) fn upper_places(places: [u8; LEVELS], level: u8) -> [u8; LEVELS] {
     let shift = 8 * (u32::from(level) + 1).min(4);
     let above = u64::from(u32::from_le_bytes(places)) >> shift << shift;
     (above as u32).to_le_bytes()
+}
+
+/// The place of a key in a table of this many.
+#[inline]
+pub(crate) fn bucket(key: u64, places: usize) -> usize {
+    (fibonacci(key) >> 32) as usize % places
 }
 
 #[inline]

@@ -173,7 +173,8 @@ impl Server {
             None => Job::new(&self.config, setup),
         };
         self.queue.forget(id);
-        job.announce(&mut Context { now, queue: &mut self.queue, events: &mut self.events });
+        let (gap, queue, events) = (self.config.ask_gap, &mut self.queue, &mut self.events);
+        job.announce(&mut Context { now, job: id, gap, queue, events });
         self.jobs.insert(id, job);
     }
 
@@ -245,7 +246,8 @@ impl Server {
             job.stats.forged += 1;
             return Ok(());
         }
-        let context = &mut Context { now, queue: &mut self.queue, events: &mut self.events };
+        let (gap, queue, events) = (self.config.ask_gap, &mut self.queue, &mut self.events);
+        let context = &mut Context { now, job: prefix.job, gap, queue, events };
         match kind {
             Kind::AggregateQuery => {
                 job.handle_query(&Query::decode_checked(prefix, packet.header)?, context)

@@ -17,7 +17,6 @@
 //! published one takes superfluous pulls out of its queue at the end.
 
 mod config;
-mod paths;
 mod pulled;
 mod pulls;
 #[cfg(test)]

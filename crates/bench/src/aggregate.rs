@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::time::Instant;
 
 use serde_json::json;
 use thalweg_aggregate::switch::{Config, Switch};
@@ -13,6 +12,7 @@ use thalweg_wire::aggregate::{
 };
 
 use super::AggregateArguments;
+use crate::tools::{now, round};
 
 /// Values of a packet: what a programmable switch, a power of two, and a full frame take.
 const SIZES: [u16; 3] = [62, 256, 352];
@@ -39,7 +39,7 @@ pub(super) fn aggregate(arguments: &AggregateArguments) -> Result<(), Failure> {
     }
     tracks.iter().try_for_each(Track::check)?;
     let by_size = |figures: [f64; 3]| -> BTreeMap<String, f64> {
-        let tenths = figures.map(|ns| (ns * 10.0).round() / 10.0);
+        let tenths = figures.map(|ns| round(ns, 1));
         SIZES.into_iter().map(|size| size.to_string()).zip(tenths).collect()
     };
     if arguments.json {
@@ -206,9 +206,8 @@ fn numbers() -> Numbers {
 }
 
 /// Nanoseconds that a round takes for each of its gradients.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn timed(round: impl FnOnce()) -> f64 {
-    let start = Instant::now();
+    let start = now();
     round();
     let gradients = f64::from(AGGREGATORS) * f64::from(WORKERS);
     start.elapsed().as_secs_f64() * 1e9 / gradients

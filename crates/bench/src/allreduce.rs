@@ -11,6 +11,7 @@ use thalweg_core::Rate;
 
 pub use self::rank::{RankArguments, rank};
 use self::stage::Stage;
+use crate::tools::{percentile, round};
 
 /// What `thalweg bench allreduce` takes.
 #[derive(Args)]
@@ -200,9 +201,7 @@ impl Way {
 
 impl Outcome {
     fn median_ms(&self) -> f64 {
-        let mut times = self.times_ms.clone();
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
+        percentile(&self.times_ms, 50.0)
     }
 
     /// How many all-reduces it did between two moments, parts of them included.
@@ -221,10 +220,6 @@ impl Outcome {
     }
 
     fn json(&self, arguments: &AllReduceArguments) -> Value {
-        let round = |value: f64, digits: i32| {
-            let scale = 10f64.powi(digits);
-            (value * scale).round() / scale
-        };
         json!({
             "collective": self.way.name(),
             "hosts": arguments.hosts,

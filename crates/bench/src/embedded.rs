@@ -52,11 +52,11 @@ impl Daemons {
 fn start_switch(bind: SocketAddr, loss: f64) -> Result<SwitchDaemon, Failure> {
     let mut config = SwitchDaemonConfig::new(bind, SECRET);
     config.loss = loss;
-    SwitchDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
+    SwitchDaemon::start(&config).map_err(Failure::ran)
 }
 
 fn start_server(bind: SocketAddr, switch: SocketAddr) -> Result<ServerDaemon, Failure> {
     let mut config = ServerDaemonConfig::new(bind, SECRET);
     (config.switch, config.token) = (Some(switch), Some(TOKEN.to_owned()));
-    ServerDaemon::start(&config).map_err(|error| Failure::Ran(error.to_string()))
+    ServerDaemon::start(&config).map_err(Failure::ran)
 }

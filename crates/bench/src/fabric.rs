@@ -1,13 +1,12 @@
 //! How fast the simulator is.
 
-use std::time::Instant;
-
 use serde_json::json;
 use thalweg_console::{Failure, files};
 use thalweg_report::format::{format_bytes, format_count};
 use thalweg_scenario::{Outcome, Scenario};
 
-use super::{FabricArguments, hold, memory};
+use super::{FabricArguments, hold};
+use crate::tools::now;
 
 /// The scenario is part of the program, so that everybody measures the same one.
 const SCENARIO: &str = include_str!("../../../scenarios/speed.toml");
@@ -15,8 +14,7 @@ const SEED: u64 = 1;
 
 pub(super) fn fabric(arguments: &FabricArguments) -> Result<(), Failure> {
     let no_files = |_: &str| Err("the speed scenario names no files".to_owned());
-    let scenario = Scenario::parse("speed.toml", SCENARIO, &no_files)
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let scenario = Scenario::parse("speed.toml", SCENARIO, &no_files).map_err(Failure::usage)?;
     let hold_before = hold::ops_per_s();
     let mut best: Option<(f64, Outcome)> = None;
     for run in 1..=arguments.runs {
@@ -29,10 +27,10 @@ pub(super) fn fabric(arguments: &FabricArguments) -> Result<(), Failure> {
     }
     let hold_ops_per_s = hold_before.max(hold::ops_per_s());
     let (seconds, outcome) = best.expect("there is at least one run");
-    outcome.check.clone().map_err(|violation| Failure::Ran(violation.to_string()))?;
+    outcome.check.clone().map_err(Failure::ran)?;
     let hops_per_s = outcome.stats.packet_hops as f64 / seconds;
     let events_per_s = outcome.stats.events as f64 / seconds;
-    let peak_rss_bytes = memory::peak_rss_bytes();
+    let peak_rss_bytes = peak_rss_bytes();
     if arguments.json {
         let result = json!({
             "packet_hops_per_s": hops_per_s,
@@ -61,9 +59,16 @@ pub(super) fn fabric(arguments: &FabricArguments) -> Result<(), Failure> {
     ))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn timed(scenario: &Scenario) -> (f64, Outcome) {
-    let start = Instant::now();
+    let start = now();
     let outcome = scenario.run_bare(SEED).finish();
     (start.elapsed().as_secs_f64(), outcome)
+}
+
+/// Returns the peak of resident bytes, where the system tells.
+fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1_024)
 }

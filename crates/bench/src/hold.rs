@@ -6,21 +6,21 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hint::black_box;
-use std::time::Instant;
 
 use thalweg_core::Rng;
+
+use crate::tools::now;
 
 const PENDING_KEYS: usize = 4_096;
 const OPERATIONS: u32 = 4_000_000;
 const LARGEST_STEP: u64 = 1 << 20;
 
 /// Hold operations (one take and one put) a second.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(super) fn ops_per_s() -> f64 {
     let mut rng = Rng::new(1);
     let keys = (0..PENDING_KEYS).map(|_| Reverse(rng.below(LARGEST_STEP)));
     let mut heap: BinaryHeap<Reverse<u64>> = keys.collect();
-    let start = Instant::now();
+    let start = now();
     for _ in 0..OPERATIONS {
         let Some(Reverse(key)) = heap.pop() else { break };
         heap.push(Reverse(key + 1 + rng.below(LARGEST_STEP)));

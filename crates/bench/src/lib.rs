@@ -5,10 +5,10 @@ mod allreduce;
 pub mod embedded;
 mod fabric;
 mod hold;
-mod memory;
 mod pacing;
 mod schedule;
 mod switch;
+mod tools;
 
 pub use allreduce::{RankArguments, rank};
 pub use pacing::{StreamArguments, stream};

@@ -15,6 +15,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use thalweg_lab::{Lab, Spec};
 
+use crate::tools::round;
+
 /// What `thalweg bench pacing` takes.
 #[derive(Args)]
 pub struct PacingArguments {
@@ -91,9 +93,37 @@ fn lab(hosts: u32, rate: &str) -> Result<Lab, Failure> {
     Ok(Lab::build(&Spec { hosts, rate, ..Spec::default() })?)
 }
 
-fn round(value: f64, digits: i32) -> Value {
-    let scale = 10f64.powi(digits);
-    json!((value * scale).round() / scale)
+/// Bytes that one slot holds of a Mbps.
+const BYTES_OF_MBPS: u64 = 7_500;
+
+/// Returns the words that put a program under the agent at a socket, if there is one.
+fn enforcer<'a>(job: &'a str, socket: Option<&'a String>) -> Vec<&'a str> {
+    socket.map_or(Vec::new(), |socket| vec!["agent", "run", "--job", job, "--socket", socket, "--"])
+}
+
+/// Compares what came with rates in Mbps, slot by slot from `first` on and over again. Every key of the
+/// result begins with `name`; a window of ten slots is good if it is off by at most `percent`.
+fn compared(
+    name: &str,
+    rates: &[u64],
+    first: u64,
+    came: &[u64],
+    percent: u32,
+) -> [(String, Value); 5] {
+    let rate = |slot: u64| rates[(slot % rates.len() as u64) as usize] * BYTES_OF_MBPS;
+    let asked: Vec<u64> = (first..).take(came.len()).map(rate).collect();
+    let errors = errors_of_ten(&asked, came);
+    let is_good = |error: &&f64| error.abs() <= f64::from(percent) / 100.0;
+    let good = errors.iter().filter(is_good).count() as f64 / errors.len().max(1) as f64;
+    let [all_came, all_asked] = [came, &asked].map(|slots| slots.iter().sum::<u64>() as f64);
+    [
+        ("mean_error".to_owned(), json!(round(all_came / all_asked - 1.0, 4))),
+        ("largest_error_of_ten_slots".to_owned(), json!(round(largest(&errors), 4))),
+        (format!("windows_within_{percent}_percent"), json!(round(good, 4))),
+        ("asked_bytes".to_owned(), json!(asked)),
+        ("came_bytes".to_owned(), json!(came)),
+    ]
+    .map(|(key, value)| (format!("{name}{key}"), value))
 }
 
 /// How far means over ten slots are off, slot by slot given what was asked and what came.

@@ -15,6 +15,8 @@ use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, FlowId, Rank, Settings, Slot};
 use thalweg_report::format::format_count;
 
+use crate::tools::{now, percentile};
+
 /// What `thalweg bench schedule` takes.
 #[derive(Args)]
 pub struct ScheduleArguments {
@@ -46,7 +48,6 @@ struct Seen {
 
 pub(super) fn schedule(arguments: &ScheduleArguments) -> Result<(), Failure> {
     let settings = Settings::default();
-    let ran = |error: &dyn std::fmt::Display| Failure::Ran(error.to_string());
     let service = PacingService::start(PacingConfig {
         bind: ([127, 0, 0, 1], 0).into(),
         token: None,
@@ -55,11 +56,11 @@ pub(super) fn schedule(arguments: &ScheduleArguments) -> Result<(), Failure> {
         routes: vec![Route { to: Prefix::ALL, rate: Rate::from_gbps(100), is_each: true }],
         on_note: Box::new(|note| eprintln!("{note}")),
     });
-    let service = service.map_err(|error| ran(&error))?;
+    let service = service.map_err(Failure::ran)?;
     let access =
         Access { endpoint: service.local_address().to_string(), token: None, tls_ca: None };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| ran(&error))?;
+    let runtime = runtime.map_err(Failure::ran)?;
     let (agents, seconds) = (arguments.agents, arguments.seconds);
     eprintln!("{agents} agents for {seconds} s …");
     let (seen, took) = runtime
@@ -68,15 +69,10 @@ pub(super) fn schedule(arguments: &ScheduleArguments) -> Result<(), Failure> {
             for _ in 0..agents {
                 callers.push(Caller::connect(&access, settings).await?);
             }
-            let begin = clock();
+            let begin = now();
             let tasks = (0..).zip(callers).map(|(agent, caller)| {
-                tokio::spawn(live(
-                    agent,
-                    caller,
-                    settings,
-                    arguments.flows,
-                    end_of(arguments, begin),
-                ))
+                let end = end_of(arguments, begin);
+                tokio::spawn(live(agent, caller, settings, arguments.flows, end))
             });
             let tasks: Vec<_> = tasks.collect();
             let mut all = Seen::default();
@@ -85,7 +81,7 @@ pub(super) fn schedule(arguments: &ScheduleArguments) -> Result<(), Failure> {
             }
             Ok::<_, CallError>((all, begin.elapsed()))
         })
-        .map_err(|error| ran(&error))?;
+        .map_err(Failure::ran)?;
     report(arguments, seen, took)
 }
 
@@ -110,15 +106,15 @@ async fn live(
     let questions: Vec<Question> =
         ids.map(|flow| Question { flow, rank, to: to(flow.number), others: Vec::new() }).collect();
     let mut sequence = 0;
-    while clock() < end {
+    while now() < end {
         let slot = current_slot(&settings);
-        let begun = clock();
+        let begun = now();
         let answers = caller.fetch(slot, &questions).await;
         seen.fetches_us.push(microseconds(begun));
         seen.failed += u64::from(answers.is_err());
         sequence += 1;
         let update = update(agent, sequence, slot, &questions);
-        let begin = clock();
+        let begin = now();
         let verdicts = caller.update(&update).await;
         seen.updates_us.push(microseconds(begin));
         seen.failed += u64::from(verdicts.is_err());
@@ -166,11 +162,11 @@ impl Seen {
     }
 }
 
-fn report(arguments: &ScheduleArguments, mut seen: Seen, took: Duration) -> Result<(), Failure> {
+fn report(arguments: &ScheduleArguments, seen: Seen, took: Duration) -> Result<(), Failure> {
     let calls = seen.fetches_us.len() + seen.updates_us.len();
     let rate = calls as f64 / took.as_secs_f64();
     let wanted = f64::from(arguments.agents) * 2.0 / 0.06;
-    let (fetch, update) = (percentiles(&mut seen.fetches_us), percentiles(&mut seen.updates_us));
+    let (fetch, update) = (percentiles(&seen.fetches_us), percentiles(&seen.updates_us));
     if arguments.json {
         let percentiles = |[median, last]: [f64; 2]| json!({ "median_us": median, "p99_us": last });
         let document = json!({
@@ -204,17 +200,10 @@ fn report(arguments: &ScheduleArguments, mut seen: Seen, took: Duration) -> Resu
     Ok(())
 }
 
-fn percentiles(times_us: &mut [f64]) -> [f64; 2] {
-    times_us.sort_by(f64::total_cmp);
-    [50, 99]
-        .map(|percent| times_us.get(times_us.len() * percent / 100).copied().unwrap_or(0.0).round())
+fn percentiles(times_us: &[f64]) -> [f64; 2] {
+    [50.0, 99.0].map(|percent| percentile(times_us, percent).round())
 }
 
 fn microseconds(begin: Instant) -> f64 {
     begin.elapsed().as_nanos() as f64 / 1e3
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn clock() -> Instant {
-    Instant::now()
 }

@@ -4,13 +4,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 use thalweg_aggregate::{
     JobParameters, Member, Setup, Switch, Tree, Worker, server, switch, worker,
 };
+use thalweg_collective::Event as SumEvent;
 use thalweg_console::{Failure, files};
 use thalweg_core::{JobId, NodeId};
 use thalweg_net::{
@@ -20,6 +21,8 @@ use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_transport::control::Fixed;
 use thalweg_values::Tensor;
 use thalweg_wire::tag::{Key, Secret};
+
+use crate::tools::{now, round};
 
 /// What `thalweg bench switch` takes.
 #[derive(Args)]
@@ -83,7 +86,7 @@ pub(super) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
 }
 
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
-    thread.join().map_err(|_| ran_wrong("a thread panicked"))?
+    thread.join().map_err(|_| Failure::ran("a thread panicked"))?
 }
 
 fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<(), Failure> {
@@ -92,18 +95,18 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
     let ns = seconds * 1e9 / count.packets as f64;
     let busy = seconds / wall.as_secs_f64();
     let per_batch = count.packets as f64 / count.batches.max(1) as f64;
-    let tenths = |value: f64| (value * 100.0).round() / 100.0;
+    let rounded = |value: f64| round(value, 2);
     if arguments.json {
         let result = json!({
             "values": arguments.values,
             "workers": arguments.workers,
             "feeders": arguments.feeders,
-            "mpps": tenths(mpps),
-            "ns_per_packet": tenths(ns),
-            "gbps": tenths(mpps * f64::from(arguments.values) * 32.0 / 1e3),
+            "mpps": rounded(mpps),
+            "ns_per_packet": rounded(ns),
+            "gbps": rounded(mpps * f64::from(arguments.values) * 32.0 / 1e3),
             "packets": count.packets,
-            "packets_per_receive": tenths(per_batch),
-            "busy": tenths(busy),
+            "packets_per_receive": rounded(per_batch),
+            "busy": rounded(busy),
         });
         return files::print(&format!("{result}\n"));
     }
@@ -142,7 +145,7 @@ impl Load {
     fn server(setup: &Arc<Setup>, server: End) -> Result<Driver<TrainingHost>, Failure> {
         let mut host = host(server.node)?;
         let config = server::Config { secret: Some(SECRET), ..server::Config::new(server.node) };
-        host.serve(config).map_err(ran_wrong)?;
+        host.serve(config).map_err(Failure::ran)?;
         let mut server = server.drive(host)?;
         server.command(|host, now| host.server_mut().adopt(now, Arc::clone(setup)), |_| {});
         Ok(server)
@@ -158,20 +161,21 @@ impl Load {
         }
         while started.elapsed() < time {
             if let Some(server) = &mut self.server {
-                server.turn(|_| {}).map_err(ran_wrong)?;
+                server.turn(|_| {}).map_err(Failure::ran)?;
             }
             for (driver, finished) in self.workers.iter_mut().zip(&mut finished) {
                 let mut is_done = false;
-                driver
-                    .turn(|event| is_done |= matches!(event, Event::Finished { .. }))
-                    .map_err(ran_wrong)?;
+                let is_end = |event: &Event| {
+                    matches!(event, Event::Sum { event: SumEvent::Finished { .. }, .. })
+                };
+                driver.turn(|event| is_done |= is_end(&event)).map_err(Failure::ran)?;
                 if is_done {
                     *finished += 1;
                     submit(driver, values)?;
                 }
             }
         }
-        if finished.contains(&0) { Err(ran_wrong("no sum came back")) } else { Ok(()) }
+        if finished.contains(&0) { Err(Failure::ran("no sum came back")) } else { Ok(()) }
     }
 }
 
@@ -186,7 +190,7 @@ impl End {
     fn drive<M: thalweg_core::Reports>(self, machine: M) -> Result<Driver<M>, Failure> {
         let config = DriverConfig { node: self.node, wait: Wait::Sleep, ..DriverConfig::default() };
         Driver::new(config, self.endpoint, Peers::in_network(self.network), machine)
-            .map_err(ran_wrong)
+            .map_err(Failure::ran)
     }
 }
 
@@ -198,10 +202,10 @@ fn open(arguments: &SwitchArguments) -> Result<End, Failure> {
         receive_buffer_bytes: 16 << 20,
         ..EndpointConfig::default()
     };
-    let endpoint = Endpoint::open_block(&config).map_err(ran_wrong)?;
+    let endpoint = Endpoint::open_block(&config).map_err(Failure::ran)?;
     let network = Network::of(endpoint.local_address().ip());
     let node = network.node(endpoint.local_address());
-    let node = node.ok_or_else(|| ran_wrong("loopback is no network"))?;
+    let node = node.ok_or_else(|| Failure::ran("loopback is no network"))?;
     Ok(End { endpoint, network, node })
 }
 
@@ -213,14 +217,14 @@ fn setup(
 ) -> Result<Setup, Failure> {
     let member = |end: &End| Member { node: end.node, path: vec![switch.node] };
     let members: Vec<Member> = ends.iter().map(member).collect();
-    let tree = Tree::build(server.node, &members).map_err(ran_wrong)?;
+    let tree = Tree::build(server.node, &members).map_err(Failure::ran)?;
     let parameters =
         JobParameters { fragment_values: arguments.values, ..JobParameters::default() };
     Ok(Setup {
         job: JOB,
         epoch: EPOCH,
         trees: vec![Arc::new(tree)],
-        parameters: parameters.check().map_err(ran_wrong)?,
+        parameters: parameters.check().map_err(Failure::ran)?,
         resume_from: 0,
     })
 }
@@ -232,12 +236,12 @@ fn switch_driver(arguments: &SwitchArguments, end: End) -> Result<Driver<Switch>
         holds_to_share: true,
         ..switch::Config::new(end.node)
     };
-    end.drive(Switch::new(config).map_err(ran_wrong)?)
+    end.drive(Switch::new(config).map_err(Failure::ran)?)
 }
 
 fn run_switch(mut driver: Driver<Switch>, stop: &AtomicBool) -> Result<Count, Failure> {
     let before = thread::processor_time();
-    driver.run(stop, |_| {}).map_err(ran_wrong)?;
+    driver.run(stop, |_| {}).map_err(Failure::ran)?;
     let Stats { received_packets, received_batches, .. } = *driver.stats();
     Ok(Count {
         packets: received_packets,
@@ -250,7 +254,7 @@ fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<TrainingHost
     let control = Fixed { bytes: WINDOW_BYTES }.into();
     let timeout_after = thalweg_core::Span::from_ms(50);
     let config = worker::Config { control, timeout_after, ..worker::Config::default() };
-    let mut worker = Worker::new(config).map_err(ran_wrong)?;
+    let mut worker = Worker::new(config).map_err(Failure::ran)?;
     worker.set_key(Some(Key::derive(&SECRET, JOB, EPOCH)));
     let mut host = host(end.node)?;
     host.enter(JOB, Participant::Aggregate(Box::new(worker)));
@@ -258,25 +262,20 @@ fn worker(setup: &Arc<Setup>, rank: u32, end: End) -> Result<Driver<TrainingHost
     let adopt = |host: &mut TrainingHost, now| {
         host.worker_mut(JOB).is_some_and(|worker| worker.adopt(now, Arc::clone(setup), rank))
     };
-    if driver.command(adopt, |_| {}) { Ok(driver) } else { Err(ran_wrong("no place for a worker")) }
+    if driver.command(adopt, |_| {}) {
+        Ok(driver)
+    } else {
+        Err(Failure::ran("no place for a worker"))
+    }
 }
 
 fn submit(driver: &mut Driver<TrainingHost>, values: usize) -> Result<(), Failure> {
     let tensor = Tensor::from(vec![1.0; values]);
     let submitted = driver.command(|host, now| host.submit(now, JOB, tensor), |_| {});
-    submitted.map(|_| ()).map_err(ran_wrong)
+    submitted.map(|_| ()).map_err(Failure::ran)
 }
 
 fn host(node: NodeId) -> Result<TrainingHost, Failure> {
     let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default());
-    Ok(TrainingHost::new(node, flows.map_err(ran_wrong)?))
-}
-
-fn ran_wrong(what: impl std::fmt::Display) -> Failure {
-    Failure::Ran(what.to_string())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]
-fn now() -> Instant {
-    Instant::now()
+    Ok(TrainingHost::new(node, flows.map_err(Failure::ran)?))
 }

@@ -1,16 +1,12 @@
 //! `thalweg figure`: run a published figure again.
 
-mod write;
-
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 use thalweg_console::{Failure, files, interrupt};
 use thalweg_figures::{FigureError, Report, Settings, output};
-use thalweg_report::table::Style;
 
 use crate::progress::Bar;
 
@@ -55,8 +51,7 @@ docs/figures.md describes every figure and says where its set-up departs from th
 /// Runs it.
 pub(crate) fn figure(arguments: &FigureArguments) -> Result<(), Failure> {
     let Some(name) = &arguments.name else { return list(arguments.json) };
-    let figure =
-        thalweg_figures::find(name).map_err(|unknown| Failure::Usage(unknown.to_string()))?;
+    let figure = thalweg_figures::find(name).map_err(Failure::usage)?;
     if let Some(out) = &arguments.out {
         files::create_folder(out)?;
     }
@@ -72,13 +67,24 @@ pub(crate) fn figure(arguments: &FigureArguments) -> Result<(), Failure> {
     if arguments.json {
         files::print(&format!("{}\n", output::json(&report)))?;
     } else {
-        files::print(&output::text(&report, style()))?;
+        files::print(&output::text(&report, files::table_style()))?;
     }
     if let Some(out) = &arguments.out {
-        write::report(out, &report)?;
+        write(out, &report)?;
         eprintln!("wrote {}", out.join("index.html").display());
     }
     Ok(())
+}
+
+/// Writes drawings, JSON, CSV and a page into a folder.
+fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
+    for (name, svg) in output::svgs(report) {
+        files::write(&folder.join(name), &svg)?;
+    }
+    let json = folder.join(format!("{}.json", report.name));
+    files::write(&json, format!("{:#}\n", output::json(report)))?;
+    files::write(&folder.join(format!("{}.csv", report.name)), output::csv(report))?;
+    files::write(&folder.join("index.html"), output::page(report))
 }
 
 fn list(json: bool) -> Result<(), Failure> {
@@ -87,7 +93,7 @@ fn list(json: bool) -> Result<(), Failure> {
         let list = output::list_json(figures).map_err(failure)?;
         files::print(&format!("{list}\n"))
     } else {
-        files::print(&output::list_text(figures, style()).map_err(failure)?)
+        files::print(&output::list_text(figures, files::table_style()).map_err(failure)?)
     }
 }
 
@@ -112,10 +118,6 @@ fn timed(
 fn failure(error: FigureError) -> Failure {
     match error {
         FigureError::Stopped => Failure::Interrupted,
-        error => Failure::Ran(error.to_string()),
+        error => Failure::ran(error),
     }
-}
-
-fn style() -> Style {
-    if std::io::stdout().is_terminal() { Style::Ansi } else { Style::Plain }
 }

@@ -189,7 +189,7 @@ impl Host<'_> {
         if self.ended.is_some() {
             return Ok(None);
         }
-        self.ended = self.program.poll().map_err(|error| Failure::Ran(error.to_string()))?;
+        self.ended = self.program.poll().map_err(Failure::ran)?;
         let failed = self.ended.filter(|status| !status.success() && !is_stopped);
         Ok(failed.map(|status| {
             let (rank, address) = (self.rank, self.place.address());

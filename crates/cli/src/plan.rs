@@ -1,15 +1,16 @@
 //! `thalweg plan`: queues of switches for bounded-loss delivery.
 
-mod json;
 mod sonic;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
 use thalweg_console::{Failure, files};
 use thalweg_core::{Bytes, Dscp, TrafficClass};
 use thalweg_deliver::FrontFirst;
-use thalweg_deliver::plan::{LayerCost, Plan, Port, plan as planned};
+use thalweg_deliver::plan::{LayerCost, Plan, Port, QueuePlan, plan as planned};
+use thalweg_deliver::policy::CONTROL_PRIORITY;
 use thalweg_workload::{LossCost, Model, models};
 
 pub(crate) const ABOUT: &str = "\
@@ -62,9 +63,9 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
     let layers = layer_costs(&model, &costs);
     let policy = FrontFirst { first_priority: 1, priorities: arguments.queues - 1 };
     let port = Port { policy, load: arguments.load, ..Port::new(arguments.buffer.as_u64()) };
-    let plan: Plan = planned(&layers, &port).map_err(|error| Failure::Usage(error.to_string()))?;
+    let plan: Plan = planned(&layers, &port).map_err(Failure::usage)?;
     let document = match arguments.format {
-        Format::Json => json::document(&model, &plan),
+        Format::Json => document(&model, &plan),
         Format::Sonic => sonic::document(&plan, &arguments.ports),
     };
     files::print(&format!("{document:#}\n"))
@@ -99,6 +100,35 @@ fn layer_costs(model: &Model, costs: &[LossCost]) -> Vec<LayerCost> {
         layers[tensor.layer].bytes += 4 * tensor.values;
     }
     layers
+}
+
+/// The plan as JSON.
+fn document(model: &Model, plan: &Plan) -> Value {
+    let queues: Vec<Value> = plan.queues.iter().map(|own| queue_document(model, own)).collect();
+    json!({
+        "model": model.name(),
+        "control": {
+            "priority": CONTROL_PRIORITY,
+            "dscp": code(CONTROL_PRIORITY),
+        },
+        "queues": queues,
+        "cost_rounds": plan.cost,
+    })
+}
+
+fn queue_document(model: &Model, queue: &QueuePlan) -> Value {
+    let layers: Vec<&str> =
+        model.layers()[queue.layers.clone()].iter().map(|layer| layer.name.as_str()).collect();
+    json!({
+        "priority": queue.priority,
+        "dscp": code(queue.priority),
+        "layers": layers,
+        "load": queue.load,
+        "threshold_bytes": queue.threshold_bytes,
+        "limit_bytes": queue.limit_bytes,
+        "lost_small": queue.lost_small,
+        "lost_large": queue.lost_large,
+    })
 }
 
 /// What packets of this priority carry.

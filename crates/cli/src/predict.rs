@@ -4,7 +4,6 @@ mod eval;
 mod page;
 mod train;
 
-use std::io::IsTerminal;
 use std::path::Path;
 
 use clap::Subcommand;
@@ -12,7 +11,6 @@ use thalweg_console::{Failure, files};
 use thalweg_core::Bytes;
 use thalweg_prioritize::NewFlow;
 use thalweg_prioritize::records::Records;
-use thalweg_report::table::Style;
 
 /// What `thalweg predict` does.
 #[derive(Subcommand)]
@@ -68,8 +66,4 @@ fn read_flows(path: &Path) -> Result<(Vec<(NewFlow, Bytes)>, usize), Failure> {
         return Err(wrong("no flow in it has ended: give a table with flows".to_owned()));
     }
     Ok((records.describe(), records.unfinished))
-}
-
-fn style() -> Style {
-    if std::io::stdout().is_terminal() { Style::Ansi } else { Style::Plain }
 }

@@ -11,10 +11,7 @@ pub(crate) struct Bar(ProgressBar);
 impl Bar {
     pub(crate) fn new() -> Bar {
         let template = "{bar:32} {percent:>3}%  {msg}  {elapsed}, {eta} left";
-        let style = ProgressStyle::with_template(template).expect("the template is a constant");
-        let bar = ProgressBar::new(STEPS);
-        bar.set_style(style.progress_chars("━╸─"));
-        Bar(bar)
+        Bar(styled(ProgressBar::new(STEPS), template))
     }
 
     /// Shows how far the run is, from 0 to 1, and what it is at.
@@ -29,4 +26,10 @@ impl Bar {
     pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
+}
+
+/// Returns a bar that looks as all of them do.
+pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    bar.with_style(style.progress_chars("━╸─"))
 }

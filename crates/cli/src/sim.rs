@@ -4,14 +4,12 @@ mod progress;
 mod tracing;
 mod write;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
 use thalweg_console::{Failure, files, interrupt};
-use thalweg_report::table::Style;
 use thalweg_scenario::output;
 use thalweg_scenario::sweep::{self, Variant};
 use thalweg_scenario::{Ending, Outcome};
@@ -60,8 +58,7 @@ pub(crate) fn sim(arguments: &SimArguments) -> Result<(), Failure> {
     let file = arguments.file.display().to_string();
     let folder = arguments.file.parent().unwrap_or(Path::new("")).to_owned();
     let load = |name: &str| files::read(&folder.join(name)).map_err(|failure| failure.to_string());
-    let variants = sweep::variants(&file, &text, arguments.seed, &load)
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let variants = sweep::variants(&file, &text, arguments.seed, &load).map_err(Failure::usage)?;
     if let Some(out) = &arguments.out {
         files::create_folder(out)?;
     }
@@ -83,9 +80,7 @@ fn sim_one(arguments: &SimArguments, variant: &Variant, text: &str) -> Result<()
         let json = with_speed(output::json::outcome(scenario, &outcome), &outcome, wall);
         files::print(&format!("{json}\n"))?;
     } else {
-        let is_terminal = std::io::stdout().is_terminal();
-        let style = if is_terminal { Style::Ansi } else { Style::Plain };
-        let table = output::text::outcome(scenario, &outcome, style);
+        let table = output::text::outcome(scenario, &outcome, files::table_style());
         files::print(&format!("{table}{}\n", speed(&outcome, wall)))?;
     }
     if let Some(out) = &arguments.out {

@@ -64,10 +64,7 @@ fn once(arguments: &TopArguments) -> Result<(), Failure> {
         text::tables(&picture)
     };
     files::print(&printed)?;
-    let silent = watched.iter().filter_map(Watched::trouble);
-    let silent: Vec<String> = silent
-        .map(|trouble| format!("{} does not answer: {}", trouble.address, trouble.text))
-        .collect();
+    let silent: Vec<String> = watched.iter().filter_map(Watched::trouble).collect();
     if silent.is_empty() { Ok(()) } else { Err(Failure::Ran(silent.join("; "))) }
 }
 

@@ -115,7 +115,7 @@ fn bad_input_is_one_line_and_exit_code_2() {
     let cases: [(&[&str], &str); 6] = [
         (
             &["train", "--input", &bad, "--out", &out],
-            "line 2, column bytes: `many` is not a whole number",
+            "line 2: column bytes: `many` is not a whole number",
         ),
         (&["train", "--input", &empty, "--out", &out], "no flow in it has ended"),
         (&["train", "--input", &missing, "--out", &out], "check the path"),

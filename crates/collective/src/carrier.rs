@@ -32,6 +32,13 @@ pub struct NumberedMessage {
 }
 
 impl NumberedMessage {
+    /// A message of a flow, of which nothing is missing.
+    pub(crate) fn new(index: u64, block: Block) -> NumberedMessage {
+        let (care, leg) = (Care::default(), Leg::Gradient);
+        let (coverage, lost) = (Coverage::Exact, Vec::new());
+        NumberedMessage { index, care, leg, frame: None, block, coverage, lost }
+    }
+
     /// Coverage of the values as they arrived: values that were lost lack all contributors to them.
     // spec: T-11
     pub(crate) fn arrived_coverage(&self, contributors: &[u32]) -> Coverage {
@@ -91,6 +98,16 @@ pub(crate) struct Flows {
     tag: Tag,
 }
 
+/// A call of the endpoint that there is.
+macro_rules! of_endpoint {
+    ($carrier:ident.$method:ident($($argument:expr),*)) => {
+        match $carrier {
+            Carrier::Flow(flows) => flows.endpoint.$method($($argument),*),
+            Carrier::Deliver(courier) => courier.endpoint.$method($($argument),*),
+        }
+    };
+}
+
 impl Carrier {
     pub fn new(
         flow: thalweg_flow::Config,
@@ -137,18 +154,12 @@ impl Carrier {
     }
 
     pub fn check(&self) {
-        match self {
-            Carrier::Flow(flows) => flows.endpoint.check(),
-            Carrier::Deliver(courier) => courier.endpoint.check(),
-        }
+        of_endpoint!(self.check());
     }
 
     /// How many messages are being sent.
     pub fn outgoing(&self) -> usize {
-        match self {
-            Carrier::Flow(flows) => flows.endpoint.outgoing(),
-            Carrier::Deliver(courier) => courier.endpoint.outgoing(),
-        }
+        of_endpoint!(self.outgoing())
     }
 
     /// How many packets were sent that had been sent before.
@@ -169,49 +180,31 @@ impl Carrier {
 
     #[inline]
     pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
-        match self {
-            Carrier::Flow(flows) => flows.endpoint.handle_checked(now, prefix, packet),
-            Carrier::Deliver(tensors) => tensors.endpoint.handle_checked(now, prefix, packet),
-        }
+        of_endpoint!(self.handle_checked(now, prefix, packet));
     }
 
     #[inline]
     pub fn handle_packet(&mut self, now: Time, packet: Packet<'_>) {
-        match self {
-            Carrier::Flow(flows) => flows.endpoint.handle_packet(now, packet),
-            Carrier::Deliver(courier) => courier.endpoint.handle_packet(now, packet),
-        };
+        of_endpoint!(self.handle_packet(now, packet));
     }
 
     pub fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Carrier::Flow(flows) => flows.endpoint.handle_timeout(now),
-            Carrier::Deliver(courier) => courier.endpoint.handle_timeout(now),
-        }
+        of_endpoint!(self.handle_timeout(now));
     }
 
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
-        match self {
-            Carrier::Flow(flows) => flows.endpoint.poll_transmit(now, outbox),
-            Carrier::Deliver(courier) => courier.endpoint.poll_transmit(now, outbox),
-        }
+        of_endpoint!(self.poll_transmit(now, outbox));
     }
 
     #[inline]
     pub fn has_backlog(&self) -> bool {
-        match self {
-            Carrier::Flow(flows) => flows.endpoint.has_backlog(),
-            Carrier::Deliver(courier) => courier.endpoint.has_backlog(),
-        }
+        of_endpoint!(self.has_backlog())
     }
 
     #[inline]
     pub fn poll_timeout(&self) -> Time {
-        match self {
-            Carrier::Flow(flows) => flows.endpoint.poll_timeout(),
-            Carrier::Deliver(courier) => courier.endpoint.poll_timeout(),
-        }
+        of_endpoint!(self.poll_timeout())
     }
 }
 
@@ -238,15 +231,9 @@ impl Flows {
                     let payload = body.map_or(Payload::Length(bytes), Payload::Bytes);
                     match index(flow.number()) {
                         Some(index) => {
-                            let message = NumberedMessage {
-                                index,
-                                care: Care::default(),
-                                leg: Leg::Gradient,
-                                frame: frame_of(&payload),
-                                block: Block::Bytes(payload),
-                                coverage: Coverage::Exact,
-                                lost: Vec::new(),
-                            };
+                            let frame = frame_of(&payload);
+                            let message = NumberedMessage::new(index, Block::Bytes(payload));
+                            let message = NumberedMessage { frame, ..message };
                             News::Received { src, message }
                         }
                         None => News::Unnumbered,

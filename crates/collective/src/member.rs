@@ -60,7 +60,6 @@ pub trait Part {
     /// Takes in a message, from whomever it is.
     fn on_received(
         &mut self,
-        now: Time,
         post: &mut Post<Self::Event>,
         src: NodeId,
         message: NumberedMessage,
@@ -76,7 +75,7 @@ pub trait Part {
     fn on_sent(&mut self, post: &mut Post<Self::Event>, index: u64);
 
     /// Sends what may be sent. Called after everything else.
-    fn advance(&mut self, now: Time, post: &mut Post<Self::Event>) -> Result<(), Self::Failure>;
+    fn advance(&mut self, post: &mut Post<Self::Event>) -> Result<(), Self::Failure>;
 
     /// What it means that a node does not answer.
     fn lost(&self, node: NodeId) -> Self::Failure;
@@ -90,7 +89,7 @@ pub trait Part {
     fn check(&self);
 
     /// Drops all operations and tells so.
-    fn abandon(&mut self, now: Time, post: &mut Post<Self::Event>, failure: Self::Failure);
+    fn abandon(&mut self, post: &mut Post<Self::Event>, failure: Self::Failure);
 }
 
 impl<P: Part> Member<P> {
@@ -108,7 +107,7 @@ impl<P: Part> Member<P> {
         self.part.add(now, operation, call.into())?;
         self.operations += 1;
         self.advance(now);
-        self.ask_again(now);
+        self.ask_again();
         Ok(operation)
     }
 
@@ -147,13 +146,14 @@ impl<P: Part> Member<P> {
     /// Acts on what the endpoint has to say.
     #[inline]
     fn settle(&mut self, now: Time) {
+        self.post.now = now;
         let mut heard = false;
         while let Some(event) = self.post.carrier.poll() {
             heard = true;
             if self.failure.is_none()
-                && let Err(failure) = self.handle(now, event)
+                && let Err(failure) = self.handle(event)
             {
-                self.stop(now, failure);
+                self.stop(failure);
             }
         }
         // Most packets end no message, and change nothing for the part.
@@ -163,19 +163,20 @@ impl<P: Part> Member<P> {
     }
 
     pub(crate) fn advance(&mut self, now: Time) {
-        if let Err(failure) = self.part.advance(now, &mut self.post) {
-            self.stop(now, failure);
+        self.post.now = now;
+        if let Err(failure) = self.part.advance(&mut self.post) {
+            self.stop(failure);
         }
     }
 
-    fn handle(&mut self, now: Time, event: News) -> Result<(), P::Failure> {
+    fn handle(&mut self, event: News) -> Result<(), P::Failure> {
         match event {
             News::Received { src, message } => {
-                self.part.on_received(now, &mut self.post, src, message)?;
+                self.part.on_received(&mut self.post, src, message)?;
             }
             News::Unnumbered => self.post.refuse(),
             News::Sent { index } => self.part.on_sent(&mut self.post, index),
-            News::Offered(offer) => self.answer(now, offer)?,
+            News::Offered(offer) => self.answer(offer)?,
             News::Lost(node) => return Err(self.part.lost(node)),
             News::Disagrees(node) => return Err(self.part.disagrees(node)),
         }
@@ -183,7 +184,7 @@ impl<P: Part> Member<P> {
     }
 
     /// Gives a buffer for a message, if this is the time for it.
-    fn answer(&mut self, now: Time, offer: Offered) -> Result<(), P::Failure> {
+    fn answer(&mut self, offer: Offered) -> Result<(), P::Failure> {
         let want = self.part.want(&Offer {
             src: offer.name.peer,
             index: offer.name.operation.0,
@@ -192,8 +193,8 @@ impl<P: Part> Member<P> {
         })?;
         let Carrier::Deliver(courier) = &mut self.post.carrier else { return Ok(()) };
         let is_taken = match want {
-            Want::Gradient => courier.receive(now, &offer, None, Leg::Gradient),
-            Want::Result(older) => courier.receive(now, &offer, older, Leg::Result),
+            Want::Gradient => courier.receive(self.post.now, &offer, None, Leg::Gradient),
+            Want::Result(older) => courier.receive(self.post.now, &offer, older, Leg::Result),
             Want::Later => {
                 courier.keep(offer);
                 true
@@ -207,20 +208,20 @@ impl<P: Part> Member<P> {
     }
 
     /// Asks again about messages that were offered too early.
-    fn ask_again(&mut self, now: Time) {
+    fn ask_again(&mut self) {
         let Carrier::Deliver(courier) = &mut self.post.carrier else { return };
         for offer in courier.take_kept() {
             if self.failure.is_none()
-                && let Err(failure) = self.answer(now, offer)
+                && let Err(failure) = self.answer(offer)
             {
-                self.stop(now, failure);
+                self.stop(failure);
             }
         }
     }
 
-    fn stop(&mut self, now: Time, failure: P::Failure) {
+    fn stop(&mut self, failure: P::Failure) {
         self.failure = Some(failure);
-        self.part.abandon(now, &mut self.post, failure);
+        self.part.abandon(&mut self.post, failure);
     }
 }
 

@@ -4,11 +4,9 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Bytes, Mismatch, NodeId, Operation, Tag, Time};
 use thalweg_flow::{FlowId, StartError};
-use thalweg_values::Coverage;
 use thalweg_wire::frame::SumFrame;
 
 use crate::block::Block;
-use crate::call::Care;
 use crate::carrier::{Carrier, Leg, NumberedMessage};
 use crate::config::ConfigError;
 use crate::delivery::SumDelivery;
@@ -39,6 +37,8 @@ pub struct Counters {
 
 /// What messages travel on, and what the application is to be told.
 pub struct Post<E = Event> {
+    /// The time of the call that the member is in.
+    pub(crate) now: Time,
     pub(crate) carrier: Carrier,
     pub(crate) events: VecDeque<E>,
     pub(crate) counters: Counters,
@@ -51,18 +51,14 @@ impl<E> Post<E> {
         delivery: Option<SumDelivery>,
     ) -> Result<Post<E>, ConfigError> {
         let carrier = Carrier::new(flow, tag, delivery)?;
-        Ok(Post { carrier, events: VecDeque::new(), counters: Counters::default() })
+        let (events, counters) = (VecDeque::new(), Counters::default());
+        Ok(Post { now: Time::ZERO, carrier, events, counters })
     }
 
     /// Sends a message.
-    pub(crate) fn send(
-        &mut self,
-        now: Time,
-        dst: NodeId,
-        message: NumberedMessage,
-    ) -> Result<(), StartError> {
+    pub(crate) fn send(&mut self, dst: NodeId, message: NumberedMessage) -> Result<(), StartError> {
         self.counters.sent_bytes += message.block.bytes();
-        self.carrier.send(now, dst, message)
+        self.carrier.send(self.now, dst, message)
     }
 
     /// What was done so far.
@@ -75,14 +71,11 @@ impl<E> Post<E> {
     }
 
     /// Sends word to a node that this one has stopped, because two workers differ.
-    pub(crate) fn send_stop(&mut self, now: Time, dst: NodeId, mismatch: Mismatch) {
-        let (care, leg) = (Care::default(), Leg::Result);
-        let (frame, block) = (Some(SumFrame::Stop(mismatch)), Block::empty(self.carrier.form()));
-        let (coverage, lost) = (Coverage::Exact, Vec::new());
-        let message =
-            NumberedMessage { index: STOP_MESSAGE, care, leg, frame, block, coverage, lost };
+    pub(crate) fn send_stop(&mut self, dst: NodeId, mismatch: Mismatch) {
+        let message = NumberedMessage::new(STOP_MESSAGE, Block::empty(self.carrier.form()));
+        let frame = Some(SumFrame::Stop(mismatch));
         // Where this fails, silence tells the other.
-        let _ = self.send(now, dst, message);
+        let _ = self.send(dst, NumberedMessage { leg: Leg::Result, frame, ..message });
     }
 
     /// Notes that a message came that nobody waits for.

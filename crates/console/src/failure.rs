@@ -1,5 +1,6 @@
 //! Why a command did not do what was asked.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use thalweg_lab::LabError;
@@ -39,6 +40,16 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Returns the failure of a command that ran.
+    pub fn ran(why: impl Display) -> Failure {
+        Failure::Ran(why.to_string())
+    }
+
+    /// Returns the failure of a command that was asked for what cannot be.
+    pub fn usage(why: impl Display) -> Failure {
+        Failure::Usage(why.to_string())
+    }
+
     /// Returns the exit code of the program: 1 it ran and failed, 2 bad input, 130 interrupted.
     pub fn exit_code(&self) -> ExitCode {
         match self {

@@ -1,8 +1,10 @@
 //! Reading and writing with errors that name the file.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
+
+use thalweg_report::table::Style;
 
 use crate::failure::Failure;
 
@@ -32,12 +34,18 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Returns how tables are written to standard output.
+pub fn table_style() -> Style {
+    if io::stdout().is_terminal() { Style::Ansi } else { Style::Plain }
+}
+
 /// Creates a folder and its parents.
 pub fn create_folder(path: &Path) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| unwritable(path, &error))
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
+/// Returns the failure to read a file.
+pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::Unreadable { path: path.display().to_string(), reason: error.to_string() }
 }
 

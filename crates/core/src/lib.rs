@@ -47,7 +47,7 @@ pub use packet::{
 };
 pub use quantity::QuantityError;
 pub use relay::Relay;
-pub use rng::{Rng, mix};
+pub use rng::{Rng, fibonacci, mix};
 pub use tagger::{FRONT_PRIORITY, LAYER_PRIORITIES, Tag, Tagger, layer_priority};
 pub use time::{Span, Time};
 pub use timers::Timers;

@@ -25,7 +25,7 @@ impl Rng {
     /// An independent generator for one use. Equal labels give equal streams, whatever was drawn
     /// from `self` before.
     pub fn stream(&self, label: &str) -> Rng {
-        let start = mix(self.seed ^ 0x9e37_79b9_7f4a_7c15);
+        let start = mix(self.seed ^ GOLDEN);
         Rng::new(label.bytes().fold(start, |hash, byte| mix(hash ^ u64::from(byte))))
     }
 
@@ -71,10 +71,19 @@ impl Rng {
     }
 }
 
+/// 2⁶⁴ divided by the golden ratio: multiples of it never gather anywhere.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The product with the golden ratio (Fibonacci hashing): its upper bits depend on all bits of `x`.
+#[inline]
+pub const fn fibonacci(x: u64) -> u64 {
+    x.wrapping_mul(GOLDEN)
+}
+
 /// A bijection that spreads every bit over all others (the finaliser of SplitMix64).
 #[inline]
 pub const fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = x.wrapping_add(GOLDEN);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

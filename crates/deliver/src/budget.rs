@@ -1,6 +1,6 @@
 //! How much of a tensor may be lost, and which part it hits.
 
-use thalweg_core::Operation;
+use thalweg_core::{Operation, fibonacci};
 use thalweg_wire::deliver::LOSS_UNIT;
 
 /// The largest share of a tensor that may be missing when it is complete: from zero to less than one.
@@ -81,9 +81,7 @@ impl Budget {
 /// a round has several: multiples of the golden ratio never gather anywhere.
 // spec: M-06
 pub fn first_segment(operation: Operation, segments: u32) -> u32 {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let fraction = operation.0.wrapping_mul(GOLDEN);
-    ((u128::from(fraction) * u128::from(segments)) >> 64) as u32
+    ((u128::from(fibonacci(operation.0)) * u128::from(segments)) >> 64) as u32
 }
 
 #[cfg(test)]

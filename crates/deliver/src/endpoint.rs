@@ -6,6 +6,7 @@ use thalweg_core::{
     Body, BodySize, Check, Header, Machine, NodeId, Operation, Outbox, Packet, Purpose, Reports,
     Rng, Time, Verdict,
 };
+use thalweg_transport::Spray;
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::{Kind, Prefix, peek};
 
@@ -17,7 +18,6 @@ use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::receiver::Offer;
 use crate::sender::wire_name;
-use crate::spray::Spray;
 use crate::stats::Stats;
 
 /// Sends and receives the tensors of one node in one job.

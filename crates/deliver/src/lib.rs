@@ -25,7 +25,6 @@ pub mod policy;
 mod receiver;
 mod segments;
 mod sender;
-pub mod spray;
 mod stats;
 
 pub use budget::LossBound;

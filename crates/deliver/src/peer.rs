@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use thalweg_core::{Bytes, NodeId, Rng, Span, Time};
 use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
-use thalweg_transport::{CongestionControl, ControlStart, Controller, RttEstimator};
+use thalweg_transport::{CongestionControl, ControlStart, Controller, RttEstimator, Spray};
 use thalweg_wire::deliver::Ack;
 
 use crate::config::Config;
 use crate::flight::{Asked, Flight};
-use crate::spray::Spray;
 
 /// Least number of echoes that the packets of a full window ask for.
 const ECHOES_PER_WINDOW: u64 = 4;

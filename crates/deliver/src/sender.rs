@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_core::{Body, BodySize, Bytes, Outbox, Purpose, Span, Time};
+use thalweg_core::{Body, BodySize, Bytes, Outbox, Purpose, Span, Time, fibonacci};
 use thalweg_transport::{Backoff, Credentials, Envelope};
 use thalweg_values::{Bits, Tensor, TensorSlice};
 use thalweg_wire::deliver::{Data, TensorName, Verb, bitmap_bytes};
@@ -413,7 +413,7 @@ impl Sender {
     /// Values that nobody reads are large in every other packet, evenly spread.
     fn is_drawn(&self, index: u32) -> bool {
         let number = self.name.operation.0.wrapping_add(u64::from(index));
-        number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1
+        fibonacci(number) >> 63 == 1
     }
 
     fn segment(&self, index: u32, is_important: bool) -> Segment {

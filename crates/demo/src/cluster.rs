@@ -3,11 +3,10 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use thalweg::daemon::SwitchSnapshot;
-use thalweg_console::Failure;
+use thalweg_console::{Failure, files};
 use thalweg_control::{Access, inquiry};
 
 use super::troupe::{Troupe, own_program};
@@ -60,8 +59,7 @@ impl Cluster {
     /// Asks the server's control channel, as operators do. Jobs that were left are forgotten there.
     pub(super) fn job_counters(&self, job: &str) -> Result<JobCounters, Failure> {
         let access = Access { endpoint: self.server.clone(), token: None, tls_ca: None };
-        let answer =
-            inquiry::statistics(&access, None).map_err(|error| Failure::Ran(error.to_string()))?;
+        let answer = inquiry::statistics(&access, None).map_err(Failure::ran)?;
         let found = answer.jobs.into_iter().find(|found| found.name == job);
         let found =
             found.ok_or_else(|| Failure::Ran(format!("the server has no job \"{job}\"")))?;
@@ -90,8 +88,9 @@ fn start(
     options: &[String],
     secret: &str,
 ) -> Result<(usize, String), Failure> {
-    let mut command = command(which)?;
-    let process = troupe.start(&format!("the {which}"), command.args(options))?;
+    let mut command = own_program()?;
+    command.args(["demo-daemon", which, "--bind=127.0.0.1:0"]).args(options);
+    let process = troupe.start(&format!("the {which}"), &mut command)?;
     let line = troupe.ask(process, secret)?;
     match line.strip_prefix(&format!("{which} ready at ")) {
         Some(address) => Ok((process, address.to_owned())),
@@ -99,20 +98,10 @@ fn start(
     }
 }
 
-/// The program of a daemon, but for its options.
-fn command(which: &str) -> Result<Command, Failure> {
-    let mut command = own_program()?;
-    command.args(["demo-daemon", which, "--bind=127.0.0.1:0"]);
-    Ok(command)
-}
-
 /// A secret for the daemons of one run, in hexadecimal digits.
 fn secret() -> Result<String, Failure> {
-    let unreadable = |error: std::io::Error| Failure::Unreadable {
-        path: Path::new(ENTROPY).display().to_string(),
-        reason: error.to_string(),
-    };
     let mut bytes = [0; 16];
-    File::open(ENTROPY).and_then(|mut file| file.read_exact(&mut bytes)).map_err(unreadable)?;
+    let read = File::open(ENTROPY).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| files::unreadable(Path::new(ENTROPY), &error))?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }

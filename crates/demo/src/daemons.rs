@@ -39,12 +39,11 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
     let secret = u128::from_str_radix(&orders.next()?, 16);
     let secret = secret.map_err(|error| Failure::Ran(format!("the secret: {error}")))?;
     let secret = Secret(secret.to_be_bytes());
-    let failed = |error: thalweg::Error| Failure::Ran(error.to_string());
     match *command {
         DaemonCommand::Switch { bind, loss, seed } => {
             let mut config = SwitchDaemonConfig::new(bind, secret);
             (config.loss, config.seed) = (loss, seed);
-            let switch = SwitchDaemon::start(&config).map_err(failed)?;
+            let switch = SwitchDaemon::start(&config).map_err(Failure::ran)?;
             files::print(&format!("switch ready at {}\n", switch.address()))?;
             loop {
                 orders.next()?;
@@ -58,7 +57,7 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
             let mut config = ServerDaemonConfig::new(bind, secret);
             config.switch = Some(switch);
             thalweg::internal::listen(|event| eprintln!("{}", event.text));
-            let server = ServerDaemon::start(&config).map_err(failed)?;
+            let server = ServerDaemon::start(&config).map_err(Failure::ran)?;
             files::print(&format!("server ready at {}\n", server.address()))?;
             loop {
                 orders.next()?;

@@ -16,7 +16,6 @@ mod troupe;
 mod verdict;
 mod worker;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -24,7 +23,6 @@ use std::time::Instant;
 use clap::Args;
 use thalweg_console::{Failure, files, interrupt};
 use thalweg_report::format::format_percent;
-use thalweg_report::table::Style;
 
 pub use self::daemons::{DaemonCommand, daemon};
 pub use self::worker::worker;
@@ -163,8 +161,7 @@ fn finished(reference: JoinHandle<Result<Reference, Failure>>) -> Result<Referen
 }
 
 fn text(outcome: &Outcome) -> String {
-    let is_terminal = std::io::stdout().is_terminal();
-    let style = if is_terminal { Style::Ansi } else { Style::Plain };
+    let style = files::table_style();
     let about_tenants = format!("{} {}", verdict::switch(outcome), verdict::bounds());
     let about_ways = format!("{} {}", verdict::FAIR, verdict::GOODPUT);
     format!(

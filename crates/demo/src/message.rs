@@ -62,8 +62,6 @@ pub(super) enum Way {
 /// What a worker says.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Report {
-    /// All ranks are there.
-    Joined,
     /// Something that people may want to know.
     Note(String),
     /// A step of training is done.
@@ -93,8 +91,8 @@ pub(super) struct Span {
 pub(super) struct Trained {
     /// Of the bits of its parameters.
     pub(super) digest: String,
-    /// The bits of its parameters, eight hexadecimal digits each.
-    pub(super) parameters: String,
+    /// The bits of its parameters: JSON has no number for some floats.
+    pub(super) parameters: Vec<u32>,
     /// Contributions that it sent because somebody lacked them.
     pub(super) repairs: u64,
     /// Questions that it sent because it lacked results.
@@ -108,35 +106,5 @@ impl Way {
             Way::Ring => "ring",
             Way::Server => "server",
         }
-    }
-}
-
-/// Parameters as text.
-pub(super) fn to_hex(values: &[f32]) -> String {
-    values.iter().map(|value| format!("{:08x}", value.to_bits())).collect()
-}
-
-/// Parameters from their text; `None` if it is none.
-pub(super) fn from_hex(text: &str) -> Option<Vec<f32>> {
-    let (digits, rest) = text.as_bytes().as_chunks::<8>();
-    let value = |digits: &[u8; 8]| {
-        let bits = u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
-        Some(f32::from_bits(bits))
-    };
-    if rest.is_empty() { digits.iter().map(value).collect() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_bit_of_a_parameter_arrives() {
-        let values = [0.0, -0.0, 1.5, f32::MIN_POSITIVE, -f32::MAX];
-        assert_eq!(to_hex(&values[..2]), "0000000080000000");
-        let back = from_hex(&to_hex(&values)).expect("it is such text");
-        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&back), bits(&values));
-        assert!(from_hex("0000000").is_none() && from_hex("0000000g").is_none());
     }
 }

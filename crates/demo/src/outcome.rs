@@ -28,6 +28,7 @@ pub(super) struct TenantOutcome {
 }
 
 /// What the workers of a tenant came to.
+#[derive(Default)]
 pub(super) struct Training {
     /// The mean loss of every step.
     pub(super) losses: Vec<f64>,

@@ -6,7 +6,7 @@ use thalweg_report::plot::{Axis, Chart, Series};
 
 use super::outcome::{Measured, Outcome, TenantOutcome};
 use super::plan::Plan;
-use super::verdict;
+use super::verdict::{self, percent};
 
 /// The report of one run.
 pub(super) fn html(plan: &Plan, outcome: &Outcome) -> String {
@@ -184,8 +184,4 @@ fn what_ran(plan: &Plan, outcome: &Outcome) -> Section {
             .to_owned(),
     ));
     Section::new("What ran where").definitions(rows)
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.2}%", share * 100.0)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use thalweg_console::Failure;
 
 use super::cluster::{Cluster, JobCounters, SwitchCounters};
-use super::message::{Assignment, Report, Span, Trained, Work, from_hex};
+use super::message::{Assignment, Report, Span, Trained, Work};
 use super::outcome::{Training, goodput_bps};
 use super::plan::{Plan, Tenant};
 use super::progress::Progress;
@@ -52,7 +52,7 @@ pub(super) fn train(
         // Jobs that were left are forgotten, so it has to be asked before.
         let server = cluster.job_counters(&class.tenant.name)?;
         troupe.dismiss(&class.workers)?;
-        trainings.push(class.training(server)?);
+        trainings.push(class.training(server));
     }
     Ok((trainings, switch))
 }
@@ -125,12 +125,8 @@ struct Class<'a> {
     /// By rank.
     workers: Vec<usize>,
     steps: Vec<Step>,
-    /// Of the steps that all workers have done.
-    losses: Vec<f64>,
-    sums_us: Vec<f64>,
-    tests: Vec<(usize, f64)>,
-    sums_checked: usize,
-    sums_wrong: usize,
+    /// Results so far: losses and sums are those of the steps that all workers have done.
+    so_far: Training,
     /// By rank, for those that are done.
     trained: Vec<Option<Trained>>,
 }
@@ -150,11 +146,7 @@ impl<'a> Class<'a> {
             trained: workers.iter().map(|_| None).collect(),
             workers,
             steps: vec![Step::default(); tenant.lesson.steps],
-            losses: Vec::new(),
-            sums_us: Vec::new(),
-            tests: Vec::new(),
-            sums_checked: 0,
-            sums_wrong: 0,
+            so_far: Training::default(),
         }
     }
 
@@ -165,27 +157,26 @@ impl<'a> Class<'a> {
     fn take(&mut self, from: usize, report: Report, progress: &Progress) -> Result<(), Failure> {
         match report {
             Report::Step { step, loss, examples, sum } if step < self.steps.len() => {
-                let so_far = &mut self.steps[step];
-                so_far.sum.add(sum);
-                so_far.loss += loss;
-                so_far.examples += examples;
-                if let Some(span_us) = so_far.sum.span_us(self.tenant.workers) {
-                    self.losses.push(so_far.loss / so_far.examples as f64);
-                    self.sums_us.push(span_us);
+                let step = &mut self.steps[step];
+                step.sum.add(sum);
+                step.loss += loss;
+                step.examples += examples;
+                if let Some(span_us) = step.sum.span_us(self.tenant.workers) {
+                    self.so_far.losses.push(step.loss / step.examples as f64);
+                    self.so_far.sums_us.push(span_us);
                 }
             }
             Report::Checked { is_right } => {
-                self.sums_checked += 1;
-                self.sums_wrong += usize::from(!is_right);
+                self.so_far.sums_checked += 1;
+                self.so_far.sums_wrong += usize::from(!is_right);
             }
-            Report::Tested { step, accuracy } => self.tests.push((step, accuracy)),
+            Report::Tested { step, accuracy } => self.so_far.tests.push((step, accuracy)),
             Report::Trained(trained) => {
                 let rank = self.workers.iter().position(|&worker| worker == from);
                 let rank = rank.expect("reports are sorted by their workers");
                 self.trained[rank] = Some(trained);
             }
             Report::Note(note) => progress.say(&format!("{}: {note}", self.tenant.name)),
-            Report::Joined => {}
             Report::Step { .. } | Report::Summed { .. } | Report::Compared => {
                 return Err(Failure::Ran(format!("{} reports other work", self.tenant.name)));
             }
@@ -194,30 +185,27 @@ impl<'a> Class<'a> {
     }
 
     fn news(&self) -> News {
-        let latest = &self.sums_us[self.sums_us.len().saturating_sub(LATEST_STEPS)..];
+        let Training { losses, tests, sums_us, .. } = &self.so_far;
+        let latest = &sums_us[sums_us.len().saturating_sub(LATEST_STEPS)..];
         News {
-            steps: self.losses.len(),
-            loss: self.losses.last().copied().unwrap_or(f64::NAN),
-            accuracy: self.tests.last().map(|&(_, accuracy)| accuracy),
+            steps: losses.len(),
+            loss: losses.last().copied().unwrap_or(f64::NAN),
+            accuracy: tests.last().map(|&(_, accuracy)| accuracy),
             goodput_bps: goodput_bps(self.tenant.gradient_bits(), latest),
         }
     }
 
-    fn training(self, server: JobCounters) -> Result<Training, Failure> {
-        let unreadable = || Failure::Ran(format!("{}: parameters got lost", self.tenant.name));
+    fn training(self, server: JobCounters) -> Training {
         let trained: Vec<Trained> = self.trained.into_iter().flatten().collect();
-        let parameters = trained.iter().map(|worker| from_hex(&worker.parameters));
-        Ok(Training {
-            losses: self.losses,
-            tests: self.tests,
-            sums_us: self.sums_us,
-            parameters: parameters.collect::<Option<_>>().ok_or_else(unreadable)?,
+        let values =
+            |worker: &Trained| worker.parameters.iter().copied().map(f32::from_bits).collect();
+        Training {
+            parameters: trained.iter().map(values).collect(),
             digests: trained.iter().map(|worker| worker.digest.clone()).collect(),
-            sums_checked: self.sums_checked,
-            sums_wrong: self.sums_wrong,
             repairs: trained.iter().map(|worker| worker.repairs).sum(),
             queries: trained.iter().map(|worker| worker.queries).sum(),
             server,
-        })
+            ..self.so_far
+        }
     }
 }

@@ -155,7 +155,7 @@ fn loss(measured: &Measured) -> String {
 }
 
 /// A share near 1, whose distance from 1 is what counts.
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 

@@ -9,7 +9,7 @@ use thalweg_train::Shard;
 
 use super::learner::Learner;
 use super::lifeline::Lifeline;
-use super::message::{Assignment, Exercise, Lesson, Report, Span, Trained, Way, Work, to_hex};
+use super::message::{Assignment, Exercise, Lesson, Report, Span, Trained, Way, Work};
 
 /// Rounds that are not measured: windows have to open first.
 const WARM_UP_ROUNDS: usize = 3;
@@ -37,7 +37,7 @@ pub fn worker() -> Result<(), Failure> {
         }
     };
     orders.next()?;
-    session.leave().map_err(failed)
+    session.leave().map_err(Failure::ran)
 }
 
 fn join(assignment: &Assignment) -> Result<Session, Failure> {
@@ -48,7 +48,7 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
             let _ = say(&Report::Note(event.text.clone()));
         }
     });
-    let session = Session::builder(server, job)
+    Session::builder(server, job)
         .rank(*rank, *ranks)
         .switch(switch)
         .policy(Policy::default().collective(Collective::Aggregate))
@@ -56,9 +56,7 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
         .share_memory(false)
         .operation_timeout(PATIENCE)
         .join()
-        .map_err(failed)?;
-    say(&Report::Joined)?;
-    Ok(session)
+        .map_err(Failure::ran)
 }
 
 fn train(session: &Session, lesson: &Lesson, mut learner: Learner) -> Result<(), Failure> {
@@ -68,7 +66,7 @@ fn train(session: &Session, lesson: &Lesson, mut learner: Learner) -> Result<(),
         let gradient = gradient.to_vec();
         let reduce = || session.all_reduce(gradient, Reduce::Sum).wait();
         let (result, sum) = timed(reduce);
-        let result = result.map_err(failed)?.values;
+        let result = result.map_err(Failure::ran)?.values;
         say(&Report::Step { step, loss, examples, sum })?;
         // They take turns in computing the sum again: the work of one more worker.
         let ranks = session.ranks() as usize;
@@ -84,12 +82,12 @@ fn train(session: &Session, lesson: &Lesson, mut learner: Learner) -> Result<(),
             say(&Report::Tested { step, accuracy })?;
         }
     }
-    let counters = session.counters().map_err(failed)?.worker;
+    let counters = session.counters().map_err(Failure::ran)?.worker;
     let mut digest = Digest::default();
     learner.parameters().iter().for_each(|value| digest.add(u64::from(value.to_bits())));
     say(&Report::Trained(Trained {
         digest: digest.to_string(),
-        parameters: to_hex(learner.parameters()),
+        parameters: learner.parameters().iter().map(|value| value.to_bits()).collect(),
         repairs: counters.repairs,
         queries: counters.queries,
     }))
@@ -104,11 +102,11 @@ fn compare(session: &Session, exercise: &Exercise) -> Result<(), Failure> {
             .collect();
         // The ways take turns, so that whatever else the machine does slows all of them.
         for &way in &exercise.ways {
-            session.barrier().wait().map_err(failed)?;
+            session.barrier().wait().map_err(Failure::ran)?;
             let own = own.clone();
             let options = ReduceOptions::new(Reduce::Sum).collective(way.collective());
             let (result, sum) = timed(|| session.all_reduce(own, options).wait());
-            let is_exact = result.map_err(failed)?.values == sums;
+            let is_exact = result.map_err(Failure::ran)?.values == sums;
             if round >= WARM_UP_ROUNDS {
                 say(&Report::Summed { way, sum, is_exact })?;
             }
@@ -137,10 +135,6 @@ fn now_us() -> f64 {
 fn say(report: &Report) -> Result<(), Failure> {
     let line = serde_json::to_string(report).expect("reports are plain data");
     files::print(&format!("{line}\n"))
-}
-
-fn failed(error: Error) -> Failure {
-    Failure::Ran(error.to_string())
 }
 
 impl Way {

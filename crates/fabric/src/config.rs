@@ -29,15 +29,11 @@ pub struct Config {
 pub enum Discipline {
     /// One drop-tail queue.
     Fifo(Marking),
-    /// Eight strict priorities, marked by what waits in the queue.
-    StrictPerQueue([Marking; PRIORITIES]),
-    /// Eight strict priorities, marked by what waits in the port.
-    StrictPerPort(Marking),
-    /// Eight strict priorities, none of which holds more than a part of the memory.
-    StrictParts {
+    /// Eight strict priorities.
+    Strict {
         /// When they mark.
         marking: StrictMarking,
-        /// The most that each may hold.
+        /// The most that each may hold, however much room the port has.
         queue_bytes: u64,
     },
     /// Full queues cut packets to their headers.
@@ -86,14 +82,22 @@ impl Default for Buffer {
 }
 
 impl Discipline {
+    /// Eight strict priorities that mark by what waits in the queue of each.
+    pub const fn strict_per_queue(markings: [Marking; PRIORITIES]) -> Discipline {
+        Discipline::Strict { marking: StrictMarking::PerQueue(markings), queue_bytes: u64::MAX }
+    }
+
+    /// Eight strict priorities that mark by what waits in the port.
+    pub const fn strict_per_port(marking: Marking) -> Discipline {
+        Discipline::Strict { marking: StrictMarking::PerPort(marking), queue_bytes: u64::MAX }
+    }
+
     /// An empty queue that draws from `rng`.
     pub(crate) fn queue(&self, rng: &Rng) -> Box<dyn Queue> {
         match *self {
             Discipline::Fifo(marking) => Box::new(Fifo::new(marking)),
-            Discipline::StrictPerQueue(markings) => Box::new(Strict::marking_per_queue(markings)),
-            Discipline::StrictPerPort(marking) => Box::new(Strict::marking_per_port(marking)),
-            Discipline::StrictParts { marking, queue_bytes } => {
-                Box::new(Strict::new(marking).with_queue_limit(queue_bytes))
+            Discipline::Strict { marking, queue_bytes } => {
+                Box::new(Strict::new(marking, queue_bytes))
             }
             Discipline::Trimming(spec) => Box::new(Trimming::new(spec, rng.clone())),
             Discipline::Urgency => Box::new(Urgency::default()),

@@ -10,14 +10,15 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Bytes, NodeId, Rate, Span, Time};
+use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
 
 use crate::agenda::Agenda;
+use crate::config::Config;
 use crate::fault::LinkFaults;
 use crate::pool::{PacketRef, Pool};
-use crate::queue::Queue;
+use crate::queue::{Fifo, Marking, Queue};
 use crate::stats::LinkStats;
-use crate::topology::LinkId;
+use crate::topology::{Cable, LinkId, Topology};
 
 /// A packet on its way over the wire.
 #[derive(Clone, Copy, Debug)]
@@ -58,21 +59,12 @@ pub(crate) struct Link {
     last_in_turn: Time,
 }
 
-/// What a link is made of.
-pub(crate) struct LinkParts {
-    pub(crate) from: NodeId,
-    pub(crate) to: NodeId,
-    pub(crate) rate: Rate,
-    pub(crate) delay: Span,
-    pub(crate) queue: Box<dyn Queue>,
-    pub(crate) faults: LinkFaults,
-    pub(crate) eager: bool,
-    pub(crate) pulls: bool,
-}
-
 impl Link {
-    pub(crate) fn new(parts: LinkParts) -> Link {
-        let LinkParts { from, to, rate, delay, queue, faults, eager, pulls } = parts;
+    pub(crate) fn new(id: LinkId, topology: &Topology, config: &Config, rng: &Rng) -> Link {
+        let Cable { rate, delay, .. } = topology.cables()[id.index() / 2];
+        let (from, to) = topology.link_ends(id);
+        let pulls = topology.is_host(from);
+        let faults = LinkFaults::new(id, &config.faults, topology, rng);
         let byte_at_1_bps_ps = 8_000_000_000_000;
         // Where a byte takes a whole number of picoseconds, a packet takes a multiple of it, if that
         // fits 64 bits for every packet.
@@ -81,7 +73,7 @@ impl Link {
             busy_until: Time::ZERO,
             armed: Time::NEVER,
             waiting: 0,
-            eager,
+            eager: pulls || config.buffer.is_shared() || faults.can_delay(),
             pulls,
             wants_pull: false,
             is_faulty: !faults.is_empty(),
@@ -90,7 +82,12 @@ impl Link {
             wire: VecDeque::new(),
             ps_per_byte: if is_simple { byte_at_1_bps_ps / rate.as_bps() } else { 0 },
             delay,
-            queue,
+            // A host's machine is its queue. Only what it forwards waits here.
+            queue: if pulls {
+                Box::new(Fifo::new(Marking::NONE))
+            } else {
+                config.discipline.queue(&rng.substream("queue", u64::from(id.0)))
+            },
             stats: LinkStats::default(),
             rate,
             faults,

@@ -5,10 +5,10 @@ use thalweg_core::{BodySize, Bytes, Digest, NodeId, Outbox, Packet, Purpose, Rng
 use crate::agenda::Agenda;
 use crate::check::Violation;
 use crate::config::{Buffer, Config};
-use crate::fault::{Effect, LinkFaults};
-use crate::link::{InFlight, Link, LinkParts};
+use crate::fault::Effect;
+use crate::link::{InFlight, Link};
 use crate::pool::{PacketRef, Pool};
-use crate::queue::{Admission, Fifo, Marking};
+use crate::queue::Admission;
 use crate::routing::Routes;
 use crate::stats::{DropReason, FabricStats};
 use crate::topology::{Cable, LinkId, Topology};
@@ -39,8 +39,8 @@ impl Network {
         let routes = Routes::new(topology, config.spread, rng);
         let host_links =
             (0..topology.hosts()).map(|host| routes.last_link(NodeId(host)).reverse()).collect();
-        let links =
-            topology.links().map(|link| make_link(link, topology, config, rng)).collect::<Vec<_>>();
+        let links: Vec<Link> =
+            topology.links().map(|link| Link::new(link, topology, config, rng)).collect();
         let sources = links.len() + topology.nodes() as usize + 2;
         Network {
             now: Time::ZERO,
@@ -203,14 +203,17 @@ impl Network {
             held_bytes[state.from.index()] += held;
             let limit = self.buffer.bytes();
             if !state.pulls && held > limit {
-                return Err(Violation::BufferLimit { link, held, limit });
+                let text = format!("link {link} holds {held} bytes, its limit is {limit}");
+                return Err(Violation(text));
             }
         }
         for (node, (&held, &counted)) in held_bytes.iter().zip(&self.used_bytes).enumerate() {
             // A host's memory has no limit.
             let is_full = !self.is_host(NodeId(node as u32)) && held > self.buffer.bytes();
             if self.buffer.is_shared() && (held != counted || is_full) {
-                return Err(Violation::BufferCount { node, held, counted });
+                return Err(Violation(format!(
+                    "node {node} holds {held} bytes in a buffer that counts {counted}"
+                )));
             }
         }
         Ok(())
@@ -303,28 +306,6 @@ impl Network {
 fn horizon(topology: &Topology) -> Span {
     let crossing = |cable: &Cable| cable.rate.serialization(Bytes::new(1_500)) + cable.delay;
     topology.cables().iter().map(crossing).max().unwrap_or(Span::ZERO)
-}
-
-fn make_link(link: LinkId, topology: &Topology, config: &Config, rng: &Rng) -> Link {
-    let cable = topology.cables()[link.index() / 2];
-    let (from, to) = topology.link_ends(link);
-    let from_host = topology.is_host(from);
-    let faults = LinkFaults::new(link, &config.faults, topology, rng);
-    Link::new(LinkParts {
-        from,
-        to,
-        rate: cable.rate,
-        delay: cable.delay,
-        // A host's machine is its queue. Only what it forwards waits here.
-        queue: if from_host {
-            Box::new(Fifo::new(Marking::NONE))
-        } else {
-            config.discipline.queue(&rng.substream("queue", u64::from(link.0)))
-        },
-        eager: from_host || config.buffer.is_shared() || faults.can_delay(),
-        faults,
-        pulls: from_host,
-    })
 }
 
 /// Lends packets to a machine and keeps what it filled.

@@ -17,6 +17,8 @@ pub use strict::{Strict, StrictMarking};
 pub use trimming::{Trimming, TrimmingSpec};
 pub use urgency::Urgency;
 
+use std::collections::VecDeque;
+
 use thalweg_core::Meta;
 
 use crate::pool::PacketRef;
@@ -94,4 +96,37 @@ impl Marking {
 struct Waiting {
     packet: PacketRef,
     bytes: u32,
+}
+
+/// Packets in order of arrival, and their bytes.
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<Waiting>,
+    bytes: u64,
+}
+
+impl Lane {
+    #[inline]
+    fn has_room(&self, bytes: u32, limit_bytes: u64) -> bool {
+        self.bytes + u64::from(bytes) <= limit_bytes
+    }
+
+    #[inline]
+    fn push(&mut self, waiting: Waiting) {
+        self.bytes += u64::from(waiting.bytes);
+        self.waiting.push_back(waiting);
+    }
+
+    #[inline]
+    fn pop_front(&mut self) -> Option<(PacketRef, u32)> {
+        let Waiting { packet, bytes } = self.waiting.pop_front()?;
+        self.bytes -= u64::from(bytes);
+        Some((packet, bytes))
+    }
+
+    fn pop_back(&mut self) -> Option<Waiting> {
+        let last = self.waiting.pop_back()?;
+        self.bytes -= u64::from(last.bytes);
+        Some(last)
+    }
 }

@@ -3,12 +3,13 @@
 //! A host has one cable, so a route is a route to the destination's edge switch: tables are as
 //! large as the number of switches squared, not hosts.
 
-use thalweg_core::{Meta, NodeId, Rng};
+use thalweg_core::{Meta, NodeId, Rng, fibonacci};
 
 use crate::topology::{LinkId, Topology};
 
 /// How a switch chooses among equally short paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Spread {
     /// By a hash of source, destination and entropy: a flow keeps its path.
     #[default]
@@ -128,8 +129,7 @@ impl Routes {
 /// Two multiplications mix the ends and the entropy well enough for the high bits to pick a path.
 #[inline]
 fn spread_bits(ends: u64, entropy: u64) -> u64 {
-    let mixed =
-        (ends ^ entropy.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let mixed = (ends ^ fibonacci(entropy)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 

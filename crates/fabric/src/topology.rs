@@ -47,6 +47,8 @@ impl LinkId {
 
 /// Rate and delay of a cable, for shapes that have many like it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields, rename_all = "kebab-case"))]
 pub struct CableSpec {
     /// Rate in each direction.
     pub rate: Rate,

@@ -200,7 +200,7 @@ fn strict_queues_mark_by_themselves_or_by_port() {
         numbers.sort_unstable();
         numbers
     };
-    assert_eq!(marked(Discipline::StrictPerQueue([threshold; 8])), [4, 8, 9]);
-    assert_eq!(marked(Discipline::StrictPerQueue(only_class_1)), [8, 9]);
-    assert_eq!(marked(Discipline::StrictPerPort(threshold)), [4, 5, 6, 7, 8, 9]);
+    assert_eq!(marked(Discipline::strict_per_queue([threshold; 8])), [4, 8, 9]);
+    assert_eq!(marked(Discipline::strict_per_queue(only_class_1)), [8, 9]);
+    assert_eq!(marked(Discipline::strict_per_port(threshold)), [4, 5, 6, 7, 8, 9]);
 }

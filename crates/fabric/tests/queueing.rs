@@ -242,7 +242,7 @@ fn a_train_takes_literal_times() {
     assert_eq!([ps(&four_hops, 40), ps(&four_hops, 667)], [7_380_160, 85_830_400]);
 }
 
-const STRICT: Discipline = Discipline::StrictPerPort(Marking::NONE);
+const STRICT: Discipline = Discipline::strict_per_port(Marking::NONE);
 
 /// Runs a plan as a program, so that packets enter the queue towards host 0 at exact times.
 fn run_into_queue(plan: Vec<Shot>, discipline: Discipline, buffer: Buffer) -> Vec<(u64, Time)> {
@@ -332,7 +332,7 @@ fn classes_keep_their_order_and_the_link_never_idles() {
     let total = plan.iter().map(|shot| serialization(shot.bytes, TEN_GBPS.rate));
     let busy = total.fold(Span::ZERO, |sum, span| sum + span);
     for discipline in
-        [STRICT, Discipline::StrictPerQueue([Marking::NONE; 8]), Discipline::default()]
+        [STRICT, Discipline::strict_per_queue([Marking::NONE; 8]), Discipline::default()]
     {
         for buffer in [LAZY, EAGER] {
             let arrivals = run_into_queue(plan.clone(), discipline, buffer);

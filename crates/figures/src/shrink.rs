@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_sizes_change() {
-        let whole = models::vgg16();
+        let whole = models::by_name("vgg16").expect("a built-in model");
         assert_eq!(Model::from_json(&model_json(&whole, 1.0)).unwrap(), whole);
         let small = Model::from_json(&model_json(&whole, 100.0)).unwrap();
         assert_eq!(small.layers(), whole.layers());

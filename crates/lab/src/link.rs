@@ -4,7 +4,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressHeader, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoBridge, InfoData, InfoKind, InfoVeth,
@@ -90,14 +89,18 @@ pub(crate) fn bring_up(netlink: &mut Netlink, index: u32) -> Result<(), LabError
         // A kernel without IPv6 refuses, and is silent anyway.
         let _ = set(netlink, index, vec![silent]);
     }
-    let header = LinkHeader {
-        index,
-        flags: LinkFlags::Up,
-        change_mask: LinkFlags::Up,
-        ..LinkHeader::default()
-    };
-    let mut message = LinkMessage::default();
-    message.header = header;
+    set_flags(netlink, index, LinkFlags::Up)
+}
+
+/// Takes a link down: no packet passes any more.
+pub(crate) fn take_down(netlink: &mut Netlink, index: u32) -> Result<(), LabError> {
+    set_flags(netlink, index, LinkFlags::empty())
+}
+
+/// Sets whether a link is up.
+fn set_flags(netlink: &mut Netlink, index: u32, flags: LinkFlags) -> Result<(), LabError> {
+    let mut message = about(index, Vec::new());
+    (message.header.flags, message.header.change_mask) = (flags, LinkFlags::Up);
     netlink.change(RouteNetlinkMessage::SetLink(message), 0).map_err(|error| NETLINK.refused(error))
 }
 
@@ -121,9 +124,8 @@ pub(crate) fn add_address(
         AddressAttribute::Address(IpAddr::V4(address)),
         AddressAttribute::Broadcast(broadcast),
     ];
-    netlink
-        .change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
-        .map_err(|error| ADDRESS.refused(error))
+    let made = netlink.create(RouteNetlinkMessage::NewAddress(message));
+    made.map_err(|error| ADDRESS.refused(error))
 }
 
 /// Whether packets can pass.
@@ -133,22 +135,22 @@ pub(crate) fn is_up(netlink: &mut Netlink, index: u32) -> Result<bool, LabError>
 }
 
 fn message(end: &End) -> LinkMessage {
+    let hardware = end.hardware.map(|hardware| LinkAttribute::Address(hardware.to_vec()));
+    let name = LinkAttribute::IfName(end.name.clone());
+    about(end.index, [name].into_iter().chain(hardware).collect())
+}
+
+fn about(index: u32, attributes: Vec<LinkAttribute>) -> LinkMessage {
     let mut message = LinkMessage::default();
-    message.header = LinkHeader { index: end.index, ..LinkHeader::default() };
-    message.attributes = vec![LinkAttribute::IfName(end.name.clone())];
-    if let Some(hardware) = end.hardware {
-        message.attributes.push(LinkAttribute::Address(hardware.to_vec()));
-    }
+    message.header = LinkHeader { index, ..LinkHeader::default() };
+    message.attributes = attributes;
     message
 }
 
 fn add(netlink: &mut Netlink, message: LinkMessage) -> io::Result<()> {
-    netlink.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+    netlink.create(RouteNetlinkMessage::NewLink(message))
 }
 
 fn set(netlink: &mut Netlink, index: u32, attributes: Vec<LinkAttribute>) -> io::Result<()> {
-    let mut message = LinkMessage::default();
-    message.header = LinkHeader { index, ..LinkHeader::default() };
-    message.attributes = attributes;
-    netlink.change(RouteNetlinkMessage::SetLink(message), 0)
+    netlink.change(RouteNetlinkMessage::SetLink(about(index, attributes)), 0)
 }

@@ -3,15 +3,14 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{
-    TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHandle, TcHeader, TcMessage, TcOption,
+    TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHandle, TcHeader, TcOption,
 };
 
 use crate::error::LabError;
 use crate::kernel::{BPF, CLASSIFIER, CLSACT};
-use crate::netlink::Netlink;
+use crate::netlink::{Netlink, traffic_control};
 use crate::sys;
 
 const NAME: &str = "lose";
@@ -41,9 +40,7 @@ impl Loss {
 
     fn add_filter(&self, netlink: &mut Netlink, index: u32) -> io::Result<()> {
         const PRIORITY: u32 = 1;
-        let mut message = TcMessage::default();
-        message.header = TcHeader {
-            index: index as i32,
+        let header = TcHeader {
             parent: TcHandle { major: u16::MAX, minor: TcHandle::MIN_INGRESS },
             // IPv4 only: an address resolution that is lost costs a second, which says nothing
             // about the protocol under test.
@@ -55,25 +52,18 @@ impl Loss {
             TcFilterBpfOption::ProgName(NAME.to_owned()),
             TcFilterBpfOption::Flags(TcBpfFlags::DirectAction),
         ];
-        message.attributes = vec![
-            TcAttribute::Kind("bpf".to_owned()),
-            TcAttribute::Options(options.map(TcOption::Bpf).to_vec()),
-        ];
-        netlink.change(RouteNetlinkMessage::NewTrafficFilter(message), NLM_F_CREATE | NLM_F_EXCL)
+        let mut message = traffic_control(header, index, "bpf");
+        message.attributes.push(TcAttribute::Options(options.map(TcOption::Bpf).to_vec()));
+        netlink.create(RouteNetlinkMessage::NewTrafficFilter(message))
     }
 }
 
 /// The hook that filters hang on.
 fn add_clsact(netlink: &mut Netlink, index: u32) -> io::Result<()> {
-    let mut message = TcMessage::default();
-    message.header = TcHeader {
-        index: index as i32,
-        handle: TcHandle { major: u16::MAX, minor: 0 },
-        parent: TcHandle::CLSACT,
-        ..TcHeader::default()
-    };
-    message.attributes = vec![TcAttribute::Kind("clsact".to_owned())];
-    netlink.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL)
+    let handle = TcHandle { major: u16::MAX, minor: 0 };
+    let header = TcHeader { handle, parent: TcHandle::CLSACT, ..TcHeader::default() };
+    let message = traffic_control(header, index, "clsact");
+    netlink.create(RouteNetlinkMessage::NewQueueDiscipline(message))
 }
 
 /// How many of the 2^32 random numbers mean a loss.

@@ -3,15 +3,25 @@
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkHeader, LinkMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHeader, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
 /// Longest answer; the description of one link has a few kilobytes.
 const ANSWER_BYTES: usize = 64 * 1024;
+
+/// Returns the message of traffic control at a device that makes something of a kind.
+pub(crate) fn traffic_control(header: TcHeader, index: u32, kind: &str) -> TcMessage {
+    let mut message = TcMessage::default();
+    message.header = TcHeader { index: index as i32, ..header };
+    message.attributes = vec![TcAttribute::Kind(kind.to_owned())];
+    message
+}
 
 /// Requests to the namespace that the thread which opened it was in, from whatever thread.
 pub(crate) struct Netlink {
@@ -30,6 +40,11 @@ impl Netlink {
     /// Asks for a change, and waits until it is made.
     pub(crate) fn change(&mut self, change: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.ask(change, flags | NLM_F_ACK).map(drop)
+    }
+
+    /// Asks for something that is not there yet, and waits until it is made.
+    pub(crate) fn create(&mut self, wanted: RouteNetlinkMessage) -> io::Result<()> {
+        self.change(wanted, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Describes a link.

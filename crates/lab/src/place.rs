@@ -10,6 +10,7 @@ use netlink_packet_route::link::LinkAttribute;
 
 use crate::error::LabError;
 use crate::kernel::{NAMESPACE, NETLINK};
+use crate::link;
 use crate::namespace::on_thread;
 use crate::netlink::Netlink;
 use crate::sys;
@@ -72,6 +73,13 @@ impl Place {
             self.move_thread()?;
             Ok(work())
         })
+    }
+
+    /// Takes its link down for the rest of its life, as when a host dies or a cable is pulled: nothing that it sends
+    /// leaves it, and nothing reaches it.
+    pub fn take_down(&self) -> Result<(), LabError> {
+        let open = || Netlink::open().map_err(|error| NETLINK.refused(error));
+        self.run(|| link::take_down(&mut open()?, self.index))?
     }
 
     /// What it has sent and received until now.

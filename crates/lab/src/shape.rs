@@ -1,13 +1,13 @@
 //! The rate of a link: a token bucket in front of it.
 
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcMessage, TcOption};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcOption};
 use thalweg_core::Rate;
 
 use crate::error::LabError;
 use crate::kernel::TBF;
-use crate::netlink::Netlink;
+use crate::netlink::{Netlink, traffic_control};
 
 /// Up to this rate bursts and queues have their base size. Above it they grow in proportion, or the
 /// kernel's timers would be too coarse for the rate.
@@ -45,18 +45,12 @@ impl Shape {
 
     /// Shapes what leaves through a link.
     pub(crate) fn apply(&self, netlink: &mut Netlink, index: u32) -> Result<(), LabError> {
-        let mut message = TcMessage::default();
-        message.header = TcHeader {
-            index: index as i32,
-            handle: TcHandle { major: 1, minor: 0 },
-            parent: TcHandle::ROOT,
-            ..TcHeader::default()
-        };
-        message.attributes =
-            vec![TcAttribute::Kind("tbf".to_owned()), TcAttribute::Options(self.options())];
-        netlink
-            .change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL)
-            .map_err(|error| TBF.refused(error))
+        let handle = TcHandle { major: 1, minor: 0 };
+        let header = TcHeader { handle, parent: TcHandle::ROOT, ..TcHeader::default() };
+        let mut message = traffic_control(header, index, "tbf");
+        message.attributes.push(TcAttribute::Options(self.options()));
+        let made = netlink.create(RouteNetlinkMessage::NewQueueDiscipline(message));
+        made.map_err(|error| TBF.refused(error))
     }
 
     fn options(&self) -> Vec<TcOption> {

@@ -9,7 +9,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
-use thalweg_core::{NodeId, Span, Time};
+use thalweg_core::{NodeId, Span, Time, fibonacci};
 
 use crate::message::{MESSAGES_PER_CALL, Message};
 use crate::socket::{Endpoint, SEGMENTS_PER_SEND, SEND_BYTES};
@@ -407,8 +407,7 @@ impl Target {
     #[inline]
     fn entry(&self) -> usize {
         let key = u64::from(self.node.0) << 8 | u64::from(self.path);
-        // Fibonacci hashing: the upper bits of the product depend on all bits of the key.
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LATEST.ilog2())) as usize
+        (fibonacci(key) >> (64 - LATEST.ilog2())) as usize
     }
 }
 

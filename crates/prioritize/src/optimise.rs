@@ -64,17 +64,6 @@ pub fn optimise(
     Ok(Thresholds::new(&edges).expect("the grid rises from 1"))
 }
 
-/// How long flows are there on average, in bytes that the link serves meanwhile.
-pub fn mean_time(
-    sizes: &[Bytes],
-    load: f64,
-    thresholds: &Thresholds,
-) -> Result<f64, OptimiseError> {
-    let link = Link::new(sizes, load)?;
-    let edges: Vec<u64> = thresholds.demotions().iter().map(|edge| edge.as_u64()).collect();
-    Ok(link.mean_time(&edges))
-}
-
 /// A link and what it serves.
 struct Link {
     /// Ascending.
@@ -134,6 +123,7 @@ impl Link {
         places[edge] = best.1;
     }
 
+    /// How long flows are there on average, in bytes that the link serves meanwhile.
     fn mean_time(&self, edges: &[u64]) -> f64 {
         let all = self.sizes.len();
         let mut sum = 0.0;
@@ -162,8 +152,9 @@ mod tests {
         sizes.iter().copied().map(Bytes::new).collect()
     }
 
-    fn edges(edges: &[u64]) -> Thresholds {
-        Thresholds::new(&bytes(edges)).unwrap()
+    fn mean_time(sizes: &[Bytes], load: f64, edges: &[Bytes]) -> f64 {
+        let edges: Vec<u64> = edges.iter().map(|edge| edge.as_u64()).collect();
+        Link::new(sizes, load).unwrap().mean_time(&edges)
     }
 
     /// Many small flows, few large ones.
@@ -174,7 +165,7 @@ mod tests {
     #[test]
     fn one_priority_is_a_queue_in_order() {
         // Pollaczek and Khinchine: λ·E(X²) / (2·(1 − ρ)) + E(X), with λ = 0.6 / 25.
-        let time = mean_time(&bytes(&[10, 40]), 0.6, &edges(&[])).unwrap();
+        let time = mean_time(&bytes(&[10, 40]), 0.6, &[]);
         let expected = 0.6 / 25.0 * 850.0 / (2.0 * 0.4) + 25.0;
         assert!((time - expected).abs() < 1e-9, "{time} is not {expected}");
     }
@@ -183,7 +174,7 @@ mod tests {
     fn two_priorities_by_hand() {
         // Edge at 10: the small flow waits for first parts alone, the large one for everything, and is
         // interrupted by first parts, which are a load of 0.6 / 25 · 10.
-        let time = mean_time(&bytes(&[10, 40]), 0.6, &edges(&[10])).unwrap();
+        let time = mean_time(&bytes(&[10, 40]), 0.6, &bytes(&[10]));
         let rate = 0.6 / 25.0;
         let first = rate * 100.0 / (2.0 * (1.0 - rate * 10.0)) + 10.0;
         let second = (rate * 850.0 / (2.0 * 0.4) + 40.0) / (1.0 - rate * 10.0);
@@ -199,7 +190,7 @@ mod tests {
     fn no_single_edge_does_better() {
         let sizes = long_tail();
         let best = optimise(&sizes, 0.8, 2).unwrap();
-        let least = mean_time(&sizes, 0.8, &best).unwrap();
+        let least = mean_time(&sizes, 0.8, best.demotions());
         let link = Link::new(&sizes, 0.8).unwrap();
         for edge in link.grid() {
             assert!(least <= link.mean_time(&[edge]), "an edge at {edge}");
@@ -212,7 +203,7 @@ mod tests {
         let times: Vec<f64> = (1..=8)
             .map(|priorities| {
                 let best = optimise(&sizes, 0.8, priorities).unwrap();
-                mean_time(&sizes, 0.8, &best).unwrap()
+                mean_time(&sizes, 0.8, best.demotions())
             })
             .collect();
         assert!(times.is_sorted_by(|one, next| one >= next), "{times:?}");

@@ -21,6 +21,7 @@ use crate::table::Table;
 
 /// A page under construction. Every text is escaped when the page is written.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
 pub struct Page {
     title: String,
     subtitle: String,
@@ -35,21 +36,18 @@ impl Page {
     }
 
     /// One sentence under the title.
-    #[must_use]
     pub fn subtitle(mut self, subtitle: impl Into<String>) -> Self {
         self.subtitle = subtitle.into();
         self
     }
 
     /// Adds a section at the end.
-    #[must_use]
     pub fn section(mut self, section: Section) -> Self {
         self.sections.push(section);
         self
     }
 
     /// The small print: version, seed, command.
-    #[must_use]
     pub fn footer(mut self, footer: impl Into<String>) -> Self {
         self.footer = footer.into();
         self
@@ -63,6 +61,7 @@ impl Page {
 
 /// A part of a page: an optional heading and what stands under it, in the order of the calls.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
 pub struct Section {
     heading: String,
     blocks: Vec<Block>,
@@ -75,19 +74,16 @@ impl Section {
     }
 
     /// Running text.
-    #[must_use]
     pub fn paragraph(self, text: impl Into<String>) -> Self {
         self.with(Block::Paragraph(text.into()))
     }
 
     /// Key figures, large, side by side.
-    #[must_use]
     pub fn cards(self, cards: impl IntoIterator<Item = Card>) -> Self {
         self.with(Block::Cards(cards.into_iter().collect()))
     }
 
     /// Terms and what they stand for: settings, versions, seeds.
-    #[must_use]
     pub fn definitions<Term: Into<String>, Meaning: Into<String>>(
         self,
         pairs: impl IntoIterator<Item = (Term, Meaning)>,
@@ -97,14 +93,12 @@ impl Section {
     }
 
     /// A table; its caption is not shown when it is empty.
-    #[must_use]
     pub fn table(self, table: Table, caption: impl Into<String>) -> Self {
         self.with(Block::Table { table, caption: caption.into() })
     }
 
     /// A chart; its caption is not shown when it is empty. Charts that follow each other share a
     /// grid of two columns where the screen is wide enough.
-    #[must_use]
     pub fn plot(mut self, chart: Chart, caption: impl Into<String>) -> Self {
         let figure = Figure { chart, caption: caption.into() };
         match self.blocks.last_mut() {
@@ -115,7 +109,6 @@ impl Section {
     }
 
     /// Raw text, folded away until it is asked for.
-    #[must_use]
     pub fn details(self, summary: impl Into<String>, text: impl Into<String>) -> Self {
         self.with(Block::Details { summary: summary.into(), text: text.into() })
     }
@@ -128,6 +121,7 @@ impl Section {
 
 /// One key figure.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct Card {
     label: String,
     value: String,
@@ -142,7 +136,6 @@ impl Card {
     }
 
     /// A line under the figure: what it is compared with.
-    #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
@@ -150,7 +143,6 @@ impl Card {
 
     /// Says whether the figure is good news. The words have to say so too: not everybody sees the
     /// colour.
-    #[must_use]
     pub fn tone(mut self, tone: Tone) -> Self {
         self.tone = tone;
         self

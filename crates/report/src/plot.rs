@@ -38,6 +38,7 @@ pub use series::{Mark, Series};
 /// its colour from the CSS variable `--series-n` where the page sets one, and from a palette that is
 /// safe for colour-blind readers otherwise.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct Chart {
     title: String,
     x: Axis,
@@ -61,28 +62,24 @@ impl Chart {
     }
 
     /// Sets the horizontal axis.
-    #[must_use]
     pub fn x(mut self, axis: Axis) -> Self {
         self.x = axis;
         self
     }
 
     /// Sets the vertical axis. Categories mean nothing here and are ignored.
-    #[must_use]
     pub fn y(mut self, axis: Axis) -> Self {
         self.y = axis.without_categories();
         self
     }
 
     /// Adds a series. Later series are drawn over earlier ones.
-    #[must_use]
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);
         self
     }
 
     /// Adds several series.
-    #[must_use]
     pub fn all(mut self, series: impl IntoIterator<Item = Series>) -> Self {
         self.series.extend(series);
         self
@@ -90,7 +87,6 @@ impl Chart {
 
     /// Sets the size in the chart's own units, which are pixels when it is not scaled. Limited to
     /// what axes and labels need at least, and to 4,000.
-    #[must_use]
     pub fn size(mut self, width_px: u32, height_px: u32) -> Self {
         self.width_px = f64::from(width_px.clamp(280, 4_000));
         self.height_px = f64::from(height_px.clamp(200, 4_000));

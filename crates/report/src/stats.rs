@@ -114,28 +114,6 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     Sample::new(values.iter().copied()).map(|sample| sample.percentile(percent))
 }
 
-/// Jain's fairness index `(Σx)² / (n Σx²)`: 1 when all shares are equal, `1/n` when one has all.
-///
-/// Shares that are all zero are equal, hence 1. Shares that are not finite are left out; `None` when
-/// none is left, and when one is negative, because the index means nothing then.
-pub fn jain_index(shares: &[f64]) -> Option<f64> {
-    let sample = Sample::new(shares.iter().copied())?;
-    if sample.min() < 0.0 {
-        return None;
-    }
-    let largest = sample.max();
-    if largest == 0.0 {
-        return Some(1.0);
-    }
-    // The index does not change with the unit; in units of the largest share no square overflows.
-    let (sum, squares) = sample
-        .ascending()
-        .iter()
-        .map(|share| share / largest)
-        .fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
-    Some((sum * sum / (sample.count() as f64 * squares)).min(1.0))
-}
-
 /// Counts of a sample in bins of equal width.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {

@@ -6,18 +6,19 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_collective::Event as SumEvent;
 use thalweg_core::{NodeId, Rng, Time};
 use thalweg_fabric::{Director, Hosts, Outage, Program};
 use thalweg_flow::{FlowId, Message, Payload, Sent, StartError};
 use thalweg_stack::Event;
-use thalweg_workload::{FlowSpec, LayerOf};
+use thalweg_workload::FlowSpec;
 
 use crate::jobs::Jobs;
 use crate::priorities::Prioritizer;
 use crate::programs::Programs;
 use crate::scenario::Scenario;
-use crate::simulated::{About, Layer, SimulatedHost};
-use crate::source::Source;
+use crate::simulated::{About, SimulatedHost};
+use crate::traffic::Source;
 
 /// One flow of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,8 +149,8 @@ impl<'a> ScenarioDirector<'a> {
             tagger,
             entropy: spec.path.unwrap_or(drawn),
         };
-        let layer = spec.layer.map(|LayerOf { layer, layers }| Layer { layer, layers });
-        match hosts.machine(src).flows_mut().start_about(now, message, About { layer, believed }) {
+        let about = About { layer: spec.layer, believed };
+        match hosts.machine(src).flows_mut().start(now, message, about) {
             Ok(flow) => {
                 hosts.machine(dst).flows_mut().expect(now, src, flow, spec.bytes);
                 Some((src, flow))
@@ -235,10 +236,10 @@ impl Director<SimulatedHost> for ScenarioDirector<'_> {
             Event::Flow(thalweg_flow::Event::Received(_))
             | Event::Server(_)
             | Event::Mesh { .. } => {}
-            Event::Finished { job, operation, coverage, .. } => {
+            Event::Sum { job, event: SumEvent::Finished { operation, coverage, .. } } => {
                 self.jobs.on_sum(now, node, (job, operation), &coverage);
             }
-            Event::Failed { job, failure, .. } => {
+            Event::Sum { job, event: SumEvent::Failed { failure, .. } } => {
                 self.jobs.on_failure(job, failure.to_string(), hosts);
             }
         }

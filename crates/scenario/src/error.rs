@@ -49,6 +49,17 @@ impl Mistake {
     }
 }
 
+/// What a check gave, seen from the table around.
+pub(crate) trait Under {
+    fn under(self, key: impl ToString) -> Self;
+}
+
+impl<T> Under for Result<T, Mistake> {
+    fn under(self, key: impl ToString) -> Result<T, Mistake> {
+        self.map_err(|mistake| mistake.under(key))
+    }
+}
+
 /// The text of a scenario file, to tell where in it something is.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
@@ -111,7 +122,9 @@ impl Source<'_> {
     fn places(&self) -> Vec<Place> {
         let (root, _) = DeTable::parse_recoverable(self.text);
         let mut places = Vec::new();
-        add_table(&mut Vec::new(), root.get_ref(), &mut places);
+        for (key, value) in root.get_ref() {
+            add(&[key.get_ref().to_string()], key.span(), value, &mut places);
+        }
         places
     }
 }
@@ -124,31 +137,23 @@ impl Place {
     }
 }
 
-fn add_table(path: &mut Vec<String>, table: &DeTable<'_>, places: &mut Vec<Place>) {
-    for (key, value) in table {
-        add(path, key.get_ref(), key.span(), value, places);
-    }
-}
-
-fn add(
-    path: &mut Vec<String>,
-    name: &str,
-    key: Range<usize>,
-    value: &Spanned<DeValue<'_>>,
-    places: &mut Vec<Place>,
-) {
-    path.push(name.to_owned());
-    places.push(Place { path: path.clone(), key, value: value.span() });
+/// Adds a key, and all keys below it.
+fn add(path: &[String], key: Range<usize>, value: &Spanned<DeValue<'_>>, places: &mut Vec<Place>) {
+    places.push(Place { path: path.to_vec(), key, value: value.span() });
+    let below = |name: &str| [path, &[name.to_owned()]].concat();
     match value.get_ref() {
-        DeValue::Table(table) => add_table(path, table, places),
+        DeValue::Table(table) => {
+            table.iter().for_each(|(key, value)| {
+                add(&below(key.get_ref()), key.span(), value, places);
+            });
+        }
         DeValue::Array(items) => {
-            for (number, item) in items.iter().enumerate() {
-                add(path, &number.to_string(), item.span(), item, places);
-            }
+            items.iter().enumerate().for_each(|(number, item)| {
+                add(&below(&number.to_string()), item.span(), item, places);
+            });
         }
         _ => {}
     }
-    path.pop();
 }
 
 /// The way to a key as TOML writes it.

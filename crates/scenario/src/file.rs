@@ -2,6 +2,10 @@
 
 use serde::Deserialize;
 use thalweg_core::{Bytes, Rate, Span};
+use thalweg_fabric::Spread;
+use thalweg_fabric::topology::{Dumbbell, LeafSpine, OneSwitch, ThreeTier};
+
+use crate::job::Collective;
 
 /// A scenario file.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,58 +45,11 @@ pub(crate) struct PacingTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TopologyTable {
-    OneSwitch(OneSwitchTable),
-    Dumbbell(DumbbellTable),
-    LeafSpine(LeafSpineTable),
-    ThreeTier(ThreeTierTable),
+    OneSwitch(OneSwitch),
+    Dumbbell(Dumbbell),
+    LeafSpine(LeafSpine),
+    ThreeTier(ThreeTier),
     List(ListTable),
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct CableTable {
-    pub(crate) rate: Rate,
-    pub(crate) delay: Span,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct OneSwitchTable {
-    pub(crate) hosts: u32,
-    pub(crate) host_cable: CableTable,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct DumbbellTable {
-    pub(crate) hosts_per_side: u32,
-    pub(crate) host_cable: CableTable,
-    pub(crate) trunk: CableTable,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct LeafSpineTable {
-    pub(crate) racks: u32,
-    pub(crate) hosts_per_rack: u32,
-    pub(crate) spines: u32,
-    #[serde(default = "one")]
-    pub(crate) uplinks_per_spine: u32,
-    pub(crate) host_cable: CableTable,
-    pub(crate) uplink: CableTable,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct ThreeTierTable {
-    pub(crate) pods: u32,
-    pub(crate) racks_per_pod: u32,
-    pub(crate) hosts_per_rack: u32,
-    pub(crate) aggregations_per_pod: u32,
-    pub(crate) cores: u32,
-    pub(crate) host_cable: CableTable,
-    pub(crate) aggregation_cable: CableTable,
-    pub(crate) core_cable: CableTable,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -132,7 +89,7 @@ pub(crate) struct SwitchTable {
     pub(crate) trim_above: Option<Bytes>,
     /// With fair queues: of ordinary traffic and of training.
     pub(crate) class_weights: Option<[u32; 2]>,
-    pub(crate) routing: RoutingWord,
+    pub(crate) routing: Spread,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -152,15 +109,6 @@ pub(crate) enum EcnWord {
     #[default]
     Queue,
     Port,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum RoutingWord {
-    #[default]
-    PerFlow,
-    PerPacket,
-    Explicit,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -435,7 +383,7 @@ pub(crate) struct TrainingTable {
     pub(crate) json: Option<String>,
     pub(crate) workers: Vec<u32>,
     #[serde(default)]
-    pub(crate) collective: CollectiveWord,
+    pub(crate) collective: Collective,
     /// Who adds up, one host
     pub(crate) server: Option<u32>,
     /// or several.
@@ -480,23 +428,12 @@ pub(crate) enum ParametersWord {
     KeepValue,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum CollectiveWord {
-    Aggregate,
-    RackOnly,
-    #[default]
-    Server,
-    Ring,
-    Switchml,
-}
-
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct AllReduceTable {
     pub(crate) workers: Vec<u32>,
     #[serde(default)]
-    pub(crate) collective: CollectiveWord,
+    pub(crate) collective: Collective,
     pub(crate) server: Option<u32>,
     pub(crate) servers: Option<Vec<u32>>,
     /// Of each tensor.
@@ -583,10 +520,6 @@ pub(crate) struct SweepTable {
     pub(crate) seeds: Vec<u64>,
     /// Keys as dotted paths, quoted or not, each with the values it takes.
     pub(crate) vary: toml::Table,
-}
-
-fn one() -> u32 {
-    1
 }
 
 fn two() -> u64 {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{Bytes, NodeId, Rate, Span};
 use thalweg_fabric::Topology;
+use thalweg_flow::MessageConfig;
 
 /// Packet sizes of a transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +23,17 @@ pub struct PacketSizes {
     pub overhead_bytes: u32,
     /// Bytes of an acknowledgement.
     pub ack_bytes: u32,
+}
+
+impl PacketSizes {
+    /// Returns the sizes of a transport's packets.
+    pub(crate) fn of(messages: &MessageConfig) -> PacketSizes {
+        PacketSizes {
+            segment_bytes: messages.segment_bytes,
+            overhead_bytes: messages.overhead_bytes,
+            ack_bytes: messages.ack_wire_bytes,
+        }
+    }
 }
 
 /// Works out ideal times over a topology, keeping the paths it has seen.

@@ -13,12 +13,13 @@ mod run;
 mod script;
 mod stats;
 
+use serde::Deserialize;
 use thalweg_collective::SumCall;
 use thalweg_core::{Bytes, NodeId, Span, Time};
 use thalweg_deliver::LossBound;
 use thalweg_values::Tensor;
 
-pub(crate) use agree::{AgreeError, agree};
+pub(crate) use agree::agree;
 pub(crate) use cast::{Cast, Part, Stage};
 pub(crate) use paths::{paths, rack_switch};
 pub use record::{JobKind, JobRecord, ServerUse};
@@ -30,17 +31,20 @@ pub use stats::WorkerStats;
 pub(crate) const VALUE_BYTES: u64 = 4;
 
 /// How the workers of a job sum their tensors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Collective {
     /// In switches of all levels, completed by servers.
     Aggregate,
     /// In the workers' rack switches only, completed by servers.
     RackOnly,
     /// By parameter servers, without switches.
+    #[default]
     Server,
     /// Around a ring of workers.
     Ring,
     /// In one switch with static pools, without a server.
+    #[serde(rename = "switchml")]
     SwitchMl,
 }
 
@@ -87,7 +91,7 @@ pub(crate) struct Bounded {
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) kind: JobKind,
-    /// What is trained, if anything is.
+    /// What is trained; `all-reduce` if nothing is.
     pub(crate) model: String,
     pub(crate) collective: Collective,
     /// By rank.

@@ -20,7 +20,6 @@ mod run;
 mod samples;
 mod scenario;
 mod simulated;
-mod source;
 pub mod sweep;
 mod traffic;
 

@@ -130,22 +130,37 @@ impl Outcome {
         self.links.iter().map(|link| link.stats.trimmed_packets).sum()
     }
 
-    /// Flows of more than `above` and at most `up_to` bytes.
+    /// Flows that arrived whole, in order of starting.
+    pub(crate) fn finished(&self) -> impl Iterator<Item = FinishedFlow> {
+        self.flows.iter().zip(&self.ideals).filter_map(|(flow, ideal)| {
+            let span = self.completion(flow)?;
+            Some(FinishedFlow {
+                bytes: flow.spec.bytes.as_u64(),
+                fct_us: span.as_us_f64(),
+                slowdown: span.as_ps() as f64 / ideal.as_ps() as f64,
+            })
+        })
+    }
+
+    /// Completion times in microseconds, and slowdowns, of flows of more than `above` and at most `up_to`
+    /// bytes.
+    pub(crate) fn times(&self, above: u64, up_to: u64) -> (Vec<f64>, Vec<f64>) {
+        let in_class = self.finished().filter(|flow| above < flow.bytes && flow.bytes <= up_to);
+        in_class.map(|flow| (flow.fct_us, flow.slowdown)).unzip()
+    }
+
     fn class(&self, name: &'static str, above: u64, up_to: u64) -> Option<SizeClass> {
-        let in_class = |flow: &FlowRecord| {
-            let bytes = flow.spec.bytes.as_u64();
-            above < bytes && bytes <= up_to
-        };
-        let mut fct_us = Vec::new();
-        let mut slowdown = Vec::new();
-        for (flow, ideal) in self.flows.iter().zip(&self.ideals) {
-            if let Some(span) = self.completion(flow).filter(|_| in_class(flow)) {
-                fct_us.push(span.as_us_f64());
-                slowdown.push(span.as_ps() as f64 / ideal.as_ps() as f64);
-            }
-        }
+        let (fct_us, slowdown) = self.times(above, up_to);
         let count = fct_us.len();
         let (fct_us, slowdown) = (Sample::new(fct_us)?.summary(), Sample::new(slowdown)?.summary());
         Some(SizeClass { name, count, fct_us, slowdown })
     }
+}
+
+/// A flow that arrived whole.
+pub(crate) struct FinishedFlow {
+    pub(crate) bytes: u64,
+    pub(crate) fct_us: f64,
+    /// Completion time divided by the ideal one.
+    pub(crate) slowdown: f64,
 }

@@ -18,26 +18,22 @@ pub(crate) use transport::{
 };
 
 use thalweg_core::{NodeId, Span, Time};
-use thalweg_fabric::{Config, Effect, Outage, Place, Rule, Spread, Topology};
+use thalweg_fabric::{Config, Effect, Outage, Place, Rule, Topology};
 
-use crate::error::Mistake;
-use crate::file::{FaultTable, File, PlaceTable, RoutingWord, WhenTable};
+use crate::error::{Mistake, Under};
+use crate::file::{FaultTable, File, PlaceTable, WhenTable};
 
 /// Settings of switches and links.
 pub(crate) fn fabric(file: &File, topology: &Topology) -> Result<Config, Mistake> {
     let mut config = Config {
-        discipline: switch::discipline(file).map_err(|mistake| mistake.under("switch"))?,
-        buffer: switch::buffer(&file.switch).map_err(|mistake| mistake.under("switch"))?,
-        spread: match file.switch.routing {
-            RoutingWord::PerFlow => Spread::PerFlow,
-            RoutingWord::PerPacket => Spread::PerPacket,
-            RoutingWord::Explicit => Spread::Explicit,
-        },
+        discipline: switch::discipline(file).under("switch")?,
+        buffer: switch::buffer(&file.switch).under("switch")?,
+        spread: file.switch.routing,
         ..Config::default()
     };
     for (number, fault) in file.faults.iter().enumerate() {
         let added = add_fault(&mut config, fault, topology);
-        added.map_err(|mistake| mistake.under(fault.kind()).under(number).under("faults"))?;
+        added.under(fault.kind()).under(number).under("faults")?;
     }
     Ok(config)
 }
@@ -84,7 +80,7 @@ fn add_fault(config: &mut Config, fault: &FaultTable, topology: &Topology) -> Re
     };
     let WhenTable { on, from, until } = when;
     let (from, until) = period(from, until)?;
-    config.faults.push(Rule { place: place(on, topology)?, effect, from, until });
+    config.faults.push(Rule { place: place(on, topology).under("on")?, effect, from, until });
     Ok(())
 }
 
@@ -108,7 +104,6 @@ fn period(from: Span, until: Option<Span>) -> Result<(Time, Time), Mistake> {
 
 fn place(table: PlaceTable, topology: &Topology) -> Result<Place, Mistake> {
     let cables = topology.cables().len();
-    let under_on = |mistake: Mistake| mistake.under("on");
     Ok(match table {
         PlaceTable::Everywhere => Place::Everywhere,
         PlaceTable::HostCables => Place::HostCables,
@@ -116,12 +111,10 @@ fn place(table: PlaceTable, topology: &Topology) -> Result<Place, Mistake> {
         PlaceTable::Cable(number) if (number as usize) < cables => Place::Cable(number),
         PlaceTable::Cable(number) => {
             let message = format!("there is no cable {number}: they go from 0 to {}", cables - 1);
-            return Err(under_on(Mistake::at("cable", message)));
+            return Err(Mistake::at("cable", message));
         }
-        PlaceTable::Into(number) => Place::Into(node("into", number, topology).map_err(under_on)?),
-        PlaceTable::OutOf(number) => {
-            Place::OutOf(node("out-of", number, topology).map_err(under_on)?)
-        }
+        PlaceTable::Into(number) => Place::Into(node("into", number, topology)?),
+        PlaceTable::OutOf(number) => Place::OutOf(node("out-of", number, topology)?),
     })
 }
 

@@ -4,7 +4,7 @@ use thalweg_core::{Bytes, NodeId, Rng, Span};
 use thalweg_fabric::{Config, Spread, Topology};
 
 use crate::director::FlowRecord;
-use crate::error::{Mistake, ScenarioError, Source};
+use crate::error::{Mistake, ScenarioError, Source, Under};
 use crate::file::File;
 use crate::ideal::{Ideal, PacketSizes};
 use crate::job::{Cast, Collective, Job, Stage};
@@ -45,32 +45,27 @@ impl Scenario {
     }
 
     fn check(file: File, load: Load<'_>) -> Result<Scenario, Mistake> {
-        let topology = plan::topology(&file.topology);
-        let (topology, node_names) = topology.map_err(|mistake| mistake.under("topology"))?;
+        let (topology, node_names) = plan::topology(&file.topology).under("topology")?;
         let fabric = plan::fabric(&file, &topology)?;
-        let transport = plan::transport(&file.transport);
-        let transport = transport.map_err(|mistake| mistake.under("transport"))?;
+        let transport = plan::transport(&file.transport).under("transport")?;
         let transport = plan::on_topology(transport, &topology);
         let deliveries = plan::delivery_plan(&file.transport, &transport, &topology);
-        let deliveries = deliveries.map_err(|mistake| mistake.under("transport"))?;
+        let deliveries = deliveries.under("transport")?;
         let protocol = plan::protocol(&file.transport, &transport, &topology, deliveries);
-        let mut protocol = protocol.map_err(|mistake| mistake.under("transport"))?;
-        let aggregation = plan::aggregation(&file.aggregation);
-        let aggregation = aggregation.map_err(|mistake| mistake.under("aggregation"))?;
+        let mut protocol = protocol.under("transport")?;
+        let aggregation = plan::aggregation(&file.aggregation).under("aggregation")?;
         let aggregation = aggregation.on_path(plan::longest_round_trip(&transport, &topology));
-        let pacing = file.pacing.map(plan::pacing).transpose();
-        let pacing = pacing.map_err(|mistake| mistake.under("pacing"))?;
+        let pacing = file.pacing.map(plan::pacing).transpose().under("pacing")?;
         if file.traffic.is_empty() {
             return Err(Mistake::at("traffic", "nobody sends: add a [[traffic]] table"));
         }
         let setting =
             Setting { topology: &topology, transport: &transport, protocol: &protocol, load };
         let priorities = plan::priorities(&file, &protocol, &|sizes| setting.sizes(sizes));
-        let priorities = priorities.map_err(|mistake| mistake.under("transport"))?;
+        let priorities = priorities.under("transport")?;
         let mut traffic = Vec::new();
         for (number, table) in file.traffic.iter().enumerate() {
-            let checked = Traffic::new(table, &setting);
-            traffic.push(checked.map_err(|mistake| mistake.under(number).under("traffic"))?);
+            traffic.push(Traffic::new(table, &setting).under(number).under("traffic")?);
         }
         let learning = priorities.as_ref().and_then(|priorities| priorities.learning.as_ref());
         if learning.is_some_and(|learning| learning.sizes.is_none())
@@ -176,11 +171,7 @@ impl Scenario {
 
     /// How long every flow and the acknowledgement of its last packet take alone.
     pub(crate) fn ideals(&self, flows: &[FlowRecord]) -> (Vec<Span>, Vec<Span>) {
-        let sizes = PacketSizes {
-            segment_bytes: self.transport.messages.segment_bytes,
-            overhead_bytes: self.transport.messages.overhead_bytes,
-            ack_bytes: self.transport.messages.ack_wire_bytes,
-        };
+        let sizes = PacketSizes::of(&self.transport.messages);
         let sprays = self.fabric.spread == Spread::PerPacket;
         let mut ideal = Ideal::new(&self.topology, sizes, sprays);
         let of = |flow: &FlowRecord| {

@@ -7,7 +7,7 @@ mod transport;
 
 use thalweg_stack::Host;
 
-pub(crate) use deliveries::{Deliveries, Layer};
+pub(crate) use deliveries::Deliveries;
 pub(crate) use participant::SimulatedParticipant;
 pub(crate) use transport::{About, SimulatedTransport};
 

@@ -5,6 +5,8 @@ mod members;
 mod tensors;
 mod training;
 
+use std::iter::Peekable;
+
 use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::Topology;
 use thalweg_flow::MAX_PACKETS;
@@ -13,14 +15,13 @@ use thalweg_workload::{
     trace,
 };
 
-use crate::error::Mistake;
+use crate::error::{Mistake, Under};
 use crate::file::{
     BetweenWord, FlowListTable, IncastTable, LoadWord, PermutationTable, PoissonTable, SizesTable,
     TrafficTable,
 };
 use crate::job::Job;
 use crate::plan::Protocol;
-use crate::source::{Source, source};
 
 /// One source of traffic, checked.
 #[derive(Clone, Debug)]
@@ -43,6 +44,9 @@ pub(crate) enum Traffic {
     },
     Job(Box<Job>),
 }
+
+/// Flows in order of time, made as they are needed.
+pub(crate) type Source = Peekable<Box<dyn Iterator<Item = FlowSpec> + Send>>;
 
 /// Reads a file that a scenario names.
 pub(crate) type Load<'a> = &'a dyn Fn(&str) -> Result<String, String>;
@@ -73,7 +77,7 @@ impl Traffic {
             source.map_err(|error| arrival_mistake(&error))?;
             Ok(traffic)
         });
-        drawn.map_err(|mistake| mistake.under(kind))
+        drawn.under(kind)
     }
 
     /// Where its flows come from in one run.
@@ -139,6 +143,11 @@ impl Traffic {
     }
 }
 
+fn source(flows: impl Iterator<Item = FlowSpec> + Send + 'static) -> Source {
+    let flows: Box<dyn Iterator<Item = FlowSpec> + Send> = Box::new(flows);
+    flows.peekable()
+}
+
 fn arrival_mistake(error: &ArrivalError) -> Mistake {
     match error {
         ArrivalError::Load(_)
@@ -158,7 +167,7 @@ impl Setting<'_> {
     }
 
     fn poisson(&self, table: &PoissonTable) -> Result<Traffic, Mistake> {
-        let sizes = self.sizes(&table.sizes).map_err(|mistake| mistake.under("sizes"))?;
+        let sizes = self.sizes(&table.sizes).under("sizes")?;
         let sizes = table.cap.map_or(sizes.clone(), |cap| sizes.capped(cap));
         self.fits(sizes.largest(), "sizes")?;
         let when = "say when to stop: flows = 10000 or lasting = \"20ms\"";

@@ -104,7 +104,8 @@ fn settings_of_homa_make_sense() {
         ),
         (
             "control = \"pfabric\"\nunscheduled-cutoffs = [\"2KB\"]",
-            "transport.unscheduled-cutoffs: control = \"pfabric\" has no such setting: take this away",
+            "transport.unscheduled-cutoffs: only control = \"homa\" has unscheduled packets: write that, \
+             or take this away",
         ),
         (
             "control = \"homa\"\nreordering-packets = 3",

@@ -10,7 +10,7 @@ use thalweg_core::NodeId;
 use thalweg_fabric::Buffer;
 use thalweg_flow::Config;
 use thalweg_scenario::sweep::{Variant, variants};
-use thalweg_scenario::{Ending, Outcome, output};
+use thalweg_scenario::{Collective, Ending, Outcome, output};
 use thalweg_transport::Control;
 use thalweg_transport::control::{Aimd, Dctcp};
 
@@ -192,17 +192,28 @@ fn row(line: &str) -> Option<(&str, &str)> {
 
 /// The fields of structs and the variants of enums, as a file writes them.
 fn keys_of_source() -> BTreeSet<String> {
-    let source = include_str!("../src/file.rs");
-    let code = || source.lines().map(str::trim).filter(|line| !line.starts_with("//"));
-    let mut keys: BTreeSet<String> =
-        code().flat_map(str::split_whitespace).filter_map(field).collect();
-    let mut in_enum = false;
-    for line in code() {
-        in_enum = line.starts_with("pub(crate) enum ") || (in_enum && line != "}");
-        if in_enum {
-            keys.extend(variant_name(line));
+    let code =
+        |source: &'static str| source.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    let file = include_str!("../src/file.rs");
+    let words = code(file).flat_map(str::split_whitespace);
+    let shapes = code(include_str!("../../fabric/src/topology/shapes.rs"));
+    let of_shapes = shapes.filter_map(|line| line.strip_prefix("pub ")?.split_whitespace().next());
+    let mut keys: BTreeSet<String> = words.chain(of_shapes).filter_map(field).collect();
+    for (source, head) in [
+        (file, "pub(crate) enum "),
+        (include_str!("../../fabric/src/routing.rs"), "pub enum Spread "),
+        (include_str!("../src/job.rs"), "pub enum Collective "),
+    ] {
+        let mut in_enum = false;
+        for line in code(source) {
+            in_enum = line.starts_with(head) || (in_enum && line != "}");
+            if in_enum {
+                keys.extend(variant_name(line));
+            }
         }
     }
+    keys.remove("switch-ml");
+    keys.insert(Collective::SwitchMl.name().to_owned());
     keys
 }
 

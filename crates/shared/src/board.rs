@@ -11,7 +11,7 @@ use crate::process::Process;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"thalwegT");
 /// To be raised whenever the layout or the meaning of a word changes.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The seat of a member who has not come.
 pub(crate) const EMPTY: u32 = 0;
@@ -123,7 +123,7 @@ impl Board {
         let at = self.call_at(member, operation);
         let step = self.read_step(at + 8);
         let is_this = self.memory.long(at).load(Relaxed) == operation;
-        if is_this { step } else { Call::Unknown.into() }
+        if is_this { step } else { Call(None).into() }
     }
 
     fn call_at(&self, member: u32, operation: u64) -> usize {
@@ -158,6 +158,8 @@ pub(crate) fn test_board(members: u32, chunk_bytes: usize) -> Board {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::OperationKind;
+
     use super::*;
 
     #[test]
@@ -168,7 +170,7 @@ mod tests {
         let problem = || layout_of(&memory).unwrap_err();
         assert_eq!(problem(), "claims 3 members with chunks of 18446744073709551615 bytes");
         memory.word(layout::VERSION).store(9, SeqCst);
-        assert_eq!(problem(), "is of version 9 and this program speaks version 2");
+        assert_eq!(problem(), "is of version 9 and this program speaks version 3");
         memory.long(layout::MAGIC).store(9, SeqCst);
         assert_eq!(problem(), "is not a team's memory");
     }
@@ -187,11 +189,14 @@ mod tests {
     #[test]
     fn calls_of_two_operations_stand_side_by_side() {
         let board = test_board(2, 64);
-        let (first, second) = (Call::Barrier.into(), Call::AllGather { bytes: 3 }.into());
+        let (first, second) = (
+            Call::bare(OperationKind::Barrier).into(),
+            Call::copy(OperationKind::AllGather, None, 3).into(),
+        );
         board.announce(1, 6, &first);
         board.announce(1, 7, &second);
         assert_eq!(board.announced(1, 6), first);
         assert_eq!(board.announced(1, 7), second);
-        assert_eq!(board.announced(1, 8), Call::Unknown.into(), "not called yet");
+        assert_eq!(board.announced(1, 8), Call(None).into(), "not called yet");
     }
 }

@@ -2,49 +2,13 @@
 
 use std::fmt;
 
-use thalweg_core::{Combine, Element, Fingerprint};
+use thalweg_core::{Combine, Element, Fingerprint, OperationKind};
 use thalweg_wire::fingerprint;
 
-/// An operation as one member called it.
+/// An operation as one member called it. `None` is something that this version does not know: the shared memory was
+/// overwritten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Call {
-    /// [`Team::all_reduce`](crate::Team::all_reduce).
-    AllReduce {
-        /// The type of the values.
-        element: Element,
-        /// How they become one.
-        how: Combine,
-        /// The length of the data.
-        bytes: u64,
-    },
-    /// [`Team::reduce_to`](crate::Team::reduce_to).
-    ReduceTo {
-        /// Who gets the combination.
-        root: u32,
-        /// The type of the values.
-        element: Element,
-        /// How they become one.
-        how: Combine,
-        /// The length of the data.
-        bytes: u64,
-    },
-    /// [`Team::broadcast`](crate::Team::broadcast).
-    Broadcast {
-        /// Whose data everybody gets.
-        root: u32,
-        /// The length of the data.
-        bytes: u64,
-    },
-    /// [`Team::all_gather`](crate::Team::all_gather).
-    AllGather {
-        /// The length of one member's data.
-        bytes: u64,
-    },
-    /// [`Team::barrier`](crate::Team::barrier).
-    Barrier,
-    /// Something that this version does not know: the shared memory was overwritten.
-    Unknown,
-}
+pub struct Call(pub Option<Fingerprint>);
 
 /// A call, and the operation of the application that it is a step of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,33 +20,50 @@ pub struct Step {
 }
 
 /// Number of words that a step takes.
-pub(crate) const STEP_WORDS: usize = 5;
+pub(crate) const STEP_WORDS: usize = 6;
 
-impl Step {
-    /// The words of the call, then those of the operation. No operation has only zeros.
-    pub(crate) fn encode(&self) -> [u64; STEP_WORDS] {
-        let mut words = [0; STEP_WORDS];
-        words[..2].copy_from_slice(&self.call.encode());
-        if let Some(operation) = &self.operation {
-            let encoded = fingerprint::encode(operation);
-            for (word, bytes) in words[2..].iter_mut().zip(encoded.as_chunks().0) {
-                *word = u64::from_le_bytes(*bytes);
-            }
-        }
-        words
+impl Call {
+    /// A call that combines data of this length: for the root, or for everybody.
+    pub fn reduction(root: Option<u32>, element: Element, how: Combine, bytes: usize) -> Call {
+        let kind = root.map_or(OperationKind::AllReduce, |_| OperationKind::Reduce);
+        let reduction = Some(how.into());
+        Call::copy(kind, root, bytes).with(|call| Fingerprint {
+            element: Some(element),
+            reduction,
+            ..call
+        })
     }
 
-    /// Decodes any words. Invalid ones are [`Call::Unknown`].
-    pub(crate) fn decode([what, bytes, rest @ ..]: [u64; STEP_WORDS]) -> Step {
-        let call = Call::decode([what, bytes]);
-        if rest == [0; 3] {
-            return Step { call, operation: None };
+    /// A call that copies data of this length: that of the root, or that of every member.
+    pub fn copy(kind: OperationKind, root: Option<u32>, bytes: usize) -> Call {
+        // The largest root stands for none, and no team has it.
+        let root = root.map(|root| root.min(u32::MAX - 1));
+        Call::bare(kind).with(|call| Fingerprint { root, bytes: Some(bytes as u64), ..call })
+    }
+
+    /// A call without data.
+    pub fn bare(kind: OperationKind) -> Call {
+        Call(Some(Fingerprint::new(kind)))
+    }
+
+    fn with(self, change: impl FnOnce(Fingerprint) -> Fingerprint) -> Call {
+        Call(self.0.map(change))
+    }
+}
+
+impl Step {
+    /// The words of the call, then those of the operation.
+    pub(crate) fn encode(&self) -> [u64; STEP_WORDS] {
+        let [call, operation] = [self.call.0, self.operation].map(words);
+        std::array::from_fn(|at| if at < 3 { call[at] } else { operation[at - 3] })
+    }
+
+    /// Decodes any words. Of invalid ones the call is unknown.
+    pub(crate) fn decode([a, b, c, operation @ ..]: [u64; STEP_WORDS]) -> Step {
+        match (fingerprint_of([a, b, c]), fingerprint_of(operation)) {
+            (Some(call), Some(operation)) => Step { call: Call(call), operation },
+            _ => Call(None).into(),
         }
-        let encoded = rest.map(u64::to_le_bytes);
-        let operation = encoded.as_flattened().try_into().ok();
-        let operation = operation.and_then(|bytes| fingerprint::decode(bytes).ok());
-        let call = if operation.is_some() { call } else { Call::Unknown };
-        Step { call, operation }
     }
 
     /// Returns whether two members take the same step of the same operation.
@@ -94,6 +75,22 @@ impl Step {
         };
         is_same && self.call == other.call
     }
+}
+
+/// The words of a fingerprint. Those of none are zeros, which no fingerprint has.
+fn words(fingerprint: Option<Fingerprint>) -> [u64; 3] {
+    let encoded = fingerprint.map(|fingerprint| fingerprint::encode(&fingerprint));
+    let words = encoded.as_ref().map_or(&[][..], |bytes| bytes.as_chunks().0);
+    std::array::from_fn(|at| words.get(at).map_or(0, |word| u64::from_le_bytes(*word)))
+}
+
+/// The fingerprint of these words, if they have one. `None` if they are invalid.
+fn fingerprint_of(words: [u64; 3]) -> Option<Option<Fingerprint>> {
+    if words == [0; 3] {
+        return Some(None);
+    }
+    let encoded = words.map(u64::to_le_bytes);
+    fingerprint::decode(encoded.as_flattened().try_into().ok()?).ok().map(Some)
 }
 
 impl From<Call> for Step {
@@ -111,86 +108,12 @@ impl fmt::Display for Step {
     }
 }
 
-const COMBINES: [Combine; 4] = [Combine::Sum, Combine::Product, Combine::Min, Combine::Max];
-
-const ALL_REDUCE: u8 = 1;
-const REDUCE_TO: u8 = 2;
-const BROADCAST: u8 = 3;
-const ALL_GATHER: u8 = 4;
-const BARRIER: u8 = 5;
-
-impl Call {
-    /// Two words: what (operation, element, way of combining, root), and how many bytes.
-    pub(crate) fn encode(&self) -> [u64; 2] {
-        let what = |kind: u8, element: u8, how: u8, root: u32| {
-            u64::from(kind) | u64::from(element) << 8 | u64::from(how) << 16 | u64::from(root) << 32
-        };
-        match *self {
-            Call::AllReduce { element, how, bytes } => {
-                [what(ALL_REDUCE, element_code(element), how_code(how), 0), bytes]
-            }
-            Call::ReduceTo { root, element, how, bytes } => {
-                [what(REDUCE_TO, element_code(element), how_code(how), root), bytes]
-            }
-            Call::Broadcast { root, bytes } => [what(BROADCAST, 0, 0, root), bytes],
-            Call::AllGather { bytes } => [what(ALL_GATHER, 0, 0, 0), bytes],
-            Call::Barrier => [what(BARRIER, 0, 0, 0), 0],
-            Call::Unknown => [0, 0],
-        }
-    }
-
-    /// What two words say, whatever they are.
-    pub(crate) fn decode([what, bytes]: [u64; 2]) -> Call {
-        let [kind, element, how, _, root @ ..] = what.to_le_bytes();
-        let root = u32::from_le_bytes(root);
-        let element = Element::ALL.get(usize::from(element)).copied();
-        let how = COMBINES.get(usize::from(how)).copied();
-        let call = match (kind, element, how) {
-            (ALL_REDUCE, Some(element), Some(how)) => Call::AllReduce { element, how, bytes },
-            (REDUCE_TO, Some(element), Some(how)) => Call::ReduceTo { root, element, how, bytes },
-            (BROADCAST, ..) => Call::Broadcast { root, bytes },
-            (ALL_GATHER, ..) => Call::AllGather { bytes },
-            (BARRIER, ..) => Call::Barrier,
-            _ => Call::Unknown,
-        };
-        if call.encode() == [what, bytes] { call } else { Call::Unknown }
-    }
-}
-
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Call::AllReduce { element, how, bytes } => {
-                write!(f, "all_reduce of {bytes} bytes of {} by {}", element.name(), name(how))
-            }
-            Call::ReduceTo { root, element, how, bytes } => {
-                let (element, how) = (element.name(), name(how));
-                write!(f, "reduce_to member {root} of {bytes} bytes of {element} by {how}")
-            }
-            Call::Broadcast { root, bytes } => {
-                write!(f, "broadcast from member {root} of {bytes} bytes")
-            }
-            Call::AllGather { bytes } => write!(f, "all_gather of {bytes} bytes each"),
-            Call::Barrier => write!(f, "barrier"),
-            Call::Unknown => write!(f, "an unknown call"),
+        match &self.0 {
+            Some(call) => call.fmt(f),
+            None => f.write_str("an unknown call"),
         }
-    }
-}
-
-fn element_code(element: Element) -> u8 {
-    Element::ALL.iter().position(|known| *known == element).map_or(u8::MAX, |at| at as u8)
-}
-
-fn how_code(how: Combine) -> u8 {
-    COMBINES.iter().position(|known| *known == how).map_or(u8::MAX, |at| at as u8)
-}
-
-fn name(how: Combine) -> &'static str {
-    match how {
-        Combine::Sum => "sum",
-        Combine::Product => "product",
-        Combine::Min => "min",
-        Combine::Max => "max",
     }
 }
 
@@ -198,42 +121,52 @@ fn name(how: Combine) -> &'static str {
 mod tests {
     use super::*;
 
-    fn all() -> Vec<Call> {
+    fn all() -> Vec<Step> {
         let mut calls = vec![
-            Call::Broadcast { root: 7, bytes: 12 },
-            Call::AllGather { bytes: u64::MAX },
-            Call::Barrier,
-            Call::Unknown,
+            Call::copy(OperationKind::Broadcast, Some(7), 12),
+            Call::copy(OperationKind::AllGather, None, isize::MAX as usize),
+            Call::bare(OperationKind::Barrier),
+            Call(None),
         ];
         for element in Element::ALL {
-            for how in COMBINES {
-                calls.push(Call::AllReduce { element, how, bytes: 1 << 40 });
-                calls.push(Call::ReduceTo { root: u32::MAX, element, how, bytes: 0 });
+            for how in [Combine::Sum, Combine::Product, Combine::Min, Combine::Max] {
+                calls.push(Call::reduction(None, element, how, 1 << 40));
+                calls.push(Call::reduction(Some(u32::MAX - 1), element, how, 0));
             }
         }
-        calls
+        calls.into_iter().map(Step::from).collect()
     }
 
     #[test]
     fn every_call_survives_its_words_and_none_are_alike() {
         for (index, call) in all().iter().enumerate() {
-            assert_eq!(Call::decode(call.encode()), *call);
+            assert_eq!(Step::decode(call.encode()), *call);
             for other in &all()[index + 1..] {
                 assert_ne!(call.encode(), other.encode(), "{call} and {other}");
+                assert!(!call.agrees(other), "{call} and {other}");
             }
         }
     }
 
     #[test]
     fn nonsense_is_unknown() {
-        for words in [[u64::MAX; 2], [6, 0], [5, 1], [0xff01, 4], [0x0f_0001, 4], [0x0103, 4]] {
-            assert_eq!(Call::decode(words), Call::Unknown, "{words:x?}");
+        let [first, ..] = Step::from(Call::bare(OperationKind::Barrier)).encode();
+        for words in [[u64::MAX; 3], [first, 0, 1 << 20], [first ^ 0x1100, 0, 0], [6, 0, 0]] {
+            let [a, b, c] = words;
+            let step = Step::decode([a, b, c, 0, 0, 0]);
+            assert_eq!(step, Call(None).into(), "{words:x?}");
         }
     }
 
     #[test]
+    fn a_root_that_no_team_has_is_still_a_root() {
+        let step = Step::from(Call::copy(OperationKind::Broadcast, Some(u32::MAX), 12));
+        assert_eq!(Step::decode(step.encode()), step);
+    }
+
+    #[test]
     fn a_step_says_which_operation_it_is_of() {
-        let call = Call::Barrier;
+        let call = Call::bare(OperationKind::Barrier);
         let sum = Fingerprint::of_sum(Element::F32, 704);
         let step = Step { call, operation: Some(sum) };
         for step in [step, call.into()] {
@@ -242,13 +175,13 @@ mod tests {
         let other = Step { call, operation: Some(Fingerprint::of_sum(Element::F32, 705)) };
         assert!(step.agrees(&step) && !step.agrees(&other) && !step.agrees(&call.into()));
         let mut words = step.encode();
-        words[2] = u64::MAX;
-        assert_eq!(Step::decode(words), Call::Unknown.into(), "no fingerprint");
+        words[3] = u64::MAX;
+        assert_eq!(Step::decode(words), Call(None).into(), "no fingerprint");
     }
 
     #[test]
     fn calls_read_as_they_are_written() {
-        let call = Call::ReduceTo { root: 1, element: Element::Bf16, how: Combine::Max, bytes: 64 };
-        assert_eq!(call.to_string(), "reduce_to member 1 of 64 bytes of bf16 by max");
+        let call = Call::reduction(Some(1), Element::Bf16, Combine::Max, 64);
+        assert_eq!(call.to_string(), "reduce (max) with root 1 of 32 values of bf16, exact");
     }
 }

@@ -228,13 +228,15 @@ fn mebibytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::OperationKind;
+
     use super::*;
 
     #[test]
     fn errors_say_who_and_what_to_change() {
         let stalled = TeamError::Stalled {
             operation: 3,
-            call: Call::Barrier,
+            call: Call::bare(OperationKind::Barrier),
             missing: vec![1, 4],
             after: Duration::from_millis(1_500),
         };

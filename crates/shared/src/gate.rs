@@ -54,7 +54,7 @@ impl Gate {
             seen_put: 0,
             seen_merged: 0,
             operation: 0,
-            call: Call::Unknown.into(),
+            call: Call(None).into(),
             stop: None,
         }
     }
@@ -223,6 +223,8 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::OperationKind;
+
     use super::*;
     use crate::board::test_board;
 
@@ -230,7 +232,7 @@ mod tests {
     fn a_failure_in_a_later_operation_leaves_this_one_alone() {
         let own = Process::own();
         let mut gate = Gate::new(test_board(3, 64), 1, own, Duration::from_millis(1));
-        let call = Call::Barrier;
+        let call = Call::bare(OperationKind::Barrier);
         let gone = TeamError::Gone { operation: 5, call, members: vec![2] };
         gate.board.condemn(gone.clone());
         gate.begin(4, call.into());
@@ -243,12 +245,16 @@ mod tests {
     fn who_arrived_before_it_left_is_not_missed() {
         let own = Process::own();
         let mut gate = Gate::new(test_board(2, 64), 0, own, Duration::from_secs(9));
-        gate.begin(0, Call::Barrier.into());
+        gate.begin(0, Call::bare(OperationKind::Barrier).into());
         gate.arrive(Progress::Put, 2);
         gate.board.progress(1, Progress::Put).store(1, SeqCst);
         gate.board.seat(1).store(LEFT, SeqCst);
         assert_eq!(gate.wait(Progress::Put, 1), Ok(()));
-        let gone = TeamError::Gone { operation: 0, call: Call::Barrier, members: vec![1] };
+        let gone = TeamError::Gone {
+            operation: 0,
+            call: Call::bare(OperationKind::Barrier),
+            members: vec![1],
+        };
         assert_eq!(gate.wait(Progress::Put, 2), Err(gone));
     }
 }

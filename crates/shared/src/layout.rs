@@ -28,7 +28,7 @@ pub(crate) const VERDICT: usize = 256;
 pub(crate) const HEADER_BYTES: usize = PAGE_BYTES;
 
 /// Each progress is alone in its pair of lines, since processors fetch them in pairs.
-pub(crate) const RECORD_BYTES: usize = 256;
+pub(crate) const RECORD_BYTES: usize = 384;
 pub(crate) const PUT: usize = 0;
 pub(crate) const MERGED: usize = 8;
 pub(crate) const SEAT: usize = 128;
@@ -132,7 +132,7 @@ mod tests {
         let layout = Layout::new(3, 1_000).unwrap();
         assert_eq!(layout.chunk_bytes, 1_024, "rounded up to a line");
         assert_eq!(layout.slot_bytes, 1_024 + 384, "a third, rounded up to a line");
-        assert_eq!(layout.record(2) + RECORD_BYTES, 4_096 + 768);
+        assert_eq!(layout.record(2) + RECORD_BYTES, 4_096 + 1_152);
         assert_eq!(layout.input(0, 0), 8_192);
         assert_eq!(layout.result(0, 0), 8_192 + 1_024);
         assert_eq!(layout.input(0, 1), 8_192 + 1_408);

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use thalweg_core::{Combine, Element, Fingerprint};
+use thalweg_core::{Combine, Element, Fingerprint, OperationKind};
 
 use crate::assemble::{self, Wait};
 use crate::board::LEFT;
@@ -150,7 +150,7 @@ impl Team {
         how: Combine,
         data: &mut [u8],
     ) -> Result<(), TeamError> {
-        let call = Call::AllReduce { element, how, bytes: data.len() as u64 };
+        let call = Call::reduction(None, element, how, data.len());
         let is_whole = data.len().is_multiple_of(element.bytes());
         self.require(is_whole, call, Misuse::PartialValue)?;
         self.reduce(call, (element, how), None, data)
@@ -165,7 +165,7 @@ impl Team {
         how: Combine,
         data: &mut [u8],
     ) -> Result<(), TeamError> {
-        let call = Call::ReduceTo { root, element, how, bytes: data.len() as u64 };
+        let call = Call::reduction(Some(root), element, how, data.len());
         self.require(root < self.members(), call, Misuse::NoSuchRoot)?;
         let is_whole = data.len().is_multiple_of(element.bytes());
         self.require(is_whole, call, Misuse::PartialValue)?;
@@ -174,14 +174,14 @@ impl Team {
 
     /// Everybody's data becomes the root's.
     pub fn broadcast(&mut self, root: u32, data: &mut [u8]) -> Result<(), TeamError> {
-        let call = Call::Broadcast { root, bytes: data.len() as u64 };
+        let call = Call::copy(OperationKind::Broadcast, Some(root), data.len());
         self.require(root < self.members(), call, Misuse::NoSuchRoot)?;
         self.run(call, |_, _| Broadcast { data, root })
     }
 
     /// `all` becomes what all members gave as `mine`, one after the other, in their order.
     pub fn all_gather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), TeamError> {
-        let call = Call::AllGather { bytes: mine.len() as u64 };
+        let call = Call::copy(OperationKind::AllGather, None, mine.len());
         let fits = mine.len().checked_mul(self.members() as usize) == Some(all.len());
         self.require(fits, call, Misuse::WrongRoom)?;
         self.run(call, |_, _| Gather { mine, all })
@@ -189,7 +189,7 @@ impl Team {
 
     /// Returns when every member has called it.
     pub fn barrier(&mut self) -> Result<(), TeamError> {
-        self.run(Call::Barrier, |_, _| Barrier)
+        self.run(Call::bare(OperationKind::Barrier), |_, _| Barrier)
     }
 
     fn reduce(

@@ -89,7 +89,7 @@ impl Board {
         self.memory.word(at + OTHER).store(words.other, Relaxed);
         self.memory.word(at + WHY).store(words.why, Relaxed);
         for (at, call) in [at + ONE_CALL, at + OTHER_CALL].into_iter().zip(words.calls) {
-            self.write_step(at, &call.unwrap_or(Call::Unknown.into()));
+            self.write_step(at, &call.unwrap_or(Call(None).into()));
         }
         for member in words.blamed {
             self.is_blamed(*member).store(1, Relaxed);
@@ -158,14 +158,14 @@ fn encode(error: &TeamError) -> Option<Words<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::{Element, Fingerprint};
+    use thalweg_core::{Element, Fingerprint, OperationKind};
 
     use super::*;
     use crate::board::test_board;
 
     #[test]
     fn every_verdict_reads_as_it_was_written() {
-        let call = Call::Broadcast { root: 1, bytes: 77 };
+        let call = Call::copy(OperationKind::Broadcast, Some(1), 77);
         let after = Duration::from_millis(2_500);
         for error in [
             TeamError::Absent { missing: vec![0, 2], after },
@@ -180,7 +180,7 @@ mod tests {
                     operation: Some(Fingerprint::of_sum(Element::F32, 9)),
                 }),
                 other: 2,
-                other_call: Box::new(Call::Barrier.into()),
+                other_call: Box::new(Call::bare(OperationKind::Barrier).into()),
             },
             TeamError::Stopped { operation: 8, member: 1 },
             TeamError::Misused { operation: 0, member: 2, call, why: Misuse::WrongRoom },

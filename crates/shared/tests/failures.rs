@@ -5,14 +5,14 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{now, sleep, with_patience, with_team};
+use common::{config, fresh_name, now, sleep, with_patience, with_stops, with_team};
 use thalweg_core::{
     Combine, Element, Fingerprint, OperationKind, OperationPolicy, Reduction, SumPath,
 };
-use thalweg_shared::{Call, Misuse, Team, TeamError};
+use thalweg_shared::{Call, Config, Misuse, Team, TeamError};
 
 const SOON: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ fn a_stalled_member_is_named_and_the_team_stays_failed() {
         assert!(began.elapsed() < SOON, "at once");
         first.unwrap_err()
     });
-    let call = Call::AllReduce { element: Element::U8, how: Combine::Sum, bytes: 64 };
+    let call = Call::reduction(None, Element::U8, Combine::Sum, 64);
     let expected = TeamError::Stalled { operation: 1, call, missing: vec![1], after: SOON };
     assert_eq!(results, vec![expected; 3], "at the late one too");
 }
@@ -47,7 +47,7 @@ fn a_member_that_leaves_is_noticed_at_once() {
         assert!(began.elapsed() < common::PATIENCE / 2);
         Some(error)
     });
-    let call = Call::Broadcast { root: 0, bytes: 9_000 };
+    let call = Call::copy(OperationKind::Broadcast, Some(0), 9_000);
     let expected = TeamError::Gone { operation: 1, call, members: vec![2] };
     assert_eq!(results, [Some(expected.clone()), Some(expected), None]);
 }
@@ -90,7 +90,7 @@ fn different_calls_are_refused_and_both_named() {
     else {
         panic!("{error}");
     };
-    let call = |bytes| Call::AllReduce { element: Element::F32, how: Combine::Sum, bytes };
+    let call = |bytes| Call::reduction(None, Element::F32, Combine::Sum, bytes);
     assert_eq!((*one_call, *other_call), (call(40_000).into(), call(40_004).into()));
 
     let max = |team: &mut Team| team.all_reduce(Element::F32, Combine::Max, &mut [0; 8]);
@@ -146,10 +146,11 @@ fn calls_of_different_operations_are_refused_and_both_named() {
 // spec: E-11 sockets
 #[test]
 fn a_member_that_is_stopped_ends_the_wait_of_all() {
-    let errors = with_team(3, |mut team| {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = |me| if me == 1 { Arc::clone(&stop) } else { Arc::default() };
+    let errors = with_stops(3, flag, |mut team| {
         team.barrier().unwrap();
-        let stop = Arc::new(AtomicBool::new(team.me() == 1));
-        team.stop_on(stop);
+        stop.store(true, Ordering::SeqCst);
         // The third one comes when the others have given up.
         if team.me() == 2 {
             sleep(SOON);
@@ -159,23 +160,34 @@ fn a_member_that_is_stopped_ends_the_wait_of_all() {
     assert_eq!(errors, [const { TeamError::Stopped { operation: 1, member: 1 } }; 3]);
 }
 
+// spec: E-02 sockets
+#[test]
+fn a_member_that_is_stopped_does_not_wait_for_the_team_to_form() {
+    let began = now();
+    let stop = Some(Arc::new(AtomicBool::new(true)));
+    let alone = Config { stop, ..config(&fresh_name("stopped"), 2, 1) };
+    let error = Team::join(alone).unwrap_err();
+    assert_eq!(error, TeamError::Stopped { operation: 0, member: 1 });
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
 #[test]
 fn a_call_that_cannot_be_done_fails_at_everybody() {
     type Body = fn(&mut Team) -> Result<(), TeamError>;
     let cases: [(Body, Call, Misuse); 3] = [
         (
             |team| team.all_reduce(Element::F32, Combine::Sum, &mut [0; 7]),
-            Call::AllReduce { element: Element::F32, how: Combine::Sum, bytes: 7 },
+            Call::reduction(None, Element::F32, Combine::Sum, 7),
             Misuse::PartialValue,
         ),
         (
             |team| team.broadcast(2, &mut [0; 7]),
-            Call::Broadcast { root: 2, bytes: 7 },
+            Call::copy(OperationKind::Broadcast, Some(2), 7),
             Misuse::NoSuchRoot,
         ),
         (
             |team| team.all_gather(&[0; 3], &mut [0; 7]),
-            Call::AllGather { bytes: 3 },
+            Call::copy(OperationKind::AllGather, None, 3),
             Misuse::WrongRoom,
         ),
     ];

@@ -110,7 +110,7 @@ fn the_death_of_a_process_is_noticed_before_patience_ends() {
     let began = now();
     let error = team.all_reduce(Element::F64, Combine::Sum, &mut [0; 800]).unwrap_err();
     assert!(began.elapsed() < PATIENCE / 4, "{:?}", began.elapsed());
-    let call = Call::AllReduce { element: Element::F64, how: Combine::Sum, bytes: 800 };
+    let call = Call::reduction(None, Element::F64, Combine::Sum, 800);
     assert_eq!(error, TeamError::Gone { operation: 1, call, members: vec![1, 2] });
     assert_eq!(team.barrier().unwrap_err(), error);
 }

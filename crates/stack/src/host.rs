@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use thalweg_aggregate::{Server, Worker, server};
-use thalweg_collective::{Failure, SubmitError, SumCall, mesh};
+use thalweg_collective::{Event as SumEvent, SubmitError, SumCall, mesh};
 use thalweg_core::{
     Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict,
 };
-use thalweg_values::{Coverage, Tensor};
+use thalweg_values::Tensor;
 use thalweg_wire::{Kind, Prefix, peek};
 use thiserror::Error;
 
@@ -63,33 +63,20 @@ pub enum Event {
     Flow(thalweg_flow::Event),
     /// Something about the sums that it completes for others.
     Server(server::Event),
-    /// A sum is here.
-    Finished {
-        /// Whose.
+    /// The end of a sum. Where the worker of a host lost its memory after all others had completed a part of it, that
+    /// part lacks every rank.
+    Sum {
+        /// Job of the sum.
         job: JobId,
-        /// Which.
-        operation: Operation,
-        /// The sum.
-        tensor: Tensor,
-        /// Contributions that are in it: all of them, unless it was submitted as bounded, or its worker lost
-        /// its memory after all others had completed a part. Such a part lacks every rank.
-        coverage: Coverage,
+        /// The end.
+        event: SumEvent,
     },
     /// Something about what is not a sum.
     Mesh {
-        /// Whose.
+        /// Job of the mesh.
         job: JobId,
-        /// What.
+        /// The event.
         event: mesh::Event,
-    },
-    /// A sum will not come.
-    Failed {
-        /// Whose.
-        job: JobId,
-        /// Which.
-        operation: Operation,
-        /// Why.
-        failure: Failure,
     },
 }
 
@@ -334,7 +321,7 @@ impl<J: JobMachine> Jobs<J> {
             Kind::PaceAsk | Kind::PaceAnswer => Recipient::Pacing,
             kind => match self.place(prefix.job) {
                 Some(place) => Recipient::Participant(place),
-                None if is_flow(kind) => Recipient::Flows,
+                None if kind.is_transport() => Recipient::Flows,
                 None => Recipient::Nobody,
             },
         }
@@ -394,14 +381,13 @@ impl<J: JobMachine> Jobs<J> {
         let job = *job;
         while let Some(event) = participant.poll_event() {
             events.push_back(match event {
-                JobEvent::Finished { operation, tensor, coverage } => {
-                    if let Some(pacing) = pacing {
-                        pacing.summed(job, tensor_bytes(&tensor));
+                JobEvent::Sum(event) => {
+                    if let (Some(pacing), SumEvent::Finished { tensor, .. }) =
+                        (&mut *pacing, &event)
+                    {
+                        pacing.summed(job, tensor_bytes(tensor));
                     }
-                    Event::Finished { job, operation, tensor, coverage }
-                }
-                JobEvent::Failed { operation, failure } => {
-                    Event::Failed { job, operation, failure }
+                    Event::Sum { job, event }
                 }
                 JobEvent::Mesh(event) => Event::Mesh { job, event },
             });
@@ -411,25 +397,6 @@ impl<J: JobMachine> Jobs<J> {
 
 fn tensor_bytes(tensor: &Tensor) -> u64 {
     tensor.len() * size_of::<f32>() as u64
-}
-
-/// Whether a packet is one of a transport's.
-fn is_flow(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::FlowData
-            | Kind::FlowAck
-            | Kind::FlowCredit
-            | Kind::DeliverData
-            | Kind::DeliverAck
-            | Kind::DeliverOffer
-            | Kind::DeliverAccept
-            | Kind::DeliverHold
-            | Kind::DeliverProbe
-            | Kind::DeliverBitmap
-            | Kind::DeliverStop
-            | Kind::DeliverRefuse
-    )
 }
 
 // spec: T-12

@@ -1,7 +1,7 @@
 //! A node's part in one job.
 
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
-use thalweg_collective::{Failure, SubmitError, SumCall, mesh, ring, server};
+use thalweg_collective::{Event as SumEvent, SubmitError, SumCall, mesh, ring, server};
 use thalweg_core::{Check, Operation, Packet, Reports, Time, machine_of_variants};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::Prefix;
@@ -27,22 +27,8 @@ pub trait JobMachine: Reports<Event = JobEvent> + Check {
 /// An event of a node's part in one job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEvent {
-    /// A sum is here.
-    Finished {
-        /// Operation that has ended.
-        operation: Operation,
-        /// The sum.
-        tensor: Tensor,
-        /// Contributions that are in it.
-        coverage: Coverage,
-    },
-    /// A sum will not come.
-    Failed {
-        /// Operation that has ended.
-        operation: Operation,
-        /// Reason of the failure.
-        failure: Failure,
-    },
+    /// The end of a sum.
+    Sum(SumEvent),
     /// An event of an operation that is not a sum.
     Mesh(mesh::Event),
 }
@@ -102,8 +88,8 @@ impl Reports for Participant {
     fn poll_event(&mut self) -> Option<JobEvent> {
         match self {
             Participant::Aggregate(worker) => poll_worker(worker),
-            Participant::Server(node) => node.poll_event().map(JobEvent::from),
-            Participant::Ring(ring) => ring.poll_event().map(JobEvent::from),
+            Participant::Server(node) => node.poll_event().map(JobEvent::Sum),
+            Participant::Ring(ring) => ring.poll_event().map(JobEvent::Sum),
             Participant::Mesh(mesh) => mesh.poll_event().map(JobEvent::Mesh),
         }
     }
@@ -137,7 +123,7 @@ fn poll_worker(worker: &mut Worker) -> Option<JobEvent> {
     let worker::Event::Finished { operation, missing_below, absences } = worker.poll_event()?;
     let tensor = worker.take(operation).unwrap_or(Tensor::Length(0));
     let coverage = coverage(missing_below, &absences, tensor.len());
-    Some(JobEvent::Finished { operation, tensor, coverage })
+    Some(JobEvent::Sum(SumEvent::Finished { operation, tensor, coverage }))
 }
 
 /// Coverage of a sum of this number of values, of which the worker knows the fragments that lack a rank.
@@ -155,17 +141,4 @@ fn coverage(missing_below: u64, absences: &Absences, values: u64) -> Coverage {
         ranks: ranks.collect(),
     });
     Coverage::lacking(std::iter::once(without_result).chain(incomplete))
-}
-
-impl From<thalweg_collective::Event> for JobEvent {
-    fn from(event: thalweg_collective::Event) -> JobEvent {
-        match event {
-            thalweg_collective::Event::Finished { operation, tensor, coverage } => {
-                JobEvent::Finished { operation, tensor, coverage }
-            }
-            thalweg_collective::Event::Failed { operation, failure } => {
-                JobEvent::Failed { operation, failure }
-            }
-        }
-    }
 }

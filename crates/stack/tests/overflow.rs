@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_aggregate::{
     JobParameters, Member, Numeric, Setup, Switch, Tree, Worker, server, switch, worker,
 };
+use thalweg_collective::Event as SumEvent;
 use thalweg_core::{JobId, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{Config, Director, Door, Fabric, Hosts, Limit, Pause, Program};
@@ -35,7 +36,7 @@ impl Director<TrainingHost> for Listener {
     fn handle_wake(&mut self, _now: Time, _hosts: &mut Hosts<'_, TrainingHost>) {}
 
     fn handle_event(&mut self, _: Time, _: NodeId, event: Event, _: &mut Hosts<'_, TrainingHost>) {
-        if let Event::Finished { tensor, .. } = event {
+        if let Event::Sum { event: SumEvent::Finished { tensor, .. }, .. } = event {
             self.sums.extend(tensor.values().map(<[f32]>::to_vec));
         }
     }

@@ -52,7 +52,7 @@ impl Notes {
         let Notes { job, rank } = self;
         match note {
             Note::Waiting(ranks) => info!(
-                target: SESSION, job = %job, rank, event = "waiting",
+                target: SESSION, job = %job, rank, event = "waiting", ranks = ?ranks,
                 "waiting for ranks {ranks:?} to join"
             ),
             Note::SetUp { epoch } => info!(

@@ -193,8 +193,9 @@ impl Reduce {
         }
     }
 
-    /// What is done value by value; the mean's division comes last.
-    pub(crate) fn combine(self) -> Combine {
+    /// The combination of two values; the division of a mean comes last.
+    #[doc(hidden)]
+    pub fn combine(self) -> Combine {
         match self {
             Reduce::Sum | Reduce::Mean => Combine::Sum,
             Reduce::Min => Combine::Min,

@@ -27,7 +27,11 @@ impl Task {
     pub fn from_idx(train: [&[u8]; 2], test: [&[u8]; 2]) -> Result<Task, IdxError> {
         let [train, test] = [idx::read(train[0], train[1])?, idx::read(test[0], test[1])?];
         if train.width() != test.width() {
-            return Err(IdxError::Width { train: train.width(), test: test.width() });
+            return Err(IdxError(format!(
+                "images have {} points to learn from and {} to test with: take one task",
+                train.width(),
+                test.width()
+            )));
         }
         // A class may be missing in one of the sets.
         let classes = train.classes().max(test.classes());
@@ -135,10 +139,8 @@ mod tests {
         let task = from_idx(&files(2, 3), &files(2, 9)).expect("the files are right");
         assert_eq!((task.train.classes(), task.test.classes()), (10, 10));
         assert_eq!((task.train.labels(), task.test.labels()), (&[3][..], &[9][..]));
-        assert_eq!(
-            from_idx(&files(2, 3), &files(4, 3)),
-            Err(IdxError::Width { train: 2, test: 4 })
-        );
+        let wrong = from_idx(&files(2, 3), &files(4, 3)).expect_err("widths differ").to_string();
+        assert!(wrong.contains("2 points to learn from and 4 to test with"), "{wrong}");
     }
 
     #[test]

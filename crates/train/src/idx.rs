@@ -3,8 +3,6 @@
 //! The reader takes bytes that somebody else has read. It believes no size before it has compared
 //! it with the bytes that are there, and allocates no more than those.
 
-use std::fmt;
-
 use thiserror::Error;
 
 use crate::examples::Examples;
@@ -12,86 +10,10 @@ use crate::examples::Examples;
 /// An image may have this many points: the parameters of a network grow with them.
 pub const POINTS_MAX: u64 = 1 << 16;
 
-/// What is wrong with files in the format of MNIST. Bytes are counted from 0.
+/// A mistake in files in the format of MNIST, and what to change. Bytes are counted from 0.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum IdxError {
-    /// A gzip file.
-    #[error("the file of {file} begins as a gzip file at byte 0: gz is not supported, unpack it")]
-    Compressed {
-        /// Which file.
-        file: IdxFile,
-    },
-    /// The file begins with something else.
-    #[error("the file of {file} has {found:#010x} at byte 0: take one that begins {wanted:#010x}")]
-    Magic {
-        /// Which file.
-        file: IdxFile,
-        /// What it begins with.
-        found: u32,
-        /// What it has to begin with.
-        wanted: u32,
-    },
-    /// The file ends where its header does not say so.
-    #[error(
-        "the file of {file} ends at byte {found} and has to end at byte {wanted}: take a whole file"
-    )]
-    End {
-        /// Which file.
-        file: IdxFile,
-        /// Where it ends.
-        found: u64,
-        /// Where it has to: by its sizes, or behind them where not even they are whole.
-        wanted: u64,
-    },
-    /// A size is 0.
-    #[error("the file of {file} has 0 at byte {at}: take one with something in it")]
-    Empty {
-        /// Which file.
-        file: IdxFile,
-        /// Where the size stands.
-        at: usize,
-    },
-    /// Images are larger than a network can be.
-    #[error("bytes 8 to 15 say {points} points an image: take at most {POINTS_MAX}")]
-    Points {
-        /// How many points an image has.
-        points: u64,
-    },
-    /// Images and labels do not belong together.
-    #[error("byte 4 says {images} images and {labels} labels: take two files of one set")]
-    Count {
-        /// How many images there are.
-        images: usize,
-        /// How many labels there are.
-        labels: usize,
-    },
-    /// The images to learn from and those to test with do not belong together.
-    #[error("images have {train} points to learn from and {test} to test with: take one task")]
-    Width {
-        /// The points of an image to learn from.
-        train: usize,
-        /// The points of an image to test with.
-        test: usize,
-    },
-}
-
-/// Which of two files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IdxFile {
-    /// The one called `…-images-idx3-ubyte`.
-    Images,
-    /// The one called `…-labels-idx1-ubyte`.
-    Labels,
-}
-
-impl fmt::Display for IdxFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            IdxFile::Images => "images",
-            IdxFile::Labels => "labels",
-        })
-    }
-}
+#[error("{0}")]
+pub struct IdxError(pub(crate) String);
 
 /// The examples in the contents of two files.
 ///
@@ -99,47 +21,62 @@ impl fmt::Display for IdxFile {
 ///
 /// If a file is not in this format, or if they are not of one set.
 pub fn read(images: &[u8], labels: &[u8]) -> Result<Examples, IdxError> {
-    let ([count, rows, columns], points) = sizes(IdxFile::Images, images)?;
-    let ([label_count], labels) = sizes(IdxFile::Labels, labels)?;
+    let ([count, rows, columns], points) = sizes("images", images)?;
+    let ([label_count], labels) = sizes("labels", labels)?;
     let width = u64::from(rows) * u64::from(columns);
     if width > POINTS_MAX {
-        return Err(IdxError::Points { points: width });
+        return Err(IdxError(format!(
+            "bytes 8 to 15 say {width} points an image: take at most {POINTS_MAX}"
+        )));
     }
     if count != label_count {
-        return Err(IdxError::Count { images: count as usize, labels: label_count as usize });
+        return Err(IdxError(format!(
+            "byte 4 says {count} images and {label_count} labels: take two files of one set"
+        )));
     }
     let classes = labels.iter().max().map_or(0, |&label| usize::from(label) + 1);
     Ok(Examples::new(width as usize, classes, points.to_vec(), labels.to_vec()))
 }
 
 /// The sizes, none of them 0, and the values: as many as the sizes say.
-fn sizes<const N: usize>(file: IdxFile, bytes: &[u8]) -> Result<([u32; N], &[u8]), IdxError> {
+fn sizes<'a, const N: usize>(
+    file: &str,
+    bytes: &'a [u8],
+) -> Result<([u32; N], &'a [u8]), IdxError> {
+    let wrong = |what: String| IdxError(format!("the file of {file} {what}"));
     if bytes.starts_with(&[0x1f, 0x8b]) {
-        return Err(IdxError::Compressed { file });
+        let what = "begins as a gzip file at byte 0: gz is not supported, unpack it";
+        return Err(wrong(what.to_owned()));
     }
     let header_bytes = 4 + 4 * N;
-    let end = |wanted: u64| IdxError::End { file, found: bytes.len() as u64, wanted };
+    let end = |wanted: u128| {
+        let found = bytes.len();
+        wrong(format!("ends at byte {found} and has to end at byte {wanted}: take a whole file"))
+    };
     let word = |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk().copied());
-    let word = |at| word(at).map(u32::from_be_bytes).ok_or_else(|| end(header_bytes as u64));
+    let word = |at| word(at).map(u32::from_be_bytes).ok_or_else(|| end(header_bytes as u128));
     // Unsigned bytes, in this many dimensions.
     let wanted = 0x0800 + N as u32;
     match word(0)? {
         found if found == wanted => {}
-        found => return Err(IdxError::Magic { file, found, wanted }),
+        found => {
+            let what = format!("has {found:#010x} at byte 0: take one that begins {wanted:#010x}");
+            return Err(wrong(what));
+        }
     }
     let mut sizes = [0; N];
     for (index, size) in sizes.iter_mut().enumerate() {
         let at = 4 + 4 * index;
         *size = word(at)?;
         if *size == 0 {
-            return Err(IdxError::Empty { file, at });
+            return Err(wrong(format!("has 0 at byte {at}: take one with something in it")));
         }
     }
     // Three sizes of 32 bits fit into 128.
     let values: u128 = sizes.iter().map(|&size| u128::from(size)).product();
     let wanted = values + header_bytes as u128;
     if bytes.len() as u128 != wanted {
-        return Err(end(u64::try_from(wanted).unwrap_or(u64::MAX)));
+        return Err(end(wanted));
     }
     Ok((sizes, &bytes[header_bytes..]))
 }
@@ -179,8 +116,13 @@ mod tests {
     fn cut_files_name_the_byte() {
         for length in 0..IMAGES.len() {
             let wanted = if length < 16 { 16 } else { 22 };
-            let error = IdxError::End { file: IdxFile::Images, found: length as u64, wanted };
-            assert_eq!(read(&IMAGES[..length], LABELS), Err(error));
+            assert_eq!(
+                message(&IMAGES[..length], LABELS),
+                format!(
+                    "the file of images ends at byte {length} and has to end at byte {wanted}: take a \
+                     whole file"
+                )
+            );
         }
         assert_eq!(
             message(IMAGES, &LABELS[..9]),
@@ -206,13 +148,19 @@ mod tests {
 
     #[test]
     fn sizes_that_lie_are_not_believed() {
-        let end = |wanted| Err(IdxError::End { file: IdxFile::Images, found: 22, wanted });
-        assert_eq!(read(&with(IMAGES, 7, &[3]), LABELS), end(25));
-        assert_eq!(read(&with(IMAGES, 4, &[0xff; 4]), LABELS), end(0xffff_ffff * 3 + 16));
-        assert_eq!(read(&with(IMAGES, 4, &[0xff; 12]), LABELS), end(u64::MAX));
+        let ends = |images: &[u8], wanted: u128| {
+            let text = message(images, LABELS);
+            assert!(
+                text.contains(&format!("at byte 22 and has to end at byte {wanted}:")),
+                "{text}"
+            );
+        };
+        ends(&with(IMAGES, 7, &[3]), 25);
+        ends(&with(IMAGES, 4, &[0xff; 4]), 0xffff_ffff * 3 + 16);
+        ends(&with(IMAGES, 4, &[0xff; 12]), 0xffff_ffff * 0xffff_ffff * 0xffff_ffff + 16);
         for (at, last) in [(4, 7), (8, 11), (12, 15)] {
-            let error = IdxError::Empty { file: IdxFile::Images, at };
-            assert_eq!(read(&with(IMAGES, last, &[0]), LABELS), Err(error));
+            let text = message(&with(IMAGES, last, &[0]), LABELS);
+            assert!(text.starts_with(&format!("the file of images has 0 at byte {at}:")), "{text}");
         }
         let large = [&[0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1][..], &[0; 65_792]].concat();
         assert_eq!(

@@ -83,44 +83,6 @@ pub trait Controller: fmt::Debug {
     fn check(&self) {}
 }
 
-impl<C: Controller> Controller for Box<C> {
-    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
-        (**self).on_sent(packet)
-    }
-
-    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
-        (**self).on_ack(acked, rng)
-    }
-
-    fn on_loss(&mut self, lost: &Lost) -> bool {
-        (**self).on_loss(lost)
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        (**self).on_timeout(now);
-    }
-
-    fn window(&self) -> Bytes {
-        (**self).window()
-    }
-
-    fn earliest_departure(&self) -> Time {
-        (**self).earliest_departure()
-    }
-
-    fn frees_lost_packets(&self) -> bool {
-        (**self).frees_lost_packets()
-    }
-
-    fn restart(&mut self) {
-        (**self).restart();
-    }
-
-    fn check(&self) {
-        (**self).check();
-    }
-}
-
 /// A packet that leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct SentPacket {
@@ -241,8 +203,8 @@ pub enum ControlError {
 
 /// Settings of one control.
 trait Settings {
-    /// The control itself. Large ones are in a box, so that flows with small ones stay small.
-    type Running: Controller;
+    /// The control itself, a [`Controller`]. Large ones are in a box, so that flows with small ones stay small.
+    type Running;
 
     /// Begins to control a path.
     fn start(&self, start: &ControlStart) -> Self::Running;

@@ -3,7 +3,7 @@
 //! A transport decides what to send, when, and what to send again. What is the same in all of them is here:
 //! [`Credentials`] (the packets of which job are read, and how headers are sealed) and [`Envelope`] (how a
 //! packet is addressed), [`recovery`] (round-trip times, timeouts, departure times, losses),
-//! [`control`] (congestion control) and
+//! [`control`] (congestion control), [`spray`] (paths) and
 //! [`messages`] (messages, their settings, and how they are put together). An [`Endpoint`] makes a
 //! machine of a [`Protocol`] that sends messages.
 //!
@@ -17,6 +17,7 @@ pub mod endpoint;
 pub mod envelope;
 pub mod messages;
 pub mod recovery;
+pub mod spray;
 
 pub use control::{CongestionControl, Control, ControlError, ControlStart, Controller};
 pub use credentials::Credentials;
@@ -26,3 +27,4 @@ pub use messages::{MessageConfig, MessageConfigError, Replies};
 pub use recovery::{
     Backoff, DepartureClock, LossDetector, LossThreshold, RtoLimits, RttEstimator, Transmission,
 };
+pub use spray::Spray;

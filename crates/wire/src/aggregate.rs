@@ -14,7 +14,6 @@ mod announcement;
 mod bounded;
 mod branch;
 mod gradient;
-mod levels;
 mod numbers;
 mod parameter;
 mod query;
@@ -22,6 +21,7 @@ mod request;
 
 use thalweg_core::JobId;
 use thiserror::Error;
+use zerocopy::byteorder::little_endian::{U32, U64};
 
 pub use announcement::{Announcement, CHILDREN_MAX, GroupView, Notice, STATIONS_MAX, StationBytes};
 pub use bounded::{Absent, Bounded, LossShare};
@@ -58,7 +58,8 @@ pub struct Identity {
 
 impl Identity {
     #[inline]
-    fn read(prefix: &Prefix, sequence: u64, attempt: u8, operation: u32) -> Identity {
+    fn read(prefix: &Prefix, sequence: U64, attempt: u8, operation: U32) -> Identity {
+        let (sequence, operation) = (sequence.get(), operation.get());
         Identity { job: prefix.job, epoch: prefix.epoch, sequence, attempt, operation }
     }
 }
@@ -133,11 +134,6 @@ pub const LACKS: u8 = 1 << 4;
 
 /// Query and request flag: past all switches, between worker and server.
 const BYPASS: u8 = 1 << 0;
-
-/// `flag` if `set`, else no flag.
-const fn flag(set: bool, flag: u8) -> u8 {
-    if set { flag } else { 0 }
-}
 
 #[cfg(test)]
 mod tests;

@@ -7,10 +7,10 @@
 use thalweg_core::{Bytes, Header, JobId, Time};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::transmute_ref;
 
-use crate::CLASS_MAX;
-use crate::prefix::{Kind, Prefix, PrefixError, PrefixView, whole_headers};
+use crate::prefix::{Kind, Prefix, PrefixError, header_view};
+use crate::{CLASS_MAX, flag};
 
 /// A piece of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,70 +105,46 @@ pub enum FlowError {
     },
 }
 
-/// The bytes of [`Data`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct DataView {
-    /// Of kind [`Kind::FlowData`].
-    pub prefix: PrefixView,
-    /// [`Data::flow`].
-    pub flow: U64,
-    /// [`Data::message_bytes`].
-    pub message_bytes: U64,
-    /// [`Data::sent_at`] in picoseconds.
-    pub sent_at: U64,
-    /// [`Data::index`].
-    pub index: U32,
-    /// [`Data::transmission`].
-    pub transmission: U32,
-    /// [`Data::segment_bytes`].
-    pub segment_bytes: U32,
-    /// [`Data::priority`].
-    pub priority: u8,
-    /// Zero.
-    pub reserved: [u8; 3],
+header_view! {
+    /// The bytes of [`Data`].
+    DataView(data: Data), FlowError, (Kind::FlowData, data.job, data.epoch),
+    {
+        flow: U64 = data.flow,
+        message_bytes: U64 = data.message_bytes.as_u64(),
+        sent_at: U64 = data.sent_at.as_ps(),
+        index: U32 = data.index,
+        transmission: U32 = data.transmission,
+        segment_bytes: U32 = data.segment_bytes,
+        priority: u8 = data.priority,
+        reserved: [u8; 3] = [0; 3],
+    }
 }
 
-/// The bytes of [`Ack`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct AckView {
-    /// Of kind [`Kind::FlowAck`].
-    pub prefix: PrefixView,
-    /// [`Ack::flow`].
-    pub flow: U64,
-    /// [`Ack::sent_at`] in picoseconds.
-    pub sent_at: U64,
-    /// [`Ack::sack`].
-    pub sack: U64,
-    /// [`Ack::cumulative`].
-    pub cumulative: U32,
-    /// [`Ack::index`].
-    pub index: U32,
-    /// [`Ack::transmission`].
-    pub transmission: U32,
-    /// [`CONGESTED`] and [`RESEND`]; the other bits are zero.
-    pub flags: u8,
-    /// [`Ack::class`].
-    pub class: u8,
-    /// Zero.
-    pub reserved: [u8; 2],
+header_view! {
+    /// The bytes of [`Ack`].
+    AckView(ack: Ack), FlowError, (Kind::FlowAck, ack.job, ack.epoch),
+    {
+        flow: U64 = ack.flow,
+        sent_at: U64 = ack.sent_at.as_ps(),
+        sack: U64 = ack.sack,
+        cumulative: U32 = ack.cumulative,
+        index: U32 = ack.index,
+        transmission: U32 = ack.transmission,
+        flags: u8 = flag(ack.congested, CONGESTED) | flag(ack.resend, RESEND),
+        class: u8 = ack.class,
+        reserved: [u8; 2] = [0; 2],
+    }
 }
 
-/// The bytes of [`Credit`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct CreditView {
-    /// Of kind [`Kind::FlowCredit`].
-    pub prefix: PrefixView,
-    /// [`Credit::flow`].
-    pub flow: U64,
-    /// [`Credit::transmissions`].
-    pub transmissions: U32,
-    /// [`Credit::priority`].
-    pub priority: u8,
-    /// Zero.
-    pub reserved: [u8; 27],
+header_view! {
+    /// The bytes of [`Credit`].
+    CreditView(credit: Credit), FlowError, (Kind::FlowCredit, credit.job, credit.epoch),
+    {
+        flow: U64 = credit.flow,
+        transmissions: U32 = credit.transmissions,
+        priority: u8 = credit.priority,
+        reserved: [u8; 27] = [0; 27],
+    }
 }
 
 /// Flag of [`Ack::congested`].
@@ -177,22 +153,6 @@ pub const CONGESTED: u8 = 1 << 0;
 pub const RESEND: u8 = 1 << 1;
 
 impl Data {
-    /// Writes the whole header, tag zero.
-    #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        *header = transmute!(DataView {
-            prefix: PrefixView::new(Kind::FlowData, self.job, self.epoch),
-            flow: U64::new(self.flow),
-            message_bytes: U64::new(self.message_bytes.as_u64()),
-            sent_at: U64::new(self.sent_at.as_ps()),
-            index: U32::new(self.index),
-            transmission: U32::new(self.transmission),
-            segment_bytes: U32::new(self.segment_bytes),
-            priority: self.priority,
-            reserved: [0; 3],
-        });
-    }
-
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Data, FlowError> {
@@ -239,23 +199,6 @@ impl Data {
 }
 
 impl Ack {
-    /// Writes the whole header, tag zero.
-    #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        *header = transmute!(AckView {
-            prefix: PrefixView::new(Kind::FlowAck, self.job, self.epoch),
-            flow: U64::new(self.flow),
-            sent_at: U64::new(self.sent_at.as_ps()),
-            sack: U64::new(self.sack),
-            cumulative: U32::new(self.cumulative),
-            index: U32::new(self.index),
-            transmission: U32::new(self.transmission),
-            flags: u8::from(self.congested) * CONGESTED + u8::from(self.resend) * RESEND,
-            class: self.class,
-            reserved: [0; 2],
-        });
-    }
-
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Ack, FlowError> {
@@ -284,18 +227,6 @@ impl Ack {
 }
 
 impl Credit {
-    /// Writes the whole header, tag zero.
-    #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        *header = transmute!(CreditView {
-            prefix: PrefixView::new(Kind::FlowCredit, self.job, self.epoch),
-            flow: U64::new(self.flow),
-            transmissions: U32::new(self.transmissions),
-            priority: self.priority,
-            reserved: [0; 27],
-        });
-    }
-
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Credit, FlowError> {
@@ -313,8 +244,6 @@ impl Credit {
         })
     }
 }
-
-whole_headers!(FlowError: Data, Ack, Credit);
 
 #[cfg(test)]
 mod tests;

@@ -7,20 +7,27 @@ pub const U24_MAX: u32 = (1 << 24) - 1;
 
 /// Makes types of three bytes.
 macro_rules! three_bytes {
-    ($($(#[$doc:meta])* $Name:ident;)+) => {$(
+    ($($(#[$doc:meta])* $Name:ident of $Number:ident;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
         #[repr(transparent)]
         pub struct $Name([u8; 3]);
+
+        impl From<$Number> for $Name {
+            #[inline]
+            fn from(number: $Number) -> $Name {
+                $Name::new(number)
+            }
+        }
     )+};
 }
 
 three_bytes! {
     /// A number of 24 bits, little-endian.
-    U24;
+    U24 of u32;
     /// A signed number of 24 bits, little-endian, in two's complement.
-    I24;
+    I24 of i32;
 }
 
 impl U24 {

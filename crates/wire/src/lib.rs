@@ -34,4 +34,9 @@ pub mod trailer;
 /// The last of the eight classes of packets.
 pub const CLASS_MAX: u8 = 7;
 
+/// `flag` if `set`, else no flag.
+const fn flag(set: bool, flag: u8) -> u8 {
+    if set { flag } else { 0 }
+}
+
 pub use prefix::{Kind, Prefix, PrefixError, peek};

@@ -8,9 +8,10 @@
 use thalweg_core::{Header, JobId};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_ref};
 
-use crate::prefix::{Kind, Prefix, PrefixError, PrefixView, whole_headers};
+use crate::flag;
+use crate::prefix::{Kind, Prefix, PrefixError, header_view};
 
 /// Most slots of a word.
 pub const SLOTS_MAX: u8 = 12;
@@ -69,30 +70,22 @@ pub struct Refused {
     pub free: u64,
 }
 
-/// The bytes of [`Word`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct WordView {
-    /// Of [`Kind::PaceAsk`] or [`Kind::PaceAnswer`].
-    pub prefix: PrefixView,
-    /// [`Word::slot`].
-    pub slot: U64,
-    /// [`Word::flow`].
-    pub flow: U32,
-    /// [`Word::slots`].
-    pub slots: u8,
-    /// Bit 0: there is a plan; bit 1: it is refused; bit 2: the flow is summed on the way.
-    pub flags: u8,
-    /// [`Refused::at`].
-    pub refused_at: u8,
-    /// Other flows of an answer.
-    pub others: u8,
-    /// [`Word::iteration`].
-    pub iteration: U64,
-    /// [`Word::volume`].
-    pub volume: U64,
-    /// [`Refused::free`].
-    pub refused_free: U64,
+header_view! {
+    /// The bytes of [`Word`].
+    WordView(word: Word), PaceError, (word.kind(), word.job, word.epoch),
+    {
+        slot: U64 = word.slot,
+        flow: U32 = word.flow,
+        slots: u8 = word.slots,
+        flags: u8 = flag(word.has_plan, PLAN)
+            | flag(word.refused.is_some(), REFUSED)
+            | flag(word.is_summed, SUMMED),
+        refused_at: u8 = word.refused.map_or(0, |refused| refused.at),
+        others: u8 = word.others(),
+        iteration: U64 = word.iteration,
+        volume: U64 = word.volume,
+        refused_free: U64 = word.refused.map_or(0, |refused| refused.free),
+    }
 }
 
 /// The facts that a body begins with, in bytes a slot.
@@ -183,32 +176,20 @@ pub struct WordBody<'a> {
     pub others: &'a [OtherView],
 }
 
-whole_headers!(PaceError: Word);
-
 impl Word {
-    /// Writes the whole header, tag zero.
-    pub fn encode(&self, header: &mut Header) {
-        let (kind, others) = match self.direction {
-            Direction::Ask => (Kind::PaceAsk, 0),
-            Direction::Answer { others } => (Kind::PaceAnswer, others),
-        };
-        let refused = self.refused.unwrap_or(Refused { at: 0, free: 0 });
-        let plan = if self.has_plan { PLAN } else { 0 };
-        let view = WordView {
-            prefix: PrefixView::new(kind, self.job, self.epoch),
-            slot: U64::new(self.slot),
-            flow: U32::new(self.flow),
-            slots: self.slots,
-            flags: plan
-                | if self.refused.is_some() { REFUSED } else { 0 }
-                | if self.is_summed { SUMMED } else { 0 },
-            refused_at: refused.at,
-            others,
-            iteration: U64::new(self.iteration),
-            volume: U64::new(self.volume),
-            refused_free: U64::new(refused.free),
-        };
-        *header = transmute!(view);
+    const fn kind(&self) -> Kind {
+        match self.direction {
+            Direction::Ask => Kind::PaceAsk,
+            Direction::Answer { .. } => Kind::PaceAnswer,
+        }
+    }
+
+    /// Number of other flows that the body has.
+    const fn others(&self) -> u8 {
+        match self.direction {
+            Direction::Ask => 0,
+            Direction::Answer { others } => others,
+        }
     }
 
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
@@ -242,12 +223,9 @@ impl Word {
 
     /// The length of its body.
     pub const fn body_bytes(&self) -> u32 {
-        let others = match self.direction {
-            Direction::Ask => 0,
-            Direction::Answer { others } => others as usize,
-        };
         let slots = self.slots as usize * size_of::<SlotView>();
-        (size_of::<FactsView>() + slots + others * size_of::<OtherView>()) as u32
+        let others = self.others() as usize * size_of::<OtherView>();
+        (size_of::<FactsView>() + slots + others) as u32
     }
 
     /// Reads the body.

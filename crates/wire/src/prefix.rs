@@ -82,6 +82,12 @@ impl Kind {
     pub fn from_u8(number: u8) -> Option<Kind> {
         try_transmute!(number).ok()
     }
+
+    /// Returns whether packets of this kind are those of a transport: of flows or deliveries.
+    #[inline]
+    pub const fn is_transport(self) -> bool {
+        matches!(self as u8, 1..=15 | 32..=47)
+    }
 }
 
 /// The meaning of a prefix, as far as it can be trusted before the tag is checked.
@@ -208,19 +214,61 @@ impl Prefix {
     }
 }
 
+/// Declares the bytes of a header, field by field in their order, each with the value that the meaning of the header
+/// writes there; what the fields mean stands in `docs/wire.md`. The meaning has `decode_checked`, and gets what follows
+/// from both.
+macro_rules! header_view {
+    (
+        $(#[$doc:meta])*
+        $View:ident($meaning:ident: $Meaning:ident), $Error:ident, $prefix:expr,
+        { $($(#[$field_doc:meta])* $field:ident: $Type:ty = $value:expr,)+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        #[derive(::zerocopy::FromBytes, ::zerocopy::IntoBytes, ::zerocopy::KnownLayout)]
+        #[derive(::zerocopy::Immutable, ::zerocopy::Unaligned)]
+        #[repr(C)]
+        pub struct $View {
+            /// The prefix of every header.
+            pub prefix: $crate::prefix::PrefixView,
+            $(
+                $(#[$field_doc])*
+                #[doc = concat!("Written as `", stringify!($value), "`.")]
+                pub $field: $Type,
+            )+
+        }
+
+        impl $Meaning {
+            /// Writes the whole header, tag zero.
+            #[inline]
+            pub fn encode(&self, header: &mut ::thalweg_core::Header) {
+                let $meaning = self;
+                let (kind, job, epoch) = $prefix;
+                *header = ::zerocopy::transmute!($View {
+                    prefix: $crate::prefix::PrefixView::new(kind, job, epoch),
+                    $($field: <$Type>::from($value),)+
+                });
+            }
+        }
+
+        $crate::prefix::whole_headers!($Error: $Meaning);
+    };
+}
+pub(crate) use header_view;
+
 /// Gives the meanings of headers, which have `encode` and `decode_checked`, what follows from these.
 macro_rules! whole_headers {
     ($Error:ident: $($Meaning:ident),+) => {$(
         impl $Meaning {
             /// Reads a header. Does not look at the tag.
             #[inline]
-            pub fn decode(header: &Header) -> Result<$Meaning, $Error> {
+            pub fn decode(header: &::thalweg_core::Header) -> Result<$Meaning, $Error> {
                 $Meaning::decode_checked($crate::peek(header)?, header)
             }
 
             /// Returns the whole header, tag zero.
             #[inline]
-            pub fn to_header(&self) -> Header {
+            pub fn to_header(&self) -> ::thalweg_core::Header {
                 let mut header = [0; ::thalweg_core::HEADER_BYTES];
                 self.encode(&mut header);
                 header

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use thiserror::Error;
-
-use crate::csv::{self, CsvError, Row};
-use crate::model::Model;
+use crate::csv::{self, TableError};
+use crate::model::{Layer, Model};
 
 const HEADER: &str = "layer,small,large";
 
@@ -19,27 +17,6 @@ pub struct LossCost {
     pub large: f64,
 }
 
-/// Why costs cannot be read.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum CostError {
-    /// The text is not a table of a name and two numbers.
-    #[error(transparent)]
-    Table(#[from] CsvError),
-    /// A layer that the model does not have, or that came before.
-    #[error("line {line}: {layer} is no layer of {model}, or is listed twice")]
-    Layer {
-        /// Counted from 1.
-        line: usize,
-        /// What it names.
-        layer: String,
-        /// The model.
-        model: String,
-    },
-    /// A layer of which nothing is said.
-    #[error("layer {0} is missing: list every layer of the model")]
-    Missing(String),
-}
-
 impl LossCost {
     /// What is assumed where nothing was measured, for layer `layer` of `layers`: large gradients cost four
     /// times as much as small ones, and the last layer twice as much as the first. Only the ratios matter.
@@ -49,27 +26,26 @@ impl LossCost {
     }
 
     /// The costs of a model's layers, in its order, from a table that lists each by name.
-    pub fn from_csv(text: &str, model: &Model) -> Result<Vec<LossCost>, CostError> {
-        let places: BTreeMap<&str, usize> = model
-            .layers()
-            .iter()
-            .enumerate()
-            .map(|(at, layer)| (layer.name.as_str(), at))
-            .collect();
+    pub fn from_csv(text: &str, model: &Model) -> Result<Vec<LossCost>, TableError> {
+        let names = model.layers().iter().map(|layer| layer.name.as_str());
+        let places: BTreeMap<&str, usize> = names.zip(0..).collect();
         let mut costs = vec![None; model.layers().len()];
+        let mut last_line = 1;
         for row in csv::rows::<3>(text, HEADER)? {
-            let place = places.get(row.text(0)).filter(|&&place| costs[place].is_none());
-            let place = *place.ok_or_else(|| unknown(&row, model))?;
+            let (layer, model) = (row.text(0), model.name());
+            let unknown = || format!("{layer} is no layer of {model}, or is listed twice");
+            let place = places.get(layer).filter(|&&place| costs[place].is_none());
+            let place = *place.ok_or_else(|| row.wrong(unknown()))?;
             costs[place] = Some(LossCost { small: row.number(1)?, large: row.number(2)? });
+            last_line = row.line;
         }
-        let missing = |at: usize| CostError::Missing(model.layers()[at].name.clone());
-        costs.into_iter().enumerate().map(|(at, cost)| cost.ok_or_else(|| missing(at))).collect()
+        let missing = |layer: &Layer| TableError {
+            line: last_line,
+            message: format!("layer {} is missing: list every layer of the model", layer.name),
+        };
+        let costs = costs.into_iter().zip(model.layers());
+        costs.map(|(cost, layer)| cost.ok_or_else(|| missing(layer))).collect()
     }
-}
-
-fn unknown(row: &Row<'_, 3>, model: &Model) -> CostError {
-    let (layer, model) = (row.text(0).to_string(), model.name().to_string());
-    CostError::Layer { line: row.line, layer, model }
 }
 
 #[cfg(test)]
@@ -79,7 +55,7 @@ mod tests {
 
     #[test]
     fn every_layer_is_listed_once() {
-        let model = models::alexnet();
+        let model = models::by_name("alexnet").expect("a built-in model");
         let rows: Vec<String> = (0..model.layers().len())
             .rev()
             .map(|at| format!("{},{at},{}.5", model.layers()[at].name, at))

@@ -5,45 +5,14 @@ use thiserror::Error;
 /// Numbers above this are not whole in floating point, and no table means them.
 const LARGEST: u64 = 1 << 53;
 
-/// What is wrong with the form of a table.
+/// A mistake in a table: the line, and what to change.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum CsvError {
-    /// There is not even a header.
-    #[error("the table is empty: start it with the line `{header}`")]
-    Empty {
-        /// The line to start with.
-        header: &'static str,
-    },
-    /// The first line is something else.
-    #[error("line 1 is `{found}`: make it the header `{header}`")]
-    Header {
-        /// What it is.
-        found: String,
-        /// What it has to be.
-        header: &'static str,
-    },
-    /// A row has too few or too many cells.
-    #[error("line {line} has {found} columns: give it those of the header `{header}`")]
-    Columns {
-        /// Counted from 1.
-        line: usize,
-        /// How many cells it has.
-        found: usize,
-        /// What the cells are.
-        header: &'static str,
-    },
-    /// A cell does not hold what its column is for.
-    #[error("line {line}: {column} is `{found}`: write {wanted} from 0 to 2^53")]
-    Value {
-        /// Counted from 1.
-        line: usize,
-        /// The column's name.
-        column: &'static str,
-        /// What the cell holds.
-        found: String,
-        /// What it has to hold.
-        wanted: &'static str,
-    },
+#[error("line {line}: {message}")]
+pub struct TableError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The mistake, and what to change.
+    pub message: String,
 }
 
 /// One row under the header.
@@ -63,12 +32,15 @@ pub(crate) fn has_header(text: &str, header: &str) -> bool {
 pub(crate) fn rows<'a, const N: usize>(
     text: &'a str,
     header: &'static str,
-) -> Result<Vec<Row<'a, N>>, CsvError> {
+) -> Result<Vec<Row<'a, N>>, TableError> {
     let mut lines = lines(text).enumerate();
+    let wrong = |message| Err(TableError { line: 1, message });
     match lines.next() {
-        None => return Err(CsvError::Empty { header }),
+        None => return wrong(format!("the table is empty: start it with the line `{header}`")),
         Some((_, first)) if first != header => {
-            return Err(CsvError::Header { found: first.to_string(), header });
+            return wrong(format!(
+                "`{first}` stands in place of the header `{header}`: write that"
+            ));
         }
         Some(_) => {}
     }
@@ -87,16 +59,19 @@ fn row<'a, const N: usize>(
     line: usize,
     text: &'a str,
     header: &'static str,
-) -> Result<Row<'a, N>, CsvError> {
+) -> Result<Row<'a, N>, TableError> {
     let cells: Vec<&str> = text.split(',').map(str::trim).collect();
-    let found = cells.len();
-    let cells = cells.try_into().map_err(|_| CsvError::Columns { line, found, header })?;
+    let cells = cells.try_into().map_err(|cells: Vec<&str>| {
+        let found = cells.len();
+        let message = format!("{found} columns are not those of the header `{header}`: give these");
+        TableError { line, message }
+    })?;
     Ok(Row { line, header, cells })
 }
 
 impl<const N: usize> Row<'_, N> {
     /// The cell as a number that is not negative.
-    pub(crate) fn number(&self, column: usize) -> Result<f64, CsvError> {
+    pub(crate) fn number(&self, column: usize) -> Result<f64, TableError> {
         let number = self.cells[column].parse::<f64>().ok();
         number
             .filter(|number| (0.0..=LARGEST as f64).contains(number))
@@ -104,7 +79,7 @@ impl<const N: usize> Row<'_, N> {
     }
 
     /// The cell as a whole number.
-    pub(crate) fn whole(&self, column: usize) -> Result<u64, CsvError> {
+    pub(crate) fn whole(&self, column: usize) -> Result<u64, TableError> {
         let number = self.cells[column].parse::<u64>().ok();
         number
             .filter(|&number| number <= LARGEST)
@@ -116,13 +91,15 @@ impl<const N: usize> Row<'_, N> {
         self.cells[column]
     }
 
-    fn wanted(&self, column: usize, wanted: &'static str) -> CsvError {
-        CsvError::Value {
-            line: self.line,
-            column: self.header.split(',').nth(column).unwrap_or("cell"),
-            found: self.cells[column].to_string(),
-            wanted,
-        }
+    /// Returns a mistake in this row.
+    pub(crate) fn wrong(&self, message: String) -> TableError {
+        TableError { line: self.line, message }
+    }
+
+    fn wanted(&self, column: usize, wanted: &str) -> TableError {
+        let name = self.header.split(',').nth(column).unwrap_or("cell");
+        let found = self.cells[column];
+        self.wrong(format!("{name} is `{found}`: write {wanted} from 0 to 2^53"))
     }
 }
 
@@ -132,7 +109,7 @@ mod tests {
 
     const HEADER: &str = "left,right";
 
-    fn sum(text: &str) -> Result<f64, CsvError> {
+    fn sum(text: &str) -> Result<f64, TableError> {
         let rows = rows::<2>(text, HEADER)?;
         rows.iter().try_fold(0.0, |sum, row| Ok(sum + row.number(0)? + row.whole(1)? as f64))
     }
@@ -150,11 +127,17 @@ mod tests {
 
     #[test]
     fn complaints_name_the_line_and_the_change() {
-        assert_eq!(complaint(""), "the table is empty: start it with the line `left,right`");
-        assert_eq!(complaint("1,2"), "line 1 is `1,2`: make it the header `left,right`");
+        assert_eq!(
+            complaint(""),
+            "line 1: the table is empty: start it with the line `left,right`"
+        );
+        assert_eq!(
+            complaint("1,2"),
+            "line 1: `1,2` stands in place of the header `left,right`: write that"
+        );
         assert_eq!(
             complaint("left,right\n1,2\n\n3"),
-            "line 4 has 1 columns: give it those of the header `left,right`"
+            "line 4: 1 columns are not those of the header `left,right`: give these"
         );
         assert_eq!(
             complaint("left,right\n1,2.5"),

@@ -73,8 +73,13 @@ impl Exchange {
             for part in &parts {
                 let server = turn % self.servers.len();
                 turn += 1;
-                self.push(begin, part, (server, &late), &mut flows);
-                self.pull(begin, part, (server, &mut links[server]), &mut flows);
+                let dst = self.servers[server].0;
+                for (&src, &late) in
+                    self.job.workers.iter().zip(&late).filter(|(src, _)| **src != dst)
+                {
+                    flows.push(part.flow(begin + part.at + late, src, dst));
+                }
+                flows.extend(self.pull(begin, part, server, &mut links[server]));
             }
             begin = links.iter().map(|links| links.sends_from).fold(begin, Time::max);
         }
@@ -104,39 +109,15 @@ impl Exchange {
         Ok(parts)
     }
 
-    /// Every worker sends its part of a sum.
-    fn push(
-        &self,
-        begin: Time,
-        part: &Part,
-        (server, late): (usize, &[Span]),
-        flows: &mut Vec<FlowSpec>,
-    ) {
-        let dst = self.servers[server].0;
-        for (&src, &late) in self.job.workers.iter().zip(late) {
-            if src != dst {
-                flows.push(part.flow(begin + part.at + late, src, dst));
-            }
-        }
-    }
-
     /// The server sends the sum to every worker.
-    fn pull(
-        &self,
-        begin: Time,
-        part: &Part,
-        (server, links): (usize, &mut Links),
-        flows: &mut Vec<FlowSpec>,
-    ) {
+    fn pull(&self, begin: Time, part: &Part, server: usize, links: &mut Links) -> Vec<FlowSpec> {
         let (src, rate) = self.servers[server];
-        let workers = self.job.workers.iter().copied().filter(|&worker| worker != src);
-        let receivers: Vec<usize> = workers.collect();
-        let all = rate.serialization(part.bytes * receivers.len() as u64);
+        let receivers = || self.job.workers.iter().filter(|&&worker| worker != src);
+        let all = rate.serialization(part.bytes * receivers().count() as u64);
         // The last worker is late by so much.
         links.takes_in_from = links.takes_in_from.max(begin + part.at + self.jitter) + all;
         links.sends_from = links.sends_from.max(links.takes_in_from) + all;
-        let start = links.takes_in_from;
-        flows.extend(receivers.into_iter().map(|dst| part.flow(start, src, dst)));
+        receivers().map(|&dst| part.flow(links.takes_in_from, src, dst)).collect()
     }
 }
 

@@ -25,12 +25,9 @@ pub use arrivals::{
     ArrivalError, FlowSpec, Incast, LayerOf, Pattern, PoissonArrivals, PoissonFlows, Until,
     permutation,
 };
-pub use costs::{CostError, LossCost};
-pub use csv::CsvError;
+pub use costs::LossCost;
+pub use csv::TableError;
 pub use exchange::{Exchange, ExchangeError};
 pub use model::{Layer, Model, ModelError, Tensor};
 pub use sizes::{SizeDistribution, SizeError};
-pub use trace::TraceError;
-pub use training::{
-    Buckets, Compute, Contribution, Contributions, IterationPlan, Ready, TrainingError, TrainingJob,
-};
+pub use training::{Buckets, Compute, IterationPlan, Ready, TrainingError, TrainingJob};

@@ -11,36 +11,37 @@ mod vision;
 
 use crate::model::Model;
 
-pub use language::{gpt2_small, transformer_base};
-pub use vision::{alexnet, googlenet, resnet50, resnet101, resnet152, vgg16, vgg19};
+/// Builds a network under a name.
+type Build = fn(&'static str) -> Model;
+
+/// Every built-in network: its name, and what builds it.
+const BUILT_IN: [(&str, Build); 9] = [
+    ("alexnet", vision::alexnet),
+    ("vgg16", |name| vision::vgg(name, [2, 2, 3, 3, 3])),
+    ("vgg19", |name| vision::vgg(name, [2, 2, 4, 4, 4])),
+    ("resnet50", |name| vision::resnet(name, [3, 4, 6, 3])),
+    ("resnet101", |name| vision::resnet(name, [3, 4, 23, 3])),
+    ("resnet152", |name| vision::resnet(name, [3, 8, 36, 3])),
+    ("googlenet", vision::googlenet),
+    ("transformer_base", language::transformer_base),
+    ("gpt2_small", language::gpt2_small),
+];
 
 /// The names that [`by_name`] knows.
-pub const NAMES: [&str; 9] = [
-    "alexnet",
-    "vgg16",
-    "vgg19",
-    "resnet50",
-    "resnet101",
-    "resnet152",
-    "googlenet",
-    "transformer_base",
-    "gpt2_small",
-];
+pub const NAMES: [&str; BUILT_IN.len()] = {
+    let mut names = [""; BUILT_IN.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = BUILT_IN[index].0;
+        index += 1;
+    }
+    names
+};
 
 /// The built-in network of that name.
 pub fn by_name(name: &str) -> Option<Model> {
-    Some(match name {
-        "alexnet" => alexnet(),
-        "vgg16" => vgg16(),
-        "vgg19" => vgg19(),
-        "resnet50" => resnet50(),
-        "resnet101" => resnet101(),
-        "resnet152" => resnet152(),
-        "googlenet" => googlenet(),
-        "transformer_base" => transformer_base(),
-        "gpt2_small" => gpt2_small(),
-        _ => return None,
-    })
+    let (name, build) = BUILT_IN.into_iter().find(|(known, _)| *known == name)?;
+    Some(build(name))
 }
 
 #[cfg(test)]

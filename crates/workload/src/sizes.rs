@@ -3,7 +3,7 @@
 use thalweg_core::{Bytes, Rng};
 use thiserror::Error;
 
-use crate::csv::{self, CsvError};
+use crate::csv::{self, TableError};
 
 const HEADER: &str = "size_bytes,cdf";
 
@@ -29,48 +29,12 @@ struct Point {
 /// Why a distribution cannot be made.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum SizeError {
-    /// The text is not a table of two columns of numbers.
+    /// The text is not a rising curve in two columns.
     #[error(transparent)]
-    Table(#[from] CsvError),
-    /// There is a header and nothing under it.
-    #[error("the curve has no points: add lines of `{HEADER}`, the last with cdf 1")]
-    NoPoints,
-    /// A size or a probability falls from one line to the next.
-    #[error("line {line}: {column} falls from {before} to {found}: sort the lines by size")]
-    Falling {
-        /// Counted from 1.
-        line: usize,
-        /// Which of the two falls.
-        column: &'static str,
-        /// The value on the line before.
-        before: f64,
-        /// The value on this line.
-        found: f64,
-    },
-    /// A probability is above 1.
-    #[error("line {line}: cdf is {found}, above 1: if it is in percent, divide it by 100")]
-    AboveOne {
-        /// Counted from 1.
-        line: usize,
-        /// The value there.
-        found: f64,
-    },
-    /// Some flows have no size.
-    #[error("line {line}: the curve ends at cdf {found}: add a line for the largest size, cdf 1")]
-    EndsBelowOne {
-        /// Counted from 1.
-        line: usize,
-        /// The value there.
-        found: f64,
-    },
+    Table(#[from] TableError),
     /// No flow would have a byte.
     #[error("the largest size is below 1 byte: give sizes in bytes")]
     NoBytes,
-    /// A factor that makes no size of a size.
-    #[error(
-        "sizes cannot be scaled by {0}: take a factor that leaves them between 1 and 2^53 bytes"
-    )]
-    Factor(f64),
     /// The smallest size is above the largest.
     #[error("sizes from {smallest} to {largest} are none: swap the two")]
     Range {
@@ -147,15 +111,19 @@ impl SizeDistribution {
         let mut last_line = 1;
         for row in csv::rows::<2>(text, HEADER)? {
             let point = Point { bytes: row.number(0)?, cdf: row.number(1)? };
-            check_next(row.line, points.last(), point)?;
+            if let Some(wrong) = point.wrong_after(points.last()) {
+                return Err(row.wrong(wrong).into());
+            }
             points.push(Point { cdf: point.cdf.min(1.0), ..point });
             last_line = row.line;
         }
-        let last = points.last_mut().ok_or(SizeError::NoPoints)?;
-        if last.cdf < 1.0 - TOLERANCE {
-            return Err(SizeError::EndsBelowOne { line: last_line, found: last.cdf });
+        let found = points.last().map_or(0.0, |last| last.cdf);
+        if found < 1.0 - TOLERANCE {
+            let message =
+                format!("the curve ends at cdf {found}: add a line for the largest size, cdf 1");
+            return Err(TableError { line: last_line, message }.into());
         }
-        last.cdf = 1.0;
+        points.last_mut().expect("a point at 1").cdf = 1.0;
         SizeDistribution { points }.with_bytes()
     }
 
@@ -178,14 +146,6 @@ impl SizeDistribution {
     pub fn sample(&self, rng: &mut Rng) -> Bytes {
         let quantile = self.quantile(rng.uniform());
         Bytes::new((libm::rint(quantile) as u64).max(1))
-    }
-
-    /// The same curve with every size multiplied.
-    pub fn scaled(&self, factor: f64) -> Result<SizeDistribution, SizeError> {
-        let scale = |point: &Point| Point { bytes: point.bytes * factor, ..*point };
-        let scaled = SizeDistribution { points: self.points.iter().map(scale).collect() };
-        let sound = factor >= 0.0 && (1.0..=(1u64 << 53) as f64).contains(&scaled.last_bytes());
-        if sound { Ok(scaled) } else { Err(SizeError::Factor(factor)) }
     }
 
     /// The same flows, but those above `bytes` are cut to it. Below one byte nothing is cut further.
@@ -243,19 +203,22 @@ fn mean_between(smallest: f64, largest: f64) -> f64 {
     share_below + (1.0 - share_below) * (1.0 + largest) / 2.0
 }
 
-fn check_next(line: usize, before: Option<&Point>, point: Point) -> Result<(), SizeError> {
-    if point.cdf > 1.0 + TOLERANCE {
-        return Err(SizeError::AboveOne { line, found: point.cdf });
+impl Point {
+    /// Returns the mistake in a point that follows another on its curve, if there is one.
+    fn wrong_after(self, before: Option<&Point>) -> Option<String> {
+        let Point { bytes, cdf } = self;
+        if cdf > 1.0 + TOLERANCE {
+            return Some(format!("cdf is {cdf}, above 1: if it is in percent, divide it by 100"));
+        }
+        let before = before?;
+        let falls = |column, before, found| {
+            Some(format!("{column} falls from {before} to {found}: sort the lines by size"))
+        };
+        if bytes < before.bytes {
+            return falls("size_bytes", before.bytes, bytes);
+        }
+        if cdf < before.cdf - TOLERANCE { falls("cdf", before.cdf, cdf) } else { None }
     }
-    let Some(before) = before else { return Ok(()) };
-    let falling = |column, before, found| Err(SizeError::Falling { line, column, before, found });
-    if point.bytes < before.bytes {
-        return falling("size_bytes", before.bytes, point.bytes);
-    }
-    if point.cdf < before.cdf - TOLERANCE {
-        return falling("cdf", before.cdf, point.cdf);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

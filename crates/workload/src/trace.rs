@@ -1,72 +1,23 @@
 //! Flows as text: one line a flow, in microseconds and bytes.
 
 use thalweg_core::{Bytes, Rate, Span, Time};
-use thiserror::Error;
 
 use crate::arrivals::{ArrivalError, FlowSpec, check_load};
-use crate::csv::{self, CsvError, Row};
+use crate::csv::{self, Row, TableError};
 
 const HEADER: &str = "start_us,src,dst,bytes";
 const HEADER_WITH_PATH: &str = "start_us,src,dst,bytes,path";
-
-/// Why a trace cannot be read.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum TraceError {
-    /// The text is not a table of four or five columns of numbers.
-    #[error(transparent)]
-    Table(#[from] CsvError),
-    /// A flow starts or ends at a host that there is not.
-    #[error("line {line}: {column} is {host}, but there are {hosts} hosts: number them from 0")]
-    NoSuchHost {
-        /// Counted from 1.
-        line: usize,
-        /// Which end of the flow.
-        column: &'static str,
-        /// The host it names.
-        host: u64,
-        /// How many there are.
-        hosts: usize,
-    },
-    /// A flow ends where it starts.
-    #[error("line {line}: host {host} sends to itself: give src and dst different hosts")]
-    SameHost {
-        /// Counted from 1.
-        line: usize,
-        /// The host.
-        host: usize,
-    },
-    /// A flow starts after the end of time.
-    #[error("line {line}: the flow starts after more than 213 days: count start_us from the first")]
-    TooLate {
-        /// Counted from 1.
-        line: usize,
-    },
-    /// A path is no number of 16 bits.
-    #[error("line {line}: path is `{found}`: write a whole number up to 65535, or nothing")]
-    Path {
-        /// Counted from 1.
-        line: usize,
-        /// What the cell holds.
-        found: String,
-    },
-    /// A flow is empty.
-    #[error("line {line}: a flow of 0 bytes carries nothing: give at least 1, or drop the line")]
-    NoBytes {
-        /// Counted from 1.
-        line: usize,
-    },
-}
 
 /// Reads lines of `start_us,src,dst,bytes` under that header, for hosts 0 to `hosts` − 1. Lines may
 /// come in any order; the flows are in order of time, and in the text's order where times are equal.
 ///
 /// The header may have `path` as a fifth column: a number up to 65535 that picks the flow's path, or
 /// nothing.
-pub fn from_csv(text: &str, hosts: usize) -> Result<Vec<FlowSpec>, TraceError> {
+pub fn from_csv(text: &str, hosts: usize) -> Result<Vec<FlowSpec>, TableError> {
     let mut flows = Vec::new();
     if csv::has_header(text, HEADER_WITH_PATH) {
         for row in csv::rows::<5>(text, HEADER_WITH_PATH)? {
-            flows.push(FlowSpec { path: path(row.line, row.text(4))?, ..flow(&row, hosts)? });
+            flows.push(FlowSpec { path: path(&row)?, ..flow(&row, hosts)? });
         }
     } else {
         for row in csv::rows::<4>(text, HEADER)? {
@@ -110,33 +61,35 @@ pub fn rescale(
     Ok(())
 }
 
-fn flow<const N: usize>(row: &Row<'_, N>, hosts: usize) -> Result<FlowSpec, TraceError> {
-    let line = row.line;
-    let host = |cell, column| {
-        let host = row.whole(cell)?;
-        let known = usize::try_from(host).ok().filter(|&host| host < hosts);
-        known.ok_or(TraceError::NoSuchHost { line, column, host, hosts })
+fn flow<const N: usize>(row: &Row<'_, N>, hosts: usize) -> Result<FlowSpec, TableError> {
+    let wrong = |message: String| Err(row.wrong(message));
+    let host = |cell, column| match row.whole(cell)? {
+        host if host < hosts as u64 => Ok(host as usize),
+        host => Err(row
+            .wrong(format!("{column} is {host}, but there are {hosts} hosts: number them from 0"))),
     };
     let start = Time::ZERO + Span::from_us_f64(row.number(0)?);
     let (src, dst) = (host(1, "src")?, host(2, "dst")?);
     let bytes = Bytes::new(row.whole(3)?);
     if start == Time::NEVER {
-        return Err(TraceError::TooLate { line });
+        return wrong("the flow starts after 213 days: count start_us from the first".to_owned());
     }
     if src == dst {
-        return Err(TraceError::SameHost { line, host: src });
+        return wrong(format!("host {src} sends to itself: give src and dst different hosts"));
     }
     if bytes == Bytes::ZERO {
-        return Err(TraceError::NoBytes { line });
+        return wrong("a flow of 0 bytes carries nothing: give at least 1, or drop it".to_owned());
     }
     Ok(FlowSpec { start, src, dst, bytes, path: None, layer: None })
 }
 
-fn path(line: usize, cell: &str) -> Result<Option<u16>, TraceError> {
-    if cell.is_empty() {
-        return Ok(None);
+fn path(row: &Row<'_, 5>) -> Result<Option<u16>, TableError> {
+    match row.text(4) {
+        "" => Ok(None),
+        cell => cell.parse().map(Some).map_err(|_| {
+            row.wrong(format!("path is `{cell}`: write a whole number up to 65535, or nothing"))
+        }),
     }
-    cell.parse().map(Some).map_err(|_| TraceError::Path { line, found: cell.to_owned() })
 }
 
 #[cfg(test)]
@@ -213,7 +166,7 @@ mod tests {
             ("0,1,2,5,-1", "line 2: path is `-1`: write a whole number up to 65535, or nothing"),
             (
                 "0,1,2,5",
-                "line 2 has 4 columns: give it those of the header `start_us,src,dst,bytes,path`",
+                "line 2: 4 columns are not those of the header `start_us,src,dst,bytes,path`: give these",
             ),
         ] {
             let error = from_csv(&format!("{HEADER_WITH_PATH}\n{cells}"), 4).unwrap_err();
@@ -272,7 +225,7 @@ mod tests {
         );
         assert_eq!(
             complaint("0,1,2,0"),
-            "line 2: a flow of 0 bytes carries nothing: give at least 1, or drop the line"
+            "line 2: a flow of 0 bytes carries nothing: give at least 1, or drop it"
         );
         assert_eq!(
             complaint("soon,1,2,5"),
@@ -280,10 +233,10 @@ mod tests {
         );
         assert_eq!(
             complaint("1e14,1,2,5"),
-            "line 2: the flow starts after more than 213 days: count start_us from the first"
+            "line 2: the flow starts after 213 days: count start_us from the first"
         );
         let header = from_csv("src,dst,bytes,start_us\n", 4).unwrap_err();
-        assert!(matches!(header, TraceError::Table(CsvError::Header { .. })));
+        assert!(header.to_string().starts_with("line 1: `src,dst,bytes,start_us`"), "{header}");
     }
 
     proptest! {

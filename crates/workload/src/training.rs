@@ -1,8 +1,7 @@
 //! Training jobs: when an iteration computes, and when its gradients are ready.
 //!
 //! An iteration is a forward pass, a backward pass that makes gradients ready one after the other,
-//! and their exchange. When the next one starts is the caller's decision: with everything exchanged,
-//! or as soon as the front layers are, since they are needed first ([`Ready::needed_after`]).
+//! and their exchange. When the next one starts is the caller's decision.
 
 use std::collections::BTreeSet;
 
@@ -86,24 +85,6 @@ pub struct Ready {
     pub at: Span,
     /// The front layer among its tensors: an index into [`Model::layers`].
     pub layer: usize,
-    /// How far the next forward pass gets without it. The pass ends at the latest of (arrival −
-    /// `needed_after`) over all gradients, and not before its start, plus its own length.
-    pub needed_after: Span,
-}
-
-/// A worker's part of a gradient, ready to leave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Contribution {
-    /// Counted from 0.
-    pub iteration: u64,
-    /// The host that has it.
-    pub worker: usize,
-    /// An index into [`IterationPlan::gradients`].
-    pub gradient: usize,
-    /// Its size.
-    pub bytes: Bytes,
-    /// When it is ready, counted from the start of its iteration.
-    pub at: Span,
 }
 
 /// Why a job has no plan.
@@ -139,33 +120,19 @@ impl TrainingJob {
     pub fn plan(&self) -> Result<IterationPlan, TrainingError> {
         self.check()?;
         let (forward, backward) = self.times()?;
-        let work = Work::of(&self.model);
-        let needed_after = work.forward_starts(forward);
         let tensors = self.model.tensors();
-        let ready = work.backward_ends(&self.model, backward);
+        let ready = backward_ends(&self.model, backward);
         let single = self.model.ready_order().iter().zip(ready).map(|(&index, done)| Ready {
             tensors: vec![index],
             bytes: Bytes::new(tensors[index].values) * u64::from(self.bytes_per_value),
             at: forward + done,
             layer: tensors[index].layer,
-            needed_after: needed_after[tensors[index].layer],
         });
         let gradients = match self.buckets {
             None => single.collect(),
             Some(buckets) => buckets.fill(single),
         };
         Ok(IterationPlan { forward, backward, gradients })
-    }
-
-    /// What the job sends, made one by one: iteration by iteration, in the order in which it gets
-    /// ready, in the workers' order where that is at the same time.
-    pub fn contributions(&self) -> Result<Contributions, TrainingError> {
-        Ok(Contributions {
-            plan: self.plan()?,
-            workers: self.workers.clone(),
-            iterations: self.iterations,
-            next: (0, 0, 0),
-        })
     }
 
     fn check(&self) -> Result<(), TrainingError> {
@@ -204,43 +171,6 @@ impl TrainingJob {
     }
 }
 
-/// The contributions of a job.
-#[derive(Clone, Debug)]
-pub struct Contributions {
-    plan: IterationPlan,
-    workers: Vec<usize>,
-    iterations: u64,
-    /// Iteration, gradient and place among the workers.
-    next: (u64, usize, usize),
-}
-
-impl Contributions {
-    /// The plan that every iteration follows.
-    pub fn plan(&self) -> &IterationPlan {
-        &self.plan
-    }
-}
-
-impl Iterator for Contributions {
-    type Item = Contribution;
-
-    fn next(&mut self) -> Option<Contribution> {
-        let (iteration, gradient, place) = self.next;
-        if iteration == self.iterations {
-            return None;
-        }
-        self.next = if place + 1 < self.workers.len() {
-            (iteration, gradient, place + 1)
-        } else if gradient + 1 < self.plan.gradients.len() {
-            (iteration, gradient + 1, 0)
-        } else {
-            (iteration + 1, 0, 0)
-        };
-        let Ready { bytes, at, .. } = self.plan.gradients[gradient];
-        Some(Contribution { iteration, worker: self.workers[place], gradient, bytes, at })
-    }
-}
-
 impl Buckets {
     /// Puts gradients together that come in the order in which they get ready.
     fn fill(self, gradients: impl Iterator<Item = Ready>) -> Vec<Ready> {
@@ -262,55 +192,24 @@ impl Ready {
         self.bytes += later.bytes;
         self.at = later.at;
         self.layer = self.layer.min(later.layer);
-        self.needed_after = self.needed_after.min(later.needed_after);
     }
 }
 
-/// How the time of each pass is split over the layers.
-struct Work {
-    forward: Vec<u64>,
-    backward: Vec<u64>,
-}
-
-impl Work {
-    /// In proportion to the layers' work, or to their sizes where the model knows no work.
-    fn of(model: &Model) -> Work {
-        let layers = model.layers();
-        let mut values = vec![0; layers.len()];
-        model.tensors().iter().for_each(|tensor| values[tensor.layer] += tensor.values);
-        let known = |work: Vec<u64>| {
-            if work.iter().any(|&flops| flops > 0) { work } else { values.clone() }
-        };
-        Work {
-            forward: known(layers.iter().map(|layer| layer.forward_flops).collect()),
-            backward: known(layers.iter().map(|layer| layer.backward_flops).collect()),
-        }
+/// When each tensor's gradient is ready, in the model's ready order, in a backward pass of that
+/// length. The pass is split over the layers in proportion to their work, or to their sizes where the
+/// model knows no work. All tensors of a layer are ready when its work is done.
+fn backward_ends(model: &Model, pass: Span) -> Vec<Span> {
+    let mut remaining: Vec<u64> = model.layers().iter().map(|layer| layer.backward_flops).collect();
+    if remaining.iter().all(|&flops| flops == 0) {
+        model.tensors().iter().for_each(|tensor| remaining[tensor.layer] += tensor.values);
     }
-
-    /// When each layer starts, in a forward pass of that length.
-    fn forward_starts(&self, pass: Span) -> Vec<Span> {
-        let total = self.forward.iter().sum();
-        let mut done = 0;
-        let start = |&work: &u64| {
-            let start = part(pass, done, total);
-            done += work;
-            start
-        };
-        self.forward.iter().map(start).collect()
-    }
-
-    /// When each tensor's gradient is ready, in the model's ready order, in a backward pass of that
-    /// length. All tensors of a layer are ready when its work is done.
-    fn backward_ends(&self, model: &Model, pass: Span) -> Vec<Span> {
-        let total = self.backward.iter().sum();
-        let mut remaining = self.backward.clone();
-        let mut done = 0;
-        let end = |&index: &usize| {
-            done += std::mem::take(&mut remaining[model.tensors()[index].layer]);
-            part(pass, done, total)
-        };
-        model.ready_order().iter().map(end).collect()
-    }
+    let total = remaining.iter().sum();
+    let mut done = 0;
+    let end = |&index: &usize| {
+        done += std::mem::take(&mut remaining[model.tensors()[index].layer]);
+        part(pass, done, total)
+    };
+    model.ready_order().iter().map(end).collect()
 }
 
 fn part(whole: Span, done: u64, total: u64) -> Span {

@@ -37,7 +37,7 @@ impl Job {
         let sequence = gradient.identity.sequence;
         let shard = self.locate(&gradient.identity, gradient.server)?;
         self.check_form(gradient, body)?;
-        let (job, gap, recovery) = (self.setup.job, self.ask_gap, self.setup.parameters.recovery);
+        let recovery = self.setup.parameters.recovery;
         let Site { tree, place, .. } = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
         let (named, both) = overlap(tree, gradient, place.seats).ok_or(Refusal::Foreign)?;
         let slot = &mut *place.slot;
@@ -70,8 +70,8 @@ impl Job {
             // spec: A-23
             Action::AskFloats => {
                 slot.mark(gradient, *ecn);
-                if !slot.was_told_within(gap, context.now) {
-                    slot.ask(false, job, gap, context);
+                if !slot.was_told_within_gap(context) {
+                    slot.ask(false, context);
                 }
             }
             Action::Answer => {
@@ -79,7 +79,7 @@ impl Job {
                 slot.mark(gradient, *ecn);
                 let asks = recovery == Recovery::Paper && gradient.resend;
                 let asker = if asks { Asker::Resend } else { Asker::Stray };
-                slot.answer(asker, job, gap, context);
+                slot.answer(asker, context);
                 self.stats.late += 1;
             }
             Action::Adopt => {
@@ -110,7 +110,6 @@ impl Job {
 
     /// All contributions are there.
     fn complete(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
-        let job = self.setup.job;
         let Some(Site { place: Place { slot, seats, .. }, .. }) = self.site(shard, sequence) else {
             return;
         };
@@ -121,7 +120,7 @@ impl Job {
             // spec: A-23
             slot.await_floats();
             seats.fill(0);
-            slot.tell(Told::First, job, context);
+            slot.tell(Told::First, context);
             self.stats.repeats += 1;
         }
         if is_fixed {
@@ -159,12 +158,11 @@ impl Job {
     /// The values are the result: from here on they never change.
     // spec: A-21, T-09
     pub(super) fn finish(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
-        let job = self.setup.job;
         let Some(site) = self.site(shard, sequence) else { return };
         let slot = site.place.slot;
         assert_ne!(slot.state, State::Done, "fragment {sequence} is summed once");
         slot.state = State::Done;
-        slot.tell(Told::First, job, context);
+        slot.tell(Told::First, context);
         self.stats.completed += 1;
     }
 }

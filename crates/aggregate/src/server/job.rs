@@ -7,15 +7,15 @@ use thalweg_core::{JobId, NodeId, Span, Time};
 use thalweg_wire::aggregate::{Identity, Notice, Query};
 use thalweg_wire::tag::Key;
 
-use super::judge::{self, Asker, State, Told, Whom};
-use super::leeway::Leeway;
+use super::judge::{Asker, State};
+use super::leeway::{Leeway, missing_ranks};
 use super::queue::{Queue, Task};
 use super::ring::{Place, Ring};
 use super::scaling::Scaling;
 use super::slot::Slot;
 use super::stats::{Refusal, Stats};
-use super::{Config, Event, Missing, seats};
-use crate::setup::{Attempt, Setup};
+use super::{Config, Event, Missing};
+use crate::setup::Setup;
 use crate::tree::{Group, Top, Tree};
 
 /// The furthest that a fragment may lie above everyone's watermark: what a header can say.
@@ -28,7 +28,6 @@ pub(super) struct Job {
     pub me: NodeId,
     /// The key of this epoch.
     pub key: Option<Key>,
-    pub ask_gap: Span,
     /// All fragments below are complete at every worker.
     pub everyone: u64,
     /// Fragments from so far above `everyone` on are dropped.
@@ -71,9 +70,12 @@ pub(super) struct Site<'a> {
     pub place: Place<'a>,
 }
 
-/// What a packet meets: the clock, and where answers wait.
+/// What a packet of a job meets: the clock, and where answers wait.
 pub(super) struct Context<'a> {
     pub now: Time,
+    pub job: JobId,
+    /// See [`Config::ask_gap`].
+    pub gap: Span,
     pub queue: &'a mut Queue,
     pub events: &'a mut VecDeque<Event>,
 }
@@ -95,7 +97,6 @@ impl Job {
         Job {
             me: config.me,
             key: config.secret.map(|secret| Key::derive(&secret, setup.job, setup.epoch)),
-            ask_gap: config.ask_gap,
             everyone: setup.resume_from,
             window,
             shards: shards.collect(),
@@ -151,7 +152,7 @@ impl Job {
         if notice.epoch != self.setup.epoch {
             return self.stats.refuse(Refusal::Stale);
         }
-        let (now, gap) = (context.now, self.ask_gap);
+        let (now, gap) = (context.now, context.gap);
         let is_due =
             |known: &Announced| known.group.switch == notice.switch && now.since(known.at) >= gap;
         self.announce_to(is_due, context);
@@ -163,7 +164,7 @@ impl Job {
             for (group, known) in shard.groups.iter_mut().enumerate() {
                 if !known.is_queued && is_due(known) {
                     (known.is_queued, known.at) = (true, context.now);
-                    context.queue.push_small(self.setup.job, Task::Announce(at, group));
+                    context.queue.push_small(context.job, Task::Announce(at, group));
                 }
             }
         }
@@ -183,7 +184,7 @@ impl Job {
         let shard = self.locate(&query.identity, query.server)?;
         let heard_told_at =
             query.heard().and_then(|heard| self.pending(heard)?.place.slot.first_told_at());
-        let (job, gap, sequence) = (self.setup.job, self.ask_gap, query.identity.sequence);
+        let sequence = query.identity.sequence;
         let site = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
         let slot = site.place.slot;
         let worker = site.tree.worker_at(&query.branch).ok_or(Refusal::Foreign)?;
@@ -193,7 +194,7 @@ impl Job {
         slot.meet(&query.identity, query.aggregator);
         if slot.state == State::Done {
             if !slot.has_crossed(heard_told_at) {
-                slot.answer(Asker::Query(worker), job, gap, context);
+                slot.answer(Asker::Query(worker), context);
             }
             return Ok(());
         }
@@ -203,7 +204,7 @@ impl Job {
             return Ok(());
         }
         if let Some(site) = self.site(shard, sequence) {
-            site.place.slot.ask(query.bypass, job, gap, context);
+            site.place.slot.ask(query.bypass, context);
         }
         Ok(())
     }
@@ -213,7 +214,7 @@ impl Job {
     // spec: E-11
     pub(super) fn differ(&mut self, sequence: u64, context: &mut Context<'_>) -> Refusal {
         if !std::mem::replace(&mut self.has_differed, true) {
-            context.events.push_back(Event::Differs { job: self.setup.job, sequence });
+            context.events.push_back(Event::Differs { job: context.job, sequence });
         }
         Refusal::Differs
     }
@@ -262,9 +263,7 @@ impl Job {
         if place.slot.state == State::Done {
             return Missing::Nothing;
         }
-        let seats = 0..tree.workers();
-        let is_missing = |seat: &u32| seats::count(place.seats, *seat..*seat + 1) == 0;
-        let mut ranks: Vec<u32> = seats.filter(is_missing).map(|seat| tree.rank_at(seat)).collect();
+        let mut ranks = missing_ranks(tree, place.seats);
         ranks.sort_unstable();
         Missing::Ranks(ranks)
     }
@@ -291,92 +290,5 @@ impl Job {
 impl Announced {
     fn new(group: Group) -> Announced {
         Announced { group, is_queued: false, at: Time::ZERO }
-    }
-}
-
-impl Slot {
-    /// Learns what only senders know, where there is nothing of this epoch yet.
-    pub(super) fn meet(&mut self, identity: &Identity, aggregator: u32) {
-        if self.state == State::Empty || self.is_inherited {
-            self.attempt = Attempt(identity.attempt);
-            self.operation = identity.operation;
-            self.sequence = identity.sequence;
-            self.aggregator = aggregator;
-            self.is_inherited = false;
-        }
-    }
-
-    /// Sends to all what there is to tell: a result or, which is small, the wish for floats.
-    pub(super) fn tell(&mut self, told: Told, job: JobId, context: &mut Context<'_>) {
-        (self.told, self.told_at) = (told, context.now);
-        self.outgoing.is_again = told == Told::Again;
-        // Whoever got something older from a round that was cut short gets this as well.
-        if self.outgoing.tell.replace(0).is_some() {
-            return;
-        }
-        let task = Task::Tell(self.sequence);
-        match self.state {
-            State::Done => context.queue.push_sum(job, task),
-            State::Empty | State::Partial | State::Floats => context.queue.push_small(job, task),
-        }
-    }
-
-    /// Sends the result once more, to whom it is due.
-    // spec: A-21
-    pub(super) fn answer(
-        &mut self,
-        asker: Asker,
-        job: JobId,
-        gap: Span,
-        context: &mut Context<'_>,
-    ) {
-        if self.outgoing.tell.is_some() {
-            return;
-        }
-        let recently = self.was_told_within(gap, context.now);
-        match (judge::answer(asker, self.told, recently), self.outgoing.answer) {
-            (Some(Whom::One(worker)), None) => {
-                (self.told, self.told_at) = (Told::One(worker), context.now);
-                self.outgoing.answer = Some(worker);
-                context.queue.push_sum(job, Task::Answer(self.sequence));
-            }
-            (Some(Whom::One(worker)), Some(waiting)) if worker == waiting => {}
-            (Some(_), _) => self.tell(Told::Again, job, context),
-            (None, _) => {}
-        }
-    }
-
-    /// Whether everybody or somebody was told less than a gap ago.
-    pub(super) fn was_told_within(&self, gap: Span, now: Time) -> bool {
-        self.told != Told::Nobody && now.since(self.told_at) < gap
-    }
-
-    /// When everybody was told, if nobody was told again since.
-    fn first_told_at(&self) -> Option<Time> {
-        (self.state == State::Done && self.told == Told::First).then_some(self.told_at)
-    }
-
-    /// Whether a question left before the result could come. Who asks has heard a result that was told at
-    /// another time: if that was earlier, this one may still be on its way.
-    fn has_crossed(&self, heard_told_at: Option<Time>) -> bool {
-        self.first_told_at().zip(heard_told_at).is_some_and(|(told_at, heard)| heard < told_at)
-    }
-
-    /// Asks for what is missing, unless that was done just now. A straight question, which reaches
-    /// everybody, need not wait for one that does not.
-    // spec: T-10
-    pub(super) fn ask(&mut self, straight: bool, job: JobId, gap: Span, context: &mut Context<'_>) {
-        if let Some((at, was_straight)) = self.asked
-            && context.now.since(at) < gap
-            && (was_straight || !straight)
-        {
-            return;
-        }
-        self.asked = Some((context.now, straight));
-        if self.state == State::Floats && self.seated == 0 {
-            self.tell(Told::Again, job, context);
-        } else if self.outgoing.ask.replace(0).is_none() {
-            context.queue.push_small(job, Task::Ask(self.sequence));
-        }
     }
 }

@@ -170,10 +170,9 @@ impl Job {
         }
         let sequence = query.identity.sequence;
         let Some(allowed) = Allowance::of(&self.setup, sequence, bounded) else { return false };
-        let gap = self.ask_gap;
         let Some(Site { tree, place, .. }) = self.site(shard, sequence) else { return false };
         let slot = &*place.slot;
-        let was_asked = slot.asked.is_some_and(|(at, _)| context.now.since(at) >= gap);
+        let was_asked = slot.asked.is_some_and(|(at, _)| context.now.since(at) >= context.gap);
         let standing = Standing {
             state: slot.state,
             is_current: slot.attempt.0 == query.identity.attempt,
@@ -224,7 +223,7 @@ impl Allowance {
 }
 
 /// Whose contributions are missing.
-fn missing_ranks(tree: &Tree, taken: &[u64]) -> Vec<u32> {
+pub(super) fn missing_ranks(tree: &Tree, taken: &[u64]) -> Vec<u32> {
     let all = 0..tree.workers();
     let mut missing = Vec::new();
     let mut from = all.start;

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Tag};
 use thalweg_transport::Envelope;
-use thalweg_wire::aggregate::{Announcement, Identity, Numbers, Parameter, Request, StationBytes};
+use thalweg_wire::aggregate::{Announcement, Request, StationBytes};
 use thalweg_wire::tag::Key;
 
 use super::job::{Job, Site};
@@ -10,8 +10,8 @@ use super::judge::State;
 use super::queue::{Progress, Task};
 use super::ring::Place;
 use super::seats;
-use super::slot::{Slot, Values};
-use crate::setup::{Attempt, Setup};
+use super::slot::Values;
+use crate::setup::Setup;
 use crate::tree::Top;
 
 /// Who is asked for what is missing.
@@ -131,41 +131,6 @@ impl Job {
         known.is_queued = false;
         self.stats.announcements += 1;
         None
-    }
-}
-
-impl Slot {
-    fn identity(&self, setup: &Setup, attempt: Attempt) -> Identity {
-        let (sequence, operation) = (self.sequence, self.operation);
-        Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0, operation }
-    }
-
-    /// What workers are told: the result, or the wish for floats.
-    // spec
-    fn parameter(&self, setup: &Setup, server: NodeId, everyone: u64) -> Parameter {
-        let repeat = self.state != State::Done;
-        // A repeat answers, and frees, what was sent in fixed point.
-        let fixed = Attempt::of_generation(self.attempt.generation());
-        let attempt = if repeat { fixed } else { self.attempt };
-        let numbers = match self.scale {
-            Some(scale) if repeat => Numbers::Fixed(scale),
-            None if repeat => setup.parameters.numeric.numbers(),
-            _ => self.numbers,
-        };
-        let ahead = self.sequence.saturating_sub(everyone);
-        // The server is above all stations.
-        let level = setup.tree(self.sequence).branch(0).end();
-        Parameter {
-            next_aggregator: self.next_aggregator,
-            next_scale: self.next_scale,
-            next_distance: setup.parameters.span_fragments,
-            // The window is no wider.
-            everyone_distance: ahead as u16,
-            congested: self.congested,
-            repeat,
-            absent: self.absent.filter(|_| !repeat),
-            ..Parameter::sum(self.identity(setup, attempt), self.aggregator, numbers, server, level)
-        }
     }
 }
 

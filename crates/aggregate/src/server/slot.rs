@@ -1,11 +1,13 @@
 //! What a server keeps of one fragment.
 
-use thalweg_core::{Body, Ecn, Time};
+use thalweg_core::{Body, Ecn, NodeId, Time};
 use thalweg_values::sum;
-use thalweg_wire::aggregate::{Absent, Gradient, Identity, Magnitude, Numbers, Scale};
+use thalweg_wire::aggregate::{Absent, Gradient, Identity, Magnitude, Numbers, Parameter, Scale};
 
-use super::judge::{State, Told};
-use crate::setup::Attempt;
+use super::job::Context;
+use super::judge::{self, Asker, State, Told, Whom};
+use super::queue::Task;
+use crate::setup::{Attempt, Setup};
 
 /// One fragment. Whose contributions are in it stands beside it, in the words of the ring.
 #[derive(Debug)]
@@ -188,6 +190,118 @@ impl Slot {
     pub(super) fn clear(&mut self, vacant: &mut Vacant) {
         let body = std::mem::take(self).body;
         body.release(vacant);
+    }
+
+    /// Learns what only senders know, where there is nothing of this epoch yet.
+    pub(super) fn meet(&mut self, identity: &Identity, aggregator: u32) {
+        if self.state == State::Empty || self.is_inherited {
+            self.attempt = Attempt(identity.attempt);
+            self.operation = identity.operation;
+            self.sequence = identity.sequence;
+            self.aggregator = aggregator;
+            self.is_inherited = false;
+        }
+    }
+
+    /// Sends to all what there is to tell: a result or, which is small, the wish for floats.
+    pub(super) fn tell(&mut self, told: Told, context: &mut Context<'_>) {
+        (self.told, self.told_at) = (told, context.now);
+        self.outgoing.is_again = told == Told::Again;
+        // Whoever got something older from a round that was cut short gets this as well.
+        if self.outgoing.tell.replace(0).is_some() {
+            return;
+        }
+        let task = Task::Tell(self.sequence);
+        match self.state {
+            State::Done => context.queue.push_sum(context.job, task),
+            _ => context.queue.push_small(context.job, task),
+        }
+    }
+
+    /// Sends the result once more, to whom it is due.
+    // spec: A-21
+    pub(super) fn answer(&mut self, asker: Asker, context: &mut Context<'_>) {
+        if self.outgoing.tell.is_some() {
+            return;
+        }
+        let recently = self.was_told_within_gap(context);
+        match (judge::answer(asker, self.told, recently), self.outgoing.answer) {
+            (Some(Whom::One(worker)), None) => {
+                (self.told, self.told_at) = (Told::One(worker), context.now);
+                self.outgoing.answer = Some(worker);
+                context.queue.push_sum(context.job, Task::Answer(self.sequence));
+            }
+            (Some(Whom::One(worker)), Some(waiting)) if worker == waiting => {}
+            (Some(_), _) => self.tell(Told::Again, context),
+            (None, _) => {}
+        }
+    }
+
+    /// Whether everybody or somebody was told less than a gap ago.
+    pub(super) fn was_told_within_gap(&self, context: &Context<'_>) -> bool {
+        self.told != Told::Nobody && context.now.since(self.told_at) < context.gap
+    }
+
+    /// When everybody was told, if nobody was told again since.
+    pub(super) fn first_told_at(&self) -> Option<Time> {
+        (self.state == State::Done && self.told == Told::First).then_some(self.told_at)
+    }
+
+    /// Whether a question left before the result could come. Who asks has heard a result that was told at
+    /// another time: if that was earlier, this one may still be on its way.
+    pub(super) fn has_crossed(&self, heard_told_at: Option<Time>) -> bool {
+        self.first_told_at().zip(heard_told_at).is_some_and(|(told_at, heard)| heard < told_at)
+    }
+
+    /// Asks for what is missing, unless that was done just now. A straight question, which reaches
+    /// everybody, need not wait for one that does not.
+    // spec: T-10
+    pub(super) fn ask(&mut self, straight: bool, context: &mut Context<'_>) {
+        if let Some((at, was_straight)) = self.asked
+            && context.now.since(at) < context.gap
+            && (was_straight || !straight)
+        {
+            return;
+        }
+        self.asked = Some((context.now, straight));
+        if self.state == State::Floats && self.seated == 0 {
+            self.tell(Told::Again, context);
+        } else if self.outgoing.ask.replace(0).is_none() {
+            context.queue.push_small(context.job, Task::Ask(self.sequence));
+        }
+    }
+
+    pub(super) fn identity(&self, setup: &Setup, attempt: Attempt) -> Identity {
+        let (sequence, operation) = (self.sequence, self.operation);
+        Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0, operation }
+    }
+
+    /// What workers are told: the result, or the wish for floats.
+    // spec
+    pub(super) fn parameter(&self, setup: &Setup, server: NodeId, everyone: u64) -> Parameter {
+        let repeat = self.state != State::Done;
+        // A repeat answers, and frees, what was sent in fixed point.
+        let fixed = Attempt::of_generation(self.attempt.generation());
+        let attempt = if repeat { fixed } else { self.attempt };
+        let numbers = match self.scale {
+            Some(scale) if repeat => Numbers::Fixed(scale),
+            None if repeat => setup.parameters.numeric.numbers(),
+            _ => self.numbers,
+        };
+        let ahead = self.sequence.saturating_sub(everyone);
+        // The server is above all stations.
+        let level = setup.tree(self.sequence).branch(0).end();
+        Parameter {
+            next_aggregator: self.next_aggregator,
+            next_scale: self.next_scale,
+            next_distance: setup.parameters.span_fragments,
+            // The window is no wider.
+            everyone_distance: ahead as u16,
+            congested: self.congested,
+            repeat,
+            absent: self.absent.filter(|_| !repeat),
+            ..Parameter::sum(self.identity(setup, attempt), self.aggregator, numbers, server, level)
+        }
     }
 }
 

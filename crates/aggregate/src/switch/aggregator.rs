@@ -4,6 +4,7 @@ use thalweg_core::{Body, JobId, Span, Time};
 use thalweg_values::sum;
 use thalweg_wire::aggregate::{CONGESTED, Gradient, GradientView, Magnitude, OVERFLOW};
 
+use super::gradients::Arrival;
 use super::key::{Fragment, Key, Part};
 use super::table::Found;
 
@@ -185,15 +186,9 @@ impl Array {
     /// A gradient takes an empty aggregator.
     // spec: A-02
     #[inline]
-    pub(super) fn take(
-        &mut self,
-        now: Time,
-        place: u32,
-        part: &Part,
-        view: &GradientView,
-        body: &Body<'_>,
-    ) {
-        let slot = &mut self.slots[place as usize];
+    pub(super) fn take(&mut self, arrival: &Arrival<'_>) {
+        let Arrival { now, place, part, view, body, .. } = arrival;
+        let slot = &mut self.slots[*place as usize];
         assert!(slot.is_empty(), "an aggregator is taken when it is empty");
         self.occupied += 1;
         *slot = Aggregator {
@@ -202,35 +197,29 @@ impl Array {
             marks: view.flags & (CONGESTED | OVERFLOW),
             next_magnitude: view.next_magnitude,
             watermark_distance: view.watermark_distance.get(),
-            touched: now,
+            touched: *now,
         };
         if let Body::Bytes(body) = body {
-            self.values_mut(place, body.len()).copy_from_slice(body);
+            self.values_mut(*place, body.len()).copy_from_slice(body);
         }
     }
 
     /// A gradient of the same fragment is added. Says whether the sum left the range.
     // spec
     #[inline]
-    pub(super) fn add(
-        &mut self,
-        now: Time,
-        place: u32,
-        part: &Part,
-        view: &GradientView,
-        body: &Body<'_>,
-    ) -> bool {
-        let slot = &mut self.slots[place as usize];
+    pub(super) fn add(&mut self, arrival: &Arrival<'_>) -> bool {
+        let Arrival { now, place, part, view, body, .. } = arrival;
+        let slot = &mut self.slots[*place as usize];
         assert!(slot.bitmap & part.bit == 0, "a child is added to a sum once");
         slot.bitmap |= part.bit;
         slot.marks |= view.flags & (CONGESTED | OVERFLOW);
         slot.next_magnitude = slot.next_magnitude.max(view.next_magnitude);
         let distance = view.watermark_distance.get();
         slot.watermark_distance = slot.watermark_distance.max(distance);
-        slot.touched = now;
+        slot.touched = *now;
         let Body::Bytes(body) = body else { return false };
         let is_over = slot.marks & OVERFLOW != 0;
-        let sum = self.values_mut(place, body.len());
+        let sum = self.values_mut(*place, body.len());
         if part.key.is_float() {
             sum::add_float(sum, body);
             return false;
@@ -240,7 +229,7 @@ impl Array {
         }
         let left = sum::add_fixed(sum, body);
         if left {
-            self.slots[place as usize].marks |= OVERFLOW;
+            self.slots[*place as usize].marks |= OVERFLOW;
         }
         left
     }

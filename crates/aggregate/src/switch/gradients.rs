@@ -13,17 +13,17 @@ use super::table::{self, Action, Class, Tier};
 use crate::index;
 
 /// A gradient that has come to a station.
-struct Arrival<'a> {
-    now: Time,
+pub(super) struct Arrival<'a> {
+    pub(super) now: Time,
     meta: &'a mut Meta,
-    view: &'a mut GradientView,
-    body: Body<'a>,
+    pub(super) view: &'a mut GradientView,
+    pub(super) body: Body<'a>,
     branch: Branch,
     /// The level of the station.
     level: u8,
-    part: Part,
+    pub(super) part: Part,
     /// Where in the array it is summed.
-    place: u32,
+    pub(super) place: u32,
 }
 
 impl Switch {
@@ -142,14 +142,13 @@ impl Switch {
     }
 
     fn take(&mut self, arrival: Arrival<'_>) -> Verdict<'_> {
-        let Arrival { now, place, part, .. } = arrival;
-        self.array.take(now, place, &part, arrival.view, &arrival.body);
+        self.array.take(&arrival);
         self.stats.taken += 1;
         if let Some(shares) = &mut self.shares {
-            shares.take(part.key.job());
+            shares.take(arrival.part.key.job());
         }
         if self.array.occupied() == 1 {
-            self.sweep.start(now);
+            self.sweep.start(arrival.now);
         }
         self.send_on_if_full(arrival)
     }
@@ -160,8 +159,7 @@ impl Switch {
     }
 
     fn merge(&mut self, arrival: &Arrival<'_>) {
-        let Arrival { now, place, part, .. } = arrival;
-        let left = self.array.add(*now, *place, part, arrival.view, &arrival.body);
+        let left = self.array.add(arrival);
         self.stats.added += 1;
         self.stats.overflowed += u64::from(left);
     }

@@ -4,6 +4,8 @@ use thalweg_core::{Header, JobId};
 use thalweg_wire::Prefix;
 use thalweg_wire::tag::{self, Key, Secret};
 
+use crate::index::bucket;
+
 /// The keys of the jobs whose packets came lately. A key follows from the cluster's secret, so that
 /// nobody has to tell a switch of a job, and one that has just started verifies at once.
 // spec: T-06
@@ -37,8 +39,7 @@ impl Keyring {
     /// The key of a job's epoch.
     #[inline]
     pub(super) fn key(&mut self, job: JobId, epoch: u32) -> Key {
-        let hash = (job.0 ^ u64::from(epoch)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let place = &mut self.keys[(hash >> 32) as usize % PLACES];
+        let place = &mut self.keys[bucket(job.0 ^ u64::from(epoch), PLACES)];
         match place {
             Some((own, at, key)) if (*own, *at) == (job, epoch) => *key,
             _ => {

@@ -9,6 +9,7 @@ use thalweg_transport::Envelope;
 use thalweg_wire::aggregate::{Identity, Notice, Query, Request};
 
 use super::Switch;
+use crate::index::bucket;
 
 /// Something to send.
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +87,8 @@ impl Outgoing {
 
     /// Whether it is time for a notice about a tree. If so, not again before the gap is over.
     fn may_notice(&mut self, now: Time, job: JobId, server: NodeId, gap: Span) -> bool {
-        let hash = (job.0 ^ u64::from(server.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let from = &mut self.notice_from[(hash >> 32) as usize % NOTICED_PLACES];
+        let tree = job.0 ^ u64::from(server.0);
+        let from = &mut self.notice_from[bucket(tree, NOTICED_PLACES)];
         let may = now >= *from;
         if may {
             *from = now + gap;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{JobId, Span, Time};
 
+use crate::index::bucket;
+
 /// How many aggregators each job holds, and whether jobs stand in each other's way.
 ///
 /// Aggregators are free for all as long as nobody is turned away. When a job finds one taken by
@@ -77,7 +79,7 @@ impl Shares {
 
 #[inline]
 fn counter(job: JobId) -> usize {
-    (job.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % COUNTERS
+    bucket(job.0, COUNTERS)
 }
 
 #[cfg(test)]

@@ -45,7 +45,9 @@ mod tests {
     fn every_round_trip_is_in_the_class_that_just_holds_it() {
         let mut round_trips = RoundTrips::default();
         let spans = [0, 1, 2, 3, 4, 5, 1_024, 1_025, u64::MAX / 1_000_000];
-        spans.map(|us| round_trips.record(Span::from_us(us)));
+        for us in spans {
+            round_trips.record(Span::from_us(us));
+        }
         let found: Vec<_> = round_trips.classes().filter(|(_, count)| *count > 0).collect();
         let us = |us: f64| us / 1e6;
         let expected = [

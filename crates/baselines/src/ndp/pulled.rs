@@ -2,10 +2,9 @@
 
 use thalweg_core::{NodeId, Outbox, Time};
 use thalweg_transport::messages::{FlowId, Message, StartError, packets_of};
-use thalweg_transport::{Arrival, Inbox, MessageConfig, Protocol};
+use thalweg_transport::{Arrival, Inbox, MessageConfig, Protocol, Spray};
 use thalweg_wire::flow::{Ack, Credit};
 
-use super::paths::Paths;
 use super::pulls::Pulls;
 use super::{Config, ConfigError};
 use crate::messages::{Label, Outbound, Outgoing, is_outgrown, send_credit};
@@ -17,7 +16,7 @@ pub struct Pulled {
     outbound: Outbound<State>,
     turns: u64,
     pulls: Pulls,
-    paths: Paths,
+    paths: Spray,
 }
 
 /// What is kept about an outgoing message.
@@ -30,6 +29,12 @@ struct State {
 }
 
 impl Pulled {
+    /// The entropy of the next packet: the low byte picks the path at the first switch, the high byte
+    /// those after it.
+    pub(super) fn next_path(&mut self) -> u16 {
+        u16::from_le_bytes([self.paths.next_path() as u8, self.paths.random_byte()])
+    }
+
     /// A message that may send waits for its turn.
     fn enqueue_if_ready(&mut self, slot: u32) {
         let Some(outgoing) = self.outbound.at(slot) else { return };
@@ -50,7 +55,7 @@ impl Pulled {
             if outbox.room() == 0 {
                 return None;
             }
-            let label = Label::behind_answers(0, self.paths.next());
+            let label = Label::behind_answers(0, self.next_path());
             let transfer = &mut self.outbound.at(slot)?.transfer;
             let is_resend = transfer.send(&self.config.messages, now, label, outbox)?;
             self.outbound.queue(slot, None);
@@ -65,7 +70,7 @@ impl Pulled {
         if outbox.room() == 0 {
             return None;
         }
-        let path = self.paths.next();
+        let path = self.next_path();
         send_credit(&self.config.messages, name, path, (transmissions, 0), outbox)?;
         self.pulls.pop(now);
         Some(false)
@@ -112,7 +117,7 @@ impl Protocol for Pulled {
             outbound: Outbound::default(),
             turns: 0,
             pulls: Pulls::new(config.pull_gap()),
-            paths: Paths::new(config.paths, config.rng.clone()),
+            paths: Spray::over((0..config.paths.into()).collect(), config.rng.clone()),
             config,
         })
     }

@@ -1,8 +1,9 @@
-use thalweg_core::{NodeId, Rng, Span, Time};
+use thalweg_core::{NodeId, Rate, Rng, Span, Time};
+use thalweg_transport::Protocol;
 use thalweg_transport::messages::FlowId;
 
-use super::paths::Paths;
 use super::pulls::Pulls;
+use super::{Config, Pulled};
 
 const GAP: Span = Span::from_ns(100);
 
@@ -102,9 +103,10 @@ fn nobody_is_woken_for_a_pull_that_only_lacks_room() {
 
 #[test]
 fn packets_are_dealt_out_evenly_in_changing_order() {
-    let mut paths = Paths::new(5, Rng::new(1));
+    let config = Config { paths: 5, rng: Rng::new(1), ..Config::new(Rate::from_gbps(10)) };
+    let mut sender = Pulled::new(config).unwrap();
     let rounds: Vec<Vec<u16>> =
-        (0..40).map(|_| (0..5).map(|_| paths.next() & 0xff).collect()).collect();
+        (0..40).map(|_| (0..5).map(|_| sender.next_path() & 0xff).collect()).collect();
     for round in &rounds {
         let mut sorted = round.clone();
         sorted.sort_unstable();

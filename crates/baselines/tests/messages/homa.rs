@@ -11,7 +11,7 @@ use crate::stage::{CABLE, Letter, run};
 /// Eight priorities, and room for whatever comes: Homa needs little, but counts on it.
 fn config() -> Config {
     Config {
-        discipline: Discipline::StrictPerPort(Marking::NONE),
+        discipline: Discipline::strict_per_port(Marking::NONE),
         buffer: Buffer::PerPort { bytes: 2_000_000 },
         spread: Spread::PerPacket,
         ..Config::default()

@@ -57,7 +57,7 @@ fn config(rng: &mut Rng) -> Config {
         Discipline::Trimming(TrimmingSpec::default()),
         Discipline::Urgency,
         Discipline::Fifo(Marking::NONE),
-        Discipline::StrictPerPort(Marking::NONE),
+        Discipline::strict_per_port(Marking::NONE),
     ];
     let spreads = [Spread::PerFlow, Spread::PerPacket, Spread::Explicit];
     Config {

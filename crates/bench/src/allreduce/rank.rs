@@ -1,14 +1,16 @@
 //! One rank of the benchmark: a process that the benchmark starts.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 use thalweg::{Coverage, Policy, Reduce, Reliability, Session, Window};
 use thalweg_console::{Failure, files};
+use thalweg_control::pacing::since_epoch;
 
 use super::Way;
+use crate::tools::now;
 
 /// What a rank is told.
 #[derive(Args)]
@@ -41,7 +43,6 @@ pub struct RankArguments {
 
 /// Runs it, and prints what it measured as one line.
 pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
-    let failed = |error: thalweg::Error| Failure::Ran(error.to_string());
     let builder = Session::builder(&arguments.server, &arguments.job)
         .rank(arguments.rank, arguments.ranks)
         .switch(&arguments.switch)
@@ -50,7 +51,7 @@ pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
         .operation_timeout(Duration::from_secs(20))
         .policy(policy(arguments)?)
         .window(arguments.window);
-    let session = builder.join().map_err(failed)?;
+    let session = builder.join().map_err(Failure::ran)?;
     let mut times_ms = Vec::new();
     let mut spans_ms = Vec::new();
     let mut exact = true;
@@ -58,11 +59,11 @@ pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
     for round in 0..=arguments.iterations as usize {
         let values: Vec<f32> =
             (0..arguments.values).map(|at| value(arguments.rank, round, at)).collect();
-        session.barrier().wait().map_err(failed)?;
+        session.barrier().wait().map_err(Failure::ran)?;
         let started = now();
-        let reduced = session.all_reduce(values, Reduce::Sum).wait().map_err(failed)?;
+        let reduced = session.all_reduce(values, Reduce::Sum).wait().map_err(Failure::ran)?;
         let time_ms = started.elapsed().as_secs_f64() * 1e3;
-        let ended_ms = clock_ms();
+        let ended_ms = since_epoch().as_secs_f64() * 1e3;
         exact &= is_right(&reduced.values, &reduced.coverage, arguments, round);
         missing.add(&reduced.coverage);
         // The first one finds out how much fits.
@@ -71,8 +72,8 @@ pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
             spans_ms.push([ended_ms - time_ms, ended_ms]);
         }
     }
-    let counters = session.counters().map_err(failed)?;
-    session.leave().map_err(failed)?;
+    let counters = session.counters().map_err(Failure::ran)?;
+    session.leave().map_err(Failure::ran)?;
     let worker = counters.worker;
     let line = json!({
         "rank": arguments.rank,
@@ -144,16 +145,4 @@ impl Missed {
         let largest = self.by_rank.values().max().map_or(0.0, |most| *most as f64 / all as f64);
         (!self.is_unreported).then_some(largest)
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-/// What all jobs of this machine can be compared by.
-#[expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]
-fn clock_ms() -> f64 {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since_epoch.unwrap_or_default().as_secs_f64() * 1e3
 }

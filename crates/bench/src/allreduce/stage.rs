@@ -1,6 +1,5 @@
 //! Where the ranks run: processes of this host, or on the hosts of a lab.
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +11,7 @@ use thalweg_lab::{Lab, Spec};
 
 use super::{AllReduceArguments, Outcome, Way, values};
 use crate::embedded::{Daemons, TOKEN};
+use crate::tools::{output_of, own_program};
 
 /// The daemons, and the lab that they are in.
 pub(super) struct Stage {
@@ -101,9 +101,7 @@ impl Stage {
         job: &str,
         rank: u32,
     ) -> Result<Command, Failure> {
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::Ran(format!("cannot find this program: {error}")))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(own_program()?);
         command
             .arg("bench-rank")
             .args(["--server", &self.daemons.server.address().to_string()])
@@ -126,11 +124,8 @@ struct Rank(Child);
 
 impl Rank {
     fn report(mut self) -> Result<Value, Failure> {
-        let mut text = String::new();
-        if let Some(output) = &mut self.0.stdout {
-            output.read_to_string(&mut text).map_err(|error| Failure::Ran(error.to_string()))?;
-        }
-        let status = self.0.wait().map_err(|error| Failure::Ran(error.to_string()))?;
+        let text = output_of(&mut self.0)?;
+        let status = self.0.wait().map_err(Failure::ran)?;
         let report = serde_json::from_str(&text).ok().filter(|_| status.success());
         report.ok_or_else(|| Failure::Ran(format!("a rank failed: {status}")))
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use thalweg_console::Failure;
 use thalweg_control::pacing::since_epoch;
 use thalweg_core::{
@@ -16,14 +16,13 @@ use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers
 use thalweg_pace::SlotPacer;
 use thalweg_transport::control::Delay;
 
-use super::sink::{Gains, sleep, slots};
-use super::{PacingArguments, errors_of_ten, lab, largest, round};
+use super::sink::{Gains, slots};
+use super::{BYTES_OF_MBPS, PacingArguments, compared, lab};
+use crate::tools::sleep;
 
 /// Mbps on the wire, slot by slot, over and over.
 const RATES: &[u64] = &[50, 1_000, 200, 600, 100, 800, 400];
 const SLOT: Span = Span::from_ms(60);
-/// What one slot holds of a Mbps.
-const BYTES_OF_MBPS: u64 = 7_500;
 /// What a late wake-up missed, up to this time, is made up for.
 const LAG: Span = Span::from_ms(20);
 /// A message; the next one starts when it has ended.
@@ -55,24 +54,12 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
         }
         Ok(measured)
     })?;
-    let came = &bytes[0];
-    let rate = |slot: u64| RATES[(slot % RATES.len() as u64) as usize] * BYTES_OF_MBPS;
-    let asked: Vec<u64> = (0..came.len() as u64).map(|slot| rate(first + slot)).collect();
-    let errors = errors_of_ten(&asked, came);
-    let within = errors.iter().filter(|error| error.abs() <= 0.02).count();
-    let (all_came, all_asked) = (came.iter().sum::<u64>(), asked.iter().sum::<u64>());
-    Ok(json!({
-        "mean_error": round(all_came as f64 / all_asked as f64 - 1.0, 4),
-        "largest_error_of_ten_slots": round(largest(&errors), 4),
-        "windows_within_2_percent": round(within as f64 / errors.len().max(1) as f64, 4),
-        "asked_bytes": asked,
-        "came_bytes": came,
-        "late_us": late_us,
-    }))
+    let mut found = Map::from_iter(compared("", RATES, first, &bytes[0], 2));
+    found.insert("late_us".to_owned(), json!(late_us));
+    Ok(Value::from(found))
 }
 
 fn open(place: &Place, came: Arc<AtomicU64>) -> Result<Driver<Counted>, Failure> {
-    let ran = |error: &dyn std::fmt::Display| Failure::Ran(error.to_string());
     let config = Config {
         messages: MessageConfig {
             segment_bytes: 1_408,
@@ -89,14 +76,13 @@ fn open(place: &Place, came: Arc<AtomicU64>) -> Result<Driver<Counted>, Failure>
     place.run(|| {
         let bind = (place.address(), 0).into();
         let endpoint = EndpointConfig { bind, ..EndpointConfig::default() };
-        let endpoint = Endpoint::open_block(&endpoint).map_err(|error| ran(&error))?;
+        let endpoint = Endpoint::open_block(&endpoint).map_err(Failure::ran)?;
         let network = Network::of(endpoint.local_address().ip());
         let node = network.node(endpoint.local_address()).unwrap_or(NodeId(0));
-        let flows = Flows::new(config).map_err(|error| ran(&error))?;
+        let flows = Flows::new(config).map_err(Failure::ran)?;
         let driver = DriverConfig { node, ..DriverConfig::default() };
         let machine = Counted { flows, came };
-        Driver::new(driver, endpoint, Peers::in_network(network), machine)
-            .map_err(|error| ran(&error))
+        Driver::new(driver, endpoint, Peers::in_network(network), machine).map_err(Failure::ran)
     })?
 }
 
@@ -106,7 +92,6 @@ fn drive(
     to: Option<std::net::SocketAddr>,
     should_stop: &AtomicBool,
 ) -> Result<(), Failure> {
-    let ran = |error: thalweg_net::DriverError| Failure::Ran(error.to_string());
     let to = to.and_then(|to| Network::of(to.ip()).node(to));
     if to.is_some() {
         driver.set_pacer(Some(Box::new(Scheduled::new(driver.now()))));
@@ -117,15 +102,14 @@ fn drive(
             let body = Payload::Length(Bytes::new(MESSAGE_BYTES));
             let message = Message { dst, body, tagger: FlowTagger::default(), entropy: 0 };
             let start = |machine: &mut Counted, now| machine.flows.start(now, message);
-            let started = driver.command(start, |_| {});
-            started.map_err(|error| Failure::Ran(error.to_string()))?;
+            driver.command(start, |_| {}).map_err(Failure::ran)?;
             is_sending = true;
         }
         let turn = driver.turn(|event| {
             is_sending &= !matches!(event, Event::Sent(_) | Event::Failed(_));
         });
-        if turn.map_err(ran)?.is_idle {
-            driver.wait(Duration::from_millis(10)).map_err(ran)?;
+        if turn.map_err(Failure::ran)?.is_idle {
+            driver.wait(Duration::from_millis(10)).map_err(Failure::ran)?;
         }
     }
     Ok(())

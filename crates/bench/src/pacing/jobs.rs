@@ -1,7 +1,6 @@
 //! Two jobs on two hosts whose bytes meet on the link to a third, without agents and with them.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,8 +12,9 @@ use thalweg_control::pacing::since_epoch;
 use thalweg_lab::Lab;
 
 use super::rates::Program;
-use super::sink::{Sink, sleep};
-use super::{PacingArguments, lab, round};
+use super::sink::Sink;
+use super::{PacingArguments, enforcer, lab};
+use crate::tools::{output_of, own_program, round, sleep};
 
 /// Where the tables of the lab's switch are.
 const TABLES_PORT: u16 = 4_900;
@@ -81,22 +81,16 @@ fn measure(
             ["--at-ms", &at_ms],
         ];
         let (name, socket) = (format!("job{job}"), agents.map(|agents| agents.socket(host)));
-        let leash = socket.as_ref().map_or(Vec::new(), |socket| {
-            vec!["agent", "run", "--job", &name, "--socket", socket.as_str(), "--"]
-        });
-        let details = arguments.details;
-        programs.push(Program::with(lab.host(host), &leash, words.as_flattened(), details)?);
+        let (words_before, details) = (enforcer(&name, socket.as_ref()), arguments.details);
+        programs.push(Program::with(lab.host(host), &words_before, words.as_flattened(), details)?);
         sinks.push(sink);
     }
     programs.iter_mut().map(said).collect()
 }
 
 fn said(program: &mut Program) -> Result<Said, Failure> {
-    let mut text = String::new();
-    if let Some(output) = &mut program.0.stdout {
-        output.read_to_string(&mut text).map_err(|error| Failure::Ran(error.to_string()))?;
-    }
-    serde_json::from_str(&text).map_err(|_| Failure::Ran("a job did not end well".into()))
+    serde_json::from_str(&output_of(&mut program.0)?)
+        .map_err(|_| Failure::ran("a job did not end well"))
 }
 
 /// An agent on some hosts, and the tables of the switch between them.
@@ -116,14 +110,13 @@ impl Drop for Scratch {
 
 impl Agents {
     pub(super) fn start(lab: &Lab, hosts: &[u32], details: bool) -> Result<Agents, Failure> {
-        let ran = |error: std::io::Error| Failure::Ran(error.to_string());
         let folder = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(ran)?;
+        fs::create_dir_all(&folder).map_err(Failure::ran)?;
         let mut agents = Agents { programs: Vec::new(), scratch: Scratch(folder) };
         let token = agents.path("token");
-        fs::write(&token, "bench").map_err(ran)?;
+        fs::write(&token, "bench").map_err(Failure::ran)?;
         let tables = format!("{}:{TABLES_PORT}", lab.rack(0).address());
-        let own = std::env::current_exe().map_err(ran)?;
+        let own = own_program()?;
         let mut switch = Command::new(&own);
         switch.args(["switch", "--emulate", "--pacing", &tables]);
         switch.args(["--hosts", "10.77.0.0/24=1gbit", "--token-file"]).arg(&token);

@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 use thalweg_console::Failure;
 use thalweg_lab::Place;
 
-use super::sink::{Gains, Sink, sleep, slots};
-use super::{PacingArguments, errors_of_ten, lab, largest, round};
+use super::sink::{Gains, Sink, slots};
+use super::{PacingArguments, compared, lab};
+use crate::tools::{own_program, sleep};
 
 /// Mbps, slot by slot, over and over. Lengths without a common factor, so that every pair meets.
 const RATES: [&[u64]; 2] = [&[50, 1_000, 200, 600, 100, 800, 400], &[900, 50, 300, 700, 150]];
-/// What one slot holds of a Mbps.
-const BYTES_OF_MBPS: u64 = 7_500;
 /// For programs to start, and connections to find their speed.
 const WARM_UP: Duration = Duration::from_millis(1_500);
 
@@ -38,22 +37,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
     let mut found = serde_json::Map::new();
     found.insert("late_us".into(), json!(late_us));
     for (job, (rates, came)) in RATES.iter().zip(&bytes).enumerate() {
-        let of = |slot: u64| rates[(slot % rates.len() as u64) as usize] * BYTES_OF_MBPS;
-        let asked: Vec<u64> = (0..came.len() as u64).map(|slot| of(first + slot)).collect();
-        let errors = errors_of_ten(&asked, came);
-        let (all_came, all_asked) = (came.iter().sum::<u64>(), asked.iter().sum::<u64>());
-        let within = errors.iter().filter(|error| error.abs() <= 0.05).count();
-        found.insert(
-            format!("job{job}_mean_error"),
-            round(all_came as f64 / all_asked as f64 - 1.0, 4),
-        );
-        found.insert(format!("job{job}_largest_error_of_ten_slots"), round(largest(&errors), 4));
-        found.insert(
-            format!("job{job}_windows_within_5_percent"),
-            round(within as f64 / errors.len().max(1) as f64, 4),
-        );
-        found.insert(format!("job{job}_asked_bytes"), json!(asked));
-        found.insert(format!("job{job}_came_bytes"), json!(came));
+        found.extend(compared(&format!("job{job}_"), rates, first, came, 5));
     }
     Ok(Value::from(found))
 }
@@ -81,8 +65,7 @@ impl Program {
         words: &[&str],
         details: bool,
     ) -> Result<Program, Failure> {
-        let own = std::env::current_exe()
-            .map_err(|error| Failure::Ran(format!("cannot find this program: {error}")))?;
+        let own = own_program()?;
         let mut command = Command::new(&own);
         command.args(leash);
         if !leash.is_empty() {

@@ -10,6 +10,8 @@ use thalweg_console::Failure;
 use thalweg_control::pacing::since_epoch;
 use thalweg_lab::Place;
 
+use crate::tools::sleep;
+
 const SLOT_US: u64 = 60_000;
 
 /// A listener at a place that reads everything, answers each iteration, and counts. Its threads end with
@@ -23,14 +25,13 @@ pub(super) struct Sink {
 impl Sink {
     #[expect(clippy::disallowed_methods, reason = "a benchmark runs over real connections")]
     pub(super) fn start(place: &Place) -> Result<Sink, Failure> {
-        let ran = |error: std::io::Error| Failure::Ran(error.to_string());
         let bytes = Arc::new(AtomicU64::new(0));
         let should_stop = Arc::new(AtomicBool::new(false));
         let (counted, stop) = (Arc::clone(&bytes), Arc::clone(&should_stop));
         let address = place.run(move || {
-            let listener = TcpListener::bind((place.address(), 0)).map_err(ran)?;
-            let address = listener.local_addr().map_err(ran)?;
-            listener.set_nonblocking(true).map_err(ran)?;
+            let listener = TcpListener::bind((place.address(), 0)).map_err(Failure::ran)?;
+            let address = listener.local_addr().map_err(Failure::ran)?;
+            listener.set_nonblocking(true).map_err(Failure::ran)?;
             std::thread::spawn(move || accept(&listener, &counted, &stop));
             Ok::<_, Failure>(address)
         })??;
@@ -117,9 +118,4 @@ pub(super) fn slots(counters: &[Arc<AtomicU64>], slots: usize) -> Gains {
 fn sleep_until(slot: u64) {
     let start = Duration::from_micros(slot * SLOT_US);
     sleep(start.saturating_sub(since_epoch()));
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in real time")]
-pub(super) fn sleep(span: Duration) {
-    std::thread::sleep(span);
 }

@@ -2,12 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 use thalweg_console::{Failure, files};
 use thalweg_control::pacing::since_epoch;
+
+use crate::tools::{now, sleep};
 
 /// What it writes at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -33,29 +35,25 @@ pub struct StreamArguments {
 }
 
 /// Runs it; prints how long each iteration's bytes took.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a benchmark runs over real connections in real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "a benchmark runs over real connections")]
 pub fn stream(arguments: &StreamArguments) -> Result<(), Failure> {
-    let ran = |error: std::io::Error| Failure::Ran(error.to_string());
-    let mut connection = TcpStream::connect(arguments.to).map_err(ran)?;
-    connection.set_nodelay(true).map_err(ran)?;
+    let mut connection = TcpStream::connect(arguments.to).map_err(Failure::ran)?;
+    connection.set_nodelay(true).map_err(Failure::ran)?;
     let start = Duration::from_millis(arguments.at_ms);
-    std::thread::sleep(start.saturating_sub(since_epoch()));
+    sleep(start.saturating_sub(since_epoch()));
     let chunk = [0; CHUNK_BYTES];
-    let (begin, mut times_ms) = (Instant::now(), Vec::new());
+    let (begin, mut times_ms) = (now(), Vec::new());
     for _ in 0..arguments.iterations {
-        std::thread::sleep(Duration::from_millis(arguments.compute_ms));
-        let sending = Instant::now();
-        connection.write_all(&arguments.bytes.to_be_bytes()).map_err(ran)?;
+        sleep(Duration::from_millis(arguments.compute_ms));
+        let sending = now();
+        connection.write_all(&arguments.bytes.to_be_bytes()).map_err(Failure::ran)?;
         let mut left = arguments.bytes;
         while left > 0 {
             let bytes = left.min(CHUNK_BYTES as u64);
-            connection.write_all(&chunk[..bytes as usize]).map_err(ran)?;
+            connection.write_all(&chunk[..bytes as usize]).map_err(Failure::ran)?;
             left -= bytes;
         }
-        connection.read_exact(&mut [0]).map_err(ran)?;
+        connection.read_exact(&mut [0]).map_err(Failure::ran)?;
         times_ms.push(sending.elapsed().as_millis() as u64);
     }
     let total_ms = begin.elapsed().as_millis() as u64;

@@ -13,7 +13,7 @@ use thalweg_prioritize::{Model, NewFlow, Scratch};
 use thalweg_report::format::{Unit, format_count, format_span_us};
 use thalweg_report::table::Table;
 
-use super::{page, read_flows, style};
+use super::{page, read_flows};
 
 /// Predictions that are timed, at most.
 const TIMED: usize = 100_000;
@@ -114,7 +114,7 @@ impl Evaluation {
         for (name, value) in self.lines() {
             text.push_str(&format!("{name:<26}{value}\n"));
         }
-        format!("{text}\n{}", self.table().to_text(style()))
+        format!("{text}\n{}", self.table().to_text(files::table_style()))
     }
 
     /// What and how much.

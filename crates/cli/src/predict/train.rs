@@ -107,6 +107,6 @@ fn learn(
     bar.finish();
     result.map_err(|error| match error {
         ModelError::Training(SettingsError::Stopped(_)) => Failure::Interrupted,
-        error => Failure::Usage(error.to_string()),
+        error => Failure::usage(error),
     })
 }

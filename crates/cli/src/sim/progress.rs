@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use thalweg_report::format::format_span_us;
 use thalweg_scenario::Progress;
+
+use crate::progress::styled;
 
 /// A progress bar.
 pub(crate) struct Bar(ProgressBar);
@@ -12,19 +14,14 @@ pub(crate) struct Bar(ProgressBar);
 impl Bar {
     /// For one run.
     pub(crate) fn new() -> Bar {
-        Bar::with_style(None, "{bar:32} {pos}/{len} {prefix}  {msg}  {elapsed}")
+        let template = "{bar:32} {pos}/{len} {prefix}  {msg}  {elapsed}";
+        Bar(styled(ProgressBar::no_length(), template))
     }
 
     /// For a number of runs.
     pub(crate) fn of_runs(runs: u64) -> Bar {
-        Bar::with_style(Some(runs), "{bar:32} {pos}/{len} runs  {elapsed}, {eta} left")
-    }
-
-    fn with_style(length: Option<u64>, template: &str) -> Bar {
-        let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
-        let style = ProgressStyle::with_template(template).expect("the template is a constant");
-        bar.set_style(style.progress_chars("━╸─"));
-        Bar(bar)
+        let template = "{bar:32} {pos}/{len} runs  {elapsed}, {eta} left";
+        Bar(styled(ProgressBar::new(runs), template))
     }
 
     /// Shows how far a run is.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use thalweg_console::{Failure, files};
 use thalweg_report::format::{format_count, format_rate_bps, format_ratio, format_span_us};
 use thalweg_report::stats::Sample;
-use thalweg_report::table::{Column, Table};
+use thalweg_report::table::Table;
 use thalweg_scenario::sweep::Variant;
-use thalweg_scenario::{JobRecord, Outcome, output};
+use thalweg_scenario::{JobRecord, Outcome, SizeClass, output};
 
 /// Writes report, JSON and CSVs of one run into a folder.
 pub(crate) fn run(
@@ -33,52 +33,37 @@ pub(crate) fn run(
 pub(crate) fn sweep_table(variants: &[Variant], outcomes: &[(Outcome, Duration)]) -> Table {
     let has_flows = outcomes.iter().any(|(outcome, _)| !outcome.flows.is_empty());
     let has_jobs = outcomes.iter().any(|(outcome, _)| !outcome.jobs.is_empty());
-    let mut columns = vec![Column::left("variant"), Column::right("seed")];
+    let mean = |values: &mut dyn Iterator<Item = f64>, format: fn(f64) -> String| {
+        Sample::new(values).map_or("–".to_owned(), |sample| format(sample.mean()))
+    };
+    let all = |outcome: &Outcome, cell: fn(&SizeClass) -> String| {
+        outcome.classes().last().map_or("–".to_owned(), cell)
+    };
+    let rows = variants.iter().zip(outcomes).map(|(variant, (outcome, _))| (variant, outcome));
+    let mut table = Table::by_column(rows)
+        .left("variant", |(variant, _)| variant.label.clone())
+        .right("seed", |(variant, _)| variant.seed.to_string());
     if has_jobs {
-        columns.extend(["iteration", "goodput"].map(Column::right));
+        let us = |outcome: &Outcome| {
+            let iterations = outcome.jobs.iter().flat_map(|job| &job.iterations);
+            mean(&mut iterations.map(|span| span.as_us_f64()), format_span_us)
+        };
+        let goodput = |outcome: &Outcome| {
+            let bytes_per_s = outcome.jobs.iter().filter_map(JobRecord::goodput_bytes_per_s);
+            mean(&mut bytes_per_s.map(|bytes| bytes * 8.0), format_rate_bps)
+        };
+        table = table
+            .right("iteration", |(_, outcome)| us(outcome))
+            .right("goodput", |(_, outcome)| goodput(outcome));
     }
     if has_flows {
-        let of_flows = ["flows", "mean", "p99", "slowdown", "p99 slowdown", "unfinished"];
-        columns.extend(of_flows.map(Column::right));
+        table = table
+            .right("flows", |(_, outcome)| format_count(outcome.flows.len() as u64))
+            .right("mean", |(_, outcome)| all(outcome, |all| format_span_us(all.fct_us.mean)))
+            .right("p99", |(_, outcome)| all(outcome, |all| format_span_us(all.fct_us.p99)))
+            .right("slowdown", |(_, outcome)| all(outcome, |all| format_ratio(all.slowdown.mean)))
+            .right("p99 slowdown", |(_, it)| all(it, |all| format_ratio(all.slowdown.p99)))
+            .right("unfinished", |(_, outcome)| format_count(outcome.unfinished() as u64));
     }
-    columns.push(Column::right("dropped"));
-    let mut table = Table::new(columns);
-    for (variant, (outcome, _)) in variants.iter().zip(outcomes) {
-        let mut row = vec![variant.label.clone(), variant.seed.to_string()];
-        if has_jobs {
-            row.extend(job_cells(outcome));
-        }
-        if has_flows {
-            row.extend(flow_cells(outcome));
-        }
-        row.push(format_count(outcome.stats.dropped()));
-        table.push(row);
-    }
-    table
-}
-
-/// The mean iteration, and the mean goodput of a worker, over all jobs.
-fn job_cells(outcome: &Outcome) -> [String; 2] {
-    let iterations = outcome.jobs.iter().flat_map(|job| &job.iterations);
-    let iteration = Sample::new(iterations.map(|span| span.as_us_f64()));
-    let goodput = Sample::new(outcome.jobs.iter().filter_map(JobRecord::goodput_bytes_per_s));
-    let cell = |sample: Option<Sample>, format: fn(f64) -> String| {
-        sample.map_or("–".to_owned(), |sample| format(sample.summary().mean))
-    };
-    [cell(iteration, format_span_us), cell(goodput, |bytes| format_rate_bps(bytes * 8.0))]
-}
-
-fn flow_cells(outcome: &Outcome) -> Vec<String> {
-    let mut cells = vec![format_count(outcome.flows.len() as u64)];
-    match outcome.classes().last() {
-        Some(all) => cells.extend([
-            format_span_us(all.fct_us.mean),
-            format_span_us(all.fct_us.p99),
-            format_ratio(all.slowdown.mean),
-            format_ratio(all.slowdown.p99),
-        ]),
-        None => cells.extend(["–"; 4].map(str::to_owned)),
-    }
-    cells.push(format_count(outcome.unfinished() as u64));
-    cells
+    table.right("dropped", |(_, outcome)| format_count(outcome.stats.dropped())).into()
 }

@@ -25,14 +25,6 @@ pub(super) struct Watched {
     silent: Option<(SystemTime, String)>,
 }
 
-/// A daemon that does not answer.
-pub(super) struct Trouble<'a> {
-    /// Where it should be.
-    pub address: &'a str,
-    /// What happened.
-    pub text: &'a str,
-}
-
 /// What is to be seen.
 #[derive(Serialize, Debug, PartialEq)]
 pub(super) struct Picture {
@@ -187,9 +179,9 @@ impl Watched {
     }
 
     /// What is wrong with it, if anything is.
-    pub fn trouble(&self) -> Option<Trouble<'_>> {
+    pub fn trouble(&self) -> Option<String> {
         let (_, text) = self.silent.as_ref()?;
-        Some(Trouble { address: &self.address, text })
+        Some(format!("{} does not answer: {text}", self.address))
     }
 
     /// How fast counters grow, all of a family or those of a job. One that fell was started again.

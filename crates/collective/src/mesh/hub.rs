@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{Element, Fingerprint, NodeId, Operation, Time};
 use thalweg_flow::Payload;
-use thalweg_values::Coverage;
 
 use super::call::Request;
 use super::config::{Config, Place};
@@ -16,8 +15,7 @@ use super::points::{self, PointKey, Points};
 use thalweg_wire::trailer::{StreamId, Trailer};
 
 use crate::block::Block;
-use crate::call::Care;
-use crate::carrier::{Leg, NumberedMessage};
+use crate::carrier::NumberedMessage;
 use crate::member::Part;
 use crate::post::{MAX_MESSAGES, Post};
 
@@ -116,12 +114,7 @@ impl Hub {
     }
 
     /// Acts on a message of another rank.
-    fn on_message(
-        &mut self,
-        now: Time,
-        post: &mut MeshPost,
-        message: early::Message,
-    ) -> Result<(), Failure> {
+    fn on_message(&mut self, post: &mut MeshPost, message: early::Message) -> Result<(), Failure> {
         if let Some(key) = message.key().filter(|&key| self.is_early(key)) {
             let is_adopted = matches!(key, Key::Point(point) if self.points.adopt(point));
             if !is_adopted {
@@ -133,21 +126,21 @@ impl Hub {
         let early::Message { from, trailer, body } = message;
         match trailer {
             Trailer::Operation { stream, fingerprint, total, chunk } => {
-                self.on_chunk(now, post, from, Chunk { stream, fingerprint, total, chunk, body })
+                self.on_chunk(post, from, Chunk { stream, fingerprint, total, chunk, body })
             }
             Trailer::Called { operation, fingerprint } => {
-                self.on_called(now, post, from, operation, &fingerprint)
+                self.on_called(post, from, operation, &fingerprint, false)
             }
             Trailer::Agreed { operation, fingerprint } => {
-                self.on_agreed(now, post, from, operation, &fingerprint)
+                self.on_called(post, from, operation, &fingerprint, true)
             }
             Trailer::Point { tag, number, fingerprint, total, chunk } => {
                 let key = (from, tag, number);
                 let change = self.points.take(key, &fingerprint, (total, chunk), body)?;
-                self.on_point(now, post, key, change)
+                self.on_point(post, key, change)
             }
             Trailer::Go { stream } => {
-                self.on_go(now, from, stream);
+                self.on_go(post.now, from, stream);
                 Ok(())
             }
             Trailer::Stop { culprit } => Err(Failure::Stopped { rank: from, culprit }),
@@ -167,13 +160,7 @@ impl Hub {
     }
 
     /// Acts on a chunk of an operation that was submitted here.
-    fn on_chunk(
-        &mut self,
-        now: Time,
-        post: &mut MeshPost,
-        from: u32,
-        chunk: Chunk,
-    ) -> Result<(), Failure> {
+    fn on_chunk(&mut self, post: &mut MeshPost, from: u32, chunk: Chunk) -> Result<(), Failure> {
         let stream = chunk.stream;
         let (StreamId::Give(operation) | StreamId::Share(operation)) = stream else {
             return Ok(());
@@ -182,12 +169,12 @@ impl Hub {
             post.refuse();
             return self.check_ended(from, operation, &chunk.fingerprint);
         };
-        let change = op.take(now, from, chunk)?;
+        let change = op.take(post.now, from, chunk)?;
         if change.is_refused {
             post.refuse();
         }
         if change.needs_go {
-            self.tell(now, post, from, Trailer::Go { stream })?;
+            self.tell(post, from, Trailer::Go { stream })?;
         }
         if change.is_first {
             self.lanes[from as usize].wake(StreamId::Give(operation));
@@ -196,55 +183,38 @@ impl Hub {
         if change.can_share {
             self.wake_all(StreamId::Share(operation));
         }
-        self.settle_calls(now, post, operation)
+        self.settle_calls(post, operation)
     }
 
-    /// A rank has made the call of an operation, and says so.
+    /// A rank has made the call of an operation, and says so. If it is the root, it may have compared the calls of
+    /// all ranks.
     fn on_called(
         &mut self,
-        now: Time,
         post: &mut MeshPost,
         from: u32,
         operation: u64,
         theirs: &Fingerprint,
+        has_compared: bool,
     ) -> Result<(), Failure> {
         let Some(op) = self.ops.get_mut(&operation) else {
             return self.check_ended(from, operation, theirs);
         };
-        op.compare(now, from, theirs)?;
+        op.compare(post.now, from, theirs)?;
+        if has_compared {
+            if op.other_root() == Some(from) {
+                op.on_agreed();
+            }
+            self.end_if_done(post, operation);
+            return Ok(());
+        }
         self.lanes[from as usize].wake(StreamId::Give(operation));
         self.lanes[from as usize].wake(StreamId::Share(operation));
-        self.settle_calls(now, post, operation)
-    }
-
-    /// The root of an operation has compared the calls of all ranks.
-    fn on_agreed(
-        &mut self,
-        now: Time,
-        post: &mut MeshPost,
-        from: u32,
-        operation: u64,
-        theirs: &Fingerprint,
-    ) -> Result<(), Failure> {
-        let Some(op) = self.ops.get_mut(&operation) else {
-            return self.check_ended(from, operation, theirs);
-        };
-        op.compare(now, from, theirs)?;
-        if op.other_root() == Some(from) {
-            op.on_agreed();
-        }
-        self.end_if_done(post, operation);
-        Ok(())
+        self.settle_calls(post, operation)
     }
 
     /// Tells the others if all have made the same call, and ends the operation if it is done.
     // spec: E-11
-    fn settle_calls(
-        &mut self,
-        now: Time,
-        post: &mut MeshPost,
-        operation: u64,
-    ) -> Result<(), Failure> {
+    fn settle_calls(&mut self, post: &mut MeshPost, operation: u64) -> Result<(), Failure> {
         if let Some(op) = self.ops.get_mut(&operation)
             && op.has_compared_all()
         {
@@ -252,7 +222,7 @@ impl Hub {
             let others = (0..ranks).filter(|&to| to != rank);
             let agreed: Vec<_> = others.map(|to| (to, op.fingerprint_to(to))).collect();
             for (to, fingerprint) in agreed {
-                self.tell(now, post, to, Trailer::Agreed { operation, fingerprint })?;
+                self.tell(post, to, Trailer::Agreed { operation, fingerprint })?;
             }
         }
         self.end_if_done(post, operation);
@@ -268,7 +238,6 @@ impl Hub {
 
     fn on_point(
         &mut self,
-        now: Time,
         post: &mut MeshPost,
         key: PointKey,
         change: points::Change,
@@ -278,7 +247,7 @@ impl Hub {
             points::Change::Taken { needs_go: false } => {}
             points::Change::Taken { needs_go: true } => {
                 let (from, ..) = key;
-                self.tell(now, post, from, Trailer::Go { stream: points::stream_of(key) })?;
+                self.tell(post, from, Trailer::Go { stream: points::stream_of(key) })?;
             }
             points::Change::Complete(transfer, bytes) => {
                 let (from, ..) = key;
@@ -326,12 +295,12 @@ impl Hub {
     }
 
     /// Acts on the messages that came before the calls that were made since.
-    fn replay(&mut self, now: Time, post: &mut MeshPost) -> Result<(), Failure> {
+    fn replay(&mut self, post: &mut MeshPost) -> Result<(), Failure> {
         // A message may be matched with a receive from any rank, which makes another call.
         while let Some(key) = self.next_called() {
-            self.tell_call(now, post, key)?;
+            self.tell_call(post, key)?;
             for message in self.early.take(key) {
-                self.on_message(now, post, message)?;
+                self.on_message(post, message)?;
             }
             // A rank alone waits for nobody.
             if let Key::Operation(operation) = key {
@@ -347,19 +316,19 @@ impl Hub {
     }
 
     /// Sends the call of an operation to its root, which compares all of them, or from there.
-    fn tell_call(&mut self, now: Time, post: &mut MeshPost, key: Key) -> Result<(), Failure> {
+    fn tell_call(&mut self, post: &mut MeshPost, key: Key) -> Result<(), Failure> {
         let Key::Operation(operation) = key else { return Ok(()) };
         let Some(op) = self.ops.get(&operation) else { return Ok(()) };
         let ranks = op.ranks_to_tell().into_iter();
         let calls: Vec<_> = ranks.map(|rank| (rank, op.fingerprint_to(rank))).collect();
         for (rank, fingerprint) in calls {
-            self.tell(now, post, rank, Trailer::Called { operation, fingerprint })?;
+            self.tell(post, rank, Trailer::Called { operation, fingerprint })?;
         }
         Ok(())
     }
 
     /// Sends to a rank what may be sent.
-    fn fill_lane(&mut self, now: Time, post: &mut MeshPost, to: u32) -> Result<(), Failure> {
+    fn fill_lane(&mut self, post: &mut MeshPost, to: u32) -> Result<(), Failure> {
         while let Some(stream) = self.lanes[to as usize].next(self.chunks_at_once) {
             let message = match stream {
                 StreamId::Give(operation) | StreamId::Share(operation) => {
@@ -371,7 +340,7 @@ impl Hub {
                 self.lanes[to as usize].rest(stream);
                 continue;
             };
-            let index = self.start(now, post, to, message)?;
+            let index = self.start(post, to, message)?;
             self.in_flight.insert(index, (to, stream));
             self.lanes[to as usize].on_started();
             if let StreamId::Give(operation) | StreamId::Share(operation) = stream {
@@ -382,45 +351,23 @@ impl Hub {
     }
 
     /// Sends what is too short to wait for its turn.
-    fn tell(
-        &mut self,
-        now: Time,
-        post: &mut MeshPost,
-        to: u32,
-        trailer: Trailer,
-    ) -> Result<(), Failure> {
-        self.start(now, post, to, trailer.frame(&[])).map(|_| ())
+    fn tell(&mut self, post: &mut MeshPost, to: u32, trailer: Trailer) -> Result<(), Failure> {
+        self.start(post, to, trailer.frame(&[])).map(|_| ())
     }
 
-    fn start(
-        &mut self,
-        now: Time,
-        post: &mut MeshPost,
-        to: u32,
-        message: Box<[u8]>,
-    ) -> Result<u64, Failure> {
+    fn start(&mut self, post: &mut MeshPost, to: u32, message: Box<[u8]>) -> Result<u64, Failure> {
         let index = self.next_index;
         if index >= MAX_MESSAGES {
             return Err(Failure::Exhausted);
         }
         self.next_index += 1;
-        let block = Block::Bytes(Payload::Bytes(message));
-        let care = Care::default();
-        let message = NumberedMessage {
-            index,
-            care,
-            leg: Leg::Result,
-            frame: None,
-            block,
-            coverage: Coverage::Exact,
-            lost: Vec::new(),
-        };
-        post.send(now, self.members[to as usize], message)?;
+        let message = NumberedMessage::new(index, Block::Bytes(Payload::Bytes(message)));
+        post.send(self.members[to as usize], message)?;
         Ok(index)
     }
 
     /// Tells everybody who can still hear it that this rank has stopped.
-    fn tell_stop(&mut self, now: Time, post: &mut MeshPost, failure: Failure) {
+    fn tell_stop(&mut self, post: &mut MeshPost, failure: Failure) {
         if self.was_told || matches!(failure, Failure::Stopped { .. }) {
             return;
         }
@@ -433,7 +380,7 @@ impl Hub {
         for rank in 0..self.place.ranks {
             if self.place.is_other(rank) && Some(rank) != lost {
                 // Where this fails too, silence tells the others.
-                let _ = self.tell(now, post, rank, trailer);
+                let _ = self.tell(post, rank, trailer);
             }
         }
     }
@@ -461,7 +408,6 @@ impl Part for Hub {
 
     fn on_received(
         &mut self,
-        now: Time,
         post: &mut MeshPost,
         src: NodeId,
         message: NumberedMessage,
@@ -470,7 +416,7 @@ impl Part for Hub {
         if let (Some(from), Block::Bytes(Payload::Bytes(bytes))) = (from, message.block) {
             let mut body = bytes.into_vec();
             if let Ok(trailer) = Trailer::unframe(&mut body) {
-                return self.on_message(now, post, early::Message { from, trailer, body });
+                return self.on_message(post, early::Message { from, trailer, body });
             }
         }
         post.refuse();
@@ -487,12 +433,12 @@ impl Part for Hub {
         }
     }
 
-    fn advance(&mut self, now: Time, post: &mut MeshPost) -> Result<(), Failure> {
-        self.replay(now, post)?;
+    fn advance(&mut self, post: &mut MeshPost) -> Result<(), Failure> {
+        self.replay(post)?;
         let Place { rank, ranks, .. } = self.place;
         // Everybody begins with the next one, so that not all send to the same rank first.
         for to in (rank + 1..ranks).chain(0..rank) {
-            self.fill_lane(now, post, to)?;
+            self.fill_lane(post, to)?;
         }
         Ok(())
     }
@@ -516,8 +462,8 @@ impl Part for Hub {
         assert!(last.is_none_or(|&last| last < self.next_index), "messages have their own numbers");
     }
 
-    fn abandon(&mut self, now: Time, post: &mut MeshPost, failure: Failure) {
-        self.tell_stop(now, post, failure);
+    fn abandon(&mut self, post: &mut MeshPost, failure: Failure) {
+        self.tell_stop(post, failure);
         self.early.clear();
         self.called.clear();
         for operation in std::mem::take(&mut self.ops).into_keys().map(Operation) {

@@ -88,7 +88,6 @@ impl Rounds {
     /// Takes in the message of a round and sends that of the next.
     fn take(
         &mut self,
-        now: Time,
         post: &mut Post,
         (piece, round): (u64, u64),
         message: NumberedMessage,
@@ -121,7 +120,7 @@ impl Rounds {
         progress.note(round, rounds);
         let is_done = progress.is_done();
         if round + 1 < rounds {
-            self.send(now, post, (piece, round + 1), (care, called), (block, coverage))?;
+            self.send(post, (piece, round + 1), (care, called), (block, coverage))?;
         }
         if is_done {
             self.progress.slide(Progress::is_done);
@@ -132,7 +131,6 @@ impl Rounds {
 
     fn send(
         &mut self,
-        now: Time,
         post: &mut Post,
         (piece, round): (u64, u64),
         (care, called): (Care, CalledOperation),
@@ -143,9 +141,9 @@ impl Rounds {
         // A segment is lost bit by bit on the hops of the first half.
         let loss = care.loss.map(|loss| loss.divided(self.neighbours.workers - 1));
         let (care, frame) = (Care { loss, ..care }, Some(SumFrame::Values(called)));
-        let message =
-            NumberedMessage { index, care, leg, frame, block, coverage, lost: Vec::new() };
-        Ok(post.send(now, self.neighbours.successor, message)?)
+        let message = NumberedMessage::new(index, block);
+        let message = NumberedMessage { care, leg, frame, coverage, ..message };
+        Ok(post.send(self.neighbours.successor, message)?)
     }
 
     fn close(&mut self, post: &mut Post, piece: u64) {
@@ -155,7 +153,7 @@ impl Rounds {
     }
 
     /// Sends the first segment of the next piece.
-    fn begin(&mut self, now: Time, post: &mut Post) -> Result<(), Failure> {
+    fn begin(&mut self, post: &mut Post) -> Result<(), Failure> {
         let piece = self.unbegun;
         self.unbegun += 1;
         if self.neighbours.workers == 1 {
@@ -165,7 +163,7 @@ impl Rounds {
         let Some(found) = self.plan.find(piece) else { return Ok(()) };
         let Found { tensor, range, care, called, form, .. } = found;
         let block = Block::copy(tensor, self.neighbours.segment(range, 0), form);
-        self.send(now, post, (piece, 0), (care, called), (block, Coverage::Exact))
+        self.send(post, (piece, 0), (care, called), (block, Coverage::Exact))
     }
 
     fn may_begin(&self) -> bool {
@@ -186,7 +184,6 @@ impl Part for Rounds {
 
     fn on_received(
         &mut self,
-        now: Time,
         post: &mut Post,
         src: NodeId,
         message: NumberedMessage,
@@ -206,7 +203,7 @@ impl Part for Rounds {
             self.keep(post, place, message);
             return Ok(());
         }
-        self.take(now, post, place, message)
+        self.take(post, place, message)
     }
 
     fn want(&mut self, offer: &Offer) -> Result<Want, Failure> {
@@ -239,9 +236,9 @@ impl Part for Rounds {
 
     fn on_sent(&mut self, _: &mut Post, _index: u64) {}
 
-    fn advance(&mut self, now: Time, post: &mut Post) -> Result<(), Failure> {
+    fn advance(&mut self, post: &mut Post) -> Result<(), Failure> {
         while self.may_begin() {
-            self.begin(now, post)?;
+            self.begin(post)?;
         }
         while let Some(entry) = self.early.first_entry() {
             let place = *entry.key();
@@ -249,7 +246,7 @@ impl Part for Rounds {
                 break;
             }
             let message = entry.remove();
-            self.take(now, post, place, message)?;
+            self.take(post, place, message)?;
         }
         Ok(())
     }
@@ -279,10 +276,10 @@ impl Part for Rounds {
         Failure::Mismatch(node)
     }
 
-    fn abandon(&mut self, now: Time, post: &mut Post, failure: Failure) {
+    fn abandon(&mut self, post: &mut Post, failure: Failure) {
         if let Failure::Differs(mismatch) = failure {
             // It goes around once: who has stopped does not pass it on.
-            post.send_stop(now, self.neighbours.successor, mismatch);
+            post.send_stop(self.neighbours.successor, mismatch);
         }
         self.early.clear();
         post.fail(self.plan.abandon(), failure);

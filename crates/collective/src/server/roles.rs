@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use thalweg_core::{NodeId, Operation, Time};
-use thalweg_values::Coverage;
 use thalweg_wire::frame::{CalledOperation, SumFrame};
 
 use super::config::Config;
@@ -57,20 +56,19 @@ impl Roles {
     }
 
     /// Pushes what may be pushed.
-    fn push(&mut self, now: Time, post: &mut Post) -> Result<(), Failure> {
+    fn push(&mut self, post: &mut Post) -> Result<(), Failure> {
         let Some((rank, worker)) = &mut self.worker else { return Ok(()) };
         let here = self.server.as_ref().map(|(index, _)| *index);
         for (index, &server) in self.servers.iter().enumerate() {
             while let Some((chunk, care, called, block)) = worker.next_push(index) {
-                let (leg, frame) = (Leg::Gradient, Some(SumFrame::Values(called)));
-                let (coverage, lost) = (Coverage::Exact, Vec::new());
-                let message =
-                    NumberedMessage { index: 2 * chunk, care, leg, frame, block, coverage, lost };
+                let message = NumberedMessage::new(2 * chunk, block);
+                let frame = Some(SumFrame::Values(called));
+                let message = NumberedMessage { care, frame, ..message };
                 if here == Some(index) {
                     worker.on_pushed(chunk);
                     self.local.push_back(Local::Push { rank: *rank, message });
                 } else {
-                    post.send(now, server, message)?;
+                    post.send(server, message)?;
                 }
             }
         }
@@ -80,7 +78,6 @@ impl Roles {
     /// The server's role gets a contribution.
     fn on_push(
         &mut self,
-        now: Time,
         post: &mut Post,
         rank: usize,
         message: NumberedMessage,
@@ -102,26 +99,21 @@ impl Roles {
             sums::Intake::Taken => {}
             sums::Intake::Complete(block, coverage) => {
                 let (leg, frame) = (Leg::Result, called.map(SumFrame::Values));
-                let (index, lost) = (index + 1, Vec::new());
-                let sum = NumberedMessage { index, care, leg, frame, block, coverage, lost };
-                self.send_sum(now, post, &sum)?;
+                let sum = NumberedMessage::new(index + 1, block);
+                let sum = NumberedMessage { care, leg, frame, coverage, ..sum };
+                self.send_sum(post, &sum)?;
             }
         }
         Ok(())
     }
 
-    fn send_sum(
-        &mut self,
-        now: Time,
-        post: &mut Post,
-        sum: &NumberedMessage,
-    ) -> Result<(), Failure> {
+    fn send_sum(&mut self, post: &mut Post, sum: &NumberedMessage) -> Result<(), Failure> {
         let here = self.worker.as_ref().map(|(rank, _)| *rank);
         for (rank, &worker) in self.workers.iter().enumerate() {
             if here == Some(rank) {
                 self.local.push_back(Local::Sum { message: sum.clone() });
             } else {
-                post.send(now, worker, sum.clone())?;
+                post.send(worker, sum.clone())?;
             }
         }
         Ok(())
@@ -193,7 +185,6 @@ impl Part for Roles {
 
     fn on_received(
         &mut self,
-        now: Time,
         post: &mut Post,
         src: NodeId,
         message: NumberedMessage,
@@ -206,7 +197,7 @@ impl Part for Roles {
             return self.on_sum(post, src, &message);
         }
         match self.workers.iter().position(|&worker| worker == src) {
-            Some(rank) => self.on_push(now, post, rank, message),
+            Some(rank) => self.on_push(post, rank, message),
             None => {
                 post.refuse();
                 Ok(())
@@ -245,11 +236,11 @@ impl Part for Roles {
         }
     }
 
-    fn advance(&mut self, now: Time, post: &mut Post) -> Result<(), Failure> {
+    fn advance(&mut self, post: &mut Post) -> Result<(), Failure> {
         loop {
-            self.push(now, post)?;
+            self.push(post)?;
             match self.local.pop_front() {
-                Some(Local::Push { rank, message }) => self.on_push(now, post, rank, message)?,
+                Some(Local::Push { rank, message }) => self.on_push(post, rank, message)?,
                 Some(Local::Sum { message }) => {
                     let place = message.index / 2 % self.servers.len() as u64;
                     self.on_sum(post, self.servers[place as usize], &message)?;
@@ -277,12 +268,12 @@ impl Part for Roles {
         assert!(self.local.is_empty(), "what stays in the node is handed over at once");
     }
 
-    fn abandon(&mut self, now: Time, post: &mut Post, failure: Failure) {
+    fn abandon(&mut self, post: &mut Post, failure: Failure) {
         if let Failure::Differs(mismatch) = failure
             && !self.was_told
         {
             for node in self.others() {
-                post.send_stop(now, node, mismatch);
+                post.send_stop(node, mismatch);
             }
         }
         self.local.clear();

@@ -156,23 +156,13 @@ mod tests {
 
     use super::*;
     use crate::block::Form;
-    use crate::call::Care;
-    use crate::carrier::Leg;
 
     fn one(value: f32) -> Block {
         Block::copy(&Tensor::from(vec![value]), 0..1, Form::Bytes)
     }
 
     fn push(block: Block) -> NumberedMessage {
-        NumberedMessage {
-            index: 0,
-            care: Care::default(),
-            leg: Leg::Gradient,
-            frame: None,
-            block,
-            coverage: Coverage::Exact,
-            lost: Vec::new(),
-        }
+        NumberedMessage::new(0, block)
     }
 
     fn complete(intake: Intake) -> Option<Block> {

@@ -438,15 +438,6 @@ pub struct Counter {
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
-pub enum FailureKind {
-    Unspecified = 0,
-    Peer = 1,
-    Timeout = 2,
-    Aborted = 3,
-    Agreement = 4,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
 pub enum Recovery {
     Unspecified = 0,
     Selective = 1,
@@ -470,6 +461,45 @@ impl Recovery {
             "RECOVERY_UNSPECIFIED" => Some(Self::Unspecified),
             "RECOVERY_SELECTIVE" => Some(Self::Selective),
             "RECOVERY_PAPER" => Some(Self::Paper),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum FailureKind {
+    Unspecified = 0,
+    /// A rank died or left.
+    Peer = 1,
+    /// A deadline passed.
+    Timeout = 2,
+    /// A rank aborted the job.
+    Aborted = 3,
+    /// Ranks called different operations.
+    Agreement = 4,
+}
+impl FailureKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "FAILURE_KIND_UNSPECIFIED",
+            Self::Peer => "FAILURE_KIND_PEER",
+            Self::Timeout => "FAILURE_KIND_TIMEOUT",
+            Self::Aborted => "FAILURE_KIND_ABORTED",
+            Self::Agreement => "FAILURE_KIND_AGREEMENT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "FAILURE_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "FAILURE_KIND_PEER" => Some(Self::Peer),
+            "FAILURE_KIND_TIMEOUT" => Some(Self::Timeout),
+            "FAILURE_KIND_ABORTED" => Some(Self::Aborted),
+            "FAILURE_KIND_AGREEMENT" => Some(Self::Agreement),
             _ => None,
         }
     }

@@ -6,11 +6,13 @@ use thalweg_aggregate::join::Process;
 use super::*;
 use crate::message::{Diagnosis, Place, Progress, Resume, Stall, Waits, Welcome};
 
+mod deaths;
 mod failing;
 mod joining;
 mod resuming;
 mod stalling;
 mod swarm;
+mod switching;
 
 const SECRET: Secret = Secret([7; 16]);
 /// 10.1.0.1:4800.
@@ -30,6 +32,7 @@ struct Hall {
     next_link: u64,
     done: Vec<Action>,
     workers: u32,
+    settings: Settings,
     job: JobId,
     /// The last stream of each rank.
     links: BTreeMap<u32, LinkId>,
@@ -37,7 +40,11 @@ struct Hall {
 
 impl Hall {
     fn new(workers: u32) -> Hall {
-        let mut hall = Hall::empty(workers, 5);
+        Hall::with(workers, Settings::default())
+    }
+
+    fn with(workers: u32, settings: Settings) -> Hall {
+        let mut hall = Hall { settings, ..Hall::empty(workers, 5) };
         hall.job = hall.register(None).unwrap();
         hall
     }
@@ -56,6 +63,7 @@ impl Hall {
             next_link: 0,
             done: Vec::new(),
             workers,
+            settings: Settings::default(),
             job: JobId(0),
             links: BTreeMap::new(),
         }
@@ -84,7 +92,7 @@ impl Hall {
     }
 
     fn register(&mut self, resume: Option<Ticket>) -> Result<JobId, Refusal> {
-        self.register_as("train", Settings::default(), resume)
+        self.register_as("train", self.settings.clone(), resume)
     }
 
     fn register_as(
@@ -117,7 +125,11 @@ impl Hall {
     }
 
     fn hang_up(&mut self, rank: u32) {
-        self.registry.hang_up(self.now, self.links[&rank]);
+        self.hang_up_as(rank, Ending::Closed);
+    }
+
+    fn hang_up_as(&mut self, rank: u32, ending: Ending) {
+        self.registry.hang_up(self.now, self.links[&rank], ending);
     }
 
     /// Time passes in steps of 100 ms; those who are connected show that they live.

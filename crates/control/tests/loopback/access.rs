@@ -97,7 +97,7 @@ fn nonsense_is_refused() {
         raw(address, async |mut client| client.attend(iter(messages)).await.map(drop))
     };
     let code = |result: Result<(), Status>| result.unwrap_err().code();
-    let leave = v1::from_rank::Message::Leave(v1::Leave {});
+    let leave = v1::from_rank::Message::Leave(v1::Leave { operations: 0 });
     assert_eq!(code(attend(vec![leave])), Code::InvalidArgument);
     assert_eq!(code(attend(vec![])), Code::InvalidArgument);
     let join = |host: String| v1::from_rank::Message::Join(v1::Join { host, ..Default::default() });

@@ -1,24 +1,54 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use thalweg_control::{ControlEvent, FromRank, Missing, Stall, Waits};
+use thalweg_control::{
+    ControlEvent, Failure, FailureKind, FromRank, Missing, Settings, Stall, Waits,
+};
 use thalweg_core::Span;
 
 use super::stage::{Rank, Told, attend_config, free_address, pair, stage};
 
+fn fails_after(failure_after: Span) -> Settings {
+    Settings { failure_after, ..Settings::default() }
+}
+
+// spec: E-01 sockets
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this is about time")]
 fn a_rank_that_dies_is_named_to_the_others() {
     let stage = stage(|_| {});
-    let [first, second] = pair(stage.service.local_address(), Span::from_ms(700));
+    let [first, second] = pair(stage.service.local_address(), &fails_after(Span::from_ms(700)));
     let died = Instant::now();
     drop(second);
     let (text, culprits) = first.failed();
     let within = died.elapsed().as_secs_f64();
-    assert!((0.6..5.0).contains(&within), "patience is 0.7 s, it took {within} s");
-    let expected = "rank 1 (127.0.0.1:5001) is gone: its control connection broke 0.";
+    assert!((0.6..2.7).contains(&within), "failure_after is 0.7 s, it took {within} s");
+    let expected =
+        "rank 1 (127.0.0.1:5001) died: its control connection closed without a goodbye 0.";
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(culprits, [1]);
+}
+
+// spec: E-03 sockets
+#[test]
+fn a_rank_that_aborts_is_named_with_its_reason() {
+    let stage = stage(|_| {});
+    let ranks = pair(stage.service.local_address(), &Settings::default());
+    ranks[1].attendance.send(FromRank::Aborting { reason: "out of data".into() });
+    for rank in &ranks {
+        assert_eq!(rank.failed(), ("aborted by rank 1: out of data".into(), vec![1]));
+    }
+}
+
+// spec: E-02 sockets
+#[test]
+fn joining_has_a_deadline() {
+    let stage = stage(|_| {});
+    let mut config = attend_config(stage.service.local_address(), 3, 1, "a");
+    config.settings.join_timeout = Span::from_ms(1_200);
+    let (text, culprits) = Rank::start(config).failed();
+    assert!(text.starts_with("joining timed out after 1."), "{text}");
+    assert_eq!(culprits, [0, 2]);
 }
 
 // spec: T-07 sockets
@@ -26,7 +56,10 @@ fn a_rank_that_dies_is_named_to_the_others() {
 fn a_stall_is_explained_to_everybody_and_then_fatal() {
     let stage = stage(|_| {});
     *stage.plane.missing.lock().unwrap() = Some(Missing::Seats(vec![1]));
-    let ranks = pair(stage.service.local_address(), Span::from_s(4));
+    let ranks = pair(
+        stage.service.local_address(),
+        &Settings { operation_timeout: Span::from_s(4), ..Settings::default() },
+    );
     let waits = Waits::Fragment(77);
     let stall = |since| Stall { operation: 5, waits: waits.clone(), since };
     ranks[0].attendance.send(FromRank::Stalled(stall(Span::from_s(2))));
@@ -44,7 +77,7 @@ fn a_stall_is_explained_to_everybody_and_then_fatal() {
     assert!(matches!(asked, Some(Told::Missing(_, 77))));
     for rank in &ranks {
         let (text, culprits) = rank.failed();
-        assert!(text.starts_with("operation 5 stalls at fragment 77 for 4."), "{text}");
+        assert!(text.starts_with("operation 5 timed out at fragment 77 after 4."), "{text}");
         assert_eq!(culprits, [1]);
     }
 }
@@ -52,8 +85,9 @@ fn a_stall_is_explained_to_everybody_and_then_fatal() {
 #[test]
 fn who_gives_up_takes_everybody_along() {
     let stage = stage(|_| {});
-    let ranks = pair(stage.service.local_address(), Span::from_s(30));
-    ranks[1].attendance.send(FromRank::Failing { text: "out of memory".into() });
+    let ranks = pair(stage.service.local_address(), &Settings::default());
+    let failure = Failure::new(FailureKind::Other, "out of memory", Vec::new());
+    ranks[1].attendance.send(FromRank::Failing(failure));
     let text = "rank 1 (127.0.0.1:5001) gives up: out of memory";
     for rank in &ranks {
         assert_eq!(rank.failed(), (text.into(), vec![1]));
@@ -66,11 +100,12 @@ fn who_gives_up_takes_everybody_along() {
 fn ranks_that_give_up_together_all_learn_of_it() {
     let stage = stage(|_| {});
     for _ in 0..60 {
-        let ranks = pair(stage.service.local_address(), Span::from_s(30));
+        let ranks = pair(stage.service.local_address(), &Settings::default());
         for count in 0..200 {
             let text = format!("reason {count}");
             ranks.iter().for_each(|rank| {
-                rank.attendance.send(FromRank::Failing { text: text.clone() });
+                let failure = Failure::new(FailureKind::Other, text.clone(), Vec::new());
+                rank.attendance.send(FromRank::Failing(failure));
             });
         }
         for rank in &ranks {
@@ -102,7 +137,7 @@ fn the_data_plane_can_fail_a_job() {
 fn who_is_alone_for_too_long_gives_up_and_says_where_it_looked() {
     let address = free_address(2);
     let mut config = attend_config(address, 1, 0, "a");
-    config.patience = Span::from_ms(600);
+    config.settings.join_timeout = Span::from_ms(600);
     let text = Rank::start(config).gave_up();
     let expected = format!("no connection to the registrar at {address} for 0.");
     assert!(text.starts_with(&expected) && text.contains("refused"), "{text}");

@@ -61,7 +61,7 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     let summary = JobSummary { id: job, name: "train".into(), ranks: 4, connected: 4 };
     assert_eq!(stage.service.jobs(), [summary]);
 
-    ranks.into_iter().for_each(|rank| rank.attendance.leave());
+    ranks.into_iter().for_each(|rank| rank.attendance.leave(0).wait());
     assert_eq!(stage.plane.told.lock().unwrap().last(), Some(&Told::Retire(job)));
     assert_eq!(inquiry::health(&access).unwrap().jobs, 0);
     stage.service.stop();

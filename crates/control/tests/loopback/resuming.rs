@@ -1,7 +1,6 @@
 use std::net::SocketAddr;
 
-use thalweg_control::{AttendConfig, ControlEvent};
-use thalweg_core::Span;
+use thalweg_control::{AttendConfig, ControlEvent, Settings};
 
 use super::stage::{Rank, Stage, Told, attend_config, free_address, node, pair, stage};
 
@@ -14,7 +13,7 @@ fn restart(address: SocketAddr) -> Stage {
 fn a_service_that_restarts_goes_on_with_the_same_job() {
     let address = free_address(3);
     let before = stage(|config| config.bind = address);
-    let ranks = pair(address, Span::from_s(30));
+    let ranks = pair(address, &Settings::default());
     let Told::Adopt(setup) = before.plane.told.lock().unwrap()[0].clone() else { panic!() };
     ranks[0].attendance.set_watermark(700);
     ranks[1].attendance.set_watermark(690);
@@ -39,10 +38,9 @@ fn a_service_that_restarts_goes_on_with_the_same_job() {
 fn another_process_takes_over_a_rank() {
     let stage = stage(|_| {});
     let address = stage.service.local_address();
-    let [first, second] = pair(address, Span::from_s(30));
+    let [first, second] = pair(address, &Settings::default());
     drop(second);
-    let mut config = attend_config(address, 2, 1, "c");
-    config.settings.patience = Span::from_s(30);
+    let config = attend_config(address, 2, 1, "c");
     let new = Rank::start(AttendConfig { life: 77, node: node(9), ..config });
     assert_eq!(first.answer(Some(64)), 2);
     assert_eq!(new.answer(None), 2);

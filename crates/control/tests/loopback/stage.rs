@@ -10,7 +10,7 @@ use thalweg_control::{
     Access, AttendConfig, Attendance, ControlEvent, DataPlane, FromRank, Missing, MissingAnswer,
     Service, ServiceConfig, Settings,
 };
-use thalweg_core::{JobId, NodeId, Span};
+use thalweg_core::{JobId, NodeId};
 use thalweg_wire::tag::Secret;
 
 pub const SECRET: Secret = Secret([9; 16]);
@@ -28,6 +28,7 @@ pub enum Told {
     Adopt(Arc<Setup>),
     Retire(JobId),
     Missing(JobId, u64),
+    Probe(NodeId),
 }
 
 #[derive(Default)]
@@ -52,6 +53,10 @@ impl DataPlane for Plane {
             // From another thread, as real ones do.
             std::thread::spawn(move || answer(missing));
         }
+    }
+
+    fn probe(&self, switch: NodeId) {
+        self.told.lock().expect("no test thread panicked").push(Told::Probe(switch));
     }
 
     fn counters(&self, job: Option<JobId>) -> Vec<(String, u64)> {
@@ -113,7 +118,6 @@ pub fn attend_config(address: SocketAddr, workers: u32, rank: u32, host: &str) -
         host: host.into(),
         switch: None,
         settings: Settings::default(),
-        patience: Span::from_s(10),
     }
 }
 
@@ -171,7 +175,7 @@ impl Rank {
 
     pub fn gave_up(&self) -> String {
         self.expect(|event| match event {
-            ControlEvent::GaveUp { text } => Some(text.clone()),
+            ControlEvent::GaveUp { text, .. } => Some(text.clone()),
             _ => None,
         })
     }
@@ -184,10 +188,10 @@ impl Rank {
     }
 }
 
-/// Two ranks on two hosts, set up, with an impatient job.
-pub fn pair(address: SocketAddr, patience: Span) -> [Rank; 2] {
+/// Two ranks on two hosts, set up.
+pub fn pair(address: SocketAddr, settings: &Settings) -> [Rank; 2] {
     let rank = |rank: u32, host| {
-        let settings = Settings { patience, ..Settings::default() };
+        let settings = settings.clone();
         Rank::start(AttendConfig { settings, ..attend_config(address, 2, rank, host) })
     };
     let pair = [rank(0, "a"), rank(1, "b")];

@@ -76,6 +76,8 @@ pub struct TestOutbox {
     pub src: NodeId,
     /// Number of packets that it can hold.
     pub capacity: usize,
+    /// True if only control packets pass, as before a pacer. Default false.
+    pub is_control_only: bool,
     /// Packets that it holds, in the order they were lent in.
     pub packets: Vec<OwnedPacket>,
 }
@@ -95,7 +97,7 @@ impl TestOutbox {
 
     /// An outbox of a node with room for this number of packets.
     pub fn with_room(src: NodeId, capacity: usize) -> TestOutbox {
-        TestOutbox { src, capacity, packets: Vec::new() }
+        TestOutbox { src, capacity, is_control_only: false, packets: Vec::new() }
     }
 
     /// Takes out all packets.
@@ -112,7 +114,7 @@ impl Outbox for TestOutbox {
 
     #[inline]
     fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
-        if self.room() == 0 {
+        if self.room() == 0 || (self.is_control_only && purpose != Purpose::Control) {
             return None;
         }
         let mut packet = OwnedPacket::new(body, purpose);

@@ -28,7 +28,7 @@ fn selective() -> thalweg_fabric::Config {
         drop_unmarkable: true,
     };
     thalweg_fabric::Config {
-        discipline: Discipline::StrictPerQueue(std::array::from_fn::<_, PRIORITIES, _>(marking)),
+        discipline: Discipline::strict_per_queue(std::array::from_fn::<_, PRIORITIES, _>(marking)),
         // Nothing is lost but what the thresholds drop.
         buffer: Buffer::PerPort { bytes: 10_000_000 },
         ..thalweg_fabric::Config::default()

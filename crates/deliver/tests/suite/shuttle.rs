@@ -1,4 +1,6 @@
 //! Endpoints by hand: packets in vectors, which a test may look at, keep back, change and repeat.
+//!
+//! The [shuttle](thalweg_core::testing::Shuttle) draws what becomes of a packet; here a test decides it for each one.
 
 use thalweg_core::testing::TestOutbox;
 use thalweg_core::{Checked, Machine, NodeId, Operation, Rng, Span, Time, Verdict};

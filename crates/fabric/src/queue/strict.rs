@@ -1,19 +1,16 @@
 //! Eight queues, the most urgent first.
 
-use std::collections::VecDeque;
-
 use thalweg_core::{Meta, PRIORITIES};
 
-use super::{Admission, Marking, Queue, Waiting};
+use super::{Admission, Lane, Marking, Queue, Waiting};
 use crate::pool::PacketRef;
 
 /// Strict priorities by the packet's class, in one buffer.
 #[derive(Debug)]
 pub struct Strict {
-    queues: [VecDeque<Waiting>; PRIORITIES],
+    queues: [Lane; PRIORITIES],
     /// A bit for each queue that is not empty.
     occupied: u8,
-    queue_bytes: [u64; PRIORITIES],
     bytes: u64,
     marking: StrictMarking,
     /// The most that one queue may hold, however much room the port has.
@@ -30,38 +27,15 @@ pub enum StrictMarking {
 }
 
 impl Strict {
-    /// Each queue marks by what waits in itself.
-    pub fn marking_per_queue(markings: [Marking; PRIORITIES]) -> Strict {
-        Strict::new(StrictMarking::PerQueue(markings))
-    }
-
-    /// Every queue marks by what waits in the whole port.
-    pub fn marking_per_port(marking: Marking) -> Strict {
-        Strict::new(StrictMarking::PerPort(marking))
-    }
-
-    /// Empty queues that mark in this way.
-    pub fn new(marking: StrictMarking) -> Strict {
-        Strict {
-            queues: Default::default(),
-            occupied: 0,
-            queue_bytes: [0; PRIORITIES],
-            bytes: 0,
-            marking,
-            queue_limit_bytes: u64::MAX,
-        }
-    }
-
-    /// The same, and no queue holds more than so much.
-    #[must_use]
-    pub fn with_queue_limit(self, bytes: u64) -> Strict {
-        Strict { queue_limit_bytes: bytes, ..self }
+    /// Empty queues that mark in this way, none of which ever holds more than `queue_limit_bytes`.
+    pub fn new(marking: StrictMarking, queue_limit_bytes: u64) -> Strict {
+        Strict { queues: Default::default(), occupied: 0, bytes: 0, marking, queue_limit_bytes }
     }
 
     /// The size of the next packet to leave.
     pub(super) fn next_bytes(&self) -> Option<u32> {
         let queue = self.queues.get(self.occupied.trailing_zeros() as usize)?;
-        queue.front().map(|next| next.bytes)
+        queue.waiting.front().map(|next| next.bytes)
     }
 }
 
@@ -69,36 +43,33 @@ impl Queue for Strict {
     fn enqueue(&mut self, packet: PacketRef, meta: &mut Meta, limit_bytes: u64) -> Admission {
         let wire_bytes = u64::from(meta.wire_bytes);
         let class = usize::from(meta.dscp.priority());
-        let is_full = self.bytes + wire_bytes > limit_bytes
-            || self.queue_bytes[class] + wire_bytes > self.queue_limit_bytes;
-        if is_full {
+        let queue = &mut self.queues[class];
+        if self.bytes + wire_bytes > limit_bytes
+            || !queue.has_room(meta.wire_bytes, self.queue_limit_bytes)
+        {
             return Admission::Full;
         }
         let admitted = match &self.marking {
-            StrictMarking::PerQueue(markings) => {
-                markings[class].apply(meta, self.queue_bytes[class])
-            }
+            StrictMarking::PerQueue(markings) => markings[class].apply(meta, queue.bytes),
             StrictMarking::PerPort(marking) => marking.apply(meta, self.bytes),
         };
         if !admitted {
             return Admission::Unmarkable;
         }
         self.bytes += wire_bytes;
-        self.queue_bytes[class] += wire_bytes;
         self.occupied |= 1 << class;
-        self.queues[class].push_back(Waiting { packet, bytes: meta.wire_bytes });
+        queue.push(Waiting { packet, bytes: meta.wire_bytes });
         Admission::Queued
     }
 
     fn dequeue(&mut self) -> Option<(PacketRef, u32)> {
         let class = self.occupied.trailing_zeros() as usize;
         let queue = self.queues.get_mut(class)?;
-        let Waiting { packet, bytes } = queue.pop_front()?;
-        if queue.is_empty() {
+        let (packet, bytes) = queue.pop_front()?;
+        if queue.waiting.is_empty() {
             self.occupied &= !(1 << class);
         }
         self.bytes -= u64::from(bytes);
-        self.queue_bytes[class] -= u64::from(bytes);
         Some((packet, bytes))
     }
 
@@ -107,6 +78,6 @@ impl Queue for Strict {
     }
 
     fn packets(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.queues.iter().map(|queue| queue.waiting.len()).sum()
     }
 }

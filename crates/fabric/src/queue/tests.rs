@@ -58,7 +58,7 @@ fn unmarkable_packets_pass_or_drop_as_set() {
 #[test]
 fn strict_serves_the_most_urgent_first() {
     let mut pool = Pool::default();
-    let mut queue = Strict::marking_per_port(Marking::NONE);
+    let mut queue = Strict::new(StrictMarking::PerPort(Marking::NONE), u64::MAX);
     let mut expected = Vec::new();
     for priority in [7, 3, 0, 3] {
         let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
@@ -74,7 +74,7 @@ fn strict_serves_the_most_urgent_first() {
 #[test]
 fn a_strict_queue_that_has_its_part_of_the_memory_leaves_others_theirs() {
     let mut pool = Pool::default();
-    let mut queue = Strict::marking_per_port(Marking::NONE).with_queue_limit(250);
+    let mut queue = Strict::new(StrictMarking::PerPort(Marking::NONE), 250);
     let mut admit = |priority: u8| {
         let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
         assert_eq!(meta.wire_bytes, 100);
@@ -88,8 +88,9 @@ fn a_strict_queue_that_has_its_part_of_the_memory_leaves_others_theirs() {
 #[test]
 fn strict_marks_by_queue_or_by_port() {
     let mut pool = Pool::default();
-    let mut per_queue = Strict::marking_per_queue([Marking::above(50); PRIORITIES]);
-    let mut per_port = Strict::marking_per_port(Marking::above(50));
+    let mut per_queue =
+        Strict::new(StrictMarking::PerQueue([Marking::above(50); PRIORITIES]), u64::MAX);
+    let mut per_port = Strict::new(StrictMarking::PerPort(Marking::above(50)), u64::MAX);
     for (queue, second_mark) in [(&mut per_queue, Ecn::Capable), (&mut per_port, Ecn::Congested)] {
         let (first, mut meta) = packet(&mut pool, 1, Ecn::Capable);
         queue.enqueue(first, &mut meta, 1_000);
@@ -189,8 +190,8 @@ proptest! {
         let coin = Rng::new(limit);
         for discipline in [
             Discipline::Fifo(Marking::NONE),
-            Discipline::StrictPerPort(Marking::NONE),
-            Discipline::StrictParts {
+            Discipline::strict_per_port(Marking::NONE),
+            Discipline::Strict {
                 marking: StrictMarking::PerPort(Marking::NONE),
                 queue_bytes: 4_000,
             },

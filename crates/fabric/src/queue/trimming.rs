@@ -1,10 +1,8 @@
 //! Data that does not fit is cut to its header, which overtakes it.
 
-use std::collections::VecDeque;
-
 use thalweg_core::{Meta, Rng};
 
-use super::{Admission, Queue, Waiting};
+use super::{Admission, Lane, Queue, Waiting};
 use crate::pool::PacketRef;
 
 /// How a trimming port divides its memory and its link.
@@ -39,12 +37,6 @@ pub struct Trimming {
     /// Headers that have left since the last packet with data.
     headers_in_row: u32,
     coin: Rng,
-}
-
-#[derive(Debug, Default)]
-struct Lane {
-    waiting: VecDeque<Waiting>,
-    bytes: u64,
 }
 
 impl Trimming {
@@ -99,9 +91,9 @@ impl Queue for Trimming {
         let takes_data =
             self.headers.waiting.is_empty() || (is_datas_turn && !self.data.waiting.is_empty());
         let lane = if takes_data { &mut self.data } else { &mut self.headers };
-        let Waiting { packet, bytes } = lane.pop_front()?;
+        let left = lane.pop_front()?;
         self.headers_in_row = if takes_data { 0 } else { self.headers_in_row.saturating_add(1) };
-        Some((packet, bytes))
+        Some(left)
     }
 
     fn bytes(&self) -> u64 {
@@ -110,28 +102,5 @@ impl Queue for Trimming {
 
     fn packets(&self) -> usize {
         self.headers.waiting.len() + self.data.waiting.len()
-    }
-}
-
-impl Lane {
-    fn has_room(&self, bytes: u32, limit_bytes: u64) -> bool {
-        self.bytes + u64::from(bytes) <= limit_bytes
-    }
-
-    fn push(&mut self, waiting: Waiting) {
-        self.bytes += u64::from(waiting.bytes);
-        self.waiting.push_back(waiting);
-    }
-
-    fn pop_front(&mut self) -> Option<Waiting> {
-        let first = self.waiting.pop_front()?;
-        self.bytes -= u64::from(first.bytes);
-        Some(first)
-    }
-
-    fn pop_back(&mut self) -> Option<Waiting> {
-        let last = self.waiting.pop_back()?;
-        self.bytes -= u64::from(last.bytes);
-        Some(last)
     }
 }

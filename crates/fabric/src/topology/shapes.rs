@@ -7,6 +7,8 @@ use crate::agenda::Agenda;
 
 /// Hosts around one switch.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields, rename_all = "kebab-case"))]
 pub struct OneSwitch {
     /// How many hosts.
     pub hosts: u32,
@@ -17,6 +19,8 @@ pub struct OneSwitch {
 /// Two switches with hosts on both sides and one cable between them. The left side has the lower
 /// numbers.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields, rename_all = "kebab-case"))]
 pub struct Dumbbell {
     /// Hosts on each side.
     pub hosts_per_side: u32,
@@ -29,6 +33,8 @@ pub struct Dumbbell {
 /// Racks whose switches all connect to every spine. Hosts are numbered rack by rack; the racks'
 /// switches follow the hosts, then the spines.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields, rename_all = "kebab-case"))]
 pub struct LeafSpine {
     /// Racks, each with one leaf switch.
     pub racks: u32,
@@ -40,13 +46,16 @@ pub struct LeafSpine {
     pub host_cable: CableSpec,
     /// Each cable between leaf and spine.
     pub uplink: CableSpec,
-    /// Parallel cables between each leaf and each spine.
+    /// Parallel cables between each leaf and each spine; 1 where a file does not say it.
+    #[cfg_attr(feature = "serde", serde(default = "one"))]
     pub uplinks_per_spine: u32,
 }
 
 /// Pods of racks under a layer of core switches. Hosts are numbered rack by rack, pod by pod; then
 /// come the racks' switches, the pods' aggregation switches and the cores.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields, rename_all = "kebab-case"))]
 pub struct ThreeTier {
     /// Pods.
     pub pods: u32,
@@ -80,7 +89,8 @@ impl OneSwitch {
 impl Dumbbell {
     /// Builds it.
     pub fn build(self) -> Result<Topology, TopologyError> {
-        let side = at_least_one(self.hosts_per_side, "hosts_per_side")?;
+        let side = self.hosts_per_side;
+        at_least_one([("hosts_per_side", side)])?;
         product(&[2, side])?;
         let (left, right) = (2 * side, 2 * side + 1);
         let mut cables = Cables::default();
@@ -94,10 +104,12 @@ impl Dumbbell {
 impl LeafSpine {
     /// Builds it.
     pub fn build(self) -> Result<Topology, TopologyError> {
-        at_least_one(self.racks, "racks")?;
-        at_least_one(self.hosts_per_rack, "hosts_per_rack")?;
-        at_least_one(self.spines, "spines")?;
-        at_least_one(self.uplinks_per_spine, "uplinks_per_spine")?;
+        at_least_one([
+            ("racks", self.racks),
+            ("hosts_per_rack", self.hosts_per_rack),
+            ("spines", self.spines),
+            ("uplinks_per_spine", self.uplinks_per_spine),
+        ])?;
         let hosts = product(&[self.racks, self.hosts_per_rack])?;
         product(&[self.racks, self.spines, self.uplinks_per_spine])?;
         let mut cables = Cables::default();
@@ -117,7 +129,17 @@ impl LeafSpine {
 impl ThreeTier {
     /// Builds it.
     pub fn build(self) -> Result<Topology, TopologyError> {
-        self.check()?;
+        at_least_one([
+            ("pods", self.pods),
+            ("racks_per_pod", self.racks_per_pod),
+            ("hosts_per_rack", self.hosts_per_rack),
+            ("aggregations_per_pod", self.aggregations_per_pod),
+            ("cores", self.cores),
+        ])?;
+        let (cores, aggregations) = (self.cores, self.aggregations_per_pod);
+        if cores % aggregations != 0 {
+            return Err(TopologyError::UnevenCores { cores, aggregations });
+        }
         let racks = product(&[self.pods, self.racks_per_pod])?;
         let hosts = product(&[racks, self.hosts_per_rack])?;
         let first_aggregation = hosts + racks;
@@ -143,18 +165,11 @@ impl ThreeTier {
         }
         Topology::new(hosts, racks + aggregations + self.cores, cables.0)
     }
+}
 
-    fn check(&self) -> Result<(), TopologyError> {
-        at_least_one(self.pods, "pods")?;
-        at_least_one(self.racks_per_pod, "racks_per_pod")?;
-        at_least_one(self.hosts_per_rack, "hosts_per_rack")?;
-        let aggregations = at_least_one(self.aggregations_per_pod, "aggregations_per_pod")?;
-        let cores = at_least_one(self.cores, "cores")?;
-        if cores % aggregations != 0 {
-            return Err(TopologyError::UnevenCores { cores, aggregations });
-        }
-        Ok(())
-    }
+#[cfg(feature = "serde")]
+const fn one() -> u32 {
+    1
 }
 
 #[derive(Default)]
@@ -173,8 +188,9 @@ impl Cables {
     }
 }
 
-fn at_least_one(count: u32, name: &'static str) -> Result<u32, TopologyError> {
-    if count == 0 { Err(TopologyError::Zero(name)) } else { Ok(count) }
+fn at_least_one<const N: usize>(counts: [(&'static str, u32); N]) -> Result<(), TopologyError> {
+    let zero = counts.into_iter().find(|(_, count)| *count == 0);
+    zero.map_or(Ok(()), |(name, _)| Err(TopologyError::Zero(name)))
 }
 
 /// Counts come from files: their product may not wrap.

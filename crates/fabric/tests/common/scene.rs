@@ -318,8 +318,8 @@ fn draw_config(rng: &mut Rng, topology: &Topology) -> Config {
     let disciplines = [
         Discipline::default(),
         Discipline::Fifo(marking),
-        Discipline::StrictPerQueue([marking; 8]),
-        Discipline::StrictPerPort(marking),
+        Discipline::strict_per_queue([marking; 8]),
+        Discipline::strict_per_port(marking),
     ];
     let bytes = 3_000 + rng.below(60_000);
     let alpha = pick(rng, &[0.25, 1.0, 8.0]);

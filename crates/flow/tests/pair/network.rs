@@ -1,6 +1,9 @@
 //! A network for tests: every node has one interface, which sends one packet at a time, and packets
 //! take a while, get lost, come twice, or overtake each other. There may be a switch with strict
 //! priorities on their way.
+//!
+//! The [shuttle](thalweg_core::testing::Shuttle) has neither rates nor delays, which congestion control is about. The
+//! fabric has both, and no place where a test could look at single packets, drop some of them or make others up.
 
 use std::collections::{BTreeMap, VecDeque};
 

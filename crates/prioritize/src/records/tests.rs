@@ -61,7 +61,7 @@ fn without_ends_the_order_of_starts_counts() {
 #[test]
 fn complaints_name_the_line_and_the_column() {
     let cases = [
-        ("", "the table is empty: start it with a header such as `start_us,src,dst,bytes`"),
+        ("", "line 1: the table is empty: start it with a header such as `start_us,src,dst,bytes`"),
         (
             "src,dst,bytes",
             "line 1: there is no column start_us: the header needs start_us,src,dst,bytes",
@@ -70,31 +70,31 @@ fn complaints_name_the_line_and_the_column() {
         ("start_us,src,dst,bytes\n1,2,3", "line 2: 3 columns, but the header has 4"),
         (
             "start_us,src,dst,bytes\n1,2,3,4\n\nx,2,3,4",
-            "line 4, column start_us: `x` is not a number of microseconds from 0 to 9e12",
+            "line 4: column start_us: `x` is not a number of microseconds from 0 to 9e12",
         ),
         (
             "start_us,src,dst,bytes\n-1,2,3,4",
-            "line 2, column start_us: `-1` is not a number of microseconds from 0 to 9e12",
+            "line 2: column start_us: `-1` is not a number of microseconds from 0 to 9e12",
         ),
         (
             "start_us,src,dst,bytes\n1,fe80::1,3,4",
-            "line 2, column src: `fe80::1` is not an IPv4 address or the number of a host",
+            "line 2: column src: `fe80::1` is not an IPv4 address or the number of a host",
         ),
         (
             "start_us,src,dst,bytes\n1,2,3,4.5",
-            "line 2, column bytes: `4.5` is not a whole number from 0 to 2^53",
+            "line 2: column bytes: `4.5` is not a whole number from 0 to 2^53",
         ),
         (
             "start_us,src,dst,bytes,dst_port\n1,2,3,4,99999",
-            "line 2, column dst_port: `99999` is not a port from 0 to 65535",
+            "line 2: column dst_port: `99999` is not a port from 0 to 65535",
         ),
         (
             "start_us,src,dst,bytes,protocol\n1,2,3,4,icmpish",
-            "line 2, column protocol: `icmpish` is not tcp, udp or a number from 0 to 255",
+            "line 2: column protocol: `icmpish` is not tcp, udp or a number from 0 to 255",
         ),
         (
             "start_us,src,dst,bytes,end_us\n5,2,3,4,4",
-            "line 2, column end_us: the flow ends before it starts",
+            "line 2: column end_us: the flow ends before it starts",
         ),
     ];
     for (text, expected) in cases {

@@ -14,6 +14,7 @@ pub enum Scale {
 
 /// An axis: its label, scale and unit. The range comes from the data unless it is set.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct Axis {
     pub(super) label: String,
     pub(super) scale: Scale,
@@ -49,7 +50,6 @@ impl Axis {
     }
 
     /// Sets what the values measure, and so how ticks are written.
-    #[must_use]
     pub fn unit(mut self, unit: Unit) -> Self {
         self.unit = unit;
         self
@@ -57,7 +57,6 @@ impl Axis {
 
     /// Shows exactly `min..max`; what lies outside is cut off. A range that is empty, or that the
     /// scale cannot show, is ignored.
-    #[must_use]
     pub fn range(mut self, min: f64, max: f64) -> Self {
         let drawable = [min, max].iter().all(|v| scale::transform(self.scale, *v).is_some());
         self.range = (drawable && min < max).then_some((min, max));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use thalweg_aggregate::join::{JoinError, Registrar};
-use thalweg_aggregate::{Numeric, Setup, TreeError, Worker, server, worker};
+use thalweg_aggregate::join::Registrar;
+use thalweg_aggregate::{Numeric, Setup, Worker, server, worker};
 use thalweg_baselines::switchml;
 use thalweg_collective::{Contents, Delivery, Results, ring, server as parameter_server};
 use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Time};
@@ -13,7 +13,7 @@ use thalweg_wire::aggregate::FAN_IN_MAX;
 
 use super::paced::paced;
 use super::stats::WorkerStats;
-use super::{AgreeError, Bounded, Collective, Job, ServerUse, agree, paths, rack_switch};
+use super::{Bounded, Collective, Job, ServerUse, agree, paths, rack_switch};
 use crate::error::Mistake;
 use crate::plan::{Aggregation, DeliveryPlan, delivery};
 use crate::simulated::{SimulatedHost, SimulatedParticipant};
@@ -253,19 +253,9 @@ impl Part {
             Collective::Aggregate | Collective::RackOnly => {
                 let spec = stage.aggregation.job(job.workers.len(), job.servers.clone());
                 let paths = paths(stage.topology, job, stage.aggregation.levels, number);
-                let setup = agree(registrar, spec, &job.workers, paths);
-                Part::Aggregation(setup.map_err(|error| setup_mistake(&error))?)
+                Part::Aggregation(agree(registrar, spec, &job.workers, paths)?)
             }
         })
-    }
-}
-
-fn setup_mistake(error: &AgreeError) -> Mistake {
-    match error {
-        AgreeError::Join(JoinError::Tree(TreeError::TwoParents(_))) => {
-            Mistake::here(format!("{error}: write levels = 2 in [aggregation]"))
-        }
-        _ => Mistake::here(error),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use thalweg_core::{Span, Time};
 use thalweg_values::Coverage;
 
-use super::record::{JobKind, JobRecord};
+use super::record::JobRecord;
 use super::script::{Place, Ready};
 use super::stats::WorkerStats;
 use super::{Job, ServerUse, VALUE_BYTES};
@@ -106,10 +106,7 @@ impl<'a> JobRun<'a> {
         }
         JobRecord {
             kind: job.kind,
-            model: match job.kind {
-                JobKind::Training => job.model.clone(),
-                JobKind::AllReduce => "all-reduce".to_owned(),
-            },
+            model: job.model.clone(),
             collective: job.collective,
             workers: job.workers.len(),
             compute: job.compute,

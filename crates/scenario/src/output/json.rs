@@ -13,20 +13,6 @@ use crate::scenario::Scenario;
 
 /// One run as a JSON object.
 pub fn outcome(scenario: &Scenario, outcome: &Outcome) -> Value {
-    let links: Vec<Value> = link_groups(scenario, outcome)
-        .iter()
-        .map(|group| {
-            json!({
-                "links": group.name,
-                "count": group.count,
-                "mean_use": group.mean_use,
-                "max_use": group.max_use,
-                "peak_queue_bytes": group.peak_queue_bytes,
-                "dropped_packets": group.dropped_packets,
-                "marked_packets": group.marked_packets,
-            })
-        })
-        .collect();
     json!({
         "scenario": scenario.title(),
         "seed": outcome.seed,
@@ -43,7 +29,7 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome) -> Value {
         "classes": outcome.classes().iter().map(class).collect::<Vec<_>>(),
         "jobs": outcome.jobs.iter().enumerate().map(job).collect::<Vec<_>>(),
         "switches": outcome.switches.iter().map(switch).collect::<Vec<_>>(),
-        "links": links,
+        "links": link_groups(scenario, outcome),
         "order": order(outcome),
         "packets": packets(outcome),
         "pacing": outcome.pacing.as_ref().map(pacing),

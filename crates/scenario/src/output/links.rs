@@ -1,12 +1,15 @@
 //! Links by where they are.
 
+use serde::Serialize;
+
 use crate::outcome::{LinkUse, Outcome};
 use crate::scenario::Scenario;
 
 /// All links of one kind.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LinkGroup {
     /// What they are called.
+    #[serde(rename = "links")]
     pub name: &'static str,
     /// How many there are.
     pub count: usize,

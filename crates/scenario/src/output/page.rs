@@ -8,7 +8,7 @@ use thalweg_report::stats::Sample;
 
 use super::text;
 use crate::job::JobRecord;
-use crate::outcome::{Outcome, SizeClass};
+use crate::outcome::{FinishedFlow, Outcome, SizeClass};
 use crate::samples::QueueSample;
 use crate::scenario::Scenario;
 
@@ -140,9 +140,14 @@ fn completion_times(outcome: &Outcome) -> Section {
     let mut slowdowns = Chart::new("Slowdown")
         .x(Axis::log10("completion time over ideal").unit(Unit::Ratio))
         .y(percent());
-    for (name, fct_us, slowdown) in by_size(outcome) {
-        times = times.series(Series::cdf(name, &fct_us));
-        slowdowns = slowdowns.series(Series::cdf(name, &slowdown));
+    let mut above = 0;
+    for (name, up_to) in GROUPS {
+        let (fct_us, slowdown) = outcome.times(above, up_to);
+        above = up_to;
+        if !fct_us.is_empty() {
+            times = times.series(Series::cdf(name, &fct_us));
+            slowdowns = slowdowns.series(Series::cdf(name, &slowdown));
+        }
     }
     Section::new("Completion times")
         .plot(times, "Distribution by flow size.")
@@ -155,26 +160,11 @@ fn completion_times(outcome: &Outcome) -> Section {
 const GROUPS: [(&str, u64); 3] =
     [("up to 100 KB", 100_000), ("100 KB – 1 MB", 1_000_000), ("over 1 MB", u64::MAX)];
 
-fn by_size(outcome: &Outcome) -> Vec<(&'static str, Vec<f64>, Vec<f64>)> {
-    let mut above = 0;
-    let mut groups = Vec::new();
-    for (name, up_to) in GROUPS {
-        let in_group = finished(outcome).filter(|flow| above < flow.bytes && flow.bytes <= up_to);
-        let (fct_us, slowdown): (Vec<f64>, Vec<f64>) =
-            in_group.map(|flow| (flow.fct_us, flow.slowdown)).unzip();
-        if !fct_us.is_empty() {
-            groups.push((name, fct_us, slowdown));
-        }
-        above = up_to;
-    }
-    groups
-}
-
 fn by_bytes(outcome: &Outcome) -> Chart {
     /// More points than this only make the page heavy.
     const MOST_POINTS: usize = 2_000;
     let step = outcome.flows.len().div_ceil(MOST_POINTS).max(1);
-    let points = finished(outcome).step_by(step).map(|flow| (flow.bytes as f64, flow.fct_us));
+    let points = outcome.finished().step_by(step).map(|flow| (flow.bytes as f64, flow.fct_us));
     Chart::new("Completion time by size")
         .x(Axis::log10("flow size").unit(Unit::Bytes))
         .y(Axis::log10("completion time").unit(Unit::SpanUs))
@@ -183,7 +173,7 @@ fn by_bytes(outcome: &Outcome) -> Chart {
 
 fn slowdown_by_bytes(outcome: &Outcome) -> Chart {
     const BINS: usize = 20;
-    let mut flows: Vec<FinishedFlow> = finished(outcome).collect();
+    let mut flows: Vec<FinishedFlow> = outcome.finished().collect();
     flows.sort_by_key(|flow| flow.bytes);
     let (mut medians, mut tails) = (Vec::new(), Vec::new());
     for bin in flows.chunks(flows.len().div_ceil(BINS).max(1)) {
@@ -200,36 +190,16 @@ fn slowdown_by_bytes(outcome: &Outcome) -> Chart {
         .series(Series::line("median", medians))
 }
 
-struct FinishedFlow {
-    bytes: u64,
-    fct_us: f64,
-    slowdown: f64,
-}
-
-fn finished(outcome: &Outcome) -> impl Iterator<Item = FinishedFlow> {
-    outcome.flows.iter().zip(&outcome.ideals).filter_map(|(flow, ideal)| {
-        let span = outcome.completion(flow)?;
-        Some(FinishedFlow {
-            bytes: flow.spec.bytes.as_u64(),
-            fct_us: span.as_us_f64(),
-            slowdown: span.as_ps() as f64 / ideal.as_ps() as f64,
-        })
-    })
-}
-
 fn queues(outcome: &Outcome) -> Section {
-    let time = || Axis::linear("simulated time").unit(Unit::SpanUs);
-    let points = |bytes: fn(&QueueSample) -> u64| {
-        outcome.queues.iter().map(|s| (s.at.as_us_f64(), bytes(s) as f64)).collect()
+    let waiting = |title: &str, name: &str, bytes: fn(&QueueSample) -> u64| {
+        let points = outcome.queues.iter().map(|s| (s.at.as_us_f64(), bytes(s) as f64));
+        Chart::new(title)
+            .x(Axis::linear("simulated time").unit(Unit::SpanUs))
+            .y(Axis::linear("bytes waiting").unit(Unit::Bytes))
+            .series(Series::time_series(name, points.collect()))
     };
-    let fullest = Chart::new("Fullest port")
-        .x(time())
-        .y(Axis::linear("bytes waiting").unit(Unit::Bytes))
-        .series(Series::time_series("fullest port", points(|sample| sample.fullest_bytes)));
-    let total = Chart::new("All ports together")
-        .x(time())
-        .y(Axis::linear("bytes waiting").unit(Unit::Bytes))
-        .series(Series::time_series("all ports", points(|sample| sample.total_bytes)));
+    let fullest = waiting("Fullest port", "fullest port", |sample| sample.fullest_bytes);
+    let total = waiting("All ports together", "all ports", |sample| sample.total_bytes);
     let uses: Vec<f64> = outcome.links.iter().map(|link| outcome.utilization(link)).collect();
     let use_chart = Chart::new("Link use")
         .x(Axis::linear("share of the time that a link is busy").unit(Unit::Percent))

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use thalweg_core::{Bytes, Rng};
+use thalweg_fabric::Spread;
 use thalweg_prioritize::generate::{Describer, Hints, describe};
 use thalweg_prioritize::tagger::SLACK;
 use thalweg_prioritize::{Model, Options, Settings, Thresholds};
@@ -10,10 +11,10 @@ use thalweg_stack::{Scheme, Tagging};
 use thalweg_workload::SizeDistribution;
 
 use super::Protocol;
-use crate::error::Mistake;
+use crate::error::{Mistake, Under};
 use crate::file::{
-    CountsWord, File, HintsTable, LossDetectionWord, QueuesWord, RoutingWord, SizesTable,
-    TaggerWord, TransportTable,
+    CountsWord, File, HintsTable, LossDetectionWord, QueuesWord, SizesTable, TaggerWord,
+    TransportTable,
 };
 
 /// How flows get their priorities, or the sizes that they are ranked by.
@@ -96,7 +97,7 @@ pub(crate) fn priorities(
         _ if !learns => None,
         hints => {
             let hints = hints.clone().unwrap_or_default();
-            Some(learning(&hints, sizes).map_err(|mistake| mistake.under("hints"))?)
+            Some(learning(&hints, sizes).under("hints")?)
         }
     };
     let counts_connections = table.counts == Some(CountsWord::Connection);
@@ -110,7 +111,7 @@ pub(crate) fn priorities(
 /// Packets that overtake each other on other paths would be taken for lost.
 // spec: Q-06
 fn check_path(file: &File) -> Result<(), Mistake> {
-    if file.switch.routing != RoutingWord::PerPacket {
+    if file.switch.routing != Spread::PerPacket {
         return Ok(());
     }
     let message = "only what takes one path is lost by its priority: write routing = \"per-flow\" in \
@@ -123,7 +124,7 @@ fn check_path(file: &File) -> Result<(), Mistake> {
 fn believed(table: &TransportTable, sizes: ReadSizes<'_>) -> Result<Option<Priorities>, Mistake> {
     let Some(hints) = &table.hints else { return none(table) };
     none(&TransportTable { hints: None, ..table.clone() })?;
-    let learning = Some(learning(hints, sizes).map_err(|mistake| mistake.under("hints"))?);
+    let learning = Some(learning(hints, sizes).under("hints")?);
     Ok(Some(Priorities { tagging: None, learning, counts_connections: false }))
 }
 
@@ -164,7 +165,7 @@ fn learning(table: &HintsTable, sizes: ReadSizes<'_>) -> Result<Learning, Mistak
     let forest = Settings::default();
     let learning = Learning {
         flows,
-        sizes: table.sizes.as_ref().map(sizes).transpose().map_err(|error| error.under("sizes"))?,
+        sizes: table.sizes.as_ref().map(sizes).transpose().under("sizes")?,
         hints: Hints { width, swapped },
         settings: Settings {
             trees: table.trees.unwrap_or(forest.trees),

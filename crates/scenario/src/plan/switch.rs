@@ -17,13 +17,9 @@ pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
     only_where_it_means_something(table)?;
     Ok(match table.queues {
         QueuesWord::Fifo => Discipline::Fifo(marking(table)),
-        QueuesWord::Strict => match strict(table)? {
-            marking if table.queue_buffer.is_some() => {
-                let queue_bytes = table.queue_buffer.map_or(u64::MAX, Bytes::as_u64);
-                Discipline::StrictParts { marking, queue_bytes }
-            }
-            StrictMarking::PerPort(marking) => Discipline::StrictPerPort(marking),
-            StrictMarking::PerQueue(markings) => Discipline::StrictPerQueue(markings),
+        QueuesWord::Strict => Discipline::Strict {
+            marking: strict(table)?,
+            queue_bytes: table.queue_buffer.map_or(u64::MAX, Bytes::as_u64),
         },
         QueuesWord::Trimming => Discipline::Trimming(trimming(file)?),
         QueuesWord::Urgency => Discipline::Urgency,

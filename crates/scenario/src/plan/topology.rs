@@ -4,69 +4,26 @@ use std::collections::BTreeMap;
 
 use thalweg_core::NodeId;
 use thalweg_fabric::Topology;
-use thalweg_fabric::topology::{
-    Cable, CableSpec, Dumbbell, LeafSpine, OneSwitch, ThreeTier, TopologyError,
-};
+use thalweg_fabric::topology::{Cable, TopologyError};
 
 use super::as_key;
-use crate::error::Mistake;
-use crate::file::{
-    CableTable, DumbbellTable, LeafSpineTable, ListTable, OneSwitchTable, ThreeTierTable,
-    TopologyTable,
-};
+use crate::error::{Mistake, Under};
+use crate::file::{ListTable, TopologyTable};
 
 /// The topology and the names of its nodes.
 pub(crate) fn topology(table: &TopologyTable) -> Result<(Topology, Vec<String>), Mistake> {
     let (kind, built) = match table {
-        TopologyTable::List(list) => {
-            return listed(list).map_err(|mistake| mistake.under("list"));
-        }
-        TopologyTable::OneSwitch(table) => ("one-switch", one_switch(*table)),
-        TopologyTable::Dumbbell(table) => ("dumbbell", dumbbell(*table)),
-        TopologyTable::LeafSpine(table) => ("leaf-spine", leaf_spine(*table)),
-        TopologyTable::ThreeTier(table) => ("three-tier", three_tier(*table)),
+        TopologyTable::List(list) => return listed(list).under("list"),
+        TopologyTable::OneSwitch(shape) => ("one-switch", shape.build()),
+        TopologyTable::Dumbbell(shape) => ("dumbbell", shape.build()),
+        TopologyTable::LeafSpine(shape) => ("leaf-spine", shape.build()),
+        TopologyTable::ThreeTier(shape) => ("three-tier", shape.build()),
     };
     let topology = built.map_err(|error| shape_mistake(&error).under(kind))?;
     let hosts = (0..topology.hosts()).map(|host| format!("host {host}"));
     let switches = (topology.hosts()..topology.nodes()).map(|switch| format!("switch {switch}"));
     let names = hosts.chain(switches).collect();
     Ok((topology, names))
-}
-
-fn one_switch(table: OneSwitchTable) -> Result<Topology, TopologyError> {
-    let OneSwitchTable { hosts, host_cable } = table;
-    OneSwitch { hosts, host_cable: host_cable.into() }.build()
-}
-
-fn dumbbell(table: DumbbellTable) -> Result<Topology, TopologyError> {
-    let DumbbellTable { hosts_per_side, host_cable, trunk } = table;
-    Dumbbell { hosts_per_side, host_cable: host_cable.into(), trunk: trunk.into() }.build()
-}
-
-fn leaf_spine(table: LeafSpineTable) -> Result<Topology, TopologyError> {
-    LeafSpine {
-        racks: table.racks,
-        hosts_per_rack: table.hosts_per_rack,
-        spines: table.spines,
-        host_cable: table.host_cable.into(),
-        uplink: table.uplink.into(),
-        uplinks_per_spine: table.uplinks_per_spine,
-    }
-    .build()
-}
-
-fn three_tier(table: ThreeTierTable) -> Result<Topology, TopologyError> {
-    ThreeTier {
-        pods: table.pods,
-        racks_per_pod: table.racks_per_pod,
-        hosts_per_rack: table.hosts_per_rack,
-        aggregations_per_pod: table.aggregations_per_pod,
-        cores: table.cores,
-        host_cable: table.host_cable.into(),
-        aggregation_cable: table.aggregation_cable.into(),
-        core_cable: table.core_cable.into(),
-    }
-    .build()
 }
 
 fn shape_mistake(error: &TopologyError) -> Mistake {
@@ -139,11 +96,5 @@ fn list_mistake(error: &TopologyError, names: &[String]) -> Mistake {
             Mistake::at("cables", message)
         }
         _ => Mistake::here(error),
-    }
-}
-
-impl From<CableTable> for CableSpec {
-    fn from(table: CableTable) -> CableSpec {
-        CableSpec { rate: table.rate, delay: table.delay }
     }
 }

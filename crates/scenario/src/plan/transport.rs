@@ -23,23 +23,12 @@ use crate::traffic::Traffic;
 pub(crate) enum Protocol {
     /// By windows.
     Windows,
-    Ndp {
-        window_packets: u32,
-        timeout_after: Span,
-        paths: u8,
-    },
-    Pfabric {
-        window_packets: u32,
-        timeout_after: Span,
-        past: Past,
-    },
+    Ndp(ndp::Config),
+    Pfabric(pfabric::Config),
     Homa {
-        window_packets: u32,
-        timeout_after: Span,
-        /// Those of the file, or what balances the sizes of the traffic.
-        priorities: homa::Priorities,
+        config: homa::Config,
+        /// Whether the file has its priorities. Otherwise they balance the sizes of the traffic.
         is_given: bool,
-        past: Past,
     },
     /// As tensors of which a part may be lost.
     Deliver {
@@ -85,41 +74,27 @@ impl Protocol {
     ) -> SimulatedTransport {
         let checked = "checked when the file was read";
         let messages = windows.messages.clone();
-        match *self {
+        match self {
             Protocol::Windows => {
                 let seed = rng.substream("control", host.0.into()).bits();
                 let endpoint = Endpoint::new(Config { seed, ..windows });
-                SimulatedTransport::Flow(endpoint.expect(checked))
+                SimulatedTransport::Flow(Box::new(endpoint.expect(checked)))
             }
-            Protocol::Ndp { window_packets, timeout_after, paths } => {
-                let config = ndp::Config {
-                    messages,
-                    initial_window_packets: window_packets,
-                    timeout_after,
-                    paths,
-                    rng: rng.substream("ndp", u64::from(host.0)),
-                    ..ndp::Config::new(topology.host_cable(host).rate)
-                };
+            Protocol::Ndp(config) => {
+                let link_rate = topology.host_cable(host).rate;
+                let rng = rng.substream("ndp", u64::from(host.0));
+                let config = ndp::Config { messages, link_rate, rng, ..config.clone() };
                 SimulatedTransport::Ndp(ndp::Endpoint::new(config).expect(checked))
             }
-            Protocol::Pfabric { window_packets, timeout_after, past } => {
-                let config = pfabric::Config {
-                    messages,
-                    initial_window_packets: window_packets,
-                    max_window_packets: window_packets.saturating_add(window_packets / 4),
-                    timeout_after,
-                    past,
-                    ..pfabric::Config::default()
-                };
+            Protocol::Pfabric(config) => {
+                let config = pfabric::Config { messages, ..config.clone() };
                 SimulatedTransport::Pfabric(pfabric::Endpoint::new(config).expect(checked))
             }
-            Protocol::Homa { window_packets, timeout_after, priorities, past, .. } => {
-                let round_trip_packets = window_packets;
-                let config =
-                    homa::Config { messages, round_trip_packets, priorities, timeout_after, past };
+            Protocol::Homa { config, .. } => {
+                let config = homa::Config { messages, ..config.clone() };
                 SimulatedTransport::Homa(Box::new(homa::Endpoint::new(config).expect(checked)))
             }
-            Protocol::Deliver { loss, plan } => {
+            &Protocol::Deliver { loss, plan } => {
                 let config = thalweg_deliver::Config {
                     // Sizes and bounds are agreed on before a training begins.
                     start: Start::AtOnce,
@@ -140,17 +115,15 @@ impl Protocol {
     /// Divides priorities by the sizes of the traffic, where they follow from them and the file does not
     /// say how. The same for every seed, as if it had been measured long before.
     pub(crate) fn balance(&mut self, traffic: &[Traffic], messages: &MessageConfig) {
-        let Protocol::Homa { window_packets, priorities, is_given: false, .. } = self else {
-            return;
-        };
+        let Protocol::Homa { config, is_given: false } = self else { return };
         let mut rng = Rng::new(0).stream("homa");
         let flows = BALANCED_FLOWS.div_ceil(traffic.len() as u64);
         let mut sizes = Vec::new();
         for table in traffic {
             sizes.extend((0..flows).map_while(|_| table.likely_size(&mut rng)));
         }
-        let unscheduled = u64::from(*window_packets) * u64::from(messages.segment_bytes);
-        *priorities = homa::Priorities::balanced(&sizes, Bytes::new(unscheduled));
+        let unscheduled = u64::from(config.round_trip_packets) * u64::from(messages.segment_bytes);
+        config.priorities = homa::Priorities::balanced(&sizes, Bytes::new(unscheduled));
     }
 }
 
@@ -213,24 +186,66 @@ pub(crate) fn protocol(
     topology: &Topology,
     plan: DeliveryPlan,
 ) -> Result<Protocol, Mistake> {
-    let word = match table.control {
-        Some(ControlWord::Ndp) => "ndp",
-        Some(ControlWord::Pfabric) => "pfabric",
-        Some(ControlWord::Homa) => "homa",
-        Some(ControlWord::Deliver) => "deliver",
-        _ if table.unscheduled_cutoffs.is_some() => {
-            let message =
-                "only control = \"homa\" has unscheduled packets: write that, or take this away";
-            return Err(Mistake::at("unscheduled-cutoffs", message));
-        }
-        _ if table.loss.is_some() => {
-            let message =
-                "only control = \"deliver\" may lose anything: write that, or take this away";
-            return Err(Mistake::at("loss", message));
-        }
-        _ => return Ok(Protocol::Windows),
+    let (round_trip, product_packets) = longest_way(&windows.messages, topology);
+    let past = match table.past_estimate.unwrap_or_default() {
+        PastWord::Done => Past::Done,
+        PastWord::OnePacket => Past::OnePacket,
     };
-    let has_window = word != "deliver" || plan.control.is_some();
+    let window_packets = |default: u32| table.initial_window_packets.unwrap_or(default);
+    let protocol = match table.control.unwrap_or(ControlWord::Dctcp) {
+        ControlWord::Dctcp
+        | ControlWord::NewReno
+        | ControlWord::Cubic
+        | ControlWord::Bbr
+        | ControlWord::Swift => Protocol::Windows,
+        ControlWord::Ndp => Protocol::Ndp(ndp::Config {
+            // With queues filled at the sender's and at the receiver's end, no link is idle yet.
+            initial_window_packets: window_packets(product_packets + 2 * NDP_QUEUE_PACKETS),
+            timeout_after: table.min_rto.unwrap_or(windows.min_rto),
+            paths: paths(topology),
+            ..ndp::Config::new(topology.host_cable(NodeId(0)).rate)
+        }),
+        ControlWord::Homa => {
+            let config = homa::Config {
+                round_trip_packets: window_packets(product_packets),
+                timeout_after: table.min_rto.unwrap_or(windows.min_rto),
+                priorities: cutoffs(table)?,
+                past,
+                ..homa::Config::default()
+            };
+            Protocol::Homa { config, is_given: table.unscheduled_cutoffs.is_some() }
+        }
+        ControlWord::Pfabric => {
+            let initial_window_packets = window_packets(product_packets);
+            Protocol::Pfabric(pfabric::Config {
+                initial_window_packets,
+                max_window_packets: initial_window_packets
+                    .saturating_add(initial_window_packets / 4),
+                timeout_after: table.min_rto.unwrap_or(round_trip * PFABRIC_ROUND_TRIPS),
+                past,
+                ..pfabric::Config::default()
+            })
+        }
+        ControlWord::Deliver => {
+            Protocol::Deliver { loss: loss_bound(table.loss.unwrap_or(0.0))?, plan }
+        }
+    };
+    check_keys(table, &protocol)?;
+    Ok(protocol)
+}
+
+/// Keys of one protocol say nothing about another.
+fn check_keys(table: &TransportTable, protocol: &Protocol) -> Result<(), Mistake> {
+    if table.unscheduled_cutoffs.is_some() && !matches!(protocol, Protocol::Homa { .. }) {
+        let message =
+            "only control = \"homa\" has unscheduled packets: write that, or take this away";
+        return Err(Mistake::at("unscheduled-cutoffs", message));
+    }
+    if table.loss.is_some() && !matches!(protocol, Protocol::Deliver { .. }) {
+        let message = "only control = \"deliver\" may lose anything: write that, or take this away";
+        return Err(Mistake::at("loss", message));
+    }
+    let has_window = !matches!(protocol, Protocol::Deliver { plan, .. } if plan.control.is_none());
     let foreign = [
         ("dctcp-gain", table.dctcp_gain.is_some()),
         ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
@@ -238,45 +253,16 @@ pub(crate) fn protocol(
         ("reordering-packets", table.reordering_packets.is_some()),
         ("loss-detection", table.loss_detection.is_some()),
         ("initial-rto", table.initial_rto.is_some()),
-        ("loss", table.loss.is_some() && word != "deliver"),
         ("initial-window-packets", table.initial_window_packets.is_some() && !has_window),
-        ("unscheduled-cutoffs", table.unscheduled_cutoffs.is_some() && word != "homa"),
     ];
-    if let Some((key, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Mistake::at(
-            key,
-            format!("control = \"{word}\" has no such setting: take this away"),
-        ));
+    match foreign.into_iter().find(|(_, is_given)| *is_given) {
+        Some((key, _)) if !matches!(protocol, Protocol::Windows) => {
+            let control = protocol.name();
+            let message = format!("control = \"{control}\" has no such setting: take this away");
+            Err(Mistake::at(key, message))
+        }
+        _ => Ok(()),
     }
-    if word == "deliver" {
-        return Ok(Protocol::Deliver { loss: loss_bound(table.loss.unwrap_or(0.0))?, plan });
-    }
-    let (round_trip, product_packets) = longest_way(&windows.messages, topology);
-    let past = match table.past_estimate.unwrap_or_default() {
-        PastWord::Done => Past::Done,
-        PastWord::OnePacket => Past::OnePacket,
-    };
-    let window_packets = |default: u32| table.initial_window_packets.unwrap_or(default);
-    Ok(match word {
-        "ndp" => Protocol::Ndp {
-            // With queues filled at the sender's and at the receiver's end, no link is idle yet.
-            window_packets: window_packets(product_packets + 2 * NDP_QUEUE_PACKETS),
-            timeout_after: table.min_rto.unwrap_or(windows.min_rto),
-            paths: paths(topology),
-        },
-        "homa" => Protocol::Homa {
-            window_packets: window_packets(product_packets),
-            timeout_after: table.min_rto.unwrap_or(windows.min_rto),
-            priorities: cutoffs(table)?,
-            is_given: table.unscheduled_cutoffs.is_some(),
-            past,
-        },
-        _ => Protocol::Pfabric {
-            window_packets: window_packets(product_packets),
-            timeout_after: table.min_rto.unwrap_or(round_trip * PFABRIC_ROUND_TRIPS),
-            past,
-        },
-    })
 }
 
 fn cutoffs(table: &TransportTable) -> Result<homa::Priorities, Mistake> {
@@ -299,11 +285,7 @@ fn longest_way(messages: &MessageConfig, topology: &Topology) -> (Span, u32) {
     let src = NodeId(0);
     let distances = topology.distances(src);
     let furthest = (0..topology.hosts()).map(NodeId).max_by_key(|host| distances[host.index()]);
-    let sizes = PacketSizes {
-        segment_bytes: messages.segment_bytes,
-        overhead_bytes: messages.overhead_bytes,
-        ack_bytes: messages.ack_wire_bytes,
-    };
+    let sizes = PacketSizes::of(messages);
     let dst = furthest.expect("a topology has hosts");
     let segment = Bytes::from(messages.segment_bytes);
     let round_trip = Ideal::new(topology, sizes, false).completion(src, dst, segment);

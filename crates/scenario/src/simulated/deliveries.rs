@@ -12,6 +12,9 @@ use thalweg_deliver::{
 use thalweg_flow::{Event, FlowId, Message, Received, Sent, StartError};
 use thalweg_values::Tensor;
 use thalweg_wire::Prefix;
+use thalweg_workload::LayerOf;
+
+use crate::job::VALUE_BYTES;
 
 /// The commands and events of a flow endpoint over deliveries: a flow is a tensor that nobody reads.
 ///
@@ -28,18 +31,6 @@ pub(crate) struct Deliveries {
     lost: Bytes,
     events: VecDeque<Event>,
 }
-
-/// The place of a message in its model.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Layer {
-    /// Number of the layer, from 0 at the front.
-    pub(crate) layer: u16,
-    /// Number of layers.
-    pub(crate) layers: u16,
-}
-
-/// Bytes of a value.
-const VALUE_BYTES: u64 = 4;
 
 impl Deliveries {
     /// An endpoint that numbers its messages from `first_message` on and allows this loss of every one.
@@ -59,13 +50,14 @@ impl Deliveries {
         })
     }
 
-    /// Begins to send a message of one layer.
-    pub(crate) fn start_in(
+    /// Begins to send a message, that of a model with one layer where no other is given.
+    pub(crate) fn start(
         &mut self,
         now: Time,
         message: &Message,
-        Layer { layer, layers }: Layer,
+        layer: Option<LayerOf>,
     ) -> Result<FlowId, StartError> {
+        let LayerOf { layer, layers } = layer.unwrap_or(LayerOf { layer: 0, layers: 1 });
         let (number, bytes) = (self.next_number, message.body.bytes());
         let name = name(message.dst, number);
         let loss = self.loss;
@@ -74,11 +66,6 @@ impl Deliveries {
         self.next_number += 1;
         self.lengths.insert(number, bytes);
         Ok(FlowId::new(number, 0))
-    }
-
-    /// Begins to send a message of a model with one layer.
-    pub(crate) fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
-        self.start_in(now, &message, Layer { layer: 0, layers: 1 })
     }
 
     /// Has a buffer ready for a message that another node sends.

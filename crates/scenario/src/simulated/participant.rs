@@ -75,5 +75,6 @@ fn poll_switchml(worker: &mut switchml::Worker) -> Option<JobEvent> {
     let switchml::Event::Finished { operation } = worker.poll_event()?;
     let tensor = worker.tensor(operation).cloned().unwrap_or(Tensor::Length(0));
     worker.release(operation);
-    Some(JobEvent::Finished { operation, tensor, coverage: Coverage::Exact })
+    let coverage = Coverage::Exact;
+    Some(JobEvent::Sum(thalweg_collective::Event::Finished { operation, tensor, coverage }))
 }

@@ -5,14 +5,15 @@ use thalweg_core::{Bytes, Check, NodeId, Packet, Reports, Time, machine_of_varia
 use thalweg_flow::{ArrivalStats, Endpoint, Event, FlowId, Message, StartError};
 use thalweg_stack::Transport;
 use thalweg_wire::Prefix;
+use thalweg_workload::LayerOf;
 
-use super::{Deliveries, Layer};
+use super::Deliveries;
 
 /// The transport of a simulated host's ordinary flows: that of the product, or a published one that it is
 /// compared with.
 pub(crate) enum SimulatedTransport {
     /// Windows.
-    Flow(Endpoint),
+    Flow(Box<Endpoint>),
     /// Tensors of which a part may be lost.
     Deliver(Box<Deliveries>),
     /// NDP.
@@ -27,7 +28,7 @@ pub(crate) enum SimulatedTransport {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct About {
     /// For deliveries: the layer of a model that it belongs to.
-    pub(crate) layer: Option<Layer>,
+    pub(crate) layer: Option<LayerOf>,
     /// For pFabric and Homa: the size that it is ranked by, if that is not its own. Zero says that
     /// nothing is known.
     // spec: Q-12
@@ -49,28 +50,18 @@ macro_rules! delegate {
 
 impl SimulatedTransport {
     /// Begins to send a message.
-    pub(crate) fn start(&mut self, now: Time, message: Message) -> Result<FlowId, StartError> {
-        delegate!(self, endpoint => endpoint.start(now, message))
-    }
-
-    /// The same for a message of which more is known.
-    pub(crate) fn start_about(
+    pub(crate) fn start(
         &mut self,
         now: Time,
         message: Message,
-        about: About,
+        About { layer, believed }: About,
     ) -> Result<FlowId, StartError> {
-        match (self, about) {
-            (SimulatedTransport::Deliver(deliveries), About { layer: Some(layer), .. }) => {
-                deliveries.start_in(now, &message, layer)
-            }
-            (SimulatedTransport::Pfabric(endpoint), About { believed: Some(bytes), .. }) => {
-                endpoint.start_hinted(now, message, Some(bytes))
-            }
-            (SimulatedTransport::Homa(endpoint), About { believed: Some(bytes), .. }) => {
-                endpoint.start_hinted(now, message, Some(bytes))
-            }
-            (transport, _) => transport.start(now, message),
+        match self {
+            SimulatedTransport::Flow(endpoint) => endpoint.start(now, message),
+            SimulatedTransport::Ndp(endpoint) => endpoint.start(now, message),
+            SimulatedTransport::Deliver(deliveries) => deliveries.start(now, &message, layer),
+            SimulatedTransport::Pfabric(endpoint) => endpoint.start_hinted(now, message, believed),
+            SimulatedTransport::Homa(endpoint) => endpoint.start_hinted(now, message, believed),
         }
     }
 

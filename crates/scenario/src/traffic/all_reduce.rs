@@ -27,7 +27,7 @@ impl Setting<'_> {
         }
         Ok(Traffic::Job(Box::new(Job {
             kind: JobKind::AllReduce,
-            model: String::new(),
+            model: JobKind::AllReduce.name().to_owned(),
             collective,
             workers,
             servers,

@@ -6,7 +6,7 @@ use thalweg_core::{Bytes, NodeId};
 
 use super::Setting;
 use crate::error::Mistake;
-use crate::file::{CarrierWord, CollectiveWord, ParametersWord};
+use crate::file::{CarrierWord, ParametersWord};
 use crate::job::{Bounded, Collective};
 use crate::plan::{Protocol, loss_bound};
 
@@ -87,18 +87,11 @@ impl Setting<'_> {
     /// Checks the keys that all jobs have.
     pub(super) fn members(
         &self,
-        word: CollectiveWord,
+        collective: Collective,
         workers: &[u32],
         server: Option<u32>,
         servers: Option<&[u32]>,
     ) -> Result<Members, Mistake> {
-        let collective = match word {
-            CollectiveWord::Aggregate => Collective::Aggregate,
-            CollectiveWord::RackOnly => Collective::RackOnly,
-            CollectiveWord::Server => Collective::Server,
-            CollectiveWord::Ring => Collective::Ring,
-            CollectiveWord::Switchml => Collective::SwitchMl,
-        };
         if collective.has_messages() && !matches!(self.protocol, Protocol::Windows) {
             let message = format!(
                 "control = \"{}\" is for flows, and {} jobs send by windows: take another collective, \

@@ -3,7 +3,8 @@
 #![allow(dead_code, reason = "every test program uses its own part of it")]
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,11 +43,29 @@ pub fn with_patience<T: Send>(
     patience: Duration,
     body: impl Fn(Team) -> T + Sync,
 ) -> Vec<T> {
+    run(members, |config| config.patience = patience, body)
+}
+
+/// The same with a flag that stops each member.
+pub fn with_stops<T: Send>(
+    members: u32,
+    stop: impl Fn(u32) -> Arc<AtomicBool>,
+    body: impl Fn(Team) -> T + Sync,
+) -> Vec<T> {
+    run(members, |config| config.stop = Some(stop(config.me)), body)
+}
+
+fn run<T: Send>(
+    members: u32,
+    change: impl Fn(&mut Config),
+    body: impl Fn(Team) -> T + Sync,
+) -> Vec<T> {
     let name = fresh_name("threads");
     let (name, body) = (&name, &body);
     thread::scope(|scope| {
         let start = |me| {
-            let config = Config { patience, ..config(name, members, me) };
+            let mut config = config(name, members, me);
+            change(&mut config);
             scope.spawn(move || body(Team::join(config).unwrap()))
         };
         let started: Vec<_> = (0..members).map(start).collect();

@@ -7,6 +7,7 @@ use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
 use thalweg_aggregate::{JobParameters, Manner, Setup, Switch, Worker, server, switch, worker};
+use thalweg_collective::Event as SumEvent;
 use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::{Director, Door, Hosts, Program};
 use thalweg_flow::Endpoint;
@@ -485,7 +486,7 @@ impl Director<Checked<TrainingHost>> for Swarm<'_> {
         hosts: &mut Hosts<'_, Checked<TrainingHost>>,
     ) {
         let (job, operation, tensor, coverage) = match event {
-            Event::Finished { job, operation, tensor, coverage } => {
+            Event::Sum { job, event: SumEvent::Finished { operation, tensor, coverage } } => {
                 (job, operation, tensor, coverage)
             }
             Event::Server(server::Event::Differs { job, .. }) => return self.differ(job, hosts),

@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Control(ControlEvent),
     /// State of the engine. Ends with [`Counters`].
     Count(Reply),
-    /// Leave the job. Ends with the number of operations that have begun, a `u64`.
+    /// Leave the job. Ends with the number of operations that this rank has ended, a `u64`.
     Leave(Leaving, Reply),
 }
 

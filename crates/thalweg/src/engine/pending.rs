@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thalweg_collective::Event as SumEvent;
 use thalweg_collective::mesh::{self, Transfer};
 use thalweg_control::{Failure, FailureKind};
 use thalweg_core::{JobId, Operation, Time};
@@ -120,13 +121,15 @@ impl Pending {
     /// Ends what an event is about. A failure is everybody's.
     pub fn end(&mut self, event: Event) -> Option<Fault> {
         match event {
-            Event::Finished { job, operation, tensor, coverage, .. } => {
+            Event::Sum { job, event: SumEvent::Finished { operation, tensor, coverage } } => {
                 if let Some((_, reply)) = self.sums.remove(&(job, operation)) {
                     reply.end_with(Box::new(Summed { tensor, coverage }));
                 }
                 None
             }
-            Event::Failed { failure, .. } => Some(Fault::Sums(failure)),
+            Event::Sum { event: SumEvent::Failed { failure, .. }, .. } => {
+                Some(Fault::Sums(failure))
+            }
             Event::Mesh { event, .. } => self.end_of_mesh(event),
             Event::Flow(_) | Event::Server(_) => None,
         }

@@ -30,7 +30,7 @@ struct Lane {
     engine: Option<JoinHandle<()>>,
     /// What obeys the agent of the host, if the session does.
     rein: Option<Rein>,
-    /// Number of operations that it has begun. Known once it leaves.
+    /// Number of operations that it has ended. Known once it leaves.
     operations: Option<u64>,
 }
 

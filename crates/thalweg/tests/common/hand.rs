@@ -1,4 +1,7 @@
 //! Machines alone: workers, a switch and a server, with packets passed by hand in a queue.
+//!
+//! The [shuttle](thalweg_core::testing::Shuttle) runs machines of one type that keep every packet; here are three types,
+//! and a switch that forwards packets and multicasts them.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::collections::VecDeque;
@@ -49,7 +52,7 @@ pub fn setup(job: JobId, nodes: &[NodeId], numeric: Numeric, fragment_values: u1
 /// How many aggregators the switch has.
 pub const AGGREGATORS: u32 = 1_024;
 
-/// A packet that outlives its driver's memory.
+/// A packet that outlives its driver's memory. Its body is always bytes, for attackers to change.
 #[derive(Clone, Debug)]
 pub struct Owned {
     pub meta: Meta,

@@ -6,6 +6,7 @@ use thalweg::Numeric;
 use thalweg_aggregate::{
     Numeric as Bodies, Recovery, Setup, Switch, Worker, server, switch, worker,
 };
+use thalweg_collective::Event as SumEvent;
 use thalweg_core::{JobId, NodeId, Rate, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{
@@ -142,7 +143,8 @@ impl Director<TrainingHost> for Listener {
         event: Event,
         _: &mut Hosts<'_, TrainingHost>,
     ) {
-        if let Event::Finished { operation, tensor, coverage, .. } = event {
+        if let Event::Sum { event: SumEvent::Finished { operation, tensor, coverage }, .. } = event
+        {
             assert!(coverage.is_exact(), "{coverage:?}");
             let sum = tensor.values().expect("values were handed over").to_vec();
             self.sums[node.index()][operation.0 as usize] = sum;

@@ -53,6 +53,43 @@ fn both_daemons_may_be_killed_at_once() {
     expect(&ranks, "done", LIMIT);
 }
 
+/// A switch that stays away is planned out, and in again when it is back. Every sum is checked by its rank.
+// spec: E-09 sockets
+#[test]
+fn a_switch_that_stays_away_is_planned_out_and_in_again() {
+    check_lost_switch(Stage::new(), "bypassed");
+}
+
+/// Kills the switch of a job for good, and starts it again when the job is planned without it.
+pub fn check_lost_switch(mut stage: Stage, name: &str) {
+    let mut ranks = stage.job(name, 3);
+    say(&mut ranks, "sum 20000 1000000");
+    expect(&ranks, "sum 5", LIMIT);
+    let since = Instant::now();
+    stage.kill_switch();
+    expect(&ranks, "epoch 2", KNOWN + KNOWN);
+    println!("planned out after {:?}", since.elapsed());
+    for sum in 0..3 {
+        println!("{:?}: {}", since.elapsed(), ranks[sum].expect("sum", LIMIT));
+    }
+    stage.start_switch();
+    let since = Instant::now();
+    expect(&ranks, "epoch 3", LIMIT);
+    println!("planned in after {:?}", since.elapsed());
+    expect(&ranks, "sum", LIMIT);
+    let switch = stage.switch.as_mut().expect("it runs");
+    let end = Instant::now() + LIMIT;
+    let mut completed = 0_u64;
+    while completed == 0 {
+        assert!(Instant::now() < end, "the switch sums nothing");
+        std::thread::sleep(Duration::from_millis(100));
+        switch.say("snapshot");
+        completed = switch.expect("completed", LIMIT).parse().expect("a number");
+    }
+    expect(&ranks, "sum", LIMIT);
+}
+
+// spec: E-01 sockets
 #[test]
 fn a_server_that_stays_away_is_named() {
     let mut stage = Stage::new();

@@ -5,6 +5,9 @@
 #![allow(clippy::disallowed_methods, reason = "real processes take real time")]
 
 mod daemons;
+mod interrupts;
+mod lab;
+mod measure;
 mod process;
 mod ranks;
 mod roles;

@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use thalweg_lab::Place;
+
 /// What a child is told to be.
 pub const ROLE: &str = "THALWEG_FAILURES_ROLE";
 
@@ -22,13 +24,21 @@ pub struct Process {
 
 impl Process {
     pub fn start(role: &str) -> Process {
-        let mut child = Command::new(env::current_exe().expect("this program has a path"))
+        Process::start_in(role, None)
+    }
+
+    /// Starts it in a place of a lab, where there is one.
+    pub fn start_in(role: &str, place: Option<&Place>) -> Process {
+        let mut command = Command::new(env::current_exe().expect("this program has a path"));
+        command
             .args(["roles::child", "--exact", "--nocapture"])
             .env(ROLE, role)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program can be started again");
+            .stdout(Stdio::piped());
+        if let Some(place) = place {
+            place.enter(&mut command);
+        }
+        let mut child = command.spawn().expect("this program can be started again");
         let stdin = child.stdin.take().expect("it is a pipe");
         let stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
         let (heard, lines) = channel();

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 use thalweg::internal::Event;
@@ -14,20 +14,26 @@ use crate::process::{MARK, ROLE};
 /// What all daemons of a test share.
 const SECRET: Secret = Secret([5; 16]);
 
+/// What ranks of a lab have to show.
+const TOKEN: &str = "ranks of this test";
+
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     match role.split(' ').collect::<Vec<_>>()[..] {
         ["switch", bind] => switch(bind),
         ["server", bind, switch] => server(bind, switch),
-        ["rank", server, switch, job, rank, ranks, patience_ms] => {
-            let patience = Duration::from_millis(number(patience_ms));
+        ["rank", server, switch, job, rank, ranks, failure, stall, operation, join] => {
+            let span = |text: &str| Duration::from_millis(number(text));
             let config = Session::builder(server, job)
                 .rank(number(rank) as u32, number(ranks) as u32)
                 .switch(switch)
                 .share_memory(false)
-                .operation_timeout(patience)
-                .stall_after(Duration::from_millis(500));
+                .token(TOKEN)
+                .failure_after(span(failure))
+                .stall_after(span(stall))
+                .operation_timeout(span(operation))
+                .join_timeout(span(join));
             thalweg::internal::listen(note);
             attend(config.config());
         }
@@ -55,14 +61,17 @@ fn switch(bind: &str) {
     let switch = SwitchDaemon::start(&config).expect("the address is free");
     tell(format_args!("at {}", switch.address()));
     for _ in commands() {
-        let occupancy = switch.snapshot().expect("it runs").occupancy;
+        let snapshot = switch.snapshot().expect("it runs");
+        let (occupancy, completed) = (snapshot.occupancy, snapshot.switch.completed);
         tell(format_args!("held {} {occupancy:?}", occupancy.values().sum::<u32>()));
+        tell(format_args!("completed {completed}"));
     }
 }
 
 fn server(bind: &str, switch: &str) {
     let mut config = ServerDaemonConfig::new(bind.parse().expect("an address"), SECRET);
     config.switch = Some(switch.parse().expect("an address"));
+    config.token = Some(TOKEN.into());
     let server = ServerDaemon::start(&config).expect("the address is free");
     tell(format_args!("at {}", server.address()));
     for _ in commands() {
@@ -71,8 +80,12 @@ fn server(bind: &str, switch: &str) {
 }
 
 fn note(event: &Event) {
-    if event.field("event") == Some("stalled") {
-        tell(format_args!("stalled {}", event.text));
+    let field = |name| event.field(name).unwrap_or_default();
+    match field("event") {
+        "stalled" => tell(format_args!("stalled {}", event.text)),
+        "waiting" => tell(format_args!("waiting {}", field("ranks"))),
+        "set_up" => tell(format_args!("epoch {}", field("epoch"))),
+        _ => {}
     }
 }
 
@@ -84,6 +97,16 @@ fn attend(config: SessionConfig) {
     tell("joined");
     for command in commands() {
         let done = match command.split(' ').collect::<Vec<_>>()[..] {
+            ["abort", reason] => {
+                let began = Instant::now();
+                session.abort(reason);
+                tell(format_args!("aborted {}", began.elapsed().as_millis()));
+                continue;
+            }
+            ["leave"] => {
+                let left = session.leave();
+                return tell(format_args!("left {left:?}"));
+            }
             ["sum", values, times] => sums(&session, number(values) as usize, number(times)),
             ["max", values] => most(&session, number(values) as usize),
             ["barrier"] => session.barrier().wait(),

@@ -2,10 +2,12 @@
 
 use thalweg_core::{Header, JobId, NodeId};
 use zerocopy::byteorder::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::{
+    FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref,
+};
 
 use super::{AggregateError, FAN_IN_MAX, LEVELS};
-use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
+use crate::prefix::{Kind, Prefix, PrefixView, header_view, whole_headers};
 
 /// Most stations of one tree in one switch.
 pub const STATIONS_MAX: usize = 4;
@@ -58,59 +60,32 @@ pub struct Notice {
     pub switch: NodeId,
 }
 
-/// The bytes of [`Announcement`] and [`Notice`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct GroupView {
-    /// Of kind [`Kind::AggregateAnnouncement`] or [`Kind::AggregateNotice`].
-    pub prefix: PrefixView,
-    /// Zero: it is about no fragment.
-    pub reserved: [u8; 16],
-    /// [`Announcement::server`]; zero in a notice.
-    pub server: U32,
-    /// [`Announcement::parent`] or [`Notice::switch`].
-    pub other: U32,
-    /// [`Announcement::level`]; zero in a notice.
-    pub level: u8,
-    /// [`Announcement::stations`]; zero in a notice.
-    pub stations: u8,
-    /// Zero.
-    pub reserved_end: [u8; 14],
+header_view! {
+    /// The bytes of [`Announcement`] and [`Notice`]. A notice has its switch in the place of the parent, and zeros
+    /// behind it and before.
+    GroupView(group: Announcement), AggregateError,
+    (Kind::AggregateAnnouncement, group.job, group.epoch),
+    {
+        /// It is about no fragment.
+        reserved: [u8; 16] = [0; 16],
+        server: U32 = group.server.0,
+        other: U32 = group.parent.0,
+        level: u8 = group.level,
+        stations: u8 = group.stations,
+        reserved_end: [u8; 14] = [0; 14],
+    }
 }
 
 impl GroupView {
-    fn new(kind: Kind, job: JobId, epoch: u32) -> GroupView {
-        GroupView {
-            prefix: PrefixView::new(kind, job, epoch),
-            reserved: [0; 16],
-            server: U32::ZERO,
-            other: U32::ZERO,
-            level: 0,
-            stations: 0,
-            reserved_end: [0; 14],
-        }
-    }
-
     fn check(&self) -> Result<(), AggregateError> {
         let clean = self.reserved == [0; 16] && self.reserved_end == [0; 14];
         if clean { Ok(()) } else { Err(AggregateError::Reserved) }
     }
 }
 
-whole_headers!(AggregateError: Announcement, Notice);
+whole_headers!(AggregateError: Notice);
 
 impl Announcement {
-    /// Writes the whole header, tag zero.
-    pub fn encode(&self, header: &mut Header) {
-        *header = transmute!(GroupView {
-            server: U32::new(self.server.0),
-            other: U32::new(self.parent.0),
-            level: self.level,
-            stations: self.stations,
-            ..GroupView::new(Kind::AggregateAnnouncement, self.job, self.epoch)
-        });
-    }
-
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Announcement, AggregateError> {
         prefix.expect(Kind::AggregateAnnouncement)?;
@@ -179,8 +154,9 @@ impl Notice {
     /// Writes the whole header, tag zero.
     pub fn encode(&self, header: &mut Header) {
         *header = transmute!(GroupView {
+            prefix: PrefixView::new(Kind::AggregateNotice, self.job, self.epoch),
             other: U32::new(self.switch.0),
-            ..GroupView::new(Kind::AggregateNotice, self.job, self.epoch)
+            ..GroupView::new_zeroed()
         });
     }
 

@@ -2,18 +2,16 @@
 
 use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{
-    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_mut,
-    transmute_ref,
-};
+use zerocopy::{transmute_mut, transmute_ref};
 
 use super::numbers::FLOAT;
 use super::{
     Absent, AggregateError, BRANCH_BYTES, Branch, COLLISION, CONGESTED, Identity, Magnitude,
-    Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS, flag, levels,
+    Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS,
 };
+use crate::flag;
 use crate::int24::U24;
-use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
+use crate::prefix::{Kind, Prefix, header_view};
 
 /// One worker's values of a fragment, or the sum of several workers' values.
 ///
@@ -65,46 +63,31 @@ pub struct Gradient {
     pub absent: Option<Absent>,
 }
 
-/// The bytes of [`Gradient`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct GradientView {
-    /// Of kind [`Kind::AggregateGradient`].
-    pub prefix: PrefixView,
-    /// [`Identity::sequence`].
-    pub sequence: U64,
-    /// [`Identity::operation`].
-    pub operation: U32,
-    /// Bits of the [`Scale`](super::Scale); zero for floats, but with [`RESULT_LACKS`] the bits of
-    /// [`Gradient::absent`].
-    pub scale: U32,
-    /// [`Gradient::server`].
-    pub server: U32,
-    /// [`Gradient::bitmap`].
-    pub bitmap: U32,
-    /// [`Gradient::aggregator`].
-    pub aggregator: U24,
-    /// [`Identity::attempt`].
-    pub attempt: u8,
-    /// [`Branch::pack`].
-    pub branch: [u8; BRANCH_BYTES],
-    /// [`Gradient::watermark_distance`].
-    pub watermark_distance: U16,
-    /// [`CONGESTED`], [`OVERFLOW`], [`COLLISION`], [`RESEND`], [`REPAIR`], [`RESULT`], [`RESULT_LACKS`]; the
-    /// last bit is zero.
-    pub flags: u8,
-    /// [`Numbers::format`] in the lower half. The upper half is zero: bits 4 and 5 are for the importance of the
-    /// values.
-    pub format: u8,
-    /// [`Gradient::level`] in the lower half, [`Gradient::bitmap_level`] in the upper.
-    pub levels: u8,
-    /// [`Gradient::next_magnitude`].
-    pub next_magnitude: u8,
+header_view! {
+    /// The bytes of [`Gradient`].
+    GradientView(gradient: Gradient), AggregateError,
+    (Kind::AggregateGradient, gradient.identity.job, gradient.identity.epoch),
+    {
+        sequence: U64 = gradient.identity.sequence,
+        operation: U32 = gradient.identity.operation,
+        /// Zero for floats, but with [`RESULT_LACKS`] the bits of [`Gradient::absent`].
+        scale: U32 = gradient.absent_bits().unwrap_or(gradient.numbers.scale_bits()),
+        server: U32 = gradient.server.0,
+        bitmap: U32 = gradient.bitmap,
+        aggregator: U24 = gradient.aggregator,
+        attempt: u8 = gradient.identity.attempt,
+        branch: [u8; BRANCH_BYTES] = gradient.branch.pack(),
+        watermark_distance: U16 = gradient.watermark_distance,
+        flags: u8 = gradient.flags(),
+        /// The upper half is zero: bits 4 and 5 are for the importance of the values.
+        format: u8 = gradient.numbers.format(),
+        /// One level in each half.
+        levels: u8 = pack_levels(gradient.level, gradient.bitmap_level),
+        next_magnitude: u8 = gradient.next_magnitude.exponent(),
+    }
 }
 
 const FLAGS: u8 = CONGESTED | OVERFLOW | COLLISION | RESEND | REPAIR | RESULT | RESULT_LACKS;
-
-whole_headers!(AggregateError: Gradient);
 
 impl Gradient {
     /// A worker's own values of a fragment, sent for the first time, to the first switch of its branch. The
@@ -143,35 +126,22 @@ impl Gradient {
         self.identity.sequence.saturating_sub(u64::from(self.watermark_distance))
     }
 
-    /// Writes the whole header, tag zero. Levels and bitmap are written as they are; the far end
-    /// refuses those that contradict the branch.
+    /// The bits of [`Gradient::absent`], where they are sent.
     #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        let Identity { job, epoch, sequence, attempt, operation } = self.identity;
+    fn absent_bits(&self) -> Option<u32> {
         let is_result = self.result && self.numbers == Numbers::Float;
-        let absent = self.absent.filter(|_| is_result).map(Absent::bits);
-        *header = transmute!(GradientView {
-            prefix: PrefixView::new(Kind::AggregateGradient, job, epoch),
-            sequence: U64::new(sequence),
-            operation: U32::new(operation),
-            scale: U32::new(absent.unwrap_or(self.numbers.scale_bits())),
-            server: U32::new(self.server.0),
-            bitmap: U32::new(self.bitmap),
-            aggregator: U24::new(self.aggregator),
-            attempt,
-            branch: self.branch.pack(),
-            watermark_distance: U16::new(self.watermark_distance),
-            flags: flag(self.congested, CONGESTED)
-                | flag(self.overflow, OVERFLOW)
-                | flag(self.collision, COLLISION)
-                | flag(self.resend, RESEND)
-                | flag(self.repair, REPAIR)
-                | flag(self.result, RESULT)
-                | flag(absent.is_some(), RESULT_LACKS),
-            format: self.numbers.format(),
-            levels: levels::pack(self.level, self.bitmap_level),
-            next_magnitude: self.next_magnitude.exponent(),
-        });
+        self.absent.filter(|_| is_result).map(Absent::bits)
+    }
+
+    #[inline]
+    fn flags(&self) -> u8 {
+        flag(self.congested, CONGESTED)
+            | flag(self.overflow, OVERFLOW)
+            | flag(self.collision, COLLISION)
+            | flag(self.resend, RESEND)
+            | flag(self.repair, REPAIR)
+            | flag(self.result, RESULT)
+            | flag(self.absent_bits().is_some(), RESULT_LACKS)
     }
 
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
@@ -197,19 +167,19 @@ impl GradientView {
     /// [`Gradient::level`].
     #[inline]
     pub fn level(&self) -> u8 {
-        levels::unpack(self.levels).0
+        self.levels & HALF_MAX
     }
 
     /// [`Gradient::bitmap_level`].
     #[inline]
     pub fn bitmap_level(&self) -> u8 {
-        levels::unpack(self.levels).1
+        self.levels >> 4
     }
 
     /// Writes both levels, as they are; the far end refuses those that contradict the branch.
     #[inline]
     pub fn set_levels(&mut self, level: u8, bitmap_level: u8) {
-        self.levels = levels::pack(level, bitmap_level);
+        self.levels = pack_levels(level, bitmap_level);
     }
 
     #[inline]
@@ -222,9 +192,8 @@ impl GradientView {
             return Err(AggregateError::Reserved);
         }
         let scale_bits = if absent.is_some() { 0 } else { self.scale.get() };
-        let (sequence, operation) = (self.sequence.get(), self.operation.get());
         let gradient = Gradient {
-            identity: Identity::read(&prefix, sequence, self.attempt, operation),
+            identity: Identity::read(&prefix, self.sequence, self.attempt, self.operation),
             aggregator: self.aggregator.get(),
             numbers: Numbers::read(self.format, scale_bits)?,
             server: NodeId(self.server.get()),
@@ -266,5 +235,28 @@ impl Gradient {
             return Err(AggregateError::Watermark(self.watermark_distance));
         }
         Ok(())
+    }
+}
+
+/// The largest level that half a byte holds. There are never more than four levels.
+const HALF_MAX: u8 = 0xf;
+
+/// `lower` in the lower half of a byte, `upper` in the upper. What does not fit becomes [`HALF_MAX`], which no branch has:
+/// a wrong level must not wrap to a right one.
+#[inline]
+const fn pack_levels(lower: u8, upper: u8) -> u8 {
+    let lower = if lower < HALF_MAX { lower } else { HALF_MAX };
+    let upper = if upper < HALF_MAX { upper } else { HALF_MAX };
+    lower | upper << 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_has_its_half() {
+        assert_eq!(pack_levels(1, 2), 0x21);
+        assert_eq!((pack_levels(16, 0), pack_levels(0, 255)), (0x0f, 0xf0));
     }
 }

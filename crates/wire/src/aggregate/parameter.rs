@@ -2,14 +2,15 @@
 
 use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::transmute_ref;
 
 use super::{
     AGGREGATORS_MAX, Absent, AggregateError, CONGESTED, Identity, LACKS, LEVELS, NEXT_AGGREGATOR,
-    NEXT_SCALE, Numbers, REPEAT, Scale, flag,
+    NEXT_SCALE, Numbers, REPEAT, Scale,
 };
+use crate::flag;
 use crate::int24::U24;
-use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
+use crate::prefix::{Kind, Prefix, header_view};
 
 /// The server's answer to a fragment. It acknowledges the fragment and frees the aggregators
 /// that it passes.
@@ -46,47 +47,32 @@ pub struct Parameter {
     pub absent: Option<Absent>,
 }
 
-/// The bytes of [`Parameter`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct ParameterView {
-    /// Of kind [`Kind::AggregateParameter`].
-    pub prefix: PrefixView,
-    /// [`Identity::sequence`].
-    pub sequence: U64,
-    /// [`Identity::operation`].
-    pub operation: U32,
-    /// Bits of the [`Scale`]; zero for floats.
-    pub scale: U32,
-    /// [`Parameter::server`].
-    pub server: U32,
-    /// [`Parameter::next_aggregator`], with [`LACKS`] the bits of [`Parameter::absent`]; zero without
-    /// either.
-    pub next_aggregator: U32,
-    /// [`Parameter::aggregator`].
-    pub aggregator: U24,
-    /// [`Identity::attempt`].
-    pub attempt: u8,
-    /// Bits of [`Parameter::next_scale`]; zero without [`NEXT_SCALE`].
-    pub next_scale: U32,
-    /// [`Parameter::next_distance`]; zero without either.
-    pub next_distance: U16,
-    /// [`Parameter::everyone_distance`].
-    pub everyone_distance: U16,
-    /// [`CONGESTED`], [`REPEAT`], [`NEXT_AGGREGATOR`], [`NEXT_SCALE`], [`LACKS`]; the other bits are zero.
-    pub flags: u8,
-    /// [`Numbers::format`] in the lower half. The upper half is zero: bits 4 to 6 are for the class of the
-    /// gradients that it answers.
-    pub format: u8,
-    /// [`Parameter::level`].
-    pub level: u8,
-    /// Zero.
-    pub reserved: u8,
+header_view! {
+    /// The bytes of [`Parameter`]. Fields that a flag switches off are zero.
+    ParameterView(parameter: Parameter), AggregateError,
+    (Kind::AggregateParameter, parameter.identity.job, parameter.identity.epoch),
+    {
+        sequence: U64 = parameter.identity.sequence,
+        operation: U32 = parameter.identity.operation,
+        scale: U32 = parameter.numbers.scale_bits(),
+        server: U32 = parameter.server.0,
+        /// With [`LACKS`] the bits of [`Parameter::absent`].
+        next_aggregator: U32 =
+            parameter.absent.map(Absent::bits).or(parameter.next_aggregator).unwrap_or(0),
+        aggregator: U24 = parameter.aggregator,
+        attempt: u8 = parameter.identity.attempt,
+        next_scale: U32 = parameter.next_scale.map_or(0, Scale::bits),
+        next_distance: U16 = if parameter.has_changes() { parameter.next_distance } else { 0 },
+        everyone_distance: U16 = parameter.everyone_distance,
+        flags: u8 = parameter.flags(),
+        /// The upper half is zero: bits 4 to 6 are for the class of the gradients that it answers.
+        format: u8 = parameter.numbers.format(),
+        level: u8 = parameter.level,
+        reserved: u8 = 0,
+    }
 }
 
 const FLAGS: u8 = CONGESTED | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE | LACKS;
-
-whole_headers!(AggregateError: Parameter);
 
 impl Parameter {
     /// The sum of all contributions, from above this level, without changes for later fragments. Everything
@@ -124,33 +110,18 @@ impl Parameter {
         self.identity.sequence.saturating_sub(u64::from(self.everyone_distance))
     }
 
-    /// Writes the whole header, tag zero.
     #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        let Identity { job, epoch, sequence, attempt, operation } = self.identity;
-        let absent = self.absent.map(Absent::bits);
-        let changes = self.next_aggregator.is_some() || self.next_scale.is_some();
-        *header = transmute!(ParameterView {
-            prefix: PrefixView::new(Kind::AggregateParameter, job, epoch),
-            sequence: U64::new(sequence),
-            operation: U32::new(operation),
-            scale: U32::new(self.numbers.scale_bits()),
-            server: U32::new(self.server.0),
-            next_aggregator: U32::new(absent.or(self.next_aggregator).unwrap_or(0)),
-            aggregator: U24::new(self.aggregator),
-            attempt,
-            next_scale: U32::new(self.next_scale.map_or(0, Scale::bits)),
-            next_distance: U16::new(if changes { self.next_distance } else { 0 }),
-            everyone_distance: U16::new(self.everyone_distance),
-            flags: flag(self.congested, CONGESTED)
-                | flag(self.repeat, REPEAT)
-                | flag(self.next_aggregator.is_some(), NEXT_AGGREGATOR)
-                | flag(self.next_scale.is_some(), NEXT_SCALE)
-                | flag(self.absent.is_some(), LACKS),
-            format: self.numbers.format(),
-            level: self.level,
-            reserved: 0,
-        });
+    fn has_changes(&self) -> bool {
+        self.next_aggregator.is_some() || self.next_scale.is_some()
+    }
+
+    #[inline]
+    fn flags(&self) -> u8 {
+        flag(self.congested, CONGESTED)
+            | flag(self.repeat, REPEAT)
+            | flag(self.next_aggregator.is_some(), NEXT_AGGREGATOR)
+            | flag(self.next_scale.is_some(), NEXT_SCALE)
+            | flag(self.absent.is_some(), LACKS)
     }
 
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
@@ -174,9 +145,8 @@ impl ParameterView {
         if let Some(next) = next_aggregator.filter(|&next| next >= AGGREGATORS_MAX) {
             return Err(AggregateError::Aggregator(next));
         }
-        let (sequence, operation) = (self.sequence.get(), self.operation.get());
         Ok(Parameter {
-            identity: Identity::read(&prefix, sequence, self.attempt, operation),
+            identity: Identity::read(&prefix, self.sequence, self.attempt, self.operation),
             aggregator: self.aggregator.get(),
             numbers: Numbers::read(self.format, self.scale.get())?,
             server: NodeId(self.server.get()),

@@ -2,13 +2,12 @@
 
 use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::transmute_ref;
 
-use super::{
-    AggregateError, BRANCH_BYTES, BYPASS, Bounded, Branch, Identity, LEVELS, LossShare, flag,
-};
+use super::{AggregateError, BRANCH_BYTES, BYPASS, Bounded, Branch, Identity, LEVELS};
+use crate::flag;
 use crate::int24::{I24, U24};
-use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
+use crate::prefix::{Kind, Prefix, header_view};
 
 /// Flag: the operation need not be exact.
 const BOUNDED: u8 = 1 << 1;
@@ -38,41 +37,26 @@ pub struct Query {
     pub bounded: Option<Bounded>,
 }
 
-/// The bytes of [`Query`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct QueryView {
-    /// Of kind [`Kind::AggregateQuery`].
-    pub prefix: PrefixView,
-    /// [`Identity::sequence`].
-    pub sequence: U64,
-    /// [`Identity::operation`].
-    pub operation: U32,
-    /// [`Query::heard_distance`].
-    pub heard_distance: I24,
-    /// [`Bounded::share`] in 256ths; zero in an exact operation.
-    pub share: u8,
-    /// [`Query::server`].
-    pub server: U32,
-    /// [`Bounded::first_distance`]; zero in an exact operation.
-    pub first_distance: U24,
-    /// [`Query::level`].
-    pub level: u8,
-    /// [`Query::aggregator`].
-    pub aggregator: U24,
-    /// [`Identity::attempt`].
-    pub attempt: u8,
-    /// [`Branch::pack`].
-    pub branch: [u8; BRANCH_BYTES],
-    /// [`Query::watermark_distance`].
-    pub watermark_distance: U16,
-    /// Bit 0 [`Query::bypass`], bit 1 [`Query::bounded`]; the other bits are zero.
-    pub flags: u8,
-    /// [`Bounded::fragments`]; zero in an exact operation.
-    pub fragments: U24,
+header_view! {
+    /// The bytes of [`Query`]. What describes a bounded operation is zero in an exact one.
+    QueryView(query: Query), AggregateError,
+    (Kind::AggregateQuery, query.identity.job, query.identity.epoch),
+    {
+        sequence: U64 = query.identity.sequence,
+        operation: U32 = query.identity.operation,
+        heard_distance: I24 = query.heard_distance,
+        share: u8 = query.bounded.map_or(0, |bounded| bounded.share.parts()),
+        server: U32 = query.server.0,
+        first_distance: U24 = query.bounded.map_or(0, |bounded| bounded.first_distance),
+        level: u8 = query.level,
+        aggregator: U24 = query.aggregator,
+        attempt: u8 = query.identity.attempt,
+        branch: [u8; BRANCH_BYTES] = query.branch.pack(),
+        watermark_distance: U16 = query.watermark_distance,
+        flags: u8 = flag(query.bypass, BYPASS) | flag(query.bounded.is_some(), BOUNDED),
+        fragments: U24 = query.bounded.map_or(0, |bounded| bounded.fragments),
+    }
 }
-
-whole_headers!(AggregateError: Query);
 
 impl Query {
     /// A query about a fragment of an exact operation, to the first switch of the branch, because time has
@@ -91,37 +75,12 @@ impl Query {
         }
     }
 
-    /// Writes the whole header, tag zero.
-    #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        let Identity { job, epoch, sequence, attempt, operation } = self.identity;
-        let exact = Bounded { first_distance: 0, fragments: 0, share: LossShare::from_parts(0) };
-        let bounded = self.bounded.unwrap_or(exact);
-        *header = transmute!(QueryView {
-            prefix: PrefixView::new(Kind::AggregateQuery, job, epoch),
-            sequence: U64::new(sequence),
-            operation: U32::new(operation),
-            heard_distance: I24::new(self.heard_distance),
-            share: bounded.share.parts(),
-            server: U32::new(self.server.0),
-            first_distance: U24::new(bounded.first_distance),
-            level: self.level,
-            aggregator: U24::new(self.aggregator),
-            attempt,
-            branch: self.branch.pack(),
-            watermark_distance: U16::new(self.watermark_distance),
-            flags: flag(self.bypass, BYPASS) | flag(self.bounded.is_some(), BOUNDED),
-            fragments: U24::new(bounded.fragments),
-        });
-    }
-
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Query, AggregateError> {
         let view: &QueryView = transmute_ref!(header);
         let prefix = prefix.expect(Kind::AggregateQuery)?;
-        let (sequence, operation) = (view.sequence.get(), view.operation.get());
         let query = Query {
-            identity: Identity::read(&prefix, sequence, view.attempt, operation),
+            identity: Identity::read(&prefix, view.sequence, view.attempt, view.operation),
             aggregator: view.aggregator.get(),
             server: NodeId(view.server.get()),
             branch: Branch::unpack(view.branch)?,
@@ -134,7 +93,7 @@ impl Query {
         if usize::from(query.level) > LEVELS {
             return Err(AggregateError::Level(query.level));
         }
-        if u64::from(query.watermark_distance) > sequence {
+        if u64::from(query.watermark_distance) > query.identity.sequence {
             return Err(AggregateError::Watermark(query.watermark_distance));
         }
         Ok(query)
@@ -174,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_core::JobId;
 
-    use super::super::BranchError;
+    use super::super::{BranchError, LossShare};
     use super::*;
     use crate::int24::U24_MAX;
     use crate::prefix::EPOCH_MAX;

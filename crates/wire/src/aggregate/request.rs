@@ -2,11 +2,12 @@
 
 use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::transmute_ref;
 
-use super::{AggregateError, BRANCH_BYTES, BYPASS, Branch, Identity, LEVELS, flag};
+use super::{AggregateError, BRANCH_BYTES, BYPASS, Branch, Identity, LEVELS};
+use crate::flag;
 use crate::int24::U24;
-use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
+use crate::prefix::{Kind, Prefix, header_view};
 
 /// Flag: nothing of the sum is left.
 const AFRESH: u8 = 1 << 1;
@@ -33,62 +34,27 @@ pub struct Request {
     pub afresh: bool,
 }
 
-/// The bytes of [`Request`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RequestView {
-    /// Of kind [`Kind::AggregateRequest`].
-    pub prefix: PrefixView,
-    /// [`Identity::sequence`].
-    pub sequence: U64,
-    /// [`Identity::operation`].
-    pub operation: U32,
-    /// Zero.
-    pub reserved: [u8; 4],
-    /// [`Request::server`].
-    pub server: U32,
-    /// [`Request::wanted`].
-    pub wanted: U32,
-    /// [`Request::aggregator`].
-    pub aggregator: U24,
-    /// [`Identity::attempt`].
-    pub attempt: u8,
-    /// [`Branch::pack`].
-    pub branch: [u8; BRANCH_BYTES],
-    /// Zero.
-    pub reserved_middle: [u8; 2],
-    /// Bit 0 [`Request::bypass`], bit 1 [`Request::afresh`]; the other bits are zero.
-    pub flags: u8,
-    /// [`Request::level`].
-    pub level: u8,
-    /// Zero.
-    pub reserved_end: [u8; 2],
+header_view! {
+    /// The bytes of [`Request`].
+    RequestView(request: Request), AggregateError,
+    (Kind::AggregateRequest, request.identity.job, request.identity.epoch),
+    {
+        sequence: U64 = request.identity.sequence,
+        operation: U32 = request.identity.operation,
+        reserved: [u8; 4] = [0; 4],
+        server: U32 = request.server.0,
+        wanted: U32 = request.wanted,
+        aggregator: U24 = request.aggregator,
+        attempt: u8 = request.identity.attempt,
+        branch: [u8; BRANCH_BYTES] = request.branch.pack(),
+        reserved_middle: [u8; 2] = [0; 2],
+        flags: u8 = flag(request.bypass, BYPASS) | flag(request.afresh, AFRESH),
+        level: u8 = request.level,
+        reserved_end: [u8; 2] = [0; 2],
+    }
 }
 
-whole_headers!(AggregateError: Request);
-
 impl Request {
-    /// Writes the whole header, tag zero.
-    #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        let Identity { job, epoch, sequence, attempt, operation } = self.identity;
-        *header = transmute!(RequestView {
-            prefix: PrefixView::new(Kind::AggregateRequest, job, epoch),
-            sequence: U64::new(sequence),
-            operation: U32::new(operation),
-            reserved: [0; 4],
-            server: U32::new(self.server.0),
-            wanted: U32::new(self.wanted),
-            aggregator: U24::new(self.aggregator),
-            attempt,
-            branch: self.branch.pack(),
-            reserved_middle: [0; 2],
-            flags: flag(self.bypass, BYPASS) | flag(self.afresh, AFRESH),
-            level: self.level,
-            reserved_end: [0; 2],
-        });
-    }
-
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Request, AggregateError> {
         let view: &RequestView = transmute_ref!(header);
@@ -103,9 +69,8 @@ impl Request {
         if usize::from(view.level) > LEVELS {
             return Err(AggregateError::Level(view.level));
         }
-        let (sequence, operation) = (view.sequence.get(), view.operation.get());
         Ok(Request {
-            identity: Identity::read(&prefix, sequence, view.attempt, operation),
+            identity: Identity::read(&prefix, view.sequence, view.attempt, view.operation),
             aggregator: view.aggregator.get(),
             server: NodeId(view.server.get()),
             branch: Branch::unpack(view.branch)?,

@@ -2,11 +2,11 @@
 
 use thalweg_core::{Header, Time};
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::transmute_ref;
 
 use super::{DeliverError, TensorName};
-use crate::CLASS_MAX;
-use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
+use crate::prefix::{Kind, Prefix, header_view};
+use crate::{CLASS_MAX, flag};
 
 /// Echoes the time of a data packet that asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,46 +21,23 @@ pub struct Ack {
     pub class: u8,
 }
 
-/// The bytes of [`Ack`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct AckView {
-    /// Of kind [`Kind::DeliverAck`].
-    pub prefix: PrefixView,
-    /// [`TensorName::operation`].
-    pub operation: U64,
-    /// [`Ack::sent_at`] in picoseconds.
-    pub sent_at: U64,
-    /// [`TensorName::tensor`].
-    pub tensor: U32,
-    /// [`CONGESTED`]; the other bits are zero.
-    pub flags: u8,
-    /// [`Ack::class`].
-    pub class: u8,
-    /// Zero.
-    pub reserved: [u8; 18],
+header_view! {
+    /// The bytes of [`Ack`].
+    AckView(ack: Ack), DeliverError, (Kind::DeliverAck, ack.name.job, ack.name.epoch),
+    {
+        operation: U64 = ack.name.operation,
+        sent_at: U64 = ack.sent_at.as_ps(),
+        tensor: U32 = ack.name.tensor,
+        flags: u8 = flag(ack.congested, CONGESTED),
+        class: u8 = ack.class,
+        reserved: [u8; 18] = [0; 18],
+    }
 }
 
 /// Flag of [`Ack::congested`].
 pub const CONGESTED: u8 = 1 << 0;
 
-whole_headers!(DeliverError: Ack);
-
 impl Ack {
-    /// Writes the whole header, tag zero.
-    #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        *header = transmute!(AckView {
-            prefix: PrefixView::new(Kind::DeliverAck, self.name.job, self.name.epoch),
-            operation: U64::new(self.name.operation),
-            sent_at: U64::new(self.sent_at.as_ps()),
-            tensor: U32::new(self.name.tensor),
-            flags: u8::from(self.congested) * CONGESTED,
-            class: self.class,
-            reserved: [0; 18],
-        });
-    }
-
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Ack, DeliverError> {

@@ -2,7 +2,9 @@
 
 use thalweg_core::{Bytes, Header};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::{
+    FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref,
+};
 
 use super::{DeliverError, TensorName};
 use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
@@ -121,15 +123,8 @@ impl Control {
         let mut view = ControlView {
             prefix,
             operation: U64::new(self.name.operation),
-            tensor_bytes: U64::ZERO,
             tensor: U32::new(self.name.tensor),
-            loss: U32::ZERO,
-            first: U32::ZERO,
-            count: U32::ZERO,
-            segment_bytes: U16::ZERO,
-            layer: U16::ZERO,
-            reason: 0,
-            reserved: [0; 3],
+            ..ControlView::new_zeroed()
         };
         match self.verb {
             Verb::Offer { tensor_bytes, segment_bytes, loss, layer, trailer_bytes } => {

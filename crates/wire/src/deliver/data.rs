@@ -2,10 +2,11 @@
 
 use thalweg_core::{Bytes, Header, Time};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
+use zerocopy::transmute_ref;
 
 use super::{DeliverError, TensorName};
-use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
+use crate::flag;
+use crate::prefix::{Kind, Prefix, header_view};
 
 /// A segment of a tensor, complete in itself.
 // spec: M-01
@@ -25,52 +26,25 @@ pub struct Data {
     pub echo: bool,
 }
 
-/// The bytes of [`Data`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct DataView {
-    /// Of kind [`Kind::DeliverData`].
-    pub prefix: PrefixView,
-    /// [`TensorName::operation`].
-    pub operation: U64,
-    /// [`Data::sent_at`] in picoseconds.
-    pub sent_at: U64,
-    /// [`Data::offset`].
-    pub offset: U64,
-    /// [`TensorName::tensor`].
-    pub tensor: U32,
-    /// [`Data::layer`].
-    pub layer: U16,
-    /// [`Data::payload_bytes`].
-    pub payload_bytes: U16,
-    /// [`ECHO`]; the other bits are zero.
-    pub flags: u8,
-    /// Zero.
-    pub reserved: [u8; 7],
+header_view! {
+    /// The bytes of [`Data`].
+    DataView(data: Data), DeliverError, (Kind::DeliverData, data.name.job, data.name.epoch),
+    {
+        operation: U64 = data.name.operation,
+        sent_at: U64 = data.sent_at.as_ps(),
+        offset: U64 = data.offset.as_u64(),
+        tensor: U32 = data.name.tensor,
+        layer: U16 = data.layer,
+        payload_bytes: U16 = data.payload_bytes,
+        flags: u8 = flag(data.echo, ECHO),
+        reserved: [u8; 7] = [0; 7],
+    }
 }
 
 /// Flag of [`Data::echo`].
 pub const ECHO: u8 = 1 << 0;
 
-whole_headers!(DeliverError: Data);
-
 impl Data {
-    /// Writes the whole header, tag zero.
-    #[inline]
-    pub fn encode(&self, header: &mut Header) {
-        *header = transmute!(DataView {
-            prefix: PrefixView::new(Kind::DeliverData, self.name.job, self.name.epoch),
-            operation: U64::new(self.name.operation),
-            sent_at: U64::new(self.sent_at.as_ps()),
-            offset: U64::new(self.offset.as_u64()),
-            tensor: U32::new(self.name.tensor),
-            layer: U16::new(self.layer),
-            payload_bytes: U16::new(self.payload_bytes),
-            flags: u8::from(self.echo) * ECHO,
-            reserved: [0; 7],
-        });
-    }
-
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     #[inline]
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Data, DeliverError> {

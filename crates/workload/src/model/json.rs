@@ -18,61 +18,9 @@ pub enum ModelError {
     /// It is not JSON, or a key is missing or of the wrong type.
     #[error("the model is not readable: {0}")]
     Syntax(#[from] serde_json::Error),
-    /// There is nothing to train.
-    #[error("model {model} has no parameters: list at least one")]
-    NoTensors {
-        /// Its name.
-        model: String,
-    },
-    /// A tensor has no values, or not as many as its shape.
-    #[error(
-        "tensor {tensor}: numel is {numel} and the shape {shape:?}: make them agree on at least 1"
-    )]
-    Shape {
-        /// Its name.
-        tensor: String,
-        /// Its stated number of values.
-        numel: u64,
-        /// Its stated shape.
-        shape: Vec<u64>,
-    },
-    /// A tensor is there twice, under its own name or under one that is tied to it.
-    #[error("tensor {tensor} is listed twice: list tensors that share their values once")]
-    Repeated {
-        /// The name that comes again.
-        tensor: String,
-    },
-    /// The ready ranks do not say an order.
-    #[error(
-        "tensor {tensor}: grad_ready_rank {rank} is taken or above {last}: \
-         give every tensor its own, from 0 to {last}"
-    )]
-    ReadyRank {
-        /// The tensor's name.
-        tensor: String,
-        /// Its rank.
-        rank: usize,
-        /// The largest rank there can be.
-        last: usize,
-    },
-    /// A stated total is not the sum of what is listed.
-    #[error("{key} is {stated}, but what is listed makes {listed}: correct it or leave it out")]
-    Total {
-        /// The key of the total.
-        key: &'static str,
-        /// Its value.
-        stated: u64,
-        /// The sum.
-        listed: u64,
-    },
-    /// A sum is beyond any network.
-    #[error("{key} adds up to more than {most}: check the numbers")]
-    TooLarge {
-        /// The key of what was added up.
-        key: &'static str,
-        /// The largest sum.
-        most: u64,
-    },
+    /// Its content makes no sense.
+    #[error("{0}")]
+    Content(String),
 }
 
 #[derive(Deserialize)]
@@ -105,7 +53,8 @@ struct Module {
 pub(super) fn parse(text: &str) -> Result<Model, ModelError> {
     let document: Document = serde_json::from_str(text)?;
     if document.parameters.is_empty() {
-        return Err(ModelError::NoTensors { model: document.model });
+        let text = format!("model {} has no parameters: list at least one", document.model);
+        return Err(ModelError::Content(text));
     }
     check_tensors(&document)?;
     let ready_order = ready_order(&document.parameters)?;
@@ -125,15 +74,16 @@ fn check_tensors(document: &Document) -> Result<(), ModelError> {
     for parameter in &document.parameters {
         let product = parameter.shape.iter().try_fold(1u64, |size, &side| size.checked_mul(side));
         if parameter.numel == 0 || product != Some(parameter.numel) {
-            return Err(ModelError::Shape {
-                tensor: parameter.name.clone(),
-                numel: parameter.numel,
-                shape: parameter.shape.clone(),
-            });
+            let Parameter { name, numel, shape, .. } = parameter;
+            return Err(ModelError::Content(format!(
+                "tensor {name}: numel is {numel} and the shape {shape:?}: make them agree on at least 1"
+            )));
         }
         for name in std::iter::once(&parameter.name).chain(&parameter.tied_to) {
             if !names.insert(name) {
-                return Err(ModelError::Repeated { tensor: name.clone() });
+                return Err(ModelError::Content(format!(
+                    "tensor {name} is listed twice: list tensors that share their values once"
+                )));
             }
         }
     }
@@ -149,8 +99,11 @@ fn ready_order(parameters: &[Parameter]) -> Result<Vec<usize>, ModelError> {
         match order.get_mut(rank) {
             Some(place) if *place == usize::MAX => *place = index,
             _ => {
-                let (tensor, last) = (parameter.name.clone(), parameters.len() - 1);
-                return Err(ModelError::ReadyRank { tensor, rank, last });
+                let (tensor, last) = (&parameter.name, parameters.len() - 1);
+                return Err(ModelError::Content(format!(
+                    "tensor {tensor}: grad_ready_rank {rank} is taken or above {last}: \
+                     give every tensor its own, from 0 to {last}"
+                )));
             }
         }
     }
@@ -229,18 +182,18 @@ fn module_of(tensor: &str) -> &str {
     tensor.rsplit_once('.').map_or("", |(module, _)| module)
 }
 
-fn total(
-    key: &'static str,
-    most: u64,
-    mut numbers: impl Iterator<Item = u64>,
-) -> Result<u64, ModelError> {
+fn total(key: &str, most: u64, mut numbers: impl Iterator<Item = u64>) -> Result<u64, ModelError> {
     let sum = numbers.try_fold(0u64, |sum, number| sum.checked_add(number));
-    sum.filter(|&sum| sum <= most).ok_or(ModelError::TooLarge { key, most })
+    sum.filter(|&sum| sum <= most).ok_or_else(|| {
+        ModelError::Content(format!("{key} adds up to more than {most}: check the numbers"))
+    })
 }
 
-fn check_total(key: &'static str, stated: Option<u64>, listed: u64) -> Result<(), ModelError> {
+fn check_total(key: &str, stated: Option<u64>, listed: u64) -> Result<(), ModelError> {
     match stated {
-        Some(stated) if stated != listed => Err(ModelError::Total { key, stated, listed }),
+        Some(stated) if stated != listed => Err(ModelError::Content(format!(
+            "{key} is {stated}, but what is listed makes {listed}: correct it or leave it out"
+        ))),
         _ => Ok(()),
     }
 }

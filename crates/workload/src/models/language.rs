@@ -7,10 +7,10 @@ const TOKENS: u64 = 128;
 
 /// The base Transformer: six encoder and six decoder layers of width 512, with one table of 37,000
 /// entries for both inputs and the output.
-pub fn transformer_base() -> Model {
+pub(super) fn transformer_base(name: &'static str) -> Model {
     const WIDTH: u64 = 512;
     const ENTRIES: u64 = 37_000;
-    let mut net = Builder::new("transformer_base");
+    let mut net = Builder::new(name);
     net.tied_head("out_bias", (WIDTH, ENTRIES), TOKENS);
     net.embedding("embedding", ENTRIES, WIDTH);
     for index in 0..6 {
@@ -33,10 +33,10 @@ pub fn transformer_base() -> Model {
 }
 
 /// The smallest GPT-2: twelve layers of width 768, with one table for input and output.
-pub fn gpt2_small() -> Model {
+pub(super) fn gpt2_small(name: &'static str) -> Model {
     const WIDTH: u64 = 768;
     const ENTRIES: u64 = 50_257;
-    let mut net = Builder::new("gpt2_small");
+    let mut net = Builder::new(name);
     net.embedding("transformer.wte", ENTRIES, WIDTH);
     net.embedding("transformer.wpe", 1_024, WIDTH);
     for index in 0..12 {

@@ -6,8 +6,8 @@ use crate::models::builder::Builder;
 const CLASSES: u64 = 1_000;
 
 /// AlexNet, in the form that has no local normalisation.
-pub fn alexnet() -> Model {
-    let mut net = Builder::new("alexnet");
+pub(super) fn alexnet(name: &'static str) -> Model {
+    let mut net = Builder::new(name);
     for (index, io, kernel, side) in [
         (0, (3, 64), 11, 55),
         (3, (64, 192), 5, 27),
@@ -21,34 +21,9 @@ pub fn alexnet() -> Model {
     net.finish()
 }
 
-/// VGG with 16 layers.
-pub fn vgg16() -> Model {
-    vgg("vgg16", [2, 2, 3, 3, 3])
-}
-
-/// VGG with 19 layers.
-pub fn vgg19() -> Model {
-    vgg("vgg19", [2, 2, 4, 4, 4])
-}
-
-/// ResNet with 50 layers.
-pub fn resnet50() -> Model {
-    resnet("resnet50", [3, 4, 6, 3])
-}
-
-/// ResNet with 101 layers.
-pub fn resnet101() -> Model {
-    resnet("resnet101", [3, 4, 23, 3])
-}
-
-/// ResNet with 152 layers.
-pub fn resnet152() -> Model {
-    resnet("resnet152", [3, 8, 36, 3])
-}
-
 /// GoogLeNet with batch normalisation and without auxiliary classifiers.
-pub fn googlenet() -> Model {
-    let mut net = Builder::new("googlenet");
+pub(super) fn googlenet(name: &'static str) -> Model {
+    let mut net = Builder::new(name);
     conv_norm(&mut net, "conv1", (3, 64), 7, 112);
     conv_norm(&mut net, "conv2", (64, 64), 1, 56);
     conv_norm(&mut net, "conv3", (64, 192), 3, 56);
@@ -70,7 +45,8 @@ pub fn googlenet() -> Model {
     net.finish()
 }
 
-fn vgg(name: &'static str, convolutions: [usize; 5]) -> Model {
+/// VGG, by the number of convolutions in each of its stages.
+pub(super) fn vgg(name: &'static str, convolutions: [usize; 5]) -> Model {
     let mut net = Builder::new(name);
     let (mut inputs, mut side, mut index) = (3, 224, 0);
     for (count, outputs) in convolutions.into_iter().zip([64, 128, 256, 512, 512]) {
@@ -94,7 +70,8 @@ fn classifier(net: &mut Builder, indices: [u64; 3], inputs: u64) {
     }
 }
 
-fn resnet(name: &'static str, blocks: [usize; 4]) -> Model {
+/// ResNet, by the number of blocks in each of its stages.
+pub(super) fn resnet(name: &'static str, blocks: [usize; 4]) -> Model {
     let mut net = Builder::new(name);
     net.conv("conv1", (3, 64), 7, 112);
     net.norm("bn1", 64, 0);

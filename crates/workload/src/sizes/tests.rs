@@ -105,7 +105,10 @@ fn complaints_name_the_line_and_the_change() {
         complaint("0,0\nbig,1"),
         "line 3: size_bytes is `big`: write a number from 0 to 2^53"
     );
-    assert_eq!(parsed(""), Err(SizeError::NoPoints));
+    assert_eq!(
+        complaint(""),
+        "line 1: the curve ends at cdf 0: add a line for the largest size, cdf 1"
+    );
     assert!(matches!(SizeDistribution::from_csv(""), Err(SizeError::Table(_))));
     let swapped = SizeDistribution::uniform(Bytes::new(2), Bytes::new(1));
     assert!(matches!(swapped, Err(SizeError::Range { .. })));
@@ -115,15 +118,6 @@ fn complaints_name_the_line_and_the_change() {
 fn a_curve_that_nearly_ends_at_one_does() {
     assert_eq!(parsed("0,0\n9,0.9999999999"), parsed("0,0\n9,1"));
     assert_eq!(parsed("0,0\n9,1.0000000001"), parsed("0,0\n9,1"));
-}
-
-#[test]
-fn scaling_moves_the_mean_and_rejects_nonsense() {
-    let sizes = SizeDistribution::web_search();
-    assert!((sizes.scaled(0.1).unwrap().mean() - 171_125.0).abs() < 1e-3);
-    for factor in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-9, 1e12] {
-        assert!(matches!(sizes.scaled(factor), Err(SizeError::Factor(_))), "{factor}");
-    }
 }
 
 #[test]

@@ -42,21 +42,20 @@ fn timed() -> TrainingJob {
 #[test]
 fn passes_are_split_by_work() {
     let plan = timed().plan().unwrap();
-    let ready = |tensor, bytes, at, layer, needed_after| Ready {
+    let ready = |tensor, bytes, at, layer| Ready {
         tensors: vec![tensor],
         bytes: Bytes::new(bytes),
         at: Span::from_ps(at),
         layer,
-        needed_after: Span::from_ps(needed_after),
     };
     // Backward work is 200, 400 and, for the front layer, 100 of 700.
     assert_eq!(
         plan.gradients,
         [
-            ready(3, 80, 400 + 400, 2, 300),
-            ready(2, 20, 400 + 1_200, 1, 100),
-            ready(1, 120, 400 + 1_200, 1, 100),
-            ready(0, 40, 400 + 1_400, 0, 0),
+            ready(3, 80, 400 + 400, 2),
+            ready(2, 20, 400 + 1_200, 1),
+            ready(1, 120, 400 + 1_200, 1),
+            ready(0, 40, 400 + 1_400, 0),
         ]
     );
 }
@@ -83,30 +82,6 @@ fn buckets_close_when_they_are_full() {
 }
 
 #[test]
-fn every_worker_contributes_to_every_gradient_of_every_iteration() {
-    let buckets = Some(Buckets { first: Bytes::new(80), others: Bytes::new(1_000) });
-    let job = TrainingJob { workers: vec![7, 3], iterations: 2, buckets, ..timed() };
-    let contributions = job.contributions().unwrap();
-    assert_eq!(*contributions.plan(), job.plan().unwrap());
-    let sent: Vec<_> = contributions
-        .map(|part| {
-            (part.iteration, part.worker, part.gradient, part.bytes.as_u64(), part.at.as_ps())
-        })
-        .collect();
-    let expected = [
-        (0, 7, 0, 80, 800),
-        (0, 3, 0, 80, 800),
-        (0, 7, 1, 180, 1_800),
-        (0, 3, 1, 180, 1_800),
-        (1, 7, 0, 80, 800),
-        (1, 3, 0, 80, 800),
-        (1, 7, 1, 180, 1_800),
-        (1, 3, 1, 180, 1_800),
-    ];
-    assert_eq!(sent, expected);
-}
-
-#[test]
 fn default_buckets_are_those_of_pytorch() {
     let sizes = |model| {
         let times = Compute::Times { forward: Span::from_ms(1), backward: Span::from_ms(2) };
@@ -115,11 +90,11 @@ fn default_buckets_are_those_of_pytorch() {
         gradients.iter().map(|ready| ready.bytes.as_u64()).collect::<Vec<_>>()
     };
     assert_eq!(
-        sizes(models::resnet50()),
+        sizes(models::by_name("resnet50").expect("a built-in model")),
         [8_196_000, 31_502_336, 26_255_360, 26_550_272, 9_724_160]
     );
     assert_eq!(
-        sizes(models::vgg16()),
+        sizes(models::by_name("vgg16").expect("a built-in model")),
         [16_388_000, 67_125_248, 411_058_176, 28_315_648, 28_320_768, 2_222_336]
     );
 }
@@ -127,7 +102,7 @@ fn default_buckets_are_those_of_pytorch() {
 #[test]
 fn an_accelerator_takes_work_over_speed() {
     let compute = Compute::Accelerator { flops_per_s: 1e13, batch: 32 };
-    let plan = job(models::resnet50(), compute).plan().unwrap();
+    let plan = job(models::by_name("resnet50").expect("a built-in model"), compute).plan().unwrap();
     // 32 · 8,178,368,512 / 10¹³ s and 32 · 16,120,709,120 / 10¹³ s.
     assert_eq!(plan.forward.as_ps(), 26_170_779_238);
     assert_eq!(plan.backward.as_ps(), 51_586_269_184);
@@ -189,7 +164,5 @@ proptest! {
         prop_assert!(plan.gradients.is_sorted_by_key(|ready| ready.at));
         prop_assert_eq!(plan.gradients.last().unwrap().at, forward + backward);
         prop_assert!(plan.gradients.iter().all(|ready| ready.at >= forward));
-        prop_assert!(plan.gradients.iter().all(|ready| ready.needed_after <= forward));
-        prop_assert_eq!(plan.gradients.last().unwrap().needed_after, Span::ZERO);
     }
 }

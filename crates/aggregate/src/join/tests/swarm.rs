@@ -191,7 +191,8 @@ impl World {
                 Message::Leave { process, .. } => {
                     self.seats.retain(|&seat| seat != Some(process));
                 }
-                Message::Join { .. } | Message::ServerRestarted { .. } => {}
+                Message::Join { .. } | Message::Replan { .. } | Message::ServerRestarted { .. } => {
+                }
             }
         }
         self.note_round();

@@ -1,5 +1,3 @@
-use thalweg_core::{BodySize, Outbox};
-
 use super::*;
 
 fn config() -> Config {
@@ -257,28 +255,15 @@ fn requests_are_answered_as_they_ask() {
     assert_eq!(bench.sent_sequences(), [5], "asked again after the answer left");
 }
 
-/// An outbox behind a pacer that lets only control packets pass.
-struct ControlOnly(TestOutbox);
-
-impl Outbox for ControlOnly {
-    fn room(&self) -> usize {
-        self.0.room()
-    }
-
-    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
-        if purpose == Purpose::Control { self.0.lend(body, purpose) } else { None }
-    }
-}
-
 // spec: T-10 machine
 #[test]
 fn what_was_asked_for_waits_for_the_pacer_and_questions_do_not() {
     let mut bench = Bench::with_sent(setup(), config(), 8);
     bench.answer([1, 2, 3]);
     bench.ask(bench.request(5));
-    let mut outbox = ControlOnly(TestOutbox::default());
+    let mut outbox = TestOutbox { is_control_only: true, ..TestOutbox::default() };
     bench.worker.poll_transmit(bench.now, &mut outbox);
-    let left: Vec<u64> = outbox.0.packets.iter().map(Owned::sequence).collect();
+    let left: Vec<u64> = outbox.packets.iter().map(Owned::sequence).collect();
     assert_eq!((left, bench.worker.stats().repairs), (vec![0], 0), "the query");
     assert!(bench.worker.has_backlog());
     assert_eq!(bench.sent_sequences()[0], 5);

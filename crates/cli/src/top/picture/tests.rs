@@ -105,7 +105,8 @@ fn silence_has_a_beginning_and_counts_for_nothing() {
     assert_eq!(row.error.as_deref(), Some("still refused"));
     assert_eq!((row.role.as_deref(), row.packets_per_s), (Some("switch"), None));
     assert!(picture.jobs.is_empty());
-    assert_eq!(silent.trouble().expect("it is silent").address, "a:1");
+    let trouble = silent.trouble().expect("it is silent");
+    assert_eq!(trouble, "a:1 does not answer: still refused");
     let never = watched("a:1", [None, None]);
     assert_eq!(Picture::of(&[never]).daemons[0].role, None);
 }

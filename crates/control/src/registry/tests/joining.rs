@@ -115,11 +115,10 @@ fn nobody_can_be_in_two_places_or_two_in_one() {
     hall.now += Span::from_ms(500);
     let expected = "rank 0 is taken by 10.1.1.0:4808, heard 0.5 s ago: give every rank once";
     assert_eq!(text(hall.attend(taken.clone())), expected);
-    // Nothing was heard for so long that the connection must be half open.
-    hall.now += Span::from_ms(1_500);
-    let old = hall.links[&0];
+    hall.now += Span::from_s(100);
+    assert!(matches!(hall.attend(taken.clone()), Err(Refusal::Taken { .. })), "it is connected");
+    hall.hang_up(0);
     assert!(hall.attend(taken).is_ok());
-    assert!(hall.look().contains(&Action::Close { link: old }));
     let strange = Join { job: JobId(0), ..hall.join(1, "b") };
     assert_eq!(hall.attend(strange), Err(Refusal::UnknownJob));
 }
@@ -144,11 +143,6 @@ fn those_who_wait_hear_for_whom_every_second() {
 #[test]
 fn a_job_that_nobody_attends_is_forgotten() {
     let mut hall = Hall::new(3);
-    hall.attend(hall.join(1, "a")).unwrap();
-    hall.pass(Span::from_s(120));
-    assert_eq!(hall.registry.jobs(), 1);
-    hall.hang_up(1);
-    hall.links.clear();
     hall.pass(Span::from_s(59));
     assert_eq!(hall.registry.jobs(), 1);
     hall.pass(Span::from_s(1));
@@ -158,9 +152,10 @@ fn a_job_that_nobody_attends_is_forgotten() {
 #[test]
 fn when_all_have_left_the_name_is_free() {
     let mut hall = Hall::set_up(&["a", "b"]);
-    hall.say(0, FromRank::Leave);
+    hall.say(0, FromRank::Leave { operations: 9 });
     hall.look();
-    assert!(hall.closed(0) && hall.told(1).is_empty(), "the others go on as they are");
+    assert!(hall.closed(0));
+    assert_eq!(hall.told(1), [ToRank::Left { rank: 0, operations: 9 }], "it goes on as it is");
     let again = Process { node: node(0), life: 77 };
     let error = hall.attend(Join { process: again, ..hall.join(0, "a") });
     assert_eq!(error, Err(Refusal::Ending), "it belongs to the next job");
@@ -168,7 +163,7 @@ fn when_all_have_left_the_name_is_free() {
     hall.pass(Span::from_s(60));
     hall.look();
     assert!(hall.done.is_empty(), "who has left is not missed: {:?}", hall.done);
-    hall.say(1, FromRank::Leave);
+    hall.say(1, FromRank::Leave { operations: 9 });
     hall.look();
     assert!(hall.done.contains(&Action::Retire { job: hall.job }));
     assert_eq!(hall.notes(), ["job \"train\": over, all ranks have left"]);

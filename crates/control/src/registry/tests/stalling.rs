@@ -4,7 +4,12 @@ const FRAGMENT: Waits = Waits::Fragment(20_411);
 
 /// Ranks 0 and 1 on one host, 2 and 3 on others; rank 3 behind a switch. Rank 2 is at operation 16.
 fn hall() -> Hall {
-    let mut hall = Hall::new(4);
+    let settings = Settings {
+        stall_after: Span::from_s(2),
+        operation_timeout: Span::from_s(30),
+        ..Settings::default()
+    };
+    let mut hall = Hall::with(4, settings);
     for (rank, host) in (0..3).zip(["a", "a", "b"]) {
         hall.attend(hall.join(rank, host)).unwrap();
     }
@@ -133,8 +138,12 @@ fn a_stall_that_lasts_fails_the_job_with_its_reason() {
         hall.pass(Span::from_s(2));
     }
     hall.look();
-    let Failure { text, culprits } = hall.failure(3);
-    assert!(text.starts_with("operation 17 stalls at fragment 20411 for 30.0 s: rank 2"), "{text}");
+    let Failure { kind, text, culprits, operation, since } = hall.failure(3);
+    assert_eq!((kind, operation, since), (FailureKind::Timeout, Some(17), Some(Span::from_s(30))));
+    assert!(
+        text.starts_with("operation 17 timed out at fragment 20411 after 30.0 s: rank 2"),
+        "{text}"
+    );
     assert_eq!(culprits, [2]);
 }
 
@@ -161,6 +170,6 @@ fn a_stall_ends_with_progress_or_silence() {
     hall.hang_up(0);
     hall.attend(hall.join(0, "a")).unwrap();
     assert!(is_stalled(&hall), "the same process still stalls");
-    hall.say(0, FromRank::Leave);
+    hall.say(0, FromRank::Leave { operations: 18 });
     assert!(!is_stalled(&hall));
 }

@@ -10,7 +10,7 @@ use crate::attendance::rounds::Rounds;
 
 const SERVER: NodeId = NodeId(1);
 const SECRET: Secret = Secret([3; 16]);
-const PATIENCE: Span = Span::from_s(3_600);
+const DEADLINE: Span = Span::from_s(3_600);
 
 /// A process as it really is.
 struct Client {
@@ -38,6 +38,8 @@ struct World {
     next_link: u64,
     next_life: u64,
     clients: Vec<Client>,
+    /// Streams of processes that died without a word. Some time later their kernels are silent for too long.
+    half_open: Vec<LinkId>,
     /// Every set-up that was adopted. Nobody may have another of the same epoch.
     setups: BTreeMap<(JobId, u32), Arc<Setup>>,
     /// The epochs that the server has adopted since it started.
@@ -55,6 +57,7 @@ impl World {
             next_link: 0,
             next_life: 0,
             clients: Vec::new(),
+            half_open: Vec::new(),
             setups: BTreeMap::new(),
             server_epochs: BTreeMap::new(),
         };
@@ -94,10 +97,11 @@ impl World {
                     client.watermark = client.watermark.map(|watermark| watermark + more);
                 }
             }
-            84..92 => {
+            84..91 => {
                 self.now += Span::from_ms(300);
                 self.registry.tick(self.now);
             }
+            91 => self.notice_deaths(),
             92..95 => self.break_stream(chosen),
             // Some die without a word: the registry hears nothing of it.
             95 | 96 => self.kill(chosen),
@@ -117,8 +121,16 @@ impl World {
         if self.rng.chance(0.5) {
             self.break_stream(chosen);
         }
-        let rank = self.clients[chosen].rank;
+        let Client { rank, link, .. } = self.clients[chosen];
+        self.half_open.extend(link);
         self.clients[chosen] = self.spawn(rank);
+    }
+
+    /// Kernels of processes that died were silent for too long.
+    fn notice_deaths(&mut self) {
+        for link in std::mem::take(&mut self.half_open) {
+            self.registry.hang_up(self.now, link, Ending::Silent(Span::from_s(2)));
+        }
     }
 
     fn break_stream(&mut self, chosen: usize) {
@@ -126,13 +138,14 @@ impl World {
         if let Some(link) = client.link.take() {
             client.inbound.clear();
             client.outbound.clear();
-            self.registry.hang_up(self.now, link);
+            self.registry.hang_up(self.now, link, Ending::Closed);
         }
     }
 
     /// The registry, and the server with it, starts again with nothing.
     fn restart(&mut self) {
         self.registry = registry(&mut self.rng);
+        self.half_open.clear();
         self.server_epochs.clear();
         for client in &mut self.clients {
             client.link = None;
@@ -147,7 +160,8 @@ impl World {
         if client.link.is_some() {
             return;
         }
-        let settings = Settings { patience: PATIENCE, ..Settings::default() };
+        let settings =
+            Settings { failure_after: DEADLINE, join_timeout: DEADLINE, ..Settings::default() };
         let (name, resume) = ("swarm".to_owned(), client.ticket);
         let wanted = Registration { name, workers, settings, resume };
         let job = self.registry.register(self.now, wanted).expect("a member is always taken");
@@ -201,7 +215,7 @@ impl World {
             }
             ToRank::Adopt { seat, key, setup } => self.adopt(chosen, seat, key, setup),
             ToRank::Failed(failure) => {
-                let reasons = ["registered anew", "nobody remembers"];
+                let reasons = ["registered again by other", "nobody remembers"];
                 let is_known = reasons.iter().any(|reason| failure.text.contains(reason));
                 assert!(is_known, "{}", failure.text);
                 let rank = client.rank;
@@ -209,6 +223,7 @@ impl World {
                 self.clients[chosen] = self.spawn(rank);
             }
             ToRank::Waiting { .. } | ToRank::Retire { .. } | ToRank::ReportOperations => {}
+            ToRank::Left { .. } => panic!("nobody leaves"),
             ToRank::Diagnosis(diagnosis) => panic!("nobody stalls: {}", diagnosis.text),
         }
     }
@@ -250,13 +265,14 @@ impl World {
                 }
                 Action::Retire { job } => drop(self.server_epochs.remove(&job)),
                 Action::AskMissing { .. } => panic!("nobody stalls"),
-                Action::Note(_) => {}
+                Action::Note(_) | Action::Probe { .. } => {}
             }
         }
     }
 
     /// From now on nothing breaks: the job must come together.
     fn settle(&mut self) {
+        self.notice_deaths();
         for _ in 0..40 {
             for chosen in 0..self.clients.len() {
                 self.connect(chosen);

@@ -14,11 +14,20 @@ pub struct Spray {
 }
 
 impl Spray {
-    /// Over so many paths, at least one.
+    /// Over this number of paths, at least one.
     pub fn new(paths: u16, rng: Rng) -> Spray {
-        let order: Vec<u16> = (0..paths.max(1)).map(entropy).collect();
+        Spray::over((0..paths.max(1)).map(entropy).collect(), rng)
+    }
+
+    /// Over paths with these entropies, at least one.
+    pub fn over(order: Vec<u16>, rng: Rng) -> Spray {
         let next = order.len();
         Spray { order, next, rng }
+    }
+
+    /// A random byte, where a part of the entropy is not drawn in turn.
+    pub fn random_byte(&mut self) -> u8 {
+        self.rng.bits() as u8
     }
 
     /// The entropy of the next packet.
@@ -33,7 +42,7 @@ impl Spray {
     }
 }
 
-/// Where a route has two choices, one byte is for each. The second counts with its bits turned round:
+/// The entropy of a path: a byte for each of two choices of a route. The second counts with its bits turned round:
 /// which of the second choices is taken says nothing about the first.
 fn entropy(path: u16) -> u16 {
     let [low, high] = path.to_le_bytes();

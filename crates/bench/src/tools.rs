@@ -1,0 +1,45 @@
+//! Helpers of all benchmarks: the clock, rounding, and other processes of this program.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use thalweg_console::Failure;
+use thalweg_report::stats::Sample;
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark runs in real time")]
+pub(crate) fn sleep(span: Duration) {
+    std::thread::sleep(span);
+}
+
+/// Returns the value with this number of digits behind the point.
+pub(crate) fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+/// Returns a percentile, or 0 where nothing was measured.
+pub(crate) fn percentile(values: &[f64], percent: f64) -> f64 {
+    Sample::new(values.iter().copied()).map_or(0.0, |sample| sample.percentile(percent))
+}
+
+/// Returns the file of this program.
+pub(crate) fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::Ran(format!("cannot find this program: {error}")))
+}
+
+/// Reads what a process prints until it ends.
+pub(crate) fn output_of(child: &mut Child) -> Result<String, Failure> {
+    let mut text = String::new();
+    if let Some(output) = &mut child.stdout {
+        output.read_to_string(&mut text).map_err(Failure::ran)?;
+    }
+    Ok(text)
+}

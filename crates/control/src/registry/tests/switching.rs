@@ -1,0 +1,102 @@
+//! Switches that do not answer.
+// spec: E-09 machine
+
+use super::*;
+
+/// Three hosts below one switch, which answers.
+fn hall() -> Hall {
+    let mut hall = Hall::new(3);
+    for (rank, host) in (0..).zip(["a", "b", "c"]) {
+        hall.attend(Join { switch: Some(SWITCH), ..hall.join(rank, host) }).unwrap();
+    }
+    hall.answer_all(1, None);
+    hall.look();
+    hall
+}
+
+/// Time passes; the switch answers every probe or none. Returns how many there were.
+fn pass(hall: &mut Hall, span: Span, answers: bool) -> usize {
+    let (mut probes, end) = (0, hall.now + span);
+    let mut done = Vec::new();
+    while hall.now < end {
+        hall.pass(Span::from_ms(100));
+        for action in hall.look().to_vec() {
+            if action == (Action::Probe { switch: SWITCH }) {
+                probes += 1;
+                if answers {
+                    hall.registry.switch_answered(hall.now, SWITCH);
+                }
+            } else {
+                done.push(action);
+            }
+        }
+    }
+    hall.done = done;
+    probes
+}
+
+fn first_hops(hall: &Hall) -> Vec<NodeId> {
+    let tree = &hall.setup().trees[0];
+    (0..3).map(|seat| tree.first_hop(seat)).collect()
+}
+
+#[test]
+fn a_switch_that_stays_away_is_planned_out_and_in_again_when_it_is_back() {
+    let mut hall = hall();
+    assert_eq!(first_hops(&hall), [SWITCH; 3]);
+    let probes = pass(&mut hall, Span::from_s(60), true);
+    assert!((55..=65).contains(&probes), "{probes}");
+    assert!(hall.done.is_empty(), "it answers");
+    pass(&mut hall, Span::from_ms(8_900), false);
+    assert!(hall.done.is_empty(), "it may come back");
+    pass(&mut hall, Span::from_ms(1_200), false);
+    let note =
+        "job \"train\": switch 10.1.0.2:4801 has not answered for 10.0 s: planned without it";
+    assert_eq!(hall.notes(), [note]);
+    assert!(hall.told(0).contains(&ToRank::Report { round: 2, seat: 0 }));
+    hall.answer_all(2, Some(640));
+    assert_eq!(first_hops(&hall), [SERVER; 3]);
+    assert_eq!((hall.setup().epoch, hall.setup().resume_from), (2, 640));
+    hall.look();
+    pass(&mut hall, Span::from_s(60), false);
+    assert!(hall.done.is_empty(), "it is planned without it");
+    // One answer may be a stray one.
+    hall.registry.switch_answered(hall.now, SWITCH);
+    pass(&mut hall, Span::from_s(1), false);
+    assert!(hall.done.is_empty());
+    pass(&mut hall, Span::from_s(3), true);
+    assert!(hall.notes()[0].contains("switch 10.1.0.2:4801 answers again: planned with it"));
+    hall.answer_all(3, Some(900));
+    assert_eq!(first_hops(&hall), [SWITCH; 3]);
+    assert_eq!((hall.setup().epoch, hall.setup().resume_from), (3, 900));
+}
+
+#[test]
+fn a_switch_that_comes_and_goes_changes_plans_only_now_and_then() {
+    let mut hall = hall();
+    let begin = hall.now;
+    while hall.now.since(begin) < Span::from_s(200) {
+        pass(&mut hall, Span::from_s(11), false);
+        hall.answer_all(hall.registry.registrar.round(hall.job).unwrap(), Some(1));
+        pass(&mut hall, Span::from_s(3), true);
+        hall.answer_all(hall.registry.registrar.round(hall.job).unwrap(), Some(1));
+    }
+    let epoch = hall.setup().epoch;
+    assert!((3..=21).contains(&epoch), "{epoch} set-ups in 200 s");
+}
+
+#[test]
+fn nobody_is_set_up_again_who_cannot_be() {
+    let mut hall = hall();
+    hall.say(2, FromRank::Leave { operations: 1 });
+    hall.look();
+    pass(&mut hall, Span::from_s(60), false);
+    assert!(hall.done.is_empty(), "rank 2 has left, and would not answer");
+}
+
+#[test]
+fn switches_that_nobody_uses_are_not_probed() {
+    let mut hall = Hall::set_up(&["a", "b", "c"]);
+    assert_eq!(pass(&mut hall, Span::from_s(20), false), 0);
+    assert!(hall.done.is_empty());
+}

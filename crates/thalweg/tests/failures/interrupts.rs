@@ -1,0 +1,135 @@
+//! Sessions that are interrupted, dropped, or cannot join: nothing hangs.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
+use thalweg::{Cancel, Error, ErrorKind, Reduce, Session, SessionConfig};
+use thalweg_wire::tag::Secret;
+
+/// Values that do not fit into the network at once.
+const LONG: usize = 1 << 20;
+
+fn server() -> ServerDaemon {
+    let bind = ([127, 0, 0, 1], 0).into();
+    ServerDaemon::start(&ServerDaemonConfig::new(bind, Secret([5; 16]))).expect("it starts")
+}
+
+fn rank(server: SocketAddr, job: &str, rank: u32, ranks: u32) -> SessionConfig {
+    Session::builder(server.to_string(), job).rank(rank, ranks).share_memory(false).config()
+}
+
+/// Both ranks of a job.
+fn pair(server: SocketAddr, job: &str) -> [Session; 2] {
+    std::thread::scope(|scope| {
+        let join = |at| scope.spawn(move || Session::join(rank(server, job, at, 2)));
+        [0, 1].map(join).map(|thread| thread.join().expect("no panic").expect("both are there"))
+    })
+}
+
+fn error<T>(result: Result<T, Error>) -> Error {
+    result.map(drop).expect_err("it cannot work")
+}
+
+// spec: E-02 sockets
+#[test]
+fn joining_can_be_cancelled_from_another_thread() {
+    let server = server();
+    let cancel = Cancel::new();
+    let mut config = rank(server.address(), "lonely", 0, 2);
+    config.cancel = cancel.clone();
+    std::thread::scope(|scope| {
+        let joining = scope.spawn(|| Session::join(config));
+        std::thread::sleep(Duration::from_millis(300));
+        let since = Instant::now();
+        cancel.cancel("Ctrl-C");
+        let error = error(joining.join().expect("no panic"));
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        assert_eq!(error.kind(), ErrorKind::Aborted);
+        assert_eq!(error.to_string(), "aborted by rank 0: Ctrl-C");
+    });
+}
+
+// spec: E-02, E-03 sockets
+#[test]
+fn waiting_can_be_cancelled_and_the_other_rank_learns_why() {
+    let server = server();
+    let [first, second] = pair(server.address(), "cancelled");
+    let waiting = first.all_reduce(vec![1.0_f32; 1_000], Reduce::Sum);
+    let since = Instant::now();
+    second.abort("no more data");
+    let error = error(waiting.wait());
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    assert_eq!((error.kind(), error.ranks()), (ErrorKind::Aborted, &[1][..]));
+    assert_eq!(error.to_string(), "aborted by rank 1: no more data");
+    let later = second.barrier().wait().expect_err("the job is over");
+    assert_eq!(later.to_string(), error.to_string());
+}
+
+// spec: E-02 sockets
+#[test]
+fn a_session_is_dropped_within_a_second_whatever_it_waits_for() {
+    let server = server();
+    for share_memory in [false, true] {
+        let name = format!("dropped-{share_memory}");
+        let join = |at| {
+            let mut config = rank(server.address(), &name, at, 2);
+            config.share_memory = share_memory;
+            Session::join(config).expect("both are there")
+        };
+        let [first, second] = std::thread::scope(|scope| {
+            [0, 1]
+                .map(|at| scope.spawn(move || join(at)))
+                .map(|thread| thread.join().expect("no panic"))
+        });
+        let waiting = first.all_reduce(vec![1.0_f32; LONG], Reduce::Sum);
+        std::thread::sleep(Duration::from_millis(100));
+        let since = Instant::now();
+        drop(first);
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        assert_eq!(error(waiting.wait()).kind(), ErrorKind::Closed);
+        let needed = second.all_reduce(vec![1.0_f32; LONG], Reduce::Sum).wait();
+        let error = error(needed);
+        assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
+        assert_eq!((error.kind(), error.ranks()), (ErrorKind::Peer, &[0][..]), "{error}");
+    }
+}
+
+// spec: E-02 sockets
+#[test]
+fn a_session_whose_server_is_gone_is_left_in_time() {
+    let server = server();
+    let [first, second] = pair(server.address(), "left");
+    server.stop().expect("it ran");
+    let since = Instant::now();
+    assert!(first.leave().is_ok());
+    drop(second);
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+}
+
+#[test]
+fn ranks_keep_to_their_ports() {
+    let server = server();
+    let mut config = rank(server.address(), "fenced", 0, 2);
+    config.join_timeout = Duration::from_secs(1);
+    // The server itself has the only block of this range.
+    let port = server.address().port();
+    config.ports = Some(port..=port + 7);
+    let text = error(Session::join(config.clone())).to_string();
+    let expected = format!("no free UDP port in {port} to {}: all are in use", port + 7);
+    assert!(text.starts_with(&expected), "{text}");
+    config.ports = Some(port + 1..=port + 8);
+    let text = error(Session::join(config)).to_string();
+    assert!(text.contains("no block of eight ports"), "{text}");
+}
+
+/// A node is named by half of its address, so that hosts of different networks cannot work together.
+// spec: E-02 sockets
+#[test]
+fn a_host_of_another_network_is_told_why_it_cannot_join() {
+    let mut config = rank(([10, 1, 2, 3], 4_808).into(), "elsewhere", 0, 2);
+    config.bind = Some(([127, 0, 0, 1], 0).into());
+    let error = error(Session::join(config));
+    assert_eq!(error.kind(), ErrorKind::Network);
+    assert!(error.to_string().contains("share the first 16 bits of their IPv4 address"), "{error}");
+}
