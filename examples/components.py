@@ -14,12 +14,12 @@ import collections
 import csv
 import pathlib
 
+import models
 import torch
+from pictures import given
 from torch.nn.functional import avg_pool2d
 
-import models
-from pictures import given
-from thalweg.torch import Drop, Trainer
+from thalweg.tolerance import Drop, Trainer
 
 MISSING, IMPORTANT, OTHERS = "missing", "dropped of the important", "dropped of the others"
 

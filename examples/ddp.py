@@ -16,12 +16,12 @@ import time
 
 import torch
 import torch.distributed as dist
+from models import cnn
+from pictures import given
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thalweg.torch  # registers the backend
-from models import cnn
-from pictures import given
 
 
 def same_bits_everywhere(model: nn.Module) -> bool:
@@ -58,10 +58,10 @@ def main() -> None:
 
     torch.manual_seed(options.seed)
     model = DistributedDataParallel(cnn(int(labels.max()) + 1))
-    hook = None
+    state = None
     if options.bound is not None:
-        hook = thalweg.torch.ddp_hook(loss=options.bound)
-        model.register_comm_hook(None, hook)
+        state = thalweg.torch.BoundedLossState(max_missing=options.bound)
+        model.register_comm_hook(state, thalweg.torch.bounded_loss_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     # Steps become smaller towards the end, so that what was learned does not depend on the last batch.
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.steps)
@@ -89,8 +89,8 @@ def main() -> None:
             f"{options.backend}, {ranks} ranks: {options.steps} steps in {took:.1f} s, test accuracy "
             f"{right:.1%}, the same bits at all ranks: {'yes' if is_same else 'NO'}"
         )
-        if hook:
-            missing = max(hook.tally.share_missing(other) for other in range(ranks))
+        if state:
+            missing = max(state.share_missing(other) for other in range(ranks))
             print(f"missing of the gradients of one rank: at most {missing:.2%}")
         if options.losses:
             options.losses.write_text(json.dumps(losses))

@@ -11,13 +11,13 @@ import time
 
 import torch
 import torch.distributed as dist
+from models import Gpt
+from texts import LENGTH, LETTERS, sums
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import thalweg.torch  # noqa: F401  registers the backend
-from models import Gpt
-from texts import LENGTH, LETTERS, sums
 
 
 def main() -> None:

@@ -14,14 +14,14 @@ import pathlib
 import sys
 import time
 
+import models
+import texts
 import torch
+from pictures import given
 from torch import nn
 from torch.nn.functional import avg_pool2d
 
-import models
-import texts
-from pictures import given
-from thalweg.torch import LOSSES, LossBounds, Trainer, loss_bound, loss_costs
+from thalweg.tolerance import LOSSES, LossBounds, Trainer, loss_bound, loss_costs
 
 MODELS = ("mlp", "cnn", "gru", "gpt")
 QUICK_LOSSES = (0.1, 0.5, 0.9)

@@ -1,9 +1,8 @@
 """Small networks, for the examples."""
 
 import torch
-from torch import nn
-
 from pictures import SIDE
+from torch import nn
 
 
 def mlp(classes: int, side: int = SIDE) -> nn.Module:

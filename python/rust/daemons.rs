@@ -1,15 +1,18 @@
 //! A switch and a server inside a process of Python, for jobs without daemons.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 
+use crate::process::OfProcess;
+
 /// A switch that sums on a thread of its own.
 #[pyclass(module = "thalweg._core")]
 pub(crate) struct Switch {
-    daemon: Option<SwitchDaemon>,
+    daemon: OfProcess<SwitchDaemon>,
     address: SocketAddr,
 }
 
@@ -22,18 +25,18 @@ impl Switch {
         let mut config = SwitchDaemonConfig::new(at(bind)?, key(secret)?);
         config.loss = loss;
         let daemon = SwitchDaemon::start(&config).map_err(failed)?;
-        Ok(Switch { address: daemon.address(), daemon: Some(daemon) })
+        Ok(Switch { address: daemon.address(), daemon: OfProcess::new(daemon) })
     }
 
-    /// Where it is.
+    /// Address, as host:port.
     #[getter]
     fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// How many gradient packets it has seen, and how many sums it has completed.
+    /// Numbers of gradient packets that it received and of sums that it completed.
     fn counts(&self) -> (u64, u64) {
-        let snapshot = self.daemon.as_ref().and_then(SwitchDaemon::snapshot);
+        let snapshot = self.daemon.get().and_then(SwitchDaemon::snapshot);
         snapshot.map_or((0, 0), |now| (now.switch.gradients, now.switch.completed))
     }
 
@@ -49,28 +52,31 @@ impl Switch {
 /// A server that completes sums and knows who is in which job.
 #[pyclass(module = "thalweg._core")]
 pub(crate) struct Server {
-    daemon: Option<ServerDaemon>,
+    daemon: OfProcess<ServerDaemon>,
     address: SocketAddr,
 }
 
 #[pymethods]
 impl Server {
-    /// Begins at an address. Beyond loopback it needs a token, which ranks show when they join.
+    /// Begins at an address. Beyond loopback it needs a token, which ranks show when they join. `tls` has the files
+    /// of its certificate and key.
     #[new]
-    #[pyo3(signature = (bind, secret, token = None, switch = None))]
+    #[pyo3(signature = (bind, secret, token = None, switch = None, tls = None))]
     fn new(
         bind: &str,
         secret: &[u8],
         token: Option<String>,
         switch: Option<&str>,
+        tls: Option<(PathBuf, PathBuf)>,
     ) -> PyResult<Server> {
         let mut config = ServerDaemonConfig::new(at(bind)?, key(secret)?);
-        (config.token, config.switch) = (token, switch.map(at).transpose()?);
+        (config.token, config.tls) = (token, tls);
+        config.switch = switch.map(at).transpose()?;
         let daemon = ServerDaemon::start(&config).map_err(failed)?;
-        Ok(Server { address: daemon.address(), daemon: Some(daemon) })
+        Ok(Server { address: daemon.address(), daemon: OfProcess::new(daemon) })
     }
 
-    /// Where it is.
+    /// Address, as host:port.
     #[getter]
     fn address(&self) -> String {
         self.address.to_string()

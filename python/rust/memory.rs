@@ -15,7 +15,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// What Python gave as an address and a length.
+    /// Memory from an address and a length.
     pub(crate) fn new((address, bytes): (usize, usize)) -> PyResult<Memory> {
         if bytes > 0 && address == 0 || address.checked_add(bytes).is_none() {
             return Err(PyValueError::new_err(format!(
@@ -47,7 +47,7 @@ impl Memory {
 }
 
 impl AsRef<[u8]> for Memory {
-    /// What is there.
+    /// The bytes.
     fn as_ref(&self) -> &[u8] {
         if self.bytes == 0 {
             return &[];
@@ -62,7 +62,7 @@ impl AsRef<[u8]> for Memory {
 }
 
 impl AsMut<[u8]> for Memory {
-    /// What is there, to be changed in place.
+    /// The bytes, to be changed in place.
     fn as_mut(&mut self) -> &mut [u8] {
         if self.bytes == 0 {
             return &mut [];

@@ -21,7 +21,8 @@ import thalweg  # noqa: E402
 TIMEOUT_S = 60
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port that nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
 
@@ -48,7 +49,7 @@ class Ranks:
     def __init__(self, ranks: int, body: typing.Callable, arguments: tuple) -> None:
         context = mp.get_context("spawn")
         self.queue = context.Queue()
-        port = _free_port()
+        port = free_port()
         self.processes = [
             context.Process(target=_rank, args=(r, ranks, port, body, arguments, self.queue))
             for r in range(ranks)
@@ -99,13 +100,15 @@ def run(start):
 
 
 class Daemons:
-    """A switch and a server that ranks are told of by their environment."""
+    """A switch and a server, whose addresses ranks find in their environment."""
 
-    def __init__(self, monkeypatch, loss: float = 0.0) -> None:
+    def __init__(self, monkeypatch, loss: float = 0.0, sets_environment: bool = True) -> None:
         self.secret = os.urandom(16)
         self.switch = thalweg.Switch("127.0.0.1:0", self.secret, loss=loss)
         self.address = self.switch.address
         self.server = thalweg.Server("127.0.0.1:0", self.secret, "test", self.address)
+        if not sets_environment:
+            return
         monkeypatch.setenv("THALWEG_SERVER", self.server.address)
         monkeypatch.setenv("THALWEG_SWITCH", self.address)
         monkeypatch.setenv("THALWEG_TOKEN", "test")

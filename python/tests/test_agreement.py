@@ -8,7 +8,6 @@ import typing
 import pytest
 import torch
 import torch.distributed as dist
-
 from conftest import TIMEOUT_S
 
 RANKS = 3
@@ -20,7 +19,7 @@ VALUES = 12
 # A call in the usual way, or as the rank that differs makes it.
 Call = typing.Callable[[typing.Any, bool], object]
 # The call; what it is called in the error; what the rank that differs calls.
-Case = typing.Tuple[Call, str, str]
+Case = tuple[Call, str, str]
 
 
 def _half() -> typing.Any:
@@ -182,10 +181,12 @@ def _moves() -> dict[str, Case]:
     def long(call: typing.Callable, *rest: object) -> Call:
         return lambda group, is_odd: call(group, 5 if is_odd else 4, *rest)
 
+    def rooted(call: typing.Callable) -> Call:
+        return lambda group, is_odd: call(group, 4, f32, 2 if is_odd else 0)
+
     cases: dict[str, Case] = {}
     for name, call in (("broadcast", _broadcast), ("gather", _gather), ("scatter", _scatter)):
-        rooted: Call = lambda group, is_odd, call=call: call(group, 4, f32, 2 if is_odd else 0)
-        cases[f"{name}, root"] = (rooted, f"{name} with root 0", f"{name} with root 2")
+        cases[f"{name}, root"] = (rooted(call), f"{name} with root 0", f"{name} with root 2")
         # Once the root differs, and once another rank.
         for root in (0, ODD):
             of = f"{name} with root {root} of"

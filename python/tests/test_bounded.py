@@ -59,18 +59,17 @@ def _train(rank: int, ranks: int, loss: float, shards: bool) -> tuple[list[float
     import thalweg.torch
 
     torch.manual_seed(0)
+    state = thalweg.torch.BoundedLossState(max_missing=loss)
     model = nn.Sequential(nn.Linear(20, 2_000), nn.Tanh(), nn.Linear(2_000, 200), nn.Tanh(), nn.Linear(200, 1))
     if shards:
         from torch.distributed.fsdp import fully_shard
 
         fully_shard(model[2])
         model = fully_shard(model)
-        tally = thalweg.torch.fsdp_hook(model, loss=loss)
+        thalweg.torch.fsdp_hook(model, state)
     else:
         model = DistributedDataParallel(model, bucket_cap_mb=1)
-        hook = thalweg.torch.ddp_hook(loss=loss)
-        model.register_comm_hook(None, hook)
-        tally = hook.tally
+        model.register_comm_hook(state, thalweg.torch.bounded_loss_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     draw = torch.Generator().manual_seed(rank)
     losses = []
@@ -87,7 +86,7 @@ def _train(rank: int, ranks: int, loss: float, shards: bool) -> tuple[list[float
         first = flat.clone()
         dist.broadcast(first, 0)
         is_same = torch.equal(first, flat)
-    return losses, [tally.share_missing(other) for other in range(ranks)], is_same
+    return losses, [state.share_missing(other) for other in range(ranks)], is_same
 
 
 @pytest.mark.parametrize("shards", [False, True])
@@ -140,12 +139,12 @@ def _mistakes(rank: int, ranks: int) -> list[str]:
 
     gloo = dist.new_group(backend="gloo")
     calls = [
-        lambda: thalweg.torch.ddp_hook(loss=1.0),
+        lambda: thalweg.torch.BoundedLossState(max_missing=1.0),
         lambda: thalweg.torch.fsdp_hook(nn.Linear(2, 2)),
         lambda: _group().all_reduce_bounded(torch.ones(3, dtype=torch.int32), LOSS),
         lambda: _group().all_reduce_bounded(torch.ones(3), LOSS, op=dist.ReduceOp.MAX),
         lambda: _group().reduce_scatter_bounded(torch.ones(2), torch.ones(5), LOSS),
-        lambda: thalweg.torch.hooks._thalweg(gloo),
+        lambda: thalweg.torch.thalweg_group(gloo),
     ]
     texts = []
     for call in calls:

@@ -1,4 +1,4 @@
-"""Ranks that die or stall: the others are told which one, and in time."""
+"""Ranks that die or stall: the others get an error that names them, in time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import time
 
 import torch
 import torch.distributed as dist
+from conftest import TIMEOUT_S
 
 import thalweg
-
-from conftest import TIMEOUT_S
 
 
 def _wait_for_the_dead(rank: int, ranks: int) -> float:
@@ -29,12 +28,13 @@ def _wait_for_the_dead(rank: int, ranks: int) -> float:
     raise AssertionError("nobody noticed")
 
 
-def test_a_killed_rank_is_named_everywhere(start):
+def test_a_killed_rank_is_named_everywhere(start, monkeypatch):
+    monkeypatch.setenv("THALWEG_FAILURE_AFTER", "2")
     ranks = start(3, _wait_for_the_dead)
     answers = ranks.answers(2, limit_s=4 * TIMEOUT_S)
     for rank, (is_right, answer) in answers.items():
         assert is_right, f"rank {rank}:\n{answer}"
-        assert answer < TIMEOUT_S + 10
+        assert answer < 15, "failure_after + 2 s, on a busy machine"
 
 
 def _wait_for_the_stopped(rank: int, ranks: int) -> float:
@@ -51,7 +51,8 @@ def _wait_for_the_stopped(rank: int, ranks: int) -> float:
 
 
 def test_a_stopped_rank_is_named_when_the_timeout_is_over(start, monkeypatch):
-    monkeypatch.setenv("TEST_TIMEOUT_S", "15")
+    monkeypatch.setenv("TEST_TIMEOUT_S", "5")
+    monkeypatch.setenv("THALWEG_JOIN_TIMEOUT", "60")
     answers = start(3, _wait_for_the_stopped).answers(2)
     for rank, (is_right, answer) in answers.items():
         assert is_right, f"rank {rank}:\n{answer}"
@@ -120,7 +121,7 @@ def _lose_the_hand_out(rank: int, ranks: int) -> str:
     def broken(*end: object) -> None:
         raise RuntimeError("broken on purpose")
 
-    group._on_end = broken
+    group._runner._on_end = broken
     try:
         dist.all_reduce(torch.ones(10))
     except RuntimeError as error:

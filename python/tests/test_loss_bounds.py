@@ -14,8 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from thalweg.torch import Drop, LossBounds, Trainer, loss_bound, loss_costs
-
+from thalweg.tolerance import Drop, LossBounds, Trainer, loss_bound, loss_costs
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -98,6 +98,16 @@ impl Member<Hub> {
         self.begin(now, |hub| hub.receive(from, tag, (element.into(), bytes)))
     }
 
+    /// [`receive_values`](Mesh::receive_values) from the first rank whose next transfer with this tag is here.
+    pub fn receive_any(
+        &mut self,
+        now: Time,
+        tag: u64,
+        (element, bytes): (impl Into<Option<Element>>, Option<u64>),
+    ) -> Result<Transfer, SubmitError> {
+        self.begin(now, |hub| Ok(hub.receive_any(tag, (element.into(), bytes))))
+    }
+
     /// The ranks that an operation waits for, none if it has ended. Those that are
     /// [not known to have called](Wait::has_called) are the likely culprits of a stall.
     pub fn waits_for(&self, operation: Operation) -> Vec<Wait> {

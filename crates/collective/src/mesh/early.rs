@@ -77,6 +77,14 @@ impl Early {
         messages
     }
 
+    /// The transfers that came early, by rank, tag and number.
+    pub fn points(&self) -> impl Iterator<Item = PointKey> + '_ {
+        self.waiting.keys().filter_map(|key| match key {
+            Key::Point(point) => Some(*point),
+            Key::Operation(_) => None,
+        })
+    }
+
     /// Recounts. Panics where messages or bytes are counted wrongly.
     // spec: T-12
     pub fn check(&self) {

@@ -39,6 +39,8 @@ pub enum Event {
     Received {
         /// Which transfer.
         transfer: Transfer,
+        /// The rank that sent it.
+        from: u32,
         /// What was sent.
         bytes: Vec<u8>,
     },

@@ -92,6 +92,23 @@ impl Hub {
         Ok(transfer)
     }
 
+    pub(super) fn receive_any(
+        &mut self,
+        tag: u64,
+        expected: (Option<Element>, Option<u64>),
+    ) -> Transfer {
+        let transfer = self.points.receive_any(tag, expected);
+        self.match_early();
+        transfer
+    }
+
+    /// Matches transfers that came early with receives from any rank.
+    fn match_early(&mut self) {
+        let early: Vec<PointKey> = self.early.points().collect();
+        let matched = early.into_iter().filter(|&key| self.points.adopt(key));
+        self.called.extend(matched.map(Key::Point));
+    }
+
     pub(super) fn waits(&self, operation: Operation) -> Vec<Wait> {
         self.ops.get(&operation.0).map(Op::waits).unwrap_or_default()
     }
@@ -99,7 +116,12 @@ impl Hub {
     /// Acts on a message of another rank.
     fn on_message(&mut self, post: &mut MeshPost, message: early::Message) -> Result<(), Failure> {
         if let Some(key) = message.key().filter(|&key| self.is_early(key)) {
-            return self.early.keep(key, message);
+            let is_adopted = matches!(key, Key::Point(point) if self.points.adopt(point));
+            if !is_adopted {
+                return self.early.keep(key, message);
+            }
+            // A later transfer of the rank may have come before this one.
+            self.match_early();
         }
         let early::Message { from, trailer, body } = message;
         match trailer {
@@ -228,7 +250,8 @@ impl Hub {
                 self.tell(post, from, Trailer::Go { stream: points::stream_of(key) })?;
             }
             points::Change::Complete(transfer, bytes) => {
-                post.events.push_back(Event::Received { transfer, bytes });
+                let (from, ..) = key;
+                post.events.push_back(Event::Received { transfer, from, bytes });
             }
         }
         Ok(())
@@ -273,7 +296,8 @@ impl Hub {
 
     /// Acts on the messages that came before the calls that were made since.
     fn replay(&mut self, post: &mut MeshPost) -> Result<(), Failure> {
-        for key in std::mem::take(&mut self.called) {
+        // A message may be matched with a receive from any rank, which makes another call.
+        while let Some(key) = self.next_called() {
             self.tell_call(post, key)?;
             for message in self.early.take(key) {
                 self.on_message(post, message)?;
@@ -284,6 +308,11 @@ impl Hub {
             }
         }
         Ok(())
+    }
+
+    /// The next call whose early messages were not looked at.
+    fn next_called(&mut self) -> Option<Key> {
+        (!self.called.is_empty()).then(|| self.called.remove(0))
     }
 
     /// Sends the call of an operation to its root, which compares all of them, or from there.

@@ -3,7 +3,7 @@
 //! The k-th transfer that a rank sends to another with some tag is the k-th that the other receives
 //! from it with that tag. What is kept of a tag for good is two numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{Element, Fingerprint, OperationKind};
 
@@ -26,6 +26,8 @@ pub(super) struct Points {
     /// How many there were so far, by rank and tag.
     sent: BTreeMap<(u32, u64), u64>,
     received: BTreeMap<(u32, u64), u64>,
+    /// Receives from any rank that no transfer has been matched with, by tag.
+    open: BTreeMap<u64, VecDeque<(Transfer, Fingerprint)>>,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl Points {
             receives: BTreeMap::new(),
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
+            open: BTreeMap::new(),
         }
     }
 
@@ -105,6 +108,32 @@ impl Points {
         let fingerprint = fingerprint(element, bytes);
         self.receives.insert(key, Receive { transfer, fingerprint, filling: None });
         Ok((transfer, key))
+    }
+
+    /// Waits for the next transfer with this tag from any rank.
+    pub fn receive_any(
+        &mut self,
+        tag: u64,
+        (element, bytes): (Option<Element>, Option<u64>),
+    ) -> Transfer {
+        let transfer = self.next_transfer();
+        self.open.entry(tag).or_default().push_back((transfer, fingerprint(element, bytes)));
+        transfer
+    }
+
+    /// Matches a transfer that nobody asked for with the oldest receive from any rank, if there is one with its tag
+    /// and the transfer is the next of its rank.
+    pub fn adopt(&mut self, key: PointKey) -> bool {
+        let (from, tag, number) = key;
+        let next = self.received.get(&(from, tag)).copied().unwrap_or(0);
+        let Some(open) = self.open.get_mut(&tag).filter(|_| number == next) else { return false };
+        let Some((transfer, fingerprint)) = open.pop_front() else { return false };
+        if open.is_empty() {
+            self.open.remove(&tag);
+        }
+        count(&mut self.received, (from, tag));
+        self.receives.insert(key, Receive { transfer, fingerprint, filling: None });
+        true
     }
 
     fn check_other(&self, rank: u32) -> Result<(), SubmitError> {
@@ -213,7 +242,9 @@ impl Points {
         let sends = std::mem::take(&mut self.sends).into_values().map(|send| send.transfer);
         let receives = std::mem::take(&mut self.receives);
         let receives = receives.into_values().map(|receive| receive.transfer);
-        let mut transfers: Vec<Transfer> = sends.chain(receives).collect();
+        let open = std::mem::take(&mut self.open).into_values().flatten();
+        let open = open.map(|(transfer, _)| transfer);
+        let mut transfers: Vec<Transfer> = sends.chain(receives).chain(open).collect();
         transfers.sort_unstable();
         transfers
     }

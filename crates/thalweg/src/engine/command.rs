@@ -34,8 +34,9 @@ pub(crate) enum Command {
     Call(mesh::Request, Reply),
     /// Values to one rank. Ends with nothing.
     Send { to: u32, tag: u64, values: (Option<Element>, Vec<u8>), reply: Reply },
-    /// Values of one rank, of which the type and the length in bytes may be known. Ends with their bytes.
-    Receive { from: u32, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
+    /// Values of one rank, or of any, of which the type and the length in bytes may be known. Ends with the rank and
+    /// their bytes.
+    Receive { from: Option<u32>, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
     /// Event of the control channel.
     Control(ControlEvent),
     /// State of the engine. Ends with [`Counters`].
@@ -78,12 +79,18 @@ impl Engine {
                 let send = |mesh: &mut mesh::Mesh, now| mesh.send_values(now, to, tag, values);
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, send) {
                     let at = self.driver.now();
-                    self.pending.transfer(transfer, Peer { rank: to, is_sender: false, at }, reply);
+                    self.pending.transfer(
+                        transfer,
+                        Peer { rank: Some(to), is_sender: false, at },
+                        reply,
+                    );
                 }
             }
             Command::Receive { from, tag, values, reply } => {
-                let receive =
-                    |mesh: &mut mesh::Mesh, now| mesh.receive_values(now, from, tag, values);
+                let receive = |mesh: &mut mesh::Mesh, now| match from {
+                    Some(from) => mesh.receive_values(now, from, tag, values),
+                    None => mesh.receive_any(now, tag, values),
+                };
                 if let Some((transfer, reply)) = self.begin_in_mesh(events, reply, receive) {
                     let at = self.driver.now();
                     self.pending.transfer(

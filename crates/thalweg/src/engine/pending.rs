@@ -26,7 +26,8 @@ pub(super) struct Pending {
 /// The other end of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Peer {
-    pub rank: u32,
+    /// `None` if it may be any rank.
+    pub rank: Option<u32>,
     /// Whether it sends, and this rank receives.
     pub is_sender: bool,
     /// When the transfer began here.
@@ -91,7 +92,7 @@ impl Pending {
     }
 
     pub fn has_transfer_with(&self, rank: u32) -> bool {
-        self.transfers.values().any(|(peer, _)| peer.rank == rank)
+        self.transfers.values().any(|(peer, _)| peer.rank == Some(rank))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -148,9 +149,9 @@ impl Pending {
                 }
                 None
             }
-            mesh::Event::Received { transfer, bytes } => {
+            mesh::Event::Received { transfer, from, bytes } => {
                 if let Some((_, reply)) = self.transfers.remove(&transfer) {
-                    reply.end(Ok(bytes));
+                    reply.end(Ok((from, bytes)));
                 }
                 None
             }

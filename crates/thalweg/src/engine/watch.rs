@@ -128,8 +128,10 @@ impl Engine {
             self.watch.is_transfer_reported = true;
             let what = if is_sender { "receiving from" } else { "sending to" };
             let seconds = now.since(at).as_s_f64();
-            let text = format!("{what} rank {rank} timed out after {seconds:.1} s");
-            self.say(FromRank::Failing(Failure::new(FailureKind::Timeout, text, vec![rank])));
+            let who = rank.map_or_else(|| "any rank".into(), |rank| format!("rank {rank}"));
+            let text = format!("{what} {who} timed out after {seconds:.1} s");
+            let ranks = rank.into_iter().collect();
+            self.say(FromRank::Failing(Failure::new(FailureKind::Timeout, text, ranks)));
         }
     }
 

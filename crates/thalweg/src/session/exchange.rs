@@ -95,8 +95,21 @@ impl Session {
         tag: u64,
         expected: (Option<Element>, Option<u64>),
     ) -> Handle<Vec<u8>> {
-        let (handle, reply) = pair(|bytes: Vec<u8>| Ok(bytes));
+        let (handle, reply) = pair(|(_, bytes): (u32, Vec<u8>)| Ok(bytes));
+        let from = Some(from);
         self.lanes.first().send(Command::Receive { from, tag, values: expected, reply });
+        self.metrics.times.watch("receive", handle)
+    }
+
+    /// [`Session::receive_bytes`] from the rank whose transfer with this tag is here first. Ends with the rank as well.
+    #[doc(hidden)]
+    pub fn receive_any_bytes(
+        &self,
+        tag: u64,
+        expected: (Option<Element>, Option<u64>),
+    ) -> Handle<(u32, Vec<u8>)> {
+        let (handle, reply) = pair(|received: (u32, Vec<u8>)| Ok(received));
+        self.lanes.first().send(Command::Receive { from: None, tag, values: expected, reply });
         self.metrics.times.watch("receive", handle)
     }
 

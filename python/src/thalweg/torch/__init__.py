@@ -6,58 +6,94 @@
     dist.init_process_group("thalweg")
 
 Importing this module registers the backend. Ranks find each other through the store that ``torchrun``
-gives; rank 0 brings a switch and a server along, unless the settings name others
-(:mod:`thalweg.torch.settings`).
+gives; rank 0 starts a switch and a server, unless the settings name others
+(:class:`Options`, :mod:`thalweg.torch.settings`).
 """
 
 from __future__ import annotations
 
-import datetime
 import typing
+import warnings
 
 import torch.distributed as dist
 
-from .dropping import Drop
+from .errors import (
+    AbortedError,
+    DisagreementError,
+    OperationTimeoutError,
+    PeerError,
+    ThalwegError,
+)
 from .group import ThalwegGroup
-from .hooks import Tally, ddp_hook, fsdp_hook
-from .layer_costs import LossCosts, loss_costs
-from .loss_bounds import LOSSES, LossBounds, loss_bound
-from .meeting import meet
+from .hooks import (
+    BoundedLossState,
+    bounded_loss_hook,
+    ddp_hook,
+    fsdp_hook,
+    thalweg_group,
+)
+from .meeting import Rendezvous, meet
+from .options import Options
+from .runner import Runner
 from .settings import Settings
-from .trainer import Trainer
+from .work import Work
 
 __all__ = [
-    "Drop",
-    "LOSSES",
-    "LossBounds",
-    "LossCosts",
+    "AbortedError",
+    "BoundedLossState",
+    "DisagreementError",
+    "OperationTimeoutError",
+    "Options",
+    "PeerError",
     "Settings",
-    "Tally",
+    "ThalwegError",
     "ThalwegGroup",
-    "Trainer",
+    "Work",
+    "bounded_loss_hook",
     "ddp_hook",
     "fsdp_hook",
-    "loss_bound",
-    "loss_costs",
     "register",
+    "thalweg_group",
 ]
 
+# Names that are in `thalweg.tolerance` now. Until the next release they work here as well, and warn.
+_MOVED = ("Drop", "LOSSES", "LossBounds", "LossCosts", "Trainer", "loss_bound", "loss_costs")
 
-def _create(options: typing.Any, _backend_options: typing.Any = None) -> ThalwegGroup:
+
+def _create(given: typing.Any, options: object = None) -> ThalwegGroup:
     """Called by torch for every group that uses the backend."""
-    timeout: datetime.timedelta = options.timeout
-    settings = Settings.load()
-    rank, size = options.group_rank, options.group_size
-    session = meet(options.store, rank, size, timeout.total_seconds(), settings)
-    return ThalwegGroup(rank, size, session, timeout)
+    if options is None:
+        default = dist.distributed_c10d._world.default_pg
+        options = default.options if isinstance(default, ThalwegGroup) else None
+    elif not isinstance(options, Options):
+        raise TypeError(f"pg_options is {options!r}: a group of thalweg takes thalweg.torch.Options")
+    settings = Settings.load(options)
+    rank, size = given.group_rank, given.group_size
+    timeout_s = given.timeout.total_seconds()
+    session = meet(Rendezvous(given.store, rank, size, str(given.group_id), timeout_s), settings)
+    runner = Runner(session, rank, size, settings.operation_timeout or timeout_s)
+    return ThalwegGroup(rank, size, runner, options)
 
 
 def register() -> None:
-    """Makes the backend known to torch. Called twice, it does nothing."""
+    """Registers the backend with torch, once."""
     if "thalweg" not in dist.Backend.backend_list:
         dist.Backend.register_backend(
             "thalweg", _create, extended_api=True, devices=["cpu", "cuda"]
         )
+
+
+def __getattr__(name: str) -> object:
+    if name == "Tally":
+        warnings.warn("Tally is now BoundedLossState", DeprecationWarning, stacklevel=2)
+        return BoundedLossState
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    text = f"thalweg.torch.{name} is now thalweg.tolerance.{name}"
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    import thalweg.tolerance
+
+    return getattr(thalweg.tolerance, name)
 
 
 if dist.is_available():

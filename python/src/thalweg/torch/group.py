@@ -2,56 +2,46 @@
 
 from __future__ import annotations
 
-import atexit
 import datetime
-import logging
 import threading
-import time
 import typing
-import weakref
 
 import torch
 import torch.distributed as dist
 
-from .. import _core
-from .memory import Lent, element_of, moved_element_of
+from . import sparse
+from .device_backend import register_devices
+from .errors import OperationTimeoutError
+from .memory import Lent, divided, element_of, listed, moved_element_of
+from .options import Options
 from .reductions import Reduction
-from .work import Work
+from .runner import Begin, Runner
+from .work import Work, Works
 
-_log = logging.getLogger("thalweg")
-
-Tensors = typing.List[torch.Tensor]
-# How long the thread that hands out results may take to notice that the group is over.
-_LOOK_S = 0.2
-# Groups with operations under way. These work on memory of tensors, so nobody may let go of them.
-_busy: set[ThalwegGroup] = set()
+Tensors = list[torch.Tensor]
+# Beyond the tags of programs, which have 32 bits.
+_MONITOR_TAG = 1 << 62
 
 
 class ThalwegGroup(dist.ProcessGroup):
     """Ranks that sum through switches.
 
-    Operations are begun in the order of calls. A thread of the group hands out results as they come.
+    Operations are begun in the order of calls. A thread of the group ends them as results arrive.
     """
 
-    def __init__(
-        self, rank: int, size: int, session: _core.Session, timeout: datetime.timedelta
-    ) -> None:
+    def __init__(self, rank: int, size: int, runner: Runner, options: Options | None = None) -> None:
         super().__init__(rank, size)
-        self._rank, self._size, self._timeout = rank, size, timeout
-        self._session = session
+        self._rank, self._size = rank, size
+        self._runner = runner
+        self._session = runner.session
+        #: Options that the group was made with.
+        self.options = options
         self._name = self._desc = "undefined"
-        self._works: dict[int, Work] = {}
-        self._lock = threading.Lock()
-        self._is_over = threading.Event()
-        self._calls = 0
-        self._thread = threading.Thread(
-            target=_hand_out, args=(weakref.ref(self), session), name="thalweg-results", daemon=True
-        )
-        self._thread.start()
-        # A process that ends without destroying its groups would be missed by the others.
-        atexit.register(_leave, weakref.ref(self))
+        self._coalescing = threading.local()
+        self._is_checked = False
+        register_devices(self, rank, size)
 
-    # What torch asks of a group.
+    # Methods that torch calls by name.
 
     def getBackendName(self) -> str:
         return "thalweg"
@@ -65,7 +55,11 @@ class ThalwegGroup(dist.ProcessGroup):
     def size(self) -> int:
         return self._size
 
-    # Torch keeps names with backends of its own kind, and this group is none of them.
+    def settings(self) -> dict[str, object]:
+        """Settings of the session, as it uses them."""
+        return self._session.settings()
+
+    # Torch keeps names with backends of its own kind, and this group is not one.
 
     def _set_group_name(self, name: str) -> None:
         self._name = name
@@ -90,18 +84,21 @@ class ThalwegGroup(dist.ProcessGroup):
     setGroupName, setGroupDesc = _set_group_name, _set_group_desc
 
     def allreduce(self, tensors: Tensors, opts: typing.Any = None) -> Work:
-        return self._all_reduce("allreduce", _listed(tensors), opts)
+        tensors = listed(tensors)
+        if any(tensor.is_sparse for tensor in tensors):
+            return sparse.all_reduce(self, tensors, opts)
+        return self._all_reduce("all_reduce", tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: typing.Any = None) -> Work:
-        return self._all_reduce("allreduce_coalesced", tensors, opts)
+        return self._all_reduce("all_reduce_coalesced", tensors, opts)
 
     def broadcast(self, tensors: Tensors, opts: typing.Any) -> Work:
-        lent = [Lent(tensor) for tensor in _listed(tensors)]
+        lent = [Lent(tensor) for tensor in listed(tensors)]
         begin = [
             _later(self._session.broadcast, opts.rootRank, one.memory, moved_element_of(one.tensor))
             for one in lent
         ]
-        return self._start("broadcast", begin, tensors, _settle(lent))
+        return self._start("broadcast", begin, tensors, _settle(lent), opts)
 
     def allgather(self, output: list[Tensors], input: Tensors, opts: typing.Any = None) -> Work:
         lent, begin = [], []
@@ -112,7 +109,7 @@ class ThalwegGroup(dist.ProcessGroup):
             element = moved_element_of(one)
             begin.append(_later(self._session.all_gather, given.memory, memories, element))
         places = [one for one in lent if not any(one.tensor is given for given in input)]
-        return self._start("allgather", begin, output, _settle(places), keep=lent)
+        return self._start("all_gather", begin, output, _settle(places), opts, keep=lent)
 
     def allgather_coalesced(
         self, output: list[Tensors], input: Tensors, opts: typing.Any = None
@@ -133,9 +130,9 @@ class ThalwegGroup(dist.ProcessGroup):
             given, place = Lent(input), Lent(output, reads=False)
             lent.append(place)
             keep.append(given)
-            places, element = _divided(place, self._size), moved_element_of(input)
+            places, element = divided(place, self._size), moved_element_of(input)
             begin.append(_later(self._session.all_gather, given.memory, places, element))
-        return self._start("all_gather_into_tensor", begin, outputs, _settle(lent), keep=keep)
+        return self._start("all_gather_into_tensor", begin, outputs, _settle(lent), opts, keep=keep)
 
     def reduce_scatter(self, output: Tensors, input: list[Tensors], opts: typing.Any = None) -> Work:
         joined = [torch.cat([part.reshape(-1) for part in parts]) for parts in input]
@@ -156,8 +153,8 @@ class ThalwegGroup(dist.ProcessGroup):
     def reduce(self, tensors: Tensors, opts: typing.Any) -> Work:
         reduction = Reduction(opts, self._size)
         is_root = opts.rootRank == self._rank
-        # What the others contribute stays as it is.
-        kept = [tensor if is_root else tensor.clone() for tensor in _listed(tensors)]
+        # Tensors of the other ranks stay as they are.
+        kept = [tensor if is_root else tensor.clone() for tensor in listed(tensors)]
         lent = [reduction.lend(tensor) for tensor in kept]
         begin = [
             _later(
@@ -170,21 +167,22 @@ class ThalwegGroup(dist.ProcessGroup):
             )
             for one in lent
         ]
-        return self._start("reduce", begin, tensors, lambda: is_root and reduction.settle(lent))
+        settle = _nothing if not is_root else lambda: reduction.settle(lent)
+        return self._start("reduce", begin, tensors, settle, opts)
 
     def gather(self, output: list[Tensors], input: Tensors, opts: typing.Any) -> Work:
-        given = Lent(_listed(input)[0])
+        given = Lent(listed(input)[0])
         places = [Lent(place, reads=False) for place in output[0]] if output else []
         memories, element = [place.memory for place in places], moved_element_of(given.tensor)
         begin = [_later(self._session.gather, opts.rootRank, given.memory, memories, element)]
-        return self._start("gather", begin, output, _settle(places), keep=[given])
+        return self._start("gather", begin, output, _settle(places), opts, keep=[given])
 
     def scatter(self, output: Tensors, input: list[Tensors], opts: typing.Any) -> Work:
-        place = Lent(_listed(output)[0], reads=False)
+        place = Lent(listed(output)[0], reads=False)
         given = [Lent(part) for part in input[0]] if input else []
         memories, element = [part.memory for part in given], moved_element_of(place.tensor)
         begin = [_later(self._session.scatter, opts.rootRank, memories, place.memory, element)]
-        return self._start("scatter", begin, output, _settle([place]), keep=given)
+        return self._start("scatter", begin, output, _settle([place]), opts, keep=given)
 
     def alltoall(self, output: Tensors, input: Tensors, opts: typing.Any = None) -> Work:
         places = [Lent(place, reads=False) for place in output]
@@ -192,7 +190,7 @@ class ThalwegGroup(dist.ProcessGroup):
         inputs, outputs = ([one.memory for one in some] for some in (given, places))
         element = moved_element_of(input[0]) if input else None
         begin = [_later(self._session.all_to_all, inputs, outputs, element)]
-        return self._start("alltoall", begin, output, _settle(places), keep=given)
+        return self._start("all_to_all", begin, output, _settle(places), opts, keep=given)
 
     def alltoall_base(
         self,
@@ -203,49 +201,83 @@ class ThalwegGroup(dist.ProcessGroup):
         opts: typing.Any = None,
     ) -> Work:
         place, given = Lent(output, reads=False), Lent(input)
-        inputs = _divided(given, self._size, input_split_sizes)
-        outputs = _divided(place, self._size, output_split_sizes)
+        inputs = divided(given, self._size, input_split_sizes)
+        outputs = divided(place, self._size, output_split_sizes)
         begin = [_later(self._session.all_to_all, inputs, outputs, moved_element_of(input))]
-        return self._start("all_to_all_single", begin, output, _settle([place]), keep=[given])
+        return self._start("all_to_all_single", begin, output, _settle([place]), opts, keep=[given])
 
     def barrier(self, opts: typing.Any = None) -> Work:
-        return self._start("barrier", [self._session.barrier], None, lambda: None)
+        return self._start("barrier", [self._session.barrier], None, _nothing, opts)
 
-    def monitored_barrier(self, timeout: typing.Any = None, wait_all_ranks: bool = False) -> None:
-        self.barrier().wait(timeout)
+    # spec: E-02
+    def monitored_barrier(
+        self, timeout: typing.Any = None, wait_all_ranks: bool = False
+    ) -> None:
+        """Waits for all ranks, and raises an error that names those that did not come in time.
+
+        Rank 0 waits for the others and answers when all have come; with `wait_all_ranks` its error names all that are
+        missing, otherwise the first. The job of a group that has failed here is over.
+        """
+        timeout = getattr(timeout, "timeout", timeout)
+        is_set = timeout is not None and timeout.total_seconds() > 0
+        limit = timeout if is_set else datetime.timedelta(seconds=self._runner.timeout_s)
+        if self._rank > 0:
+            # Rank 0 may notice its own deadline a moment later than this rank.
+            answer_limit = limit + datetime.timedelta(seconds=2)
+            self.send([torch.zeros(1)], 0, _MONITOR_TAG).wait(answer_limit)
+            self._named("monitored_barrier", self.recv([torch.zeros(1)], 0, _MONITOR_TAG), answer_limit)
+            return
+        arrivals = {
+            rank: self.recv([torch.zeros(1)], rank, _MONITOR_TAG) for rank in range(1, self._size)
+        }
+        self._collect(arrivals, limit, wait_all_ranks)
+        for rank in arrivals:
+            self.send([torch.zeros(1)], rank, _MONITOR_TAG).wait()
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Work:
-        lent = Lent(_listed(tensors)[0])
+        lent = Lent(listed(tensors)[0])
         begin = [_later(self._session.send, dst, tag, lent.memory, moved_element_of(lent.tensor))]
-        return self._start(f"send to rank {dst}", begin, tensors, lambda: None, keep=[lent])
+        return self._start("send", begin, tensors, _nothing, detail=f" to rank {dst}", keep=[lent])
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Work:
-        lent = Lent(_listed(tensors)[0], reads=False)
+        lent = Lent(listed(tensors)[0], reads=False)
         begin = [_later(self._session.receive, src, tag, lent.memory, moved_element_of(lent.tensor))]
-        return self._start(f"recv from rank {src}", begin, tensors, _settle([lent]))
+        return self._start("recv", begin, tensors, _settle([lent]), detail=f" from rank {src}")
 
-    # What torch does not have.
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Work:
+        lent = Lent(listed(tensors)[0], reads=False)
+        begin = [_later(self._session.receive_any, tag, lent.memory, moved_element_of(lent.tensor))]
+        return self._start("recv", begin, tensors, _settle([lent]), detail=" from any rank")
+
+    def _start_coalescing(self, device: object = None) -> None:
+        self._coalescing.works = []
+
+    def _end_coalescing(self, device: object = None) -> Works:
+        works, self._coalescing.works = self._coalescing.works, None
+        return Works(works)
+
+    # Methods that torch does not have.
 
     def all_reduce_bounded(
         self,
         tensor: torch.Tensor,
-        loss: float,
+        max_missing: float,
         layer: tuple[int, int] | None = None,
         op: typing.Any = dist.ReduceOp.AVG,
     ) -> Work:
         """The mean (or ``SUM``) of a tensor of floats, of which a share of each rank may be missing.
 
-        The mean is that of the ranks that are in it, value by value, and the same bits everywhere; a sum is the
-        mean times all ranks. ``work.missing`` tells whose values are missing where. ``layer`` is which one of how
-        many the tensor belongs to: front layers are more urgent to switches that have priorities.
+        The mean is that of the ranks that are in it, value by value, and the same bits at all ranks; a sum is the
+        mean times all ranks. ``work.missing`` lists whose values are missing where. ``layer`` is the index of the
+        tensor's layer and the number of layers: front layers are more urgent to switches that have priorities.
         """
-        return self._reduce_bounded("all_reduce_bounded", tensor, (loss, layer, op))
+        return self._reduce_bounded("all_reduce_bounded", tensor, (max_missing, layer, op))
 
     def reduce_scatter_bounded(
         self,
         output: torch.Tensor,
         input: torch.Tensor,
-        loss: float,
+        max_missing: float,
         layer: tuple[int, int] | None = None,
         op: typing.Any = dist.ReduceOp.AVG,
     ) -> Work:
@@ -261,7 +293,7 @@ class ThalwegGroup(dist.ProcessGroup):
                 output.view(-1).copy_(own)
 
         counts = [output.numel()] * self._size
-        terms = (loss, layer, op)
+        terms = (max_missing, layer, op)
         return self._reduce_bounded("reduce_scatter_bounded", input, terms, keep_own, counts)
 
     # The same under the names that newer versions of torch use.
@@ -273,22 +305,16 @@ class ThalwegGroup(dist.ProcessGroup):
     all_to_all_single = alltoall_base
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
-        self._timeout = timeout
+        """Sets the timeout of operations that are begun from now on."""
+        self._runner.timeout_s = timeout.total_seconds()
 
     def shutdown(self) -> None:
-        """Leaves the job, when everything that was begun has ended."""
-        if not self._is_over.is_set():
-            self._is_over.set()
-            try:
-                self._session.leave()
-            except _core.SessionError as error:
-                _log.debug("left a job that had failed: %s", error)
-            self._thread.join()
+        """Leaves the job, when all operations have ended."""
+        self._runner.leave()
 
     def abort(self) -> None:
-        """Ends at once. What is under way fails, here and elsewhere."""
-        self._is_over.set()
-        self._session.abort()
+        """Ends the job at once. Operations in progress fail, here and at the other ranks."""
+        self._runner.abort("the program called abort")
 
     # How it is done.
 
@@ -305,18 +331,20 @@ class ThalwegGroup(dist.ProcessGroup):
             )
             for one in lent
         ]
-        return self._start(name, begin, tensors, lambda: reduction.settle(lent, is_divided=True))
+        return self._start(
+            name, begin, tensors, lambda: reduction.settle(lent, is_divided=True), opts
+        )
 
     def _reduce_bounded(
         self,
         name: str,
         tensor: torch.Tensor,
         terms: tuple[float, tuple[int, int] | None, typing.Any],
-        then: typing.Callable[[], None] = lambda: None,
+        then: typing.Callable[[], object] = lambda: None,
         counts: list[int] | None = None,
     ) -> Work:
-        """``counts`` is how many values each rank keeps, where none keeps all."""
-        loss, layer, op = terms
+        """``counts`` has the number of values that each rank keeps, where none keeps all."""
+        max_missing, layer, op = terms
         if not tensor.is_floating_point():
             raise TypeError(f"only floats may lack something, not {tensor.dtype}")
         reduction = Reduction.of(op, self._size)
@@ -327,7 +355,7 @@ class ThalwegGroup(dist.ProcessGroup):
             lent.memory,
             element_of(tensor),
             how,
-            loss,
+            max_missing,
             layer,
             reduction=reduction.declared(tensor),
             counts=counts,
@@ -364,111 +392,87 @@ class ThalwegGroup(dist.ProcessGroup):
                     reduction.declared(input),
                 )
             )
-        return self._start(name, begin, outputs, lambda: reduction.settle(places), keep=keep)
+        return self._start(name, begin, outputs, lambda: reduction.settle(places), opts, keep=keep)
+
+    def _collect(
+        self, arrivals: dict[int, Work], limit: datetime.timedelta, waits_for_all: bool
+    ) -> None:
+        """Waits for the ranks of a monitored barrier, and aborts the job if some do not come."""
+        ends_at = datetime.datetime.now() + limit
+        missing = []
+        for rank, arrival in arrivals.items():
+            left = max(ends_at - datetime.datetime.now(), datetime.timedelta(milliseconds=1))
+            try:
+                arrival.wait(left)
+            except OperationTimeoutError:
+                missing.append(rank)
+                if not waits_for_all:
+                    break
+        if missing:
+            named = ", ".join(map(str, missing))
+            text = f"monitored_barrier timed out: ranks {named} did not come within {limit.total_seconds()} s"
+            self._runner.abort(text)
+            raise OperationTimeoutError(
+                text, ranks=missing, operation="monitored_barrier", since=limit.total_seconds()
+            )
+
+    def _named(self, name: str, work: Work, limit: datetime.timedelta) -> None:
+        try:
+            work.wait(limit)
+        except OperationTimeoutError as error:
+            text = f"{name} timed out: rank 0 has not answered within {limit.total_seconds()} s"
+            raise OperationTimeoutError(text, ranks=[0], operation=name, since=error.since) from None
 
     def _start(
         self,
         name: str,
-        begin: list[typing.Callable[[], int]],
-        result: typing.Any,
-        settle: typing.Callable[[], typing.Any],
-        keep: typing.Any = None,
+        begin: list[Begin],
+        result: object,
+        settle: typing.Callable[[], object],
+        opts: typing.Any = None,
+        *,
+        detail: str = "",
+        keep: object = None,
     ) -> Work:
-        with self._lock:
-            self._calls += 1
-            title = f"{name} (call {self._calls} of this group, rank {self._rank} of {self._size})"
-            # Keeps what was lent for as long as it takes.
-            work = Work(title, len(begin), result, lambda keep=keep: settle())
-            for one in begin:
-                self._works[one()] = work
-                _busy.add(self)
-        if not begin:
-            work._parts = 1
-            work.end_part(None)
+        if not self._is_checked:
+            _check_backends(self)
+            self._is_checked = True
+        timeout = getattr(opts, "timeout", None)
+        work = self._runner.start(
+            name, begin, result, settle, detail=detail, timeout=timeout, keep=keep
+        )
+        works = getattr(self._coalescing, "works", None)
+        if works is not None:
+            works.append(work)
         return work
 
-    def _on_end(
-        self,
-        number: int,
-        failure: tuple[str, list[int]] | None,
-        missing: list[tuple[int, int, list[int]]] | None,
-    ) -> None:
-        with self._lock:
-            work = self._works.pop(number)
-            if not self._works:
-                _busy.discard(self)
-        error = None
-        if failure is not None:
-            age = time.monotonic() - work.begun_at
-            error = _core.SessionError(f"{work.name}, begun {age:.1f} s ago: {failure[0]}")
-        # What one of its operations does not report, nobody knows of the whole.
-        work.missing = None if work.missing is None or missing is None else work.missing + missing
-        work.end_part(error)
 
-    def _give_up(self, error: Exception) -> None:
-        with self._lock:
-            works, self._works = set(self._works.values()), {}
-            _busy.discard(self)
-        for work in works:
-            work.fail(_core.SessionError(f"{work.name}: its results cannot be handed out: {error}"))
-
-    def _is_idle(self) -> bool:
-        with self._lock:
-            return not self._works
-
-
-def _hand_out(group: weakref.ref[ThalwegGroup], session: _core.Session) -> None:
-    """The thread of a group. It does not keep the group alive."""
-    while True:
-        end = session.next(_LOOK_S)
-        alive = group()
-        for is_warning, note in session.take_notes():
-            _log.log(logging.WARNING if is_warning else logging.INFO, "%s", note)
-        if alive is None or (end is None and alive._is_over.is_set() and alive._is_idle()):
-            return
-        try:
-            if end is not None:
-                alive._on_end(*end)
-        except Exception as error:  # without this thread nobody would ever hear of anything
-            alive._give_up(error)
-            raise
-        del alive
-
-
-def _leave(group: weakref.ref[ThalwegGroup]) -> None:
-    alive = group()
-    if alive is not None:
-        alive.shutdown()
-
-
-def _listed(tensors: torch.Tensor | Tensors) -> Tensors:
-    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+def _check_backends(group: ThalwegGroup) -> None:
+    """Raises ValueError where other devices of the group were given other backends, which torch ignores."""
+    config = dist.distributed_c10d._world.pg_backend_config.get(group)
+    backends = dict(pair.split(":") for pair in str(config).split(",")) if config else {}
+    others = sorted(f"{device}:{name}" for device, name in backends.items() if name != "thalweg")
+    if others:
+        raise ValueError(
+            f'backend="{config}": a group of thalweg takes the tensors of all devices, and {", ".join(others)} would '
+            'have no effect. Use backend="thalweg", and a group of its own for each other backend '
+            "(torch.distributed.new_group)"
+        )
 
 
 def _later(
     call: typing.Callable[..., int], *arguments: typing.Any, **named: typing.Any
-) -> typing.Callable[[], int]:
+) -> Begin:
     return lambda: call(*arguments, **named)
 
 
-def _settle(lent: list[Lent]) -> typing.Callable[[], None]:
-    return lambda: [one.settle() for one in lent] and None
+def _settle(lent: list[Lent]) -> typing.Callable[[], object]:
+    def settle() -> None:
+        for one in lent:
+            one.settle()
+
+    return settle
 
 
-def _divided(lent: Lent, ranks: int, splits: list[int] | None = None) -> list[tuple[int, int]]:
-    """Its memory in one piece for each rank: equal ones, or so many rows each."""
-    address, length = lent.memory
-    if not splits:
-        if length % ranks:
-            raise ValueError(f"a tensor of {tuple(lent.host.shape)} cannot be divided by {ranks} ranks")
-        piece = length // ranks
-        return [(address + at * piece if piece else 0, piece) for at in range(ranks)]
-    rows = lent.host.shape[0] if lent.host.dim() else 0
-    if sum(splits) != rows:
-        raise ValueError(f"splits {splits} do not add up to {rows} rows")
-    row = length // rows if rows else 0
-    pieces, start = [], address
-    for split in splits:
-        pieces.append((start if split * row else 0, split * row))
-        start += split * row
-    return pieces
+def _nothing() -> None:
+    pass

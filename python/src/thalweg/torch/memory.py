@@ -61,3 +61,27 @@ class Lent:
         if self.host.data_ptr() != self.tensor.data_ptr():
             with torch.no_grad():
                 self.tensor.copy_(self.host)
+
+
+def listed(tensors: torch.Tensor | list[torch.Tensor]) -> list[torch.Tensor]:
+    """A list of tensors, also of one."""
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+
+
+def divided(lent: Lent, ranks: int, splits: list[int] | None = None) -> list[tuple[int, int]]:
+    """Memory of a tensor in one piece for each rank: equal pieces, or by numbers of rows."""
+    address, length = lent.memory
+    if not splits:
+        if length % ranks:
+            raise ValueError(f"a tensor of {tuple(lent.host.shape)} cannot be divided by {ranks} ranks")
+        piece = length // ranks
+        return [(address + at * piece if piece else 0, piece) for at in range(ranks)]
+    rows = lent.host.shape[0] if lent.host.dim() else 0
+    if sum(splits) != rows:
+        raise ValueError(f"splits {splits} do not add up to {rows} rows")
+    row = length // rows if rows else 0
+    pieces, start = [], address
+    for split in splits:
+        pieces.append((start if split * row else 0, split * row))
+        start += split * row
+    return pieces

@@ -1,22 +1,23 @@
-"""Which address of rank 0 all others can reach.
+"""Choice of an address of rank 0 that all others can reach.
 
 Hosts have several addresses: of a management network, of containers, of the fast network. Their order
-says nothing. So rank 0 listens, every other rank tries all of its addresses, and what all of them have
-reached is taken. A word that only this group knows shows that it was rank 0 who answered, and not
-somebody else's port.
+says nothing. So rank 0 listens, every other rank tries all of its addresses, and the first that all of them have
+reached is taken. A word that only this group knows shows that rank 0 answered, and not another program's port.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import fcntl
-import json
 import logging
 import secrets
 import socket
 import struct
 import threading
 import typing
+
+if typing.TYPE_CHECKING:
+    from .meeting import Waiting
 
 _log = logging.getLogger("thalweg")
 
@@ -28,46 +29,61 @@ _SIOCGIFADDR = 0x8915
 def own_addresses() -> list[str]:
     """The IPv4 addresses of this host, loopback first."""
     found = [_LOOPBACK]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode()[:15])
-            try:
-                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
-            except OSError:
-                continue  # it has none
-            address = socket.inet_ntoa(answer[20:24])
-            if address not in found:
-                found.append(address)
+    for _, name in socket.if_nameindex():
+        address = _ipv4_of(name)
+        if address is not None and address not in found:
+            found.append(address)
     return found
 
 
-def choose(store: typing.Any, rank: int, ranks: int) -> str | None:
-    """Called by all ranks. Rank 0 learns the address, the others get ``None``."""
+def address_of(interface: str) -> str:
+    """The IPv4 address of an interface."""
+    names = [name for _, name in socket.if_nameindex()]
+    if interface not in names:
+        raise ValueError(f"there is no interface {interface}; there are {', '.join(names)}")
+    address = _ipv4_of(interface)
+    if address is None:
+        raise ValueError(f"the interface {interface} has no IPv4 address")
+    return address
+
+
+def _ipv4_of(interface: str) -> str | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("256s", interface.encode()[:15])
+        try:
+            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+        except OSError:
+            return None
+        return socket.inet_ntoa(answer[20:24])
+
+
+def choose(store: Waiting, rank: int, ranks: int, bind: str | None = None) -> str | None:
+    """Called by all ranks. Rank 0 gets the address, one of its own or `bind`, the others get ``None``."""
     if ranks == 1:
-        return _LOOPBACK
+        return bind or _LOOPBACK
     if rank == 0:
-        return _offer(store, ranks)
-    offer = json.loads(store.get("thalweg/offer"))
+        return _offer(store, ranks, [bind] if bind else own_addresses())
+    offer = store.get("thalweg/offer", 0)
     with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
         tries = pool.map(lambda address: _answers(address, offer), offer["addresses"])
         reached = [address for address, is_there in zip(offer["addresses"], tries) if is_there]
-    store.set(f"thalweg/reached/{rank}", json.dumps([socket.gethostname(), reached]))
+    store.set(f"thalweg/reached/{rank}", [socket.gethostname(), reached])
     return None
 
 
-def _offer(store: typing.Any, ranks: int) -> str:
-    addresses, word = own_addresses(), secrets.token_hex(16)
+def _offer(store: Waiting, ranks: int, addresses: list[str]) -> str:
+    word = secrets.token_hex(16)
     with socket.create_server(("", 0), backlog=ranks * len(addresses)) as listener:
         stop = threading.Event()
         thread = threading.Thread(target=_greet, args=(listener, word, stop), daemon=True)
         thread.start()
         port = listener.getsockname()[1]
-        store.set(
-            "thalweg/offer", json.dumps({"addresses": addresses, "port": port, "word": word})
-        )
-        answers = {r: json.loads(store.get(f"thalweg/reached/{r}")) for r in range(1, ranks)}
-        stop.set()
-        thread.join()
+        try:
+            store.set("thalweg/offer", {"addresses": addresses, "port": port, "word": word})
+            answers = {r: store.get(f"thalweg/reached/{r}", r) for r in range(1, ranks)}
+        finally:
+            stop.set()
+            thread.join()
     for address in addresses:
         if all(address in reached for _, reached in answers.values()):
             _log.info("rank 0 is reached at %s (of %s)", address, ", ".join(addresses))
@@ -92,16 +108,16 @@ def _greet(listener: socket.socket, word: str, stop: threading.Event) -> None:
                 continue  # it has gone
 
 
-def _answers(address: str, offer: dict) -> bool:
+def _answers(address: str, offer: dict[str, typing.Any]) -> bool:
     word = offer["word"].encode()
     try:
         with socket.create_connection((address, offer["port"]), timeout=_TRY_S) as connection:
-            heard = b""
-            while len(heard) < len(word):
-                piece = connection.recv(len(word) - len(heard))
+            received = b""
+            while len(received) < len(word):
+                piece = connection.recv(len(word) - len(received))
                 if not piece:
                     break
-                heard += piece
-            return heard == word
+                received += piece
+            return bool(received == word)
     except OSError:
         return False

@@ -35,9 +35,10 @@ class Reduction:
     def _set_up(self, op: typing.Any, ranks: int) -> None:
         self._ranks = ranks
         self._factor: typing.Any = None
-        self._name = next((name for known, name in _NAMES.items() if op == known), None)
-        if self._name is None:
+        name = next((name for known, name in _NAMES.items() if op == known), None)
+        if name is None:
             raise ValueError(f"thalweg does not know {op}: SUM, AVG, MIN, MAX, PRODUCT or PREMUL_SUM")
+        self._name = name
         if self._name == "premul":
             # Older versions have no other way to it.
             self._factor = op.__getstate__()[1]

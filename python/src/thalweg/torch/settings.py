@@ -1,61 +1,116 @@
-"""Where switches and servers are, if rank 0 is not to bring its own.
+"""Settings of a process group: from its :class:`~thalweg.torch.Options`, the environment, and a file.
 
-Settings come from the environment, or from a file ``thalweg.toml`` in the working directory (another
-path in ``THALWEG_CONFIG``). The environment wins.
+Options win over the environment, which wins over the file: ``thalweg.toml`` in the working directory, or the path
+in ``THALWEG_CONFIG``. A setting ``name`` is ``Options(name=…)``, ``THALWEG_NAME`` and the key ``name`` of the file.
 
-============================== ====================== ====================================================
-variable                       key of the file        meaning
-============================== ====================== ====================================================
-``THALWEG_SERVER``             ``server``             a running ``thalweg server``, as host:port
-``THALWEG_SWITCH``             ``switch``             the switch of this rack, as host:port
-``THALWEG_TOKEN``              ``token``              what the server wants to see
-``THALWEG_SECRET_FILE``        ``secret_file``        the cluster's secret: needed with a switch but no server
-``THALWEG_COLLECTIVE``         ``collective``         ``auto``, ``aggregate``, ``server`` or ``ring``
-``THALWEG_SHARE_MEMORY``       ``share_memory``       ``0``: ranks of one host do not combine in memory first
-============================== ====================== ====================================================
+===================== ==========================================================================================
+setting               meaning
+===================== ==========================================================================================
+``server``            a running ``thalweg server``, as host:port; without it, rank 0 starts a server
+``switch``            the switch of this rack, as host:port
+``token``             token of the job, where the server asks for it
+``token_file``        a file with the token
+``ca_file``           certificates that vouch for the server, where it uses TLS
+``secret_file``       the secret of the cluster: needed with a switch but no server
+``job``               name of the job; groups add a suffix. Default: a random name
+``interface``         network interface to send from, as ``eth1``
+``bind``              address to send from, instead of ``interface``
+``ports``             UDP ports to choose from, as ``5000-5100``; default: any free port
+``threads``           number of sending threads, the same at all ranks; default 1
+``numeric``           ``auto``, ``float``, ``fixed:SCALE`` or ``dynamic:SCALE``: what switches add
+``collective``        ``auto``, ``aggregate``, ``server`` or ``ring``
+``share_memory``      ``0``: ranks of one host do not combine in memory first
+``failure_after``     seconds until a rank whose process or host is gone fails the job; default 10
+``stall_after``       seconds without progress until a warning explains the stall; default 5
+``join_timeout``      seconds to wait for all ranks to join; default: the timeout of the group
+``operation_timeout`` seconds for an operation; default: the timeout of the group
+===================== ==========================================================================================
 """
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
+import datetime
 import os
 import pathlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from .options import Options
 
 _FLAGS = ("share_memory",)
-_KEYS = ("server", "switch", "token", "secret_file", "collective", *_FLAGS)
+_COUNTS = ("threads",)
+_SECONDS = ("failure_after", "stall_after", "join_timeout", "operation_timeout")
+_TEXTS = (
+    "server",
+    "switch",
+    "token",
+    "token_file",
+    "ca_file",
+    "secret_file",
+    "job",
+    "interface",
+    "bind",
+    "ports",
+    "numeric",
+    "collective",
+)
+NAMES = (*_TEXTS, *_COUNTS, *_FLAGS, *_SECONDS)
+# Settings of the library that have no effect on a group yet, and why.
+_REFUSED = {
+    "pacing": "sessions from Python are not paced",
+    "paths": "sessions from Python send from one port",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the environment and the file say."""
+    """Settings of a group, from all sources together."""
 
     server: str | None = None
     switch: str | None = None
     token: str | None = None
+    token_file: str | None = None
+    ca_file: str | None = None
     secret_file: str | None = None
+    job: str | None = None
+    interface: str | None = None
+    bind: str | None = None
+    ports: str | None = None
+    threads: int = 1
+    numeric: str = "auto"
     collective: str = "auto"
     share_memory: bool = True
+    failure_after: float = 10.0
+    stall_after: float | None = None
+    join_timeout: float | None = None
+    operation_timeout: float | None = None
 
     @staticmethod
-    def load() -> Settings:
-        """Reads both."""
+    def load(options: Options | None = None) -> Settings:
+        """Reads all sources."""
         values = _from_file(pathlib.Path(os.environ.get("THALWEG_CONFIG", "thalweg.toml")))
-        for key in _KEYS:
-            given = os.environ.get(f"THALWEG_{key.upper()}")
-            if given is not None:
-                values[key] = given
-        for flag in _FLAGS:
-            if flag in values:
-                values[flag] = str(values[flag]).lower() not in ("0", "false", "no")
-        return Settings(**values)
+        from_environment = {
+            name: os.environ[f"THALWEG_{name.upper()}"]
+            for name in (*NAMES, *_REFUSED)
+            if f"THALWEG_{name.upper()}" in os.environ
+        }
+        check_names(from_environment, "the environment")
+        values.update(from_environment)
+        if options is not None:
+            values.update(options.given)
+        settings = Settings(**{name: _typed(name, value) for name, value in values.items()})
+        settings._check()
+        return settings
 
     def secret(self) -> bytes:
-        """The cluster's secret, or one that nobody else knows."""
+        """Returns the secret of the cluster, or a random one where there is no switch to share it with."""
         if self.secret_file is None:
             if self.switch is not None:
                 raise ValueError(
-                    "THALWEG_SWITCH names a switch, but nothing says what secret it shares with servers: "
-                    "set THALWEG_SECRET_FILE, or THALWEG_SERVER to use a running server"
+                    "switch names a switch, but no setting has the secret that it shares with servers: "
+                    "set secret_file, or server to use a running server"
                 )
             return os.urandom(16)
         text = pathlib.Path(self.secret_file).read_text().strip()
@@ -67,8 +122,63 @@ class Settings:
             raise ValueError(f"{self.secret_file} must hold 32 hexadecimal digits")
         return secret
 
+    def token_text(self) -> str | None:
+        """Returns the token, from its file where that is set."""
+        if self.token_file is None:
+            return self.token
+        return pathlib.Path(self.token_file).read_text().strip()
 
-def _from_file(path: pathlib.Path) -> dict:
+    def _check(self) -> None:
+        for one, other in (("token", "token_file"), ("interface", "bind")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise ValueError(f"{one} and {other} are both set: set one of them")
+        if self.ca_file is not None and self.server is None:
+            raise ValueError("ca_file is set, but only a running server uses TLS: set server as well")
+        for name in ("token_file", "ca_file", "secret_file"):
+            path = getattr(self, name)
+            if path is not None and not pathlib.Path(path).is_file():
+                raise ValueError(f"{name} names {path}, and there is no such file")
+
+
+def check_names(values: collections.abc.Iterable[str], source: str) -> None:
+    """Raises ValueError for a setting that is unknown or has no effect."""
+    for name in values:
+        if name in _REFUSED:
+            raise ValueError(f"{source}: {name} cannot be set: {_REFUSED[name]}")
+        if name not in NAMES:
+            raise ValueError(f"{source}: unknown setting {name}; there are {', '.join(NAMES)}")
+
+
+def _typed(name: str, value: object) -> typing.Any:
+    """A value of the type that the setting has, whatever source it comes from."""
+    if name in _FLAGS:
+        return str(value).lower() not in ("0", "false", "no")
+    if name in _SECONDS:
+        if isinstance(value, datetime.timedelta):
+            value = value.total_seconds()
+        seconds = _number(name, value, float)
+        if not 0 < seconds < float("inf"):
+            raise ValueError(f"{name} is {value}: choose seconds above 0")
+        return seconds
+    if name in _COUNTS:
+        count = _number(name, value, int)
+        if count < 1:
+            raise ValueError(f"{name} is {value}: choose 1 or more")
+        return count
+    return str(value)
+
+
+Number = typing.TypeVar("Number", int, float)
+
+
+def _number(name: str, value: object, kind: type[Number]) -> Number:
+    try:
+        return kind(str(value))
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}, and has to be a number") from None
+
+
+def _from_file(path: pathlib.Path) -> dict[str, object]:
     if not path.exists():
         if "THALWEG_CONFIG" in os.environ:
             raise ValueError(f"THALWEG_CONFIG names {path}, and there is no such file")
@@ -78,7 +188,5 @@ def _from_file(path: pathlib.Path) -> dict:
     except ImportError:
         raise ValueError(f"{path} cannot be read before Python 3.11: use variables instead") from None
     values = tomllib.loads(path.read_text())
-    unknown = sorted(set(values) - set(_KEYS))
-    if unknown:
-        raise ValueError(f"{path}: unknown {', '.join(unknown)}; there are {', '.join(_KEYS)}")
+    check_names(values, str(path))
     return values

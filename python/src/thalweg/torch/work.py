@@ -1,4 +1,4 @@
-"""Operations that are under way."""
+"""Operations in progress."""
 
 from __future__ import annotations
 
@@ -8,27 +8,44 @@ import time
 import typing
 
 import torch
-import torch.distributed as dist
+from torch._C import _distributed_c10d
+
+from .errors import OperationTimeoutError
+
+# Parts of a tensor, from one value to another, and the ranks whose values these lack.
+Missing = list[tuple[int, int, list[int]]]
 
 
-class Work(dist._Work):
-    """What a collective returns: wait for it, or take its future."""
+class Work(_distributed_c10d.Work):
+    """Handle of an operation, as torch's own: wait for it, or take its future."""
 
-    def __init__(self, name: str, parts: int, result: typing.Any, settle: typing.Callable[[], None]):
+    def __init__(
+        self, operation: str, title: str, parts: int, result: object, settle: typing.Callable[[], object]
+    ) -> None:
         super().__init__()
-        self.name = name
-        self.begun_at = time.monotonic()
+        #: Name of the operation, such as ``all_reduce``.
+        self.operation = operation
+        #: Operation, call and rank, for messages.
+        self.title = title
+        self.began_at = time.monotonic()
+        #: Values that the result lacks. ``None`` where that is unreported.
+        self.missing: Missing | None = []
+        #: Rank that sent what was received from any rank.
+        self.source: int | None = None
         self._parts = parts
         self._result = result
         self._settle = settle
         self._error: Exception | None = None
-        # What the result lacks: from which value to which, and whose. None where that is unreported.
-        self.missing: list[tuple[int, int, list[int]]] | None = []
         self._ended = threading.Event()
-        self._future: torch.futures.Future = torch.futures.Future()
+        self._lock = threading.Lock()
+        # Made when somebody asks for them.
+        self._signal: torch.futures.Future[None] | None = None
+        self._future: torch.futures.Future[object] | None = None
 
     def end_part(self, error: Exception | None) -> None:
         """One of the operations that it consists of has ended."""
+        if self._ended.is_set():
+            return  # It has timed out.
         self._parts -= 1
         self._error = self._error or error
         if self._parts > 0:
@@ -36,32 +53,48 @@ class Work(dist._Work):
         if self._error is None:
             try:
                 self._settle()
-            except Exception as failure:  # the caller is to see it, not this thread
+            except Exception as failure:  # its place is the caller's thread
                 self._error = failure
-        self._ended.set()
-        if self._error is None:
-            self._future.set_result(self._result)
-        else:
-            self._future.set_exception(self._error)
+        with self._lock:
+            self._ended.set()
+            signal = self._signal
+        # Nothing is lent any more.
+        self._settle = _nothing
+        if signal is not None:
+            signal.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """None of what is left of it will end."""
+        """Ends it whatever is left of it."""
         self._parts = 1
         self.end_part(error)
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
-        """Until it has ended, or for as long as `timeout`; raises what went wrong."""
-        seconds = None if timeout is None or timeout.total_seconds() <= 0 else timeout.total_seconds()
+        """Waits until it has ended, for `timeout` at most, and raises its error."""
+        is_limited = timeout is not None and timeout.total_seconds() > 0
+        seconds = timeout.total_seconds() if timeout is not None and is_limited else None
+        # The main thread handles signals meanwhile: Ctrl-C ends the wait.
         if not self._ended.wait(seconds):
-            waited = time.monotonic() - self.begun_at
-            raise dist.DistError(f"{self.name} has not ended, {waited:.1f} s after it began")
+            age_s = time.monotonic() - self.began_at
+            raise OperationTimeoutError(
+                f"{self.title} timed out: wait({seconds} s) ended {age_s:.1f} s after it began; it goes on",
+                operation=self.operation,
+                since=age_s,
+            )
         if self._error is not None:
             raise self._error
         return True
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[typing.Any]:
         """Its result, later."""
-        return self._future
+        with self._lock:
+            if self._future is None:
+                self._signal = torch.futures.Future()
+                # A callback that raises becomes an error of C++. `set_exception` would hand the exception to C++ as
+                # if it were the result.
+                self._future = self._signal.then(lambda _: self._outcome())
+                if self._ended.is_set():
+                    self._signal.set_result(None)
+            return self._future
 
     def is_completed(self) -> bool:
         """Whether it has ended, well or not."""
@@ -72,7 +105,7 @@ class Work(dist._Work):
         return self._ended.is_set() and self._error is None
 
     def exception(self) -> Exception | None:
-        """What went wrong."""
+        """Its error."""
         return self._error
 
     def result(self) -> typing.Any:
@@ -81,5 +114,60 @@ class Work(dist._Work):
         return self._result
 
     def synchronize(self) -> None:
-        """Results are in place when it has ended."""
+        """Waits: results are in place when it has ended."""
         self.wait()
+
+    def source_rank(self) -> int:
+        """Rank that sent what was received from any rank."""
+        if self.source is None:
+            raise ValueError(f"{self.title} has received nothing from any rank")
+        return self.source
+
+    _source_rank = source_rank
+
+    def _outcome(self) -> object:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class Works(_distributed_c10d.Work):
+    """Several works that were started between ``_start_coalescing`` and ``_end_coalescing``."""
+
+    def __init__(self, works: list[Work]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
+        """Waits for all of them."""
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def get_future(self) -> torch.futures.Future[typing.Any]:
+        """Their results, later."""
+        return torch.futures.collect_all([work.get_future() for work in self._works])
+
+    def is_completed(self) -> bool:
+        """Whether all have ended."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Whether all have ended well."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Exception | None:
+        """The first error."""
+        return next(filter(None, (work.exception() for work in self._works)), None)
+
+    def result(self) -> typing.Any:
+        """All results, once they are there."""
+        return [work.result() for work in self._works]
+
+    def synchronize(self) -> None:
+        """Waits for all of them."""
+        self.wait()
+
+
+def _nothing() -> None:
+    pass

@@ -241,7 +241,7 @@ fn both_ends_of_a_transfer_agree_on_type_and_length() {
         let transfer = shuttle.command(1, receive).expect("it goes on");
         shuttle.run(100_000);
         if at == 0 {
-            let received = Event::Received { transfer, bytes: bytes() };
+            let received = Event::Received { transfer, from: 0, bytes: bytes() };
             assert!(shuttle.events.contains(&(NodeId(1), received)));
             continue;
         }

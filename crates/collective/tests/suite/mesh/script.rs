@@ -150,7 +150,7 @@ fn results(shuttle: &Shuttle<Mesh>, rank: usize) -> Results {
         match event.clone() {
             Event::Finished { operation, outcome } => operations.push((operation, outcome)),
             Event::Sent { transfer } => transfers.push((transfer, None)),
-            Event::Received { transfer, bytes } => transfers.push((transfer, Some(bytes))),
+            Event::Received { transfer, bytes, .. } => transfers.push((transfer, Some(bytes))),
             Event::Failed { failure, .. } | Event::TransferFailed { failure, .. } => {
                 panic!("rank {rank}: {failure}")
             }

@@ -89,9 +89,52 @@ fn transfers_with_one_tag_keep_their_order() {
     let transfers = [2, 1, 1, 2, 1].map(|tag| receive(&mut shuttle, tag));
     shuttle.run(100_000);
     for (transfer, byte) in transfers.into_iter().zip([20, 10, 11, 21, 12]) {
-        let event = Event::Received { transfer, bytes: vec![byte; 50] };
+        let event = Event::Received { transfer, from: 0, bytes: vec![byte; 50] };
         assert!(shuttle.events.contains(&(NodeId(1), event)), "{:?}", shuttle.events);
     }
+}
+
+/// Receives that were posted before and after the transfers came: each takes one, of a rank in its order.
+#[test]
+fn a_receive_from_any_rank_takes_the_first_that_comes() {
+    let mut shuttle = Shuttle::new(meshes(3, tiny), 9);
+    shuttle.loss = 0.3;
+    let receive = |shuttle: &mut Shuttle<_>| {
+        let any = |mesh: &mut super::Mesh, now| mesh.receive_any(now, 1, (None, None));
+        shuttle.command(0, any).expect("it goes on")
+    };
+    let mut transfers = vec![receive(&mut shuttle), receive(&mut shuttle)];
+    for (from, tag, byte) in
+        [(1, 1, 10), (2, 1, 20), (1, 1, 11), (2, 7, 70), (2, 1, 21), (1, 1, 12)]
+    {
+        // Longer than what goes without being asked for.
+        let bytes = vec![byte; 500];
+        let send = |mesh: &mut super::Mesh, now| mesh.send(now, 0, tag, bytes);
+        shuttle.command(from, send).expect("it goes on");
+        shuttle.run(3);
+    }
+    shuttle.run(100_000);
+    transfers.extend([(); 3].map(|()| receive(&mut shuttle)));
+    let directed = |mesh: &mut super::Mesh, now| mesh.receive(now, 2, 7);
+    let directed = shuttle.command(0, directed).expect("it goes on");
+    shuttle.run(100_000);
+    let received: Vec<_> = shuttle
+        .events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Received { transfer, from, bytes } => Some((*transfer, *from, bytes[0])),
+            _ => None,
+        })
+        .collect();
+    assert!(received.contains(&(directed, 2, 70)), "{received:?}");
+    for (rank, expected) in [(1, vec![10, 11, 12]), (2, vec![20, 21])] {
+        let mut of_rank: Vec<_> =
+            received.iter().filter(|one| one.1 == rank && one.2 != 70).collect();
+        of_rank.sort();
+        assert!(of_rank.iter().all(|one| transfers.contains(&one.0)), "{received:?}");
+        assert_eq!(of_rank.iter().map(|one| one.2).collect::<Vec<_>>(), expected);
+    }
+    assert_eq!(received.len(), 6, "{received:?}");
 }
 
 #[test]

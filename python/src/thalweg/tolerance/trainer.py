@@ -10,7 +10,7 @@ from torch import nn
 
 from .dropping import Drop
 
-Examples = typing.Tuple[torch.Tensor, torch.Tensor]
+Examples = tuple[torch.Tensor, torch.Tensor]
 
 
 def _sgd(parameters: typing.Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -31,9 +31,9 @@ def right_answers(model: nn.Module, test: Examples) -> float:
 
 @dataclasses.dataclass
 class Trainer:
-    """A training that :func:`~thalweg.torch.loss_bound` can repeat.
+    """A training that :func:`~thalweg.tolerance.loss_bound` can repeat.
 
-        thalweg.torch.loss_bound(Trainer(make_model, (inputs, answers), test, rounds=200))
+        thalweg.tolerance.loss_bound(Trainer(make_model, (inputs, answers), test, rounds=200))
 
     In every round each worker finds the gradient of a batch of its own and loses a part of it; the mean over
     all workers, in which lost values count as zero, is the step of the optimizer.
@@ -106,7 +106,8 @@ class Trainer:
             for at, parameter in enumerate(parameters):
                 if parameter.grad is not None:
                     part = parameter.grad / self.workers
-                    means[at] = part if means[at] is None else means[at] + part
+                    before = means[at]
+                    means[at] = part if before is None else before + part
         for mean, parameter in zip(means, parameters):
             parameter.grad = mean
         optimizer.step()

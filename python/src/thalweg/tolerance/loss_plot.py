@@ -10,6 +10,8 @@ from xml.sax.saxutils import escape
 # For every mode, losses with the qualities of the seeds.
 Curves = typing.Mapping[str, typing.Sequence[tuple[float, typing.Sequence[float]]]]
 
+# From a loss or a quality to a coordinate.
+Scale = typing.Callable[[float], float]
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 50
 # Told apart by those who see no red or no green, too.
@@ -56,7 +58,7 @@ def _up(qualities: typing.Sequence[float]) -> typing.Callable[[float], float]:
     return lambda quality: _HEIGHT - _BOTTOM - (quality - low + margin) * scale
 
 
-def _axes(losses: typing.Sequence[float], to_x: typing.Callable, to_y: typing.Callable) -> list[str]:
+def _axes(losses: typing.Sequence[float], to_x: Scale, to_y: Scale) -> list[str]:
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     parts = [f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="black"/>']
     for loss in losses:
@@ -85,7 +87,9 @@ def _round_numbers(low: float, high: float) -> list[float]:
     return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _curve(curve: typing.Sequence, colour: str, to_x: typing.Callable, to_y: typing.Callable) -> list[str]:
+def _curve(
+    curve: typing.Sequence[tuple[float, typing.Sequence[float]]], colour: str, to_x: Scale, to_y: Scale
+) -> list[str]:
     finite = [(loss, [q for q in all if math.isfinite(q)]) for loss, all in curve]
     shown = [(to_x(loss), all) for loss, all in finite if all]
     line = " ".join(f"{x:.1f},{to_y(statistics.fmean(all)):.1f}" for x, all in shown)

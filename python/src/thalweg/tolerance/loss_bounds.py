@@ -1,6 +1,6 @@
 """How much loss of gradients a model stands.
 
-    bounds = thalweg.torch.loss_bound(train)          # train(drop, seed) returns the quality that it reached
+    bounds = thalweg.tolerance.loss_bound(train)          # train(drop, seed) returns the quality that it reached
     print(bounds)
 
 The loss bound of a model is the largest loss at which it reaches the quality of the lossless training in
@@ -39,9 +39,9 @@ def loss_bound(
     """Trains without loss, then with ever more of it, until quality is lost.
 
     ``train(drop, seed)`` is a training of a fixed number of rounds, with everything random in it drawn from
-    `seed`. It calls `drop` (see :class:`~thalweg.torch.Drop`) on the gradients of each worker before they are
+    `seed`. It calls `drop` (see :class:`~thalweg.tolerance.Drop`) on the gradients of each worker before they are
     averaged, and returns the quality that it ends with: a number of which more is better, such as the share
-    of right answers in a test. :class:`~thalweg.torch.Trainer` is one.
+    of right answers in a test. :class:`~thalweg.tolerance.Trainer` is one.
 
     Quality is the same if its mean over the seeds is at most `tolerance` below the lossless mean. A mode ends
     at the first of `losses` at which it is not. `progress` is told of every loss that was tried.

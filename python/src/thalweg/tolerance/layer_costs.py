@@ -9,10 +9,10 @@ import pathlib
 import statistics
 import typing
 
-from .dropping import PACKET_VALUES, Drop
+from .dropping import PACKET_VALUES, Drop, Mode
 from .trainer import Trainer
 
-_SIZES = ("small", "large")
+_SIZES: tuple[Mode, ...] = ("small", "large")
 
 
 def loss_costs(

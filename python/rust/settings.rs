@@ -1,0 +1,110 @@
+//! Settings of a session by name, to set them and to read them back.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use thalweg::{Collective, Numeric, SessionConfig};
+
+use crate::names;
+
+/// Sets what Python gave by name. `None` is the default.
+pub(crate) fn apply(config: &mut SessionConfig, given: &Bound<'_, PyDict>) -> PyResult<()> {
+    for (name, value) in given.iter() {
+        if !value.is_none() {
+            set(config, &name.extract::<String>()?, &value)?;
+        }
+    }
+    Ok(())
+}
+
+fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let text = || value.extract::<String>();
+    let duration = || seconds(name, value.extract()?);
+    match name {
+        "switch" => config.switch = Some(text()?),
+        "token" => config.token = Some(text()?),
+        "ca_file" => config.tls_ca = Some(text()?.into()),
+        "bind" => config.bind = Some(SocketAddr::new(address(&text()?)?, 0)),
+        "threads" => config.threads = value.extract()?,
+        "numeric" => config.policy = config.policy.numeric(names::numeric(&text()?)?),
+        "collective" => config.policy = config.policy.collective(names::collective(&text()?)?),
+        "share_memory" => config.share_memory = value.extract()?,
+        "stall_after_s" => config.stall_after = duration()?,
+        "ports" => config.ports = Some(ports(&text()?)?),
+        "failure_after_s" => config.failure_after = duration()?,
+        "join_timeout_s" => config.join_timeout = duration()?,
+        "operation_timeout_s" => config.operation_timeout = duration()?,
+        _ => return Err(PyTypeError::new_err(format!("a session has no setting {name}"))),
+    }
+    Ok(())
+}
+
+/// All settings of a session, as it uses them.
+pub(crate) fn read<'py>(py: Python<'py>, config: &SessionConfig) -> PyResult<Bound<'py, PyDict>> {
+    let settings = PyDict::new(py);
+    settings.set_item("server", &config.server)?;
+    settings.set_item("job", &config.job)?;
+    settings.set_item("rank", config.rank)?;
+    settings.set_item("ranks", config.ranks)?;
+    settings.set_item("switch", &config.switch)?;
+    settings.set_item("token", &config.token)?;
+    settings.set_item("ca_file", config.tls_ca.as_ref().map(|path| path.display().to_string()))?;
+    settings.set_item("bind", config.bind.map(|bind| bind.ip().to_string()))?;
+    settings.set_item("threads", config.threads)?;
+    settings.set_item("numeric", numeric_name(config.policy.numeric))?;
+    settings.set_item("collective", collective_name(config.policy.collective))?;
+    settings.set_item("share_memory", config.share_memory)?;
+    settings.set_item("stall_after", config.stall_after.as_secs_f64())?;
+    settings.set_item("failure_after", config.failure_after.as_secs_f64())?;
+    settings.set_item("join_timeout", config.join_timeout.as_secs_f64())?;
+    settings.set_item("operation_timeout", config.operation_timeout.as_secs_f64())?;
+    let ports = config.ports.as_ref().map(|ports| format!("{}-{}", ports.start(), ports.end()));
+    settings.set_item("ports", ports)?;
+    Ok(settings)
+}
+
+/// A duration in seconds.
+pub(crate) fn seconds(name: &str, value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| PyValueError::new_err(format!("{name} is {value}: choose seconds from 0 on")))
+}
+
+fn address(text: &str) -> PyResult<IpAddr> {
+    text.parse().map_err(|_| {
+        PyValueError::new_err(format!("bind is \"{text}\": write an address as 10.0.0.1"))
+    })
+}
+
+/// A range of ports, as "5000-5100".
+fn ports(text: &str) -> PyResult<RangeInclusive<u16>> {
+    let bounds = text
+        .split_once('-')
+        .and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
+    bounds.filter(|(first, last)| first < last).map(|(first, last)| first..=last).ok_or_else(|| {
+        PyValueError::new_err(format!("ports is \"{text}\": write a range as 5000-5100"))
+    })
+}
+
+fn numeric_name(numeric: Numeric) -> String {
+    match numeric {
+        Numeric::Float => "float".into(),
+        Numeric::Fixed { scale, dynamic: false } => format!("fixed:{scale}"),
+        Numeric::Fixed { scale, dynamic: true } => format!("dynamic:{scale}"),
+        // `names::numeric` knows no other name.
+        _ => "auto".into(),
+    }
+}
+
+fn collective_name(collective: Collective) -> &'static str {
+    match collective {
+        Collective::Aggregate => "aggregate",
+        Collective::Server => "server",
+        Collective::Ring => "ring",
+        // `names::collective` knows no other name.
+        _ => "auto",
+    }
+}

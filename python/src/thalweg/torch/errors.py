@@ -1,0 +1,89 @@
+"""Exceptions of the backend, one class for each kind of failure.
+
+All are subclasses of :class:`ThalwegError`, which is a ``torch.distributed.DistBackendError`` and so a
+``RuntimeError``. Settings and arguments that are invalid raise ``ValueError`` or ``TypeError`` instead.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+import torch.distributed as dist
+
+from .. import _core
+
+__all__ = [
+    "AbortedError",
+    "DisagreementError",
+    "OperationTimeoutError",
+    "PeerError",
+    "ThalwegError",
+]
+
+
+# spec: E-07
+class ThalwegError(dist.DistBackendError, _core.SessionError):
+    """A job failed, and with it the operation that raised this."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        ranks: collections.abc.Iterable[int] = (),
+        operation: str | None = None,
+        since: float | None = None,
+    ) -> None:
+        super().__init__(text)
+        #: Ranks of the group that are at fault, ascending, where that is known.
+        self.ranks: tuple[int, ...] = tuple(sorted(ranks))
+        #: Name of the operation, such as ``all_reduce``; ``None`` where no operation failed.
+        self.operation = operation
+        #: Seconds without progress where that is why it failed, else seconds since the operation began.
+        self.since = since
+
+
+class PeerError(ThalwegError):
+    """Another rank, or its host, failed."""
+
+
+class OperationTimeoutError(ThalwegError, TimeoutError):
+    """Joining or an operation took longer than its timeout. The text contains "timed out"."""
+
+
+class AbortedError(ThalwegError):
+    """A rank ended the job by ``abort``, an interrupt or an exception."""
+
+
+class DisagreementError(ThalwegError):
+    """Ranks called different operations."""
+
+
+_CLASSES: dict[str, type[ThalwegError]] = {
+    "peer": PeerError,
+    "timeout": OperationTimeoutError,
+    "aborted": AbortedError,
+    "disagreement": DisagreementError,
+}
+
+
+def of_failure(
+    failure: _core._Failure, *, operation: str | None = None, title: str = "", age_s: float | None = None
+) -> Exception:
+    """The exception for what the compiled part reports of an operation, or of joining."""
+    kind, text, ranks, since = failure
+    text = f"{title}: {text}" if title else text
+    if kind in ("config", "call"):
+        return ValueError(text)
+    if kind == "timeout" and "timed out" not in text:
+        text = f"timed out: {text}"
+    found = _CLASSES.get(kind, ThalwegError)
+    return found(text, ranks=ranks, operation=operation, since=age_s if since is None else since)
+
+
+def of_core(error: _core.SessionError, operation: str | None = None) -> Exception:
+    """The exception for one that the compiled part raised."""
+    failure: typing.Any = getattr(error, "failure", None)
+    if failure is None:
+        return ThalwegError(str(error), operation=operation)
+    return of_failure(failure, operation=operation)

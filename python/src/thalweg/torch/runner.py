@@ -1,0 +1,225 @@
+"""The session of a group: operations that were begun, the thread that ends them, and the end of the session."""
+
+from __future__ import annotations
+
+import atexit
+import datetime
+import logging
+import os
+import sys
+import threading
+import time
+import typing
+import weakref
+
+import torch
+
+from .. import _core
+from . import errors
+from .work import Work
+
+_log = logging.getLogger("thalweg")
+
+Begin = typing.Callable[[], int]
+
+# Longest time until the thread of a group notices that the group is over, or a deadline.
+_POLL_S = 0.2
+# Longest time that leaving takes when a program ends by an exception or with operations in progress.
+_HURRIED_LEAVE_S = 1.0
+# The session reports its own timeout first, with the ranks at fault: this is only for one that does not.
+_GRACE_S = 2.0
+# Sessions with operations in progress. These work on memory of tensors, so they must not be dropped.
+_busy: set[Runner] = set()
+
+
+class Runner:
+    """Starts operations in the order of calls. A thread ends them as their results arrive."""
+
+    def __init__(self, session: _core.Session, rank: int, size: int, timeout_s: float) -> None:
+        self.session = session
+        self.timeout_s = timeout_s
+        self._rank, self._size = rank, size
+        self._pid = os.getpid()
+        # Operations in progress, each with its work and with what holds the memory that it uses. A work may end before
+        # its operations do, by a timeout.
+        self._works: dict[int, tuple[Work, object]] = {}
+        self._deadlines: dict[Work, float] = {}
+        # The last explanation of a stall.
+        self._stall = ""
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._calls = 0
+        self._thread = threading.Thread(
+            target=_end_works, args=(weakref.ref(self), session), name="thalweg-results", daemon=True
+        )
+        self._thread.start()
+        # A process that ends without destroying its groups would be missed by the others.
+        atexit.register(_leave_at_exit, weakref.ref(self))
+
+    def start(
+        self,
+        name: str,
+        begin: list[Begin],
+        result: object,
+        settle: typing.Callable[[], object],
+        *,
+        detail: str = "",
+        timeout: datetime.timedelta | None = None,
+        keep: object = None,
+    ) -> Work:
+        """Begins an operation, or several that end together. `keep` is kept until then."""
+        self._check_process(name)
+        record = _enter_record(name)
+        with self._lock:
+            self._calls += 1
+            call = f"call {self._calls} of this group, rank {self._rank} of {self._size}"
+            title = f"{name}{detail} ({call})"
+            work = Work(name, title, len(begin), result, settle)
+            for one in begin:
+                self._works[self._begun(one, work)] = (work, (settle, keep))
+                _busy.add(self)
+            if begin:
+                own = timeout.total_seconds() if timeout is not None else 0.0
+                limit_s = own if own > 0 else self.timeout_s + _GRACE_S
+                self._deadlines[work] = work.began_at + limit_s
+        if not begin:
+            work.end_part(None)
+        _exit_record(record, work)
+        return work
+
+    def leave(self, limit_s: float | None = None) -> None:
+        """Leaves the job when all operations have ended, or aborts it after `limit_s`. Ctrl-C aborts it as well."""
+        if self._is_over.is_set() or self._is_forked():
+            return
+        self._is_over.set()
+        try:
+            if not self.session.leave(limit_s):
+                _log.warning("rank %d left with operations in progress: the job is aborted", self._rank)
+        except _core.SessionError as error:
+            _log.debug("left a job that had failed: %s", error)
+        self._thread.join(_HURRIED_LEAVE_S if limit_s is not None else None)
+
+    # spec: E-03
+    def abort(self, reason: str) -> None:
+        """Ends the job at once. Operations in progress fail, here and at the other ranks."""
+        if self._is_forked():
+            return
+        self._is_over.set()
+        self.session.abort(reason)
+
+    def is_idle(self) -> bool:
+        """Whether no operation is in progress."""
+        with self._lock:
+            return not self._works
+
+    def _begun(self, begin: Begin, work: Work) -> int:
+        try:
+            return begin()
+        except _core.SessionError as error:
+            raise errors.of_core(error, work.operation) from None
+
+    # spec: E-02
+    def _check_process(self, name: str) -> None:
+        if self._is_forked():
+            raise errors.ThalwegError(
+                f"{name}: this process was forked from rank {self._rank}, whose groups stay with it: start processes "
+                "that use groups with the method spawn, and let each join by itself",
+                operation=name,
+            )
+
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._pid
+
+    def _on_end(self, number: int, failure: _core._Failure | None, *rest: typing.Any) -> None:
+        missing, source = rest
+        with self._lock:
+            work, _ = self._works.pop(number)
+            if not any(other is work for other, _ in self._works.values()):
+                self._deadlines.pop(work, None)
+            if not self._works:
+                _busy.discard(self)
+        error = None
+        if failure is not None:
+            age_s = time.monotonic() - work.began_at
+            title = f"{work.title}, begun {age_s:.1f} s ago"
+            error = errors.of_failure(failure, operation=work.operation, title=title, age_s=age_s)
+        # What one of its parts does not report is unreported for the whole.
+        work.missing = None if work.missing is None or missing is None else work.missing + missing
+        work.source = source
+        work.end_part(error)
+
+    # spec: E-02
+    def _end_late(self) -> None:
+        """Fails operations whose time is over, and the job with them: the other ranks would wait in vain."""
+        now = time.monotonic()
+        with self._lock:
+            late = [work for work, deadline in self._deadlines.items() if deadline <= now]
+        for work in late:
+            age_s = now - work.began_at
+            text = f"{work.title} timed out after {age_s:.1f} s"
+            self.session.abort(text)
+            with self._lock:
+                self._deadlines.pop(work, None)
+            stall = f": {self._stall}" if self._stall else ""
+            work.fail(errors.OperationTimeoutError(text + stall, operation=work.operation, since=age_s))
+
+    def _give_up(self, error: Exception) -> None:
+        # The operations go on, and with them what holds their memory.
+        with self._lock:
+            works = {work for work, _ in self._works.values()}
+            self._deadlines = {}
+        for work in works:
+            text = f"{work.title}: its result cannot be handed out: {error}"
+            work.fail(errors.ThalwegError(text, operation=work.operation))
+
+    def _log_notes(self) -> None:
+        for is_warning, note in self.session.take_notes():
+            _log.log(logging.WARNING if is_warning else logging.INFO, "%s", note)
+            if is_warning:
+                self._stall = note
+
+
+def _end_works(runner: weakref.ref[Runner], session: _core.Session) -> None:
+    """The thread of a session. It does not keep the runner alive."""
+    while True:
+        end = session.next(_POLL_S)
+        alive = runner()
+        if alive is None:
+            return
+        alive._log_notes()
+        if end is None and alive._is_over.is_set() and alive.is_idle():
+            return
+        try:
+            if end is not None:
+                alive._on_end(*end)
+            alive._end_late()
+        except Exception as error:  # without this thread no operation would ever end
+            alive._give_up(error)
+            raise
+        del alive
+
+
+# spec: E-02
+def _leave_at_exit(runner: weakref.ref[Runner]) -> None:
+    alive = runner()
+    if alive is None:
+        return
+    is_failing = getattr(sys, "last_value", None) is not None
+    is_hurried = is_failing or not alive.is_idle()
+    alive.leave(_HURRIED_LEAVE_S if is_hurried else None)
+
+
+def _enter_record(name: str) -> torch.autograd.profiler.record_function | None:
+    """Begins an event of the profiler, if one is active."""
+    if not torch._C._autograd._profiler_enabled():
+        return None
+    record = torch.autograd.profiler.record_function(f"thalweg:{name}")
+    record.__enter__()
+    return record
+
+
+def _exit_record(record: torch.autograd.profiler.record_function | None, work: Work) -> None:
+    """Ends the event when the operation ends."""
+    if record is not None:
+        record._call_end_callbacks_on_future(work.get_future())
+        record.__exit__(None, None, None)

@@ -1,0 +1,153 @@
+"""Settings of a group: from where they come, and that they reach the session."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import shutil
+import subprocess
+import typing
+import warnings
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import thalweg
+import thalweg.torch
+from thalweg.torch import Options, Settings
+from thalweg.torch.settings import NAMES
+
+SECRET = bytes(range(16))
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """No file of the working directory is read."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_options_win_over_the_environment_and_that_over_the_file(tmp_path, monkeypatch):
+    file = tmp_path / "thalweg.toml"
+    file.write_text('server = "a:1"\nswitch = "b:2"\nthreads = 2\nstall_after = 3\nshare_memory = false\n')
+    monkeypatch.setenv("THALWEG_SWITCH", "c:3")
+    monkeypatch.setenv("THALWEG_THREADS", "4")
+    found = Settings.load(Options(threads=5, failure_after=datetime.timedelta(seconds=7)))
+    assert (found.server, found.switch, found.threads) == ("a:1", "c:3", 5)
+    assert (found.stall_after, found.failure_after, found.share_memory) == (3.0, 7.0, False)
+    assert Settings.load() == Settings("a:1", "c:3", threads=4, stall_after=3.0, share_memory=False)
+
+
+def test_every_setting_has_an_option_a_field_and_a_line_of_the_manual():
+    given = Options(**{name: "1" for name in NAMES}).given
+    assert set(given) == set(NAMES) == set(Settings.__dataclass_fields__)
+    assert all(f"``{name}``" in thalweg.torch.settings.__doc__ for name in NAMES)
+    assert "secret" not in repr(Options(token="secret"))
+
+
+@pytest.mark.parametrize(
+    "given, hint",
+    [
+        ({"pacing": "agent"}, "pacing cannot be set"),
+        ({"paths": 4}, "paths cannot be set"),
+        ({"sever": "a:1"}, "unknown setting sever"),
+        ({"threads": 0}, "1 or more"),
+        ({"threads": "two"}, "has to be a number"),
+        ({"stall_after": 0}, "above 0"),
+        ({"token": "a", "token_file": "b"}, "both set"),
+        ({"interface": "lo", "bind": "127.0.0.1"}, "both set"),
+        ({"ca_file": "ca.pem"}, "set server"),
+        ({"server": "a:1", "ca_file": "none.pem"}, "no such file"),
+    ],
+)
+def test_invalid_settings_are_named(given, hint):
+    with pytest.raises(ValueError, match=hint):
+        Settings.load(Options(**given))
+
+
+def test_settings_without_effect_are_refused_from_every_source(tmp_path, monkeypatch):
+    (tmp_path / "thalweg.toml").write_text("paths = 4\n")
+    with pytest.raises(ValueError, match="thalweg.toml: paths cannot be set"):
+        Settings.load()
+    (tmp_path / "thalweg.toml").unlink()
+    monkeypatch.setenv("THALWEG_PACING", "agent")
+    with pytest.raises(ValueError, match="environment: pacing cannot be set"):
+        Settings.load()
+
+
+def test_names_that_moved_work_and_warn():
+    with pytest.warns(DeprecationWarning, match="thalweg.tolerance.Drop"):
+        assert thalweg.torch.Drop is thalweg.tolerance.Drop
+    with pytest.warns(DeprecationWarning, match="BoundedLossState"):
+        hook = thalweg.torch.ddp_hook(loss=0.2)
+    assert hook.tally.max_missing == 0.2
+    assert not hasattr(thalweg, "Session")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(AttributeError):
+            _ = thalweg.torch.nothing
+
+
+# spec: E-07 sockets
+def test_errors_are_those_of_torch_and_cross_processes():
+    error = thalweg.torch.OperationTimeoutError("it timed out", ranks=[2, 1], operation="all_reduce", since=3.5)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (type(error), "it timed out")
+    assert (again.ranks, again.operation, again.since) == ((1, 2), "all_reduce", 3.5)
+    for kind in (dist.DistBackendError, RuntimeError, TimeoutError, thalweg.SessionError):
+        assert isinstance(error, kind)
+
+
+def _readings(rank: int, ranks: int, given: dict[str, typing.Any]) -> list[dict[str, object]]:
+    groups = [dist.new_group(backend="thalweg", pg_options=Options(**given)) for _ in range(2)]
+    for group in groups:
+        total = torch.full((3_000,), 1.0 + rank)
+        dist.all_reduce(total, group=group)
+        assert (total == 3).all()
+    return [group.settings() for group in groups]
+
+
+def _certificate(folder) -> tuple[str, str]:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    command += ["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", key, "-out", cert]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+def test_every_setting_reaches_the_session(run, tmp_path):
+    certificate = _certificate(tmp_path)
+    switch = thalweg.Switch("127.0.0.1:0", SECRET)
+    server = thalweg.Server("127.0.0.1:0", SECRET, "sesame", switch.address, certificate)
+    (tmp_path / "token").write_text("sesame\n")
+    given = {
+        "server": server.address,
+        "switch": switch.address,
+        "token_file": str(tmp_path / "token"),
+        "ca_file": certificate[0],
+        "job": "resnet",
+        "interface": "lo",
+        "ports": "20000-40000",
+        "threads": 2,
+        "numeric": "fixed:1000000",
+        "collective": "aggregate",
+        "share_memory": False,
+        "failure_after": 7.0,
+        "stall_after": 3.0,
+        "join_timeout": 50.0,
+        "operation_timeout": 40.0,
+    }
+    expected = {name: value for name, value in given.items() if name not in ("token_file", "interface", "job")}
+    expected |= {"token": "sesame", "bind": "127.0.0.1"}
+    jobs = set()
+    for rank, readings in enumerate(run(2, _readings, given)):
+        for found in readings:
+            assert {name: found[name] for name in expected} == expected
+            assert (found["rank"], found["ranks"]) == (rank, 2)
+            jobs.add(found["job"])
+    assert len(jobs) == 2 and all(str(job).startswith("resnet/") for job in jobs), jobs
+    server.stop()
+    switch.stop()
