@@ -31,7 +31,7 @@ const REPLACED: u32 = 3;
 /// How often those who wait look whether the others still live.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a member waits for the others.
+/// Limits of the waits of a member for the others.
 pub(crate) struct Wait {
     pub(crate) patience: Duration,
     /// Flag that makes it stop when another thread sets it.
