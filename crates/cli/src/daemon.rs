@@ -137,7 +137,10 @@ pub(crate) fn wait_by(spin: Option<bool>) -> Wait {
 /// Why a daemon did not start: the settings are wrong, or the system is.
 pub(crate) fn not_started(error: Error) -> Failure {
     match error.kind() {
-        ErrorKind::Config | ErrorKind::Call => Failure::Usage(error.to_string()),
+        // Addresses that cannot share a network are settings as well.
+        ErrorKind::Config | ErrorKind::Call | ErrorKind::Network => {
+            Failure::Usage(error.to_string())
+        }
         _ => Failure::Ran(error.to_string()),
     }
 }

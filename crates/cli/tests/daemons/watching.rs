@@ -111,9 +111,11 @@ fn metrics_count_a_real_sum() {
         assert!(named.ends_with(",name=\"resnet\"}"), "{named}");
         let job = named.split('"').nth(1).expect("the job's number");
         assert_eq!(job.len(), 16);
-        assert_eq!(server[&format!("thalweg_server_completed_total{{job=\"{job}\"}}")], 57.0);
-        let ranks = format!("thalweg_server_job_ranks_connected{{job=\"{job}\"}}");
-        assert_eq!(server[&ranks], 2.0);
+        let of_job = |name: &str| {
+            server[&format!("thalweg_server_{name}{{job=\"{job}\",job_name=\"resnet\"}}")]
+        };
+        assert_eq!(of_job("completed_total"), 57.0);
+        assert_eq!(of_job("job_ranks_connected"), 2.0);
     });
     let about = fetch(&rack.switch_metrics, "/");
     assert!(about.starts_with("thalweg switch at 127.0.0.1:") && about.contains("/metrics"));
