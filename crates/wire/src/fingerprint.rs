@@ -7,7 +7,9 @@
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
-use thalweg_core::{Element, Fingerprint, OperationKind, OperationPolicy, Reduction, SumPath};
+use thalweg_core::{
+    Element, Fingerprint, Operation, OperationKind, OperationPolicy, Reduction, SumPath,
+};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
@@ -70,14 +72,16 @@ pub fn encode(fingerprint: &Fingerprint) -> [u8; FINGERPRINT_BYTES] {
 }
 
 /// A digest of an operation for headers that have no room for its fingerprint: the lower half of SipHash-2-4 with a
-/// key of zeros, over the encoded fingerprint and the number of the operation's first fragment. It is never 0. It
-/// tells mistakes apart; it withstands nobody who means harm.
+/// key of zeros, over the encoded fingerprint, the number of the operation and the number of its first fragment. It is
+/// never 0. It tells mistakes apart; it withstands nobody who means harm.
 ///
-/// After two ranks have differed, their fragments may have the same numbers and belong to different operations
-/// that look alike. The first fragment tells those apart.
-pub fn digest(fingerprint: &Fingerprint, first_fragment: u64) -> u32 {
+/// After two ranks have differed, fragments with the same number may belong to operations that look alike. Either the
+/// same operation begins at different fragments then, or different operations begin at the same fragment: both
+/// numbers are needed to tell them apart.
+pub fn digest(fingerprint: &Fingerprint, operation: Operation, first_fragment: u64) -> u32 {
     let mut hasher = SipHasher24::new_with_key(&[0; 16]);
     hasher.write(&encode(fingerprint));
+    hasher.write(&operation.0.to_le_bytes());
     hasher.write(&first_fragment.to_le_bytes());
     (hasher.finish() as u32).max(1)
 }
@@ -178,12 +182,15 @@ pub(crate) mod tests {
     fn digests_tell_operations_apart() {
         let sum = |values| Fingerprint::of_sum(Element::F32, values);
         // From a separate implementation of SipHash: ranks of different releases have to agree.
-        assert_eq!(digest(&sum(352), 1_000), 0x6c36_cc19);
+        let seventh = Operation(7);
+        assert_eq!(digest(&sum(352), seventh, 1_000), 0xee1c_312c);
         let mean = Fingerprint { reduction: Some(Reduction::Mean), ..sum(352) };
-        let lengths = (0..10_000).map(|values| digest(&sum(values), 1_000));
-        let places = (0..1_000).map(|first| digest(&sum(352), first));
-        let digests: BTreeSet<u32> = lengths.chain(places).chain([digest(&mean, 1_000)]).collect();
-        assert_eq!(digests.len(), 11_001);
+        let lengths = (0..10_000).map(|values| digest(&sum(values), seventh, 1_000));
+        let places = (0..1_000).map(|first| digest(&sum(352), seventh, first));
+        let numbers = (8..1_008).map(|number| digest(&sum(352), Operation(number), 1_000));
+        let means = [digest(&mean, seventh, 1_000)];
+        let digests: BTreeSet<u32> = lengths.chain(places).chain(numbers).chain(means).collect();
+        assert_eq!(digests.len(), 12_001);
         assert!(!digests.contains(&0));
     }
 

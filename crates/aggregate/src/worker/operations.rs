@@ -46,7 +46,7 @@ struct Entry {
     held: Held,
     options: Manner,
     fingerprint: Fingerprint,
-    /// The digest of `fingerprint` and `first`. Means nothing before fragments have numbers.
+    /// The digest of `fingerprint`, the operation's number and `first`. Means nothing before fragments have numbers.
     digest: u32,
     /// Whose contributions sums lack, by fragment.
     absent: BTreeMap<u64, Absent>,
@@ -138,13 +138,14 @@ impl Operations {
     // spec: A-30
     fn number_fragments(&mut self, index: usize) {
         let Some(values) = self.fragment_values else { return };
+        let operation = Operation(self.first + index as u64);
         let entry = &mut self.held[index];
         entry.first = self.end;
         entry.missing_end = self.end;
         entry.left = entry.values.div_ceil(u64::from(values));
         self.end += entry.left;
         entry.end = self.end;
-        entry.digest = fingerprint::digest(&entry.fingerprint, entry.first);
+        entry.digest = fingerprint::digest(&entry.fingerprint, operation, entry.first);
     }
 
     /// Finds a fragment, as long as its operation is held.

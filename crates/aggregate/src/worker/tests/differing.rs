@@ -21,7 +21,11 @@ fn packets_name_the_operation_that_was_called() {
     let mean = Fingerprint { reduction: Some(Reduction::Mean), ..sum };
     let options = Manner { fingerprint: Some(mean), ..Manner::default() };
     bench.worker.submit_with(bench.now, Tensor::from(vec![1.0; 8]), options);
-    let [first, second, third] = [digest(&sum, 0), digest(&sum, 2), digest(&mean, 4)];
+    let [first, second, third] = [
+        digest(&sum, Operation(0), 0),
+        digest(&sum, Operation(1), 2),
+        digest(&mean, Operation(2), 4),
+    ];
     assert_eq!(digests(&mut bench), [first, first, second, second, third, third]);
     bench.expire();
     let queries: Vec<Query> = bench.sent().iter().map(Owned::query).collect();
@@ -37,7 +41,8 @@ fn fragments_that_were_numbered_later_name_their_operation() {
     assert!(worker.adopt(Time::ZERO, Arc::new(setup()), 0));
     let sum = Fingerprint::of_sum(Element::F32, 8);
     let known: Vec<_> = (0..5).map(|sequence| worker.work.digest(sequence)).collect();
-    let [first, second] = [digest(&sum, 0), digest(&sum, 2)].map(Some);
+    let digests = [digest(&sum, Operation(0), 0), digest(&sum, Operation(1), 2)];
+    let [first, second] = digests.map(Some);
     assert_eq!(known, [first, first, second, second, None]);
 }
 
