@@ -55,7 +55,7 @@ pub struct AllReduceArguments {
     /// Only this collective; all of them without it
     #[arg(long)]
     collective: Option<Way>,
-    /// Congestion control of aggregation: delay, aimd, dctcp, new-reno, cubic, bbr or swift
+    /// Congestion control: delay, aimd, dctcp, new-reno, cubic, bbr or swift
     #[arg(long, default_value_t)]
     window: Window,
     /// All-reduces that are measured, after one that is not

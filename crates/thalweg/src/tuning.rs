@@ -4,7 +4,7 @@ use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
 use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span};
 use thalweg_deliver::LossBound;
-use thalweg_transport::control::{Delay, DelayRate};
+use thalweg_transport::control::{Aimd, Delay, DelayRate};
 use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secret};
 
@@ -30,7 +30,7 @@ pub(crate) const LAYERS: u16 = 256;
 /// A worker of in-network aggregation.
 pub(crate) fn worker(window: Window) -> worker::Config {
     worker::Config {
-        control: window.control(),
+        control: window.control(Aimd::DELAY),
         // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
         timeout_after: Span::from_ms(50),
         patience_round_trips: 4,
@@ -65,6 +65,7 @@ pub(crate) fn delivery(
     epoch: u32,
     key: Key,
     give_up_after: Span,
+    window: Window,
     rng: Rng,
 ) -> Delivery {
     let rate = DelayRate {
@@ -78,7 +79,7 @@ pub(crate) fn delivery(
         ..DelayRate::default()
     };
     let endpoint = thalweg_deliver::Config {
-        control: rate.into(),
+        control: window.control(rate),
         settling: rate.high,
         paths: 1,
         waits: RtoLimits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
@@ -91,7 +92,13 @@ pub(crate) fn delivery(
 }
 
 /// Reliable flows between the ranks of a job.
-pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> thalweg_flow::Config {
+pub(crate) fn flow(
+    job: JobId,
+    epoch: u32,
+    key: Key,
+    give_up_after: Span,
+    window: Window,
+) -> thalweg_flow::Config {
     thalweg_flow::Config {
         messages: thalweg_flow::MessageConfig {
             // A full frame, as those of gradients are.
@@ -102,10 +109,29 @@ pub(crate) fn flow(job: JobId, epoch: u32, key: Key, give_up_after: Span) -> tha
             credentials: Credentials { job, epoch, key: Some(key) },
             ..thalweg_flow::MessageConfig::default()
         },
-        control: Delay::to(QUEUE_TARGET).into(),
+        control: window.control(Delay::to(QUEUE_TARGET)),
         remembers_paths: true,
         min_rto: Span::from_ms(10),
         initial_rto: Span::from_ms(50),
         ..thalweg_flow::Config::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_reaches_every_transport() {
+        let (job, key, wait) = (JobId(1), Key([1; 16]), Span::from_s(1));
+        for window in Window::ALL {
+            let delivery = delivery(job, 1, key, wait, window, Rng::new(1)).endpoint;
+            let flow = flow(job, 1, key, wait, window);
+            let controls = [worker(window).control, flow.control, delivery.control];
+            let is_default = window == Window::Delay;
+            assert_eq!(controls[0] == controls[1], !is_default, "{window}");
+            assert_eq!(controls[0] == controls[2], !is_default, "{window}");
+            assert_eq!(controls[0], window.control(Aimd::DELAY), "{window}");
+        }
     }
 }

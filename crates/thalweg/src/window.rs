@@ -1,4 +1,4 @@
-//! Congestion control of in-network aggregation, by name.
+//! Congestion control of a rank, by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,12 +13,13 @@ use crate::error::Error;
 /// published target of Swift.
 const SWIFT_TARGET: Span = Span::from_us(1_500);
 
-/// Congestion control of a rank's sums in the network. The ranks of a job may differ: the slowest one limits
-/// all of them.
+/// Congestion control of a rank: of its sums in the network, of its flows and of its deliveries. The ranks of a job
+/// may differ: the slowest one limits all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Window {
-    /// By queueing delay, up to 1.5 ms.
+    /// By queueing delay: a window for sums in the network (up to 1.5 ms) and for flows (up to 1 ms), a rate for
+    /// deliveries (0.5 to 2 ms).
     #[default]
     Delay,
     /// The rule that was published for ATP: each round trip with a mark or a loss halves the window.
@@ -60,10 +61,11 @@ impl Window {
         }
     }
 
-    /// The control, with settings for real networks.
-    pub(crate) fn control(self) -> Control {
+    /// The control, with settings for real networks. `by_delay` is what [`Window::Delay`] means to the transport
+    /// that asks.
+    pub(crate) fn control(self, by_delay: impl Into<Control>) -> Control {
         match self {
-            Window::Delay => Aimd::DELAY.into(),
+            Window::Delay => by_delay.into(),
             Window::Aimd => Aimd::default().into(),
             Window::Dctcp => Dctcp::default().into(),
             Window::NewReno => NewReno.into(),
@@ -99,7 +101,7 @@ mod tests {
     fn every_name_is_read_again_and_others_are_refused() {
         for window in Window::ALL {
             assert_eq!(window.name().parse::<Window>().unwrap(), window);
-            window.control().check().unwrap();
+            window.control(Aimd::DELAY).check().unwrap();
         }
         let error = "large".parse::<Window>().unwrap_err().to_string();
         assert!(error.contains("write one of delay, aimd, dctcp"), "{error}");
@@ -107,10 +109,10 @@ mod tests {
 
     #[test]
     fn each_is_another_control() {
-        let controls = Window::ALL.map(Window::control);
+        let controls = Window::ALL.map(|window| window.control(Aimd::DELAY));
         for (at, control) in controls.iter().enumerate() {
             assert!(!controls[..at].contains(control), "{control:?}");
         }
-        assert_eq!(Window::default().control(), Aimd::DELAY.into());
+        assert_eq!(Window::default().control(Aimd::DELAY), Aimd::DELAY.into());
     }
 }

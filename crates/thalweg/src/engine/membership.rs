@@ -256,7 +256,7 @@ fn participants(
     let job = welcome.ticket.job;
     let flow = |at: usize| {
         let key = welcome.lane_keys[at - 1];
-        tuning::flow(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after())
+        tuning::flow(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), window)
     };
     let nodes = welcome.roster.iter().map(|place| place.node).collect();
     let config = mesh::Config { flow: flow(MESH_LANE), ..mesh::Config::new(nodes, identity.rank) };
@@ -271,7 +271,7 @@ fn participants(
     let delivery = |at: usize| {
         let key = welcome.lane_keys[at - 1];
         let rng = Rng::new(identity.rank.into());
-        tuning::delivery(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), rng)
+        tuning::delivery(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), window, rng)
     };
     let (leaders, seat) = leaders(welcome, identity.rank);
     for (at, delivery) in [(RING_LANE, None), (LOSSY_RING_LANE, Some(delivery(LOSSY_RING_LANE)))] {

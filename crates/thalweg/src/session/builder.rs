@@ -79,7 +79,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Congestion control of sums in the network. Default by delay.
+    /// Congestion control of sums in the network, of flows and of deliveries. Default by delay.
     pub fn window(mut self, window: Window) -> SessionBuilder {
         self.config.window = window;
         self

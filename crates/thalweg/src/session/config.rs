@@ -47,7 +47,7 @@ pub struct SessionConfig {
     pub fragment_values: u16,
     /// Repair of losses, the job's. Default selective.
     pub recovery: Recovery,
-    /// Congestion control of sums in the network. Default by delay.
+    /// Congestion control of sums in the network, of flows and of deliveries. Default by delay.
     pub window: Window,
     /// Number of aggregators that the switches have, the job's. Default 16,384.
     pub aggregators: u32,

@@ -4,7 +4,7 @@
 
 use thalweg::{
     Collective, Counters, Coverage, DeliveryCounters, ErrorKind, Numeric, Policy, Reduce,
-    ReduceOptions, Reduced, SessionConfig,
+    ReduceOptions, Reduced, SessionConfig, Window,
 };
 
 use crate::Cluster;
@@ -94,6 +94,33 @@ fn exact_sums_are_exact_where_lanes_lose_packets() {
         for Reduced { values, coverage, .. } in results {
             assert_eq!(coverage, Coverage::Exact, "{collective:?}");
             assert_eq!(missing(&values), [0; RANKS as usize], "{collective:?}");
+        }
+    }
+}
+
+/// Every congestion control serves sums in the network, flows and deliveries.
+// spec: T-08, M-12 sockets
+#[test]
+fn every_control_carries_every_kind_of_sum_where_lanes_lose_packets() {
+    let cluster = Cluster::losing(0.0);
+    let exact = Policy::default();
+    for window in Window::ALL {
+        let prepare = |config: &mut SessionConfig| {
+            losing(config);
+            config.window = window;
+        };
+        let results = cluster.run(RANKS, prepare, |session| {
+            let sum = |policy| reduce(session, Reduce::Sum, policy);
+            let whole = [Collective::Aggregate, Collective::Server, Collective::Ring]
+                .map(|collective| sum(exact.collective(collective)));
+            (whole, COLLECTIVES.map(|collective| sum(bounded(BOUND, collective))))
+        });
+        for (whole, parts) in &results {
+            for Reduced { values, coverage, .. } in whole {
+                assert_eq!(*coverage, Coverage::Exact, "{window}");
+                assert_eq!(missing(values), [0; RANKS as usize], "{window}");
+            }
+            parts.iter().for_each(|reduced| check(reduced, BOUND));
         }
     }
 }
