@@ -7,7 +7,7 @@
 use thalweg_core::{HEADER_BYTES, Header, JobId, NodeId};
 use thalweg_wire::aggregate::{
     AGGREGATORS_MAX, Announcement, Branch, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice,
-    Parameter, Query, Request, StationBytes, shared_branch,
+    Parameter, Query, Request, StationBytes,
 };
 use thalweg_wire::coverage::{decode, encode};
 use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
@@ -153,7 +153,8 @@ fn gradient(header: &Header) -> bool {
         assert!(gradient.watermark() <= gradient.identity.sequence);
         assert!(gradient.aggregator < AGGREGATORS_MAX);
         for level in branch.entry()..branch.end() {
-            let shared = Branch::unpack(shared_branch(branch.pack(), level)).expect("a branch");
+            let shared = branch.shared(level).branch();
+            assert_eq!(Branch::unpack(shared.pack()), Ok(shared));
             assert_eq!(
                 (shared.entry(), shared.full(level), shared.bit(level)),
                 (level, branch.full(level), 1)

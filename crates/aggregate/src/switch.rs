@@ -160,17 +160,22 @@ impl Machine for Switch {
             return Verdict::Forward;
         }
         let Ok(prefix) = peek(packet.header) else { return self.drop_malformed() };
-        let Some(keyring) = &mut self.keyring else { return self.dispatch(now, prefix, packet) };
         // spec: T-06
-        let body_bytes = packet.body.len();
-        let Some(key) = keyring.verify(prefix, packet.header, body_bytes) else {
-            self.stats.forged += 1;
-            return Verdict::Consume;
-        };
         let Packet { meta, header, body } = packet;
+        let body_bytes = body.len();
+        let mut key = None;
+        if let Some(keyring) = &mut self.keyring {
+            key = keyring.verify(prefix, header, body_bytes);
+            if key.is_none() {
+                self.stats.forged += 1;
+                return Verdict::Consume;
+            }
+        }
         let verdict = self.dispatch(now, prefix, Packet { meta, header: &mut *header, body });
-        if verdict != Verdict::Consume {
-            tag::seal_sized(header, body_bytes, &key);
+        if let Some(key) = &key
+            && verdict != Verdict::Consume
+        {
+            tag::seal_sized(header, body_bytes, key);
         }
         verdict
     }

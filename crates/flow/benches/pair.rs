@@ -5,19 +5,50 @@
 
 use std::time::Instant;
 
-use thalweg_core::testing::TestOutbox;
-use thalweg_core::{Bytes, Machine, NodeId, Reports, Span, Time};
+use thalweg_core::{
+    Body, BodySize, Bytes, HEADER_BYTES, Header, Machine, Meta, NodeId, Outbox, Packet, Purpose,
+    Reports, Span, Time,
+};
 use thalweg_flow::{Config, Endpoint, Event, FlowTagger, Message, Payload};
 
 const PACKETS: u64 = 2_000_000;
 const RUNS: usize = 5;
 
-/// Hands over what was sent, and keeps the memory.
-fn deliver(now: Time, sent: &mut TestOutbox, to: &mut Endpoint) {
-    for packet in &mut sent.packets {
-        to.handle_packet(now, packet.lend());
+/// Packets on a wire, lengths without bytes, in memory that is used again.
+struct Wire {
+    src: NodeId,
+    room: usize,
+    packets: Vec<(Meta, Header, u32)>,
+}
+
+impl Wire {
+    fn new(src: NodeId, room: usize) -> Wire {
+        Wire { src, room, packets: Vec::with_capacity(room) }
     }
-    sent.packets.clear();
+
+    fn deliver(&mut self, now: Time, to: &mut Endpoint) {
+        for (meta, header, bytes) in &mut self.packets {
+            to.handle_packet(now, Packet { meta, header, body: Body::Length(*bytes) });
+        }
+        self.packets.clear();
+    }
+}
+
+impl Outbox for Wire {
+    fn room(&self) -> usize {
+        self.room - self.packets.len()
+    }
+
+    fn lend(&mut self, body: BodySize, _: Purpose) -> Option<Packet<'_>> {
+        if self.room() == 0 {
+            return None;
+        }
+        let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
+        let meta = Meta { src: self.src, ..Meta::default() };
+        self.packets.push((meta, [0; HEADER_BYTES], bytes));
+        let (meta, header, bytes) = self.packets.last_mut()?;
+        Some(Packet { meta, header, body: Body::Length(*bytes) })
+    }
 }
 
 fn message(config: &Config, packets: u64) -> Message {
@@ -34,8 +65,8 @@ fn run(messages: u64, batch: usize) -> f64 {
     let config = Config::default();
     let mut left = Endpoint::new(config.clone()).expect("defaults work");
     let mut right = Endpoint::new(config.clone()).expect("defaults work");
-    let mut there = TestOutbox::with_room(NodeId(0), batch);
-    let mut back = TestOutbox::with_room(NodeId(1), batch);
+    let mut there = Wire::new(NodeId(0), batch);
+    let mut back = Wire::new(NodeId(1), batch);
     let mut now = Time::ZERO;
     for _ in 0..messages {
         let packets = PACKETS / messages;
@@ -47,10 +78,10 @@ fn run(messages: u64, batch: usize) -> f64 {
     while sent < messages {
         now += Span::from_us(1);
         left.poll_transmit(now, &mut there);
-        deliver(now, &mut there, &mut right);
+        there.deliver(now, &mut right);
         now += Span::from_us(1);
         right.poll_transmit(now, &mut back);
-        deliver(now, &mut back, &mut left);
+        back.deliver(now, &mut left);
         while let Some(event) = left.poll_event() {
             assert!(matches!(event, Event::Sent(end) if end.retransmissions == 0));
             sent += 1;

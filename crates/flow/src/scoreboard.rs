@@ -220,7 +220,7 @@ impl Scoreboard {
     /// Whether this transmission may have been of this packet. What the oldest ones were is forgotten.
     #[inline]
     fn was_sent_as(&self, index: u32, transmission: u64) -> bool {
-        let oldest = self.sent.iter().next().map_or(self.next_transmission, |sent| sent.number);
+        let oldest = self.sent.oldest().map_or(self.next_transmission, |sent| sent.number);
         transmission < oldest || self.sent.find(transmission) == Some(index)
     }
 

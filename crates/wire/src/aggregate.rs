@@ -25,7 +25,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 
 pub use announcement::{Announcement, CHILDREN_MAX, GroupView, Notice, STATIONS_MAX, StationBytes};
 pub use bounded::{Absent, Bounded, LossShare};
-pub use branch::{BRANCH_BYTES, Branch, BranchError, FAN_IN_MAX, LEVELS, shared_branch};
+pub use branch::{BRANCH_BYTES, Branch, BranchError, FAN_IN_MAX, LEVELS, SharedBranch};
 pub use gradient::{Gradient, GradientView};
 pub use numbers::{Magnitude, Numbers, Scale, VALUE_BYTES};
 pub use parameter::{Parameter, ParameterView};

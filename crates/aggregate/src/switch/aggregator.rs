@@ -93,7 +93,7 @@ impl Aggregator {
             congested: self.marks & CONGESTED != 0,
             overflow: self.marks & OVERFLOW != 0,
             repair: true,
-            ..Gradient::fresh(identity, aggregator, numbers, server, self.key.branch()?)
+            ..Gradient::fresh(identity, aggregator, numbers, server, self.key.branch())
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Body, Packet, Time, Verdict};
 use thalweg_wire::Prefix;
-use thalweg_wire::aggregate::{Announcement, Identity, Parameter};
+use thalweg_wire::aggregate::{Announcement, Identity, Parameter, ParameterView};
 
 use super::Switch;
 use super::groups::{Group, Station};
@@ -18,7 +18,7 @@ impl Switch {
         prefix: Prefix,
         packet: Packet<'_>,
     ) -> Verdict<'_> {
-        let Ok(parameter) = Parameter::decode_checked(prefix, packet.header) else {
+        let Ok((view, parameter)) = ParameterView::check_mut(prefix, packet.header) else {
             return self.drop_malformed();
         };
         let Parameter { identity, server, aggregator, .. } = parameter;
@@ -33,7 +33,7 @@ impl Switch {
             return self.drop_malformed();
         }
         let Group { level, .. } = *self.groups.at(index);
-        Parameter { level, ..parameter }.encode(packet.header);
+        view.level = level;
         for at in 0..self.groups.at(index).stations().len() {
             let Station { upper_places, .. } = self.groups.at(index).stations()[at];
             let fragment = Fragment { identity, server, level, upper_places };

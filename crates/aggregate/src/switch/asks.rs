@@ -22,7 +22,7 @@ impl Switch {
         let Some(query) = self.read_query(prefix, &packet) else { return self.drop_malformed() };
         self.stats.queries += 1;
         let Query { identity, aggregator, server, branch, level, .. } = query;
-        let upper_places = index::upper_places(branch.places(), level);
+        let upper_places = branch.places_above(level);
         let fragment = Fragment { identity, server, level, upper_places };
         if query.bypass || branch.fan_in(level) == 0 {
             return pass_on(&query, server, branch.end(), packet);

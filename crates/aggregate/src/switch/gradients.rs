@@ -56,7 +56,7 @@ impl Switch {
             meta.dst = server;
             return Verdict::Forward;
         };
-        let upper_places = index::upper_places(branch.places(), level);
+        let upper_places = branch.places_above(level);
         let place = index::place(view.aggregator.get(), level, upper_places, self.array.len());
         let arrival = Arrival { now, meta, view, body, branch, level, part, place };
         self.step(arrival)
@@ -218,7 +218,7 @@ impl Switch {
 #[inline]
 fn part(view: &GradientView, branch: &Branch, level: u8, body: &Body<'_>) -> Option<Part> {
     let (bit, full) = (branch.bit(level), branch.full(level));
-    (full != 0).then(|| Part { key: Key::of(view, level, body), bit, full })
+    (full != 0).then(|| Part { key: Key::of(view, branch, level, body), bit, full })
 }
 
 /// How the packet comes, and whether the station counts it.
@@ -244,7 +244,7 @@ fn class(view: &GradientView, branch: &Branch, level: u8, tier: Tier) -> Class {
 fn is_whole_child(view: &GradientView, branch: &Branch, level: u8) -> bool {
     let (bitmap, bitmap_level) = (view.bitmap.get(), view.bitmap_level());
     if bitmap_level == level {
-        branch.entry() == level && bitmap == branch.bit(level)
+        branch.enters_at(level) && bitmap == branch.bit(level)
     } else {
         bitmap_level + 1 == level && bitmap == branch.full(bitmap_level)
     }

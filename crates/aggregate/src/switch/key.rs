@@ -2,7 +2,7 @@
 
 use thalweg_core::{Body, JobId, NodeId};
 use thalweg_wire::aggregate::{
-    BRANCH_BYTES, Branch, GradientView, Identity, LEVELS, Numbers, Scale, shared_branch,
+    Branch, GradientView, Identity, LEVELS, Numbers, Scale, SharedBranch,
 };
 
 /// Which fragment is summed, for which station. What asks and parameter packets name.
@@ -31,7 +31,7 @@ pub(super) struct Key {
     aggregator: u32,
     body_bytes: u32,
     /// The fan-in of the station, and everything above it.
-    branch: [u8; BRANCH_BYTES],
+    branch: SharedBranch,
     attempt: u8,
     /// The level, [`FLOATS`] and [`BYTES`].
     format: u8,
@@ -64,14 +64,14 @@ impl Key {
         scale_bits: 0,
         aggregator: 0,
         body_bytes: 0,
-        branch: [0; BRANCH_BYTES],
+        branch: SharedBranch::NONE,
         attempt: 0,
         format: 0,
     };
 
     /// The key of a gradient at the station it has come to.
     #[inline]
-    pub(super) fn of(view: &GradientView, level: u8, body: &Body<'_>) -> Key {
+    pub(super) fn of(view: &GradientView, branch: &Branch, level: u8, body: &Body<'_>) -> Key {
         let bytes = if matches!(body, Body::Bytes(_)) { BYTES } else { 0 };
         let floats = if view.format == Numbers::Float.format() { FLOATS } else { 0 };
         Key {
@@ -83,7 +83,7 @@ impl Key {
             scale_bits: view.scale.get(),
             aggregator: view.aggregator.get(),
             body_bytes: body.len() as u32,
-            branch: shared_branch(view.branch, level),
+            branch: branch.shared(level),
             attempt: view.attempt,
             format: level | floats | bytes,
         }
@@ -100,7 +100,7 @@ impl Key {
             },
             server: self.server,
             level: self.level(),
-            upper_places: self.branch().map_or([0; LEVELS], |branch| branch.places()),
+            upper_places: self.branch().places_above(self.level()),
         }
     }
 
@@ -119,13 +119,13 @@ impl Key {
     }
 
     /// The way from the station up. Its own place there is not told.
-    pub(super) fn branch(&self) -> Option<Branch> {
-        Branch::unpack(self.branch).ok()
+    pub(super) fn branch(&self) -> Branch {
+        self.branch.branch()
     }
 
     /// All children of the station.
     pub(super) fn full(&self) -> u32 {
-        self.branch().map_or(0, |branch| branch.full(self.level()))
+        self.branch().full(self.level())
     }
 
     #[inline]

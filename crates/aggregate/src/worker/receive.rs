@@ -12,7 +12,6 @@ use super::fragments::Fragment;
 use super::operations::Located;
 use super::send::{How, Wanted};
 use super::{Epoch, Work, rto_limits};
-use crate::index::upper_places;
 use crate::setup::{Attempt, Numeric, Recovery};
 
 /// Most results that wait to be sent. The server asks again for what is beyond.
@@ -355,7 +354,7 @@ impl Epoch {
         let (places, level) = (branch.places(), request.level);
         // Above the last level the server has but one child.
         let place = places.get(usize::from(level)).copied().unwrap_or(0);
-        let is_below = upper_places(places, level) == upper_places(request.branch.places(), level);
+        let is_below = branch.places_above(level) == request.branch.places_above(level);
         let is_named = level >= branch.entry() && request.wanted >> place & 1 == 1;
         request.bypass || (is_below && is_named)
     }

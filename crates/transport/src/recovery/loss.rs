@@ -124,12 +124,22 @@ impl<T: Copy> LossDetector<T> {
         self.in_order.iter()
     }
 
+    /// The oldest transmission that was neither given up nor passed over.
+    #[inline]
+    pub fn oldest(&self) -> Option<&Transmission<T>> {
+        self.in_order.front()
+    }
+
     /// Returns the item of a transmission that was neither given up nor passed over.
     #[inline]
     pub fn find(&self, number: u64) -> Option<T> {
-        let oldest = self.in_order.front()?.number;
-        // Most owners leave no number out.
-        let guess = self.in_order.get(number.checked_sub(oldest)? as usize);
+        let oldest = self.in_order.front()?;
+        // Most answers are to the oldest.
+        if oldest.number == number {
+            return Some(oldest.item);
+        }
+        // Its place, where no number was left out.
+        let guess = self.in_order.get(number.checked_sub(oldest.number)? as usize);
         if let Some(sent) = guess.filter(|sent| sent.number == number) {
             return Some(sent.item);
         }

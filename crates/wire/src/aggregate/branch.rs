@@ -1,5 +1,7 @@
 //! A worker's way up the tree of switches.
 
+use std::fmt;
+
 use thiserror::Error;
 
 /// How many levels of switches a header has room for.
@@ -8,12 +10,14 @@ pub const LEVELS: usize = 4;
 /// The largest fan-in of a switch: one bit of a bitmap each.
 pub const FAN_IN_MAX: u8 = 32;
 
-/// Length of a packed branch.
+/// Length of a branch in a header.
 pub const BRANCH_BYTES: usize = 6;
 
-/// Bits of a level in a packed branch: the fan-in in the lower six, the place in the upper five.
+/// Bits of a level: the fan-in in the lower six, the place in the upper five.
 const LEVEL_BITS: u32 = 11;
 const FAN_IN_BITS: u32 = 6;
+/// A one in each level.
+const ONES: u64 = 1 | 1 << LEVEL_BITS | 1 << (2 * LEVEL_BITS) | 1 << (3 * LEVEL_BITS);
 const FAN_IN_MASK: u64 = (1 << FAN_IN_BITS) - 1;
 const PLACE_MASK: u64 = (1 << (LEVEL_BITS - FAN_IN_BITS)) - 1;
 
@@ -23,11 +27,14 @@ const PLACE_MASK: u64 = (1 << (LEVEL_BITS - FAN_IN_BITS)) - 1;
 /// Level 0 is the switch of the worker's rack; the last level used is that of the server's rack. A
 /// worker in the server's rack enters there: the levels below it are unused. Which levels are
 /// used shows in their fan-ins.
+///
+/// It is held as it travels, 11 bits a level, level 0 in the lowest: every packet of aggregation has one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Branch(u64);
+
+/// What all children of a switch have in common of their branches, as it travels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Branch {
-    fan_ins: [u8; LEVELS],
-    places: [u8; LEVELS],
-}
+pub struct SharedBranch([u8; BRANCH_BYTES]);
 
 /// Why fan-ins and places do not describe a branch. Whoever set up the job is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -64,78 +71,124 @@ impl Branch {
     /// each level's switch, counted from 0.
     #[inline]
     pub fn new(fan_ins: [u8; LEVELS], places: [u8; LEVELS]) -> Result<Branch, BranchError> {
-        let branch = Branch { fan_ins, places };
-        let (entry, end) = (branch.entry(), branch.end());
-        if end == 0 {
+        let is_used = |fan_in: &u8| *fan_in > 0;
+        let (Some(entry), Some(last)) =
+            (fan_ins.iter().position(is_used), fan_ins.iter().rposition(is_used))
+        else {
             return Err(BranchError::NoLevels);
-        }
-        for (level, (fan_in, place)) in (0..).zip(fan_ins.into_iter().zip(places)) {
+        };
+        let mut word = 0;
+        for (at, (fan_in, place)) in fan_ins.into_iter().zip(places).enumerate() {
+            let level = at as u8;
             if fan_in > FAN_IN_MAX {
                 return Err(BranchError::FanIn { level, fan_in });
             }
-            if fan_in == 0 && (entry..end).contains(&level) {
+            if fan_in == 0 && (entry..last).contains(&at) {
                 return Err(BranchError::Gap(level));
             }
             if place >= fan_in.max(1) {
                 return Err(BranchError::Place { level, place });
             }
+            let entry = u64::from(fan_in) | u64::from(place) << FAN_IN_BITS;
+            word |= entry << (LEVEL_BITS * u32::from(level));
         }
-        Ok(branch)
+        Ok(Branch(word))
     }
 
-    /// The branch as it travels: 11 bits a level, level 0 in the lowest.
+    /// The branch as it travels.
     #[inline]
     pub fn pack(&self) -> [u8; BRANCH_BYTES] {
-        let level = |at: usize| {
-            let entry = u64::from(self.fan_ins[at]) | u64::from(self.places[at]) << FAN_IN_BITS;
-            entry << (LEVEL_BITS * at as u32)
-        };
-        from_word(level(0) | level(1) | level(2) | level(3))
+        from_word(self.0)
     }
 
     /// Reads a branch as it travels.
     #[inline]
     pub fn unpack(packed: [u8; BRANCH_BYTES]) -> Result<Branch, BranchError> {
-        let word = to_word(packed);
-        if word >> (LEVEL_BITS * LEVELS as u32) != 0 {
-            return Err(BranchError::Reserved);
+        let branch = Branch(to_word(packed));
+        if branch.is_sound() { Ok(branch) } else { Err(branch.fault()) }
+    }
+
+    /// Whether the bits describe a branch. All levels are looked at together: a fan-in has 6 bits of the 11 of its
+    /// level and a place has 5, so that no sum or difference reaches the next level.
+    #[inline]
+    const fn is_sound(&self) -> bool {
+        const TOPS: u64 = ONES << (LEVEL_BITS - 1);
+        const BELOW_TOP: u64 = (1 << (LEVEL_BITS - 1)) - 1;
+        let fan_ins = self.0 & FAN_IN_MASK * ONES;
+        let places = self.0 >> FAN_IN_BITS & PLACE_MASK * ONES;
+        let used = ((fan_ins + BELOW_TOP * ONES) & TOPS) >> (LEVEL_BITS - 1);
+        let used_bits = used * ((1 << LEVEL_BITS) - 1);
+        let lowest = used_bits & used_bits.wrapping_neg();
+        let is_adjacent = (used_bits + lowest) & used_bits == 0;
+        let is_small = (fan_ins + (BELOW_TOP - FAN_IN_MAX as u64) * ONES) & TOPS == 0;
+        // The last place of a level is one less than its fan-in, and 0 where the level is unused.
+        let is_counted = (((fan_ins - used) | TOPS) - places) & TOPS == TOPS;
+        let has_no_more = self.0 >> (LEVEL_BITS * LEVELS as u32) == 0;
+        used != 0 && is_adjacent && is_small && is_counted && has_no_more
+    }
+
+    /// What is wrong with bits that describe no branch.
+    #[cold]
+    fn fault(&self) -> BranchError {
+        if self.0 >> (LEVEL_BITS * LEVELS as u32) != 0 {
+            return BranchError::Reserved;
         }
-        // Every packet of aggregation comes through here, so all levels are looked at together: one byte each.
-        let byte = |at: u32, shift: u32, mask: u64| {
-            ((word >> (LEVEL_BITS * at + shift) & mask) as u32) << (u8::BITS * at)
-        };
-        let fan_ins = (0..4).fold(0, |all, at| all | byte(at, 0, FAN_IN_MASK));
-        let places = (0..4).fold(0, |all, at| all | byte(at, FAN_IN_BITS, PLACE_MASK));
-        let branch = Branch { fan_ins: fan_ins.to_le_bytes(), places: places.to_le_bytes() };
-        if is_branch(fan_ins, places) {
-            return Ok(branch);
-        }
-        Branch::new(branch.fan_ins, branch.places)
+        Branch::new(self.fan_ins(), self.places()).err().unwrap_or(BranchError::Reserved)
     }
 
     /// The level of the first switch on the way.
     #[inline]
     pub fn entry(&self) -> u8 {
-        // Every gradient asks twice: the fan-ins as one number answer without a loop.
-        (u32::from_le_bytes(self.fan_ins).trailing_zeros() / u8::BITS) as u8
+        ((self.0 & FAN_IN_MASK * ONES).trailing_zeros() / LEVEL_BITS) as u8
     }
 
     /// The level above the last switch: that of the server.
     #[inline]
     pub fn end(&self) -> u8 {
-        LEVELS as u8 - (u32::from_le_bytes(self.fan_ins).leading_zeros() / u8::BITS) as u8
+        let used_bits = u64::BITS - (self.0 & FAN_IN_MASK * ONES).leading_zeros();
+        used_bits.div_ceil(LEVEL_BITS) as u8
+    }
+
+    /// Whether there is a switch at a level.
+    #[inline]
+    pub fn has(&self, level: u8) -> bool {
+        self.fan_in(level) != 0
+    }
+
+    /// Whether a level is that of the first switch on the way: [`Branch::entry`].
+    #[inline]
+    pub fn enters_at(&self, level: u8) -> bool {
+        self.has(level) && (level == 0 || !self.has(level - 1))
+    }
+
+    /// Whether a level is that of the server: [`Branch::end`].
+    #[inline]
+    pub fn ends_at(&self, level: u8) -> bool {
+        !self.has(level) && level > 0 && self.has(level - 1)
     }
 
     /// How many children the switch of a level waits for; 0 where the level is unused.
     #[inline]
     pub fn fan_in(&self, level: u8) -> u8 {
-        at_level(self.fan_ins, level)
+        (self.from_level(level) & FAN_IN_MASK) as u8
+    }
+
+    /// The place among the children of a level's switch; 0 where the level is unused.
+    #[inline]
+    fn place(&self, level: u8) -> u8 {
+        (self.from_level(level) >> FAN_IN_BITS & PLACE_MASK) as u8
+    }
+
+    /// The bits of a level and those above it.
+    #[inline]
+    fn from_level(&self, level: u8) -> u64 {
+        self.0.checked_shr(LEVEL_BITS * u32::from(level)).unwrap_or(0)
     }
 
     /// The bit of this contribution in the bitmap of a level; 0 where the level is unused.
     #[inline]
     pub fn bit(&self, level: u8) -> u32 {
-        if self.fan_in(level) == 0 { 0 } else { 1 << at_level(self.places, level) }
+        if self.has(level) { 1 << self.place(level) } else { 0 }
     }
 
     /// The bitmap of a level when all children have contributed; 0 where the level is unused.
@@ -148,46 +201,50 @@ impl Branch {
     /// All fan-ins, from level 0.
     #[inline]
     pub fn fan_ins(&self) -> [u8; LEVELS] {
-        self.fan_ins
+        [0, 1, 2, 3].map(|level| self.fan_in(level))
     }
 
     /// All places, from level 0.
     #[inline]
     pub fn places(&self) -> [u8; LEVELS] {
-        self.places
+        [0, 1, 2, 3].map(|level| self.place(level))
+    }
+
+    /// The places above a level: what tells the switches of that level apart.
+    #[inline]
+    pub fn places_above(&self, level: u8) -> [u8; LEVELS] {
+        // Most branches have nothing there.
+        if self.from_level(level.saturating_add(1)) == 0 {
+            return [0; LEVELS];
+        }
+        [0, 1, 2, 3].map(|at| if at > level { self.place(at) } else { 0 })
+    }
+
+    /// What all children of the switch at a level have in common: its fan-in, and everything above.
+    #[inline]
+    pub fn shared(&self, level: u8) -> SharedBranch {
+        let shift = LEVEL_BITS * u32::from(level).min(LEVELS as u32 - 1);
+        let below = (1_u64 << shift) - 1;
+        SharedBranch(from_word(self.0 & !below & !(PLACE_MASK << (shift + FAN_IN_BITS))))
     }
 }
 
-/// What all children of the switch at a level have in common, of a packed branch: its fan-in, and everything
-/// above. Places at the level and everything below it are zero.
-#[inline]
-pub fn shared_branch(packed: [u8; BRANCH_BYTES], level: u8) -> [u8; BRANCH_BYTES] {
-    let shift = LEVEL_BITS * u32::from(level).min(LEVELS as u32 - 1);
-    let below = (1_u64 << shift) - 1;
-    from_word(to_word(packed) & !below & !(PLACE_MASK << (shift + FAN_IN_BITS)))
+impl fmt::Debug for Branch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fan_ins, places) = (self.fan_ins(), self.places());
+        f.debug_struct("Branch").field("fan_ins", &fan_ins).field("places", &places).finish()
+    }
 }
 
-/// The entry of a level; 0 beyond the last one.
-#[inline]
-fn at_level(entries: [u8; LEVELS], level: u8) -> u8 {
-    u32::from_le_bytes(entries).checked_shr(u8::BITS * u32::from(level)).unwrap_or(0) as u8
-}
+impl SharedBranch {
+    /// Nothing in common: no level is used.
+    pub const NONE: SharedBranch = SharedBranch([0; BRANCH_BYTES]);
 
-/// Returns whether fan-ins and places, a byte for each level, describe a branch. Fan-ins have 6 bits and places 5,
-/// so that no sum or difference below reaches the next byte.
-#[inline]
-const fn is_branch(fan_ins: u32, places: u32) -> bool {
-    const ONES: u32 = 0x0101_0101;
-    const TOPS: u32 = 0x8080_8080;
-    let used = ((fan_ins + 0x7f * ONES) & TOPS) >> 7;
-    let used_bytes = used * 0xff;
-    let lowest = used_bytes & used_bytes.wrapping_neg();
-    let is_adjacent = used_bytes.wrapping_add(lowest) & used_bytes == 0;
-    let is_small = (fan_ins + (0x7f - FAN_IN_MAX as u32) * ONES) & TOPS == 0;
-    // The place of an unused level is 0, as if it had one child.
-    let last_places = fan_ins + (ONES - used) - ONES;
-    let is_counted = ((last_places | TOPS) - places) & TOPS == TOPS;
-    used != 0 && is_adjacent && is_small && is_counted
+    /// The branch of a child whose place is 0 at the level and that enters there.
+    #[inline]
+    pub fn branch(&self) -> Branch {
+        Branch(to_word(self.0))
+    }
 }
 
 #[inline]
@@ -214,8 +271,20 @@ mod tests {
             fan_ins in prop::array::uniform4(prop_oneof![Just(0_u8), 1..=32_u8, 33..=63_u8]),
             places in prop::array::uniform4(prop_oneof![Just(0_u8), 0..=31_u8]),
         ) {
-            let words = (u32::from_le_bytes(fan_ins), u32::from_le_bytes(places));
-            prop_assert_eq!(is_branch(words.0, words.1), Branch::new(fan_ins, places).is_ok());
+            let word = (0..LEVELS).fold(0, |word, at| {
+                let entry = u64::from(fan_ins[at]) | u64::from(places[at]) << FAN_IN_BITS;
+                word | entry << (LEVEL_BITS * at as u32)
+            });
+            let branch = Branch::new(fan_ins, places);
+            prop_assert_eq!(Branch::unpack(from_word(word)), branch);
+            if let Ok(branch) = branch {
+                prop_assert_eq!((branch.fan_ins(), branch.places()), (fan_ins, places));
+                for level in 0..=255 {
+                    prop_assert_eq!(branch.enters_at(level), branch.entry() == level);
+                    prop_assert_eq!(branch.ends_at(level), branch.end() == level);
+                    prop_assert_eq!(branch.has(level), (branch.entry()..branch.end()).contains(&level));
+                }
+            }
         }
     }
 
@@ -290,9 +359,11 @@ mod tests {
             }
             let child = Branch::new(child.0, child.1).unwrap();
             let at = level as u8;
-            let shared = shared_branch(branch.pack(), at);
-            prop_assert_eq!(shared_branch(child.pack(), at), shared);
-            let above = Branch::unpack(shared).unwrap();
+            let shared = branch.shared(at);
+            prop_assert_eq!(child.shared(at), shared);
+            let above = shared.branch();
+            prop_assert_eq!(Branch::unpack(above.pack()), Ok(above));
+            prop_assert_eq!(branch.places_above(at), above.places());
             prop_assert_eq!(above.fan_ins()[level..].to_vec(), fan_ins[level..].to_vec());
             prop_assert_eq!(above.places()[level + 1..].to_vec(), places[level + 1..].to_vec());
             prop_assert_eq!(above.fan_ins()[..level].iter().sum::<u8>(), 0);

@@ -152,6 +152,13 @@ impl Gradient {
     }
 }
 
+/// What a check of the bytes finds out.
+struct Checked {
+    branch: Branch,
+    numbers: Numbers,
+    absent: Option<Absent>,
+}
+
 impl GradientView {
     /// Names the bytes of a header, if they keep its rules, for a switch that rewrites them where they lie. The
     /// prefix was [read](crate::peek) before; the branch is unpacked once. Does not look at the tag.
@@ -161,7 +168,7 @@ impl GradientView {
         header: &mut Header,
     ) -> Result<(&mut GradientView, Branch), AggregateError> {
         let view: &mut GradientView = transmute_mut!(header);
-        view.meaning(prefix).map(|gradient| (view, gradient.branch))
+        view.check(prefix).map(|checked| (view, checked.branch))
     }
 
     /// [`Gradient::level`].
@@ -184,24 +191,18 @@ impl GradientView {
 
     #[inline]
     fn meaning(&self, prefix: Prefix) -> Result<Gradient, AggregateError> {
-        let prefix = prefix.expect(Kind::AggregateGradient)?;
+        let Checked { branch, numbers, absent } = self.check(prefix)?;
         let is_set = |flag| self.flags & flag != 0;
-        let absent = Absent::read(self.scale.get()).filter(|_| is_set(RESULT_LACKS));
-        let may_lack = is_set(RESULT) && self.format == FLOAT && absent.is_some();
-        if self.flags & !FLAGS != 0 || is_set(RESULT_LACKS) && !may_lack {
-            return Err(AggregateError::Reserved);
-        }
-        let scale_bits = if absent.is_some() { 0 } else { self.scale.get() };
-        let gradient = Gradient {
+        Ok(Gradient {
             identity: Identity::read(&prefix, self.sequence, self.attempt, self.operation),
             aggregator: self.aggregator.get(),
-            numbers: Numbers::read(self.format, scale_bits)?,
+            numbers,
             server: NodeId(self.server.get()),
             watermark_distance: self.watermark_distance.get(),
             bitmap: self.bitmap.get(),
             bitmap_level: self.bitmap_level(),
             level: self.level(),
-            branch: Branch::unpack(self.branch)?,
+            branch,
             next_magnitude: Magnitude::from_exponent(self.next_magnitude),
             congested: is_set(CONGESTED),
             overflow: is_set(OVERFLOW),
@@ -210,31 +211,42 @@ impl GradientView {
             repair: is_set(REPAIR),
             result: is_set(RESULT),
             absent,
-        };
-        gradient.check()?;
-        Ok(gradient)
+        })
     }
-}
 
-impl Gradient {
-    /// Whether the fields agree with each other.
+    /// Whether the fields keep their rules and agree with each other.
     #[inline]
-    fn check(&self) -> Result<(), AggregateError> {
-        let Gradient { branch, level, bitmap_level, bitmap, .. } = *self;
-        let (entry, end) = (branch.entry(), branch.end());
-        if level < entry || level > end {
+    fn check(&self, prefix: Prefix) -> Result<Checked, AggregateError> {
+        prefix.expect(Kind::AggregateGradient)?;
+        if self.flags & !FLAGS != 0 {
+            return Err(AggregateError::Reserved);
+        }
+        let absent = if self.flags & RESULT_LACKS != 0 { Some(self.absent()?) } else { None };
+        let scale_bits = if absent.is_some() { 0 } else { self.scale.get() };
+        let numbers = Numbers::read(self.format, scale_bits)?;
+        let branch = Branch::unpack(self.branch)?;
+        let (level, bitmap_level, bitmap) = (self.level(), self.bitmap_level(), self.bitmap.get());
+        if !branch.has(level) && !branch.ends_at(level) {
             return Err(AggregateError::Level(level));
         }
-        if bitmap_level < entry || bitmap_level >= end || bitmap_level > level {
+        if !branch.has(bitmap_level) || bitmap_level > level {
             return Err(AggregateError::Level(bitmap_level));
         }
         if bitmap == 0 || bitmap & !branch.full(bitmap_level) != 0 {
             return Err(AggregateError::Bitmap { level: bitmap_level, bitmap });
         }
-        if u64::from(self.watermark_distance) > self.identity.sequence {
-            return Err(AggregateError::Watermark(self.watermark_distance));
+        let watermark_distance = self.watermark_distance.get();
+        if u64::from(watermark_distance) > self.sequence.get() {
+            return Err(AggregateError::Watermark(watermark_distance));
         }
-        Ok(())
+        Ok(Checked { branch, numbers, absent })
+    }
+
+    /// Whose contributions a result in floats lacks.
+    #[cold]
+    fn absent(&self) -> Result<Absent, AggregateError> {
+        let may_lack = self.flags & RESULT != 0 && self.format == FLOAT;
+        Absent::read(self.scale.get()).filter(|_| may_lack).ok_or(AggregateError::Reserved)
     }
 }
 

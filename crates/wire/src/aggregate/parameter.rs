@@ -2,7 +2,7 @@
 
 use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::transmute_ref;
+use zerocopy::{transmute_mut, transmute_ref};
 
 use super::{
     AGGREGATORS_MAX, Absent, AggregateError, CONGESTED, Identity, LACKS, LEVELS, NEXT_AGGREGATOR,
@@ -133,6 +133,17 @@ impl Parameter {
 }
 
 impl ParameterView {
+    /// Names the bytes of a header, if they keep its rules, for a switch that rewrites them where they lie, and reads
+    /// them. The prefix was [read](crate::peek) before. Does not look at the tag.
+    #[inline]
+    pub fn check_mut(
+        prefix: Prefix,
+        header: &mut Header,
+    ) -> Result<(&mut ParameterView, Parameter), AggregateError> {
+        let view: &mut ParameterView = transmute_mut!(header);
+        view.meaning(prefix).map(|parameter| (view, parameter))
+    }
+
     #[inline]
     fn meaning(&self, prefix: Prefix) -> Result<Parameter, AggregateError> {
         let prefix = prefix.expect(Kind::AggregateParameter)?;
