@@ -7,7 +7,7 @@ use thalweg_aggregate::join::{Instruction, JoinError, Memory, Message, Process};
 use thalweg_core::{JobId, Time};
 use thalweg_wire::tag::Key;
 
-use super::{Action, Registry};
+use super::{Action, Registry, explain};
 use crate::message::ToRank;
 
 impl Registry {
@@ -83,7 +83,11 @@ impl Registry {
         match self.registrar.handle(message) {
             // Said too late or too early: it will be asked again.
             Ok(_) | Err(JoinError::UnknownJob(_) | JoinError::Future { .. }) => {}
-            Err(error) => self.fail_job(now, id, format!("the job cannot be set up: {error}")),
+            Err(error) => {
+                let Some(job) = self.jobs.get(&id) else { return };
+                let failure = explain::no_set_up(&self.cluster, job, &error);
+                self.fail(now, id, failure);
+            }
         }
     }
 
