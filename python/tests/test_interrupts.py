@@ -249,6 +249,7 @@ def test_a_process_is_gone_soon_after_ctrl_c(wait):
         time.sleep(1)
         assert ranks[0].process.poll() is None, "it waits"
         took_s = ranks[0].gone_after_s()
+        print(f"{wait}: the process was gone {took_s:.2f} s after Ctrl-C")
         assert took_s < 2 + SOON_S, f"gone after {took_s:.1f} s"
         if wait != "join":
             ranks[1].say("barrier")
@@ -266,7 +267,9 @@ def test_abort_from_another_thread_ends_the_wait(wait):
         began = time.monotonic()
         ranks[0].say(wait)
         assert "aborted by rank 0" in ranks[0].expect("error [0]")
-        assert time.monotonic() - began < 0.5 + 2 + SOON_S
+        took_s = time.monotonic() - began
+        print(f"{wait}: the wait ended {took_s - 0.5:.2f} s after abort")
+        assert took_s < 0.5 + 2 + SOON_S
 
 
 # spec: E-01 sockets
