@@ -193,7 +193,7 @@ impl SessionConfig {
             parameters,
             failure_after: span(self.failure_after),
             stall_after: span(self.stall_after),
-            operation_timeout: span(self.operation_timeout()),
+            operation_timeout: span(self.operation_deadline()),
             join_timeout: span(self.join_timeout),
         };
         settings.check(self.ranks)?;
@@ -202,7 +202,7 @@ impl SessionConfig {
 
     /// The deadline of operations, under whichever name it was given.
     #[expect(deprecated, reason = "the former name still works")]
-    pub(super) fn operation_timeout(&self) -> Duration {
+    pub(super) fn operation_deadline(&self) -> Duration {
         if self.patience.is_zero() { self.operation_timeout } else { self.patience }
     }
 
