@@ -1,10 +1,11 @@
 //! Settings of a session by name, to set them and to read them back.
 
+use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyDeprecationWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg::{Collective, Numeric, SessionConfig};
@@ -21,7 +22,22 @@ pub(crate) fn apply(config: &mut SessionConfig, given: &Bound<'_, PyDict>) -> Py
     Ok(())
 }
 
+/// Former names of settings, which work for one release, and their present ones.
+const FORMER_NAMES: [(&str, &str); 2] =
+    [("patience_s", "operation_timeout_s"), ("stall_s", "stall_after_s")];
+
+/// The present name of a setting. A former one is warned of.
+fn present_name<'a>(py: Python<'_>, name: &'a str) -> PyResult<&'a str> {
+    let Some((_, present)) = FORMER_NAMES.iter().find(|(former, _)| *former == name) else {
+        return Ok(name);
+    };
+    let text = CString::new(format!("{name} is now called {present}"))?;
+    PyErr::warn(py, &py.get_type::<PyDeprecationWarning>(), &text, 2)?;
+    Ok(present)
+}
+
 fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let name = present_name(value.py(), name)?;
     let text = || value.extract::<String>();
     let duration = || seconds(name, value.extract()?);
     match name {

@@ -188,6 +188,119 @@ def test_a_dead_rank_is_an_error_of_the_backward_pass(start):
     assert ranks.processes[0].exitcode == 0
 
 
+COMMANDED = pathlib.Path(__file__).with_name("commanded_script.py")
+
+
+class _Commanded:
+    """One of two ranks, which obeys lines."""
+
+    def __init__(self, rank: int, port: int, **environment: str) -> None:
+        environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", **environment}
+        environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        self.process = subprocess.Popen(
+            [sys.executable, COMMANDED],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def say(self, line: str) -> None:
+        print(line, file=self.process.stdin, flush=True)
+
+    def expect(self, start: str) -> str:
+        for line in self.process.stdout:
+            if line.startswith(f"@{start}"):
+                return line.strip()
+            assert not line.startswith("@error"), line
+        raise AssertionError(f"the process ended without {start}")
+
+    def gone_after_s(self) -> float:
+        """Interrupts it, and returns when it was gone."""
+        self.process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        self.process.wait(60)
+        return time.monotonic() - began
+
+
+@contextlib.contextmanager
+def _commanded(ranks: int, **environment: str) -> typing.Iterator[list[_Commanded]]:
+    port = free_port()
+    begun = [_Commanded(rank, port, **environment) for rank in range(ranks)]
+    try:
+        yield begun
+    finally:
+        for one in begun:
+            one.process.kill()
+            one.process.wait()
+
+
+# spec: E-02 sockets
+@pytest.mark.parametrize("wait", ["join", "all_reduce", "barrier", "send", "recv"])
+def test_a_process_is_gone_soon_after_ctrl_c(wait):
+    with _commanded(1 if wait == "join" else 2) as ranks:
+        if wait == "join":
+            ranks[0].expect("joining")
+        else:
+            for rank in ranks:
+                rank.expect("joined")
+            ranks[0].say(wait)
+        time.sleep(1)
+        assert ranks[0].process.poll() is None, "it waits"
+        took_s = ranks[0].gone_after_s()
+        print(f"{wait}: the process was gone {took_s:.2f} s after Ctrl-C")
+        assert took_s < 2 + SOON_S, f"gone after {took_s:.1f} s"
+        if wait != "join":
+            ranks[1].say("barrier")
+            assert "aborted by rank 0" in ranks[1].expect("error [0]")
+
+
+# spec: E-02, E-03 sockets
+@pytest.mark.parametrize("wait", ["all_reduce", "barrier", "send", "recv"])
+def test_abort_from_another_thread_ends_the_wait(wait):
+    with _commanded(2) as ranks:
+        for rank in ranks:
+            rank.expect("joined")
+        ranks[0].say("abort 0.5")
+        ranks[0].expect("done")
+        began = time.monotonic()
+        ranks[0].say(wait)
+        assert "aborted by rank 0" in ranks[0].expect("error [0]")
+        took_s = time.monotonic() - began
+        print(f"{wait}: the wait ended {took_s - 0.5:.2f} s after abort")
+        assert took_s < 0.5 + 2 + SOON_S
+
+
+# spec: E-01 sockets
+def test_a_child_that_outlives_its_rank_does_not_hide_the_death():
+    with _commanded(2, THALWEG_FAILURE_AFTER="2") as ranks:
+        for rank in ranks:
+            rank.expect("joined")
+        # Rank 0 has the server: its death is that of both.
+        ranks[1].say("fork 60")
+        ranks[1].expect("done")
+        began = time.monotonic()
+        ranks[1].process.kill()
+        ranks[0].say("barrier")
+        assert "rank 1 (" in ranks[0].expect("error [1]")
+        assert time.monotonic() - began < 4 + SOON_S
+
+
+# spec: E-01 sockets
+def test_a_child_that_outlives_the_server_does_not_hide_its_death():
+    with _commanded(2, THALWEG_FAILURE_AFTER="2") as ranks:
+        for rank in ranks:
+            rank.expect("joined")
+        ranks[0].say("fork 60")
+        ranks[0].expect("done")
+        began = time.monotonic()
+        ranks[0].process.kill()
+        ranks[1].say("barrier")
+        assert "no connection to the server" in ranks[1].expect("error")
+        assert time.monotonic() - began < 4 + SOON_S
+
+
 def _script(rank: int, port: int) -> subprocess.Popen[str]:
     environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": str(port)}
     environment["MASTER_ADDR"] = "127.0.0.1"

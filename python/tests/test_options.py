@@ -151,3 +151,12 @@ def test_every_setting_reaches_the_session(run, tmp_path):
     assert len(jobs) == 2 and all(str(job).startswith("resnet/") for job in jobs), jobs
     server.stop()
     switch.stop()
+
+
+def test_former_names_of_settings_work_and_are_warned_of():
+    server = thalweg.Server("127.0.0.1:0", SECRET)
+    with pytest.warns(DeprecationWarning, match="patience_s is now called operation_timeout_s"):
+        session = thalweg._core.Session(server.address, "old", 0, 1, patience_s=7.0)
+    assert session.settings()["operation_timeout"] == 7.0
+    session.leave()
+    server.stop()

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thalweg::daemon::read_secret;
 use thalweg::{Error, ErrorKind};
-use thalweg_console::{Failure, files, interrupt};
+use thalweg_console::{Failure, files, interrupt, log};
 use thalweg_net::Wait;
 use thalweg_wire::tag::Secret;
 
@@ -148,7 +148,7 @@ pub(crate) fn not_started(error: Error) -> Failure {
 /// Tells the operator, with the time.
 #[expect(clippy::disallowed_methods, reason = "operators want to know when")]
 pub(crate) fn say(text: impl Display) {
-    files::log(format_args!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now())));
+    log::log(format_args!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now())));
 }
 
 fn serve_metrics<D: Daemon>(bind: SocketAddr, daemon: &Arc<D>) -> Result<Endpoint, Failure> {

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use thalweg_bench::{BenchCommand, RankArguments, StreamArguments};
+use thalweg_console::log;
 use thalweg_demo::{DaemonCommand, DemoArguments};
 
 /// Sums the gradients of many training workers inside the network and returns the sum to all of them.
@@ -111,11 +112,13 @@ fn main() -> ExitCode {
         Command::BenchStream(arguments) => thalweg_bench::stream(&arguments),
         Command::BenchRank(arguments) => thalweg_bench::rank(&arguments),
     };
-    match result {
+    let exit_code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            thalweg_console::files::log(format_args!("thalweg: {failure}"));
+            log::log(format_args!("thalweg: {failure}"));
             failure.exit_code()
         }
-    }
+    };
+    log::finish();
+    exit_code
 }

@@ -1,6 +1,5 @@
 //! Reading and writing with errors that name the file.
 
-use std::fmt::Display;
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -33,13 +32,6 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// Writes a line to standard error, for people. A log whose disk is full, or whose reader is gone, stops
-/// nothing.
-pub fn log(line: impl Display) {
-    // There is nobody left to report it to.
-    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Returns how tables are written to standard output.

@@ -1,4 +1,4 @@
-//! Helpers that all commands of the program share: failures and exit codes, files, Ctrl-C.
+//! Helpers that all commands of the program share: failures and exit codes, files, Ctrl-C, the log.
 //!
 //! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
 //! 1 it ran and failed, 2 bad input, 130 interrupted.
@@ -6,5 +6,6 @@
 pub mod failure;
 pub mod files;
 pub mod interrupt;
+pub mod log;
 
 pub use failure::Failure;

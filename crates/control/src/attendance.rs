@@ -39,7 +39,7 @@ pub struct AttendConfig {
     /// The switch of the rack, if there is one.
     pub switch: Option<NodeId>,
     /// Settings that are the same at all ranks. The service is looked for during `join_timeout` at first, and during
-    /// `failure_after` whenever it is lost.
+    /// `failure_after` whenever it is lost, while the job gathers as well.
     pub settings: Settings,
 }
 

@@ -6,6 +6,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use thalweg_core::Span;
+use thalweg_net::fork::KeptFromChildren;
 use thalweg_net::tcp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -20,23 +22,40 @@ use tonic::transport::server::Connected;
 
 use crate::clock::milliseconds;
 
-/// A connection that can be watched from elsewhere.
+/// A connection that can be watched from elsewhere, and that ends with this process even if a child lives on.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: Arc<TcpStream>,
+    stream: Arc<OwnStream>,
 }
 
 /// The kernels of a connection, as long as it is open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
-    stream: Weak<TcpStream>,
+    stream: Weak<OwnStream>,
+}
+
+/// A stream that children of this process do not keep.
+#[derive(Debug)]
+struct OwnStream {
+    /// Dropped before the stream.
+    _kept: KeptFromChildren,
+    stream: TcpStream,
+}
+
+impl Deref for OwnStream {
+    type Target = TcpStream;
+
+    fn deref(&self) -> &TcpStream {
+        &self.stream
+    }
 }
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Connection {
         // Merely faster.
         let _ = stream.set_nodelay(true);
-        Connection { stream: Arc::new(stream) }
+        let _kept = KeptFromChildren::new(&stream);
+        Connection { stream: Arc::new(OwnStream { _kept, stream }) }
     }
 
     pub(crate) fn watch(&self) -> Watch {
@@ -48,13 +67,13 @@ impl Watch {
     /// Sizes the kernel's probes for a job. A system without them notices hosts that die by its own rules.
     pub(crate) fn set_failure_after(&self, failure_after: Span) {
         if let Some(stream) = self.stream.upgrade() {
-            let _ = tcp::watch(&*stream, duration(failure_after));
+            let _ = tcp::watch(&**stream, duration(failure_after));
         }
     }
 
     /// Returns how long the other kernel has been silent, if that is longer than `failure_after`.
     pub(crate) fn silence(&self, failure_after: Span) -> Option<Span> {
-        let silence = tcp::silence(&*self.stream.upgrade()?).ok()?;
+        let silence = tcp::silence(&**self.stream.upgrade()?).ok()?;
         let is_long = silence >= duration(failure_after).max(tcp::SILENCE_MIN);
         is_long.then(|| Span::from_ms(silence.as_millis() as u64))
     }
@@ -118,7 +137,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
+        Poll::Ready(SockRef::from(&**self.stream).shutdown(Shutdown::Write))
     }
 }
 

@@ -438,8 +438,9 @@ impl Registry {
         if job.is_over() {
             let text = format!("job {:?}: over, all ranks have left", job.name);
             self.note(text);
-            self.forget(id);
+            return self.forget(id);
         }
+        self.answer_for_departed(now, id, rank);
     }
 
     // spec: T-07

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_core::{JobId, NodeId};
+use thalweg_net::fork::KeptFromChildren;
 use thalweg_wire::tag::Secret;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -310,6 +311,8 @@ pub(crate) async fn accept(
     listener: TcpListener,
     accepted: mpsc::Sender<Result<Connection, io::Error>>,
 ) {
+    // Nobody would take in connections that a child keeps a queue for.
+    let _kept = KeptFromChildren::new(&listener);
     let mut is_full = false;
     loop {
         match listener.accept().await {

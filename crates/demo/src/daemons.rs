@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Subcommand;
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg_console::{Failure, files};
+use thalweg_console::{Failure, files, log};
 use thalweg_wire::tag::Secret;
 
 use super::cluster::SwitchCounters;
@@ -56,7 +56,7 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
         DaemonCommand::Server { bind, switch } => {
             let mut config = ServerDaemonConfig::new(bind, secret);
             config.switch = Some(switch);
-            thalweg::internal::listen(|event| files::log(&event.text));
+            thalweg::internal::listen(|event| log::log(&event.text));
             let server = ServerDaemon::start(&config).map_err(Failure::ran)?;
             files::print(&format!("server ready at {}\n", server.address()))?;
             loop {

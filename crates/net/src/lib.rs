@@ -17,6 +17,7 @@
 mod clock;
 mod cut;
 pub mod driver;
+pub mod fork;
 mod layout;
 mod memory;
 pub mod message;

@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -209,6 +209,55 @@ pub(crate) fn last_received_ms(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)>
         u32::from_ne_bytes(field)
     };
     Ok((field(LAST_DATA_RECEIVED_AT), field(LAST_ACK_RECEIVED_AT)))
+}
+
+/// Has `handler` called in every child that is forked from now on. It runs where other threads of the parent may have
+/// held any lock: it may make system calls and touch atomics, nothing else.
+pub(crate) fn call_in_children(handler: extern "C" fn()) {
+    // SAFETY: the handler is a function of this program, which takes and returns nothing. Without memory for the
+    // entry the call changes nothing, and children keep what they inherit.
+    unsafe { libc::pthread_atfork(None, None, Some(handler)) };
+}
+
+/// Puts a file that has no content in place of these, whose own files this process no longer refers to. For a child that
+/// has just been forked.
+pub(crate) fn replace_by_nothing(numbers: impl Iterator<Item = RawFd>) {
+    let flags = libc::O_RDWR | libc::O_CLOEXEC;
+    // SAFETY: the path is a string with an end, and all calls may be made in a child of a process with threads.
+    // The numbers belong to threads of the parent, which the child does not have.
+    unsafe {
+        let nothing = libc::open(c"/dev/null".as_ptr(), flags);
+        for number in numbers {
+            if libc::dup3(nothing, number, libc::O_CLOEXEC) < 0 {
+                libc::close(number);
+            }
+        }
+        libc::close(nothing);
+    }
+}
+
+/// Forks a child that does nothing.
+#[cfg(test)]
+pub(crate) fn fork_sleeper() -> libc::pid_t {
+    // SAFETY: the child sleeps and ends, by calls that may be made in a child of a process with threads.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::sleep(60);
+            libc::_exit(0);
+        }
+        child
+    }
+}
+
+/// Ends such a child.
+#[cfg(test)]
+pub(crate) fn end_sleeper(child: libc::pid_t) {
+    // SAFETY: the child is one that was forked here and not waited for, so that the number is its own.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, ptr::null_mut(), 0);
+    }
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

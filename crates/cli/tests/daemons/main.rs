@@ -1,6 +1,7 @@
 //! Switches, servers and agents as processes: how they begin, what they tell, how they end.
 
 mod lives;
+mod logs;
 mod pacing;
 mod process;
 mod refusals;

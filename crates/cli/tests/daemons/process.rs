@@ -1,13 +1,14 @@
 //! Daemons as processes.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
 /// A daemon that runs, and is gone when the test ends.
 pub struct Daemon {
     child: Child,
     stdout: BufReader<ChildStdout>,
+    /// `None` where it goes elsewhere.
     stderr: Option<JoinHandle<String>>,
     /// The line that says that it is ready.
     pub ready: String,
@@ -24,21 +25,28 @@ pub struct Ended {
 impl Daemon {
     /// Starts one on a free port of loopback, and waits until it is ready.
     pub fn start(role: &str, more: &[&str]) -> Daemon {
+        Daemon::start_with(role, more, Stdio::piped())
+    }
+
+    /// The same with another standard error.
+    pub fn start_with(role: &str, more: &[&str], stderr: Stdio) -> Daemon {
         let program = env!("CARGO_BIN_EXE_thalweg");
         let mut command = Command::new(program);
         command.args([role, "--bind", "127.0.0.1:0"]).args(more);
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let command = command.stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().expect("the program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut stderr = child.stderr.take().expect("it is piped");
-        let stderr = std::thread::spawn(move || {
-            let mut text = String::new();
-            stderr.read_to_string(&mut text).expect("it says things in UTF-8");
-            text
-        });
+        let read = |mut stderr: ChildStderr| {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                stderr.read_to_string(&mut text).expect("it says things in UTF-8");
+                text
+            })
+        };
+        let stderr = child.stderr.take().map(read);
         let mut ready = String::new();
         stdout.read_line(&mut ready).expect("it says things in UTF-8");
-        let mut daemon = Daemon { child, stdout, stderr: Some(stderr), ready };
+        let mut daemon = Daemon { child, stdout, stderr, ready };
         if daemon.ready.is_empty() {
             panic!("{role} {more:?} is not ready: {}", daemon.end().stderr);
         }
@@ -62,8 +70,8 @@ impl Daemon {
         let code = self.child.wait().expect("it was started").code();
         let mut stdout = String::new();
         self.stdout.read_to_string(&mut stdout).expect("it says things in UTF-8");
-        let stderr = self.stderr.take().expect("it ends once").join().expect("no panic");
-        Ended { code, stdout, stderr }
+        let stderr = self.stderr.take().map(|thread| thread.join().expect("no panic"));
+        Ended { code, stdout, stderr: stderr.unwrap_or_default() }
     }
 }
 

@@ -138,11 +138,12 @@ impl Call {
         }
     }
 
-    /// Time for which the service is looked for.
+    /// Time for which the service is looked for. One that was never there may start later than its ranks; one that was
+    /// there and is gone has died, also while a job gathers.
     // spec: E-01, E-02
     fn looks_for(&self) -> Span {
         let Settings { failure_after, join_timeout, .. } = self.config.settings;
-        if self.ticket.is_some() { failure_after } else { join_timeout }
+        if self.job.is_some() { failure_after } else { join_timeout }
     }
 
     /// Tells the application that the service is away, or that this was too long. Whether it was.
@@ -155,7 +156,7 @@ impl Call {
         if since >= self.looks_for() {
             let (endpoint, seconds) = (&self.config.access.endpoint, since.as_s_f64());
             let text =
-                format!("no connection to the registrar at {endpoint} for {seconds:.1} s: {text}");
+                format!("no connection to the server at {endpoint} for {seconds:.1} s: {text}");
             (self.events)(ControlEvent::GaveUp { text, is_refused: false });
             return true;
         }

@@ -1,6 +1,8 @@
 //! Failures and stalls in words.
 
-use thalweg_core::{Span, Time};
+use thalweg_aggregate::TreeError;
+use thalweg_aggregate::join::JoinError;
+use thalweg_core::{NodeId, Span, Time};
 
 use super::Ending;
 use super::cluster::Cluster;
@@ -48,6 +50,62 @@ pub(super) fn diagnosis(now: Time, cluster: &Cluster, job: &Job) -> Option<Diagn
     let text = stall.text("stalls", "for");
     let Explained { culprits, fragment, since, .. } = stall;
     Some(Diagnosis { text, culprits, fragment, since })
+}
+
+/// Why a job cannot be set up. The registrar knows nodes and seats; people know addresses and ranks.
+// spec: E-07
+pub(super) fn no_set_up(cluster: &Cluster, job: &Job, error: &JoinError) -> Failure {
+    let name = |rank: u32| name_of(cluster, job, rank);
+    let (culprits, reason) = match error {
+        // A server cannot be on a path to itself, whatever else is wrong with the tree.
+        JoinError::Tree(_) if !below(job, cluster.server).is_empty() => {
+            let culprits = below(job, cluster.server);
+            let (server, whom) = (cluster.address(cluster.server), describe(&culprits, name));
+            let reason = format!(
+                "{server}, the switch of {whom}, is the server: name the switch of the rack, or none"
+            );
+            (culprits, reason)
+        }
+        JoinError::Tree(TreeError::TwoParents(switch)) => {
+            let (culprits, switch) = (below(job, *switch), cluster.address(*switch));
+            let whom = describe(&culprits, name);
+            (culprits, format!("the switch {switch} of {whom} would send to two others"))
+        }
+        JoinError::Tree(TreeError::TooManyChildren { switch, children }) => {
+            let (culprits, switch) = (below(job, *switch), cluster.address(*switch));
+            (culprits, format!("{children} hosts are below the switch {switch}, which is too many"))
+        }
+        JoinError::Tree(TreeError::TooDeep { worker, levels }) => {
+            let rank = leader(job, *worker).unwrap_or(*worker);
+            (vec![rank], format!("{levels} switches are above {}, which is too many", name(rank)))
+        }
+        JoinError::Taken { rank: index, holder } => {
+            let rank = leader(job, *index).unwrap_or(*index);
+            let holder = cluster.address(holder.node);
+            (vec![rank], format!("rank {rank} belongs to the process at {holder}"))
+        }
+        JoinError::UnknownServer(node) => {
+            (Vec::new(), format!("{} is no server of a job", cluster.address(*node)))
+        }
+        JoinError::WornOut(_) => {
+            let text = "it was set up too often: start it again under another name";
+            (Vec::new(), text.to_owned())
+        }
+        _ => (Vec::new(), error.to_string()),
+    };
+    let text = format!("the job cannot be set up: {reason}");
+    Failure::new(FailureKind::Other, text, culprits)
+}
+
+/// The rank that leads a host, by the host's index.
+fn leader(job: &Job, index: u32) -> Option<u32> {
+    job.hosts.get(index as usize).copied()
+}
+
+/// Ranks that have named this node as their switch.
+fn below(job: &Job, switch: NodeId) -> Vec<u32> {
+    let is_below = |attendee: &Attendee| attendee.switch == Some(switch);
+    job.ranks.iter().filter(|(_, attendee)| is_below(attendee)).map(|(rank, _)| *rank).collect()
 }
 
 /// A stall, with its cause.
@@ -146,8 +204,8 @@ fn explain_fragment(now: Time, cluster: &Cluster, job: &Job, sequence: u64) -> (
             (culprits, format!("the server {server} has sent the sum, but {whom}"))
         }
         Some(Missing::Seats(seats)) => {
-            let leader = |seat: &u32| job.hosts.get(*seat as usize).copied();
-            let culprits = job.stalls.roots(seats.iter().filter_map(leader).collect());
+            let leaders = seats.iter().filter_map(|index| leader(job, *index));
+            let culprits = job.stalls.roots(leaders.collect());
             (culprits.clone(), describe(&culprits, |rank| not_sent(now, cluster, job, rank)))
         }
         Some(Missing::Unknown) | None => {

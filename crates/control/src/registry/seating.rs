@@ -7,7 +7,7 @@ use thalweg_aggregate::join::{Instruction, JoinError, Memory, Message, Process};
 use thalweg_core::{JobId, Time};
 use thalweg_wire::tag::Key;
 
-use super::{Action, Registry};
+use super::{Action, Registry, explain};
 use crate::message::ToRank;
 
 impl Registry {
@@ -67,11 +67,27 @@ impl Registry {
         self.obey();
     }
 
+    /// Answers an open round for a rank that has left. The others have paused for the set-up, and need it to get results
+    /// that the server has. Nothing resumes before the watermarks of those that are there: the rank that left lacks
+    /// nothing, and operations that need more of it fail by themselves.
+    // spec: E-01
+    pub(super) fn answer_for_departed(&mut self, now: Time, id: JobId, rank: u32) {
+        let index = self.jobs.get(&id).and_then(|job| job.seat_of(rank));
+        let (Some(index), Some(round)) = (index, self.registrar.round(id)) else { return };
+        if self.registrar.waits_for(id).any(|awaited| awaited == index) {
+            self.answer(now, (id, rank), round, index, None);
+        }
+    }
+
     pub(super) fn tell_registrar(&mut self, now: Time, id: JobId, message: Message) {
         match self.registrar.handle(message) {
             // Said too late or too early: it will be asked again.
             Ok(_) | Err(JoinError::UnknownJob(_) | JoinError::Future { .. }) => {}
-            Err(error) => self.fail_job(now, id, format!("the job cannot be set up: {error}")),
+            Err(error) => {
+                let Some(job) = self.jobs.get(&id) else { return };
+                let failure = explain::no_set_up(&self.cluster, job, &error);
+                self.fail(now, id, failure);
+            }
         }
     }
 

@@ -139,6 +139,24 @@ fn who_is_alone_for_too_long_gives_up_and_says_where_it_looked() {
     let mut config = attend_config(address, 1, 0, "a");
     config.settings.join_timeout = Span::from_ms(600);
     let text = Rank::start(config).gave_up();
-    let expected = format!("no connection to the registrar at {address} for 0.");
+    let expected = format!("no connection to the server at {address} for 0.");
     assert!(text.starts_with(&expected) && text.contains("refused"), "{text}");
+}
+
+/// A service that was never there may start later than its ranks. One that is gone is given up sooner.
+// spec: E-01 sockets
+#[test]
+fn a_service_that_ends_while_ranks_join_is_given_up_like_a_rank() {
+    let stage = stage(|config| config.bind = ([127, 0, 7, 3], 0).into());
+    let mut config = attend_config(stage.service.local_address(), 2, 0, "a");
+    config.settings.failure_after = Span::from_ms(600);
+    config.settings.join_timeout = Span::from_s(10);
+    let rank = Rank::start(config);
+    rank.expect(|event| matches!(event, ControlEvent::Waiting { .. }).then_some(()));
+    drop(stage);
+    let text = rank.gave_up();
+    assert!(
+        text.starts_with("no connection to the server at") && text.contains(" for 0."),
+        "{text}"
+    );
 }

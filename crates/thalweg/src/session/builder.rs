@@ -110,6 +110,12 @@ impl SessionBuilder {
         self
     }
 
+    /// Former name of [`operation_timeout`](SessionBuilder::operation_timeout).
+    #[deprecated(note = "renamed to `operation_timeout`")]
+    pub fn patience(self, patience: Duration) -> SessionBuilder {
+        self.operation_timeout(patience)
+    }
+
     /// Time until all ranks have joined, the job's. Default 5 min.
     pub fn join_timeout(mut self, join_timeout: Duration) -> SessionBuilder {
         self.config.join_timeout = join_timeout;
@@ -218,5 +224,19 @@ mod tests {
         refused(valid().fragment_values(0), "fragment_values");
         refused(valid().aggregators(0), "aggregators");
         refused(valid().operation_timeout(Duration::ZERO), "operation_timeout");
+    }
+
+    #[expect(deprecated, reason = "the former name still works")]
+    #[test]
+    fn the_deadline_of_operations_has_a_former_name() {
+        let patience = Duration::from_secs(7);
+        let builder = Session::builder("127.0.0.1:4808", "job").rank(0, 2);
+        let timeout =
+            |config: SessionConfig| config.settings().expect("valid").operation_timeout.as_s_f64();
+        assert_eq!(timeout(builder.clone().patience(patience).config()), 7.0);
+        let mut config = builder.config();
+        assert_eq!(timeout(config.clone()), 300.0);
+        config.patience = patience;
+        assert_eq!(timeout(config), 7.0);
     }
 }

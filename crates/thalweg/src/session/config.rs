@@ -62,6 +62,9 @@ pub struct SessionConfig {
     pub operation_timeout: Duration,
     /// Time until all ranks have joined. The error names those that are missing. The job's. Default 5 min.
     pub join_timeout: Duration,
+    /// Former name of `operation_timeout`, which it replaces where it is not zero. Default zero.
+    #[deprecated(note = "renamed to `operation_timeout`")]
+    pub patience: Duration,
     /// Interrupts the session from another thread. Default a token that nobody else has.
     pub cancel: Cancel,
     /// UDP ports to bind where `bind` names none, for firewalls. Every sending thread takes a block of eight that begins
@@ -91,6 +94,7 @@ pub struct SessionConfig {
 
 impl SessionConfig {
     /// The defaults.
+    #[expect(deprecated, reason = "the former name still works")]
     pub fn new(
         server: impl Into<String>,
         job: impl Into<String>,
@@ -117,6 +121,7 @@ impl SessionConfig {
             stall_after: duration(defaults.stall_after),
             operation_timeout: duration(defaults.operation_timeout),
             join_timeout: duration(defaults.join_timeout),
+            patience: Duration::ZERO,
             cancel: Cancel::new(),
             ports: None,
             share_memory: true,
@@ -188,11 +193,17 @@ impl SessionConfig {
             parameters,
             failure_after: span(self.failure_after),
             stall_after: span(self.stall_after),
-            operation_timeout: span(self.operation_timeout),
+            operation_timeout: span(self.operation_deadline()),
             join_timeout: span(self.join_timeout),
         };
         settings.check(self.ranks)?;
         Ok(settings)
+    }
+
+    /// The deadline of operations, under whichever name it was given.
+    #[expect(deprecated, reason = "the former name still works")]
+    pub(super) fn operation_deadline(&self) -> Duration {
+        if self.patience.is_zero() { self.operation_timeout } else { self.patience }
     }
 
     pub(super) fn server_address(&self) -> Result<SocketAddr, Error> {

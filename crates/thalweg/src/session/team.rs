@@ -60,7 +60,7 @@ impl TeamThread {
         let me = mates.partition_point(|&mate| mate < config.rank) as u32;
         let mates = Mates { ranks: mates, end: Arc::clone(end) };
         let team = thalweg_shared::Config {
-            patience: config.operation_timeout,
+            patience: config.operation_deadline(),
             stop: Some(Arc::clone(&end.flag)),
             ..thalweg_shared::Config::new(
                 format!("thalweg-{:016x}-{host}", welcome.ticket.job.0),

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::deaths::{self, Death, Moment};
 use crate::stage::{KNOWN, LIMIT, Stage, expect, say};
 
 /// How long nobody is in the place of a daemon that is started again.
@@ -92,16 +93,18 @@ pub fn check_lost_switch(mut stage: Stage, name: &str) {
 // spec: E-01 sockets
 #[test]
 fn a_server_that_stays_away_is_named() {
-    let mut stage = Stage::new();
-    let mut ranks = stage.job("orphaned", 3);
-    say(&mut ranks, "sum 20000 1000000");
-    expect(&ranks, "sum 5", LIMIT);
-    let since = Instant::now();
-    stage.kill_server();
-    for rank in &ranks {
-        let left = (since + KNOWN).saturating_duration_since(Instant::now());
-        let error = rank.expect("error", left);
-        println!("after {:?}: {error}", since.elapsed());
-        assert!(error.contains(stage.server_at()), "{error}");
-    }
+    deaths::check(Stage::new(), Death::Server, Moment::Operation);
+}
+
+// spec: E-01 sockets
+#[test]
+fn a_server_that_dies_between_operations_is_named() {
+    deaths::check(Stage::new(), Death::Server, Moment::Idle);
+}
+
+/// Ranks wait for a server that was never there until they have joined, and not for one that died.
+// spec: E-01, E-02 sockets
+#[test]
+fn a_server_that_dies_while_ranks_join_is_named() {
+    deaths::check(Stage::new(), Death::Server, Moment::Joining);
 }

@@ -21,9 +21,13 @@ fn rank(server: SocketAddr, job: &str, rank: u32, ranks: u32) -> SessionConfig {
 
 /// Both ranks of a job.
 fn pair(server: SocketAddr, job: &str) -> [Session; 2] {
+    joined([0, 1].map(|at| rank(server, job, at, 2)))
+}
+
+fn joined(configs: [SessionConfig; 2]) -> [Session; 2] {
     std::thread::scope(|scope| {
-        let join = |at| scope.spawn(move || Session::join(rank(server, job, at, 2)));
-        [0, 1].map(join).map(|thread| thread.join().expect("no panic").expect("both are there"))
+        let join = |config| scope.spawn(move || Session::join(config));
+        configs.map(join).map(|thread| thread.join().expect("no panic").expect("both are there"))
     })
 }
 
@@ -44,7 +48,9 @@ fn joining_can_be_cancelled_from_another_thread() {
         let since = Instant::now();
         cancel.cancel("Ctrl-C");
         let error = error(joining.join().expect("no panic"));
-        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        let took = since.elapsed();
+        println!("joining ended {took:?} after its token was cancelled");
+        assert!(took < Duration::from_secs(1), "{took:?}");
         assert_eq!(error.kind(), ErrorKind::Aborted);
         assert_eq!(error.to_string(), "aborted by rank 0: Ctrl-C");
     });
@@ -64,6 +70,54 @@ fn waiting_can_be_cancelled_and_the_other_rank_learns_why() {
     assert_eq!(error.to_string(), "aborted by rank 1: no more data");
     let later = second.barrier().wait().expect_err("the job is over");
     assert_eq!(later.to_string(), error.to_string());
+}
+
+type Wait = fn(&Session) -> Result<(), Error>;
+
+/// Operations of rank 0 that wait for rank 1.
+const WAITS: [(&str, Wait); 5] = [
+    ("all-reduce", |session| session.all_reduce(vec![1.0_f32; LONG], Reduce::Sum).wait().map(drop)),
+    ("maximum", |session| session.all_reduce(vec![1_u32; 10], Reduce::Max).wait().map(drop)),
+    ("barrier", |session| session.barrier().wait()),
+    // More than the other rank keeps of what it has not asked for.
+    ("send", |session| session.send(1, 7, vec![1.0_f32; 4 * LONG]).wait()),
+    ("receive", |session| session.receive::<f32>(1, 7).wait().map(drop)),
+];
+
+/// Interrupts each wait of rank 0 from another thread.
+fn check_interrupts(how: &str, interrupt: impl Fn(&Cancel, &Session) + Sync) {
+    let server = server();
+    for (name, wait) in WAITS {
+        let cancel = Cancel::new();
+        let mut configs = [0, 1].map(|at| rank(server.address(), name, at, 2));
+        configs[0].cancel = cancel.clone();
+        let [first, second] = joined(configs);
+        let (error, took) = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait(&first));
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(!waiting.is_finished(), "{name} waits for nobody");
+            let since = Instant::now();
+            interrupt(&cancel, &first);
+            (error(waiting.join().expect("no panic")), since.elapsed())
+        });
+        println!("{name} ended {took:?} after {how}");
+        assert!(took < Duration::from_secs(2), "{name} ended {took:?} after {how}");
+        assert_eq!(error.to_string(), "aborted by rank 0: enough", "{name}");
+        let other = second.receive::<f32>(0, 9).wait().expect_err("the job is over");
+        assert_eq!(other.to_string(), error.to_string(), "{name}");
+    }
+}
+
+// spec: E-02 sockets
+#[test]
+fn every_wait_can_be_cancelled_from_another_thread() {
+    check_interrupts("its token was cancelled", |cancel, _| cancel.cancel("enough"));
+}
+
+// spec: E-03 sockets
+#[test]
+fn every_wait_ends_when_another_thread_aborts() {
+    check_interrupts("abort", |_, session| session.abort("enough"));
 }
 
 // spec: E-02 sockets

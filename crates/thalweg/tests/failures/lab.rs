@@ -6,11 +6,13 @@ use thalweg_lab::Spec;
 use thalweg_lab::testing::build_or_skip;
 
 use crate::daemons::check_lost_switch;
+use crate::deaths::{self, Death, Moment, RANKS};
+use crate::disturbances::{Slowdown, slowdown};
 use crate::ranks::common_error;
 use crate::stage::{KNOWN, LIMIT, SHORT, Stage, expect, say};
 
 fn stage() -> Option<Stage> {
-    let lab = build_or_skip(&Spec { hosts: 3, servers: 1, ..Spec::default() })?;
+    let lab = build_or_skip(&Spec { hosts: RANKS, servers: 1, ..Spec::default() })?;
     Some(Stage::in_lab(SHORT, Some(lab)))
 }
 
@@ -35,6 +37,20 @@ fn a_host_whose_link_goes_down_is_named_at_all_others() {
 
 // spec: E-01 lab
 #[test]
+fn a_host_whose_link_goes_down_between_operations_is_named() {
+    let Some(stage) = stage() else { return };
+    deaths::check(stage, Death::Host, Moment::Idle);
+}
+
+// spec: E-01 lab
+#[test]
+fn a_host_whose_link_goes_down_while_ranks_join_is_named() {
+    let Some(stage) = stage() else { return };
+    deaths::check(stage, Death::Host, Moment::Joining);
+}
+
+// spec: E-01 lab
+#[test]
 fn a_server_whose_link_goes_down_is_named_at_all_ranks() {
     let Some(stage) = stage() else { return };
     let mut ranks = stage.job("headless", 3);
@@ -55,4 +71,15 @@ fn a_server_whose_link_goes_down_is_named_at_all_ranks() {
 fn a_switch_that_stays_away_is_planned_out_and_in_again() {
     let Some(stage) = stage() else { return };
     check_lost_switch(stage, "bypassed");
+}
+
+// spec: E-09 lab
+#[test]
+fn a_job_without_its_switch_is_about_as_fast_as_one_that_never_had_one() {
+    let Some(mut stage) = stage() else { return };
+    let Slowdown { ratio, noise, median_ms } = slowdown(&mut stage, 1 << 18);
+    println!("{ratio:.3} times as slow, noise {noise:.3}, median {median_ms:.1} ms");
+    // A machine that does other things beside does them to one job more than to another.
+    let bound = 1.1 * noise.max(noise.recip()) + 0.15;
+    assert!(ratio <= bound, "{ratio:.3} times as slow, noise {noise:.3}");
 }

@@ -5,6 +5,8 @@
 #![allow(clippy::disallowed_methods, reason = "real processes take real time")]
 
 mod daemons;
+mod deaths;
+mod disturbances;
 mod interrupts;
 mod lab;
 mod measure;

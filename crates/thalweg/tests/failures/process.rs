@@ -14,27 +14,29 @@ pub const ROLE: &str = "THALWEG_FAILURES_ROLE";
 /// What lines begin with that are for the parent.
 pub const MARK: char = '@';
 
-/// This program, started again to run only the test `roles::child`. It ends with the test, whatever happens.
+/// A child that obeys lines on its standard input. It ends with the test, whatever happens.
 pub struct Process {
     name: String,
     child: Child,
     stdin: ChildStdin,
-    lines: Receiver<String>,
+    lines: Receiver<(Instant, String)>,
 }
 
 impl Process {
-    /// Starts it in a place of a lab, where there is one.
+    /// Starts this program again, to run only the test `roles::child`, in a place of a lab, where there is one.
     pub fn start_in(role: &str, place: Option<&Place>) -> Process {
         let mut command = Command::new(env::current_exe().expect("this program has a path"));
-        command
-            .args(["roles::child", "--exact", "--nocapture"])
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.args(["roles::child", "--exact", "--nocapture"]).env(ROLE, role);
+        Process::spawn(role, command, place)
+    }
+
+    /// Starts any program that speaks as `roles::child` does.
+    pub fn spawn(name: &str, mut command: Command, place: Option<&Place>) -> Process {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some(place) = place {
             place.enter(&mut command);
         }
-        let mut child = command.spawn().expect("this program can be started again");
+        let mut child = command.spawn().expect("the program can be started");
         let stdin = child.stdin.take().expect("it is a pipe");
         let stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
         let (heard, lines) = channel();
@@ -42,10 +44,10 @@ impl Process {
             let marked = |line: String| Some(line.split_once(MARK)?.1.to_owned());
             for line in stdout.lines().map_while(Result::ok).filter_map(marked) {
                 // A test that is over does not listen.
-                let _ = heard.send(line);
+                let _ = heard.send((Instant::now(), line));
             }
         });
-        Process { name: role.to_owned(), child, stdin, lines }
+        Process { name: name.to_owned(), child, stdin, lines }
     }
 
     /// Tells it something.
@@ -60,7 +62,7 @@ impl Process {
         let mut last = String::from("nothing");
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
+            let (_, line) = self.lines.recv_timeout(left).unwrap_or_else(|error| {
                 let name = &self.name;
                 panic!("{name}: no \"{start}\" within {within:?} ({error}), last heard: {last}")
             });
@@ -70,6 +72,14 @@ impl Process {
             assert!(!line.starts_with("error"), "{}: {line}", self.name);
             last = line;
         }
+    }
+
+    /// Takes in all lines so far, and returns when those came that begin like this. An error ends the test.
+    pub fn times_of(&self, start: &str) -> Vec<Instant> {
+        let lines: Vec<(Instant, String)> = self.lines.try_iter().collect();
+        let error = lines.iter().find(|(_, line)| line.starts_with("error"));
+        assert!(error.is_none(), "{}: {error:?}", self.name);
+        lines.into_iter().filter(|(_, line)| line.starts_with(start)).map(|(at, _)| at).collect()
     }
 
     /// Sends it a signal, by name.

@@ -10,12 +10,10 @@ use thalweg::{Error, Reduce, Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
 use crate::process::{MARK, ROLE};
+use crate::stage::{NO_SWITCH, TOKEN};
 
 /// What all daemons of a test share.
 const SECRET: Secret = Secret([5; 16]);
-
-/// What ranks of a lab have to show.
-const TOKEN: &str = "ranks of this test";
 
 #[test]
 fn child() {
@@ -25,9 +23,10 @@ fn child() {
         ["server", bind, switch] => server(bind, switch),
         ["rank", server, switch, job, rank, ranks, failure, stall, operation, join] => {
             let span = |text: &str| Duration::from_millis(number(text));
-            let config = Session::builder(server, job)
+            let config = Session::builder(server, job);
+            let config = if switch == NO_SWITCH { config } else { config.switch(switch) };
+            let config = config
                 .rank(number(rank) as u32, number(ranks) as u32)
-                .switch(switch)
                 .share_memory(false)
                 .token(TOKEN)
                 .failure_after(span(failure))
@@ -108,6 +107,7 @@ fn attend(config: SessionConfig) {
                 return tell(format_args!("left {left:?}"));
             }
             ["sum", values, times] => sums(&session, number(values) as usize, number(times)),
+            ["time", values, times] => timed(&session, number(values) as usize, number(times)),
             ["max", values] => most(&session, number(values) as usize),
             ["barrier"] => session.barrier().wait(),
             _ => panic!("no command {command}"),
@@ -138,6 +138,19 @@ fn sums(session: &Session, values: usize, times: u64) -> Result<(), Error> {
         let is_right = sum.iter().enumerate().all(|(at, value)| *value == expected(at));
         assert!(is_right && sum.len() == values, "rank {rank}: sum {operation} is wrong");
         tell(format_args!("sum {operation}"));
+    }
+    Ok(())
+}
+
+/// Sums that begin together, and how long each took here, in milliseconds.
+fn timed(session: &Session, values: usize, times: u64) -> Result<(), Error> {
+    for _ in 0..times {
+        session.barrier().wait()?;
+        let began = Instant::now();
+        let sum = session.all_reduce(vec![1.0_f32; values], Reduce::Sum).wait()?.values;
+        let took_ms = began.elapsed().as_secs_f64() * 1e3;
+        assert_eq!(sum, vec![session.ranks() as f32; values]);
+        tell(format_args!("took {took_ms}"));
     }
     Ok(())
 }

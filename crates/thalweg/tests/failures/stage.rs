@@ -1,5 +1,7 @@
 //! The processes of a cluster on loopback, or in a lab.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use thalweg_lab::{Lab, Place};
@@ -23,17 +25,43 @@ pub const SHORT: Times = Times {
     join_timeout: Duration::from_secs(60),
 };
 
-/// When a death has to be known everywhere.
-pub const KNOWN: Duration = SHORT.failure_after.saturating_add(Duration::from_secs(2));
+/// Deadlines of a session whose program sets none.
+pub const DEFAULT: Times = Times {
+    failure_after: Duration::from_secs(10),
+    stall_after: Duration::from_secs(5),
+    operation_timeout: Duration::from_secs(300),
+    join_timeout: Duration::from_secs(300),
+};
+
+impl Times {
+    /// When a death has to be known everywhere.
+    pub const fn known(self) -> Duration {
+        self.failure_after.saturating_add(Duration::from_secs(2))
+    }
+}
+
+/// When a death has to be known everywhere, with short times.
+pub const KNOWN: Duration = SHORT.known();
 
 /// What goes well takes no longer.
 pub const LIMIT: Duration = Duration::from_secs(25);
+
+/// In place of the address of a switch.
+pub const NO_SWITCH: &str = "none";
+
+/// Token that ranks of a lab show.
+pub const TOKEN: &str = "ranks-of-this-test";
+
+/// Port at which training scripts meet, on host 0 of their lab.
+const MASTER_PORT: u16 = 29_500;
 
 /// A switch and a server.
 pub struct Stage {
     pub switch: Option<Process>,
     pub server: Option<Process>,
     pub times: Times,
+    /// The interpreter of ranks that are training scripts. Other ranks are sessions.
+    pub python: Option<PathBuf>,
     lab: Option<Lab>,
     switch_at: String,
     server_at: String,
@@ -58,12 +86,19 @@ impl Stage {
         let place = lab.as_ref().map(|lab| lab.server(0));
         let server = Process::start_in(&format!("server {} {switch_at}", bind(place)), place);
         let server_at = server.expect("at", LIMIT);
-        Stage { switch: Some(switch), server: Some(server), times, lab, switch_at, server_at }
+        let (switch, server, python) = (Some(switch), Some(server), None);
+        Stage { switch, server, times, python, lab, switch_at, server_at }
     }
 
     /// Where the server is, or was.
     pub fn server_at(&self) -> &str {
         &self.server_at
+    }
+
+    /// Longest time of something that goes well here.
+    pub fn limit(&self) -> Duration {
+        // Many interpreters at once need long to load PyTorch.
+        if self.python.is_some() { 6 * LIMIT } else { LIMIT }
     }
 
     pub fn lab(&self) -> Option<&Lab> {
@@ -72,7 +107,19 @@ impl Stage {
 
     /// One rank of a job, which joins.
     pub fn rank(&self, name: &str, rank: u32, ranks: u32) -> Process {
-        let Stage { server_at, switch_at, times, .. } = self;
+        match &self.python {
+            Some(python) => self.script(python, name, rank, ranks),
+            None => self.session(name, rank, ranks, &self.switch_at),
+        }
+    }
+
+    /// The ranks of a job that never had a switch, all of them joined.
+    pub fn job_without_switch(&self, name: &str, ranks: u32) -> Vec<Process> {
+        joined((0..ranks).map(|rank| self.session(name, rank, ranks, NO_SWITCH)).collect(), LIMIT)
+    }
+
+    fn session(&self, name: &str, rank: u32, ranks: u32, switch_at: &str) -> Process {
+        let Stage { server_at, times, .. } = self;
         let Times { failure_after, stall_after, operation_timeout, join_timeout } = times;
         let times = [failure_after, stall_after, operation_timeout, join_timeout];
         let [failure, stall, operation, join] = times.map(Duration::as_millis);
@@ -82,13 +129,33 @@ impl Stage {
         Process::start_in(&role, self.lab.as_ref().map(|lab| lab.host(rank)))
     }
 
+    /// A rank that trains with PyTorch. Its settings are in its environment, where users have them.
+    fn script(&self, python: &Path, name: &str, rank: u32, ranks: u32) -> Process {
+        let lab = self.lab.as_ref().expect("scripts run in labs");
+        let seconds = |span: Duration| span.as_secs_f64().to_string();
+        let Times { failure_after, stall_after, operation_timeout, join_timeout } = self.times;
+        let mut command = Command::new(python);
+        command
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/tests/commanded_script.py"))
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", ranks.to_string())
+            .env("MASTER_ADDR", lab.host(0).address().to_string())
+            .env("MASTER_PORT", MASTER_PORT.to_string())
+            .env("THALWEG_JOB", name)
+            .env("THALWEG_SERVER", &self.server_at)
+            .env("THALWEG_SWITCH", &self.switch_at)
+            .env("THALWEG_TOKEN", TOKEN)
+            .env("THALWEG_SHARE_MEMORY", "0")
+            .env("THALWEG_FAILURE_AFTER", seconds(failure_after))
+            .env("THALWEG_STALL_AFTER", seconds(stall_after))
+            .env("THALWEG_OPERATION_TIMEOUT", seconds(operation_timeout))
+            .env("THALWEG_JOIN_TIMEOUT", seconds(join_timeout));
+        Process::spawn(&format!("script {name} {rank}"), command, Some(lab.host(rank)))
+    }
+
     /// The ranks of a job, all of them joined.
     pub fn job(&self, name: &str, ranks: u32) -> Vec<Process> {
-        let processes: Vec<Process> = (0..ranks).map(|rank| self.rank(name, rank, ranks)).collect();
-        for process in &processes {
-            process.expect("joined", LIMIT);
-        }
-        processes
+        joined((0..ranks).map(|rank| self.rank(name, rank, ranks)).collect(), self.limit())
     }
 
     pub fn kill_switch(&mut self) {
@@ -113,6 +180,12 @@ impl Stage {
         assert_eq!(server.expect("at", LIMIT), self.server_at);
         self.server = Some(server);
     }
+}
+
+/// Ranks that have all joined.
+fn joined(ranks: Vec<Process>, within: Duration) -> Vec<Process> {
+    expect(&ranks, "joined", within);
+    ranks
 }
 
 /// Tells all ranks the same.

@@ -155,8 +155,10 @@ fn ways_that_form_no_tree_fail_the_job() {
     hall.attend(Join { switch: Some(SERVER), ..hall.join(0, "a") }).unwrap();
     hall.say(0, FromRank::Answer { round: 1, seat: 0, watermark: None });
     hall.look();
-    let text = hall.failure(0).text;
-    assert!(text.starts_with("the job cannot be set up: the server, node 70336,"), "{text}");
+    let Failure { text, culprits, .. } = hall.failure(0);
+    let expected = "the job cannot be set up: 10.1.0.1:4800, the switch of rank 0 (10.1.1.0:4808), is the \
+                    server: name the switch of the rack, or none";
+    assert_eq!((text.as_str(), &culprits[..]), (expected, &[0][..]));
 }
 
 #[test]

@@ -94,6 +94,38 @@ fn nobody_is_set_up_again_who_cannot_be() {
     assert!(hall.done.is_empty(), "rank 2 has left, and would not answer");
 }
 
+/// A rank is done when the others are asked for another set-up. They have paused, and get it without the rank.
+// spec: E-01 machine
+#[test]
+fn a_rank_that_leaves_while_others_are_set_up_again_holds_nobody_up() {
+    let mut hall = hall();
+    pass(&mut hall, Span::from_s(11), false);
+    for (rank, watermark) in [(0, 700), (1, 640)] {
+        let answer = FromRank::Answer { round: 2, seat: rank, watermark: Some(watermark) };
+        hall.say(rank, answer);
+    }
+    hall.say(2, FromRank::Leave { operations: 9 });
+    hall.look();
+    assert!(hall.sent_to(0).contains(&ToRank::Left { rank: 2, operations: 9 }));
+    assert_eq!((hall.setup().epoch, hall.setup().resume_from), (2, 640));
+    assert_eq!(first_hops(&hall), [SERVER; 3]);
+    pass(&mut hall, Span::from_s(60), false);
+    assert!(hall.done.is_empty(), "nobody waits for it: {:?}", hall.done);
+}
+
+/// The same where the rank that leaves is not the last one.
+// spec: E-01 machine
+#[test]
+fn a_rank_that_leaves_before_others_answer_holds_nobody_up() {
+    let mut hall = hall();
+    pass(&mut hall, Span::from_s(11), false);
+    hall.say(1, FromRank::Leave { operations: 9 });
+    // The others do; rank 1 is no longer listened to.
+    hall.answer_all(2, Some(640));
+    hall.look();
+    assert_eq!((hall.setup().epoch, hall.setup().resume_from), (2, 640));
+}
+
 #[test]
 fn switches_that_nobody_uses_are_not_probed() {
     let mut hall = Hall::set_up(&["a", "b", "c"]);
