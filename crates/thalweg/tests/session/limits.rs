@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "real daemons take real time")]
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -28,17 +29,21 @@ fn start_switch(bind: SocketAddr, aggregators: u32, values_max: u16) -> SwitchDa
     SwitchDaemon::start(&config).expect("the address is free")
 }
 
-/// An address that a switch can have, and that none has.
-fn free_address() -> SocketAddr {
-    let switch = start_switch(([127, 0, 0, 1], 0).into(), 1, 1);
-    let address = switch.address();
-    switch.stop().expect("it ran");
-    address
+fn start_server(bind: SocketAddr, switch: SocketAddr) -> ServerDaemon {
+    let mut config = ServerDaemonConfig::new(bind, SECRET);
+    config.switch = Some(switch);
+    ServerDaemon::start(&config).expect("the address is free")
+}
+
+/// An address of the test's own: while a daemon starts again, no other test takes its port.
+fn own_address(own: u8) -> SocketAddr {
+    ([127, 0, 9, own], 0).into()
 }
 
 /// A server whose ranks are below a switch, and all events of the library.
 struct Rig {
-    server: ServerDaemon,
+    server: Mutex<Option<ServerDaemon>>,
+    server_at: SocketAddr,
     switch: SocketAddr,
     job: &'static str,
     events: Receiver<Event>,
@@ -46,11 +51,17 @@ struct Rig {
 
 impl Rig {
     fn new(job: &'static str, switch: SocketAddr) -> Rig {
-        let mut config = ServerDaemonConfig::new(([127, 0, 0, 1], 0).into(), SECRET);
-        config.switch = Some(switch);
         let events = noted();
-        let server = ServerDaemon::start(&config).expect("a server starts on loopback");
-        Rig { server, switch, job, events }
+        let server = start_server((switch.ip(), 0).into(), switch);
+        let server_at = server.address();
+        Rig { server: Mutex::new(Some(server)), server_at, switch, job, events }
+    }
+
+    /// The server ends, and another one starts in its place and knows nothing.
+    fn restart_server(&self) {
+        let mut server = self.server.lock().expect("nobody panics with it");
+        server.take().expect("it was started").stop().expect("it ran");
+        *server = Some(start_server(self.server_at, self.switch));
     }
 
     /// Runs a job that sums until something else is done.
@@ -58,7 +69,7 @@ impl Rig {
         let is_over = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             for rank in 0..RANKS {
-                let builder = Session::builder(self.server.address().to_string(), self.job)
+                let builder = Session::builder(self.server_at.to_string(), self.job)
                     .rank(rank, RANKS)
                     .switch(self.switch)
                     .share_memory(false)
@@ -151,7 +162,7 @@ fn expect_sums(switch: &SwitchDaemon) {
 
 #[test]
 fn a_job_has_the_fragments_and_aggregators_of_its_switch_and_not_those_that_ranks_name() {
-    let switch = start_switch(([127, 0, 0, 1], 0).into(), 24, 50);
+    let switch = start_switch(own_address(1), 24, 50);
     let rig = Rig::new("asked", switch.address());
     #[expect(deprecated, reason = "they have no effect")]
     let change = |builder: SessionBuilder| builder.fragment_values(10).aggregators(9);
@@ -169,7 +180,9 @@ fn a_job_has_the_fragments_and_aggregators_of_its_switch_and_not_those_that_rank
 
 #[test]
 fn a_switch_that_does_not_answer_is_left_out_with_a_warning_and_planned_in_when_it_does() {
-    let rig = Rig::new("silent", free_address());
+    let before = start_switch(own_address(2), 1, 1);
+    let rig = Rig::new("silent", before.address());
+    before.stop().expect("it ran");
     rig.run(
         |builder| builder,
         |rig| {
@@ -187,7 +200,7 @@ fn a_switch_that_does_not_answer_is_left_out_with_a_warning_and_planned_in_when_
 
 #[test]
 fn a_switch_that_comes_back_with_shorter_fragments_is_left_out_until_it_has_longer_ones() {
-    let switch = start_switch(([127, 0, 0, 1], 0).into(), 64, 50);
+    let switch = start_switch(own_address(3), 64, 50);
     let (address, rig) = (switch.address(), Rig::new("shrunk", switch.address()));
     // Longer than it takes to start a switch, so that it is never away.
     let change = |builder: SessionBuilder| builder.failure_after(Duration::from_secs(5));
@@ -203,5 +216,21 @@ fn a_switch_that_comes_back_with_shorter_fragments_is_left_out_until_it_has_long
         rig.expect("return", |event| event.text.contains("planned with it"));
         assert_eq!(rig.set_up(3), ["50", "32"]);
         expect_sums(&long);
+    });
+}
+
+#[test]
+fn a_job_that_outlives_its_server_keeps_its_fragments() {
+    let switch = start_switch(own_address(4), 64, 50);
+    let rig = Rig::new("outlived", switch.address());
+    let change = |builder: SessionBuilder| builder.failure_after(Duration::from_secs(5));
+    rig.run(change, |rig| {
+        assert_eq!(rig.set_up(1), ["50", "64"]);
+        expect_sums(&switch);
+        switch.stop().expect("it ran");
+        let switch = start_switch(rig.switch, 32, 352);
+        rig.restart_server();
+        assert_eq!(rig.set_up(2), ["50", "32"]);
+        expect_sums(&switch);
     });
 }
