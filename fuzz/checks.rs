@@ -6,8 +6,8 @@
 
 use thalweg_core::{HEADER_BYTES, Header, JobId, NodeId};
 use thalweg_wire::aggregate::{
-    AGGREGATORS_MAX, Announcement, Branch, FAN_IN_MAX, Gradient, GradientView, LEVELS, Notice,
-    Parameter, Query, Request, StationBytes,
+    AGGREGATORS_MAX, Announcement, Branch, Description, FAN_IN_MAX, Gradient, GradientView, LEVELS,
+    Notice, Parameter, Probe, Query, Request, StationBytes,
 };
 use thalweg_wire::coverage::{decode, encode};
 use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
@@ -37,6 +37,8 @@ pub fn prefix(bytes: &[u8]) -> bool {
         (Kind::AggregateRequest, Request::decode(header).is_ok()),
         (Kind::AggregateNotice, Notice::decode(header).is_ok()),
         (Kind::AggregateAnnouncement, Announcement::decode(header).is_ok()),
+        (Kind::AggregateProbe, Probe::decode(header).is_ok()),
+        (Kind::AggregateDescription, Description::decode(header).is_ok()),
         (Kind::DeliverData, deliver::Data::decode(header).is_ok()),
         (Kind::DeliverAck, deliver::Ack::decode(header).is_ok()),
     ];
@@ -81,6 +83,8 @@ pub fn aggregate(bytes: &[u8]) -> bool {
         request(header),
         announcement(header, body),
         notice(header),
+        probe(header),
+        description(header),
     ];
     accepted.contains(&true)
 }
@@ -216,6 +220,21 @@ fn notice(header: &Header) -> bool {
     true
 }
 
+fn probe(header: &Header) -> bool {
+    let Ok(probe) = Probe::decode(header) else { return false };
+    assert_canonical(header, probe.to_header());
+    true
+}
+
+fn description(header: &Header) -> bool {
+    let Ok(description) = Description::decode(header) else { return false };
+    assert_canonical(header, description.to_header());
+    let limits = description.limits;
+    assert!((1..=AGGREGATORS_MAX).contains(&limits.aggregators));
+    assert!(limits.fragment_values > 0 && limits.formats.bits() != 0);
+    true
+}
+
 /// What is sealed verifies; what is changed afterwards does not. The bytes are a key, a header, and
 /// a body of any length.
 pub fn tag(bytes: &[u8]) -> bool {
@@ -310,6 +329,8 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
         19 => Kind::AggregateRequest,
         20 => Kind::AggregateNotice,
         21 => Kind::AggregateAnnouncement,
+        22 => Kind::AggregateProbe,
+        23 => Kind::AggregateDescription,
         32 => Kind::DeliverData,
         33 => Kind::DeliverAck,
         34 => Kind::DeliverOffer,

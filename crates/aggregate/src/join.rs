@@ -37,6 +37,7 @@ use thalweg_wire::aggregate::LEVELS;
 use thalweg_wire::prefix::EPOCH_MAX;
 use thiserror::Error;
 
+use crate::parameters::CheckedParameters;
 use crate::setup::Setup;
 use crate::tree::TreeError;
 
@@ -367,6 +368,18 @@ impl Registrar {
             Message::Replan { job } => find(&mut self.jobs, job)?.replan(out),
             Message::ServerRestarted { process } => self.restart_server(process),
         }
+    }
+
+    /// Gives a job parameters that hold from its next set-up on. The size of fragments stays as it was in the last
+    /// set-up: workers number fragments by it, and refuse another one.
+    // spec: E-06
+    pub fn set_parameters(
+        &mut self,
+        job: JobId,
+        parameters: CheckedParameters,
+    ) -> Result<(), JoinError> {
+        find(&mut self.jobs, job)?.set_parameters(parameters);
+        Ok(())
     }
 
     /// The next thing to be done.

@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Span, Time, Verdict};
-use thalweg_wire::aggregate::{AggregateError, Gradient, Notice, Query, Scale};
+use thalweg_wire::aggregate::{
+    AggregateError, Description, Gradient, Notice, PROBE_JOB, Query, Scale, SwitchLimits,
+};
 use thalweg_wire::tag::{self, Secret};
 use thalweg_wire::{Kind, Prefix, peek};
 use thiserror::Error;
 
 use self::intake::Arrival;
 use self::job::{Context, Job};
-use self::probe::{PROBE_JOB, Probes};
+use self::probe::Probes;
 use self::queue::{Progress, Queue};
 pub use self::stats::Stats;
 use crate::setup::Setup;
@@ -86,10 +88,12 @@ pub enum Event {
         sequence: u64,
     },
     /// A switch has answered a [probe](Server::probe).
-    // spec: E-09
+    // spec: E-06, E-09
     Answered {
         /// The switch.
         switch: NodeId,
+        /// Limits of the switch.
+        limits: SwitchLimits,
     },
 }
 
@@ -209,8 +213,8 @@ impl Server {
         self.jobs.get_mut(&job).map_or(Missing::Unknown, |job| job.missing(sequence))
     }
 
-    /// Asks a switch whether it is there. If it is, [`Event::Answered`] follows.
-    // spec: E-09
+    /// Asks a switch for its limits. If it is there, [`Event::Answered`] follows.
+    // spec: E-06, E-09
     pub fn probe(&mut self, switch: NodeId) {
         self.probes.push(switch);
     }
@@ -230,8 +234,12 @@ impl Server {
     ) -> Result<(), AggregateError> {
         let Prefix { kind, job, epoch } = prefix;
         if job == PROBE_JOB {
-            let switch = self.probes.answer(prefix, &packet)?;
-            self.events.extend(switch.map(|switch| Event::Answered { switch }));
+            match self.probes.answer(prefix, &packet)? {
+                Some(Description { switch, limits, .. }) => {
+                    self.events.push_back(Event::Answered { switch, limits });
+                }
+                None => self.past.forged += 1,
+            }
             return Ok(());
         }
         let Some(job) = self.jobs.get_mut(&job) else {

@@ -123,6 +123,7 @@ impl Switch {
             Kind::AggregateQuery => self.handle_query(now, prefix, packet),
             Kind::AggregateRequest => self.handle_request(now, prefix, packet),
             Kind::AggregateAnnouncement => self.handle_announcement(prefix, &packet),
+            Kind::AggregateProbe => self.handle_probe(prefix, packet),
             _ => self.drop_malformed(),
         }
     }

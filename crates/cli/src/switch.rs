@@ -46,7 +46,7 @@ struct Settings {
     /// How many sums can be under way at once [default: 16384]
     #[arg(long, value_name = "N")]
     aggregators: Option<u32>,
-    /// The most values of a packet that is summed here [default: 352]
+    /// The most values of a packet that is summed here; jobs that start send no longer ones [default: 352]
     #[arg(long, value_name = "N")]
     values: Option<u16>,
     /// Lose this share of all packets on purpose, such as 0.01

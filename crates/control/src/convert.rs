@@ -55,11 +55,10 @@ pub(crate) fn to_registration(registration: &Registration) -> v1::RegisterReques
 
 fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
     Ok(Settings {
+        // Switches say how long fragments may be, and how many aggregators there are.
         parameters: JobParameters {
-            fragment_values: narrow("fragment_values", settings.fragment_values)?,
             recovery: recovery(settings.recovery())?,
             numeric: numeric(settings.numeric)?,
-            aggregators: settings.aggregators,
             span_fragments: narrow("span_fragments", settings.span_fragments)?,
             ..JobParameters::default()
         },
@@ -135,7 +134,7 @@ fn narrow(name: &'static str, value: u32) -> Result<u16, Malformed> {
 pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
     use v1::from_rank::Message;
     Ok(Said::Later(match message.message.ok_or(Malformed("message"))? {
-        Message::Join(join) => return Ok(Said::Join(from_join(join))),
+        Message::Join(join) => return Ok(Said::Join(from_join(join)?)),
         Message::Answer(v1::Answer { round, seat, watermark }) => {
             FromRank::Answer { round, seat, watermark }
         }
@@ -191,20 +190,28 @@ pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
     v1::FromRank { message: Some(message) }
 }
 
-fn from_join(join: v1::Join) -> Join {
-    let resume = join.resume.map(|v1::Resume { round, watermark }| Resume { round, watermark });
-    Join {
+fn from_join(join: v1::Join) -> Result<Join, Malformed> {
+    let resume = join.resume.map(|resume| {
+        let v1::Resume { round, watermark, fragment_values } = resume;
+        let values = fragment_values.map(|values| narrow("fragment_values", values)).transpose()?;
+        Ok(Resume { round, watermark, fragment_values: values })
+    });
+    Ok(Join {
         job: JobId(join.job),
         rank: join.rank,
         process: Process { node: NodeId(join.node), life: join.life },
         host: join.host,
         switch: join.switch.map(NodeId),
-        resume,
-    }
+        resume: resume.transpose()?,
+    })
 }
 
 pub(crate) fn to_join(join: &Join) -> v1::FromRank {
-    let resume = join.resume.map(|Resume { round, watermark }| v1::Resume { round, watermark });
+    let resume = join.resume.map(|Resume { round, watermark, fragment_values }| v1::Resume {
+        round,
+        watermark,
+        fragment_values: fragment_values.map(u32::from),
+    });
     let join = v1::Join {
         job: join.job.0,
         rank: join.rank,

@@ -33,7 +33,7 @@ pub use message::{
 };
 pub use plane::{DataPlane, Missing, MissingAnswer};
 pub use registry::{JobSummary, Registry};
-pub use service::{Reporter, Service, ServiceConfig, ServiceError, TlsFiles};
+pub use service::{Reporter, Service, ServiceConfig, ServiceError, ServiceNote, TlsFiles};
 pub use settings::{Settings, SettingsError};
 
 /// What travels. Made from the protocol file; a test says how to make it again.

@@ -80,6 +80,8 @@ pub struct Resume {
     pub round: u32,
     /// All fragments below are complete there; `None` if it remembers nothing.
     pub watermark: Option<u64>,
+    /// Values of a fragment, which the job keeps; `None` if it has not been set up.
+    pub fragment_values: Option<u16>,
 }
 
 /// How far a rank is.

@@ -18,7 +18,7 @@ pub trait DataPlane: Send + Sync {
     /// Says who has not contributed to a fragment, at once or later, from any thread.
     fn missing(&self, job: JobId, sequence: u64, answer: MissingAnswer);
 
-    /// Asks a switch whether it is there. Its answer goes to
+    /// Asks a switch for its limits. Its answer goes to
     /// [`Reporter::switch_answered`](crate::Reporter::switch_answered).
     fn probe(&self, switch: NodeId);
 

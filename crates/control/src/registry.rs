@@ -14,8 +14,8 @@
 //! takes over the rank with an empty memory, and the leaders are set up again. A rank that is connected is alive, however
 //! long it sends nothing: its silence shows in what is reported of stalls, and ends nothing.
 //!
-//! **A switch that does not answer** for `failure_after` is planned out of the job by another set-up, and in again when
-//! it answers.
+//! **Switches** are asked for their limits before a job is set up, and from then on whether they are there. One that does
+//! not answer, or is of no use to the job, is planned out of it, and in again when that changes.
 //!
 //! **A registry that restarts** knows nothing. The ranks register their job again with a [`Ticket`],
 //! which only the cluster's secret makes, and bring what they remember.
@@ -40,6 +40,7 @@ mod explain;
 mod failing;
 mod job;
 mod operations;
+mod plan;
 mod refusal;
 mod seating;
 mod stall;
@@ -135,13 +136,15 @@ pub enum Action {
         /// To this fragment.
         sequence: u64,
     },
-    /// Ask a switch whether it is there. Answered by [`Registry::switch_answered`].
+    /// Ask a switch for its limits. Answered by [`Registry::switch_answered`].
     Probe {
         /// The switch.
         switch: NodeId,
     },
     /// A line for the operator.
     Note(String),
+    /// A line for the operator about something that needs attention.
+    Warn(String),
 }
 
 /// All jobs of a service.
@@ -219,6 +222,7 @@ impl Registry {
         }
         self.check_join(now, &join)?;
         let (id, rank) = (join.job, join.rank);
+        self.ask_switches(now, join.switch);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
         self.links.insert(link, (id, rank));
@@ -423,7 +427,7 @@ impl Registry {
                 self.actions.extend(job.tell(rank, ToRank::Waiting { missing }));
             }
         }
-        self.seat(now, id, if is_back { Some(rank) } else { None });
+        self.set_up(now, id, if is_back { Some(rank) } else { None });
         Ok(())
     }
 

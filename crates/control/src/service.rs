@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use thalweg_core::{JobId, NodeId};
 use thalweg_net::fork::KeptFromChildren;
+use thalweg_wire::aggregate::SwitchLimits;
 use thalweg_wire::tag::Secret;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -66,7 +67,16 @@ pub struct ServiceConfig {
     /// Ids of jobs are drawn from it: another one for every start.
     pub seed: u64,
     /// Gets lines that are worth telling an operator. Called from the service's thread.
-    pub on_note: Box<dyn Fn(String) + Send>,
+    pub on_note: Box<dyn Fn(ServiceNote) + Send>,
+}
+
+/// A line for the operator of a service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServiceNote {
+    /// True if it needs attention.
+    pub is_warning: bool,
+    /// The line.
+    pub text: String,
 }
 
 /// Files that prove who the service is, in PEM format.
@@ -193,9 +203,9 @@ impl Reporter {
     }
 
     /// A switch has answered a probe.
-    pub fn switch_answered(&self, switch: NodeId) {
+    pub fn switch_answered(&self, switch: NodeId, limits: SwitchLimits) {
         // A service that has ended probes nobody.
-        let _ = self.errands.send(Errand::Answered { switch });
+        let _ = self.errands.send(Errand::Answered { switch, limits });
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) const DEADLINE_MAX: Span = Span::from_s(24 * 3_600);
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     /// Parameters of the aggregation. Indexing and overhead do not travel: a job on a network has their
-    /// defaults.
+    /// defaults. Nor do the size of fragments and the number of aggregators, which are those of the switches (E-06).
     pub parameters: JobParameters,
     /// Time after which a rank whose connection broke, or whose host no longer answers, counts as dead, and the
     /// job fails. Ranks give up a server likewise, and a switch is planned out. Default 10 s: longer than a daemon
@@ -83,13 +83,10 @@ impl Settings {
     /// The settings that are not the same, for people.
     pub(crate) fn differences(&self, other: &Settings) -> Vec<String> {
         let texts = |settings: &Settings| {
-            let JobParameters { fragment_values, numeric, recovery, .. } = settings.parameters;
-            let JobParameters { aggregators, span_fragments, .. } = settings.parameters;
+            let JobParameters { numeric, recovery, span_fragments, .. } = settings.parameters;
             let parameters = [
-                ("fragment_values", fragment_values.to_string()),
                 ("numeric", format!("{numeric:?}")),
                 ("recovery", format!("{recovery:?}")),
-                ("aggregators", aggregators.to_string()),
                 ("span_fragments", span_fragments.to_string()),
             ];
             let spans = settings.spans().map(|(name, span)| (name, span.to_string()));
@@ -130,10 +127,10 @@ mod tests {
     #[test]
     fn differences_are_named_one_by_one() {
         let mine = Settings::default();
-        let parameters = JobParameters { aggregators: 8, ..mine.parameters };
+        let parameters = JobParameters { span_fragments: 8, aggregators: 9, ..mine.parameters };
         let others = Settings { parameters, failure_after: Span::from_s(5), ..mine.clone() };
         let expected = [
-            "aggregators is 16384 in the job, 8 here",
+            "span_fragments is 4096 in the job, 8 here",
             "failure_after is 10 s in the job, 5 s here",
         ];
         assert_eq!(mine.differences(&others), expected);

@@ -315,9 +315,10 @@ impl<J: JobMachine> Jobs<J> {
     #[inline]
     fn recipient(&self, prefix: &Prefix) -> Recipient {
         match prefix.kind {
-            Kind::AggregateGradient | Kind::AggregateQuery | Kind::AggregateNotice => {
-                Recipient::Server
-            }
+            Kind::AggregateGradient
+            | Kind::AggregateQuery
+            | Kind::AggregateNotice
+            | Kind::AggregateDescription => Recipient::Server,
             Kind::PaceAsk | Kind::PaceAnswer => Recipient::Pacing,
             kind => match self.place(prefix.job) {
                 Some(place) => Recipient::Participant(place),

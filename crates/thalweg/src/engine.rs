@@ -98,6 +98,8 @@ pub(crate) struct Shared {
 pub(crate) struct Identity {
     pub rank: u32,
     pub node: NodeId,
+    /// The switch of its rack, if it names one.
+    pub switch: Option<NodeId>,
 }
 
 /// Time beyond the deadline of an operation after which a flow gives up by itself, should the registrar not have failed

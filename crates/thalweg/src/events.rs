@@ -20,8 +20,12 @@ const SESSION: &str = "thalweg::session";
 pub(crate) enum Note {
     /// The job waits for these ranks to join.
     Waiting(Vec<u32>),
-    /// The job was set up, for the first time or again.
-    SetUp { epoch: u32 },
+    /// The job was set up, for the first time or again, with numbers that its switches have reported.
+    SetUp { epoch: u32, fragment_values: u16, aggregators: u32 },
+    /// The set-up leaves out the switch that the rank names.
+    WithoutSwitch { epoch: u32 },
+    /// A setting was given that has no effect.
+    Unused { setting: &'static str },
     /// An operation does not progress, and why.
     Stalled(String),
     /// The agent of the host ended. The job goes on, and sends at once.
@@ -55,9 +59,17 @@ impl Notes {
                 target: SESSION, job = %job, rank, event = "waiting", ranks = ?ranks,
                 "waiting for ranks {ranks:?} to join"
             ),
-            Note::SetUp { epoch } => info!(
-                target: SESSION, job = %job, rank, event = "set_up", epoch,
+            Note::SetUp { epoch, fragment_values, aggregators } => info!(
+                target: SESSION, job = %job, rank, event = "set_up", epoch, fragment_values, aggregators,
                 "set up (epoch {epoch})"
+            ),
+            Note::WithoutSwitch { epoch } => warn!(
+                target: SESSION, job = %job, rank, event = "without_switch", epoch,
+                "the switch of this rank is left out of epoch {epoch}: the server reports why"
+            ),
+            Note::Unused { setting } => warn!(
+                target: SESSION, job = %job, rank, event = "unused", setting,
+                "{setting} has no effect at a rank: switches say this themselves"
             ),
             Note::Stalled(text) => {
                 warn!(target: SESSION, job = %job, rank, event = "stalled", "{text}");
@@ -193,7 +205,7 @@ mod tests {
             }
         });
         let notes = Notes::new("an event", 3);
-        notes.send(Note::SetUp { epoch: 2 });
+        notes.send(Note::SetUp { epoch: 2, fragment_values: 64, aggregators: 8 });
         notes.send(Note::Stalled("rank 1 waits".into()));
         notes.send(Note::Underflowed { values: 7, scale: 0.5 });
         let events: Vec<Event> = received.try_iter().collect();

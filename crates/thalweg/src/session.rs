@@ -25,6 +25,7 @@ use self::team::TeamThread;
 use crate::counters::Counters;
 use crate::engine::Leaving;
 use crate::error::{Error, ErrorKind};
+use crate::events::{Note, Notes};
 use crate::metrics::{self, Endpoint, OperationTimes};
 use crate::policy::Policy;
 
@@ -85,6 +86,8 @@ impl Session {
     /// [`Network`](crate::ErrorKind::Network) if the server cannot be reached; or the reason why the job failed.
     pub fn join(config: SessionConfig) -> Result<Session, Error> {
         config.check()?;
+        let notes = Notes::new(&config.job, config.rank);
+        config.unused().into_iter().for_each(|setting| notes.send(Note::Unused { setting }));
         let (lanes, welcome) = Lanes::join(&config)?;
         let team = TeamThread::join(&config, &welcome, &lanes.end)?;
         let labels = metrics::Labels {

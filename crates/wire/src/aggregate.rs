@@ -4,7 +4,8 @@
 //! Switches on the way sum the gradients of one fragment; the server completes the sum and sends it
 //! back as a [`Parameter`], which also acknowledges the fragment and frees its aggregators. A worker that
 //! lacks a sum sends a [`Query`], and a switch or server that lacks a contribution a [`Request`]. What a switch has to know of a job, it is told by an [`Announcement`],
-//! and says with a [`Notice`] that it does not know it. `docs/aggregation.md` tells how they play
+//! and says with a [`Notice`] that it does not know it. A server asks a switch for its limits with a [`Probe`], which is
+//! answered by a [`Description`]. `docs/aggregation.md` tells how they play
 //! together; ids such as A-05 are those of the requirements in `specs/`.
 //!
 //! All headers about a fragment hold what a switch compares (sequence, operation, server, aggregator, attempt)
@@ -13,6 +14,7 @@
 mod announcement;
 mod bounded;
 mod branch;
+mod description;
 mod gradient;
 mod numbers;
 mod parameter;
@@ -26,6 +28,9 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 pub use announcement::{Announcement, CHILDREN_MAX, GroupView, Notice, STATIONS_MAX, StationBytes};
 pub use bounded::{Absent, Bounded, LossShare};
 pub use branch::{BRANCH_BYTES, Branch, BranchError, FAN_IN_MAX, LEVELS, SharedBranch};
+pub use description::{
+    BodyFormats, Description, DescriptionView, PROBE_EPOCH, PROBE_JOB, Probe, SwitchLimits,
+};
 pub use gradient::{Gradient, GradientView};
 pub use numbers::{Magnitude, Numbers, Scale, VALUE_BYTES};
 pub use parameter::{Parameter, ParameterView};
@@ -105,6 +110,16 @@ pub enum AggregateError {
     /// The body of an announcement contradicts itself or its header.
     #[error("the announcement is cut off, or names too many or too few stations or children")]
     Announcement,
+    /// A probe or a description in the name of a job that workers can have.
+    #[error(
+        "probes and descriptions belong to no job: theirs is {PROBE_JOB:?} in epoch {PROBE_EPOCH}"
+    )]
+    ProbeJob,
+    /// A switch that could sum nothing.
+    #[error(
+        "the description has no aggregators, more than {AGGREGATORS_MAX}, empty fragments or no format"
+    )]
+    Limits,
 }
 
 /// Flag: a queue was congested on the way. It outlives the IP header's mark, which ends where

@@ -55,6 +55,10 @@ pub enum Kind {
     AggregateNotice = 20,
     /// What a switch has to know: [`aggregate::Announcement`](crate::aggregate::Announcement).
     AggregateAnnouncement = 21,
+    /// The question for the limits of a switch: [`aggregate::Probe`](crate::aggregate::Probe).
+    AggregateProbe = 22,
+    /// The limits of a switch: [`aggregate::Description`](crate::aggregate::Description).
+    AggregateDescription = 23,
     /// A segment of a tensor: [`deliver::Data`](crate::deliver::Data).
     DeliverData = 32,
     /// The echo of a segment's time: [`deliver::Ack`](crate::deliver::Ack).
@@ -359,7 +363,7 @@ mod tests {
     #[test]
     fn numbers_and_kinds_are_the_same_thing() {
         let known: Vec<u8> = (0..=255).filter(|&number| Kind::from_u8(number).is_some()).collect();
-        let planes = [1..=3, 16..=21, 32..=40, 48..=49];
+        let planes = [1..=3, 16..=23, 32..=40, 48..=49];
         assert_eq!(known, planes.into_iter().flatten().collect::<Vec<u8>>());
         for number in known {
             assert_eq!(Kind::from_u8(number).unwrap() as u8, number);

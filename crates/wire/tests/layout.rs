@@ -6,7 +6,7 @@ use std::path::Path;
 use thalweg_core::coverage::Part;
 use thalweg_core::{Coverage, HEADER_BYTES};
 use thalweg_wire::aggregate::{
-    GradientView, GroupView, ParameterView, QueryView, RequestView, StationBytes,
+    DescriptionView, GradientView, GroupView, ParameterView, QueryView, RequestView, StationBytes,
 };
 use thalweg_wire::coverage::encode;
 use thalweg_wire::deliver;
@@ -40,6 +40,8 @@ fn the_document_has_the_fields_of_the_code() {
     let credit = fields!(CreditView: flow, transmissions, priority, reserved);
     let [gradient, parameter, query, request] = fragment_fields();
     let group = fields!(GroupView: reserved, server, other, level, stations, reserved_end);
+    let description = fields!(DescriptionView: aggregators, fragment_values, formats, reserved,
+        server, switch, reserved_end);
     let [deliver_data, deliver_ack, deliver_control] = deliver_fields();
     let word = fields!(WordView: slot, flow, slots, flags, refused_at, others, iteration, volume,
         refused_free);
@@ -57,6 +59,8 @@ fn the_document_has_the_fields_of_the_code() {
         ("## Aggregate request", request),
         ("## Aggregate announcement", group.clone()),
         ("## Aggregate notice", group),
+        ("## Aggregate probe", description.clone()),
+        ("## Aggregate description", description),
         ("## Deliver data", deliver_data),
         ("## Deliver acknowledgement", deliver_ack),
         ("## Deliver control", deliver_control),
@@ -165,6 +169,7 @@ fn headers_about_fragments_agree() {
         fields!(RequestView: sequence, operation, server, aggregator, attempt, flags)
     );
     assert_eq!(fields!(GradientView: server), fields!(GroupView: server));
+    assert_eq!(fields!(GradientView: server), fields!(DescriptionView: server));
     let branch = fields!(GradientView: branch, watermark_distance);
     assert_eq!(branch, fields!(QueryView: branch, watermark_distance));
     assert_eq!(fields!(GradientView: branch), fields!(RequestView: branch));

@@ -8,6 +8,7 @@ use thalweg_wire::aggregate::LEVELS;
 
 use super::spec::CheckedSpec;
 use super::{AGE_FRAGMENTS, Heard, Instruction, JoinError, Memory, Process, next_epoch};
+use crate::parameters::CheckedParameters;
 use crate::setup::Setup;
 use crate::tree::{Member, Tree, TreeError};
 
@@ -79,6 +80,10 @@ impl Job {
     ) -> Job {
         let next_age = (watermark / AGE_FRAGMENTS + 1).checked_mul(AGE_FRAGMENTS);
         Job { round, roster, least_watermark: watermark, next_age, ..Job::new(id, spec) }
+    }
+
+    pub(super) fn set_parameters(&mut self, parameters: CheckedParameters) {
+        self.spec.parameters = parameters;
     }
 
     pub(super) fn round(&self) -> u32 {

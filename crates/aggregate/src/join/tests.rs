@@ -2,6 +2,7 @@ use thalweg_wire::aggregate::Branch;
 use thalweg_wire::prefix::EPOCH_MAX;
 
 use super::*;
+use crate::parameters::JobParameters;
 use crate::tree::TreeError;
 
 mod swarm;
@@ -27,7 +28,7 @@ impl Desk {
     }
 
     /// Five workers: two in the first rack, two in the second, one beside the server.
-    fn set_up() -> Desk {
+    fn set_up() -> Self {
         let mut desk = Desk::new(5);
         let ways: [&[u32]; 5] = [&RACK_0, &RACK_1, &SERVERS_RACK, &RACK_0, &RACK_1];
         for (rank, way) in (0..).zip(ways) {
@@ -167,6 +168,24 @@ fn a_crashed_worker_comes_back_on_another_rack_and_fan_ins_follow() {
     assert_eq!(setup.trees[0].branch(0), branch([1, 3], [0, 0]));
     assert_eq!(setup.trees[0].branch(3), branch([3, 3], [1, 1]));
     assert_eq!(setup.trees[0].node(3), NodeId(33));
+}
+
+// spec: E-06 machine
+#[test]
+fn other_parameters_hold_from_the_next_set_up() {
+    let mut cluster = Desk::set_up();
+    let before = *cluster.setup().parameters;
+    let parameters = JobParameters { aggregators: 7, ..before };
+    let checked = parameters.check().unwrap();
+    cluster.registrar.set_parameters(cluster.job, checked).unwrap();
+    cluster.restart_server(SERVER, 7).unwrap();
+    for (rank, way) in (0..).zip([&RACK_0[..], &RACK_1, &SERVERS_RACK, &RACK_0, &RACK_1]) {
+        assert_eq!(*cluster.setup().parameters, before);
+        cluster.answer(2, rank, (rank, 0), way, KEPT(70)).unwrap();
+    }
+    assert_eq!((cluster.setup().epoch, *cluster.setup().parameters), (2, parameters));
+    let unknown = cluster.registrar.set_parameters(JobId(1), checked);
+    assert_eq!(unknown, Err(JoinError::UnknownJob(JobId(1))));
 }
 
 // spec: A-41 machine

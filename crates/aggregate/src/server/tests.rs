@@ -19,6 +19,7 @@ use crate::tree::{Member, Tree};
 mod bounded;
 mod differing;
 mod lifecycle;
+mod probing;
 mod random;
 mod repair;
 mod slips;

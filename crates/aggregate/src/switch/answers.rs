@@ -1,8 +1,10 @@
-//! What comes from the server: parameter packets and announcements.
+//! What comes from the server: parameter packets, announcements and probes.
 
 use thalweg_core::{Body, Packet, Time, Verdict};
 use thalweg_wire::Prefix;
-use thalweg_wire::aggregate::{Announcement, Identity, Parameter, ParameterView};
+use thalweg_wire::aggregate::{
+    Announcement, Description, Identity, Parameter, ParameterView, Probe,
+};
 
 use super::Switch;
 use super::groups::{Group, Station};
@@ -72,5 +74,23 @@ impl Switch {
         self.stats.announcements += 1;
         self.groups.announce(&announcement, stations);
         Verdict::Consume
+    }
+
+    /// Answers with the limits of the switch. The packet itself becomes the answer: who asks too often gets no more
+    /// packets than it sends, and nothing waits.
+    // spec: E-06
+    pub(super) fn handle_probe(&mut self, prefix: Prefix, packet: Packet<'_>) -> Verdict<'_> {
+        let probe = Probe::decode_checked(prefix, packet.header);
+        let (Ok(probe), true) = (probe, packet.body.is_empty()) else {
+            return self.drop_malformed();
+        };
+        let Probe { server, switch } = probe;
+        if server == self.config.me {
+            return self.drop_malformed();
+        }
+        self.stats.probes += 1;
+        Description { server, switch, limits: self.config.limits() }.encode(packet.header);
+        packet.meta.dst = server;
+        Verdict::Forward
     }
 }

@@ -1,7 +1,7 @@
 //! The settings of a switch.
 
 use thalweg_core::{FRAME_OVERHEAD_BYTES, NodeId, Span};
-use thalweg_wire::aggregate::AGGREGATORS_MAX;
+use thalweg_wire::aggregate::{AGGREGATORS_MAX, BodyFormats, SwitchLimits};
 use thalweg_wire::tag::Secret;
 use thiserror::Error;
 
@@ -77,6 +77,16 @@ impl Config {
             overhead_bytes: FRAME_OVERHEAD_BYTES,
             secret: None,
             holds_to_share: false,
+        }
+    }
+
+    /// Limits that jobs have to keep at this switch.
+    // spec: E-06
+    pub const fn limits(&self) -> SwitchLimits {
+        SwitchLimits {
+            aggregators: self.aggregators,
+            fragment_values: self.values_max,
+            formats: BodyFormats::FLOAT_AND_FIXED,
         }
     }
 

@@ -17,6 +17,8 @@ counters! {
         pub requests: u64,
         /// Announcements that could be read.
         pub announcements: u64,
+        /// Probes that could be read, each of which was answered.
+        pub probes: u64,
         /// Packets that were dropped because they are not sealed with their job's key.
         pub forged: u64,
         /// Packets that were dropped because they break a rule, or have nothing to do here.

@@ -9,6 +9,8 @@ pub(crate) struct Rounds {
     heard: u32,
     answered: u32,
     adopted: u32,
+    /// Values of a fragment in the set-up that was adopted.
+    fragment_values: Option<u16>,
 }
 
 impl Rounds {
@@ -27,6 +29,7 @@ impl Rounds {
                 let is_news = setup.epoch == self.answered && setup.epoch > self.adopted;
                 if is_news {
                     self.adopted = setup.epoch;
+                    self.fragment_values = Some(setup.parameters.fragment_values);
                 }
                 is_news
             }
@@ -41,7 +44,7 @@ impl Rounds {
     /// What to tell a registrar that forgot.
     pub(crate) fn resume(&self, watermark: Option<u64>) -> Resume {
         let watermark = watermark.filter(|_| self.adopted > 0);
-        Resume { round: self.heard, watermark }
+        Resume { round: self.heard, watermark, fragment_values: self.fragment_values }
     }
 }
 
@@ -74,13 +77,16 @@ mod tests {
         assert!(!rounds.admit(&adopt(1)), "it was never asked");
         assert!(rounds.admit(&report(1)));
         rounds.answer(1);
-        assert_eq!(rounds.resume(Some(9)), Resume { round: 1, watermark: None });
+        let new = Resume { round: 1, watermark: None, fragment_values: None };
+        assert_eq!(rounds.resume(Some(9)), new);
         assert!(rounds.admit(&report(1)), "the answer may be lost");
         assert!(rounds.admit(&adopt(1)));
         assert!(!rounds.admit(&adopt(1)) && !rounds.admit(&report(1)), "that is over");
         rounds.answer(4);
         assert!(!rounds.admit(&report(3)) && !rounds.admit(&adopt(3)));
-        assert_eq!(rounds.resume(Some(9)), Resume { round: 4, watermark: Some(9) });
+        let fragment_values = Some(352);
+        let known = Resume { round: 4, watermark: Some(9), fragment_values };
+        assert_eq!(rounds.resume(Some(9)), known);
         assert!(rounds.admit(&adopt(4)));
     }
 }

@@ -95,11 +95,16 @@ fn whatever_a_rank_says_arrives_as_it_was() {
     for message in messages {
         assert_eq!(said(to_said(&message)), Ok(Said::Later(message)));
     }
-    let resume = Some(Resume { round: 2, watermark: None });
+    let resume = Some(Resume { round: 2, watermark: None, fragment_values: Some(62) });
     let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
     let join =
         Join { job: JobId(8), rank: 1, process, host: "a".into(), switch: Some(NodeId(0)), resume };
-    assert_eq!(said(to_join(&join)), Ok(Said::Join(join)));
+    let mut messages = [to_join(&join), to_join(&join)];
+    if let Some(v1::from_rank::Message::Join(long)) = &mut messages[1].message {
+        long.resume.as_mut().unwrap().fragment_values = Some(65_536);
+    }
+    let expected = [Ok(Said::Join(join)), Err(Malformed("fragment_values"))];
+    assert_eq!(messages.map(said), expected);
 }
 
 #[test]
@@ -116,6 +121,20 @@ fn a_registration_arrives_as_it_was() {
             Registration { name: "n".into(), workers: 3, settings: settings.clone(), resume };
         assert_eq!(registration(to_registration(&wanted)), Ok(wanted));
     }
+}
+
+// spec: E-06 machine
+#[test]
+fn what_ranks_say_of_switches_has_no_effect() {
+    let wanted = |parameters| Registration {
+        name: "n".into(),
+        workers: 3,
+        settings: Settings { parameters, ..Settings::default() },
+        resume: None,
+    };
+    let own = JobParameters { fragment_values: 62, aggregators: 77, ..JobParameters::default() };
+    let arrived = registration(to_registration(&wanted(own)));
+    assert_eq!(arrived, Ok(wanted(JobParameters::default())));
 }
 
 #[test]

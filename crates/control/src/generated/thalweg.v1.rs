@@ -19,12 +19,14 @@ pub struct RegisterResponse {
 /// What all ranks of a job agree on.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Settings {
+    /// Without effect: switches say it themselves. Ranks send the default, for servers that still read it.
     #[prost(uint32, tag = "1")]
     pub fragment_values: u32,
     #[prost(message, optional, tag = "2")]
     pub numeric: ::core::option::Option<Numeric>,
     #[prost(enumeration = "Recovery", tag = "3")]
     pub recovery: i32,
+    /// Without effect, likewise.
     #[prost(uint32, tag = "4")]
     pub aggregators: u32,
     #[prost(uint32, tag = "5")]
@@ -115,6 +117,9 @@ pub struct Resume {
     /// Everything below is complete there. Absent where nothing is remembered.
     #[prost(uint64, optional, tag = "2")]
     pub watermark: ::core::option::Option<u64>,
+    /// Values of a fragment in the set-ups of the job. Absent where it has not been set up.
+    #[prost(uint32, optional, tag = "3")]
+    pub fragment_values: ::core::option::Option<u32>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Answer {
@@ -350,6 +355,23 @@ pub struct TopologyResponse {
     pub switches: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "3")]
     pub jobs: ::prost::alloc::vec::Vec<JobPlaces>,
+    /// Limits of the switches that have answered.
+    #[prost(message, repeated, tag = "4")]
+    pub descriptions: ::prost::alloc::vec::Vec<SwitchDescription>,
+}
+/// Limits that a switch has reported.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SwitchDescription {
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub aggregators: u32,
+    /// The most values of a fragment that it sums.
+    #[prost(uint32, tag = "3")]
+    pub fragment_values: u32,
+    /// Bit i: body format i is summed.
+    #[prost(uint32, tag = "4")]
+    pub formats: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JobPlaces {
@@ -361,6 +383,9 @@ pub struct JobPlaces {
     pub workers: u32,
     #[prost(message, repeated, tag = "4")]
     pub ranks: ::prost::alloc::vec::Vec<RankPlace>,
+    /// Switches of its ranks and of the server that the job is planned without.
+    #[prost(string, repeated, tag = "5")]
+    pub switches_left_out: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RankPlace {

@@ -245,7 +245,7 @@ fn not_received(cluster: &Cluster, job: &Job, rank: u32) -> String {
 fn link_of(cluster: &Cluster, job: &Job, rank: u32) -> Option<(String, String)> {
     job.seat_of(rank)?;
     let attendee = job.ranks.get(&rank)?;
-    let hop = cluster.path(attendee.switch).into_iter().find(|switch| !job.away.contains(switch));
+    let hop = cluster.path(attendee.switch).into_iter().find(|switch| job.plan.has(*switch));
     let hop = hop.unwrap_or(cluster.server);
     let text = |node| cluster.address(node).to_string();
     Some((text(attendee.process.node), text(hop)))

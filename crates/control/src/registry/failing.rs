@@ -32,6 +32,9 @@ impl Registry {
             let message = ToRank::Waiting { missing };
             self.actions.extend(job.tell_all(&message));
         }
+        if job.plan.is_open {
+            self.set_up(now, id, None);
+        }
         self.replan_if_needed(now, id);
     }
 

@@ -1,6 +1,6 @@
 //! One job: its ranks, from registration to the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_aggregate::join::Process;
@@ -9,6 +9,7 @@ use thalweg_wire::tag::{Key, Secret};
 
 use super::cluster::Cluster;
 use super::operations::Operations;
+use super::plan::Plan;
 use super::stall::Stalls;
 use super::{Action, Ending, LinkId, Refusal, Registration, UNATTENDED_FOR, WAITING_EVERY};
 use crate::message::{Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome};
@@ -35,9 +36,8 @@ pub(super) struct Job {
     pub(super) welcome: Option<Arc<Welcome>>,
     pub(super) stalls: Stalls,
     pub(super) operations: Operations,
-    /// Switches that the job is planned without, and the time of the last change.
-    pub(super) away: BTreeSet<NodeId>,
-    pub(super) replanned: Option<Time>,
+    /// Switches that the job is planned with.
+    pub(super) plan: Plan,
     /// The last reason for which a process that named the job was refused.
     pub(super) refusal: Option<String>,
     /// When those who wait were last told for whom.
@@ -75,6 +75,8 @@ pub(super) struct Past {
     pub(super) round: u32,
     pub(super) roster: Vec<Process>,
     pub(super) watermark: u64,
+    /// Values of a fragment. `None` if nobody has been set up.
+    pub(super) fragment_values: Option<u16>,
 }
 
 impl Job {
@@ -91,8 +93,7 @@ impl Job {
             welcome: None,
             stalls: Stalls::default(),
             operations: Operations::default(),
-            away: BTreeSet::new(),
-            replanned: None,
+            plan: Plan::default(),
             refusal: None,
             waiting_told: now,
             deserted: now,
@@ -220,9 +221,11 @@ impl Job {
         let leaders = self.hosts.iter().filter_map(|leader| self.ranks.get(leader));
         let known = leaders.filter_map(|leader| Some((leader.process, leader.resume?)));
         let round = known.clone().map(|(_, resume)| resume.round).max()?;
+        let fragment_values = known.clone().find_map(|(_, resume)| resume.fragment_values);
         let memory = known.filter_map(|(process, resume)| Some((process, resume.watermark?)));
         let (roster, watermarks): (Vec<Process>, Vec<u64>) = memory.unzip();
-        Some(Past { round, roster, watermark: watermarks.into_iter().min().unwrap_or(0) })
+        let watermark = watermarks.into_iter().min().unwrap_or(0);
+        Some(Past { round, roster, watermark, fragment_values })
     }
 
     /// The seat of a leader.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use thalweg_aggregate::Setup;
 use thalweg_aggregate::join::{Instruction, JoinError, Memory, Message, Process};
+use thalweg_aggregate::{JobParameters, Setup};
 use thalweg_core::{JobId, Time};
 use thalweg_wire::tag::Key;
 
@@ -13,10 +13,13 @@ use crate::message::ToRank;
 impl Registry {
     /// Makes the aggregation among the leaders, or says why there is none.
     pub(super) fn begin(&mut self, id: JobId) -> Result<(), String> {
-        let Some(job) = self.jobs.get(&id) else { return Ok(()) };
+        let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         let spec = job.settings.spec(job.hosts.len() as u32, self.cluster.server);
         let made = match job.past().filter(|_| job.is_resumed) {
-            Some(past) => self.registrar.restore(id, spec, past.round, past.roster, past.watermark),
+            Some(past) => {
+                job.plan.fragment_values = past.fragment_values;
+                self.registrar.restore(id, spec, past.round, past.roster, past.watermark)
+            }
             None if job.is_resumed => {
                 return Err("the registrar restarted, and the lowest ranks of all hosts are new: \
                             nobody remembers the job"
@@ -27,11 +30,21 @@ impl Registry {
         made.map_err(|error| format!("the job cannot be set up: {error}"))
     }
 
-    /// Asks for seats for one leader or all of them. Who has one is reminded of what it may have missed.
-    pub(super) fn seat(&mut self, now: Time, id: JobId, only: Option<u32>) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        // Nobody is set up before it is welcomed.
-        let leaders = if job.welcome.is_some() { &job.hosts[..] } else { &[] };
+    /// Has one leader or all of them take part in the next set-up. A leader that does is reminded of what it may have
+    /// missed.
+    pub(super) fn set_up(&mut self, now: Time, id: JobId, only: Option<u32>) {
+        // Nobody is set up before it is welcomed, or before its switches were asked.
+        if self.jobs.get(&id).is_none_or(|job| job.welcome.is_none()) {
+            return self.obey();
+        }
+        let is_planned = self.plan(now, id);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let was_open = std::mem::replace(&mut job.plan.is_open, !is_planned);
+        if !is_planned {
+            return self.obey();
+        }
+        let only = only.filter(|_| !was_open);
+        let leaders = &job.hosts[..];
         let joins = (0..)
             .zip(leaders)
             .filter(|(_, leader)| only.is_none_or(|only| only == **leader))
@@ -53,13 +66,13 @@ impl Registry {
     ) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(attendee) = job.ranks.get(&rank) else { return };
-        // A rank can only speak for its own seat.
-        if job.seat_of(rank) != Some(seat) {
+        // A rank can only answer for itself, and has to be asked.
+        if job.seat_of(rank) != Some(seat) || job.plan.is_open {
             return;
         }
         let memory = watermark.map_or(Memory::Lost, |watermark| Memory::Kept { watermark });
         let mut path = self.cluster.path(attendee.switch);
-        path.retain(|switch| !job.away.contains(switch));
+        path.retain(|switch| job.plan.has(*switch));
         let paths = vec![path];
         let process = attendee.process;
         let message = Message::Answer { job: id, process, round, rank: seat, paths, memory };
@@ -122,8 +135,16 @@ impl Registry {
 
     fn adopt(&mut self, setup: Arc<Setup>) {
         if let Some(job) = self.jobs.get(&setup.job) {
+            let JobParameters { aggregators, fragment_values, .. } = *setup.parameters;
+            let switches = match (job.plan.planned().count(), job.plan.left_out().count()) {
+                (0, 0) => String::new(),
+                (planned, left_out) => format!(
+                    " and {planned} of {} switches ({aggregators} aggregators, fragments of {fragment_values} values)",
+                    planned + left_out
+                ),
+            };
             self.note(format!(
-                "job {:?}: set up in epoch {} with {} ranks on {} hosts, from fragment {}",
+                "job {:?}: set up in epoch {} with {} ranks on {} hosts{switches}, from fragment {}",
                 job.name,
                 setup.epoch,
                 job.workers,

@@ -1,7 +1,8 @@
 //! Lives of jobs, one by one.
 
-use thalweg_aggregate::JobParameters;
 use thalweg_aggregate::join::Process;
+use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, JobParameters};
+use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
 
 use super::*;
 use crate::message::{Diagnosis, Place, Progress, Resume, Stall, Waits, Welcome};
@@ -9,6 +10,7 @@ use crate::message::{Diagnosis, Place, Progress, Resume, Stall, Waits, Welcome};
 mod deaths;
 mod failing;
 mod joining;
+mod planning;
 mod resuming;
 mod stalling;
 mod swarm;
@@ -36,7 +38,18 @@ struct Hall {
     job: JobId,
     /// The last stream of each rank.
     links: BTreeMap<u32, LinkId>,
+    /// Limits that every switch reports. `None` for a test that answers by itself.
+    limits: Option<SwitchLimits>,
+    /// Actions since the last look, without the probes that were answered.
+    wanted: Vec<Action>,
 }
+
+/// Limits of a switch that a job keeps without noticing.
+const LIMITS: SwitchLimits = SwitchLimits {
+    aggregators: AGGREGATORS,
+    fragment_values: FRAGMENT_VALUES,
+    formats: BodyFormats::FLOAT_AND_FIXED,
+};
 
 impl Hall {
     fn new(workers: u32) -> Hall {
@@ -66,6 +79,8 @@ impl Hall {
             settings: Settings::default(),
             job: JobId(0),
             links: BTreeMap::new(),
+            limits: Some(LIMITS),
+            wanted: Vec::new(),
         }
     }
 
@@ -117,6 +132,7 @@ impl Hall {
         let rank = join.rank;
         self.registry.attend(self.now, link, join)?;
         self.links.insert(rank, link);
+        self.answer_probes();
         Ok(link)
     }
 
@@ -146,8 +162,21 @@ impl Hall {
 
     /// What was wanted since the last look.
     fn look(&mut self) -> &[Action] {
-        self.done = std::iter::from_fn(|| self.registry.poll()).collect();
+        self.answer_probes();
+        self.done = std::mem::take(&mut self.wanted);
         &self.done
+    }
+
+    /// Has switches answer, if they do.
+    fn answer_probes(&mut self) {
+        while let Some(action) = self.registry.poll() {
+            match (action, self.limits) {
+                (Action::Probe { switch }, Some(limits)) => {
+                    self.registry.switch_answered(self.now, switch, limits);
+                }
+                (action, _) => self.wanted.push(action),
+            }
+        }
     }
 
     /// What a rank was told, as of the last look.
@@ -162,11 +191,21 @@ impl Hall {
     fn notes(&self) -> Vec<&str> {
         let mut notes = Vec::new();
         for action in &self.done {
-            if let Action::Note(text) = action {
+            if let Action::Note(text) | Action::Warn(text) = action {
                 notes.push(text.as_str());
             }
         }
         notes
+    }
+
+    fn warnings(&self) -> Vec<&str> {
+        let mut warnings = Vec::new();
+        for action in &self.done {
+            if let Action::Warn(text) = action {
+                warnings.push(text.as_str());
+            }
+        }
+        warnings
     }
 
     fn closed(&self, rank: u32) -> bool {

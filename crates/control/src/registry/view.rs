@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use thalweg_core::{JobId, NodeId, Span, Time};
+use thalweg_wire::aggregate::SwitchLimits;
 
 use super::Registry;
 use super::job::{Attendee, Job};
@@ -21,6 +22,8 @@ pub struct JobSummary {
     pub ranks: u32,
     /// How many of them are connected.
     pub connected: u32,
+    /// Number of switches that it is planned without.
+    pub switches_left_out: u32,
 }
 
 impl Registry {
@@ -32,6 +35,7 @@ impl Registry {
             name: job.name.clone(),
             ranks: job.workers,
             connected: connected(job) as u32,
+            switches_left_out: job.plan.left_out().count() as u32,
         });
         jobs.collect()
     }
@@ -51,6 +55,7 @@ impl Registry {
             servers: vec![self.text(self.cluster.server)],
             switches: switches.into_iter().map(|switch| self.text(switch)).collect(),
             jobs: self.jobs.values().map(|job| self.places(job)).collect(),
+            descriptions: self.switches.described().map(|one| self.description(one)).collect(),
         }
     }
 
@@ -80,6 +85,16 @@ impl Registry {
             job: job.id.0,
             workers: job.workers,
             ranks: job.ranks.iter().map(place).collect(),
+            switches_left_out: job.plan.left_out().map(|switch| self.text(switch)).collect(),
+        }
+    }
+
+    fn description(&self, (switch, limits): (NodeId, SwitchLimits)) -> v1::SwitchDescription {
+        v1::SwitchDescription {
+            address: self.text(switch),
+            aggregators: limits.aggregators,
+            fragment_values: limits.fragment_values.into(),
+            formats: limits.formats.bits().into(),
         }
     }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_core::{JobId, NodeId, Span, Time};
+use thalweg_wire::aggregate::SwitchLimits;
 use tokio::sync::{mpsc, oneshot};
 
+use super::ServiceNote;
 use crate::clock::Clock;
 use crate::message::{Join, ToRank};
 use crate::plane::{DataPlane, Missing};
@@ -28,7 +30,7 @@ pub(super) enum Errand {
     /// The data plane has contributions to different operations of a job.
     Compare { job: JobId },
     /// A switch has answered a probe.
-    Answered { switch: NodeId },
+    Answered { switch: NodeId, limits: SwitchLimits },
     /// Somebody wants to know which jobs there are.
     List { answer: std::sync::mpsc::Sender<Vec<JobSummary>> },
 }
@@ -41,7 +43,7 @@ pub(super) struct Desk {
     streams: BTreeMap<LinkId, Outgoing>,
     next_link: u64,
     errands: mpsc::UnboundedSender<Errand>,
-    on_note: Box<dyn Fn(String) + Send>,
+    on_note: Box<dyn Fn(ServiceNote) + Send>,
 }
 
 /// Our end of a stream. Dropping it ends the stream.
@@ -65,7 +67,7 @@ impl Desk {
         registry: Registry,
         plane: Arc<dyn DataPlane>,
         errands: mpsc::UnboundedSender<Errand>,
-        on_note: Box<dyn Fn(String) + Send>,
+        on_note: Box<dyn Fn(ServiceNote) + Send>,
     ) -> Desk {
         let (streams, clock) = (BTreeMap::new(), Clock::start());
         Desk { registry, plane, clock, streams, next_link: 0, errands, on_note }
@@ -105,7 +107,7 @@ impl Desk {
 
     /// Tells the operator.
     pub(super) fn note(&self, text: String) {
-        (self.on_note)(text);
+        (self.on_note)(ServiceNote { is_warning: false, text });
     }
 
     /// Ends all streams.
@@ -140,6 +142,7 @@ impl Desk {
             }
             Action::Probe { switch } => self.plane.probe(switch),
             Action::Note(text) => self.note(text),
+            Action::Warn(text) => (self.on_note)(ServiceNote { is_warning: true, text }),
         }
     }
 }

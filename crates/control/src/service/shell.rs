@@ -63,7 +63,9 @@ impl Shell {
             }
             Errand::Fail { job, text } => registry.fail_job(now, job, text),
             Errand::Compare { job } => registry.compare_operations(job),
-            Errand::Answered { switch } => registry.switch_answered(now, switch),
+            Errand::Answered { switch, limits } => {
+                registry.switch_answered(now, switch, limits);
+            }
             Errand::List { answer } => {
                 // Who no longer waits does not need it.
                 let _ = answer.send(registry.summaries());

@@ -1,8 +1,11 @@
+use thalweg_aggregate::JobParameters;
 use thalweg_control::{AttendConfig, ControlEvent, FromRank, JobSummary, Place, Progress, inquiry};
 use thalweg_core::{JobId, Span};
 use thalweg_wire::tag::Key;
 
-use super::stage::{Rank, SECRET, SERVER, SWITCH, Told, attend_config, free_address, node, stage};
+use super::stage::{
+    LIMITS, Rank, SECRET, SERVER, SWITCH, Told, attend_config, free_address, node, stage,
+};
 
 // spec: A-40 sockets
 #[test]
@@ -36,6 +39,8 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     assert_eq!((tree.server(), tree.workers()), (SERVER, 2));
     assert_eq!((tree.node(0), tree.first_hop(0)), (node(0), SERVER));
     assert_eq!((tree.node(1), tree.first_hop(1)), (node(2), SWITCH));
+    let JobParameters { aggregators, fragment_values, .. } = *setup.parameters;
+    assert_eq!((aggregators, fragment_values), (LIMITS.aggregators, LIMITS.fragment_values));
     assert_eq!(stage.plane.told.lock().unwrap()[..], [Told::Adopt(setup.clone())]);
 
     let progress = Progress { operation: 3, fragment: 70, since: Span::ZERO };
@@ -46,6 +51,9 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     let topology = inquiry::topology(&access).unwrap();
     assert_eq!(topology.servers, ["127.0.0.1:4800"]);
     assert_eq!(topology.switches, ["127.0.0.1:4801"]);
+    let switch = &topology.descriptions[0];
+    assert_eq!((switch.address.as_str(), switch.aggregators), ("127.0.0.1:4801", 96));
+    assert_eq!((switch.fragment_values, switch.formats), (40, 0b11));
     assert_eq!(topology.jobs[0].ranks[3].address, "127.0.0.1:5003");
     // What was said comes as fast as it can, not at once.
     let statistics = loop {
@@ -58,14 +66,15 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     assert_eq!(statistics.jobs[0].counters[0].name, "fragments");
     assert_eq!(statistics.counters[0].value, 42);
 
-    let summary = JobSummary { id: job, name: "train".into(), ranks: 4, connected: 4 };
+    let summary =
+        JobSummary { id: job, name: "train".into(), ranks: 4, connected: 4, switches_left_out: 0 };
     assert_eq!(stage.service.jobs(), [summary]);
 
     ranks.into_iter().for_each(|rank| rank.attendance.leave(0).wait());
     assert_eq!(stage.plane.told.lock().unwrap().last(), Some(&Told::Retire(job)));
     assert_eq!(inquiry::health(&access).unwrap().jobs, 0);
     stage.service.stop();
-    let notes: Vec<String> = stage.notes.iter().collect();
+    let notes: Vec<String> = stage.notes.iter().map(|note| note.text).collect();
     assert_eq!(notes.last().unwrap(), "job \"train\": over, all ranks have left");
 }
 

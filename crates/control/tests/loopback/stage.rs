@@ -2,15 +2,16 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use thalweg_aggregate::Setup;
 use thalweg_control::{
     Access, AttendConfig, Attendance, ControlEvent, DataPlane, FromRank, Missing, MissingAnswer,
-    Service, ServiceConfig, Settings,
+    Reporter, Service, ServiceConfig, ServiceNote, Settings,
 };
 use thalweg_core::{JobId, NodeId};
+use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
 use thalweg_wire::tag::Secret;
 
 pub const SECRET: Secret = Secret([9; 16]);
@@ -28,7 +29,6 @@ pub enum Told {
     Adopt(Arc<Setup>),
     Retire(JobId),
     Missing(JobId, u64),
-    Probe(NodeId),
 }
 
 #[derive(Default)]
@@ -36,7 +36,13 @@ pub struct Plane {
     pub told: Mutex<Vec<Told>>,
     /// What it says of every fragment.
     pub missing: Mutex<Option<Missing>>,
+    /// Receiver of the answers of switches.
+    reporter: OnceLock<Reporter>,
 }
+
+/// Limits that every switch reports.
+pub const LIMITS: SwitchLimits =
+    SwitchLimits { aggregators: 96, fragment_values: 40, formats: BodyFormats::FLOAT_AND_FIXED };
 
 impl DataPlane for Plane {
     fn adopt(&self, setup: Arc<Setup>) {
@@ -56,7 +62,8 @@ impl DataPlane for Plane {
     }
 
     fn probe(&self, switch: NodeId) {
-        self.told.lock().expect("no test thread panicked").push(Told::Probe(switch));
+        let reporter = self.reporter.get().expect("ranks come when the service has started");
+        reporter.switch_answered(switch, LIMITS);
     }
 
     fn counters(&self, job: Option<JobId>) -> Vec<(String, u64)> {
@@ -67,7 +74,7 @@ impl DataPlane for Plane {
 pub struct Stage {
     pub service: Service,
     pub plane: Arc<Plane>,
-    pub notes: Receiver<String>,
+    pub notes: Receiver<ServiceNote>,
 }
 
 /// A port that nobody listens on, on an address of the test's own: no other test can come in between.
@@ -84,6 +91,7 @@ pub fn stage(change: impl FnOnce(&mut ServiceConfig)) -> Stage {
     change(&mut config);
     let service =
         Service::start(config, Arc::clone(&plane) as Arc<dyn DataPlane>).expect("it starts");
+    let _ = plane.reporter.set(service.reporter());
     Stage { service, plane, notes: notes_out }
 }
 

@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use thalweg_aggregate::{Setup, server};
 use thalweg_control::{
     DataPlane, JobSummary, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceError,
-    TlsFiles, random,
+    ServiceNote, TlsFiles, random,
 };
 use thalweg_core::{JobId, NodeId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_stack::{Event, TrainingHost};
 use thalweg_wire::tag::Secret;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::node_of;
 use super::pilot::Pilot;
@@ -157,9 +157,7 @@ impl ServerDaemon {
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
             seed: random::draw().map_err(Error::system("the system gives no random numbers"))?,
-            on_note: Box::new(
-                move |note| info!(target: "thalweg::server", address = %address, "{note}"),
-            ),
+            on_note: Box::new(move |note| tell(address, &note)),
         };
         let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;
         let service = Service::start(service, plane).map_err(|error| match error {
@@ -220,9 +218,19 @@ fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
         let (Event::Server(event), Some(reporter)) = (event, reporter.get()) else { return };
         match event {
             server::Event::Differs { job, .. } => reporter.operations_differ(job),
-            server::Event::Answered { switch } => reporter.switch_answered(switch),
+            server::Event::Answered { switch, limits } => reporter.switch_answered(switch, limits),
             server::Event::Refused { .. } | server::Event::Rescaled { .. } => {}
         }
+    }
+}
+
+/// Makes an event of a line for the operator.
+fn tell(address: SocketAddr, note: &ServiceNote) {
+    let text = &note.text;
+    if note.is_warning {
+        warn!(target: "thalweg::server", address = %address, "{text}");
+    } else {
+        info!(target: "thalweg::server", address = %address, "{text}");
     }
 }
 
@@ -260,7 +268,7 @@ impl DataPlane for Data {
         });
     }
 
-    // spec: E-09
+    // spec: E-06, E-09
     fn probe(&self, switch: NodeId) {
         self.pilot.tell(move |driver| {
             driver.command(|host: &mut TrainingHost, _| host.server_mut().probe(switch), |_| {});

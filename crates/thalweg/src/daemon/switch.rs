@@ -23,9 +23,9 @@ pub struct SwitchDaemonConfig {
     pub bind: SocketAddr,
     /// Secret that the switches and servers of the cluster share.
     pub secret: Secret,
-    /// Number of aggregators. Default 16,384.
+    /// Number of aggregators. A change holds from the next set-up of a job. Default 16,384.
     pub aggregators: u32,
-    /// Most values of an aggregator. Default 352.
+    /// Most values of an aggregator: jobs that start with this switch have no longer fragments. Default 352.
     pub values_max: u16,
     /// Share of packets that it loses on purpose, 0 to 1. Default 0.
     pub loss: f64,
@@ -43,6 +43,7 @@ pub struct SwitchDaemon {
     pilot: Pilot<Lossy<Switch>>,
     address: SocketAddr,
     aggregators: u32,
+    values_max: u16,
 }
 
 /// State of a switch at one moment.
@@ -57,6 +58,8 @@ pub struct SwitchSnapshot {
     pub lost_on_purpose: u64,
     /// Number of aggregators.
     pub aggregators: u32,
+    /// Most values of a fragment that is summed.
+    pub values_max: u16,
     /// Number of aggregators that each job holds.
     pub occupancy: BTreeMap<JobId, u32>,
 }
@@ -110,7 +113,8 @@ impl SwitchDaemon {
         let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
         let driver = Driver::new(driver, endpoint, Peers::in_network(network), machine)?;
         let pilot = Pilot::start("thalweg-switch", driver, |_| {})?;
-        Ok(SwitchDaemon { pilot, address, aggregators: config.aggregators })
+        let SwitchDaemonConfig { aggregators, values_max, .. } = *config;
+        Ok(SwitchDaemon { pilot, address, aggregators, values_max })
     }
 
     /// Address of the switch.
@@ -120,7 +124,7 @@ impl SwitchDaemon {
 
     /// State of the switch now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<SwitchSnapshot> {
-        let aggregators = self.aggregators;
+        let SwitchDaemon { aggregators, values_max, .. } = *self;
         self.pilot.ask(move |driver| {
             let lossy = driver.machine();
             SwitchSnapshot {
@@ -128,6 +132,7 @@ impl SwitchDaemon {
                 switch: *lossy.machine().stats(),
                 lost_on_purpose: lossy.lost(),
                 aggregators,
+                values_max,
                 occupancy: lossy.machine().occupancy(),
             }
         })

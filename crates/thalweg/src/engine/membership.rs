@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_aggregate::{Setup, Worker};
+use thalweg_aggregate::{JobParameters, Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
 use thalweg_control::{ControlEvent, Failure, FailureKind, FromRank, LANES, Welcome};
 use thalweg_core::{JobId, NodeId, Rng, Time};
@@ -210,13 +210,27 @@ impl Engine {
         };
         if self.command(adopt, |event| events.push(event)) {
             self.watch_epoch(setup);
-            self.notes.send(Note::SetUp { epoch: setup.epoch });
+            self.note_set_up(setup);
             self.remember();
             self.be_ready();
         } else {
             let rank = self.identity.rank;
             let text = format!("rank {rank} was given a set-up that does not follow its last one");
             self.say(FromRank::Failing(Failure::new(FailureKind::Other, text, vec![rank])));
+        }
+    }
+
+    /// Reports the numbers of a set-up, and whether the switch of this rank is left out of it.
+    // spec: E-06
+    fn note_set_up(&self, setup: &Setup) {
+        let epoch = setup.epoch;
+        let JobParameters { fragment_values, aggregators, .. } = *setup.parameters;
+        self.notes.send(Note::SetUp { epoch, fragment_values, aggregators });
+        let tree = &setup.trees[0];
+        let own = (0..tree.workers()).find(|leader| tree.node(*leader) == self.identity.node);
+        let hop = own.map(|leader| tree.first_hop(leader));
+        if self.identity.switch.is_some() && self.identity.switch != hop {
+            self.notes.send(Note::WithoutSwitch { epoch });
         }
     }
 

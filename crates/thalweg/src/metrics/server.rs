@@ -53,6 +53,11 @@ fn registered(out: &mut Exposition, snapshot: &ServerSnapshot) {
     for job in jobs {
         out.sample(&labels(snapshot, job.id).each(), u64::from(job.connected));
     }
+    let help = "Switches that a job is planned without.";
+    out.family("thalweg_server_job_switches_left_out", Kind::Gauge, help);
+    for job in jobs {
+        out.sample(&labels(snapshot, job.id).each(), u64::from(job.switches_left_out));
+    }
 }
 
 /// Labels of a job.
@@ -83,8 +88,13 @@ mod tests {
     fn everything_that_is_counted_is_reported() {
         let job = Stats { completed: 7, forged: 1, ..Stats::default() };
         let all = Stats { forged: 3, unknown: 2, ..Stats::default() };
-        let summary =
-            JobSummary { id: JobId(0x2a), name: "res\"net".into(), ranks: 4, connected: 3 };
+        let summary = JobSummary {
+            id: JobId(0x2a),
+            name: "res\"net".into(),
+            ranks: 4,
+            connected: 3,
+            switches_left_out: 1,
+        };
         let snapshot = ServerSnapshot {
             net: thalweg_net::Stats { received_packets: 9, ..Default::default() },
             server: all,
@@ -100,6 +110,7 @@ mod tests {
             "thalweg_server_job_info{job=\"000000000000002a\",name=\"res\\\"net\"} 1",
             "thalweg_server_job_ranks{job=\"000000000000002a\",job_name=\"res\\\"net\"} 4",
             "thalweg_server_job_ranks_connected{job=\"000000000000002a\",job_name=\"res\\\"net\"} 3",
+            "thalweg_server_job_switches_left_out{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
             "thalweg_server_completed_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 7",
             "thalweg_server_forged_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
         ];

@@ -59,6 +59,8 @@ pub fn switch(
     }
     let total = u64::from(snapshot.aggregators);
     out.gauge("thalweg_switch_aggregators", "How many aggregators there are.", total);
+    let help = "The most values of a fragment that is summed.";
+    out.gauge("thalweg_switch_fragment_values", help, u64::from(snapshot.values_max));
     let occupied = snapshot.occupancy.values().map(|held| u64::from(*held)).sum();
     let help = "How many aggregators are taken.";
     out.gauge("thalweg_switch_aggregators_occupied", help, occupied);
@@ -92,6 +94,7 @@ mod tests {
             switch: stats,
             lost_on_purpose: 6,
             aggregators: 64,
+            values_max: 352,
             occupancy,
         };
         let text = switch(([127, 0, 0, 1], 4_800).into(), &snapshot, None);
@@ -104,13 +107,15 @@ mod tests {
             "thalweg_switch_ecn_marked_total 7",
             "thalweg_switch_frees_total{reason=\"sweep\"} 8",
             "thalweg_switch_aggregators 64",
+            "thalweg_switch_fragment_values 352",
             "thalweg_switch_aggregators_occupied 7",
             "thalweg_aggregators_occupied{job=\"000000000000002a\"} 3",
         ];
         assert_reported(&text, &lines);
         let of_switch = samples.iter().filter(|it| it.name.starts_with("thalweg_switch_"));
-        // Sockets have 8 counters and 7 reasons for drops; losses on purpose and aggregators are counted as well.
-        assert_eq!(of_switch.count(), 8 + 7 + stats.named().len() + 3);
+        // Sockets have 8 counters and 7 reasons for drops; losses on purpose, aggregators and fragments have metrics
+        // as well.
+        assert_eq!(of_switch.count(), 8 + 7 + stats.named().len() + 4);
         let families: BTreeSet<_> = samples.iter().map(|sample| sample.name.as_str()).collect();
         assert_eq!(text.matches("# TYPE ").count(), families.len(), "each family stands once");
     }

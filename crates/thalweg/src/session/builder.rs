@@ -67,7 +67,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Values of a fragment, the job's. Default 352.
+    /// Has no effect: switches say how long fragments may be.
+    #[deprecated(note = "switches say this themselves: configure the switch")]
+    #[expect(deprecated, reason = "it is taken for one more release")]
     pub fn fragment_values(mut self, fragment_values: u16) -> SessionBuilder {
         self.config.fragment_values = fragment_values;
         self
@@ -85,7 +87,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Number of aggregators that the switches have, the job's. Default 16,384.
+    /// Has no effect: switches say how many aggregators they have.
+    #[deprecated(note = "switches say this themselves: configure the switch")]
+    #[expect(deprecated, reason = "it is taken for one more release")]
     pub fn aggregators(mut self, aggregators: u32) -> SessionBuilder {
         self.config.aggregators = aggregators;
         self
@@ -221,8 +225,6 @@ mod tests {
         refused(valid().threads(0), "threads");
         refused(valid().paths(9), "paths");
         refused(valid().token("\n"), "token");
-        refused(valid().fragment_values(0), "fragment_values");
-        refused(valid().aggregators(0), "aggregators");
         refused(valid().operation_timeout(Duration::ZERO), "operation_timeout");
     }
 
@@ -238,5 +240,17 @@ mod tests {
         assert_eq!(timeout(config.clone()), 300.0);
         config.patience = patience;
         assert_eq!(timeout(config), 7.0);
+    }
+
+    #[test]
+    #[expect(deprecated, reason = "a program that still gives them is warned")]
+    fn settings_without_effect_are_taken_and_named() {
+        let valid = || Session::builder("127.0.0.1:4808", "job").rank(0, 2);
+        assert!(valid().config().unused().is_empty());
+        let given = valid().fragment_values(0).aggregators(7).config();
+        given.check().expect("they have no effect");
+        assert_eq!(given.unused(), ["fragment_values", "aggregators"]);
+        let (with, without) = (given.settings(), valid().config().settings());
+        assert_eq!(with.expect("it is valid"), without.expect("it is valid"));
     }
 }

@@ -43,13 +43,15 @@ pub struct SessionConfig {
     pub tls_ca: Option<PathBuf>,
     /// Policy of reductions where a call does not say. Its numeric is the job's.
     pub policy: Policy,
-    /// Values of a fragment, the job's. Default 352.
+    /// Without effect: switches say how long fragments may be.
+    #[deprecated(note = "switches say this themselves: configure the switch")]
     pub fragment_values: u16,
     /// Repair of losses, the job's. Default selective.
     pub recovery: Recovery,
     /// Congestion control of sums in the network, of flows and of deliveries. Default by delay.
     pub window: Window,
-    /// Number of aggregators that the switches have, the job's. Default 16,384.
+    /// Without effect: switches say how many aggregators they have.
+    #[deprecated(note = "switches say this themselves: configure the switch")]
     pub aggregators: u32,
     /// Time after which a rank counts as dead whose control connection closed, or whose host no longer answers: then
     /// the job fails at every rank. A server that is away for so long is given up, and a switch is planned out of the
@@ -94,7 +96,10 @@ pub struct SessionConfig {
 
 impl SessionConfig {
     /// The defaults.
-    #[expect(deprecated, reason = "the former name still works")]
+    #[expect(
+        deprecated,
+        reason = "former names and settings without effect work for one more release"
+    )]
     pub fn new(
         server: impl Into<String>,
         job: impl Into<String>,
@@ -176,19 +181,26 @@ impl SessionConfig {
         self.settings().map(drop)
     }
 
+    /// Names of settings that were given and have no effect.
+    // spec: E-06
+    #[expect(deprecated, reason = "a program that still gives them is warned")]
+    pub(super) fn unused(&self) -> Vec<&'static str> {
+        let defaults = JobParameters::default();
+        let settings = [
+            ("fragment_values", self.fragment_values != defaults.fragment_values),
+            ("aggregators", self.aggregators != defaults.aggregators),
+        ];
+        settings.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
     /// What the ranks of the job agree on.
     pub(super) fn settings(&self) -> Result<Settings, Error> {
         let numeric = self.policy.numeric.bodies();
         let numeric = numeric.ok_or_else(|| {
             Error::config("policy: the scale of fixed point has to be positive and finite")
         })?;
-        let parameters = JobParameters {
-            fragment_values: self.fragment_values,
-            numeric,
-            recovery: self.recovery,
-            aggregators: self.aggregators,
-            ..JobParameters::default()
-        };
+        let parameters =
+            JobParameters { numeric, recovery: self.recovery, ..JobParameters::default() };
         let settings = Settings {
             parameters,
             failure_after: span(self.failure_after),

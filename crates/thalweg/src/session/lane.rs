@@ -199,7 +199,7 @@ impl Lane {
             return Err(Error::other_network(own, server));
         };
         let switch = config.switch_node(network)?;
-        let identity = Identity { rank: config.rank, node };
+        let identity = Identity { rank: config.rank, node, switch };
         let mut driver = driver(config, endpoint, network, identity)?;
         let rein = Rein::join(config, &job, server, &mut driver)?;
         let deadlines = Deadlines::of(&settings);

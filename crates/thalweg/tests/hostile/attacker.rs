@@ -116,7 +116,7 @@ impl Attacker {
         if self.rng.chance(0.7) {
             packet.header[..2].copy_from_slice(&MAGIC);
             packet.header[2] = VERSION | OLDEST_VERSION << 4;
-            packet.header[3] = 15 + self.rng.below(8) as u8;
+            packet.header[3] = 15 + self.rng.below(10) as u8;
         }
         if self.rng.chance(0.5) {
             packet.header[JOB_AT..][..8].copy_from_slice(&self.victim.job.0.to_le_bytes());
@@ -158,7 +158,7 @@ impl Attacker {
         let mut packet = self.noise();
         packet.header[..2].copy_from_slice(&MAGIC);
         packet.header[2] = VERSION | OLDEST_VERSION << 4;
-        packet.header[3] = 16 + self.rng.below(6) as u8;
+        packet.header[3] = 16 + self.rng.below(8) as u8;
         if self.rng.chance(0.5) {
             // Most of a header is zero, and most rules are about what has to be.
             packet.header[REST_AT..].fill(0);

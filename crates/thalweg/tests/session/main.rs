@@ -5,6 +5,7 @@ mod bounded;
 mod cluster;
 mod collectives;
 mod deliveries;
+mod limits;
 mod pacing;
 mod precision;
 

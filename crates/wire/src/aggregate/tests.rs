@@ -124,6 +124,8 @@ fn one_kind_is_not_taken_for_another() {
             (Kind::AggregateRequest, Request::decode(&header).err()),
             (Kind::AggregateNotice, Notice::decode(&header).err()),
             (Kind::AggregateAnnouncement, Announcement::decode(&header).err()),
+            (Kind::AggregateProbe, Probe::decode(&header).err()),
+            (Kind::AggregateDescription, Description::decode(&header).err()),
         ];
         for (expected, error) in decoded {
             let other = AggregateError::from(PrefixError::OtherKind { expected, found });

@@ -3,8 +3,9 @@
 use thalweg_core::coverage::Part;
 use thalweg_core::{Bytes, Coverage, Element, Fingerprint, Header, JobId, Mismatch, NodeId, Time};
 use thalweg_wire::aggregate::{
-    Absent, Announcement, Bounded, Branch, Gradient, Identity, LEVELS, LossShare, Magnitude,
-    Notice, Numbers, Parameter, Query, Request, Scale, StationBytes,
+    Absent, Announcement, BodyFormats, Bounded, Branch, Description, Gradient, Identity, LEVELS,
+    LossShare, Magnitude, Notice, Numbers, Parameter, Probe, Query, Request, Scale, StationBytes,
+    SwitchLimits,
 };
 use thalweg_wire::coverage;
 use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
@@ -29,6 +30,7 @@ pub fn targets() -> [Target; 9] {
         headers(&parameter_headers()),
         headers(&question_headers()),
         group_packets(),
+        headers(&description_headers()),
     ]
     .concat();
     let deliver = [headers(&segment_headers()), headers(&control_headers())].concat();
@@ -250,6 +252,22 @@ fn group_packets() -> Inputs {
         ("announcement-rack", packet(rack, &rack_station)),
         ("announcement-wide", packet(wide, &wide_stations)),
         ("notice", notice.to_header().to_vec()),
+    ]
+}
+
+fn description_headers() -> [(&'static str, Header); 3] {
+    let (server, switch) = (SERVER, NodeId(8));
+    let words = SwitchLimits {
+        aggregators: 16_384,
+        fragment_values: 352,
+        formats: BodyFormats::FLOAT_AND_FIXED,
+    };
+    let newer = SwitchLimits { formats: BodyFormats::from_bits(0b10_1101), ..words };
+    let description = |limits| Description { server, switch, limits }.to_header();
+    [
+        ("switch-probe", Probe { server, switch }.to_header()),
+        ("switch-description", description(words)),
+        ("switch-description-newer", description(newer)),
     ]
 }
 

@@ -43,7 +43,8 @@ fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
     assert_eq!((setup.epoch, tree.workers(), tree.server()), (1, 2, SERVER));
     assert_eq!((tree.node(0), tree.first_hop(0)), (node(0), SWITCH));
     assert_eq!((tree.node(1), tree.first_hop(1)), (node(2), SERVER));
-    let note = "job \"train\": set up in epoch 1 with 4 ranks on 2 hosts, from fragment 0";
+    let note = "job \"train\": set up in epoch 1 with 4 ranks on 2 hosts and 1 of 1 switches (16384 \
+                aggregators, fragments of 352 values), from fragment 0";
     assert_eq!(hall.notes(), [note]);
 }
 
@@ -63,7 +64,7 @@ fn whoever_registers_has_to_agree() {
     let mut hall = Hall::new(2);
     assert_eq!(hall.register(None), Ok(hall.job));
     hall.workers = 3;
-    let parameters = JobParameters { aggregators: 9, ..JobParameters::default() };
+    let parameters = JobParameters { span_fragments: 9, ..JobParameters::default() };
     let settings = Settings { parameters, ..Settings::default() };
     let error = hall.register_as("train", settings, None);
     assert!(error.is_ok(), "nobody is there yet: it is another job");
@@ -72,7 +73,7 @@ fn whoever_registers_has_to_agree() {
     hall.workers = 2;
     let text = hall.register(None).unwrap_err().to_string();
     let expected = "job \"train\" is registered with other settings: workers is 3 in the job, 2 \
-                    here; aggregators is 9 in the job, 16384 here";
+                    here; span_fragments is 9 in the job, 4096 here";
     assert_eq!(text, expected);
     assert_ne!(hall.register_as("other", Settings::default(), None), Ok(hall.job));
 }
@@ -196,6 +197,8 @@ fn people_can_see_who_is_there_and_how_far() {
     let topology = hall.registry.topology();
     assert_eq!(topology.servers, ["10.1.0.1:4800"]);
     assert_eq!(topology.switches, ["10.1.0.2:4801"]);
+    let switch = &topology.descriptions[0];
+    assert_eq!((switch.address.as_str(), switch.aggregators), ("10.1.0.2:4801", AGGREGATORS));
     let place = &topology.jobs[0].ranks[0];
     assert_eq!((place.rank, place.address.as_str()), (1, "10.1.1.1:4808"));
     assert_eq!((place.host.as_str(), place.connected), ("a", true));

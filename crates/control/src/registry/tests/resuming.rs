@@ -14,7 +14,7 @@ fn restarted(workers: u32) -> Hall {
 }
 
 fn remembering(hall: &Hall, rank: u32, host: &str, round: u32, watermark: u64) -> Join {
-    let resume = Some(Resume { round, watermark: Some(watermark) });
+    let resume = Some(Resume { round, watermark: Some(watermark), fragment_values: Some(352) });
     Join { resume, ..hall.join(rank, host) }
 }
 
@@ -65,7 +65,7 @@ fn a_newcomer_among_members_begins_where_they_are() {
 fn who_was_only_welcomed_knows_which_epochs_were_used() {
     let mut hall = restarted(2);
     hall.register(Some(ticket(hall.job))).unwrap();
-    let resume = Some(Resume { round: 3, watermark: None });
+    let resume = Some(Resume { round: 3, ..Resume::default() });
     hall.attend(Join { resume, ..hall.join(0, "a") }).unwrap();
     hall.attend(hall.join(1, "b")).unwrap();
     hall.look();
@@ -78,7 +78,7 @@ fn who_was_only_welcomed_knows_which_epochs_were_used() {
 fn where_all_leaders_are_new_the_job_is_over() {
     let mut hall = restarted(2);
     hall.register(Some(ticket(hall.job))).unwrap();
-    let resume = Some(Resume { round: 3, watermark: None });
+    let resume = Some(Resume { round: 3, ..Resume::default() });
     hall.attend(Join { resume, ..hall.join(1, "a") }).unwrap();
     hall.attend(hall.join(0, "a")).unwrap();
     hall.look();

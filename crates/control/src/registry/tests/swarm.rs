@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use thalweg_aggregate::join::Process;
 use thalweg_core::Rng;
+use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
 
 use super::super::*;
 use crate::attendance::rounds::Rounds;
@@ -25,6 +26,8 @@ struct Client {
     is_paused: bool,
     /// The epoch it has.
     epoch: u32,
+    /// Values of a fragment, which its worker cannot change.
+    fragment_values: Option<u16>,
     link: Option<LinkId>,
     /// What is on the way, both ways. Lost when the stream breaks.
     inbound: VecDeque<ToRank>,
@@ -44,6 +47,8 @@ struct World {
     setups: BTreeMap<(JobId, u32), Arc<Setup>>,
     /// The epochs that the server has adopted since it started.
     server_epochs: BTreeMap<JobId, u32>,
+    /// True while switches come and go, and change their limits.
+    is_stormy: bool,
 }
 
 impl World {
@@ -60,6 +65,7 @@ impl World {
             half_open: Vec::new(),
             setups: BTreeMap::new(),
             server_epochs: BTreeMap::new(),
+            is_stormy: true,
         };
         world.clients = (0..workers).map(|rank| world.spawn(rank)).collect();
         world
@@ -78,6 +84,7 @@ impl World {
             watermark: None,
             is_paused: false,
             epoch: 0,
+            fragment_values: None,
             link: None,
             inbound: VecDeque::new(),
             outbound: VecDeque::new(),
@@ -237,6 +244,9 @@ impl World {
         assert!(setup.epoch > client.epoch || client.watermark.is_none());
         assert!(client.watermark.is_none_or(|watermark| watermark >= setup.resume_from));
         client.watermark = client.watermark.or(Some(setup.resume_from));
+        let fragment_values = setup.parameters.fragment_values;
+        let kept = *client.fragment_values.get_or_insert(fragment_values);
+        assert_eq!(kept, fragment_values, "fragments stay as they are while the job lives");
         (client.epoch, client.is_paused) = (setup.epoch, false);
         let known = self.setups.entry((setup.job, setup.epoch)).or_insert(Arc::clone(&setup));
         assert_eq!(*known, setup, "two set-ups of one epoch");
@@ -265,13 +275,30 @@ impl World {
                 }
                 Action::Retire { job } => drop(self.server_epochs.remove(&job)),
                 Action::AskMissing { .. } => panic!("nobody stalls"),
-                Action::Note(_) | Action::Probe { .. } => {}
+                Action::Probe { switch } => self.answer_probe(switch),
+                Action::Note(_) | Action::Warn(_) => {}
             }
+        }
+    }
+
+    fn answer_probe(&mut self, switch: NodeId) {
+        let mut limits = SwitchLimits {
+            aggregators: 16,
+            fragment_values: 64,
+            formats: BodyFormats::FLOAT_AND_FIXED,
+        };
+        if self.is_stormy {
+            limits.aggregators = 1 + self.rng.below(16) as u32;
+            limits.fragment_values = 32 << self.rng.below(3);
+        }
+        if !self.is_stormy || self.rng.chance(0.5) {
+            self.registry.switch_answered(self.now, switch, limits);
         }
     }
 
     /// From now on nothing breaks: the job must come together.
     fn settle(&mut self) {
+        self.is_stormy = false;
         self.notice_deaths();
         for _ in 0..40 {
             for chosen in 0..self.clients.len() {
@@ -312,7 +339,7 @@ fn registry(rng: &mut Rng) -> Registry {
     })
 }
 
-// spec: A-41 machine
+// spec: A-41, E-06 machine
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]

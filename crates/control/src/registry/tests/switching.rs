@@ -11,6 +11,7 @@ fn hall() -> Hall {
     }
     hall.answer_all(1, None);
     hall.look();
+    hall.limits = None;
     hall
 }
 
@@ -24,7 +25,7 @@ fn pass(hall: &mut Hall, span: Span, answers: bool) -> usize {
             if action == (Action::Probe { switch: SWITCH }) {
                 probes += 1;
                 if answers {
-                    hall.registry.switch_answered(hall.now, SWITCH);
+                    hall.registry.switch_answered(hall.now, SWITCH, LIMITS);
                 }
             } else {
                 done.push(action);
@@ -52,7 +53,7 @@ fn a_switch_that_stays_away_is_planned_out_and_in_again_when_it_is_back() {
     pass(&mut hall, Span::from_ms(1_200), false);
     let note =
         "job \"train\": switch 10.1.0.2:4801 has not answered for 10.0 s: planned without it";
-    assert_eq!(hall.notes(), [note]);
+    assert_eq!(hall.warnings(), [note]);
     assert!(hall.sent_to(0).contains(&ToRank::Report { round: 2, seat: 0 }));
     hall.answer_all(2, Some(640));
     assert_eq!(first_hops(&hall), [SERVER; 3]);
@@ -61,7 +62,7 @@ fn a_switch_that_stays_away_is_planned_out_and_in_again_when_it_is_back() {
     pass(&mut hall, Span::from_s(60), false);
     assert!(hall.done.is_empty(), "it is planned without it");
     // One answer may be a stray one.
-    hall.registry.switch_answered(hall.now, SWITCH);
+    hall.registry.switch_answered(hall.now, SWITCH, LIMITS);
     pass(&mut hall, Span::from_s(1), false);
     assert!(hall.done.is_empty());
     pass(&mut hall, Span::from_s(3), true);

@@ -1,0 +1,206 @@
+//! Switches that a job is planned with, and the parameters that follow from their limits.
+//!
+//! The first set-up of a job asks every switch for its limits, and waits for [`ANSWER_WITHIN`]. Fragments are as long as
+//! the smallest limit allows, and stay so while the job lives: workers number them by it. The number of aggregators
+//! may change with every set-up. A switch that does not answer, or that cannot sum what the job sends, is left out with
+//! a warning; when that changes, the job is set up again.
+// spec: E-06, E-09
+
+use std::collections::BTreeMap;
+
+use thalweg_aggregate::join::Message;
+use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, FRAGMENT_VALUES_MAX, JobParameters};
+use thalweg_core::{JobId, NodeId, Time};
+use thalweg_wire::aggregate::SwitchLimits;
+
+use super::job::{Attendee, Job};
+use super::refusal::seconds;
+use super::switches::ANSWER_WITHIN;
+use super::{Action, Registry};
+
+/// Switches and fragments that a job is planned with.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// The switches that were decided about: `None` for one that the job is planned with.
+    switches: BTreeMap<NodeId, Option<Absence>>,
+    /// Values of a fragment, from the first plan on.
+    pub(super) fragment_values: Option<u16>,
+    /// True while a set-up waits for the answers of switches.
+    pub(super) is_open: bool,
+    /// Time of the last change.
+    replanned: Option<Time>,
+}
+
+/// The reason why a job is planned without a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Absence {
+    /// The switch does not answer.
+    Silent,
+    /// The switch sums fragments of at most this number of values, and those of the job are longer.
+    Fragments(u16),
+    /// The switch does not sum the numbers of the job.
+    Format,
+}
+
+impl Plan {
+    /// Returns whether the job is planned with a switch.
+    pub(super) fn has(&self, switch: NodeId) -> bool {
+        self.switches.get(&switch) == Some(&None)
+    }
+
+    /// Returns the switches that the job is planned without.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.switches.iter().filter(|(_, absence)| absence.is_some()).map(|(switch, _)| *switch)
+    }
+
+    /// Returns the switches that the job is planned with.
+    pub(super) fn planned(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.switches.iter().filter(|(_, absence)| absence.is_none()).map(|(switch, _)| *switch)
+    }
+}
+
+impl Job {
+    /// Returns whether another set-up can come about: nobody who would have to answer has left.
+    fn can_be_replanned(&self) -> bool {
+        let has_left = self.ranks.values().any(Attendee::has_left);
+        self.welcome.is_some() && self.hosts.len() > 1 && !has_left && !self.plan.is_open
+    }
+
+    /// The reason why a switch with these limits is of no use to the job.
+    fn misfit(&self, limits: &SwitchLimits) -> Option<Absence> {
+        if !limits.formats.contains(self.settings.parameters.numeric.numbers()) {
+            return Some(Absence::Format);
+        }
+        let is_short = |values: u16| limits.fragment_values < values;
+        let is_short = self.plan.fragment_values.is_some_and(is_short);
+        is_short.then_some(Absence::Fragments(limits.fragment_values))
+    }
+}
+
+impl Registry {
+    /// Decides about the switches that are new to a job, and gives it the parameters of its next set-up. Returns
+    /// `false` while some of them may still answer.
+    pub(super) fn plan(&mut self, now: Time, id: JobId) -> bool {
+        let Some(job) = self.jobs.get(&id) else { return false };
+        let mut switches = BTreeMap::new();
+        for switch in job.switches(self.cluster.switch) {
+            let kept = job.plan.switches.get(&switch).copied();
+            let decided = kept.or_else(|| self.judge(now, job, switch));
+            let Some(decided) = decided else { return false };
+            switches.insert(switch, decided);
+        }
+        self.decide(now, id, switches);
+        self.set_parameters(now, id);
+        true
+    }
+
+    /// Sets a job up again if the switches that it can be planned with are others than before.
+    pub(super) fn replan_if_needed(&mut self, now: Time, id: JobId) {
+        let Some(job) = self.jobs.get(&id).filter(|job| job.can_be_replanned()) else { return };
+        // A switch that comes and goes does not keep the job from its work.
+        if job.plan.replanned.is_some_and(|at| now.since(at) < job.settings.failure_after) {
+            return;
+        }
+        let judge = |switch: NodeId| Some((switch, self.judge(now, job, switch)?));
+        let switches: BTreeMap<_, _> =
+            job.switches(self.cluster.switch).into_iter().filter_map(judge).collect();
+        if switches == job.plan.switches {
+            return;
+        }
+        let before: Vec<NodeId> = job.plan.planned().collect();
+        self.decide(now, id, switches);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.plan.replanned = Some(now);
+        if job.plan.planned().eq(before) {
+            return;
+        }
+        self.tell_registrar(now, id, Message::Replan { job: id });
+        // Leaders that have not answered in the round that this has ended are asked in the next one.
+        self.set_up(now, id, None);
+    }
+
+    /// The reason why a job has to be planned without a switch, `Some(None)` if the job can be planned with it, and `None`
+    /// if the switch has not answered and still may.
+    fn judge(&self, now: Time, job: &Job, switch: NodeId) -> Option<Option<Absence>> {
+        // The tree of a rank that takes the server for a switch is an error, which says so.
+        if switch == self.cluster.server {
+            return Some(None);
+        }
+        let known = job.plan.switches.get(&switch);
+        let failure_after = job.settings.failure_after;
+        let within = if known.is_some() { failure_after } else { failure_after.min(ANSWER_WITHIN) };
+        let is_away = known == Some(&Some(Absence::Silent)) && !self.switches.is_back(switch);
+        if is_away || self.switches.silence(now, switch) >= within {
+            return Some(Some(Absence::Silent));
+        }
+        self.switches.limits(switch).map(|limits| job.misfit(&limits))
+    }
+
+    /// Takes down what was decided, with a line for the operator about each change.
+    fn decide(&mut self, now: Time, id: JobId, switches: BTreeMap<NodeId, Option<Absence>>) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut job.plan.switches, switches);
+        let Some(job) = self.jobs.get(&id) else { return };
+        let mut lines = Vec::new();
+        for (switch, after) in &job.plan.switches {
+            let before = before.get(switch).copied().flatten();
+            if before != *after {
+                let text = self.explain_absence(now, job, *switch, before, *after);
+                let line = format!("job {:?}: {text}", job.name);
+                lines.push(if after.is_some() { Action::Warn(line) } else { Action::Note(line) });
+            }
+        }
+        self.actions.extend(lines);
+    }
+
+    fn explain_absence(
+        &self,
+        now: Time,
+        job: &Job,
+        switch: NodeId,
+        before: Option<Absence>,
+        after: Option<Absence>,
+    ) -> String {
+        let name = format!("switch {}", self.cluster.address(switch));
+        match (before, after) {
+            (_, Some(Absence::Silent)) => {
+                let silence = seconds(self.switches.silence(now, switch));
+                format!("{name} has not answered for {silence}: planned without it")
+            }
+            (_, Some(Absence::Fragments(values))) => {
+                let own = job.plan.fragment_values.unwrap_or(FRAGMENT_VALUES);
+                format!(
+                    "{name} sums fragments of at most {values} values, and those of the job have {own}: planned \
+                     without it until the job starts again"
+                )
+            }
+            (_, Some(Absence::Format)) => {
+                let numeric = job.settings.parameters.numeric;
+                format!("{name} cannot sum the numbers of the job, {numeric:?}: planned without it")
+            }
+            (Some(Absence::Silent), None) => format!("{name} answers again: planned with it"),
+            (_, None) => format!("{name} can sum what the job sends again: planned with it"),
+        }
+    }
+
+    /// Gives the registrar the parameters of a job's next set-up.
+    fn set_parameters(&mut self, now: Time, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let limits: Vec<SwitchLimits> =
+            job.plan.planned().filter_map(|switch| self.switches.limits(switch)).collect();
+        let longest = limits.iter().map(|limits| limits.fragment_values).min();
+        let longest = longest.unwrap_or(FRAGMENT_VALUES).min(FRAGMENT_VALUES_MAX);
+        let fragment_values = *job.plan.fragment_values.get_or_insert(longest);
+        let aggregators = limits.iter().map(|limits| limits.aggregators).min();
+        let parameters = JobParameters {
+            fragment_values,
+            aggregators: aggregators.unwrap_or(AGGREGATORS),
+            ..job.settings.parameters
+        };
+        match parameters.check() {
+            // A job that is over needs none.
+            Ok(parameters) => drop(self.registrar.set_parameters(id, parameters)),
+            Err(error) => self.fail_job(now, id, format!("the job cannot be set up: {error}")),
+        }
+    }
+}
