@@ -7,6 +7,7 @@ use thalweg_aggregate::{JobParameters, Setup};
 use thalweg_core::{JobId, Time};
 use thalweg_wire::tag::Key;
 
+use super::job::Attendee;
 use super::{Action, Registry, explain};
 use crate::message::ToRank;
 
@@ -50,10 +51,17 @@ impl Registry {
             .filter(|(_, leader)| only.is_none_or(|only| only == **leader))
             .filter_map(|(seat, leader)| Some((seat, job.ranks.get(leader)?.process)))
             .map(|(seat, process)| Message::Join { job: id, process, rank: Some(seat) });
-        for join in joins.collect::<Vec<Message>>() {
+        let joins: Vec<Message> = joins.collect();
+        let has_left = |leader: &&u32| job.ranks.get(*leader).is_some_and(Attendee::has_left);
+        let departed: Vec<u32> = leaders.iter().filter(has_left).copied().collect();
+        for join in joins {
             self.tell_registrar(now, id, join);
         }
         self.obey();
+        // Some may have left while switches were asked.
+        for rank in departed {
+            self.answer_for_departed(now, id, rank);
+        }
     }
 
     pub(super) fn answer(

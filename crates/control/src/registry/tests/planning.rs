@@ -100,6 +100,21 @@ fn a_job_without_a_switch_waits_for_none_and_has_the_defaults() {
     assert_eq!(numbers(&hall), (AGGREGATORS, FRAGMENT_VALUES));
 }
 
+/// The others need the set-up for results that they lack.
+// spec: E-01 machine
+#[test]
+fn a_rank_that_leaves_while_switches_are_asked_holds_nobody_up() {
+    let mut hall = hall(Settings::default(), &[SWITCH; 3]);
+    hall.say(1, FromRank::Leave { operations: 0 });
+    hall.registry.switch_answered(hall.now, SWITCH, limits(32, 40));
+    hall.look();
+    for rank in [0, 2] {
+        assert!(is_asked(&hall, rank, 1));
+        hall.say(rank, FromRank::Answer { round: 1, seat: rank, watermark: None });
+    }
+    assert_eq!((numbers(&hall), hall.setup().epoch), ((32, 40), 1));
+}
+
 #[test]
 fn a_switch_that_does_not_answer_is_left_out_with_a_warning_and_planned_in_when_it_does() {
     let mut hall = hall(Settings::default(), &[SWITCH, OTHER]);
