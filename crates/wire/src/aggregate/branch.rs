@@ -20,6 +20,8 @@ const FAN_IN_BITS: u32 = 6;
 const ONES: u64 = 1 | 1 << LEVEL_BITS | 1 << (2 * LEVEL_BITS) | 1 << (3 * LEVEL_BITS);
 const FAN_IN_MASK: u64 = (1 << FAN_IN_BITS) - 1;
 const PLACE_MASK: u64 = (1 << (LEVEL_BITS - FAN_IN_BITS)) - 1;
+/// The fan-ins of all levels.
+const FAN_INS: u64 = FAN_IN_MASK * ONES;
 
 /// Which switches a contribution passes, from the worker to the server: how many children each waits
 /// for, and which of them this one is.
@@ -114,8 +116,8 @@ impl Branch {
     const fn is_sound(&self) -> bool {
         const TOPS: u64 = ONES << (LEVEL_BITS - 1);
         const BELOW_TOP: u64 = (1 << (LEVEL_BITS - 1)) - 1;
-        let fan_ins = self.0 & FAN_IN_MASK * ONES;
-        let places = self.0 >> FAN_IN_BITS & PLACE_MASK * ONES;
+        let fan_ins = self.0 & FAN_INS;
+        let places = (self.0 >> FAN_IN_BITS) & (PLACE_MASK * ONES);
         let used = ((fan_ins + BELOW_TOP * ONES) & TOPS) >> (LEVEL_BITS - 1);
         let used_bits = used * ((1 << LEVEL_BITS) - 1);
         let lowest = used_bits & used_bits.wrapping_neg();
@@ -139,13 +141,13 @@ impl Branch {
     /// The level of the first switch on the way.
     #[inline]
     pub fn entry(&self) -> u8 {
-        ((self.0 & FAN_IN_MASK * ONES).trailing_zeros() / LEVEL_BITS) as u8
+        ((self.0 & FAN_INS).trailing_zeros() / LEVEL_BITS) as u8
     }
 
     /// The level above the last switch: that of the server.
     #[inline]
     pub fn end(&self) -> u8 {
-        let used_bits = u64::BITS - (self.0 & FAN_IN_MASK * ONES).leading_zeros();
+        let used_bits = u64::BITS - (self.0 & FAN_INS).leading_zeros();
         used_bits.div_ceil(LEVEL_BITS) as u8
     }
 
@@ -170,18 +172,18 @@ impl Branch {
     /// How many children the switch of a level waits for; 0 where the level is unused.
     #[inline]
     pub fn fan_in(&self, level: u8) -> u8 {
-        (self.from_level(level) & FAN_IN_MASK) as u8
+        (self.at_and_above(level) & FAN_IN_MASK) as u8
     }
 
     /// The place among the children of a level's switch; 0 where the level is unused.
     #[inline]
     fn place(&self, level: u8) -> u8 {
-        (self.from_level(level) >> FAN_IN_BITS & PLACE_MASK) as u8
+        (self.at_and_above(level) >> FAN_IN_BITS & PLACE_MASK) as u8
     }
 
     /// The bits of a level and those above it.
     #[inline]
-    fn from_level(&self, level: u8) -> u64 {
+    fn at_and_above(&self, level: u8) -> u64 {
         self.0.checked_shr(LEVEL_BITS * u32::from(level)).unwrap_or(0)
     }
 
@@ -214,7 +216,7 @@ impl Branch {
     #[inline]
     pub fn places_above(&self, level: u8) -> [u8; LEVELS] {
         // Most branches have nothing there.
-        if self.from_level(level.saturating_add(1)) == 0 {
+        if self.at_and_above(level.saturating_add(1)) == 0 {
             return [0; LEVELS];
         }
         [0, 1, 2, 3].map(|at| if at > level { self.place(at) } else { 0 })
