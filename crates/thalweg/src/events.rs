@@ -1,8 +1,8 @@
 //! Events that people may want to know of, as events of [`tracing`].
 //!
 //! Events of sessions have the target `thalweg::session` and the fields `job`, `rank` and `event`, a word for programs;
-//! those of servers have the target `thalweg::server` and the field `address`. Anything that needs attention is a
-//! warning.
+//! those of servers have the target `thalweg::server` and the field `address`; those of agents, whose crate documents
+//! them, have the target `thalweg::agent`. Anything that needs attention is a warning.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
