@@ -16,13 +16,17 @@ use thalweg_control::local::{FromJob, Lines, ToJob, write_line};
 use thalweg_control::pacing::{FromSwitch, SwitchLink, current_slot, since_epoch};
 use thalweg_control::{Access, random};
 use thalweg_core::{NodeId, Rate, Rng, Span, Time};
-use thalweg_pace::board::{AgentId, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Update};
+use thalweg_pace::board::{AgentId, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Update, Verdict};
 use thalweg_pace::{Settings, Slot};
+use tracing::{info, warn};
 
 use crate::error::AgentError;
+use crate::events::TARGET;
+use crate::metrics;
 use crate::office::{Office, Output, Seat};
 use crate::pieces::ShortPieces;
 use crate::record::Record;
+use crate::stats::{AgentStats, JobStats, TablesStats};
 
 /// Most connections of jobs.
 const SEATS_MAX: usize = 256;
@@ -48,13 +52,12 @@ pub struct AgentConfig {
     pub switches: Vec<(Prefix, Access)>,
     /// Gets what became of every slot, for every flow that had something to send.
     pub on_record: Box<dyn FnMut(&Record) + Send>,
-    /// Gets lines that an operator may want to read.
-    pub on_note: Box<dyn FnMut(String) + Send>,
 }
 
-/// An agent on its own threads. Stops when dropped, and takes its socket away.
+/// An agent on its own threads. Stops when dropped, and takes its socket away. Reports [events](crate::events).
 pub struct AgentDaemon {
     socket: PathBuf,
+    address: Ipv4Addr,
     inputs: SyncSender<Input>,
     threads: Vec<JoinHandle<()>>,
     seats: Seats,
@@ -68,6 +71,7 @@ enum Input {
     /// It hung up, or said what makes no sense.
     Gone(Seat, Option<String>),
     Switch(usize, FromSwitch),
+    Count(SyncSender<AgentStats>),
     Stop,
 }
 
@@ -80,8 +84,8 @@ impl AgentDaemon {
         let wrong = |error: &dyn std::fmt::Display| AgentError::Config(error.to_string());
         let base = current_slot(&config.settings);
         let rng = Rng::new(draw()?);
-        let office = Office::new(config.address, config.uplink, config.settings, base, &rng);
-        let office = office.map_err(|error| wrong(&error))?;
+        let office = Office::new(config.address, config.uplink, config.settings, base, &rng)
+            .map_err(|error| wrong(&error))?;
         let listener = listen(&config.socket)?;
         let (inputs, inbox) = sync_channel(INBOX);
         let mut switches = Vec::new();
@@ -92,19 +96,18 @@ impl AgentDaemon {
             let link = link.map_err(|error| wrong(&error))?;
             switches.push(Switch { prefix, name, link, sequence: 0 });
         }
-        let (pieces, problem) = ShortPieces::ask();
-        let mut on_note = config.on_note;
-        problem.into_iter().for_each(&mut on_note);
+        let pieces = ShortPieces::ask();
         let clerk = Clerk {
             office,
             base_time: Duration::from_nanos(
                 base.0.saturating_mul(config.settings.slot.as_ps() / 1_000),
             ),
             agent: AgentId(draw()?),
+            address: config.address,
+            stats: stats_of(&switches),
             switches,
             streams: BTreeMap::new(),
             on_record: config.on_record,
-            on_note,
         };
         let seats = Seats::default();
         let (door, guests) = (inputs.clone(), Arc::clone(&seats));
@@ -112,12 +115,25 @@ impl AgentDaemon {
             spawn("thalweg-agent", move || clerk.run(&inbox))?,
             spawn("thalweg-door", move || welcome(&listener, &door, &guests))?,
         ];
-        Ok(AgentDaemon { socket: config.socket, inputs, threads, seats, _pieces: pieces })
+        let AgentConfig { socket, address, .. } = config;
+        Ok(AgentDaemon { socket, address, inputs, threads, seats, _pieces: pieces })
     }
 
     /// Where jobs find it.
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// State and counters of the agent now. `None` if its thread has ended.
+    pub fn stats(&self) -> Option<AgentStats> {
+        let (answer, answered) = sync_channel(1);
+        self.inputs.send(Input::Count(answer)).ok()?;
+        answered.recv().ok()
+    }
+
+    /// The [metrics](thalweg::metrics) of the agent as they are now. `None` if its thread has ended.
+    pub fn metrics(&self) -> Option<String> {
+        self.stats().map(|stats| metrics::agent(self.address, &stats))
     }
 
     /// Whether it works.
@@ -150,10 +166,12 @@ struct Clerk {
     /// When slot 0 of the office began, since 1970.
     base_time: Duration,
     agent: AgentId,
+    address: Ipv4Addr,
+    /// Processes and flows of its jobs are read from the scheduler when somebody asks.
+    stats: AgentStats,
     switches: Vec<Switch>,
     streams: BTreeMap<Seat, UnixStream>,
     on_record: Box<dyn FnMut(&Record) + Send>,
-    on_note: Box<dyn FnMut(String) + Send>,
 }
 
 struct Switch {
@@ -194,50 +212,93 @@ impl Clerk {
             Input::Connected(seat, stream) => {
                 self.streams.insert(seat, stream);
             }
-            Input::Said(seat, words) => {
-                if let FromJob::Join { job, .. } = &words {
-                    (self.on_note)(format!("{job:?} has come"));
-                }
-                // What was on its way when the job was sent off does not count.
-                if self.streams.contains_key(&seat)
-                    && let Err(reason) = self.office.handle_job(now, seat, words)
-                {
-                    self.send_off(seat, Some(reason));
-                }
-            }
+            Input::Said(seat, words) => self.handle_message(now, seat, words),
             Input::Gone(seat, reason) => self.send_off(seat, reason),
             Input::Switch(number, words) => self.hear(number, words),
+            // A caller that no longer waits does not need them.
+            Input::Count(answer) => drop(answer.try_send(self.count())),
             Input::Stop => {}
         }
         self.put_out();
+    }
+
+    fn handle_message(&mut self, now: Time, from: Seat, message: FromJob) {
+        // Messages that were in flight when the process was disconnected do not count.
+        if !self.streams.contains_key(&from) {
+            return;
+        }
+        let joining = match &message {
+            FromJob::Join { job, .. } => Some(job.clone()),
+            _ => None,
+        };
+        match self.office.handle_job(now, from, message) {
+            Ok(()) => joining.into_iter().for_each(|job| self.note_join(job)),
+            Err(reason) => self.send_off(from, Some(reason)),
+        }
+    }
+
+    fn note_join(&mut self, job: String) {
+        let address = self.address;
+        info!(target: TARGET, %address, event = "joined", job, "job {job:?} joined");
+        self.stats.joins += 1;
+        self.stats.jobs.entry(job).or_default();
+    }
+
+    fn count(&self) -> AgentStats {
+        let mut jobs = self.office.jobs();
+        for (name, job) in &mut jobs {
+            let counted = self.stats.jobs.get(name).copied().unwrap_or_default();
+            let JobStats { asked_bytes, carried_bytes, .. } = counted;
+            *job = JobStats { asked_bytes, carried_bytes, ..*job };
+        }
+        AgentStats { jobs, ..self.stats.clone() }
     }
 
     /// Ends a connection, and says why if it is the job's fault.
     fn send_off(&mut self, seat: Seat, reason: Option<String>) {
         let Some(stream) = self.streams.remove(&seat) else { return };
         if let Some(reason) = reason {
-            (self.on_note)(format!("a job was refused: {reason}"));
+            let address = self.address;
+            warn!(target: TARGET, %address, event = "refused", "a process was refused: {reason}");
+            self.stats.refusals += 1;
             let _ = write_line(&stream, &ToJob::Refused { reason });
         }
         let _ = stream.shutdown(Shutdown::Both);
         let now = self.now();
         self.office.forget(now, seat);
+        self.stats.jobs = self.count().jobs;
     }
 
     // spec: C-11
     fn hear(&mut self, number: usize, words: FromSwitch) {
-        let now = self.now();
-        let name = &self.switches[number].name;
+        let (now, address) = (self.now(), self.address);
+        let switch = self.switches[number].name.as_str();
+        let tables = self.stats.switches.entry(switch.to_owned()).or_default();
         match words {
-            FromSwitch::Found => (self.on_note)(format!("the tables of {name} are here")),
-            FromSwitch::Lost(reason) => (self.on_note)(format!(
-                "the tables of {name} are lost: {reason}; going on with those of the own link"
-            )),
-            FromSwitch::Refused(reason) => (self.on_note)(format!("{name} refuses: {reason}")),
+            FromSwitch::Found => {
+                tables.is_connected = true;
+                info!(
+                    target: TARGET, %address, event = "tables_found", switch,
+                    "the load tables of {switch} answer"
+                );
+            }
+            FromSwitch::Lost(reason) => {
+                *tables = TablesStats { is_connected: false, losses: tables.losses + 1 };
+                warn!(
+                    target: TARGET, %address, event = "tables_lost", switch,
+                    "the load tables of {switch} are lost: {reason}; going on with those of the own link"
+                );
+            }
+            FromSwitch::Refused(reason) => warn!(
+                target: TARGET, %address, event = "tables_refused", switch,
+                "{switch} refuses: {reason}"
+            ),
             FromSwitch::Answers { slot, questions, answers } => {
                 self.office.handle_answers(now, number, slot, &questions, answers);
             }
             FromSwitch::Verdicts { update, verdicts } => {
+                let is_full = |verdict: &&Verdict| matches!(verdict, Verdict::Full(_));
+                self.stats.plans_refused += verdicts.iter().filter(is_full).count() as u64;
                 self.office.handle_verdicts(now, &update.plans, &verdicts);
             }
         }
@@ -247,6 +308,7 @@ impl Clerk {
         while let Some(output) = self.office.poll() {
             match output {
                 Output::Say(seat, words) => {
+                    self.stats.rates += u64::from(matches!(words, ToJob::Rate { .. }));
                     let said = self.streams.get(&seat).map(|stream| write_line(stream, &words));
                     if let Some(Err(_)) = said {
                         self.send_off(seat, Some("it does not listen".into()));
@@ -254,7 +316,14 @@ impl Clerk {
                 }
                 Output::Ask(slot, questions) => self.ask(slot, &questions),
                 Output::Tell(slot, plans) => self.tell(slot, &plans),
-                Output::Note(record) => (self.on_record)(&record),
+                Output::Note(record) => {
+                    if let Some(job) = self.stats.jobs.get_mut(&record.job) {
+                        // A job reports what it likes: a sum that is too large is no reason to end.
+                        job.asked_bytes = job.asked_bytes.saturating_add(record.asked_bytes);
+                        job.carried_bytes = job.carried_bytes.saturating_add(record.carried_bytes);
+                    }
+                    (self.on_record)(&record);
+                }
             }
         }
     }
@@ -264,6 +333,7 @@ impl Clerk {
             let on_way = questions.iter().filter(|question| switch.prefix.contains(question.to));
             let on_way: Vec<Question> = on_way.cloned().collect();
             for questions in on_way.chunks(FLOWS_PER_MESSAGE) {
+                self.stats.fetches += 1;
                 switch.link.fetch(slot, questions.to_vec());
             }
         }
@@ -276,11 +346,19 @@ impl Clerk {
             let on_way: Vec<Plan> = on_way.copied().collect();
             for plans in on_way.chunks(FLOWS_PER_MESSAGE) {
                 switch.sequence += 1;
+                self.stats.updates += 1;
                 let (agent, sequence, plans) = (self.agent, switch.sequence, plans.to_vec());
                 switch.link.update(Update { agent, sequence, slot, plans });
             }
         }
     }
+}
+
+/// The counters of an agent that asks these switches.
+fn stats_of(switches: &[Switch]) -> AgentStats {
+    let names = switches.iter().map(|switch| switch.name.clone());
+    let switches = names.map(|name| (name, TablesStats::default())).collect();
+    AgentStats { switches, ..AgentStats::default() }
 }
 
 /// Listens where nobody else does.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use thalweg_control::local::{AgentLink, FromJob, ToJob};
 use thalweg_control::pacing::since_epoch;
 use thalweg_core::Rate;
+use tracing::warn;
 
 use super::group::Group;
 use super::limits::Limit;
@@ -18,6 +19,7 @@ use super::pieces::ShortPieces;
 use super::record::Record;
 use super::scan::{Sockets, Total};
 use crate::error::AgentError;
+use crate::events::TARGET;
 
 /// How often connections are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
@@ -42,8 +44,6 @@ pub struct LeashConfig {
     pub should_stop: Box<dyn Fn() -> bool>,
     /// Gets what became of every slot, where rates are given.
     pub on_record: Box<dyn FnMut(&Record)>,
-    /// Gets lines that people may want to read.
-    pub on_note: Box<dyn FnMut(String)>,
 }
 
 /// Whom a program obeys.
@@ -97,7 +97,7 @@ struct Agent {
 
 impl Leash {
     /// Starts the program.
-    pub fn start(mut config: LeashConfig) -> Result<Leash, AgentError> {
+    pub fn start(config: LeashConfig) -> Result<Leash, AgentError> {
         let agent = match &config.orders {
             Orders::Agent(socket) => Some(join(socket, &config.job)?),
             Orders::Rates { rates, .. } if rates.is_empty() => {
@@ -105,14 +105,14 @@ impl Leash {
             }
             Orders::Rates { .. } => None,
         };
-        let (pieces, problem) = ShortPieces::ask();
-        problem.into_iter().for_each(&mut config.on_note);
+        let pieces = ShortPieces::ask();
         let (child, group, reason) = Group::start(&config.command)
             .map_err(|error| AgentError::Config(format!("{:?}: {error}", config.command)))?;
         if let Some(reason) = reason {
-            (config.on_note)(format!(
+            warn!(
+                target: TARGET, event = "no_control_group", job = config.job,
                 "no control group ({reason}): processes are found by their parents"
-            ));
+            );
         }
         Ok(Leash {
             config,
@@ -246,7 +246,10 @@ impl Leash {
             problem = self.sockets.limit(*peer, &flow.total, bps).or(problem);
         }
         if let Some(problem) = problem {
-            (self.config.on_note)(format!("a connection cannot be limited: {problem}"));
+            warn!(
+                target: TARGET, event = "unlimited", job = self.config.job,
+                "a connection cannot be limited: {problem}"
+            );
         }
     }
 
@@ -299,7 +302,10 @@ impl Leash {
         if self.agent.take().is_none() {
             return;
         }
-        (self.config.on_note)(format!("the agent is lost: {reason}; the program goes on unpaced"));
+        warn!(
+            target: TARGET, event = "unpaced", job = self.config.job,
+            "the agent is lost: {reason}; the program goes on unpaced"
+        );
         self.idle_bps = u64::MAX;
         self.flows.values_mut().for_each(|flow| flow.limit = Limit::new(u64::MAX));
     }

@@ -3,21 +3,28 @@
 //! Jobs register over a Unix socket and say how far they are ([`thalweg_control::local`]); the agent asks
 //! the tables of switches, decides once a slot with [`thalweg_pace::Host`], and hands rates back.
 //! [`Leash`] makes any program obey them, by the pacing that the kernel has for TCP.
+//!
+//! Agents and paced programs report [events](events) to any subscriber of `tracing`; [`AgentDaemon::metrics`] returns
+//! the metrics of an agent, which a [`thalweg::metrics::Endpoint`] serves.
 
 mod burst;
 mod daemon;
 mod error;
+pub mod events;
 mod foreign;
 mod group;
 mod leash;
 mod limits;
+mod metrics;
 pub mod office;
 mod pieces;
 mod record;
 mod scan;
+mod stats;
 mod sys;
 
 pub use daemon::{AgentConfig, AgentDaemon};
 pub use error::AgentError;
 pub use leash::{Leash, LeashConfig, Orders};
 pub use record::Record;
+pub use stats::{AgentStats, JobStats, TablesStats};

@@ -15,6 +15,7 @@ use thalweg_pace::{Ahead, Feedback, FlowId, Host, Refusal, Relation, Settings, S
 
 use super::burst::{Bursts, Step};
 use super::record::Record;
+use super::stats::JobStats;
 
 /// Most flows of a host.
 const FLOWS_MAX: usize = 1_024;
@@ -206,6 +207,17 @@ impl Office {
             }
         }
         self.pump();
+    }
+
+    /// Processes and flows of each job, by its name. Bytes are counted by the caller, from records.
+    pub fn jobs(&self) -> BTreeMap<String, JobStats> {
+        let mut jobs = BTreeMap::<String, JobStats>::new();
+        for job in self.jobs.values() {
+            let stats = jobs.entry(job.name.clone()).or_default();
+            stats.processes += 1;
+            stats.flows += job.flows.len() as u64;
+        }
+        jobs
     }
 
     fn join(&mut self, seat: Seat, name: String) -> Result<(), String> {

@@ -6,6 +6,10 @@
 
 use std::fs;
 
+use tracing::warn;
+
+use crate::events::TARGET;
+
 const SETTING: &str = "/proc/sys/net/ipv4/tcp_tso_rtt_log";
 const OFF: &str = "0";
 
@@ -16,22 +20,23 @@ pub(super) struct ShortPieces {
 }
 
 impl ShortPieces {
-    /// Asks for them, and says why not if it cannot.
-    pub(super) fn ask() -> (ShortPieces, Option<String>) {
+    /// Asks for them. A warning reports why the setting cannot be changed.
+    pub(super) fn ask() -> ShortPieces {
         let Ok(before) = fs::read_to_string(SETTING) else {
             // A kernel before 5.18 has no such rule.
-            return (ShortPieces { before: None }, None);
+            return ShortPieces { before: None };
         };
         if before.trim() == OFF {
-            return (ShortPieces { before: None }, None);
+            return ShortPieces { before: None };
         }
         match fs::write(SETTING, OFF) {
-            Ok(()) => (ShortPieces { before: Some(before) }, None),
+            Ok(()) => ShortPieces { before: Some(before) },
             Err(error) => {
-                let reason = format!(
+                warn!(
+                    target: TARGET, event = "long_segments",
                     "{SETTING} cannot be set to {OFF} ({error}): low rates will be kept badly"
                 );
-                (ShortPieces { before: None }, Some(reason))
+                ShortPieces { before: None }
             }
         }
     }

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -67,6 +68,9 @@ struct DaemonArguments {
     /// Write what became of every slot there, a line of JSON for each flow
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Serve counters for Prometheus and `thalweg top` here, without a password
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Subcommand)]
@@ -107,6 +111,8 @@ Examples:
       jobs of this host take turns on its link
   sudo thalweg agent --address 10.0.3.7 --rate 10gbit --switch 10.0.3.1:4900 --token-file token
       and on the links of the rack
+  sudo thalweg agent --address 10.0.3.7 --rate 10gbit --metrics 10.0.3.7:9464
+      its counters for Prometheus
   sudo thalweg agent run --job vgg -- python3 train.py
       a program that obeys
   sudo thalweg agent run --rates 100mbit,900mbit -- iperf3 -c 10.0.3.8
@@ -133,6 +139,7 @@ fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
         let (endpoint, token) = (endpoint.to_owned(), token.clone());
         Ok((range, Access { endpoint, token, tls_ca: arguments.tls_ca.clone() }))
     };
+    daemon::say_events();
     let agent = AgentDaemon::start(AgentConfig {
         socket: arguments.socket.clone(),
         address: arguments.address,
@@ -140,10 +147,15 @@ fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
         settings: Settings::default(),
         switches: arguments.switch.iter().map(switch).collect::<Result<_, Failure>>()?,
         on_record: log(arguments.log.as_ref())?,
-        on_note: Box::new(daemon::say),
     });
-    let agent = agent.map_err(not_started)?;
+    let agent = Arc::new(agent.map_err(not_started)?);
     interrupt::listen();
+    let serve_metrics = |bind| {
+        let source = Arc::clone(&agent);
+        let about = format!("thalweg agent at {}", arguments.address);
+        daemon::serve_metrics(bind, about, move || source.metrics())
+    };
+    let endpoint = arguments.metrics.map(serve_metrics).transpose()?;
     files::print(&format!("agent ready at {}\n", agent.socket().display()))?;
     while !interrupt::is_asked() && agent.is_running() {
         sleep(LOOK_EVERY);
@@ -151,6 +163,7 @@ fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
     if !agent.is_running() {
         return Err(Failure::Ran("a thread of the agent has ended".into()));
     }
+    drop(endpoint);
     drop(agent);
     daemon::say("agent stopped");
     Ok(())
@@ -168,6 +181,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         Orders::Rates { slot, rates: arguments.rates.clone() }
     };
     interrupt::count();
+    daemon::say_events();
     let leash = Leash::start(LeashConfig {
         orders,
         job,
@@ -175,7 +189,6 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         command: arguments.command.clone(),
         should_stop: Box::new(interrupt::is_asked),
         on_record: log(arguments.log.as_ref())?,
-        on_note: Box::new(daemon::say),
     });
     let status = leash.and_then(Leash::run).map_err(not_started)?;
     match status.success() {

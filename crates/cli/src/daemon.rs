@@ -84,7 +84,12 @@ pub(crate) fn run<D: Daemon>(
 ) -> Result<(), Failure> {
     interrupt::listen();
     let daemon = Arc::new(daemon);
-    let endpoint = metrics.map(|bind| serve_metrics(bind, &daemon)).transpose()?;
+    let serve_metrics = |bind| {
+        let source = Arc::clone(&daemon);
+        let about = format!("thalweg {} at {}", D::ROLE, daemon.address());
+        serve_metrics(bind, about, move || source.exposition())
+    };
+    let endpoint = metrics.map(serve_metrics).transpose()?;
     let metrics = endpoint.as_ref().map(Endpoint::local_address);
     announce(&Ready { role: D::ROLE, address: daemon.address(), metrics }, manner.json)?;
     wait(&*daemon);
@@ -151,10 +156,18 @@ pub(crate) fn say(text: impl Display) {
     log::log(format_args!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now())));
 }
 
-fn serve_metrics<D: Daemon>(bind: SocketAddr, daemon: &Arc<D>) -> Result<Endpoint, Failure> {
-    let about = format!("thalweg {} at {}", D::ROLE, daemon.address());
-    let daemon = Arc::clone(daemon);
-    let endpoint = Endpoint::start(bind, about, move || daemon.exposition());
+/// Prints the events of the library for the operator, from now on.
+pub(crate) fn say_events() {
+    thalweg::internal::listen(|event| say(&event.text));
+}
+
+/// Serves metrics until the endpoint is dropped.
+pub(crate) fn serve_metrics(
+    bind: SocketAddr,
+    about: String,
+    source: impl Fn() -> Option<String> + Send + Sync + 'static,
+) -> Result<Endpoint, Failure> {
+    let endpoint = Endpoint::start(bind, about, source);
     let endpoint = endpoint.map_err(|error| {
         Failure::Usage(format!(
             "cannot serve metrics at {bind}: {error}; choose another --metrics address"

@@ -87,7 +87,7 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     config.token = token(flags).or_else(|| token(&file)).transpose()?;
     config.tls = tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?;
     config.wait = daemon::wait_by(flags.spin.or(file.spin));
-    thalweg::internal::listen(|event| daemon::say(&event.text));
+    daemon::say_events();
     let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
     daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)
 }

@@ -6,6 +6,7 @@
 mod command;
 mod comparison;
 mod departure;
+mod gathering;
 mod membership;
 mod pending;
 mod watch;

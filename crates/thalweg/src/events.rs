@@ -1,12 +1,13 @@
 //! Events that people may want to know of, as events of [`tracing`].
 //!
 //! Events of sessions have the target `thalweg::session` and the fields `job`, `rank` and `event`, a word for programs;
-//! those of servers have the target `thalweg::server` and the field `address`. Anything that needs attention is a
-//! warning.
+//! those of servers have the target `thalweg::server` and the field `address`; those of agents, whose crate documents
+//! them, have the target `thalweg::agent`. Anything that needs attention is a warning.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use thalweg_core::Span;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -18,8 +19,8 @@ const SESSION: &str = "thalweg::session";
 /// Something that people may want to know of a session.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Note {
-    /// The job waits for these ranks to join.
-    Waiting(Vec<u32>),
+    /// The job waits for these ranks to join, since that time. A wait that is `long` is explained with a warning.
+    Waiting { ranks: Vec<u32>, since: Span, is_long: bool },
     /// The job was set up, for the first time or again, with numbers that its switches have reported.
     SetUp { epoch: u32, fragment_values: u16, aggregators: u32 },
     /// The set-up leaves out the switch that the rank names.
@@ -55,7 +56,14 @@ impl Notes {
     pub fn send(&self, note: Note) {
         let Notes { job, rank } = self;
         match note {
-            Note::Waiting(ranks) => info!(
+            Note::Waiting { ranks, since, is_long: true } => {
+                let waited_s = since.as_s_f64();
+                warn!(
+                    target: SESSION, job = %job, rank, event = "waiting", ranks = ?ranks, waited_s,
+                    "waiting for ranks {ranks:?} to join for {waited_s:.1} s"
+                );
+            }
+            Note::Waiting { ranks, .. } => info!(
                 target: SESSION, job = %job, rank, event = "waiting", ranks = ?ranks,
                 "waiting for ranks {ranks:?} to join"
             ),
@@ -205,6 +213,10 @@ mod tests {
             }
         });
         let notes = Notes::new("an event", 3);
+        let waiting =
+            |is_long| Note::Waiting { ranks: vec![1, 2], since: Span::from_ms(5_100), is_long };
+        notes.send(waiting(false));
+        notes.send(waiting(true));
         notes.send(Note::SetUp { epoch: 2, fragment_values: 64, aggregators: 8 });
         notes.send(Note::Stalled("rank 1 waits".into()));
         notes.send(Note::Underflowed { values: 7, scale: 0.5 });
@@ -218,8 +230,18 @@ mod tests {
         };
         let of =
             |is_warning, event: &str| (is_warning, Some(event.to_owned()), Some("3".to_owned()));
-        let expected = [of(false, "set_up"), of(true, "stalled"), of(true, "underflowed")];
+        let words = [
+            (false, "waiting"),
+            (true, "waiting"),
+            (false, "set_up"),
+            (true, "stalled"),
+            (true, "underflowed"),
+        ];
+        let expected = words.map(|(is_warning, word)| of(is_warning, word));
         assert_eq!(events.iter().map(brief).collect::<Vec<_>>(), expected);
+        assert_eq!(events[0].text, "waiting for ranks [1, 2] to join");
+        assert_eq!(events[1].text, "waiting for ranks [1, 2] to join for 5.1 s");
+        let events = &events[2..];
         assert_eq!((events[0].target, events[0].field("epoch")), (SESSION, Some("2")));
         assert_eq!(events[1].text, "rank 1 waits");
         assert_eq!((events[2].field("values"), events[2].field("scale")), (Some("7"), Some("0.5")));

@@ -14,6 +14,28 @@ use crate::error::Error;
 /// The operation goes on whether anybody waits or not; dropping the handle does not end it, since the
 /// other ranks count on this one.
 ///
+/// # Errors
+///
+/// The ways to get the result, by a wait or in a runtime, give the same errors:
+///
+/// - [`Call`](crate::ErrorKind::Call) if an argument of the operation is invalid, as its documentation says, or if the
+///   result was handed out before. The session goes on.
+/// - [`Disagreement`](crate::ErrorKind::Disagreement) if the ranks called different operations.
+/// - [`Peer`](crate::ErrorKind::Peer) if a rank or its host died, or a rank left that others still need.
+/// - [`Timeout`](crate::ErrorKind::Timeout) if the operation made no progress for
+///   [`operation_timeout`](crate::SessionConfig::operation_timeout).
+/// - [`Aborted`](crate::ErrorKind::Aborted) if a rank [aborted](crate::Session::abort) the job, or its
+///   [token](crate::Cancel) was cancelled.
+/// - [`Network`](crate::ErrorKind::Network) if the server did not answer for
+///   [`failure_after`](crate::SessionConfig::failure_after), and [`Config`](crate::ErrorKind::Config) if it came back and
+///   refuses this rank.
+/// - [`System`](crate::ErrorKind::System) if a socket or the shared memory of this host broke.
+/// - [`Closed`](crate::ErrorKind::Closed) if the session was left or dropped before the operation ended.
+/// - [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
+///
+/// All but the first and the last two are failures of the job: they end every operation that is in flight and every
+/// later one.
+///
 /// A program without a runtime [waits](Handle::wait); one with any runtime awaits the handle:
 ///
 /// ```no_run
@@ -88,8 +110,8 @@ impl<T> Handle<T> {
     ///
     /// # Errors
     ///
-    /// [`Call`](crate::ErrorKind::Call) if the arguments of the operation were invalid,
-    /// [`Closed`](crate::ErrorKind::Closed) if the session was left first, or the reason why the job failed.
+    /// Those of [every handle](Handle#errors): [`Call`](crate::ErrorKind::Call) for an invalid argument,
+    /// [`Closed`](crate::ErrorKind::Closed) if the session was left first, or the kind of the failure of the job.
     pub fn wait(mut self) -> Result<T, Error> {
         let mut end = self.shared.lock();
         loop {
@@ -106,7 +128,8 @@ impl<T> Handle<T> {
     ///
     /// # Errors
     ///
-    /// As [`Handle::wait`]. After it has returned the result, every further call is an error.
+    /// As [`Handle::wait`]. After it has returned the result, every further call is a
+    /// [`Call`](crate::ErrorKind::Call) error.
     pub fn wait_timeout(&mut self, at_most: Duration) -> Option<Result<T, Error>> {
         let end = self.shared.lock();
         let waited = self.shared.is_there.wait_timeout_while(end, at_most, |end| end.is_none());

@@ -20,6 +20,9 @@
 //! The protocols are the machines that simulations run; this crate brings them together with sockets,
 //! threads and the control channel.
 
+// A caller learns from the documentation which errors to expect.
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 #[cfg(target_endian = "big")]
 compile_error!("values travel as little-endian bytes, and are not turned round here");
 

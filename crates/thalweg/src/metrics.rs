@@ -1,4 +1,4 @@
-//! Metrics of daemons and sessions, in Prometheus' text format, and the address where they are served.
+//! Metrics of daemons, sessions and agents, in Prometheus' text format, and the address where they are served.
 //!
 //! [`Session::metrics`](crate::Session::metrics), [`ServerDaemon::metrics`](crate::daemon::ServerDaemon::metrics)
 //! and [`SwitchDaemon::metrics`](crate::daemon::SwitchDaemon::metrics) return the text of one moment. To serve it,
@@ -32,6 +32,8 @@ mod switch;
 mod tables;
 
 pub use self::endpoint::Endpoint;
+#[doc(hidden)]
+pub use self::exposition::{Exposition, Kind};
 pub use self::exposition::{Sample, parse};
 pub(crate) use self::operations::OperationTimes;
 pub(crate) use self::server::server;
@@ -39,14 +41,13 @@ pub(crate) use self::session::{Labels, Source, counters_of};
 pub use self::switch::switch;
 pub use self::tables::tables;
 
-use std::net::SocketAddr;
+use std::fmt::Display;
 
 use thalweg_core::JobId;
 
-use self::exposition::{Exposition, Kind};
-
 /// Begins the metrics of a process with its role and address.
-fn begin(role: &str, address: SocketAddr) -> Exposition {
+#[doc(hidden)]
+pub fn begin(role: &str, address: impl Display) -> Exposition {
     let mut exposition = Exposition::default();
     exposition.family(
         "thalweg_build_info",

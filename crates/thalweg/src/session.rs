@@ -81,9 +81,18 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::ErrorKind::Config) if a setting is invalid, which is checked before anything starts, or if
-    /// the ranks differ in one; [`System`](crate::ErrorKind::System) if this host has no socket, thread or memory;
-    /// [`Network`](crate::ErrorKind::Network) if the server cannot be reached; or the reason why the job failed.
+    /// - [`Config`](crate::ErrorKind::Config) if a setting is invalid, which is checked before anything starts, if the
+    ///   ranks differ in one, or if the server refuses the rank: another process has it, or the token is wrong.
+    /// - [`System`](crate::ErrorKind::System) if this host has no socket, thread or memory, if the address for metrics is
+    ///   in use, or if the agent of [`Pacing`](crate::Pacing) is not there.
+    /// - [`Network`](crate::ErrorKind::Network) if the server has no address, is in another network, cannot be reached,
+    ///   or does not answer for [`failure_after`](SessionConfig::failure_after).
+    /// - [`Timeout`](crate::ErrorKind::Timeout) if ranks are missing after
+    ///   [`join_timeout`](SessionConfig::join_timeout). [`Error::ranks`] has them.
+    /// - [`Peer`](crate::ErrorKind::Peer) if a rank that had joined, or its host, died meanwhile.
+    /// - [`Aborted`](crate::ErrorKind::Aborted) if a rank ended the job, or [`cancel`](SessionConfig::cancel) was
+    ///   cancelled.
+    /// - [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
     pub fn join(config: SessionConfig) -> Result<Session, Error> {
         config.check()?;
         let notes = Notes::new(&config.job, config.rank);
@@ -180,8 +189,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The reason why the job failed, if it did; [`Closed`](crate::ErrorKind::Closed) in a child of the process that
-    /// joined.
+    /// The failure of the job if it failed, of a kind that [every handle](crate::Handle#errors) may have;
+    /// [`Closed`](crate::ErrorKind::Closed) in a child of the process that joined.
     pub fn leave(mut self) -> Result<(), Error> {
         if !self.is_own() {
             return Err(Error::closed());

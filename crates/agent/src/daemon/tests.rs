@@ -1,6 +1,7 @@
 use std::io::Write;
 use std::sync::mpsc;
 
+use thalweg::internal::{Event, listen};
 use thalweg_control::local::{AgentLink, VERSION};
 use thalweg_control::pacing::{PacingConfig, PacingService};
 use thalweg_pace::board::Route;
@@ -25,18 +26,33 @@ impl Drop for Scratch {
     }
 }
 
-fn agent(socket: &Path, switches: Vec<(Prefix, Access)>) -> (AgentDaemon, mpsc::Receiver<String>) {
-    let (notes, noted) = mpsc::channel();
-    let agent = AgentDaemon::start(AgentConfig {
+fn agent(socket: &Path, switches: Vec<(Prefix, Access)>) -> AgentDaemon {
+    let agent = AgentDaemon::start(AgentConfig { switches, ..config(socket) });
+    agent.unwrap()
+}
+
+fn config(socket: &Path) -> AgentConfig {
+    AgentConfig {
         socket: socket.into(),
         address: Ipv4Addr::new(10, 77, 0, 1),
         uplink: Rate::from_gbps(1),
         settings: Settings::default(),
-        switches,
+        switches: Vec::new(),
         on_record: Box::new(|_| {}),
-        on_note: Box::new(move |note| drop(notes.send(note))),
+    }
+}
+
+/// Events of the agent of a host from now on.
+fn events(address: Ipv4Addr) -> mpsc::Receiver<Event> {
+    let (sender, received) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    let address = address.to_string();
+    listen(move |event| {
+        if event.target == TARGET && event.field("address") == Some(&address) {
+            let _ = sender.lock().map(|sender| sender.send(event.clone()));
+        }
     });
-    (agent.unwrap(), noted)
+    received
 }
 
 /// A job that has 20 MB to send, and what it hears.
@@ -64,19 +80,11 @@ fn is_granted(heard: &mpsc::Receiver<Option<ToJob>>) -> bool {
 #[test]
 fn jobs_are_welcomed_and_get_rates() {
     let scratch = Scratch::new("rates");
-    let (agent, _notes) = agent(&scratch.0, Vec::new());
+    let agent = agent(&scratch.0, Vec::new());
     let (link, heard) = job(&scratch.0);
     assert!(matches!(within(&heard), Some(ToJob::Welcome { version: VERSION, .. })));
     assert!(is_granted(&heard));
-    let other = AgentDaemon::start(AgentConfig {
-        socket: scratch.0.clone(),
-        address: PEER,
-        uplink: Rate::from_gbps(1),
-        settings: Settings::default(),
-        switches: Vec::new(),
-        on_record: Box::new(|_| {}),
-        on_note: Box::new(drop),
-    });
+    let other = AgentDaemon::start(AgentConfig { address: PEER, ..config(&scratch.0) });
     assert!(other.err().is_some_and(|error| error.to_string().contains("another agent")));
     drop(agent);
     assert!(!scratch.0.exists(), "it takes its socket away");
@@ -99,10 +107,20 @@ fn an_agent_that_loses_its_switch_goes_on_and_says_so() {
     let service = service.unwrap();
     let endpoint = service.local_address().to_string();
     let access = Access { endpoint, token: None, tls_ca: None };
-    let (_agent, notes) = agent(&scratch.0, vec![(Prefix::ALL, access)]);
+    let name = access.endpoint.clone();
+    // No other test has an agent with this address.
+    let address = Ipv4Addr::new(10, 77, 0, 11);
+    let events = events(address);
+    let switches = vec![(Prefix::ALL, access)];
+    let agent = AgentDaemon::start(AgentConfig { address, switches, ..config(&scratch.0) });
+    let agent = agent.unwrap();
     let (_link, heard) = job(&scratch.0);
-    let noted = |part: &str| (0..10).any(|_| within(&notes).contains(part));
-    assert!(noted("are here") && is_granted(&heard));
+    let next = |word: &str| (0..10).map(|_| within(&events)).find(|event| is(event, word)).unwrap();
+    let found = next("tables_found");
+    assert_eq!((found.is_warning, found.field("switch")), (false, Some(name.as_str())));
+    assert!(is_granted(&heard));
+    let tables = |stats: &AgentStats| stats.switches[&name];
+    assert!(tables(&agent.stats().unwrap()).is_connected);
     let is_known = (0..100).any(|_| {
         within(&heard);
         let stats = service.stats();
@@ -110,7 +128,12 @@ fn an_agent_that_loses_its_switch_goes_on_and_says_so() {
     });
     assert!(is_known, "{:?}", service.stats());
     drop(service);
-    assert!(noted("going on with those of the own link"));
+    let lost = next("tables_lost");
+    assert_eq!((lost.is_warning, lost.field("switch")), (true, Some(name.as_str())));
+    assert!(lost.text.contains("going on with those of the own link"), "{}", lost.text);
+    let stats = agent.stats().unwrap();
+    assert_eq!(tables(&stats), TablesStats { is_connected: false, losses: 1 });
+    assert!(stats.fetches > 0 && stats.updates > 0 && stats.plans_refused == 0, "{stats:?}");
     while heard.try_recv().is_ok() {}
     assert!(is_granted(&heard), "rates go on");
 }
@@ -118,7 +141,7 @@ fn an_agent_that_loses_its_switch_goes_on_and_says_so() {
 #[test]
 fn whoever_says_nonsense_is_sent_off_and_others_stay() {
     let scratch = Scratch::new("nonsense");
-    let (_agent, _notes) = agent(&scratch.0, Vec::new());
+    let agent = agent(&scratch.0, Vec::new());
     let (_link, heard) = job(&scratch.0);
     let hostile: [&[u8]; 5] = [
         b"\xff\xfe\n",
@@ -137,4 +160,44 @@ fn whoever_says_nonsense_is_sent_off_and_others_stay() {
         }
     }
     assert!(is_granted(&heard));
+    let stats = agent.stats().unwrap();
+    assert_eq!((stats.joins, stats.refusals), (1, hostile.len() as u64));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "slots pass in real time")]
+fn an_agent_counts_its_jobs_while_they_are_connected() {
+    let scratch = Scratch::new("counted");
+    // No other test has an agent with this address.
+    let address = Ipv4Addr::new(10, 77, 0, 12);
+    let events = events(address);
+    let agent = AgentDaemon::start(AgentConfig { address, ..config(&scratch.0) }).unwrap();
+    let (link, rates) = job(&scratch.0);
+    let joined = within(&events);
+    assert!(is(&joined, "joined") && !joined.is_warning, "{joined:?}");
+    assert_eq!(joined.field("job"), Some("vgg"));
+    assert!(is_granted(&rates));
+    link.say(&FromJob::Report { flow: 0, ready: 20_000_000, sent: 5_000_000 }).unwrap();
+    let counted = |is_there: &dyn Fn(&AgentStats) -> bool| {
+        (0..1_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            is_there(&agent.stats().unwrap())
+        })
+    };
+    // A slot is written down when it has ended.
+    assert!(counted(&|stats| stats.jobs["vgg"].carried_bytes == 5_000_000));
+    let stats = agent.stats().unwrap();
+    let job = stats.jobs["vgg"];
+    assert_eq!((job.processes, job.flows, stats.joins), (1, 1, 1));
+    assert!(job.asked_bytes > 0 && stats.rates > 0, "{stats:?}");
+    let text = agent.metrics().unwrap();
+    let line = "thalweg_agent_job_carried_bytes_total{job_name=\"vgg\"} 5000000";
+    assert!(text.lines().any(|found| found == line), "{text}");
+    drop(link);
+    assert!(counted(&|stats| stats.jobs.is_empty()), "it is forgotten");
+    assert_eq!(agent.stats().unwrap().joins, 1);
+}
+
+fn is(event: &Event, word: &str) -> bool {
+    event.field("event") == Some(word)
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use thalweg_lab::testing::{Lack, skip};
 
 use crate::process::{Daemon, refusal, thalweg};
+use crate::watching::{fetch, samples};
 
 fn scratch(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("thalweg-{}-{name}", std::process::id()))
@@ -16,10 +17,15 @@ fn scratch(name: &str) -> PathBuf {
 
 /// An agent that is ready, and its socket.
 fn agent(name: &str, more: &[&str]) -> (Child, String) {
+    agent_with(name, more, Stdio::null())
+}
+
+/// The same with another standard error.
+fn agent_with(name: &str, more: &[&str], stderr: Stdio) -> (Child, String) {
     let socket = scratch(name).display().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(["agent", "--address", "10.77.0.1", "--rate", "1gbit", "--socket", &socket]);
-    let command = command.args(more).stdout(Stdio::piped()).stderr(Stdio::null());
+    let command = command.args(more).stdout(Stdio::piped()).stderr(stderr);
     let mut child = command.spawn().expect("the program starts");
     let mut ready = String::new();
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -88,6 +94,34 @@ fn an_agent_takes_its_socket_away_and_programs_keep_their_exit_code() {
 fn an_agent_without_its_switch_is_ready_all_the_same() {
     let (child, _) = agent("lonely", &["--switch", "127.0.0.1:1"]);
     assert_eq!(terminate(child), Some(0));
+}
+
+#[test]
+fn an_agent_serves_metrics_and_logs_events() {
+    let more = ["--metrics", "127.0.0.1:0", "--switch", "127.0.0.1:1"];
+    let (mut child, socket) = agent_with("metrics", &more, Stdio::piped());
+    let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut lines = stderr.lines().map(|line| line.expect("it says things in UTF-8"));
+    let metrics = lines.find_map(|line| {
+        let (_, url) = line.split_once("metrics at http://")?;
+        url.strip_suffix("/metrics").map(str::to_owned)
+    });
+    let metrics = metrics.expect("it says where its metrics are");
+    let output = thalweg(&["agent", "run", "--socket", &socket, "--job", "vgg", "--", "true"]);
+    assert_eq!(output.status.code(), Some(0));
+    let found = samples(&fetch(&metrics, "/metrics"));
+    let version = env!("CARGO_PKG_VERSION");
+    let info =
+        format!("thalweg_build_info{{role=\"agent\",address=\"10.77.0.1\",version=\"{version}\"}}");
+    assert_eq!((found[&info], found["thalweg_agent_joins_total"]), (1.0, 1.0));
+    assert_eq!(found["thalweg_agent_tables_connected{switch=\"127.0.0.1:1\"}"], 0.0);
+    assert!(fetch(&metrics, "/").starts_with("thalweg agent at 10.77.0.1\n"));
+    let top = thalweg(&["top", "--once", "--interval", "100ms", &metrics]);
+    let top = String::from_utf8_lossy(&top.stdout).into_owned();
+    assert!(top.contains("agent") && top.contains("10.77.0.1"), "{top}");
+    assert_eq!(terminate(child), Some(0));
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.ends_with("job \"vgg\" joined")), "{rest:?}");
 }
 
 /// The outcome of one experiment in a lab; `None` where this user cannot have one.

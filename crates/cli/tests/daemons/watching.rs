@@ -58,13 +58,13 @@ fn places(daemon: &Daemon) -> (String, String) {
     (text("address"), text("metrics"))
 }
 
-fn fetch(metrics: &str, path: &str) -> String {
+pub fn fetch(metrics: &str, path: &str) -> String {
     let mut response = ureq::get(format!("http://{metrics}{path}")).call().expect("it answers");
     response.body_mut().read_to_string().expect("text")
 }
 
 /// Samples by name and labels. Every one has to have a family that was described.
-fn samples(text: &str) -> BTreeMap<String, f64> {
+pub fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut types = BTreeMap::new();
     let mut samples = BTreeMap::new();
     for line in text.lines() {

@@ -22,8 +22,8 @@ const LAYERS: &[(u32, &[&str])] = &[
     (5, &["thalweg-collective", "thalweg-baselines"]),
     (6, &["thalweg-stack"]),
     (7, &["thalweg-scenario", "thalweg-control"]),
-    (8, &["thalweg", "thalweg-agent", "thalweg-figures"]),
-    (9, &["thalweg-bench", "thalweg-demo"]),
+    (8, &["thalweg", "thalweg-figures"]),
+    (9, &["thalweg-agent", "thalweg-bench", "thalweg-demo"]),
     (10, &["thalweg-cli"]),
 ];
 

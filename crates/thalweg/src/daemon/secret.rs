@@ -34,7 +34,7 @@ pub enum SecretError {
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or holds something else.
+/// [`Read`](SecretError::Read) if the file cannot be read, [`Form`](SecretError::Form) if it holds something else.
 pub fn read_secret(path: &Path) -> Result<Secret, SecretError> {
     let read = |source| SecretError::Read { path: path.into(), source };
     let text = fs::read_to_string(path).map_err(read)?;

@@ -105,8 +105,8 @@ impl ServerDaemon {
     /// # Errors
     ///
     /// [`System`](crate::ErrorKind::System) if an address is in use or a thread cannot be started,
-    /// [`Config`](crate::ErrorKind::Config) if a setting is invalid, and [`Network`](crate::ErrorKind::Network) if
-    /// the switch is in another network.
+    /// [`Config`](crate::ErrorKind::Config) if a setting is invalid, [`Network`](crate::ErrorKind::Network) if the
+    /// switch is in another network, and [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
     pub fn start(config: &ServerDaemonConfig) -> Result<ServerDaemon, Error> {
         // A free block of UDP ports need not be free for TCP.
         let mut tries = if config.bind.port() == 0 { FREE_PORT_TRIES } else { 1 };
@@ -202,7 +202,8 @@ impl ServerDaemon {
     ///
     /// # Errors
     ///
-    /// The reason why its data path had ended already, if it had.
+    /// The reason why its data path had ended already, if it had: [`System`](crate::ErrorKind::System) if its socket
+    /// broke, [`Internal`](crate::ErrorKind::Internal) if its thread panicked.
     pub fn stop(mut self) -> Result<(), Error> {
         if let Some(service) = self.service.take() {
             service.stop();

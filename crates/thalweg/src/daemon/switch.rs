@@ -85,8 +85,9 @@ impl SwitchDaemon {
     ///
     /// # Errors
     ///
-    /// [`System`](crate::ErrorKind::System) if the address is in use or a thread cannot be started, and
-    /// [`Config`](crate::ErrorKind::Config) if a setting is invalid.
+    /// [`System`](crate::ErrorKind::System) if the address is in use or a thread cannot be started,
+    /// [`Config`](crate::ErrorKind::Config) if a setting is invalid, and
+    /// [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
     pub fn start(config: &SwitchDaemonConfig) -> Result<SwitchDaemon, Error> {
         if !(0.0..=1.0).contains(&config.loss) {
             return Err(Error::config(format!("loss is {}, must be 0 to 1", config.loss)));
@@ -152,7 +153,8 @@ impl SwitchDaemon {
     ///
     /// # Errors
     ///
-    /// The reason why its data path had ended already, if it had.
+    /// The reason why its data path had ended already, if it had: [`System`](crate::ErrorKind::System) if its socket
+    /// broke, [`Internal`](crate::ErrorKind::Internal) if its thread panicked.
     pub fn stop(self) -> Result<(), Error> {
         self.pilot.stop()
     }

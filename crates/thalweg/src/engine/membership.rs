@@ -109,10 +109,14 @@ impl Engine {
     pub(super) fn hear(&mut self, event: ControlEvent, events: &mut Vec<Event>) {
         match event {
             ControlEvent::Waiting { missing } => {
-                self.watch.missing = missing.to_vec();
-                self.notes.send(Note::Waiting(missing.to_vec()));
+                let (now, stall_after) = (self.driver.now(), self.deadlines.stall_after);
+                let report = self.watch.gathering.report(now, &missing, stall_after);
+                report.into_iter().for_each(|note| self.notes.send(note));
             }
-            ControlEvent::Welcome(welcome) => self.enter(welcome),
+            ControlEvent::Welcome(welcome) => {
+                self.watch.gathering.end();
+                self.enter(welcome);
+            }
             ControlEvent::Report { round, seat } => self.report(round, seat),
             ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
             ControlEvent::Retire { .. } => {}

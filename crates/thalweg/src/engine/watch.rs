@@ -6,6 +6,7 @@ use thalweg_control::{Failure, FailureKind, FromRank, Progress, Stall, Waits};
 use thalweg_core::{Span, Time};
 use thalweg_stack::{Participant, TrainingHost};
 
+use super::gathering::Gathering;
 use super::pending::Peer;
 use super::{Deadlines, Engine};
 use crate::error::Error;
@@ -25,8 +26,7 @@ const JOIN_MARGIN: Span = Span::from_s(1);
 pub(super) struct Watch {
     beat_at: Time,
     stall_said_at: Time,
-    /// Ranks that had not joined when that was last reported.
-    pub missing: Vec<u32>,
+    pub gathering: Gathering,
     /// Whether the job was reported to fail because of a transfer.
     is_transfer_reported: bool,
     precision: Precision,
@@ -112,7 +112,7 @@ impl Engine {
         let Deadlines { join_timeout, operation_timeout, .. } = self.deadlines;
         let joining = self.joining.as_ref().map(|(began, _)| now.since(*began));
         if let Some(waited) = joining.filter(|waited| *waited >= join_timeout + JOIN_MARGIN) {
-            let missing = self.watch.missing.clone();
+            let missing = self.watch.gathering.missing().to_vec();
             let who = if missing.is_empty() {
                 "no answer of the server".into()
             } else {

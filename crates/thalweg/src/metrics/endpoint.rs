@@ -32,7 +32,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If the address cannot be bound or a thread cannot be started.
+    /// The error of the system if the address cannot be bound or a thread cannot be started.
     pub fn start(
         bind: SocketAddr,
         about: String,

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 
 /// Kind of the numbers of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Only grows, until the process is started again.
     Counter,
     /// Goes up and down.
@@ -16,7 +16,7 @@ pub(super) enum Kind {
 
 /// A text under way: families, and after each its samples.
 #[derive(Default)]
-pub(super) struct Exposition {
+pub struct Exposition {
     text: String,
     family: String,
 }

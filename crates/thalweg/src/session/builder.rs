@@ -95,7 +95,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Time without progress after which an operation is explained, the job's. Default 5 s.
+    /// Time without progress after which an operation, or the wait for ranks that have not joined, is explained by a
+    /// warning, the job's. Default 5 s.
     pub fn stall_after(mut self, stall_after: Duration) -> SessionBuilder {
         self.config.stall_after = stall_after;
         self

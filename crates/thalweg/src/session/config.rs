@@ -57,7 +57,8 @@ pub struct SessionConfig {
     /// the job fails at every rank. A server that is away for so long is given up, and a switch is planned out of the
     /// job. A process that is stopped or slow is alive. The job's. Default 10 s.
     pub failure_after: Duration,
-    /// Time without progress after which an operation is explained. The job's. Default 5 s.
+    /// Time without progress after which an operation, or the wait for ranks that have not joined, is explained by a
+    /// warning. The job's. Default 5 s.
     pub stall_after: Duration,
     /// Time without progress after which an operation fails, with an error that names the ranks it waits for. The
     /// job's. Default 5 min.

@@ -12,6 +12,11 @@ use crate::value::{Array, Value};
 
 impl Session {
     /// Gives every rank the values of every rank, by rank. Ranks may have different numbers of values.
+    ///
+    /// # Errors
+    ///
+    /// The handle ends with [`Call`](crate::ErrorKind::Call) if a rank gives more than 16 GiB; otherwise as
+    /// [every handle](Handle#errors).
     pub fn all_gather<T: Value>(&self, values: Vec<T>) -> Handle<Vec<Vec<T>>> {
         let data = T::into_array(values).as_bytes().to_vec();
         let request = of_values::<T>(Call::AllGather { data });
@@ -20,6 +25,12 @@ impl Session {
 
     /// Replaces the values of every rank by those of rank `root`. All ranks have the same number of values; where
     /// the others cannot know it, [`Session::all_gather`] moves values of any number.
+    ///
+    /// # Errors
+    ///
+    /// The handle ends with [`Call`](crate::ErrorKind::Call) if there is no rank `root`, or it gives more than
+    /// 16 GiB; with [`Disagreement`](crate::ErrorKind::Disagreement) if the ranks have different numbers of values;
+    /// otherwise as [every handle](Handle#errors).
     pub fn broadcast<M: Memory>(&self, root: u32, memory: M) -> Handle<M> {
         let mut memory = Bytes(memory);
         let data = if root == self.rank { memory.as_ref().to_vec() } else { Vec::new() };
@@ -37,7 +48,12 @@ impl Session {
         })
     }
 
-    /// Gives every rank a part from each rank, by rank: `parts[r]` goes to rank *r*.
+    /// Gives every rank a part from each rank, by rank: `parts_by_rank[r]` goes to rank *r*.
+    ///
+    /// # Errors
+    ///
+    /// The handle ends with [`Call`](crate::ErrorKind::Call) if there is not one part for each rank, or a part is
+    /// longer than 16 GiB; otherwise as [every handle](Handle#errors).
     pub fn all_to_all<T: Value>(&self, parts_by_rank: Vec<Vec<T>>) -> Handle<Vec<Vec<T>>> {
         let to_bytes = |values| T::into_array(values).as_bytes().to_vec();
         let parts_by_rank = parts_by_rank.into_iter().map(to_bytes).collect();
@@ -46,18 +62,33 @@ impl Session {
     }
 
     /// Ends when every rank has called it.
+    ///
+    /// # Errors
+    ///
+    /// As [every handle](Handle#errors).
     pub fn barrier(&self) -> Handle<()> {
         self.metrics.times.watch("barrier", self.call(Call::Barrier.into(), |_| ()))
     }
 
     /// Sends values to rank `to`, which [receives](Session::receive) them with the same tag. Ends when they are
     /// there.
+    ///
+    /// # Errors
+    ///
+    /// The handle ends with [`Call`](crate::ErrorKind::Call) if there is no rank `to`, it is this one, or the values
+    /// are more than 16 GiB; otherwise as [every handle](Handle#errors).
     pub fn send<T: Value>(&self, to: u32, tag: u64, values: Vec<T>) -> Handle<()> {
         let bytes = T::into_array(values).as_bytes().to_vec();
         self.send_bytes(to, tag, Some(T::ELEMENT), bytes)
     }
 
     /// Receives the values that rank `from` [sends](Session::send) with this tag, in the order of its sends.
+    ///
+    /// # Errors
+    ///
+    /// The handle ends with [`Call`](crate::ErrorKind::Call) if there is no rank `from`, or it is this one; with
+    /// [`Disagreement`](crate::ErrorKind::Disagreement) if the rank sends values of another type; otherwise as
+    /// [every handle](Handle#errors).
     pub fn receive<T: Value>(&self, from: u32, tag: u64) -> Handle<Vec<T>> {
         let received = self.receive_bytes(from, tag, (Some(T::ELEMENT), None));
         received.and_then(|bytes| {

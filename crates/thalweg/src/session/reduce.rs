@@ -42,6 +42,12 @@ impl Session {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// The handle ends with [`Call`](crate::ErrorKind::Call) if the options have another numeric than the session,
+    /// if a rank gives more than 16 GiB to a reduction over flows, or if a mean has a loss bound and its coverage is
+    /// unreported; otherwise as [every handle](Handle#errors).
     pub fn all_reduce<M: Memory>(
         &self,
         memory: M,
@@ -114,8 +120,10 @@ impl Session {
     /// Where something may be missing, values are summed as a whole and each rank keeps its part: in a network that
     /// sums, this takes no longer.
     ///
-    /// The operation fails with [`Call`](crate::ErrorKind::Call) unless there is one count for each rank, and these
-    /// add up to the number of values.
+    /// # Errors
+    ///
+    /// The handle ends with [`Call`](crate::ErrorKind::Call) unless there is one count for each rank and these add up
+    /// to the number of values, and where [`Session::all_reduce`] does; otherwise as [every handle](Handle#errors).
     // spec: M-12, T-11
     pub fn reduce_scatter<T: Value>(
         &self,

@@ -25,7 +25,6 @@ fn agent(name: &str, uplink: &str) -> AgentDaemon {
         settings: Settings::default(),
         switches: Vec::new(),
         on_record: Box::new(|_| {}),
-        on_note: Box::new(drop),
     });
     agent.expect("an agent starts")
 }

@@ -1,0 +1,19 @@
+//! Events of agents and of paced programs, as events of [`tracing`].
+//!
+//! All have the target `thalweg::agent` and the field `event`, a word for programs. Anything that needs attention is a
+//! warning.
+//!
+//! | `event` | level | fields | meaning |
+//! |---|---|---|---|
+//! | `joined` | info | `address`, `job` | a process of a job joined the agent |
+//! | `refused` | warning | `address` | a process sent an invalid message or does not read, and was disconnected |
+//! | `tables_found` | info | `address`, `switch` | the load tables of a switch answer |
+//! | `tables_lost` | warning | `address`, `switch` | they no longer answer: the agent goes by the table of its own link |
+//! | `tables_refused` | warning | `address`, `switch` | the switch refuses the agent: a token or a setting differs |
+//! | `no_control_group` | warning | `job` | the processes of a program are found by their parents |
+//! | `unlimited` | warning | `job` | a connection of a program cannot be limited |
+//! | `unpaced` | warning | `job` | the agent ended, and the program continues without limits |
+//! | `long_segments` | warning | | a setting of the kernel cannot be changed, and low rates are kept badly |
+
+/// Target of the events of agents.
+pub const TARGET: &str = "thalweg::agent";
