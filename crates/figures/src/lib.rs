@@ -20,12 +20,10 @@ mod atp_scale;
 mod atp_table1;
 mod file;
 mod fluid;
+mod forests;
 mod frame;
 mod mlcc;
-mod mlcc_15;
-mod mlcc_scale;
 pub mod output;
-mod qclimb_table2;
 mod runs;
 mod shrink;
 mod simulated;
@@ -43,6 +41,8 @@ pub use frame::findings::{Findings, Listing, Plot};
 pub use frame::plan::{Heading, Plan};
 pub use frame::report::{Report, Settings, Verdict, run};
 
+use fluid::measure::Setup as Fluid;
+use forests::Forests;
 use simulated::Simulated;
 use study::Of as Study;
 
@@ -58,7 +58,7 @@ pub fn all() -> &'static [Figure] {
         figure!("atp-16", atp_16::Setup),
         figure!("atp-table1", atp_table1::Setup),
         figure!("atp-scale", atp_scale::Setup),
-        figure!("qclimb-table2", qclimb_table2::Setup),
+        figure!("qclimb-table2", Study<Forests>),
         figure!("qclimb-7", Study<Simulated>, "qclimb"),
         figure!("qclimb-13", Study<Simulated>, "qclimb"),
         figure!("qclimb-14", Study<Simulated>, "qclimb"),
@@ -84,8 +84,8 @@ pub fn all() -> &'static [Figure] {
         figure!("mlcc-9", Study<mlcc::Setup>),
         figure!("mlcc-10", Study<mlcc::Setup>),
         figure!("mlcc-11", Study<mlcc::Rates>),
-        figure!("mlcc-15", mlcc_15::Plan),
-        figure!("mlcc-scale", mlcc_scale::Plan),
+        figure!("mlcc-15", Study<Fluid>),
+        figure!("mlcc-scale", Study<Fluid>),
         figure!("mlt-2", Study<Simulated>),
         figure!("mlt-14", Study<Simulated>),
         figure!("mlt-15", Study<Simulated>),

@@ -207,9 +207,8 @@ impl<'a> Results<'a> {
 
     /// A number of one cell; not one where there is no such cell.
     fn number(&self, picks: &[usize], name: &str) -> f64 {
-        let cell = Cell { study: self.study, picks: picks.to_vec() };
         match name.strip_prefix('@') {
-            Some(axis) => cell.choice(axis).map_or(f64::NAN, |choice| choice.number),
+            Some(axis) => Cell { study: self.study, picks: picks.to_vec() }.number(axis),
             None => self.of(picks).map_or(f64::NAN, |measured| measured.number(name)),
         }
     }

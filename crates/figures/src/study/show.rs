@@ -44,6 +44,7 @@ pub(super) fn each<S: Show>(results: &Results<'_>, parts: &[S]) -> Result<Vec<S:
 #[serde(deny_unknown_fields)]
 pub(super) struct Said {
     text: String,
+    /// Words that are a number once choices have been put into them are that number.
     paper: Value,
     #[serde(default)]
     each: Vec<String>,
@@ -102,7 +103,10 @@ impl Show for Said {
         let text = study.fill(&self.text, at)?;
         let paper = match &self.paper {
             Value::Number(number) => Value::Number(*number),
-            Value::Words(words) => Value::Words(study.fill(words, at)?),
+            Value::Words(words) => {
+                let words = study.fill(words, at)?;
+                words.parse().map_or(Value::Words(words), Value::Number)
+            }
         };
         let along = study.combinations(self.along.as_slice(), at)?;
         let mut values = Vec::new();
@@ -378,6 +382,8 @@ struct Column {
     unit: Unit,
     #[serde(default, with = "Units")]
     unit_in_brackets: Unit,
+    /// Decimals of percentages, where three digits do not tell them apart.
+    percent_decimals: Option<usize>,
     #[serde(default)]
     right: bool,
     /// Leaves a field empty where there is no number.
@@ -464,8 +470,11 @@ impl Column {
             if let Some(against) = &row.against {
                 value /= formula.value(results, &at.but(against), &row.than)?;
             }
-            let is_empty = self.empty && !value.is_finite();
-            values.push(if is_empty { String::new() } else { unit.format(value) });
+            values.push(match self.percent_decimals {
+                _ if self.empty && !value.is_finite() => String::new(),
+                Some(decimals) => format!("{:.decimals$}%", value * 100.0),
+                None => unit.format(value),
+            });
         }
         Ok(match &values[..] {
             [value, in_brackets] => format!("{value} ({in_brackets})"),
