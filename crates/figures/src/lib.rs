@@ -12,8 +12,6 @@
 //! claimed, drawn and listed; `simulated` turns cells into scenarios and has the names of all numbers that plans can
 //! ask for. What plans of several figures share is in `shared/`.
 
-mod atp_13;
-mod atp_14;
 mod atp_15;
 mod atp_16;
 mod atp_scale;
@@ -45,6 +43,7 @@ use fluid::measure::Setup as Fluid;
 use forests::Forests;
 use simulated::Simulated;
 use study::Of as Study;
+use tenants::Sharers;
 
 /// Every figure, in the order of the list.
 pub fn all() -> &'static [Figure] {
@@ -52,8 +51,8 @@ pub fn all() -> &'static [Figure] {
         figure!("atp-8", Study<Simulated>),
         figure!("atp-9", Study<Simulated>),
         figure!("atp-10", Study<Simulated>),
-        figure!("atp-13", atp_13::Setup),
-        figure!("atp-14", atp_14::Setup),
+        figure!("atp-13", Study<Sharers>),
+        figure!("atp-14", Study<Sharers>),
         figure!("atp-15", atp_15::Setup),
         figure!("atp-16", atp_16::Setup),
         figure!("atp-table1", atp_table1::Setup),

@@ -1,7 +1,7 @@
 //! Cells as scenarios: the scenario of the plan, changed by the choices of a cell.
 
 mod drops;
-mod files;
+pub(crate) mod files;
 mod numbers;
 #[cfg(test)]
 mod tests;

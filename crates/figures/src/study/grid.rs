@@ -70,13 +70,13 @@ impl From<Written> for Choice {
 }
 
 /// Choices by axis. An axis that is not named is free.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct At(BTreeMap<String, Names>);
 
 /// Names of choices. `@first` and `@last` stand for those at the ends of the axis, `*` for all of them, and `#word`
 /// for those that have this word.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum Names {
     One(String),

@@ -17,6 +17,11 @@ pub(super) trait Show {
     /// Axes for each of whose choices it is shown anew.
     fn each(&self) -> &[String];
 
+    /// Choices that all of it is about.
+    fn within(&self) -> At {
+        At::default()
+    }
+
     /// Returns `true` if it is left out at this size.
     fn is_left_out(&self, _: &Results<'_>) -> bool {
         false
@@ -26,12 +31,14 @@ pub(super) trait Show {
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Self::Shown, String>;
 }
 
-/// Shows parts in their order. Those next to each other that are shown for each choice of the same axes take turns.
+/// Shows parts in their order. Those next to each other that are shown for the same choices take turns.
 pub(super) fn each<S: Show>(results: &Results<'_>, parts: &[S]) -> Result<Vec<S::Shown>, String> {
+    let parts: Vec<&S> = parts.iter().filter(|part| !part.is_left_out(results)).collect();
+    let is_alike = |one: &&S, next: &&S| one.each() == next.each() && one.within() == next.within();
     let mut shown = Vec::new();
-    for group in parts.chunk_by(|one, next| one.each() == next.each()) {
-        for at in results.study.combinations(group[0].each(), &At::default())? {
-            for part in group.iter().filter(|part| !part.is_left_out(results)) {
+    for group in parts.chunk_by(is_alike) {
+        for at in results.study.combinations(group[0].each(), &group[0].within())? {
+            for part in group {
                 shown.push(part.show(results, &at)?);
             }
         }
@@ -48,6 +55,8 @@ pub(super) struct Said {
     paper: Value,
     #[serde(default)]
     each: Vec<String>,
+    #[serde(default)]
+    at: At,
     /// Several of them have to rise, unless the plan says which one counts.
     value: Vec<Formula>,
     over: Option<Over>,
@@ -94,8 +103,13 @@ impl Show for Said {
         &self.each
     }
 
+    fn within(&self) -> At {
+        self.at.clone()
+    }
+
     fn is_left_out(&self, results: &Results<'_>) -> bool {
-        self.optional && !self.value.iter().all(|formula| formula.is_there(results.study))
+        let is_there = |formula: &Formula| formula.is_there(results.study, &self.at);
+        self.optional && !self.value.iter().all(is_there)
     }
 
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Claim, String> {
@@ -134,6 +148,8 @@ pub(super) struct Drawing {
     caption: String,
     #[serde(default)]
     each: Vec<String>,
+    #[serde(default)]
+    at: At,
     x: Across,
     y: Scale,
     series: Vec<Line>,
@@ -308,6 +324,10 @@ impl Show for Drawing {
         &self.each
     }
 
+    fn within(&self) -> At {
+        self.at.clone()
+    }
+
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Plot, String> {
         let study = results.study;
         let places = self.places(results, at)?;
@@ -339,6 +359,9 @@ pub(super) struct Listed {
     by: Option<Vec<String>>,
     #[serde(default)]
     at: At,
+    /// Leaves it out at sizes without the choices that it names.
+    #[serde(default)]
+    optional: bool,
     #[serde(default = "one_row")]
     rows: Vec<Row>,
     /// Puts all rows of a place before the next place.
@@ -428,6 +451,10 @@ impl Show for Listed {
 
     fn each(&self) -> &[String] {
         &self.each
+    }
+
+    fn is_left_out(&self, results: &Results<'_>) -> bool {
+        self.optional && results.study.product(&results.study.order, &self.at).is_err()
     }
 
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Listing, String> {
