@@ -4,24 +4,24 @@
 //! claims. [`run`] takes it through one seed or several and gives a [`Report`]; [`output`] turns that into
 //! text, JSON, CSV, SVG and a page.
 //!
-//! To add one: write `plans/NAME.toml` and `src/NAME.rs`, put it into [`all`], give it a section in
-//! `docs/figures.md`, and let the test `every_figure` write its verdicts to `verdicts/NAME.toml`. The
+//! To add one: write `plans/NAME.toml`, put it into [`all`] with its form, give it a section in `docs/figures.md`, and let the test `every_figure` write its verdicts to `verdicts/NAME.toml`. The
 //! tests of this crate hold every figure to that.
 //!
-//! Most figures are *studies* of scenarios, `Study<Simulated>`: a plan is enough. `study` says what is compared,
+//! Nearly all figures are *studies*: a bench measures cells, and all else is data. Most are studies of scenarios,
+//! `Study<Simulated>`, for which a plan is enough. `study` says what is compared,
 //! claimed, drawn and listed; `simulated` turns cells into scenarios and has the names of all numbers that plans can
 //! ask for. What plans of several figures share is in `shared/`.
 
 mod atp_15;
 mod atp_16;
-mod atp_scale;
-mod atp_table1;
 mod file;
 mod fluid;
 mod forests;
 mod frame;
+mod iterations;
 mod mlcc;
 pub mod output;
+mod overflow;
 mod runs;
 mod shrink;
 mod simulated;
@@ -41,6 +41,8 @@ pub use frame::report::{Report, Settings, Verdict, run};
 
 use fluid::measure::Setup as Fluid;
 use forests::Forests;
+use iterations::Iterations;
+use overflow::Overflow;
 use simulated::Simulated;
 use study::Of as Study;
 use tenants::Sharers;
@@ -55,8 +57,8 @@ pub fn all() -> &'static [Figure] {
         figure!("atp-14", Study<Sharers>),
         figure!("atp-15", atp_15::Setup),
         figure!("atp-16", atp_16::Setup),
-        figure!("atp-table1", atp_table1::Setup),
-        figure!("atp-scale", atp_scale::Setup),
+        figure!("atp-table1", Study<Overflow>),
+        figure!("atp-scale", Study<Iterations>),
         figure!("qclimb-table2", Study<Forests>),
         figure!("qclimb-7", Study<Simulated>, "qclimb"),
         figure!("qclimb-13", Study<Simulated>, "qclimb"),

@@ -117,7 +117,11 @@ impl<B: Bench> Form for Of<B> {
 
 impl Study {
     /// Claims, drawings and tables of what was measured. An error is a mistake in the plan.
-    fn findings(&self, cells: Vec<Cell<'_>>, measured: Vec<Measured>) -> Result<Findings, String> {
+    pub(crate) fn findings(
+        &self,
+        cells: Vec<Cell<'_>>,
+        measured: Vec<Measured>,
+    ) -> Result<Findings, String> {
         let mut results = Results::new(self, cells, measured);
         for derived in &self.derived {
             results.derive(&derived.name, &derived.value)?;

@@ -48,7 +48,7 @@ pub(super) fn each<S: Show>(results: &Results<'_>, parts: &[S]) -> Result<Vec<S:
 
 /// A claim: what a paper says, and what decides whether we agree.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Said {
     text: String,
     /// Words that are a number once choices have been put into them are that number.
@@ -68,6 +68,17 @@ pub(super) struct Said {
     #[serde(default, with = "Units")]
     unit: Unit,
     rule: Option<RuleOrName>,
+    in_words: Option<InWords>,
+}
+
+/// Words for several values, each of which has a rule of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InWords {
+    /// Our side, with `{}` in place of each value.
+    ours: String,
+    rule: String,
+    rules: Vec<RuleOrName>,
 }
 
 /// A rule, or the name of one in the plan's table of rules, which sizes may change.
@@ -82,15 +93,14 @@ impl Said {
     pub(super) fn formulas(&self) -> Vec<Formula> {
         self.value.clone()
     }
+}
 
-    fn rule(&self, study: &Study) -> Result<Option<Rule>, String> {
-        match &self.rule {
-            None => Ok(None),
-            Some(RuleOrName::Rule(rule)) => Ok(Some(*rule)),
-            Some(RuleOrName::Name(name)) => {
-                let rule =
-                    study.rules.get(name).ok_or_else(|| format!("there is no rule {name:?}"));
-                rule.map(|rule| Some(*rule))
+impl RuleOrName {
+    fn rule(&self, study: &Study) -> Result<Rule, String> {
+        match self {
+            RuleOrName::Rule(rule) => Ok(*rule),
+            RuleOrName::Name(name) => {
+                study.rules.get(name).copied().ok_or_else(|| format!("there is no rule {name:?}"))
             }
         }
     }
@@ -132,7 +142,17 @@ impl Show for Said {
         if let Some(over) = self.over {
             values = vec![over.of(values)];
         }
-        Ok(match (self.rule(study)?, &values[..]) {
+        if let Some(words) = &self.in_words {
+            let mut ours = words.ours.clone();
+            let mut holds = true;
+            for (value, rule) in values.iter().zip(&words.rules) {
+                ours = ours.replacen("{}", &self.unit.format(*value), 1);
+                holds &= rule.rule(study)?.accepts(*value);
+            }
+            return Ok(Claim::judged(text, paper, ours, words.rule.as_str(), holds));
+        }
+        let rule = self.rule.as_ref().map(|rule| rule.rule(study)).transpose()?;
+        Ok(match (rule, &values[..]) {
             (Some(rule), [value]) => Claim::measured(text, paper, *value, self.unit, rule),
             (None, rising) => Claim::rising(text, paper, rising, self.unit),
             (Some(_), _) => return Err(format!("{text:?} needs one value for its rule")),
@@ -302,7 +322,11 @@ impl Drawing {
                     };
                     Ok((x, line.value.value(results, &at.but(place), &At::default())?))
                 };
-                places.iter().enumerate().map(point).collect::<Result<_, String>>()?
+                let mut points =
+                    places.iter().enumerate().map(point).collect::<Result<Vec<_>, String>>()?;
+                // Cells that there are not leave no gap between numbers.
+                points.retain(|(_, value)| scale.is_none() || value.is_finite());
+                points
             }
         };
         Ok(match line.mark {
