@@ -4,28 +4,25 @@
 //! claims. [`run`] takes it through one seed or several and gives a [`Report`]; [`output`] turns that into
 //! text, JSON, CSV, SVG and a page.
 //!
-//! To add one: write `plans/NAME.toml` and `src/NAME.rs`, put it into [`all`], give it a section in
-//! `docs/figures.md`, and let the test `every_figure` write its verdicts to `verdicts/NAME.toml`. The
-//! tests of this crate hold every figure to that.
+//! To add one: write `plans/NAME.toml`, put it into [`all`] with its form, give it a section in `docs/figures.md`,
+//! and let the test `every_figure` write its verdicts to `verdicts/NAME.toml`. The tests of this crate hold every
+//! figure to that.
 //!
-//! Most figures are *studies* of scenarios, `Study<Simulated>`: a plan is enough. `study` says what is compared,
-//! claimed, drawn and listed; `simulated` turns cells into scenarios and has the names of all numbers that plans can
-//! ask for. What plans of several figures share is in `shared/`.
+//! Nearly all figures are *studies*: a bench measures cells, and all else is data. Most are studies of scenarios,
+//! `Study<Simulated>`, for which a plan is enough. `study` says what is compared, claimed, drawn and listed;
+//! `simulated` turns cells into scenarios and has the names of all numbers that plans can ask for. What plans of
+//! several figures share is in `shared/`.
 
-mod atp_13;
-mod atp_14;
 mod atp_15;
 mod atp_16;
-mod atp_scale;
-mod atp_table1;
 mod file;
 mod fluid;
+mod forests;
 mod frame;
+mod iterations;
 mod mlcc;
-mod mlcc_15;
-mod mlcc_scale;
 pub mod output;
-mod qclimb_table2;
+mod overflow;
 mod runs;
 mod shrink;
 mod simulated;
@@ -43,8 +40,13 @@ pub use frame::findings::{Findings, Listing, Plot};
 pub use frame::plan::{Heading, Plan};
 pub use frame::report::{Report, Settings, Verdict, run};
 
+use fluid::measure::Setup as Fluid;
+use forests::Forests;
+use iterations::Iterations;
+use overflow::Overflow;
 use simulated::Simulated;
 use study::Of as Study;
+use tenants::Sharers;
 
 /// Every figure, in the order of the list.
 pub fn all() -> &'static [Figure] {
@@ -52,13 +54,13 @@ pub fn all() -> &'static [Figure] {
         figure!("atp-8", Study<Simulated>),
         figure!("atp-9", Study<Simulated>),
         figure!("atp-10", Study<Simulated>),
-        figure!("atp-13", atp_13::Setup),
-        figure!("atp-14", atp_14::Setup),
+        figure!("atp-13", Study<Sharers>),
+        figure!("atp-14", Study<Sharers>),
         figure!("atp-15", atp_15::Setup),
         figure!("atp-16", atp_16::Setup),
-        figure!("atp-table1", atp_table1::Setup),
-        figure!("atp-scale", atp_scale::Setup),
-        figure!("qclimb-table2", qclimb_table2::Setup),
+        figure!("atp-table1", Study<Overflow>),
+        figure!("atp-scale", Study<Iterations>),
+        figure!("qclimb-table2", Study<Forests>),
         figure!("qclimb-7", Study<Simulated>, "qclimb"),
         figure!("qclimb-13", Study<Simulated>, "qclimb"),
         figure!("qclimb-14", Study<Simulated>, "qclimb"),
@@ -84,8 +86,8 @@ pub fn all() -> &'static [Figure] {
         figure!("mlcc-9", Study<mlcc::Setup>),
         figure!("mlcc-10", Study<mlcc::Setup>),
         figure!("mlcc-11", Study<mlcc::Rates>),
-        figure!("mlcc-15", mlcc_15::Plan),
-        figure!("mlcc-scale", mlcc_scale::Plan),
+        figure!("mlcc-15", Study<Fluid>),
+        figure!("mlcc-scale", Study<Fluid>),
         figure!("mlt-2", Study<Simulated>),
         figure!("mlt-14", Study<Simulated>),
         figure!("mlt-15", Study<Simulated>),

@@ -15,7 +15,7 @@ mod testbed;
 use serde::Deserialize;
 
 use crate::study::{Bench, Cell, Measured};
-use crate::{Context, FigureError, Point};
+use crate::{FigureError, Point};
 use draw::{Beside, Job};
 pub(crate) use rates::Rates;
 use testbed::Testbed;
@@ -71,19 +71,8 @@ struct Pacing {
     slots: u32,
 }
 
-impl Choices {
-    fn of(cell: &Cell<'_>, point: &Point<'_>) -> Result<Choices, FigureError> {
-        let all: toml::Table = cell.choices().flat_map(|choice| choice.set.clone()).collect();
-        all.try_into().map_err(|error: toml::de::Error| point.context.mistake(error.message()))
-    }
-}
-
 impl Bench for Setup {
     type Common = ();
-
-    fn prepare(&self, _: &Context<'_>) -> Result<(), FigureError> {
-        Ok(())
-    }
 
     fn measure(
         &self,
@@ -91,7 +80,7 @@ impl Bench for Setup {
         cell: &Cell<'_>,
         point: &Point<'_>,
     ) -> Result<Measured, FigureError> {
-        Ok(self.rounds(&Choices::of(cell, point)?, point)?.measured(&self.jobs))
+        Ok(self.rounds(&cell.settings(point)?, point)?.measured(&self.jobs))
     }
 }
 

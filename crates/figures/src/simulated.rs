@@ -1,7 +1,7 @@
 //! Cells as scenarios: the scenario of the plan, changed by the choices of a cell.
 
 mod drops;
-mod files;
+pub(crate) mod files;
 mod numbers;
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use crate::file::merge;
 use crate::runs::{self, STEP_EVENTS, sound};
 use crate::study::grid::At;
 use crate::study::{Bench, Cell, Measured};
-use crate::{Context, FigureError, Point};
+use crate::{FigureError, Point};
 use numbers::Ran;
 
 /// Settings of a plan besides the study.
@@ -58,10 +58,6 @@ enum Ends {
 
 impl Bench for Simulated {
     type Common = ();
-
-    fn prepare(&self, _: &Context<'_>) -> Result<(), FigureError> {
-        Ok(())
-    }
 
     fn measure(
         &self,

@@ -57,10 +57,20 @@ struct Derived {
 /// A method that measures cells, with the settings of a plan that are not the study's.
 pub(crate) trait Bench: DeserializeOwned + Sync {
     /// Values that all cells of a seed share.
-    type Common: Sync;
+    type Common: Default + Sync;
+
+    /// Share of the run that the preparation takes.
+    const PREPARATION: f64 = 0.0;
 
     /// Finds out what all cells have in common.
-    fn prepare(&self, context: &Context<'_>) -> Result<Self::Common, FigureError>;
+    fn prepare(&self, _: &Context<'_>) -> Result<Self::Common, FigureError> {
+        Ok(Self::Common::default())
+    }
+
+    /// Returns `true` if cells are measured one after the other: where time is measured, they would disturb each other.
+    fn is_serial(&self) -> bool {
+        false
+    }
 
     /// Measures one cell.
     fn measure(
@@ -94,16 +104,24 @@ impl<B: Bench> Form for Of<B> {
         let study = &self.study;
         let mistake = |reason: String| context.mistake(reason);
         let cells = study.cells().map_err(mistake)?;
-        let common = self.bench.prepare(context)?;
-        let measured = context
-            .each(&cells, Cell::label, |cell, point| self.bench.measure(&common, cell, point))?;
+        let common = self.bench.prepare(&context.part(0.0, B::PREPARATION))?;
+        let mut rest = context.part(B::PREPARATION, 1.0);
+        if self.bench.is_serial() {
+            rest.threads = 1;
+        }
+        let measured =
+            rest.each(&cells, Cell::label, |cell, point| self.bench.measure(&common, cell, point))?;
         study.findings(cells, measured).map_err(mistake)
     }
 }
 
 impl Study {
     /// Claims, drawings and tables of what was measured. An error is a mistake in the plan.
-    fn findings(&self, cells: Vec<Cell<'_>>, measured: Vec<Measured>) -> Result<Findings, String> {
+    pub(crate) fn findings(
+        &self,
+        cells: Vec<Cell<'_>>,
+        measured: Vec<Measured>,
+    ) -> Result<Findings, String> {
         let mut results = Results::new(self, cells, measured);
         for derived in &self.derived {
             results.derive(&derived.name, &derived.value)?;

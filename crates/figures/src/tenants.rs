@@ -3,19 +3,24 @@
 //! Every job has hosts of its own: its workers, then its server. Jobs with a fixed share of the
 //! aggregators therefore meet nowhere, and one of them, alone with its share, stands for all.
 
+mod phases;
+mod sharers;
+
 use serde::Deserialize;
-use thalweg_core::{NodeId, Span, Time};
-use thalweg_scenario::{JobRecord, Run, Scenario};
+use thalweg_core::{NodeId, Span};
+use thalweg_scenario::{JobRecord, Run};
 use toml::{Table, Value};
 
 use crate::file::{changed, entries, one, table};
 use crate::runs::{self, run_stepwise};
+use crate::simulated::files;
 use crate::{FigureError, Point};
+pub(crate) use sharers::Sharers;
 
 /// Who is connected to the switch, and what the switch and the jobs have in common.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Tenants {
+struct Tenants {
     workers_a_job: u32,
     worker_cable: Table,
     server_cable: Table,
@@ -25,8 +30,9 @@ pub(crate) struct Tenants {
 }
 
 /// How jobs come by aggregators.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sharing {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Sharing {
     /// A fixed share, one aggregator for each packet on the way; sums go through the server.
     Static,
     /// The same share of the memory as SwitchML uses it: slots of two versions, no server.
@@ -41,31 +47,31 @@ pub(crate) enum Sharing {
 
 /// How many aggregators there are, and how even the workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
+struct Room {
     /// Who shares them.
-    pub(crate) jobs: u32,
+    jobs: u32,
     /// In the whole switch.
-    pub(crate) aggregators: u32,
+    aggregators: u32,
     /// How many a job can use at once, where it takes what is free.
-    pub(crate) most_a_job: u32,
+    most_a_job: u32,
     /// Every packet is late by a random time up to this, so that workers are not in step.
-    pub(crate) unevenness: Option<String>,
+    unevenness: Option<String>,
 }
 
 /// What a run counted for every job in an interval.
-pub(crate) type Interval = Vec<Merges>;
+type Interval = Vec<Merges>;
 
 /// Additions of two partial sums of a fragment, by where they were made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Merges {
-    pub(crate) at_switch: u64,
-    pub(crate) at_server: u64,
+struct Merges {
+    at_switch: u64,
+    at_server: u64,
 }
 
 /// What came of a run.
-pub(crate) struct Shared {
-    pub(crate) jobs: Vec<JobRecord>,
-    pub(crate) intervals: Vec<Interval>,
+struct Shared {
+    jobs: Vec<JobRecord>,
+    intervals: Vec<Interval>,
 }
 
 impl Merges {
@@ -79,17 +85,6 @@ impl Merges {
 }
 
 impl Sharing {
-    /// How tables and lines call it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Sharing::Static => "static",
-            Sharing::SwitchMl => "SwitchML",
-            Sharing::Dynamic => "dynamic",
-            Sharing::Selective => "dynamic, selective repair",
-            Sharing::Linear => "dynamic, linear indices",
-        }
-    }
-
     /// Whether jobs do not notice each other.
     fn is_fixed(self) -> bool {
         matches!(self, Sharing::Static | Sharing::SwitchMl)
@@ -100,7 +95,7 @@ impl Sharing {
     }
 
     /// How many jobs are run for so many.
-    pub(crate) fn jobs_run(self, jobs: u32) -> u32 {
+    fn jobs_run(self, jobs: u32) -> u32 {
         if self.is_fixed() { 1 } else { jobs }
     }
 
@@ -137,16 +132,16 @@ impl Sharing {
 }
 
 impl Tenants {
-    /// The scenario of so many jobs. `job` makes the traffic of one from its number: the kind, and its
-    /// table without the hosts. `load` reads the files that it names.
-    pub(crate) fn scenario(
+    /// Runs so many jobs to their end, and counts in every interval. `job` makes the traffic of one from its number:
+    /// the kind, and its table without the hosts.
+    fn run(
         &self,
-        point: &Point<'_>,
         sharing: Sharing,
         room: &Room,
         job: impl Fn(u32) -> (&'static str, Table),
-        load: &dyn Fn(&str) -> Result<String, String>,
-    ) -> Result<Scenario, FigureError> {
+        interval: Span,
+        point: &Point<'_>,
+    ) -> Result<Shared, FigureError> {
         let jobs = sharing.jobs_run(room.jobs);
         let traffic = (0..jobs).map(|number| {
             let (kind, mut table) = job(number);
@@ -155,26 +150,17 @@ impl Tenants {
         });
         let own = sharing.settings(room, self.packet_bytes());
         let file = entries([
-            ("title", format!("{}, {}", point.context.figure.name(), sharing.name()).into()),
+            ("title", format!("{}, {sharing:?}", point.context.figure.name()).into()),
             ("topology", self.topology(jobs)),
             ("switch", self.switch.clone().into()),
             ("aggregation", changed(&self.aggregation, own).into()),
             ("traffic", Value::Array(traffic.collect())),
             ("faults", Value::Array(room.unevenness.iter().map(|up_to| jitter(up_to)).collect())),
         ]);
-        runs::scenario(point, file, load)
-    }
-
-    /// Runs a scenario of so many jobs to its end, and counts in every interval.
-    pub(crate) fn run(
-        &self,
-        (scenario, jobs): (&Scenario, u32),
-        interval: Span,
-        point: &Point<'_>,
-    ) -> Result<Shared, FigureError> {
+        let scenario = runs::scenario(point, file, &files::load)?;
         let mut intervals = Vec::new();
         let mut before = vec![Merges::default(); jobs as usize];
-        let outcome = run_stepwise(scenario, interval, point, None, |run, _| {
+        let outcome = run_stepwise(&scenario, interval, point, None, |run, _| {
             let now = self.merges(run, jobs);
             intervals.push(now.iter().zip(&before).map(|(now, then)| now.since(*then)).collect());
             before = now;
@@ -229,7 +215,7 @@ impl Tenants {
     }
 
     /// What a full packet occupies of a link.
-    pub(crate) fn packet_bytes(&self) -> u32 {
+    fn packet_bytes(&self) -> u32 {
         let number = |key: &str| self.aggregation.get(key).and_then(Value::as_integer).unwrap_or(0);
         (number("fragment-values") * 4 + number("overhead-bytes")) as u32
     }
@@ -243,7 +229,7 @@ const SWITCH: &str = "switch";
 
 /// The fewest aggregators of one job, in steps of `step`, with which `measure` gives all but a
 /// hundredth of what it gives with `most`. It must not fall when there are more.
-pub(crate) fn fewest(
+fn fewest(
     step: u32,
     most: u32,
     mut measure: impl FnMut(u32) -> Result<f64, FigureError>,
@@ -265,7 +251,7 @@ pub(crate) fn fewest(
 /// How many things a second came, averaged over jobs, given when each one came: after the first
 /// `warm_up` of a job, and until the first job had its last. A job that is so slow that nothing is left
 /// has its next one counted. `None` if a job has none.
-pub(crate) fn steady_rate(jobs: &[Vec<f64>], warm_up: usize) -> Option<f64> {
+fn steady_rate(jobs: &[Vec<f64>], warm_up: usize) -> Option<f64> {
     let ends: Option<Vec<f64>> = jobs.iter().map(|times| times.last().copied()).collect();
     let until = ends?.into_iter().fold(f64::MAX, f64::min);
     let rate = |times: &Vec<f64>| {
@@ -276,16 +262,6 @@ pub(crate) fn steady_rate(jobs: &[Vec<f64>], warm_up: usize) -> Option<f64> {
     };
     let rates: Option<Vec<f64>> = jobs.iter().map(rate).collect();
     rates.map(|rates| rates.iter().sum::<f64>() / rates.len() as f64)
-}
-
-/// The error of jobs that have no steady rate.
-pub(crate) fn not_steady(point: &Point<'_>) -> FigureError {
-    point.context.failed("the jobs did not run side by side after their warm-up")
-}
-
-/// When each of something came, in seconds.
-pub(crate) fn seconds(times: &[Time]) -> Vec<f64> {
-    times.iter().map(|time| time.as_s_f64()).collect()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::run::run;
 use super::testbed::Testbed;
 use super::{Choices, Network};
 use crate::study::{Bench, Cell, Measured};
-use crate::{Context, FigureError, Point};
+use crate::{FigureError, Point};
 
 /// The server whose link is watched, and its first link: to the switch.
 const WATCHED: u32 = 0;
@@ -43,10 +43,6 @@ type Bin = [u64; 2];
 impl Bench for Rates {
     type Common = ();
 
-    fn prepare(&self, _: &Context<'_>) -> Result<(), FigureError> {
-        Ok(())
-    }
-
     fn measure(
         &self,
         (): &(),
@@ -54,7 +50,7 @@ impl Bench for Rates {
         point: &Point<'_>,
     ) -> Result<Measured, FigureError> {
         let has_flow = cell.choice("case").is_some_and(|case| case.name == "a job and a flow");
-        let bins = self.bins(&Choices::of(cell, point)?, has_flow, point)?;
+        let bins = self.bins(&cell.settings(point)?, has_flow, point)?;
         let rates = |who: usize| {
             let rate = |(bin, bytes): (usize, &Bin)| {
                 (bin as f64 * self.bin_ms * 1e3, self.share(bytes[who]) * self.gbps * 1e9)

@@ -3,6 +3,7 @@ use thalweg_workload::Model;
 
 use super::testbed::Testbed;
 use super::*;
+use crate::Context;
 use crate::study::Of;
 
 fn form(figure: &str, quick: bool) -> Of<Setup> {
@@ -67,7 +68,7 @@ fn every_arm_brings_all_jobs_to_their_end() {
     let (setup, cells) = (&form.bench, form.study.cells().unwrap());
     let context = Context::unwatched("mlcc-8", 1, 2);
     let rounds = context
-        .each(&cells, Cell::label, |cell, point| setup.rounds(&Choices::of(cell, point)?, point));
+        .each(&cells, Cell::label, |cell, point| setup.rounds(&cell.settings(point)?, point));
     for (cell, rounds) in cells.iter().zip(rounds.unwrap()) {
         assert_eq!(rounds.completions_us.len(), 4, "{}", cell.label());
         for (job, iterations_us) in setup.jobs.iter().zip(&rounds.iterations_us) {

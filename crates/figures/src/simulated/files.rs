@@ -59,7 +59,7 @@ fn hosts(value: &Value) -> Result<Vec<i64>, String> {
 
 /// File by its name in a scenario: `vgg16/20` is a model with tensors of a twentieth of their size, `8x62500` one of
 /// eight layers with 62,500 values each, and other names are those of workloads.
-pub(super) fn load(name: &str) -> Result<String, String> {
+pub(crate) fn load(name: &str) -> Result<String, String> {
     let unknown = || format!("{name:?} is neither a model nor a workload");
     if let Some((model, divisor)) = divided(name) {
         return Ok(model_json(&model, divisor));

@@ -5,6 +5,7 @@ use thalweg_workload::SizeDistribution;
 use toml::Value;
 
 use super::*;
+use crate::Context;
 use crate::study::Of;
 use crate::workloads;
 

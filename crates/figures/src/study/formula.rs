@@ -207,9 +207,8 @@ impl<'a> Results<'a> {
 
     /// A number of one cell; not one where there is no such cell.
     fn number(&self, picks: &[usize], name: &str) -> f64 {
-        let cell = Cell { study: self.study, picks: picks.to_vec() };
         match name.strip_prefix('@') {
-            Some(axis) => cell.choice(axis).map_or(f64::NAN, |choice| choice.number),
+            Some(axis) => Cell { study: self.study, picks: picks.to_vec() }.number(axis),
             None => self.of(picks).map_or(f64::NAN, |measured| measured.number(name)),
         }
     }
@@ -228,9 +227,9 @@ impl Formula {
         Formula { metric: fill(&self.metric), by: self.by.as_ref().map(fill), ..self.clone() }
     }
 
-    /// Returns `true` if this size of the figure has the choices that it names.
-    pub(super) fn is_there(&self, study: &Study) -> bool {
-        study.product(&study.order, &self.at.but(&self.than)).is_ok()
+    /// Returns `true` if this size of the figure has the choices that it names, among the cells at `at`.
+    pub(super) fn is_there(&self, study: &Study, at: &At) -> bool {
+        study.product(&study.order, &at.but(&self.at).but(&self.than)).is_ok()
     }
 
     /// Its value among the cells at `at`, each against the one that differs by `than`. What the formula says

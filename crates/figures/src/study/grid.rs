@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Table;
 
 use super::Study;
+use crate::{FigureError, Point};
 
 /// One choice of an axis. In plans a name or a number stands for a choice that changes nothing.
 #[derive(Clone, Deserialize)]
@@ -68,13 +70,13 @@ impl From<Written> for Choice {
 }
 
 /// Choices by axis. An axis that is not named is free.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct At(BTreeMap<String, Names>);
 
 /// Names of choices. `@first` and `@last` stand for those at the ends of the axis, `*` for all of them, and `#word`
 /// for those that have this word.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum Names {
     One(String),
@@ -156,6 +158,20 @@ impl<'a> Cell<'a> {
     pub(crate) fn choice(&self, axis: &str) -> Option<&'a Choice> {
         let place = self.study.order.iter().position(|name| name == axis)?;
         Some(&self.study.axes[axis][self.picks[place]])
+    }
+
+    /// Returns the number of the choice of one axis; not a number where there is none.
+    pub(crate) fn number(&self, axis: &str) -> f64 {
+        self.choice(axis).map_or(f64::NAN, |choice| choice.number)
+    }
+
+    /// Returns what all choices set for the bench.
+    pub(crate) fn settings<T: DeserializeOwned>(
+        &self,
+        point: &Point<'_>,
+    ) -> Result<T, FigureError> {
+        let all: Table = self.choices().flat_map(|choice| choice.set.clone()).collect();
+        all.try_into().map_err(|error: toml::de::Error| point.context.mistake(error.message()))
     }
 
     /// Returns `true` if it is one of the cells at `at`.

@@ -17,6 +17,11 @@ pub(super) trait Show {
     /// Axes for each of whose choices it is shown anew.
     fn each(&self) -> &[String];
 
+    /// Choices that all of it is about.
+    fn within(&self) -> At {
+        At::default()
+    }
+
     /// Returns `true` if it is left out at this size.
     fn is_left_out(&self, _: &Results<'_>) -> bool {
         false
@@ -26,12 +31,14 @@ pub(super) trait Show {
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Self::Shown, String>;
 }
 
-/// Shows parts in their order. Those next to each other that are shown for each choice of the same axes take turns.
+/// Shows parts in their order. Those next to each other that are shown for the same choices take turns.
 pub(super) fn each<S: Show>(results: &Results<'_>, parts: &[S]) -> Result<Vec<S::Shown>, String> {
+    let parts: Vec<&S> = parts.iter().filter(|part| !part.is_left_out(results)).collect();
+    let is_alike = |one: &&S, next: &&S| one.each() == next.each() && one.within() == next.within();
     let mut shown = Vec::new();
-    for group in parts.chunk_by(|one, next| one.each() == next.each()) {
-        for at in results.study.combinations(group[0].each(), &At::default())? {
-            for part in group.iter().filter(|part| !part.is_left_out(results)) {
+    for group in parts.chunk_by(is_alike) {
+        for at in results.study.combinations(group[0].each(), &group[0].within())? {
+            for part in group {
                 shown.push(part.show(results, &at)?);
             }
         }
@@ -41,12 +48,15 @@ pub(super) fn each<S: Show>(results: &Results<'_>, parts: &[S]) -> Result<Vec<S:
 
 /// A claim: what a paper says, and what decides whether we agree.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Said {
     text: String,
+    /// Words that are a number once choices have been put into them are that number.
     paper: Value,
     #[serde(default)]
     each: Vec<String>,
+    #[serde(default)]
+    at: At,
     /// Several of them have to rise, unless the plan says which one counts.
     value: Vec<Formula>,
     over: Option<Over>,
@@ -58,6 +68,17 @@ pub(super) struct Said {
     #[serde(default, with = "Units")]
     unit: Unit,
     rule: Option<RuleOrName>,
+    in_words: Option<InWords>,
+}
+
+/// Words for several values, each of which has a rule of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InWords {
+    /// Our side, with `{}` in place of each value.
+    ours: String,
+    rule: String,
+    rules: Vec<RuleOrName>,
 }
 
 /// A rule, or the name of one in the plan's table of rules, which sizes may change.
@@ -72,15 +93,14 @@ impl Said {
     pub(super) fn formulas(&self) -> Vec<Formula> {
         self.value.clone()
     }
+}
 
-    fn rule(&self, study: &Study) -> Result<Option<Rule>, String> {
-        match &self.rule {
-            None => Ok(None),
-            Some(RuleOrName::Rule(rule)) => Ok(Some(*rule)),
-            Some(RuleOrName::Name(name)) => {
-                let rule =
-                    study.rules.get(name).ok_or_else(|| format!("there is no rule {name:?}"));
-                rule.map(|rule| Some(*rule))
+impl RuleOrName {
+    fn rule(&self, study: &Study) -> Result<Rule, String> {
+        match self {
+            RuleOrName::Rule(rule) => Ok(*rule),
+            RuleOrName::Name(name) => {
+                study.rules.get(name).copied().ok_or_else(|| format!("there is no rule {name:?}"))
             }
         }
     }
@@ -93,8 +113,13 @@ impl Show for Said {
         &self.each
     }
 
+    fn within(&self) -> At {
+        self.at.clone()
+    }
+
     fn is_left_out(&self, results: &Results<'_>) -> bool {
-        self.optional && !self.value.iter().all(|formula| formula.is_there(results.study))
+        let is_there = |formula: &Formula| formula.is_there(results.study, &self.at);
+        self.optional && !self.value.iter().all(is_there)
     }
 
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Claim, String> {
@@ -102,7 +127,10 @@ impl Show for Said {
         let text = study.fill(&self.text, at)?;
         let paper = match &self.paper {
             Value::Number(number) => Value::Number(*number),
-            Value::Words(words) => Value::Words(study.fill(words, at)?),
+            Value::Words(words) => {
+                let words = study.fill(words, at)?;
+                words.parse().map_or(Value::Words(words), Value::Number)
+            }
         };
         let along = study.combinations(self.along.as_slice(), at)?;
         let mut values = Vec::new();
@@ -114,7 +142,17 @@ impl Show for Said {
         if let Some(over) = self.over {
             values = vec![over.of(values)];
         }
-        Ok(match (self.rule(study)?, &values[..]) {
+        if let Some(words) = &self.in_words {
+            let mut ours = words.ours.clone();
+            let mut holds = true;
+            for (value, rule) in values.iter().zip(&words.rules) {
+                ours = ours.replacen("{}", &self.unit.format(*value), 1);
+                holds &= rule.rule(study)?.accepts(*value);
+            }
+            return Ok(Claim::judged(text, paper, ours, words.rule.as_str(), holds));
+        }
+        let rule = self.rule.as_ref().map(|rule| rule.rule(study)).transpose()?;
+        Ok(match (rule, &values[..]) {
             (Some(rule), [value]) => Claim::measured(text, paper, *value, self.unit, rule),
             (None, rising) => Claim::rising(text, paper, rising, self.unit),
             (Some(_), _) => return Err(format!("{text:?} needs one value for its rule")),
@@ -130,6 +168,8 @@ pub(super) struct Drawing {
     caption: String,
     #[serde(default)]
     each: Vec<String>,
+    #[serde(default)]
+    at: At,
     x: Across,
     y: Scale,
     series: Vec<Line>,
@@ -282,7 +322,11 @@ impl Drawing {
                     };
                     Ok((x, line.value.value(results, &at.but(place), &At::default())?))
                 };
-                places.iter().enumerate().map(point).collect::<Result<_, String>>()?
+                let mut points =
+                    places.iter().enumerate().map(point).collect::<Result<Vec<_>, String>>()?;
+                // Cells that there are not leave no gap between numbers.
+                points.retain(|(_, value)| scale.is_none() || value.is_finite());
+                points
             }
         };
         Ok(match line.mark {
@@ -302,6 +346,10 @@ impl Show for Drawing {
 
     fn each(&self) -> &[String] {
         &self.each
+    }
+
+    fn within(&self) -> At {
+        self.at.clone()
     }
 
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Plot, String> {
@@ -335,6 +383,9 @@ pub(super) struct Listed {
     by: Option<Vec<String>>,
     #[serde(default)]
     at: At,
+    /// Leaves it out at sizes without the choices that it names.
+    #[serde(default)]
+    optional: bool,
     #[serde(default = "one_row")]
     rows: Vec<Row>,
     /// Puts all rows of a place before the next place.
@@ -378,6 +429,8 @@ struct Column {
     unit: Unit,
     #[serde(default, with = "Units")]
     unit_in_brackets: Unit,
+    /// Decimals of percentages, where three digits do not tell them apart.
+    percent_decimals: Option<usize>,
     #[serde(default)]
     right: bool,
     /// Leaves a field empty where there is no number.
@@ -424,6 +477,10 @@ impl Show for Listed {
         &self.each
     }
 
+    fn is_left_out(&self, results: &Results<'_>) -> bool {
+        self.optional && results.study.product(&results.study.order, &self.at).is_err()
+    }
+
     fn show(&self, results: &Results<'_>, at: &At) -> Result<Listing, String> {
         let study = results.study;
         let at = at.but(&self.at);
@@ -464,8 +521,11 @@ impl Column {
             if let Some(against) = &row.against {
                 value /= formula.value(results, &at.but(against), &row.than)?;
             }
-            let is_empty = self.empty && !value.is_finite();
-            values.push(if is_empty { String::new() } else { unit.format(value) });
+            values.push(match self.percent_decimals {
+                _ if self.empty && !value.is_finite() => String::new(),
+                Some(decimals) => format!("{:.decimals$}%", value * 100.0),
+                None => unit.format(value),
+            });
         }
         Ok(match &values[..] {
             [value, in_brackets] => format!("{value} ({in_brackets})"),

@@ -1,6 +1,6 @@
 //! What the time series of a run say.
 
-use crate::tenants::{Interval, Merges};
+use super::{Interval, Merges};
 
 /// The part of all additions that the server made, over some intervals; 0 where there were none.
 pub(super) fn server_share(intervals: &[Interval]) -> f64 {
@@ -47,4 +47,42 @@ fn is_on(merges: &Merges) -> bool {
 
 fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(at_switch: u64, at_server: u64) -> Merges {
+        Merges { at_switch, at_server }
+    }
+
+    #[test]
+    fn the_servers_part_is_of_all_additions() {
+        let intervals =
+            [vec![at(0, 0), at(0, 0)], vec![at(1, 3), at(0, 0)], vec![at(6, 0), at(2, 0)]];
+        assert_eq!(server_share(&intervals), 0.25);
+        assert_eq!(server_share(&[]), 0.0);
+        let mut long = vec![vec![at(0, 0)]; 2];
+        long.extend(vec![vec![at(5, 5)]; 2]);
+        long.extend(vec![vec![at(9, 1)]; 4]);
+        assert_eq!(convergence(&long, 2), (0.5, 0.1));
+    }
+
+    #[test]
+    fn phases_count_only_where_the_job_goes_on() {
+        let on = |switch| at(switch, 1);
+        let off = at(0, 0);
+        let intervals = [
+            vec![on(10), on(1)],
+            vec![on(20), on(3)],
+            vec![on(30), on(5)],
+            vec![on(50), off],
+            vec![on(70), off],
+        ];
+        // Job 0 with the other: 20, 30. Without: 50. Job 1 with the other: 3.
+        let (with, without) = with_and_without(&intervals).unwrap();
+        assert_eq!((with, without), (53.0 / 3.0, 50.0));
+        assert_eq!(with_and_without(&intervals[..3]), None);
+    }
 }
