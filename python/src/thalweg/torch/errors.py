@@ -12,6 +12,7 @@ import typing
 import torch.distributed as dist
 
 from .. import _core
+from . import timeouts
 
 __all__ = [
     "AbortedError",
@@ -77,6 +78,10 @@ def of_failure(
         return ValueError(text)
     if kind == "timeout" and "timed out" not in text:
         text = f"timed out: {text}"
+    awaited = timeouts.awaited(text) if kind == "aborted" else None
+    if awaited is not None:
+        # The rank that aborted the job is not at fault: those that it waited for are.
+        kind, ranks = "timeout", list(awaited)
     found = _CLASSES.get(kind, ThalwegError)
     return found(text, ranks=ranks, operation=operation, since=age_s if since is None else since)
 

@@ -20,6 +20,9 @@ _log = logging.getLogger("thalweg")
 
 # Longest wait at the store between two looks at signals.
 _STORE_POLL_S = 0.5
+# Longest time that a server accepts for a job's deadlines. The group ends operations whose time is over, since their
+# timeouts may change: the session would fail those that may take longer than the group's first timeout.
+_LONGEST_S = 86_400.0
 # Jobs that this process has named, by name: a group that is made again must not meet its predecessor.
 _named: collections.Counter[str] = collections.Counter()
 
@@ -85,8 +88,8 @@ def meet(given: Rendezvous, settings: Settings) -> _core.Session:
             share_memory=settings.share_memory,
             failure_after_s=settings.failure_after,
             stall_after_s=stall_s,
-            join_timeout_s=limit_s,
-            operation_timeout_s=operation_s,
+            join_timeout_s=min(limit_s, _LONGEST_S),
+            operation_timeout_s=_LONGEST_S,
         )
     except _core.SessionError as error:
         raise errors.of_core(error, "join") from None
