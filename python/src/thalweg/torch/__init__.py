@@ -23,6 +23,7 @@ from .errors import (
     OperationTimeoutError,
     PeerError,
     ThalwegError,
+    UnreachableError,
 )
 from .group import ThalwegGroup
 from .hooks import (
@@ -48,6 +49,7 @@ __all__ = [
     "Settings",
     "ThalwegError",
     "ThalwegGroup",
+    "UnreachableError",
     "Work",
     "bounded_loss_hook",
     "ddp_hook",

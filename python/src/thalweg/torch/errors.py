@@ -20,6 +20,7 @@ __all__ = [
     "OperationTimeoutError",
     "PeerError",
     "ThalwegError",
+    "UnreachableError",
 ]
 
 
@@ -48,6 +49,10 @@ class PeerError(ThalwegError):
     """Another rank, or its host, failed."""
 
 
+class UnreachableError(ThalwegError):
+    """Rank 0 has no address that all other ranks reach. ``ranks`` are those that do not reach the best one."""
+
+
 class OperationTimeoutError(ThalwegError, TimeoutError):
     """Joining or an operation took longer than its timeout. The text contains "timed out"."""
 
@@ -65,6 +70,7 @@ _CLASSES: dict[str, type[ThalwegError]] = {
     "timeout": OperationTimeoutError,
     "aborted": AbortedError,
     "disagreement": DisagreementError,
+    "unreachable": UnreachableError,
 }
 
 
@@ -92,3 +98,21 @@ def of_core(error: _core.SessionError, operation: str | None = None) -> Exceptio
     if failure is None:
         return ThalwegError(str(error), operation=operation)
     return of_failure(failure, operation=operation)
+
+
+def to_json(error: ThalwegError) -> dict[str, object]:
+    """An error as values of JSON, for other ranks."""
+    kind = next((kind for kind, found in _CLASSES.items() if type(error) is found), "")
+    return {
+        "kind": kind,
+        "text": str(error),
+        "ranks": error.ranks,
+        "operation": error.operation,
+        "since": error.since,
+    }
+
+
+def of_json(value: typing.Any) -> ThalwegError:
+    """The error of another rank."""
+    found = _CLASSES.get(value["kind"], ThalwegError)
+    return found(value["text"], ranks=value["ranks"], operation=value["operation"], since=value["since"])
