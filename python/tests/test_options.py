@@ -16,6 +16,7 @@ import torch.distributed as dist
 import thalweg
 import thalweg.torch
 from thalweg.torch import Options, Settings
+from thalweg.torch.options import Given
 from thalweg.torch.settings import NAMES
 
 SECRET = bytes(range(16))
@@ -40,7 +41,7 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path, monke
 
 def test_every_setting_has_an_option_a_field_and_a_line_of_the_manual():
     given = Options(**{name: "1" for name in NAMES}).given
-    assert set(given) == set(NAMES) == set(Settings.__dataclass_fields__)
+    assert set(given) == set(NAMES) == set(Settings.__dataclass_fields__) == set(Given.__annotations__)
     assert all(f"``{name}``" in thalweg.torch.settings.__doc__ for name in NAMES)
     assert "secret" not in repr(Options(token="secret"))
 
