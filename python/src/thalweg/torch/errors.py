@@ -74,11 +74,26 @@ _CLASSES: dict[str, type[ThalwegError]] = {
 }
 
 
+# The compiled part says this of a server that it has lost.
+_LOST_SERVER = "no connection to the server at "
+
+
 def of_failure(
-    failure: _core._Failure, *, operation: str | None = None, title: str = "", age_s: float | None = None
+    failure: _core._Failure,
+    *,
+    operation: str | None = None,
+    title: str = "",
+    age_s: float | None = None,
+    server_of_rank_0: str | None = None,
 ) -> Exception:
-    """The exception for what the compiled part reports of an operation, or of joining."""
+    """The exception for what the compiled part reports of an operation, or of joining.
+
+    A server at the address `server_of_rank_0` runs in the process of rank 0, and dies with it.
+    """
     kind, text, ranks, since = failure
+    if server_of_rank_0 is not None and _LOST_SERVER in text:
+        kind, ranks = "peer", [0]
+        text = f"rank 0, which runs the server at {server_of_rank_0}, does not answer: {text}"
     text = f"{title}: {text}" if title else text
     if kind in ("config", "call"):
         return ValueError(text)
@@ -92,12 +107,14 @@ def of_failure(
     return found(text, ranks=ranks, operation=operation, since=age_s if since is None else since)
 
 
-def of_core(error: _core.SessionError, operation: str | None = None) -> Exception:
+def of_core(
+    error: _core.SessionError, operation: str | None = None, server_of_rank_0: str | None = None
+) -> Exception:
     """The exception for one that the compiled part raised."""
     failure: typing.Any = getattr(error, "failure", None)
     if failure is None:
         return ThalwegError(str(error), operation=operation)
-    return of_failure(failure, operation=operation)
+    return of_failure(failure, operation=operation, server_of_rank_0=server_of_rank_0)
 
 
 def to_json(error: ThalwegError) -> dict[str, object]:

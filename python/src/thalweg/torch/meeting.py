@@ -86,7 +86,8 @@ def meet(given: Rendezvous, settings: Settings) -> _core.Session:
             operation_timeout_s=_LONGEST_S,
         )
     except _core.SessionError as error:
-        raise errors.of_core(error, "join") from None
+        server_of_rank_0 = place["server"] if settings.server is None else None
+        raise errors.of_core(error, "join", server_of_rank_0) from None
 
 
 def _bind_address(settings: Settings) -> str | None:

@@ -35,9 +35,18 @@ _busy: set[Runner] = set()
 class Runner:
     """Starts operations in the order of calls. A thread ends them as their results arrive."""
 
-    def __init__(self, session: _core.Session, rank: int, size: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        session: _core.Session,
+        rank: int,
+        size: int,
+        timeout_s: float,
+        server_of_rank_0: str | None = None,
+    ) -> None:
         self.session = session
         self.timeout_s = timeout_s
+        # Address of the server, if it runs in the process of rank 0.
+        self._server_of_rank_0 = server_of_rank_0
         self._rank, self._size = rank, size
         self._pid = os.getpid()
         # Operations in progress, each with its work and with what holds the memory that it uses. A work may end before
@@ -121,7 +130,7 @@ class Runner:
         try:
             return begin()
         except _core.SessionError as error:
-            raise errors.of_core(error, work.operation) from None
+            raise errors.of_core(error, work.operation, self._server_of_rank_0) from None
 
     # spec: E-02
     def _check_process(self, name: str) -> None:
@@ -149,7 +158,13 @@ class Runner:
         if failure is not None:
             age_s = time.monotonic() - work.began_at
             title = f"{work.title}, begun {age_s:.1f} s ago"
-            error = errors.of_failure(failure, operation=work.operation, title=title, age_s=age_s)
+            error = errors.of_failure(
+                failure,
+                operation=work.operation,
+                title=title,
+                age_s=age_s,
+                server_of_rank_0=self._server_of_rank_0,
+            )
         # What one of its parts does not report is unreported for the whole.
         work.missing = None if work.missing is None or missing is None else work.missing + missing
         work.source = source
