@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import os
 import secrets
 import typing
 
@@ -17,6 +18,8 @@ _log = logging.getLogger("thalweg")
 # Longest time that a server accepts for a job's deadlines. The group ends operations whose time is over, since their
 # timeouts may change: the session would fail those that may take longer than the group's first timeout.
 _LONGEST_S = 86_400.0
+# The ID that torchrun gives to every run without one.
+_NO_RUN_ID = "none"
 # Jobs that this process has named, by name: a group that is made again must not meet its predecessor.
 _named: collections.Counter[str] = collections.Counter()
 
@@ -121,9 +124,13 @@ def _place(store: Waiting, given: Rendezvous, settings: Settings, bind: str | No
 
 # spec: E-10
 def _job_name(job: str | None, group: str) -> str:
-    """The name of the job of a group. A random one where none is set: other jobs may use the same server."""
-    if job is None:
+    """The name of the job of a group: that of the settings or of torchrun's run, the same after a restart.
+
+    Otherwise it is random, since other jobs may use the same server.
+    """
+    run = os.environ.get("TORCHELASTIC_RUN_ID", _NO_RUN_ID)
+    if job is None and run == _NO_RUN_ID:
         return f"torch-{secrets.token_hex(8)}"
-    name = f"{job}/{group}"
+    name = f"{job or f'torch-{run}'}/{group}"
     _named[name] += 1
     return name if _named[name] == 1 else f"{name}/{_named[name]}"
