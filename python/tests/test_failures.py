@@ -38,7 +38,6 @@ def test_a_killed_rank_is_named_everywhere(start, monkeypatch):
         assert answer < 15, "failure_after + 2 s, on a busy machine"
 
 
-# spec: E-07 machine
 def test_a_server_that_dies_with_rank_0_is_the_fault_of_rank_0():
     failure = ("network", "no connection to the server at 10.0.0.1:7 for 2.0 s: refused", [], None)
     error = errors.of_failure(failure, operation="barrier", server_of_rank_0="10.0.0.1:7")

@@ -155,7 +155,6 @@ def test_every_setting_reaches_the_session(run, tmp_path):
     switch.stop()
 
 
-# spec: E-10 machine
 def test_jobs_have_the_name_of_the_run_where_it_has_one(monkeypatch):
     from thalweg.torch import meeting
 

@@ -217,7 +217,7 @@ class ThalwegGroup(dist.ProcessGroup):
     def monitored_barrier(
         self, timeout: typing.Any = None, wait_all_ranks: bool = False
     ) -> None:
-        """Waits for all ranks, and raises an error that names those that did not come in time.
+        """Waits for all ranks, and raises an error that names those that are missing when the time is over.
 
         Rank 0 waits for the others and answers when all have come; with `wait_all_ranks` its error names all that are
         missing, otherwise the first. The job of a group that has failed here is over.
