@@ -30,7 +30,7 @@ def loss_of(model: nn.Module, step: int, rank: int) -> torch.Tensor:
 
 def main(folder: pathlib.Path) -> None:
     attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-    dist.init_process_group("thalweg", pg_options=thalweg.torch.Options(job="restart", failure_after=3))
+    dist.init_process_group("thalweg", pg_options=thalweg.torch.Options(failure_after=3))
     rank = dist.get_rank()
     torch.manual_seed(0)
     model = nn.Linear(4, 1)

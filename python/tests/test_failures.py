@@ -11,6 +11,7 @@ import torch.distributed as dist
 from conftest import TIMEOUT_S
 
 import thalweg
+from thalweg.torch import errors
 
 
 def _wait_for_the_dead(rank: int, ranks: int) -> float:
@@ -35,6 +36,15 @@ def test_a_killed_rank_is_named_everywhere(start, monkeypatch):
     for rank, (is_right, answer) in answers.items():
         assert is_right, f"rank {rank}:\n{answer}"
         assert answer < 15, "failure_after + 2 s, on a busy machine"
+
+
+def test_a_server_that_dies_with_rank_0_is_the_fault_of_rank_0():
+    failure = ("network", "no connection to the server at 10.0.0.1:7 for 2.0 s: refused", [], None)
+    error = errors.of_failure(failure, operation="barrier", server_of_rank_0="10.0.0.1:7")
+    assert type(error) is errors.PeerError and error.ranks == (0,)
+    assert "rank 0, which runs the server at 10.0.0.1:7, does not answer" in str(error)
+    error = errors.of_failure(failure, operation="barrier")
+    assert type(error) is errors.ThalwegError and error.ranks == ()
 
 
 def _wait_for_the_stopped(rank: int, ranks: int) -> float:

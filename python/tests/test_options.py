@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import pickle
 import shutil
@@ -16,6 +17,7 @@ import torch.distributed as dist
 import thalweg
 import thalweg.torch
 from thalweg.torch import Options, Settings
+from thalweg.torch.options import Given
 from thalweg.torch.settings import NAMES
 
 SECRET = bytes(range(16))
@@ -40,7 +42,7 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path, monke
 
 def test_every_setting_has_an_option_a_field_and_a_line_of_the_manual():
     given = Options(**{name: "1" for name in NAMES}).given
-    assert set(given) == set(NAMES) == set(Settings.__dataclass_fields__)
+    assert set(given) == set(NAMES) == set(Settings.__dataclass_fields__) == set(Given.__annotations__)
     assert all(f"``{name}``" in thalweg.torch.settings.__doc__ for name in NAMES)
     assert "secret" not in repr(Options(token="secret"))
 
@@ -151,6 +153,19 @@ def test_every_setting_reaches_the_session(run, tmp_path):
     assert len(jobs) == 2 and all(str(job).startswith("resnet/") for job in jobs), jobs
     server.stop()
     switch.stop()
+
+
+def test_jobs_have_the_name_of_the_run_where_it_has_one(monkeypatch):
+    from thalweg.torch import meeting
+
+    monkeypatch.setattr(meeting, "_named", collections.Counter())
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "night")
+    names = [meeting._job_name(job, group) for job in (None, "resnet") for group in ("0", "1", "0")]
+    assert names[:3] == ["torch-night/0", "torch-night/1", "torch-night/0/2"]
+    assert names[3:] == ["resnet/0", "resnet/1", "resnet/0/2"]
+    # Every run of torchrun without an ID has this one.
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert meeting._job_name(None, "0") != meeting._job_name(None, "0")
 
 
 def test_former_names_of_settings_work_and_are_warned_of():

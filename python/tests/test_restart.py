@@ -38,7 +38,8 @@ def _undisturbed() -> list[float]:
 def test_a_job_whose_rank_was_killed_is_restarted_under_its_name(daemons_losing, tmp_path):
     # The server outlives the job, and knows its name.
     daemons_losing(0.0)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--rdzv-backend=c10d"]
+    command += ["--rdzv-endpoint=localhost:0", "--rdzv-id=night"]
     done = subprocess.run(
         [*command, "--max-restarts=1", SCRIPT, tmp_path], capture_output=True, text=True, timeout=240
     )
@@ -47,5 +48,6 @@ def test_a_job_whose_rank_was_killed_is_restarted_under_its_name(daemons_losing,
     assert [int(step) for _, _, step, _ in lines] == list(range(restart_script.STEPS))
     before = restart_script.DIES_AT
     assert [attempt for attempt, *_ in lines] == ["0"] * before + ["1"] * (restart_script.STEPS - before)
-    assert {job for _, job, *_ in lines} == {"restart/0"}
+    # The name is that of the run, whatever process has rank 0.
+    assert {job for _, job, *_ in lines} == {"torch-night/0"}
     assert [float(loss) for *_, loss in lines] == _undisturbed()

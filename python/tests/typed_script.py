@@ -1,5 +1,7 @@
 """A program as users write it, for the type checker: `mypy --strict` must accept it. It is not run."""
 
+# mypy: warn-unused-ignores
+
 from __future__ import annotations
 
 import datetime
@@ -36,6 +38,11 @@ def train(model: torch.nn.Module) -> float:
     work: thalweg.torch.Work = thalweg.torch.thalweg_group().all_reduce_bounded(torch.ones(3), 0.1)
     work.wait(datetime.timedelta(seconds=5))
     return state.share_missing(0)
+
+
+def misspelt() -> thalweg.torch.Options:
+    # The type checker refuses it: an exception that is not needed is an error of this file.
+    return thalweg.torch.Options(sever="10.0.3.2:4808")  # type: ignore[call-arg]
 
 
 def daemons() -> str:

@@ -54,7 +54,10 @@ pub(super) struct Comparison {
     /// The latest operations; their numbers follow each other. All that are open are among them.
     recent: VecDeque<(u64, Fingerprint)>,
     /// Operations of this host that have not ended.
-    shared: Vec<Arc<HostOperation>>,
+    shared: Vec<(Begun, Arc<HostOperation>)>,
+    /// The first of these at the last heartbeat, and the time since when it is the first.
+    first_at_beat: Option<Begun>,
+    last_beat: Time,
     /// All below were reported.
     reported: u64,
     /// The first operation that had not ended at the last heartbeat, or the next one if all had ended.
@@ -74,7 +77,7 @@ impl Comparison {
     pub fn begin_shared(&mut self, now: Time, operation: Arc<HostOperation>) {
         let begun = self.begin(now, operation.fingerprint);
         operation.number.store(begun.number, Ordering::Relaxed);
-        self.shared.push(operation);
+        self.shared.push((begun, operation));
     }
 
     /// The first number that has not been given.
@@ -84,8 +87,24 @@ impl Comparison {
 
     /// The first operation of this host that has not ended.
     pub fn first_shared(&mut self) -> Option<u64> {
-        self.shared.retain(|operation| !operation.is_done.load(Ordering::Relaxed));
-        self.shared.iter().map(|operation| operation.number()).min()
+        self.oldest_shared().map(|begun| begun.number)
+    }
+
+    /// The first operation of this host that has not ended, and the time since when it is the first. Called at
+    /// heartbeats. The ranks of a host carry out one operation after the other: the time in the queue is no stall.
+    // spec: T-07
+    pub fn first_shared_since(&mut self, now: Time) -> Option<Begun> {
+        let oldest = self.oldest_shared();
+        let is_same = |known: &Begun| oldest.is_some_and(|oldest| oldest.number == known.number);
+        let last_beat = std::mem::replace(&mut self.last_beat, now);
+        let since = |oldest: Begun| Begun { at: oldest.at.max(last_beat), ..oldest };
+        self.first_at_beat = self.first_at_beat.filter(is_same).or(oldest.map(since));
+        self.first_at_beat
+    }
+
+    fn oldest_shared(&mut self) -> Option<Begun> {
+        self.shared.retain(|(_, operation)| !operation.is_done.load(Ordering::Relaxed));
+        self.shared.iter().map(|(begun, _)| *begun).min_by_key(|begun| begun.number)
     }
 
     /// Reports that are due at a heartbeat, with the first operation that has not ended.
@@ -126,7 +145,7 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::Element;
+    use thalweg_core::{Element, Span};
 
     use super::*;
 
@@ -189,5 +208,27 @@ mod tests {
         assert_eq!(comparison.first_shared(), Some(1));
         shared.is_done.store(true, Ordering::Relaxed);
         assert_eq!(comparison.first_shared(), None);
+    }
+
+    // spec: T-07 machine
+    #[test]
+    fn time_in_the_queue_of_a_host_is_no_stall() {
+        let at = |ms| Time::ZERO + Span::from_ms(ms);
+        let mut comparison = Comparison::default();
+        let operations = [HostOperation::new(sum(1)), HostOperation::new(sum(2))];
+        for operation in &operations {
+            comparison.begin_shared(at(100), Arc::clone(operation));
+        }
+        let mut first = |now_ms| {
+            let first = comparison.first_shared_since(at(now_ms));
+            first.map(|begun| (begun.number, begun.at))
+        };
+        assert_eq!(first(500), Some((0, at(100))));
+        assert_eq!(first(1_000), Some((0, at(100))));
+        operations[0].is_done.store(true, Ordering::Relaxed);
+        assert_eq!(first(1_500), Some((1, at(1_000))), "since the last heartbeat");
+        assert_eq!(first(2_000), Some((1, at(1_000))));
+        operations[1].is_done.store(true, Ordering::Relaxed);
+        assert_eq!(first(2_500), None);
     }
 }

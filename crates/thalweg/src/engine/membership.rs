@@ -84,6 +84,13 @@ impl Membership {
         (0..self.welcome.roster.len() as u32).filter(is_other).collect()
     }
 
+    /// The other ranks of a rank's host.
+    pub fn mates(&self, rank: u32) -> Vec<u32> {
+        let host = |of: u32| self.welcome.roster.get(of as usize).map(|place| place.host);
+        let is_mate = |other: &u32| *other != rank && host(*other) == host(rank);
+        (0..self.welcome.roster.len() as u32).filter(is_mate).collect()
+    }
+
     /// The rank at a node.
     pub fn rank_of(&self, node: NodeId) -> Option<u32> {
         let place = self.welcome.roster.iter().position(|place| place.node == node);

@@ -88,6 +88,8 @@ impl Engine {
         let (fragment, waiting) = self.sum_progress();
         let stall = waiting.map(|waiting| self.stalled_sum(now, waiting));
         let stall = stall.or_else(|| self.stalled_flow()).or_else(|| self.stalled_call());
+        let in_memory = self.stalled_in_memory(now);
+        let stall = stall.or(in_memory);
         // Also when nothing is awaited: whoever thinks that this rank stalls learns that it does not.
         self.compare_at_beat(now);
         let operation = self.first_open();
@@ -216,6 +218,15 @@ impl Engine {
         let ranks = waits.iter().map(|wait| wait.rank).collect();
         let waits = Waits::Ranks(ranks);
         Some(Stall { operation: begun.number, waits, since: now.since(since) })
+    }
+
+    /// The first operation of this host in shared memory. Any of the other ranks here may be late, and those that
+    /// wait themselves are not.
+    fn stalled_in_memory(&mut self, now: Time) -> Option<Stall> {
+        let begun = self.comparison.first_shared_since(now)?;
+        let mates = self.membership.as_ref()?.mates(self.identity.rank);
+        let waits = Waits::Ranks(mates);
+        Some(Stall { operation: begun.number, waits, since: now.since(begun.at) })
     }
 }
 

@@ -23,6 +23,7 @@ from .errors import (
     OperationTimeoutError,
     PeerError,
     ThalwegError,
+    UnreachableError,
 )
 from .group import ThalwegGroup
 from .hooks import (
@@ -48,6 +49,7 @@ __all__ = [
     "Settings",
     "ThalwegError",
     "ThalwegGroup",
+    "UnreachableError",
     "Work",
     "bounded_loss_hook",
     "ddp_hook",
@@ -71,7 +73,9 @@ def _create(given: typing.Any, options: object = None) -> ThalwegGroup:
     rank, size = given.group_rank, given.group_size
     timeout_s = given.timeout.total_seconds()
     session = meet(Rendezvous(given.store, rank, size, str(given.group_id), timeout_s), settings)
-    runner = Runner(session, rank, size, settings.operation_timeout or timeout_s)
+    server_of_rank_0 = str(session.settings()["server"]) if settings.server is None else None
+    limit_s = settings.operation_timeout or timeout_s
+    runner = Runner(session, rank, size, limit_s, server_of_rank_0)
     return ThalwegGroup(rank, size, runner, options)
 
 

@@ -12,6 +12,7 @@ import typing
 import torch.distributed as dist
 
 from .. import _core
+from . import timeouts
 
 __all__ = [
     "AbortedError",
@@ -19,6 +20,7 @@ __all__ = [
     "OperationTimeoutError",
     "PeerError",
     "ThalwegError",
+    "UnreachableError",
 ]
 
 
@@ -47,6 +49,10 @@ class PeerError(ThalwegError):
     """Another rank, or its host, failed."""
 
 
+class UnreachableError(ThalwegError):
+    """Rank 0 has no address that all other ranks reach. ``ranks`` are those that do not reach the best one."""
+
+
 class OperationTimeoutError(ThalwegError, TimeoutError):
     """Joining or an operation took longer than its timeout. The text contains "timed out"."""
 
@@ -64,26 +70,66 @@ _CLASSES: dict[str, type[ThalwegError]] = {
     "timeout": OperationTimeoutError,
     "aborted": AbortedError,
     "disagreement": DisagreementError,
+    "unreachable": UnreachableError,
 }
 
 
+# The compiled part says this of a server that it has lost.
+_LOST_SERVER = "no connection to the server at "
+
+
 def of_failure(
-    failure: _core._Failure, *, operation: str | None = None, title: str = "", age_s: float | None = None
+    failure: _core._Failure,
+    *,
+    operation: str | None = None,
+    title: str = "",
+    age_s: float | None = None,
+    server_of_rank_0: str | None = None,
 ) -> Exception:
-    """The exception for what the compiled part reports of an operation, or of joining."""
+    """The exception for what the compiled part reports of an operation, or of joining.
+
+    A server at the address `server_of_rank_0` runs in the process of rank 0, and dies with it.
+    """
     kind, text, ranks, since = failure
+    if server_of_rank_0 is not None and _LOST_SERVER in text:
+        kind, ranks = "peer", [0]
+        text = f"rank 0, which runs the server at {server_of_rank_0}, does not answer: {text}"
     text = f"{title}: {text}" if title else text
     if kind in ("config", "call"):
         return ValueError(text)
     if kind == "timeout" and "timed out" not in text:
         text = f"timed out: {text}"
+    awaited = timeouts.awaited(text) if kind == "aborted" else None
+    if awaited is not None:
+        # The rank that aborted the job is not at fault: those that it waited for are.
+        kind, ranks = "timeout", list(awaited)
     found = _CLASSES.get(kind, ThalwegError)
     return found(text, ranks=ranks, operation=operation, since=age_s if since is None else since)
 
 
-def of_core(error: _core.SessionError, operation: str | None = None) -> Exception:
+def of_core(
+    error: _core.SessionError, operation: str | None = None, server_of_rank_0: str | None = None
+) -> Exception:
     """The exception for one that the compiled part raised."""
     failure: typing.Any = getattr(error, "failure", None)
     if failure is None:
         return ThalwegError(str(error), operation=operation)
-    return of_failure(failure, operation=operation)
+    return of_failure(failure, operation=operation, server_of_rank_0=server_of_rank_0)
+
+
+def to_json(error: ThalwegError) -> dict[str, object]:
+    """An error as values of JSON, for other ranks."""
+    kind = next((kind for kind, found in _CLASSES.items() if type(error) is found), "")
+    return {
+        "kind": kind,
+        "text": str(error),
+        "ranks": error.ranks,
+        "operation": error.operation,
+        "since": error.since,
+    }
+
+
+def of_json(value: typing.Any) -> ThalwegError:
+    """The error of another rank."""
+    found = _CLASSES.get(value["kind"], ThalwegError)
+    return found(value["text"], ranks=value["ranks"], operation=value["operation"], since=value["since"])

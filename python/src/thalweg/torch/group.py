@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import threading
 import typing
 
 import torch
 import torch.distributed as dist
 
-from . import sparse
+from . import sparse, timeouts
 from .device_backend import register_devices
 from .errors import OperationTimeoutError
 from .memory import Lent, divided, element_of, listed, moved_element_of
@@ -21,6 +22,8 @@ from .work import Work, Works
 Tensors = list[torch.Tensor]
 # Beyond the tags of programs, which have 32 bits.
 _MONITOR_TAG = 1 << 62
+# Time that the ranks of a monitored barrier have to raise its own error, before their messages time out.
+_MONITOR_GRACE = datetime.timedelta(seconds=2)
 
 
 class ThalwegGroup(dist.ProcessGroup):
@@ -56,8 +59,9 @@ class ThalwegGroup(dist.ProcessGroup):
         return self._size
 
     def settings(self) -> dict[str, object]:
-        """Settings of the session, as it uses them."""
-        return self._session.settings()
+        """Settings of the group, as it uses them."""
+        # The runner ends operations: the session's own limit is only the longest that there is.
+        return {**self._session.settings(), "operation_timeout": self._runner.timeout_s}
 
     # Torch keeps names with backends of its own kind, and this group is not one.
 
@@ -213,7 +217,7 @@ class ThalwegGroup(dist.ProcessGroup):
     def monitored_barrier(
         self, timeout: typing.Any = None, wait_all_ranks: bool = False
     ) -> None:
-        """Waits for all ranks, and raises an error that names those that did not come in time.
+        """Waits for all ranks, and raises an error that names those that are missing when the time is over.
 
         Rank 0 waits for the others and answers when all have come; with `wait_all_ranks` its error names all that are
         missing, otherwise the first. The job of a group that has failed here is over.
@@ -221,28 +225,23 @@ class ThalwegGroup(dist.ProcessGroup):
         timeout = getattr(timeout, "timeout", timeout)
         is_set = timeout is not None and timeout.total_seconds() > 0
         limit = timeout if is_set else datetime.timedelta(seconds=self._runner.timeout_s)
+        # Rank 0 may notice its own deadline a moment later than the others, and the group only after both.
+        answer_limit = limit + datetime.timedelta(seconds=2)
+        moved = functools.partial(self._move, tag=_MONITOR_TAG, timeout=answer_limit + _MONITOR_GRACE)
         if self._rank > 0:
-            # Rank 0 may notice its own deadline a moment later than this rank.
-            answer_limit = limit + datetime.timedelta(seconds=2)
-            self.send([torch.zeros(1)], 0, _MONITOR_TAG).wait(answer_limit)
-            self._named("monitored_barrier", self.recv([torch.zeros(1)], 0, _MONITOR_TAG), answer_limit)
+            moved("send", torch.zeros(1), 0).wait(answer_limit)
+            self._named("monitored_barrier", moved("recv", torch.zeros(1), 0), answer_limit)
             return
-        arrivals = {
-            rank: self.recv([torch.zeros(1)], rank, _MONITOR_TAG) for rank in range(1, self._size)
-        }
+        arrivals = {rank: moved("recv", torch.zeros(1), rank) for rank in range(1, self._size)}
         self._collect(arrivals, limit, wait_all_ranks)
         for rank in arrivals:
-            self.send([torch.zeros(1)], rank, _MONITOR_TAG).wait()
+            moved("send", torch.zeros(1), rank).wait()
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Work:
-        lent = Lent(listed(tensors)[0])
-        begin = [_later(self._session.send, dst, tag, lent.memory, moved_element_of(lent.tensor))]
-        return self._start("send", begin, tensors, _nothing, detail=f" to rank {dst}", keep=[lent])
+        return self._move("send", listed(tensors)[0], dst, tag)
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Work:
-        lent = Lent(listed(tensors)[0], reads=False)
-        begin = [_later(self._session.receive, src, tag, lent.memory, moved_element_of(lent.tensor))]
-        return self._start("recv", begin, tensors, _settle([lent]), detail=f" from rank {src}")
+        return self._move("recv", listed(tensors)[0], src, tag)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Work:
         lent = Lent(listed(tensors)[0], reads=False)
@@ -394,6 +393,30 @@ class ThalwegGroup(dist.ProcessGroup):
             )
         return self._start(name, begin, outputs, lambda: reduction.settle(places), opts, keep=keep)
 
+    def _move(
+        self,
+        name: str,
+        tensor: torch.Tensor,
+        peer: int,
+        tag: int,
+        timeout: datetime.timedelta | None = None,
+    ) -> Work:
+        """Sends a tensor to a rank, or receives it from there (``send``, ``recv``)."""
+        is_sent = name == "send"
+        lent = Lent(tensor, reads=is_sent)
+        call = self._session.send if is_sent else self._session.receive
+        begin = _later(call, peer, tag, lent.memory, moved_element_of(tensor))
+        return self._start(
+            name,
+            [begin],
+            [tensor],
+            _nothing if is_sent else _settle([lent]),
+            detail=f" {'to' if is_sent else 'from'} rank {peer}",
+            timeout=timeout,
+            keep=[lent],
+            peers=(peer,),
+        )
+
     def _collect(
         self, arrivals: dict[int, Work], limit: datetime.timedelta, waits_for_all: bool
     ) -> None:
@@ -409,8 +432,7 @@ class ThalwegGroup(dist.ProcessGroup):
                 if not waits_for_all:
                     break
         if missing:
-            named = ", ".join(map(str, missing))
-            text = f"monitored_barrier timed out: ranks {named} did not come within {limit.total_seconds()} s"
+            text = timeouts.text("monitored_barrier", limit.total_seconds(), missing)
             self._runner.abort(text)
             raise OperationTimeoutError(
                 text, ranks=missing, operation="monitored_barrier", since=limit.total_seconds()
@@ -420,7 +442,7 @@ class ThalwegGroup(dist.ProcessGroup):
         try:
             work.wait(limit)
         except OperationTimeoutError as error:
-            text = f"{name} timed out: rank 0 has not answered within {limit.total_seconds()} s"
+            text = timeouts.text(name, limit.total_seconds(), [0])
             raise OperationTimeoutError(text, ranks=[0], operation=name, since=error.since) from None
 
     def _start(
@@ -432,14 +454,16 @@ class ThalwegGroup(dist.ProcessGroup):
         opts: typing.Any = None,
         *,
         detail: str = "",
+        timeout: datetime.timedelta | None = None,
         keep: object = None,
+        peers: tuple[int, ...] = (),
     ) -> Work:
         if not self._is_checked:
             _check_backends(self)
             self._is_checked = True
-        timeout = getattr(opts, "timeout", None)
+        timeout = getattr(opts, "timeout", timeout)
         work = self._runner.start(
-            name, begin, result, settle, detail=detail, timeout=timeout, keep=keep
+            name, begin, result, settle, detail=detail, timeout=timeout, keep=keep, peers=peers
         )
         works = getattr(self._coalescing, "works", None)
         if works is not None:

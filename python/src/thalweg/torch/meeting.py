@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import collections
-import datetime
-import json
 import logging
+import os
 import secrets
-import time
 import typing
-
-import torch.distributed as dist
 
 from .. import _core
 from . import errors, reach
 from .settings import Settings
+from .waiting import Waiting
 
 _log = logging.getLogger("thalweg")
 
-# Longest wait at the store between two looks at signals.
-_STORE_POLL_S = 0.5
+# Longest time that a server accepts for a job's deadlines. The group ends operations whose time is over, since their
+# timeouts may change: the session would fail those that may take longer than the group's first timeout.
+_LONGEST_S = 86_400.0
+# The ID that torchrun gives to every run without one.
+_NO_RUN_ID = "none"
 # Jobs that this process has named, by name: a group that is made again must not meet its predecessor.
 _named: collections.Counter[str] = collections.Counter()
 
@@ -63,9 +63,9 @@ class Rendezvous(typing.NamedTuple):
 def meet(given: Rendezvous, settings: Settings) -> _core.Session:
     """Finds the other ranks through the store, and joins the job with them."""
     limit_s = settings.join_timeout or given.timeout_s
-    store = Waiting(given.store, limit_s)
-    bind = _bind_address(settings)
-    place = _place(store, given, settings, bind)
+    with Waiting(given.store, given.rank, given.ranks, limit_s, settings.failure_after) as store:
+        bind = _bind_address(settings)
+        place = _place(store, given, settings, bind)
     operation_s = settings.operation_timeout or given.timeout_s
     stall_s = settings.stall_after or min(5.0, operation_s / 2)
     try:
@@ -85,42 +85,12 @@ def meet(given: Rendezvous, settings: Settings) -> _core.Session:
             share_memory=settings.share_memory,
             failure_after_s=settings.failure_after,
             stall_after_s=stall_s,
-            join_timeout_s=limit_s,
-            operation_timeout_s=operation_s,
+            join_timeout_s=min(limit_s, _LONGEST_S),
+            operation_timeout_s=_LONGEST_S,
         )
     except _core.SessionError as error:
-        raise errors.of_core(error, "join") from None
-
-
-class Waiting:
-    """A store whose waits end by Ctrl-C, and by a deadline with an error that names what is missing."""
-
-    def __init__(self, store: typing.Any, limit_s: float) -> None:
-        self._store = store
-        self._ends_at = time.monotonic() + limit_s
-        self._limit_s = limit_s
-
-    def set(self, key: str, value: object) -> None:
-        """Publishes a value as JSON."""
-        self._store.set(key, json.dumps(value))
-
-    def get(self, key: str, rank: int) -> typing.Any:
-        """Waits for the value that a rank publishes."""
-        while True:
-            left_s = self._ends_at - time.monotonic()
-            if left_s <= 0:
-                text = f"joining timed out: rank {rank} has not come within {self._limit_s:g} s"
-                raise errors.OperationTimeoutError(
-                    text, ranks=[rank], operation="join", since=self._limit_s
-                )
-            try:
-                # To a store, less than a millisecond is no limit.
-                slice_s = max(min(left_s, _STORE_POLL_S), 0.01)
-                self._store.wait([key], datetime.timedelta(seconds=slice_s))
-                return json.loads(self._store.get(key))
-            except dist.DistStoreError as error:
-                if "imeout" not in str(error) and "imed out" not in str(error):
-                    raise
+        server_of_rank_0 = place["server"] if settings.server is None else None
+        raise errors.of_core(error, "join", server_of_rank_0) from None
 
 
 def _bind_address(settings: Settings) -> str | None:
@@ -154,9 +124,13 @@ def _place(store: Waiting, given: Rendezvous, settings: Settings, bind: str | No
 
 # spec: E-10
 def _job_name(job: str | None, group: str) -> str:
-    """The name of the job of a group. A random one where none is set: other jobs may use the same server."""
-    if job is None:
+    """The name of the job of a group: that of the settings or of torchrun's run, the same after a restart.
+
+    Otherwise it is random, since other jobs may use the same server.
+    """
+    run = os.environ.get("TORCHELASTIC_RUN_ID", _NO_RUN_ID)
+    if job is None and run == _NO_RUN_ID:
         return f"torch-{secrets.token_hex(8)}"
-    name = f"{job}/{group}"
+    name = f"{job or f'torch-{run}'}/{group}"
     _named[name] += 1
     return name if _named[name] == 1 else f"{name}/{_named[name]}"

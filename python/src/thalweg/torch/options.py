@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 import datetime
+import typing
 
 from torch._C import _distributed_c10d
 
+if typing.TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 Seconds = float | datetime.timedelta
+
+
+class Given(typing.TypedDict, total=False):
+    """Settings and their types, for type checkers. Options refuse any other name when the program runs as well."""
+
+    server: str | None
+    switch: str | None
+    token: str | None
+    token_file: str | None
+    ca_file: str | None
+    secret_file: str | None
+    job: str | None
+    interface: str | None
+    bind: str | None
+    ports: str | None
+    threads: int | None
+    numeric: str | None
+    collective: str | None
+    share_memory: bool | None
+    failure_after: Seconds | None
+    stall_after: Seconds | None
+    join_timeout: Seconds | None
+    operation_timeout: Seconds | None
 
 
 # spec: E-02
@@ -21,34 +48,8 @@ class Options(_distributed_c10d.Backend.Options):
     default group. :mod:`thalweg.torch.settings` describes each setting.
     """
 
-    def __init__(
-        self,
-        *,
-        server: str | None = None,
-        switch: str | None = None,
-        token: str | None = None,
-        token_file: str | None = None,
-        ca_file: str | None = None,
-        secret_file: str | None = None,
-        job: str | None = None,
-        interface: str | None = None,
-        bind: str | None = None,
-        ports: str | None = None,
-        threads: int | None = None,
-        numeric: str | None = None,
-        collective: str | None = None,
-        share_memory: bool | None = None,
-        failure_after: Seconds | None = None,
-        stall_after: Seconds | None = None,
-        join_timeout: Seconds | None = None,
-        operation_timeout: Seconds | None = None,
-        **unknown: object,
-    ) -> None:
+    def __init__(self, **given: Unpack[Given]) -> None:
         super().__init__("thalweg")
-        given = dict(locals())
-        for name in ("self", "unknown", "__class__"):
-            given.pop(name, None)
-        given.update(unknown)
         #: Settings that were given, by name.
         self.given: dict[str, object] = {
             name: value for name, value in given.items() if value is not None

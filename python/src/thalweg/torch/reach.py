@@ -7,7 +7,6 @@ reached is taken. A word that only this group knows shows that rank 0 answered, 
 
 from __future__ import annotations
 
-import concurrent.futures
 import fcntl
 import logging
 import secrets
@@ -16,8 +15,10 @@ import struct
 import threading
 import typing
 
+from . import errors
+
 if typing.TYPE_CHECKING:
-    from .meeting import Waiting
+    from .waiting import Waiting
 
 _log = logging.getLogger("thalweg")
 
@@ -64,11 +65,26 @@ def choose(store: Waiting, rank: int, ranks: int, bind: str | None = None) -> st
     if rank == 0:
         return _offer(store, ranks, [bind] if bind else own_addresses())
     offer = store.get("thalweg/offer", 0)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
-        tries = pool.map(lambda address: _answers(address, offer), offer["addresses"])
-        reached = [address for address, is_there in zip(offer["addresses"], tries) if is_there]
+    reached = _reached(offer)
     store.set(f"thalweg/reached/{rank}", [socket.gethostname(), reached])
     return None
+
+
+def _reached(offer: dict[str, typing.Any]) -> list[str]:
+    """The addresses of rank 0 that answer. They are tried at once, and Ctrl-C waits for none of them."""
+    answered: set[str] = set()
+
+    def attempt(address: str) -> None:
+        if _answers(address, offer):
+            answered.add(address)
+
+    addresses = offer["addresses"]
+    threads = [threading.Thread(target=attempt, args=(address,), daemon=True) for address in addresses]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [address for address in addresses if address in answered]
 
 
 def _offer(store: Waiting, ranks: int, addresses: list[str]) -> str:
@@ -88,10 +104,18 @@ def _offer(store: Waiting, ranks: int, addresses: list[str]) -> str:
         if all(address in reached for _, reached in answers.values()):
             _log.info("rank 0 is reached at %s (of %s)", address, ", ".join(addresses))
             return address
-    lines = [f"rank {r} on {host}: {reached or 'none'}" for r, (host, reached) in answers.items()]
-    raise RuntimeError(
-        f"no address of rank 0 ({', '.join(addresses)}) is reached by all ranks:\n" + "\n".join(lines)
-    )
+    raise _unreachable(addresses, answers)
+
+
+def _unreachable(addresses: list[str], answers: dict[int, tuple[str, list[str]]]) -> errors.UnreachableError:
+    """The error where no address is reached by all, with those ranks that do not reach the best one."""
+    without = {
+        address: [rank for rank, (_, reached) in answers.items() if address not in reached] for address in addresses
+    }
+    lines = [f"rank {r} on {host}: {', '.join(reached) or 'none'}" for r, (host, reached) in answers.items()]
+    text = f"no address of rank 0 ({', '.join(addresses)}) is reached by all ranks:\n" + "\n".join(lines)
+    best = min(addresses, key=lambda address: len(without[address]))
+    return errors.UnreachableError(text, ranks=without[best], operation="join")
 
 
 def _greet(listener: socket.socket, word: str, stop: threading.Event) -> None:

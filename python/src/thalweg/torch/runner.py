@@ -15,7 +15,7 @@ import weakref
 import torch
 
 from .. import _core
-from . import errors
+from . import errors, timeouts
 from .work import Work
 
 _log = logging.getLogger("thalweg")
@@ -26,8 +26,8 @@ Begin = typing.Callable[[], int]
 _POLL_S = 0.2
 # Longest time that leaving takes when a program ends by an exception or with operations in progress.
 _HURRIED_LEAVE_S = 1.0
-# The session reports its own timeout first, with the ranks at fault: this is only for one that does not.
-_GRACE_S = 2.0
+# Shortest time between two reports of the same stall, by the server.
+_STALL_REPEATED_S = 1.0
 # Sessions with operations in progress. These work on memory of tensors, so they must not be dropped.
 _busy: set[Runner] = set()
 
@@ -35,17 +35,28 @@ _busy: set[Runner] = set()
 class Runner:
     """Starts operations in the order of calls. A thread ends them as their results arrive."""
 
-    def __init__(self, session: _core.Session, rank: int, size: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        session: _core.Session,
+        rank: int,
+        size: int,
+        timeout_s: float,
+        server_of_rank_0: str | None = None,
+    ) -> None:
         self.session = session
         self.timeout_s = timeout_s
+        # Address of the server, if it runs in the process of rank 0.
+        self._server_of_rank_0 = server_of_rank_0
         self._rank, self._size = rank, size
         self._pid = os.getpid()
         # Operations in progress, each with its work and with what holds the memory that it uses. A work may end before
         # its operations do, by a timeout.
         self._works: dict[int, tuple[Work, object]] = {}
         self._deadlines: dict[Work, float] = {}
-        # The last explanation of a stall.
-        self._stall = ""
+        # The explanation of the stall that lasts, and the time after which one that is not repeated is over.
+        self._stall: timeouts.Stall | None = None
+        stall_after_s = typing.cast(float, session.settings()["stall_after"])
+        self._stall_over_s = 3 * max(stall_after_s, _STALL_REPEATED_S)
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._calls = 0
@@ -66,22 +77,25 @@ class Runner:
         detail: str = "",
         timeout: datetime.timedelta | None = None,
         keep: object = None,
+        peers: tuple[int, ...] = (),
     ) -> Work:
-        """Begins an operation, or several that end together. `keep` is kept until then."""
+        """Begins an operation, or several that end together. `keep` is kept until then.
+
+        Only the ranks `peers` take part in it, all ranks if it is empty.
+        """
         self._check_process(name)
         record = _enter_record(name)
         with self._lock:
             self._calls += 1
             call = f"call {self._calls} of this group, rank {self._rank} of {self._size}"
             title = f"{name}{detail} ({call})"
-            work = Work(name, title, len(begin), result, settle)
+            work = Work(name, title, len(begin), result, settle, peers)
             for one in begin:
                 self._works[self._begun(one, work)] = (work, (settle, keep))
                 _busy.add(self)
             if begin:
                 own = timeout.total_seconds() if timeout is not None else 0.0
-                limit_s = own if own > 0 else self.timeout_s + _GRACE_S
-                self._deadlines[work] = work.began_at + limit_s
+                self._deadlines[work] = work.began_at + (own if own > 0 else self.timeout_s)
         if not begin:
             work.end_part(None)
         _exit_record(record, work)
@@ -116,7 +130,7 @@ class Runner:
         try:
             return begin()
         except _core.SessionError as error:
-            raise errors.of_core(error, work.operation) from None
+            raise errors.of_core(error, work.operation, self._server_of_rank_0) from None
 
     # spec: E-02
     def _check_process(self, name: str) -> None:
@@ -138,11 +152,19 @@ class Runner:
                 self._deadlines.pop(work, None)
             if not self._works:
                 _busy.discard(self)
+        # What waited has gone on, or its failure has an explanation of its own.
+        self._stall = None
         error = None
         if failure is not None:
             age_s = time.monotonic() - work.began_at
             title = f"{work.title}, begun {age_s:.1f} s ago"
-            error = errors.of_failure(failure, operation=work.operation, title=title, age_s=age_s)
+            error = errors.of_failure(
+                failure,
+                operation=work.operation,
+                title=title,
+                age_s=age_s,
+                server_of_rank_0=self._server_of_rank_0,
+            )
         # What one of its parts does not report is unreported for the whole.
         work.missing = None if work.missing is None or missing is None else work.missing + missing
         work.source = source
@@ -156,12 +178,20 @@ class Runner:
             late = [work for work, deadline in self._deadlines.items() if deadline <= now]
         for work in late:
             age_s = now - work.began_at
-            text = f"{work.title} timed out after {age_s:.1f} s"
+            stall = self._stall_now(now)
+            ranks = work.peers or (stall.ranks if stall else ())
+            text = timeouts.text(work.title, age_s, ranks)
+            if stall is not None and not work.peers:
+                text = f"{text}: {stall.text}"
             self.session.abort(text)
             with self._lock:
                 self._deadlines.pop(work, None)
-            stall = f": {self._stall}" if self._stall else ""
-            work.fail(errors.OperationTimeoutError(text + stall, operation=work.operation, since=age_s))
+            work.fail(errors.OperationTimeoutError(text, ranks=ranks, operation=work.operation, since=age_s))
+
+    def _stall_now(self, now: float) -> timeouts.Stall | None:
+        """The stall, unless it is over: one that lasts is reported again and again."""
+        stall = self._stall
+        return stall if stall is not None and now - stall.noticed_at < self._stall_over_s else None
 
     def _give_up(self, error: Exception) -> None:
         # The operations go on, and with them what holds their memory.
@@ -175,8 +205,7 @@ class Runner:
     def _log_notes(self) -> None:
         for is_warning, note in self.session.take_notes():
             _log.log(logging.WARNING if is_warning else logging.INFO, "%s", note)
-            if is_warning:
-                self._stall = note
+            self._stall = timeouts.Stall.of(note, time.monotonic()) or self._stall
 
 
 def _end_works(runner: weakref.ref[Runner], session: _core.Session) -> None:

@@ -12,7 +12,7 @@ setting               meaning
 ``token_file``        a file with the token
 ``ca_file``           certificates that vouch for the server, where it uses TLS
 ``secret_file``       the secret of the cluster: needed with a switch but no server
-``job``               name of the job; groups add a suffix. Default: a random name
+``job``               name of the job; groups add a suffix. Default: the run ID of torchrun, else a random name
 ``interface``         network interface to send from, as ``eth1``
 ``bind``              address to send from, instead of ``interface``
 ``ports``             UDP ports to choose from, as ``5000-5100``; default: any free port

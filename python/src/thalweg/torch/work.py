@@ -20,13 +20,21 @@ class Work(_distributed_c10d.Work):
     """Handle of an operation, as torch's own: wait for it, or take its future."""
 
     def __init__(
-        self, operation: str, title: str, parts: int, result: object, settle: typing.Callable[[], object]
+        self,
+        operation: str,
+        title: str,
+        parts: int,
+        result: object,
+        settle: typing.Callable[[], object],
+        peers: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
         #: Name of the operation, such as ``all_reduce``.
         self.operation = operation
         #: Operation, call and rank, for messages.
         self.title = title
+        #: Other ranks that take part. Empty where all do.
+        self.peers = peers
         self.began_at = time.monotonic()
         #: Values that the result lacks. ``None`` where that is unreported.
         self.missing: Missing | None = []
@@ -77,6 +85,7 @@ class Work(_distributed_c10d.Work):
             age_s = time.monotonic() - self.began_at
             raise OperationTimeoutError(
                 f"{self.title} timed out: wait({seconds} s) ended {age_s:.1f} s after it began; it goes on",
+                ranks=self.peers,
                 operation=self.operation,
                 since=age_s,
             )
