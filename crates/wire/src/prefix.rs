@@ -205,7 +205,7 @@ impl PrefixView {
         self.other_meaning()
     }
 
-    /// What the bytes say, where this version would have written others.
+    /// The meaning of bytes that this version would have written otherwise.
     #[cold]
     fn other_meaning(&self) -> Result<Prefix, PrefixError> {
         if self.magic != MAGIC {

@@ -34,7 +34,7 @@ const FAN_INS: u64 = FAN_IN_MASK * ONES;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Branch(u64);
 
-/// What all children of a switch have in common of their branches, as it travels.
+/// The part of a branch that all children of a switch share, as it travels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SharedBranch([u8; BRANCH_BYTES]);
 
@@ -110,7 +110,7 @@ impl Branch {
         if branch.is_sound() { Ok(branch) } else { Err(branch.fault()) }
     }
 
-    /// Whether the bits describe a branch. All levels are looked at together: a fan-in has 6 bits of the 11 of its
+    /// Returns whether the bits describe a branch. All levels are looked at together: a fan-in has 6 bits of the 11 of its
     /// level and a place has 5, so that no sum or difference reaches the next level.
     #[inline]
     const fn is_sound(&self) -> bool {
@@ -129,7 +129,7 @@ impl Branch {
         used != 0 && is_adjacent && is_small && is_counted && has_no_more
     }
 
-    /// What is wrong with bits that describe no branch.
+    /// The fault of bits that describe no branch.
     #[cold]
     fn fault(&self) -> BranchError {
         if self.0 >> (LEVEL_BITS * LEVELS as u32) != 0 {
@@ -151,19 +151,19 @@ impl Branch {
         used_bits.div_ceil(LEVEL_BITS) as u8
     }
 
-    /// Whether there is a switch at a level.
+    /// Returns whether there is a switch at a level.
     #[inline]
     pub fn has(&self, level: u8) -> bool {
         self.fan_in(level) != 0
     }
 
-    /// Whether a level is that of the first switch on the way: [`Branch::entry`].
+    /// Returns whether a level is that of the first switch: [`Branch::entry`].
     #[inline]
     pub fn enters_at(&self, level: u8) -> bool {
         self.has(level) && (level == 0 || !self.has(level - 1))
     }
 
-    /// Whether a level is that of the server: [`Branch::end`].
+    /// Returns whether a level is that of the server: [`Branch::end`].
     #[inline]
     pub fn ends_at(&self, level: u8) -> bool {
         !self.has(level) && level > 0 && self.has(level - 1)
@@ -222,7 +222,7 @@ impl Branch {
         [0, 1, 2, 3].map(|at| if at > level { self.place(at) } else { 0 })
     }
 
-    /// What all children of the switch at a level have in common: its fan-in, and everything above.
+    /// The part that all children of the switch at a level share: its fan-in, and everything above.
     #[inline]
     pub fn shared(&self, level: u8) -> SharedBranch {
         let shift = LEVEL_BITS * u32::from(level).min(LEVELS as u32 - 1);

@@ -152,7 +152,7 @@ impl Gradient {
     }
 }
 
-/// What a check of the bytes finds out.
+/// Result of a check of the bytes.
 struct Checked {
     branch: Branch,
     numbers: Numbers,
@@ -214,7 +214,7 @@ impl GradientView {
         })
     }
 
-    /// Whether the fields keep their rules and agree with each other.
+    /// Checks that the fields keep their rules and agree with each other.
     #[inline]
     fn check(&self, prefix: Prefix) -> Result<Checked, AggregateError> {
         prefix.expect(Kind::AggregateGradient)?;
@@ -242,7 +242,7 @@ impl GradientView {
         Ok(Checked { branch, numbers, absent })
     }
 
-    /// Whose contributions a result in floats lacks.
+    /// Workers whose contributions a result in floats lacks.
     #[cold]
     fn absent(&self) -> Result<Absent, AggregateError> {
         let may_lack = self.flags & RESULT != 0 && self.format == FLOAT;
