@@ -3,10 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
+use pyo3::prelude::*;
 use thalweg::internal::{Event, listen};
 
 /// Most events that are kept for a session. The oldest ones go first.
 const KEPT: usize = 1_024;
+
+/// Name of the logger in Python.
+const LOGGER: &str = "thalweg";
 
 /// Events of one session.
 pub(crate) struct Notes {
@@ -34,6 +38,20 @@ impl Notes {
     /// The events since the last call, and whether each is worth a warning.
     pub fn take(&self) -> Vec<(bool, String)> {
         lock(&self.events).drain(..).collect()
+    }
+
+    /// Logs the events since the last call, as the session's thread in Python does once there is one.
+    pub fn log(&self, py: Python<'_>) -> PyResult<()> {
+        let events = self.take();
+        if events.is_empty() {
+            return Ok(());
+        }
+        let log = py.import("logging")?.call_method1("getLogger", (LOGGER,))?;
+        for (is_warning, text) in events {
+            let level = if is_warning { "warning" } else { "info" };
+            log.call_method1(level, ("%s", text))?;
+        }
+        Ok(())
     }
 
     fn is_of(&self, event: &Event) -> bool {

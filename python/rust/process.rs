@@ -21,6 +21,16 @@ pub(crate) fn wait<T: Send + 'static>(
     limit: Option<Duration>,
     call: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<Option<T>> {
+    wait_doing(py, limit, call, || Ok(()))
+}
+
+/// [`wait`] that does something again and again meanwhile. An error of that ends the wait as a signal does.
+pub(crate) fn wait_doing<T: Send + 'static>(
+    py: Python<'_>,
+    limit: Option<Duration>,
+    call: impl FnOnce() -> T + Send + 'static,
+    meanwhile: impl Fn() -> PyResult<()>,
+) -> PyResult<Option<T>> {
     let (sender, result) = channel();
     let run = move || {
         // Nobody may wait any more.
@@ -44,7 +54,10 @@ pub(crate) fn wait<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) if left.is_some_and(|left| left.is_zero()) => {
                 return Ok(None);
             }
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Timeout) => {
+                py.check_signals()?;
+                meanwhile()?;
+            }
         }
     }
 }

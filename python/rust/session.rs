@@ -14,7 +14,7 @@ use crate::errors::{self, Failure};
 use crate::memory::{Memory, all};
 use crate::names::{combine, element_of, intent, reduce};
 use crate::notes::{self, Notes};
-use crate::process::{OfProcess, wait};
+use crate::process::{OfProcess, wait, wait_doing};
 use crate::settings::{self, seconds};
 
 /// Copies the result of an operation to where it belongs and says what it lacks, or why there is none.
@@ -69,7 +69,7 @@ impl Session {
         if let Some(given) = given {
             settings::apply(&mut config, given)?;
         }
-        let session = join(py, config.clone())?;
+        let session = join(py, config.clone(), &notes)?;
         let (ended, ends) = channel();
         Ok(Session {
             session: Mutex::new(OfProcess::new(session)),
@@ -468,10 +468,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Joins a job. Ctrl-C ends the wait.
-fn join(py: Python<'_>, config: SessionConfig) -> PyResult<thalweg::Session> {
+/// Joins a job. Ctrl-C ends the wait. Meanwhile events are logged: ranks that are missing above all.
+fn join(py: Python<'_>, config: SessionConfig, notes: &Notes) -> PyResult<thalweg::Session> {
     let cancel = config.cancel.clone();
-    let joined = wait(py, None, || thalweg::Session::join(config));
+    let joined = wait_doing(py, None, || thalweg::Session::join(config), || notes.log(py));
     let joined = joined.inspect_err(|_| cancel.cancel("interrupted while it joined"))?;
     // There is no limit, so there is a result.
     let joined = joined.ok_or_else(|| PyValueError::new_err("joining has not ended"))?;
