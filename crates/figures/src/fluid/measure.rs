@@ -127,7 +127,7 @@ impl Setup {
         let seconds = |slots: f64| slots * settings.slot.as_s_f64();
         let completions_s: Vec<f64> = world.completion_slots().into_iter().map(seconds).collect();
         let of = |values: &[f64], percent| percentile(values, percent).unwrap_or(f64::NAN);
-        // How long decisions of ours took, and how many schedules tables refused.
+        // How long decisions of MLCC took, and how many schedules tables refused.
         let Ours { decisions_us, refusals, .. } = ours;
         let numbers = [
             ("mean-completion-s", mean(&completions_s).unwrap_or(f64::NAN)),
@@ -172,9 +172,9 @@ mod tests {
         let context = Context::unwatched("mlcc-15", 7, 1);
         let form: Of<Setup> = context.figure.form(true);
         let cells = form.study.cells().unwrap();
-        let ours = [cells[0].clone(), cells[0].clone()];
+        let pair = [cells[0].clone(), cells[0].clone()];
         let run = |cell: &Cell<'_>, point: &Point<'_>| form.bench.measure(&(), cell, point);
-        let twice = context.each(&ours, Cell::label, run).unwrap();
+        let twice = context.each(&pair, Cell::label, run).unwrap();
         assert_eq!(twice[0].points("completions"), twice[1].points("completions"));
         assert_eq!(twice[0].points("completions").len(), 48, "as many as jobs");
         assert!(twice[0].number("decisions") > 1_000.0);

@@ -160,7 +160,7 @@ impl<'a> Cell<'a> {
         Some(&self.study.axes[axis][self.picks[place]])
     }
 
-    /// Returns the number of the choice of one axis; not a number where there is none.
+    /// Returns the number of the choice of one axis; not a number where the choice is a word.
     pub(crate) fn number(&self, axis: &str) -> f64 {
         self.choice(axis).map_or(f64::NAN, |choice| choice.number)
     }

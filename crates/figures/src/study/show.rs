@@ -76,7 +76,7 @@ pub(super) struct Said {
 #[serde(deny_unknown_fields)]
 struct InWords {
     /// Our side, with `{}` in place of each value.
-    ours: String,
+    measured: String,
     rule: String,
     rules: Vec<RuleOrName>,
 }
@@ -143,13 +143,13 @@ impl Show for Said {
             values = vec![over.of(values)];
         }
         if let Some(words) = &self.in_words {
-            let mut ours = words.ours.clone();
+            let mut measured = words.measured.clone();
             let mut holds = true;
             for (value, rule) in values.iter().zip(&words.rules) {
-                ours = ours.replacen("{}", &self.unit.format(*value), 1);
+                measured = measured.replacen("{}", &self.unit.format(*value), 1);
                 holds &= rule.rule(study)?.accepts(*value);
             }
-            return Ok(Claim::judged(text, paper, ours, words.rule.as_str(), holds));
+            return Ok(Claim::judged(text, paper, measured, words.rule.as_str(), holds));
         }
         let rule = self.rule.as_ref().map(|rule| rule.rule(study)).transpose()?;
         Ok(match (rule, &values[..]) {
