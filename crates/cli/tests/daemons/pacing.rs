@@ -141,6 +141,10 @@ fn measured(only: &str, more: &[&str]) -> Option<Value> {
 /// never leaves; how close it comes on free cores, the benchmark says.
 const SLOWED: f64 = -0.3;
 
+/// Excess over the grant of ten slots that the kernel's pacing of TCP may have: it is up to a tenth off for a slot, and
+/// catches up after the program was kept from the processor. A rate that is not applied is several times faster.
+const KERNEL_EXCESS: f64 = 0.1;
+
 /// No ten slots bring more than was asked for and was owed when they began, and this part of it. Slots last from
 /// when counters were read until they were read again: a busy machine is late.
 fn assert_never_faster(found: &Value, job: &str, above: f64) {
@@ -179,7 +183,7 @@ fn tcp_programs_and_flows_of_ours_keep_rates_that_change_every_slot() {
     for job in ["job0", "job1"] {
         let error = rates[format!("{job}_mean_error")].as_f64().expect("a number");
         assert!((SLOWED..0.05).contains(&error), "{job}: {error}");
-        assert_never_faster(&rates, &format!("{job}_"), 0.05);
+        assert_never_faster(&rates, &format!("{job}_"), KERNEL_EXCESS);
     }
     let Some(flows) = measured("flows", &["--seconds", "4"]) else { return };
     let error = flows["mean_error"].as_f64().expect("a number");
