@@ -12,6 +12,8 @@ const BURST_PART: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Gate {
     pacer: SlotPacer,
+    /// Data packets with a shorter body do not wait.
+    waiting_bytes: u32,
     overhead_bytes: u32,
     /// Whether anybody watches. A job with nothing planned sends as it likes: what is sent again.
     is_held: bool,
@@ -33,6 +35,7 @@ impl Gate {
     pub(super) fn new(job: &PacedJob, slot: Span) -> Gate {
         Gate {
             pacer: SlotPacer::with_burst(slot / BURST_PART),
+            waiting_bytes: job.segment_bytes / 2,
             overhead_bytes: job.overhead_bytes,
             is_held: false,
             opens_at: Time::NEVER,
@@ -92,7 +95,11 @@ impl Outbox for Gated<'_> {
     fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
         let Gated { outbox, gate, now } = self;
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = body;
-        let must_wait = gate.is_held && purpose != Purpose::Control;
+        // Plans count the full packets of an iteration. The short end of a message may be all that is left when the
+        // plan is used up, and other hosts would wait for it until the job's turn comes again: it leaves at once, and
+        // what follows waits the longer.
+        let may_leave_early = purpose == Purpose::Control || bytes < gate.waiting_bytes;
+        let must_wait = gate.is_held && !may_leave_early;
         if must_wait {
             let opens_at = gate.pacer.next_send(*now);
             if opens_at > *now {

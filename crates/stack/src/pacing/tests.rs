@@ -222,7 +222,8 @@ fn data_waits_for_a_grant_and_control_passes() {
         bytes,
         Purpose::Control
     )));
-    assert!(!sink.send(&mut pacing, start, 100, Purpose::Data), "the end of a tensor waits, too");
+    assert!(sink.send(&mut pacing, start, 100, Purpose::Data), "the end of a message passes");
+    assert!(!sink.send(&mut pacing, start, 730, Purpose::Data), "half of a packet waits");
     let decided = start + settings().decide_after + settings().decide_spread;
     pacing.handle_timeout(decided);
     assert!(sink.send_data(&mut pacing, decided));
