@@ -8,7 +8,8 @@ use self::probe::BaseRttProbe;
 use super::classes::ClassFilter;
 use super::queueing::{QueueState, RoundJudge};
 use super::{
-    Acked, ControlStart, Controller, Lost, PacketInfo, SampledClasses, SentPacket, Settings,
+    Acked, ControlStart, Controller, DelaySettings, Lost, PacketInfo, SampledClasses, SentPacket,
+    Settings,
 };
 
 /// Settings of a window by additive increase and multiplicative decrease.
@@ -59,30 +60,6 @@ impl Aimd {
             shared_phase: None,
         },
     };
-
-    /// The same with a clock that all hosts share, if the window decreases by delay.
-    #[must_use]
-    pub fn with_shared_phase(self, phase: Option<Span>) -> Aimd {
-        let decrease = match self.decrease {
-            Decrease::OnDelay { target, classes, .. } => {
-                Decrease::OnDelay { target, classes, shared_phase: phase }
-            }
-            Decrease::OnLoss => Decrease::OnLoss,
-        };
-        Aimd { decrease, ..self }
-    }
-
-    /// The same by the round trips of these classes, if the window decreases by delay.
-    #[must_use]
-    pub fn with_classes(self, classes: SampledClasses) -> Aimd {
-        let decrease = match self.decrease {
-            Decrease::OnDelay { target, shared_phase, .. } => {
-                Decrease::OnDelay { target, classes, shared_phase }
-            }
-            Decrease::OnLoss => Decrease::OnLoss,
-        };
-        Aimd { decrease, ..self }
-    }
 }
 
 impl Settings for Aimd {
@@ -90,6 +67,18 @@ impl Settings for Aimd {
 
     fn start(&self, start: &ControlStart) -> AimdWindow {
         AimdWindow::new(self, floor_bytes(start))
+    }
+
+    fn by_delay(&mut self) -> DelaySettings<'_> {
+        match &mut self.decrease {
+            Decrease::OnLoss => DelaySettings::default(),
+            Decrease::OnDelay { target, classes, shared_phase } => DelaySettings {
+                target: Some(target),
+                classes: Some(classes),
+                shared_phase: Some(shared_phase),
+                base: None,
+            },
+        }
     }
 }
 

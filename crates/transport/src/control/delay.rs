@@ -6,7 +6,7 @@ use super::classes::ClassFilter;
 use super::queueing::{QueueState, RoundJudge};
 use super::window::Window;
 use super::windowed::{Rule, Windowed};
-use super::{Acked, ControlError, ControlStart, SampledClasses, Settings};
+use super::{Acked, ControlError, ControlStart, DelaySettings, SampledClasses, Settings};
 
 /// Least share of the window that a round with long queues leaves: halving is enough for one round.
 const LEAST_SHARE: f64 = 0.5;
@@ -43,6 +43,11 @@ impl Settings for Delay {
             return Err(ControlError::Zero { control: "a window by delay", name: "target" });
         }
         Ok(())
+    }
+
+    fn by_delay(&mut self) -> DelaySettings<'_> {
+        let (target, classes) = (Some(&mut self.target), Some(&mut self.classes));
+        DelaySettings { target, classes, ..DelaySettings::default() }
     }
 }
 
