@@ -22,6 +22,7 @@ mod rate;
 mod swift;
 #[cfg(test)]
 mod testing;
+mod timely;
 mod window;
 mod windowed;
 
@@ -247,6 +248,8 @@ macro_rules! controls {
                 bbr::Bbr = "bbr",
                 /// Swift (Kumar et al., 2020): a window that keeps the round trip at a target.
                 swift::Swift = "swift",
+                /// TIMELY (Mittal et al., 2015): a rate by the gradient of round trips. Paces.
+                timely::Timely = "timely",
             }
             others {
                 /// By queueing delay: for hosts whose own queues are long, and links that lose packets by chance.
