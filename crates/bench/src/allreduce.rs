@@ -72,8 +72,7 @@ pub struct AllReduceArguments {
 
 const EXAMPLES: &str = "\
 Time runs from when a rank has left a barrier until it has the sum, of the slowest rank; every sum is \
-checked. With --bound it may lack values, and is checked against those that it says are in it; servers and \
-rings do not report what is missing, and their sums are checked to be no more than those of all ranks. \
+checked. With --bound it may lack values, and is checked against those that it says are in it. \
 The line rate's share is the bytes of the tensor over the time × the rate of a link. With several jobs \
 the table has a row for each; a job's share is its throughput while all jobs ran, over their mean.
 
