@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use foldhash::fast::FixedState;
 use slab::Slab;
 use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Rng, Time, Timers};
+use thalweg_transport::CheckedControl;
 use thalweg_transport::messages::Ready;
 use thalweg_wire::deliver::{Ack, Control, Verb};
 
@@ -21,6 +22,7 @@ pub(crate) struct Outgoing {
     senders: Slab<Sender>,
     /// The place of each tensor. Never iterated.
     names: HashMap<Name, u32, FixedState>,
+    control: CheckedControl,
     peers: Vec<Peer>,
     /// The place of each peer.
     nodes: BTreeMap<NodeId, u32>,
@@ -37,8 +39,9 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub fn new(config: &Config, rng: Rng) -> Outgoing {
+    pub fn new(config: &Config, control: CheckedControl, rng: Rng) -> Outgoing {
         Outgoing {
+            control,
             senders: Slab::new(),
             names: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
             peers: Vec::new(),
@@ -335,9 +338,9 @@ impl Outgoing {
     }
 
     fn peer(&mut self, config: &Config, node: NodeId) -> u32 {
-        let Outgoing { nodes, peers, rng, .. } = self;
+        let Outgoing { nodes, peers, control, rng, .. } = self;
         *nodes.entry(node).or_insert_with(|| {
-            peers.push(Peer::new(config, node, rng));
+            peers.push(Peer::new(config, control, node, rng));
             peers.len() as u32 - 1
         })
     }

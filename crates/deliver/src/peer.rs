@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use thalweg_core::{Bytes, NodeId, Rng, Span, Time};
 use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
-use thalweg_transport::{CongestionControl, ControlStart, Controller, RttEstimator, Spray};
+use thalweg_transport::{
+    CheckedControl, CongestionControl, ControlStart, Controller, RttEstimator, Spray,
+};
 use thalweg_wire::deliver::Ack;
 
 use crate::config::Config;
@@ -62,9 +64,9 @@ pub(crate) struct Departure {
 }
 
 impl Peer {
-    pub fn new(config: &Config, node: NodeId, rng: &Rng) -> Peer {
+    pub fn new(config: &Config, control: &CheckedControl, node: NodeId, rng: &Rng) -> Peer {
         Peer {
-            control: config.control.start(&control_start(config)),
+            control: control.start(&control_start(config)),
             rng: rng.substream("control", u64::from(node.0)),
             flight: Flight::new(),
             infos: PacketInfos::default(),

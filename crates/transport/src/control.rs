@@ -307,8 +307,7 @@ macro_rules! enums {
         })*
 
         impl Control {
-            /// Begins to control a path.
-            pub fn start(&self, start: &ControlStart) -> CongestionControl {
+            fn start(&self, start: &ControlStart) -> CongestionControl {
                 CongestionControl::new(match self {
                     $(Control::$Name(settings) => Running::$Name(settings.start(start)),)*
                 })
@@ -377,6 +376,12 @@ macro_rules! enums {
 controls!(enums);
 
 impl Control {
+    /// Checks the settings, once for all paths.
+    pub fn checked(self) -> Result<CheckedControl, ControlError> {
+        self.check()?;
+        Ok(CheckedControl(self))
+    }
+
     /// Returns whether packets may wait in queues for a time that is set.
     pub fn has_target(mut self) -> bool {
         self.by_delay().target.is_some()
@@ -427,6 +432,17 @@ fn set<T>(setting: Option<&mut T>, value: T) {
 impl Default for Control {
     fn default() -> Control {
         Dctcp::default().into()
+    }
+}
+
+/// A congestion control whose settings were checked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CheckedControl(Control);
+
+impl CheckedControl {
+    /// Begins to control a path.
+    pub fn start(&self, start: &ControlStart) -> CongestionControl {
+        self.0.start(start)
     }
 }
 
