@@ -308,9 +308,10 @@ macro_rules! enums {
 
         impl Control {
             fn start(&self, start: &ControlStart) -> CongestionControl {
-                CongestionControl::new(match self {
+                let running = match self {
                     $(Control::$Name(settings) => Running::$Name(settings.start(start)),)*
-                })
+                };
+                CongestionControl { window: running.window(), running }
             }
 
             /// Checks the settings.
@@ -327,47 +328,65 @@ macro_rules! enums {
             }
         }
 
-        // Calls are static and can be inlined: a transport asks its control for every packet.
-        impl Controller for Running {
-            #[inline]
-            fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
-                match self { $(Running::$Name(control) => control.on_sent(packet),)* }
-            }
-
-            #[inline]
-            fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
-                match self { $(Running::$Name(control) => control.on_ack(acked, rng),)* }
-            }
-
-            fn on_loss(&mut self, lost: &Lost) -> bool {
-                match self { $(Running::$Name(control) => control.on_loss(lost),)* }
-            }
-
-            fn on_timeout(&mut self, now: Time) {
-                match self { $(Running::$Name(control) => control.on_timeout(now),)* }
-            }
-
+        impl Running {
             #[inline]
             fn window(&self) -> Bytes {
                 match self { $(Running::$Name(control) => control.window(),)* }
             }
+        }
+
+        // Calls are static and can be inlined: a transport asks its control for every packet.
+        impl Controller for CongestionControl {
+            #[inline]
+            fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
+                match &mut self.running { $(Running::$Name(control) => control.on_sent(packet),)* }
+            }
+
+            #[inline]
+            fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
+                let is_cut = match &mut self.running {
+                    $(Running::$Name(control) => control.on_ack(acked, rng),)*
+                };
+                self.window = self.running.window();
+                is_cut
+            }
+
+            fn on_loss(&mut self, lost: &Lost) -> bool {
+                let is_cut = match &mut self.running {
+                    $(Running::$Name(control) => control.on_loss(lost),)*
+                };
+                self.window = self.running.window();
+                is_cut
+            }
+
+            fn on_timeout(&mut self, now: Time) {
+                match &mut self.running { $(Running::$Name(control) => control.on_timeout(now),)* }
+                self.window = self.running.window();
+            }
+
+            #[inline]
+            fn window(&self) -> Bytes {
+                self.window
+            }
 
             #[inline]
             fn earliest_departure(&self) -> Time {
-                match self { $(Running::$Name(control) => control.earliest_departure(),)* }
+                match &self.running { $(Running::$Name(control) => control.earliest_departure(),)* }
             }
 
             #[inline]
             fn frees_lost_packets(&self) -> bool {
-                match self { $(Running::$Name(control) => control.frees_lost_packets(),)* }
+                match &self.running { $(Running::$Name(control) => control.frees_lost_packets(),)* }
             }
 
             fn restart(&mut self) {
-                match self { $(Running::$Name(control) => control.restart(),)* }
+                match &mut self.running { $(Running::$Name(control) => control.restart(),)* }
+                self.window = self.running.window();
             }
 
             fn check(&self) {
-                match self { $(Running::$Name(control) => control.check(),)* }
+                match &self.running { $(Running::$Name(control) => control.check(),)* }
+                assert_eq!(self.window, self.running.window(), "the window is that of the control");
             }
         }
     };
@@ -453,62 +472,6 @@ pub struct CongestionControl {
     /// The window of the control. Transports ask for it several times per packet, and it changes with
     /// acknowledgements, losses and timeouts only.
     window: Bytes,
-}
-
-impl CongestionControl {
-    fn new(running: Running) -> CongestionControl {
-        CongestionControl { window: running.window(), running }
-    }
-}
-
-impl Controller for CongestionControl {
-    #[inline]
-    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
-        self.running.on_sent(packet)
-    }
-
-    #[inline]
-    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
-        let is_cut = self.running.on_ack(acked, rng);
-        self.window = self.running.window();
-        is_cut
-    }
-
-    fn on_loss(&mut self, lost: &Lost) -> bool {
-        let is_cut = self.running.on_loss(lost);
-        self.window = self.running.window();
-        is_cut
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        self.running.on_timeout(now);
-        self.window = self.running.window();
-    }
-
-    #[inline]
-    fn window(&self) -> Bytes {
-        self.window
-    }
-
-    #[inline]
-    fn earliest_departure(&self) -> Time {
-        self.running.earliest_departure()
-    }
-
-    #[inline]
-    fn frees_lost_packets(&self) -> bool {
-        self.running.frees_lost_packets()
-    }
-
-    fn restart(&mut self) {
-        self.running.restart();
-        self.window = self.running.window();
-    }
-
-    fn check(&self) {
-        self.running.check();
-        assert_eq!(self.window, self.running.window(), "the window is that of the control");
-    }
 }
 
 #[cfg(test)]

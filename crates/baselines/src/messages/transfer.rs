@@ -25,18 +25,11 @@ pub(crate) struct Transfer {
     next_unsent: u32,
     /// The packets without an answer, and when they were last sent.
     on_the_way: BTreeMap<u32, Time>,
-    /// Their transmissions, in the order of sending.
-    in_order: LossDetector<Travelling>,
+    /// Their transmissions, in the order of sending: packet and time.
+    in_order: LossDetector<(u32, Time)>,
     /// Those that are known to be missing.
     again: BTreeSet<u32>,
     transmissions: u32,
-}
-
-/// A packet that was sent.
-#[derive(Clone, Copy, Debug)]
-struct Travelling {
-    index: u32,
-    sent_at: Time,
 }
 
 /// What a network is told about a packet.
@@ -120,7 +113,7 @@ impl Transfer {
     /// When the packet that is longest on the way was sent.
     pub(crate) fn oldest(&self) -> Option<Time> {
         let mut in_order = self.in_order.iter();
-        in_order.find(|sent| is_awaited(&self.on_the_way, sent)).map(|sent| sent.item.sent_at)
+        in_order.find(|sent| is_awaited(&self.on_the_way, sent)).map(|sent| sent.item.1)
     }
 
     /// Sends the next packet, and says whether it was sent before. `None` if there is none, or no room.
@@ -142,7 +135,7 @@ impl Transfer {
         self.transmissions += 1;
         self.sent_at = now;
         self.on_the_way.insert(index, now);
-        self.in_order.on_sent(self.transmissions.into(), Travelling { index, sent_at: now });
+        self.in_order.on_sent(self.transmissions.into(), (index, now));
         if !self.again.remove(&index) {
             self.next_unsent += 1;
         }
@@ -199,11 +192,11 @@ impl Transfer {
     /// The same of packets below a number.
     pub(crate) fn expire_below(&mut self, end: u32, before: Time) -> u32 {
         let before_count = self.on_the_way();
-        let old = self.in_order.iter().take_while(|sent| sent.item.sent_at <= before);
-        for sent in old.filter(|sent| sent.item.index < end) {
-            if is_awaited(&self.on_the_way, sent) {
-                self.on_the_way.remove(&sent.item.index);
-                self.again.insert(sent.item.index);
+        for sent in self.in_order.iter().take_while(|sent| sent.item.1 <= before) {
+            let (index, _) = sent.item;
+            if index < end && is_awaited(&self.on_the_way, sent) {
+                self.on_the_way.remove(&index);
+                self.again.insert(index);
             }
         }
         self.in_order.pass_over(|sent| is_awaited(&self.on_the_way, sent));
@@ -279,6 +272,7 @@ impl Transfer {
 }
 
 /// Returns whether nothing was heard of a transmission, and its packet was not sent since.
-fn is_awaited(on_the_way: &BTreeMap<u32, Time>, sent: &Transmission<Travelling>) -> bool {
-    on_the_way.get(&sent.item.index) == Some(&sent.item.sent_at)
+fn is_awaited(on_the_way: &BTreeMap<u32, Time>, sent: &Transmission<(u32, Time)>) -> bool {
+    let (index, sent_at) = sent.item;
+    on_the_way.get(&index) == Some(&sent_at)
 }
