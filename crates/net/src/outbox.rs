@@ -28,7 +28,6 @@ pub(crate) struct Arena {
 struct Lent {
     meta: Meta,
     extent: Extent,
-    purpose: Purpose,
 }
 
 impl Arena {
@@ -91,10 +90,12 @@ pub(crate) struct Pace<'a> {
 impl Lender<'_> {
     /// Queues the packet that was lent last. To be called when the machine is done.
     pub(crate) fn settle(&mut self) {
-        let Some(Lent { meta, extent, purpose }) = self.arena.lent.take() else { return };
+        let Some(Lent { meta, extent }) = self.arena.lent.take() else { return };
         self.stats.lent_packets += 1;
-        // Control packets do not wait for the pacer, and are too few bytes to be planned.
-        if let Some(pace) = self.pace.as_mut().filter(|_| purpose != Purpose::Control) {
+        // The rule of simulations: control packets with a body use up what was granted, though they do not wait for
+        // it; packets without a body are not planned, and are too few bytes to be.
+        let pace = self.pace.as_mut().filter(|_| extent.bytes > HEADER_BYTES);
+        if let Some(pace) = pace {
             let wire_bytes = extent.bytes as u64 + u64::from(pace.overhead_bytes);
             pace.pacer.on_send(pace.now, Bytes::new(wire_bytes));
         }
@@ -136,7 +137,6 @@ impl Outbox for Lender<'_> {
         let lent = arena.lent.insert(Lent {
             meta: Meta { src: self.source, ..Meta::default() },
             extent: Extent { area: Area::Lent, start, bytes },
-            purpose,
         });
         Some(Packet { meta: &mut lent.meta, header, body })
     }
