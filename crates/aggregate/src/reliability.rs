@@ -59,12 +59,6 @@ impl Absences {
         self.workers
     }
 
-    /// In how many fragments a rank is missing.
-    pub fn missed_by(&self, rank: u32) -> u64 {
-        let is_missing = |absent: &Absent| absent.ranks(self.workers).any(|other| other == rank);
-        self.incomplete.iter().filter(|(_, absent)| is_missing(absent)).count() as u64
-    }
-
     /// How many values a fragment has, the last one of an operation perhaps less.
     pub fn fragment_values(&self) -> u16 {
         self.fragment_values
@@ -76,11 +70,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_by_fragment_and_by_rank() {
+    fn what_is_missing_is_told_by_fragment() {
         let absent = |ranks: &[u32]| Absent::of(ranks.iter().copied(), 4).unwrap();
         let incomplete = vec![(1, absent(&[0, 3])), (2, absent(&[3]))];
         let absences = Absences { workers: 4, fragment_values: 2, incomplete };
-        assert_eq!([0, 1, 2, 3].map(|rank| absences.missed_by(rank)), [1, 0, 0, 2]);
         let all =
             absences.fragments().map(|(fragment, ranks)| (fragment, ranks.collect::<Vec<_>>()));
         assert_eq!(all.collect::<Vec<_>>(), [(1, vec![0, 3]), (2, vec![3])]);

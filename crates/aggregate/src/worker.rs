@@ -8,7 +8,9 @@ use thalweg_core::{
     Time, Verdict, layer_priority,
 };
 use thalweg_transport::control::PacketInfos;
-use thalweg_transport::{CongestionControl, ControlStart, Controller, RtoLimits, RttEstimator};
+use thalweg_transport::{
+    CheckedControl, CongestionControl, ControlStart, Controller, RtoLimits, RttEstimator,
+};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
@@ -76,6 +78,7 @@ pub enum Event {
 #[derive(Clone, Debug)]
 struct Work {
     config: Config,
+    control: CheckedControl,
     key: Option<Key>,
     operations: Operations,
     fragments: Fragments,
@@ -153,6 +156,7 @@ impl Worker {
         config.check()?;
         Ok(Worker {
             work: Work {
+                control: config.control.with_shared_phase(config.shared_phase).checked()?,
                 config,
                 key: None,
                 operations: Operations::new(operation, first_sequence),
@@ -388,11 +392,7 @@ impl Epoch {
         Epoch {
             rank,
             agreed: Agreed::new(&setup),
-            control: work
-                .config
-                .control
-                .with_shared_phase(work.config.shared_phase)
-                .start(&control_start(&setup)),
+            control: work.control.start(&control_start(&setup)),
             rng: Rng::new(setup.job.0).substream("worker", u64::from(rank)),
             infos: PacketInfos::default(),
             recovery_end: 0,

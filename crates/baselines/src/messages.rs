@@ -38,7 +38,8 @@ pub(crate) fn send_credit(
     config: &MessageConfig,
     (src, flow): Name,
     entropy: u16,
-    (transmissions, priority): (u32, u8),
+    transmissions: u32,
+    priority: u8,
     outbox: &mut dyn Outbox,
 ) -> Option<()> {
     let Credentials { job, epoch, .. } = config.credentials;

@@ -3,6 +3,7 @@
 mod rank;
 mod stage;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use thalweg::{Collective, Window};
@@ -55,8 +56,8 @@ pub struct AllReduceArguments {
     /// Only this collective; all of them without it
     #[arg(long)]
     collective: Option<Way>,
-    /// Congestion control: delay, aimd, dctcp, new-reno, cubic, bbr or swift
-    #[arg(long, default_value_t)]
+    /// Congestion control
+    #[arg(long, default_value_t, value_parser = window_parser())]
     window: Window,
     /// All-reduces that are measured, after one that is not
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
@@ -71,8 +72,7 @@ pub struct AllReduceArguments {
 
 const EXAMPLES: &str = "\
 Time runs from when a rank has left a barrier until it has the sum, of the slowest rank; every sum is \
-checked. With --bound it may lack values, and is checked against those that it says are in it; servers and \
-rings do not report what is missing, and their sums are checked to be no more than those of all ranks. \
+checked. With --bound it may lack values, and is checked against those that it says are in it. \
 The line rate's share is the bytes of the tensor over the time × the rate of a link. With several jobs \
 the table has a row for each; a job's share is its throughput while all jobs ran, over their mean.
 
@@ -92,6 +92,11 @@ Examples:
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 97.5 --loss 0.01 \\
       --lossy-hosts 1 --collective aggregate --bound 0.1
       a model as large as ResNet50, one host with a bad link, and gradients that may lack a tenth";
+
+/// Reads the name of a congestion control.
+fn window_parser() -> impl TypedValueParser<Value = Window> {
+    PossibleValuesParser::new(Window::ALL.map(Window::name)).try_map(|name| name.parse::<Window>())
+}
 
 /// Who adds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -198,19 +198,9 @@ impl Mismatch {
 
 impl OperationKind {
     /// The kinds in which all ranks take part.
-    pub const COLLECTIVES: [OperationKind; 9] = [
-        OperationKind::AllReduce,
-        OperationKind::ReduceScatter,
-        OperationKind::Reduce,
-        OperationKind::Broadcast,
-        OperationKind::AllGather,
-        OperationKind::Gather,
-        OperationKind::Scatter,
-        OperationKind::AllToAll,
-        OperationKind::Barrier,
-    ];
+    pub const COLLECTIVES: &[OperationKind] = OperationKind::ALL.split_at(9).0;
 
-    /// All kinds.
+    /// All kinds, those in which all ranks take part first.
     pub const ALL: [OperationKind; 10] = [
         OperationKind::AllReduce,
         OperationKind::ReduceScatter,

@@ -14,7 +14,7 @@ use crate::answers::{Answer, Answers, Says, address};
 use crate::budget::LossBound;
 use crate::call::{Completion, Failed, Name, Note, Offered, PostError, ReceiveCall, SendCall};
 use crate::config::{Config, ConfigError};
-use crate::incoming::Incoming;
+use crate::incoming::{Arrival, Incoming};
 use crate::outgoing::Outgoing;
 use crate::receiver::Offer;
 use crate::sender::wire_name;
@@ -57,7 +57,7 @@ impl Endpoint {
         config.check()?;
         Ok(Endpoint {
             spray: Spray::new(config.paths, rng.stream("answers")),
-            outgoing: Outgoing::new(&config, rng.stream("data")),
+            outgoing: Outgoing::new(&config, config.control.checked()?, rng.stream("data")),
             incoming: Incoming::new(&config),
             answers: Answers::new(config.max_waiting_answers),
             completions: VecDeque::new(),
@@ -144,7 +144,8 @@ impl Endpoint {
             return;
         };
         let name = name_of(meta.src, data.name);
-        let says = incoming.on_data(config, now, (name, meta), &data, body, (stats, completions));
+        let arrival = Arrival { name, meta, data: &data, body };
+        let says = incoming.on_data(config, now, &arrival, stats, completions);
         if let Some(says) = says {
             stats.no_room += u64::from(!answers.push(Answer { name, says }));
         }

@@ -42,6 +42,15 @@ enum Known {
     GivenUp,
 }
 
+/// A data packet that has arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival<'a> {
+    pub name: Name,
+    pub meta: &'a Meta,
+    pub data: &'a Data,
+    pub body: &'a Body<'a>,
+}
+
 impl Incoming {
     pub fn new(config: &Config) -> Incoming {
         Incoming {
@@ -180,11 +189,11 @@ impl Incoming {
         &mut self,
         config: &Config,
         now: Time,
-        (name, meta): (Name, &Meta),
-        data: &Data,
-        body: &Body<'_>,
-        (stats, done): (&mut Stats, &mut VecDeque<Completion>),
+        arrival: &Arrival<'_>,
+        stats: &mut Stats,
+        done: &mut VecDeque<Completion>,
     ) -> Option<Says> {
+        let &Arrival { name, meta, data, body } = arrival;
         let stop = Says::Verb(Verb::Stop);
         let slot = match self.names.get(&name) {
             Some(&Known::Posted(slot)) => slot,

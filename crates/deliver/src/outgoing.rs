@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use foldhash::fast::FixedState;
 use slab::Slab;
 use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Rng, Time, Timers};
+use thalweg_transport::CheckedControl;
 use thalweg_transport::messages::Ready;
 use thalweg_wire::deliver::{Ack, Control, Verb};
 
@@ -21,6 +22,7 @@ pub(crate) struct Outgoing {
     senders: Slab<Sender>,
     /// The place of each tensor. Never iterated.
     names: HashMap<Name, u32, FixedState>,
+    control: CheckedControl,
     peers: Vec<Peer>,
     /// The place of each peer.
     nodes: BTreeMap<NodeId, u32>,
@@ -37,8 +39,9 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub fn new(config: &Config, rng: Rng) -> Outgoing {
+    pub fn new(config: &Config, control: CheckedControl, rng: Rng) -> Outgoing {
         Outgoing {
+            control,
             senders: Slab::new(),
             names: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
             peers: Vec::new(),
@@ -140,15 +143,14 @@ impl Outgoing {
         loop {
             let (_, place) = self.ready.first()?;
             let peer = &mut self.peers[place as usize];
-            let Some(&waiting) = peer.waiting.first() else {
+            let Some((_, slot)) = peer.waiting.first() else {
                 self.unready(place);
                 continue;
             };
-            let slot = waiting.2;
             let sender = &mut self.senders[slot as usize];
-            let is_last = sender.send(config, now, peer, outbox, stats)?;
+            let is_last = sender.send(config, now, slot, peer, outbox, stats)?;
             if is_last {
-                peer.waiting.remove(&waiting);
+                peer.waiting.put(slot, &mut sender.waiting, None);
                 self.timers.arm(slot, sender.deadline);
             }
             self.unready(place);
@@ -264,9 +266,8 @@ impl Outgoing {
             Next::Send => {
                 // What is sent again keeps its place: others wait for it longest.
                 // spec: M-03
-                sender.waiting = (sender.rank(), sender.posted, slot);
-                let place = sender.peer;
-                self.peers[place as usize].waiting.insert(sender.waiting);
+                let (place, rank) = (sender.peer, (sender.rank(), sender.posted));
+                self.peers[place as usize].waiting.put(slot, &mut sender.waiting, Some(rank));
                 self.enqueue(config, now, place);
             }
         }
@@ -275,7 +276,7 @@ impl Outgoing {
     /// Lets a peer that has something waiting take its place among the others.
     fn enqueue(&mut self, config: &Config, now: Time, place: u32) {
         let peer = &mut self.peers[place as usize];
-        let Some(&(rank, _, _)) = peer.waiting.first() else { return };
+        let Some(((rank, _), _)) = peer.waiting.first() else { return };
         match peer.queued {
             _ if peer.held.is_some() => {}
             Some((known, turn)) => {
@@ -305,7 +306,7 @@ impl Outgoing {
             let peer = &mut peers[place as usize];
             peer.held = None;
             if peer.expire(config, now) {
-                for &(_, _, slot) in &peer.waiting {
+                for (_, slot) in peer.waiting.iter() {
                     let sender = &mut senders[slot as usize];
                     sender.limit_silence(config, now);
                     timers.arm(slot, sender.deadline);
@@ -325,19 +326,17 @@ impl Outgoing {
     }
 
     fn remove(&mut self, slot: u32) {
-        let sender = self.senders.remove(slot as usize);
+        let mut sender = self.senders.remove(slot as usize);
         self.names.remove(&sender.name);
         let peer = &mut self.peers[sender.peer as usize];
         peer.on_end(slot);
-        if sender.is_sending() {
-            peer.waiting.remove(&sender.waiting);
-        }
+        peer.waiting.put(slot, &mut sender.waiting, None);
     }
 
     fn peer(&mut self, config: &Config, node: NodeId) -> u32 {
-        let Outgoing { nodes, peers, rng, .. } = self;
+        let Outgoing { nodes, peers, control, rng, .. } = self;
         *nodes.entry(node).or_insert_with(|| {
-            peers.push(Peer::new(config, node, rng));
+            peers.push(Peer::new(config, control, node, rng));
             peers.len() as u32 - 1
         })
     }
@@ -353,7 +352,7 @@ impl Outgoing {
         }
         assert_eq!(self.senders.len(), self.names.len(), "every tensor has a name");
         let sending = self.senders.iter().filter(|(_, sender)| sender.is_sending()).count();
-        let waiting: usize = self.peers.iter().map(|peer| peer.waiting.len()).sum();
+        let waiting: usize = self.peers.iter().map(|peer| peer.waiting.iter().count()).sum();
         assert_eq!(waiting, sending, "a tensor that waits to send is sending");
         self.check_peers();
     }
@@ -364,8 +363,9 @@ impl Outgoing {
         let is_queued = !sender.is_asking || self.asking.contains(&slot);
         assert!(is_queued, "a sender with a question has its turn");
         let waiting = &self.peers[sender.peer as usize].waiting;
-        let is_waiting = !sender.is_sending() || waiting.contains(&sender.waiting);
-        assert!(is_waiting, "a sender with segments has its turn");
+        let is_waiting =
+            waiting.iter().any(|entry| Some(entry) == sender.waiting.map(|own| (own, slot)));
+        assert_eq!(is_waiting, sender.is_sending(), "a sender with segments has its turn");
         let is_timed = self.timers.armed(slot) <= sender.deadline;
         assert!(is_timed, "a sender with a deadline has a timer");
     }

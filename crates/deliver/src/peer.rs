@@ -1,10 +1,11 @@
 //! A node that tensors are sent to: how fast, over which paths, which of them next.
 
-use std::collections::BTreeSet;
-
 use thalweg_core::{Bytes, NodeId, Rng, Span, Time};
 use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
-use thalweg_transport::{CongestionControl, ControlStart, Controller, RttEstimator, Spray};
+use thalweg_transport::messages::Ready;
+use thalweg_transport::{
+    CheckedControl, CongestionControl, ControlStart, Controller, RttEstimator, Spray,
+};
 use thalweg_wire::deliver::Ack;
 
 use crate::config::Config;
@@ -13,8 +14,8 @@ use crate::flight::{Asked, Flight};
 /// Least number of echoes that the packets of a full window ask for.
 const ECHOES_PER_WINDOW: u64 = 4;
 
-/// What waits to be sent to a peer, the most urgent first: rank, order of posting, place of the sender.
-pub(crate) type Waiting = (u32, u64, u32);
+/// Rank of a sender among those that wait to send to a peer: the more urgent first, then in the order of posting.
+pub(crate) type Waiting = (u32, u64);
 
 pub(crate) struct Peer {
     control: CongestionControl,
@@ -31,8 +32,8 @@ pub(crate) struct Peer {
     rtt: RttEstimator,
     /// Packets until the next one that asks for an echo.
     until_echo: u32,
-    /// Senders that have something to send.
-    pub waiting: BTreeSet<Waiting>,
+    /// Places of senders that have something to send.
+    pub waiting: Ready<Waiting>,
     /// With which rank and turn it stands among the peers that may be sent to.
     pub queued: Option<(u32, u64)>,
     /// Reason why the next packet may not leave yet.
@@ -62,9 +63,9 @@ pub(crate) struct Departure {
 }
 
 impl Peer {
-    pub fn new(config: &Config, node: NodeId, rng: &Rng) -> Peer {
+    pub fn new(config: &Config, control: &CheckedControl, node: NodeId, rng: &Rng) -> Peer {
         Peer {
-            control: config.control.start(&control_start(config)),
+            control: control.start(&control_start(config)),
             rng: rng.substream("control", u64::from(node.0)),
             flight: Flight::new(),
             infos: PacketInfos::default(),
@@ -73,7 +74,7 @@ impl Peer {
             spray: Spray::new(config.paths, rng.substream("spray", u64::from(node.0))),
             rtt: RttEstimator::new(config.waits),
             until_echo: 0,
-            waiting: BTreeSet::new(),
+            waiting: Ready::default(),
             queued: None,
             held: None,
         }

@@ -31,8 +31,8 @@ pub(crate) struct Sender {
     pub name: Name,
     /// Place of the peer that it goes to.
     pub peer: u32,
-    /// Where it stands among those that wait to send, while it is sending.
-    pub waiting: Waiting,
+    /// Rank with which it stands among those that wait to send, while it is sending.
+    pub waiting: Option<Waiting>,
     /// Where it stands in the order of posting.
     pub posted: u64,
     /// Whether it stands among those that wait to ask.
@@ -118,7 +118,7 @@ impl Sender {
         Ok(Sender {
             name,
             peer,
-            waiting: (0, 0, 0),
+            waiting: None,
             posted: 0,
             is_asking: false,
             deadline: Time::NEVER,
@@ -311,12 +311,13 @@ impl Sender {
         matches!(self.phase, Phase::Probing { .. }) && self.questions.doublings() > 1
     }
 
-    /// Sends the next segment. `None` if there is no room; else whether it was the last of this pass.
+    /// Sends the next segment of the tensor in a place. `None` if there is no room; else whether it was the last of this pass.
     #[inline]
     pub fn send(
         &mut self,
         config: &Config,
         now: Time,
+        slot: u32,
         peer: &mut Peer,
         outbox: &mut dyn Outbox,
         stats: &mut Stats,
@@ -331,7 +332,7 @@ impl Sender {
         let is_last = self.position(self.done).is_none();
         let wire_bytes = config.overhead_bytes + u32::from(bytes);
         let priority = tag.dscp.priority();
-        let departure = Departure { tensor: self.waiting.2, wire_bytes, priority, is_last };
+        let departure = Departure { tensor: slot, wire_bytes, priority, is_last };
         let (entropy, asks) = peer.on_data(config, now, departure);
 
         let envelope = Envelope {

@@ -5,7 +5,9 @@ use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::{
     FlowId, FlowTagger, Message, Payload, Sent, StartError, packets_of,
 };
-use thalweg_transport::{CongestionControl, Controller, Envelope, LossThreshold, RttEstimator};
+use thalweg_transport::{
+    CheckedControl, CongestionControl, Controller, Envelope, LossThreshold, RttEstimator,
+};
 use thalweg_wire::flow::{Ack, Data};
 
 use crate::config::{Config, LossDetection};
@@ -63,9 +65,9 @@ pub(crate) enum Outcome {
 
 impl Path {
     /// Nothing is known to the message with this number.
-    pub fn new(config: &Config, number: u64) -> Path {
+    pub fn new(config: &Config, control: &CheckedControl, number: u64) -> Path {
         Path {
-            control: config.control.start(&config.control_start()),
+            control: control.start(&config.control_start()),
             rtt: RttEstimator::new(config.rto_limits()),
             rng: control_rng(config, number),
         }
@@ -88,7 +90,7 @@ fn control_rng(config: &Config, number: u64) -> Rng {
 
 impl Sender {
     /// A place for messages.
-    pub fn vacant(config: &Config) -> Sender {
+    pub fn vacant(config: &Config, path: Path) -> Sender {
         Sender {
             flow: FlowId(0),
             is_live: false,
@@ -102,7 +104,7 @@ impl Sender {
             last_bytes: 0,
             last_index: 0,
             board: Scoreboard::new(LossThreshold::Sent(config.reordering_packets)),
-            path: Path::new(config, 0),
+            path,
             recovery_end: 0,
             timeouts: 0,
             detections: 0,

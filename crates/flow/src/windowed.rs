@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{NodeId, Outbox, Time, Timers};
 use thalweg_transport::messages::{Event, FlowId, Message, StartError, Turns};
-use thalweg_transport::{Inbox, MessageConfig, Protocol};
+use thalweg_transport::{CheckedControl, Inbox, MessageConfig, Protocol};
 use thalweg_wire::flow::Ack;
 
 use crate::config::{Config, ConfigError, LossDetection};
 use crate::sender::{Outcome, Path, Sender};
 
 /// Sends as much of every message as its congestion control allows. Outgoing messages are in places that
-/// are used again.
+/// are used again, with the memory of the messages that they had, so that a message allocates nothing; a slab would
+/// drop it.
 pub struct Windowed {
     config: Config,
+    control: CheckedControl,
     senders: Vec<Sender>,
     vacant: Vec<u32>,
     /// Messages that may have something to send: the most urgent first, and in turn among equals.
@@ -34,6 +36,7 @@ impl Protocol for Windowed {
     fn new(config: Config) -> Result<Windowed, ConfigError> {
         config.check()?;
         Ok(Windowed {
+            control: config.control.checked()?,
             config,
             senders: Vec::new(),
             vacant: Vec::new(),
@@ -64,7 +67,7 @@ impl Protocol for Windowed {
         let flow = FlowId::new(number, slot);
         let path = match self.paths.get(&message.dst) {
             Some(path) => path.for_next(&self.config, number),
-            None => Path::new(&self.config, number),
+            None => Path::new(&self.config, &self.control, number),
         };
         self.senders[slot as usize].begin(&self.config, now, flow, message, path)?;
         self.vacant.pop();
@@ -199,7 +202,8 @@ impl Windowed {
         if slot >> FlowId::SLOT_BITS != 0 {
             return Err(StartError::TooMany);
         }
-        self.senders.push(Sender::vacant(&self.config));
+        let path = Path::new(&self.config, &self.control, 0);
+        self.senders.push(Sender::vacant(&self.config, path));
         self.vacant.push(slot);
         Ok(slot)
     }

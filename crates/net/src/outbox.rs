@@ -92,7 +92,8 @@ impl Lender<'_> {
     pub(crate) fn settle(&mut self) {
         let Some(Lent { meta, extent }) = self.arena.lent.take() else { return };
         self.stats.lent_packets += 1;
-        // Packets without a body are not planned, and are too few bytes to be.
+        // The rule of simulations: control packets with a body use up what was granted, though they do not wait for
+        // it; packets without a body are not planned, and are too few bytes to be.
         let pace = self.pace.as_mut().filter(|_| extent.bytes > HEADER_BYTES);
         if let Some(pace) = pace {
             let wire_bytes = extent.bytes as u64 + u64::from(pace.overhead_bytes);

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use thalweg_core::{Bytes, Rate, Span};
 use thalweg_fabric::Spread;
 use thalweg_fabric::topology::{Dumbbell, LeafSpine, OneSwitch, ThreeTier};
+use thalweg_transport::Control;
 
 use crate::job::Collective;
 
@@ -208,18 +209,33 @@ pub(crate) struct HintsTable {
     pub(crate) unseen: Option<f64>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// Transport of flows.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(try_from = "String")]
 pub(crate) enum ControlWord {
-    Dctcp,
-    NewReno,
-    Cubic,
-    Bbr,
-    Swift,
+    /// Windows or rates by a congestion control.
+    Windows(Control),
     Ndp,
     Pfabric,
     Homa,
     Deliver,
+}
+
+impl TryFrom<String> for ControlWord {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<ControlWord, String> {
+        Ok(match word.as_str() {
+            "ndp" => ControlWord::Ndp,
+            "pfabric" => ControlWord::Pfabric,
+            "homa" => ControlWord::Homa,
+            "deliver" => ControlWord::Deliver,
+            name => ControlWord::Windows(Control::named(name).ok_or_else(|| {
+                let names = [Control::NAMES, &["ndp", "pfabric", "homa", "deliver"]].concat();
+                format!("unknown word `{name}`: write one of `{}`", names.join("`, `"))
+            })?),
+        })
+    }
 }
 
 /// How jobs and switches aggregate. All jobs are alike.

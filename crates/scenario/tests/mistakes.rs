@@ -82,11 +82,6 @@ fn settings_of_windows_are_not_those_of_other_transports() {
             "transport.initial-window-packets: initial-window-packets is zero: set it to 1 or more",
         ),
         (
-            "delivery-control = \"ndp\"",
-            "transport.delivery-control: \"ndp\" is no control of deliveries: write \"rate\", \"delay\", \"dctcp\", \
-             \"new-reno\", \"cubic\", \"bbr\", \"swift\" or a size, \"240KB\"",
-        ),
-        (
             "control = \"deliver\"\ninitial-window-packets = 5",
             "transport.initial-window-packets: control = \"deliver\" has no such setting: take this away",
         ),

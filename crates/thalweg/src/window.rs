@@ -5,73 +5,57 @@ use std::str::FromStr;
 
 use thalweg_core::Span;
 use thalweg_transport::Control;
-use thalweg_transport::control::{Aimd, Bbr, Cubic, Dctcp, NewReno, Swift};
 
 use crate::error::Error;
 
-/// Time that packets may wait in queues. Hosts that sleep between packets answer late by more than the
-/// published target of Swift.
-const SWIFT_TARGET: Span = Span::from_us(1_500);
+/// Time that packets may wait in queues, for controls that have a target. Hosts that sleep between packets answer late
+/// by more than published targets.
+const QUEUE_TARGET: Span = Span::from_us(1_500);
 
-/// Congestion control of a rank: of its sums in the network, of its flows and of its deliveries. The ranks of a job
-/// may differ: the slowest one limits all of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Window {
-    /// By queueing delay: a window for sums in the network (up to 1.5 ms) and for flows (up to 1 ms), a rate for
-    /// deliveries (0.5 to 2 ms).
-    #[default]
-    Delay,
-    /// The rule that was published for ATP: each round trip with a mark or a loss halves the window.
-    Aimd,
-    /// DCTCP (RFC 8257): the window falls by the share of marks. Without marks, by half for a loss.
-    Dctcp,
-    /// NewReno (RFC 5681).
-    NewReno,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// BBR, version 1: by the rate at which packets arrive.
-    Bbr,
-    /// Swift: keeps the round trip at 1.5 ms above the shortest one.
-    Swift,
+/// Makes [`Window`] from the table of controls.
+macro_rules! window {
+    (
+        named { $($(#[$doc:meta])* $file:ident::$Name:ident = $name:literal,)* }
+        others { $($others:tt)* }
+    ) => {
+        /// Congestion control of a rank: of its sums in the network, of its flows and of its deliveries. The ranks of
+        /// a job may differ: the slowest one limits all of them. Controls with a target for the time that packets
+        /// wait in queues have one of 1.5 ms.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[non_exhaustive]
+        pub enum Window {
+            /// By queueing delay: a window for sums in the network (up to 1.5 ms) and for flows (up to 1 ms), a rate
+            /// for deliveries (0.5 to 2 ms).
+            #[default]
+            Delay,
+            $($(#[$doc])* $Name,)*
+        }
+
+        impl Window {
+            /// All of them.
+            pub const ALL: [Window; Control::NAMES.len() + 1] =
+                [Window::Delay, $(Window::$Name),*];
+
+            /// The name, as in files of scenarios.
+            pub fn name(self) -> &'static str {
+                match self {
+                    Window::Delay => "delay",
+                    $(Window::$Name => $name,)*
+                }
+            }
+        }
+    };
 }
 
+thalweg_transport::controls!(window);
+
 impl Window {
-    /// All of them.
-    pub const ALL: [Window; 7] = [
-        Window::Delay,
-        Window::Aimd,
-        Window::Dctcp,
-        Window::NewReno,
-        Window::Cubic,
-        Window::Bbr,
-        Window::Swift,
-    ];
-
-    /// The name, as in files of scenarios.
-    pub fn name(self) -> &'static str {
-        match self {
-            Window::Delay => "delay",
-            Window::Aimd => "aimd",
-            Window::Dctcp => "dctcp",
-            Window::NewReno => "new-reno",
-            Window::Cubic => "cubic",
-            Window::Bbr => "bbr",
-            Window::Swift => "swift",
-        }
-    }
-
     /// The control, with settings for real networks. `by_delay` is what [`Window::Delay`] means to the transport
     /// that asks.
     pub(crate) fn control(self, by_delay: impl Into<Control>) -> Control {
-        match self {
-            Window::Delay => by_delay.into(),
-            Window::Aimd => Aimd::default().into(),
-            Window::Dctcp => Dctcp::default().into(),
-            Window::NewReno => NewReno.into(),
-            Window::Cubic => Cubic.into(),
-            Window::Bbr => Bbr.into(),
-            Window::Swift => Swift { target: SWIFT_TARGET, ..Swift::default() }.into(),
+        match Control::named(self.name()) {
+            Some(control) => control.with_target(QUEUE_TARGET),
+            None => by_delay.into(),
         }
     }
 }
@@ -95,6 +79,8 @@ impl FromStr for Window {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_transport::control::Aimd;
+
     use super::*;
 
     #[test]

@@ -1,8 +1,9 @@
 //! Congestion control: the bytes that may be in flight, and the time at which the next packet may leave.
 //!
 //! A transport tells a [`Controller`] what it sent, what was acknowledged and what was lost; the controller
-//! neither sends nor keeps timers. Which one it is, a setting says: [`Control`]. To add one, write its file and
-//! its line in the table below.
+//! neither sends nor keeps timers. Which one it is, a setting says: [`Control`]. To add one, write its file, name the
+//! file below, and add a line to the table `controls`: all transports, scenario files and sessions take it by its
+//! name.
 //!
 //! Windows that follow RFCs count payload bytes in `f64` and use only `+ − × ÷` and `libm`, so that a run gives
 //! the same windows on every machine. They grow only while at least half of the window is in use.
@@ -21,6 +22,7 @@ mod rate;
 mod swift;
 #[cfg(test)]
 mod testing;
+mod timely;
 mod window;
 mod windowed;
 
@@ -29,18 +31,10 @@ use std::fmt;
 use thalweg_core::{Bytes, Rng, Span, Time};
 use thiserror::Error;
 
-pub use aimd::{Aimd, Decrease};
-pub use bbr::Bbr;
+pub use aimd::Decrease;
 pub use classes::SampledClasses;
-pub use cubic::Cubic;
-pub use dctcp::Dctcp;
-pub use delay::Delay;
-pub use fixed::Fixed;
 pub use infos::PacketInfos;
-pub use newreno::NewReno;
-pub use queueing::{BaseRtt, QueueState, RoundJudge};
-pub use rate::{DelayRate, DelayRateError, RateCuts};
-pub use swift::Swift;
+pub use rate::{DelayRateError, RateCuts};
 
 /// A congestion control of one path.
 pub trait Controller: fmt::Debug {
@@ -213,11 +207,88 @@ trait Settings {
     fn check(&self) -> Result<(), ControlError> {
         Ok(())
     }
+
+    /// Settings that controls by delay have in common. Default none.
+    fn by_delay(&mut self) -> DelaySettings<'_> {
+        DelaySettings::default()
+    }
 }
 
-/// Makes the enums of settings and of running controls from a table with one line for each control.
+/// Settings that controls by delay have in common, each as far as the control has it.
+#[derive(Default)]
+struct DelaySettings<'a> {
+    /// Time that packets may wait in queues.
+    target: Option<&'a mut Span>,
+    /// Round trip of the uncongested path, if it is known before one is measured.
+    base: Option<&'a mut Option<Span>>,
+    /// Classes whose round trips are read.
+    classes: Option<&'a mut SampledClasses>,
+    /// Phase of a clock that all hosts share.
+    shared_phase: Option<&'a mut Option<Span>>,
+}
+
+/// The table of all controls: the named ones, which all transports take by their names, and others, which only code
+/// sets up. Hands its lines to a macro.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! controls {
-    ($($(#[$doc:meta])* $Name:ident,)*) => {
+    ($make:ident) => {
+        $make! {
+            named {
+                /// Additive increase and multiplicative decrease in whole packets, as published for ATP: each round
+                /// trip with a mark or a loss halves the window.
+                aimd::Aimd = "aimd",
+                /// DCTCP (RFC 8257): the window falls by the share of marks. Without marks, by half for a loss.
+                dctcp::Dctcp = "dctcp",
+                /// NewReno (RFC 5681).
+                newreno::NewReno = "new-reno",
+                /// CUBIC (RFC 9438).
+                cubic::Cubic = "cubic",
+                /// BBR, version 1 (Cardwell et al., 2016): by the rate at which packets arrive. Paces.
+                bbr::Bbr = "bbr",
+                /// Swift (Kumar et al., 2020): a window that keeps the round trip at a target.
+                swift::Swift = "swift",
+                /// TIMELY (Mittal et al., 2015): a rate by the gradient of round trips. Paces.
+                timely::Timely = "timely",
+            }
+            others {
+                /// By queueing delay: for hosts whose own queues are long, and links that lose packets by chance.
+                delay::Delay,
+                /// A rate by delay, as published for MLT. Paces, without a window.
+                rate::DelayRate,
+                /// A window that does not move.
+                fixed::Fixed,
+            }
+        }
+    };
+}
+
+/// Makes the enums of settings and of running controls from the table.
+macro_rules! enums {
+    (
+        named { $($(#[$doc:meta])* $file:ident::$Named:ident = $name:literal,)* }
+        others { $($(#[$other_doc:meta])* $other_file:ident::$Other:ident,)* }
+    ) => {
+        impl Control {
+            /// Names of the controls that all transports take.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// The control of a name, with its default settings.
+            pub fn named(name: &str) -> Option<Control> {
+                match name {
+                    $($name => Some($Named::default().into()),)*
+                    _ => None,
+                }
+            }
+        }
+
+        enums! {
+            $($(#[$doc])* $file::$Named,)* $($(#[$other_doc])* $other_file::$Other,)*
+        }
+    };
+    ($($(#[$doc:meta])* $file:ident::$Name:ident,)*) => {
+        $(pub use $file::$Name;)*
+
         /// A congestion control and its settings.
         #[derive(Clone, Copy, PartialEq, Debug)]
         pub enum Control {
@@ -236,11 +307,11 @@ macro_rules! controls {
         })*
 
         impl Control {
-            /// Begins to control a path.
-            pub fn start(&self, start: &ControlStart) -> CongestionControl {
-                CongestionControl::new(match self {
+            fn start(&self, start: &ControlStart) -> CongestionControl {
+                let running = match self {
                     $(Control::$Name(settings) => Running::$Name(settings.start(start)),)*
-                })
+                };
+                CongestionControl { window: running.window(), running }
             }
 
             /// Checks the settings.
@@ -249,106 +320,148 @@ macro_rules! controls {
                     $(Control::$Name(settings) => Settings::check(settings),)*
                 }
             }
+
+            fn by_delay(&mut self) -> DelaySettings<'_> {
+                match self {
+                    $(Control::$Name(settings) => settings.by_delay(),)*
+                }
+            }
         }
 
-        // Calls are static and can be inlined: a transport asks its control for every packet.
-        impl Controller for Running {
-            #[inline]
-            fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
-                match self { $(Running::$Name(control) => control.on_sent(packet),)* }
-            }
-
-            #[inline]
-            fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
-                match self { $(Running::$Name(control) => control.on_ack(acked, rng),)* }
-            }
-
-            fn on_loss(&mut self, lost: &Lost) -> bool {
-                match self { $(Running::$Name(control) => control.on_loss(lost),)* }
-            }
-
-            fn on_timeout(&mut self, now: Time) {
-                match self { $(Running::$Name(control) => control.on_timeout(now),)* }
-            }
-
+        impl Running {
             #[inline]
             fn window(&self) -> Bytes {
                 match self { $(Running::$Name(control) => control.window(),)* }
             }
+        }
+
+        // Calls are static and can be inlined: a transport asks its control for every packet.
+        impl Controller for CongestionControl {
+            #[inline]
+            fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
+                match &mut self.running { $(Running::$Name(control) => control.on_sent(packet),)* }
+            }
+
+            #[inline]
+            fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
+                let is_cut = match &mut self.running {
+                    $(Running::$Name(control) => control.on_ack(acked, rng),)*
+                };
+                self.window = self.running.window();
+                is_cut
+            }
+
+            fn on_loss(&mut self, lost: &Lost) -> bool {
+                let is_cut = match &mut self.running {
+                    $(Running::$Name(control) => control.on_loss(lost),)*
+                };
+                self.window = self.running.window();
+                is_cut
+            }
+
+            fn on_timeout(&mut self, now: Time) {
+                match &mut self.running { $(Running::$Name(control) => control.on_timeout(now),)* }
+                self.window = self.running.window();
+            }
+
+            #[inline]
+            fn window(&self) -> Bytes {
+                self.window
+            }
 
             #[inline]
             fn earliest_departure(&self) -> Time {
-                match self { $(Running::$Name(control) => control.earliest_departure(),)* }
+                match &self.running { $(Running::$Name(control) => control.earliest_departure(),)* }
             }
 
             #[inline]
             fn frees_lost_packets(&self) -> bool {
-                match self { $(Running::$Name(control) => control.frees_lost_packets(),)* }
+                match &self.running { $(Running::$Name(control) => control.frees_lost_packets(),)* }
             }
 
             fn restart(&mut self) {
-                match self { $(Running::$Name(control) => control.restart(),)* }
+                match &mut self.running { $(Running::$Name(control) => control.restart(),)* }
+                self.window = self.running.window();
             }
 
             fn check(&self) {
-                match self { $(Running::$Name(control) => control.check(),)* }
+                match &self.running { $(Running::$Name(control) => control.check(),)* }
+                assert_eq!(self.window, self.running.window(), "the window is that of the control");
             }
         }
     };
 }
 
-controls! {
-    /// Additive increase and multiplicative decrease in whole packets, as published for ATP.
-    Aimd,
-    /// BBR, version 1 (Cardwell et al., 2016): by the rate at which packets arrive. Paces.
-    Bbr,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// DCTCP (RFC 8257).
-    Dctcp,
-    /// By queueing delay: for hosts whose own queues are long, and links that lose packets by chance.
-    Delay,
-    /// A rate by delay, as published for MLT. Paces, without a window.
-    DelayRate,
-    /// A window that does not move.
-    Fixed,
-    /// NewReno (RFC 5681).
-    NewReno,
-    /// Swift (Kumar et al., 2020): a window that keeps the round trip at a target.
-    Swift,
-}
+controls!(enums);
 
 impl Control {
-    /// The same control with the phase of a clock that all hosts share, if it probes the base round trip.
+    /// Checks the settings, once for all paths.
+    pub fn checked(self) -> Result<CheckedControl, ControlError> {
+        self.check()?;
+        Ok(CheckedControl(self))
+    }
+
+    /// Returns whether packets may wait in queues for a time that is set.
+    pub fn has_target(mut self) -> bool {
+        self.by_delay().target.is_some()
+    }
+
+    /// Returns whether the control reads round trips, of all classes or of some.
+    pub fn reads_round_trips(mut self) -> bool {
+        self.by_delay().classes.is_some()
+    }
+
+    /// The same control, which lets packets wait in queues for `target`, if it has a target.
     #[must_use]
-    pub fn with_shared_phase(self, phase: Option<Span>) -> Control {
-        match self {
-            Control::Aimd(aimd) => aimd.with_shared_phase(phase).into(),
-            other => other,
-        }
+    pub fn with_target(mut self, target: Span) -> Control {
+        set(self.by_delay().target, target);
+        self
+    }
+
+    /// The same control with the round trip of the uncongested path, if it needs that.
+    #[must_use]
+    pub fn with_base_rtt(mut self, round_trip: Span) -> Control {
+        set(self.by_delay().base, Some(round_trip));
+        self
     }
 
     /// The same control, which reads the round trips of these classes if it is one by delay.
     // spec: M-17
     #[must_use]
-    pub fn with_classes(self, classes: SampledClasses) -> Control {
-        match self {
-            Control::Aimd(aimd) => aimd.with_classes(classes).into(),
-            Control::Delay(delay) => Delay { classes, ..delay }.into(),
-            Control::DelayRate(rate) => DelayRate { classes, ..rate }.into(),
-            Control::Swift(swift) => Swift { classes, ..swift }.into(),
-            other @ (Control::Bbr(_)
-            | Control::Cubic(_)
-            | Control::Dctcp(_)
-            | Control::Fixed(_)
-            | Control::NewReno(_)) => other,
-        }
+    pub fn with_classes(mut self, classes: SampledClasses) -> Control {
+        set(self.by_delay().classes, classes);
+        self
+    }
+
+    /// The same control with the phase of a clock that all hosts share, if it probes the base round trip.
+    #[must_use]
+    pub fn with_shared_phase(mut self, phase: Option<Span>) -> Control {
+        set(self.by_delay().shared_phase, phase);
+        self
+    }
+}
+
+/// Sets a setting that a control has.
+fn set<T>(setting: Option<&mut T>, value: T) {
+    if let Some(setting) = setting {
+        *setting = value;
     }
 }
 
 impl Default for Control {
     fn default() -> Control {
         Dctcp::default().into()
+    }
+}
+
+/// A congestion control whose settings were checked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CheckedControl(Control);
+
+impl CheckedControl {
+    /// Begins to control a path.
+    pub fn start(&self, start: &ControlStart) -> CongestionControl {
+        self.0.start(start)
     }
 }
 
@@ -359,62 +472,6 @@ pub struct CongestionControl {
     /// The window of the control. Transports ask for it several times per packet, and it changes with
     /// acknowledgements, losses and timeouts only.
     window: Bytes,
-}
-
-impl CongestionControl {
-    fn new(running: Running) -> CongestionControl {
-        CongestionControl { window: running.window(), running }
-    }
-}
-
-impl Controller for CongestionControl {
-    #[inline]
-    fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
-        self.running.on_sent(packet)
-    }
-
-    #[inline]
-    fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
-        let is_cut = self.running.on_ack(acked, rng);
-        self.window = self.running.window();
-        is_cut
-    }
-
-    fn on_loss(&mut self, lost: &Lost) -> bool {
-        let is_cut = self.running.on_loss(lost);
-        self.window = self.running.window();
-        is_cut
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        self.running.on_timeout(now);
-        self.window = self.running.window();
-    }
-
-    #[inline]
-    fn window(&self) -> Bytes {
-        self.window
-    }
-
-    #[inline]
-    fn earliest_departure(&self) -> Time {
-        self.running.earliest_departure()
-    }
-
-    #[inline]
-    fn frees_lost_packets(&self) -> bool {
-        self.running.frees_lost_packets()
-    }
-
-    fn restart(&mut self) {
-        self.running.restart();
-        self.window = self.running.window();
-    }
-
-    fn check(&self) {
-        self.running.check();
-        assert_eq!(self.window, self.running.window(), "the window is that of the control");
-    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,9 @@ pub mod messages;
 pub mod recovery;
 pub mod spray;
 
-pub use control::{CongestionControl, Control, ControlError, ControlStart, Controller};
+pub use control::{
+    CheckedControl, CongestionControl, Control, ControlError, ControlStart, Controller,
+};
 pub use credentials::Credentials;
 pub use endpoint::{Arrival, Dropped, Endpoint, Inbox, Protocol};
 pub use envelope::Envelope;

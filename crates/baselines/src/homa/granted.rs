@@ -56,7 +56,7 @@ impl Granted {
 
     fn send_grant(&mut self, outbox: &mut dyn Outbox) -> Option<bool> {
         let Grant { name, entropy, packets, priority } = self.grants.next()?;
-        send_credit(&self.config.messages, name, entropy, (packets, priority), outbox)?;
+        send_credit(&self.config.messages, name, entropy, packets, priority, outbox)?;
         self.grants.pop();
         Some(false)
     }
@@ -76,7 +76,7 @@ impl Granted {
     fn on_wake(&mut self, inbox: &mut Inbox, now: Time, slot: u32) {
         let Config { messages, timeout_after, .. } = &self.config;
         let since = |outgoing: &Outgoing<State>| Some(outgoing.transfer.silent_since());
-        let woken = self.outbound.wake((inbox, messages), now, slot, *timeout_after, since);
+        let woken = self.outbound.wake(inbox, messages, now, slot, *timeout_after, since);
         let Some(Outgoing { transfer, state, .. }) = woken else { return };
         if !state.is_probing {
             state.is_probing = true;

@@ -105,7 +105,8 @@ impl<S> Outbound<S> {
     /// nobody has given it up.
     pub(crate) fn wake(
         &mut self,
-        (inbox, config): (&mut Inbox, &MessageConfig),
+        inbox: &mut Inbox,
+        config: &MessageConfig,
         now: Time,
         slot: u32,
         after: Span,

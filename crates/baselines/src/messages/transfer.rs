@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_core::{Body, Dscp, Ecn, LAST_PRIORITY, NodeId, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_transport::messages::{FlowId, Message, Payload, Sent, StartError, packets_of};
-use thalweg_transport::{Envelope, MessageConfig};
+use thalweg_transport::{Envelope, LossDetector, MessageConfig, Transmission};
 use thalweg_wire::flow::{Ack, Data};
 
 /// An outgoing message.
@@ -25,6 +25,8 @@ pub(crate) struct Transfer {
     next_unsent: u32,
     /// The packets without an answer, and when they were last sent.
     on_the_way: BTreeMap<u32, Time>,
+    /// Their transmissions, in the order of sending: packet and time.
+    in_order: LossDetector<(u32, Time)>,
     /// Those that are known to be missing.
     again: BTreeSet<u32>,
     transmissions: u32,
@@ -66,6 +68,7 @@ impl Transfer {
             packets,
             next_unsent: 0,
             on_the_way: BTreeMap::new(),
+            in_order: LossDetector::by_time(),
             again: BTreeSet::new(),
             transmissions: 0,
         })
@@ -109,7 +112,8 @@ impl Transfer {
 
     /// When the packet that is longest on the way was sent.
     pub(crate) fn oldest(&self) -> Option<Time> {
-        self.on_the_way.values().min().copied()
+        let mut in_order = self.in_order.iter();
+        in_order.find(|sent| is_awaited(&self.on_the_way, sent)).map(|sent| sent.item.1)
     }
 
     /// Sends the next packet, and says whether it was sent before. `None` if there is none, or no room.
@@ -131,6 +135,7 @@ impl Transfer {
         self.transmissions += 1;
         self.sent_at = now;
         self.on_the_way.insert(index, now);
+        self.in_order.on_sent(self.transmissions.into(), (index, now));
         if !self.again.remove(&index) {
             self.next_unsent += 1;
         }
@@ -175,6 +180,7 @@ impl Transfer {
             self.on_the_way.remove(&ack.index);
             self.again.insert(ack.index);
         }
+        self.in_order.pass_over(|sent| is_awaited(&self.on_the_way, sent));
         Some(before - self.unanswered())
     }
 
@@ -185,13 +191,16 @@ impl Transfer {
 
     /// The same of packets below a number.
     pub(crate) fn expire_below(&mut self, end: u32, before: Time) -> u32 {
-        let expired: Vec<u32> = self
-            .on_the_way
-            .extract_if(..end, |_, sent_at| *sent_at <= before)
-            .map(|(index, _)| index)
-            .collect();
-        self.again.extend(&expired);
-        expired.len() as u32
+        let before_count = self.on_the_way();
+        for sent in self.in_order.iter().take_while(|sent| sent.item.1 <= before) {
+            let (index, _) = sent.item;
+            if index < end && is_awaited(&self.on_the_way, sent) {
+                self.on_the_way.remove(&index);
+                self.again.insert(index);
+            }
+        }
+        self.in_order.pass_over(|sent| is_awaited(&self.on_the_way, sent));
+        before_count - self.on_the_way()
     }
 
     /// How it went.
@@ -260,4 +269,10 @@ impl Transfer {
         envelope.fill(&mut packet, |header| data.encode(header));
         packet.body
     }
+}
+
+/// Returns whether nothing was heard of a transmission, and its packet was not sent since.
+fn is_awaited(on_the_way: &BTreeMap<u32, Time>, sent: &Transmission<(u32, Time)>) -> bool {
+    let (index, sent_at) = sent.item;
+    on_the_way.get(&index) == Some(&sent_at)
 }

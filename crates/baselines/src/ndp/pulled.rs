@@ -71,7 +71,7 @@ impl Pulled {
             return None;
         }
         let path = self.next_path();
-        send_credit(&self.config.messages, name, path, (transmissions, 0), outbox)?;
+        send_credit(&self.config.messages, name, path, transmissions, 0, outbox)?;
         self.pulls.pop(now);
         Some(false)
     }
@@ -83,7 +83,7 @@ impl Pulled {
         let since = |outgoing: &Outgoing<State>| {
             outgoing.transfer.oldest().or(Some(outgoing.transfer.silent_since()))
         };
-        let woken = self.outbound.wake((inbox, messages), now, slot, *timeout_after, since);
+        let woken = self.outbound.wake(inbox, messages, now, slot, *timeout_after, since);
         let Some(Outgoing { transfer, state, .. }) = woken else { return };
         transfer.timeouts += 1;
         let expired = transfer.expire(Time::from_ps(now.as_ps() - timeout_after.as_ps()));

@@ -62,7 +62,7 @@ impl Ranked {
         let since = |outgoing: &Outgoing<State>| {
             outgoing.state.probing_since.or_else(|| outgoing.transfer.oldest())
         };
-        let woken = self.outbound.wake((inbox, messages), now, slot, *timeout_after, since);
+        let woken = self.outbound.wake(inbox, messages, now, slot, *timeout_after, since);
         let Some(Outgoing { transfer, state, .. }) = woken else { return };
         transfer.timeouts += 1;
         // As TCP does: whatever was not lost will be acknowledged before it is sent again.

@@ -27,7 +27,8 @@ pub struct Worker {
     fixed: Fixed,
     branch: Branch,
     slots: Vec<Slot>,
-    /// Slots that have something to send, in the order in which they came to have it.
+    /// Slots that have something to send, in the order in which they came to have it. A plain queue: slots have no
+    /// ranks, and none leaves before its turn.
     ready: VecDeque<u32>,
     /// What was sent and has to be answered: all wait equally long.
     unanswered: LossDetector<Unanswered>,

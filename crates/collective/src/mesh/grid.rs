@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use thalweg_values::Bits;
+
 /// A transfer cut into chunks of one length; only the last may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Grid {
@@ -26,6 +28,11 @@ impl Grid {
         let end = start.saturating_add(self.chunk_bytes).min(self.total);
         Some(start as usize..end as usize)
     }
+
+    /// The empty set of its chunks. `None` if they have no numbers of 32 bits.
+    pub fn no_chunks(self) -> Option<Bits> {
+        Some(Bits::new(u32::try_from(self.chunks()).ok()?))
+    }
 }
 
 /// What became of a chunk.
@@ -39,36 +46,12 @@ pub(super) enum Intake {
     Garbled,
 }
 
-/// Which chunks of a transfer have come.
-#[derive(Debug)]
-pub(super) struct Arrivals {
-    has_come: Vec<bool>,
-    missing: u64,
-}
-
-impl Arrivals {
-    pub fn new(grid: Grid) -> Arrivals {
-        Arrivals { has_come: vec![false; grid.chunks() as usize], missing: grid.chunks() }
-    }
-
-    /// Notes a chunk that the transfer has. Returns whether it is new.
-    pub fn note(&mut self, chunk: u64) -> bool {
-        let is_new = !std::mem::replace(&mut self.has_come[chunk as usize], true);
-        self.missing -= u64::from(is_new);
-        is_new
-    }
-
-    pub fn is_complete(&self) -> bool {
-        self.missing == 0
-    }
-}
-
 /// A transfer that arrives, of a length that its sender chose.
 #[derive(Debug)]
 pub(super) struct Filling {
     grid: Grid,
     bytes: Vec<u8>,
-    arrivals: Arrivals,
+    arrivals: Bits,
 }
 
 impl Filling {
@@ -76,7 +59,7 @@ impl Filling {
     pub fn new(grid: Grid) -> Option<Filling> {
         // A single chunk brings its own memory.
         let length = if grid.chunks() == 1 { 0 } else { grid.total };
-        Some(Filling { grid, bytes: zeroed(length)?, arrivals: Arrivals::new(grid) })
+        Some(Filling { grid, bytes: zeroed(length)?, arrivals: grid.no_chunks()? })
     }
 
     pub fn grid(&self) -> Grid {
@@ -87,7 +70,7 @@ impl Filling {
         let Some(range) = self.grid.range(chunk).filter(|range| range.len() == body.len()) else {
             return Intake::Garbled;
         };
-        if !self.arrivals.note(chunk) {
+        if !self.arrivals.insert(chunk as u32) {
             return Intake::Unexpected;
         }
         if self.grid.chunks() == 1 {
@@ -99,14 +82,13 @@ impl Filling {
     }
 
     pub fn is_complete(&self) -> bool {
-        self.arrivals.is_complete()
+        self.arrivals.is_full()
     }
 
     /// Recounts. Panics where chunks that are missing are counted wrongly, and where none is.
     pub fn check(&self) {
-        let missing = self.arrivals.has_come.iter().filter(|has_come| !**has_come).count();
-        assert_eq!(self.arrivals.missing, missing as u64, "chunks that are missing");
-        assert!(missing > 0, "a transfer that has all chunks has ended");
+        self.arrivals.check();
+        assert!(!self.is_complete(), "a transfer that has all chunks has ended");
     }
 
     pub fn into_bytes(self) -> Vec<u8> {

@@ -12,7 +12,8 @@ use thalweg_wire::trailer::StreamId;
 pub(super) struct Lane {
     /// Chunks that are on the way.
     in_flight: u32,
-    /// Transfers that may have a chunk to send.
+    /// Transfers that may have a chunk to send. Turns go round by name, so that nobody has to keep the rank with
+    /// which a transfer stands in a queue of the kit.
     ready: BTreeSet<StreamId>,
     /// Who sent last.
     last: Option<StreamId>,

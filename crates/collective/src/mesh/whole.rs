@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use thalweg_core::{Combine, Element, OperationKind};
-use thalweg_values::combine;
+use thalweg_values::{Bits, combine};
 
 use super::call::Outcome;
 use super::config::Place;
-use super::grid::{Arrivals, Grid, Intake, Stream};
+use super::grid::{Grid, Intake, Stream};
 use super::layout::Layout;
 
 /// One operation. See [`layout`](super::layout) for the steps.
@@ -29,7 +29,7 @@ pub(super) struct Whole {
     gives: Vec<Option<Stream>>,
     shares: Vec<Option<Stream>>,
     /// What the owners share with this rank.
-    shared: Vec<Option<Arrivals>>,
+    shared: Vec<Option<Bits>>,
     /// Where chunks are combined.
     scratch: Vec<u8>,
 }
@@ -63,6 +63,8 @@ impl Whole {
         let awaited =
             (0..ranks).filter(|&giver| place.is_other(giver) && layout.givers.has(giver)).count();
         let own_chunks = own.map_or(0, Grid::chunks);
+        let none_came =
+            |grid: Grid| grid.no_chunks().expect("chunks of memory have 32-bit numbers");
         Whole {
             reduction,
             bytes,
@@ -72,7 +74,7 @@ impl Whole {
             combined: if awaited == 0 { (0..own_chunks).collect() } else { Vec::new() },
             gives: (0..ranks).map(|owner| give(owner).map(Stream::new)).collect(),
             shares: (0..ranks).map(|reader| share(reader).map(Stream::new)).collect(),
-            shared: (0..ranks).map(|owner| come(owner).map(Arrivals::new)).collect(),
+            shared: (0..ranks).map(|owner| come(owner).map(none_came)).collect(),
             scratch: Vec::new(),
             place,
             layout,
@@ -152,7 +154,7 @@ impl Whole {
         else {
             return Intake::Garbled;
         };
-        if !arrivals.note(chunk) {
+        if !arrivals.insert(chunk as u32) {
             return Intake::Unexpected;
         }
         self.bytes[range].copy_from_slice(body);
@@ -175,8 +177,7 @@ impl Whole {
 
     /// Whether everything has come, and everything has left.
     pub fn is_done(&self) -> bool {
-        let is_here =
-            |arrivals: &Option<Arrivals>| arrivals.as_ref().is_none_or(Arrivals::is_complete);
+        let is_here = |arrivals: &Option<Bits>| arrivals.as_ref().is_none_or(Bits::is_full);
         self.combined.len() == self.given.len()
             && self.streams().all(Stream::is_sent)
             && self.shared.iter().all(is_here)
@@ -193,7 +194,7 @@ impl Whole {
             None => given.count == 0,
         };
         let awaits_give = self.layout.givers.has(rank) && self.combined.len() < self.given.len();
-        let awaits_share = |arrivals: &Arrivals| !arrivals.is_complete();
+        let awaits_share = |arrivals: &Bits| !arrivals.is_full();
         self.shared[rank as usize].as_ref().is_some_and(awaits_share)
             || (awaits_give && self.given.iter().any(lacks))
     }

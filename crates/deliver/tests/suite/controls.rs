@@ -9,9 +9,7 @@ use thalweg_deliver::{
 use thalweg_fabric::topology::Cable;
 use thalweg_fabric::{Effect, Place, Rule, Topology};
 use thalweg_transport::Control;
-use thalweg_transport::control::{
-    Aimd, Bbr, Cubic, Dctcp, Delay, DelayRate, Fixed, NewReno, Swift,
-};
+use thalweg_transport::control::{Delay, DelayRate, Fixed};
 use thalweg_values::Tensor;
 
 use crate::shuttle::{Pair, Read, buffer, name};
@@ -27,18 +25,13 @@ const WINDOW_BYTES: u64 = 120_000;
 const TENSORS: u64 = 3;
 const VALUES: usize = 500_000;
 
-fn controls() -> [Control; 9] {
-    [
+fn controls() -> impl Iterator<Item = Control> {
+    let others = [
         DelayRate { line_rate: RATE, ..DelayRate::default() }.into(),
-        Dctcp::default().into(),
-        NewReno.into(),
-        Cubic.into(),
-        Bbr.into(),
-        Swift::default().into(),
         Delay::to(Span::from_us(50)).into(),
-        Aimd::default().into(),
         Fixed { bytes: WINDOW_BYTES }.into(),
-    ]
+    ];
+    Control::NAMES.iter().filter_map(|name| Control::named(name)).chain(others)
 }
 
 /// Tensors from host 0 to host 1 over a cable that loses a share of the packets both ways. Returns the buffers

@@ -5,7 +5,7 @@ use thalweg_flow::{
     Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError,
 };
 
-use crate::network::{CONTROLS, Network, Read, TestOutbox, random_bytes};
+use crate::network::{Network, Read, TestOutbox, controls, random_bytes};
 
 fn length(bytes: u64) -> Payload {
     Payload::Length(Bytes::new(bytes))
@@ -64,7 +64,7 @@ fn a_message_can_begin_with_what_the_last_one_learned() {
 
 #[test]
 fn nothing_is_sent_twice_without_need() {
-    for control in CONTROLS {
+    for control in controls() {
         let config = Config { control, ..Config::default() };
         let mut network = Network::new(2, &config, 0);
         for _ in 0..20 {

@@ -9,7 +9,9 @@ use thalweg_transport::{Control, Credentials};
 use thalweg_wire::flow::Ack;
 use thalweg_wire::tag::Key;
 
-use crate::network::{CONTROLS, Faults, Network, Owned, OwnedBody, Read, TestOutbox, random_bytes};
+use crate::network::{
+    Faults, Network, Owned, OwnedBody, Read, TestOutbox, random_bytes, random_control,
+};
 
 const SEEDS: u64 = 3_000;
 
@@ -26,7 +28,7 @@ pub fn random_config(rng: &mut Rng) -> Config {
     let segment_bytes = 1 + rng.below(1_460) as u32;
     let config = Config {
         initial_window_packets: 1 + rng.below(40) as u32,
-        control: CONTROLS[rng.below(CONTROLS.len() as u64) as usize],
+        control: random_control(rng),
         remembers_paths: rng.chance(0.5),
         min_rto: Span::from_us(50 + rng.below(500)),
         initial_rto: Span::from_us(200),

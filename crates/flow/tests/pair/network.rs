@@ -11,26 +11,21 @@ pub use thalweg_core::testing::{OwnedBody, OwnedPacket as Owned, TestOutbox};
 use thalweg_core::{Bytes, Checked, Ecn, Machine, NodeId, Rate, Reports, Rng, Span, Time, Verdict};
 use thalweg_flow::{Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload};
 use thalweg_transport::Control;
-use thalweg_transport::control::{Bbr, Cubic, Dctcp, Delay, NewReno, SampledClasses, Swift};
+use thalweg_transport::control::Delay;
 use thalweg_wire::flow::{Ack, Data};
 
-/// All controls.
-pub const CONTROLS: [Control; 6] = [
-    Control::Dctcp(Dctcp { gain: 1.0 / 16.0, initial_alpha: 1.0 }),
-    Control::NewReno(NewReno),
-    Control::Cubic(Cubic),
-    Control::Delay(Delay { target: Span::from_us(50), classes: SampledClasses::All }),
-    Control::Bbr(Bbr),
-    Control::Swift(Swift {
-        base: None,
-        target: Span::from_us(50),
-        scaling: Span::from_us(25),
-        increase_packets: 1.0,
-        beta: 0.8,
-        max_decrease: 0.5,
-        classes: SampledClasses::All,
-    }),
-];
+/// All controls that have a name, and a window by delay.
+pub fn controls() -> Vec<Control> {
+    let target = Span::from_us(50);
+    let named = Control::NAMES.iter().filter_map(|name| Control::named(name));
+    named.chain([Delay::to(target).into()]).map(|control| control.with_target(target)).collect()
+}
+
+/// One of the controls.
+pub fn random_control(rng: &mut Rng) -> Control {
+    let controls = controls();
+    controls[rng.below(controls.len() as u64) as usize]
+}
 
 /// What the network does to packets, each with a probability.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,9 +5,11 @@ use std::rc::Rc;
 
 use thalweg_core::{Bytes, Dscp, Rate, Rng, Span, Tag, Tagger, Time};
 use thalweg_flow::{Config, Event, FlowTagger, LossDetection, MessageConfig, Payload, Sent};
+use thalweg_transport::Control;
+use thalweg_transport::control::NewReno;
 
 use crate::faults::{Started, check_delivery, random_config};
-use crate::network::{CONTROLS, Faults, Network, Owned, Read, random_bytes};
+use crate::network::{Faults, Network, Owned, Read, random_bytes, random_control};
 
 const SEEDS: u64 = 2_500;
 const SEGMENT: u32 = 1_000;
@@ -84,7 +86,7 @@ fn nothing_is_sent_again_where_nothing_is_lost() {
     for seed in 0..SEEDS {
         let mut rng = Rng::new(seed).stream("lossless");
         let settings = Config {
-            control: CONTROLS[rng.below(CONTROLS.len() as u64) as usize],
+            control: random_control(&mut rng),
             // No queue of this network holds a packet for so long.
             min_rto: Span::from_s(1),
             initial_rto: Span::from_s(1),
@@ -185,7 +187,7 @@ fn what_is_lost_before_a_more_urgent_packet_is_left_to_the_timer() {
 #[test]
 fn a_loss_that_is_found_halves_the_window() {
     let settings = Config { initial_window_packets: 64, ..config() };
-    for control in CONTROLS.into_iter().take(2) {
+    for control in [Control::default(), NewReno.into()] {
         let sent_in_second_round = |lost: Option<u32>| {
             let mut network = Network::new(2, &Config { control, ..settings.clone() }, 1);
             network.rate = Rate::from_gbps(100);

@@ -7,7 +7,7 @@ use thalweg_aggregate::{
 };
 use thalweg_core::{Bytes, NodeId, Span};
 use thalweg_transport::Control;
-use thalweg_transport::control::{Aimd, Decrease, SampledClasses};
+use thalweg_transport::control::Aimd;
 use thalweg_wire::aggregate::Scale;
 
 use super::as_key;
@@ -60,7 +60,7 @@ impl Aggregation {
     /// The settings with the round trip of the longest path, for a control that needs it.
     #[must_use]
     pub(crate) fn on_path(mut self, round_trip: Span) -> Aggregation {
-        self.worker.control = control::on_path(self.worker.control, round_trip);
+        self.worker.control = self.worker.control.with_base_rtt(round_trip);
         self
     }
 }
@@ -144,47 +144,56 @@ fn worker(table: &AggregationTable) -> Result<worker::Config, Mistake> {
 
 fn window(table: &AggregationTable) -> Result<Control, Mistake> {
     let word = table.window.as_deref().unwrap_or("aimd");
-    if table.initial_window.is_some() && !matches!(word, "aimd" | "delay") {
-        let message = "only window = \"aimd\" and \"delay\" begin with a size: take this away, or write \
-                       one of them";
-        return Err(Mistake::at("initial-window", message));
-    }
-    if table.queue_target.is_some() && !matches!(word, "delay" | "swift") {
-        let message = "only window = \"delay\" and \"swift\" have a target: take this away, or write one \
-                       of them";
-        return Err(Mistake::at("queue-target", message));
-    }
-    if table.delay_classes.is_some() && !matches!(word, "delay" | "swift") {
-        let message = "only window = \"delay\" and \"swift\" read round trips: take this away, or write one \
-                       of them";
-        return Err(Mistake::at("delay-classes", message));
-    }
-    let target = table.queue_target.unwrap_or(QUEUE_TARGET);
-    if target == Span::ZERO {
-        return Err(Mistake::at("queue-target", "no window is small enough: give more than 0"));
-    }
     let control = match word {
-        "aimd" => aimd(table, Decrease::OnLoss).into(),
-        "delay" => {
-            let classes = SampledClasses::All;
-            aimd(table, Decrease::OnDelay { target, classes, shared_phase: None }).into()
-        }
-        word => control::named(word, target).ok_or_else(|| {
+        "delay" => Aimd { decrease: Aimd::DELAY.decrease, ..Aimd::default() }.into(),
+        word => control::named(word).ok_or_else(|| {
             let message = format!(
-                "{word:?} is no window: write \"aimd\", \"delay\", {} or a size, \"240KB\"",
-                control::NAMES
+                "{word:?} is no window: write \"delay\", {} or a size, \"240KB\"",
+                control::names(|_| true)
             );
             Mistake::at("window", message)
         })?,
     };
+    check_delay_keys(table, control)?;
+    let control = with_initial_window(table, control)?;
+    let control = control.with_target(table.queue_target.unwrap_or(QUEUE_TARGET));
     Ok(control.with_classes(control::sampled_classes(table.delay_classes.unwrap_or_default())))
 }
 
-fn aimd(table: &AggregationTable, decrease: Decrease) -> Aimd {
-    let default = Aimd::default();
-    let initial_bytes = table.initial_window.map_or(default.initial_bytes, Bytes::as_u64);
-    let max_bytes = default.max_bytes.max(initial_bytes);
-    Aimd { initial_bytes, max_bytes, decrease }
+/// Keys of windows by delay say nothing about others.
+fn check_delay_keys(table: &AggregationTable, control: Control) -> Result<(), Mistake> {
+    let only = |key: &str, what: &str, has_it: fn(Control) -> bool| {
+        let names = control::names(has_it);
+        let message = format!(
+            "only window = \"delay\", {names} {what}: take this away, or write one of them"
+        );
+        Err(Mistake::at(key, message))
+    };
+    if table.queue_target.is_some() && !control.has_target() {
+        return only("queue-target", "have a target", Control::has_target);
+    }
+    if table.delay_classes.is_some() && !control.reads_round_trips() {
+        return only("delay-classes", "read round trips", Control::reads_round_trips);
+    }
+    if table.queue_target == Some(Span::ZERO) {
+        return Err(Mistake::at("queue-target", "no window is small enough: give more than 0"));
+    }
+    Ok(())
+}
+
+fn with_initial_window(table: &AggregationTable, control: Control) -> Result<Control, Mistake> {
+    match (control, table.initial_window.map(Bytes::as_u64)) {
+        (control, None) => Ok(control),
+        (Control::Aimd(aimd), Some(initial_bytes)) => {
+            let max_bytes = aimd.max_bytes.max(initial_bytes);
+            Ok(Aimd { initial_bytes, max_bytes, ..aimd }.into())
+        }
+        (_, Some(_)) => {
+            let message = "only window = \"aimd\" and \"delay\" begin with a size: take this away, or \
+                           write one of them";
+            Err(Mistake::at("initial-window", message))
+        }
+    }
 }
 
 fn levels(table: &AggregationTable) -> Result<u32, Mistake> {

@@ -2,35 +2,24 @@
 
 use thalweg_core::{Bytes, Span};
 use thalweg_transport::Control;
-use thalweg_transport::control::{Bbr, Cubic, Dctcp, Fixed, NewReno, SampledClasses, Swift};
+use thalweg_transport::control::{Fixed, SampledClasses};
 
 use crate::file::DelayClassesWord;
 
-/// Queueing delay that a control by delay accepts, as published for Swift.
+/// Queueing delay that windows by delay accept, as published for Swift.
 pub(crate) const QUEUE_TARGET: Span = Span::from_us(25);
 
-/// Names that all transports know.
-pub(crate) const NAMES: &str = "\"dctcp\", \"new-reno\", \"cubic\", \"bbr\", \"swift\"";
-
-/// The control with a name that all transports know, or a window of a size that does not move. Packets may wait
-/// in queues for `target`, where the control has one.
-pub(crate) fn named(name: &str, target: Span) -> Option<Control> {
-    Some(match name {
-        "dctcp" => Dctcp::default().into(),
-        "new-reno" => NewReno.into(),
-        "cubic" => Cubic.into(),
-        "bbr" => Bbr.into(),
-        "swift" => Swift { target, ..Swift::default() }.into(),
-        size => Fixed { bytes: size.parse::<Bytes>().ok()?.as_u64() }.into(),
-    })
+/// The control with a name that all transports know, or a window of a size that does not move.
+pub(crate) fn named(name: &str) -> Option<Control> {
+    let fixed = || Some(Fixed { bytes: name.parse::<Bytes>().ok()?.as_u64() }.into());
+    Control::named(name).or_else(fixed)
 }
 
-/// The control with the round trip of the longest path, if it needs that.
-pub(crate) fn on_path(control: Control, round_trip: Span) -> Control {
-    match control {
-        Control::Swift(swift) => Swift { base: Some(round_trip), ..swift }.into(),
-        other => other,
-    }
+/// Names that all transports know, of the controls that `is_listed` picks.
+pub(crate) fn names(is_listed: fn(Control) -> bool) -> String {
+    let is_listed = |name: &&&str| Control::named(name).is_some_and(is_listed);
+    let names: Vec<_> = Control::NAMES.iter().filter(is_listed).copied().collect();
+    format!("\"{}\"", names.join("\", \""))
 }
 
 /// The classes that a word of a file means.

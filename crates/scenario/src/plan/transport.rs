@@ -7,9 +7,7 @@ use thalweg_fabric::Topology;
 use thalweg_flow::{
     Config, ConfigError, Endpoint, LossDetection, MessageConfig, MessageConfigError,
 };
-use thalweg_transport::control::{
-    Bbr, Cubic, Dctcp, Delay, DelayRate, NewReno, SampledClasses, Swift,
-};
+use thalweg_transport::control::{Dctcp, Delay, DelayRate, SampledClasses};
 use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
 
 use super::as_key;
@@ -170,18 +168,18 @@ pub(crate) fn delivery_plan(
     let control = match table.delivery_control.as_deref() {
         None | Some("rate") => None,
         Some("delay") => Some(Delay::to(QUEUE_TARGET).into()),
-        Some(word) => Some(control::named(word, QUEUE_TARGET).ok_or_else(|| {
+        Some(word) => Some(control::named(word).ok_or_else(|| {
             let message = format!(
                 "{word:?} is no control of deliveries: write \"rate\", \"delay\", {} or a size, \"240KB\"",
-                control::NAMES
+                control::names(|_| true)
             );
             Mistake::at("delivery-control", message)
         })?),
     };
-    let on_path = |control| control::on_path(control, longest_round_trip(windows, topology));
+    let round_trip = longest_round_trip(windows, topology);
     Ok(DeliveryPlan {
         sprays: table.spray.unwrap_or(true),
-        control: control.map(on_path),
+        control: control.map(|control: Control| control.with_base_rtt(round_trip)),
         classes: control::sampled_classes(table.delay_classes),
     })
 }
@@ -200,12 +198,8 @@ pub(crate) fn protocol(
         PastWord::OnePacket => Past::OnePacket,
     };
     let window_packets = |default: u32| table.initial_window_packets.unwrap_or(default);
-    let protocol = match table.control.unwrap_or(ControlWord::Dctcp) {
-        ControlWord::Dctcp
-        | ControlWord::NewReno
-        | ControlWord::Cubic
-        | ControlWord::Bbr
-        | ControlWord::Swift => Protocol::Windows,
+    let protocol = match table.control.unwrap_or(ControlWord::Windows(Control::default())) {
+        ControlWord::Windows(_) => Protocol::Windows,
         ControlWord::Ndp => Protocol::Ndp(ndp::Config {
             // With queues filled at the sender's and at the receiver's end, no link is idle yet.
             initial_window_packets: window_packets(product_packets + 2 * NDP_QUEUE_PACKETS),
@@ -344,7 +338,7 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
 /// The settings with the round trip of the longest path, for controls that need it.
 pub(crate) fn on_topology(windows: Config, topology: &Topology) -> Config {
     let round_trip = longest_round_trip(&windows, topology);
-    Config { control: control::on_path(windows.control, round_trip), ..windows }
+    Config { control: windows.control.with_base_rtt(round_trip), ..windows }
 }
 
 /// The round trip of a full packet on the longest path.
@@ -372,20 +366,17 @@ fn transport_mistake(error: ConfigError) -> Mistake {
 }
 
 fn flow_control(table: &TransportTable) -> Control {
-    match table.control.unwrap_or(ControlWord::Dctcp) {
+    let control = match table.control {
+        Some(ControlWord::Windows(control)) => control,
         // What has no such control sends its flows in another way, and its jobs not at all.
-        ControlWord::Dctcp
-        | ControlWord::Ndp
-        | ControlWord::Pfabric
-        | ControlWord::Homa
-        | ControlWord::Deliver => Dctcp {
-            gain: table.dctcp_gain.unwrap_or(Dctcp::default().gain),
-            initial_alpha: table.dctcp_initial_alpha.unwrap_or(Dctcp::default().initial_alpha),
+        _ => Control::default(),
+    };
+    match control {
+        Control::Dctcp(dctcp) => Dctcp {
+            gain: table.dctcp_gain.unwrap_or(dctcp.gain),
+            initial_alpha: table.dctcp_initial_alpha.unwrap_or(dctcp.initial_alpha),
         }
         .into(),
-        ControlWord::NewReno => NewReno.into(),
-        ControlWord::Cubic => Cubic.into(),
-        ControlWord::Bbr => Bbr.into(),
-        ControlWord::Swift => Swift::default().into(),
+        other => other,
     }
 }

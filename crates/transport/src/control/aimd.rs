@@ -5,10 +5,10 @@ mod probe;
 use thalweg_core::{Bytes, Rng, Span, Time};
 
 use self::probe::BaseRttProbe;
-use super::classes::ClassFilter;
 use super::queueing::{QueueState, RoundJudge};
 use super::{
-    Acked, ControlStart, Controller, Lost, PacketInfo, SampledClasses, SentPacket, Settings,
+    Acked, ControlStart, Controller, DelaySettings, Lost, PacketInfo, SampledClasses, SentPacket,
+    Settings,
 };
 
 /// Settings of a window by additive increase and multiplicative decrease.
@@ -59,30 +59,6 @@ impl Aimd {
             shared_phase: None,
         },
     };
-
-    /// The same with a clock that all hosts share, if the window decreases by delay.
-    #[must_use]
-    pub fn with_shared_phase(self, phase: Option<Span>) -> Aimd {
-        let decrease = match self.decrease {
-            Decrease::OnDelay { target, classes, .. } => {
-                Decrease::OnDelay { target, classes, shared_phase: phase }
-            }
-            Decrease::OnLoss => Decrease::OnLoss,
-        };
-        Aimd { decrease, ..self }
-    }
-
-    /// The same by the round trips of these classes, if the window decreases by delay.
-    #[must_use]
-    pub fn with_classes(self, classes: SampledClasses) -> Aimd {
-        let decrease = match self.decrease {
-            Decrease::OnDelay { target, shared_phase, .. } => {
-                Decrease::OnDelay { target, classes, shared_phase }
-            }
-            Decrease::OnLoss => Decrease::OnLoss,
-        };
-        Aimd { decrease, ..self }
-    }
 }
 
 impl Settings for Aimd {
@@ -90,6 +66,18 @@ impl Settings for Aimd {
 
     fn start(&self, start: &ControlStart) -> AimdWindow {
         AimdWindow::new(self, floor_bytes(start))
+    }
+
+    fn by_delay(&mut self) -> DelaySettings<'_> {
+        match &mut self.decrease {
+            Decrease::OnLoss => DelaySettings::default(),
+            Decrease::OnDelay { target, classes, shared_phase } => DelaySettings {
+                target: Some(target),
+                classes: Some(classes),
+                shared_phase: Some(shared_phase),
+                base: None,
+            },
+        }
     }
 }
 
@@ -126,7 +114,6 @@ pub(super) struct AimdWindow {
 #[derive(Clone, Debug)]
 struct ByDelay {
     judge: RoundJudge,
-    classes: ClassFilter,
     probe: BaseRttProbe,
 }
 
@@ -143,27 +130,25 @@ impl AimdWindow {
             by_delay: match settings.decrease {
                 Decrease::OnLoss => None,
                 Decrease::OnDelay { target, classes, shared_phase } => Some(Box::new(ByDelay {
-                    judge: RoundJudge::new(target),
-                    classes: ClassFilter::new(classes),
+                    judge: RoundJudge::new(target, classes),
                     probe: BaseRttProbe::new(shared_phase),
                 })),
             },
         }
     }
 
-    fn obey(&mut self, state: QueueState) {
-        let share = match state {
-            QueueState::Empty => return,
-            QueueState::Filling => {
-                // The capacity is known: from here on slowly, so that windows become alike.
-                self.threshold_bytes = self.threshold_bytes.min(self.bytes);
-                return;
-            }
-            // Halving is enough for one round.
-            QueueState::Crowded(share) => share.max(500),
-            QueueState::Lossy => 500,
-        };
-        self.bytes = (self.bytes / 1_000 * share).max(self.floor_bytes);
+    fn on_round(&mut self, state: QueueState) {
+        match state {
+            QueueState::Empty => {}
+            // The capacity is known: from here on slowly, so that windows become alike.
+            QueueState::Filling => self.threshold_bytes = self.threshold_bytes.min(self.bytes),
+            QueueState::Crowded(share) => self.cut(self.bytes / 1_000 * share),
+        }
+    }
+
+    /// Goes down to a window, and grows slowly from there.
+    fn cut(&mut self, bytes: u64) {
+        self.bytes = bytes.max(self.floor_bytes);
         self.threshold_bytes = self.bytes;
         self.acked_bytes = 0;
     }
@@ -185,9 +170,7 @@ impl AimdWindow {
         if transmission < self.round_from {
             return false;
         }
-        self.bytes = (self.bytes / 2).max(self.floor_bytes);
-        self.threshold_bytes = self.bytes;
-        self.acked_bytes = 0;
+        self.cut(self.bytes / 2);
         self.round_from = next_transmission;
         true
     }
@@ -197,9 +180,7 @@ impl ByDelay {
     /// Takes in an acknowledgement. Returns the state of the queues at the end of a round.
     #[inline]
     fn on_ack(&mut self, acked: &Acked) -> Option<QueueState> {
-        let is_sampled = self.classes.admits(acked);
-        let state = if is_sampled { self.judge.on_ack(acked) } else { None };
-        let state = state.filter(|_| !self.probe.is_probing());
+        let state = self.judge.on_ack(acked).filter(|_| !self.probe.is_probing());
         self.probe.on_ack(acked.now);
         state
     }
@@ -208,7 +189,7 @@ impl ByDelay {
 impl Controller for AimdWindow {
     #[inline]
     fn on_sent(&mut self, packet: &SentPacket) -> Option<PacketInfo> {
-        let is_needed = self.by_delay.as_ref().is_some_and(|delay| delay.classes.is_on());
+        let is_needed = self.by_delay.as_ref().is_some_and(|delay| delay.judge.needs_info());
         is_needed.then(|| PacketInfo::of(packet))
     }
 
@@ -216,7 +197,7 @@ impl Controller for AimdWindow {
     fn on_ack(&mut self, acked: &Acked, _rng: &mut Rng) -> bool {
         let state = self.by_delay.as_mut().and_then(|delay| delay.on_ack(acked));
         if let Some(state) = state {
-            self.obey(state);
+            self.on_round(state);
         }
         if acked.congested {
             return self.on_congestion(acked.transmission, acked.next_transmission);
@@ -252,7 +233,7 @@ impl Controller for AimdWindow {
     fn restart(&mut self) {
         self.round_from = 0;
         if let Some(delay) = &mut self.by_delay {
-            delay.judge = delay.judge.restarted();
+            delay.judge.restart();
         }
     }
 

@@ -45,7 +45,7 @@ const INITIAL_RTT_S: f64 = 1e-3;
 const LATE_PACKETS: u64 = 2;
 
 /// BBR, version 1. It has no settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bbr;
 
 impl Settings for Bbr {

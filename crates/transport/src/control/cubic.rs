@@ -16,7 +16,7 @@ const BETA: f64 = 0.7;
 const RENO_INCREASE: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// CUBIC with fast convergence and the Reno-friendly region. Marks count as loss.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cubic;
 
 impl Settings for Cubic {

@@ -2,14 +2,10 @@
 
 use thalweg_core::Span;
 
-use super::classes::ClassFilter;
 use super::queueing::{QueueState, RoundJudge};
 use super::window::Window;
 use super::windowed::{Rule, Windowed};
-use super::{Acked, ControlError, ControlStart, SampledClasses, Settings};
-
-/// Least share of the window that a round with long queues leaves: halving is enough for one round.
-const LEAST_SHARE: f64 = 0.5;
+use super::{Acked, ControlError, ControlStart, DelaySettings, SampledClasses, Settings};
 
 /// Share of the window that a loss leaves when no packet had to wait. Chance lost the packet, or a queue too
 /// short to delay packets: then it fills again soon.
@@ -44,35 +40,33 @@ impl Settings for Delay {
         }
         Ok(())
     }
+
+    fn by_delay(&mut self) -> DelaySettings<'_> {
+        let (target, classes) = (Some(&mut self.target), Some(&mut self.classes));
+        DelaySettings { target, classes, ..DelaySettings::default() }
+    }
 }
 
 /// Slow start until packets wait, then a segment a round trip up to the target.
 #[derive(Clone, Debug)]
 pub(super) struct DelayRule {
     judge: RoundJudge,
-    classes: ClassFilter,
     /// True if packets waited in the last round.
     is_filling: bool,
 }
 
 impl DelayRule {
     pub fn new(settings: Delay) -> DelayRule {
-        DelayRule {
-            judge: RoundJudge::new(settings.target),
-            classes: ClassFilter::new(settings.classes),
-            is_filling: false,
-        }
+        let judge = RoundJudge::new(settings.target, settings.classes);
+        DelayRule { judge, is_filling: false }
     }
 
-    fn obey(&mut self, window: &mut Window, state: QueueState) {
+    fn on_round(&mut self, window: &mut Window, state: QueueState) {
         self.is_filling = state != QueueState::Empty;
         match state {
             QueueState::Empty => {}
             QueueState::Filling => window.leave_slow_start(),
-            QueueState::Crowded(thousandths) => {
-                window.cut((thousandths as f64 / 1_000.0).max(LEAST_SHARE));
-            }
-            QueueState::Lossy => window.cut(LEAST_SHARE),
+            QueueState::Crowded(thousandths) => window.cut(thousandths as f64 / 1_000.0),
         }
     }
 }
@@ -86,20 +80,18 @@ impl Rule for DelayRule {
 
     #[inline]
     fn needs_info(&self) -> bool {
-        self.classes.is_on()
+        self.judge.needs_info()
     }
 
     fn grow(&mut self, window: &mut Window, acked: &Acked) {
-        if self.classes.admits(acked)
-            && let Some(state) = self.judge.on_ack(acked)
-        {
-            self.obey(window, state);
+        if let Some(state) = self.judge.on_ack(acked) {
+            self.on_round(window, state);
         }
         window.grow_as_reno(acked);
     }
 
     fn restart(&mut self) {
-        self.judge = self.judge.restarted();
+        self.judge.restart();
     }
 }
 

@@ -4,7 +4,7 @@ use super::windowed::{Rule, Windowed};
 use super::{ControlStart, Settings};
 
 /// NewReno. It halves the window on loss and on marks alike (RFC 3168).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewReno;
 
 impl Settings for NewReno {

@@ -7,7 +7,8 @@
 
 use thalweg_core::{Span, Time};
 
-use super::Acked;
+use super::classes::ClassFilter;
+use super::{Acked, SampledClasses};
 
 /// Losses of the last rounds: those of a small window are too short to judge by.
 #[derive(Clone, Debug, Default)]
@@ -16,11 +17,13 @@ struct Losses {
     lost: u64,
 }
 
-/// Judges rounds. A round is over when a packet that was sent after its beginning is acknowledged.
+/// Judges rounds, by the round trips of some classes. A round is over when a packet that was sent after its beginning
+/// is acknowledged.
 #[derive(Clone, Debug)]
 pub struct RoundJudge {
     /// Accepted queueing delay.
     target: Span,
+    classes: ClassFilter,
     base: BaseRtt,
     /// First transmission of the next round.
     round_to: u64,
@@ -46,11 +49,13 @@ pub enum QueueState {
     Empty,
     /// Packets wait, at least half as long as accepted.
     Filling,
-    /// Packets wait longer than accepted: go down to this share of the window, in thousandths.
+    /// Packets wait longer than accepted, or many were lost: a queue is full, though too short to delay packets. Go
+    /// down to this share of the window, in thousandths.
     Crowded(u64),
-    /// Many packets were lost: a queue is full, though too short to delay packets.
-    Lossy,
 }
+
+/// Least share of the window that a round leaves, in thousandths: halving is enough for one round.
+const LEAST_SHARE: u64 = 500;
 
 /// Time for which the shortest round trip holds. A path that became longer is known after twice as long.
 const BASE_AGE: Span = Span::from_s(10);
@@ -78,10 +83,11 @@ impl Losses {
 }
 
 impl RoundJudge {
-    /// A judge that accepts a queueing delay of `target`.
-    pub fn new(target: Span) -> RoundJudge {
+    /// A judge that accepts a queueing delay of `target` in the round trips of these classes.
+    pub fn new(target: Span, classes: SampledClasses) -> RoundJudge {
         RoundJudge {
             target,
+            classes: ClassFilter::new(classes),
             base: BaseRtt::default(),
             round_to: 0,
             shortest: None,
@@ -93,6 +99,9 @@ impl RoundJudge {
     /// Takes in an acknowledgement, and judges the round if that ends it.
     #[inline]
     pub fn on_ack(&mut self, acked: &Acked) -> Option<QueueState> {
+        if !self.classes.admits(acked) {
+            return None;
+        }
         self.acked += 1;
         self.losses.acked += 1;
         if let Some(round_trip) = acked.round_trip {
@@ -108,12 +117,19 @@ impl RoundJudge {
         state
     }
 
-    /// A judge for another flow on the same path, whose transmissions are numbered from 0.
-    pub fn restarted(&self) -> RoundJudge {
-        RoundJudge { base: self.base, ..RoundJudge::new(self.target) }
+    /// Returns whether packets have to carry their class.
+    #[inline]
+    pub fn needs_info(&self) -> bool {
+        self.classes.is_on()
     }
 
-    /// Takes in a loss.
+    /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.
+    pub fn restart(&mut self) {
+        (self.round_to, self.shortest, self.acked) = (0, None, 0);
+        self.losses = Losses::default();
+    }
+
+    /// Takes in a loss, of a control that does not answer losses itself.
     pub fn on_loss(&mut self) {
         self.losses.lost += 1;
     }
@@ -121,13 +137,14 @@ impl RoundJudge {
     fn judge(&mut self) -> Option<QueueState> {
         // Where every packet had to be repaired, nothing can be measured, and that says enough.
         if self.losses.are_many() {
-            return Some(QueueState::Lossy);
+            return Some(QueueState::Crowded(LEAST_SHARE));
         }
         let base = self.base.shortest()?;
         let waiting = self.shortest? - base;
         Some(if waiting >= self.target {
             let (accepted, found) = (base + self.target, base + waiting);
-            QueueState::Crowded(accepted.as_ps().saturating_mul(1_000) / found.as_ps().max(1))
+            let share = accepted.as_ps().saturating_mul(1_000) / found.as_ps().max(1);
+            QueueState::Crowded(share.max(LEAST_SHARE))
         } else if waiting * 2 >= self.target {
             QueueState::Filling
         } else {
@@ -189,7 +206,7 @@ mod tests {
     }
 
     fn judge() -> RoundJudge {
-        let mut judge = RoundJudge::new(TARGET);
+        let mut judge = RoundJudge::new(TARGET, SampledClasses::All);
         judge.round_to = 1;
         assert_eq!(round(&mut judge, &[6, 2, 3], 0), Some(QueueState::Empty));
         judge
@@ -212,7 +229,8 @@ mod tests {
         };
         assert_eq!(rounds(&mut judge, 1), [QueueState::Empty; 8]);
         let judgements = rounds(&mut judge, 3);
-        assert_eq!(judgements.iter().filter(|&&one| one == QueueState::Lossy).count(), 1);
+        let full = QueueState::Crowded(LEAST_SHARE);
+        assert_eq!(judgements.iter().filter(|&&one| one == full).count(), 1);
         assert_eq!(rounds(&mut judge, 0), [QueueState::Empty; 8], "they are forgotten");
     }
 
@@ -227,25 +245,26 @@ mod tests {
                 (0..LEAST_ACKS).filter_map(answer).last()
             })
             .collect();
-        assert_eq!(judgements[0], Some(QueueState::Crowded(300)));
+        assert_eq!(judgements[0], Some(QueueState::Crowded(LEAST_SHARE)));
         assert_eq!(judgements[1], Some(QueueState::Empty));
     }
 
     #[test]
     fn another_flow_knows_the_path() {
-        let mut judge = judge().restarted();
+        let mut judge = judge();
+        judge.restart();
         judge.round_to = 1;
         assert_eq!(round(&mut judge, &[12, 15], 0), Some(QueueState::Crowded(500)));
     }
 
     #[test]
     fn nothing_measured_says_nothing() {
-        let mut judge = RoundJudge::new(TARGET);
+        let mut judge = RoundJudge::new(TARGET, SampledClasses::All);
         let answers = |judge: &mut RoundJudge| -> Vec<_> {
             (0..LEAST_ACKS).filter_map(|at| ack(judge, Time::ZERO, (at, 0), None)).collect()
         };
         assert_eq!(answers(&mut judge), []);
         (0..LOSSES_AMONG).for_each(|_| judge.on_loss());
-        assert_eq!(answers(&mut judge), [QueueState::Lossy], "but losses do");
+        assert_eq!(answers(&mut judge), [QueueState::Crowded(LEAST_SHARE)], "but losses do");
     }
 }

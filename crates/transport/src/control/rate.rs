@@ -9,8 +9,8 @@ use thiserror::Error;
 use super::classes::ClassFilter;
 use super::queueing::BaseRtt;
 use super::{
-    Acked, ControlError, ControlStart, Controller, Lost, PacketInfo, SampledClasses, SentPacket,
-    Settings,
+    Acked, ControlError, ControlStart, Controller, DelaySettings, Lost, PacketInfo, SampledClasses,
+    SentPacket, Settings,
 };
 use crate::recovery::DepartureClock;
 
@@ -105,6 +105,10 @@ impl Settings for DelayRate {
 
     fn check(&self) -> Result<(), ControlError> {
         Ok(self.check()?)
+    }
+
+    fn by_delay(&mut self) -> DelaySettings<'_> {
+        DelaySettings { classes: Some(&mut self.classes), ..DelaySettings::default() }
     }
 }
 

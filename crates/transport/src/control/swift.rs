@@ -9,8 +9,8 @@ use thalweg_core::{Bytes, Rng, Span, Time};
 use super::classes::ClassFilter;
 use super::queueing::BaseRtt;
 use super::{
-    Acked, ControlError, ControlStart, Controller, Lost, PacketInfo, SampledClasses, SentPacket,
-    Settings,
+    Acked, ControlError, ControlStart, Controller, DelaySettings, Lost, PacketInfo, SampledClasses,
+    SentPacket, Settings,
 };
 
 /// Settings of Swift. The defaults are published ones, except where noted.
@@ -90,6 +90,12 @@ impl Settings for Swift {
             return Err(ControlError::Zero { control, name: "increase_packets" });
         }
         Ok(())
+    }
+
+    fn by_delay(&mut self) -> DelaySettings<'_> {
+        let Swift { target, base, classes, .. } = self;
+        let (target, base, classes) = (Some(target), Some(base), Some(classes));
+        DelaySettings { target, base, classes, shared_phase: None }
     }
 }
 

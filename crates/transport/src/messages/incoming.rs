@@ -24,7 +24,8 @@ const SWEPT_PLACES: usize = 4;
 /// Sender and flow.
 type Name = (NodeId, u64);
 
-/// Incoming messages in places that are used again.
+/// Incoming messages in places that are used again. The places keep the memory of the messages that they had, so that
+/// a message allocates nothing; a slab would drop it.
 pub struct Incoming {
     /// The place of each message that is arriving, or [`COMPLETE`]. Never iterated.
     table: HashMap<Name, u32, FixedState>,
@@ -96,7 +97,7 @@ pub enum Refusal {
 impl Incoming {
     /// No messages yet. All other calls need the same settings. With `compares_priorities`, answers
     /// report losses that show in the priorities of packets.
-    pub fn new(config: &MessageConfig, compares_priorities: bool) -> Incoming {
+    pub(crate) fn new(config: &MessageConfig, compares_priorities: bool) -> Incoming {
         Incoming {
             // The job's random number makes it hard to choose flows that collide.
             table: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
@@ -122,7 +123,7 @@ impl Incoming {
 
     /// Takes in a packet and answers it.
     #[inline]
-    pub fn on_data(
+    pub(crate) fn on_data(
         &mut self,
         config: &MessageConfig,
         now: Time,
@@ -164,7 +165,7 @@ impl Incoming {
 
     /// Takes in a packet that has lost its payload, or was sent to ask. The answer asks for it again if it
     /// is missing.
-    pub fn on_header(
+    pub(crate) fn on_header(
         &mut self,
         config: &MessageConfig,
         now: Time,

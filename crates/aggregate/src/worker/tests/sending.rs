@@ -1,7 +1,7 @@
 use half::f16;
 use thalweg_core::Tag;
 use thalweg_transport::Control;
-use thalweg_transport::control::{Aimd, Bbr, Cubic, Dctcp, Delay, NewReno, Swift};
+use thalweg_transport::control::{Aimd, Bbr, Delay};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Magnitude;
 use thalweg_wire::tag;
@@ -330,16 +330,9 @@ fn a_result_that_was_taken_is_kept_as_far_as_others_lack_it() {
 
 #[test]
 fn every_control_of_the_kit_finishes_a_tensor() {
-    let controls: [Control; 7] = [
-        Dctcp::default().into(),
-        NewReno.into(),
-        Cubic.into(),
-        Bbr.into(),
-        Delay::to(Span::from_us(50)).into(),
-        Swift::default().into(),
-        Aimd::DELAY.into(),
-    ];
-    for control in controls {
+    let by_delay = [Delay::to(Span::from_us(50)).into(), Aimd::DELAY.into()];
+    let named = Control::NAMES.iter().filter_map(|name| Control::named(name));
+    for control in named.chain(by_delay) {
         let mut bench = Bench::with(setup(), Config { control, ..Config::default() });
         bench.submit_length(4 * 40);
         let mut steps = 0;

@@ -18,7 +18,7 @@ fn every_call_keeps_its_promise() {
         for (seed, loss) in [(1, 0.0), (2, 0.05)] {
             let mut rng = Rng::new(seed).stream("mesh");
             let mut script = Script::new(ranks);
-            for kind in Kind::COLLECTIVES {
+            for &kind in Kind::COLLECTIVES {
                 LENGTHS.iter().for_each(|&length| script.submit_kind(&mut rng, kind, length));
             }
             let mut shuttle = Shuttle::new(meshes(ranks, tiny), seed);
@@ -48,7 +48,7 @@ fn every_type_is_combined_in_every_way() {
 fn the_usual_settings_work_on_long_data() {
     let mut rng = Rng::new(4).stream("mesh");
     let mut script = Script::new(3);
-    for kind in Kind::COLLECTIVES {
+    for &kind in Kind::COLLECTIVES {
         script.submit_reduction(&mut rng, kind, 1_234_567, Element::F32, Combine::Sum);
     }
     script.transfer(2, 0, 0, oracle::bytes(&mut rng, 6_000_001));
