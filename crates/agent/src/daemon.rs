@@ -10,18 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thalweg_control::local::{FromJob, Lines, ToJob, write_line};
-use thalweg_control::pacing::{FromSwitch, SwitchLink, current_slot, since_epoch};
+use thalweg_control::pacing::{FromSwitch, SwitchLink, since_epoch};
 use thalweg_control::{Access, random};
-use thalweg_core::{NodeId, Rate, Rng, Span, Time};
+use thalweg_core::{NodeId, Rate, Rng, Time};
 use thalweg_pace::board::{AgentId, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Update, Verdict};
 use thalweg_pace::{Settings, Slot};
 use tracing::{info, warn};
 
+use crate::clock::{ClockSet, Reading, SlotClock};
 use crate::error::AgentError;
 use crate::events::TARGET;
+use crate::guardian::{Guardian, Safeguards};
 use crate::metrics;
 use crate::office::{Office, Output, Seat};
 use crate::pieces::ShortPieces;
@@ -34,8 +36,9 @@ const SEATS_MAX: usize = 256;
 const INBOX: usize = 256;
 /// How long a job may not read before it is hung up on: nobody else waits for it.
 const WRITE_WITHIN: Duration = Duration::from_millis(5);
-/// How long the agent sleeps at most.
-const NAP: Duration = Duration::from_millis(500);
+/// Time between two messages that renew rates, and the most that the agent sleeps. A few of them may be late before
+/// enforcers take the agent for lost.
+const RENEW_EVERY: Duration = Duration::from_millis(250);
 
 /// Settings of an [`AgentDaemon`].
 pub struct AgentConfig {
@@ -50,9 +53,14 @@ pub struct AgentConfig {
     /// Which switch is asked for flows to which hosts. Without any the agent goes by the tables of its
     /// own link.
     pub switches: Vec<(Prefix, Access)>,
+    /// Precautions for the case that the agent is killed.
+    pub safeguards: Safeguards,
     /// Gets what became of every slot, for every flow that had something to send.
     pub on_record: Box<dyn FnMut(&Record) + Send>,
 }
+
+/// Source of the time of an agent.
+type ReadClocks = Box<dyn FnMut() -> Reading + Send>;
 
 /// An agent on its own threads. Stops when dropped, and takes its socket away. Reports [events](crate::events).
 pub struct AgentDaemon {
@@ -62,6 +70,8 @@ pub struct AgentDaemon {
     threads: Vec<JoinHandle<()>>,
     seats: Seats,
     _pieces: ShortPieces,
+    /// Ended last: until then something is changed on the host.
+    _guardian: Option<Guardian>,
 }
 
 /// What comes in.
@@ -81,9 +91,15 @@ type Seats = Arc<Mutex<BTreeMap<Seat, UnixStream>>>;
 impl AgentDaemon {
     /// Listens, and starts.
     pub fn start(config: AgentConfig) -> Result<AgentDaemon, AgentError> {
+        let started = instant();
+        let read = move || Reading { wall: since_epoch(), steady: started.elapsed() };
+        AgentDaemon::start_with(config, Box::new(read))
+    }
+
+    fn start_with(config: AgentConfig, mut clocks: ReadClocks) -> Result<AgentDaemon, AgentError> {
         let wrong = |error: &dyn std::fmt::Display| AgentError::Config(error.to_string());
-        let base = current_slot(&config.settings);
-        let rng = Rng::new(draw()?);
+        let clock = SlotClock::new(config.settings.slot, clocks());
+        let (base, rng) = (clock.base(), Rng::new(draw()?));
         let office = Office::new(config.address, config.uplink, config.settings, base, &rng)
             .map_err(|error| wrong(&error))?;
         let listener = listen(&config.socket)?;
@@ -96,12 +112,13 @@ impl AgentDaemon {
             let link = link.map_err(|error| wrong(&error))?;
             switches.push(Switch { prefix, name, link, sequence: 0 });
         }
-        let pieces = ShortPieces::ask();
+        let guardian = Guardian::start(&config.safeguards)?;
+        let pieces = ShortPieces::ask(&config.safeguards.state_dir);
         let clerk = Clerk {
             office,
-            base_time: Duration::from_nanos(
-                base.0.saturating_mul(config.settings.slot.as_ps() / 1_000),
-            ),
+            clock,
+            clocks,
+            renewed_at: None,
             agent: AgentId(draw()?),
             address: config.address,
             stats: stats_of(&switches),
@@ -116,7 +133,15 @@ impl AgentDaemon {
             spawn("thalweg-door", move || welcome(&listener, &door, &guests))?,
         ];
         let AgentConfig { socket, address, .. } = config;
-        Ok(AgentDaemon { socket, address, inputs, threads, seats, _pieces: pieces })
+        Ok(AgentDaemon {
+            socket,
+            address,
+            inputs,
+            threads,
+            seats,
+            _pieces: pieces,
+            _guardian: guardian,
+        })
     }
 
     /// Where jobs find it.
@@ -163,8 +188,10 @@ impl Drop for AgentDaemon {
 /// The thread that decides.
 struct Clerk {
     office: Office,
-    /// When slot 0 of the office began, since 1970.
-    base_time: Duration,
+    clock: SlotClock,
+    clocks: ReadClocks,
+    /// Moment of the last renewal of rates, by the clock that nobody sets.
+    renewed_at: Option<Duration>,
     agent: AgentId,
     address: Ipv4Addr,
     /// Processes and flows of its jobs are read from the scheduler when somebody asks.
@@ -184,8 +211,9 @@ struct Switch {
 impl Clerk {
     fn run(mut self, inbox: &Receiver<Input>) {
         loop {
-            let due = self.office.poll_timeout().since(self.now()).as_ps() / 1_000;
-            let input = match inbox.recv_timeout(Duration::from_nanos(due).min(NAP)) {
+            let now = self.now();
+            let due = self.office.poll_timeout().since(now).as_ps() / 1_000;
+            let input = match inbox.recv_timeout(Duration::from_nanos(due).min(RENEW_EVERY)) {
                 Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -197,13 +225,30 @@ impl Clerk {
             if self.office.poll_timeout() <= now {
                 self.office.handle_timeout(now);
             }
+            self.renew(now);
             self.put_out();
         }
     }
 
-    fn now(&self) -> Time {
-        let since = since_epoch().saturating_sub(self.base_time);
-        Time::ZERO + Span::from_ns(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX / 1_000))
+    fn now(&mut self) -> Time {
+        let set = self.clock.read((self.clocks)());
+        if let Some(ClockSet { by_s, base }) = set {
+            let address = self.address;
+            warn!(
+                target: TARGET, %address, event = "clock_set", by_s,
+                "the clock of the host was set by {by_s:.3} s: slots have other numbers from now on"
+            );
+            self.office.set_base(base);
+        }
+        self.clock.now()
+    }
+
+    fn renew(&mut self, now: Time) {
+        let steady = (self.clocks)().steady;
+        if self.renewed_at.is_none_or(|at| steady.saturating_sub(at) >= RENEW_EVERY) {
+            self.renewed_at = Some(steady);
+            self.office.renew(now);
+        }
     }
 
     fn take_in(&mut self, input: Input) {
@@ -433,6 +478,11 @@ fn listen_to(seat: Seat, stream: UnixStream, inputs: &SyncSender<Input>) {
         }
     };
     let _ = inputs.send(Input::Gone(seat, reason));
+}
+
+#[expect(clippy::disallowed_methods, reason = "rates are renewed in real time")]
+fn instant() -> Instant {
+    Instant::now()
 }
 
 fn draw() -> Result<u64, AgentError> {

@@ -12,7 +12,11 @@
 //! | `tables_refused` | warning | `address`, `switch` | the switch refuses the agent: a token or a setting differs |
 //! | `no_control_group` | warning | `job` | the processes of a program are found by their parents |
 //! | `unlimited` | warning | `job` | a connection of a program cannot be limited |
-//! | `unpaced` | warning | `job` | the agent ended, and the program continues without limits |
+//! | `unpaced` | warning | `job` | the agent ended or is silent, and the program continues without limits |
+//! | `paced` | info | `job` | the agent answers again, and the program is limited again |
+//! | `unguarded` | warning | `job` | the guardian of a program may not lift its limits: they stay if the process hangs |
+//! | `guardian_lost` | warning | `job` | the guardian of a program ended; another one is started, or nothing is limited |
+//! | `clock_set` | warning | `address`, `by_s` | the clock of the host was set: slots have other numbers from now on |
 //! | `long_segments` | warning | | a setting of the kernel cannot be changed, and low rates are kept badly |
 
 /// Target of the events of agents.

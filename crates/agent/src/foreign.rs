@@ -46,6 +46,8 @@ pub struct Connection {
     pub resent_bytes: u64,
     /// Bytes that the process has written and that have not left.
     pub waiting_bytes: u64,
+    /// The limit of its rate before this visit, bytes a second.
+    pub limit: u64,
 }
 
 impl Process {
@@ -83,6 +85,7 @@ impl Process {
             return Ok(None);
         }
         let Some((own, peer)) = ends(&copy) else { return Ok(None) };
+        let before = sys::long_option(copy.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)?;
         if let Some(limit) = limit {
             sys::set_long_option(copy.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, limit)?;
         }
@@ -93,8 +96,16 @@ impl Process {
             sent_bytes: info.long(SENT_AT),
             resent_bytes: info.long(RESENT_AT),
             waiting_bytes: u64::from(info.int(WAITING_AT)),
+            limit: before,
         }))
     }
+}
+
+/// Returns whether this process may touch files of another. A process that has ended needs no permission.
+pub fn is_permitted(number: u32) -> bool {
+    let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let Ok(process) = Process::open(number) else { return true };
+    !sys::copy_file(process.file.as_fd(), 0).is_err_and(denied)
 }
 
 /// Numbers of the processes that a process has started, and they, and so on; itself first.

@@ -6,12 +6,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use serde::{Deserialize, Serialize};
+
 use crate::foreign;
 
-/// A program and what it has started.
-pub(super) enum Group {
-    /// The kernel keeps the list: nobody gets away. Removed when dropped. Of a first process that was not
-    /// let in, the family counts.
+/// A program and what it has started. The kernel's list, if there is one, is removed when this is dropped.
+pub(super) struct Group(Members);
+
+/// Source of the numbers of a program's processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Members {
+    /// The kernel keeps the list: nobody gets away. Of a first process that was not let in, the family counts.
     Listed {
         /// A folder of the kernel's.
         list: PathBuf,
@@ -33,9 +39,9 @@ impl Group {
                 let mut shell = Command::new("sh");
                 shell.arg("-c").arg(ENTER).arg(&list).args(command);
                 // Removed if nothing starts.
-                let mut group = Group::Listed { list, first: 0 };
+                let mut group = Group(Members::Listed { list, first: 0 });
                 let child = shell.spawn()?;
-                if let Group::Listed { first, .. } = &mut group {
+                if let Members::Listed { first, .. } = &mut group.0 {
                     *first = child.id();
                 }
                 Ok((child, group, None))
@@ -44,27 +50,46 @@ impl Group {
                 let (program, arguments) =
                     command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
                 let child = Command::new(program).args(arguments).spawn()?;
-                let group = Group::Family(child.id());
+                let group = Group(Members::Family(child.id()));
                 Ok((child, group, Some(reason)))
             }
         }
     }
 
-    /// Numbers of its processes.
-    pub(super) fn members(&self) -> Vec<u32> {
+    /// The group of a process that was killed, to be removed when this is dropped.
+    pub(super) fn adopt(members: Members) -> Group {
+        Group(members)
+    }
+
+    /// Its processes.
+    pub(super) fn members(&self) -> &Members {
+        &self.0
+    }
+}
+
+impl Members {
+    /// Numbers of the processes.
+    pub(super) fn numbers(&self) -> Vec<u32> {
         match self {
-            Group::Listed { list, first } => match listed(list) {
+            Members::Listed { list, first } => match listed(list) {
                 nobody if nobody.is_empty() => foreign::family(*first),
                 members => members,
             },
-            Group::Family(first) => foreign::family(*first),
+            Members::Family(first) => foreign::family(*first),
+        }
+    }
+
+    /// Number of the first process.
+    pub(super) fn first(&self) -> u32 {
+        match self {
+            Members::Listed { first, .. } | Members::Family(first) => *first,
         }
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let Group::Listed { list, .. } = self else { return };
+        let Members::Listed { list, .. } = &self.0 else { return };
         // What still runs goes back to where it came from; then the list can go.
         if let Some(parent) = list.parent() {
             for number in listed(list) {
@@ -127,15 +152,15 @@ mod tests {
         let appears = (0..500).any(|_| {
             #[expect(clippy::disallowed_methods, reason = "processes start in real time")]
             std::thread::sleep(std::time::Duration::from_millis(10));
-            group.members().len() == 2
+            group.members().numbers().len() == 2
         });
-        let members = group.members();
+        let members = group.members().numbers();
         for member in &members {
             let _ = Command::new("kill").args(["-9", &member.to_string()]).status();
         }
         child.wait().unwrap();
         assert!(appears && members.contains(&child.id()), "{members:?}");
-        if let Group::Listed { list, .. } = &group {
+        if let Members::Listed { list, .. } = &group.0 {
             let list = list.clone();
             // The kernel takes a moment to forget the dead.
             let is_empty = (0..500).any(|_| {

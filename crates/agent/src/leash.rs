@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use thalweg_control::local::{AgentLink, FromJob, ToJob};
+use thalweg_control::local::{AgentLink, FromJob, SILENT_AFTER, ToJob};
 use thalweg_control::pacing::since_epoch;
 use thalweg_core::Rate;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::group::Group;
+use super::guardian::{Guardian, Safeguards};
 use super::limits::Limit;
 use super::pieces::ShortPieces;
 use super::record::Record;
@@ -40,6 +42,8 @@ pub struct LeashConfig {
     pub volume: Option<u64>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
+    /// Precautions for the case that this process hangs or is killed.
+    pub safeguards: Safeguards,
     /// Whether it should end.
     pub should_stop: Box<dyn Fn() -> bool>,
     /// Gets what became of every slot, where rates are given.
@@ -70,7 +74,13 @@ pub struct Leash {
     idle_bps: u64,
     started: Instant,
     slot: Followed,
+    /// The agent has been silent, and nothing is limited.
+    is_silent: bool,
+    /// Nobody would lift limits for this process, so it sets none.
+    is_unguarded: bool,
     _pieces: ShortPieces,
+    /// Ended last: until then something is changed on the host.
+    guardian: Option<Guardian>,
 }
 
 /// The slot that a rate was last given for; 0 before the first.
@@ -87,12 +97,15 @@ struct Flow {
     number: u32,
     limit: Limit,
     total: Total,
+    is_announced: bool,
     reported: Option<Total>,
 }
 
 struct Agent {
     link: AgentLink,
     words: Receiver<Option<ToJob>>,
+    /// Moment of its last message, or of a message that it has to answer.
+    heard_at: Instant,
 }
 
 impl Leash {
@@ -105,7 +118,8 @@ impl Leash {
             }
             Orders::Rates { .. } => None,
         };
-        let pieces = ShortPieces::ask();
+        let guardian = Guardian::start(&config.safeguards)?;
+        let pieces = ShortPieces::ask(&config.safeguards.state_dir);
         let (child, group, reason) = Group::start(&config.command)
             .map_err(|error| AgentError::Config(format!("{:?}: {error}", config.command)))?;
         if let Some(reason) = reason {
@@ -113,6 +127,10 @@ impl Leash {
                 target: TARGET, event = "no_control_group", job = config.job,
                 "no control group ({reason}): processes are found by their parents"
             );
+        }
+        if let Some(guardian) = &guardian {
+            let watched = guardian.watch(group.members());
+            watched.map_err(AgentError::system("the guardian of the host has ended"))?;
         }
         Ok(Leash {
             config,
@@ -123,7 +141,10 @@ impl Leash {
             idle_bps: BEFORE_WELCOME_BPS,
             started: clock(),
             slot: Followed::default(),
+            is_silent: false,
+            is_unguarded: false,
             _pieces: pieces,
+            guardian,
         })
     }
 
@@ -157,6 +178,7 @@ impl Leash {
                 let (slot, rates) = (*slot, rates.clone());
                 self.follow(slot, &rates);
             }
+            self.beat();
             self.enforce();
             self.pause();
         }
@@ -167,33 +189,22 @@ impl Leash {
         for (peer, total) in self.sockets.totals() {
             let number = self.flows.len() as u32;
             let limit = Limit::new(self.idle_bps);
-            let mut is_new = false;
-            let flow = self.flows.entry(peer).or_insert_with(|| {
-                is_new = true;
-                Flow { number, limit, total, reported: None }
+            let flow = self.flows.entry(peer).or_insert(Flow {
+                number,
+                limit,
+                total,
+                is_announced: false,
+                reported: None,
             });
             flow.total = total;
-            let Some(agent) = &self.agent else { continue };
-            let mut said = Ok(());
-            if is_new {
-                said = agent.link.say(&FromJob::Flow {
-                    flow: flow.number,
-                    to: peer,
-                    volume: self.config.volume,
-                    relation: Default::default(),
-                    others: Vec::new(),
-                });
-            }
-            let has_moved = flow
-                .reported
-                .is_none_or(|before| (before.ready, before.sent) != (total.ready, total.sent));
-            if has_moved && said.is_ok() {
-                flow.reported = Some(total);
-                let Total { ready, sent, .. } = total;
-                said = agent.link.say(&FromJob::Report { flow: flow.number, ready, sent });
-            }
-            if said.is_err() {
-                self.lose_agent("it does not listen");
+        }
+        // An agent that hangs reads nothing, and would be waited for.
+        let Some(agent) = self.agent.as_mut().filter(|_| !self.is_silent) else { return };
+        for (peer, flow) in &mut self.flows {
+            match agent.report(*peer, flow, self.config.volume) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => return self.lose_agent("it does not listen"),
             }
         }
     }
@@ -237,12 +248,78 @@ impl Leash {
         }
     }
 
+    /// Gives the guardian a sign of life, and sets limits again that it has lifted meanwhile.
+    // spec: E-14
+    fn beat(&mut self) {
+        let Some(guardian) = &mut self.guardian else { return };
+        let job = self.config.job.as_str();
+        let originals = self.sockets.originals(false);
+        let mut kept = originals.iter().map(|(inode, limit)| guardian.keep(*inode, *limit));
+        let kept = kept.find(Result::is_err).unwrap_or(Ok(()));
+        match kept.and_then(|()| guardian.beat()) {
+            Ok(done) => {
+                if done.has_lifted {
+                    self.sockets.handle_lifted();
+                }
+                if done.is_denied {
+                    warn!(
+                        target: TARGET, event = "unguarded", job,
+                        "the guardian may not touch files of the program, and limits stay if this process \
+                         hangs: run it as root"
+                    );
+                }
+            }
+            Err(error) => {
+                warn!(
+                    target: TARGET, event = "guardian_lost", job,
+                    "the guardian has ended ({error}): starting another one"
+                );
+                self.guardian = self.replace_guardian();
+                self.is_unguarded = self.guardian.is_none();
+            }
+        }
+    }
+
+    fn replace_guardian(&mut self) -> Option<Guardian> {
+        let guardian = Guardian::start(&self.config.safeguards).ok().flatten()?;
+        guardian.watch(self.sockets.members()).ok()?;
+        for (inode, limit) in self.sockets.originals(true) {
+            guardian.keep(inode, limit).ok()?;
+        }
+        Some(guardian)
+    }
+
+    /// Looks whether the agent still speaks: without it nothing is limited.
+    // spec: E-14
+    fn check_agent(&mut self, now: Duration) {
+        let is_limited = |flow: &Flow| flow.limit.bps(now, flow.total.sent) != u64::MAX;
+        let silent_for =
+            self.agent.as_ref().map_or(Duration::ZERO, |agent| agent.heard_at.elapsed());
+        let is_silent = silent_for >= SILENT_AFTER && self.flows.values().any(is_limited);
+        if is_silent == self.is_silent {
+            return;
+        }
+        self.is_silent = is_silent;
+        let job = self.config.job.as_str();
+        if is_silent {
+            warn!(
+                target: TARGET, event = "unpaced", job,
+                "the agent has been silent for {:.1} s: the program goes on unpaced until it is back",
+                silent_for.as_secs_f64()
+            );
+        } else if self.agent.is_some() {
+            info!(target: TARGET, event = "paced", job, "the agent is back: the program is paced");
+        }
+    }
+
     // spec: C-09
     fn enforce(&mut self) {
         let now = self.started.elapsed();
+        self.check_agent(now);
+        let is_free = self.is_silent || self.is_unguarded;
         let mut problem = None;
         for (peer, flow) in &self.flows {
-            let bps = flow.limit.bps(now, flow.total.sent);
+            let bps = if is_free { u64::MAX } else { flow.limit.bps(now, flow.total.sent) };
             problem = self.sockets.limit(*peer, &flow.total, bps).or(problem);
         }
         if let Some(problem) = problem {
@@ -280,6 +357,9 @@ impl Leash {
 
     fn hear(&mut self, words: Option<ToJob>) {
         let now = self.started.elapsed();
+        if let Some(agent) = &mut self.agent {
+            agent.heard_at = clock();
+        }
         match words {
             Some(ToJob::Welcome { idle_bps, .. }) => {
                 self.idle_bps = idle_bps;
@@ -311,6 +391,32 @@ impl Leash {
     }
 }
 
+impl Agent {
+    /// Announces a flow, if it is new, and reports how far it is, if that has changed. Returns whether the agent
+    /// has room for it.
+    fn report(&mut self, to: Ipv4Addr, flow: &mut Flow, volume: Option<u64>) -> io::Result<bool> {
+        if !flow.is_announced {
+            let (relation, others) = (Default::default(), Vec::new());
+            let new = FromJob::Flow { flow: flow.number, to, volume, relation, others };
+            if !self.link.say(&new)? {
+                return Ok(false);
+            }
+            flow.is_announced = true;
+            // An agent has nothing to say of a program without flows.
+            self.heard_at = clock();
+        }
+        let Total { ready, sent, .. } = flow.total;
+        if flow.reported.is_some_and(|before| (before.ready, before.sent) == (ready, sent)) {
+            return Ok(true);
+        }
+        let has_room = self.link.say(&FromJob::Report { flow: flow.number, ready, sent })?;
+        if has_room {
+            flow.reported = Some(flow.total);
+        }
+        Ok(has_room)
+    }
+}
+
 impl Drop for Leash {
     fn drop(&mut self) {
         // Connections outlive the leash where the program does.
@@ -325,7 +431,7 @@ fn join(socket: &Path, job: &str) -> Result<Agent, AgentError> {
         let socket = socket.display();
         AgentError::Config(format!("no agent at {socket}: {error}; start one with `thalweg agent`"))
     })?;
-    Ok(Agent { link, words })
+    Ok(Agent { link, words, heard_at: clock() })
 }
 
 #[expect(clippy::disallowed_methods, reason = "programs run in real time")]

@@ -4,15 +4,20 @@
 //! the tables of switches, decides once a slot with [`thalweg_pace::Host`], and hands rates back.
 //! [`Leash`] makes any program obey them, by the pacing that the kernel has for TCP.
 //!
+//! Limits fail open (E-14): a [guardian](guard) lifts them when the process that set them hangs or is killed, and
+//! original values of settings are kept in files ([`Safeguards`]).
+//!
 //! Agents and paced programs report [events](events) to any subscriber of `tracing`; [`AgentDaemon::metrics`] returns
 //! the metrics of an agent, which a [`thalweg::metrics::Endpoint`] serves.
 
 mod burst;
+mod clock;
 mod daemon;
 mod error;
 pub mod events;
 mod foreign;
 mod group;
+mod guardian;
 mod leash;
 mod limits;
 mod metrics;
@@ -20,11 +25,13 @@ pub mod office;
 mod pieces;
 mod record;
 mod scan;
+mod setting;
 mod stats;
 mod sys;
 
 pub use daemon::{AgentConfig, AgentDaemon};
 pub use error::AgentError;
+pub use guardian::{Safeguards, guard};
 pub use leash::{Leash, LeashConfig, Orders};
 pub use record::Record;
 pub use stats::{AgentStats, JobStats, TablesStats};

@@ -78,6 +78,7 @@ struct Known {
     /// What has left in the current slot.
     left_in_slot: u64,
     granted: Option<Rate>,
+    granted_until: Time,
 }
 
 impl Office {
@@ -129,6 +130,31 @@ impl Office {
         }
         self.host.handle_timeout(self.now);
         self.pump();
+    }
+
+    // spec: E-14
+    /// Says the rates again that hold until further notice: enforcers let a flow send freely whose agent has been
+    /// silent. Called a few times a second.
+    pub fn renew(&mut self, now: Time) {
+        self.pass(now);
+        self.pump();
+        let mut idle = Vec::new();
+        for (seat, job) in &self.jobs {
+            let is_idle = |flow: &Known| !flow.bursts.is_active() || flow.granted_until <= self.now;
+            let flows = job.flows.iter().filter(|(_, flow)| is_idle(flow));
+            idle.extend(flows.map(|(number, _)| (*seat, *number)));
+        }
+        for (seat, number) in idle {
+            self.say_idle(seat, number);
+        }
+    }
+
+    /// Takes in that the clock by which the network counts slots was set. It is slot `base` of the network at time
+    /// zero from now on.
+    // spec: E-14
+    pub fn set_base(&mut self, base: Slot) {
+        self.base = base;
+        self.heard.clear();
     }
 
     /// What a job said; an error says what was wrong with it, and the job has to go.
@@ -276,8 +302,16 @@ impl Office {
         }
         let unseen = self.host.uplink().capacity().saturating_mul(UNSEEN_SLOTS);
         let bursts = Bursts::new(unseen);
-        let (left_in_slot, granted) = (0, None);
-        let known = Known { id, to: node(to), volume, others, bursts, left_in_slot, granted };
+        let known = Known {
+            id,
+            to: node(to),
+            volume,
+            others,
+            bursts,
+            left_in_slot: 0,
+            granted: None,
+            granted_until: Time::ZERO,
+        };
         job.flows.insert(number, known);
         self.flows.insert(id, (seat, number));
         self.say_idle(seat, number);
@@ -408,7 +442,7 @@ impl Office {
         let Some(&(seat, number)) = self.flows.get(&flow) else { return };
         let known = self.jobs.get_mut(&seat).and_then(|job| job.flows.get_mut(&number));
         let Some(known) = known.filter(|known| known.bursts.is_active()) else { return };
-        known.granted = rate;
+        (known.granted, known.granted_until) = (rate, until);
         let within_us = until.since(self.now).as_ps() / 1_000_000;
         let rate = ToJob::Rate {
             flow: number,

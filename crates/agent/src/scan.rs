@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
 use super::foreign::{Connection, Process, SocketFile, UNLIMITED};
-use super::group::Group;
+use super::group::{Group, Members};
 
 /// What all connections to one host come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,25 +26,57 @@ pub(super) struct Sockets {
     known: BTreeMap<u64, Known>,
     /// What closed connections had sent.
     closed: BTreeMap<Ipv4Addr, u64>,
+    /// Limits that connections had when they were found, by the kernel's number. A socket that passes from one
+    /// process to another is found twice, the second time with a limit of ours.
+    originals: BTreeMap<u64, u64>,
+    /// Those of [`Sockets::originals`] that nobody was told of.
+    new_originals: Vec<(u64, u64)>,
 }
+
+/// With more originals than this, those of connections that are gone are forgotten.
+const ORIGINALS_MAX: usize = 10_000;
 
 struct Known {
     process: u32,
     file: SocketFile,
     seen: Connection,
-    /// Bytes a second.
+    /// Bytes a second, as set by us; the original before that.
     limit: u64,
+    /// The limit that it had when it was found.
+    original: u64,
 }
 
 impl Sockets {
     pub(super) fn new(group: Group) -> Sockets {
         let (processes, known, closed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Sockets { group, processes, known, closed }
+        let (originals, new_originals) = (BTreeMap::new(), Vec::new());
+        Sockets { group, processes, known, closed, originals, new_originals }
+    }
+
+    /// The processes whose connections these are.
+    pub(super) fn members(&self) -> &Members {
+        self.group.members()
+    }
+
+    /// Limits that connections have of their own, by the kernel's number of the socket: of all, or of those that
+    /// were found since the last call.
+    pub(super) fn originals(&mut self, of_all: bool) -> Vec<(u64, u64)> {
+        let new = std::mem::take(&mut self.new_originals);
+        if !of_all {
+            return new;
+        }
+        let own = self.originals.iter().filter(|(_, limit)| **limit != UNLIMITED);
+        own.map(|(inode, limit)| (*inode, *limit)).collect()
+    }
+
+    /// Takes in that somebody else has lifted all limits: they have to be set again.
+    pub(super) fn handle_lifted(&mut self) {
+        self.known.values_mut().for_each(|known| known.limit = known.original);
     }
 
     /// Finds new connections. What cannot be looked at, such as what has just ended, is passed over.
     pub(super) fn scan(&mut self) {
-        let members = self.group.members();
+        let members = self.group.members().numbers();
         self.processes.retain(|number, _| members.contains(number));
         for number in members {
             if !self.processes.contains_key(&number)
@@ -59,10 +91,20 @@ impl Sockets {
                     continue;
                 }
                 if let Ok(Some(seen)) = process.visit(file, None) {
-                    let known = Known { process: number, file, seen, limit: UNLIMITED };
+                    let original = *self.originals.entry(file.inode).or_insert_with(|| {
+                        if seen.limit != UNLIMITED {
+                            self.new_originals.push((file.inode, seen.limit));
+                        }
+                        seen.limit
+                    });
+                    let limit = seen.limit;
+                    let known = Known { process: number, file, seen, limit, original };
                     self.known.insert(file.inode, known);
                 }
             }
+        }
+        if self.originals.len() > ORIGINALS_MAX {
+            self.originals.retain(|inode, _| self.known.contains_key(inode));
         }
     }
 
@@ -101,6 +143,8 @@ impl Sockets {
         let limit = if bps == u64::MAX { UNLIMITED } else { bps / 8 / total.busy.max(1) };
         let mut problem = None;
         for known in self.known.values_mut().filter(|known| known.seen.peer == peer) {
+            // A limit that the program has set itself stays.
+            let limit = limit.min(known.original);
             if known.limit == limit {
                 continue;
             }
@@ -115,11 +159,11 @@ impl Sockets {
 
     /// Asks all processes to end, with `SIGTERM`.
     pub(super) fn ask_to_end(&self) {
-        let numbers = self.group.members().into_iter().map(|number| number.to_string());
+        let numbers = self.group.members().numbers().into_iter().map(|number| number.to_string());
         let _ = Command::new("kill").args(numbers).stderr(Stdio::null()).status();
     }
 
-    /// Lifts all limits.
+    /// Lifts all limits: connections get those that they had.
     pub(super) fn free(&mut self) {
         for (peer, total) in self.totals() {
             let _ = self.limit(peer, &total, u64::MAX);

@@ -26,6 +26,23 @@ pub(crate) fn set_long_option(
     Ok(())
 }
 
+/// Reads an option that is an unsigned long.
+pub(crate) fn long_option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u64> {
+    let mut bytes = [0; size_of::<libc::c_ulong>()];
+    option_bytes(socket, level, name, &mut bytes)?;
+    let value = libc::c_ulong::from_ne_bytes(bytes);
+    // To the kernel the largest number is no limit, however wide it is.
+    Ok(if value == libc::c_ulong::MAX { u64::MAX } else { value as u64 })
+}
+
+/// Ignores the signals that ask a process to end. `SIGKILL` still ends it.
+pub(crate) fn ignore_end_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the call takes integers only, and no handler is installed. It fails for unknown signals alone.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
 /// Reads an option that is a structure, as far as there is room for it; how long it was.
 pub(crate) fn option_bytes(
     socket: BorrowedFd<'_>,

@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use thalweg_agent::{AgentConfig, AgentDaemon, AgentError, Leash, LeashConfig, Orders, Record};
+use thalweg_agent::{
+    AgentConfig, AgentDaemon, AgentError, Leash, LeashConfig, Orders, Record, Safeguards,
+};
 use thalweg_console::{Failure, files, interrupt};
 use thalweg_control::Access;
 use thalweg_core::{Bytes, Rate};
@@ -20,6 +22,8 @@ use crate::daemon;
 
 /// Where an agent is found if nobody says otherwise.
 const SOCKET: &str = "/run/thalweg-agent.sock";
+/// Folder of the files that keep original values of settings of the kernel.
+const STATE_DIR: &str = "/run/thalweg";
 /// How often the agent asks itself whether it should end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -71,12 +75,18 @@ struct DaemonArguments {
     /// Serve counters for Prometheus and `thalweg top` here, without a password
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// Folder of the files that keep original values of kernel settings while they are changed
+    #[arg(long, default_value = STATE_DIR, value_name = "DIR")]
+    state_dir: PathBuf,
 }
 
 #[derive(Subcommand)]
 enum AgentCommand {
     /// Start a program whose TCP connections obey the agent
     Run(RunArguments),
+    /// Undo what another process changed on this host when it hangs or is killed
+    #[command(hide = true)]
+    Guard,
 }
 
 /// What `thalweg agent run` takes.
@@ -97,6 +107,9 @@ struct RunArguments {
     /// With --rates: write what became of every slot there, as lines of JSON
     #[arg(long, value_name = "FILE", requires = "rates")]
     log: Option<PathBuf>,
+    /// Folder of the files that keep original values of kernel settings while they are changed
+    #[arg(long, default_value = STATE_DIR, value_name = "DIR")]
+    state_dir: PathBuf,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -105,6 +118,10 @@ struct RunArguments {
 const EXAMPLES: &str = "\
 When the agent is ready it prints `agent ready at FILE`. Ctrl-C or SIGTERM ends it, with exit code 0, and
 takes its socket away; programs that it paced go on unpaced. Only its user can reach the socket.
+
+Limits fail open. Programs whose agent is silent for a second go on unpaced until it is back. A second process
+watches each agent and each `agent run`: it lifts limits when that hangs for a second, and restores
+net.ipv4.tcp_tso_rtt_log when it is killed. The original value is also kept in --state-dir, for the next agent.
 
 Examples:
   sudo thalweg agent --address 10.0.3.7 --rate 10gbit
@@ -122,6 +139,7 @@ Examples:
 pub(crate) fn agent(arguments: &AgentArguments) -> Result<(), Failure> {
     match (&arguments.command, &arguments.daemon) {
         (Some(AgentCommand::Run(arguments)), _) => run(arguments),
+        (Some(AgentCommand::Guard), _) => thalweg_agent::guard().map_err(not_started),
         (None, Some(arguments)) => serve(arguments),
         (None, None) => Err(Failure::Usage("give --address and --rate, or `run`".into())),
     }
@@ -146,6 +164,7 @@ fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
         uplink: arguments.rate,
         settings: Settings::default(),
         switches: arguments.switch.iter().map(switch).collect::<Result<_, Failure>>()?,
+        safeguards: safeguards(&arguments.state_dir)?,
         on_record: log(arguments.log.as_ref())?,
     });
     let agent = Arc::new(agent.map_err(not_started)?);
@@ -187,6 +206,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         job,
         volume: arguments.volume.map(Bytes::as_u64),
         command: arguments.command.clone(),
+        safeguards: safeguards(&arguments.state_dir)?,
         should_stop: Box::new(interrupt::is_asked),
         on_record: log(arguments.log.as_ref())?,
     });
@@ -196,6 +216,13 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         false if interrupt::is_asked() => Err(Failure::Interrupted),
         false => Err(Failure::Ran(format!("the program ended with {status}"))),
     }
+}
+
+/// This program is its own guardian.
+fn safeguards(state_dir: &Path) -> Result<Safeguards, Failure> {
+    let program = std::env::current_exe().map_err(Failure::ran)?;
+    let guardian = vec![program.into(), "agent".into(), "guard".into()];
+    Ok(Safeguards { state_dir: state_dir.into(), guardian: Some(guardian) })
 }
 
 /// Returns the failure of a command: the settings are wrong, or the system is.

@@ -118,7 +118,13 @@ pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {
     if interrupt::is_asked() {
         return Err(Failure::Interrupted);
     }
-    if failures.is_empty() { Ok(()) } else { Err(Failure::Ran(failures.join("; "))) }
+    if !failures.is_empty() {
+        return Err(Failure::Ran(failures.join("; ")));
+    }
+    let lost = hosts.iter().find_map(|host| host.program.lost_output());
+    lost.map_or(Ok(()), |reason| {
+        Err(Failure::Ran(format!("output of the commands could not be written: {reason}")))
+    })
 }
 
 /// A host and the program on it.

@@ -58,6 +58,10 @@ enum Format {
 
 /// Runs it.
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
+    if arguments.ports.iter().any(|port| port.trim().is_empty()) {
+        let text = "--ports has an empty name: write names of ports as Ethernet0,Ethernet4";
+        return Err(Failure::Usage(text.into()));
+    }
     let model = model(&arguments.layers)?;
     let costs = costs(&model, arguments.costs.as_deref())?;
     let layers = layer_costs(&model, &costs);

@@ -62,9 +62,35 @@ struct Settings {
     /// Serve counters for Prometheus and `thalweg top` here, to whoever can reach it
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    // In the file these stand under `[tables]`.
+    // In the file these stand beside the others, or under `[tables]`.
     #[command(flatten)]
     tables: Tables,
+    #[arg(skip)]
+    pacing: Option<SocketAddr>,
+    #[arg(skip)]
+    hosts: Vec<String>,
+    #[arg(skip)]
+    link: Vec<String>,
+    #[arg(skip)]
+    token_file: Option<PathBuf>,
+    #[arg(skip)]
+    tls_cert: Option<PathBuf>,
+    #[arg(skip)]
+    tls_key: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The load tables of a file.
+    fn tables_in_file(&self) -> Tables {
+        self.tables.or(&Tables {
+            pacing: self.pacing,
+            hosts: self.hosts.clone(),
+            link: self.link.clone(),
+            token_file: self.token_file.clone(),
+            tls_cert: self.tls_cert.clone(),
+            tls_key: self.tls_key.clone(),
+        })
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -84,13 +110,14 @@ Examples:
       only the load tables of a rack's switch, for the agents of its hosts
   thalweg switch --bind 10.0.3.1:4800 --pacing 10.0.3.1:4900 --hosts 10.0.3.0/24=10gbit \\
       --link 10.0.0.0/16=40gbit --token-file token --secret-file secret
-      both; what leaves the rack takes one link of 40 Gbps";
+      both; what leaves the rack takes one link of 40 Gbps. From a file: pacing = \"10.0.3.1:4900\",
+      hosts = [\"10.0.3.0/24=10gbit\"], link = [\"10.0.0.0/16=40gbit\"], token-file = \"token\"";
 
 /// Runs it.
 pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     let file: Settings = arguments.manner.settings()?;
     let flags = &arguments.settings;
-    let tables = flags.tables.or(&file.tables).start()?;
+    let tables = flags.tables.or(&file.tables_in_file()).start()?;
     if let Some(tables) = &tables {
         daemon::say(format_args!("load tables at {}", tables.local_address()));
     }
@@ -101,6 +128,11 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
         return daemon::run(tables, flags.metrics.or(file.metrics), &arguments.manner);
     }
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
+    if bind.is_ipv6() {
+        return Err(Failure::Usage(format!(
+            "{bind} is IPv6, and servers and ranks name switches by IPv4: bind to an IPv4 address"
+        )));
+    }
     let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
     let secret = daemon::secret(secret_file.map(PathBuf::as_path), bind)?;
     let mut config = SwitchDaemonConfig::new(bind, secret);

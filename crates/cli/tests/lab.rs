@@ -125,6 +125,90 @@ fn nothing_is_left_after_an_interruption() {
     }
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "programs take real time to end")]
+fn a_command_that_becomes_a_daemon_ends_with_the_lab() {
+    let daemon = |marker: &str| {
+        format!("setsid sh -c 'exec sleep {marker}' >/dev/null 2>&1 & sleep 0.3; echo started")
+    };
+    let Some(output) = lab(&["--hosts", "2"], &daemon("101.125")) else { return };
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!is_running("sleep 101.125"));
+    let script = format!("{}; sleep 101.5; true", daemon("101.25"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["lab", "--hosts", "2", "--", "sh", "-c", &script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut output = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    for _ in 0..2 {
+        std::io::BufRead::read_line(&mut output, &mut String::new()).expect("a line");
+    }
+    assert!(is_running("sleep 101.25"));
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let is_gone = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        !is_running("sleep 101.25")
+    });
+    assert!(is_gone, "killed labs leave nothing either");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    if lab(&["--hosts", "1"], "true").is_none() {
+        return;
+    }
+    let full = std::fs::File::create("/dev/full").expect("every Linux has it");
+    let output = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["lab", "--hosts", "1", "--", "echo", "here"])
+        .stdout(full)
+        .output()
+        .expect("the program starts");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.starts_with("thalweg: output of the commands could not be written: "),
+        "{message}"
+    );
+}
+
+/// Numbers of the processes that a process has started.
+fn children_of(parent: u32) -> Vec<u32> {
+    let list = Command::new("ps").args(["-eo", "pid=,ppid="]).output().expect("ps");
+    let list = text(&list.stdout);
+    let pairs = list.lines().map(|line| {
+        let numbers: Vec<u32> =
+            line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        (numbers[0], numbers[1])
+    });
+    pairs.filter(|(_, of)| *of == parent).map(|(number, _)| number).collect()
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "programs take real time to end")]
+fn ranks_of_a_benchmark_end_with_it() {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["bench", "allreduce", "--hosts", "2", "--mb", "4", "--iterations", "100000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let wait = |is_so: &dyn Fn() -> bool| {
+        (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            is_so()
+        })
+    };
+    assert!(wait(&|| children_of(bench.id()).len() == 2), "two ranks start");
+    let ranks = children_of(bench.id());
+    bench.kill().expect("it runs");
+    bench.wait().expect("it ends");
+    let is_there = |rank: &u32| std::path::Path::new(&format!("/proc/{rank}/stat")).exists();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!ranks.iter().any(is_there), "{ranks:?}");
+}
+
 /// The counter of every switch, as `--details` prints them.
 fn counted(details: &str, counter: &str) -> Vec<u64> {
     let switches = details.lines().filter(|line| line.starts_with("switch "));
@@ -167,7 +251,8 @@ fn racks_of_a_benchmark_need_a_lab_that_has_them() {
 
 #[test]
 fn bad_input_is_one_line_that_says_what_to_change() {
-    let cases: [(&[&str], &str); 3] = [
+    let cases: [(&[&str], &str); 4] = [
+        (&["--hosts", "2", "--lossy-hosts", "5"], "thalweg: 5 lossy hosts of 2: give at most 2\n"),
         (&["--racks", "9"], "thalweg: 9 racks: give 1 to 4\n"),
         (&["--loss", "1.5"], "thalweg: a loss of 1.5: give a probability from 0 to below 1\n"),
         (&["--hosts", "0"], "thalweg: 0 hosts in 1 racks: give 1 to 200 hosts a rack\n"),

@@ -83,3 +83,13 @@ fn what_cannot_be_planned_is_explained() {
         assert!(errors.contains(word), "{word:?} is missing in: {errors}");
     }
 }
+
+#[test]
+fn ports_have_names() {
+    for ports in ["", "Ethernet0,", " "] {
+        let output = plan(&["--layers", "vgg16", "--format", "sonic", "--ports", ports]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("--ports has an empty name: write"), "{errors}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Helpers that all commands of the program share: failures and exit codes, files, Ctrl-C, the log.
+//! Helpers that all commands of the program share: failures and exit codes, files, Ctrl-C, the log, the end of a parent.
 //!
 //! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
 //! 1 it ran and failed, 2 bad input, 130 interrupted.
@@ -7,5 +7,6 @@ pub mod failure;
 pub mod files;
 pub mod interrupt;
 pub mod log;
+pub mod parent;
 
 pub use failure::Failure;

@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use thalweg_core::text::printable;
+
 /// Most lines that wait to be written.
 const LINES_MAX: usize = 1_024;
 
@@ -27,9 +29,10 @@ enum Entry {
 /// The thread, from the first line on. `None` where the system gives none.
 static THREAD: OnceLock<Option<SyncSender<Entry>>> = OnceLock::new();
 
-/// Writes a line to standard error, soon.
+/// Writes a line to standard error, soon. Characters that could harm a terminal are written as numbers: a
+/// line may name what others have sent.
 pub fn log(line: impl Display) {
-    let line = line.to_string();
+    let line = clean(&line.to_string());
     match THREAD.get_or_init(start) {
         // There is nobody to report a dropped line to.
         Some(thread) => drop(thread.try_send(Entry::Line(line))),
@@ -45,6 +48,10 @@ pub fn finish() {
         // A reader that is late does without them.
         let _ = is_written.recv_timeout(LAST_WITHIN);
     }
+}
+
+fn clean(line: &str) -> String {
+    line.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 fn start() -> Option<SyncSender<Entry>> {
@@ -65,4 +72,14 @@ fn write_all(waiting: &Receiver<Entry>) {
 fn write(line: &str) {
     // There is nobody left to report it to.
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_cannot_harm_a_terminal() {
+        assert_eq!(clean("job \u{1b}[2J\u{202e}gpj\nnext"), "job \\u{1b}[2J\\u{202e}gpj\nnext");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! A job says [`FromJob::Join`] first, announces its flows with [`FromJob::Flow`], and then reports for
 //! each of them how many bytes were handed over and how many have left, in all, a few times a slot. The
-//! agent answers with [`ToJob::Rate`] whenever that changes. Either side may hang up at any time: a job is
+//! agent answers with [`ToJob::Rate`] whenever that changes, and renews rates that hold until further notice a few
+//! times a second: those of an agent that has been silent for [`SILENT_AFTER`] no longer hold. Either side may hang up at any time: a job is
 //! then free to send as it likes, and an agent forgets the job.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,6 +11,7 @@ use std::net::{Ipv4Addr, Shutdown};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -22,6 +24,11 @@ pub const LINE_BYTES: usize = 8 << 10;
 pub const NAME_BYTES: usize = 128;
 /// The largest count of bytes that is believed: years at 400 Gbps. Sums of a few of them fit a number.
 pub const COUNT_MAX: u64 = 1 << 60;
+/// An agent renews the rates of a job a few times a second. One that has been silent for this long hangs: its rates no
+/// longer hold, and the job sends as it likes until the next message.
+pub const SILENT_AFTER: Duration = Duration::from_secs(1);
+/// A job waits for this long until its agent takes a message.
+const WRITE_WITHIN: Duration = Duration::from_millis(5);
 /// Most flows that one flow depends on.
 pub const OTHERS_MAX: usize = 64;
 
@@ -219,6 +226,7 @@ impl AgentLink {
         let stream = UnixStream::connect(socket)?;
         let mut lines = Lines::new(stream.try_clone()?);
         write_line(&stream, &FromJob::Join { version: VERSION, job: job.to_owned() })?;
+        stream.set_write_timeout(Some(WRITE_WITHIN))?;
         let body = move || {
             while let Ok(Some(words)) = lines.next_line() {
                 hear(Some(words));
@@ -229,9 +237,15 @@ impl AgentLink {
         Ok(AgentLink { stream, listener: Some(listener) })
     }
 
-    /// Says something.
-    pub fn say(&self, words: &FromJob) -> io::Result<()> {
-        write_line(&self.stream, words)
+    /// Says something. Returns whether the agent has room for it: if not, nothing of it was said, and the job says
+    /// it again later.
+    pub fn say(&self, words: &FromJob) -> io::Result<bool> {
+        // The kernel takes a line whole or not at all: it is shorter than half of a socket's buffer.
+        match write_line(&self.stream, words) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 

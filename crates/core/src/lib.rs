@@ -22,10 +22,12 @@ pub mod machine;
 pub mod packet;
 pub mod quantity;
 pub mod relay;
+pub mod reminder;
 pub mod rng;
 pub mod tagger;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod text;
 pub mod time;
 pub mod timers;
 pub mod units;
@@ -47,6 +49,7 @@ pub use packet::{
 };
 pub use quantity::QuantityError;
 pub use relay::Relay;
+pub use reminder::Reminder;
 pub use rng::{Rng, fibonacci, mix};
 pub use tagger::{FRONT_PRIORITY, LAYER_PRIORITIES, Tag, Tagger, layer_priority};
 pub use time::{Span, Time};

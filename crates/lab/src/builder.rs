@@ -84,7 +84,7 @@ impl<'a> Builder<'a> {
             hosts: places(hosts, HOST_INTERFACE, |host| spec.host_address(host)),
             servers: places(servers, HOST_INTERFACE, |server| spec.server_address(server)),
             racks: places(racks, BRIDGE_INTERFACE, |rack| spec.switch_address(rack)),
-            _core: core.map(|core| core.into_place(BRIDGE_INTERFACE, Ipv4Addr::UNSPECIFIED)),
+            core: core.map(|core| core.into_place(BRIDGE_INTERFACE, Ipv4Addr::UNSPECIFIED)),
         })
     }
 

@@ -1,13 +1,16 @@
 //! A network of many hosts on one machine.
 
+use std::os::fd::AsFd;
+
 use crate::builder::Builder;
 use crate::error::LabError;
+use crate::inhabitants;
 use crate::place::Place;
 use crate::spec::Spec;
 use crate::sys;
 
-/// A network of many hosts on one machine. It lives until this is dropped and the last process or
-/// thread in it has ended.
+/// A network of many hosts on one machine. When this is dropped, all other processes in it are killed, and the network
+/// is gone when the last thread in it has ended.
 ///
 /// ```no_run
 /// use std::process::Command;
@@ -28,7 +31,15 @@ pub struct Lab {
     pub(crate) servers: Vec<Place>,
     pub(crate) racks: Vec<Place>,
     /// The namespace that joins the racks, if there are several.
-    pub(crate) _core: Option<Place>,
+    pub(crate) core: Option<Place>,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let places = self.hosts.iter().chain(&self.servers).chain(&self.racks).chain(&self.core);
+        let places = places.filter_map(|place| sys::file_number(place.namespace.as_fd()).ok());
+        inhabitants::kill_all(&places.collect());
+    }
 }
 
 impl Lab {

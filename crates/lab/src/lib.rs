@@ -13,6 +13,7 @@
 
 mod builder;
 mod error;
+mod inhabitants;
 mod kernel;
 mod lab;
 mod link;

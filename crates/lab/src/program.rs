@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,15 +25,31 @@ pub struct Program {
     /// What it ended with, once somebody has looked.
     ended: Option<ExitStatus>,
     readers: Vec<JoinHandle<()>>,
+    /// Why output was lost.
+    lost: Lost,
     /// Taken away before the group's number can be somebody else's.
     guard: Option<Guard>,
 }
 
-/// Ends a process group when this process is gone, even by `SIGKILL`: a shell that waits for the end
-/// of its input, which only this process holds open. The kernel itself would end the program, but
+/// Ends a process group, and whatever else is in its network, when this process is gone, even by `SIGKILL`: a shell that
+/// waits for the end of its input, which only this process holds open. The kernel itself would end the program, but
 /// not what it has started.
 #[derive(Debug)]
 struct Guard(Child);
+
+/// The first reason why output could not be written.
+type Lost = Arc<OnceLock<String>>;
+
+/// What a guard does. Its output is the network, which it holds open so that the kernel's number stays that one's.
+const GUARD: &str = "\
+read -r leader || exit
+read -r _
+kill -s KILL -- -$leader
+network=$(readlink /proc/$$/fd/1)
+case $network in net:*) ;; *) exit ;; esac
+for process in /proc/[0-9]*; do
+    [ \"$(readlink \"$process/ns/net\")\" = \"$network\" ] && kill -s KILL \"${process#/proc/}\"
+done";
 
 impl Program {
     /// Starts a command at a place. Every line that it writes to standard output or standard error
@@ -45,21 +62,23 @@ impl Program {
         // A group of its own: Ctrl-C in a terminal is for us, and we tell everybody.
         command.process_group(0);
         // Without a shell the program still dies with us. It is there first: we may be killed at any moment.
-        let guard = Guard::over(&mut command).ok();
+        let guard = Guard::over(place, &mut command).ok();
         let mut child = command.spawn().map_err(|source| LabError::Start {
             program: command.get_program().to_string_lossy().into_owned(),
             source,
         })?;
-        let mut readers = Vec::new();
+        let (mut readers, lost) = (Vec::new(), Lost::default());
         if let Some(output) = child.stdout.take() {
-            let prefix = prefix.to_owned();
-            readers.push(thread::spawn(move || copy_lines(output, &prefix, io::stdout())));
+            let (prefix, lost) = (prefix.to_owned(), Arc::clone(&lost));
+            let copy = move || copy_lines(output, &prefix, io::stdout(), &lost);
+            readers.push(thread::spawn(copy));
         }
         if let Some(output) = child.stderr.take() {
-            let prefix = prefix.to_owned();
-            readers.push(thread::spawn(move || copy_lines(output, &prefix, io::stderr())));
+            let (prefix, lost) = (prefix.to_owned(), Arc::clone(&lost));
+            let copy = move || copy_lines(output, &prefix, io::stderr(), &lost);
+            readers.push(thread::spawn(copy));
         }
-        Ok(Program { child, ended: None, readers, guard })
+        Ok(Program { child, ended: None, readers, lost, guard })
     }
 
     /// How it ended, or `None` while it runs. When it has ended, so has everything it started, and
@@ -69,6 +88,12 @@ impl Program {
             self.end()?;
         }
         Ok(self.ended)
+    }
+
+    /// The first reason why output of the program could not be written, if some was lost. A reader that has stopped
+    /// is none.
+    pub fn lost_output(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
     }
 
     /// Asks it and what it has started to end, with `SIGTERM`.
@@ -104,10 +129,10 @@ impl Program {
 impl Guard {
     /// A guard over the group that a command will lead. The command itself says which that is: after it has
     /// started we might not live long enough to do so.
-    fn over(command: &mut Command) -> io::Result<Guard> {
+    fn over(place: &Place, command: &mut Command) -> io::Result<Guard> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", "read -r leader || exit; read -r _; kill -s KILL -- -$leader"]);
-        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.args(["-c", GUARD]).stdin(Stdio::piped()).stdout(place.namespace.try_clone()?);
+        shell.stderr(Stdio::null());
         // Ctrl-C in a terminal is not for it.
         let guard = shell.process_group(0).spawn().map(Guard)?;
         let input = guard.0.stdin.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -132,7 +157,7 @@ impl Drop for Program {
     }
 }
 
-fn copy_lines(source: impl Read, prefix: &str, mut sink: impl Write) {
+fn copy_lines(source: impl Read, prefix: &str, mut sink: impl Write, lost: &OnceLock<String>) {
     let mut source = BufReader::new(source);
     loop {
         // One write for the whole line, so that lines of different programs do not mix.
@@ -145,7 +170,12 @@ fn copy_lines(source: impl Read, prefix: &str, mut sink: impl Write) {
             line.push(b'\n');
         }
         // Whoever reads our output may have stopped. The program must not notice.
-        let _ = sink.write_all(&line).and_then(|()| sink.flush());
+        match sink.write_all(&line).and_then(|()| sink.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                lost.get_or_init(|| error.to_string());
+            }
+            _ => {}
+        }
     }
 }
 
@@ -155,7 +185,7 @@ mod tests {
 
     fn copied(source: &str) -> String {
         let mut sink = Vec::new();
-        copy_lines(source.as_bytes(), "[3] ", &mut sink);
+        copy_lines(source.as_bytes(), "[3] ", &mut sink, &OnceLock::new());
         String::from_utf8(sink).expect("UTF-8")
     }
 
@@ -163,6 +193,26 @@ mod tests {
     fn every_line_has_the_prefix() {
         assert_eq!(copied("a\n\nb"), "[3] a\n[3] \n[3] b\n");
         assert_eq!(copied(""), "");
+    }
+
+    #[test]
+    fn output_that_cannot_be_written_is_noted_unless_nobody_reads() {
+        struct Broken(io::ErrorKind);
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        for (kind, is_lost) in
+            [(io::ErrorKind::StorageFull, true), (io::ErrorKind::BrokenPipe, false)]
+        {
+            let lost = OnceLock::new();
+            copy_lines(&b"a\nb\n"[..], "", Broken(kind), &lost);
+            assert_eq!(lost.get().is_some(), is_lost, "{kind:?}");
+        }
     }
 
     #[test]

@@ -70,6 +70,14 @@ pub enum SpecError {
     /// No probability, or nothing would ever arrive.
     #[error("a loss of {0}: give a probability from 0 to below 1")]
     Loss(f64),
+    /// More lossy hosts than there are.
+    #[error("{lossy} lossy hosts of {hosts}: give at most {hosts}")]
+    LossyHosts {
+        /// Lossy hosts asked for.
+        lossy: u32,
+        /// Hosts asked for.
+        hosts: u32,
+    },
     /// Too slow to be useful.
     #[error("a rate of {0}: give at least 100kbps")]
     Rate(Rate),
@@ -104,6 +112,9 @@ impl Spec {
         }
         if !(0.0..1.0).contains(&self.loss) {
             return Err(SpecError::Loss(self.loss));
+        }
+        if let Some(lossy) = self.lossy_hosts.filter(|lossy| *lossy > self.hosts) {
+            return Err(SpecError::LossyHosts { lossy, hosts: self.hosts });
         }
         if self.rate.as_bps() < MIN_RATE_BPS {
             return Err(SpecError::Rate(self.rate));
@@ -181,6 +192,7 @@ mod tests {
                 Spec { loss: f64::NAN, ..spec(8, 1) },
                 "a loss of NaN: give a probability from 0 to below 1",
             ),
+            (Spec { lossy_hosts: Some(5), ..spec(2, 1) }, "5 lossy hosts of 2: give at most 2"),
             (Spec { rate: slow, ..spec(8, 1) }, "a rate of 99999 bps: give at least 100kbps"),
         ];
         for (spec, message) in cases {

@@ -15,6 +15,18 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// The kernel's number for an open file.
+pub(crate) fn file_number(file: BorrowedFd<'_>) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    File::from(file.try_clone_to_owned()?).metadata().map(|data| data.ino())
+}
+
+/// Ends a process at once. One that has ended needs no more.
+pub(crate) fn kill(number: u32) {
+    // SAFETY: the call takes integers only. The number is positive, so it is one process and no group.
+    unsafe { libc::kill(number as libc::pid_t, libc::SIGKILL) };
+}
+
 /// Moves the calling thread into a new network namespace.
 pub(crate) fn leave_network() -> io::Result<()> {
     // SAFETY: the call takes no pointers and changes only which network this thread sees.

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display};
 
+use thalweg_core::text::is_harmful;
+
 /// The side of its column that a cell leans to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -131,7 +133,7 @@ impl Table {
     fn line<'a>(&self, widths: &[usize], cell: impl Fn(usize) -> &'a str) -> String {
         let cells: Vec<String> = (0..self.columns.len())
             .map(|index| {
-                let shown = cell(index).replace(char::is_control, " ");
+                let shown = cell(index).replace(is_harmful, " ");
                 let width = widths[index];
                 match self.columns[index].align {
                     Align::Left => format!("{shown:<width$}"),

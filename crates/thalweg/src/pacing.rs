@@ -26,7 +26,7 @@ pub enum Pacing {
     #[default]
     Off,
     /// The agent of the host (`thalweg agent`), which listens on this socket. A session whose agent ends
-    /// goes on, and sends at once.
+    /// or is silent for a second goes on, and sends at once.
     Scheduled {
         /// The socket.
         agent: PathBuf,
@@ -82,12 +82,14 @@ impl Rein {
         let name = format!("{job}/{}", config.rank);
         let link = AgentLink::join(agent, &name, hear).map_err(wrong)?;
         let (volume, relation, others) = (None, Default::default(), Vec::new());
-        link.say(&FromJob::Flow { flow: FLOW, to, volume, relation, others }).map_err(wrong)?;
+        let flow = FromJob::Flow { flow: FLOW, to, volume, relation, others };
+        // The first line but one finds room in any socket.
+        link.say(&flow).map_err(wrong)?;
         driver.set_pacer(Some(Box::new(Paced::new(Arc::clone(&shared)))));
         let should_stop = Arc::new(AtomicBool::new(false));
         let (counted, stop) = (Arc::clone(&shared), Arc::clone(&should_stop));
         let body = move || {
-            if report(&link, &counted, &stop).is_err() {
+            if report(&link, &counted, &stop, &notes).is_err() {
                 counted.release();
                 notes.send(Note::Unpaced("its connection broke".into()));
             }
@@ -116,14 +118,23 @@ impl Drop for Rein {
 
 /// Tells the agent how far the session is, until it is to stop.
 #[expect(clippy::disallowed_methods, reason = "reports are made in real time")]
-fn report(link: &AgentLink, shared: &Shared, should_stop: &AtomicBool) -> std::io::Result<()> {
-    let mut last = None;
+fn report(
+    link: &AgentLink,
+    shared: &Shared,
+    should_stop: &AtomicBool,
+    notes: &Notes,
+) -> std::io::Result<()> {
+    let (mut last, mut was_silent) = (None, false);
     while !should_stop.load(Ordering::Relaxed) {
         let (ready, sent) = shared.counts();
-        if last != Some((ready, sent)) {
-            link.say(&FromJob::Report { flow: FLOW, ready, sent })?;
+        if last != Some((ready, sent)) && link.say(&FromJob::Report { flow: FLOW, ready, sent })? {
             last = Some((ready, sent));
         }
+        let is_silent = shared.is_silent();
+        if is_silent && !was_silent {
+            notes.send(Note::Unpaced("it is silent".into()));
+        }
+        was_silent = is_silent;
         thread::sleep(REPORT_EVERY);
     }
     Ok(())

@@ -23,6 +23,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_dir_all(self.0.with_extension("state"));
     }
 }
 
@@ -38,6 +39,7 @@ fn config(socket: &Path) -> AgentConfig {
         uplink: Rate::from_gbps(1),
         settings: Settings::default(),
         switches: Vec::new(),
+        safeguards: Safeguards { state_dir: socket.with_extension("state"), guardian: None },
         on_record: Box::new(|_| {}),
     }
 }
@@ -136,6 +138,51 @@ fn an_agent_that_loses_its_switch_goes_on_and_says_so() {
     assert!(stats.fetches > 0 && stats.updates > 0 && stats.plans_refused == 0, "{stats:?}");
     while heard.try_recv().is_ok() {}
     assert!(is_granted(&heard), "rates go on");
+}
+
+// spec: E-14 sockets
+#[test]
+fn a_clock_that_is_set_is_noted_and_rates_go_on() {
+    for (number, by_s) in [(13, -600), (14, 600)] {
+        let scratch = Scratch::new(&format!("clock-{number}"));
+        // No other test has an agent with this address.
+        let address = Ipv4Addr::new(10, 77, 0, number);
+        let events = events(address);
+        let set_by_s = Arc::new(std::sync::atomic::AtomicI64::new(0));
+        let (started, set) = (instant(), Arc::clone(&set_by_s));
+        let read = move || {
+            let by_s = set.load(std::sync::atomic::Ordering::Relaxed);
+            let span = Duration::from_secs(by_s.unsigned_abs());
+            let wall = if by_s < 0 { since_epoch() - span } else { since_epoch() + span };
+            Reading { wall, steady: started.elapsed() }
+        };
+        let config = AgentConfig { address, ..config(&scratch.0) };
+        let agent = AgentDaemon::start_with(config, Box::new(read)).unwrap();
+        let (_link, rates) = job(&scratch.0);
+        assert!(is_granted(&rates));
+        set_by_s.store(by_s, std::sync::atomic::Ordering::Relaxed);
+        let set = (0..10).map(|_| within(&events)).find(|event| is(event, "clock_set"));
+        let set = set.expect("it is noted");
+        assert!(set.is_warning && set.text.contains(&format!("{by_s}.0")), "{}", set.text);
+        while rates.try_recv().is_ok() {}
+        assert!(is_granted(&rates), "rates go on");
+        assert!(agent.is_running());
+    }
+}
+
+// spec: E-14 sockets
+#[test]
+#[expect(clippy::disallowed_methods, reason = "renewals come in real time")]
+fn rates_of_flows_without_anything_to_send_are_renewed() {
+    let scratch = Scratch::new("renewed");
+    let _agent = agent(&scratch.0, Vec::new());
+    let (words, heard) = mpsc::channel();
+    let link = AgentLink::join(&scratch.0, "vgg", move |said| drop(words.send(said))).unwrap();
+    let (volume, relation, others) = (None, Default::default(), Vec::new());
+    link.say(&FromJob::Flow { flow: 0, to: PEER, volume, relation, others }).unwrap();
+    std::thread::sleep(thalweg_control::local::SILENT_AFTER);
+    let renewed = heard.try_iter().filter(|words| matches!(words, Some(ToJob::Rate { .. })));
+    assert!(renewed.count() >= 3, "the first, and a few more in a second");
 }
 
 #[test]

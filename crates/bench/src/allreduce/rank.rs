@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use thalweg::{Coverage, Policy, Reduce, Reliability, Session, Window};
-use thalweg_console::{Failure, files};
+use thalweg_console::{Failure, files, parent};
 use thalweg_control::pacing::since_epoch;
 
 use super::Way;
@@ -39,10 +39,16 @@ pub struct RankArguments {
     window: Window,
     #[arg(long)]
     shared_memory: bool,
+    /// End when standard input ends, which the benchmark holds open
+    #[arg(long)]
+    with_parent: bool,
 }
 
 /// Runs it, and prints what it measured as one line.
 pub fn rank(arguments: &RankArguments) -> Result<(), Failure> {
+    if arguments.with_parent {
+        parent::end_with_it();
+    }
     let builder = Session::builder(&arguments.server, &arguments.job)
         .rank(arguments.rank, arguments.ranks)
         .switch(&arguments.switch)

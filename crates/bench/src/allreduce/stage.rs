@@ -63,7 +63,7 @@ impl Stage {
             if let Some(lab) = &self.lab {
                 lab.host(rank).enter(&mut command);
             }
-            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            command.arg("--with-parent").stdin(Stdio::piped()).stdout(Stdio::piped());
             let child = command.spawn();
             ranks.push(Rank(child.map_err(|error| {
                 Failure::Ran(format!("rank {rank} cannot be started: {error}"))
@@ -119,7 +119,7 @@ impl Stage {
     }
 }
 
-/// A rank's process, which ends with the benchmark.
+/// A rank's process. It ends with the benchmark: its input ends then, however that happens.
 struct Rank(Child);
 
 impl Rank {

@@ -26,19 +26,19 @@ pub(super) struct Tables {
     pub(super) pacing: Option<SocketAddr>,
     /// Hosts that have a link of their own from this switch, and its rate, such as 10.0.3.0/24=10gbit
     #[arg(long = "hosts", value_name = "RANGE=RATE")]
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<String>,
     /// Hosts that one link leads to, and its rate, such as 10.0.0.0/16=40gbit; the narrowest range counts
     #[arg(long = "link", value_name = "RANGE=RATE")]
-    link: Vec<String>,
+    pub(super) link: Vec<String>,
     /// A file that holds what agents have to show; beyond loopback this or a certificate is needed
     #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    pub(super) token_file: Option<PathBuf>,
     /// Encrypt what agents say: the switch's certificate, in PEM format
     #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
+    pub(super) tls_cert: Option<PathBuf>,
     /// The certificate's private key, in PEM format
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
+    pub(super) tls_key: Option<PathBuf>,
 }
 
 impl Tables {

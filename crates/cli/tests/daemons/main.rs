@@ -1,5 +1,6 @@
 //! Switches, servers and agents as processes: how they begin, what they tell, how they end.
 
+mod enforcement;
 mod lives;
 mod logs;
 mod pacing;

@@ -49,6 +49,16 @@ fn an_emulated_switch_serves_tables_alone_or_inside() {
     let ended = switch.terminate();
     assert_eq!(ended.code, Some(0));
     assert!(ended.stderr.contains("0 schedules taken in"), "{}", ended.stderr);
+    let file = scratch("tables.toml");
+    let path = file.display().to_string();
+    let keys = "pacing = \"127.0.0.1:0\"\nhosts = [\"10.77.0.0/24=1gbit\"]\n";
+    for text in [keys.to_owned(), format!("[tables]\n{keys}")] {
+        fs::write(&file, &text).expect("a temporary file");
+        let switch = Daemon::start("switch", &["--emulate", "--config", &path]);
+        assert!(switch.ready.starts_with("switch ready at 127.0.0.1:"), "{text}: {}", switch.ready);
+        assert_eq!(switch.terminate().code, Some(0));
+    }
+    fs::remove_file(&file).expect("it was written");
     let inside = ["--pacing", "127.0.0.1:0", "--link", "0.0.0.0/0=40gbit"];
     let ended = Daemon::start("switch", &inside).terminate();
     assert_eq!(ended.code, Some(0));

@@ -30,6 +30,13 @@ fn wrong_settings_are_explained_on_one_line() {
     };
     server(&["--switch", "somewhere"], &["\"somewhere\"", "host:port"]);
     server(&["--switch", "10.0.0.1:4800"], &["10.0.0.1:4800", "first 16 bits"]);
+    server(&["--switch", "127.0.0.1:4801"], &["127.0.0.1:4801", "multiple of 8", "127.0.0.1:4800"]);
+    let own = ["server", "--bind", "127.0.0.1:47808", "--switch"];
+    for switch in ["127.0.0.1:47808", "127.0.0.1:47811"] {
+        let words = [switch, "the server itself", "or no switch"];
+        assert_says(&[&own[..], &[switch]].concat(), &words);
+    }
+    assert_says(&["switch", "--bind", "[::1]:0"], &["[::1]:0 is IPv6", "IPv4 address"]);
     server(&["--tls-cert", "a.pem"], &["--tls-key"]);
     server(&["--tls-cert", "no.pem", "--tls-key", "no.key"], &["no.pem"]);
     server(&["--token", ""], &["token is empty"]);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use thalweg_core::text::is_harmful;
 use thalweg_core::{JobId, Time};
 
 use super::cluster::Cluster;
@@ -86,6 +87,6 @@ pub(super) fn restarted(job: &Job) -> Failure {
 
 /// A text from a client, cut and without anything that could harm a terminal.
 fn printable(text: &str) -> String {
-    let clean = |char: char| if char.is_control() { ' ' } else { char };
+    let clean = |char: char| if is_harmful(char) { ' ' } else { char };
     text.chars().take(REASON_CHARS_MAX).map(clean).collect()
 }

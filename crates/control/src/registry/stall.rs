@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_core::{Span, Time};
+use thalweg_core::{Reminder, Span, Time};
 
 use crate::message::{Diagnosis, Progress, Stall, Waits};
 use crate::plane::Missing;
@@ -21,8 +21,8 @@ pub(super) struct Stalls {
     asked: Option<(u64, Time)>,
     /// What it said of which fragment.
     answer: Option<(u64, Missing)>,
-    /// Whom and what the last diagnosis named, and when.
-    told: Option<(Vec<u32>, Option<u64>, Time)>,
+    /// Whom and what the last diagnosis named, and when it is repeated.
+    told: Option<(Vec<u32>, Option<u64>, Reminder)>,
 }
 
 /// One rank's stall.
@@ -134,16 +134,17 @@ impl Stalls {
         if roots.is_empty() { ranks } else { roots.into_iter().collect() }
     }
 
-    /// Whether a diagnosis says something new, or was not said for a while.
+    /// Whether a diagnosis says something new, or was not said for a while. One that lasts is repeated after `every`,
+    /// and then more and more rarely.
     pub(super) fn is_news(&mut self, now: Time, every: Span, diagnosis: &Diagnosis) -> bool {
         let Diagnosis { culprits, fragment, .. } = diagnosis;
-        let is_known = |(whom, what, at): &(Vec<u32>, Option<u64>, Time)| {
-            (whom, what) == (culprits, fragment) && now.since(*at) < every.max(TELL_GAP)
-        };
-        if self.told.as_ref().is_some_and(is_known) {
-            return false;
+        if let Some((whom, what, reminder)) = &mut self.told
+            && (&*whom, &*what) == (culprits, fragment)
+        {
+            return reminder.is_due(now);
         }
-        self.told = Some((culprits.clone(), *fragment, now));
+        let reminder = Reminder::new(now, every.max(TELL_GAP));
+        self.told = Some((culprits.clone(), *fragment, reminder));
         true
     }
 }

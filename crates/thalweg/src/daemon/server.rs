@@ -84,6 +84,26 @@ struct Data {
     pilot: Pilot<TrainingHost>,
 }
 
+/// The node of the switch that a server at an address names.
+fn switch_node(network: Network, address: SocketAddr, switch: SocketAddr) -> Result<NodeId, Error> {
+    let node = network.node(switch).ok_or_else(|| Error::other_network(address, switch))?;
+    let first = network.address(node);
+    if network.node(address) == Some(node) {
+        return Err(Error::config(format!(
+            "the switch {switch} is the server itself, which has the ports from {} on: give the address of a switch, \
+             or no switch",
+            address.port()
+        )));
+    }
+    if first != Some(switch) {
+        let first = first.map(|first| format!(", such as {first}")).unwrap_or_default();
+        return Err(Error::config(format!(
+            "no switch is at {switch}: the port of a switch is a multiple of 8{first}"
+        )));
+    }
+    Ok(node)
+}
+
 impl ServerDaemonConfig {
     /// The defaults.
     pub fn new(bind: SocketAddr, secret: Secret) -> ServerDaemonConfig {
@@ -132,10 +152,8 @@ impl ServerDaemon {
         let address = endpoint.local_address();
         let network = Network::of(address.ip());
         let node = node_of(network, address)?;
-        let switch = config.switch.map(|switch| {
-            network.node(switch).ok_or_else(|| Error::other_network(address, switch))
-        });
-        let switch = switch.transpose()?;
+        let switch =
+            config.switch.map(|switch| switch_node(network, address, switch)).transpose()?;
         let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
             .map_err(|error| Error::of(ErrorKind::Internal, error))?;
         let mut host = TrainingHost::new(node, flows);

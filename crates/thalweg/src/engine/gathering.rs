@@ -1,6 +1,6 @@
 //! Ranks that have not joined, and when to report them.
 
-use thalweg_core::{Span, Time};
+use thalweg_core::{Reminder, Span, Time};
 
 use crate::events::Note;
 
@@ -9,9 +9,8 @@ use crate::events::Note;
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     missing: Vec<u32>,
-    /// Time of the first report, and of the last warning or else of the first report. `None` while the job waits for
-    /// nobody.
-    times: Option<(Time, Time)>,
+    /// Time of the first report, and of the warnings. `None` while the job waits for nobody.
+    times: Option<(Time, Reminder)>,
 }
 
 impl Gathering {
@@ -26,14 +25,12 @@ impl Gathering {
     }
 
     /// Returns the report that is due when the registrar names the ranks that are missing: when these change, and as a
-    /// warning whenever the wait has lasted for another `stall_after`.
+    /// warning when the wait has lasted for `stall_after`, and then more and more rarely.
     // spec: E-02
     pub fn report(&mut self, now: Time, missing: &[u32], stall_after: Span) -> Option<Note> {
-        let (began, warned) = *self.times.get_or_insert((now, now));
-        let is_long = now.since(warned) >= stall_after;
-        if is_long {
-            self.times = Some((began, now));
-        }
+        let (began, warnings) =
+            self.times.get_or_insert_with(|| (now, Reminder::new(now, stall_after)));
+        let (began, is_long) = (*began, warnings.is_due(now));
         let is_changed = self.missing != missing;
         self.missing = missing.to_vec();
         let report = Note::Waiting { ranks: missing.to_vec(), since: now.since(began), is_long };
@@ -61,8 +58,10 @@ mod tests {
         assert_eq!(report(2, &[2]), waiting(&[2], 2, false));
         assert_eq!(report(4, &[2]), None);
         assert_eq!(report(5, &[2]), waiting(&[2], 5, true));
-        assert_eq!(report(9, &[2]), None);
-        assert_eq!(report(11, &[2]), waiting(&[2], 11, true));
+        assert_eq!(report(14, &[2]), None);
+        assert_eq!(report(16, &[2]), waiting(&[2], 16, true));
+        assert_eq!(report(35, &[2]), None, "warnings become rare");
+        assert_eq!(report(36, &[2]), waiting(&[2], 36, true));
         gathering.end();
         assert!(gathering.missing().is_empty());
         let again = gathering.report(Time::ZERO + Span::from_s(200), &[0], Span::from_s(5));

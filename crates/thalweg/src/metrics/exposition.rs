@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
+use thalweg_core::text::{is_harmful, printable};
+
 /// Kind of the numbers of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -133,8 +135,9 @@ fn labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
     }
 }
 
+/// A label as it is written. Whatever reads the text may show it on a terminal, which nothing in it can harm.
 fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    printable(value).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// Reads up to the closing quote, and gives what follows. What could harm a terminal is replaced.
@@ -150,7 +153,7 @@ fn unescape(quoted: &str) -> Option<(String, &str)> {
             },
             other => other,
         };
-        value.push(if char.is_control() { '\u{fffd}' } else { char });
+        value.push(if is_harmful(char) { '\u{fffd}' } else { char });
     }
     None
 }
@@ -196,6 +199,17 @@ mod tests {
         let first = Sample { name: "a_total".into(), labels, value: 3.0 };
         assert_eq!(samples[0], first);
         assert_eq!((samples[1].value, samples.len()), (4_294_967_295.0, 2));
+    }
+
+    #[test]
+    fn labels_cannot_harm_a_terminal() {
+        let mut exposition = Exposition::default();
+        exposition.family("a", Kind::Gauge, "Number.");
+        exposition.sample(&[("job", "a\u{202e}b\u{1b}[2J\n")], 1);
+        let text = exposition.finish();
+        assert!(text.ends_with("a{job=\"a\\\\u{202e}b\\\\u{1b}[2J\\\\u{a}\"} 1\n"), "{text}");
+        assert_eq!(parse(&text)[0].labels["job"], "a\\u{202e}b\\u{1b}[2J\\u{a}");
+        assert_eq!(parse("a{x=\"\u{202e}\u{200b}\"} 1")[0].labels["x"], "\u{fffd}\u{fffd}");
     }
 
     #[test]

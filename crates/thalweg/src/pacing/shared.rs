@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use thalweg_control::local;
 use thalweg_core::{Bytes, Pacer, Rate, Span, Time};
 use thalweg_pace::SlotPacer;
 
@@ -14,6 +15,9 @@ const LAG: Span = Span::from_ms(20);
 
 /// Nothing moves for this long: what was handed over and has not left will not leave.
 const SILENCE: Span = Span::from_ms(60);
+
+/// An agent that has been silent for this long hangs: its rates no longer hold.
+const SILENT_AFTER: Span = Span::from_ms(local::SILENT_AFTER.as_millis() as u64);
 
 /// How long a rate holds that holds until further notice.
 const LONG: Span = Span::from_s(3_600);
@@ -30,6 +34,12 @@ struct State {
     idle: Option<Rate>,
     /// What was said and not taken up: it counts from when the driver, whose clock it is, looks.
     said: Option<Said>,
+    /// The last rate is one that must be renewed. The agent has no more to say of a flow that stays on its host.
+    is_limited: bool,
+    /// The agent has said something since the driver looked.
+    has_heard: bool,
+    /// When the driver last found that the agent had said something.
+    heard_at: Time,
     handed_over: u64,
     sent: u64,
     moved_at: Time,
@@ -49,13 +59,21 @@ impl Shared {
         let mut state = self.lock();
         state.has_begun = true;
         state.idle = Rate::from_bps(idle_bps);
+        (state.has_heard, state.is_limited) = (true, true);
         state.said = Some(Said { bps: idle_bps, bytes: None, within: None });
     }
 
     /// The agent grants a rate.
     pub(super) fn grant(&self, bps: u64, bytes: Option<u64>, within_us: Option<u64>) {
         let within = within_us.map(|us| Span::from_us(us.min(LONG.as_ps() / 1_000_000)));
-        self.lock().said = Some(Said { bps, bytes, within });
+        let mut state = self.lock();
+        (state.has_heard, state.is_limited) = (true, bps != u64::MAX);
+        state.said = Some(Said { bps, bytes, within });
+    }
+
+    /// Returns whether the agent was silent for so long that its rates no longer hold.
+    pub(super) fn is_silent(&self) -> bool {
+        self.lock().is_silent()
     }
 
     /// The agent is gone.
@@ -84,6 +102,13 @@ impl Shared {
     }
 }
 
+impl State {
+    // spec: E-14
+    fn is_silent(&self) -> bool {
+        self.is_limited && !self.has_heard && self.now.since(self.heard_at) >= SILENT_AFTER
+    }
+}
+
 /// The pacer of a driver.
 pub(super) struct Paced {
     shared: Arc<Shared>,
@@ -100,7 +125,10 @@ impl Pacer for Paced {
     fn next_send(&self, now: Time) -> Time {
         let mut state = self.shared.lock();
         state.now = now;
-        if state.is_free || !state.has_begun {
+        if std::mem::take(&mut state.has_heard) {
+            state.heard_at = now;
+        }
+        if state.is_free || !state.has_begun || state.is_silent() {
             return now;
         }
         let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,10 +198,26 @@ mod tests {
         shared.grant(0, Some(0), Some(60_000));
         let sent = drive(&mut paced, 2_060, 2_120);
         assert!((1..=12_000).contains(&sent), "waits: {sent}");
-        let sent = drive(&mut paced, 2_120, 3_120);
-        assert!((14_900_000..=15_700_000).contains(&sent), "idle again: {sent}");
+        let sent = drive(&mut paced, 2_120, 2_620);
+        assert!((7_400_000..=8_200_000).contains(&sent), "idle again: {sent}");
         shared.release();
         assert_eq!(paced.next_send(at(3_121)), at(3_121));
+    }
+
+    // spec: E-14 machine
+    #[test]
+    fn rates_of_an_agent_that_is_silent_do_not_hold_until_it_is_back() {
+        let shared = Arc::new(Shared::default());
+        let mut paced = Paced::new(Arc::clone(&shared));
+        shared.begin(120_000_000);
+        drive(&mut paced, 1_000, 1_999);
+        assert!(paced.next_send(at(1_999)) > at(1_999) && !shared.is_silent());
+        assert_eq!(paced.next_send(at(2_000)), at(2_000), "it has said nothing for a second");
+        assert!(shared.is_silent());
+        shared.grant(120_000_000, None, None);
+        let sent = drive(&mut paced, 10_000, 10_500);
+        assert!((7_400_000..=8_200_000).contains(&sent), "it is back: {sent}");
+        assert!(!shared.is_silent());
     }
 
     /// What leaves a session whose agent grants another rate for every slot, between 50 Mbps and 1 Gbps. The

@@ -1,11 +1,14 @@
 //! Sessions that obey the agent of their host.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use thalweg::internal::Event;
 use thalweg::{Pacing, Reduce, Session};
-use thalweg_agent::{AgentConfig, AgentDaemon};
+use thalweg_agent::{AgentConfig, AgentDaemon, Safeguards};
 use thalweg_core::Rate;
 use thalweg_pace::Settings;
 
@@ -24,9 +27,14 @@ fn agent(name: &str, uplink: &str) -> AgentDaemon {
         uplink,
         settings: Settings::default(),
         switches: Vec::new(),
+        safeguards: Safeguards { state_dir: state_dir(), guardian: None },
         on_record: Box::new(|_| {}),
     });
     agent.expect("an agent starts")
+}
+
+fn state_dir() -> PathBuf {
+    std::env::temp_dir().join("thalweg-session-state")
 }
 
 fn summed(session: &Session) -> Vec<f32> {
@@ -78,6 +86,52 @@ fn a_session_whose_agent_goes_is_told_and_goes_on() {
     for (first, second, third) in &sums {
         assert!(*first == expected && *second == expected && *third == expected);
     }
+    let job = jobs.lock().expect("nobody panics")[0].clone();
+    let is_reported =
+        |event: Event| event.field("job") == Some(&job) && event.field("event") == Some("unpaced");
+    assert!(noted.try_iter().any(is_reported));
+}
+
+/// An agent that limits everybody to 1 Mbps, and then hangs: it reads nothing and says nothing.
+fn hung_agent(name: &str) -> PathBuf {
+    let socket = format!("thalweg-session-{}-{name}", std::process::id());
+    let socket = std::env::temp_dir().join(socket);
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    std::thread::spawn(move || {
+        let mut held: Vec<UnixStream> = Vec::new();
+        for stream in listener.incoming().flatten() {
+            let mut join = String::new();
+            let _ = BufReader::new(&stream).read_line(&mut join);
+            let welcome = r#"{"say":"welcome","version":1,"slot_us":60000,"idle_bps":1000000}"#;
+            let _ = writeln!(&stream, "{welcome}");
+            held.push(stream);
+        }
+    });
+    socket
+}
+
+// spec: E-14 sockets
+#[test]
+#[expect(clippy::disallowed_methods, reason = "limits end in real time")]
+fn a_session_whose_agent_hangs_sends_freely_after_a_second() {
+    let cluster = Cluster::losing(0.0);
+    let socket = hung_agent("hangs");
+    let begin = Instant::now();
+    let noted = noted();
+    let jobs = std::sync::Mutex::new(Vec::new());
+    let sums = cluster.run(
+        2,
+        |config| {
+            jobs.lock().expect("nobody panics").push(config.job.clone());
+            config.pacing = Pacing::Scheduled { agent: socket.clone() };
+        },
+        |session| (0..4).map(|_| summed(session)).collect::<Vec<_>>(),
+    );
+    let took = begin.elapsed();
+    let _ = std::fs::remove_file(&socket);
+    assert!(sums.iter().flatten().all(|sum| *sum == vec![3.0; VALUES]));
+    // 8 MB of each rank would take 64 s.
+    assert!(took < Duration::from_secs(20), "{took:?}");
     let job = jobs.lock().expect("nobody panics")[0].clone();
     let is_reported =
         |event: Event| event.field("job") == Some(&job) && event.field("event") == Some("unpaced");

@@ -126,6 +126,23 @@ fn the_same_is_not_asked_or_told_all_the_time() {
     assert!(hall.look().is_empty(), "nobody asked that");
 }
 
+#[test]
+fn a_stall_that_lasts_is_told_more_and_more_rarely() {
+    let mut hall = hall();
+    let (start, mut told) = (hall.now, Vec::new());
+    for _ in 0..14 {
+        let lasted = hall.now.since(start);
+        hall.say(0, stalled(17, FRAGMENT, Span::from_s(2) + lasted));
+        hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1]));
+        if hall.look().iter().any(|action| matches!(action, Action::Note(_))) {
+            told.push(lasted.as_s_f64());
+        }
+        hall.pass(Span::from_s(2));
+    }
+    // With the default of 5 s, as seen every 2 s.
+    assert_eq!(told, [0.0, 6.0, 16.0]);
+}
+
 // spec: T-07 machine
 #[test]
 fn a_stall_that_lasts_fails_the_job_with_its_reason() {
