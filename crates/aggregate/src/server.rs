@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use self::intake::Arrival;
 use self::job::{Context, Job};
-pub use self::memory::{BudgetError, SPAN_LEAST, fit, memory_bytes};
+pub use self::memory::{BudgetError, SPAN_LEAST, check_fit, fit, memory_bytes};
 use self::probe::Probes;
 use self::queue::{Progress, Queue};
 pub use self::stats::{Refusals, Stats};

@@ -20,7 +20,7 @@ use crate::setup::Setup;
 use crate::tree::{Group, Top, Tree};
 
 /// The furthest that a fragment may lie above everyone's watermark: what a header can say.
-pub(super) const WINDOW_MAX: u64 = 1 << 16;
+const WINDOW_MAX: u64 = 1 << 16;
 
 /// Fragments from so far above everyone's watermark on are dropped. The fastest worker is at most a span above the last
 /// complete fragment, and that is at most a span above the slowest worker; each tree's last complete one may be the tree
@@ -109,7 +109,7 @@ impl Job {
             window,
             shards: shards.collect(),
             scaling: Scaling::default(),
-            leeway: Leeway::new(&setup),
+            leeway: Leeway::new(&setup, window),
             memory_bytes: memory_bytes(&setup, config.me),
             has_differed: false,
             stats: Stats::default(),

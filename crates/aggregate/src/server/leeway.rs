@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thalweg_wire::aggregate::{Absent, Bounded, Query};
 
-use super::job::{Context, Job, Site, WINDOW_MAX};
+use super::job::{Context, Job, Site};
 use super::judge::State;
 use super::seats;
 use crate::setup::Setup;
@@ -76,10 +76,9 @@ struct Standing {
 
 impl Leeway {
     /// For a server that knows nothing of the job: after its first epoch, fragments up to a window above
-    /// the least watermark may have been finished without somebody. The window of an earlier epoch may have been wider
-    /// than this one's, since a span follows from the memory of the server.
-    pub(super) fn new(setup: &Setup) -> Leeway {
-        let forgotten = if setup.epoch == FIRST_EPOCH { 0 } else { WINDOW_MAX };
+    /// the least watermark may have been finished without somebody. The window is the same in all epochs.
+    pub(super) fn new(setup: &Setup, window: u64) -> Leeway {
+        let forgotten = if setup.epoch == FIRST_EPOCH { 0 } else { window };
         Leeway {
             from: setup.resume_from.saturating_add(forgotten),
             tallies: BTreeMap::new(),

@@ -74,28 +74,40 @@ pub fn memory_bytes(setup: &Setup, server: NodeId) -> u64 {
 }
 
 /// Returns parameters with which a job of so many workers, summed by one server, takes at most `budget_bytes` of it: the
-/// same, or with a smaller span. A smaller span slows the job down: less of it can be in flight.
+/// same, or with a smaller span. A smaller span slows the job down: less of it can be in flight. To be called before the
+/// first set-up: later ones have the same span.
 pub fn fit(
     parameters: CheckedParameters,
     workers: u32,
     budget_bytes: u64,
 ) -> Result<CheckedParameters, BudgetError> {
-    let needed = |span_fragments: u16| {
-        let parameters = JobParameters { span_fragments, ..*parameters };
-        JOB_BYTES.saturating_add(tree_bytes(&parameters, workers, 1))
-    };
+    let needed =
+        |span_fragments| needed_bytes(&JobParameters { span_fragments, ..*parameters }, workers);
     let (mut least, mut most) =
         (parameters.span_fragments.min(SPAN_LEAST), parameters.span_fragments);
-    let needed_bytes = needed(least);
-    if needed_bytes > budget_bytes {
-        return Err(BudgetError::JobMemory { needed_bytes, budget_bytes });
-    }
+    check_fit(parameters.with_span(least), workers, budget_bytes)?;
     // `least` fits, and nothing above `most` does.
     while least < most {
         let middle = least + (most - least).div_ceil(2);
         if needed(middle) <= budget_bytes { least = middle } else { most = middle - 1 }
     }
     Ok(parameters.with_span(least))
+}
+
+/// Checks that a job of so many workers, summed by one server, takes at most `budget_bytes` of it.
+pub fn check_fit(
+    parameters: CheckedParameters,
+    workers: u32,
+    budget_bytes: u64,
+) -> Result<(), BudgetError> {
+    let needed_bytes = needed_bytes(&parameters, workers);
+    let fits = needed_bytes <= budget_bytes;
+    if fits { Ok(()) } else { Err(BudgetError::JobMemory { needed_bytes, budget_bytes }) }
+}
+
+/// Most bytes for a job with one tree.
+fn needed_bytes(parameters: &JobParameters, workers: u32) -> u64 {
+    JOB_BYTES.saturating_add(tree_bytes(parameters, workers, 1))
 }
 
 /// Most bytes for one of the trees of a job.
@@ -127,7 +139,7 @@ mod tests {
     }
 
     fn needed(parameters: CheckedParameters, workers: u32) -> u64 {
-        JOB_BYTES + tree_bytes(&parameters, workers, 1)
+        needed_bytes(&parameters, workers)
     }
 
     // spec: E-12 machine

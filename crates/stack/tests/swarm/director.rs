@@ -17,7 +17,7 @@ use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::tag::Key;
 
 use crate::contents::{self, Oracle};
-use crate::plan::{JobPlan, Plan, Stall};
+use crate::plan::{Plan, Stall};
 
 /// What is on its way over the control channel, or due at a time.
 #[derive(Clone)]
@@ -50,8 +50,6 @@ pub struct Swarm<'a> {
     plan: &'a Plan,
     registrar: Registrar,
     rng: Rng,
-    /// Spans of jobs whose server has started again, maybe with less memory.
-    spans: Rng,
     mail: BTreeMap<(Time, u64), Mail>,
     posted: u64,
     lives: u64,
@@ -91,7 +89,6 @@ impl<'a> Swarm<'a> {
             plan,
             registrar: Registrar::new(rng.stream("registrar")),
             rng: rng.stream("control"),
-            spans: rng.stream("spans"),
             mail: BTreeMap::new(),
             posted: 0,
             lives: 0,
@@ -157,7 +154,15 @@ impl<'a> Swarm<'a> {
 
     fn register(&mut self, job: usize) {
         let plan = &self.plan.jobs[job];
-        let parameters = self.parameters(plan);
+        let parameters = JobParameters {
+            fragment_values: plan.fragment_values,
+            numeric: plan.numeric,
+            recovery: plan.recovery,
+            indexing: plan.indexing,
+            aggregators: self.plan.aggregators,
+            span_fragments: plan.span_fragments,
+            ..JobParameters::default()
+        };
         let (workers, servers) = (plan.workers.len() as u32, plan.servers.clone());
         let spec = JobSpec { workers, servers, parameters };
         let id = self.registrar.register(spec).expect("jobs that are drawn can be registered");
@@ -172,32 +177,6 @@ impl<'a> Swarm<'a> {
         let seats = (0..plan.workers.len()).map(|rank| self.seat(id, job, rank)).collect();
         self.post(plan.start, Mail::Begin(job));
         self.jobs.push(Job { id, oracles, firsts, seats, has_failed: false });
-    }
-
-    fn parameters(&self, plan: &JobPlan) -> JobParameters {
-        JobParameters {
-            fragment_values: plan.fragment_values,
-            numeric: plan.numeric,
-            recovery: plan.recovery,
-            indexing: plan.indexing,
-            aggregators: self.plan.aggregators,
-            span_fragments: plan.span_fragments,
-            ..JobParameters::default()
-        }
-    }
-
-    /// A server has started again, and has other memory than before: the spans of its jobs follow from that (E-12).
-    fn change_spans(&mut self, server: NodeId) {
-        let plan = self.plan;
-        for (at, job) in plan.jobs.iter().enumerate() {
-            if job.servers.contains(&server) {
-                let span_fragments = 2 + self.spans.below(2 * u64::from(job.span_fragments)) as u16;
-                let parameters = JobParameters { span_fragments, ..self.parameters(job) };
-                let parameters = parameters.check().expect("a small span");
-                // A job that has failed has none.
-                let _ = self.registrar.set_parameters(self.jobs[at].id, parameters);
-            }
-        }
     }
 
     /// A worker's process that has just begun.
@@ -532,7 +511,6 @@ impl Director<Checked<TrainingHost>> for Swarm<'_> {
             let process = Process { node: host, life: self.lives };
             self.server_lives.insert(host, self.lives);
             self.post(now, Mail::Restarted(process));
-            self.change_spans(host);
         }
         Some(self.host(host))
     }
