@@ -371,7 +371,8 @@ impl Registrar {
     }
 
     /// Gives a job parameters that hold from its next set-up on. The size of fragments stays as it was in the last
-    /// set-up: workers number fragments by it, and refuse another one.
+    /// set-up: workers number fragments by it, and refuse another one. So does the span: workers may be that far apart, and
+    /// a server that lost its memory goes by it.
     // spec: E-06
     pub fn set_parameters(
         &mut self,

@@ -100,6 +100,14 @@ impl JobParameters {
     }
 }
 
+impl CheckedParameters {
+    /// The same with a smaller span.
+    pub(crate) fn with_span(self, span_fragments: u16) -> CheckedParameters {
+        assert!((1..=self.span_fragments).contains(&span_fragments), "a span only shrinks");
+        CheckedParameters(JobParameters { span_fragments, ..self.0 })
+    }
+}
+
 impl Deref for CheckedParameters {
     type Target = JobParameters;
 

@@ -17,9 +17,10 @@ use thiserror::Error;
 
 use self::intake::Arrival;
 use self::job::{Context, Job};
+pub use self::memory::{BudgetError, SPAN_LEAST, check_fit, fit, memory_bytes};
 use self::probe::Probes;
 use self::queue::{Progress, Queue};
-pub use self::stats::Stats;
+pub use self::stats::{Refusals, Stats};
 use crate::setup::Setup;
 
 mod check;
@@ -27,6 +28,7 @@ mod intake;
 mod job;
 mod judge;
 mod leeway;
+mod memory;
 mod probe;
 mod queue;
 mod ring;
@@ -48,6 +50,12 @@ pub struct Config {
     pub ask_gap: Span,
     /// Most jobs at a time. Default 1,024.
     pub jobs_max: u32,
+    /// Most bytes that one job may take, by what it can come to ([`memory_bytes`]). Default no limit: a simulation need not
+    /// carry values, and its jobs are not strangers.
+    // spec: E-12
+    pub job_memory_bytes: u64,
+    /// Most bytes that all jobs may take together. Default no limit.
+    pub memory_bytes: u64,
     /// Keys of jobs are derived from it: packets are sealed with them, and what was not is dropped.
     /// Default none: a simulation without attackers.
     pub secret: Option<Secret>,
@@ -64,10 +72,13 @@ pub enum ConfigError {
 /// What a server tells its application.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
-    /// A job was not taken, because there are as many as [`Config::jobs_max`].
+    /// A job, or a new epoch of one, was not adopted: it does not fit the budgets. Other jobs go on.
+    // spec: E-12
     Refused {
         /// The job.
         job: JobId,
+        /// The reason.
+        reason: BudgetError,
     },
     /// Overflow was frequent: workers will use another scale.
     Rescaled {
@@ -111,8 +122,9 @@ pub enum Missing {
 /// The server of any number of jobs, on one node.
 ///
 /// It acts on packets alone and needs no timer. Memory is bounded by the jobs' set-ups, whatever
-/// arrives: a window of fragments for each tree, allocated when a job is adopted, and buffers for the
-/// values, which are used again.
+/// arrives: a window of fragments for each tree, and buffers for the values, allocated when they are first needed and used
+/// again. The most that a job can take ([`memory_bytes`]) is reserved for it while it is here, within
+/// [`Config::job_memory_bytes`] and [`Config::memory_bytes`].
 #[derive(Debug)]
 pub struct Server {
     config: Config,
@@ -122,12 +134,24 @@ pub struct Server {
     events: VecDeque<Event>,
     /// Of jobs that are over, and of packets that belong to no job.
     past: Stats,
+    /// Bytes that are reserved for all jobs.
+    reserved_bytes: u64,
+    /// Most tasks of all jobs in either queue.
+    tasks_max: usize,
+    refusals: Refusals,
 }
 
 impl Config {
     /// The defaults for a server on this node.
     pub fn new(me: NodeId) -> Config {
-        Config { me, ask_gap: Span::from_us(50), jobs_max: 1_024, secret: None }
+        Config {
+            me,
+            ask_gap: Span::from_us(50),
+            jobs_max: 1_024,
+            job_memory_bytes: u64::MAX,
+            memory_bytes: u64::MAX,
+            secret: None,
+        }
     }
 
     /// Whether it can work.
@@ -135,10 +159,15 @@ impl Config {
         if self.ask_gap == Span::ZERO {
             return Err(ConfigError::Zero("ask_gap"));
         }
-        if self.jobs_max == 0 {
-            return Err(ConfigError::Zero("jobs_max"));
+        let positive = [
+            ("jobs_max", u64::from(self.jobs_max)),
+            ("job_memory_bytes", self.job_memory_bytes),
+            ("memory_bytes", self.memory_bytes),
+        ];
+        match positive.into_iter().find(|(_, value)| *value == 0) {
+            Some((name, _)) => Err(ConfigError::Zero(name)),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -153,13 +182,16 @@ impl Server {
             queue: Queue::default(),
             events: VecDeque::new(),
             past: Stats::default(),
+            reserved_bytes: 0,
+            tasks_max: 0,
+            refusals: Refusals::default(),
         })
     }
 
     /// Takes on a job, or a new epoch of one, and tells its switches. Trees of other servers are
     /// theirs; without any of its own, the job is over here. A set-up that is not newer than what it
-    /// has changes nothing.
-    // spec
+    /// has changes nothing, nor does one that does not fit the budgets: [`Event::Refused`] follows.
+    // spec, E-12
     pub fn adopt(&mut self, now: Time, setup: Arc<Setup>) {
         let id = setup.job;
         if self.jobs.get(&id).is_some_and(|job| setup.epoch <= job.setup.epoch) {
@@ -168,15 +200,17 @@ impl Server {
         if setup.trees.iter().all(|tree| tree.server() != self.config.me) {
             return self.retire(id);
         }
-        let mut job = match self.jobs.remove(&id) {
+        if let Err(reason) = self.check_budgets(&setup) {
+            self.refusals.note(reason);
+            self.events.push_back(Event::Refused { job: id, reason });
+            return;
+        }
+        let mut job = match self.remove(id) {
             Some(job) => job.renew(&self.config, setup),
-            None if self.jobs.len() >= self.config.jobs_max as usize => {
-                self.events.push_back(Event::Refused { job: id });
-                return;
-            }
             None => Job::new(&self.config, setup),
         };
-        self.queue.forget(id);
+        self.reserved_bytes += job.memory_bytes;
+        self.tasks_max += job.tasks_max();
         let (gap, queue, events) = (self.config.ask_gap, &mut self.queue, &mut self.events);
         job.announce(&mut Context { now, job: id, gap, queue, events });
         self.jobs.insert(id, job);
@@ -184,10 +218,25 @@ impl Server {
 
     /// Forgets a job that is over. Late packets of it are dropped.
     pub fn retire(&mut self, job: JobId) {
-        if let Some(over) = self.jobs.remove(&job) {
+        if let Some(over) = self.remove(job) {
             self.past += &over.stats;
-            self.queue.forget(job);
         }
+    }
+
+    /// Bytes that are reserved for all jobs: the most that they can take.
+    // spec: E-12
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+
+    /// Bytes that are reserved for each job that is here.
+    pub fn reserved_by_job(&self) -> impl Iterator<Item = (JobId, u64)> + '_ {
+        self.jobs.iter().map(|(id, job)| (*id, job.memory_bytes))
+    }
+
+    /// Jobs that were not adopted, by reason.
+    pub fn refusals(&self) -> Refusals {
+        self.refusals
     }
 
     /// What was counted for all jobs, with those that are over.
@@ -223,6 +272,47 @@ impl Server {
     pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) {
         if self.take_in(now, prefix, packet).is_err() {
             self.past.malformed += 1;
+        }
+        self.tidy_queue();
+    }
+
+    /// Takes a job out, with what is reserved for it and what waits to be sent.
+    fn remove(&mut self, id: JobId) -> Option<Job> {
+        let job = self.jobs.remove(&id)?;
+        self.reserved_bytes -= job.memory_bytes;
+        self.tasks_max -= job.tasks_max();
+        self.queue.forget(id);
+        self.tidy_queue();
+        Some(job)
+    }
+
+    /// Checks that a set-up fits the budgets, in place of the one that the job has.
+    // spec: E-12
+    fn check_budgets(&self, setup: &Setup) -> Result<(), BudgetError> {
+        let Config { me, jobs_max, job_memory_bytes, memory_bytes: budget_bytes, .. } = self.config;
+        let before = self.jobs.get(&setup.job);
+        if before.is_none() && self.jobs.len() >= jobs_max as usize {
+            return Err(BudgetError::Jobs(jobs_max));
+        }
+        let needed_bytes = memory_bytes(setup, me);
+        if needed_bytes > job_memory_bytes {
+            let budget_bytes = job_memory_bytes;
+            return Err(BudgetError::JobMemory { needed_bytes, budget_bytes });
+        }
+        let reserved_bytes = self.reserved_bytes - before.map_or(0, |job| job.memory_bytes);
+        if needed_bytes > budget_bytes - reserved_bytes {
+            return Err(BudgetError::Memory { needed_bytes, reserved_bytes, budget_bytes });
+        }
+        Ok(())
+    }
+
+    /// Drops tasks that are over where they fill the queue. A job can make more of them than it can send: its window
+    /// moves on, whether or not there is room for what it left behind.
+    // spec: E-12
+    fn tidy_queue(&mut self) {
+        if self.queue.longest() > self.tasks_max {
+            let jobs = &self.jobs;
+            self.queue.retain(|id, task| jobs.get(&id).is_some_and(|job| job.is_pending(task)));
         }
     }
 

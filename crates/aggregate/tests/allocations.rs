@@ -10,7 +10,11 @@ use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Numbers, Parameter, Query, Request, Scale,
 };
 
+use thalweg_wire::tag::{self, Key, Secret};
+
 use counting::counted;
+
+const SECRET: Secret = Secret([3; 16]);
 
 const SWITCH: NodeId = NodeId(1);
 const SERVER: NodeId = NodeId(2);
@@ -28,12 +32,7 @@ fn no_packet_makes_a_switch_allocate() {
         stale_after: Span::from_ms(1),
         ..Config::new(SWITCH)
     };
-    let mut driver = Driver {
-        switch: Switch::new(config).unwrap(),
-        now: Time::ZERO,
-        buffer: [0; BUFFER_BYTES],
-        outbox: DiscardOutbox::for_bodies(BUFFER_BYTES),
-    };
+    let mut driver = Driver::new(config);
     assert!(counted().0 > 0, "the counter counts");
     let before = counted().0;
     for round in 0..2_000 {
@@ -63,6 +62,32 @@ fn no_packet_makes_a_switch_allocate() {
     assert_eq!(allocations, 0);
 }
 
+/// Keys, and counts of what each job holds, take no memory either.
+// spec: E-12 machine
+#[test]
+fn no_sealed_or_forged_packet_makes_a_switch_allocate() {
+    let config = Config {
+        aggregators: 16,
+        values_max: VALUES,
+        groups_max: 4,
+        stale_after: Span::from_ms(1),
+        secret: Some(SECRET),
+        holds_to_share: true,
+        ..Config::new(SWITCH)
+    };
+    let mut driver = Driver::new(config);
+    let before = counted().0;
+    for round in 0..2_000 {
+        driver.is_sealing = round % 10 != 0;
+        driver.round(round);
+    }
+    let allocations = counted().0 - before;
+    let stats = *driver.switch.stats();
+    let done = [stats.taken, stats.forged, stats.collisions, driver.outbox.lent_packets];
+    assert!(done.iter().all(|&count| count > 50), "{stats:?}");
+    assert_eq!(allocations, 0);
+}
+
 const BUFFER_BYTES: usize = 136;
 
 struct Driver {
@@ -70,9 +95,21 @@ struct Driver {
     now: Time,
     buffer: [u8; BUFFER_BYTES],
     outbox: DiscardOutbox,
+    /// True if packets carry the tag of their job.
+    is_sealing: bool,
 }
 
 impl Driver {
+    fn new(config: Config) -> Driver {
+        Driver {
+            switch: Switch::new(config).unwrap(),
+            now: Time::ZERO,
+            buffer: [0; BUFFER_BYTES],
+            outbox: DiscardOutbox::for_bodies(BUFFER_BYTES),
+            is_sealing: false,
+        }
+    }
+
     /// A fragment of one of the jobs, with everything that can go wrong.
     fn round(&mut self, round: u64) {
         let job = JobId(round % JOBS);
@@ -83,15 +120,15 @@ impl Driver {
         let repair = round % 4 == 1;
         for worker in [0, 1, 1, 2] {
             let resend = round % 7 == 3 && worker == 2;
-            self.handle(Gradient { resend, ..gradient(identity, worker) }.to_header(), 32);
-            self.handle(query(identity), 0);
-            self.handle(request(identity), 0);
+            self.handle(job, Gradient { resend, ..gradient(identity, worker) }.to_header(), 32);
+            self.handle(job, query(identity), 0);
+            self.handle(job, request(identity), 0);
         }
         if repair {
-            self.handle(Gradient { repair, ..gradient(identity, 0) }.to_header(), 32);
+            self.handle(job, Gradient { repair, ..gradient(identity, 0) }.to_header(), 32);
         }
         if round.is_multiple_of(3) {
-            self.handle(parameter(identity), 32);
+            self.handle(job, parameter(identity), 32);
         }
         self.now += Span::from_us(if round.is_multiple_of(50) { 2_500 } else { 40 });
         if self.switch.poll_timeout() <= self.now {
@@ -105,10 +142,13 @@ impl Driver {
         self.buffer.fill(0);
         self.buffer[4] = WORKERS;
         self.buffer[8..][..12].copy_from_slice(&[10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0]);
-        self.handle(announcement.to_header(), BUFFER_BYTES);
+        self.handle(job, announcement.to_header(), BUFFER_BYTES);
     }
 
-    fn handle(&mut self, mut header: Header, body_bytes: usize) {
+    fn handle(&mut self, job: JobId, mut header: Header, body_bytes: usize) {
+        if self.is_sealing {
+            tag::seal_sized(&mut header, body_bytes, &Key::derive(&SECRET, job, 1));
+        }
         let mut meta = Meta { dst: SWITCH, ..Meta::default() };
         let body = Body::Bytes(&mut self.buffer[..body_bytes]);
         let packet = Packet { meta: &mut meta, header: &mut header, body };

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use thalweg::Error;
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
 use thalweg_console::Failure;
+use thalweg_core::Bytes;
 use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon, Manner};
@@ -51,6 +52,14 @@ struct Settings {
     /// The certificate's private key, in PEM format
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// The most memory that one job may take, such as 256MiB; one that needs more gets a smaller window and is
+    /// slower [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    job_memory: Option<Bytes>,
+    /// The most memory that all jobs may take together; one that does not fit is refused [default: a quarter of
+    /// the memory of the machine, at least 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
     /// Never sleep: takes a whole core and answers sooner
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
@@ -87,6 +96,11 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     config.token = token(flags).or_else(|| token(&file)).transpose()?;
     config.tls = tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?;
     config.wait = daemon::wait_by(flags.spin.or(file.spin));
+    // spec: E-12
+    let memory = &mut config.memory;
+    let bytes = |given: Option<Bytes>, default: u64| given.map_or(default, Bytes::as_u64);
+    memory.of_job_bytes = bytes(flags.job_memory.or(file.job_memory), memory.of_job_bytes);
+    memory.total_bytes = bytes(flags.memory.or(file.memory), memory.total_bytes);
     daemon::say_events();
     let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
     daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)

@@ -80,6 +80,14 @@ impl Block {
         }
     }
 
+    /// Returns whether the message is longer than one with this number of values. What a peer has a member keep is
+    /// bounded by it, before anything else is known of the message.
+    // spec: E-12
+    pub fn is_longer_than(&self, values: u64) -> bool {
+        let most = values.saturating_mul(VALUE_BYTES).saturating_add(SUM_FRAME_BYTES as u64);
+        self.bytes().as_u64() > most
+    }
+
     /// Size of the values.
     pub fn value_bytes(&self, is_framed: bool) -> u64 {
         match self {

@@ -192,9 +192,11 @@ pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
 
 fn from_join(join: v1::Join) -> Result<Join, Malformed> {
     let resume = join.resume.map(|resume| {
-        let v1::Resume { round, watermark, fragment_values } = resume;
-        let values = fragment_values.map(|values| narrow("fragment_values", values)).transpose()?;
-        Ok(Resume { round, watermark, fragment_values: values })
+        let v1::Resume { round, watermark, fragment_values, span_fragments } = resume;
+        let narrow = |name, value: Option<u32>| value.map(|value| narrow(name, value)).transpose();
+        let fragment_values = narrow("fragment_values", fragment_values)?;
+        let span_fragments = narrow("span_fragments", span_fragments)?;
+        Ok(Resume { round, watermark, fragment_values, span_fragments })
     });
     Ok(Join {
         job: JobId(join.job),
@@ -207,10 +209,11 @@ fn from_join(join: v1::Join) -> Result<Join, Malformed> {
 }
 
 pub(crate) fn to_join(join: &Join) -> v1::FromRank {
-    let resume = join.resume.map(|Resume { round, watermark, fragment_values }| v1::Resume {
-        round,
-        watermark,
-        fragment_values: fragment_values.map(u32::from),
+    let resume = join.resume.map(|resume| v1::Resume {
+        round: resume.round,
+        watermark: resume.watermark,
+        fragment_values: resume.fragment_values.map(u32::from),
+        span_fragments: resume.span_fragments.map(u32::from),
     });
     let join = v1::Join {
         job: join.job.0,
@@ -291,6 +294,7 @@ fn from_kind(kind: v1::FailureKind) -> FailureKind {
         v1::FailureKind::Timeout => FailureKind::Timeout,
         v1::FailureKind::Aborted => FailureKind::Aborted,
         v1::FailureKind::Agreement => FailureKind::Agreement,
+        v1::FailureKind::Refused => FailureKind::Refused,
     }
 }
 
@@ -301,6 +305,7 @@ fn to_kind(kind: FailureKind) -> v1::FailureKind {
         FailureKind::Timeout => v1::FailureKind::Timeout,
         FailureKind::Aborted => v1::FailureKind::Aborted,
         FailureKind::Agreement => v1::FailureKind::Agreement,
+        FailureKind::Refused => v1::FailureKind::Refused,
     }
 }
 

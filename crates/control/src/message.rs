@@ -82,6 +82,8 @@ pub struct Resume {
     pub watermark: Option<u64>,
     /// Values of a fragment, which the job keeps; `None` if it has not been set up.
     pub fragment_values: Option<u16>,
+    /// Span in fragments, which the job keeps as well.
+    pub span_fragments: Option<u16>,
 }
 
 /// How far a rank is.
@@ -235,6 +237,8 @@ pub enum FailureKind {
     Aborted,
     /// Ranks called different operations.
     Agreement,
+    /// The job does not fit the budgets of the server.
+    Refused,
 }
 
 impl Failure {

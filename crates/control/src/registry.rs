@@ -62,6 +62,9 @@ pub const RANKS_MAX: usize = 65_536;
 /// Longest name of a job or a host.
 pub const NAME_BYTES_MAX: usize = 256;
 
+/// Most ranks that one message names or that are kept of one: those that are missing, waited for, or at fault.
+const NAMED_MAX: usize = 256;
+
 /// How often those who wait are told for whom.
 const WAITING_EVERY: Span = Span::from_s(1);
 
@@ -85,6 +88,8 @@ pub struct RegistryConfig {
     pub secret: Secret,
     /// Ids of jobs are drawn from it: another one for every start.
     pub seed: u64,
+    /// Most bytes that one job may take of the parameter server. Spans follow from it.
+    pub job_memory_bytes: u64,
 }
 
 /// One stream of one rank. The caller numbers them and never uses a number again.
@@ -161,6 +166,7 @@ pub struct Registry {
     names: BTreeMap<String, JobId>,
     links: BTreeMap<LinkId, (JobId, u32)>,
     switches: Switches,
+    job_memory_bytes: u64,
     /// Jobs that failed, and when.
     failures: BTreeMap<JobId, (Time, Arc<Failure>)>,
     actions: VecDeque<Action>,
@@ -180,6 +186,7 @@ impl Registry {
             names: BTreeMap::new(),
             links: BTreeMap::new(),
             switches: Switches::default(),
+            job_memory_bytes: config.job_memory_bytes,
             failures: BTreeMap::new(),
             actions: VecDeque::new(),
         }

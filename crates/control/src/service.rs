@@ -66,6 +66,8 @@ pub struct ServiceConfig {
     pub tls: Option<TlsFiles>,
     /// Ids of jobs are drawn from it: another one for every start.
     pub seed: u64,
+    /// Most bytes that one job may take of the data plane: see [`thalweg_aggregate::server::fit`].
+    pub job_memory_bytes: u64,
     /// Gets lines that are worth telling an operator. Called from the service's thread.
     pub on_note: Box<dyn Fn(ServiceNote) + Send>,
 }
@@ -202,6 +204,13 @@ impl Reporter {
         let _ = self.errands.send(Errand::Compare { job });
     }
 
+    /// A job does not fit the budgets of the data plane: all of its ranks are told, and it is over.
+    // spec: E-12
+    pub fn job_refused(&self, job: JobId, reason: String) {
+        // A service that has ended has no jobs.
+        let _ = self.errands.send(Errand::Refuse { job, reason });
+    }
+
     /// A switch has answered a probe.
     pub fn switch_answered(&self, switch: NodeId, limits: SwitchLimits) {
         // A service that has ended probes nobody.
@@ -277,8 +286,10 @@ fn shell(
     plane: Arc<dyn DataPlane>,
     errands: mpsc::UnboundedSender<Errand>,
 ) -> (Shell, Broken) {
-    let ServiceConfig { server, switch, network, secret, seed, on_note, .. } = config;
-    let registry = Registry::new(RegistryConfig { server, switch, network, secret, seed });
+    let ServiceConfig { server, switch, network, secret, seed, job_memory_bytes, on_note, .. } =
+        config;
+    let registry = RegistryConfig { server, switch, network, secret, seed, job_memory_bytes };
+    let registry = Registry::new(registry);
     Shell::new(Desk::new(registry, plane, errands, on_note))
 }
 

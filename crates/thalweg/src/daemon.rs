@@ -1,6 +1,7 @@
 //! The programs that a cluster runs: switches that sum, and servers that complete sums and know who is
 //! in which job. All that they remember can be lost: a daemon that is started again goes on.
 
+mod memory;
 mod pilot;
 mod secret;
 mod server;
@@ -17,8 +18,9 @@ pub use thalweg_wire::tag::Secret;
 
 use crate::error::Error;
 
+pub use self::memory::MemoryBudget;
 pub use self::secret::{SecretError, read_secret};
-pub use self::server::{ServerDaemon, ServerDaemonConfig, ServerSnapshot};
+pub use self::server::{MemorySnapshot, ServerDaemon, ServerDaemonConfig, ServerSnapshot};
 pub use self::switch::{SwitchDaemon, SwitchDaemonConfig, SwitchSnapshot};
 
 /// The node at an address, which is in its own network.

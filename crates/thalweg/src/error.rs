@@ -36,7 +36,8 @@ struct Inner {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A setting is invalid, or the ranks of the job differ in one. The text names the setting.
+    /// A setting is invalid, the ranks of the job differ in one, or the job does not fit the budgets of the server. The
+    /// text names the setting.
     Config,
     /// Nodes cannot reach each other, or are not in one network.
     Network,

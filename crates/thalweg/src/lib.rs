@@ -62,7 +62,7 @@ pub use window::Window;
 
 /// Types of the counters.
 pub mod stats {
-    pub use thalweg_aggregate::server::Stats as ServerStats;
+    pub use thalweg_aggregate::server::{Refusals, Stats as ServerStats};
     pub use thalweg_aggregate::switch::Stats as SwitchStats;
     pub use thalweg_aggregate::worker::{RoundTrips, Stats as WorkerStats};
     pub use thalweg_deliver::Stats as DeliveryStats;

@@ -8,6 +8,7 @@ use thalweg_transport::control::{Aimd, Delay, DelayRate};
 use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secret};
 
+use crate::daemon::MemoryBudget;
 use crate::window::Window;
 
 /// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
@@ -42,8 +43,14 @@ pub(crate) fn worker(window: Window) -> worker::Config {
 }
 
 /// The server of in-network aggregation.
-pub(crate) fn server(me: NodeId, secret: Secret) -> server::Config {
-    server::Config { ask_gap: ASK_GAP, secret: Some(secret), ..server::Config::new(me) }
+pub(crate) fn server(me: NodeId, secret: Secret, memory: MemoryBudget) -> server::Config {
+    server::Config {
+        ask_gap: ASK_GAP,
+        secret: Some(secret),
+        job_memory_bytes: memory.job_bytes(),
+        memory_bytes: memory.total_bytes,
+        ..server::Config::new(me)
+    }
 }
 
 /// A switch.

@@ -14,6 +14,12 @@ impl Check for Server {
     fn check(&self) {
         let most = self.config.jobs_max as usize;
         assert!(self.jobs.len() <= most, "the number of jobs is bounded");
+        let reserved: u64 = self.jobs.values().map(|job| job.memory_bytes).sum();
+        assert_eq!(self.reserved_bytes, reserved, "what is reserved is that of the jobs");
+        assert!(reserved <= self.config.memory_bytes, "the memory of all jobs is bounded");
+        let tasks: usize = self.jobs.values().map(Job::tasks_max).sum();
+        assert_eq!(self.tasks_max, tasks, "the queue has room for all jobs");
+        assert!(self.queue.longest() <= tasks, "{} tasks wait", self.queue.longest());
         self.jobs.values().for_each(|job| job.check(&self.queue));
     }
 }
@@ -26,7 +32,7 @@ impl Job {
         for (at, shard) in self.shards.iter().enumerate() {
             let Some(shard) = shard else { continue };
             let workers = self.setup.trees[at].workers();
-            for (place, (slot, taken)) in shard.ring.iter().enumerate() {
+            for (place, slot, taken) in shard.ring.iter() {
                 slot.check(workers, taken);
                 if slot.state != State::Empty {
                     self.check_place(at, shard, place, slot);
@@ -34,7 +40,8 @@ impl Job {
                 self.check_queued(slot, queue);
             }
             for (group, known) in shard.groups.iter().enumerate() {
-                let is_queued = || queue.has(self.setup.job, Task::Announce(at, group));
+                let task = Task::Announce(at as u32, group as u32);
+                let is_queued = || queue.has(self.setup.job, task);
                 assert!(!known.is_queued || is_queued(), "an announcement is due and has no task");
             }
         }

@@ -9,17 +9,25 @@ use thalweg_wire::tag::Key;
 
 use super::judge::{Asker, State};
 use super::leeway::{Leeway, missing_ranks};
-use super::queue::{Queue, Task};
+use super::queue::{self, Queue, Task};
 use super::ring::{Place, Ring};
 use super::scaling::Scaling;
 use super::slot::Slot;
 use super::stats::{Refusal, Stats};
-use super::{Config, Event, Missing};
+use super::{Config, Event, Missing, memory_bytes};
+use crate::parameters::JobParameters;
 use crate::setup::Setup;
 use crate::tree::{Group, Top, Tree};
 
 /// The furthest that a fragment may lie above everyone's watermark: what a header can say.
 const WINDOW_MAX: u64 = 1 << 16;
+
+/// Fragments from so far above everyone's watermark on are dropped. The fastest worker is at most a span above the last
+/// complete fragment, and that is at most a span above the slowest worker; each tree's last complete one may be the tree
+/// before.
+pub(super) fn window(parameters: &JobParameters, trees: u64) -> u64 {
+    (2 * u64::from(parameters.span_fragments) + trees).min(WINDOW_MAX)
+}
 
 /// One job: its set-up, and what is known of its fragments.
 #[derive(Debug)]
@@ -32,6 +40,8 @@ pub(super) struct Job {
     pub everyone: u64,
     /// Fragments from so far above `everyone` on are dropped.
     pub window: u64,
+    /// Bytes that are reserved for the job.
+    pub memory_bytes: u64,
     /// By tree; `None` where another server is the root.
     pub shards: Vec<Option<Shard>>,
     pub scaling: Scaling,
@@ -83,10 +93,8 @@ pub(super) struct Context<'a> {
 impl Job {
     /// A job that begins, or a server that lost its memory.
     pub(super) fn new(config: &Config, setup: Arc<Setup>) -> Job {
-        // The fastest worker is at most a span above the last complete fragment, and that is at most
-        // a span above the slowest worker; each tree's last complete one may be the tree before.
         let trees = setup.trees.len() as u64;
-        let window = (2 * u64::from(setup.parameters.span_fragments) + trees).min(WINDOW_MAX);
+        let window = window(&setup.parameters, trees);
         let shards = setup.trees.iter().map(|tree| {
             (tree.server() == config.me).then(|| Shard {
                 ring: Ring::new(window / trees + 1, tree.workers()),
@@ -102,6 +110,7 @@ impl Job {
             shards: shards.collect(),
             scaling: Scaling::default(),
             leeway: Leeway::new(&setup, window),
+            memory_bytes: memory_bytes(&setup, config.me),
             has_differed: false,
             stats: Stats::default(),
             setup,
@@ -164,7 +173,9 @@ impl Job {
             for (group, known) in shard.groups.iter_mut().enumerate() {
                 if !known.is_queued && is_due(known) {
                     (known.is_queued, known.at) = (true, context.now);
-                    context.queue.push_small(context.job, Task::Announce(at, group));
+                    // Trees and their groups are fewer than workers and servers, which have 32 bits.
+                    let task = Task::Announce(at as u32, group as u32);
+                    context.queue.push_small(context.job, task);
                 }
             }
         }
@@ -252,6 +263,23 @@ impl Job {
     pub(super) fn pending(&mut self, sequence: u64) -> Option<Site<'_>> {
         let shard = self.shard(sequence).ok()?;
         self.site(shard, sequence)
+    }
+
+    /// Returns whether a task may have something to send.
+    pub(super) fn is_pending(&self, task: Task) -> bool {
+        match task {
+            Task::Tell(sequence) | Task::Answer(sequence) | Task::Ask(sequence) => {
+                self.shard(sequence).is_ok()
+            }
+            Task::Announce(..) => true,
+        }
+    }
+
+    /// Most tasks of the job in either queue. Half of them may be over: those are dropped when the queue is full.
+    // spec: E-12
+    pub(super) fn tasks_max(&self) -> usize {
+        let groups: usize = self.shards.iter().flatten().map(|shard| shard.groups.len()).sum();
+        2 * (queue::FRAGMENT_TASKS * self.window as usize + groups)
     }
 
     /// Which ranks' contributions are missing of a fragment.

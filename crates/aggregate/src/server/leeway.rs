@@ -16,6 +16,17 @@ const TALLIES_MAX: usize = 1_024;
 /// The first epoch of a job: nobody can have finished anything before.
 const FIRST_EPOCH: u32 = 1;
 
+/// Bytes of a tally and its place in the map, without the counts of ranks: nodes of the map may be half empty.
+const TALLY_BYTES: u64 = 2 * size_of::<((usize, u64), Tally)>() as u64 + 64;
+
+/// Most bytes that are kept of operations that somebody may be left out of.
+// spec: E-12
+pub(super) fn memory_bytes(workers: u32) -> u64 {
+    let workers = u64::from(workers);
+    TALLIES_MAX as u64 * (TALLY_BYTES + workers * size_of::<u32>() as u64)
+        + workers * size_of::<u64>() as u64
+}
+
 /// What was left out so far, and what follows from it.
 #[derive(Debug)]
 pub(super) struct Leeway {
@@ -65,7 +76,7 @@ struct Standing {
 
 impl Leeway {
     /// For a server that knows nothing of the job: after its first epoch, fragments up to a window above
-    /// the least watermark may have been finished without somebody.
+    /// the least watermark may have been finished without somebody. The window is the same in all epochs.
     pub(super) fn new(setup: &Setup, window: u64) -> Leeway {
         let forgotten = if setup.epoch == FIRST_EPOCH { 0 } else { window };
         Leeway {

@@ -15,8 +15,16 @@ pub(super) enum Task {
     /// The wish for what is missing of a fragment.
     Ask(u64),
     /// The group of a switch: which tree, and which of its groups.
-    Announce(usize, usize),
+    Announce(u32, u32),
 }
+
+/// Most tasks of a fragment in one of the two queues: one to all and one to a worker, or a question.
+pub(super) const FRAGMENT_TASKS: usize = 2;
+
+/// Most bytes of tasks for a fragment: of as many again that are over, in both queues, which double when they grow.
+// spec: E-12
+pub(super) const FRAGMENT_BYTES: u64 =
+    (2 * FRAGMENT_TASKS * 2 * 2 * size_of::<(JobId, Task)>()) as u64;
 
 /// Whether a task can be taken from the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,13 +68,27 @@ impl Queue {
         self.small.contains(&(job, task)) || self.sums.contains(&(job, task))
     }
 
+    /// Length of the longer of the two queues.
+    pub(super) fn longest(&self) -> usize {
+        self.small.len().max(self.sums.len())
+    }
+
+    /// Drops tasks that are over.
+    pub(super) fn retain(&mut self, mut is_pending: impl FnMut(JobId, Task) -> bool) {
+        self.small.retain(|(job, task)| is_pending(*job, *task));
+        self.sums.retain(|(job, task)| is_pending(*job, *task));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.small.is_empty() && self.sums.is_empty()
     }
 
     /// Drops the tasks of a job whose slots and groups are about to go.
     pub(super) fn forget(&mut self, job: JobId) {
-        self.small.retain(|(of, _)| *of != job);
-        self.sums.retain(|(of, _)| *of != job);
+        self.retain(|of, _| of != job);
+        // The memory of a job is another one's when it has ended.
+        // spec: E-12
+        self.small.shrink_to(2 * self.small.len());
+        self.sums.shrink_to(2 * self.sums.len());
     }
 }

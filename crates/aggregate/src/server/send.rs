@@ -30,7 +30,9 @@ impl Job {
             Task::Tell(sequence) => self.send_to_all(sequence, outbox),
             Task::Answer(sequence) => self.send_answer(sequence, outbox),
             Task::Ask(sequence) => self.send_ask(sequence, outbox),
-            Task::Announce(shard, group) => self.send_announcement(shard, group, outbox),
+            Task::Announce(shard, group) => {
+                self.send_announcement(shard as usize, group as usize, outbox)
+            }
         };
         // A task whose fragment is over has nothing to send.
         sent.unwrap_or(Progress::Finished)

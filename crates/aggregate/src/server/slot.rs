@@ -314,6 +314,9 @@ impl Values {
             Values::Length => vacant.pop().unwrap_or_default(),
         };
         buffer.clear();
+        // Not more than that: what a job may take is calculated with the length of a fragment.
+        // spec: E-12
+        buffer.reserve_exact(bytes.len());
         buffer.extend_from_slice(bytes);
         *self = Values::Real(buffer);
     }

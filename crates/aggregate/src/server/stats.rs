@@ -2,6 +2,8 @@
 
 use thalweg_core::counters;
 
+use super::memory::BudgetError;
+
 counters! {
     /// Counters, of one job or of all. They only grow.
     pub struct Stats {
@@ -59,6 +61,28 @@ counters! {
         pub unknown: u64,
         /// Packets dropped: not for a server, or not readable. Counted for all jobs together.
         pub malformed: u64,
+    }
+}
+
+counters! {
+    /// Jobs that were not adopted, by the budget that they do not fit.
+    pub struct Refusals {
+        /// Jobs beyond the largest number of jobs.
+        pub jobs: u64,
+        /// Jobs that need more memory than one job may take.
+        pub job_memory: u64,
+        /// Jobs that need more memory than other jobs have left.
+        pub memory: u64,
+    }
+}
+
+impl Refusals {
+    pub(super) fn note(&mut self, reason: BudgetError) {
+        *match reason {
+            BudgetError::Jobs(_) => &mut self.jobs,
+            BudgetError::JobMemory { .. } => &mut self.job_memory,
+            BudgetError::Memory { .. } => &mut self.memory,
+        } += 1;
     }
 }
 

@@ -17,6 +17,7 @@ use crate::setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 use crate::tree::{Member, Tree};
 
 mod bounded;
+mod budgets;
 mod differing;
 mod lifecycle;
 mod probing;

@@ -48,6 +48,11 @@ pub(super) struct DaemonRow {
     /// Of switches only.
     pub aggregators: Option<u64>,
     pub aggregators_occupied: Option<u64>,
+    /// Of servers only: memory that is reserved for jobs, and that jobs may take.
+    pub memory_reserved_bytes: Option<u64>,
+    pub memory_budget_bytes: Option<u64>,
+    /// Of servers only: jobs that did not fit the budgets.
+    pub jobs_refused: Option<u64>,
     /// Since when it does not answer, in UTC.
     pub silent_since: Option<String>,
     pub error: Option<String>,
@@ -65,6 +70,8 @@ pub(super) struct JobRow {
     pub aggregators: u64,
     /// Of all aggregators.
     pub share: f64,
+    /// Memory that is reserved for it at servers.
+    pub memory_reserved_bytes: Option<u64>,
     pub gradients_per_s: Option<f64>,
     pub completed_per_s: Option<f64>,
     pub collisions_per_s: Option<f64>,
@@ -123,6 +130,9 @@ impl DaemonRow {
             drops_per_s: rate("drops"),
             aggregators: count("thalweg_switch_aggregators"),
             aggregators_occupied: count("thalweg_switch_aggregators_occupied"),
+            memory_reserved_bytes: count("thalweg_server_memory_reserved_bytes"),
+            memory_budget_bytes: count("thalweg_server_memory_budget_bytes"),
+            jobs_refused: count("thalweg_server_jobs_refused_total"),
             ..row
         }
     }
@@ -149,6 +159,8 @@ impl JobRow {
             ranks_connected: connected.map(|ranks| ranks as u64),
             aggregators: held as u64,
             share: if all > 0.0 { held / all } else { 0.0 },
+            memory_reserved_bytes: sum("thalweg_server_job_memory_reserved_bytes", Some(&job))
+                .map(|bytes| bytes as u64),
             gradients_per_s: rate("gradients"),
             completed_per_s: rate("completed"),
             collisions_per_s: rate("collisions"),

@@ -124,7 +124,7 @@ impl Screen {
 fn daemon_table(daemons: &[DaemonRow], width: u16) -> Table<'static> {
     let bar_cells = if width < 100 { 5 } else { 12 };
     let rows = daemons.iter().map(|daemon| {
-        let [role, address, packets, aggregations, collisions, drops, _] = daemon_cells(daemon);
+        let [role, address, packets, aggregations, collisions, drops, ..] = daemon_cells(daemon);
         let words = [role, address].map(Cell::from).into_iter();
         match silence(daemon) {
             // It may take the columns of all numbers.
@@ -142,7 +142,7 @@ fn daemon_table(daemons: &[DaemonRow], width: u16) -> Table<'static> {
         ("aggr./s", Constraint::Length(8)),
         ("collis./s", Constraint::Length(9)),
         ("drops/s", Constraint::Length(7)),
-        ("aggregators", Constraint::Min(11)),
+        ("in use", Constraint::Min(11)),
     ];
     table(" daemons ", columns, &[0, 1, 6], rows.collect())
 }
@@ -193,9 +193,11 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(Line::from(text).right_aligned()))
 }
 
-/// How many aggregators are taken.
+/// Aggregators of a switch that are taken, or memory of a server that is reserved.
 fn bar(daemon: &DaemonRow, cells: usize) -> Cell<'static> {
-    let (Some(held), Some(all)) = (daemon.aggregators_occupied, daemon.aggregators) else {
+    let aggregators = daemon.aggregators_occupied.zip(daemon.aggregators);
+    let memory = daemon.memory_reserved_bytes.zip(daemon.memory_budget_bytes);
+    let Some((held, all)) = aggregators.or(memory) else {
         return Cell::from(UNKNOWN);
     };
     let share = if all > 0 { held as f64 / all as f64 } else { 0.0 };
@@ -241,6 +243,7 @@ mod tests {
             "10.0.3.1:4800",
             "4,000",
             "███░░░░░░░░░ 25%",
+            "█░░░░░░░░░░░ 0.475%",
             "resnet",
             "18.8%",
             "3/4",

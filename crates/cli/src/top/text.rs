@@ -12,8 +12,16 @@ use super::picture::{DaemonRow, JobRow, Picture};
 pub(super) const UNKNOWN: &str = "–";
 
 /// Headers of what is told of daemons that answer.
-const DAEMON_HEADERS: [&str; 7] =
-    ["role", "address", "packets/s", "aggregations/s", "collisions/s", "drops/s", "aggregators"];
+const DAEMON_HEADERS: [&str; 8] = [
+    "role",
+    "address",
+    "packets/s",
+    "aggregations/s",
+    "collisions/s",
+    "drops/s",
+    "memory",
+    "aggregators",
+];
 
 /// Headers of what is told of jobs.
 const JOB_HEADERS: [&str; 9] = [
@@ -45,20 +53,24 @@ pub(super) fn json(picture: &Picture, interval: Duration) -> String {
 }
 
 /// One cell a header.
-pub(super) fn daemon_cells(row: &DaemonRow) -> [String; 7] {
+pub(super) fn daemon_cells(row: &DaemonRow) -> [String; 8] {
     let role = row.role.clone().unwrap_or_else(|| UNKNOWN.into());
     let address = row.address.clone().unwrap_or_else(|| row.metrics.clone());
     if let Some(trouble) = trouble(row) {
         let nothing = || UNKNOWN.to_owned();
-        return [role, address, nothing(), nothing(), nothing(), nothing(), trouble];
+        return [role, address, nothing(), nothing(), nothing(), nothing(), nothing(), trouble];
     }
     let aggregators = match (row.aggregators_occupied, row.aggregators) {
         (Some(held), Some(all)) => format!("{} of {}", format_count(held), format_count(all)),
         _ => UNKNOWN.into(),
     };
+    let memory = match (row.memory_reserved_bytes, row.memory_budget_bytes) {
+        (Some(held), Some(all)) if all > 0 => format_percent(held as f64 / all as f64),
+        _ => UNKNOWN.into(),
+    };
     let rates = [row.packets_per_s, row.aggregations_per_s, row.collisions_per_s, row.drops_per_s];
     let [packets, aggregations, collisions, drops] = rates.map(rate);
-    [role, address, packets, aggregations, collisions, drops, aggregators]
+    [role, address, packets, aggregations, collisions, drops, memory, aggregators]
 }
 
 /// One cell a header.
@@ -129,8 +141,9 @@ mod tests {
         let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let lines: Vec<Vec<String>> = text.lines().map(cells).collect();
         let has = |wanted: &str| lines.iter().any(|line| line.join(" ") == wanted);
-        assert!(has("switch 10.0.3.1:4800 4,000 2,400 0 40 4 of 16"), "{text}");
-        let silent = "– c:1 – – – – no answer since 1970-01-01T00:00:00Z: refused";
+        assert!(has("switch 10.0.3.1:4800 4,000 2,400 0 40 – 4 of 16"), "{text}");
+        assert!(has("server 10.0.3.2:4808 100 0 0 0 0.475% –"), "{text}");
+        let silent = "– c:1 – – – – – no answer since 1970-01-01T00:00:00Z: refused";
         assert!(has(silent), "{text}");
         assert!(has("0a resnet 3/4 3 18.8% 0 100 0 0"), "{text}");
         assert!(has("0b – – 1 6.25% 0 0 0 0"), "{text}");

@@ -41,6 +41,8 @@ fn wrong_settings_are_explained_on_one_line() {
     server(&["--tls-cert", "no.pem", "--tls-key", "no.key"], &["no.pem"]);
     server(&["--token", ""], &["token is empty"]);
     server(&["--token-file", "no-such-token"], &["no-such-token"]);
+    server(&["--job-memory", "1KB"], &["job-memory is 1000 bytes", "at least 1MiB"]);
+    server(&["--memory", "0.5MiB"], &["memory is 524288 bytes"]);
 }
 
 #[test]
@@ -49,6 +51,7 @@ fn flags_that_cannot_be_are_usage_errors() {
         &["switch", "--bind", "here"][..],
         &["switch", "--agregators", "3"],
         &["server", "--token", "a", "--token-file", "b"],
+        &["server", "--memory", "4 gigabytes"],
         &["top", "nowhere"],
         &["top", "--interval", "0s"],
     ] {
@@ -68,6 +71,9 @@ fn an_unknown_key_is_named_with_its_place() {
     fs::write(&path, "switch = 7\n").unwrap();
     let place = format!("{}:1: `switch`", path.display());
     assert_says(&["server", "--config", &config], &[&place]);
+    fs::write(&path, "job-memory = \"64MiB\"\nmemory = 7\n").unwrap();
+    let place = format!("{}:2: `memory`", path.display());
+    assert_says(&["server", "--config", &config], &[&place, "the size as text"]);
     fs::remove_file(&path).unwrap();
     assert_says(&["server", "--config", &config], &[&config, "check the path"]);
 }

@@ -116,6 +116,10 @@ fn metrics_count_a_real_sum() {
         };
         assert_eq!(of_job("completed_total"), 57.0);
         assert_eq!(of_job("job_ranks_connected"), 2.0);
+        // spec: E-12 sockets
+        let reserved = of_job("job_memory_reserved_bytes");
+        assert!(reserved > 0.0 && reserved <= server["thalweg_server_job_memory_budget_bytes"]);
+        assert_eq!(server["thalweg_server_memory_reserved_bytes"], reserved, "it is the only job");
     });
     let about = fetch(&rack.switch_metrics, "/");
     assert!(about.starts_with("thalweg switch at 127.0.0.1:") && about.contains("/metrics"));

@@ -35,6 +35,8 @@ pub struct Rounds {
     neighbours: Neighbours,
     plan: Plan,
     pieces_in_flight: u64,
+    /// Most values of a message.
+    chunk_values: u64,
     /// The first piece that this worker has not begun.
     unbegun: u64,
     progress: Window<Progress>,
@@ -61,6 +63,7 @@ impl Rounds {
             neighbours,
             plan: Plan::new(piece_values, max_pieces).with_delivery(delivery),
             pieces_in_flight: pieces_in_flight.into(),
+            chunk_values,
             unbegun: 0,
             progress: Window::default(),
             early: BTreeMap::new(),
@@ -75,7 +78,15 @@ impl Rounds {
 
     /// Keeps a message until its operation is submitted. Before that no segment can be all the way
     /// around.
-    fn keep(&mut self, post: &mut Post, (piece, round): (u64, u64), message: NumberedMessage) {
+    fn keep(
+        &mut self,
+        post: &mut Post,
+        (piece, round): (u64, u64),
+        message: NumberedMessage,
+    ) -> Result<(), Failure> {
+        if message.block.is_longer_than(self.chunk_values) {
+            return Err(Failure::Mismatch(self.neighbours.predecessor));
+        }
         let is_near = piece < self.progress.oldest() + self.span();
         let is_new = !self.early.contains_key(&(piece, round));
         if is_near && is_new && round < self.neighbours.workers - 1 {
@@ -83,6 +94,7 @@ impl Rounds {
         } else {
             post.refuse();
         }
+        Ok(())
     }
 
     /// Takes in the message of a round and sends that of the next.
@@ -200,8 +212,7 @@ impl Part for Rounds {
         }
         let place = (index / rounds, index % rounds);
         if place.0 >= self.plan.pieces() {
-            self.keep(post, place, message);
-            return Ok(());
+            return self.keep(post, place, message);
         }
         self.take(post, place, message)
     }

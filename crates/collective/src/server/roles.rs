@@ -90,6 +90,9 @@ impl Roles {
             post.refuse();
             return Ok(());
         };
+        if message.block.is_longer_than(self.chunk_values) {
+            return Err(Failure::Mismatch(self.workers[rank]));
+        }
         // Of values that are only a length there is no frame.
         let called = called_in(frame).filter(|_| message.block.has_values());
         match sums.take(rank, chunk / servers, message, called) {

@@ -115,3 +115,18 @@ fn what_lies_too_far_ahead_is_refused() {
     deliver(&mut node, NodeId(2), &[(2 * 2, 4, false), (2 * 4, 4, false), (2, 4, false)]);
     assert_eq!(node.counters().refused_messages, 2);
 }
+
+/// A peer cannot have a member keep more than chunks: nothing else is known of a message that comes early.
+// spec: E-12 machine
+#[test]
+fn what_is_longer_than_a_chunk_is_not_kept() {
+    // Two values and a frame of 64 bytes.
+    for (bytes, is_taken) in [(8 + 64, true), (8 + 68, false)] {
+        let mut ring = rings(3, |config| config.chunk_bytes = 8).swap_remove(0);
+        deliver(&mut ring, NodeId(2), &[(0, bytes, false)]);
+        assert_eq!((ring.counters().refused_messages, ring.failure().is_none()), (0, is_taken));
+        let mut node = servers(3, 0, 2, |config| config.chunk_bytes = 8).swap_remove(0);
+        deliver(&mut node, NodeId(2), &[(0, bytes, false)]);
+        assert_eq!((node.counters().refused_messages, node.failure().is_none()), (0, is_taken));
+    }
+}

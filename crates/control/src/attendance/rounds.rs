@@ -11,6 +11,8 @@ pub(crate) struct Rounds {
     adopted: u32,
     /// Values of a fragment in the set-up that was adopted.
     fragment_values: Option<u16>,
+    /// Span in that set-up.
+    span_fragments: Option<u16>,
 }
 
 impl Rounds {
@@ -30,6 +32,7 @@ impl Rounds {
                 if is_news {
                     self.adopted = setup.epoch;
                     self.fragment_values = Some(setup.parameters.fragment_values);
+                    self.span_fragments = Some(setup.parameters.span_fragments);
                 }
                 is_news
             }
@@ -44,7 +47,8 @@ impl Rounds {
     /// What to tell a registrar that forgot.
     pub(crate) fn resume(&self, watermark: Option<u64>) -> Resume {
         let watermark = watermark.filter(|_| self.adopted > 0);
-        Resume { round: self.heard, watermark, fragment_values: self.fragment_values }
+        let Rounds { heard: round, fragment_values, span_fragments, .. } = *self;
+        Resume { round, watermark, fragment_values, span_fragments }
     }
 }
 
@@ -77,15 +81,15 @@ mod tests {
         assert!(!rounds.admit(&adopt(1)), "it was never asked");
         assert!(rounds.admit(&report(1)));
         rounds.answer(1);
-        let new = Resume { round: 1, watermark: None, fragment_values: None };
+        let new = Resume { round: 1, ..Resume::default() };
         assert_eq!(rounds.resume(Some(9)), new);
         assert!(rounds.admit(&report(1)), "the answer may be lost");
         assert!(rounds.admit(&adopt(1)));
         assert!(!rounds.admit(&adopt(1)) && !rounds.admit(&report(1)), "that is over");
         rounds.answer(4);
         assert!(!rounds.admit(&report(3)) && !rounds.admit(&adopt(3)));
-        let fragment_values = Some(352);
-        let known = Resume { round: 4, watermark: Some(9), fragment_values };
+        let (fragment_values, span_fragments) = (Some(352), Some(4_096));
+        let known = Resume { round: 4, watermark: Some(9), fragment_values, span_fragments };
         assert_eq!(rounds.resume(Some(9)), known);
         assert!(rounds.admit(&adopt(4)));
     }

@@ -95,7 +95,12 @@ fn whatever_a_rank_says_arrives_as_it_was() {
     for message in messages {
         assert_eq!(said(to_said(&message)), Ok(Said::Later(message)));
     }
-    let resume = Some(Resume { round: 2, watermark: None, fragment_values: Some(62) });
+    let resume = Some(Resume {
+        round: 2,
+        watermark: None,
+        fragment_values: Some(62),
+        span_fragments: Some(99),
+    });
     let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
     let join =
         Join { job: JobId(8), rank: 1, process, host: "a".into(), switch: Some(NodeId(0)), resume };

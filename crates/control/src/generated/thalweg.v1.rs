@@ -120,6 +120,9 @@ pub struct Resume {
     /// Values of a fragment in the set-ups of the job. Absent where it has not been set up.
     #[prost(uint32, optional, tag = "3")]
     pub fragment_values: ::core::option::Option<u32>,
+    /// Span in the set-ups of the job, in fragments. Absent where it has not been set up.
+    #[prost(uint32, optional, tag = "4")]
+    pub span_fragments: ::core::option::Option<u32>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Answer {
@@ -502,6 +505,8 @@ pub enum FailureKind {
     Aborted = 3,
     /// Ranks called different operations.
     Agreement = 4,
+    /// The job does not fit the budgets of the server.
+    Refused = 5,
 }
 impl FailureKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -515,6 +520,7 @@ impl FailureKind {
             Self::Timeout => "FAILURE_KIND_TIMEOUT",
             Self::Aborted => "FAILURE_KIND_ABORTED",
             Self::Agreement => "FAILURE_KIND_AGREEMENT",
+            Self::Refused => "FAILURE_KIND_REFUSED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -525,6 +531,7 @@ impl FailureKind {
             "FAILURE_KIND_TIMEOUT" => Some(Self::Timeout),
             "FAILURE_KIND_ABORTED" => Some(Self::Aborted),
             "FAILURE_KIND_AGREEMENT" => Some(Self::Agreement),
+            "FAILURE_KIND_REFUSED" => Some(Self::Refused),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use thalweg_core::{JobId, Time};
 
 use super::cluster::Cluster;
 use super::job::Job;
-use super::{FAILURES_MAX, Registry, explain};
+use super::{FAILURES_MAX, NAMED_MAX, Registry, explain};
 use crate::message::{Failure, FailureKind, ToRank};
 
 /// Longest reason that a rank can give, in characters.
@@ -17,6 +17,13 @@ impl Registry {
     /// Fails a job for a reason from outside.
     pub fn fail_job(&mut self, now: Time, job: JobId, text: String) {
         self.fail(now, job, Failure::new(FailureKind::Other, text, Vec::new()));
+    }
+
+    /// Fails a job that does not fit the budgets of the server.
+    // spec: E-12
+    pub fn refuse_job(&mut self, now: Time, job: JobId, reason: &str) {
+        let text = format!("the job is refused: {reason}");
+        self.fail(now, job, Failure::new(FailureKind::Refused, text, Vec::new()));
     }
 
     pub(super) fn tick_job(&mut self, now: Time, id: JobId) {
@@ -62,6 +69,10 @@ pub(super) fn reported(cluster: &Cluster, job: &Job, rank: u32, failure: &Failur
     culprits.retain(|culprit| *culprit < job.workers);
     culprits.sort_unstable();
     culprits.dedup();
+    // A failure is kept for those who come late, and a message has room for more than it may take.
+    // spec: E-12
+    culprits.truncate(NAMED_MAX);
+    culprits.shrink_to_fit();
     if culprits.is_empty() || culprits == [rank] {
         return Failure::new(failure.kind, format!("{name} gives up: {text}"), vec![rank]);
     }

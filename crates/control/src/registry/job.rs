@@ -11,12 +11,11 @@ use super::cluster::Cluster;
 use super::operations::Operations;
 use super::plan::Plan;
 use super::stall::Stalls;
-use super::{Action, Ending, LinkId, Refusal, Registration, UNATTENDED_FOR, WAITING_EVERY};
+use super::{
+    Action, Ending, LinkId, NAMED_MAX, Refusal, Registration, UNATTENDED_FOR, WAITING_EVERY,
+};
 use crate::message::{Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome};
 use crate::settings::Settings;
-
-/// How many missing ranks are named.
-const MISSING_NAMED_MAX: usize = 256;
 
 /// A job between registration and end.
 #[derive(Debug)]
@@ -77,6 +76,8 @@ pub(super) struct Past {
     pub(super) watermark: u64,
     /// Values of a fragment. `None` if nobody has been set up.
     pub(super) fragment_values: Option<u16>,
+    /// Span in fragments. `None` if nobody has been set up.
+    pub(super) span_fragments: Option<u16>,
 }
 
 impl Job {
@@ -222,10 +223,11 @@ impl Job {
         let known = leaders.filter_map(|leader| Some((leader.process, leader.resume?)));
         let round = known.clone().map(|(_, resume)| resume.round).max()?;
         let fragment_values = known.clone().find_map(|(_, resume)| resume.fragment_values);
+        let span_fragments = known.clone().find_map(|(_, resume)| resume.span_fragments);
         let memory = known.filter_map(|(process, resume)| Some((process, resume.watermark?)));
         let (roster, watermarks): (Vec<Process>, Vec<u64>) = memory.unzip();
         let watermark = watermarks.into_iter().min().unwrap_or(0);
-        Some(Past { round, roster, watermark, fragment_values })
+        Some(Past { round, roster, watermark, fragment_values, span_fragments })
     }
 
     /// The seat of a leader.
@@ -274,6 +276,10 @@ impl Job {
             ranks.retain(|other| *other < self.workers && *other != rank);
             ranks.sort_unstable();
             ranks.dedup();
+            // Every rank may report a stall, and a message has room for more ranks than there are.
+            // spec: E-12
+            ranks.truncate(NAMED_MAX);
+            ranks.shrink_to_fit();
         }
         self.stalls.note(now, rank, stall);
     }
@@ -303,7 +309,7 @@ impl Job {
     pub(super) fn missing(&self) -> Vec<u32> {
         let is_missing =
             |rank: &u32| self.ranks.get(rank).is_none_or(|attendee| attendee.link.is_none());
-        (0..self.workers).filter(is_missing).take(MISSING_NAMED_MAX).collect()
+        (0..self.workers).filter(is_missing).take(NAMED_MAX).collect()
     }
 
     /// Who is missing, if it is time to say so.

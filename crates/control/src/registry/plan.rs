@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use thalweg_aggregate::join::Message;
-use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, FRAGMENT_VALUES_MAX, JobParameters};
+use thalweg_aggregate::{
+    AGGREGATORS, CheckedParameters, FRAGMENT_VALUES, FRAGMENT_VALUES_MAX, JobParameters, server,
+};
 use thalweg_core::{JobId, NodeId, Time};
 use thalweg_wire::aggregate::SwitchLimits;
 
@@ -25,6 +27,8 @@ pub(super) struct Plan {
     switches: BTreeMap<NodeId, Option<Absence>>,
     /// Values of a fragment, from the first plan on.
     pub(super) fragment_values: Option<u16>,
+    /// Span in fragments, from the first plan on: what ranks ask for, or what fits the memory of the server.
+    pub(super) span_fragments: Option<u16>,
     /// True while a set-up waits for the answers of switches.
     pub(super) is_open: bool,
     /// Time of the last change.
@@ -192,15 +196,44 @@ impl Registry {
         let longest = longest.unwrap_or(FRAGMENT_VALUES).min(FRAGMENT_VALUES_MAX);
         let fragment_values = *job.plan.fragment_values.get_or_insert(longest);
         let aggregators = limits.iter().map(|limits| limits.aggregators).min();
+        let asked = job.settings.parameters;
         let parameters = JobParameters {
             fragment_values,
             aggregators: aggregators.unwrap_or(AGGREGATORS),
-            ..job.settings.parameters
+            span_fragments: job.plan.span_fragments.unwrap_or(asked.span_fragments),
+            ..asked
         };
         match parameters.check() {
-            // A job that is over needs none.
-            Ok(parameters) => drop(self.registrar.set_parameters(id, parameters)),
+            Ok(parameters) => self.fit_parameters(now, id, parameters),
             Err(error) => self.fail_job(now, id, format!("the job cannot be set up: {error}")),
         }
+    }
+
+    /// Gives the registrar parameters with which a job fits its memory at the server. A job that needs more is slowed down by
+    /// a smaller span, or refused where that does not help. The span stays as it is while the job lives: workers may be a
+    /// span apart, and servers know what they can have forgotten by it.
+    // spec: E-12
+    fn fit_parameters(&mut self, now: Time, id: JobId, parameters: CheckedParameters) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let (hosts, most) = (job.hosts.len() as u32, self.job_memory_bytes);
+        let fitting = match job.plan.span_fragments {
+            Some(_) => server::check_fit(parameters, hosts, most).map(|()| parameters),
+            None => server::fit(parameters, hosts, most),
+        };
+        let fitting = match fitting {
+            Ok(fitting) => fitting,
+            Err(error) => return self.refuse_job(now, id, &error.to_string()),
+        };
+        let (span, asked) = (fitting.span_fragments, parameters.span_fragments);
+        if job.plan.span_fragments.replace(span).is_none() && span < asked {
+            let (name, most) = (&job.name, most >> 20);
+            let text = format!(
+                "job {name:?}: at most {span} fragments are in flight in place of {asked}: one job may take {most} MiB of \
+                 the server (--job-memory)"
+            );
+            self.actions.push_back(Action::Warn(text));
+        }
+        // A job that is over needs none.
+        let _ = self.registrar.set_parameters(id, fitting);
     }
 }

@@ -19,6 +19,7 @@ impl Registry {
         let made = match job.past().filter(|_| job.is_resumed) {
             Some(past) => {
                 job.plan.fragment_values = past.fragment_values;
+                job.plan.span_fragments = past.span_fragments;
                 self.registrar.restore(id, spec, past.round, past.roster, past.watermark)
             }
             None if job.is_resumed => {

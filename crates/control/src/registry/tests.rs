@@ -69,6 +69,7 @@ impl Hall {
             network: Ipv4Addr::new(10, 1, 0, 1),
             secret: SECRET,
             seed,
+            job_memory_bytes: u64::MAX,
         };
         Hall {
             registry: Registry::new(config),

@@ -27,6 +27,8 @@ pub(super) enum Errand {
     Missing { job: JobId, sequence: u64, missing: Missing },
     /// The data plane cannot serve a job.
     Fail { job: JobId, text: String },
+    /// A job does not fit the budgets of the data plane.
+    Refuse { job: JobId, reason: String },
     /// The data plane has contributions to different operations of a job.
     Compare { job: JobId },
     /// A switch has answered a probe.

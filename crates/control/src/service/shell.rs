@@ -62,6 +62,7 @@ impl Shell {
                 registry.explain(now, job, sequence, missing);
             }
             Errand::Fail { job, text } => registry.fail_job(now, job, text),
+            Errand::Refuse { job, reason } => registry.refuse_job(now, job, &reason),
             Errand::Compare { job } => registry.compare_operations(job),
             Errand::Answered { switch, limits } => {
                 registry.switch_answered(now, switch, limits);

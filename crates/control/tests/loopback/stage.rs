@@ -105,6 +105,7 @@ pub fn config() -> ServiceConfig {
         token: None,
         tls: None,
         seed: 1,
+        job_memory_bytes: u64::MAX,
         on_note: Box::new(drop),
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use thalweg_aggregate::{Setup, server};
+use thalweg_aggregate::{Server, Setup, server};
 use thalweg_control::{
     DataPlane, JobSummary, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceError,
     ServiceNote, TlsFiles, random,
@@ -15,6 +15,7 @@ use thalweg_stack::{Event, TrainingHost};
 use thalweg_wire::tag::Secret;
 use tracing::{info, warn};
 
+use super::memory::MemoryBudget;
 use super::node_of;
 use super::pilot::Pilot;
 use crate::error::{Error, ErrorKind};
@@ -36,6 +37,8 @@ pub struct ServerDaemonConfig {
     pub token: Option<String>,
     /// Certificate and key, for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// Memory that jobs may take.
+    pub memory: MemoryBudget,
     /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub offload: Offload,
     /// Behaviour of its thread while there is nothing to do. Default sleep.
@@ -47,6 +50,7 @@ pub struct ServerDaemon {
     service: Option<Service>,
     data: Arc<Data>,
     address: SocketAddr,
+    memory: MemoryBudget,
 }
 
 /// State of a server at one moment.
@@ -61,6 +65,23 @@ pub struct ServerSnapshot {
     pub jobs: Vec<(JobId, server::Stats)>,
     /// Jobs that are registered, and their ranks.
     pub registered: Vec<JobSummary>,
+    /// Memory of all jobs.
+    pub memory: MemorySnapshot,
+}
+
+/// Memory of the jobs of a server at one moment.
+// spec: E-12
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MemorySnapshot {
+    /// Memory that jobs may take.
+    pub budget: MemoryBudget,
+    /// Bytes that are reserved for all jobs: the most that they can come to.
+    pub reserved_bytes: u64,
+    /// Bytes that are reserved for each job.
+    pub reserved_by_job: Vec<(JobId, u64)>,
+    /// Jobs that were refused, by the budget that they did not fit.
+    pub refused: server::Refusals,
 }
 
 /// Tries to find a free port.
@@ -113,6 +134,7 @@ impl ServerDaemonConfig {
             switch: None,
             token: None,
             tls: None,
+            memory: MemoryBudget::default(),
             offload: Offload::Kernel,
             wait: Wait::Sleep,
         }
@@ -141,6 +163,7 @@ impl ServerDaemon {
     }
 
     fn try_start(config: &ServerDaemonConfig) -> Result<ServerDaemon, Start> {
+        config.memory.check()?;
         let endpoint = EndpointConfig {
             bind: config.bind,
             offload: config.offload,
@@ -157,7 +180,7 @@ impl ServerDaemon {
         let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
             .map_err(|error| Error::of(ErrorKind::Internal, error))?;
         let mut host = TrainingHost::new(node, flows);
-        host.serve(tuning::server(node, config.secret))
+        host.serve(tuning::server(node, config.secret, config.memory))
             .map_err(|error| Error::of(ErrorKind::Internal, error))?;
         let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
         let driver =
@@ -175,6 +198,7 @@ impl ServerDaemon {
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
             seed: random::draw().map_err(Error::system("the system gives no random numbers"))?,
+            job_memory_bytes: config.memory.job_bytes(),
             on_note: Box::new(move |note| tell(address, &note)),
         };
         let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;
@@ -183,7 +207,8 @@ impl ServerDaemon {
             _ => Start::Failed(error.into()),
         })?;
         let _ = reporter.set(service.reporter());
-        Ok(ServerDaemon { service: Some(service), data, address })
+        let memory = config.memory;
+        Ok(ServerDaemon { service: Some(service), data, address, memory })
     }
 
     /// Address of the server.
@@ -194,15 +219,16 @@ impl ServerDaemon {
     /// State of the server now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<ServerSnapshot> {
         let registered = self.service.as_ref().map(Service::jobs).unwrap_or_default();
-        self.data.pilot.ask(|driver| ServerSnapshot {
-            registered,
-            net: *driver.stats(),
-            server: driver.machine().server().map(server::Server::stats).unwrap_or_default(),
-            jobs: driver
-                .machine()
-                .server()
-                .map(|server| server.jobs().collect())
-                .unwrap_or_default(),
+        let budget = self.memory;
+        self.data.pilot.ask(move |driver| {
+            let server = driver.machine().server();
+            ServerSnapshot {
+                registered,
+                net: *driver.stats(),
+                server: server.map(Server::stats).unwrap_or_default(),
+                jobs: server.map(|server| server.jobs().collect()).unwrap_or_default(),
+                memory: MemorySnapshot::new(budget, server),
+            }
         })
     }
 
@@ -230,6 +256,19 @@ impl ServerDaemon {
     }
 }
 
+impl MemorySnapshot {
+    fn new(budget: MemoryBudget, server: Option<&Server>) -> MemorySnapshot {
+        MemorySnapshot {
+            budget,
+            reserved_bytes: server.map_or(0, Server::reserved_bytes),
+            reserved_by_job: server
+                .map(|server| server.reserved_by_job().collect())
+                .unwrap_or_default(),
+            refused: server.map(Server::refusals).unwrap_or_default(),
+        }
+    }
+}
+
 /// Passes on what concerns ranks of what the machine reports.
 // spec: E-11
 fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
@@ -238,7 +277,11 @@ fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
         match event {
             server::Event::Differs { job, .. } => reporter.operations_differ(job),
             server::Event::Answered { switch, limits } => reporter.switch_answered(switch, limits),
-            server::Event::Refused { .. } | server::Event::Rescaled { .. } => {}
+            // spec: E-12
+            server::Event::Refused { job, reason } => {
+                reporter.job_refused(job, reason.to_string());
+            }
+            server::Event::Rescaled { .. } => {}
         }
     }
 }

@@ -26,6 +26,7 @@ fn kind_of(kind: FailureKind, culprits: &[u32]) -> ErrorKind {
         FailureKind::Timeout => ErrorKind::Timeout,
         FailureKind::Aborted => ErrorKind::Aborted,
         FailureKind::Agreement => ErrorKind::Disagreement,
+        FailureKind::Refused => ErrorKind::Config,
         // A rank that cannot go on failed; without one, the server could not do its part.
         FailureKind::Other if culprits.is_empty() => ErrorKind::Internal,
         FailureKind::Other => ErrorKind::Peer,

@@ -24,6 +24,7 @@ pub(crate) fn server(address: SocketAddr, snapshot: &ServerSnapshot) -> String {
     let drops: Vec<(&str, u64)> = dropped.collect();
     sockets::drops(&mut out, "thalweg_server", &snapshot.net, &drops);
     registered(&mut out, snapshot);
+    memory(&mut out, snapshot);
     for (at, (name, help, _)) in Stats::default().described().into_iter().enumerate() {
         if OF_NO_JOB.contains(&name) {
             continue;
@@ -60,6 +61,28 @@ fn registered(out: &mut Exposition, snapshot: &ServerSnapshot) {
     }
 }
 
+/// Memory of all jobs, its budgets, and the jobs that did not fit.
+// spec: E-12
+fn memory(out: &mut Exposition, snapshot: &ServerSnapshot) {
+    let memory = &snapshot.memory;
+    let help = "Bytes that all jobs may take of the server.";
+    out.gauge("thalweg_server_memory_budget_bytes", help, memory.budget.total_bytes);
+    let help = "Bytes that one job may take of the server.";
+    out.gauge("thalweg_server_job_memory_budget_bytes", help, memory.budget.of_job_bytes);
+    let help = "Bytes that are reserved for all jobs: the most that they can come to.";
+    out.gauge("thalweg_server_memory_reserved_bytes", help, memory.reserved_bytes);
+    let help = "Bytes that are reserved for a job.";
+    out.family("thalweg_server_job_memory_reserved_bytes", Kind::Gauge, help);
+    for (job, bytes) in &memory.reserved_by_job {
+        out.sample(&labels(snapshot, *job).each(), *bytes);
+    }
+    let help = "Jobs that were refused, by the budget that they did not fit.";
+    out.family("thalweg_server_jobs_refused_total", Kind::Counter, help);
+    for (reason, count) in memory.refused.named() {
+        out.sample(&[("reason", reason)], count);
+    }
+}
+
 /// Labels of a job.
 struct JobLabels<'a> {
     id: String,
@@ -80,8 +103,10 @@ fn labels(snapshot: &ServerSnapshot, job: JobId) -> JobLabels<'_> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_aggregate::server::Refusals;
+
     use super::*;
-    use crate::daemon::JobSummary;
+    use crate::daemon::{JobSummary, MemoryBudget, MemorySnapshot};
     use crate::metrics::assert_reported;
 
     #[test]
@@ -100,6 +125,12 @@ mod tests {
             server: all,
             jobs: vec![(JobId(0x2a), job)],
             registered: vec![summary],
+            memory: MemorySnapshot {
+                budget: MemoryBudget::default(),
+                reserved_bytes: 12_345,
+                reserved_by_job: vec![(JobId(0x2a), 12_345)],
+                refused: Refusals { memory: 2, ..Refusals::default() },
+            },
         };
         let text = server(([127, 0, 0, 1], 4_808).into(), &snapshot);
         let lines = [
@@ -111,6 +142,12 @@ mod tests {
             "thalweg_server_job_ranks{job=\"000000000000002a\",job_name=\"res\\\"net\"} 4",
             "thalweg_server_job_ranks_connected{job=\"000000000000002a\",job_name=\"res\\\"net\"} 3",
             "thalweg_server_job_switches_left_out{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
+            "thalweg_server_job_memory_budget_bytes 268435456",
+            "thalweg_server_memory_reserved_bytes 12345",
+            "thalweg_server_job_memory_reserved_bytes{job=\"000000000000002a\",job_name=\"res\\\"net\"} 12345",
+            "thalweg_server_jobs_refused_total{reason=\"jobs\"} 0",
+            "thalweg_server_jobs_refused_total{reason=\"job_memory\"} 0",
+            "thalweg_server_jobs_refused_total{reason=\"memory\"} 2",
             "thalweg_server_completed_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 7",
             "thalweg_server_forged_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
         ];

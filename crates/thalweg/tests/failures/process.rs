@@ -1,4 +1,5 @@
 //! Processes that a test starts, listens to, stops and kills.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -48,6 +49,11 @@ impl Process {
             }
         });
         Process { name: name.to_owned(), child, stdin, lines }
+    }
+
+    /// The number by which the system knows it.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Tells it something.

@@ -11,4 +11,8 @@ mod counting;
 #[path = "../common/hand.rs"]
 mod hand;
 mod machines;
+mod memory;
+#[path = "../failures/process.rs"]
+mod process;
+mod roles;
 mod sockets;

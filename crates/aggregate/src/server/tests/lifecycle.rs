@@ -2,8 +2,8 @@
 
 use thalweg_wire::tag::{self, Key, Secret};
 
-use super::super::ConfigError;
 use super::super::slot::Values;
+use super::super::{BudgetError, ConfigError};
 use super::*;
 
 // spec: A-41 machine
@@ -161,7 +161,8 @@ fn jobs_end_and_more_than_allowed_are_refused() {
     server.adopt(Time::ZERO, Arc::new(setup(&racks())));
     let other = JobId(5);
     server.adopt(Time::ZERO, Arc::new(Setup { job: other, ..setup(&racks()) }));
-    assert_eq!(server.poll_event(), Some(Event::Refused { job: other }));
+    let reason = BudgetError::Jobs(1);
+    assert_eq!(server.poll_event(), Some(Event::Refused { job: other, reason }));
     let server = Checked::new(server);
     let mut bench = Bench { server, setup: Arc::new(setup(&racks())), now: Time::ZERO };
     bench.give(bench.own(0, 0), &fixed(&[1]));

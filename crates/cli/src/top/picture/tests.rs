@@ -31,6 +31,11 @@ pub(in crate::top) fn server_text(completed: u64) -> String {
          thalweg_server_job_info{{job=\"0a\",name=\"resnet\"}} 1\n\
          thalweg_server_job_ranks{{job=\"0a\"}} 4\n\
          thalweg_server_job_ranks_connected{{job=\"0a\"}} 3\n\
+         thalweg_server_memory_budget_bytes 4000000000\n\
+         thalweg_server_memory_reserved_bytes 19000000\n\
+         thalweg_server_job_memory_reserved_bytes{{job=\"0a\"}} 19000000\n\
+         thalweg_server_jobs_refused_total{{reason=\"jobs\"}} 1\n\
+         thalweg_server_jobs_refused_total{{reason=\"memory\"}} 2\n\
          thalweg_server_completed_total{{job=\"0a\"}} {completed}\n"
     )
 }
@@ -66,6 +71,9 @@ fn rates_are_over_the_time_between_readings() {
         drops_per_s: Some(40.0),
         aggregators: Some(16),
         aggregators_occupied: Some(4),
+        memory_reserved_bytes: None,
+        memory_budget_bytes: None,
+        jobs_refused: None,
         silent_since: None,
         error: None,
     };
@@ -85,6 +93,11 @@ fn a_job_is_put_together_from_all_daemons() {
     assert_eq!((first.aggregators, first.share), (6, 6.0 / 32.0));
     assert_eq!((first.completed_per_s, second.completed_per_s), (Some(100.0), Some(0.0)));
     assert_eq!((second.name.as_deref(), second.aggregators), (None, 2));
+    assert_eq!(first.memory_reserved_bytes, Some(19_000_000));
+    assert_eq!(second.memory_reserved_bytes, None);
+    let server = &picture.daemons[1];
+    assert_eq!(server.memory_reserved_bytes, Some(19_000_000));
+    assert_eq!((server.memory_budget_bytes, server.jobs_refused), (Some(4_000_000_000), Some(3)));
 }
 
 #[test]

@@ -243,7 +243,8 @@ fn a_job_that_outlives_its_registry_keeps_its_fragments() {
     hall.register(Some(ticket)).unwrap();
     for (rank, host) in [(0, "a"), (1, "b")] {
         let fragment_values = (rank == 1).then_some(40);
-        let resume = Some(Resume { round: 3, watermark: Some(50), fragment_values });
+        let resume =
+            Some(Resume { round: 3, watermark: Some(50), fragment_values, ..Resume::default() });
         hall.attend(Join { switch: Some(SWITCH), resume, ..hall.join(rank, host) }).unwrap();
     }
     hall.registry.switch_answered(hall.now, SWITCH, limits(96, 352));
@@ -259,7 +260,8 @@ fn fragments_that_no_packet_holds_fail_the_job_that_claims_them() {
         let ticket = Ticket { job: hall.job, proof: Key::derive(&SECRET, hall.job, 0) };
         hall.register(Some(ticket)).unwrap();
         let fragment_values = Some(fragment_values);
-        let resume = Some(Resume { round: 3, watermark: Some(50), fragment_values });
+        let resume =
+            Some(Resume { round: 3, watermark: Some(50), fragment_values, ..Resume::default() });
         hall.attend(Join { resume, ..hall.join(0, "a") }).unwrap();
         hall.look();
         let text = hall.failure(0).text;
@@ -271,4 +273,127 @@ fn fragments_that_no_packet_holds_fail_the_job_that_claims_them() {
 fn fragments_are_never_longer_than_a_packet() {
     let hall = set_up(96, u16::MAX);
     assert_eq!(numbers(&hall), (96, FRAGMENT_VALUES_MAX));
+}
+
+/// Two ranks without a switch that ask for the largest span, at a server where a job may take this much.
+fn with_memory(job_memory_bytes: u64) -> Hall {
+    let parameters =
+        JobParameters { span_fragments: JobParameters::SPAN_MAX, ..JobParameters::default() };
+    let mut hall = Hall::with(2, Settings { parameters, ..Settings::default() });
+    hall.registry.job_memory_bytes = job_memory_bytes;
+    for (rank, host) in [(0, "a"), (1, "b")] {
+        hall.attend(hall.join(rank, host)).unwrap();
+    }
+    hall
+}
+
+// spec: E-12 machine
+#[test]
+fn a_job_that_does_not_fit_its_memory_is_slowed_down_alike_in_every_set_up() {
+    let mut hall = with_memory(64 << 20);
+    hall.answer_all(1, None);
+    hall.look();
+    let span = hall.setup().parameters.span_fragments;
+    assert!((8_192..JobParameters::SPAN_MAX).contains(&span), "{span}");
+    assert!(thalweg_aggregate::server::memory_bytes(hall.setup(), SERVER) <= 64 << 20);
+    let warning = format!(
+        "job \"train\": at most {span} fragments are in flight in place of 32767: one job may take 64 MiB of the \
+         server (--job-memory)"
+    );
+    assert_eq!(hall.warnings(), [warning]);
+    // Ranks that register still ask for what they did.
+    assert_eq!(hall.register(None), Ok(hall.job));
+    hall.registry.tell_registrar(hall.now, hall.job, Message::Replan { job: hall.job });
+    hall.registry.set_up(hall.now, hall.job, None);
+    hall.answer_all(2, Some(0));
+    hall.look();
+    assert_eq!((hall.setup().epoch, hall.setup().parameters.span_fragments), (2, span));
+    assert!(hall.warnings().is_empty(), "it is known: {:?}", hall.warnings());
+}
+
+// spec: E-12 machine
+#[test]
+fn a_job_that_fits_has_the_span_that_its_ranks_ask_for() {
+    let mut hall = with_memory(1 << 30);
+    hall.answer_all(1, None);
+    hall.look();
+    assert_eq!(hall.setup().parameters.span_fragments, JobParameters::SPAN_MAX);
+    assert!(hall.warnings().is_empty());
+}
+
+// spec: E-12 machine
+#[test]
+fn a_job_that_no_span_makes_fit_is_refused_at_every_rank() {
+    let mut hall = with_memory(100 << 10);
+    hall.look();
+    for rank in [0, 1] {
+        let failure = hall.failure(rank);
+        assert_eq!(failure.kind, FailureKind::Refused);
+        let text = &failure.text;
+        assert!(
+            text.starts_with("the job is refused: the job needs 1 MiB of the server"),
+            "{text}"
+        );
+        assert!(text.contains("a job may take 1 MiB") && text.contains("--job-memory"), "{text}");
+        assert!(hall.closed(rank));
+    }
+    assert_eq!(hall.registry.jobs(), 0);
+}
+
+// spec: E-12 machine
+#[test]
+fn a_job_that_the_server_refuses_fails_at_every_rank_and_nowhere_else() {
+    let mut hall = Hall::set_up(&["a", "b"]);
+    hall.registry.refuse_job(hall.now, hall.job, "no memory is left");
+    hall.look();
+    for rank in [0, 1] {
+        let failure = hall.failure(rank);
+        assert_eq!(failure.kind, FailureKind::Refused);
+        assert_eq!(failure.text, "the job is refused: no memory is left");
+    }
+    assert!(hall.done.contains(&Action::Retire { job: hall.job }));
+}
+
+/// A job that a former registry has set up with this span, at a server where a job may take this much.
+fn resumed(span_fragments: u16, job_memory_bytes: u64) -> Hall {
+    let parameters =
+        JobParameters { span_fragments: JobParameters::SPAN_MAX, ..JobParameters::default() };
+    let settings = Settings { parameters, ..Settings::default() };
+    let mut hall = Hall { settings, ..Hall::empty(2, 6) };
+    hall.registry.job_memory_bytes = job_memory_bytes;
+    hall.job = JobId(0xabcd_0000);
+    let ticket = Ticket { job: hall.job, proof: Key::derive(&SECRET, hall.job, 0) };
+    hall.register(Some(ticket)).unwrap();
+    for (rank, host) in [(0, "a"), (1, "b")] {
+        let resume = Some(Resume {
+            round: 3,
+            watermark: Some(50),
+            fragment_values: Some(352),
+            span_fragments: Some(span_fragments),
+        });
+        hall.attend(Join { resume, ..hall.join(rank, host) }).unwrap();
+    }
+    hall
+}
+
+/// Workers may be a span apart, and a server that knows nothing goes by it: another one could make sums wrong.
+// spec: E-12 machine
+#[test]
+fn a_job_that_outlives_its_registry_keeps_its_span_or_is_refused() {
+    for memory in [64 << 20, 1 << 30] {
+        let mut hall = resumed(5_000, memory);
+        hall.answer_all(4, Some(50));
+        hall.look();
+        assert_eq!(hall.setup().parameters.span_fragments, 5_000, "with more memory as well");
+        assert!(hall.warnings().is_empty());
+    }
+    let mut hall = resumed(5_000, 8 << 20);
+    hall.look();
+    let failure = hall.failure(1);
+    assert_eq!(failure.kind, FailureKind::Refused);
+    assert!(failure.text.contains("a job may take 8 MiB"), "{}", failure.text);
+    let mut hall = resumed(0, 1 << 30);
+    hall.look();
+    let text = hall.failure(0).text;
+    assert!(text.starts_with("the job cannot be set up: span_fragments is 0"), "{text}");
 }

@@ -14,7 +14,12 @@ fn restarted(workers: u32) -> Hall {
 }
 
 fn remembering(hall: &Hall, rank: u32, host: &str, round: u32, watermark: u64) -> Join {
-    let resume = Some(Resume { round, watermark: Some(watermark), fragment_values: Some(352) });
+    let resume = Some(Resume {
+        round,
+        watermark: Some(watermark),
+        fragment_values: Some(352),
+        span_fragments: Some(4_096),
+    });
     Join { resume, ..hall.join(rank, host) }
 }
 

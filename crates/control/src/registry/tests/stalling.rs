@@ -190,3 +190,19 @@ fn a_stall_ends_with_progress_or_silence() {
     hall.say(0, FromRank::Leave { operations: 18 });
     assert!(!is_stalled(&hall));
 }
+
+/// A message has room for far more ranks than a job has, and every rank may send one.
+// spec: E-12 machine
+#[test]
+fn what_is_kept_of_ranks_that_are_named_is_bounded() {
+    let mut hall = Hall::new(4_096);
+    hall.attend(hall.join(0, "a")).unwrap();
+    let many: Vec<u32> = (0..65_536).map(|at| at % 5_000).collect();
+    hall.say(0, stalled(0, Waits::Ranks(many.clone()), Span::from_s(5)));
+    let (_, stall) = hall.registry.jobs[&hall.job].stalls.first().unwrap();
+    let Waits::Ranks(ranks) = &stall.stall.waits else { panic!("{stall:?}") };
+    assert_eq!((ranks.len(), ranks[0], ranks.capacity()), (NAMED_MAX, 1, NAMED_MAX));
+    hall.say(0, FromRank::Failing(Failure::new(FailureKind::Peer, "many", many)));
+    let (_, failure) = &hall.registry.failures[&hall.job];
+    assert_eq!((failure.culprits.len(), failure.culprits.capacity()), (NAMED_MAX, NAMED_MAX));
+}

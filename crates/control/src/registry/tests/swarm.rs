@@ -28,6 +28,7 @@ struct Client {
     epoch: u32,
     /// Values of a fragment, which its worker cannot change.
     fragment_values: Option<u16>,
+    span_fragments: Option<u16>,
     link: Option<LinkId>,
     /// What is on the way, both ways. Lost when the stream breaks.
     inbound: VecDeque<ToRank>,
@@ -85,6 +86,7 @@ impl World {
             is_paused: false,
             epoch: 0,
             fragment_values: None,
+            span_fragments: None,
             link: None,
             inbound: VecDeque::new(),
             outbound: VecDeque::new(),
@@ -247,6 +249,9 @@ impl World {
         let fragment_values = setup.parameters.fragment_values;
         let kept = *client.fragment_values.get_or_insert(fragment_values);
         assert_eq!(kept, fragment_values, "fragments stay as they are while the job lives");
+        let span_fragments = setup.parameters.span_fragments;
+        let kept = *client.span_fragments.get_or_insert(span_fragments);
+        assert_eq!(kept, span_fragments, "so does the span");
         (client.epoch, client.is_paused) = (setup.epoch, false);
         let known = self.setups.entry((setup.job, setup.epoch)).or_insert(Arc::clone(&setup));
         assert_eq!(*known, setup, "two set-ups of one epoch");
@@ -336,6 +341,7 @@ fn registry(rng: &mut Rng) -> Registry {
         network: Ipv4Addr::LOCALHOST,
         secret: SECRET,
         seed: rng.bits(),
+        job_memory_bytes: u64::MAX,
     })
 }
 
