@@ -12,12 +12,14 @@ use thiserror::Error;
 
 use crate::clock::milliseconds;
 use crate::message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, Resume, Stall, Ticket,
-    ToRank, Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, RankTicket, Resume, Stall,
+    Ticket, ToRank, Waits, Welcome,
 };
+use crate::proof::Proof;
 use crate::registry::Registration;
 use crate::settings::Settings;
 use crate::v1;
+use crate::versions::Versions;
 
 mod setup;
 #[cfg(test)]
@@ -50,6 +52,7 @@ pub(crate) fn to_registration(registration: &Registration) -> v1::RegisterReques
         workers: registration.workers,
         settings: Some(to_settings(&registration.settings)),
         resume: registration.resume.as_ref().map(to_ticket),
+        versions: Some(Versions::OWN.to_message()),
     }
 }
 
@@ -116,7 +119,30 @@ fn to_recovery(recovery: Recovery) -> v1::Recovery {
 }
 
 fn ticket(ticket: v1::Ticket) -> Result<Ticket, Malformed> {
-    Ok(Ticket { job: JobId(ticket.job), proof: key("proof", &ticket.proof)? })
+    Ok(Ticket { job: JobId(ticket.job), proof: proof(&ticket.proof)? })
+}
+
+fn rank_ticket(ticket: v1::RankTicket) -> Result<RankTicket, Malformed> {
+    Ok(RankTicket {
+        job: JobId(ticket.job),
+        rank: ticket.rank,
+        process: Process { node: NodeId(ticket.node), life: ticket.life },
+        proof: proof(&ticket.proof)?,
+    })
+}
+
+fn to_rank_ticket(ticket: &RankTicket) -> v1::RankTicket {
+    v1::RankTicket {
+        job: ticket.job.0,
+        rank: ticket.rank,
+        node: ticket.process.node.0,
+        life: ticket.process.life,
+        proof: ticket.proof.0.to_vec(),
+    }
+}
+
+fn proof(bytes: &[u8]) -> Result<Proof, Malformed> {
+    bytes.try_into().map(Proof).map_err(|_| Malformed("proof"))
 }
 
 fn to_ticket(ticket: &Ticket) -> v1::Ticket {
@@ -203,6 +229,7 @@ fn from_join(join: v1::Join) -> Result<Join, Malformed> {
         host: join.host,
         switch: join.switch.map(NodeId),
         resume: resume.transpose()?,
+        ticket: join.ticket.map(rank_ticket).transpose()?,
     })
 }
 
@@ -220,6 +247,7 @@ pub(crate) fn to_join(join: &Join) -> v1::FromRank {
         life: join.process.life,
         switch: join.switch.map(|switch| switch.0),
         resume,
+        ticket: join.ticket.as_ref().map(to_rank_ticket),
     };
     v1::FromRank { message: Some(v1::from_rank::Message::Join(join)) }
 }
@@ -244,6 +272,9 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
             ToRank::Diagnosis(Arc::new(Diagnosis { text, culprits, fragment, since }))
         }
         Message::Left(v1::Left { rank, operations }) => ToRank::Left { rank, operations },
+        Message::Joined(v1::Joined { ticket }) => {
+            ToRank::Joined { ticket: rank_ticket(ticket.ok_or(Malformed("ticket"))?)? }
+        }
         Message::Failed(failed) => {
             let kind = from_kind(failed.kind());
             let failure = Failure::new(kind, failed.text, failed.culprits);
@@ -280,6 +311,9 @@ pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
             since_ms: failure.since.map(milliseconds),
         }),
         &ToRank::Left { rank, operations } => Message::Left(v1::Left { rank, operations }),
+        ToRank::Joined { ticket } => {
+            Message::Joined(v1::Joined { ticket: Some(to_rank_ticket(ticket)) })
+        }
     };
     v1::ToRank { message: Some(message) }
 }

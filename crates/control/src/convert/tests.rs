@@ -35,6 +35,11 @@ fn setup() -> Setup {
     }
 }
 
+fn rank_ticket_of_another() -> RankTicket {
+    let process = Process { node: NodeId(0x0102_0308), life: 5 };
+    RankTicket { job: JobId(8), rank: 7, process, proof: Proof([3; 32]) }
+}
+
 fn crowd(workers: u32) -> Setup {
     let member = |rank| Member { node: NodeId(rank), path: vec![] };
     let members: Vec<Member> = (0..workers).map(member).collect();
@@ -44,7 +49,7 @@ fn crowd(workers: u32) -> Setup {
 #[test]
 fn whatever_a_rank_is_told_arrives_as_it_was() {
     let key = |byte: u8| Key([byte; 16]);
-    let ticket = Ticket { job: JobId(4), proof: key(1) };
+    let ticket = Ticket { job: JobId(4), proof: Proof([1; 32]) };
     let roster = vec![Place { node: NodeId(7), host: 0 }, Place { node: NodeId(8), host: 1 }];
     let lane_keys = [2, 3, 4, 5, 6].map(key);
     let diagnosis = Diagnosis {
@@ -70,6 +75,7 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
             ..Failure::new(FailureKind::Peer, "so", vec![7])
         })),
         ToRank::Left { rank: 2, operations: 9 },
+        ToRank::Joined { ticket: rank_ticket_of_another() },
     ];
     for message in messages {
         assert_eq!(told(to_told(&message)), Ok(message));
@@ -97,8 +103,9 @@ fn whatever_a_rank_says_arrives_as_it_was() {
     }
     let resume = Some(Resume { round: 2, watermark: None, fragment_values: Some(62) });
     let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
+    let (switch, ticket) = (Some(NodeId(0)), Some(rank_ticket_of_another()));
     let join =
-        Join { job: JobId(8), rank: 1, process, host: "a".into(), switch: Some(NodeId(0)), resume };
+        Join { job: JobId(8), rank: 1, process, host: "a".into(), switch, resume, ticket };
     let mut messages = [to_join(&join), to_join(&join)];
     if let Some(v1::from_rank::Message::Join(long)) = &mut messages[1].message {
         long.resume.as_mut().unwrap().fragment_values = Some(65_536);
@@ -115,7 +122,7 @@ fn a_registration_arrives_as_it_was() {
         ..JobParameters::default()
     };
     let settings = Settings { parameters, ..Settings::default() };
-    let ticket = Ticket { job: JobId(12), proof: Key([7; 16]) };
+    let ticket = Ticket { job: JobId(12), proof: Proof([7; 32]) };
     for resume in [None, Some(ticket)] {
         let wanted =
             Registration { name: "n".into(), workers: 3, settings: settings.clone(), resume };
@@ -140,6 +147,10 @@ fn what_ranks_say_of_switches_has_no_effect() {
 #[test]
 fn nonsense_is_refused() {
     assert_eq!(said(v1::FromRank { message: None }), Err(Malformed("message")));
+    let mut short = to_rank_ticket(&rank_ticket_of_another());
+    short.proof.pop();
+    let message = Some(v1::to_rank::Message::Joined(v1::Joined { ticket: Some(short) }));
+    assert_eq!(told(v1::ToRank { message }), Err(Malformed("proof")));
     for fingerprint in [vec![0; 24], vec![]] {
         let operation = v1::Operation { number: 0, fingerprint };
         let message = Some(v1::from_rank::Message::Operation(operation));

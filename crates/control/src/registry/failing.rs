@@ -6,8 +6,9 @@ use thalweg_core::{JobId, Time};
 
 use super::cluster::Cluster;
 use super::job::Job;
-use super::{FAILURES_MAX, Registry, explain};
+use super::{Registry, explain};
 use crate::message::{Failure, FailureKind, ToRank};
+use crate::text::is_hidden;
 
 /// Longest reason that a rank can give, in characters.
 const REASON_CHARS_MAX: usize = 1_024;
@@ -45,12 +46,9 @@ impl Registry {
         let failure = Arc::new(failure);
         let Some(job) = self.jobs.get(&id) else { return };
         self.actions.extend(job.tell_all(&ToRank::Failed(Arc::clone(&failure))));
+        let name = job.name.clone();
         self.forget(id);
-        if self.failures.len() >= FAILURES_MAX {
-            let oldest = self.failures.iter().min_by_key(|(_, (at, _))| *at).map(|(id, _)| *id);
-            oldest.map(|oldest| self.failures.remove(&oldest));
-        }
-        self.failures.insert(id, (now, failure));
+        self.ended.fail(now, id, name, failure);
     }
 }
 
@@ -84,8 +82,18 @@ pub(super) fn restarted(job: &Job) -> Failure {
     Failure::new(FailureKind::Peer, text, Vec::new())
 }
 
+/// The failure of a job whose name belongs to another, the members of which have come back.
+// spec: E-04
+pub(super) fn superseded(name: &str) -> Failure {
+    let text = format!(
+        "the ranks of another job {name:?} came back after a restart of the server and proved that the name is \
+         theirs: start this job under another name"
+    );
+    Failure::new(FailureKind::Other, text, Vec::new())
+}
+
 /// A text from a client, cut and without anything that could harm a terminal.
 fn printable(text: &str) -> String {
-    let clean = |char: char| if char.is_control() { ' ' } else { char };
+    let clean = |char: char| if is_hidden(char) { ' ' } else { char };
     text.chars().take(REASON_CHARS_MAX).map(clean).collect()
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use thalweg_aggregate::{Setup, server};
 use thalweg_control::{
-    DataPlane, JobSummary, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceError,
-    ServiceNote, TlsFiles, random,
+    Budgets, Counters, Credentials, DataPlane, JobSummary, Missing, MissingAnswer, Reporter,
+    Service, ServiceConfig, ServiceError, ServiceNote, TlsFiles, random,
 };
 use thalweg_core::{JobId, NodeId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
@@ -32,8 +32,14 @@ pub struct ServerDaemonConfig {
     pub secret: Secret,
     /// The switch of its rack, if there is one.
     pub switch: Option<SocketAddr>,
-    /// Token that ranks show when they join. Needed beyond loopback, unless there is TLS.
+    /// Token that ranks show when they join, the same for all. Everybody who has it reaches all jobs.
     pub token: Option<String>,
+    /// Takes tokens that are signed with the secret (`thalweg token new`), each for some jobs. Default true: the secret
+    /// is one.
+    pub signed_tokens: bool,
+    /// Asks for a token on loopback as well. Beyond loopback, or where there is a shared token, ranks always need one.
+    /// Default false.
+    pub require_token: bool,
     /// Certificate and key, for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
@@ -61,6 +67,8 @@ pub struct ServerSnapshot {
     pub jobs: Vec<(JobId, server::Stats)>,
     /// Jobs that are registered, and their ranks.
     pub registered: Vec<JobSummary>,
+    /// Calls and connections that the control channel has refused, by reason.
+    pub refused: Vec<(&'static str, u64)>,
 }
 
 /// Tries to find a free port.
@@ -92,6 +100,8 @@ impl ServerDaemonConfig {
             secret,
             switch: None,
             token: None,
+            signed_tokens: true,
+            require_token: false,
             tls: None,
             offload: Offload::Kernel,
             wait: Wait::Sleep,
@@ -153,7 +163,13 @@ impl ServerDaemon {
             server: node,
             switch,
             secret: config.secret,
-            token: config.token.clone(),
+            credentials: Credentials {
+                shared: config.token.clone(),
+                secrets: Vec::from_iter(config.signed_tokens.then_some(config.secret)),
+                required: config.require_token,
+                ..Credentials::default()
+            },
+            budgets: Budgets::default(),
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
             seed: random::draw().map_err(Error::system("the system gives no random numbers"))?,
@@ -176,10 +192,12 @@ impl ServerDaemon {
     /// State of the server now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<ServerSnapshot> {
         let registered = self.service.as_ref().map(Service::jobs).unwrap_or_default();
+        let refused = self.service.as_ref().map(Service::refused).unwrap_or_default();
         self.data.pilot.ask(|driver| ServerSnapshot {
             registered,
+            refused,
             net: *driver.stats(),
-            server: driver.machine().server().map(server::Server::stats).unwrap_or_default(),
+            server: totals(driver.machine()),
             jobs: driver
                 .machine()
                 .server()
@@ -223,6 +241,12 @@ fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
             server::Event::Refused { .. } | server::Event::Rescaled { .. } => {}
         }
     }
+}
+
+/// Counters of all jobs together, and of packets of no job.
+fn totals(host: &TrainingHost) -> server::Stats {
+    let stats = host.server().map(server::Server::stats).unwrap_or_default();
+    server::Stats { other_version: stats.other_version + host.other_version(), ..stats }
 }
 
 /// Makes an event of a line for the operator.
@@ -276,15 +300,15 @@ impl DataPlane for Data {
         });
     }
 
-    fn counters(&self, job: Option<JobId>) -> Vec<(String, u64)> {
-        let stats = self.pilot.ask(move |driver| {
-            let server = driver.machine().server()?;
-            match job {
-                Some(job) => server.stats_of(job),
-                None => Some(server.stats()),
-            }
+    // spec: E-12
+    fn counters(&self) -> Counters {
+        let stats = self.pilot.ask(|driver| {
+            let jobs: Vec<(JobId, server::Stats)> =
+                driver.machine().server().map(|server| server.jobs().collect()).unwrap_or_default();
+            (totals(driver.machine()), jobs)
         });
-        let named = stats.flatten().map(|stats| stats.named()).unwrap_or_default();
-        named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+        let (total, jobs) = stats.unwrap_or_default();
+        let jobs = jobs.into_iter().map(|(job, stats)| (job, stats.named()));
+        Counters { total: total.named(), jobs: jobs.collect() }
     }
 }

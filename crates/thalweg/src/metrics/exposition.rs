@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
+use thalweg_control::text::{is_hidden, visible};
+
 /// Kind of the numbers of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -134,7 +136,7 @@ fn labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
 }
 
 fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    visible(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Reads up to the closing quote, and gives what follows. What could harm a terminal is replaced.
@@ -150,7 +152,7 @@ fn unescape(quoted: &str) -> Option<(String, &str)> {
             },
             other => other,
         };
-        value.push(if char.is_control() { '\u{fffd}' } else { char });
+        value.push(if is_hidden(char) { '\u{fffd}' } else { char });
     }
     None
 }

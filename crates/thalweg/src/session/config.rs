@@ -10,6 +10,7 @@ use std::time::Duration;
 use thalweg_aggregate::{JobParameters, Recovery};
 use thalweg_control::Settings;
 use thalweg_control::registry::NAME_BYTES_MAX;
+use thalweg_control::text::is_hidden;
 use thalweg_core::{NodeId, Span};
 use thalweg_net::{Network, Offload, PORTS_PER_NODE, Wait, local_address_towards};
 
@@ -155,8 +156,11 @@ impl SessionConfig {
             (is_address(&self.server), format!("server is {:?}: write host:port", self.server)),
             (
                 (1..=NAME_BYTES_MAX).contains(&self.job.len())
-                    && !self.job.contains(char::is_control),
-                format!("job is {:?}: name it with 1 to {NAME_BYTES_MAX} bytes", self.job),
+                    && !self.job.contains(is_hidden),
+                format!(
+                    "job is {:?}: name it with 1 to {NAME_BYTES_MAX} bytes and no control or invisible characters",
+                    self.job
+                ),
             ),
             (
                 self.switch.as_deref().is_none_or(is_address),
