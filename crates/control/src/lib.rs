@@ -19,6 +19,8 @@ mod connection;
 mod convert;
 mod credentials;
 pub mod inquiry;
+#[doc(hidden)]
+pub mod inspection;
 pub mod local;
 mod message;
 pub mod pacing;

@@ -5,4 +5,5 @@ mod logs;
 mod pacing;
 mod process;
 mod refusals;
+mod tokens;
 mod watching;

@@ -47,8 +47,12 @@ fn another_process_takes_over_a_rank_with_its_ticket() {
     };
     let (first, second) = (start(0, "a", None), start(1, "b", None));
     let ticket = second.ticket();
-    [&first, &second].map(|rank| rank.answer(None));
-    [&first, &second].map(Rank::adopt);
+    for rank in [&first, &second] {
+        rank.answer(None);
+    }
+    for rank in [&first, &second] {
+        rank.adopt();
+    }
     drop(second);
     let replace = |ticket| {
         let (settings, config) = (settings.clone(), attend_config(address, 2, 1, "c"));

@@ -12,3 +12,4 @@ mod counting;
 mod hand;
 mod machines;
 mod sockets;
+mod tenants;

@@ -14,7 +14,7 @@ use crate::attacker::{Attacker, Trick};
 use crate::cluster::{Cluster, Ground};
 use crate::hand::setup;
 
-const RANKS: u32 = 3;
+pub const RANKS: u32 = 3;
 const VALUES: usize = 30_000;
 const SUMS: u32 = 100;
 const LIMIT: Duration = Duration::from_secs(20);
@@ -44,7 +44,7 @@ fn a_flood_at_all_ports_changes_no_sum() {
 }
 
 /// Ends the flood.
-struct End<'a>(&'a AtomicBool);
+pub struct End<'a>(pub &'a AtomicBool);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
@@ -52,7 +52,7 @@ impl Drop for End<'_> {
     }
 }
 
-fn sums(session: &Session) {
+pub fn sums(session: &Session) {
     let value = |rank: u32, sum: u32, at: usize| (at as u32 + 3 * rank + 7 * sum) % 100;
     let end = Instant::now() + LIMIT;
     for sum in 0..SUMS {
