@@ -99,6 +99,7 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     config.wait = daemon::wait_by(flags.spin.or(file.spin));
     daemon::say_events();
     let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
+    server.warnings().iter().for_each(daemon::say);
     daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)
 }
 

@@ -144,6 +144,7 @@ pub struct Service {
     local_address: SocketAddr,
     errands: mpsc::UnboundedSender<Errand>,
     refused: Refused,
+    warnings: Vec<String>,
     /// Dropped to stop.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -158,16 +159,20 @@ impl Service {
         let ServiceConfig { bind, credentials, budgets, tls, .. } = &config;
         let ground = Ground::prepare(*bind, credentials, budgets, tls.as_ref())?;
         let (local_address, refused) = (ground.local_address, ground.guard.refused.clone());
-        let text = |text: String| ServiceNote { is_warning: true, text };
         let warnings = ground.guard.credentials.warnings(local_address, tls.is_some());
-        warnings.into_iter().map(text).for_each(&config.on_note);
         let (errands, errands_in) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let shell = shell(config, plane, errands.clone(), &ground.guard);
         let body = move || ground.run(|stage| run(stage, shell, errands_in, stopped));
         let thread = thread::Builder::new().name("thalweg-control".into()).spawn(body);
         let thread = thread.map_err(ServiceError::Thread)?;
-        Ok(Service { local_address, errands, refused, stop: Some(stop), thread: Some(thread) })
+        let (stop, thread) = (Some(stop), Some(thread));
+        Ok(Service { local_address, errands, refused, warnings, stop, thread })
+    }
+
+    /// Lines for the operator about credentials that open more than they need to.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Calls and connections that were refused, by reason.

@@ -38,7 +38,7 @@ fn inputs() -> Inputs {
         ("job", [life.concat(), leave].concat()),
         ("gathers", [pair.clone(), one.clone(), two.clone()].concat()),
         ("breaks", [pair.clone(), one.clone(), gone, two.clone(), one.clone()].concat()),
-        ("resumes", written(REGISTRATION, &registration(1, Some(resume)))),
+        ("resumes", [register, written(REGISTRATION, &registration(1, Some(resume)))].concat()),
         ("stalls", [life.concat(), said(FromRank::Stalled(stall(Some(7), vec![])))].concat()),
         ("waits", [pair, one, said(FromRank::Stalled(stall(None, vec![0, 1])))].concat()),
         ("fails", [life.concat(), said(FromRank::Failing(failing))].concat()),

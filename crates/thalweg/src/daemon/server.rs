@@ -189,6 +189,11 @@ impl ServerDaemon {
         self.address
     }
 
+    /// Lines for its operator about credentials that open more than they need to.
+    pub fn warnings(&self) -> &[String] {
+        self.service.as_ref().map(Service::warnings).unwrap_or_default()
+    }
+
     /// State of the server now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<ServerSnapshot> {
         let registered = self.service.as_ref().map(Service::jobs).unwrap_or_default();
