@@ -155,12 +155,14 @@ fn show(arguments: &ShowArguments) -> Result<(), Failure> {
         role: token.role.to_string(),
         jobs: token.jobs.as_str(),
         ranks_max: token.ranks_max,
-        expires: expires.map_or(String::new(), |at| humantime::format_rfc3339_seconds(at).to_string()),
+        expires: expires
+            .map_or(String::new(), |at| humantime::format_rfc3339_seconds(at).to_string()),
         expires_in_s: i64::try_from(token.expires).unwrap_or(i64::MAX) - now as i64,
         valid: verified.map(|verified| verified.is_ok()),
     };
     if arguments.json {
-        let json = serde_json::to_string(&shown).map_err(|error| Failure::Ran(error.to_string()))?;
+        let json =
+            serde_json::to_string(&shown).map_err(|error| Failure::Ran(error.to_string()))?;
         files::print(&format!("{json}\n"))?;
     } else {
         files::print(&lines(&shown, verified))?;
@@ -215,7 +217,10 @@ mod tests {
             assert!(text.contains(words), "{words}: {text}");
         }
         let text = lines(&shown(-60), Some(Err(TokenError::Seal)));
-        assert!(text.contains("(1m ago)") && text.contains("not valid: the token is not"), "{text}");
+        assert!(
+            text.contains("(1m ago)") && text.contains("not valid: the token is not"),
+            "{text}"
+        );
         assert!(lines(&shown(0), Some(Ok(()))).contains("(now)\n"));
     }
 }

@@ -87,7 +87,9 @@ mod tests {
         let tenant = caller(Role::Tenant);
         assert_eq!(tenant.check("mine-1", 4), Ok(()));
         let text = |result: Result<(), Refusal>| result.unwrap_err().to_string();
-        assert!(text(tenant.check("yours", 4)).starts_with("the token does not cover job \"yours\""));
+        assert!(
+            text(tenant.check("yours", 4)).starts_with("the token does not cover job \"yours\"")
+        );
         assert!(text(tenant.check("mine-1", 5)).contains("5 ranks, and the token allows 4"));
         assert!(tenant.sees("mine-2") && !tenant.sees("yours") && !tenant.is_operator());
     }

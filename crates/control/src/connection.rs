@@ -91,7 +91,9 @@ impl Watch {
 
     /// A call has passed on the connection: it stays open from now on.
     pub(crate) fn prove(&self) {
-        if let Some(permit) = self.stream.upgrade().as_ref().and_then(|stream| stream.permit.as_ref()) {
+        if let Some(permit) =
+            self.stream.upgrade().as_ref().and_then(|stream| stream.permit.as_ref())
+        {
             permit.prove();
         }
     }

@@ -72,7 +72,10 @@ const SCHEME: &str = "Bearer ";
 impl Checked {
     /// Checks that nobody can come in without a credential from another machine. TLS is none: it says who the service
     /// is, not who calls.
-    pub(crate) fn new(credentials: &Credentials, bind: SocketAddr) -> Result<Checked, ServiceError> {
+    pub(crate) fn new(
+        credentials: &Credentials,
+        bind: SocketAddr,
+    ) -> Result<Checked, ServiceError> {
         let Credentials { shared, secrets, required, clock } = credentials;
         match shared.as_deref() {
             Some("") => return Err(ServiceError::EmptyToken),
@@ -176,7 +179,10 @@ mod tests {
     fn only_the_shared_token_opens() {
         let call = |shown: Option<&str>| {
             let checked = check("127.0.0.1:0", &shared("sesame")).unwrap();
-            checked.caller(shown.map(str::as_bytes), NOWHERE).map(drop).map_err(|denial| denial.text)
+            checked
+                .caller(shown.map(str::as_bytes), NOWHERE)
+                .map(drop)
+                .map_err(|denial| denial.text)
         };
         assert_eq!(call(Some("Bearer sesame")), Ok(()));
         for shown in ["sesame", "Bearer sesam", "Bearer sesame ", "Bearer sesamf", "bearer sesame"]

@@ -35,10 +35,10 @@ pub mod token;
 mod versions;
 
 pub use access::{Access, AccessError};
+pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent, Departure};
 pub use budget::{Budgets, CallBudgets, CallRate, ConnectionBudgets, JobBudgets, Reason};
 pub use caller::{Caller, Holder};
 pub use credentials::{Credentials, WallClock, since_1970_s};
-pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent, Departure};
 pub use message::{
     Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, RankTicket, Resume,
     Stall, Ticket, ToRank, Waits, Welcome,

@@ -30,9 +30,7 @@ impl Prover {
     /// A prover with the secrets of a cluster, of which there is at least one.
     pub(crate) fn new(secrets: &[Secret]) -> Prover {
         assert!(!secrets.is_empty(), "tickets are made with a secret");
-        Prover {
-            keys: secrets.iter().map(|secret| derive(secret, b"thalweg ticket 1")).collect(),
-        }
+        Prover { keys: secrets.iter().map(|secret| derive(secret, b"thalweg ticket 1")).collect() }
     }
 
     /// The ticket of every member of a job.

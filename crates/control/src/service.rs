@@ -21,8 +21,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 
-pub(crate) use self::connections::{Acceptor, Permit};
 use self::connections::Connections;
+pub(crate) use self::connections::{Acceptor, Permit};
 use self::desk::{Desk, Errand};
 pub(crate) use self::guard::Guard;
 use self::meter::{Meter, SharedMeter};

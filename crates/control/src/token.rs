@@ -65,7 +65,9 @@ pub struct Pattern(String);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum TokenError {
     /// The text has another form.
-    #[error("the text is no token: a token is one line that begins with tw1. and has two more parts")]
+    #[error(
+        "the text is no token: a token is one line that begins with tw1. and has two more parts"
+    )]
     Form,
     /// The seal is not of this cluster's secret, or something was changed.
     #[error("the token is not signed with the secret of this cluster, or it was altered")]
@@ -80,7 +82,9 @@ pub enum TokenError {
 
 /// Why a text is no pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("a pattern of names has 1 to {PATTERN_BYTES_MAX} bytes and no control or invisible characters")]
+#[error(
+    "a pattern of names has 1 to {PATTERN_BYTES_MAX} bytes and no control or invisible characters"
+)]
 pub struct PatternError;
 
 /// Verifies tokens against one or more secrets of a cluster: two while a secret is changed.
@@ -191,7 +195,11 @@ impl Pattern {
     /// Checks a pattern.
     pub fn new(text: &str) -> Result<Pattern, PatternError> {
         let fits = (1..=PATTERN_BYTES_MAX).contains(&text.len());
-        if fits && !text.contains(is_hidden) { Ok(Pattern(text.to_owned())) } else { Err(PatternError) }
+        if fits && !text.contains(is_hidden) {
+            Ok(Pattern(text.to_owned()))
+        } else {
+            Err(PatternError)
+        }
     }
 
     /// Returns whether it covers a name.

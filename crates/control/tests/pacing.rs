@@ -6,8 +6,8 @@ use std::time::Duration;
 use thalweg_control::pacing::{
     CallError, Caller, FromSwitch, PacingConfig, PacingService, SwitchLink, current_slot,
 };
-use thalweg_control::v1::pacing_client::PacingClient;
 use thalweg_control::token::{Pattern, Role, Token};
+use thalweg_control::v1::pacing_client::PacingClient;
 use thalweg_control::{Access, Credentials, ServiceError, v1};
 use thalweg_core::{JobId, NodeId, Rate};
 use thalweg_pace::board::{AgentId, Plan, Question, Route, Update, Verdict};

@@ -7,8 +7,8 @@ use clap::Args;
 use serde::Deserialize;
 use thalweg::Error;
 use thalweg_console::Failure;
-use thalweg_control::{Credentials, TlsFiles};
 use thalweg_control::pacing::{PacingConfig, PacingService};
+use thalweg_control::{Credentials, TlsFiles};
 use thalweg_core::Rate;
 use thalweg_pace::Settings as Slots;
 use thalweg_pace::board::{Prefix, Route};
@@ -160,7 +160,9 @@ mod tests {
     #[test]
     fn tables_need_links() {
         let tables = Tables { pacing: Some(([127, 0, 0, 1], 0).into()), ..Tables::default() };
-        assert!(tables.start(None).is_err_and(|error| error.to_string().contains("--hosts or --link")));
+        assert!(
+            tables.start(None).is_err_and(|error| error.to_string().contains("--hosts or --link"))
+        );
         assert!(Tables::default().start(None).is_ok_and(|service| service.is_none()));
     }
 }

@@ -93,7 +93,8 @@ fn mistakes_with_tokens_are_explained_on_one_line() {
     assert!(refusal(&["token", "show", "sesame"]).contains("tw1."));
     let missing = refusal(&["token", "new", "--secret-file", "no-such", "--job", "a"]);
     assert!(missing.contains("no-such"), "{missing}");
-    for usage in [&["token", "new", "--secret-file", &secret][..], &["token", "new", "--job", "a"]] {
+    for usage in [&["token", "new", "--secret-file", &secret][..], &["token", "new", "--job", "a"]]
+    {
         let output = thalweg(usage);
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: "), "{usage:?}");
@@ -132,14 +133,15 @@ fn ranks_join_the_jobs_that_their_token_names() {
     let foreign = new(&other, &["--job", "*"]);
     refused("resnet", Some(&foreign), "not signed with the secret of this cluster");
     let metrics = samples(&fetch(ready["metrics"].as_str().expect("an address"), "/metrics"));
-    let count = |reason: &str| metrics[&format!("thalweg_server_refused_total{{reason=\"{reason}\"}}")];
+    let count =
+        |reason: &str| metrics[&format!("thalweg_server_refused_total{{reason=\"{reason}\"}}")];
     assert_eq!((count("token"), count("rights"), count("calls")), (2.0, 1.0, 0.0));
 }
 
 /// The server's own address has to exist for this: any that is no loopback does.
 // spec: E-04 sockets
 #[test]
-fn beyond_loopback_tls_is_no_permission() {
+fn beyond_loopback_every_rank_needs_a_token() {
     let Some(own) = own_address() else {
         skip(Lack::Network, "this machine has no address but loopback");
         return;

@@ -104,8 +104,7 @@ fn whatever_a_rank_says_arrives_as_it_was() {
     let resume = Some(Resume { round: 2, watermark: None, fragment_values: Some(62) });
     let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
     let (switch, ticket) = (Some(NodeId(0)), Some(rank_ticket_of_another()));
-    let join =
-        Join { job: JobId(8), rank: 1, process, host: "a".into(), switch, resume, ticket };
+    let join = Join { job: JobId(8), rank: 1, process, host: "a".into(), switch, resume, ticket };
     let mut messages = [to_join(&join), to_join(&join)];
     if let Some(v1::from_rank::Message::Join(long)) = &mut messages[1].message {
         long.resume.as_mut().unwrap().fragment_values = Some(65_536);

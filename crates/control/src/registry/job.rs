@@ -146,9 +146,8 @@ impl Job {
             let address = cluster.address(join.process.node);
             return Err(Refusal::SameNode { address, rank });
         }
-        let ticket = join.ticket.filter(|ticket| {
-            is_proven && (ticket.job, ticket.rank) == (self.id, rank)
-        });
+        let ticket =
+            join.ticket.filter(|ticket| is_proven && (ticket.job, ticket.rank) == (self.id, rank));
         let Some(before) = self.ranks.get(&rank) else {
             // A rank of a job that was forgotten had joined it before.
             let is_free = !self.is_resumed || ticket.is_some();
@@ -167,7 +166,8 @@ impl Job {
             if self.ranks.values().any(Attendee::has_left) {
                 return Err(Refusal::Ending);
             }
-            if !self.is_replaceable(before) && ticket.map(|own| own.process) != Some(before.process) {
+            if !self.is_replaceable(before) && ticket.map(|own| own.process) != Some(before.process)
+            {
                 return Err(Refusal::NotYours { rank, since: Some(now.since(before.broke.0)) });
             }
         }

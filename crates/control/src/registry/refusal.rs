@@ -50,7 +50,9 @@ pub enum Refusal {
         name: String,
     },
     /// The token is not for a job of this size.
-    #[error("the job has {workers} ranks, and the token allows {limit}: make one with more `--ranks`")]
+    #[error(
+        "the job has {workers} ranks, and the token allows {limit}: make one with more `--ranks`"
+    )]
     RanksOfToken {
         /// Ranks of the job.
         workers: u32,
@@ -119,7 +121,9 @@ pub enum Refusal {
         since: Option<Span>,
     },
     /// A number that no node has.
-    #[error("{address} is no address of a {what}: the port has to be a multiple of {PORTS_PER_NODE}, and not 0")]
+    #[error(
+        "{address} is no address of a {what}: the port has to be a multiple of {PORTS_PER_NODE}, and not 0"
+    )]
     Node {
         /// Of what.
         what: &'static str,

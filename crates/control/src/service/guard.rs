@@ -31,7 +31,8 @@ impl Guard {
             Status::unauthenticated(text)
         };
         let caller = self.credentials.caller(shown, address).map_err(denied)?;
-        let caller = if self.is_for_operators { self.operator(caller)?.by_address(address) } else { caller };
+        let caller =
+            if self.is_for_operators { self.operator(caller)?.by_address(address) } else { caller };
         let used_up = |(reason, text)| {
             self.refused.count(reason);
             Status::resource_exhausted(text)
@@ -55,7 +56,8 @@ impl Guard {
 impl Interceptor for Guard {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let shown = request.metadata().get("authorization");
-        let caller = self.admit(shown.map(|shown| shown.as_encoded_bytes()), request.extensions())?;
+        let caller =
+            self.admit(shown.map(|shown| shown.as_encoded_bytes()), request.extensions())?;
         request.extensions_mut().insert(caller);
         Ok(request)
     }

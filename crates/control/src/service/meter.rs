@@ -152,7 +152,8 @@ impl Bucket {
 fn used_up(reason: Reason, whose: &str, rate: CallRate) -> (Reason, String) {
     let CallRate { per_s, burst } = rate;
     let what = if reason == Reason::Listings { "calls that list jobs" } else { "calls" };
-    let text = format!("the budget of {what} {whose} is used up: {per_s}/s after a burst of {burst}");
+    let text =
+        format!("the budget of {what} {whose} is used up: {per_s}/s after a burst of {burst}");
     (reason, text)
 }
 
@@ -230,8 +231,7 @@ mod tests {
     #[test]
     fn all_tokens_together_have_a_budget() {
         let mut meter = meter();
-        let made: usize =
-            (0..9).map(|token| calls(&mut meter, START, Holder::Token(token))).sum();
+        let made: usize = (0..9).map(|token| calls(&mut meter, START, Holder::Token(token))).sum();
         assert_eq!(made, 50);
         assert!(meter.call(START, Holder::Token(9)).unwrap_err().1.contains("of all tokens"));
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use thalweg_core::{JobId, Span};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task;
 use tokio::time::{self, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
-use tokio::task;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::desk::{self, Desk, Errand};

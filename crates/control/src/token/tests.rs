@@ -103,10 +103,7 @@ fn claims_are_checked_though_they_are_signed() {
     let (short, hidden) = (&right[..FIXED_BYTES], [&right[..], "\u{202e}".as_bytes()].concat());
     let invalid = [&right[..], &[0xff]].concat();
     for claims in [&role[..], short, &hidden, &invalid, &[]] {
-        assert_eq!(
-            TokenVerifier::new(&[SECRET]).verify(&sealed(claims), 0),
-            Err(TokenError::Form)
-        );
+        assert_eq!(TokenVerifier::new(&[SECRET]).verify(&sealed(claims), 0), Err(TokenError::Form));
     }
 }
 

@@ -1,14 +1,17 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::{env, fs, process};
 
+use thalweg_control::token::{Pattern, Role, Token};
 use thalweg_control::{
-    AttendConfig, Credentials, Service, ServiceConfig, ServiceError, TlsFiles, Versions, inquiry, v1,
+    AttendConfig, Credentials, Service, ServiceConfig, ServiceError, TlsFiles, Versions, inquiry,
+    v1,
 };
 use tokio_stream::iter;
 use tonic::{Code, Status};
 
 use super::raw::{raw, request};
-use super::stage::{Plane, Rank, attend_config, config, stage};
+use super::stage::{Plane, Rank, SECRET, attend_config, config, stage};
 
 #[test]
 fn only_the_token_opens() {
@@ -30,14 +33,42 @@ fn only_the_token_opens() {
     assert_eq!(Rank::start(right).answer(None), 1);
 }
 
-#[test]
-fn connections_can_be_encrypted() {
-    let folder = env::temp_dir().join(format!("thalweg-tls-{}", process::id()));
+/// A certificate for localhost and its key, in a folder of the test's own.
+fn certificate(name: &str) -> (PathBuf, TlsFiles) {
+    let folder = env::temp_dir().join(format!("thalweg-{name}-{}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
     let files = TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
     fs::write(&files.cert, certified.cert.pem()).unwrap();
     fs::write(&files.key, certified.signing_key.serialize_pem()).unwrap();
+    (folder, files)
+}
+
+/// Redteam: a server beyond loopback with TLS and no token welcomed everybody.
+// spec: E-04 sockets
+#[test]
+fn beyond_loopback_tls_is_no_permission() {
+    let (folder, files) = certificate("no-permission");
+    let stage = stage(|config| {
+        config.bind = ([0, 0, 0, 0], 0).into();
+        config.credentials.secrets = vec![SECRET];
+        config.tls = Some(files.clone());
+    });
+    let mut config = attend_config(stage.service.local_address(), 1, 0, "a");
+    config.access.endpoint = format!("localhost:{}", stage.service.local_address().port());
+    config.access.tls_ca = Some(files.cert);
+    let text = Rank::start(config.clone()).gave_up();
+    assert!(text.starts_with("the token is missing"), "{text}");
+    let jobs = Pattern::new("train").unwrap();
+    let token = Token { id: 1, role: Role::Tenant, jobs, ranks_max: 1, expires: u64::MAX };
+    config.access.token = Some(token.sign(&SECRET));
+    assert_eq!(Rank::start(config).answer(None), 1);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn connections_can_be_encrypted() {
+    let (folder, files) = certificate("tls");
     let stage = stage(|config| config.tls = Some(files.clone()));
     let port = stage.service.local_address().port();
     let mut access = attend_config(stage.service.local_address(), 1, 0, "a").access;

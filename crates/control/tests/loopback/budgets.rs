@@ -20,11 +20,8 @@ fn token(id: u64) -> String {
 /// A service that takes signed tokens alone.
 fn limited(change: impl FnOnce(&mut Budgets)) -> Stage {
     stage(|config: &mut ServiceConfig| {
-        config.credentials = Credentials {
-            secrets: vec![SECRET],
-            required: true,
-            ..Credentials::default()
-        };
+        config.credentials =
+            Credentials { secrets: vec![SECRET], required: true, ..Credentials::default() };
         change(&mut config.budgets);
     })
 }

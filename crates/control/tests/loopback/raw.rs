@@ -35,11 +35,7 @@ pub async fn connect(address: SocketAddr, token: Option<&str>) -> Client {
 }
 
 /// Talks to the service over a connection of its own.
-pub fn raw<T>(
-    address: SocketAddr,
-    token: Option<&str>,
-    talk: impl AsyncFnOnce(Client) -> T,
-) -> T {
+pub fn raw<T>(address: SocketAddr, token: Option<&str>, talk: impl AsyncFnOnce(Client) -> T) -> T {
     block_on(async { talk(connect(address, token).await).await })
 }
 

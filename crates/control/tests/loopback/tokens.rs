@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use thalweg_control::token::{Pattern, Role, Token};
-use thalweg_control::{
-    AttendConfig, ControlEvent, Credentials, WallClock, inquiry, v1,
-};
+use thalweg_control::{AttendConfig, ControlEvent, Credentials, WallClock, inquiry, v1};
 use thalweg_core::JobId;
 use thalweg_wire::tag::Secret;
 use tonic::{Code, Status};
@@ -217,9 +215,8 @@ fn tickets_of_a_job_that_ended_open_nothing() {
         }),
         ..join(ticket.job.0, 0, 6_000)
     };
-    let attended = raw(address, Some(&own), async |mut client| {
-        client.attend(stream_of(back)).await.map(drop)
-    });
+    let attended =
+        raw(address, Some(&own), async |mut client| client.attend(stream_of(back)).await.map(drop));
     assert!(text(attended).starts_with("the job of this ticket has ended"));
     assert_eq!(count(&stage, "ticket"), 3);
 }

@@ -7,8 +7,8 @@ use thalweg_control::v1::to_rank::Message as ToRank;
 use thalweg_control::{LANES, PROOF_BYTES, Versions, v1};
 
 use crate::checks::{
-    self, FROM_RANK, HEALTH, LATER, REGISTRATION, REPAIRED, SECRET, SILENCE, STATISTICS, TOKEN,
-    TOPOLOGY, TO_RANK,
+    self, FROM_RANK, HEALTH, LATER, REGISTRATION, REPAIRED, SECRET, SILENCE, STATISTICS, TO_RANK,
+    TOKEN, TOPOLOGY,
 };
 use crate::search::{Inputs, Target};
 
@@ -53,7 +53,10 @@ fn inputs() -> Inputs {
         ("token-operator", framed(TOKEN, &token(Role::Operator))),
         ("topology", written(TOPOLOGY, &topology())),
         ("statistics", written(STATISTICS, &statistics())),
-        ("health", written(HEALTH, &v1::HealthResponse { version: "1".into(), uptime_ms: 5, jobs: 2 })),
+        (
+            "health",
+            written(HEALTH, &v1::HealthResponse { version: "1".into(), uptime_ms: 5, jobs: 2 }),
+        ),
     ]
 }
 
@@ -212,8 +215,7 @@ fn topology() -> v1::TopologyResponse {
 
 fn statistics() -> v1::StatisticsResponse {
     let counter = || v1::Counter { name: "completed".into(), value: 7 };
-    let rank =
-        v1::RankProgress { rank: 1, operation: 2, fragment: 3, since_ms: 4, heard_ms: 5 };
+    let rank = v1::RankProgress { rank: 1, operation: 2, fragment: 3, since_ms: 4, heard_ms: 5 };
     let job = v1::JobStatistics {
         name: "a".into(),
         job: 8,

@@ -108,11 +108,7 @@ async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-async fn answer_all(
-    stream: tokio::net::TcpStream,
-    router: Router,
-    _place: OwnedSemaphorePermit,
-) {
+async fn answer_all(stream: tokio::net::TcpStream, router: Router, _place: OwnedSemaphorePermit) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(REQUEST_WITHIN);
     let service = TowerToHyperService::new(router);

@@ -155,8 +155,7 @@ impl SessionConfig {
             (rank < ranks, format!("rank is {rank} of {ranks}: count ranks from 0")),
             (is_address(&self.server), format!("server is {:?}: write host:port", self.server)),
             (
-                (1..=NAME_BYTES_MAX).contains(&self.job.len())
-                    && !self.job.contains(is_hidden),
+                (1..=NAME_BYTES_MAX).contains(&self.job.len()) && !self.job.contains(is_hidden),
                 format!(
                     "job is {:?}: name it with 1 to {NAME_BYTES_MAX} bytes and no control or invisible characters",
                     self.job

@@ -55,12 +55,7 @@ fn a_tenant_at_the_control_channel_changes_no_sum() {
 }
 
 /// Asks for everything that there is to see.
-fn list(
-    server: SocketAddr,
-    is_over: &AtomicBool,
-    calls: &AtomicU64,
-    seen: &Mutex<Vec<String>>,
-) {
+fn list(server: SocketAddr, is_over: &AtomicBool, calls: &AtomicU64, seen: &Mutex<Vec<String>>) {
     while !is_over.load(Ordering::Relaxed) {
         let (topology, statistics) =
             (inquiry::topology(&access(server)), inquiry::statistics(&access(server), None));
@@ -81,7 +76,11 @@ fn squat(server: SocketAddr, number: u32, is_over: &AtomicBool, calls: &AtomicU6
         let victims = round % 2 == 0;
         let config = AttendConfig {
             access: access(server),
-            name: if victims { format!("job-{}", number % 2) } else { format!("mallory-{number}-{round}") },
+            name: if victims {
+                format!("job-{}", number % 2)
+            } else {
+                format!("mallory-{number}-{round}")
+            },
             workers: RANKS,
             rank: number % RANKS,
             node: NodeId(0x0001_f000 + 8 * number),

@@ -46,7 +46,8 @@ fn jobs_that_nobody_has_joined_are_few() {
     register(&mut hall, 1).unwrap();
     let error = register(&mut hall, 2).unwrap_err();
     assert_eq!(error, Refusal::Unattended { limit: 2 });
-    let text = "the budget of registrations of this token is used up: no rank has joined 2 of its jobs";
+    let text =
+        "the budget of registrations of this token is used up: no rank has joined 2 of its jobs";
     assert_eq!(error.to_string(), text);
     attend(&mut hall, first, 0, 1).unwrap();
     assert!(register(&mut hall, 2).is_ok(), "one has been joined");

@@ -158,7 +158,10 @@ fn a_ticket_beats_a_name() {
     assert_eq!(hall.register(Some(ticket(old))), Ok(old));
     hall.look();
     let text = hall.failure(0).text;
-    assert!(text.starts_with("the ranks of another job \"train\" came back after a restart"), "{text}");
+    assert!(
+        text.starts_with("the ranks of another job \"train\" came back after a restart"),
+        "{text}"
+    );
     let squatters = hall.job;
     hall.job = old;
     hall.attend(remembering(&hall, 0, "a", 2, 5)).unwrap();

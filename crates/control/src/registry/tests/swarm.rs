@@ -9,9 +9,9 @@ use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
 use thalweg_wire::tag::Key;
 
 use super::super::*;
+use crate::attendance::rounds::Rounds;
 use crate::caller::NOWHERE;
 use crate::message::RankTicket;
-use crate::attendance::rounds::Rounds;
 
 const SERVER: NodeId = NodeId(1);
 const SECRET: Secret = Secret([3; 16]);
