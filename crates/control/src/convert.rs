@@ -32,7 +32,7 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 
 /// What comes from a rank.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Said {
+pub(crate) enum StreamMessage {
     /// The first message.
     Join(Join),
     /// Every other one.
@@ -157,10 +157,10 @@ fn narrow(name: &'static str, value: u32) -> Result<u16, Malformed> {
     value.try_into().map_err(|_| Malformed(name))
 }
 
-pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
+pub(crate) fn read_from_rank(message: v1::FromRank) -> Result<StreamMessage, Malformed> {
     use v1::from_rank::Message;
-    Ok(Said::Later(match message.message.ok_or(Malformed("message"))? {
-        Message::Join(join) => return Ok(Said::Join(from_join(join)?)),
+    Ok(StreamMessage::Later(match message.message.ok_or(Malformed("message"))? {
+        Message::Join(join) => return Ok(StreamMessage::Join(from_join(join)?)),
         Message::Answer(v1::Answer { round, seat, watermark }) => {
             FromRank::Answer { round, seat, watermark }
         }
@@ -186,7 +186,7 @@ pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
     }))
 }
 
-pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
+pub(crate) fn write_from_rank(said: &FromRank) -> v1::FromRank {
     use v1::from_rank::Message;
     let message = match said.clone() {
         FromRank::Answer { round, seat, watermark } => {
@@ -252,7 +252,7 @@ pub(crate) fn to_join(join: &Join) -> v1::FromRank {
     v1::FromRank { message: Some(v1::from_rank::Message::Join(join)) }
 }
 
-pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
+pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<ToRank, Malformed> {
     use v1::to_rank::Message;
     Ok(match message.message.ok_or(Malformed("message"))? {
         Message::Welcome(welcome) => ToRank::Welcome(Arc::new(from_welcome(welcome)?)),
@@ -284,7 +284,7 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
     })
 }
 
-pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
+pub(crate) fn write_to_rank(told: &ToRank) -> v1::ToRank {
     use v1::to_rank::Message;
     let message = match told {
         ToRank::Welcome(welcome) => Message::Welcome(to_welcome(welcome)),

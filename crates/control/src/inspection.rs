@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use crate::convert::{self, Said};
+use crate::convert::{self, StreamMessage};
 use crate::message::{FromRank, Join, ToRank};
 use crate::registry::Registration;
 use crate::v1;
@@ -30,15 +30,15 @@ pub fn registration(bytes: &[u8]) -> Option<Read> {
 
 /// Reads a message of a stream as a server does.
 pub fn from_rank(bytes: &[u8]) -> Option<Read> {
-    match convert::said(v1::FromRank::decode(bytes).ok()?).ok()? {
-        Said::Join(join) => Some(Read::Join(join)),
-        Said::Later(message) => Some(Read::FromRank(message)),
+    match convert::read_from_rank(v1::FromRank::decode(bytes).ok()?).ok()? {
+        StreamMessage::Join(join) => Some(Read::Join(join)),
+        StreamMessage::Later(message) => Some(Read::FromRank(message)),
     }
 }
 
 /// Reads a message of a stream as a rank does.
 pub fn to_rank(bytes: &[u8]) -> Option<Read> {
-    convert::told(v1::ToRank::decode(bytes).ok()?).ok().map(Read::ToRank)
+    convert::read_to_rank(v1::ToRank::decode(bytes).ok()?).ok().map(Read::ToRank)
 }
 
 impl Read {
@@ -47,8 +47,8 @@ impl Read {
         match self {
             Read::Registration(wanted) => convert::to_registration(wanted).encode_to_vec(),
             Read::Join(join) => convert::to_join(join).encode_to_vec(),
-            Read::FromRank(message) => convert::to_said(message).encode_to_vec(),
-            Read::ToRank(message) => convert::to_told(message).encode_to_vec(),
+            Read::FromRank(message) => convert::write_from_rank(message).encode_to_vec(),
+            Read::ToRank(message) => convert::write_to_rank(message).encode_to_vec(),
         }
     }
 }

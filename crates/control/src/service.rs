@@ -109,7 +109,7 @@ pub enum ServiceError {
     )]
     Open(SocketAddr),
     /// A token that no header can carry.
-    #[error("the token has characters that cannot be sent: use printable ASCII")]
+    #[error("the token has characters that no header carries: use printable ASCII")]
     Token,
     /// A token that is none.
     #[error("the token is empty: give at least one character, or no token")]

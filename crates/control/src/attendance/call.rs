@@ -334,7 +334,7 @@ impl Call {
 
     fn hear(&mut self, message: Result<Option<v1::ToRank>, Status>) -> Option<End> {
         let told = match message {
-            Ok(Some(message)) => convert::told(message),
+            Ok(Some(message)) => convert::read_to_rank(message),
             Ok(None) => return Some(End::Broken("the registrar ended the stream".into())),
             Err(status) => return Some(ended(&status)),
         };
@@ -376,7 +376,7 @@ impl Call {
 impl Line {
     /// Says something without waiting.
     fn say(&self, said: &FromRank) -> Option<End> {
-        let sent = self.outbound.try_send(convert::to_said(said));
+        let sent = self.outbound.try_send(convert::write_from_rank(said));
         sent.is_err().then(|| End::Broken("the registrar does not listen".into()))
     }
 }

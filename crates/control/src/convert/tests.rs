@@ -78,7 +78,7 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
         ToRank::Joined { ticket: rank_ticket_of_another() },
     ];
     for message in messages {
-        assert_eq!(told(to_told(&message)), Ok(message));
+        assert_eq!(read_to_rank(write_to_rank(&message)), Ok(message));
     }
 }
 
@@ -99,7 +99,7 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         FromRank::Leave { operations: 12 },
     ];
     for message in messages {
-        assert_eq!(said(to_said(&message)), Ok(Said::Later(message)));
+        assert_eq!(read_from_rank(write_from_rank(&message)), Ok(StreamMessage::Later(message)));
     }
     let resume = Some(Resume { round: 2, watermark: None, fragment_values: Some(62) });
     let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
@@ -109,8 +109,8 @@ fn whatever_a_rank_says_arrives_as_it_was() {
     if let Some(v1::from_rank::Message::Join(long)) = &mut messages[1].message {
         long.resume.as_mut().unwrap().fragment_values = Some(65_536);
     }
-    let expected = [Ok(Said::Join(join)), Err(Malformed("fragment_values"))];
-    assert_eq!(messages.map(said), expected);
+    let expected = [Ok(StreamMessage::Join(join)), Err(Malformed("fragment_values"))];
+    assert_eq!(messages.map(read_from_rank), expected);
 }
 
 #[test]
@@ -145,23 +145,23 @@ fn what_ranks_say_of_switches_has_no_effect() {
 
 #[test]
 fn nonsense_is_refused() {
-    assert_eq!(said(v1::FromRank { message: None }), Err(Malformed("message")));
+    assert_eq!(read_from_rank(v1::FromRank { message: None }), Err(Malformed("message")));
     let mut short = to_rank_ticket(&rank_ticket_of_another());
     short.proof.pop();
     let message = Some(v1::to_rank::Message::Joined(v1::Joined { ticket: Some(short) }));
-    assert_eq!(told(v1::ToRank { message }), Err(Malformed("proof")));
+    assert_eq!(read_to_rank(v1::ToRank { message }), Err(Malformed("proof")));
     for fingerprint in [vec![0; 24], vec![]] {
         let operation = v1::Operation { number: 0, fingerprint };
         let message = Some(v1::from_rank::Message::Operation(operation));
-        assert_eq!(said(v1::FromRank { message }), Err(Malformed("fingerprint")));
+        assert_eq!(read_from_rank(v1::FromRank { message }), Err(Malformed("fingerprint")));
     }
-    assert_eq!(told(v1::ToRank { message: None }), Err(Malformed("message")));
+    assert_eq!(read_to_rank(v1::ToRank { message: None }), Err(Malformed("message")));
     let adopt = |change: fn(&mut v1::Adopt)| {
         let message = ToRank::Adopt { seat: 0, key: Key([0; 16]), setup: Arc::new(setup()) };
-        let mut message = to_told(&message);
+        let mut message = write_to_rank(&message);
         let Some(v1::to_rank::Message::Adopt(adopt)) = &mut message.message else { unreachable!() };
         change(adopt);
-        told(message).unwrap_err().0
+        read_to_rank(message).unwrap_err().0
     };
     fn first(adopt: &mut v1::Adopt) -> &mut v1::Setup {
         adopt.setup.as_mut().unwrap()

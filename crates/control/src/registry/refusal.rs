@@ -106,7 +106,7 @@ pub enum Refusal {
         rank: u32,
         /// Who has it.
         address: SocketAddrV4,
-        /// How long ago that was heard.
+        /// Time since it last sent something.
         heard: Span,
     },
     /// A process that is gone has the rank, and this one does not have its ticket.

@@ -20,7 +20,7 @@ use crate::budget::{Reason, Refused};
 use crate::caller::Caller;
 use crate::clock::{Clock, milliseconds};
 use crate::connection::{Watch, watch_of};
-use crate::convert::{self, Malformed, Said};
+use crate::convert::{self, Malformed, StreamMessage};
 use crate::plane::DataPlane;
 use crate::registry::{Ending, LinkId, Refusal};
 use crate::text::visible;
@@ -129,11 +129,11 @@ impl Shell {
                 _ = &mut closed => return,
             };
             let said = match message {
-                Ok(Some(message)) => convert::said(message),
+                Ok(Some(message)) => convert::read_from_rank(message),
                 Ok(None) | Err(_) => break Ending::Closed,
             };
             // A second join is as much nonsense as anything else.
-            let Ok(Said::Later(said)) = said else { break Ending::Closed };
+            let Ok(StreamMessage::Later(said)) = said else { break Ending::Closed };
             self.desk().tell(|registry, now| registry.hear(now, link, said));
         };
         self.desk().hang_up(link, ending);
@@ -217,8 +217,8 @@ impl Control for Shell {
         let mut inbound = request.into_inner();
         let first = time::timeout(JOIN_WITHIN, inbound.message()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("a stream begins with a join"))?;
-        let said = first?.map(convert::said).transpose().map_err(malformed)?;
-        let Some(Said::Join(join)) = said else {
+        let said = first?.map(convert::read_from_rank).transpose().map_err(malformed)?;
+        let Some(StreamMessage::Join(join)) = said else {
             return Err(Status::invalid_argument("a stream begins with a join"));
         };
         let attended = self.desk().attend(&caller, join);
@@ -228,7 +228,7 @@ impl Control for Shell {
         let listening = Listening { link, watch, failure_after, closed, permit };
         self.spawn(self.clone().listen(listening, inbound));
         // Turned into what travels only when it does: a set-up is large, and everybody gets it.
-        let answers = ReceiverStream::new(messages).map(|told| Ok(convert::to_told(&told)));
+        let answers = ReceiverStream::new(messages).map(|told| Ok(convert::write_to_rank(&told)));
         Ok(Response::new(Box::pin(answers)))
     }
 

@@ -26,10 +26,10 @@ fn a_service_that_restarts_goes_on_with_the_same_job() {
     assert_eq!(ranks[0].welcome().ticket.job, setup.job);
     assert_eq!(ranks[0].answer(Some(705)), 2);
     assert_eq!(ranks[1].answer(Some(690)), 2);
-    for (seat, rank) in (0..).zip(&ranks) {
-        let (again, its_seat) = rank.adopt();
+    for (index, rank) in (0..).zip(&ranks) {
+        let (again, own) = rank.adopt();
         assert_eq!((again.job, again.epoch, again.resume_from), (setup.job, 2, 690));
-        assert_eq!(its_seat, seat);
+        assert_eq!(own, index);
     }
     let told = after.plane.told.lock().unwrap();
     assert!(matches!(&told[..], [Told::Adopt(again)] if again.epoch == 2));

@@ -73,7 +73,7 @@ impl DataPlane for Plane {
             std::thread::sleep(slow);
         }
         let setups = self.told.lock().expect("no test thread panicked");
-        let jobs = setups.iter().filter_map(|told| match told {
+        let jobs = setups.iter().filter_map(|one| match one {
             Told::Adopt(setup) => Some((setup.job, vec![("fragments", 42)])),
             _ => None,
         });

@@ -19,14 +19,15 @@ pub fn target() -> Target {
 
 fn inputs() -> Inputs {
     let register = written(REGISTRATION, &registration(1, None));
-    let (one, two) = (said(FromRank::Join(join(0))), said(FromRank::Join(join(1))));
-    let report = |round| said(FromRank::Answer(v1::Answer { round, seat: 0, watermark: None }));
+    let (one, two) = (from_rank(FromRank::Join(join(0))), from_rank(FromRank::Join(join(1))));
+    let report =
+        |round| from_rank(FromRank::Answer(v1::Answer { round, seat: 0, watermark: None }));
     let progress = v1::Progress { operation: 3, fragment: 70, since_ms: 5 };
     let stall = |fragment, ranks| v1::Stalled { operation: 3, fragment, ranks, since_ms: 9_000 };
     let failing = v1::Failing { text: "no".into(), culprits: vec![0], kind: 2 };
     let operation = v1::Operation { number: 4, fingerprint: vec![0; 24] };
-    let life = [register.clone(), one.clone(), report(1), said(FromRank::Progress(progress))];
-    let leave = said(FromRank::Leave(v1::Leave { operations: 4 }));
+    let life = [register.clone(), one.clone(), report(1), from_rank(FromRank::Progress(progress))];
+    let leave = from_rank(FromRank::Leave(v1::Leave { operations: 4 }));
     let resume = v1::Ticket { job: 8, proof: vec![7; PROOF_BYTES] };
     let gone = [SILENCE | LATER, 0, 0].to_vec();
     let pair = written(REGISTRATION, &registration(2, None));
@@ -39,16 +40,16 @@ fn inputs() -> Inputs {
         ("gathers", [pair.clone(), one.clone(), two.clone()].concat()),
         ("breaks", [pair.clone(), one.clone(), gone, two.clone(), one.clone()].concat()),
         ("resumes", [register, written(REGISTRATION, &registration(1, Some(resume)))].concat()),
-        ("stalls", [life.concat(), said(FromRank::Stalled(stall(Some(7), vec![])))].concat()),
-        ("waits", [pair, one, said(FromRank::Stalled(stall(None, vec![0, 1])))].concat()),
-        ("fails", [life.concat(), said(FromRank::Failing(failing))].concat()),
-        ("aborts", [life.concat(), said(FromRank::Aborting(aborting()))].concat()),
-        ("operation", [life.concat(), said(FromRank::Operation(operation))].concat()),
-        ("welcome", told(ToRank::Welcome(welcome()))),
-        ("adopt", told(ToRank::Adopt(adopt()))),
-        ("joined", told(ToRank::Joined(v1::Joined { ticket: Some(rank_ticket()) }))),
+        ("stalls", [life.concat(), from_rank(FromRank::Stalled(stall(Some(7), vec![])))].concat()),
+        ("waits", [pair, one, from_rank(FromRank::Stalled(stall(None, vec![0, 1])))].concat()),
+        ("fails", [life.concat(), from_rank(FromRank::Failing(failing))].concat()),
+        ("aborts", [life.concat(), from_rank(FromRank::Aborting(aborting()))].concat()),
+        ("operation", [life.concat(), from_rank(FromRank::Operation(operation))].concat()),
+        ("welcome", to_rank(ToRank::Welcome(welcome()))),
+        ("adopt", to_rank(ToRank::Adopt(adopt()))),
+        ("joined", to_rank(ToRank::Joined(v1::Joined { ticket: Some(rank_ticket()) }))),
         ("reports", reports()),
-        ("failed", told(ToRank::Failed(failed()))),
+        ("failed", to_rank(ToRank::Failed(failed()))),
         ("token", framed(TOKEN, &token(Role::Tenant))),
         ("token-operator", framed(TOKEN, &token(Role::Operator))),
         ("topology", written(TOPOLOGY, &topology())),
@@ -70,11 +71,11 @@ fn written(flags: u8, message: &impl Message) -> Vec<u8> {
     framed(flags, &message.encode_to_vec())
 }
 
-fn said(message: FromRank) -> Vec<u8> {
+fn from_rank(message: FromRank) -> Vec<u8> {
     written(FROM_RANK | REPAIRED, &v1::FromRank { message: Some(message) })
 }
 
-fn told(message: ToRank) -> Vec<u8> {
+fn to_rank(message: ToRank) -> Vec<u8> {
     written(TO_RANK, &v1::ToRank { message: Some(message) })
 }
 
@@ -163,12 +164,12 @@ fn reports() -> Vec<u8> {
     let diagnosis =
         v1::Diagnosis { text: "why".into(), culprits: vec![1], fragment: Some(7), since_ms: 9 };
     [
-        told(ToRank::Waiting(v1::Waiting { missing: vec![1, 2] })),
-        told(ToRank::Report(v1::Report { round: 3, seat: 1 })),
-        told(ToRank::Retire(v1::Retire { round: 3 })),
-        told(ToRank::Diagnosis(diagnosis)),
-        told(ToRank::Left(v1::Left { rank: 1, operations: 9 })),
-        told(ToRank::ReportOperations(v1::ReportOperations {})),
+        to_rank(ToRank::Waiting(v1::Waiting { missing: vec![1, 2] })),
+        to_rank(ToRank::Report(v1::Report { round: 3, seat: 1 })),
+        to_rank(ToRank::Retire(v1::Retire { round: 3 })),
+        to_rank(ToRank::Diagnosis(diagnosis)),
+        to_rank(ToRank::Left(v1::Left { rank: 1, operations: 9 })),
+        to_rank(ToRank::ReportOperations(v1::ReportOperations {})),
     ]
     .concat()
 }

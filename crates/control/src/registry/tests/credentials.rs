@@ -40,14 +40,14 @@ fn a_token_registers_and_joins_the_jobs_that_it_names() {
 #[test]
 fn the_reason_of_a_failure_is_for_members() {
     let mut hall = Hall::set_up(&["a", "b"]);
-    hall.say(1, FromRank::Aborting { reason: "a secret of ours".into() });
+    hall.say(1, FromRank::Aborting { reason: "a secret of alice".into() });
     hall.caller = tenant(2, "other", 2);
     let error = hall.attend(hall.join(0, "a"));
     assert_eq!(error, Err(Refusal::NotCovered { name: "train".into() }));
     hall.caller = tenant(1, "train", 2);
     hall.attend(hall.join(0, "a")).unwrap();
     hall.look();
-    assert!(hall.failure(0).text.contains("a secret of ours"));
+    assert!(hall.failure(0).text.contains("a secret of alice"));
 }
 
 #[test]
