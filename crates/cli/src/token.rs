@@ -15,7 +15,7 @@ use crate::daemon;
 /// Longest time that a token may be valid: ten years.
 const VALID_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 
-/// What `thalweg token` is about.
+/// The long help of `thalweg token`.
 pub(crate) const ABOUT: &str = "\
 Make tokens for tenants and operators, and explain them.
 
@@ -28,7 +28,7 @@ A token is worth what it opens to everybody who has it, until it expires. Give r
 control channel (`thalweg server --tls-cert`), or others can read and use it. A job that outlives its token goes on until a
 rank has to connect again: make it valid for longer than the job.";
 
-/// What `thalweg token` does.
+/// Commands of `thalweg token`.
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token, and print it or write it to a file
@@ -56,7 +56,7 @@ Examples:
   thalweg token show $(cat alice.token) --secret-file /etc/thalweg/secret --json
       whether a server with this secret takes it, for programs";
 
-/// What `thalweg token new` takes.
+/// Arguments of `thalweg token new`.
 #[derive(Args)]
 pub(crate) struct NewArguments {
     /// The secret of the cluster: 32 hexadecimal digits
@@ -68,7 +68,7 @@ pub(crate) struct NewArguments {
     /// The most ranks of one of these jobs
     #[arg(long, value_name = "N", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..))]
     ranks: u32,
-    /// How long it is valid, such as 24h or 30d
+    /// Time that it is valid, such as 24h or 30d
     #[arg(long, value_name = "TIME", default_value = "24h")]
     valid: humantime::Duration,
     /// A token of an operator, who sees all jobs
@@ -79,7 +79,7 @@ pub(crate) struct NewArguments {
     out: Option<PathBuf>,
 }
 
-/// What `thalweg token show` takes.
+/// Arguments of `thalweg token show`.
 #[derive(Args)]
 pub(crate) struct ShowArguments {
     /// The token
@@ -93,7 +93,7 @@ pub(crate) struct ShowArguments {
     json: bool,
 }
 
-/// What is shown of a token.
+/// The claims of a token, for people and programs.
 #[derive(Serialize)]
 struct Shown<'a> {
     id: String,
