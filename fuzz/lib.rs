@@ -4,7 +4,9 @@
 mod agent;
 mod board;
 mod checks;
+mod control;
 
 pub use agent::agent;
 pub use board::board;
+pub use control::control;
 pub use checks::{aggregate, coverage, deliver, flow, frame, pace, prefix, tag, trailer};

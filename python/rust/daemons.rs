@@ -58,7 +58,8 @@ pub(crate) struct Server {
 
 #[pymethods]
 impl Server {
-    /// Begins at an address. Beyond loopback it needs a token, which ranks show when they join. `tls` has the files
+    /// Begins at an address. Ranks show the token when they join, or one that is signed with the secret; beyond
+    /// loopback they need one. `tls` has the files
     /// of its certificate and key.
     #[new]
     #[pyo3(signature = (bind, secret, token = None, switch = None, tls = None))]

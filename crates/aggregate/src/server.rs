@@ -12,7 +12,7 @@ use thalweg_wire::aggregate::{
     AggregateError, Description, Gradient, Notice, PROBE_JOB, Query, Scale, SwitchLimits,
 };
 use thalweg_wire::tag::{self, Secret};
-use thalweg_wire::{Kind, Prefix, peek};
+use thalweg_wire::{Kind, Prefix, PrefixError, peek};
 use thiserror::Error;
 
 use self::intake::Arrival;
@@ -372,6 +372,8 @@ impl Machine for Server {
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         match peek(packet.header) {
             Ok(prefix) => self.handle_checked(now, prefix, packet),
+            // spec: E-05
+            Err(PrefixError::Version { .. }) => self.past.other_version += 1,
             Err(_) => self.past.malformed += 1,
         }
         Verdict::Consume

@@ -22,7 +22,7 @@ use std::convert::Infallible;
 
 use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_wire::aggregate::FAN_IN_MAX;
-use thalweg_wire::{Kind, Prefix, peek, tag};
+use thalweg_wire::{Kind, Prefix, PrefixError, peek, tag};
 
 use self::aggregator::{Aggregator, Array};
 pub use self::config::{Config, ConfigError};
@@ -160,7 +160,15 @@ impl Machine for Switch {
         if packet.meta.dst != self.config.me {
             return Verdict::Forward;
         }
-        let Ok(prefix) = peek(packet.header) else { return self.drop_malformed() };
+        let prefix = match peek(packet.header) {
+            Ok(prefix) => prefix,
+            // spec: E-05
+            Err(PrefixError::Version { .. }) => {
+                self.stats.other_version += 1;
+                return Verdict::Consume;
+            }
+            Err(_) => return self.drop_malformed(),
+        };
         // spec: T-06
         let Packet { meta, header, body } = packet;
         let body_bytes = body.len();

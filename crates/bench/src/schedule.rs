@@ -50,7 +50,7 @@ pub(super) fn schedule(arguments: &ScheduleArguments) -> Result<(), Failure> {
     let settings = Settings::default();
     let service = PacingService::start(PacingConfig {
         bind: ([127, 0, 0, 1], 0).into(),
-        token: None,
+        credentials: Default::default(),
         tls: None,
         settings,
         routes: vec![Route { to: Prefix::ALL, rate: Rate::from_gbps(100), is_each: true }],

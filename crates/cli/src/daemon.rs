@@ -116,7 +116,7 @@ pub(crate) fn secret(file: Option<&Path>, bind: SocketAddr) -> Result<Secret, Fa
         )));
     }
     match file {
-        Some(file) => read_secret(file).map_err(|error| Failure::Usage(error.to_string())),
+        Some(file) => read(file),
         None if bind.ip().is_loopback() => {
             say("no --secret-file: using the well-known one, which is for loopback only");
             Ok(LOOPBACK_SECRET)
@@ -127,6 +127,11 @@ pub(crate) fn secret(file: Option<&Path>, bind: SocketAddr) -> Result<Secret, Fa
              --secret-file, or bind to 127.0.0.1"
         ))),
     }
+}
+
+/// The secret in a file.
+pub(crate) fn read(file: &Path) -> Result<Secret, Failure> {
+    read_secret(file).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// What a file says that others have to show.

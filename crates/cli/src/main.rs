@@ -13,6 +13,7 @@ mod progress;
 mod server;
 mod sim;
 mod switch;
+mod token;
 mod top;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ Examples:
   thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, to be watched
   thalweg server --switch 127.0.0.1:4800               a server beside it
   thalweg agent --address 10.0.3.7 --rate 10gbit       plans when the jobs of this host send
+  thalweg token new --secret-file s --job resnet --ranks 8    what the ranks of a job show the server
   thalweg top                                          what they do, live
   thalweg bench fabric                                 how fast the simulator is on this machine";
 
@@ -75,6 +77,9 @@ enum Command {
     /// Plan when the jobs of this host send, and make programs obey
     #[command(long_about = agent::ABOUT)]
     Agent(agent::AgentArguments),
+    /// Make tokens for tenants and operators, and explain them
+    #[command(subcommand, long_about = token::ABOUT)]
+    Token(token::TokenCommand),
     /// Watch switches, servers and jobs
     Top(top::TopArguments),
     /// Measure speed
@@ -107,6 +112,7 @@ fn main() -> ExitCode {
         Command::Switch(arguments) => switch::switch(&arguments),
         Command::Server(arguments) => server::server(&arguments),
         Command::Agent(arguments) => agent::agent(&arguments),
+        Command::Token(command) => token::token(&command),
         Command::Top(arguments) => top::top(&arguments),
         Command::Bench(command) => thalweg_bench::bench(&command),
         Command::BenchStream(arguments) => thalweg_bench::stream(&arguments),

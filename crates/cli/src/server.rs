@@ -40,12 +40,16 @@ struct Settings {
     /// The secret of the cluster: 32 hexadecimal digits; needed beyond loopback
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// What ranks have to show; other users of this machine can read it, unlike --token-file's
+    /// A token that all ranks share; other users of this machine can read it, unlike --token-file's
     #[arg(long, value_name = "T", conflicts_with = "token_file")]
     token: Option<String>,
-    /// A file that holds what ranks have to show
+    /// A file that holds a token that all ranks share: everybody who has it reaches all jobs
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Ask for a token on loopback as well; beyond loopback ranks always need one
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    require_token: Option<bool>,
     /// Encrypt the control channel: the server's certificate, in PEM format
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -74,12 +78,15 @@ A server that is started again goes on where it was: the ranks of a job tell it.
 prints `server ready at ADDR`; what happens to jobs it says on standard error. Ctrl-C or SIGTERM ends
 it, with exit code 0.
 
+Beyond loopback ranks need a token. `thalweg token new` makes one for some jobs with the secret of the cluster; the
+server needs no list of them. A token of --token-file is for clusters that trust all of their users: it opens all jobs.
+
 Examples:
   thalweg server --switch 127.0.0.1:4800
       on this machine only, beside `thalweg switch`
   thalweg server --bind 10.0.3.2:4808 --switch 10.0.3.1:4800 --secret-file /etc/thalweg/secret \\
-      --token-file /etc/thalweg/token --tls-cert server.pem --tls-key server.key
-      the server of a cluster
+      --tls-cert server.pem --tls-key server.key
+      the server of a cluster; ranks show tokens by `thalweg token new`
   thalweg server --config server.toml
       the same from a file: bind = \"10.0.3.2:4808\", switch = \"10.0.3.1:4800\" and so on";
 
@@ -94,6 +101,9 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     let mut config = ServerDaemonConfig::new(bind, secret);
     config.switch = flags.switch.as_ref().or(file.switch.as_ref()).map(resolve).transpose()?;
     config.token = token(flags).or_else(|| token(&file)).transpose()?;
+    // Anybody can sign with the secret that everybody knows.
+    config.signed_tokens = secret_file.is_some();
+    config.require_token = flags.require_token.or(file.require_token).unwrap_or(false);
     config.tls = tls(path(&flags.tls_cert, &file.tls_cert), path(&flags.tls_key, &file.tls_key))?;
     config.wait = daemon::wait_by(flags.spin.or(file.spin));
     // spec: E-12
@@ -103,6 +113,7 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     memory.total_bytes = bytes(flags.memory.or(file.memory), memory.total_bytes);
     daemon::say_events();
     let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
+    server.warnings().iter().for_each(daemon::say);
     daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)
 }
 

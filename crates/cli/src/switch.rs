@@ -117,7 +117,9 @@ Examples:
 pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     let file: Settings = arguments.manner.settings()?;
     let flags = &arguments.settings;
-    let tables = flags.tables.or(&file.tables_in_file()).start()?;
+    let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
+    let own_secret = secret_file.map(|path| daemon::read(path)).transpose()?;
+    let tables = flags.tables.or(&file.tables_in_file()).start(own_secret)?;
     if let Some(tables) = &tables {
         daemon::say(format_args!("load tables at {}", tables.local_address()));
     }
@@ -133,7 +135,6 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
             "{bind} is IPv6, and servers and ranks name switches by IPv4: bind to an IPv4 address"
         )));
     }
-    let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
     let secret = daemon::secret(secret_file.map(PathBuf::as_path), bind)?;
     let mut config = SwitchDaemonConfig::new(bind, secret);
     config.aggregators = flags.aggregators.or(file.aggregators).unwrap_or(config.aggregators);

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use thalweg_report::table::Style;
@@ -21,6 +22,14 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
 /// Writes a file.
 pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     fs::write(path, content).map_err(|error| unwritable(path, &error))
+}
+
+/// Writes a new file that nobody but its owner can read.
+pub fn write_private(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(content.as_ref()));
+    written.map_err(|error| unwritable(path, &error))
 }
 
 /// Writes a result to standard output. Whoever reads it may stop early: that is no failure.

@@ -48,7 +48,7 @@ pub enum AccessError {
         endpoint: String,
     },
     /// A token that no header can carry.
-    #[error("the token has characters that cannot be sent: use printable ASCII")]
+    #[error("the token has characters that no header carries: use printable ASCII")]
     Token,
     /// A file that cannot be read.
     #[error("{path:?} cannot be read: {reason}")]

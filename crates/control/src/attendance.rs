@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use self::call::Call;
 use crate::access::{Access, AccessError};
-use crate::message::{Diagnosis, Failure, FromRank, Welcome};
+use crate::message::{Diagnosis, Failure, FromRank, RankTicket, Welcome};
 use crate::settings::Settings;
 
 mod call;
@@ -38,6 +38,8 @@ pub struct AttendConfig {
     pub host: String,
     /// The switch of the rack, if there is one.
     pub switch: Option<NodeId>,
+    /// Ticket of the process that had the rank, for one that takes its place. `None` in a new job.
+    pub ticket: Option<RankTicket>,
     /// Settings that are the same at all ranks. The service is looked for during `join_timeout` at first, and during
     /// `failure_after` whenever it is lost, while the job gathers as well.
     pub settings: Settings,
@@ -57,6 +59,11 @@ pub enum AttendError {
 /// What a rank learns.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ControlEvent {
+    /// The rank belongs to this process. Comes again after a reconnection.
+    Joined {
+        /// Ticket for a process that takes its place.
+        ticket: RankTicket,
+    },
     /// All ranks are there. Comes again after a reconnection, and when somebody came back as another
     /// process: the latest counts.
     Welcome(Arc<Welcome>),

@@ -5,7 +5,7 @@
 // spec: E-01
 
 use std::io::{self, IoSlice};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -18,9 +18,11 @@ use thalweg_net::fork::KeptFromChildren;
 use thalweg_net::tcp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tonic::transport::server::Connected;
+use tonic::Extensions;
+use tonic::transport::server::{Connected, TlsConnectInfo};
 
 use crate::clock::milliseconds;
+use crate::service::Permit;
 
 /// A connection that can be watched from elsewhere, and that ends with this process even if a child lives on.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ struct OwnStream {
     /// Dropped before the stream.
     _kept: KeptFromChildren,
     stream: TcpStream,
+    /// Of a connection that a service has taken in.
+    permit: Option<Permit>,
 }
 
 impl Deref for OwnStream {
@@ -52,10 +56,19 @@ impl Deref for OwnStream {
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Connection {
+        Connection::with(stream, None)
+    }
+
+    /// A connection that a service has taken in.
+    pub(crate) fn admitted(stream: TcpStream, permit: Permit) -> Connection {
+        Connection::with(stream, Some(permit))
+    }
+
+    fn with(stream: TcpStream, permit: Option<Permit>) -> Connection {
         // Merely faster.
         let _ = stream.set_nodelay(true);
         let _kept = KeptFromChildren::new(&stream);
-        Connection { stream: Arc::new(OwnStream { _kept, stream }) }
+        Connection { stream: Arc::new(OwnStream { _kept, stream, permit }) }
     }
 
     pub(crate) fn watch(&self) -> Watch {
@@ -71,12 +84,43 @@ impl Watch {
         }
     }
 
+    /// The address of the other end, of a connection that a service has taken in.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.stream.upgrade()?.permit.as_ref().map(|permit| permit.address)
+    }
+
+    /// A call has passed on the connection: it stays open from now on.
+    pub(crate) fn prove(&self) {
+        if let Some(permit) =
+            self.stream.upgrade().as_ref().and_then(|stream| stream.permit.as_ref())
+        {
+            permit.prove();
+        }
+    }
+
+    /// Closes the connection unless a call has passed on it. Returns whether it did.
+    pub(crate) fn close_if_unproven(&self) -> bool {
+        let Some(stream) = self.stream.upgrade() else { return false };
+        let is_mute = stream.permit.as_ref().is_some_and(|permit| !permit.is_proven());
+        if is_mute {
+            // A connection that is closed already is what was wanted.
+            let _ = SockRef::from(&**stream).shutdown(Shutdown::Both);
+        }
+        is_mute
+    }
+
     /// Returns how long the other kernel has been silent, if that is longer than `failure_after`.
     pub(crate) fn silence(&self, failure_after: Span) -> Option<Span> {
         let silence = tcp::silence(&**self.stream.upgrade()?).ok()?;
         let is_long = silence >= duration(failure_after).max(tcp::SILENCE_MIN);
         is_long.then(|| Span::from_ms(silence.as_millis() as u64))
     }
+}
+
+/// The connection of a request, encrypted or not.
+pub(crate) fn watch_of(extensions: &Extensions) -> Watch {
+    let encrypted = extensions.get::<TlsConnectInfo<Watch>>().map(TlsConnectInfo::get_ref);
+    extensions.get::<Watch>().or(encrypted).cloned().unwrap_or_default()
 }
 
 fn duration(span: Span) -> Duration {

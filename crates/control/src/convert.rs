@@ -12,12 +12,14 @@ use thiserror::Error;
 
 use crate::clock::milliseconds;
 use crate::message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, Resume, Stall, Ticket,
-    ToRank, Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, RankTicket, Resume, Stall,
+    Ticket, ToRank, Waits, Welcome,
 };
+use crate::proof::Proof;
 use crate::registry::Registration;
 use crate::settings::Settings;
 use crate::v1;
+use crate::versions::Versions;
 
 mod setup;
 #[cfg(test)]
@@ -30,7 +32,7 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 
 /// What comes from a rank.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Said {
+pub(crate) enum StreamMessage {
     /// The first message.
     Join(Join),
     /// Every other one.
@@ -50,6 +52,7 @@ pub(crate) fn to_registration(registration: &Registration) -> v1::RegisterReques
         workers: registration.workers,
         settings: Some(to_settings(&registration.settings)),
         resume: registration.resume.as_ref().map(to_ticket),
+        versions: Some(Versions::OWN.to_message()),
     }
 }
 
@@ -116,7 +119,30 @@ fn to_recovery(recovery: Recovery) -> v1::Recovery {
 }
 
 fn ticket(ticket: v1::Ticket) -> Result<Ticket, Malformed> {
-    Ok(Ticket { job: JobId(ticket.job), proof: key("proof", &ticket.proof)? })
+    Ok(Ticket { job: JobId(ticket.job), proof: proof(&ticket.proof)? })
+}
+
+fn rank_ticket(ticket: v1::RankTicket) -> Result<RankTicket, Malformed> {
+    Ok(RankTicket {
+        job: JobId(ticket.job),
+        rank: ticket.rank,
+        process: Process { node: NodeId(ticket.node), life: ticket.life },
+        proof: proof(&ticket.proof)?,
+    })
+}
+
+fn to_rank_ticket(ticket: &RankTicket) -> v1::RankTicket {
+    v1::RankTicket {
+        job: ticket.job.0,
+        rank: ticket.rank,
+        node: ticket.process.node.0,
+        life: ticket.process.life,
+        proof: ticket.proof.0.to_vec(),
+    }
+}
+
+fn proof(bytes: &[u8]) -> Result<Proof, Malformed> {
+    bytes.try_into().map(Proof).map_err(|_| Malformed("proof"))
 }
 
 fn to_ticket(ticket: &Ticket) -> v1::Ticket {
@@ -131,10 +157,10 @@ fn narrow(name: &'static str, value: u32) -> Result<u16, Malformed> {
     value.try_into().map_err(|_| Malformed(name))
 }
 
-pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
+pub(crate) fn read_from_rank(message: v1::FromRank) -> Result<StreamMessage, Malformed> {
     use v1::from_rank::Message;
-    Ok(Said::Later(match message.message.ok_or(Malformed("message"))? {
-        Message::Join(join) => return Ok(Said::Join(from_join(join)?)),
+    Ok(StreamMessage::Later(match message.message.ok_or(Malformed("message"))? {
+        Message::Join(join) => return Ok(StreamMessage::Join(from_join(join)?)),
         Message::Answer(v1::Answer { round, seat, watermark }) => {
             FromRank::Answer { round, seat, watermark }
         }
@@ -160,7 +186,7 @@ pub(crate) fn said(message: v1::FromRank) -> Result<Said, Malformed> {
     }))
 }
 
-pub(crate) fn to_said(said: &FromRank) -> v1::FromRank {
+pub(crate) fn write_from_rank(said: &FromRank) -> v1::FromRank {
     use v1::from_rank::Message;
     let message = match said.clone() {
         FromRank::Answer { round, seat, watermark } => {
@@ -205,6 +231,7 @@ fn from_join(join: v1::Join) -> Result<Join, Malformed> {
         host: join.host,
         switch: join.switch.map(NodeId),
         resume: resume.transpose()?,
+        ticket: join.ticket.map(rank_ticket).transpose()?,
     })
 }
 
@@ -223,11 +250,12 @@ pub(crate) fn to_join(join: &Join) -> v1::FromRank {
         life: join.process.life,
         switch: join.switch.map(|switch| switch.0),
         resume,
+        ticket: join.ticket.as_ref().map(to_rank_ticket),
     };
     v1::FromRank { message: Some(v1::from_rank::Message::Join(join)) }
 }
 
-pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
+pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<ToRank, Malformed> {
     use v1::to_rank::Message;
     Ok(match message.message.ok_or(Malformed("message"))? {
         Message::Welcome(welcome) => ToRank::Welcome(Arc::new(from_welcome(welcome)?)),
@@ -247,6 +275,9 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
             ToRank::Diagnosis(Arc::new(Diagnosis { text, culprits, fragment, since }))
         }
         Message::Left(v1::Left { rank, operations }) => ToRank::Left { rank, operations },
+        Message::Joined(v1::Joined { ticket }) => {
+            ToRank::Joined { ticket: rank_ticket(ticket.ok_or(Malformed("ticket"))?)? }
+        }
         Message::Failed(failed) => {
             let kind = from_kind(failed.kind());
             let failure = Failure::new(kind, failed.text, failed.culprits);
@@ -256,7 +287,7 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
     })
 }
 
-pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
+pub(crate) fn write_to_rank(told: &ToRank) -> v1::ToRank {
     use v1::to_rank::Message;
     let message = match told {
         ToRank::Welcome(welcome) => Message::Welcome(to_welcome(welcome)),
@@ -283,6 +314,9 @@ pub(crate) fn to_told(told: &ToRank) -> v1::ToRank {
             since_ms: failure.since.map(milliseconds),
         }),
         &ToRank::Left { rank, operations } => Message::Left(v1::Left { rank, operations }),
+        ToRank::Joined { ticket } => {
+            Message::Joined(v1::Joined { ticket: Some(to_rank_ticket(ticket)) })
+        }
     };
     v1::ToRank { message: Some(message) }
 }

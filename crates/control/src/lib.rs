@@ -12,29 +12,43 @@
 mod access;
 mod address;
 mod attendance;
+mod budget;
+mod caller;
 mod clock;
 mod connection;
 mod convert;
+mod credentials;
 pub mod inquiry;
+#[doc(hidden)]
+pub mod inspection;
 pub mod local;
 mod message;
 pub mod pacing;
 mod plane;
+mod proof;
 pub mod random;
 pub mod registry;
 mod service;
 mod settings;
+mod text;
+pub mod token;
+mod versions;
 
 pub use access::{Access, AccessError};
 pub use attendance::{AttendConfig, AttendError, Attendance, ControlEvent, Departure};
+pub use budget::{Budgets, CallBudgets, CallRate, ConnectionBudgets, JobBudgets, Reason};
+pub use caller::{Caller, Holder};
+pub use credentials::{Credentials, WallClock, since_1970_s};
 pub use message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, Resume, Stall, Ticket,
-    ToRank, Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, RankTicket, Resume,
+    Stall, Ticket, ToRank, Waits, Welcome,
 };
-pub use plane::{DataPlane, Missing, MissingAnswer};
+pub use plane::{Counters, DataPlane, Missing, MissingAnswer};
+pub use proof::{PROOF_BYTES, Proof};
 pub use registry::{JobSummary, Registry};
 pub use service::{Reporter, Service, ServiceConfig, ServiceError, ServiceNote, TlsFiles};
 pub use settings::{Settings, SettingsError};
+pub use versions::{CONTROL_VERSION, VersionError, VersionRange, Versions};
 
 /// What travels. Made from the protocol file; a test says how to make it again.
 #[allow(missing_docs, clippy::all, clippy::too_many_lines, reason = "generated")]

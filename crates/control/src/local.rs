@@ -16,6 +16,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use thalweg_core::text::is_harmful;
+
 /// The version of the protocol that is spoken here.
 pub const VERSION: u32 = 1;
 /// The longest line.
@@ -187,7 +189,7 @@ impl FromJob {
                 "version {version} is not spoken here, only {VERSION}: update the other"
             )),
             FromJob::Join { job, .. } => {
-                let is_plain = !job.is_empty() && job.chars().all(|char| !char.is_control());
+                let is_plain = !job.is_empty() && !job.contains(is_harmful);
                 let fits = job.len() <= NAME_BYTES;
                 let wrong =
                     || format!("a job's name has 1 to {NAME_BYTES} bytes that can be printed");

@@ -7,6 +7,8 @@ use thalweg_aggregate::join::Process;
 use thalweg_core::{Fingerprint, JobId, NodeId, Span};
 use thalweg_wire::tag::Key;
 
+use crate::proof::Proof;
+
 /// How many lanes a job has beside its own: the next ids are theirs.
 pub const LANES: usize = 5;
 
@@ -71,6 +73,8 @@ pub struct Join {
     pub switch: Option<NodeId>,
     /// What it knows of the job, if it has been in it.
     pub resume: Option<Resume>,
+    /// Ticket of the rank, if it has been taken before.
+    pub ticket: Option<RankTicket>,
 }
 
 /// What a process knows of a job, for a registrar that forgot it.
@@ -120,6 +124,11 @@ pub enum Waits {
 /// What a rank is told.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ToRank {
+    /// The rank belongs to the process now. The first message of a stream.
+    Joined {
+        /// Ticket by which the process, or one that takes its place, comes back.
+        ticket: RankTicket,
+    },
     /// All ranks are there. Comes again when somebody came back as another process: the latest counts.
     Welcome(Arc<Welcome>),
     /// Not all ranks are there.
@@ -181,8 +190,22 @@ pub struct Welcome {
 pub struct Ticket {
     /// Of this job.
     pub job: JobId,
-    /// The key of the job's epoch 0, which no set-up has.
-    pub proof: Key,
+    /// Signature over it.
+    pub proof: Proof,
+}
+
+/// Proof that a rank belongs to a process. Another process needs it to take the rank over.
+// spec: E-04
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RankTicket {
+    /// The job.
+    pub job: JobId,
+    /// The rank.
+    pub rank: u32,
+    /// The process that has it.
+    pub process: Process,
+    /// Signature over all of them.
+    pub proof: Proof,
 }
 
 /// Where a rank is.

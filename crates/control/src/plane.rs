@@ -1,5 +1,6 @@
 //! What the service needs of the process around it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_aggregate::Setup;
@@ -22,8 +23,17 @@ pub trait DataPlane: Send + Sync {
     /// [`Reporter::switch_answered`](crate::Reporter::switch_answered).
     fn probe(&self, switch: NodeId);
 
-    /// What was counted, for a job or for none in particular.
-    fn counters(&self, job: Option<JobId>) -> Vec<(String, u64)>;
+    /// Counters of all jobs and of the whole server. Called from a thread that may wait.
+    fn counters(&self) -> Counters;
+}
+
+/// Counters of a data plane, by name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Of the whole server.
+    pub total: Vec<(&'static str, u64)>,
+    /// Of each job.
+    pub jobs: BTreeMap<JobId, Vec<(&'static str, u64)>>,
 }
 
 /// Takes the answer. Dropping it means that there is none.

@@ -14,11 +14,20 @@
 //! takes over the rank with an empty memory, and the leaders are set up again. A rank that is connected is alive, however
 //! long it sends nothing: its silence shows in what is reported of stalls, and ends nothing.
 //!
+//! **A rank belongs to the process that took it.** Every process gets a [`RankTicket`] when it joins. Another process
+//! needs that to replace it, once its connection is closed. Before the job is gathered nothing is lost with a process,
+//! and one whose connection was closed can be replaced without the ticket by anybody whose token covers the job. A job
+//! all of whose ranks are gone is over as soon as somebody else registers its name.
+//!
 //! **Switches** are asked for their limits before a job is set up, and from then on whether they are there. One that does
 //! not answer, or is of no use to the job, is planned out of it, and in again when that changes.
 //!
 //! **A registry that restarts** knows nothing. The ranks register their job again with a [`Ticket`],
-//! which only the cluster's secret makes, and bring what they remember.
+//! which only the cluster's secret makes, and bring what they remember. A ticket beats a name: a job that was registered
+//! under the name meanwhile gives way. Tickets of jobs that have ended are refused while that is remembered.
+//!
+//! **Callers** are who their credentials say, and the registry checks everything against these: which jobs they reach,
+//! with how many ranks, and how much of the registry one of them may use.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -27,14 +36,21 @@ use std::sync::Arc;
 use thalweg_aggregate::Setup;
 use thalweg_aggregate::join::{JOBS_MAX, Message, Registrar};
 use thalweg_core::{JobId, NodeId, Rng, Span, Time};
-use thalweg_wire::tag::{Key, Secret};
+use thalweg_net::PORTS_PER_NODE;
+use thalweg_wire::tag::Secret;
 
 use crate::address::Network;
+use crate::budget::JobBudgets;
+use crate::caller::{Caller, Holder};
+#[cfg(doc)]
+use crate::message::RankTicket;
 use crate::message::{Failure, FailureKind, FromRank, Join, LANE_BITS, Ticket, ToRank, is_lane};
 use crate::plane::Missing;
+use crate::proof::Prover;
 use crate::settings::Settings;
 
 mod cluster;
+mod ended;
 mod ending;
 mod explain;
 mod failing;
@@ -50,11 +66,12 @@ mod tests;
 mod view;
 
 use cluster::Cluster;
+use ended::Ended;
 pub use ending::Ending;
 use job::{Attendee, Job};
 pub use refusal::Refusal;
 use switches::Switches;
-pub use view::JobSummary;
+pub use view::{JobSummary, View};
 
 /// Most ranks of all jobs at a time.
 pub const RANKS_MAX: usize = 65_536;
@@ -68,12 +85,8 @@ const NAMED_MAX: usize = 256;
 /// How often those who wait are told for whom.
 const WAITING_EVERY: Span = Span::from_s(1);
 
-/// How long a job is kept that nobody attends.
-const UNATTENDED_FOR: Span = Span::from_s(60);
-
-/// How long and how many failures are kept for members who come late.
-const FAILURES_FOR: Span = Span::from_s(600);
-const FAILURES_MAX: usize = 4_096;
+/// How long a job is kept that nobody attends: longer than a rank takes from registering to joining.
+const UNATTENDED_FOR: Span = Span::from_s(10);
 
 /// Settings of a [`Registry`].
 #[derive(Clone, Debug)]
@@ -90,6 +103,8 @@ pub struct RegistryConfig {
     pub seed: u64,
     /// Most bytes that one job may take of the parameter server. Spans follow from it.
     pub job_memory_bytes: u64,
+    /// Limits of what one caller registers.
+    pub budgets: JobBudgets,
 }
 
 /// One stream of one rank. The caller numbers them and never uses a number again.
@@ -160,6 +175,8 @@ pub enum Action {
 pub struct Registry {
     cluster: Cluster,
     secret: Secret,
+    prover: Prover,
+    budgets: JobBudgets,
     rng: Rng,
     registrar: Registrar,
     jobs: BTreeMap<JobId, Job>,
@@ -167,8 +184,7 @@ pub struct Registry {
     links: BTreeMap<LinkId, (JobId, u32)>,
     switches: Switches,
     job_memory_bytes: u64,
-    /// Jobs that failed, and when.
-    failures: BTreeMap<JobId, (Time, Arc<Failure>)>,
+    ended: Ended,
     actions: VecDeque<Action>,
 }
 
@@ -179,7 +195,9 @@ impl Registry {
         let network = Network::of(config.network);
         Registry {
             cluster: Cluster { server: config.server, switch: config.switch, network },
+            prover: Prover::new(&[config.secret]),
             secret: config.secret,
+            budgets: config.budgets,
             registrar: Registrar::new(rng.stream("registrar")),
             rng: rng.stream("jobs"),
             jobs: BTreeMap::new(),
@@ -187,7 +205,7 @@ impl Registry {
             links: BTreeMap::new(),
             switches: Switches::default(),
             job_memory_bytes: config.job_memory_bytes,
-            failures: BTreeMap::new(),
+            ended: Ended::default(),
             actions: VecDeque::new(),
         }
     }
@@ -203,32 +221,53 @@ impl Registry {
     }
 
     /// Makes a job, or finds it.
-    pub fn register(&mut self, now: Time, wanted: Registration) -> Result<JobId, Refusal> {
+    // spec: E-04
+    pub fn register(
+        &mut self,
+        now: Time,
+        caller: &Caller,
+        wanted: Registration,
+    ) -> Result<JobId, Refusal> {
         refusal::check_name("name", &wanted.name)?;
         wanted.settings.check(wanted.workers)?;
-        let Some(ticket) = wanted.resume else { return self.register_new(now, wanted) };
-        if is_lane(ticket.job) || ticket.proof != Key::derive(&self.secret, ticket.job, 0) {
+        caller.check(&wanted.name, wanted.workers)?;
+        let Some(ticket) = wanted.resume else { return self.register_new(now, caller, wanted) };
+        if is_lane(ticket.job) || !self.prover.verify(&ticket) {
             return Err(Refusal::Ticket);
         }
-        if self.failures.contains_key(&ticket.job) {
-            // Whoever attends it is told why.
+        if self.ended.failed(ticket.job).is_some() {
+            // A rank that attends it gets the reason.
             return Ok(ticket.job);
+        }
+        if self.ended.has(ticket.job) {
+            return Err(Refusal::Ended);
         }
         if let Some(job) = self.jobs.get(&ticket.job) {
             return job.agree(&wanted).map(|()| ticket.job);
         }
-        self.resume(now, ticket.job, wanted)
+        self.resume(now, caller, ticket.job, wanted)
     }
 
     /// A rank attends on a new stream.
-    pub fn attend(&mut self, now: Time, link: LinkId, join: Join) -> Result<(), Refusal> {
-        if let Some((_, failure)) = self.failures.get(&join.job) {
-            let message = ToRank::Failed(Arc::clone(failure));
+    // spec: E-04
+    pub fn attend(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        caller: &Caller,
+        join: Join,
+    ) -> Result<(), Refusal> {
+        if let Some(failed) = self.ended.failed(join.job) {
+            caller.check(&failed.name, 0)?;
+            let message = ToRank::Failed(Arc::clone(&failed.failure));
             self.actions.extend([Action::Tell { link, message }, Action::Close { link }]);
             return Ok(());
         }
-        self.check_join(now, &join)?;
-        let (id, rank) = (join.job, join.rank);
+        if self.ended.has(join.job) {
+            return Err(Refusal::Ended);
+        }
+        self.check_join(now, caller, &join)?;
+        let (id, rank, process) = (join.job, join.rank, join.process);
         self.ask_switches(now, join.switch);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
@@ -236,6 +275,8 @@ impl Registry {
         if let Some(before) = before {
             self.succeed(id, rank, &before);
         }
+        let message = ToRank::Joined { ticket: self.prover.rank_ticket(id, rank, process) };
+        self.actions.push_back(Action::Tell { link, message });
         self.welcome(now, id, rank)
     }
 
@@ -307,7 +348,7 @@ impl Registry {
 
     /// Time passes.
     pub fn tick(&mut self, now: Time) {
-        self.failures.retain(|_, (at, _)| now.since(*at) < FAILURES_FOR);
+        self.ended.tick(now);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             self.tick_job(now, id);
@@ -315,7 +356,12 @@ impl Registry {
         self.probe_switches(now);
     }
 
-    fn register_new(&mut self, now: Time, wanted: Registration) -> Result<JobId, Refusal> {
+    fn register_new(
+        &mut self,
+        now: Time,
+        caller: &Caller,
+        wanted: Registration,
+    ) -> Result<JobId, Refusal> {
         let named = self.names.get(&wanted.name).copied();
         if let Some(job) = named.and_then(|id| self.jobs.get_mut(&id)) {
             let agreed = job.agree(&wanted);
@@ -333,54 +379,109 @@ impl Registry {
             self.fail(now, id, failure);
         }
         let mut id = JobId(self.rng.bits() & !LANE_BITS);
-        while self.jobs.contains_key(&id) || self.failures.contains_key(&id) {
+        while self.jobs.contains_key(&id) || self.ended.has(id) {
             id = JobId(self.rng.bits() & !LANE_BITS);
         }
-        self.insert(now, id, wanted, false)
+        self.insert(now, caller, id, wanted, false)
     }
 
-    /// Makes a job again that was forgotten.
-    // spec: A-41
-    fn resume(&mut self, now: Time, id: JobId, wanted: Registration) -> Result<JobId, Refusal> {
+    /// Makes a job again that was forgotten. Its members have proved that it is theirs, so that a job which others have
+    /// registered under the name meanwhile gives way.
+    // spec: A-41, E-04
+    fn resume(
+        &mut self,
+        now: Time,
+        caller: &Caller,
+        id: JobId,
+        wanted: Registration,
+    ) -> Result<JobId, Refusal> {
         if let Some(other) = self.names.get(&wanted.name).and_then(|other| self.jobs.get(other)) {
-            if !other.hosts.is_empty() || other.is_resumed {
+            let (other, is_gathered) = (other.id, !other.hosts.is_empty());
+            if self.jobs[&other].is_resumed {
                 return Err(Refusal::NameTaken { name: wanted.name });
             }
-            // Newcomers were faster than members. They register again, and find the members' job.
-            let other = other.id;
-            self.forget(other);
+            if is_gathered {
+                self.fail(now, other, failing::superseded(&wanted.name));
+            } else {
+                // Newcomers were faster than members. They register again, and find the members' job.
+                self.forget(other);
+            }
         }
-        self.insert(now, id, wanted, true)
+        self.insert(now, caller, id, wanted, true)
     }
 
     fn insert(
         &mut self,
         now: Time,
+        caller: &Caller,
         id: JobId,
         wanted: Registration,
         is_resumed: bool,
     ) -> Result<JobId, Refusal> {
-        if self.jobs.len() >= JOBS_MAX {
-            return Err(Refusal::TooManyJobs);
-        }
+        self.check_budget(caller.holder)?;
         let how = if is_resumed { "registered again by its members" } else { "registered" };
         self.note(format!("job {:?}: {how} as {id:?}, {} ranks", wanted.name, wanted.workers));
         self.names.insert(wanted.name.clone(), id);
-        self.jobs.insert(id, Job::new(now, id, wanted, is_resumed));
+        self.jobs.insert(id, Job::new(now, id, caller.holder, wanted, is_resumed));
         Ok(id)
     }
 
-    fn check_join(&mut self, now: Time, join: &Join) -> Result<(), Refusal> {
+    /// Checks that there is room for another job, in total and of one caller.
+    // spec: E-12
+    fn check_budget(&self, holder: Holder) -> Result<(), Refusal> {
+        if self.jobs.len() >= JOBS_MAX {
+            return Err(Refusal::TooManyJobs);
+        }
+        let JobBudgets { jobs, unattended, .. } = self.budgets;
+        let own = self.jobs.values().filter(|job| job.owner == holder);
+        if own.clone().count() >= jobs {
+            return Err(Refusal::JobsOfToken { limit: jobs });
+        }
+        if own.filter(|job| job.ranks.is_empty()).count() >= unattended {
+            return Err(Refusal::Unattended { limit: unattended });
+        }
+        Ok(())
+    }
+
+    fn check_join(&mut self, now: Time, caller: &Caller, join: &Join) -> Result<(), Refusal> {
         refusal::check_name("host", &join.host)?;
         let ranks: usize = self.jobs.values().map(|job| job.ranks.len()).sum();
         let job = find(&mut self.jobs, join.job)?;
-        if !job.ranks.contains_key(&join.rank) && ranks >= RANKS_MAX {
+        caller.check(&job.name, job.workers)?;
+        let (owner, is_new) = (job.owner, !job.ranks.contains_key(&join.rank));
+        if is_new && ranks >= RANKS_MAX {
             return Err(Refusal::TooManyRanks);
         }
-        if join.process.node == self.cluster.server {
-            return Err(Refusal::ServersNode { address: self.cluster.address(join.process.node) });
+        let own = self.jobs.values().filter(|job| job.owner == owner);
+        if is_new && own.map(|job| job.ranks.len()).sum::<usize>() >= self.budgets.ranks {
+            return Err(Refusal::RanksInJobs { limit: self.budgets.ranks });
         }
-        job.check_join(now, join, &self.cluster)
+        self.check_nodes(join)?;
+        let is_proven = join.ticket.is_some_and(|ticket| self.prover.verify_rank(&ticket));
+        let job = find(&mut self.jobs, join.job)?;
+        job.check_join(now, join, &self.cluster, is_proven)
+    }
+
+    /// Checks that a rank is where a rank can be, and names a switch where a switch can be.
+    fn check_nodes(&self, join: &Join) -> Result<(), Refusal> {
+        let (node, address) = (join.process.node, self.cluster.address(join.process.node));
+        if !is_node(node) {
+            return Err(Refusal::Node { what: "rank", address });
+        }
+        if node == self.cluster.server {
+            return Err(Refusal::ServersNode { address });
+        }
+        // Only what has answered a probe is a switch: anybody can name the place of another.
+        let is_switch = self.cluster.switch == Some(node) || self.switches.limits(node).is_some();
+        if is_switch || join.switch == Some(node) {
+            return Err(Refusal::SwitchsNode { address });
+        }
+        match join.switch.filter(|switch| !is_node(*switch)) {
+            Some(switch) => {
+                Err(Refusal::Node { what: "switch", address: self.cluster.address(switch) })
+            }
+            None => Ok(()),
+        }
     }
 
     /// What follows from another process or another stream for a rank.
@@ -416,7 +517,8 @@ impl Registry {
                 return Ok(());
             }
             let round = self.registrar.round(id).unwrap_or(0);
-            find(&mut self.jobs, id)?.invite(&self.secret, round);
+            let ticket = self.prover.ticket(id);
+            find(&mut self.jobs, id)?.invite(&self.secret, ticket, round);
         }
         let job = find(&mut self.jobs, id)?;
         match &job.welcome {
@@ -482,6 +584,9 @@ impl Registry {
     fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.names.remove(&job.name);
+        if job.has_tickets {
+            self.ended.note(id);
+        }
         for link in job.ranks.values().filter_map(|attendee| attendee.link) {
             self.links.remove(&link);
             self.actions.push_back(Action::Close { link });
@@ -501,6 +606,12 @@ impl Registry {
     fn note(&mut self, text: String) {
         self.actions.push_back(Action::Note(text));
     }
+}
+
+/// Returns whether a node can have this number: its port begins a block.
+fn is_node(node: NodeId) -> bool {
+    let port = node.0 as u16;
+    port > 0 && port.is_multiple_of(PORTS_PER_NODE)
 }
 
 fn find(jobs: &mut BTreeMap<JobId, Job>, job: JobId) -> Result<&mut Job, Refusal> {

@@ -10,7 +10,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_core::{JobId, NodeId};
-use thalweg_net::fork::KeptFromChildren;
 use thalweg_wire::aggregate::SwitchLimits;
 use thalweg_wire::tag::Secret;
 use thiserror::Error;
@@ -22,22 +21,29 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 
+use self::connections::Connections;
+pub(crate) use self::connections::{Acceptor, Permit};
 use self::desk::{Desk, Errand};
 pub(crate) use self::guard::Guard;
+use self::meter::{Meter, SharedMeter};
 use self::shell::Shell;
 use crate::access::{WINDOW_BYTES, chain};
-use crate::connection::Connection;
+use crate::budget::{Budgets, Refused};
+use crate::clock::Clock;
+use crate::credentials::{Checked, Credentials};
 use crate::plane::DataPlane;
 use crate::registry::{JobSummary, Registry, RegistryConfig};
-use crate::settings::Settings;
 use crate::v1::control_server::ControlServer;
 
+mod connections;
 mod desk;
 mod guard;
+mod meter;
 mod shell;
+mod snapshot;
 
 /// How often the registry looks at the clock.
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// How long streams get to end when the service stops.
 pub(crate) const STOP_AFTER: Duration = Duration::from_millis(500);
@@ -48,9 +54,12 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
 /// Most streams of one connection. Every rank has a connection of its own.
 const STREAMS_MAX: u32 = 64;
 
+/// Threads for what must not be waited for on the service's own: counting, and texts about all jobs.
+const HELPERS_MAX: usize = 4;
+
 /// Settings of a [`Service`].
 pub struct ServiceConfig {
-    /// Where to listen. Beyond loopback a token or a certificate is needed.
+    /// Where to listen. Beyond loopback every caller needs a token.
     pub bind: SocketAddr,
     /// The node of the parameter server.
     pub server: NodeId,
@@ -60,8 +69,10 @@ pub struct ServiceConfig {
     pub network: Ipv4Addr,
     /// Keys of jobs are derived from it. The same after a restart, or no job survives that.
     pub secret: Secret,
-    /// What clients have to show, if anything.
-    pub token: Option<String>,
+    /// Credentials that clients need.
+    pub credentials: Credentials,
+    /// Limits of what clients may use.
+    pub budgets: Budgets,
     /// What the service shows, if anything: then connections are encrypted.
     pub tls: Option<TlsFiles>,
     /// Ids of jobs are drawn from it: another one for every start.
@@ -96,9 +107,12 @@ pub enum ServiceError {
     /// Everybody could come in.
     #[error(
         "{0} can be reached from other machines, and anybody there could join and read keys: give a \
-         token or a certificate, or listen on 127.0.0.1"
+         token, or the secret that tokens are signed with, or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
+    /// A token that no header can carry.
+    #[error("the token has characters that no header carries: use printable ASCII")]
+    Token,
     /// A token that is none.
     #[error("the token is empty: give at least one character, or no token")]
     EmptyToken,
@@ -131,6 +145,8 @@ pub enum ServiceError {
 pub struct Service {
     local_address: SocketAddr,
     errands: mpsc::UnboundedSender<Errand>,
+    refused: Refused,
+    warnings: Vec<String>,
     /// Dropped to stop.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -142,18 +158,28 @@ impl Service {
         config: ServiceConfig,
         plane: Arc<dyn DataPlane>,
     ) -> Result<Service, ServiceError> {
-        let Ground { builder, runtime, listener, local_address, guard } =
-            Ground::prepare(config.bind, config.token.as_deref(), config.tls.as_ref())?;
+        let ServiceConfig { bind, credentials, budgets, tls, .. } = &config;
+        let ground = Ground::prepare(*bind, credentials, budgets, tls.as_ref())?;
+        let (local_address, refused) = (ground.local_address, ground.guard.refused.clone());
+        let warnings = ground.guard.credentials.warnings(local_address, tls.is_some());
         let (errands, errands_in) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
-        let shell = shell(config, plane, errands.clone());
-        let body = move || {
-            runtime.block_on(run(builder, listener, guard, shell, errands_in, stopped));
-            runtime.shutdown_background();
-        };
+        let shell = shell(config, plane, errands.clone(), &ground.guard);
+        let body = move || ground.run(|stage| run(stage, shell, errands_in, stopped));
         let thread = thread::Builder::new().name("thalweg-control".into()).spawn(body);
         let thread = thread.map_err(ServiceError::Thread)?;
-        Ok(Service { local_address, errands, stop: Some(stop), thread: Some(thread) })
+        let (stop, thread) = (Some(stop), Some(thread));
+        Ok(Service { local_address, errands, refused, warnings, stop, thread })
+    }
+
+    /// Lines for the operator about credentials that open more than they need to.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Calls and connections that were refused, by reason.
+    pub fn refused(&self) -> Vec<(&'static str, u64)> {
+        self.refused.named()
     }
 
     /// Where it listens.
@@ -239,21 +265,29 @@ impl fmt::Debug for ServiceConfig {
 
 /// What every service stands on.
 pub(crate) struct Ground {
-    pub(crate) builder: Server,
-    pub(crate) runtime: Runtime,
-    pub(crate) listener: TcpListener,
+    runtime: Runtime,
+    stage: Stage,
     pub(crate) local_address: SocketAddr,
     pub(crate) guard: Guard,
+}
+
+/// What a service is served with.
+pub(crate) struct Stage {
+    pub(crate) builder: Server,
+    pub(crate) listener: TcpListener,
+    pub(crate) guard: Guard,
+    pub(crate) connections: Connections,
 }
 
 impl Ground {
     /// Listens, unless somebody could come in who should not.
     pub(crate) fn prepare(
         bind: SocketAddr,
-        token: Option<&str>,
+        credentials: &Credentials,
+        budgets: &Budgets,
         tls: Option<&TlsFiles>,
     ) -> Result<Ground, ServiceError> {
-        guard::check_bind(bind, token, tls.is_some())?;
+        let credentials = Checked::new(credentials, bind)?;
         let mut builder = Server::builder();
         if let Some(files) = tls {
             let tls = builder.tls_config(tls_config(files)?);
@@ -263,13 +297,28 @@ impl Ground {
             .max_concurrent_streams(STREAMS_MAX)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES);
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(HELPERS_MAX)
+            .build();
         let runtime = runtime.map_err(ServiceError::Thread)?;
         let listener = runtime.block_on(TcpListener::bind(bind));
         let failed = |reason| ServiceError::Bind { bind, reason };
         let listener = listener.map_err(failed)?;
         let local_address = listener.local_addr().map_err(failed)?;
-        Ok(Ground { builder, runtime, listener, local_address, guard: Guard::new(token) })
+        let clock = Clock::start();
+        let meter = SharedMeter::new(Meter::new(budgets.calls, clock.now()));
+        let refused = Refused::default();
+        let guard = Guard { credentials, meter, refused, clock, is_for_operators: false };
+        let connections = Connections::new(budgets.connections);
+        let stage = Stage { builder, listener, guard: guard.clone(), connections };
+        Ok(Ground { runtime, stage, local_address, guard })
+    }
+
+    /// Runs a service on this thread until it ends.
+    pub(crate) fn run<F: Future<Output = ()>>(self, serve: impl FnOnce(Stage) -> F) {
+        self.runtime.block_on(serve(self.stage));
+        self.runtime.shutdown_background();
     }
 }
 
@@ -285,12 +334,23 @@ fn shell(
     config: ServiceConfig,
     plane: Arc<dyn DataPlane>,
     errands: mpsc::UnboundedSender<Errand>,
+    guard: &Guard,
 ) -> (Shell, Broken) {
-    let ServiceConfig { server, switch, network, secret, seed, job_memory_bytes, on_note, .. } =
-        config;
-    let registry = RegistryConfig { server, switch, network, secret, seed, job_memory_bytes };
-    let registry = Registry::new(registry);
-    Shell::new(Desk::new(registry, plane, errands, on_note))
+    let ServiceConfig {
+        server,
+        switch,
+        network,
+        secret,
+        seed,
+        budgets,
+        job_memory_bytes,
+        on_note,
+        ..
+    } = config;
+    let budgets = budgets.jobs;
+    let registry =
+        RegistryConfig { server, switch, network, secret, seed, job_memory_bytes, budgets };
+    Shell::new(Desk::new(Registry::new(registry), plane, errands, on_note), guard)
 }
 
 /// Gets a message when a part of the service has panicked.
@@ -298,19 +358,21 @@ type Broken = mpsc::UnboundedReceiver<()>;
 
 /// Serves until it must stop, or until a part of it panics.
 async fn run(
-    mut builder: Server,
-    listener: TcpListener,
-    guard: Guard,
+    stage: Stage,
     (shell, mut broken): (Shell, Broken),
     errands: mpsc::UnboundedReceiver<Errand>,
     stopped: oneshot::Receiver<()>,
 ) {
+    let Stage { mut builder, listener, guard, connections } = stage;
     let control = ControlServer::new(shell.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let (refused, clock) = (guard.refused.clone(), guard.clock);
     let router = builder.add_service(InterceptedService::new(control, guard));
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
     let teller = shell.clone();
-    shell.spawn(accept(move |note| teller.note(note), listener, accepted));
+    let note = move |text| teller.note(text);
+    let acceptor = Acceptor { connections, refused, note, clock, noted: None };
+    shell.spawn(acceptor.run(listener, accepted));
     let incoming = ReceiverStream::new(incoming);
     let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });
     let serving = tokio::spawn(serving);
@@ -324,37 +386,6 @@ async fn run(
     drop(end);
     // Connections that do not end by themselves end with the runtime.
     let _ = time::timeout(STOP_AFTER, serving).await;
-}
-
-/// Takes in connections. Where the system has no room for one, it may have later.
-pub(crate) async fn accept(
-    note: impl Fn(String),
-    listener: TcpListener,
-    accepted: mpsc::Sender<Result<Connection, io::Error>>,
-) {
-    // Nobody would take in connections that a child keeps a queue for.
-    let _kept = KeptFromChildren::new(&listener);
-    let mut is_full = false;
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                is_full = false;
-                let connection = Connection::new(stream);
-                // Until it is known which job it is for, if it ever is.
-                connection.watch().set_failure_after(Settings::default().failure_after);
-                if accepted.send(Ok(connection)).await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                if !is_full {
-                    note(format!("a connection could not be taken: {error}"));
-                }
-                is_full = true;
-                time::sleep(TICK).await;
-            }
-        }
-    }
 }
 
 async fn errands_of(shell: Shell, mut errands: mpsc::UnboundedReceiver<Errand>) {

@@ -6,23 +6,30 @@ use std::time::Duration;
 use thalweg_control::pacing::{
     CallError, Caller, FromSwitch, PacingConfig, PacingService, SwitchLink, current_slot,
 };
+use thalweg_control::token::{Pattern, Role, Token};
 use thalweg_control::v1::pacing_client::PacingClient;
-use thalweg_control::{Access, ServiceError, v1};
+use thalweg_control::{Access, Credentials, ServiceError, v1};
 use thalweg_core::{JobId, NodeId, Rate};
 use thalweg_pace::board::{AgentId, Plan, Question, Route, Update, Verdict};
 use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, FlowId, Rank, Settings, Slot};
+use thalweg_wire::tag::Secret;
 use tonic::Code;
 use tonic::transport::Endpoint;
 
 const HOST: NodeId = NodeId(0x0a4d_0001);
 const CAPACITY: u64 = 7_500_000;
+const SECRET: Secret = Secret([9; 16]);
 
 fn config(bind: &str, token: Option<&str>) -> PacingConfig {
     let to = "10.77.0.0/24".parse().expect("a network");
     PacingConfig {
         bind: bind.parse().expect("an address"),
-        token: token.map(String::from),
+        credentials: Credentials {
+            shared: token.map(String::from),
+            secrets: vec![SECRET],
+            ..Credentials::default()
+        },
         tls: None,
         settings: Settings::default(),
         routes: vec![Route { to, rate: Rate::from_gbps(1), is_each: true }],
@@ -182,11 +189,16 @@ fn what_is_no_message_is_refused() {
     });
 }
 
-// spec: C-10 sockets
+// spec: C-10, E-04 sockets
 #[test]
 fn beyond_loopback_there_is_no_service_without_credentials() {
-    let open = PacingService::start(config("0.0.0.0:0", None));
-    assert!(matches!(open, Err(ServiceError::Open(_))));
+    let nothing = config("0.0.0.0:0", None);
+    let nothing = PacingConfig { credentials: Credentials::default(), ..nothing };
+    assert!(matches!(PacingService::start(nothing), Err(ServiceError::Open(_))));
+    let signed = |role, secret: &Secret| {
+        let jobs = Pattern::new("*").expect("a pattern");
+        Token { id: 1, role, jobs, ranks_max: 1, expires: u64::MAX }.sign(secret)
+    };
     let service = service(Some("sesame"));
     run(async {
         let tried = async |token| {
@@ -195,10 +207,17 @@ fn beyond_loopback_there_is_no_service_without_credentials() {
             caller.fetch(now(), &[]).await.map(drop)
         };
         tried(Some("sesame")).await.unwrap();
-        for token in [None, Some("sesam")] {
+        let operators = signed(Role::Operator, &SECRET);
+        tried(Some(&operators)).await.unwrap();
+        let foreign = signed(Role::Operator, &Secret([8; 16]));
+        for token in [None, Some("sesam"), Some(foreign.as_str())] {
             let refused = tried(token).await.unwrap_err();
             assert!(matches!(refused, CallError::Refused { code: Code::Unauthenticated, .. }));
         }
+        // An agent plans for all jobs of its host.
+        let tenants = signed(Role::Tenant, &SECRET);
+        let refused = tried(Some(&tenants)).await.unwrap_err();
+        assert!(matches!(refused, CallError::Refused { code: Code::PermissionDenied, .. }));
     });
 }
 

@@ -16,6 +16,7 @@
 
 mod clock;
 mod cut;
+pub mod descriptors;
 pub mod driver;
 pub mod fork;
 mod layout;

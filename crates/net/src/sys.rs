@@ -260,6 +260,14 @@ pub(crate) fn end_sleeper(child: libc::pid_t) {
     }
 }
 
+/// Returns the number of descriptors that this process may have.
+pub(crate) fn descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives through the call, which writes nothing else.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    Ok(limit.rlim_cur)
+}
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

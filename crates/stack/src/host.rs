@@ -8,7 +8,7 @@ use thalweg_core::{
     Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict,
 };
 use thalweg_values::Tensor;
-use thalweg_wire::{Kind, Prefix, peek};
+use thalweg_wire::{Kind, Prefix, PrefixError, peek};
 use thiserror::Error;
 
 use crate::pacing::{Gated, PacedJob, Pacing};
@@ -54,6 +54,8 @@ struct Jobs<J> {
     events: VecDeque<Event>,
     /// Who says when participants send; `None` where nobody does.
     pacing: Option<Pacing>,
+    /// Packets of another version of the wire format.
+    other_version: u64,
 }
 
 /// What a host tells the application.
@@ -95,6 +97,11 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
     /// A host with flows and no jobs.
     pub fn new(me: NodeId, flows: T) -> Host<T, J> {
         Host { flows, jobs: None, me }
+    }
+
+    /// Number of packets that were dropped because they are of another version of the wire format.
+    pub fn other_version(&self) -> u64 {
+        self.jobs.as_ref().map_or(0, |jobs| jobs.other_version)
     }
 
     /// Its ordinary flows.
@@ -284,6 +291,7 @@ impl<J: JobMachine> Jobs<J> {
             left_bytes: TurnOutbox::BYTES,
             events: VecDeque::new(),
             pacing: None,
+            other_version: 0,
         }
     }
 
@@ -423,7 +431,14 @@ impl<T: Transport, J: JobMachine> Machine for Host<T, J> {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Some(jobs) = &mut self.jobs else { return self.flows.handle_packet(now, packet) };
-        let Ok(prefix) = peek(packet.header) else { return Verdict::Consume };
+        let prefix = match peek(packet.header) {
+            Ok(prefix) => prefix,
+            Err(error) => {
+                // spec: E-05
+                jobs.other_version += u64::from(matches!(error, PrefixError::Version { .. }));
+                return Verdict::Consume;
+            }
+        };
         match jobs.recipient(&prefix) {
             Recipient::Flows => self.flows.handle_checked(now, prefix, &packet),
             Recipient::Server => jobs.server.handle_checked(now, prefix, packet),

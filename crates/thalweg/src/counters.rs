@@ -8,6 +8,8 @@ use thalweg_aggregate::worker;
 pub struct Counters {
     /// By the sockets.
     pub net: thalweg_net::Stats,
+    /// Packets of another version of the wire format, which were dropped.
+    pub other_version: u64,
     /// By the worker of aggregation, if the rank leads its host.
     pub worker: worker::Stats,
     /// Bytes that the worker may have in flight.

@@ -100,7 +100,7 @@ fn an_agent_that_loses_its_switch_goes_on_and_says_so() {
     let scratch = Scratch::new("blind");
     let service = PacingService::start(PacingConfig {
         bind: ([127, 0, 0, 1], 0).into(),
-        token: None,
+        credentials: Default::default(),
         tls: None,
         settings: Settings::default(),
         routes: vec![Route { to: Prefix::ALL, rate: Rate::from_gbps(1), is_each: true }],

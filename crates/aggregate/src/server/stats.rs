@@ -61,6 +61,8 @@ counters! {
         pub unknown: u64,
         /// Packets dropped: not for a server, or not readable. Counted for all jobs together.
         pub malformed: u64,
+        /// Packets dropped: of another version of the wire format. Counted for all jobs together.
+        pub other_version: u64,
     }
 }
 

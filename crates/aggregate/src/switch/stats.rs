@@ -23,6 +23,8 @@ counters! {
         pub forged: u64,
         /// Packets that were dropped because they break a rule, or have nothing to do here.
         pub malformed: u64,
+        /// Packets that were dropped because they are of another version of the wire format.
+        pub other_version: u64,
 
         /// Gradients that began a sum.
         pub taken: u64,

@@ -7,12 +7,13 @@ use clap::Args;
 use serde::Deserialize;
 use thalweg::Error;
 use thalweg_console::Failure;
-use thalweg_control::TlsFiles;
 use thalweg_control::pacing::{PacingConfig, PacingService};
+use thalweg_control::{Credentials, TlsFiles};
 use thalweg_core::Rate;
 use thalweg_pace::Settings as Slots;
 use thalweg_pace::board::{Prefix, Route};
 use thalweg_report::format::format_count;
+use thalweg_wire::tag::Secret;
 
 use crate::daemon::{self, Daemon};
 use thalweg::metrics;
@@ -30,7 +31,8 @@ pub(super) struct Tables {
     /// Hosts that one link leads to, and its rate, such as 10.0.0.0/16=40gbit; the narrowest range counts
     #[arg(long = "link", value_name = "RANGE=RATE")]
     pub(super) link: Vec<String>,
-    /// A file that holds what agents have to show; beyond loopback this or a certificate is needed
+    /// A file that holds a token that all agents share; beyond loopback they need that, or operators' tokens by
+    /// `thalweg token new`
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
     /// Encrypt what agents say: the switch's certificate, in PEM format
@@ -58,8 +60,8 @@ impl Tables {
         }
     }
 
-    /// Starts to serve them, if they are wanted.
-    pub(super) fn start(&self) -> Result<Option<PacingService>, Failure> {
+    /// Starts to serve them, if they are wanted. Operators' tokens are verified with the secret, if there is one.
+    pub(super) fn start(&self, secret: Option<Secret>) -> Result<Option<PacingService>, Failure> {
         let Some(bind) = self.pacing else { return Ok(None) };
         let mut routes = Vec::new();
         for (texts, is_each) in [(&self.hosts, true), (&self.link, false)] {
@@ -72,11 +74,15 @@ impl Tables {
                 "--pacing without links: say which there are with --hosts or --link".into(),
             ));
         }
-        let token = self.token_file.as_deref().map(daemon::token).transpose()?;
+        let credentials = Credentials {
+            shared: self.token_file.as_deref().map(daemon::token).transpose()?,
+            secrets: Vec::from_iter(secret),
+            ..Credentials::default()
+        };
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         let config = PacingConfig {
             bind,
-            token,
+            credentials,
             tls: tls.map(|(cert, key)| TlsFiles { cert, key }),
             settings: Slots::default(),
             routes,
@@ -154,7 +160,9 @@ mod tests {
     #[test]
     fn tables_need_links() {
         let tables = Tables { pacing: Some(([127, 0, 0, 1], 0).into()), ..Tables::default() };
-        assert!(tables.start().is_err_and(|error| error.to_string().contains("--hosts or --link")));
-        assert!(Tables::default().start().is_ok_and(|service| service.is_none()));
+        assert!(
+            tables.start(None).is_err_and(|error| error.to_string().contains("--hosts or --link"))
+        );
+        assert!(Tables::default().start(None).is_ok_and(|service| service.is_none()));
     }
 }

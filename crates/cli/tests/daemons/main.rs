@@ -6,4 +6,5 @@ mod logs;
 mod pacing;
 mod process;
 mod refusals;
+mod tokens;
 mod watching;

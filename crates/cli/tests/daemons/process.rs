@@ -30,9 +30,14 @@ impl Daemon {
 
     /// The same with another standard error.
     pub fn start_with(role: &str, more: &[&str], stderr: Stdio) -> Daemon {
+        Daemon::start_at(role, &[&["--bind", "127.0.0.1:0"], more].concat(), stderr)
+    }
+
+    /// The same where the arguments say.
+    pub fn start_at(role: &str, more: &[&str], stderr: Stdio) -> Daemon {
         let program = env!("CARGO_BIN_EXE_thalweg");
         let mut command = Command::new(program);
-        command.args([role, "--bind", "127.0.0.1:0"]).args(more);
+        command.arg(role).args(more);
         let command = command.stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().expect("the program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));

@@ -1,8 +1,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use thalweg_lab::testing::{Lack, skip};
-
 use crate::process::{refusal, thalweg};
 
 fn file(name: &str, text: &str) -> PathBuf {
@@ -89,25 +87,9 @@ fn beyond_loopback_nothing_is_open() {
     }
 }
 
-/// The server's own address has to exist for this: any that is no loopback does.
-// spec: T-06 sockets
-#[test]
-fn beyond_loopback_the_control_channel_needs_a_token_or_a_certificate() {
-    let Some(own) = own_address() else {
-        skip(Lack::Network, "this machine has no address but loopback");
-        return;
-    };
-    let secret = file("secret", "000102030405060708090a0b0c0d0e0f\n");
-    let secret = secret.display().to_string();
-    let bind = format!("{own}:0");
-    let arguments = ["server", "--bind", &bind, "--secret-file", &secret];
-    assert_says(&arguments, &["give a token or a certificate", "127.0.0.1"]);
-    fs::remove_file(secret).unwrap();
-}
-
 /// The address that packets to other machines leave from. None are sent.
 #[expect(clippy::disallowed_methods, reason = "the test asks the system for its address")]
-fn own_address() -> Option<std::net::IpAddr> {
+pub fn own_address() -> Option<std::net::IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     let own = socket.local_addr().ok()?.ip();

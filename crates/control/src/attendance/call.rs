@@ -17,10 +17,11 @@ use crate::access::{Door, chain};
 use crate::clock::{Clock, milliseconds};
 use crate::connection::Watch;
 use crate::convert;
-use crate::message::{FromRank, Join, Progress, Ticket, ToRank};
+use crate::message::{FromRank, Join, Progress, RankTicket, Ticket, ToRank};
 use crate::registry::Registration;
 use crate::settings::Settings;
 use crate::v1;
+use crate::versions::Versions;
 
 /// How long to wait before the next try.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
@@ -43,6 +44,9 @@ const TRY_LEAST: Span = Span::from_ms(300);
 /// How long the rest of a stream may take whose other end does not listen.
 const REST_WITHIN: Duration = Duration::from_secs(1);
 
+/// Number of jobs whose tickets are kept.
+const TICKETS_MAX: usize = 4;
+
 /// How much may wait for a service that does not listen before the stream is given up.
 const QUEUE_MESSAGES: usize = 1_024;
 
@@ -57,6 +61,8 @@ pub(super) struct Call {
     job: Option<JobId>,
     /// From the welcome on.
     ticket: Option<Ticket>,
+    /// Of the rank, in the last jobs that it has joined: the members of an earlier one may come back.
+    rank_tickets: Vec<RankTicket>,
     rounds: Rounds,
     /// What the application last said, and when.
     progress: (Time, Progress),
@@ -95,6 +101,7 @@ impl Call {
     ) -> Call {
         let clock = Clock::start();
         Call {
+            rank_tickets: Vec::from_iter(config.ticket),
             config,
             door,
             commands,
@@ -200,7 +207,8 @@ impl Call {
 
     /// Tries to connect, for no longer than the service is looked for since it was away.
     async fn connect(&mut self, away: Time) -> Result<Line, End> {
-        let attempt = attempt(self.door.clone(), self.registration(), self.join());
+        let tickets = self.rank_tickets.clone();
+        let attempt = attempt(self.door.clone(), self.registration(), self.join(), tickets);
         let mut attempt = pin!(attempt);
         let began = self.clock.now();
         let end = (began + TRY_WITHIN).min((away + self.looks_for()).max(began + TRY_LEAST));
@@ -247,6 +255,7 @@ impl Call {
             host: self.config.host.clone(),
             switch: self.config.switch,
             resume: self.ticket.map(|_| self.rounds.resume(watermark)),
+            ticket: None,
         }
     }
 
@@ -325,7 +334,7 @@ impl Call {
 
     fn hear(&mut self, message: Result<Option<v1::ToRank>, Status>) -> Option<End> {
         let told = match message {
-            Ok(Some(message)) => convert::told(message),
+            Ok(Some(message)) => convert::read_to_rank(message),
             Ok(None) => return Some(End::Broken("the registrar ended the stream".into())),
             Err(status) => return Some(ended(&status)),
         };
@@ -337,6 +346,12 @@ impl Call {
             return None;
         }
         let event = match told {
+            ToRank::Joined { ticket } => {
+                self.rank_tickets.retain(|known| known.job != ticket.job);
+                self.rank_tickets.truncate(TICKETS_MAX - 1);
+                self.rank_tickets.insert(0, ticket);
+                ControlEvent::Joined { ticket }
+            }
             ToRank::Welcome(welcome) => {
                 self.ticket = Some(welcome.ticket);
                 ControlEvent::Welcome(welcome)
@@ -361,7 +376,7 @@ impl Call {
 impl Line {
     /// Says something without waiting.
     fn say(&self, said: &FromRank) -> Option<End> {
-        let sent = self.outbound.try_send(convert::to_said(said));
+        let sent = self.outbound.try_send(convert::write_from_rank(said));
         sent.is_err().then(|| End::Broken("the registrar does not listen".into()))
     }
 }
@@ -377,12 +392,17 @@ async fn attempt(
     door: Door,
     registration: Registration,
     mut join: Join,
+    tickets: Vec<RankTicket>,
 ) -> Result<(JobId, Line), End> {
     let opened = door.open().await;
     let (mut client, watch) = opened.map_err(|error| End::Broken(chain(&error)))?;
     let request = convert::to_registration(&registration);
-    let registered = client.register(request).await.map_err(|status| ended(&status))?;
-    join.job = JobId(registered.into_inner().job);
+    let registered = client.register(request).await.map_err(|status| ended(&status))?.into_inner();
+    let servers = Versions::from_message(registered.versions);
+    Versions::check(Versions::OWN, servers).map_err(|error| End::Refused(error.to_string()))?;
+    join.job = JobId(registered.job);
+    // The ticket of a rank in another job says nothing in this one.
+    join.ticket = tickets.into_iter().find(|ticket| ticket.job == join.job);
     let (outbound, messages) = mpsc::channel(QUEUE_MESSAGES);
     // The queue is empty.
     let _ = outbound.try_send(convert::to_join(&join));

@@ -35,6 +35,11 @@ fn setup() -> Setup {
     }
 }
 
+fn rank_ticket_of_another() -> RankTicket {
+    let process = Process { node: NodeId(0x0102_0308), life: 5 };
+    RankTicket { job: JobId(8), rank: 7, process, proof: Proof([3; 32]) }
+}
+
 fn crowd(workers: u32) -> Setup {
     let member = |rank| Member { node: NodeId(rank), path: vec![] };
     let members: Vec<Member> = (0..workers).map(member).collect();
@@ -44,7 +49,7 @@ fn crowd(workers: u32) -> Setup {
 #[test]
 fn whatever_a_rank_is_told_arrives_as_it_was() {
     let key = |byte: u8| Key([byte; 16]);
-    let ticket = Ticket { job: JobId(4), proof: key(1) };
+    let ticket = Ticket { job: JobId(4), proof: Proof([1; 32]) };
     let roster = vec![Place { node: NodeId(7), host: 0 }, Place { node: NodeId(8), host: 1 }];
     let lane_keys = [2, 3, 4, 5, 6].map(key);
     let diagnosis = Diagnosis {
@@ -70,9 +75,10 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
             ..Failure::new(FailureKind::Peer, "so", vec![7])
         })),
         ToRank::Left { rank: 2, operations: 9 },
+        ToRank::Joined { ticket: rank_ticket_of_another() },
     ];
     for message in messages {
-        assert_eq!(told(to_told(&message)), Ok(message));
+        assert_eq!(read_to_rank(write_to_rank(&message)), Ok(message));
     }
 }
 
@@ -93,7 +99,7 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         FromRank::Leave { operations: 12 },
     ];
     for message in messages {
-        assert_eq!(said(to_said(&message)), Ok(Said::Later(message)));
+        assert_eq!(read_from_rank(write_from_rank(&message)), Ok(StreamMessage::Later(message)));
     }
     let resume = Some(Resume {
         round: 2,
@@ -102,14 +108,14 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         span_fragments: Some(99),
     });
     let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
-    let join =
-        Join { job: JobId(8), rank: 1, process, host: "a".into(), switch: Some(NodeId(0)), resume };
+    let (switch, ticket) = (Some(NodeId(0)), Some(rank_ticket_of_another()));
+    let join = Join { job: JobId(8), rank: 1, process, host: "a".into(), switch, resume, ticket };
     let mut messages = [to_join(&join), to_join(&join)];
     if let Some(v1::from_rank::Message::Join(long)) = &mut messages[1].message {
         long.resume.as_mut().unwrap().fragment_values = Some(65_536);
     }
-    let expected = [Ok(Said::Join(join)), Err(Malformed("fragment_values"))];
-    assert_eq!(messages.map(said), expected);
+    let expected = [Ok(StreamMessage::Join(join)), Err(Malformed("fragment_values"))];
+    assert_eq!(messages.map(read_from_rank), expected);
 }
 
 #[test]
@@ -120,7 +126,7 @@ fn a_registration_arrives_as_it_was() {
         ..JobParameters::default()
     };
     let settings = Settings { parameters, ..Settings::default() };
-    let ticket = Ticket { job: JobId(12), proof: Key([7; 16]) };
+    let ticket = Ticket { job: JobId(12), proof: Proof([7; 32]) };
     for resume in [None, Some(ticket)] {
         let wanted =
             Registration { name: "n".into(), workers: 3, settings: settings.clone(), resume };
@@ -144,19 +150,23 @@ fn what_ranks_say_of_switches_has_no_effect() {
 
 #[test]
 fn nonsense_is_refused() {
-    assert_eq!(said(v1::FromRank { message: None }), Err(Malformed("message")));
+    assert_eq!(read_from_rank(v1::FromRank { message: None }), Err(Malformed("message")));
+    let mut short = to_rank_ticket(&rank_ticket_of_another());
+    short.proof.pop();
+    let message = Some(v1::to_rank::Message::Joined(v1::Joined { ticket: Some(short) }));
+    assert_eq!(read_to_rank(v1::ToRank { message }), Err(Malformed("proof")));
     for fingerprint in [vec![0; 24], vec![]] {
         let operation = v1::Operation { number: 0, fingerprint };
         let message = Some(v1::from_rank::Message::Operation(operation));
-        assert_eq!(said(v1::FromRank { message }), Err(Malformed("fingerprint")));
+        assert_eq!(read_from_rank(v1::FromRank { message }), Err(Malformed("fingerprint")));
     }
-    assert_eq!(told(v1::ToRank { message: None }), Err(Malformed("message")));
+    assert_eq!(read_to_rank(v1::ToRank { message: None }), Err(Malformed("message")));
     let adopt = |change: fn(&mut v1::Adopt)| {
         let message = ToRank::Adopt { seat: 0, key: Key([0; 16]), setup: Arc::new(setup()) };
-        let mut message = to_told(&message);
+        let mut message = write_to_rank(&message);
         let Some(v1::to_rank::Message::Adopt(adopt)) = &mut message.message else { unreachable!() };
         change(adopt);
-        told(message).unwrap_err().0
+        read_to_rank(message).unwrap_err().0
     };
     fn first(adopt: &mut v1::Adopt) -> &mut v1::Setup {
         adopt.setup.as_mut().unwrap()

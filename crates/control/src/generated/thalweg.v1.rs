@@ -10,11 +10,31 @@ pub struct RegisterRequest {
     /// Present where the caller has been welcomed to the job before.
     #[prost(message, optional, tag = "4")]
     pub resume: ::core::option::Option<Ticket>,
+    /// Of the caller. Absent in version 1 of the control channel.
+    #[prost(message, optional, tag = "5")]
+    pub versions: ::core::option::Option<Versions>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterResponse {
     #[prost(fixed64, tag = "1")]
     pub job: u64,
+    /// Of the registrar, likewise.
+    #[prost(message, optional, tag = "2")]
+    pub versions: ::core::option::Option<Versions>,
+}
+/// Versions that a program understands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Versions {
+    /// Messages of the control channel.
+    #[prost(uint32, tag = "1")]
+    pub control_oldest: u32,
+    #[prost(uint32, tag = "2")]
+    pub control_newest: u32,
+    /// Packets.
+    #[prost(uint32, tag = "3")]
+    pub wire_oldest: u32,
+    #[prost(uint32, tag = "4")]
+    pub wire_newest: u32,
 }
 /// What all ranks of a job agree on.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -58,7 +78,24 @@ pub struct FixedPoint {
 pub struct Ticket {
     #[prost(fixed64, tag = "1")]
     pub job: u64,
+    /// 32 bytes.
     #[prost(bytes = "vec", tag = "2")]
+    pub proof: ::prost::alloc::vec::Vec<u8>,
+}
+/// Proves that its holder may take over the rank of a process.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RankTicket {
+    #[prost(fixed64, tag = "1")]
+    pub job: u64,
+    #[prost(uint32, tag = "2")]
+    pub rank: u32,
+    /// The process that has the rank.
+    #[prost(fixed32, tag = "3")]
+    pub node: u32,
+    #[prost(fixed64, tag = "4")]
+    pub life: u64,
+    /// 32 bytes.
+    #[prost(bytes = "vec", tag = "5")]
     pub proof: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -107,6 +144,9 @@ pub struct Join {
     pub switch: ::core::option::Option<u32>,
     #[prost(message, optional, tag = "7")]
     pub resume: ::core::option::Option<Resume>,
+    /// Of the process that had the rank before, or of this one. Absent where the rank is new.
+    #[prost(message, optional, tag = "8")]
+    pub ticket: ::core::option::Option<RankTicket>,
 }
 /// What a process knows of a job that a registrar may have forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -193,7 +233,7 @@ pub struct Operation {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToRank {
-    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub message: ::core::option::Option<to_rank::Message>,
 }
 /// Nested message and enum types in `ToRank`.
@@ -218,7 +258,15 @@ pub mod to_rank {
         ReportOperations(super::ReportOperations),
         #[prost(message, tag = "9")]
         Left(super::Left),
+        #[prost(message, tag = "10")]
+        Joined(super::Joined),
     }
+}
+/// The rank belongs to the process now. The first message of a stream.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Joined {
+    #[prost(message, optional, tag = "1")]
+    pub ticket: ::core::option::Option<RankTicket>,
 }
 /// All ranks are there.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -6,27 +6,28 @@ use std::thread::{self, JoinHandle};
 
 use thalweg_pace::board::{Route, Stats, Wrong};
 use thalweg_pace::{Board, Settings};
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use super::convert::Malformed;
 use super::desk::{self, RequestError};
 use super::{MESSAGE_BYTES_MAX, current_slot};
-use crate::service::{Ground, Guard, STOP_AFTER, ServiceError, TlsFiles, accept};
+use crate::budget::{Budgets, CallBudgets, CallRate};
+use crate::credentials::Credentials;
+use crate::service::{Acceptor, Ground, STOP_AFTER, ServiceError, Stage, TlsFiles};
 use crate::v1;
 use crate::v1::pacing_server::{Pacing, PacingServer};
 
 /// Settings of a [`PacingService`].
 pub struct PacingConfig {
-    /// Where to listen. Beyond loopback a token or a certificate is needed.
+    /// Where to listen. Beyond loopback every caller needs a token.
     pub bind: SocketAddr,
-    /// What callers have to show, if anything.
-    pub token: Option<String>,
+    /// Credentials that callers need. Of signed tokens only those of operators are taken: an agent plans for all jobs of
+    /// its host.
+    pub credentials: Credentials,
     /// What the service shows, if anything: then connections are encrypted.
     pub tls: Option<TlsFiles>,
     /// What all hosts agree on.
@@ -53,16 +54,15 @@ struct Shared(Arc<Mutex<Board>>);
 impl PacingService {
     /// Starts a service in a thread of its own. Returns when it listens.
     pub fn start(config: PacingConfig) -> Result<PacingService, ServiceError> {
-        let PacingConfig { bind, token, tls, settings, routes, on_note } = config;
-        let Ground { builder, runtime, listener, local_address, guard } =
-            Ground::prepare(bind, token.as_deref(), tls.as_ref())?;
+        let PacingConfig { bind, credentials, tls, settings, routes, on_note } = config;
+        let ground = Ground::prepare(bind, &credentials, &budgets(), tls.as_ref())?;
+        let local_address = ground.local_address;
+        let warnings = ground.guard.credentials.warnings(local_address, tls.is_some());
+        warnings.into_iter().for_each(&on_note);
         let board = Shared(Arc::new(Mutex::new(Board::new(settings, routes))));
         let (stop, stopped) = oneshot::channel();
         let served = board.clone();
-        let body = move || {
-            runtime.block_on(run(builder, listener, guard, served, on_note, stopped));
-            runtime.shutdown_background();
-        };
+        let body = move || ground.run(|stage| run(stage, served, on_note, stopped));
         let thread = thread::Builder::new().name("thalweg-pacing".into()).spawn(body);
         let thread = thread.map_err(ServiceError::Thread)?;
         Ok(PacingService { local_address, board, stop: Some(stop), thread: Some(thread) })
@@ -94,19 +94,32 @@ impl Drop for PacingService {
     }
 }
 
+/// Limits of callers, who are operators. Every agent asks twice in each slot, so that the number of calls grows with that
+/// of hosts.
+fn budgets() -> Budgets {
+    let (calls, calls_in_total) = (
+        CallRate { per_s: 100_000, burst: 100_000 },
+        CallRate { per_s: u32::MAX, burst: u32::MAX },
+    );
+    let calls = CallBudgets { calls, calls_in_total, ..CallBudgets::default() };
+    Budgets { calls, ..Budgets::default() }
+}
+
 async fn run(
-    mut builder: Server,
-    listener: TcpListener,
-    guard: Guard,
+    stage: Stage,
     board: Shared,
     on_note: Box<dyn Fn(String) + Send>,
     stopped: oneshot::Receiver<()>,
 ) {
+    let Stage { mut builder, listener, mut guard, connections } = stage;
+    guard.is_for_operators = true;
+    let (refused, clock) = (guard.refused.clone(), guard.clock);
     let pacing = PacingServer::new(board).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let router = builder.add_service(InterceptedService::new(pacing, guard));
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
-    tokio::spawn(accept(on_note, listener, accepted));
+    let acceptor = Acceptor { connections, refused, note: on_note, clock, noted: None };
+    tokio::spawn(acceptor.run(listener, accepted));
     let incoming = ReceiverStream::new(incoming);
     let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });
     let serving = tokio::spawn(serving);

@@ -7,7 +7,7 @@ use thalweg_core::{JobId, Time};
 
 use super::cluster::Cluster;
 use super::job::Job;
-use super::{FAILURES_MAX, NAMED_MAX, Registry, explain};
+use super::{NAMED_MAX, Registry, explain};
 use crate::message::{Failure, FailureKind, ToRank};
 
 /// Longest reason that a rank can give, in characters.
@@ -53,12 +53,9 @@ impl Registry {
         let failure = Arc::new(failure);
         let Some(job) = self.jobs.get(&id) else { return };
         self.actions.extend(job.tell_all(&ToRank::Failed(Arc::clone(&failure))));
+        let name = job.name.clone();
         self.forget(id);
-        if self.failures.len() >= FAILURES_MAX {
-            let oldest = self.failures.iter().min_by_key(|(_, (at, _))| *at).map(|(id, _)| *id);
-            oldest.map(|oldest| self.failures.remove(&oldest));
-        }
-        self.failures.insert(id, (now, failure));
+        self.ended.fail(now, id, name, failure);
     }
 }
 
@@ -94,6 +91,16 @@ pub(super) fn restarted(job: &Job) -> Failure {
         job.name
     );
     Failure::new(FailureKind::Peer, text, Vec::new())
+}
+
+/// The failure of a job whose name belongs to another, the members of which have come back.
+// spec: E-04
+pub(super) fn superseded(name: &str) -> Failure {
+    let text = format!(
+        "the ranks of another job {name:?} came back after a restart of the server and proved that the name is \
+         theirs: start this job under another name"
+    );
+    Failure::new(FailureKind::Other, text, Vec::new())
 }
 
 /// A text from a client, cut and without anything that could harm a terminal.

@@ -14,6 +14,7 @@ use super::stall::Stalls;
 use super::{
     Action, Ending, LinkId, NAMED_MAX, Refusal, Registration, UNATTENDED_FOR, WAITING_EVERY,
 };
+use crate::caller::Holder;
 use crate::message::{Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome};
 use crate::settings::Settings;
 
@@ -24,6 +25,10 @@ pub(super) struct Job {
     pub(super) name: String,
     pub(super) workers: u32,
     pub(super) settings: Settings,
+    /// Caller that has registered it, whose budget it counts for.
+    pub(super) owner: Holder,
+    /// True once tickets of it are out.
+    pub(super) has_tickets: bool,
     /// Whether its members know it from before this registry.
     pub(super) is_resumed: bool,
     pub(super) created: Time,
@@ -81,12 +86,20 @@ pub(super) struct Past {
 }
 
 impl Job {
-    pub(super) fn new(now: Time, id: JobId, wanted: Registration, is_resumed: bool) -> Job {
+    pub(super) fn new(
+        now: Time,
+        id: JobId,
+        owner: Holder,
+        wanted: Registration,
+        is_resumed: bool,
+    ) -> Job {
         Job {
             id,
             name: wanted.name,
             workers: wanted.workers,
             settings: wanted.settings,
+            owner,
+            has_tickets: is_resumed,
             is_resumed,
             created: now,
             ranks: BTreeMap::new(),
@@ -115,11 +128,14 @@ impl Job {
         if differences.is_empty() { Ok(()) } else { Err(Refusal::Differs { name, differences }) }
     }
 
+    /// Checks that a process may have a rank. `is_proven` says that its ticket is a real one.
+    // spec: E-04
     pub(super) fn check_join(
         &self,
         now: Time,
         join: &Join,
         cluster: &Cluster,
+        is_proven: bool,
     ) -> Result<(), Refusal> {
         let (rank, workers) = (join.rank, self.workers);
         if rank >= workers {
@@ -131,7 +147,13 @@ impl Job {
             let address = cluster.address(join.process.node);
             return Err(Refusal::SameNode { address, rank });
         }
-        let Some(before) = self.ranks.get(&rank) else { return Ok(()) };
+        let ticket =
+            join.ticket.filter(|ticket| is_proven && (ticket.job, ticket.rank) == (self.id, rank));
+        let Some(before) = self.ranks.get(&rank) else {
+            // A rank of a job that was forgotten had joined it before.
+            let is_free = !self.is_resumed || ticket.is_some();
+            return if is_free { Ok(()) } else { Err(Refusal::NotYours { rank, since: None }) };
+        };
         if before.has_left() {
             return Err(Refusal::Ending);
         }
@@ -145,11 +167,21 @@ impl Job {
             if self.ranks.values().any(Attendee::has_left) {
                 return Err(Refusal::Ending);
             }
+            if !self.is_replaceable(before) && ticket.map(|own| own.process) != Some(before.process)
+            {
+                return Err(Refusal::NotYours { rank, since: Some(now.since(before.broke.0)) });
+            }
         }
         if self.fits(join, before) {
             return Ok(());
         }
         Err(Refusal::Moved { rank, before: before.host.clone() })
+    }
+
+    /// Returns whether nothing is lost with a process that is gone: the job has not begun, and its kernel has closed the
+    /// connection.
+    fn is_replaceable(&self, gone: &Attendee) -> bool {
+        self.hosts.is_empty() && !self.is_resumed && gone.broke.1 == Ending::Closed
     }
 
     /// Whether the hosts stay what they are.
@@ -179,6 +211,7 @@ impl Job {
             left: None,
         };
         self.ranks.insert(join.rank, attendee);
+        self.has_tickets = true;
         before
     }
 
@@ -189,12 +222,11 @@ impl Job {
     }
 
     /// Makes the welcome.
-    pub(super) fn invite(&mut self, secret: &Secret, round: u32) {
+    pub(super) fn invite(&mut self, secret: &Secret, ticket: Ticket, round: u32) {
         let (_, roster) = self.places();
         // An id is a random name: the one after the largest is the smallest.
         let lane = |at: usize| JobId(self.id.0.wrapping_add(at as u64 + 1));
         let lane = |at: usize| Key::derive(secret, lane(at), 1);
-        let ticket = Ticket { job: self.id, proof: Key::derive(secret, self.id, 0) };
         let lane_keys = std::array::from_fn(lane);
         self.welcome = Some(Arc::new(Welcome { ticket, lane_keys, roster, round }));
     }

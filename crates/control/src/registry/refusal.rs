@@ -4,16 +4,21 @@ use std::net::SocketAddrV4;
 
 use thalweg_aggregate::join::JOBS_MAX;
 use thalweg_core::Span;
+use thalweg_net::PORTS_PER_NODE;
 use thiserror::Error;
 
 use super::{NAME_BYTES_MAX, RANKS_MAX};
+use crate::budget::Reason;
 use crate::settings::SettingsError;
+use thalweg_core::text::is_harmful;
 
 /// Why a request was refused. It changed nothing.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum Refusal {
     /// A name that cannot be one.
-    #[error("{what} is empty, longer than {NAME_BYTES_MAX} bytes, or has control characters")]
+    #[error(
+        "{what} is empty, longer than {NAME_BYTES_MAX} bytes, or has control or invisible characters"
+    )]
     Name {
         /// Of what.
         what: &'static str,
@@ -38,6 +43,45 @@ pub enum Refusal {
     /// A claim to a job without its ticket.
     #[error("the ticket is not of this cluster: was the server started with another secret?")]
     Ticket,
+    /// The token is not for this job.
+    #[error("the token does not cover job {name:?}: make one with `thalweg token new --job`")]
+    NotCovered {
+        /// The job.
+        name: String,
+    },
+    /// The token is not for a job of this size.
+    #[error(
+        "the job has {workers} ranks, and the token allows {limit}: make one with more `--ranks`"
+    )]
+    RanksOfToken {
+        /// Ranks of the job.
+        workers: u32,
+        /// Most ranks.
+        limit: u32,
+    },
+    /// A claim to a job that has ended.
+    #[error("the job of this ticket has ended: start all ranks again")]
+    Ended,
+    /// The jobs of a token are used up.
+    #[error("the budget of jobs of this token is used up: {limit} are registered")]
+    JobsOfToken {
+        /// Most jobs.
+        limit: usize,
+    },
+    /// The jobs of a token that nobody has joined are used up.
+    #[error(
+        "the budget of registrations of this token is used up: no rank has joined {limit} of its jobs"
+    )]
+    Unattended {
+        /// Most of them.
+        limit: usize,
+    },
+    /// The ranks of a token are used up.
+    #[error("the budget of ranks of this token is used up: {limit} have joined its jobs")]
+    RanksInJobs {
+        /// Most ranks.
+        limit: usize,
+    },
     /// No room for a job.
     #[error("{JOBS_MAX} jobs are registered, there is no room for another: end one")]
     TooManyJobs,
@@ -62,8 +106,35 @@ pub enum Refusal {
         rank: u32,
         /// Who has it.
         address: SocketAddrV4,
-        /// How long ago that was heard.
+        /// Time since it last sent something.
         heard: Span,
+    },
+    /// A process that is gone has the rank, and this one does not have its ticket.
+    #[error(
+        "rank {rank} belongs to another process{}: only its ticket replaces it while the job lives",
+        gone(*since)
+    )]
+    NotYours {
+        /// The rank.
+        rank: u32,
+        /// Time since its connection broke, where that is known.
+        since: Option<Span>,
+    },
+    /// A number that no node has.
+    #[error(
+        "{address} is no address of a {what}: the port has to be a multiple of {PORTS_PER_NODE}, and not 0"
+    )]
+    Node {
+        /// Of what.
+        what: &'static str,
+        /// The place.
+        address: SocketAddrV4,
+    },
+    /// A rank in the place of a switch.
+    #[error("{address} is a switch: give every rank a port of its own")]
+    SwitchsNode {
+        /// The place.
+        address: SocketAddrV4,
     },
     /// Two ranks in one place.
     #[error("{address} is rank {rank}: give every rank a port of its own")]
@@ -95,7 +166,26 @@ pub enum Refusal {
 /// Whether a string can be shown to people and kept.
 pub(super) fn check_name(what: &'static str, name: &str) -> Result<(), Refusal> {
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
-    if fits && !name.contains(char::is_control) { Ok(()) } else { Err(Refusal::Name { what }) }
+    if fits && !name.contains(is_harmful) { Ok(()) } else { Err(Refusal::Name { what }) }
+}
+
+impl Refusal {
+    /// The reason that it is counted under, if it is.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        Some(match self {
+            Refusal::NotCovered { .. } | Refusal::RanksOfToken { .. } => Reason::Rights,
+            Refusal::Ticket | Refusal::Ended => Reason::Ticket,
+            Refusal::NotYours { .. } | Refusal::Taken { .. } => Reason::Rank,
+            Refusal::JobsOfToken { .. } | Refusal::TooManyJobs => Reason::Jobs,
+            Refusal::Unattended { .. } => Reason::Unattended,
+            Refusal::RanksInJobs { .. } | Refusal::TooManyRanks => Reason::Ranks,
+            _ => return None,
+        })
+    }
+}
+
+fn gone(since: Option<Span>) -> String {
+    since.map_or(String::new(), |since| format!(", whose connection broke {} ago", seconds(since)))
 }
 
 /// A span for people.

@@ -103,7 +103,7 @@ impl Registry {
 
     pub(super) fn tell_registrar(&mut self, now: Time, id: JobId, message: Message) {
         match self.registrar.handle(message) {
-            // Said too late or too early: it will be asked again.
+            // StreamMessage too late or too early: it will be asked again.
             Ok(_) | Err(JoinError::UnknownJob(_) | JoinError::Future { .. }) => {}
             Err(error) => {
                 let Some(job) = self.jobs.get(&id) else { return };

@@ -4,9 +4,15 @@ use thalweg_aggregate::join::Process;
 use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, JobParameters};
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
 
-use super::*;
-use crate::message::{Diagnosis, Place, Progress, Resume, Stall, Waits, Welcome};
+use thalweg_wire::tag::Key;
 
+use super::*;
+use crate::caller::NOWHERE;
+use crate::message::{Diagnosis, Place, Progress, RankTicket, Resume, Stall, Waits, Welcome};
+use crate::plane::Counters;
+
+mod budgets;
+mod credentials;
 mod deaths;
 mod failing;
 mod joining;
@@ -19,8 +25,8 @@ mod switching;
 const SECRET: Secret = Secret([7; 16]);
 /// 10.1.0.1:4800.
 const SERVER: NodeId = NodeId(0x0001_12c0);
-/// 10.1.0.2:4801.
-const SWITCH: NodeId = NodeId(0x0002_12c1);
+/// 10.1.0.2:4808.
+const SWITCH: NodeId = NodeId(0x0002_12c8);
 
 /// Where a rank is: 10.1.1.{rank}:4808.
 fn node(rank: u32) -> NodeId {
@@ -36,6 +42,8 @@ struct Hall {
     workers: u32,
     settings: Settings,
     job: JobId,
+    /// Credentials of all calls.
+    caller: Caller,
     /// The last stream of each rank.
     links: BTreeMap<u32, LinkId>,
     /// Limits that every switch reports. `None` for a test that answers by itself.
@@ -70,6 +78,7 @@ impl Hall {
             secret: SECRET,
             seed,
             job_memory_bytes: u64::MAX,
+            budgets: JobBudgets { jobs: JOBS_MAX, unattended: JOBS_MAX, ranks: RANKS_MAX },
         };
         Hall {
             registry: Registry::new(config),
@@ -79,6 +88,7 @@ impl Hall {
             workers,
             settings: Settings::default(),
             job: JobId(0),
+            caller: Caller::trusted(NOWHERE),
             links: BTreeMap::new(),
             limits: Some(LIMITS),
             wanted: Vec::new(),
@@ -118,20 +128,33 @@ impl Hall {
         resume: Option<Ticket>,
     ) -> Result<JobId, Refusal> {
         let (name, workers) = (name.to_owned(), self.workers);
-        self.registry.register(self.now, Registration { name, workers, settings, resume })
+        let wanted = Registration { name, workers, settings, resume };
+        self.registry.register(self.now, &self.caller, wanted)
     }
 
     fn join(&self, rank: u32, host: &str) -> Join {
         let process = Process { node: node(rank), life: u64::from(rank) };
         let host = host.to_owned();
-        Join { job: self.job, rank, process, host, switch: None, resume: None }
+        Join { job: self.job, rank, process, host, switch: None, resume: None, ticket: None }
+    }
+
+    /// The ticket of the process that has a rank in [`Hall::join`].
+    fn ticket(&self, rank: u32) -> Option<RankTicket> {
+        let process = self.join(rank, "").process;
+        Some(self.registry.prover.rank_ticket(self.job, rank, process))
+    }
+
+    /// Another process comes for a rank, with the ticket of the one before it.
+    fn successor(&self, rank: u32, host: &str) -> Join {
+        let process = Process { node: node(rank), life: 99 };
+        Join { process, ticket: self.ticket(rank), ..self.join(rank, host) }
     }
 
     fn attend(&mut self, join: Join) -> Result<LinkId, Refusal> {
         let link = LinkId(self.next_link);
         self.next_link += 1;
         let rank = join.rank;
-        self.registry.attend(self.now, link, join)?;
+        self.registry.attend(self.now, link, &self.caller, join)?;
         self.links.insert(rank, link);
         self.answer_probes();
         Ok(link)
@@ -180,13 +203,25 @@ impl Hall {
         }
     }
 
-    /// What a rank was told, as of the last look.
+    /// Messages to a rank, as of the last look, without its ticket.
     fn sent_to(&self, rank: u32) -> Vec<ToRank> {
         let mine = |action: &Action| match action {
             Action::Tell { link, message } if *link == self.links[&rank] => Some(message.clone()),
             _ => None,
         };
-        self.done.iter().filter_map(mine).collect()
+        let is_ticket = |message: &ToRank| matches!(message, ToRank::Joined { .. });
+        self.done.iter().filter_map(mine).filter(|message| !is_ticket(message)).collect()
+    }
+
+    /// Tickets that a rank got, as of the last look.
+    fn tickets(&self, rank: u32) -> Vec<RankTicket> {
+        let ticket = |action: &Action| match action {
+            Action::Tell { link, message: ToRank::Joined { ticket } } => {
+                (*link == self.links[&rank]).then_some(*ticket)
+            }
+            _ => None,
+        };
+        self.done.iter().filter_map(ticket).collect()
     }
 
     fn notes(&self) -> Vec<&str> {

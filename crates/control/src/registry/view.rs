@@ -1,4 +1,8 @@
-//! What the registry tells people.
+//! What the registry shows people.
+//!
+//! A [`View`] is taken as fast as it can be copied, while the registry waits; texts are made of it afterwards, elsewhere
+//! and for as many callers as ask.
+// spec: E-12
 
 use std::collections::BTreeSet;
 
@@ -6,8 +10,11 @@ use thalweg_core::{JobId, NodeId, Span, Time};
 use thalweg_wire::aggregate::SwitchLimits;
 
 use super::Registry;
+use super::cluster::Cluster;
 use super::job::{Attendee, Job};
+use crate::caller::Caller;
 use crate::clock::milliseconds;
+use crate::plane::Counters;
 use crate::settings::Settings;
 use crate::v1;
 
@@ -24,6 +31,34 @@ pub struct JobSummary {
     pub connected: u32,
     /// Number of switches that it is planned without.
     pub switches_left_out: u32,
+}
+
+/// All jobs at one moment.
+#[derive(Clone, Debug)]
+pub struct View {
+    cluster: Cluster,
+    switches: Vec<(NodeId, SwitchLimits)>,
+    jobs: Vec<JobView>,
+}
+
+#[derive(Clone, Debug)]
+struct JobView {
+    id: JobId,
+    name: String,
+    workers: u32,
+    epoch: u32,
+    left_out: Vec<NodeId>,
+    ranks: Vec<RankView>,
+}
+
+#[derive(Clone, Debug)]
+struct RankView {
+    rank: u32,
+    node: NodeId,
+    host: String,
+    switch: Option<NodeId>,
+    is_connected: bool,
+    progress: v1::RankProgress,
 }
 
 impl Registry {
@@ -46,52 +81,95 @@ impl Registry {
         self.jobs.get(&job).map_or(default, |job| job.settings.failure_after)
     }
 
-    /// Who is there, and where.
-    pub fn topology(&self) -> v1::TopologyResponse {
-        let ranks = self.jobs.values().flat_map(|job| job.ranks.values());
-        let told = ranks.filter_map(|attendee| attendee.switch);
-        let switches: BTreeSet<NodeId> = told.chain(self.cluster.switch).collect();
+    /// All jobs as they are now.
+    pub fn view(&self, now: Time) -> View {
+        let rank = |(&rank, attendee): (&u32, &Attendee)| RankView {
+            rank,
+            node: attendee.process.node,
+            host: attendee.host.clone(),
+            switch: attendee.switch,
+            is_connected: attendee.link.is_some(),
+            progress: progress(now, rank, attendee),
+        };
+        let job = |job: &Job| JobView {
+            id: job.id,
+            name: job.name.clone(),
+            workers: job.workers,
+            epoch: self.registrar.setup(job.id).map_or(0, |setup| setup.epoch),
+            left_out: job.plan.left_out().collect(),
+            ranks: job.ranks.iter().map(rank).collect(),
+        };
+        View {
+            cluster: self.cluster,
+            switches: self.switches.described().collect(),
+            jobs: self.jobs.values().map(job).collect(),
+        }
+    }
+}
+
+impl View {
+    /// Where the ranks are, of the jobs that a caller may see. A tenant learns of no switch but those of its jobs.
+    // spec: E-04
+    pub fn topology(&self, caller: &Caller) -> v1::TopologyResponse {
+        let ranks = self.seen(caller).flat_map(|job| &job.ranks);
+        let named: BTreeSet<NodeId> =
+            ranks.filter_map(|rank| rank.switch).chain(self.cluster.switch).collect();
+        let described = self.switches.iter();
+        let described =
+            described.filter(|(switch, _)| caller.is_operator() || named.contains(switch));
         v1::TopologyResponse {
             servers: vec![self.text(self.cluster.server)],
-            switches: switches.into_iter().map(|switch| self.text(switch)).collect(),
-            jobs: self.jobs.values().map(|job| self.places(job)).collect(),
-            descriptions: self.switches.described().map(|one| self.description(one)).collect(),
+            switches: named.iter().map(|switch| self.text(*switch)).collect(),
+            jobs: self.seen(caller).map(|job| self.places(job)).collect(),
+            descriptions: described.map(|one| self.description(one)).collect(),
         }
     }
 
-    /// How far one job is, or all of them. Counters are for the caller to add.
-    pub fn statistics(&self, now: Time, only: Option<JobId>) -> Vec<v1::JobStatistics> {
-        let jobs = self.jobs.values().filter(|job| only.is_none_or(|only| only == job.id));
-        jobs.map(|job| v1::JobStatistics {
+    /// How far one job is, or all of them, of those that a caller may see. Counters of the whole server are an operator's.
+    // spec: E-04
+    pub fn statistics(
+        &self,
+        caller: &Caller,
+        only: Option<JobId>,
+        counters: &Counters,
+    ) -> v1::StatisticsResponse {
+        let of_job = |job: JobId| counters.jobs.get(&job).map(Vec::as_slice).unwrap_or_default();
+        let jobs = self.seen(caller).filter(|job| only.is_none_or(|only| only == job.id));
+        let jobs = jobs.map(|job| v1::JobStatistics {
             name: job.name.clone(),
             job: job.id.0,
-            epoch: self.registrar.setup(job.id).map_or(0, |setup| setup.epoch),
-            ranks: job.ranks.iter().map(|(rank, who)| progress(now, *rank, who)).collect(),
-            counters: Vec::new(),
-        })
-        .collect()
+            epoch: job.epoch,
+            ranks: job.ranks.iter().map(|rank| rank.progress).collect(),
+            counters: named(of_job(job.id)),
+        });
+        let total = if caller.is_operator() { &counters.total[..] } else { &[] };
+        v1::StatisticsResponse { jobs: jobs.collect(), counters: named(total) }
     }
 
-    fn places(&self, job: &Job) -> v1::JobPlaces {
-        let place = |(&rank, attendee): (&u32, &Attendee)| v1::RankPlace {
-            rank,
-            address: self.text(attendee.process.node),
-            host: attendee.host.clone(),
-            switch: attendee.switch.map(|switch| self.text(switch)),
-            connected: attendee.link.is_some(),
+    fn seen<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a JobView> {
+        self.jobs.iter().filter(|job| caller.sees(&job.name))
+    }
+
+    fn places(&self, job: &JobView) -> v1::JobPlaces {
+        let place = |rank: &RankView| v1::RankPlace {
+            rank: rank.rank,
+            address: self.text(rank.node),
+            host: rank.host.clone(),
+            switch: rank.switch.map(|switch| self.text(switch)),
+            connected: rank.is_connected,
         };
         v1::JobPlaces {
             name: job.name.clone(),
             job: job.id.0,
             workers: job.workers,
             ranks: job.ranks.iter().map(place).collect(),
-            switches_left_out: job.plan.left_out().map(|switch| self.text(switch)).collect(),
+            switches_left_out: job.left_out.iter().map(|switch| self.text(*switch)).collect(),
         }
     }
 
-    fn description(&self, (switch, limits): (NodeId, SwitchLimits)) -> v1::SwitchDescription {
+    fn description(&self, (switch, limits): &(NodeId, SwitchLimits)) -> v1::SwitchDescription {
         v1::SwitchDescription {
-            address: self.text(switch),
+            address: self.text(*switch),
             aggregators: limits.aggregators,
             fragment_values: limits.fragment_values.into(),
             formats: limits.formats.bits().into(),
@@ -101,6 +179,11 @@ impl Registry {
     fn text(&self, node: NodeId) -> String {
         self.cluster.address(node).to_string()
     }
+}
+
+fn named(counters: &[(&'static str, u64)]) -> Vec<v1::Counter> {
+    let counter = |(name, value): &(&str, u64)| v1::Counter { name: (*name).into(), value: *value };
+    counters.iter().map(counter).collect()
 }
 
 fn progress(now: Time, rank: u32, attendee: &Attendee) -> v1::RankProgress {

@@ -8,6 +8,7 @@ use thalweg_wire::aggregate::SwitchLimits;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ServiceNote;
+use crate::caller::Caller;
 use crate::clock::Clock;
 use crate::message::{Join, ToRank};
 use crate::plane::{DataPlane, Missing};
@@ -76,14 +77,14 @@ impl Desk {
     }
 
     /// Opens a stream for a rank.
-    pub(super) fn attend(&mut self, join: Join) -> Result<Stream, Refusal> {
+    pub(super) fn attend(&mut self, caller: &Caller, join: Join) -> Result<Stream, Refusal> {
         let link = LinkId(self.next_link);
         self.next_link += 1;
         let (sender, messages) = mpsc::channel(QUEUE_MESSAGES);
         let (_is_open, closed) = oneshot::channel();
         self.streams.insert(link, Outgoing { messages: sender, _is_open });
         let failure_after = self.registry.failure_after(join.job);
-        let attended = self.tell(|registry, now| registry.attend(now, link, join));
+        let attended = self.tell(|registry, now| registry.attend(now, link, caller, join));
         if let Err(refusal) = attended {
             self.streams.remove(&link);
             return Err(refusal);
@@ -110,6 +111,11 @@ impl Desk {
     /// Tells the operator.
     pub(super) fn note(&self, text: String) {
         (self.on_note)(ServiceNote { is_warning: false, text });
+    }
+
+    /// Tells the operator about something that needs attention.
+    pub(super) fn warn(&self, text: String) {
+        (self.on_note)(ServiceNote { is_warning: true, text });
     }
 
     /// Ends all streams.
@@ -144,7 +150,7 @@ impl Desk {
             }
             Action::Probe { switch } => self.plane.probe(switch),
             Action::Note(text) => self.note(text),
-            Action::Warn(text) => (self.on_note)(ServiceNote { is_warning: true, text }),
+            Action::Warn(text) => self.warn(text),
         }
     }
 }

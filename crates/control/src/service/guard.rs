@@ -1,94 +1,70 @@
-//! Who may come in.
-
-use std::hint;
-use std::net::SocketAddr;
+//! Checks of every call before it is served: credentials, and the budget of calls.
+// spec: E-04, E-12
 
 use tonic::service::Interceptor;
-use tonic::{Request, Status};
+use tonic::{Extensions, Request, Status};
 
-use super::ServiceError;
+use super::meter::SharedMeter;
+use crate::budget::{Reason, Refused};
+use crate::caller::{Caller, NOWHERE};
+use crate::clock::Clock;
+use crate::connection::watch_of;
+use crate::credentials::{Checked, Denial};
 
-/// Lets in whoever shows the token.
-#[derive(Clone)]
+/// Lets in callers that show a credential and have calls left. The request carries its [`Caller`] from then on.
+#[derive(Clone, Debug)]
 pub(crate) struct Guard {
-    expected: Option<Vec<u8>>,
+    pub(crate) credentials: Checked,
+    pub(crate) meter: SharedMeter,
+    pub(crate) refused: Refused,
+    pub(crate) clock: Clock,
+    /// True where only operators have something to do. They are counted by their addresses, since every host has one.
+    pub(crate) is_for_operators: bool,
 }
 
 impl Guard {
-    pub(super) fn new(token: Option<&str>) -> Guard {
-        Guard { expected: token.map(|token| format!("Bearer {token}").into_bytes()) }
+    fn admit(&self, shown: Option<&[u8]>, extensions: &Extensions) -> Result<Caller, Status> {
+        let watch = watch_of(extensions);
+        let address = watch.address().unwrap_or(NOWHERE);
+        let denied = |Denial { reason, text }: Denial| {
+            self.refused.count(reason);
+            Status::unauthenticated(text)
+        };
+        let caller = self.credentials.caller(shown, address).map_err(denied)?;
+        let caller =
+            if self.is_for_operators { self.operator(caller)?.by_address(address) } else { caller };
+        let used_up = |(reason, text)| {
+            self.refused.count(reason);
+            Status::resource_exhausted(text)
+        };
+        self.meter.call(self.clock.now(), caller.holder).map_err(used_up)?;
+        watch.prove();
+        Ok(caller)
+    }
+
+    fn operator(&self, caller: Caller) -> Result<Caller, Status> {
+        if caller.is_operator() {
+            return Ok(caller);
+        }
+        self.refused.count(Reason::Rights);
+        let text = "the token is a tenant's, and an agent plans for all jobs of its host: make one with \
+                    `thalweg token new --operator`";
+        Err(Status::permission_denied(text))
     }
 }
 
 impl Interceptor for Guard {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let Some(expected) = &self.expected else { return Ok(request) };
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let shown = request.metadata().get("authorization");
-        if shown.is_some_and(|shown| is_same(shown.as_encoded_bytes(), expected)) {
-            return Ok(request);
-        }
-        let problem = if shown.is_some() { "is wrong" } else { "is missing" };
-        Err(Status::unauthenticated(format!("the token {problem}: give that of the server")))
+        let caller =
+            self.admit(shown.map(|shown| shown.as_encoded_bytes()), request.extensions())?;
+        request.extensions_mut().insert(caller);
+        Ok(request)
     }
 }
 
-/// Whether nobody can come in who should not.
-pub(super) fn check_bind(
-    bind: SocketAddr,
-    token: Option<&str>,
-    has_tls: bool,
-) -> Result<(), ServiceError> {
-    if token.is_some_and(str::is_empty) {
-        return Err(ServiceError::EmptyToken);
-    }
-    if bind.ip().is_loopback() || token.is_some() || has_tls {
-        return Ok(());
-    }
-    Err(ServiceError::Open(bind))
-}
-
-/// Takes the same time wherever the first difference is.
-fn is_same(shown: &[u8], expected: &[u8]) -> bool {
-    let differs = |(one, other): (&u8, &u8)| hint::black_box(one ^ other);
-    let difference = shown.iter().zip(expected).map(differs).fold(0, |all, one| all | one);
-    shown.len() == expected.len() && hint::black_box(difference) == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_token_opens() {
-        let call = |token: Option<&str>, shown: Option<&'static str>| {
-            let mut request = Request::new(());
-            if let Some(shown) = shown {
-                request.metadata_mut().insert("authorization", shown.parse().unwrap());
-            }
-            Guard::new(token).call(request).map(drop).map_err(|status| status.message().to_owned())
-        };
-        assert_eq!(call(None, None), Ok(()));
-        assert_eq!(call(Some("sesame"), Some("Bearer sesame")), Ok(()));
-        let wrong = Err("the token is wrong: give that of the server".to_owned());
-        for shown in ["sesame", "Bearer sesam", "Bearer sesame ", "Bearer sesamf", "bearer sesame"]
-        {
-            assert_eq!(call(Some("sesame"), Some(shown)), wrong, "{shown}");
-        }
-        let missing = Err("the token is missing: give that of the server".to_owned());
-        assert_eq!(call(Some("sesame"), None), missing);
-    }
-
-    #[test]
-    fn beyond_loopback_somebody_has_to_prove_something() {
-        let check = |bind: &str, token, has_tls| check_bind(bind.parse().unwrap(), token, has_tls);
-        assert!(check("127.0.0.1:0", None, false).is_ok());
-        assert!(check("[::1]:0", None, false).is_ok());
-        for bind in ["0.0.0.0:4800", "10.0.0.1:4800", "[::]:4800"] {
-            let error = check(bind, None, false).unwrap_err().to_string();
-            assert!(error.starts_with(bind) && error.contains("give a token"), "{error}");
-            assert!(check(bind, Some("x"), false).is_ok());
-            assert!(check(bind, None, true).is_ok());
-            assert!(matches!(check(bind, Some(""), true), Err(ServiceError::EmptyToken)));
-        }
-    }
+/// The caller of a request that a guard has let in.
+pub(super) fn caller_of(extensions: &Extensions) -> Result<Caller, Status> {
+    let caller = extensions.get::<Caller>().cloned();
+    caller.ok_or_else(|| Status::internal("a call came past the check of its credentials"))
 }

@@ -6,19 +6,27 @@ use std::time::Duration;
 
 use thalweg_core::{JobId, Span};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task;
 use tokio::time::{self, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::transport::server::TlsConnectInfo;
-use tonic::{Code, Extensions, Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::desk::{self, Desk, Errand};
-use crate::clock::milliseconds;
-use crate::connection::Watch;
-use crate::convert::{self, Malformed, Said};
+use super::guard::{Guard, caller_of};
+use super::meter::{SharedMeter, StreamPermit};
+use super::snapshot::{Snapshot, Snapshots};
+use crate::budget::{Reason, Refused};
+use crate::caller::Caller;
+use crate::clock::{Clock, milliseconds};
+use crate::connection::{Watch, watch_of};
+use crate::convert::{self, Malformed, StreamMessage};
+use crate::plane::DataPlane;
 use crate::registry::{Ending, LinkId, Refusal};
 use crate::v1;
 use crate::v1::control_server::Control;
+use crate::versions::{VersionError, Versions};
+use thalweg_core::text::printable;
 
 /// How long a stream may take to say who it is.
 const JOIN_WITHIN: Duration = Duration::from_secs(10);
@@ -32,13 +40,27 @@ pub(super) struct Shell {
     desk: Arc<Mutex<Desk>>,
     /// Gets a message when a part of the service has panicked.
     broken: mpsc::UnboundedSender<()>,
+    snapshots: Snapshots,
+    plane: Arc<dyn DataPlane>,
+    meter: SharedMeter,
+    refused: Refused,
+    clock: Clock,
 }
 
 impl Shell {
     /// A handle, and what gets a message when a part of the service has panicked.
-    pub(super) fn new(desk: Desk) -> (Shell, mpsc::UnboundedReceiver<()>) {
+    pub(super) fn new(desk: Desk, guard: &Guard) -> (Shell, mpsc::UnboundedReceiver<()>) {
         let (broken, panics) = mpsc::unbounded_channel();
-        (Shell { desk: Arc::new(Mutex::new(desk)), broken }, panics)
+        let shell = Shell {
+            plane: Arc::clone(&desk.plane),
+            clock: desk.clock,
+            desk: Arc::new(Mutex::new(desk)),
+            broken,
+            snapshots: Snapshots::default(),
+            meter: guard.meter.clone(),
+            refused: guard.refused.clone(),
+        };
+        (shell, panics)
     }
 
     /// Runs a task. If it panics, the service ends: its users notice that, and not that a part is missing.
@@ -95,7 +117,7 @@ impl Shell {
     /// Hears a rank until its stream ends, or until its kernel no longer answers.
     // spec: E-01
     async fn listen(self, stream: Listening, mut inbound: Streaming<v1::FromRank>) {
-        let Listening { link, watch, failure_after, mut closed } = stream;
+        let Listening { link, watch, failure_after, mut closed, permit: _permit } = stream;
         let mut looks = time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ending = loop {
@@ -108,14 +130,49 @@ impl Shell {
                 _ = &mut closed => return,
             };
             let said = match message {
-                Ok(Some(message)) => convert::said(message),
+                Ok(Some(message)) => convert::read_from_rank(message),
                 Ok(None) | Err(_) => break Ending::Closed,
             };
             // A second join is as much nonsense as anything else.
-            let Ok(Said::Later(said)) = said else { break Ending::Closed };
+            let Ok(StreamMessage::Later(said)) = said else { break Ending::Closed };
             self.desk().tell(|registry, now| registry.hear(now, link, said));
         };
         self.desk().hang_up(link, ending);
+    }
+
+    /// A recent copy of all jobs, for a caller that has listings left.
+    async fn look(&self, caller: &Caller) -> Result<Arc<Snapshot>, Status> {
+        let now = self.clock.now();
+        self.meter.list(now, caller.holder).map_err(|used_up| self.exhausted(used_up))?;
+        let take = || self.desk().registry.view(now);
+        Ok(self.snapshots.get(now, &self.plane, take).await)
+    }
+
+    fn open_stream(&self, caller: &Caller) -> Result<StreamPermit, Status> {
+        let opened = self.meter.open(self.clock.now(), caller.holder);
+        opened.map_err(|used_up| self.exhausted(used_up))
+    }
+
+    fn exhausted(&self, (reason, text): (Reason, String)) -> Status {
+        self.refused.count(reason);
+        Status::resource_exhausted(text)
+    }
+
+    /// The status of a refusal, which is counted.
+    fn refused(&self, refusal: Refusal) -> Status {
+        if let Some(reason) = refusal.reason() {
+            self.refused.count(reason);
+        }
+        refused(refusal)
+    }
+
+    /// Both sides learn that they do not understand each other: the operator from a line, the rank from the status.
+    // spec: E-05
+    fn misunderstood(&self, name: &str, error: VersionError) -> Status {
+        self.refused.count(Reason::Version);
+        let name = printable(name);
+        self.desk().warn(format!("job {name:?}: a rank was refused: {error}"));
+        Status::failed_precondition(error.to_string())
     }
 }
 
@@ -126,6 +183,8 @@ struct Listening {
     failure_after: Span,
     /// Resolves when the service has ended the stream.
     closed: oneshot::Receiver<()>,
+    /// Counts the stream until it ends.
+    permit: StreamPermit,
 }
 
 type Answers = Pin<Box<dyn Stream<Item = Result<v1::ToRank, Status>> + Send>>;
@@ -138,38 +197,49 @@ impl Control for Shell {
         &self,
         request: Request<v1::RegisterRequest>,
     ) -> Result<Response<v1::RegisterResponse>, Status> {
-        let wanted = convert::registration(request.into_inner()).map_err(malformed)?;
-        let job = self.desk().tell(|registry, now| registry.register(now, wanted));
-        Ok(Response::new(v1::RegisterResponse { job: job.map_err(refused)?.0 }))
+        let caller = caller_of(request.extensions())?;
+        let request = request.into_inner();
+        let theirs = Versions::from_message(request.versions);
+        Versions::check(theirs, Versions::OWN)
+            .map_err(|error| self.misunderstood(&request.name, error))?;
+        let wanted = convert::registration(request).map_err(malformed)?;
+        let job = self.desk().tell(|registry, now| registry.register(now, &caller, wanted));
+        let job = job.map_err(|refusal| self.refused(refusal))?.0;
+        let versions = Some(Versions::OWN.to_message());
+        Ok(Response::new(v1::RegisterResponse { job, versions }))
     }
 
     async fn attend(
         &self,
         request: Request<Streaming<v1::FromRank>>,
     ) -> Result<Response<Answers>, Status> {
-        let watch = watch_of(request.extensions());
+        let (watch, caller) = (watch_of(request.extensions()), caller_of(request.extensions())?);
+        let permit = self.open_stream(&caller)?;
         let mut inbound = request.into_inner();
         let first = time::timeout(JOIN_WITHIN, inbound.message()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("a stream begins with a join"))?;
-        let said = first?.map(convert::said).transpose().map_err(malformed)?;
-        let Some(Said::Join(join)) = said else {
+        let said = first?.map(convert::read_from_rank).transpose().map_err(malformed)?;
+        let Some(StreamMessage::Join(join)) = said else {
             return Err(Status::invalid_argument("a stream begins with a join"));
         };
-        let attended = self.desk().attend(join).map_err(refused)?;
+        let attended = self.desk().attend(&caller, join);
+        let attended = attended.map_err(|refusal| self.refused(refusal))?;
         let desk::Stream { link, failure_after, messages, closed } = attended;
         watch.set_failure_after(failure_after);
-        let listening = Listening { link, watch, failure_after, closed };
+        let listening = Listening { link, watch, failure_after, closed, permit };
         self.spawn(self.clone().listen(listening, inbound));
         // Turned into what travels only when it does: a set-up is large, and everybody gets it.
-        let answers = ReceiverStream::new(messages).map(|told| Ok(convert::to_told(&told)));
+        let answers = ReceiverStream::new(messages).map(|told| Ok(convert::write_to_rank(&told)));
         Ok(Response::new(Box::pin(answers)))
     }
 
     async fn topology(
         &self,
-        _: Request<v1::TopologyRequest>,
+        request: Request<v1::TopologyRequest>,
     ) -> Result<Response<v1::TopologyResponse>, Status> {
-        Ok(Response::new(self.desk().registry.topology()))
+        let caller = caller_of(request.extensions())?;
+        let seen = self.look(&caller).await?;
+        elsewhere(move || seen.view.topology(&caller)).await
     }
 
     async fn health(
@@ -188,22 +258,19 @@ impl Control for Shell {
         &self,
         request: Request<v1::StatisticsRequest>,
     ) -> Result<Response<v1::StatisticsResponse>, Status> {
+        let caller = caller_of(request.extensions())?;
         let only = request.into_inner().job.map(JobId);
-        let desk = self.desk();
-        let counters = |job| {
-            let counter = |(name, value)| v1::Counter { name, value };
-            desk.plane.counters(job).into_iter().map(counter).collect()
-        };
-        let mut jobs = desk.registry.statistics(desk.clock.now(), only);
-        jobs.iter_mut().for_each(|job| job.counters = counters(Some(JobId(job.job))));
-        Ok(Response::new(v1::StatisticsResponse { jobs, counters: counters(None) }))
+        let seen = self.look(&caller).await?;
+        elsewhere(move || seen.view.statistics(&caller, only, &seen.counters)).await
     }
 }
 
-/// The connection of a request, encrypted or not.
-fn watch_of(extensions: &Extensions) -> Watch {
-    let encrypted = extensions.get::<TlsConnectInfo<Watch>>().map(TlsConnectInfo::get_ref);
-    extensions.get::<Watch>().or(encrypted).cloned().unwrap_or_default()
+/// Makes an answer on another thread: there may be thousands of jobs in it.
+async fn elsewhere<T: Send + 'static>(
+    answer: impl FnOnce() -> T + Send + 'static,
+) -> Result<Response<T>, Status> {
+    let answer = task::spawn_blocking(answer).await;
+    answer.map(Response::new).map_err(|_| Status::internal("the answer could not be made"))
 }
 
 fn malformed(error: Malformed) -> Status {
@@ -220,11 +287,21 @@ fn refused(refusal: Refusal) -> Status {
         | Refusal::NameTaken { .. }
         | Refusal::SameNode { .. }
         | Refusal::ServersNode { .. }
+        | Refusal::SwitchsNode { .. }
+        | Refusal::Node { .. }
         | Refusal::Moved { .. } => Code::FailedPrecondition,
-        Refusal::Ticket => Code::PermissionDenied,
-        Refusal::TooManyJobs | Refusal::TooManyRanks => Code::ResourceExhausted,
+        Refusal::Ticket
+        | Refusal::Ended
+        | Refusal::NotCovered { .. }
+        | Refusal::RanksOfToken { .. } => Code::PermissionDenied,
+        Refusal::TooManyJobs
+        | Refusal::TooManyRanks
+        | Refusal::JobsOfToken { .. }
+        | Refusal::Unattended { .. }
+        | Refusal::RanksInJobs { .. } => Code::ResourceExhausted,
         Refusal::UnknownJob => Code::NotFound,
-        Refusal::Taken { .. } => Code::AlreadyExists,
+        // The job that has the rank may fail or end.
+        Refusal::Taken { .. } | Refusal::NotYours { .. } => Code::AlreadyExists,
         Refusal::Ending => Code::Aborted,
     };
     Status::new(code, refusal.to_string())

@@ -1,18 +1,21 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::{env, fs, process};
 
-use thalweg_control::v1::control_client::ControlClient;
-use thalweg_control::{AttendConfig, Service, ServiceConfig, ServiceError, TlsFiles, inquiry, v1};
-use tokio::runtime;
+use thalweg_control::token::{Pattern, Role, Token};
+use thalweg_control::{
+    AttendConfig, Credentials, Service, ServiceConfig, ServiceError, TlsFiles, Versions, inquiry,
+    v1,
+};
 use tokio_stream::iter;
-use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use super::stage::{Plane, Rank, attend_config, config, stage};
+use super::raw::{raw, request};
+use super::stage::{Plane, Rank, SECRET, attend_config, config, stage};
 
 #[test]
 fn only_the_token_opens() {
-    let stage = stage(|config| config.token = Some("sesame".into()));
+    let stage = stage(|config| config.credentials.shared = Some("sesame".into()));
     let address = stage.service.local_address();
     let attend = |token: Option<&str>| {
         let mut config = attend_config(address, 1, 0, "a");
@@ -20,9 +23,9 @@ fn only_the_token_opens() {
         config
     };
     let wrong = Rank::start(attend(Some("barley"))).gave_up();
-    assert_eq!(wrong, "the token is wrong: give that of the server");
+    assert!(wrong.starts_with("the token is wrong: give that of the server"), "{wrong}");
     let missing = Rank::start(attend(None)).gave_up();
-    assert_eq!(missing, "the token is missing: give that of the server");
+    assert_eq!(missing, "the token is missing: give one that covers the job");
     let error = inquiry::health(&attend(None).access).unwrap_err().to_string();
     assert!(error.contains("the token is missing"), "{error}");
     let right = attend(Some("sesame"));
@@ -30,14 +33,42 @@ fn only_the_token_opens() {
     assert_eq!(Rank::start(right).answer(None), 1);
 }
 
-#[test]
-fn connections_can_be_encrypted() {
-    let folder = env::temp_dir().join(format!("thalweg-tls-{}", process::id()));
+/// A certificate for localhost and its key, in a folder of the test's own.
+fn certificate(name: &str) -> (PathBuf, TlsFiles) {
+    let folder = env::temp_dir().join(format!("thalweg-{name}-{}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
     let files = TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
     fs::write(&files.cert, certified.cert.pem()).unwrap();
     fs::write(&files.key, certified.signing_key.serialize_pem()).unwrap();
+    (folder, files)
+}
+
+/// Redteam: a server beyond loopback with TLS and no token welcomed everybody.
+// spec: E-04 sockets
+#[test]
+fn beyond_loopback_tls_is_no_permission() {
+    let (folder, files) = certificate("no-permission");
+    let stage = stage(|config| {
+        config.bind = ([0, 0, 0, 0], 0).into();
+        config.credentials.secrets = vec![SECRET];
+        config.tls = Some(files.clone());
+    });
+    let mut config = attend_config(stage.service.local_address(), 1, 0, "a");
+    config.access.endpoint = format!("localhost:{}", stage.service.local_address().port());
+    config.access.tls_ca = Some(files.cert);
+    let text = Rank::start(config.clone()).gave_up();
+    assert!(text.starts_with("the token is missing"), "{text}");
+    let jobs = Pattern::new("train").unwrap();
+    let token = Token { id: 1, role: Role::Tenant, jobs, ranks_max: 1, expires: u64::MAX };
+    config.access.token = Some(token.sign(&SECRET));
+    assert_eq!(Rank::start(config).answer(None), 1);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn connections_can_be_encrypted() {
+    let (folder, files) = certificate("tls");
     let stage = stage(|config| config.tls = Some(files.clone()));
     let port = stage.service.local_address().port();
     let mut access = attend_config(stage.service.local_address(), 1, 0, "a").access;
@@ -64,27 +95,17 @@ fn connections_can_be_encrypted() {
 #[test]
 fn beyond_loopback_credentials_are_needed() {
     let start = |bind: &str, token: Option<&str>| {
-        let (bind, token) = (bind.parse().unwrap(), token.map(String::from));
-        let config = ServiceConfig { bind, token, ..config() };
+        let shared = token.map(String::from);
+        let credentials = Credentials { shared, ..Credentials::default() };
+        let config = ServiceConfig { bind: bind.parse().unwrap(), credentials, ..config() };
         Service::start(config, Arc::new(Plane::default()))
     };
     let error = start("0.0.0.0:0", None).unwrap_err();
     assert!(matches!(error, ServiceError::Open(_)));
-    assert!(error.to_string().contains("give a token or a certificate, or listen on 127.0.0.1"));
+    assert!(error.to_string().contains("give a token, or the secret that"));
     let open = start("0.0.0.0:0", Some("sesame")).unwrap();
     let taken = start(&open.local_address().to_string(), Some("sesame")).unwrap_err();
     assert!(matches!(taken, ServiceError::Bind { .. }));
-}
-
-/// Talks to the service without our client.
-fn raw<T>(address: std::net::SocketAddr, talk: impl AsyncFnOnce(ControlClient<Channel>) -> T) -> T {
-    let runtime =
-        runtime::Builder::new_current_thread().enable_all().build().expect("the service is there");
-    runtime.block_on(async {
-        let endpoint =
-            Endpoint::from_shared(format!("http://{address}")).expect("the service is there");
-        talk(ControlClient::new(endpoint.connect().await.expect("the service is there"))).await
-    })
 }
 
 #[test]
@@ -94,7 +115,7 @@ fn nonsense_is_refused() {
     let attend = |messages: Vec<v1::from_rank::Message>| {
         let wrap = |message| v1::FromRank { message: Some(message) };
         let messages: Vec<v1::FromRank> = messages.into_iter().map(wrap).collect();
-        raw(address, async |mut client| client.attend(iter(messages)).await.map(drop))
+        raw(address, None, async |mut client| client.attend(iter(messages)).await.map(drop))
     };
     let code = |result: Result<(), Status>| result.unwrap_err().code();
     let leave = v1::from_rank::Message::Leave(v1::Leave { operations: 0 });
@@ -106,8 +127,40 @@ fn nonsense_is_refused() {
     let huge = attend(vec![join("x".repeat(70_000))]).unwrap_err();
     assert_eq!(huge.code(), Code::OutOfRange, "{huge}");
     let register = |request: v1::RegisterRequest| {
-        raw(address, async |mut client| client.register(request).await.map(drop))
+        raw(address, None, async |mut client| client.register(request).await.map(drop))
     };
-    let empty = v1::RegisterRequest::default();
+    let empty = v1::RegisterRequest { settings: None, ..request("a", 1) };
     assert_eq!(code(register(empty)), Code::InvalidArgument);
+    assert_eq!(code(register(request("left\u{202e}right", 1))), Code::InvalidArgument);
+    assert!(register(request("größe", 1)).is_ok());
+}
+
+// spec: E-05 sockets
+#[test]
+fn versions_that_differ_are_an_error_at_both_sides() {
+    let stage = stage(|_| {});
+    let address = stage.service.local_address();
+    let register = |versions: Option<v1::Versions>| {
+        let request = v1::RegisterRequest { versions, ..request("a", 1) };
+        raw(address, None, async |mut client| client.register(request).await)
+    };
+    let own = register(request("a", 1).versions).expect("it is the same").into_inner();
+    assert_eq!(own.versions, request("a", 1).versions, "the server sends its own");
+    let Versions { control, wire } = Versions::OWN;
+    let other = v1::Versions { control_oldest: 9, control_newest: 9, ..own.versions.unwrap() };
+    let packets = v1::Versions { wire_oldest: 9, wire_newest: 9, ..own.versions.unwrap() };
+    let cases = [
+        (Some(other), format!("version 9 of the control channel, the server version {control}")),
+        (Some(packets), format!("version 9 of packets, the server version {wire}")),
+        (None, format!("version 1 of the control channel, the server version {control}")),
+    ];
+    for (versions, expected) in cases {
+        let refused = register(versions).unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        assert!(refused.message().contains(&expected), "{}", refused.message());
+        let note = stage.notes.iter().find(|note| note.is_warning).expect("the operator learns it");
+        assert!(note.text.contains(&expected), "{}", note.text);
+    }
+    let count = stage.service.refused().into_iter().find(|(reason, _)| *reason == "version");
+    assert_eq!(count, Some(("version", 3)));
 }

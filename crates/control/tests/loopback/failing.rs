@@ -14,7 +14,6 @@ fn fails_after(failure_after: Span) -> Settings {
 
 // spec: E-01 sockets
 #[test]
-#[expect(clippy::disallowed_methods, reason = "this is about time")]
 fn a_rank_that_dies_is_named_to_the_others() {
     let stage = stage(|_| {});
     let [first, second] = pair(stage.service.local_address(), &fails_after(Span::from_ms(700)));
@@ -24,7 +23,7 @@ fn a_rank_that_dies_is_named_to_the_others() {
     let within = died.elapsed().as_secs_f64();
     assert!((0.6..2.7).contains(&within), "failure_after is 0.7 s, it took {within} s");
     let expected =
-        "rank 1 (127.0.0.1:5001) died: its control connection closed without a goodbye 0.";
+        "rank 1 (127.0.0.1:5008) died: its control connection closed without a goodbye 0.";
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(culprits, [1]);
 }
@@ -69,8 +68,8 @@ fn a_stall_is_explained_to_everybody_and_then_fatal() {
             _ => None,
         });
         assert_eq!((diagnosis.fragment, &diagnosis.culprits[..]), (Some(77), &[1][..]));
-        let expected = "operation 5 stalls at fragment 77 for 2.0 s: rank 1 (127.0.0.1:5001) has not \
-                        contributed over the link 127.0.0.1:5001 → 127.0.0.1:4800, last heard";
+        let expected = "operation 5 stalls at fragment 77 for 2.0 s: rank 1 (127.0.0.1:5008) has not \
+                        contributed over the link 127.0.0.1:5008 → 127.0.0.1:4800, last heard";
         assert!(diagnosis.text.starts_with(expected), "{}", diagnosis.text);
     }
     let asked = stage.plane.told.lock().unwrap().last().cloned();
@@ -88,7 +87,7 @@ fn who_gives_up_takes_everybody_along() {
     let ranks = pair(stage.service.local_address(), &Settings::default());
     let failure = Failure::new(FailureKind::Other, "out of memory", Vec::new());
     ranks[1].attendance.send(FromRank::Failing(failure));
-    let text = "rank 1 (127.0.0.1:5001) gives up: out of memory";
+    let text = "rank 1 (127.0.0.1:5008) gives up: out of memory";
     for rank in &ranks {
         assert_eq!(rank.failed(), (text.into(), vec![1]));
     }

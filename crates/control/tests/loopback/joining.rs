@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use thalweg_aggregate::JobParameters;
 use thalweg_control::{AttendConfig, ControlEvent, FromRank, JobSummary, Place, Progress, inquiry};
 use thalweg_core::{JobId, Span};
@@ -50,17 +52,18 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     assert_eq!((health.jobs, health.version.as_str()), (1, env!("CARGO_PKG_VERSION")));
     let topology = inquiry::topology(&access).unwrap();
     assert_eq!(topology.servers, ["127.0.0.1:4800"]);
-    assert_eq!(topology.switches, ["127.0.0.1:4801"]);
+    assert_eq!(topology.switches, ["127.0.0.1:4808"]);
     let switch = &topology.descriptions[0];
-    assert_eq!((switch.address.as_str(), switch.aggregators), ("127.0.0.1:4801", 96));
+    assert_eq!((switch.address.as_str(), switch.aggregators), ("127.0.0.1:4808", 96));
     assert_eq!((switch.fragment_values, switch.formats), (40, 0b11));
-    assert_eq!(topology.jobs[0].ranks[3].address, "127.0.0.1:5003");
+    assert_eq!(topology.jobs[0].ranks[3].address, "127.0.0.1:5024");
     // What was said comes as fast as it can, not at once.
     let statistics = loop {
         let statistics = inquiry::statistics(&access, Some(job)).unwrap();
         if statistics.jobs[0].ranks[1].fragment == 70 {
             break statistics;
         }
+        std::thread::sleep(Duration::from_millis(100));
     };
     assert_eq!((statistics.jobs[0].epoch, statistics.jobs[0].ranks[1].operation), (1, 3));
     assert_eq!(statistics.jobs[0].counters[0].name, "fragments");

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use thalweg_aggregate::Setup;
 use thalweg_control::{
-    Access, AttendConfig, Attendance, ControlEvent, DataPlane, FromRank, Missing, MissingAnswer,
-    Reporter, Service, ServiceConfig, ServiceNote, Settings,
+    Access, AttendConfig, Attendance, Budgets, ControlEvent, Counters, Credentials, DataPlane,
+    FromRank, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceNote, Settings,
 };
 use thalweg_core::{JobId, NodeId};
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
@@ -17,8 +17,8 @@ use thalweg_wire::tag::Secret;
 pub const SECRET: Secret = Secret([9; 16]);
 /// 127.0.0.1:4800.
 pub const SERVER: NodeId = NodeId(0x0001_12c0);
-/// 127.0.0.1:4801.
-pub const SWITCH: NodeId = NodeId(0x0001_12c1);
+/// 127.0.0.1:4808.
+pub const SWITCH: NodeId = NodeId(0x0001_12c8);
 
 /// How long anything may take: far more than it does.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -34,6 +34,8 @@ pub enum Told {
 #[derive(Default)]
 pub struct Plane {
     pub told: Mutex<Vec<Told>>,
+    /// Time that it takes to count, if it is slow.
+    pub counts_for: Mutex<Option<Duration>>,
     /// What it says of every fragment.
     pub missing: Mutex<Option<Missing>>,
     /// Receiver of the answers of switches.
@@ -66,8 +68,16 @@ impl DataPlane for Plane {
         reporter.switch_answered(switch, LIMITS);
     }
 
-    fn counters(&self, job: Option<JobId>) -> Vec<(String, u64)> {
-        vec![(if job.is_some() { "fragments" } else { "packets" }.into(), 42)]
+    fn counters(&self) -> Counters {
+        if let Some(slow) = *self.counts_for.lock().expect("no test thread panicked") {
+            std::thread::sleep(slow);
+        }
+        let setups = self.told.lock().expect("no test thread panicked");
+        let jobs = setups.iter().filter_map(|one| match one {
+            Told::Adopt(setup) => Some((setup.job, vec![("fragments", 42)])),
+            _ => None,
+        });
+        Counters { total: vec![("packets", 42)], jobs: jobs.collect() }
     }
 }
 
@@ -102,7 +112,8 @@ pub fn config() -> ServiceConfig {
         switch: None,
         network: Ipv4Addr::LOCALHOST,
         secret: SECRET,
-        token: None,
+        credentials: Credentials::default(),
+        budgets: Budgets::default(),
         tls: None,
         seed: 1,
         job_memory_bytes: u64::MAX,
@@ -114,6 +125,8 @@ pub fn config() -> ServiceConfig {
 pub struct Rank {
     pub attendance: Attendance,
     events: Receiver<ControlEvent>,
+    /// Time for which the next event holds the rank's thread up.
+    pause: Arc<Mutex<Option<Duration>>>,
 }
 
 pub fn attend_config(address: SocketAddr, workers: u32, rank: u32, host: &str) -> AttendConfig {
@@ -126,22 +139,50 @@ pub fn attend_config(address: SocketAddr, workers: u32, rank: u32, host: &str) -
         life: 1_000 + u64::from(rank),
         host: host.into(),
         switch: None,
+        ticket: None,
         settings: Settings::default(),
     }
 }
 
-/// 127.0.0.1:5000 and on.
+/// 127.0.0.1:5000, 5008 and on.
 pub fn node(rank: u32) -> NodeId {
-    NodeId(0x0001_1388 + rank)
+    NodeId(0x0001_1388 + 8 * rank)
 }
 
 impl Rank {
     pub fn start(config: AttendConfig) -> Rank {
         let (sender, events) = mpsc::channel();
-        // The test may be over before the rank is.
-        let attendance = Attendance::start(config, move |event| drop(sender.send(event)));
+        let pause = Arc::new(Mutex::new(None));
+        let pauses = Arc::clone(&pause);
+        let attendance = Attendance::start(config, move |event| {
+            let pause = pauses.lock().expect("no test thread panicked").take();
+            pause.map(std::thread::sleep);
+            // The test may be over before the rank is.
+            drop(sender.send(event));
+        });
         let attendance = attendance.expect("the address is one");
-        Rank { attendance, events }
+        Rank { attendance, events, pause }
+    }
+
+    /// Holds the rank's thread up when the next event comes: it neither hears nor sends meanwhile.
+    pub fn pause(&self, time: Duration) {
+        *self.pause.lock().expect("no test thread panicked") = Some(time);
+    }
+
+    /// Asserts that the rank has lost no connection and its job has not failed until the time has passed.
+    pub fn assert_undisturbed(&self, time: Duration) {
+        let end = std::time::Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            let Ok(event) = self.events.recv_timeout(left) else { return };
+            let is_disturbed = matches!(
+                event,
+                ControlEvent::Failed(_)
+                    | ControlEvent::Disconnected { .. }
+                    | ControlEvent::GaveUp { .. }
+            );
+            assert!(!is_disturbed, "{event:?}");
+        }
     }
 
     /// Waits for the first event that is wanted.
@@ -185,6 +226,13 @@ impl Rank {
     pub fn gave_up(&self) -> String {
         self.expect(|event| match event {
             ControlEvent::GaveUp { text, .. } => Some(text.clone()),
+            _ => None,
+        })
+    }
+
+    pub fn ticket(&self) -> thalweg_control::RankTicket {
+        self.expect(|event| match event {
+            ControlEvent::Joined { ticket } => Some(*ticket),
             _ => None,
         })
     }

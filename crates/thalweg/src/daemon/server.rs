@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use thalweg_aggregate::{Server, Setup, server};
 use thalweg_control::{
-    DataPlane, JobSummary, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceError,
-    ServiceNote, TlsFiles, random,
+    Budgets, Counters, Credentials, DataPlane, JobSummary, Missing, MissingAnswer, Reporter,
+    Service, ServiceConfig, ServiceError, ServiceNote, TlsFiles, random,
 };
 use thalweg_core::{JobId, NodeId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
@@ -33,8 +33,14 @@ pub struct ServerDaemonConfig {
     pub secret: Secret,
     /// The switch of its rack, if there is one.
     pub switch: Option<SocketAddr>,
-    /// Token that ranks show when they join. Needed beyond loopback, unless there is TLS.
+    /// Token that ranks show when they join, the same for all. Everybody who has it reaches all jobs.
     pub token: Option<String>,
+    /// Takes tokens that are signed with the secret (`thalweg token new`), each for some jobs. Default true: the secret
+    /// is one.
+    pub signed_tokens: bool,
+    /// Asks for a token on loopback as well. Beyond loopback, or where there is a shared token, ranks always need one.
+    /// Default false.
+    pub require_token: bool,
     /// Certificate and key, for TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Memory that jobs may take.
@@ -65,6 +71,8 @@ pub struct ServerSnapshot {
     pub jobs: Vec<(JobId, server::Stats)>,
     /// Jobs that are registered, and their ranks.
     pub registered: Vec<JobSummary>,
+    /// Calls and connections that the control channel has refused, by reason.
+    pub refused: Vec<(&'static str, u64)>,
     /// Memory of all jobs.
     pub memory: MemorySnapshot,
 }
@@ -133,6 +141,8 @@ impl ServerDaemonConfig {
             secret,
             switch: None,
             token: None,
+            signed_tokens: true,
+            require_token: false,
             tls: None,
             memory: MemoryBudget::default(),
             offload: Offload::Kernel,
@@ -194,7 +204,13 @@ impl ServerDaemon {
             server: node,
             switch,
             secret: config.secret,
-            token: config.token.clone(),
+            credentials: Credentials {
+                shared: config.token.clone(),
+                secrets: Vec::from_iter(config.signed_tokens.then_some(config.secret)),
+                required: config.require_token,
+                ..Credentials::default()
+            },
+            budgets: Budgets::default(),
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
             seed: random::draw().map_err(Error::system("the system gives no random numbers"))?,
@@ -216,14 +232,21 @@ impl ServerDaemon {
         self.address
     }
 
+    /// Lines for its operator about credentials that open more than they need to.
+    pub fn warnings(&self) -> &[String] {
+        self.service.as_ref().map(Service::warnings).unwrap_or_default()
+    }
+
     /// State of the server now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<ServerSnapshot> {
         let registered = self.service.as_ref().map(Service::jobs).unwrap_or_default();
+        let refused = self.service.as_ref().map(Service::refused).unwrap_or_default();
         let budget = self.memory;
         self.data.pilot.ask(move |driver| {
             let server = driver.machine().server();
             ServerSnapshot {
                 registered,
+                refused,
                 net: *driver.stats(),
                 server: server.map(Server::stats).unwrap_or_default(),
                 jobs: server.map(|server| server.jobs().collect()).unwrap_or_default(),
@@ -286,6 +309,12 @@ fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
     }
 }
 
+/// Counters of all jobs together, and of packets of no job.
+fn totals(host: &TrainingHost) -> server::Stats {
+    let stats = host.server().map(server::Server::stats).unwrap_or_default();
+    server::Stats { other_version: stats.other_version + host.other_version(), ..stats }
+}
+
 /// Makes an event of a line for the operator.
 fn tell(address: SocketAddr, note: &ServiceNote) {
     let text = &note.text;
@@ -337,15 +366,15 @@ impl DataPlane for Data {
         });
     }
 
-    fn counters(&self, job: Option<JobId>) -> Vec<(String, u64)> {
-        let stats = self.pilot.ask(move |driver| {
-            let server = driver.machine().server()?;
-            match job {
-                Some(job) => server.stats_of(job),
-                None => Some(server.stats()),
-            }
+    // spec: E-12
+    fn counters(&self) -> Counters {
+        let stats = self.pilot.ask(|driver| {
+            let jobs: Vec<(JobId, server::Stats)> =
+                driver.machine().server().map(|server| server.jobs().collect()).unwrap_or_default();
+            (totals(driver.machine()), jobs)
         });
-        let named = stats.flatten().map(|stats| stats.named()).unwrap_or_default();
-        named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+        let (total, jobs) = stats.unwrap_or_default();
+        let jobs = jobs.into_iter().map(|(job, stats)| (job, stats.named()));
+        Counters { total: total.named(), jobs: jobs.collect() }
     }
 }

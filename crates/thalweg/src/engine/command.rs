@@ -205,7 +205,9 @@ impl Engine {
                 (worker.stats(), worker.window_bytes(), *worker.round_trips(), scale)
             });
             let (worker, window_bytes, round_trips, scale) = worker.unwrap_or_default();
-            let deliveries = Counters { ring_delivery, server_delivery, ..Counters::default() };
+            let other_version = host.other_version();
+            let deliveries =
+                Counters { ring_delivery, server_delivery, other_version, ..Counters::default() };
             Counters { net, worker, window_bytes, round_trips, scale, ..deliveries }
         };
         self.command(count, |_| {})

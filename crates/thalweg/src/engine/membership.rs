@@ -126,7 +126,7 @@ impl Engine {
             }
             ControlEvent::Report { round, seat } => self.report(round, seat),
             ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
-            ControlEvent::Retire { .. } => {}
+            ControlEvent::Joined { .. } | ControlEvent::Retire { .. } => {}
             ControlEvent::ReportOperations => {
                 let first_open = self.first_open();
                 for report in self.comparison.all_reports(first_open) {

@@ -64,6 +64,7 @@ impl From<ServiceError> for Error {
             ServiceError::Bind { .. } | ServiceError::Thread(_) => ErrorKind::System,
             ServiceError::Open(_)
             | ServiceError::EmptyToken
+            | ServiceError::Token
             | ServiceError::File { .. }
             | ServiceError::Tls(_) => ErrorKind::Config,
         };

@@ -5,18 +5,34 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::{runtime, time};
 
 /// The format of `/metrics`.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Connections at a time. More are closed at once.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Time that a request may take to come in, and that a connection may be idle.
+const REQUEST_WITHIN: Duration = Duration::from_secs(5);
+
+/// Time that a connection may take in total: one that reads slowly holds its place no longer.
+const CONNECTION_FOR: Duration = Duration::from_secs(60);
+
+/// Pause after the system had no room for a connection.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// An HTTP server for metrics, on a thread of its own, so that the data path never meets it. Stops when dropped.
 pub struct Endpoint {
@@ -46,8 +62,7 @@ impl Endpoint {
         let body = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    // It ends only when it is dropped.
-                    _ = axum::serve(listener, router).into_future() => {}
+                    () = serve(listener, router) => {}
                     _ = stopped => {}
                 }
             });
@@ -78,6 +93,30 @@ impl Drop for Endpoint {
     }
 }
 
+/// Serves until it is dropped. Nobody who connects can keep others out for long, or take the last descriptors.
+// spec: E-12
+async fn serve(listener: TcpListener, router: Router) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            time::sleep(PAUSE).await;
+            continue;
+        };
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            tokio::spawn(answer_all(stream, router.clone(), place));
+        }
+    }
+}
+
+async fn answer_all(stream: tokio::net::TcpStream, router: Router, _place: OwnedSemaphorePermit) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(REQUEST_WITHIN);
+    let service = TowerToHyperService::new(router);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    // How a connection ends concerns the other end alone.
+    let _ = time::timeout(CONNECTION_FOR, connection).await;
+}
+
 fn router(about: String, source: impl Fn() -> Option<String> + Send + Sync + 'static) -> Router {
     let source = Arc::new(source);
     let metrics = move || {
@@ -92,5 +131,56 @@ fn answer(exposition: Option<String>) -> Response {
     match exposition {
         Some(text) => ([(CONTENT_TYPE, EXPOSITION)], text).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the data path has ended\n").into_response(),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "real sockets, real time")]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn endpoint() -> Endpoint {
+        let bind = ([127, 0, 0, 1], 0).into();
+        Endpoint::start(bind, "about".into(), || Some("a 1\n".into())).expect("a free port")
+    }
+
+    fn connect(endpoint: &Endpoint) -> TcpStream {
+        let stream = TcpStream::connect(endpoint.local_address()).expect("it listens");
+        stream.set_read_timeout(Some(REQUEST_WITHIN * 3)).expect("a socket");
+        stream
+    }
+
+    fn fetch(endpoint: &Endpoint) -> String {
+        let mut stream = connect(endpoint);
+        let request = b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        let mut text = String::new();
+        // It may have been closed at once.
+        let _ = stream.read_to_string(&mut text);
+        text
+    }
+
+    // spec: E-12 sockets
+    #[test]
+    fn connections_that_ask_for_nothing_are_closed_and_others_are_served() {
+        let endpoint = endpoint();
+        let began = Instant::now();
+        let mut slow: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(&endpoint)).collect();
+        for stream in &mut slow {
+            stream.write_all(b"GET /metrics HTT").expect("it reads");
+        }
+        while fetch(&endpoint).is_empty() {
+            assert!(began.elapsed() < REQUEST_WITHIN * 3, "nobody is served");
+            std::thread::sleep(PAUSE);
+        }
+        assert!(began.elapsed() >= REQUEST_WITHIN / 2, "all places were taken before");
+        let mut rest = Vec::new();
+        // A connection ends with or without a line about the time.
+        let _ = slow[0].read_to_end(&mut rest);
+        assert!(fetch(&endpoint).ends_with("a 1\n"));
     }
 }

@@ -10,11 +10,20 @@ use super::{begin, label, sockets};
 use crate::daemon::ServerSnapshot;
 
 /// Packets that were dropped, of all jobs together.
-const DROPS: [&str; 8] =
-    ["stale", "beyond", "foreign", "mismatched", "differing", "forged", "unknown", "malformed"];
+const DROPS: [&str; 9] = [
+    "stale",
+    "beyond",
+    "foreign",
+    "mismatched",
+    "differing",
+    "forged",
+    "unknown",
+    "malformed",
+    "other_version",
+];
 
 /// Counted for all jobs together, and for none.
-const OF_NO_JOB: [&str; 2] = ["unknown", "malformed"];
+const OF_NO_JOB: [&str; 3] = ["unknown", "malformed", "other_version"];
 
 /// The metrics of a server.
 pub(crate) fn server(address: SocketAddr, snapshot: &ServerSnapshot) -> String {
@@ -25,6 +34,7 @@ pub(crate) fn server(address: SocketAddr, snapshot: &ServerSnapshot) -> String {
     sockets::drops(&mut out, "thalweg_server", &snapshot.net, &drops);
     registered(&mut out, snapshot);
     memory(&mut out, snapshot);
+    refused(&mut out, snapshot);
     for (at, (name, help, _)) in Stats::default().described().into_iter().enumerate() {
         if OF_NO_JOB.contains(&name) {
             continue;
@@ -83,6 +93,16 @@ fn memory(out: &mut Exposition, snapshot: &ServerSnapshot) {
     }
 }
 
+/// Calls and connections that the control channel has refused.
+// spec: E-12
+fn refused(out: &mut Exposition, snapshot: &ServerSnapshot) {
+    let help = "Calls and connections that were refused, by reason.";
+    out.family("thalweg_server_refused_total", Kind::Counter, help);
+    for (reason, count) in &snapshot.refused {
+        out.sample(&[("reason", reason)], *count);
+    }
+}
+
 /// Labels of a job.
 struct JobLabels<'a> {
     id: String,
@@ -125,6 +145,7 @@ mod tests {
             server: all,
             jobs: vec![(JobId(0x2a), job)],
             registered: vec![summary],
+            refused: vec![("calls", 5), ("token", 0)],
             memory: MemorySnapshot {
                 budget: MemoryBudget::default(),
                 reserved_bytes: 12_345,
@@ -138,6 +159,8 @@ mod tests {
             "thalweg_server_drops_total{reason=\"forged\"} 3",
             "thalweg_server_drops_total{reason=\"unknown\"} 2",
             "thalweg_server_jobs 1",
+            "thalweg_server_refused_total{reason=\"calls\"} 5",
+            "thalweg_server_refused_total{reason=\"token\"} 0",
             "thalweg_server_job_info{job=\"000000000000002a\",name=\"res\\\"net\"} 1",
             "thalweg_server_job_ranks{job=\"000000000000002a\",job_name=\"res\\\"net\"} 4",
             "thalweg_server_job_ranks_connected{job=\"000000000000002a\",job_name=\"res\\\"net\"} 3",

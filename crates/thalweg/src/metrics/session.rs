@@ -58,6 +58,11 @@ fn session(labels: &Labels, threads: &[Counters], times: &OperationTimes) -> Str
             out.sample(labels, counters.worker.named()[at].1);
         }
     }
+    let help = "Packets dropped because they are of another version of the wire format.";
+    out.family("thalweg_session_other_version_total", Kind::Counter, help);
+    for (labels, counters) in &each {
+        out.sample(labels, counters.other_version);
+    }
     out.family("thalweg_session_window_bytes", Kind::Gauge, "Bytes of sums that may be in flight.");
     for (labels, counters) in &each {
         out.sample(labels, counters.window_bytes);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use thalweg_aggregate::{JobParameters, Recovery};
 use thalweg_control::Settings;
 use thalweg_control::registry::NAME_BYTES_MAX;
+use thalweg_core::text::is_harmful;
 use thalweg_core::{NodeId, Span};
 use thalweg_net::{Network, Offload, PORTS_PER_NODE, Wait, local_address_towards};
 
@@ -154,9 +155,11 @@ impl SessionConfig {
             (rank < ranks, format!("rank is {rank} of {ranks}: count ranks from 0")),
             (is_address(&self.server), format!("server is {:?}: write host:port", self.server)),
             (
-                (1..=NAME_BYTES_MAX).contains(&self.job.len())
-                    && !self.job.contains(char::is_control),
-                format!("job is {:?}: name it with 1 to {NAME_BYTES_MAX} bytes", self.job),
+                (1..=NAME_BYTES_MAX).contains(&self.job.len()) && !self.job.contains(is_harmful),
+                format!(
+                    "job is {:?}: name it with 1 to {NAME_BYTES_MAX} bytes and no control or invisible characters",
+                    self.job
+                ),
             ),
             (
                 self.switch.as_deref().is_none_or(is_address),

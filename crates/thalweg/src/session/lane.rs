@@ -229,6 +229,7 @@ impl Lane {
             life: random::draw().map_err(Error::system("the system gives no random numbers"))?,
             host: config.host_identity(own),
             switch,
+            ticket: None,
             settings,
         };
         // What the engine has to answer may come before this thread goes on: then it waits for the channel.

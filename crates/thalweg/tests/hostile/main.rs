@@ -16,3 +16,4 @@ mod memory;
 mod process;
 mod roles;
 mod sockets;
+mod tenants;

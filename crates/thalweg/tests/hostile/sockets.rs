@@ -14,7 +14,7 @@ use crate::attacker::{Attacker, Trick};
 use crate::cluster::{Cluster, Ground};
 use crate::hand::setup;
 
-const RANKS: u32 = 3;
+pub const RANKS: u32 = 3;
 const VALUES: usize = 30_000;
 const SUMS: u32 = 100;
 const LIMIT: Duration = Duration::from_secs(20);
@@ -44,7 +44,7 @@ fn a_flood_at_all_ports_changes_no_sum() {
 }
 
 /// Ends the flood.
-struct End<'a>(&'a AtomicBool);
+pub struct End<'a>(pub &'a AtomicBool);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
@@ -52,7 +52,7 @@ impl Drop for End<'_> {
     }
 }
 
-fn sums(session: &Session) {
+pub fn sums(session: &Session) {
     let value = |rank: u32, sum: u32, at: usize| (at as u32 + 3 * rank + 7 * sum) % 100;
     let end = Instant::now() + LIMIT;
     for sum in 0..SUMS {
@@ -103,5 +103,44 @@ fn knock(server: SocketAddr, is_over: &AtomicBool) {
             open.truncate(64);
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A header of a version that nobody here reads.
+fn of_another_version() -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    bytes[..2].copy_from_slice(&thalweg_wire::prefix::MAGIC);
+    bytes[2] = 0x99;
+    bytes
+}
+
+// spec: E-05 sockets
+#[test]
+fn packets_of_another_version_are_counted_at_switch_server_and_rank() {
+    let cluster = Cluster::start(Ground::Loopback, 0.0);
+    let (switch, server) = (cluster.switch.address(), cluster.server.address());
+    let bind: SocketAddr = ([127, 0, 0, 1], 47_312).into();
+    let program = |session: &Session| {
+        sums_of(session, 3);
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        for address in [switch, server, bind] {
+            socket.send_to(&of_another_version(), address).expect("loopback takes it");
+        }
+        sums_of(session, 3);
+        session.counters().expect("it runs").other_version
+    };
+    let change = |config: &mut thalweg::SessionConfig| config.bind = Some(bind);
+    let (cluster, counts) = cluster.run(1, change, program, |cluster| cluster);
+    assert_eq!(counts, [1]);
+    let (switch, server) = (cluster.switch.snapshot(), cluster.server.snapshot());
+    assert_eq!(switch.expect("it runs").switch.other_version, 1);
+    assert_eq!(server.expect("it runs").server.other_version, 1);
+}
+
+/// A few sums, by which all packets that were sent before have arrived.
+fn sums_of(session: &Session, count: usize) {
+    for _ in 0..count {
+        session.all_reduce(vec![1.0_f32; 5_000], Reduce::Sum).wait().expect("it ends well");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

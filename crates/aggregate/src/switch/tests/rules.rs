@@ -424,6 +424,18 @@ fn packets_that_break_a_rule_are_dropped_and_counted() {
     assert_eq!((bench.switch.stats().malformed, bench.switch.occupied()), (7, 0));
 }
 
+// spec: E-05 machine
+#[test]
+fn packets_of_another_version_are_counted_apart() {
+    let mut bench = Bench::knowing();
+    let mut sent = Sent::new(ME, Content::Bytes(vec![0; 8]));
+    gradient(0).encode(&mut sent.header);
+    sent.header[2] = 0x99;
+    assert_eq!(bench.handle(&mut sent), Fate::Consumed);
+    let stats = bench.switch.stats();
+    assert_eq!((stats.other_version, stats.malformed, bench.switch.occupied()), (1, 0, 0));
+}
+
 // spec: A-14 machine
 #[test]
 fn fragments_that_are_too_long_to_be_summed_go_to_the_server() {

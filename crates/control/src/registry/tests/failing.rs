@@ -63,7 +63,7 @@ fn another_process_takes_over_with_an_empty_memory() {
     hall.pass(Span::from_s(5));
     hall.look();
     let process = Process { node: node(9), life: 99 };
-    let join = Join { process, ..hall.join(2, "elsewhere") };
+    let join = Join { process, ..hall.successor(2, "elsewhere") };
     hall.attend(join).unwrap();
     hall.look();
     for rank in 0..3 {
@@ -85,8 +85,7 @@ fn nobody_is_set_up_before_all_are_back() {
     let mut hall = Hall::set_up(&["a", "b", "c"]);
     hall.hang_up(1);
     hall.hang_up(2);
-    let process = Process { node: node(1), life: 99 };
-    hall.attend(Join { process, ..hall.join(1, "b") }).unwrap();
+    hall.attend(hall.successor(1, "b")).unwrap();
     hall.look();
     assert_eq!(hall.sent_to(1), [ToRank::Waiting { missing: [2].into() }]);
     hall.attend(hall.join(2, "c")).unwrap();
@@ -100,10 +99,7 @@ fn who_shared_memory_can_only_come_back_to_it() {
     let mut hall = Hall::set_up(&["a", "a", "b"]);
     hall.hang_up(1);
     hall.hang_up(2);
-    let join = |rank, host| {
-        let process = Process { node: node(rank), life: 99 };
-        Join { process, ..hall.join(rank, host) }
-    };
+    let join = |rank, host| hall.successor(rank, host);
     let (away, into, back) = (join(1, "c"), join(2, "a"), join(1, "a"));
     let error = hall.attend(away).unwrap_err().to_string();
     assert_eq!(error, "rank 1 was on host \"a\" with others: it can only come back there");
@@ -116,8 +112,7 @@ fn when_others_have_left_nobody_is_replaced() {
     let mut hall = Hall::set_up(&["a", "b", "c"]);
     hall.hang_up(1);
     hall.hang_up(2);
-    let process = Process { node: node(1), life: 99 };
-    hall.attend(Join { process, ..hall.join(1, "b") }).unwrap();
+    hall.attend(hall.successor(1, "b")).unwrap();
     hall.say(0, FromRank::Leave { operations: 0 });
     hall.pass(Span::from_ms(100));
     hall.look();
@@ -196,8 +191,7 @@ fn when_all_died_one_after_the_other_the_name_is_a_new_job() {
     let mut hall = Hall::set_up(&["a", "b"]);
     hall.hang_up(0);
     hall.hang_up(1);
-    let process = Process { node: node(0), life: 99 };
-    hall.attend(Join { process, ..hall.join(0, "a") }).unwrap();
+    hall.attend(hall.successor(0, "a")).unwrap();
     hall.hang_up(0);
     assert_ne!(hall.register(None).unwrap(), hall.job);
 }

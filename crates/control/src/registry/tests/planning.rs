@@ -6,8 +6,8 @@ use thalweg_wire::aggregate::Scale;
 
 use super::*;
 
-/// 10.1.0.3:4801, the switch of another rack.
-const OTHER: NodeId = NodeId(0x0003_12c1);
+/// 10.1.0.3:4808, the switch of another rack.
+const OTHER: NodeId = NodeId(0x0003_12c8);
 
 fn limits(aggregators: u32, fragment_values: u16) -> SwitchLimits {
     SwitchLimits { aggregators, fragment_values, ..LIMITS }
@@ -125,16 +125,17 @@ fn a_switch_that_does_not_answer_is_left_out_with_a_warning_and_planned_in_when_
     hall.registry.switch_answered(hall.now, OTHER, limits(32, 64));
     pass(&mut hall, Span::from_ms(100), None);
     let warning =
-        "job \"train\": switch 10.1.0.2:4801 has not answered for 3.0 s: planned without it";
+        "job \"train\": switch 10.1.0.2:4808 has not answered for 3.0 s: planned without it";
     assert_eq!(hall.warnings(), [warning]);
     assert_eq!(hall.registry.summaries()[0].switches_left_out, 1);
-    let left_out = hall.registry.topology().jobs[0].switches_left_out.clone();
-    assert_eq!(left_out, ["10.1.0.2:4801"]);
+    let topology = hall.registry.view(hall.now).topology(&hall.caller);
+    let left_out = topology.jobs[0].switches_left_out.clone();
+    assert_eq!(left_out, ["10.1.0.2:4808"]);
     hall.answer_all(1, None);
     assert_eq!((first_hops(&hall), numbers(&hall)), (vec![SERVER, OTHER], (32, 64)));
     // It starts later, and may have longer fragments than the job.
     pass(&mut hall, Span::from_s(4), Some(limits(16, 352)));
-    assert!(hall.notes()[1].ends_with("switch 10.1.0.2:4801 answers again: planned with it"));
+    assert!(hall.notes()[1].ends_with("switch 10.1.0.2:4808 answers again: planned with it"));
     answer_round(&mut hall, 2, 70);
     assert_eq!((first_hops(&hall), numbers(&hall)), (vec![SWITCH, OTHER], (16, 64)));
 }
@@ -168,8 +169,7 @@ fn numbers_that_change_hold_from_the_next_set_up() {
     assert!(hall.done.is_empty(), "nothing needs another set-up");
     assert_eq!(numbers(&hall), (96, 40));
     hall.hang_up(1);
-    let process = Process { node: node(1), life: 99 };
-    let join = Join { process, switch: Some(SWITCH), ..hall.join(1, "host 1") };
+    let join = Join { switch: Some(SWITCH), ..hall.successor(1, "host 1") };
     hall.attend(join).unwrap();
     hall.look();
     hall.answer_all(2, None);
@@ -180,7 +180,7 @@ fn numbers_that_change_hold_from_the_next_set_up() {
 fn a_switch_that_comes_back_with_shorter_fragments_is_left_out() {
     let mut hall = set_up(96, 40);
     pass(&mut hall, Span::from_s(2), Some(limits(96, 39)));
-    let warning = "job \"train\": switch 10.1.0.2:4801 sums fragments of at most 39 values, and those of the job \
+    let warning = "job \"train\": switch 10.1.0.2:4808 sums fragments of at most 39 values, and those of the job \
                    have 40: planned without it until the job starts again";
     assert_eq!(hall.warnings(), [warning]);
     answer_round(&mut hall, 2, 70);
@@ -239,13 +239,15 @@ fn a_switch_that_cannot_sum_the_numbers_of_a_job_is_left_out() {
 fn a_job_that_outlives_its_registry_keeps_its_fragments() {
     let mut hall = Hall { limits: None, ..Hall::empty(2, 6) };
     hall.job = JobId(0xabcd_0000);
-    let ticket = Ticket { job: hall.job, proof: Key::derive(&SECRET, hall.job, 0) };
+    let ticket = hall.registry.prover.ticket(hall.job);
     hall.register(Some(ticket)).unwrap();
     for (rank, host) in [(0, "a"), (1, "b")] {
         let fragment_values = (rank == 1).then_some(40);
         let resume =
             Some(Resume { round: 3, watermark: Some(50), fragment_values, ..Resume::default() });
-        hall.attend(Join { switch: Some(SWITCH), resume, ..hall.join(rank, host) }).unwrap();
+        let ticket = hall.ticket(rank);
+        let join = hall.join(rank, host);
+        hall.attend(Join { switch: Some(SWITCH), resume, ticket, ..join }).unwrap();
     }
     hall.registry.switch_answered(hall.now, SWITCH, limits(96, 352));
     hall.answer_all(4, Some(50));
@@ -257,12 +259,13 @@ fn fragments_that_no_packet_holds_fail_the_job_that_claims_them() {
     for fragment_values in [0, u16::MAX] {
         let mut hall = Hall::empty(1, 6);
         hall.job = JobId(0xabcd_0000);
-        let ticket = Ticket { job: hall.job, proof: Key::derive(&SECRET, hall.job, 0) };
+        let ticket = hall.registry.prover.ticket(hall.job);
         hall.register(Some(ticket)).unwrap();
         let fragment_values = Some(fragment_values);
         let resume =
             Some(Resume { round: 3, watermark: Some(50), fragment_values, ..Resume::default() });
-        hall.attend(Join { resume, ..hall.join(0, "a") }).unwrap();
+        let ticket = hall.ticket(0);
+        hall.attend(Join { resume, ticket, ..hall.join(0, "a") }).unwrap();
         hall.look();
         let text = hall.failure(0).text;
         assert!(text.starts_with("the job cannot be set up: fragment_values is"), "{text}");

@@ -1,9 +1,10 @@
 use crate::message::{LANE_BITS, LANES, is_lane};
+use crate::proof::{PROOF_BYTES, Proof};
 
 use super::*;
 
 fn ticket(job: JobId) -> Ticket {
-    Ticket { job, proof: Key::derive(&SECRET, job, 0) }
+    Prover::new(&[SECRET]).ticket(job)
 }
 
 /// A registry that knows nothing, and a job that two ranks remember.
@@ -20,7 +21,12 @@ fn remembering(hall: &Hall, rank: u32, host: &str, round: u32, watermark: u64) -
         fragment_values: Some(352),
         span_fragments: Some(4_096),
     });
-    Join { resume, ..hall.join(rank, host) }
+    Join { resume, ..member(hall, rank, host) }
+}
+
+/// A rank that had joined before the registry forgot it.
+fn member(hall: &Hall, rank: u32, host: &str) -> Join {
+    Join { ticket: hall.ticket(rank), ..hall.join(rank, host) }
 }
 
 // spec: A-41 machine
@@ -31,7 +37,7 @@ fn a_registry_that_restarts_goes_on_with_the_same_job() {
     assert_eq!(hall.register(Some(ticket(job))), Ok(job));
     assert_eq!(hall.register(Some(ticket(job))), Ok(job));
     hall.attend(remembering(&hall, 0, "a", 4, 700)).unwrap();
-    hall.attend(Join { resume: Some(Resume::default()), ..hall.join(1, "a") }).unwrap();
+    hall.attend(Join { resume: Some(Resume::default()), ..member(&hall, 1, "a") }).unwrap();
     hall.look();
     assert_eq!(hall.sent_to(1), [ToRank::Waiting { missing: [2].into() }]);
     hall.attend(remembering(&hall, 2, "b", 5, 690)).unwrap();
@@ -57,9 +63,12 @@ fn a_newcomer_among_members_begins_where_they_are() {
     hall.look();
     assert_eq!(hall.register(Some(ticket(hall.job))), Ok(hall.job));
     assert!(hall.look().contains(&Action::Close { link }), "it shall register again");
-    assert_eq!(hall.attend(join), Err(Refusal::UnknownJob));
+    assert_eq!(hall.attend(join), Err(Refusal::Ended));
     assert_eq!(hall.register(None), Ok(hall.job));
-    hall.attend(hall.join(1, "b")).unwrap();
+    let newcomer = Join { ticket: None, ..hall.successor(1, "b") };
+    let error = hall.attend(newcomer);
+    assert_eq!(error, Err(Refusal::NotYours { rank: 1, since: None }), "rank 1 had joined before");
+    hall.attend(hall.successor(1, "b")).unwrap();
     hall.attend(remembering(&hall, 0, "a", 2, 50)).unwrap();
     hall.say(0, FromRank::Answer { round: 3, seat: 0, watermark: Some(50) });
     hall.say(1, FromRank::Answer { round: 3, seat: 1, watermark: None });
@@ -71,8 +80,8 @@ fn who_was_only_welcomed_knows_which_epochs_were_used() {
     let mut hall = restarted(2);
     hall.register(Some(ticket(hall.job))).unwrap();
     let resume = Some(Resume { round: 3, ..Resume::default() });
-    hall.attend(Join { resume, ..hall.join(0, "a") }).unwrap();
-    hall.attend(hall.join(1, "b")).unwrap();
+    hall.attend(Join { resume, ..member(&hall, 0, "a") }).unwrap();
+    hall.attend(hall.successor(1, "b")).unwrap();
     hall.look();
     assert_eq!(hall.welcomes(1)[0].round, 4);
     hall.answer_all(4, None);
@@ -84,8 +93,8 @@ fn where_all_leaders_are_new_the_job_is_over() {
     let mut hall = restarted(2);
     hall.register(Some(ticket(hall.job))).unwrap();
     let resume = Some(Resume { round: 3, ..Resume::default() });
-    hall.attend(Join { resume, ..hall.join(1, "a") }).unwrap();
-    hall.attend(hall.join(0, "a")).unwrap();
+    hall.attend(Join { resume, ..member(&hall, 1, "a") }).unwrap();
+    hall.attend(hall.successor(0, "a")).unwrap();
     hall.look();
     assert!(hall.failure(1).text.ends_with("nobody remembers the job"));
 }
@@ -94,10 +103,10 @@ fn where_all_leaders_are_new_the_job_is_over() {
 fn nobody_takes_over_a_job_without_its_ticket() {
     let mut hall = restarted(1);
     let wrong = [
-        Ticket { job: hall.job, proof: Key([0; 16]) },
-        Ticket { job: hall.job, proof: Key::derive(&SECRET, hall.job, 1) },
-        Ticket { job: hall.job, proof: Key::derive(&SECRET, JobId(hall.job.0 + 4), 0) },
-        Ticket { job: hall.job, proof: Key::derive(&Secret([8; 16]), hall.job, 0) },
+        Ticket { job: hall.job, proof: Proof([0; PROOF_BYTES]) },
+        Ticket { job: hall.job, ..ticket(JobId(hall.job.0 + 8)) },
+        Ticket { job: hall.job, proof: hall.ticket(0).unwrap().proof },
+        Prover::new(&[Secret([8; 16])]).ticket(hall.job),
         ticket(JobId(hall.job.0 + 1)),
     ];
     for ticket in wrong {
@@ -142,13 +151,35 @@ fn whoever_does_not_come_back_is_named() {
     assert_eq!(hall.failure(0).text, text);
 }
 
+// spec: E-04 machine
 #[test]
-fn a_name_that_others_have_by_now_is_theirs() {
+fn a_ticket_beats_a_name() {
     let mut hall = restarted(1);
     let old = hall.job;
     hall.job = hall.register(None).unwrap();
     hall.attend(hall.join(0, "a")).unwrap();
-    let error = hall.register(Some(ticket(old)));
+    assert_eq!(hall.registry.jobs[&hall.job].hosts, [0], "it has begun");
+    hall.look();
+    assert_eq!(hall.register(Some(ticket(old))), Ok(old));
+    hall.look();
+    let text = hall.failure(0).text;
+    assert!(
+        text.starts_with("the ranks of another job \"train\" came back after a restart"),
+        "{text}"
+    );
+    let squatters = hall.job;
+    hall.job = old;
+    hall.attend(remembering(&hall, 0, "a", 2, 5)).unwrap();
+    hall.look();
+    assert_eq!(hall.welcomes(0)[0].ticket, ticket(old));
+    assert_eq!(hall.register(Some(ticket(squatters))), Ok(squatters), "it failed, and learns why");
+}
+
+#[test]
+fn of_two_jobs_with_tickets_the_first_has_the_name() {
+    let mut hall = restarted(1);
+    hall.register(Some(ticket(hall.job))).unwrap();
+    let error = hall.register(Some(ticket(JobId(hall.job.0 + 8))));
     assert_eq!(error, Err(Refusal::NameTaken { name: "train".into() }));
 }
 

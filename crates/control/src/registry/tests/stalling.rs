@@ -34,7 +34,7 @@ fn a_stall_names_rank_fragment_link_and_time() {
                 rank 2 (10.1.1.2:4808) has not contributed over the link \
                 10.1.1.2:4808 → 10.1.0.1:4800, last heard 0.2 s ago at operation 16, fragment 20390; \
                 rank 3 (10.1.1.3:4808) has not contributed over the link \
-                10.1.1.3:4808 → 10.1.0.2:4801, last heard 0.2 s ago";
+                10.1.1.3:4808 → 10.1.0.2:4808, last heard 0.2 s ago";
     let diagnosis = Diagnosis {
         text: text.into(),
         culprits: vec![2, 3],
@@ -55,7 +55,7 @@ fn a_sum_that_was_sent_makes_the_way_down_suspect() {
     hall.look();
     let text = "operation 17 stalls at fragment 20411 for 2.0 s: the server 10.1.0.1:4800 has sent the \
                 sum, but rank 3 (10.1.1.3:4808) has not got it: look at the link \
-                10.1.0.2:4801 → 10.1.1.3:4808";
+                10.1.0.2:4808 → 10.1.1.3:4808";
     assert_eq!(hall.diagnoses(1)[0].text, text);
     assert_eq!(hall.diagnoses(1)[0].culprits, [3]);
 }

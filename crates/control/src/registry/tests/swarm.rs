@@ -6,8 +6,12 @@ use thalweg_aggregate::join::Process;
 use thalweg_core::Rng;
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
 
+use thalweg_wire::tag::Key;
+
 use super::super::*;
 use crate::attendance::rounds::Rounds;
+use crate::caller::NOWHERE;
+use crate::message::RankTicket;
 
 const SERVER: NodeId = NodeId(1);
 const SECRET: Secret = Secret([3; 16]);
@@ -48,6 +52,8 @@ struct World {
     setups: BTreeMap<(JobId, u32), Arc<Setup>>,
     /// The epochs that the server has adopted since it started.
     server_epochs: BTreeMap<JobId, u32>,
+    /// The last ticket of every rank of every job, which outlives its process.
+    tickets: BTreeMap<(JobId, u32), RankTicket>,
     /// True while switches come and go, and change their limits.
     is_stormy: bool,
 }
@@ -66,6 +72,7 @@ impl World {
             half_open: Vec::new(),
             setups: BTreeMap::new(),
             server_epochs: BTreeMap::new(),
+            tickets: BTreeMap::new(),
             is_stormy: true,
         };
         world.clients = (0..workers).map(|rank| world.spawn(rank)).collect();
@@ -75,7 +82,7 @@ impl World {
     /// A new process for a rank, now and then on another node.
     fn spawn(&mut self, rank: u32) -> Client {
         self.next_life += 1;
-        let node = NodeId(100 + rank + 100 * self.rng.below(3) as u32);
+        let node = NodeId(8 * (100 + rank + 100 * self.rng.below(3) as u32));
         Client {
             rank,
             process: Process { node, life: self.next_life },
@@ -173,7 +180,10 @@ impl World {
             Settings { failure_after: DEADLINE, join_timeout: DEADLINE, ..Settings::default() };
         let (name, resume) = ("swarm".to_owned(), client.ticket);
         let wanted = Registration { name, workers, settings, resume };
-        let job = self.registry.register(self.now, wanted).expect("a member is always taken");
+        let caller = Caller::trusted(NOWHERE);
+        let job = self.registry.register(self.now, &caller, wanted);
+        let job = job.expect("a member is always taken");
+        let ticket = self.tickets.get(&(job, self.clients[chosen].rank)).copied();
         let client = &mut self.clients[chosen];
         if client.job.replace(job) != Some(job) {
             client.rounds = Rounds::default();
@@ -186,10 +196,11 @@ impl World {
             rank: client.rank,
             process: client.process,
             host: format!("host {}", client.rank / 2),
-            switch: client.rank.is_multiple_of(3).then_some(NodeId(50 + client.rank % 2)),
+            switch: client.rank.is_multiple_of(3).then_some(NodeId(400 + 8 * (client.rank % 2))),
             resume: client.ticket.map(|_| client.rounds.resume(client.watermark)),
+            ticket,
         };
-        match self.registry.attend(self.now, link, join) {
+        match self.registry.attend(self.now, link, &caller, join) {
             Ok(()) => {}
             // The one before it seems to live.
             Err(Refusal::Taken { .. }) => self.clients[chosen].link = None,
@@ -231,7 +242,10 @@ impl World {
                 self.break_stream(chosen);
                 self.clients[chosen] = self.spawn(rank);
             }
-            ToRank::Waiting { .. } | ToRank::Retire { .. } | ToRank::ReportOperations => {}
+            ToRank::Joined { .. }
+            | ToRank::Waiting { .. }
+            | ToRank::Retire { .. }
+            | ToRank::ReportOperations => {}
             ToRank::Left { .. } => panic!("nobody leaves"),
             ToRank::Diagnosis(diagnosis) => panic!("nobody stalls: {}", diagnosis.text),
         }
@@ -261,6 +275,9 @@ impl World {
         while let Some(action) = self.registry.poll() {
             match action {
                 Action::Tell { link, message } => {
+                    if let ToRank::Joined { ticket } = message {
+                        self.tickets.insert((ticket.job, ticket.rank), ticket);
+                    }
                     let mut clients = self.clients.iter_mut();
                     if let Some(client) = clients.find(|client| client.link == Some(link)) {
                         client.inbound.push_back(message);
@@ -342,6 +359,7 @@ fn registry(rng: &mut Rng) -> Registry {
         secret: SECRET,
         seed: rng.bits(),
         job_memory_bytes: u64::MAX,
+        budgets: JobBudgets::default(),
     })
 }
 

@@ -52,7 +52,7 @@ fn a_switch_that_stays_away_is_planned_out_and_in_again_when_it_is_back() {
     assert!(hall.done.is_empty(), "it may come back");
     pass(&mut hall, Span::from_ms(1_200), false);
     let note =
-        "job \"train\": switch 10.1.0.2:4801 has not answered for 10.0 s: planned without it";
+        "job \"train\": switch 10.1.0.2:4808 has not answered for 10.0 s: planned without it";
     assert_eq!(hall.warnings(), [note]);
     assert!(hall.sent_to(0).contains(&ToRank::Report { round: 2, seat: 0 }));
     hall.answer_all(2, Some(640));
@@ -66,7 +66,7 @@ fn a_switch_that_stays_away_is_planned_out_and_in_again_when_it_is_back() {
     pass(&mut hall, Span::from_s(1), false);
     assert!(hall.done.is_empty());
     pass(&mut hall, Span::from_s(3), true);
-    assert!(hall.notes()[0].contains("switch 10.1.0.2:4801 answers again: planned with it"));
+    assert!(hall.notes()[0].contains("switch 10.1.0.2:4808 answers again: planned with it"));
     hall.answer_all(3, Some(900));
     assert_eq!(first_hops(&hall), [SWITCH; 3]);
     assert_eq!((hall.setup().epoch, hall.setup().resume_from), (3, 900));

@@ -1,0 +1,54 @@
+//! Messages of the control channel as their receivers read them, for fuzz targets.
+
+use prost::Message;
+
+use crate::convert::{self, StreamMessage};
+use crate::message::{FromRank, Join, ToRank};
+use crate::registry::Registration;
+use crate::v1;
+use crate::versions::Versions;
+
+/// A message that was read.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Read {
+    /// A registration by a rank whose versions the server understands.
+    Registration(Registration),
+    /// The first message of a stream.
+    Join(Join),
+    /// Every later message of a rank.
+    FromRank(FromRank),
+    /// A message to a rank.
+    ToRank(ToRank),
+}
+
+/// Reads a registration as a server does.
+pub fn registration(bytes: &[u8]) -> Option<Read> {
+    let request = v1::RegisterRequest::decode(bytes).ok()?;
+    Versions::check(Versions::from_message(request.versions), Versions::OWN).ok()?;
+    convert::registration(request).ok().map(Read::Registration)
+}
+
+/// Reads a message of a stream as a server does.
+pub fn from_rank(bytes: &[u8]) -> Option<Read> {
+    match convert::read_from_rank(v1::FromRank::decode(bytes).ok()?).ok()? {
+        StreamMessage::Join(join) => Some(Read::Join(join)),
+        StreamMessage::Later(message) => Some(Read::FromRank(message)),
+    }
+}
+
+/// Reads a message of a stream as a rank does.
+pub fn to_rank(bytes: &[u8]) -> Option<Read> {
+    convert::read_to_rank(v1::ToRank::decode(bytes).ok()?).ok().map(Read::ToRank)
+}
+
+impl Read {
+    /// Writes the message as its sender does.
+    pub fn write(&self) -> Vec<u8> {
+        match self {
+            Read::Registration(wanted) => convert::to_registration(wanted).encode_to_vec(),
+            Read::Join(join) => convert::to_join(join).encode_to_vec(),
+            Read::FromRank(message) => convert::write_from_rank(message).encode_to_vec(),
+            Read::ToRank(message) => convert::write_to_rank(message).encode_to_vec(),
+        }
+    }
+}

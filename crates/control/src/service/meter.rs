@@ -1,0 +1,271 @@
+//! Calls and streams of every holder, counted against their budgets.
+// spec: E-12
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use thalweg_core::{Span, Time};
+
+use crate::budget::{CallBudgets, CallRate, Reason};
+use crate::caller::Holder;
+
+/// Calls and streams of all holders. What a holder has used is forgotten once its budget is whole again.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    budgets: CallBudgets,
+    holders: BTreeMap<Holder, Account>,
+    total: Bucket,
+    streams: usize,
+}
+
+/// A handle of a meter.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedMeter(Arc<Mutex<Meter>>);
+
+/// A stream that is counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamPermit {
+    meter: SharedMeter,
+    holder: Holder,
+}
+
+/// Most accounts before those are looked for that can be forgotten.
+const ACCOUNTS_KEPT: usize = 1_024;
+
+#[derive(Debug)]
+struct Account {
+    calls: Bucket,
+    listings: Bucket,
+    streams: usize,
+}
+
+/// A token bucket.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    rate: CallRate,
+    /// Calls that may come now, in millionths.
+    left: u64,
+    /// When that was so.
+    at: Time,
+}
+
+const MILLION: u64 = 1_000_000;
+
+impl Meter {
+    pub(crate) fn new(budgets: CallBudgets, now: Time) -> Meter {
+        let total = Bucket::new(budgets.calls_in_total, now);
+        Meter { budgets, holders: BTreeMap::new(), total, streams: 0 }
+    }
+
+    /// Takes down a call, or says which budget is used up.
+    fn call(&mut self, now: Time, holder: Holder) -> Result<(), (Reason, String)> {
+        if !self.account(now, holder).calls.take(now) {
+            return Err(used_up(Reason::Calls, "of this token", self.budgets.calls));
+        }
+        if !self.total.take(now) {
+            return Err(used_up(Reason::Calls, "of all tokens", self.budgets.calls_in_total));
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, now: Time, holder: Holder) -> Result<(), (Reason, String)> {
+        if !self.account(now, holder).listings.take(now) {
+            return Err(used_up(Reason::Listings, "of this token", self.budgets.listings));
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, now: Time, holder: Holder) -> Result<(), (Reason, String)> {
+        let CallBudgets { streams, streams_in_total, .. } = self.budgets;
+        let refused = |whose: &str, limit: usize| {
+            let text = format!("the budget of streams {whose} is used up: {limit} are open");
+            Err((Reason::Streams, text))
+        };
+        if self.streams >= streams_in_total {
+            return refused("of all tokens", streams_in_total);
+        }
+        let account = self.account(now, holder);
+        if account.streams >= streams {
+            return refused("of this token", streams);
+        }
+        account.streams += 1;
+        self.streams += 1;
+        Ok(())
+    }
+
+    fn close(&mut self, holder: Holder) {
+        self.streams = self.streams.saturating_sub(1);
+        if let Some(account) = self.holders.get_mut(&holder) {
+            account.streams = account.streams.saturating_sub(1);
+        }
+    }
+
+    fn account(&mut self, now: Time, holder: Holder) -> &mut Account {
+        if self.holders.len() >= ACCOUNTS_KEPT && !self.holders.contains_key(&holder) {
+            self.holders.retain(|_, account| !account.is_whole(now));
+        }
+        let CallBudgets { calls, listings, .. } = self.budgets;
+        self.holders.entry(holder).or_insert_with(|| Account {
+            calls: Bucket::new(calls, now),
+            listings: Bucket::new(listings, now),
+            streams: 0,
+        })
+    }
+}
+
+impl Account {
+    /// Returns whether it says no more than a new one.
+    fn is_whole(&mut self, now: Time) -> bool {
+        self.streams == 0 && self.calls.is_full(now) && self.listings.is_full(now)
+    }
+}
+
+impl Bucket {
+    fn new(rate: CallRate, now: Time) -> Bucket {
+        Bucket { rate, left: u64::from(rate.burst) * MILLION, at: now }
+    }
+
+    fn take(&mut self, now: Time) -> bool {
+        self.fill(now);
+        let is_there = self.left >= MILLION;
+        if is_there {
+            self.left -= MILLION;
+        }
+        is_there
+    }
+
+    fn is_full(&mut self, now: Time) -> bool {
+        self.fill(now);
+        self.left == u64::from(self.rate.burst) * MILLION
+    }
+
+    fn fill(&mut self, now: Time) {
+        let most = u64::from(self.rate.burst) * MILLION;
+        let passed_us = now.since(self.at).as_ps() / Span::from_us(1).as_ps();
+        // What is less than a microsecond counts next time.
+        self.at += Span::from_us(1) * passed_us;
+        let more = u64::from(self.rate.per_s).saturating_mul(passed_us);
+        self.left = self.left.saturating_add(more).min(most);
+    }
+}
+
+fn used_up(reason: Reason, whose: &str, rate: CallRate) -> (Reason, String) {
+    let CallRate { per_s, burst } = rate;
+    let what = if reason == Reason::Listings { "calls that list jobs" } else { "calls" };
+    let text =
+        format!("the budget of {what} {whose} is used up: {per_s}/s after a burst of {burst}");
+    (reason, text)
+}
+
+impl SharedMeter {
+    pub(crate) fn new(meter: Meter) -> SharedMeter {
+        SharedMeter(Arc::new(Mutex::new(meter)))
+    }
+
+    /// Takes down a call, or says which budget is used up.
+    pub(crate) fn call(&self, now: Time, holder: Holder) -> Result<(), (Reason, String)> {
+        self.lock().call(now, holder)
+    }
+
+    /// Takes down a call that lists jobs, or says that the budget is used up.
+    pub(crate) fn list(&self, now: Time, holder: Holder) -> Result<(), (Reason, String)> {
+        self.lock().list(now, holder)
+    }
+
+    /// Takes down a stream, or says which budget is used up.
+    pub(crate) fn open(&self, now: Time, holder: Holder) -> Result<StreamPermit, (Reason, String)> {
+        self.lock().open(now, holder)?;
+        Ok(StreamPermit { meter: self.clone(), holder })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Meter> {
+        // Every call leaves the counts whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        self.meter.lock().close(self.holder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    const START: Time = Time::from_ps(1_000_000_000_000);
+
+    fn meter() -> Meter {
+        let budgets = CallBudgets {
+            calls: CallRate { per_s: 10, burst: 20 },
+            listings: CallRate { per_s: 1, burst: 2 },
+            calls_in_total: CallRate { per_s: 100, burst: 50 },
+            streams: 3,
+            streams_in_total: 5,
+        };
+        Meter::new(budgets, START)
+    }
+
+    fn calls(meter: &mut Meter, now: Time, holder: Holder) -> usize {
+        (0..1_000).filter(|_| meter.call(now, holder).is_ok()).count()
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn one_token_cannot_use_up_the_calls_of_another() {
+        let mut meter = meter();
+        assert_eq!(calls(&mut meter, START, Holder::Token(1)), 20);
+        assert_eq!(calls(&mut meter, START, Holder::Token(2)), 20);
+        let (reason, text) = meter.call(START, Holder::Token(1)).unwrap_err();
+        assert_eq!(reason, Reason::Calls);
+        assert!(text.contains("of this token") && text.contains("10/s"), "{text}");
+        let later = START + Span::from_ms(1_050);
+        assert_eq!(calls(&mut meter, later, Holder::Token(1)), 10, "it fills with time");
+        assert_eq!(calls(&mut meter, later + Span::from_s(9_999), Holder::Token(1)), 20);
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn all_tokens_together_have_a_budget() {
+        let mut meter = meter();
+        let made: usize = (0..9).map(|token| calls(&mut meter, START, Holder::Token(token))).sum();
+        assert_eq!(made, 50);
+        assert!(meter.call(START, Holder::Token(9)).unwrap_err().1.contains("of all tokens"));
+    }
+
+    #[test]
+    fn lists_are_counted_apart() {
+        let mut meter = meter();
+        assert_eq!((0..9).filter(|_| meter.list(START, Holder::Token(1)).is_ok()).count(), 2);
+        assert!(meter.call(START, Holder::Token(1)).is_ok());
+        let text = meter.list(START, Holder::Token(1)).unwrap_err().1;
+        assert!(text.contains("calls that list jobs"), "{text}");
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn streams_are_counted_until_they_end() {
+        let meter = SharedMeter::new(meter());
+        let open = |token| meter.open(START, Holder::Token(token));
+        let mut own: Vec<_> = (0..3).map(|_| open(1).unwrap()).collect();
+        assert!(open(1).unwrap_err().1.contains("of this token is used up: 3"));
+        let _others = [open(2).unwrap(), open(2).unwrap()];
+        assert!(open(3).unwrap_err().1.contains("of all tokens is used up: 5"));
+        own.pop();
+        assert!(open(1).is_ok());
+    }
+
+    #[test]
+    fn those_that_pause_are_forgotten() {
+        let mut meter = meter();
+        for at in 0..100_000_u32 {
+            let holder = Holder::Address(IpAddr::V4(Ipv4Addr::from_bits(at)));
+            let now = START + Span::from_ms(1) * u64::from(at);
+            let _ = meter.call(now, holder);
+        }
+        assert!(meter.holders.len() <= 2 * ACCOUNTS_KEPT, "{}", meter.holders.len());
+    }
+}

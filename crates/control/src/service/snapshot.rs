@@ -1,0 +1,58 @@
+//! Answers about all jobs, from a copy that is made now and then.
+//!
+//! The copy is taken on the service's thread; counters and texts are made on others, so that heartbeats do not wait for
+//! those who look.
+// spec: E-12
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_core::{Span, Time};
+use tokio::sync::Mutex;
+use tokio::{task, time};
+
+use crate::plane::{Counters, DataPlane};
+use crate::registry::View;
+
+/// Shortest time between two copies.
+const EVERY: Span = Span::from_ms(250);
+
+/// Time that the data plane has to count. One that takes longer is shown without counters.
+const COUNT_WITHIN: Duration = Duration::from_secs(2);
+
+/// All jobs and counters at one moment.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    at: Time,
+    pub(super) view: View,
+    pub(super) counters: Counters,
+}
+
+/// The last snapshot. Those who come while another is made wait for that one.
+#[derive(Clone, Default)]
+pub(super) struct Snapshots {
+    last: Arc<Mutex<Option<Arc<Snapshot>>>>,
+}
+
+impl Snapshots {
+    /// Returns a snapshot that is at most [`EVERY`] old. `take` copies the registry, at once.
+    pub(super) async fn get(
+        &self,
+        now: Time,
+        plane: &Arc<dyn DataPlane>,
+        take: impl FnOnce() -> View,
+    ) -> Arc<Snapshot> {
+        let mut last = self.last.lock().await;
+        if let Some(last) = last.as_ref().filter(|last| now.since(last.at) < EVERY) {
+            return Arc::clone(last);
+        }
+        let view = take();
+        let plane = Arc::clone(plane);
+        let counted = task::spawn_blocking(move || plane.counters());
+        let counted = time::timeout(COUNT_WITHIN, counted).await;
+        let counters = counted.ok().and_then(Result::ok).unwrap_or_default();
+        let snapshot = Arc::new(Snapshot { at: now, view, counters });
+        *last = Some(Arc::clone(&snapshot));
+        snapshot
+    }
+}

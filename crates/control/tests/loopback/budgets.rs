@@ -1,0 +1,227 @@
+//! Budgets over real connections: each is refused with its name, and hurts nobody else.
+// spec: E-12 sockets
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use thalweg_control::token::{Pattern, Role, Token};
+use thalweg_control::{Budgets, CallRate, Credentials, ServiceConfig, v1};
+use tonic::{Code, Status};
+
+use super::raw::{block_on, connect, join, open_stream, raw, request, stream_of};
+use super::stage::{Rank, SECRET, Stage, attend_config, stage};
+
+fn token(id: u64) -> String {
+    let jobs = Pattern::new("*").unwrap();
+    Token { id, role: Role::Tenant, jobs, ranks_max: 9, expires: u64::MAX }.sign(&SECRET)
+}
+
+/// A service that takes signed tokens alone.
+fn limited(change: impl FnOnce(&mut Budgets)) -> Stage {
+    stage(|config: &mut ServiceConfig| {
+        config.credentials =
+            Credentials { secrets: vec![SECRET], required: true, ..Credentials::default() };
+        change(&mut config.budgets);
+    })
+}
+
+fn count(stage: &Stage, reason: &str) -> u64 {
+    let refused = stage.service.refused();
+    refused.into_iter().find(|(name, _)| *name == reason).expect("a reason").1
+}
+
+fn exhausted<T: std::fmt::Debug>(result: Result<T, Status>, words: &str) {
+    let status = result.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains(words), "{}", status.message());
+}
+
+/// Redteam: 4,090 bare registrations kept every new job out.
+#[test]
+fn registrations_of_one_token_do_not_keep_another_out() {
+    let stage = limited(|budgets| budgets.calls.calls = CallRate { per_s: 9_999, burst: 9_999 });
+    let address = stage.service.local_address();
+    let made = raw(address, Some(&token(1)), async |mut client| {
+        let mut made = 0;
+        for number in 0..4_096 {
+            match client.register(request(&number.to_string(), 1)).await {
+                Ok(_) => made += 1,
+                Err(status) => assert_eq!(status.code(), Code::ResourceExhausted, "{status}"),
+            }
+        }
+        made
+    });
+    assert_eq!((made, count(&stage, "unattended")), (64, 4_096 - 64));
+    let mut config = attend_config(address, 1, 0, "a");
+    config.access.token = Some(token(2));
+    assert_eq!(Rank::start(config).answer(None), 1, "another token's job begins at once");
+}
+
+#[test]
+fn calls_and_lists_have_a_rate_for_each_token() {
+    let stage = limited(|budgets| {
+        budgets.calls.calls = CallRate { per_s: 1, burst: 9 };
+        budgets.calls.listings = CallRate { per_s: 1, burst: 2 };
+    });
+    let address = stage.service.local_address();
+    raw(address, Some(&token(1)), async |mut client| {
+        for _ in 0..2 {
+            client.topology(v1::TopologyRequest {}).await.unwrap();
+        }
+        let listed = client.statistics(v1::StatisticsRequest { job: None }).await;
+        exhausted(listed, "calls that list jobs of this token");
+        for _ in 0..6 {
+            client.health(v1::HealthRequest {}).await.unwrap();
+        }
+        let called = client.health(v1::HealthRequest {}).await;
+        exhausted(called, "the budget of calls of this token is used up: 1/s");
+    });
+    raw(address, Some(&token(2)), async |mut client| {
+        client.topology(v1::TopologyRequest {}).await.unwrap();
+    });
+    assert_eq!((count(&stage, "listings"), count(&stage, "calls")), (1, 1));
+}
+
+#[test]
+fn streams_are_counted_for_each_token() {
+    let stage = limited(|budgets| budgets.calls.streams = 2);
+    let address = stage.service.local_address();
+    let own = token(1);
+    block_on(async {
+        let mut client = connect(address, Some(&own)).await;
+        let job = client.register(request("a", 9)).await.unwrap().into_inner().job;
+        let mut open = Vec::new();
+        for rank in 0..2 {
+            let port = 6_000 + 8 * rank as u16;
+            let (sender, stream) = open_stream(join(job, rank, port));
+            open.push((client.attend(stream).await.unwrap(), sender));
+        }
+        let third = client.attend(stream_of(join(job, 2, 6_080))).await;
+        exhausted(third.map(drop), "streams of this token is used up: 2");
+        let mut other = connect(address, Some(&token(2))).await;
+        other.attend(stream_of(join(job, 3, 6_088))).await.unwrap();
+        drop(open);
+        let end = Instant::now() + Duration::from_secs(10);
+        while client.attend(stream_of(join(job, 2, 6_080))).await.is_err() {
+            assert!(Instant::now() < end, "a stream that ended counts no more");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    assert!(count(&stage, "streams") >= 1);
+}
+
+/// Waits until the other end has closed a connection.
+fn closes(mut stream: TcpStream, within: Duration) -> bool {
+    stream.set_read_timeout(Some(within)).unwrap();
+    loop {
+        match stream.read(&mut [0; 256]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+/// Redteam: connections on which nothing comes were kept for ever.
+#[test]
+fn connections_without_a_call_are_closed_and_others_stay() {
+    let stage = limited(|budgets| {
+        budgets.connections.first_call_within = Duration::from_millis(700);
+    });
+    let address = stage.service.local_address();
+    let mut config = attend_config(address, 2, 0, "a");
+    config.access.token = Some(token(1));
+    let waits = Rank::start(config);
+    waits.ticket();
+    let mute = TcpStream::connect(address).unwrap();
+    let mut half = TcpStream::connect(address).unwrap();
+    half.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    let began = Instant::now();
+    assert!(closes(mute, Duration::from_secs(5)) && closes(half, Duration::from_secs(5)));
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!(count(&stage, "mute"), 2);
+    assert_eq!(stage.service.jobs()[0].connected, 1, "a rank that waits has called");
+}
+
+/// Calls without a token prove nothing.
+#[test]
+fn a_connection_whose_calls_are_refused_is_closed() {
+    let stage = limited(|budgets| {
+        budgets.connections.first_call_within = Duration::from_millis(300);
+    });
+    let address = stage.service.local_address();
+    block_on(async {
+        let mut client = connect(address, None).await;
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            let status = client.health(v1::HealthRequest {}).await.unwrap_err();
+            if status.code() != Code::Unauthenticated || count(&stage, "mute") > 0 {
+                break;
+            }
+            assert!(Instant::now() < end, "the connection is closed");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(count(&stage, "mute") > 0);
+}
+
+#[test]
+fn connections_of_one_address_are_limited() {
+    let stage = limited(|budgets| {
+        (budgets.connections.per_address, budgets.connections.unproven_per_address) = (6, 4);
+    });
+    let address = stage.service.local_address();
+    let open: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let fifth = TcpStream::connect(address).unwrap();
+    assert!(closes(fifth, Duration::from_secs(5)), "four have not proved anything");
+    assert!(count(&stage, "connections") >= 1);
+    drop(open);
+    let proven = |number: u64| async move {
+        let mut client = connect(address, Some(&token(number))).await;
+        client.health(v1::HealthRequest {}).await.map(|_| client)
+    };
+    block_on(async {
+        let end = Instant::now() + Duration::from_secs(10);
+        let mut clients = Vec::new();
+        while clients.len() < 6 {
+            assert!(Instant::now() < end, "six of them fit");
+            clients.extend(proven(1).await.ok());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut seventh = None;
+        if let Ok(stream) = TcpStream::connect(address) {
+            seventh = Some(closes(stream, Duration::from_secs(5)));
+        }
+        assert_ne!(seventh, Some(false), "there is no room for a seventh");
+        for client in &mut clients {
+            client.health(v1::HealthRequest {}).await.expect("those that are there stay");
+        }
+    });
+}
+
+#[test]
+fn descriptors_are_kept_for_what_is_there() {
+    let stage = limited(|budgets| {
+        // The limit of this process is not known: all beyond three quarters of it are refused.
+        budgets.connections.descriptors_reserved = u64::MAX;
+    });
+    let address: SocketAddr = stage.service.local_address();
+    let limit = thalweg_net::descriptors::limit().expect("Linux says it");
+    let mut held = Vec::new();
+    let is_closed = |stream: TcpStream| closes(stream, Duration::from_secs(5));
+    if limit > 4_096 {
+        println!("skipped: this process may have {limit} descriptors, too many to use up");
+        return;
+    }
+    let nothing = || std::fs::File::open("/dev/null");
+    while (held.len() as u64) < limit * 3 / 4 {
+        held.push(nothing().expect("a descriptor is left"));
+    }
+    assert!(is_closed(TcpStream::connect(address).unwrap()));
+    assert!(count(&stage, "descriptors") >= 1);
+    drop(held);
+    raw(address, Some(&token(1)), async |mut client| {
+        client.health(v1::HealthRequest {}).await.expect("there is room again");
+    });
+}

@@ -1,0 +1,102 @@
+//! Calls without our client.
+
+use std::net::SocketAddr;
+
+use thalweg_control::v1::control_client::ControlClient;
+use thalweg_control::{Versions, v1};
+use tokio::runtime;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+pub type Client = ControlClient<InterceptedService<Channel, Shown>>;
+
+/// Shows a token with every call.
+#[derive(Clone)]
+pub struct Shown(Option<MetadataValue<Ascii>>);
+
+impl tonic::service::Interceptor for Shown {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Connects with a token, or without.
+pub async fn connect(address: SocketAddr, token: Option<&str>) -> Client {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+    let channel = endpoint.connect().await.expect("the service is there");
+    let shown = token.map(|token| format!("Bearer {token}").parse().expect("printable ASCII"));
+    ControlClient::with_interceptor(channel, Shown(shown))
+}
+
+/// Talks to the service over a connection of its own.
+pub fn raw<T>(address: SocketAddr, token: Option<&str>, talk: impl AsyncFnOnce(Client) -> T) -> T {
+    block_on(async { talk(connect(address, token).await).await })
+}
+
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime starts").block_on(work)
+}
+
+/// A registration as our client would make it.
+pub fn request(name: &str, workers: u32) -> v1::RegisterRequest {
+    let Versions { control, wire } = Versions::OWN;
+    v1::RegisterRequest {
+        name: name.into(),
+        workers,
+        settings: Some(v1::Settings {
+            numeric: Some(v1::Numeric { fixed: None }),
+            recovery: v1::Recovery::Selective.into(),
+            span_fragments: 4_096,
+            operation_timeout_ms: 300_000,
+            stall_after_ms: 5_000,
+            failure_after_ms: 10_000,
+            join_timeout_ms: 300_000,
+            ..Default::default()
+        }),
+        resume: None,
+        versions: Some(v1::Versions {
+            control_oldest: control.oldest,
+            control_newest: control.newest,
+            wire_oldest: wire.oldest,
+            wire_newest: wire.newest,
+        }),
+    }
+}
+
+/// A join of a rank, in a place of its own.
+pub fn join(job: u64, rank: u32, port: u16) -> v1::Join {
+    v1::Join {
+        job,
+        rank,
+        node: 0x0001_0000 | u32::from(port),
+        host: "raw".into(),
+        life: port.into(),
+        ..Default::default()
+    }
+}
+
+/// A stream that begins with a join, and ends when the sender is dropped.
+pub fn open_stream(
+    join: v1::Join,
+) -> (tokio::sync::mpsc::Sender<v1::FromRank>, ReceiverStream<v1::FromRank>) {
+    let (sender, messages) = tokio::sync::mpsc::channel(1);
+    let message = Some(v1::from_rank::Message::Join(join));
+    sender.try_send(v1::FromRank { message }).expect("the queue is empty");
+    (sender, ReceiverStream::new(messages))
+}
+
+/// A stream that begins with a join, and stays open.
+pub fn stream_of(join: v1::Join) -> impl tokio_stream::Stream<Item = v1::FromRank> + Send {
+    let message = Some(v1::from_rank::Message::Join(join));
+    tokio_stream::StreamExt::chain(
+        tokio_stream::once(v1::FromRank { message }),
+        tokio_stream::pending(),
+    )
+}
