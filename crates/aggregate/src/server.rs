@@ -11,7 +11,7 @@ use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Span, Time, 
 use thalweg_wire::aggregate::{
     AggregateError, Description, Gradient, Notice, PROBE_JOB, Query, Scale, SwitchLimits,
 };
-use thalweg_wire::tag::{self, Secret};
+use thalweg_wire::tag::{self, Secrets};
 use thalweg_wire::{Kind, Prefix, peek};
 use thiserror::Error;
 
@@ -20,6 +20,7 @@ use self::job::{Context, Job};
 use self::probe::Probes;
 use self::queue::{Progress, Queue};
 pub use self::stats::Stats;
+use crate::keys::Keys;
 use crate::setup::Setup;
 
 mod check;
@@ -48,9 +49,9 @@ pub struct Config {
     pub ask_gap: Span,
     /// Most jobs at a time. Default 1,024.
     pub jobs_max: u32,
-    /// Keys of jobs are derived from it: packets are sealed with them, and what was not is dropped.
+    /// Keys of jobs are derived from them: packets are sealed with them, and what was not is dropped.
     /// Default none: a simulation without attackers.
-    pub secret: Option<Secret>,
+    pub secrets: Option<Secrets>,
 }
 
 /// Why settings cannot work. The configuration is at fault.
@@ -127,7 +128,7 @@ pub struct Server {
 impl Config {
     /// The defaults for a server on this node.
     pub fn new(me: NodeId) -> Config {
-        Config { me, ask_gap: Span::from_us(50), jobs_max: 1_024, secret: None }
+        Config { me, ask_gap: Span::from_us(50), jobs_max: 1_024, secrets: None }
     }
 
     /// Whether it can work.
@@ -147,7 +148,7 @@ impl Server {
     pub fn new(config: Config) -> Result<Server, ConfigError> {
         config.check()?;
         Ok(Server {
-            probes: Probes::new(config.me, config.secret.as_ref()),
+            probes: Probes::new(config.me, config.secrets.as_ref().map(Secrets::current)),
             config,
             jobs: BTreeMap::new(),
             queue: Queue::default(),
@@ -232,7 +233,7 @@ impl Server {
         prefix: Prefix,
         packet: Packet<'_>,
     ) -> Result<(), AggregateError> {
-        let Prefix { kind, job, epoch } = prefix;
+        let Prefix { kind, job, epoch, .. } = prefix;
         if job == PROBE_JOB {
             match self.probes.answer(prefix, &packet)? {
                 Some(Description { switch, limits, .. }) => {
@@ -247,10 +248,13 @@ impl Server {
             return Ok(());
         };
         // What is of another epoch has another key, and is dropped anyway.
-        let body_bytes = packet.body.len();
-        let is_forged =
-            |key| epoch == job.setup.epoch && !tag::verify_sized(packet.header, body_bytes, key);
-        if job.key.as_ref().is_some_and(is_forged) {
+        let is_genuine = |keys: &Keys| {
+            // Only switches send notices.
+            let is_notice = kind == Kind::AggregateNotice;
+            let key = if is_notice { &keys.stations } else { &keys.job };
+            tag::verify_packet(packet.header, &packet.body, prefix.covers_body, key)
+        };
+        if job.keys.is_some_and(|keys| epoch == job.setup.epoch && !is_genuine(&keys)) {
             job.stats.forged += 1;
             return Ok(());
         }

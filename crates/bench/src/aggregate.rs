@@ -107,6 +107,7 @@ impl Track {
             parent: SERVER,
             level: 0,
             stations: 1,
+            switches: [0; 4],
         };
         let mut body = vec![0; Announcement::body_bytes(1)];
         body[4] = WORKERS;

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use thalweg_aggregate::Setup;
 use thalweg_aggregate::join::{JOBS_MAX, Message, Registrar};
 use thalweg_core::{JobId, NodeId, Rng, Span, Time};
-use thalweg_wire::tag::{Key, Secret};
+use thalweg_wire::tag::{Key, Secrets};
 
 use crate::address::Network;
 use crate::message::{Failure, FailureKind, FromRank, Join, LANE_BITS, Ticket, ToRank, is_lane};
@@ -81,8 +81,8 @@ pub struct RegistryConfig {
     pub switch: Option<NodeId>,
     /// An address of the cluster. The upper half is the same for all nodes.
     pub network: Ipv4Addr,
-    /// Keys of jobs are derived from it.
-    pub secret: Secret,
+    /// Keys of jobs are derived from them. A job keeps the one that it was registered with.
+    pub secrets: Secrets,
     /// Ids of jobs are drawn from it: another one for every start.
     pub seed: u64,
 }
@@ -154,7 +154,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Registry {
     cluster: Cluster,
-    secret: Secret,
+    secrets: Secrets,
     rng: Rng,
     registrar: Registrar,
     jobs: BTreeMap<JobId, Job>,
@@ -173,7 +173,7 @@ impl Registry {
         let network = Network::of(config.network);
         Registry {
             cluster: Cluster { server: config.server, switch: config.switch, network },
-            secret: config.secret,
+            secrets: config.secrets,
             registrar: Registrar::new(rng.stream("registrar")),
             rng: rng.stream("jobs"),
             jobs: BTreeMap::new(),
@@ -196,13 +196,22 @@ impl Registry {
     }
 
     /// Makes a job, or finds it.
-    pub fn register(&mut self, now: Time, wanted: Registration) -> Result<JobId, Refusal> {
+    pub fn register(&mut self, now: Time, mut wanted: Registration) -> Result<JobId, Refusal> {
         refusal::check_name("name", &wanted.name)?;
         wanted.settings.check(wanted.workers)?;
-        let Some(ticket) = wanted.resume else { return self.register_new(now, wanted) };
-        if is_lane(ticket.job) || ticket.proof != Key::derive(&self.secret, ticket.job, 0) {
+        let generation = &mut wanted.settings.parameters.generation;
+        let Some(ticket) = wanted.resume else {
+            *generation = Some(self.secrets.current().generation());
+            return self.register_new(now, wanted);
+        };
+        // A job lives on with the secret that it began with.
+        let secret = self.secrets.of(ticket.proof.generation());
+        let is_genuine =
+            secret.is_some_and(|secret| ticket.proof == Key::derive(secret, ticket.job, 0));
+        if is_lane(ticket.job) || !is_genuine {
             return Err(Refusal::Ticket);
         }
+        *generation = Some(ticket.proof.generation());
         if self.failures.contains_key(&ticket.job) {
             // Whoever attends it is told why.
             return Ok(ticket.job);
@@ -409,7 +418,7 @@ impl Registry {
                 return Ok(());
             }
             let round = self.registrar.round(id).unwrap_or(0);
-            find(&mut self.jobs, id)?.invite(&self.secret, round);
+            find(&mut self.jobs, id)?.invite(&self.secrets, round);
         }
         let job = find(&mut self.jobs, id)?;
         match &job.welcome {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg_core::{JobId, NodeId};
 use thalweg_net::fork::KeptFromChildren;
 use thalweg_wire::aggregate::SwitchLimits;
-use thalweg_wire::tag::Secret;
+use thalweg_wire::tag::Secrets;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
@@ -58,8 +58,9 @@ pub struct ServiceConfig {
     pub switch: Option<NodeId>,
     /// An address of the cluster. The upper half is the same for all nodes.
     pub network: Ipv4Addr,
-    /// Keys of jobs are derived from it. The same after a restart, or no job survives that.
-    pub secret: Secret,
+    /// Keys of jobs are derived from them. The secret of a job that runs is still there after a restart, or the job does not
+    /// survive that.
+    pub secrets: Secrets,
     /// What clients have to show, if anything.
     pub token: Option<String>,
     /// What the service shows, if anything: then connections are encrypted.
@@ -277,8 +278,8 @@ fn shell(
     plane: Arc<dyn DataPlane>,
     errands: mpsc::UnboundedSender<Errand>,
 ) -> (Shell, Broken) {
-    let ServiceConfig { server, switch, network, secret, seed, on_note, .. } = config;
-    let registry = Registry::new(RegistryConfig { server, switch, network, secret, seed });
+    let ServiceConfig { server, switch, network, secrets, seed, on_note, .. } = config;
+    let registry = Registry::new(RegistryConfig { server, switch, network, secrets, seed });
     Shell::new(Desk::new(registry, plane, errands, on_note))
 }
 

@@ -66,6 +66,7 @@ pub(super) fn setup(members: &[Member]) -> Setup {
             aggregators: 1_000,
             span_fragments: SPAN,
             overhead_bytes: 100,
+            generation: None,
         }
         .check()
         .unwrap(),

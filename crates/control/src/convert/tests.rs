@@ -25,6 +25,7 @@ fn setup() -> Setup {
         aggregators: 77,
         span_fragments: 500,
         overhead_bytes: 99,
+        ..JobParameters::default()
     };
     Setup {
         job: JobId(0x1234_5678_9abc_def0),

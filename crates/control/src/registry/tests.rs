@@ -3,6 +3,7 @@
 use thalweg_aggregate::join::Process;
 use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, JobParameters};
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
+use thalweg_wire::tag::Secret;
 
 use super::*;
 use crate::message::{Diagnosis, Place, Progress, Resume, Stall, Waits, Welcome};
@@ -67,7 +68,7 @@ impl Hall {
             server: SERVER,
             switch: None,
             network: Ipv4Addr::new(10, 1, 0, 1),
-            secret: SECRET,
+            secrets: SECRET.into(),
             seed,
         };
         Hall {

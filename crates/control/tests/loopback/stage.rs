@@ -101,7 +101,7 @@ pub fn config() -> ServiceConfig {
         server: SERVER,
         switch: None,
         network: Ipv4Addr::LOCALHOST,
-        secret: SECRET,
+        secrets: SECRET.into(),
         token: None,
         tls: None,
         seed: 1,

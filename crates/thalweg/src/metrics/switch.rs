@@ -17,7 +17,7 @@ const METRICS: [(&str, &str); 4] = [
 ];
 
 /// Counters of dropped packets.
-const DROPS: [&str; 3] = ["forged", "malformed", "queue_full"];
+const DROPS: [&str; 4] = ["forged", "malformed", "unknown_server", "queue_full"];
 
 /// Counters of freed aggregators, and the reason.
 const FREES: [(&str, &str); 4] = [

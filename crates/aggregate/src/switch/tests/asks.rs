@@ -189,6 +189,7 @@ fn stations_of_one_switch_are_asked_each() {
         parent: PARENT,
         level: 0,
         stations: 2,
+        switches: [0; 4],
     };
     let stations = [
         StationBytes::new([0, 0, 0, 0], &[NodeId(1), NodeId(2)]),

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use thalweg_aggregate::join::Process;
 use thalweg_core::Rng;
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
+use thalweg_wire::tag::Secret;
 
 use super::super::*;
 use crate::attendance::rounds::Rounds;
@@ -334,7 +335,7 @@ fn registry(rng: &mut Rng) -> Registry {
         server: SERVER,
         switch: None,
         network: Ipv4Addr::LOCALHOST,
-        secret: SECRET,
+        secrets: SECRET.into(),
         seed: rng.bits(),
     })
 }

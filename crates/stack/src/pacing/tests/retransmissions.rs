@@ -31,6 +31,7 @@ fn setup(recovery: Recovery) -> Arc<Setup> {
         aggregators: 1_000,
         span_fragments: 100,
         overhead_bytes: OVERHEAD_BYTES,
+        ..JobParameters::default()
     };
     Arc::new(Setup {
         job: JOB,
@@ -57,6 +58,7 @@ fn pacing() -> Pacing {
         flows: vec![flow],
         segment_bytes: 4 * u32::from(FRAGMENT_VALUES),
         overhead_bytes: OVERHEAD_BYTES,
+        ..JobParameters::default()
     };
     let pacing = Pacing::new(NodeId(0), settings(), Rate::from_gbps(GBPS), &Rng::new(1));
     let mut pacing = pacing.expect("settings");
