@@ -39,6 +39,8 @@ pub struct JobParameters {
     pub overhead_bytes: u32,
     /// Generation of the secret that the keys of the job follow from. Default none: that of the server's current one.
     pub generation: Option<Generation>,
+    /// True if tags cover bodies, too. Default false: nobody changes packets in flight.
+    pub seals_bodies: bool,
 }
 
 /// Parameters that a job can have.
@@ -73,6 +75,7 @@ impl Default for JobParameters {
             span_fragments: 4_096,
             overhead_bytes: FRAME_OVERHEAD_BYTES,
             generation: None,
+            seals_bodies: false,
         }
     }
 }

@@ -60,6 +60,7 @@ fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
             recovery: recovery(settings.recovery())?,
             numeric: numeric(settings.numeric)?,
             span_fragments: narrow("span_fragments", settings.span_fragments)?,
+            seals_bodies: settings.seals_bodies,
             ..JobParameters::default()
         },
         failure_after: Span::from_ms(settings.failure_after_ms),
@@ -81,6 +82,7 @@ fn to_settings(settings: &Settings) -> v1::Settings {
         stall_after_ms: milliseconds(settings.stall_after),
         failure_after_ms: milliseconds(settings.failure_after),
         join_timeout_ms: milliseconds(settings.join_timeout),
+        seals_bodies: parameters.seals_bodies,
     }
 }
 

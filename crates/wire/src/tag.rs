@@ -227,6 +227,13 @@ pub fn verify_packet(header: &Header, body: &Body<'_>, covers_body: bool, key: &
     }
 }
 
+/// Returns whether a packet has a body that its tag does not cover, where the prefix says this.
+// spec: T-06
+#[inline]
+pub fn leaves_body_open(body: &Body<'_>, covers_body: bool) -> bool {
+    !covers_body && matches!(body, Body::Bytes(bytes) if !bytes.is_empty())
+}
+
 /// Writes into the prefix how the header is sealed: the generation of the key, and what the tag covers.
 #[inline]
 fn mark(header: &mut Header, key: &Key, covers: u8) {

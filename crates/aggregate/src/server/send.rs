@@ -127,13 +127,14 @@ impl Job {
         };
         let key = self.keys.as_ref().map(|keys| keys.to(Receiver::Switch));
         let envelope = envelope(setup, key, group.switch);
-        envelope.fill_sized(&mut packet, |header| announcement.encode(header));
-        if let Body::Bytes(body) = packet.body {
+        if let Body::Bytes(body) = &mut packet.body {
             let size = Announcement::body_bytes(1);
             for (station, bytes) in group.stations.iter().zip(body.chunks_exact_mut(size)) {
                 write_station(&StationBytes::new(station.upper_places, &station.children), bytes);
             }
         }
+        let covers_body = setup.parameters.seals_bodies;
+        envelope.fill_covering(&mut packet, covers_body, |header| announcement.encode(header));
         known.is_queued = false;
         self.stats.announcements += 1;
         None
@@ -166,12 +167,13 @@ impl Site<'_> {
         let mut packet = outbox.lend(size, purpose)?;
         let key = self.keys.as_ref().map(|keys| keys.to(receiver));
         let envelope = envelope(self.setup, key, to);
-        envelope.fill_sized(&mut packet, |header| parameter.encode(header));
         if let (Values::Real(values), Body::Bytes(body), false) =
-            (&slot.body, packet.body, parameter.repeat)
+            (&slot.body, &mut packet.body, parameter.repeat)
         {
             body.copy_from_slice(values);
         }
+        let covers_body = self.setup.parameters.seals_bodies;
+        envelope.fill_covering(&mut packet, covers_body, |header| parameter.encode(header));
         Some(parameter.repeat)
     }
 

@@ -67,6 +67,7 @@ pub(super) fn setup(members: &[Member]) -> Setup {
             span_fragments: SPAN,
             overhead_bytes: 100,
             generation: None,
+            seals_bodies: false,
         }
         .check()
         .unwrap(),

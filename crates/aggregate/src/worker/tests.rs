@@ -44,6 +44,7 @@ fn setup() -> Setup {
             span_fragments: 8,
             overhead_bytes: 100,
             generation: None,
+            seals_bodies: false,
         }
         .check()
         .unwrap(),

@@ -24,6 +24,7 @@ pub(super) fn from_setup(setup: v1::Setup) -> Result<Setup, Malformed> {
         aggregators: setup.aggregators,
         span_fragments: narrow("span_fragments", setup.span_fragments)?,
         overhead_bytes: setup.overhead_bytes,
+        seals_bodies: setup.seals_bodies,
         ..JobParameters::default()
     };
     let spec = JobSpec { workers, servers, parameters }.check();
@@ -58,6 +59,7 @@ pub(super) fn to_setup(setup: &Setup) -> v1::Setup {
         overhead_bytes: parameters.overhead_bytes,
         resume_from: setup.resume_from,
         trees: setup.trees.iter().map(|tree| to_tree(tree)).collect(),
+        seals_bodies: parameters.seals_bodies,
     }
 }
 

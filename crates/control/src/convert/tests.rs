@@ -25,6 +25,7 @@ fn setup() -> Setup {
         aggregators: 77,
         span_fragments: 500,
         overhead_bytes: 99,
+        seals_bodies: true,
         ..JobParameters::default()
     };
     Setup {

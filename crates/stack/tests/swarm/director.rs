@@ -162,6 +162,7 @@ impl<'a> Swarm<'a> {
             indexing: plan.indexing,
             aggregators: self.plan.aggregators,
             span_fragments: plan.span_fragments,
+            seals_bodies: self.plan.seals_bodies,
             ..JobParameters::default()
         };
         let (workers, servers) = (plan.workers.len() as u32, plan.servers.clone());

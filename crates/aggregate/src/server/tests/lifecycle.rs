@@ -240,6 +240,35 @@ fn what_goes_to_workers_is_sealed_with_the_key_that_they_have() {
     assert!(sent.iter().all(|sent| tag::verify_sized(&sent.header, 4, &key)));
 }
 
+// spec: T-06 machine
+#[test]
+fn bodies_are_sealed_where_the_job_asks_for_it() {
+    let secret = Secret([6; 16]);
+    let key = Key::derive(&secret, JOB, 1);
+    let config = Config { secrets: Some(secret.into()), ..Config::new(SERVER) };
+    let mut server = Server::new(config).unwrap();
+    let sealed = Arc::new(setup(&racks()).with(|parameters| parameters.seals_bodies = true));
+    server.adopt(Time::ZERO, sealed.clone());
+    let mut bench = Bench { server: Checked::new(server), setup: sealed, now: Time::ZERO };
+    let stations = Key::stations(&secret, JOB, 1);
+    let is_sealed = |sent: &Sent| tag::verify_with_body(&sent.header, &sent.body, &stations);
+    let announced = bench.drain();
+    assert!(announced.len() == 3 && announced.iter().all(is_sealed));
+    let mut values = fixed(&[1]);
+    let mut header = bench.sum(0, 0, 1, 0b111).to_header();
+    tag::seal_sized(&mut header, 4, &key);
+    bench.hand_in(header, Body::Bytes(&mut values), Ecn::Capable);
+    tag::seal_with_body(&mut header, &fixed(&[2]), &key);
+    bench.hand_in(header, Body::Bytes(&mut values), Ecn::Capable);
+    assert_eq!((bench.stats().forged, bench.stats().gradients), (2, 0));
+    for place in [0, 1] {
+        let mut header = bench.sum(0, 0, 1, 0b1 << place).to_header();
+        tag::seal_with_body(&mut header, &values, &key);
+        bench.hand_in(header, Body::Bytes(&mut values), Ecn::Capable);
+    }
+    assert_eq!((bench.stats().forged, bench.stats().gradients), (2, 2));
+}
+
 #[test]
 fn settings_are_checked() {
     assert_eq!(Config::new(SERVER).check(), Ok(()));

@@ -58,7 +58,6 @@ fn pacing() -> Pacing {
         flows: vec![flow],
         segment_bytes: 4 * u32::from(FRAGMENT_VALUES),
         overhead_bytes: OVERHEAD_BYTES,
-        ..JobParameters::default()
     };
     let pacing = Pacing::new(NodeId(0), settings(), Rate::from_gbps(GBPS), &Rng::new(1));
     let mut pacing = pacing.expect("settings");
