@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 use thalweg::daemon::{Generation, Secret, read_secrets};
 use thalweg_console::{Failure, files, log};
 
-/// Where the system gives random bytes.
+/// Random source of the system.
 const ENTROPY: &str = "/dev/urandom";
 
-/// What `thalweg secret` does.
+/// Subcommands of `thalweg secret`.
 #[derive(Subcommand)]
 pub(crate) enum SecretCommand {
     /// Make a secret for the switches and servers of a cluster
@@ -34,7 +34,7 @@ const NEW_ABOUT: &str = "\
 Make a secret for the switches and servers of a cluster: 32 hexadecimal digits from the random source of the system.
 
 All switches and servers of a cluster have the same secret, in a file that they read with --secret-file. Ranks do not get it:
-keys of jobs are derived from it. Whoever has it can forge sums of all jobs.
+keys of jobs are derived from it. A program that has it can forge sums of all jobs.
 
 A file may hold two secrets, the current one in its first line and another one in its second, so that a secret can be
 replaced while jobs run. Packets show by one bit, the last one of the secret, which of the two they are sealed with: with

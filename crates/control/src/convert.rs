@@ -233,11 +233,12 @@ pub(crate) fn told(message: v1::ToRank) -> Result<ToRank, Malformed> {
         Message::Waiting(v1::Waiting { missing }) => ToRank::Waiting { missing: missing.into() },
         Message::Report(v1::Report { round, seat }) => ToRank::Report { round, seat },
         Message::Adopt(v1::Adopt { seat, key: bytes, setup }) => {
-            let setup = setup::from_setup(setup.ok_or(Malformed("setup"))?)?;
+            let key = key("key", &bytes)?;
+            let setup = setup::from_setup(setup.ok_or(Malformed("setup"))?, key.generation())?;
             if seat >= setup.trees[0].workers() {
                 return Err(Malformed("seat"));
             }
-            ToRank::Adopt { seat, key: key("key", &bytes)?, setup: Arc::new(setup) }
+            ToRank::Adopt { seat, key, setup: Arc::new(setup) }
         }
         Message::Retire(v1::Retire { round }) => ToRank::Retire { round },
         Message::ReportOperations(v1::ReportOperations {}) => ToRank::ReportOperations,

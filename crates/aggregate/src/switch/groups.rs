@@ -138,7 +138,7 @@ pub(super) struct Groups {
     by_name: HashMap<Name, u32, FixedState>,
     groups: Vec<Group>,
     groups_max: usize,
-    /// Whether workers and switches below are told apart.
+    /// True if workers and switches below are kept apart.
     has_seals: bool,
     lookups: u64,
 }
@@ -260,7 +260,7 @@ mod tests {
 
     // spec: E-13 machine
     #[test]
-    fn workers_and_switches_are_told_apart_where_headers_are_sealed() {
+    fn workers_and_switches_are_kept_apart_where_headers_are_sealed() {
         for has_seals in [true, false] {
             let mut groups = Groups::new(4, has_seals);
             let children: [&[u32]; 2] = [&[8, 5, 9], &[8, 6]];

@@ -21,7 +21,7 @@ pub(super) struct Fragment {
 }
 
 impl Fragment {
-    /// What the keys of its packets follow from.
+    /// The scope of the keys of its packets.
     pub(super) fn scope(&self) -> Scope {
         let Identity { job, epoch, .. } = self.identity;
         Scope { job, epoch, generation: self.generation }

@@ -7,7 +7,7 @@ use thalweg_wire::{Kind, Prefix};
 use crate::index::bucket;
 use crate::keys::Keys;
 
-/// What keys follow from, beside a secret.
+/// Everything that keys follow from beside a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Scope {
     pub(super) job: JobId,

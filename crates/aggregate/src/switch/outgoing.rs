@@ -98,7 +98,7 @@ impl Outgoing {
     }
 }
 
-/// Whether it is time for a notice. If so, not again before the gap is over.
+/// Returns whether it is time for a notice. If so, not again before the gap is over.
 fn is_due(from: &mut Time, now: Time, gap: Span) -> bool {
     let is_due = now >= *from;
     if is_due {

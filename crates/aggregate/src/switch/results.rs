@@ -10,7 +10,7 @@ use thalweg_core::{Body, BodySize, Header, JobId, Meta, NodeId, Outbox, Purpose}
 
 use super::Switch;
 
-/// Most results that wait at once. Whoever misses one that does not fit asks for it.
+/// Most results that wait at once. A node that misses one that does not fit asks for it.
 const RESULTS_MAX: usize = 256;
 
 /// A sealed result that is sent to all switches below.

@@ -1,5 +1,6 @@
 use thalweg_aggregate::{Indexing, Member, Setup, Tree};
 use thalweg_core::{Element, Fingerprint};
+use thalweg_wire::tag::Generation;
 
 use super::*;
 
@@ -26,6 +27,8 @@ fn setup() -> Setup {
         span_fragments: 500,
         overhead_bytes: 99,
         seals_bodies: true,
+        // That of the keys below.
+        generation: Some(Generation::Odd),
         ..JobParameters::default()
     };
     Setup {

@@ -34,7 +34,7 @@ pub enum SecretError {
     },
     /// Packets could not tell the two secrets of a file apart.
     #[error(
-        "{path} holds two secrets that cannot be used at once, since {source}: make one that can follow the other by \
+        "{path} holds two secrets of one generation, since {source}: make one that can follow the other by \
          `thalweg secret new --after FILE`"
     )]
     Generation {
@@ -54,7 +54,7 @@ pub enum SecretError {
 pub struct Exposure {
     /// The file.
     pub path: PathBuf,
-    /// Its permissions.
+    /// Permissions of the file.
     pub mode: u32,
 }
 

@@ -17,7 +17,7 @@ const NEW: Secret = Secret([5; 16]);
 const RANKS: u32 = 2;
 const VALUES: usize = 5_000;
 
-/// A job that sums until it is told to end.
+/// A job that sums until it is over.
 #[derive(Default)]
 struct Job {
     is_over: AtomicBool,

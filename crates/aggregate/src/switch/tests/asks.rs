@@ -17,7 +17,7 @@ fn query(worker: u8) -> Query {
 }
 
 /// The switch above asks this one, whose place there is 1.
-fn request() -> Request {
+pub(super) fn request() -> Request {
     let Gradient { identity, aggregator, server, branch, .. } = gradient(0);
     Request {
         identity,

@@ -2,10 +2,11 @@
 
 use thalweg_core::{JobId, NodeId, Span};
 use thalweg_wire::aggregate::{
-    Announcement, Gradient, Notice, PROBE_EPOCH, PROBE_JOB, Probe, Query, Request, StationBytes,
+    Announcement, Gradient, Notice, PROBE_EPOCH, PROBE_JOB, Probe, Query, StationBytes,
 };
 use thalweg_wire::tag::{self, Key, Secret, Secrets};
 
+use super::asks;
 use super::harness::{
     Bench, Content, Fate, ME, PARENT, SERVER, Sent, announcement, gradient, parameter,
 };
@@ -78,12 +79,7 @@ fn query() -> Sent {
 }
 
 fn request() -> Sent {
-    let Gradient { identity, aggregator, branch, .. } = gradient(0);
-    let (level, wanted) = (1, 0b10);
-    let (bypass, afresh) = (false, false);
-    let request =
-        Request { identity, aggregator, server: SERVER, branch, level, wanted, bypass, afresh };
-    Sent::bare(request.to_header())
+    Sent::bare(asks::request().to_header())
 }
 
 // spec: T-06 machine

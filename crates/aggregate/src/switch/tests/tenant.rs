@@ -12,6 +12,7 @@ use thalweg_wire::aggregate::{
 };
 use thalweg_wire::tag::{self, Key, Secret};
 
+use super::asks;
 use super::harness::{Bench, Content, Fate, ME, SERVER, Sent, announcement};
 
 const SECRET: Secret = Secret([9; 16]);
@@ -107,10 +108,8 @@ impl Tenant {
                 ..Sent::new(ME, Content::Bytes(vec![1; 16]))
             };
         }
-        let (wanted, afresh) = (self.rng.bits() as u32, self.rng.chance(0.5));
-        let (level, bypass) = (1, false);
-        let request =
-            Request { identity, aggregator, server, branch, level, wanted, bypass, afresh };
+        let wanted = self.rng.bits() as u32;
+        let request = Request { identity, server, branch, wanted, ..asks::request() };
         Sent::bare(request.to_header())
     }
 
