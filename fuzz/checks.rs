@@ -15,7 +15,7 @@ use thalweg_wire::flow::{Ack, Credit, Data};
 use thalweg_wire::frame::{SUM_FRAME_BYTES, SumFrame};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, SLOTS_MAX, Word};
 use thalweg_wire::tag::{
-    Key, seal, seal_sized, seal_with_body, verify, verify_sized, verify_with_body,
+    Generation, Key, seal, seal_sized, seal_with_body, verify, verify_sized, verify_with_body,
 };
 use thalweg_wire::trailer::{TRAILER_BYTES, Trailer};
 use thalweg_wire::{Kind, Prefix, peek, prefix as layout};
@@ -257,6 +257,13 @@ pub fn tag(bytes: &[u8]) -> bool {
     seal_with_body(&mut with_body, body, &key);
     assert!(verify_with_body(&with_body, body, &key));
     assert_eq!(untagged(&with_body), untagged(header));
+    // A body of nothing is covered by any tag.
+    assert_eq!(verify_sized(&with_body, body.len(), &key), body.is_empty());
+    let odd = key.generation() == Generation::Odd;
+    for (sealed, covers_body) in [(&sealed, false), (&sized, false), (&with_body, true)] {
+        assert_eq!(sealed[7] & GENERATION != 0, odd);
+        assert_eq!(sealed[7] & COVERS_BODY != 0, covers_body);
+    }
 
     // The input says which bit to flip.
     let bit = usize::from(key.0[0]) << 8 | usize::from(key.0[1]);
@@ -303,19 +310,25 @@ pub fn frame(bytes: &[u8]) -> bool {
     true
 }
 
-/// Encoding again gives the same bytes, but for the tag, which encoders leave to the sealer, and the versions,
-/// which may be those of a newer sender.
+/// Encoding again gives the same bytes, but for the tag and what it covers, which encoders leave to the sealer, and
+/// the versions, which may be those of a newer sender.
 fn assert_canonical(header: &Header, mut again: Header) {
     assert_eq!(again[2], layout::VERSION | layout::OLDEST_VERSION << 4);
+    assert_eq!(again[7], 0);
     again[2] = header[2];
     assert_eq!(again, untagged(header));
 }
 
 fn untagged(header: &Header) -> Header {
     let mut header = *header;
+    header[7] &= !(GENERATION | COVERS_BODY);
     header[16..24].fill(0);
     header
 }
+
+/// Bits of the lane that sealing writes.
+const GENERATION: u8 = 1 << 5;
+const COVERS_BODY: u8 = 1 << 6;
 
 /// The prefix, read without the crate's views.
 fn prefix_by_hand(header: &Header) -> Option<Prefix> {
@@ -349,6 +362,14 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
     };
     let (version, oldest) = (header[2] % 16, header[2] / 16);
     let is_readable = oldest <= layout::VERSION && layout::VERSION <= version;
-    let is_ours = header[..2] == layout::MAGIC && is_readable && header[7] == 0;
-    is_ours.then_some(Prefix { kind, job: JobId(number(8, 8)), epoch: number(4, 3) as u32 })
+    let lane = header[7];
+    let is_known = lane & !(GENERATION | COVERS_BODY) == 0;
+    let is_ours = header[..2] == layout::MAGIC && is_readable && is_known;
+    is_ours.then_some(Prefix {
+        kind,
+        job: JobId(number(8, 8)),
+        epoch: number(4, 3) as u32,
+        generation: if lane & GENERATION != 0 { Generation::Odd } else { Generation::Even },
+        covers_body: lane & COVERS_BODY != 0,
+    })
 }

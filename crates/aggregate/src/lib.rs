@@ -11,6 +11,7 @@
 
 mod index;
 pub mod join;
+mod keys;
 mod parameters;
 mod reliability;
 pub mod server;

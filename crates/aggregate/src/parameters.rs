@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES};
 use thalweg_wire::aggregate::AGGREGATORS_MAX;
+use thalweg_wire::tag::Generation;
 use thiserror::Error;
 
 use crate::setup::{Indexing, Numeric, Recovery};
@@ -36,6 +37,10 @@ pub struct JobParameters {
     pub span_fragments: u16,
     /// Bytes that a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
+    /// Generation of the secret that the keys of the job follow from. Default none: that of the server's current one.
+    pub generation: Option<Generation>,
+    /// True if tags cover bodies, too. Default false: nobody changes packets in flight.
+    pub seals_bodies: bool,
 }
 
 /// Parameters that a job can have.
@@ -69,6 +74,8 @@ impl Default for JobParameters {
             aggregators: AGGREGATORS,
             span_fragments: 4_096,
             overhead_bytes: FRAME_OVERHEAD_BYTES,
+            generation: None,
+            seals_bodies: false,
         }
     }
 }

@@ -11,7 +11,7 @@ use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Span, Time, 
 use thalweg_wire::aggregate::{
     AggregateError, Description, Gradient, Notice, PROBE_JOB, Query, Scale, SwitchLimits,
 };
-use thalweg_wire::tag::{self, Secret};
+use thalweg_wire::tag::{self, Secrets};
 use thalweg_wire::{Kind, Prefix, PrefixError, peek};
 use thiserror::Error;
 
@@ -21,6 +21,7 @@ pub use self::memory::{BudgetError, SPAN_LEAST, check_fit, fit, memory_bytes};
 use self::probe::Probes;
 use self::queue::{Progress, Queue};
 pub use self::stats::{Refusals, Stats};
+use crate::keys::Keys;
 use crate::setup::Setup;
 
 mod check;
@@ -56,9 +57,9 @@ pub struct Config {
     pub job_memory_bytes: u64,
     /// Most bytes that all jobs may take together. Default no limit.
     pub memory_bytes: u64,
-    /// Keys of jobs are derived from it: packets are sealed with them, and what was not is dropped.
+    /// Keys of jobs are derived from them: packets are sealed with them, and what was not is dropped.
     /// Default none: a simulation without attackers.
-    pub secret: Option<Secret>,
+    pub secrets: Option<Secrets>,
 }
 
 /// Why settings cannot work. The configuration is at fault.
@@ -150,7 +151,7 @@ impl Config {
             jobs_max: 1_024,
             job_memory_bytes: u64::MAX,
             memory_bytes: u64::MAX,
-            secret: None,
+            secrets: None,
         }
     }
 
@@ -176,7 +177,7 @@ impl Server {
     pub fn new(config: Config) -> Result<Server, ConfigError> {
         config.check()?;
         Ok(Server {
-            probes: Probes::new(config.me, config.secret.as_ref()),
+            probes: Probes::new(config.me, config.secrets.as_ref().map(Secrets::current)),
             config,
             jobs: BTreeMap::new(),
             queue: Queue::default(),
@@ -322,7 +323,7 @@ impl Server {
         prefix: Prefix,
         packet: Packet<'_>,
     ) -> Result<(), AggregateError> {
-        let Prefix { kind, job, epoch } = prefix;
+        let Prefix { kind, job, epoch, .. } = prefix;
         if job == PROBE_JOB {
             match self.probes.answer(prefix, &packet)? {
                 Some(Description { switch, limits, .. }) => {
@@ -337,10 +338,15 @@ impl Server {
             return Ok(());
         };
         // What is of another epoch has another key, and is dropped anyway.
-        let body_bytes = packet.body.len();
-        let is_forged =
-            |key| epoch == job.setup.epoch && !tag::verify_sized(packet.header, body_bytes, key);
-        if job.key.as_ref().is_some_and(is_forged) {
+        let is_genuine = |keys: &Keys| {
+            // Only switches send notices.
+            let is_notice = kind == Kind::AggregateNotice;
+            let key = if is_notice { &keys.stations } else { &keys.job };
+            let is_open = tag::leaves_body_open(&packet.body, prefix.covers_body);
+            !(is_open && job.setup.parameters.seals_bodies)
+                && tag::verify_packet(packet.header, &packet.body, prefix.covers_body, key)
+        };
+        if job.keys.is_some_and(|keys| epoch == job.setup.epoch && !is_genuine(&keys)) {
             job.stats.forged += 1;
             return Ok(());
         }

@@ -10,6 +10,8 @@ mod groups;
 mod key;
 mod keyring;
 mod outgoing;
+mod results;
+mod servers;
 mod shares;
 mod stats;
 mod sweep;
@@ -20,16 +22,18 @@ mod tests;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
-use thalweg_wire::aggregate::FAN_IN_MAX;
+use thalweg_core::{Body, JobId, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
+use thalweg_wire::aggregate::{FAN_IN_MAX, VALUE_BYTES};
 use thalweg_wire::{Kind, Prefix, PrefixError, peek, tag};
 
 use self::aggregator::{Aggregator, Array};
 pub use self::config::{Config, ConfigError};
 use self::groups::Groups;
 use self::key::Fragment;
-use self::keyring::Keyring;
+use self::keyring::{Keyring, Scope};
 use self::outgoing::Outgoing;
+use self::results::Results;
+use self::servers::Servers;
 use self::shares::Shares;
 pub use self::stats::Stats;
 use self::sweep::Sweep;
@@ -48,12 +52,17 @@ pub struct Switch {
     sweep: Sweep,
     groups: Groups,
     outgoing: Outgoing,
+    results: Results,
+    /// Means something only where headers are sealed.
+    servers: Servers,
     /// `None` where headers are not sealed.
     keyring: Option<Keyring>,
     /// `None` where no job is held to its share.
     shares: Option<Shares>,
-    /// The children that are asked next; kept for its memory.
+    /// The children that are asked next, workers before switches; kept for its memory.
     listed: Vec<NodeId>,
+    /// Number of workers among them.
+    listed_workers: usize,
     stats: Stats,
 }
 
@@ -61,15 +70,20 @@ impl Switch {
     /// A switch that has just started.
     pub fn new(config: Config) -> Result<Switch, ConfigError> {
         config.check()?;
+        let has_seals = config.secrets.is_some();
         Ok(Switch {
             config,
             array: Array::new(config.aggregators, config.values_max, config.stale_after),
             sweep: Sweep::new(config.aggregators, config.sweep_steps, config.stale_after),
-            groups: Groups::new(config.groups_max),
+            groups: Groups::new(config.groups_max, has_seals),
             outgoing: Outgoing::new(),
-            keyring: config.secret.map(Keyring::new),
+            results: Results::new(usize::from(config.values_max) * VALUE_BYTES, has_seals),
+            // A tree has a server, and the servers of other trees probe.
+            servers: Servers::new(config.groups_max.saturating_mul(2)),
+            keyring: config.secrets.map(Keyring::new),
             shares: shares(&config),
             listed: Vec::with_capacity(usize::from(FAN_IN_MAX)),
+            listed_workers: 0,
             stats: Stats::default(),
         })
     }
@@ -103,13 +117,14 @@ impl Switch {
     /// straight to the server, whose level is `end`.
     fn above(&mut self, now: Time, fragment: &Fragment, end: u8) -> (NodeId, u8) {
         let Fragment { identity, server, level, .. } = *fragment;
+        let scope = fragment.scope();
         match self.groups.find(identity.job, identity.epoch, server) {
             Some(group) if group.level == level && group.parent != server => {
                 (group.parent, level + 1)
             }
             Some(_) => (server, end),
             None => {
-                self.notice(now, identity.job, identity.epoch, server);
+                self.notice(now, scope, server);
                 (server, end)
             }
         }
@@ -126,6 +141,19 @@ impl Switch {
             Kind::AggregateProbe => self.handle_probe(prefix, packet),
             _ => self.drop_malformed(),
         }
+    }
+
+    /// Returns whether packets of workers may go to a server: a server has named it. If not, they are dropped, and the
+    /// node gets a notice, in case that it is one.
+    // spec: E-13
+    #[inline]
+    fn knows_server(&mut self, now: Time, scope: Scope, server: NodeId) -> bool {
+        if self.keyring.is_none() || self.servers.contains(server) {
+            return true;
+        }
+        self.stats.unknown_server += 1;
+        self.notice_stranger(now, scope, server);
+        false
     }
 
     /// Whether a job holds as many aggregators as it may, now that others want some.
@@ -170,21 +198,25 @@ impl Machine for Switch {
             Err(_) => return self.drop_malformed(),
         };
         // spec: T-06
-        let Packet { meta, header, body } = packet;
-        let body_bytes = body.len();
+        let Packet { meta, header, mut body } = packet;
         let mut key = None;
         if let Some(keyring) = &mut self.keyring {
-            key = keyring.verify(prefix, header, body_bytes);
+            key = keyring.verify(&prefix, header, &body);
             if key.is_none() {
                 self.stats.forged += 1;
                 return Verdict::Consume;
             }
         }
-        let verdict = self.dispatch(now, prefix, Packet { meta, header: &mut *header, body });
+        let lent = match &mut body {
+            Body::Bytes(bytes) => Body::Bytes(bytes),
+            Body::Length(bytes) => Body::Length(*bytes),
+        };
+        let verdict = self.dispatch(now, prefix, Packet { meta, header: &mut *header, body: lent });
+        // What goes down to many is sealed where it is known who they are.
         if let Some(key) = &key
-            && verdict != Verdict::Consume
+            && verdict == Verdict::Forward
         {
-            tag::seal_sized(header, body_bytes, key);
+            tag::seal_packet(header, &body, prefix.covers_body, key);
         }
         verdict
     }
@@ -195,10 +227,11 @@ impl Machine for Switch {
 
     fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox) {
         self.transmit(now, outbox);
+        self.transmit_results(outbox);
     }
 
     fn has_backlog(&self) -> bool {
-        !self.outgoing.is_empty()
+        !self.outgoing.is_empty() || !self.results.is_empty()
     }
 
     fn poll_timeout(&self) -> Time {

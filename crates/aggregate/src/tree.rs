@@ -87,6 +87,8 @@ pub struct GroupStation {
     pub upper_places: [u8; LEVELS],
     /// The nodes below it, in the order of their places.
     pub children: Vec<NodeId>,
+    /// Bitmap of the places of those that are switches.
+    pub switches: u32,
 }
 
 /// Why there is no tree. Whoever set up the job is at fault.
@@ -240,7 +242,11 @@ impl Tree {
         let mut groups: Vec<Group> = Vec::new();
         for station in self.stations.iter().filter(|station| station.at != self.server) {
             let children = station.children.iter().map(|child| self.child_node(*child)).collect();
-            let entry = GroupStation { upper_places: station.upper_places, children };
+            let is_switch = |(_, child): &(u32, &Child)| matches!(child, Child::Station(_));
+            let below = (0_u32..).zip(&station.children).filter(is_switch);
+            let switches = below.fold(0, |bits, (place, _)| bits | 1 << place);
+            let upper_places = station.upper_places;
+            let entry = GroupStation { upper_places, children, switches };
             match groups.iter_mut().find(|group| group.switch == station.at) {
                 Some(group) => group.stations.push(entry),
                 None => groups.push(Group {

@@ -137,8 +137,15 @@ impl Driver {
     }
 
     fn announce(&mut self, job: JobId) {
-        let announcement =
-            Announcement { job, epoch: 1, server: SERVER, parent: SERVER, level: 0, stations: 1 };
+        let announcement = Announcement {
+            job,
+            epoch: 1,
+            server: SERVER,
+            parent: SERVER,
+            level: 0,
+            stations: 1,
+            switches: [0; 4],
+        };
         self.buffer.fill(0);
         self.buffer[4] = WORKERS;
         self.buffer[8..][..12].copy_from_slice(&[10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0]);

@@ -10,6 +10,7 @@ use thalweg_core::{Body, Ecn, Header, JobId, Machine, Meta, NodeId, Packet, Span
 use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Numbers, Parameter, Scale,
 };
+use thalweg_wire::tag::{self, Key, Secret, Secrets};
 
 use super::AggregateArguments;
 use crate::tools::{now, round};
@@ -27,32 +28,59 @@ const BUFFERS: usize = 64;
 const SWITCH: NodeId = NodeId(1);
 const SERVER: NodeId = NodeId(2);
 const JOB: JobId = JobId(7);
+const SECRET: Secret = Secret([3; 16]);
+
+/// Times of a packet of one size, the least of all rounds.
+#[derive(Clone, Copy)]
+struct Times {
+    step_ns: f64,
+    sealed_step_ns: f64,
+    body_tag_ns: f64,
+    copy_ns: f64,
+}
 
 pub(super) fn aggregate(arguments: &AggregateArguments) -> Result<(), Failure> {
-    let mut tracks = SIZES.map(Track::new);
-    let (mut steps_ns, mut copies_ns) = ([f64::INFINITY; 3], [f64::INFINITY; 3]);
+    let mut tracks =
+        SIZES.map(|values| [Track::new(values, None), Track::new(values, Some(SECRET))]);
+    let never = f64::INFINITY;
+    let never = Times { step_ns: never, sealed_step_ns: never, body_tag_ns: never, copy_ns: never };
+    let mut times = [never; SIZES.len()];
     for _ in 0..arguments.rounds {
-        for (at, track) in tracks.iter_mut().enumerate() {
-            steps_ns[at] = track.steps_ns().min(steps_ns[at]);
-            copies_ns[at] = track.copies_ns().min(copies_ns[at]);
+        for ([plain, sealed], times) in tracks.iter_mut().zip(&mut times) {
+            times.step_ns = plain.steps_ns().min(times.step_ns);
+            times.sealed_step_ns = sealed.steps_ns().min(times.sealed_step_ns);
+            times.body_tag_ns = plain.body_tags_ns().min(times.body_tag_ns);
+            times.copy_ns = plain.copies_ns().min(times.copy_ns);
         }
     }
-    tracks.iter().try_for_each(Track::check)?;
-    let by_size = |figures: [f64; 3]| -> BTreeMap<String, f64> {
-        let tenths = figures.map(|ns| round(ns, 1));
+    tracks.iter().flatten().try_for_each(Track::check)?;
+    print(arguments, &times)
+}
+
+fn print(arguments: &AggregateArguments, times: &[Times; 3]) -> Result<(), Failure> {
+    let by_size = |figure: fn(&Times) -> f64| -> BTreeMap<String, f64> {
+        let tenths = times.iter().map(|times| round(figure(times), 1));
         SIZES.into_iter().map(|size| size.to_string()).zip(tenths).collect()
     };
     if arguments.json {
         let result = json!({
-            "ns_per_packet": by_size(steps_ns),
-            "copy_ns": by_size(copies_ns),
+            "ns_per_packet": by_size(|times| times.step_ns),
+            "sealed_ns_per_packet": by_size(|times| times.sealed_step_ns),
+            "body_tag_ns": by_size(|times| times.body_tag_ns),
+            "copy_ns": by_size(|times| times.copy_ns),
             "rounds": arguments.rounds,
         });
         return files::print(&format!("{result}\n"));
     }
-    let mut text = String::from("values  step of a switch  copying as much\n");
-    for ((size, step), copy) in SIZES.into_iter().zip(steps_ns).zip(copies_ns) {
-        text += &format!("{size:>6}  {step:>13.1} ns  {copy:>12.1} ns\n");
+    let mut text = String::from(
+        "values  step of a switch  with sealed headers  tag over a body  copying as much\n",
+    );
+    for (size, times) in SIZES.into_iter().zip(times) {
+        let Times { step_ns, sealed_step_ns, body_tag_ns, copy_ns } = times;
+        text += &format!(
+            "{size:>6}  {step_ns:>13.1} ns  {sealed_step_ns:>16.1} ns  {body_tag_ns:>12.1} ns  \
+             {copy_ns:>12.1} ns\n"
+        );
     }
     files::print(&text)
 }
@@ -69,6 +97,8 @@ struct Track {
     next_sequence: u64,
     now: Time,
     rounds: u64,
+    /// `None` where headers are not sealed.
+    secret: Option<Secret>,
 }
 
 /// A packet of which the body is in one of the buffers.
@@ -81,8 +111,9 @@ struct Arrival {
 }
 
 impl Track {
-    fn new(values: u16) -> Track {
-        let config = Config { aggregators: AGGREGATORS, ..Config::new(SWITCH) };
+    fn new(values: u16, secret: Option<Secret>) -> Track {
+        let secrets = secret.map(Secrets::from);
+        let config = Config { aggregators: AGGREGATORS, secrets, ..Config::new(SWITCH) };
         let bytes = usize::from(values) * 4;
         let mut track = Track {
             switch: Switch::new(config).expect("the settings are right"),
@@ -93,6 +124,7 @@ impl Track {
             next_sequence: 0,
             now: Time::ZERO,
             rounds: 0,
+            secret,
         };
         track.announce();
         track
@@ -107,6 +139,7 @@ impl Track {
             parent: SERVER,
             level: 0,
             stations: 1,
+            switches: [0; 4],
         };
         let mut body = vec![0; Announcement::body_bytes(1)];
         body[4] = WORKERS;
@@ -114,6 +147,9 @@ impl Track {
             body[8 + 4 * usize::from(worker)] = 10 + worker;
         }
         let mut header = announcement.to_header();
+        if let Some(secret) = &self.secret {
+            tag::seal_sized(&mut header, body.len(), &Key::stations(secret, JOB, 1));
+        }
         let mut meta = Meta { dst: SWITCH, ..Meta::default() };
         let body = Body::Bytes(&mut body);
         let packet = Packet { meta: &mut meta, header: &mut header, body };
@@ -148,6 +184,21 @@ impl Track {
         })
     }
 
+    /// The time of a tag that covers the body, over the same gradients. A switch needs one to verify a packet, and another one
+    /// to send it on.
+    fn body_tags_ns(&mut self) -> f64 {
+        let key = Key::derive(&SECRET, JOB, 1);
+        let Track { arrivals, buffers, .. } = self;
+        timed(|| {
+            for Arrival { header, buffer, .. } in
+                arrivals.iter_mut().filter(|it| it.place.is_some())
+            {
+                tag::seal_with_body(header, black_box(&buffers[*buffer]), &key);
+                black_box(header);
+            }
+        })
+    }
+
     /// The packets of the next round. Values are small again, so that no sum leaves the range.
     fn prepare(&mut self) {
         self.rounds += 1;
@@ -178,7 +229,11 @@ impl Track {
         self.push(parameter.to_header(), None);
     }
 
-    fn push(&mut self, header: Header, place: Option<u32>) {
+    fn push(&mut self, mut header: Header, place: Option<u32>) {
+        if let Some(secret) = &self.secret {
+            let derive = if place.is_some() { Key::derive } else { Key::stations };
+            tag::seal_sized(&mut header, usize::from(self.values) * 4, &derive(secret, JOB, 1));
+        }
         let meta = Meta { dst: SWITCH, ecn: Ecn::Capable, ..Meta::default() };
         let buffer = self.arrivals.len() % BUFFERS;
         self.arrivals.push(Arrival { meta, header, buffer, place });

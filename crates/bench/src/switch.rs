@@ -143,7 +143,8 @@ impl Load {
 
     fn server(setup: &Arc<Setup>, server: End) -> Result<Driver<TrainingHost>, Failure> {
         let mut host = host(server.node)?;
-        let config = server::Config { secret: Some(SECRET), ..server::Config::new(server.node) };
+        let config =
+            server::Config { secrets: Some(SECRET.into()), ..server::Config::new(server.node) };
         host.serve(config).map_err(Failure::ran)?;
         let mut server = server.drive(host)?;
         server.command(|host, now| host.server_mut().adopt(now, Arc::clone(setup)), |_| {});
@@ -228,7 +229,7 @@ fn setup(
 fn switch_driver(arguments: &SwitchArguments, end: End) -> Result<Driver<Switch>, Failure> {
     let config = switch::Config {
         values_max: arguments.values,
-        secret: Some(SECRET),
+        secrets: Some(SECRET.into()),
         holds_to_share: true,
         ..switch::Config::new(end.node)
     };

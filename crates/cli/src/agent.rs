@@ -146,8 +146,7 @@ pub(crate) fn agent(arguments: &AgentArguments) -> Result<(), Failure> {
 }
 
 fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
-    let token = arguments.token_file.as_deref().map(files::read).transpose()?;
-    let token = token.map(|token| token.trim().to_owned());
+    let token = arguments.token_file.as_deref().map(daemon::token).transpose()?;
     let switch = |text: &String| -> Result<(Prefix, Access), Failure> {
         let (range, endpoint) = match text.split_once('=') {
             Some((range, endpoint)) => (range.parse::<Prefix>(), endpoint),

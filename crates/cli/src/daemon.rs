@@ -12,11 +12,10 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use thalweg::daemon::read_secret;
+use thalweg::daemon::{Secret, Secrets, exposure, read_secrets};
 use thalweg::{Error, ErrorKind};
 use thalweg_console::{Failure, files, interrupt, log};
 use thalweg_net::Wait;
-use thalweg_wire::tag::Secret;
 
 use thalweg::metrics::Endpoint;
 
@@ -27,7 +26,7 @@ const LOOPBACK_SECRET: Secret = Secret(*b"thalweg-loopback");
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How to write a secret.
-const WRITE_SECRET: &str = "od -An -N16 -tx1 /dev/urandom | tr -d ' \\n' > secret";
+const WRITE_SECRET: &str = "thalweg secret new --out secret";
 
 /// What every daemon takes beside its settings.
 #[derive(Args)]
@@ -105,9 +104,9 @@ pub(crate) fn run<D: Daemon>(
     Ok(())
 }
 
-/// The secret of the cluster. Only where nobody else can reach the daemon there is a default.
+/// The secrets of the cluster. Only where nobody else can reach the daemon there is a default.
 // spec: T-06
-pub(crate) fn secret(file: Option<&Path>, bind: SocketAddr) -> Result<Secret, Failure> {
+pub(crate) fn secrets(file: Option<&Path>, bind: SocketAddr) -> Result<Secrets, Failure> {
     if bind.ip().is_unspecified() {
         return Err(Failure::Usage(format!(
             "{bind} says no address that others could send to: bind to the address of an interface, \
@@ -119,7 +118,7 @@ pub(crate) fn secret(file: Option<&Path>, bind: SocketAddr) -> Result<Secret, Fa
         Some(file) => read(file),
         None if bind.ip().is_loopback() => {
             say("no --secret-file: using the well-known one, which is for loopback only");
-            Ok(LOOPBACK_SECRET)
+            Ok(LOOPBACK_SECRET.into())
         }
         None => Err(Failure::Usage(format!(
             "{bind} can be reached from other machines, and without a secret anybody there could \
@@ -129,14 +128,23 @@ pub(crate) fn secret(file: Option<&Path>, bind: SocketAddr) -> Result<Secret, Fa
     }
 }
 
-/// The secret in a file.
-pub(crate) fn read(file: &Path) -> Result<Secret, Failure> {
-    read_secret(file).map_err(|error| Failure::Usage(error.to_string()))
+/// The secrets in a file.
+pub(crate) fn read(file: &Path) -> Result<Secrets, Failure> {
+    warn_of_exposure(file);
+    read_secrets(file).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// What a file says that others have to show.
 pub(crate) fn token(file: &Path) -> Result<String, Failure> {
+    warn_of_exposure(file);
     files::read(file).map(|text| text.trim().to_owned())
+}
+
+/// Warns the operator if other users of the machine can read a file.
+pub(crate) fn warn_of_exposure(file: &Path) {
+    if let Some(exposure) = exposure(file) {
+        say(format_args!("warning: {exposure}"));
+    }
 }
 
 /// What to do while there is nothing to do.

@@ -10,6 +10,7 @@ mod lab;
 mod plan;
 mod predict;
 mod progress;
+mod secret;
 mod server;
 mod sim;
 mod switch;
@@ -45,6 +46,7 @@ Examples:
   thalweg predict train --input flows.csv --out forest.bin    learn how large flows become
   thalweg lab --hosts 8 --rate 1gbit -- ./train.sh     a command on 8 hosts, all on this machine
   thalweg plan --layers resnet50 --format sonic        queue thresholds for a model, for a switch
+  thalweg secret new --out secret                      what switches and servers of a cluster share
   thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, to be watched
   thalweg server --switch 127.0.0.1:4800               a server beside it
   thalweg agent --address 10.0.3.7 --rate 10gbit       plans when the jobs of this host send
@@ -74,6 +76,9 @@ enum Command {
     Switch(switch::SwitchArguments),
     /// Run a server: completes sums, and knows who is in which job
     Server(server::ServerArguments),
+    /// Make secrets for switches and servers
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// Plan when the jobs of this host send, and make programs obey
     #[command(long_about = agent::ABOUT)]
     Agent(agent::AgentArguments),
@@ -111,6 +116,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Switch(arguments) => switch::switch(&arguments),
         Command::Server(arguments) => server::server(&arguments),
+        Command::Secret(command) => secret::secret(&command),
         Command::Agent(arguments) => agent::agent(&arguments),
         Command::Token(command) => token::token(&command),
         Command::Top(arguments) => top::top(&arguments),

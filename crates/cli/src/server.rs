@@ -37,7 +37,8 @@ struct Settings {
     /// The switch of this server's rack, host:port [default: none]
     #[arg(long, value_name = "ADDR")]
     switch: Option<String>,
-    /// The secret of the cluster: 32 hexadecimal digits; needed beyond loopback
+    /// The secret of the cluster, from `thalweg secret new`; needed beyond loopback. A second line may have the one that
+    /// it replaces
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// A token that all ranks share; other users of this machine can read it, unlike --token-file's
@@ -97,8 +98,8 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     let path = |flag: &Option<PathBuf>, file: &Option<PathBuf>| flag.clone().or(file.clone());
     let secret_file = path(&flags.secret_file, &file.secret_file);
-    let secret = daemon::secret(secret_file.as_deref(), bind)?;
-    let mut config = ServerDaemonConfig::new(bind, secret);
+    let secrets = daemon::secrets(secret_file.as_deref(), bind)?;
+    let mut config = ServerDaemonConfig::new(bind, secrets);
     config.switch = flags.switch.as_ref().or(file.switch.as_ref()).map(resolve).transpose()?;
     config.token = token(flags).or_else(|| token(&file)).transpose()?;
     // Anybody can sign with the secret that everybody knows.

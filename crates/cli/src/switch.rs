@@ -40,7 +40,8 @@ struct Settings {
     /// Where to be reached; the port is a multiple of 8, or 0 for a free one [default: 127.0.0.1:4800]
     #[arg(long, value_name = "ADDR")]
     bind: Option<SocketAddr>,
-    /// The secret of the cluster: 32 hexadecimal digits; needed beyond loopback
+    /// The secret of the cluster, from `thalweg secret new`; needed beyond loopback. A second line may have the one that
+    /// it replaces
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// How many sums can be under way at once [default: 16384]
@@ -118,8 +119,8 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     let file: Settings = arguments.manner.settings()?;
     let flags = &arguments.settings;
     let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
-    let own_secret = secret_file.map(|path| daemon::read(path)).transpose()?;
-    let tables = flags.tables.or(&file.tables_in_file()).start(own_secret)?;
+    let own_secrets = secret_file.map(|path| daemon::read(path)).transpose()?;
+    let tables = flags.tables.or(&file.tables_in_file()).start(own_secrets)?;
     if let Some(tables) = &tables {
         daemon::say(format_args!("load tables at {}", tables.local_address()));
     }
@@ -135,8 +136,8 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
             "{bind} is IPv6, and servers and ranks name switches by IPv4: bind to an IPv4 address"
         )));
     }
-    let secret = daemon::secret(secret_file.map(PathBuf::as_path), bind)?;
-    let mut config = SwitchDaemonConfig::new(bind, secret);
+    let secrets = daemon::secrets(secret_file.map(PathBuf::as_path), bind)?;
+    let mut config = SwitchDaemonConfig::new(bind, secrets);
     config.aggregators = flags.aggregators.or(file.aggregators).unwrap_or(config.aggregators);
     config.values_max = flags.values.or(file.values).unwrap_or(config.values_max);
     config.loss = flags.loss.or(file.loss).unwrap_or(config.loss);

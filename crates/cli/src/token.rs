@@ -116,7 +116,7 @@ pub(crate) fn token(command: &TokenCommand) -> Result<(), Failure> {
 }
 
 fn new(arguments: &NewArguments) -> Result<(), Failure> {
-    let secret = daemon::read(&arguments.secret_file)?;
+    let secrets = daemon::read(&arguments.secret_file)?;
     let job = arguments.job.as_deref().unwrap_or("*");
     let jobs = Pattern::new(job)
         .map_err(|error| Failure::Usage(format!("--job {job:?} cannot be used: {error}")))?;
@@ -134,7 +134,7 @@ fn new(arguments: &NewArguments) -> Result<(), Failure> {
         ranks_max: arguments.ranks,
         expires: since_1970_s() + valid.as_secs(),
     };
-    let text = format!("{}\n", token.sign(&secret));
+    let text = format!("{}\n", token.sign(secrets.current()));
     match &arguments.out {
         Some(path) => files::write_private(path, &text),
         None => files::print(&text),
@@ -147,8 +147,11 @@ fn show(arguments: &ShowArguments) -> Result<(), Failure> {
         Failure::Usage(format!("{error}; give what `thalweg token new` has printed"))
     })?;
     let now = since_1970_s();
-    let secret = arguments.secret_file.as_deref().map(daemon::read).transpose()?;
-    let verified = secret.map(|secret| TokenVerifier::new(&[secret]).verify(text, now).map(drop));
+    let secrets = arguments.secret_file.as_deref().map(daemon::read).transpose()?;
+    let verified = secrets.map(|secrets| {
+        let secrets: Vec<_> = secrets.all().collect();
+        TokenVerifier::new(&secrets).verify(text, now).map(drop)
+    });
     let expires = UNIX_EPOCH.checked_add(Duration::from_secs(token.expires.min(253_402_300_799)));
     let shown = Shown {
         id: format!("{:016x}", token.id),

@@ -266,3 +266,28 @@ fn help_teaches() {
     assert!(printed.contains("Examples:") && printed.contains("thalweg sim scenarios/"));
     assert!(text(&thalweg(&["sim", "--help"]).stdout).contains("Slowdown"));
 }
+
+// spec: T-06 sockets
+#[test]
+fn a_secret_is_new_private_and_can_follow_another() {
+    let printed = thalweg(&["secret", "new"]);
+    let secret = text(&printed.stdout);
+    assert!(secret.len() == 33 && secret.trim().chars().all(|digit| digit.is_ascii_hexdigit()));
+    assert_ne!(text(&thalweg(&["secret", "new"]).stdout), secret, "another one each time");
+
+    let folder = Folder::new("secret");
+    let last_digit = |text: &str| u8::from_str_radix(&text.trim()[31..], 16).expect("a digit");
+    for digit in ["6", "7"] {
+        let old = folder.file("old", &format!("{}{digit}\n", "0".repeat(31)));
+        let next = folder.path(&format!("next-{digit}"));
+        let made = thalweg(&["secret", "new", "--after", &old, "--out", &next]);
+        assert!(made.status.success() && made.stdout.is_empty());
+        assert_ne!(last_digit(&read(&next)) % 2, last_digit(&read(&old)) % 2);
+        let mode = std::fs::metadata(&next).expect("it was written").permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+        let again = thalweg(&["secret", "new", "--out", &next]);
+        assert_eq!(again.status.code(), Some(2), "a secret that may be in use stays");
+    }
+    let wrong = thalweg(&["secret", "new", "--after", &folder.file("no", "secret\n")]);
+    assert_eq!(wrong.status.code(), Some(2));
+}

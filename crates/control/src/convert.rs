@@ -63,6 +63,7 @@ fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
             recovery: recovery(settings.recovery())?,
             numeric: numeric(settings.numeric)?,
             span_fragments: narrow("span_fragments", settings.span_fragments)?,
+            seals_bodies: settings.seals_bodies,
             ..JobParameters::default()
         },
         failure_after: Span::from_ms(settings.failure_after_ms),
@@ -84,6 +85,7 @@ fn to_settings(settings: &Settings) -> v1::Settings {
         stall_after_ms: milliseconds(settings.stall_after),
         failure_after_ms: milliseconds(settings.failure_after),
         join_timeout_ms: milliseconds(settings.join_timeout),
+        seals_bodies: parameters.seals_bodies,
     }
 }
 
@@ -262,11 +264,12 @@ pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<ToRank, Malformed> {
         Message::Waiting(v1::Waiting { missing }) => ToRank::Waiting { missing: missing.into() },
         Message::Report(v1::Report { round, seat }) => ToRank::Report { round, seat },
         Message::Adopt(v1::Adopt { seat, key: bytes, setup }) => {
-            let setup = setup::from_setup(setup.ok_or(Malformed("setup"))?)?;
+            let key = key("key", &bytes)?;
+            let setup = setup::from_setup(setup.ok_or(Malformed("setup"))?, key.generation())?;
             if seat >= setup.trees[0].workers() {
                 return Err(Malformed("seat"));
             }
-            ToRank::Adopt { seat, key: key("key", &bytes)?, setup: Arc::new(setup) }
+            ToRank::Adopt { seat, key, setup: Arc::new(setup) }
         }
         Message::Retire(v1::Retire { round }) => ToRank::Retire { round },
         Message::ReportOperations(v1::ReportOperations {}) => ToRank::ReportOperations,

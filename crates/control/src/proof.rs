@@ -5,7 +5,7 @@ use std::fmt;
 use ring::hmac;
 use thalweg_aggregate::join::Process;
 use thalweg_core::JobId;
-use thalweg_wire::tag::Secret;
+use thalweg_wire::tag::{Generation, Secret};
 
 use crate::message::{RankTicket, Ticket};
 
@@ -16,10 +16,10 @@ pub const PROOF_BYTES: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Proof(pub [u8; PROOF_BYTES]);
 
-/// Makes and verifies tickets, with keys for nothing else. It signs with the first secret and takes those of all.
+/// Makes and verifies tickets, with keys for nothing else. It takes those of all secrets.
 #[derive(Clone)]
 pub(crate) struct Prover {
-    keys: Vec<hmac::Key>,
+    keys: Vec<(Generation, hmac::Key)>,
 }
 
 /// First byte of what is signed: tickets of one kind are none of another.
@@ -30,41 +30,46 @@ impl Prover {
     /// A prover with the secrets of a cluster, of which there is at least one.
     pub(crate) fn new(secrets: &[Secret]) -> Prover {
         assert!(!secrets.is_empty(), "tickets are made with a secret");
-        Prover { keys: secrets.iter().map(|secret| derive(secret, b"thalweg ticket 1")).collect() }
+        let key = |secret: &Secret| (secret.generation(), derive(secret, b"thalweg ticket 1"));
+        Prover { keys: secrets.iter().map(key).collect() }
     }
 
-    /// The ticket of every member of a job.
-    pub(crate) fn ticket(&self, job: JobId) -> Ticket {
-        Ticket { job, proof: self.sign(&job_bytes(job)) }
+    /// The ticket of every member of a job that began with the secret of this generation; of the first secret where that
+    /// is not known, or not there.
+    pub(crate) fn ticket(&self, job: JobId, generation: Option<Generation>) -> Ticket {
+        let own = self.keys.iter().find(|(of, _)| Some(*of) == generation);
+        let (_, key) = own.unwrap_or(&self.keys[0]);
+        Ticket { job, proof: sign(key, &job_bytes(job)) }
     }
 
     /// The ticket of a process that has a rank.
     pub(crate) fn rank_ticket(&self, job: JobId, rank: u32, process: Process) -> RankTicket {
-        let proof = self.sign(&rank_bytes(job, rank, process));
+        let proof = sign(&self.keys[0].1, &rank_bytes(job, rank, process));
         RankTicket { job, rank, process, proof }
     }
 
-    /// Returns whether a ticket of a job is right.
-    pub(crate) fn verify(&self, ticket: &Ticket) -> bool {
-        self.is_signed(&job_bytes(ticket.job), &ticket.proof)
+    /// Returns the generation of the secret that a ticket of a job is made with, if it is right.
+    pub(crate) fn verify(&self, ticket: &Ticket) -> Option<Generation> {
+        self.signed_by(&job_bytes(ticket.job), &ticket.proof)
     }
 
     /// Returns whether a ticket of a rank is right.
     pub(crate) fn verify_rank(&self, ticket: &RankTicket) -> bool {
         let RankTicket { job, rank, process, proof } = ticket;
-        self.is_signed(&rank_bytes(*job, *rank, *process), proof)
-    }
-
-    fn sign(&self, bytes: &[u8]) -> Proof {
-        let mut proof = [0; PROOF_BYTES];
-        proof.copy_from_slice(hmac::sign(&self.keys[0], bytes).as_ref());
-        Proof(proof)
+        self.signed_by(&rank_bytes(*job, *rank, *process), proof).is_some()
     }
 
     /// Compares in a time that does not depend on where the first difference is.
-    fn is_signed(&self, bytes: &[u8], proof: &Proof) -> bool {
-        self.keys.iter().any(|key| hmac::verify(key, bytes, &proof.0).is_ok())
+    fn signed_by(&self, bytes: &[u8], proof: &Proof) -> Option<Generation> {
+        let is_by = |(_, key): &&(Generation, hmac::Key)| hmac::verify(key, bytes, &proof.0).is_ok();
+        self.keys.iter().find(is_by).map(|(generation, _)| *generation)
     }
+}
+
+fn sign(key: &hmac::Key, bytes: &[u8]) -> Proof {
+    let mut proof = [0; PROOF_BYTES];
+    proof.copy_from_slice(hmac::sign(key, bytes).as_ref());
+    Proof(proof)
 }
 
 /// A key for one purpose. Knowing it tells nothing about the secret or about keys for other purposes.
@@ -109,9 +114,10 @@ mod tests {
     fn a_ticket_is_of_one_job_and_one_process() {
         let prover = Prover::new(&[SECRET]);
         let process = Process { node: NodeId(8), life: 3 };
-        let (job, rank) = (prover.ticket(JobId(16)), prover.rank_ticket(JobId(16), 2, process));
-        assert!(prover.verify(&job) && prover.verify_rank(&rank));
-        assert!(!prover.verify(&Ticket { job: JobId(24), ..job }));
+        let (job, rank) = (prover.ticket(JobId(16), None), prover.rank_ticket(JobId(16), 2, process));
+        assert_eq!(prover.verify(&job), Some(SECRET.generation()));
+        assert!(prover.verify_rank(&rank));
+        assert_eq!(prover.verify(&Ticket { job: JobId(24), ..job }), None);
         let others = [
             RankTicket { job: JobId(24), ..rank },
             RankTicket { rank: 3, ..rank },
@@ -128,8 +134,11 @@ mod tests {
     #[test]
     fn tickets_of_the_secret_before_stay_valid() {
         let (old, both) = (Prover::new(&[SECRET]), Prover::new(&[OTHER, SECRET]));
-        assert!(both.verify(&old.ticket(JobId(8))));
-        assert!(!old.verify(&both.ticket(JobId(8))), "new ones are of the first");
+        let (job, before) = (JobId(8), Some(SECRET.generation()));
+        assert_eq!(both.verify(&old.ticket(job, None)), before);
+        assert_eq!(old.verify(&both.ticket(job, None)), None, "new ones are of the first");
+        let kept = both.ticket(job, before);
+        assert_eq!(old.verify(&kept), before, "a job that lives on keeps its secret");
     }
 
     #[test]

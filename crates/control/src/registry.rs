@@ -37,7 +37,7 @@ use thalweg_aggregate::Setup;
 use thalweg_aggregate::join::{JOBS_MAX, Message, Registrar};
 use thalweg_core::{JobId, NodeId, Rng, Span, Time};
 use thalweg_net::PORTS_PER_NODE;
-use thalweg_wire::tag::Secret;
+use thalweg_wire::tag::Secrets;
 
 use crate::address::Network;
 use crate::budget::JobBudgets;
@@ -97,8 +97,8 @@ pub struct RegistryConfig {
     pub switch: Option<NodeId>,
     /// An address of the cluster. The upper half is the same for all nodes.
     pub network: Ipv4Addr,
-    /// Keys of jobs are derived from it.
-    pub secret: Secret,
+    /// Keys of jobs are derived from them. A job keeps the one that it was registered with.
+    pub secrets: Secrets,
     /// Ids of jobs are drawn from it: another one for every start.
     pub seed: u64,
     /// Most bytes that one job may take of the parameter server. Spans follow from it.
@@ -174,7 +174,7 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Registry {
     cluster: Cluster,
-    secret: Secret,
+    secrets: Secrets,
     prover: Prover,
     budgets: JobBudgets,
     rng: Rng,
@@ -195,8 +195,8 @@ impl Registry {
         let network = Network::of(config.network);
         Registry {
             cluster: Cluster { server: config.server, switch: config.switch, network },
-            prover: Prover::new(&[config.secret]),
-            secret: config.secret,
+            prover: Prover::new(&config.secrets.all().collect::<Vec<_>>()),
+            secrets: config.secrets,
             budgets: config.budgets,
             registrar: Registrar::new(rng.stream("registrar")),
             rng: rng.stream("jobs"),
@@ -226,15 +226,22 @@ impl Registry {
         &mut self,
         now: Time,
         caller: &Caller,
-        wanted: Registration,
+        mut wanted: Registration,
     ) -> Result<JobId, Refusal> {
         refusal::check_name("name", &wanted.name)?;
         wanted.settings.check(wanted.workers)?;
         caller.check(&wanted.name, wanted.workers)?;
-        let Some(ticket) = wanted.resume else { return self.register_new(now, caller, wanted) };
-        if is_lane(ticket.job) || !self.prover.verify(&ticket) {
+        let generation = &mut wanted.settings.parameters.generation;
+        let Some(ticket) = wanted.resume else {
+            *generation = Some(self.secrets.current().generation());
+            return self.register_new(now, caller, wanted);
+        };
+        let proven = self.prover.verify(&ticket);
+        if is_lane(ticket.job) || proven.is_none() {
             return Err(Refusal::Ticket);
         }
+        // A job lives on with the secret that it began with.
+        *generation = proven;
         if self.ended.failed(ticket.job).is_some() {
             // A rank that attends it gets the reason.
             return Ok(ticket.job);
@@ -517,8 +524,9 @@ impl Registry {
                 return Ok(());
             }
             let round = self.registrar.round(id).unwrap_or(0);
-            let ticket = self.prover.ticket(id);
-            find(&mut self.jobs, id)?.invite(&self.secret, ticket, round);
+            let job = find(&mut self.jobs, id)?;
+            let ticket = self.prover.ticket(id, job.settings.parameters.generation);
+            job.invite(&self.secrets, ticket, round);
         }
         let job = find(&mut self.jobs, id)?;
         match &job.welcome {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use thalweg_core::{JobId, NodeId};
 use thalweg_wire::aggregate::SwitchLimits;
-use thalweg_wire::tag::Secret;
+use thalweg_wire::tag::Secrets;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
@@ -67,8 +67,9 @@ pub struct ServiceConfig {
     pub switch: Option<NodeId>,
     /// An address of the cluster. The upper half is the same for all nodes.
     pub network: Ipv4Addr,
-    /// Keys of jobs are derived from it. The same after a restart, or no job survives that.
-    pub secret: Secret,
+    /// Keys of jobs are derived from them. The secret of a job that runs is still there after a restart, or the job does not
+    /// survive that.
+    pub secrets: Secrets,
     /// Credentials that clients need.
     pub credentials: Credentials,
     /// Limits of what clients may use.
@@ -340,7 +341,7 @@ fn shell(
         server,
         switch,
         network,
-        secret,
+        secrets,
         seed,
         budgets,
         job_memory_bytes,
@@ -349,7 +350,7 @@ fn shell(
     } = config;
     let budgets = budgets.jobs;
     let registry =
-        RegistryConfig { server, switch, network, secret, seed, job_memory_bytes, budgets };
+        RegistryConfig { server, switch, network, secrets, seed, job_memory_bytes, budgets };
     Shell::new(Desk::new(Registry::new(registry), plane, errands, on_note), guard)
 }
 

@@ -14,12 +14,12 @@ use thalweg_net::Network;
 
 pub use thalweg_control::JobSummary;
 pub use thalweg_core::JobId;
-pub use thalweg_wire::tag::Secret;
+pub use thalweg_wire::tag::{Generation, SameGeneration, Secret, Secrets};
 
 use crate::error::Error;
 
 pub use self::memory::MemoryBudget;
-pub use self::secret::{SecretError, read_secret};
+pub use self::secret::{Exposure, SecretError, exposure, read_secrets};
 pub use self::server::{MemorySnapshot, ServerDaemon, ServerDaemonConfig, ServerSnapshot};
 pub use self::switch::{SwitchDaemon, SwitchDaemonConfig, SwitchSnapshot};
 

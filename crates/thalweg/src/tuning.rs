@@ -6,7 +6,7 @@ use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, 
 use thalweg_deliver::LossBound;
 use thalweg_transport::control::{Aimd, Delay, DelayRate};
 use thalweg_transport::{Credentials, RtoLimits};
-use thalweg_wire::tag::{Key, Secret};
+use thalweg_wire::tag::{Key, Secrets};
 
 use crate::daemon::MemoryBudget;
 use crate::window::Window;
@@ -43,10 +43,10 @@ pub(crate) fn worker(window: Window) -> worker::Config {
 }
 
 /// The server of in-network aggregation.
-pub(crate) fn server(me: NodeId, secret: Secret, memory: MemoryBudget) -> server::Config {
+pub(crate) fn server(me: NodeId, secrets: Secrets, memory: MemoryBudget) -> server::Config {
     server::Config {
         ask_gap: ASK_GAP,
-        secret: Some(secret),
+        secrets: Some(secrets),
         job_memory_bytes: memory.job_bytes(),
         memory_bytes: memory.total_bytes,
         ..server::Config::new(me)
@@ -54,12 +54,12 @@ pub(crate) fn server(me: NodeId, secret: Secret, memory: MemoryBudget) -> server
 }
 
 /// A switch.
-pub(crate) fn switch(me: NodeId, secret: Secret) -> switch::Config {
+pub(crate) fn switch(me: NodeId, secrets: Secrets) -> switch::Config {
     switch::Config {
         ask_gap: ASK_GAP,
         // Longer than a daemon may be stopped by its operating system.
         stale_after: Span::from_s(1),
-        secret: Some(secret),
+        secrets: Some(secrets),
         holds_to_share: true,
         ..switch::Config::new(me)
     }

@@ -39,6 +39,21 @@ impl Envelope<'_> {
         }
     }
 
+    /// [`fill_sized`](Envelope::fill_sized) for a packet whose body is written: the seal covers the body if that is asked for.
+    #[inline]
+    pub fn fill_covering(
+        &self,
+        packet: &mut Packet<'_>,
+        covers_body: bool,
+        encode: impl FnOnce(&mut Header),
+    ) {
+        self.address(packet);
+        encode(packet.header);
+        if let Some(key) = self.key {
+            tag::seal_packet(packet.header, &packet.body, covers_body, key);
+        }
+    }
+
     #[inline]
     fn address(&self, packet: &mut Packet<'_>) {
         packet.meta.dst = self.dst;
@@ -74,5 +89,13 @@ mod tests {
         envelope.fill_sized(&mut packet, |header| header[30] = 6);
         assert_eq!((header[30], meta.wire_bytes), (6, 1_040));
         assert!(tag::verify_sized(&header, 1_000, &key) && !tag::verify(&header, &key));
+        for covers_body in [false, true] {
+            let mut bytes = *b"values";
+            let body = Body::Bytes(&mut bytes);
+            let mut packet = Packet { meta: &mut meta, header: &mut header, body };
+            envelope.fill_covering(&mut packet, covers_body, |header| header[30] = 7);
+            assert_eq!(tag::verify_with_body(&header, b"values", &key), covers_body);
+            assert_eq!(tag::verify_sized(&header, 6, &key), !covers_body);
+        }
     }
 }

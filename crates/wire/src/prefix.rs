@@ -9,6 +9,7 @@ use zerocopy::{
 };
 
 use crate::int24::{U24, U24_MAX};
+use crate::tag::Generation;
 
 /// The first two bytes of every packet, "TW". They turn stray traffic away cheaply; they prove
 /// nothing, the tag does.
@@ -26,6 +27,12 @@ const VERSIONS: u8 = VERSION | OLDEST_VERSION << 4;
 
 /// The last epoch that a header can name. Registrars end a job that needs more.
 pub const EPOCH_MAX: u32 = U24_MAX;
+
+/// Bit of [`PrefixView::lane`]: the [`Generation`] of the key that sealed the header.
+pub(crate) const GENERATION: u8 = 1 << 5;
+
+/// Bit of [`PrefixView::lane`]: the tag covers the body.
+pub(crate) const COVERS_BODY: u8 = 1 << 6;
 
 /// Size of the prefix.
 pub const PREFIX_BYTES: usize = size_of::<PrefixView>();
@@ -106,6 +113,10 @@ pub struct Prefix {
     pub job: JobId,
     /// Which set-up of the job it belongs to: at most [`EPOCH_MAX`].
     pub epoch: u32,
+    /// Generation of the key that sealed it. Even where nothing is sealed.
+    pub generation: Generation,
+    /// True if the tag covers the body.
+    pub covers_body: bool,
 }
 
 /// Why a prefix cannot be read. The packet is at fault, or whoever sent it here.
@@ -125,8 +136,8 @@ pub enum PrefixError {
         /// The oldest version whose readers understand the packet.
         oldest: u8,
     },
-    /// A tree or a key generation beside the first, or bits without meaning.
-    #[error("the packet has lane {0:#04x}: version {VERSION} has none but zero")]
+    /// A tree beside the first, or bits without meaning.
+    #[error("the packet has lane {0:#04x}: bits 0 to 4 and 7 are zero in version {VERSION}")]
     Lane(u8),
     /// A kind that this version does not have.
     #[error("no packet of version {VERSION} has the kind {0}")]
@@ -153,7 +164,8 @@ pub struct PrefixView {
     pub kind: u8,
     /// The set-up of the job.
     pub epoch: U24,
-    /// Bits 0 to 4 the tree, bit 5 the key generation: all zero in this version, as are bits 6 and 7.
+    /// Bits 0 to 4 the tree, zero in this version; bit 5 the generation of the key; bit 6 whether the tag covers the
+    /// body; bit 7 zero. Sealing writes bits 5 and 6.
     pub lane: u8,
     /// The job.
     pub job: U64,
@@ -197,10 +209,10 @@ impl PrefixView {
         // What this version writes, looked at first: nearly every packet is.
         if self.magic == MAGIC
             && self.versions == VERSIONS
-            && self.lane == 0
+            && self.lane & !(GENERATION | COVERS_BODY) == 0
             && let Some(kind) = Kind::from_u8(self.kind)
         {
-            return Ok(Prefix { kind, job: JobId(self.job.get()), epoch: self.epoch.get() });
+            return Ok(self.of_kind(kind));
         }
         self.other_meaning()
     }
@@ -216,10 +228,21 @@ impl PrefixView {
             return Err(PrefixError::Version { version, oldest });
         }
         let kind = Kind::from_u8(self.kind).ok_or(PrefixError::Kind(self.kind))?;
-        if self.lane != 0 {
+        if self.lane & !(GENERATION | COVERS_BODY) != 0 {
             return Err(PrefixError::Lane(self.lane));
         }
-        Ok(Prefix { kind, job: JobId(self.job.get()), epoch: self.epoch.get() })
+        Ok(self.of_kind(kind))
+    }
+
+    #[inline]
+    fn of_kind(&self, kind: Kind) -> Prefix {
+        Prefix {
+            kind,
+            job: JobId(self.job.get()),
+            epoch: self.epoch.get(),
+            generation: Generation::from_bit(self.lane & GENERATION != 0),
+            covers_body: self.lane & COVERS_BODY != 0,
+        }
     }
 }
 
@@ -317,7 +340,21 @@ mod tests {
     #[test]
     fn literal_bytes_have_their_meaning() {
         let job = JobId(0x1122_3344_5566_7788);
-        assert_eq!(peek(&bytes()), Ok(Prefix { kind: Kind::FlowData, job, epoch: 7 }));
+        let prefix = Prefix {
+            kind: Kind::FlowData,
+            job,
+            epoch: 7,
+            generation: Generation::Even,
+            covers_body: false,
+        };
+        assert_eq!(peek(&bytes()), Ok(prefix));
+        let with_lane = |lane| {
+            let mut header = bytes();
+            header[7] = lane;
+            peek(&header)
+        };
+        assert_eq!(with_lane(0x20), Ok(Prefix { generation: Generation::Odd, ..prefix }));
+        assert_eq!(with_lane(0x40), Ok(Prefix { covers_body: true, ..prefix }));
     }
 
     #[test]
@@ -335,6 +372,7 @@ mod tests {
         assert_eq!(refused(2, 0x01), version(1, 0));
         assert_eq!(refused(7, 1), PrefixError::Lane(1));
         assert_eq!(refused(7, 0x80), PrefixError::Lane(0x80));
+        assert_eq!(refused(7, 0x30), PrefixError::Lane(0x30));
         assert_eq!(refused(3, 0), PrefixError::Kind(0));
         assert_eq!(refused(3, 255), PrefixError::Kind(255));
         assert_eq!(peek(&[0; HEADER_BYTES]), Err(PrefixError::NotOurs([0, 0])));

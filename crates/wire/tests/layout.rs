@@ -39,7 +39,7 @@ fn the_document_has_the_fields_of_the_code() {
         class, reserved);
     let credit = fields!(CreditView: flow, transmissions, priority, reserved);
     let [gradient, parameter, query, request] = fragment_fields();
-    let group = fields!(GroupView: reserved, server, other, level, stations, reserved_end);
+    let group = fields!(GroupView: switches, server, other, level, stations, reserved_end);
     let description = fields!(DescriptionView: aggregators, fragment_values, formats, reserved,
         server, switch, reserved_end);
     let [deliver_data, deliver_ack, deliver_control] = deliver_fields();

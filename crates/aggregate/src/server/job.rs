@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use thalweg_core::{JobId, NodeId, Span, Time};
 use thalweg_wire::aggregate::{Identity, Notice, Query};
-use thalweg_wire::tag::Key;
 
 use super::judge::{Asker, State};
 use super::leeway::{Leeway, missing_ranks};
@@ -15,6 +14,7 @@ use super::scaling::Scaling;
 use super::slot::Slot;
 use super::stats::{Refusal, Stats};
 use super::{Config, Event, Missing, memory_bytes};
+use crate::keys::Keys;
 use crate::parameters::JobParameters;
 use crate::setup::Setup;
 use crate::tree::{Group, Top, Tree};
@@ -34,8 +34,8 @@ pub(super) fn window(parameters: &JobParameters, trees: u64) -> u64 {
 pub(super) struct Job {
     pub setup: Arc<Setup>,
     pub me: NodeId,
-    /// The key of this epoch.
-    pub key: Option<Key>,
+    /// The keys of this epoch.
+    pub keys: Option<Keys>,
     /// All fragments below are complete at every worker.
     pub everyone: u64,
     /// Fragments from so far above `everyone` on are dropped.
@@ -72,7 +72,7 @@ pub(super) struct Announced {
 /// A fragment, with what it belongs to.
 pub(super) struct Site<'a> {
     pub setup: &'a Setup,
-    pub key: Option<Key>,
+    pub keys: Option<Keys>,
     pub tree: &'a Tree,
     pub tops: &'a [Top],
     /// See [`Job::everyone`].
@@ -104,7 +104,10 @@ impl Job {
         });
         Job {
             me: config.me,
-            key: config.secret.map(|secret| Key::derive(&secret, setup.job, setup.epoch)),
+            keys: config.secrets.as_ref().map(|secrets| {
+                let secret = secrets.of_job(setup.parameters.generation);
+                Keys::derive(secret, setup.job, setup.epoch)
+            }),
             everyone: setup.resume_from,
             window,
             shards: shards.collect(),
@@ -255,8 +258,8 @@ impl Job {
         let Shard { ring, tops, .. } = self.shards[shard].as_mut()?;
         let index = sequence / self.setup.trees.len() as u64;
         let (setup, tree) = (&*self.setup, &*self.setup.trees[shard]);
-        let (key, everyone) = (self.key, self.everyone);
-        Some(Site { setup, key, tree, tops, everyone, place: ring.at(index) })
+        let (keys, everyone) = (self.keys, self.everyone);
+        Some(Site { setup, keys, tree, tops, everyone, place: ring.at(index) })
     }
 
     /// All about a fragment that a task is about. `None` if it is over.

@@ -11,6 +11,7 @@ use super::queue::{Progress, Task};
 use super::ring::Place;
 use super::seats;
 use super::slot::Values;
+use crate::keys::Receiver;
 use crate::setup::Setup;
 use crate::tree::Top;
 
@@ -44,7 +45,8 @@ impl Job {
         let nodes = site.tree.top_nodes();
         let is_last = next + 1 >= nodes.len();
         let (node, is_again) = (*nodes.get(next)?, site.place.slot.outgoing.is_again);
-        let Some(is_repeat) = site.put_parameter(node, is_again, outbox) else {
+        let to = (node, site.receiver(node));
+        let Some(is_repeat) = site.put_parameter(to, is_again, outbox) else {
             return Some(Progress::NoRoom);
         };
         site.place.slot.outgoing.tell = (!is_last).then_some(next + 1);
@@ -60,7 +62,8 @@ impl Job {
             site.place.slot.outgoing.answer = None;
             return None;
         }
-        let Some(is_repeat) = site.put_parameter(site.tree.node(worker), true, outbox) else {
+        let to = (site.tree.node(worker), Receiver::Worker);
+        let Some(is_repeat) = site.put_parameter(to, true, outbox) else {
             return Some(Progress::NoRoom);
         };
         site.place.slot.outgoing.answer = None;
@@ -89,7 +92,8 @@ impl Job {
         let wants_floats = site.place.slot.state == State::Floats;
         let is_sent = match owing {
             Owing::Worker(worker) if wants_floats => {
-                site.put_parameter(site.tree.node(worker), true, outbox).is_some()
+                let to = (site.tree.node(worker), Receiver::Worker);
+                site.put_parameter(to, true, outbox).is_some()
             }
             _ => site.put_request(owing, outbox),
         };
@@ -121,15 +125,18 @@ impl Job {
             parent: group.parent,
             level: group.level,
             stations: group.stations.len() as u8,
+            switches: std::array::from_fn(|at| group.stations.get(at).map_or(0, |it| it.switches)),
         };
-        let envelope = envelope(setup, self.key.as_ref(), group.switch);
-        envelope.fill_sized(&mut packet, |header| announcement.encode(header));
-        if let Body::Bytes(body) = packet.body {
+        let key = self.keys.as_ref().map(|keys| keys.to(Receiver::Switch));
+        let envelope = envelope(setup, key, group.switch);
+        if let Body::Bytes(body) = &mut packet.body {
             let size = Announcement::body_bytes(1);
             for (station, bytes) in group.stations.iter().zip(body.chunks_exact_mut(size)) {
                 write_station(&StationBytes::new(station.upper_places, &station.children), bytes);
             }
         }
+        let covers_body = setup.parameters.seals_bodies;
+        envelope.fill_covering(&mut packet, covers_body, |header| announcement.encode(header));
         known.is_queued = false;
         self.stats.announcements += 1;
         None
@@ -137,11 +144,17 @@ impl Job {
 }
 
 impl Site<'_> {
+    /// Kind of a node right below the server.
+    fn receiver(&self, node: NodeId) -> Receiver {
+        let is_switch = self.tops.iter().any(|top| top.at == node);
+        if is_switch { Receiver::Switch } else { Receiver::Worker }
+    }
+
     /// Sends what workers are told, and says whether it was the wish for floats. `None` if there was
     /// no room.
     fn put_parameter(
         &mut self,
-        to: NodeId,
+        (to, receiver): (NodeId, Receiver),
         is_again: bool,
         outbox: &mut dyn Outbox,
     ) -> Option<bool> {
@@ -154,13 +167,15 @@ impl Site<'_> {
         };
         let purpose = if parameter.repeat { Purpose::Control } else { Purpose::of_data(is_again) };
         let mut packet = outbox.lend(size, purpose)?;
-        let envelope = envelope(self.setup, self.key.as_ref(), to);
-        envelope.fill_sized(&mut packet, |header| parameter.encode(header));
+        let key = self.keys.as_ref().map(|keys| keys.to(receiver));
+        let envelope = envelope(self.setup, key, to);
         if let (Values::Real(values), Body::Bytes(body), false) =
-            (&slot.body, packet.body, parameter.repeat)
+            (&slot.body, &mut packet.body, parameter.repeat)
         {
             body.copy_from_slice(values);
         }
+        let covers_body = self.setup.parameters.seals_bodies;
+        envelope.fill_covering(&mut packet, covers_body, |header| parameter.encode(header));
         Some(parameter.repeat)
     }
 
@@ -169,11 +184,13 @@ impl Site<'_> {
         let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else {
             return false;
         };
-        let (to, branch, level, wanted, bypass) = match owing {
-            Owing::Station(top) => (top.at, top.branch, top.ask_level, top.wanted, false),
+        let ((to, receiver), branch, level, wanted, bypass) = match owing {
+            Owing::Station(top) => {
+                ((top.at, Receiver::Switch), top.branch, top.ask_level, top.wanted, false)
+            }
             Owing::Worker(rank) => {
                 let branch = self.tree.branch(rank);
-                (self.tree.node(rank), branch, branch.end(), 1, true)
+                ((self.tree.node(rank), Receiver::Worker), branch, branch.end(), 1, true)
             }
         };
         let request = Request {
@@ -186,7 +203,8 @@ impl Site<'_> {
             bypass,
             afresh: false,
         };
-        let envelope = envelope(self.setup, self.key.as_ref(), to);
+        let key = self.keys.as_ref().map(|keys| keys.to(receiver));
+        let envelope = envelope(self.setup, key, to);
         envelope.fill_sized(&mut packet, |header| request.encode(header));
         true
     }

@@ -67,6 +67,8 @@ pub(super) fn setup(members: &[Member]) -> Setup {
             aggregators: 1_000,
             span_fragments: SPAN,
             overhead_bytes: 100,
+            generation: None,
+            seals_bodies: false,
         }
         .check()
         .unwrap(),

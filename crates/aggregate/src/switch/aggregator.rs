@@ -53,6 +53,8 @@ pub(super) struct Array {
     slot_bytes: usize,
     /// When the children were last asked, by slot. Apart, because few steps look at it.
     asked_at: Vec<Time>,
+    /// Number of times that the sum was sent before it was full, by slot. Valid only with [`ASKED`].
+    handed_over: Vec<u32>,
     stale_after: Span,
     occupied: u32,
 }
@@ -112,6 +114,7 @@ impl Array {
             values_from,
             slot_bytes,
             asked_at: vec![Time::ZERO; count],
+            handed_over: vec![0; count],
             stale_after,
             occupied: 0,
         }
@@ -273,12 +276,36 @@ impl Array {
         let slot = &mut self.slots[place as usize];
         let asked_at = &mut self.asked_at[place as usize];
         slot.touched = touched;
-        if slot.marks & ASKED != 0 && now.since(*asked_at) < gap {
+        if slot.marks & ASKED == 0 {
+            self.handed_over[place as usize] = 0;
+        } else if now.since(*asked_at) < gap {
             return false;
         }
         slot.marks |= ASKED;
         *asked_at = now;
         true
+    }
+
+    /// [`may_ask`](Array::may_ask) for what is sent on of a sum. If that is bounded, it is sent at most as often as
+    /// children have contributed to it, times their number: a tenant makes the switch send no more bytes than it has
+    /// sent, times the ranks of its job.
+    // spec: E-13
+    pub(super) fn may_hand_over(
+        &mut self,
+        now: Time,
+        place: u32,
+        gap: Span,
+        touched: Time,
+        is_bounded: bool,
+    ) -> bool {
+        if !self.may_ask(now, place, gap, touched) {
+            return false;
+        }
+        let slot = &self.slots[place as usize];
+        let handed_over = &mut self.handed_over[place as usize];
+        let paid_for = slot.bitmap.count_ones() * slot.key.full().count_ones();
+        *handed_over += 1;
+        !is_bounded || *handed_over <= paid_for
     }
 
     /// Notes that the sum is to be sent again. `false` if it was noted before.

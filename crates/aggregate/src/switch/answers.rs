@@ -1,15 +1,17 @@
 //! What comes from the server: parameter packets, announcements and probes.
 
-use thalweg_core::{Body, Packet, Time, Verdict};
-use thalweg_wire::Prefix;
+use thalweg_core::{Body, JobId, NodeId, Packet, Time, Verdict};
 use thalweg_wire::aggregate::{
     Announcement, Description, Identity, Parameter, ParameterView, Probe,
 };
+use thalweg_wire::{Prefix, tag};
 
 use super::Switch;
 use super::groups::{Group, Station};
 use super::key::Fragment;
+use super::keyring::Scope;
 use crate::index;
+use crate::keys::Receiver;
 
 impl Switch {
     /// Frees what the parameter packet answers, and passes it down.
@@ -27,7 +29,8 @@ impl Switch {
         self.stats.parameters += 1;
         let Identity { job, epoch, .. } = identity;
         let Some(index) = self.groups.index(job, epoch, server) else {
-            self.notice(now, job, epoch, server);
+            self.servers.name(server);
+            self.notice(now, Scope::of(&prefix), server);
             return Verdict::Consume;
         };
         // What does not come from above would go round for ever.
@@ -36,9 +39,10 @@ impl Switch {
         }
         let Group { level, .. } = *self.groups.at(index);
         view.level = level;
+        let generation = prefix.generation;
         for at in 0..self.groups.at(index).stations().len() {
             let Station { upper_places, .. } = self.groups.at(index).stations()[at];
-            let fragment = Fragment { identity, server, level, upper_places };
+            let fragment = Fragment { identity, server, level, upper_places, generation };
             let place = index::place(aggregator, level, upper_places, self.array.len());
             if self.array.find_fragment(place, &fragment).is_some() {
                 self.stats.freed_by_parameter += 1;
@@ -49,7 +53,41 @@ impl Switch {
                 self.free(place);
             }
         }
-        Verdict::Multicast(self.groups.at(index).targets())
+        self.send_down(index, prefix, server, packet)
+    }
+
+    /// Sends a result to all nodes below, sealed for them. Where these are workers and switches, the switches get copies.
+    // spec: E-13
+    fn send_down(
+        &mut self,
+        index: usize,
+        prefix: Prefix,
+        server: NodeId,
+        packet: Packet<'_>,
+    ) -> Verdict<'_> {
+        let Packet { meta, header, body } = packet;
+        let group = self.groups.at(index);
+        let (has_workers, has_switches) =
+            (!group.workers().is_empty(), !group.switches().is_empty());
+        let keys = self.keyring.as_mut().and_then(|keyring| keyring.keys(Scope::of(&prefix)));
+        if let Some(keys) = keys {
+            let mut seal = |receiver| {
+                tag::seal_packet(header, &body, prefix.covers_body, keys.to(receiver));
+                *header
+            };
+            if has_switches {
+                let sealed = seal(Receiver::Switch);
+                let tree: (JobId, u32, NodeId) = (prefix.job, prefix.epoch, server);
+                if has_workers && !self.results.push(tree, *meta, sealed, &body) {
+                    self.stats.queue_full += 1;
+                }
+            }
+            if has_workers {
+                seal(Receiver::Worker);
+            }
+        }
+        let group = self.groups.at(index);
+        Verdict::Multicast(if has_workers { group.workers() } else { group.switches() })
     }
 
     /// Learns a group.
@@ -72,6 +110,7 @@ impl Switch {
             return self.drop_malformed();
         }
         self.stats.announcements += 1;
+        self.servers.name(announcement.server);
         self.groups.announce(&announcement, stations);
         Verdict::Consume
     }
@@ -89,6 +128,7 @@ impl Switch {
             return self.drop_malformed();
         }
         self.stats.probes += 1;
+        self.servers.name(server);
         Description { server, switch, limits: self.config.limits() }.encode(packet.header);
         packet.meta.dst = server;
         Verdict::Forward

@@ -1,14 +1,17 @@
 //! Queries and requests.
 
-use thalweg_core::{NodeId, Packet, Time, Verdict};
-use thalweg_wire::Prefix;
+use thalweg_core::{Header, NodeId, Packet, Time, Verdict};
 use thalweg_wire::aggregate::{Branch, Identity, LEVELS, Query, Request, STATIONS_MAX};
+use thalweg_wire::tag::Generation;
+use thalweg_wire::{Prefix, tag};
 
 use super::Switch;
 use super::groups::Station;
 use super::key::Fragment;
+use super::keyring::Scope;
 use super::outgoing::Task;
 use crate::index;
+use crate::keys::Receiver;
 
 impl Switch {
     /// Asks for what is missing here, or passes the query on.
@@ -20,10 +23,13 @@ impl Switch {
         packet: Packet<'_>,
     ) -> Verdict<'_> {
         let Some(query) = self.read_query(prefix, &packet) else { return self.drop_malformed() };
-        self.stats.queries += 1;
         let Query { identity, aggregator, server, branch, level, .. } = query;
-        let upper_places = branch.places_above(level);
-        let fragment = Fragment { identity, server, level, upper_places };
+        if !self.knows_server(now, Scope::of(&prefix), server) {
+            return Verdict::Consume;
+        }
+        self.stats.queries += 1;
+        let (upper_places, generation) = (branch.places_above(level), prefix.generation);
+        let fragment = Fragment { identity, server, level, upper_places, generation };
         if query.bypass || branch.fan_in(level) == 0 {
             return pass_on(&query, server, branch.end(), packet);
         }
@@ -48,8 +54,7 @@ impl Switch {
                 bypass: false,
                 afresh: false,
             };
-            request.encode(packet.header);
-            return Verdict::Multicast(&self.listed);
+            return self.send_requests(&request, generation, packet.header);
         }
         let (parent, level) = self.above(now, &fragment, branch.end());
         pass_on(&query, parent, level, packet)
@@ -66,14 +71,16 @@ impl Switch {
         packet: Packet<'_>,
     ) -> Verdict<'_> {
         let (parent, level) = self.above(now, fragment, query.branch.end());
-        if !self.may_ask(now, place) {
+        if !self.may_hand_over(now, place) {
             return pass_on(query, parent, level, packet);
         }
         if self.array.enqueue(self.touch(now, place), place) && !self.push(Task::Sum(place)) {
             self.array.dequeue(place);
             return pass_on(query, parent, level, packet);
         }
-        if !self.push(Task::Query { query: Query { level, ..*query }, to: parent }) {
+        let generation = fragment.generation;
+        let task = Task::Query { query: Query { level, ..*query }, to: parent, generation };
+        if !self.push(task) {
             return pass_on(query, parent, level, packet);
         }
         Verdict::Consume
@@ -90,8 +97,10 @@ impl Switch {
         let Some(asked) = self.read_request(prefix, &packet) else { return self.drop_malformed() };
         let Identity { job, epoch, .. } = asked.identity;
         self.stats.requests += 1;
+        let generation = prefix.generation;
         let Some(group) = self.groups.find(job, epoch, asked.server) else {
-            self.notice(now, job, epoch, asked.server);
+            self.servers.name(asked.server);
+            self.notice(now, Scope::of(&prefix), asked.server);
             return Verdict::Consume;
         };
         if asked.bypass || asked.level != group.level + 1 {
@@ -105,25 +114,60 @@ impl Switch {
         // The packet itself becomes the first request that is needed; seldom are there more.
         let mut first = None;
         for station in stations.into_iter().flatten() {
-            let Some(request) = self.request_below(now, &asked, level, &station) else { continue };
+            let fragment = fragment_at(&asked, level, station.upper_places, generation);
+            let Some(request) = self.request_below(now, &asked, &fragment, &station) else {
+                continue;
+            };
             if first.is_none() {
-                first = Some((request, station));
+                first = Some((request, fragment));
             } else {
-                self.push_requests(&request, &station);
+                self.push_requests(&request, &fragment);
             }
         }
-        let Some((request, station)) = first else { return Verdict::Consume };
-        let fragment = fragment_at(&request, level, station.upper_places);
+        let Some((request, fragment)) = first else { return Verdict::Consume };
         if !self.list_children(&fragment, request.wanted) {
             return Verdict::Consume;
         }
-        request.encode(packet.header);
-        Verdict::Multicast(&self.listed)
+        self.send_requests(&request, generation, packet.header)
+    }
+
+    /// Makes a packet a request to the nodes that are listed, sealed for them. Where these are workers and switches, the
+    /// switches get packets of their own.
+    // spec: E-13
+    fn send_requests(
+        &mut self,
+        request: &Request,
+        generation: Generation,
+        header: &mut Header,
+    ) -> Verdict<'_> {
+        request.encode(header);
+        let (has_workers, workers) = (self.listed_workers > 0, self.listed_workers);
+        if has_workers {
+            for at in workers..self.listed.len() {
+                self.push_request(request, self.listed[at], generation, Receiver::Switch);
+            }
+        }
+        let receiver = if has_workers { Receiver::Worker } else { Receiver::Switch };
+        let Identity { job, epoch, .. } = request.identity;
+        let scope = Scope { job, epoch, generation };
+        if let Some(keys) = self.keyring.as_mut().and_then(|keyring| keyring.keys(scope)) {
+            tag::seal(header, keys.to(receiver));
+        }
+        Verdict::Multicast(if has_workers { &self.listed[..workers] } else { &self.listed })
     }
 
     fn may_ask(&mut self, now: Time, place: u32) -> bool {
         let touched = self.touch(now, place);
         self.array.may_ask(now, place, self.config.ask_gap, touched)
+    }
+
+    /// Returns whether what there is of a sum may be sent to the server. Where tenants may be hostile, not more often than
+    /// pays for it: a query is shorter than the sum, and one that is lost as often as that is asked for elsewhere.
+    // spec: E-13
+    fn may_hand_over(&mut self, now: Time, place: u32) -> bool {
+        let touched = self.touch(now, place);
+        let is_bounded = self.keyring.is_some();
+        self.array.may_hand_over(now, place, self.config.ask_gap, touched, is_bounded)
     }
 
     fn read_query(&self, prefix: Prefix, packet: &Packet<'_>) -> Option<Query> {
@@ -146,12 +190,12 @@ impl Switch {
         &mut self,
         now: Time,
         asked: &Request,
-        level: u8,
+        fragment: &Fragment,
         station: &Station,
     ) -> Option<Request> {
-        let fragment = fragment_at(asked, level, station.upper_places);
-        let place = self.place_of(asked.aggregator, &fragment);
-        let missing = self.array.find_fragment(place, &fragment).map(|slot| slot.missing());
+        let level = fragment.level;
+        let place = self.place_of(asked.aggregator, fragment);
+        let missing = self.array.find_fragment(place, fragment).map(|slot| slot.missing());
         let (wanted, afresh) = match missing {
             Some(0) => {
                 if self.array.enqueue(self.touch(now, place), place) && !self.push(Task::Sum(place))
@@ -173,36 +217,58 @@ impl Switch {
     }
 
     /// Remembers to send a request to each node that it names.
-    fn push_requests(&mut self, request: &Request, station: &Station) {
-        let fragment = fragment_at(request, request.level, station.upper_places);
-        if self.list_children(&fragment, request.wanted) {
+    fn push_requests(&mut self, request: &Request, fragment: &Fragment) {
+        if self.list_children(fragment, request.wanted) {
             for at in 0..self.listed.len() {
-                let to = self.listed[at];
-                self.push(Task::Request { request: *request, to });
+                let is_worker = at < self.listed_workers;
+                let receiver = if is_worker { Receiver::Worker } else { Receiver::Switch };
+                self.push_request(request, self.listed[at], fragment.generation, receiver);
             }
         }
     }
 
-    /// Lists the nodes that a bitmap names, each once. `false` if there are none.
+    fn push_request(
+        &mut self,
+        request: &Request,
+        to: NodeId,
+        generation: Generation,
+        receiver: Receiver,
+    ) {
+        self.push(Task::Request { request: *request, to, generation, receiver });
+    }
+
+    /// Lists the nodes that a bitmap names, each once, workers before switches. `false` if there are none.
     fn list_children(&mut self, fragment: &Fragment, bitmap: u32) -> bool {
-        self.listed.clear();
-        let Fragment { identity, server, level, upper_places } = *fragment;
-        let group = self.groups.find(identity.job, identity.epoch, server);
-        if let Some(group) = group.filter(|group| group.level == level) {
-            let at = group.stations().iter().find(|at| at.upper_places == upper_places);
-            for child in at.into_iter().flat_map(|station| group.named(station, bitmap)) {
-                if !self.listed.contains(&child) {
-                    self.listed.push(child);
+        let Switch { groups, listed, listed_workers, .. } = self;
+        listed.clear();
+        *listed_workers = 0;
+        let Fragment { identity, server, level, upper_places, .. } = *fragment;
+        let group = groups.find(identity.job, identity.epoch, server);
+        let Some(group) = group.filter(|group| group.level == level) else { return false };
+        let station = group.stations().iter().find(|at| at.upper_places == upper_places);
+        let Some(station) = station else { return false };
+        let mut list = |bitmap| {
+            for child in group.named(station, bitmap) {
+                if !listed.contains(&child) {
+                    listed.push(child);
                 }
             }
-        }
-        !self.listed.is_empty()
+            listed.len()
+        };
+        *listed_workers = list(bitmap & !station.switches);
+        list(bitmap & station.switches) > 0
     }
 }
 
 /// The fragment that a request is about, at a station.
-fn fragment_at(request: &Request, level: u8, upper_places: [u8; LEVELS]) -> Fragment {
-    Fragment { identity: request.identity, server: request.server, level, upper_places }
+fn fragment_at(
+    request: &Request,
+    level: u8,
+    upper_places: [u8; LEVELS],
+    generation: Generation,
+) -> Fragment {
+    let Request { identity, server, .. } = *request;
+    Fragment { identity, server, level, upper_places, generation }
 }
 
 /// Sends a query on.

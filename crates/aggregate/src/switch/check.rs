@@ -10,6 +10,8 @@ impl Check for Switch {
     fn check(&self) {
         self.array.check();
         self.outgoing.check();
+        self.results.check();
+        self.servers.check();
         if let Some(shares) = &self.shares {
             shares.check(self.array.taken().map(|slot| slot.key.job()));
         }

@@ -2,7 +2,7 @@
 
 use thalweg_core::{FRAME_OVERHEAD_BYTES, NodeId, Span};
 use thalweg_wire::aggregate::{AGGREGATORS_MAX, BodyFormats, SwitchLimits};
-use thalweg_wire::tag::Secret;
+use thalweg_wire::tag::Secrets;
 use thiserror::Error;
 
 use crate::parameters::{AGGREGATORS, FRAGMENT_VALUES};
@@ -30,9 +30,9 @@ pub struct Config {
     pub groups_max: u32,
     /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
-    /// Keys of jobs are derived from it: what is not sealed with them is dropped. Default none: a
-    /// simulation without attackers.
-    pub secret: Option<Secret>,
+    /// Keys of jobs are derived from them: what is not sealed with them is dropped, and packets go only to nodes
+    /// that a server has named. Default none: a simulation without attackers.
+    pub secrets: Option<Secrets>,
     /// Whether a job that others have to wait for is held to its share of the aggregators (T-06).
     /// Default no, as in the paper.
     pub holds_to_share: bool,
@@ -75,7 +75,7 @@ impl Config {
             ask_gap: Span::from_us(100),
             groups_max: 256,
             overhead_bytes: FRAME_OVERHEAD_BYTES,
-            secret: None,
+            secrets: None,
             holds_to_share: false,
         }
     }

@@ -9,6 +9,7 @@ use thalweg_wire::aggregate::{
 use super::Switch;
 use super::aggregator::Over;
 use super::key::{Key, Part};
+use super::keyring::Scope;
 use super::table::{self, Action, Class, Tier};
 use crate::index;
 
@@ -41,6 +42,9 @@ impl Switch {
         if !body.len().is_multiple_of(VALUE_BYTES) || server == self.config.me {
             return self.drop_malformed();
         }
+        if !self.knows_server(now, Scope::of(&prefix), server) {
+            return Verdict::Consume;
+        }
         self.stats.gradients += 1;
         // spec: A-10
         if meta.ecn.is_congested() {
@@ -49,7 +53,7 @@ impl Switch {
         }
         let level = view.level();
         let has_room = body.len() <= usize::from(self.config.values_max) * VALUE_BYTES;
-        let Some(part) = part(view, &branch, level, &body).filter(|_| has_room) else {
+        let Some(part) = part(&prefix, view, &branch, level, &body).filter(|_| has_room) else {
             // It was on its last stretch, or is longer than what is summed here.
             self.stats.passed += 1;
             view.set_levels(branch.end(), view.bitmap_level());
@@ -216,9 +220,15 @@ impl Switch {
 
 /// What a gradient is to the station at this level. `None` if it has no station there.
 #[inline]
-fn part(view: &GradientView, branch: &Branch, level: u8, body: &Body<'_>) -> Option<Part> {
+fn part(
+    prefix: &Prefix,
+    view: &GradientView,
+    branch: &Branch,
+    level: u8,
+    body: &Body<'_>,
+) -> Option<Part> {
     let (bit, full) = (branch.bit(level), branch.full(level));
-    (full != 0).then(|| Part { key: Key::of(view, branch, level, body), bit, full })
+    (full != 0).then(|| Part { key: Key::of(prefix, view, branch, level, body), bit, full })
 }
 
 /// How the packet comes, and whether the station counts it.

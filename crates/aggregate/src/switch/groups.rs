@@ -21,9 +21,12 @@ pub(super) struct Group {
     station_count: usize,
     /// The children of all stations, one station after the other.
     children: [NodeId; CHILDREN_MAX],
-    /// The same nodes, each once: a switch below may be several children.
+    /// The same nodes, each once: a switch below may be several children. Where headers are sealed, workers stand
+    /// before switches.
     targets: [NodeId; CHILDREN_MAX],
     target_count: usize,
+    /// Number of targets at the front that are sealed for alike: the workers, or all where headers are not sealed.
+    worker_count: usize,
     /// When it was last needed, in a count of lookups.
     used: u64,
 }
@@ -32,6 +35,8 @@ pub(super) struct Group {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Station {
     pub(super) upper_places: [u8; LEVELS],
+    /// Bitmap of the children that are switches. None where headers are not sealed.
+    pub(super) switches: u32,
     first_child: usize,
     child_count: usize,
 }
@@ -49,7 +54,13 @@ impl Station {
 }
 
 impl Group {
-    fn new(announcement: &Announcement, stations: &[StationBytes], used: u64) -> Group {
+    fn new(
+        announcement: &Announcement,
+        stations: &[StationBytes],
+        has_seals: bool,
+        used: u64,
+    ) -> Group {
+        let switches = if has_seals { announcement.switches } else { [0; STATIONS_MAX] };
         let mut group = Group {
             name: (announcement.job, announcement.server),
             epoch: announcement.epoch,
@@ -60,32 +71,52 @@ impl Group {
             children: [NodeId(0); CHILDREN_MAX],
             targets: [NodeId(0); CHILDREN_MAX],
             target_count: 0,
+            worker_count: 0,
             used,
         };
         let mut next_child = 0;
-        for station in stations.iter().take(STATIONS_MAX) {
+        for (station, switches) in stations.iter().zip(switches) {
             let first_child = next_child;
             for child in station.children() {
                 group.children[next_child] = child;
                 next_child += 1;
-                if !group.targets().contains(&child) {
-                    group.targets[group.target_count] = child;
-                    group.target_count += 1;
-                }
             }
             group.stations[group.station_count] = Station {
                 upper_places: station.places,
+                switches,
                 first_child,
                 child_count: next_child - first_child,
             };
             group.station_count += 1;
         }
+        group.list_targets(|switches| !switches);
+        group.worker_count = group.target_count;
+        group.list_targets(|switches| switches);
         group
     }
 
-    /// Everybody below, each once.
-    pub(super) fn targets(&self) -> &[NodeId] {
-        &self.targets[..self.target_count]
+    /// Adds the children that some bits of each station name to the targets, unless they are there.
+    fn list_targets(&mut self, bits: impl Fn(u32) -> u32) {
+        for at in 0..self.station_count {
+            let Station { switches, first_child, child_count, .. } = self.stations[at];
+            for place in (0..child_count).filter(|place| bits(switches) >> place & 1 == 1) {
+                let child = self.children[first_child + place];
+                if !self.targets[..self.target_count].contains(&child) {
+                    self.targets[self.target_count] = child;
+                    self.target_count += 1;
+                }
+            }
+        }
+    }
+
+    /// The workers below, each once; all nodes below where headers are not sealed.
+    pub(super) fn workers(&self) -> &[NodeId] {
+        &self.targets[..self.worker_count]
+    }
+
+    /// The switches below, each once. None where headers are not sealed.
+    pub(super) fn switches(&self) -> &[NodeId] {
+        &self.targets[self.worker_count..self.target_count]
     }
 
     pub(super) fn stations(&self) -> &[Station] {
@@ -107,15 +138,18 @@ pub(super) struct Groups {
     by_name: HashMap<Name, u32, FixedState>,
     groups: Vec<Group>,
     groups_max: usize,
+    /// True if workers and switches below are kept apart.
+    has_seals: bool,
     lookups: u64,
 }
 
 impl Groups {
     /// Room for so many.
-    pub(super) fn new(groups_max: u32) -> Groups {
+    pub(super) fn new(groups_max: u32, has_seals: bool) -> Groups {
         let groups_max = groups_max as usize;
         Groups {
             groups_max,
+            has_seals,
             // A table that is never more than half full cleans itself up where it is.
             by_name: HashMap::with_capacity_and_hasher(2 * groups_max, FixedState::default()),
             groups: Vec::with_capacity(groups_max),
@@ -150,7 +184,7 @@ impl Groups {
     /// used group goes where there is no room.
     pub(super) fn announce(&mut self, announcement: &Announcement, stations: &[StationBytes]) {
         self.lookups += 1;
-        let group = Group::new(announcement, stations, self.lookups);
+        let group = Group::new(announcement, stations, self.has_seals, self.lookups);
         if let Some(&index) = self.by_name.get(&group.name) {
             let known = &mut self.groups[index as usize];
             if known.epoch <= group.epoch {
@@ -179,6 +213,15 @@ mod tests {
     const SERVER: NodeId = NodeId(9);
 
     fn announce(groups: &mut Groups, job: u64, epoch: u32, children: &[&[u32]]) {
+        announce_switches(groups, (job, epoch), children, [0; STATIONS_MAX]);
+    }
+
+    fn announce_switches(
+        groups: &mut Groups,
+        (job, epoch): (u64, u32),
+        children: &[&[u32]],
+        switches: [u32; STATIONS_MAX],
+    ) {
         let announcement = Announcement {
             job: JobId(job),
             epoch,
@@ -186,6 +229,7 @@ mod tests {
             parent: NodeId(8),
             level: 0,
             stations: children.len() as u8,
+            switches,
         };
         let station = |(place, children): (u8, &&[u32])| {
             let children: Vec<NodeId> = children.iter().copied().map(NodeId).collect();
@@ -201,10 +245,11 @@ mod tests {
 
     #[test]
     fn a_group_knows_its_stations_and_names_every_node_once() {
-        let mut groups = Groups::new(4);
+        let mut groups = Groups::new(4, true);
         announce(&mut groups, 1, 1, &[&[5, 6, 6], &[6, 7]]);
         let group = groups.find(JobId(1), 1, SERVER).unwrap();
-        assert_eq!(group.targets(), [NodeId(5), NodeId(6), NodeId(7)]);
+        assert_eq!(group.workers(), [NodeId(5), NodeId(6), NodeId(7)]);
+        assert!(group.switches().is_empty());
         let [first, second] = *group.stations() else { panic!("two stations") };
         assert_eq!((first.full(), second.full()), (0b111, 0b11));
         assert_eq!(second.upper_places, [0, 1, 0, 0]);
@@ -213,9 +258,25 @@ mod tests {
         assert_eq!(group.named(&second, 0b100).count(), 0);
     }
 
+    // spec: E-13 machine
+    #[test]
+    fn workers_and_switches_are_kept_apart_where_headers_are_sealed() {
+        for has_seals in [true, false] {
+            let mut groups = Groups::new(4, has_seals);
+            let children: [&[u32]; 2] = [&[8, 5, 9], &[8, 6]];
+            announce_switches(&mut groups, (1, 1), &children, [0b101, 0b01, 0, 0]);
+            let group = groups.find(JobId(1), 1, SERVER).unwrap();
+            let (workers, switches): (&[u32], &[u32]) =
+                if has_seals { (&[5, 6], &[8, 9]) } else { (&[8, 5, 9, 6], &[]) };
+            let nodes = |nodes: &[u32]| nodes.iter().copied().map(NodeId).collect::<Vec<_>>();
+            assert_eq!(group.workers(), nodes(workers));
+            assert_eq!(group.switches(), nodes(switches));
+        }
+    }
+
     #[test]
     fn a_new_epoch_replaces_the_old_one_and_not_the_other_way_round() {
-        let mut groups = Groups::new(4);
+        let mut groups = Groups::new(4, false);
         announce(&mut groups, 1, 5, &[&[5]]);
         announce(&mut groups, 1, 4, &[&[6]]);
         assert!(knows(&mut groups, 1, 5) && !knows(&mut groups, 1, 4));
@@ -226,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_where_there_is_no_room() {
-        let mut groups = Groups::new(2);
+        let mut groups = Groups::new(2, false);
         announce(&mut groups, 1, 1, &[&[5]]);
         announce(&mut groups, 2, 1, &[&[5]]);
         assert!(knows(&mut groups, 1, 1));

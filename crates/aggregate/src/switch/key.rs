@@ -1,9 +1,13 @@
 //! Which packets belong together.
 
 use thalweg_core::{Body, JobId, NodeId};
+use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::{
     Branch, GradientView, Identity, LEVELS, Numbers, Scale, SharedBranch,
 };
+use thalweg_wire::tag::Generation;
+
+use super::keyring::Scope;
 
 /// Which fragment is summed, for which station. What asks and parameter packets name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +16,16 @@ pub(super) struct Fragment {
     pub(super) server: NodeId,
     pub(super) level: u8,
     pub(super) upper_places: [u8; LEVELS],
+    /// Generation of the key that its packets are sealed with.
+    pub(super) generation: Generation,
+}
+
+impl Fragment {
+    /// The scope of the keys of its packets.
+    pub(super) fn scope(&self) -> Scope {
+        let Identity { job, epoch, .. } = self.identity;
+        Scope { job, epoch, generation: self.generation }
+    }
 }
 
 /// Everything that two packets have in common if their values can be added: the fragment, the operation that
@@ -33,7 +47,7 @@ pub(super) struct Key {
     /// The fan-in of the station, and everything above it.
     branch: SharedBranch,
     attempt: u8,
-    /// The level, [`FLOATS`] and [`BYTES`].
+    /// The level, [`FLOATS`], [`BYTES`] and how packets are sealed: [`ODD`], [`COVERED`].
     format: u8,
 }
 
@@ -41,6 +55,10 @@ pub(super) struct Key {
 const FLOATS: u8 = 1 << 4;
 /// Bit of [`Key::format`]: bodies hold bytes, not only a length.
 const BYTES: u8 = 1 << 5;
+/// Bit of [`Key::format`]: the key of the seals is of the odd generation.
+const ODD: u8 = 1 << 6;
+/// Bit of [`Key::format`]: tags cover bodies.
+const COVERED: u8 = 1 << 7;
 const LEVEL: u8 = 0b1111;
 
 /// What a gradient adds to a sum beside its values.
@@ -71,7 +89,15 @@ impl Key {
 
     /// The key of a gradient at the station it has come to.
     #[inline]
-    pub(super) fn of(view: &GradientView, branch: &Branch, level: u8, body: &Body<'_>) -> Key {
+    pub(super) fn of(
+        prefix: &Prefix,
+        view: &GradientView,
+        branch: &Branch,
+        level: u8,
+        body: &Body<'_>,
+    ) -> Key {
+        let odd = if prefix.generation == Generation::Odd { ODD } else { 0 };
+        let covered = if prefix.covers_body { COVERED } else { 0 };
         let bytes = if matches!(body, Body::Bytes(_)) { BYTES } else { 0 };
         let floats = if view.format == Numbers::Float.format() { FLOATS } else { 0 };
         Key {
@@ -85,7 +111,7 @@ impl Key {
             body_bytes: body.len() as u32,
             branch: branch.shared(level),
             attempt: view.attempt,
-            format: level | floats | bytes,
+            format: level | floats | bytes | odd | covered,
         }
     }
 
@@ -101,6 +127,7 @@ impl Key {
             server: self.server,
             level: self.level(),
             upper_places: self.branch().places_above(self.level()),
+            generation: Generation::from_bit(self.format & ODD != 0),
         }
     }
 
@@ -136,6 +163,11 @@ impl Key {
     /// Whether bodies hold bytes, not only a length.
     pub(super) fn has_bytes(&self) -> bool {
         self.format & BYTES != 0
+    }
+
+    /// Returns whether tags cover bodies.
+    pub(super) fn covers_body(&self) -> bool {
+        self.format & COVERED != 0
     }
 
     /// Whether the job is beyond it, as another packet with its watermark shows.

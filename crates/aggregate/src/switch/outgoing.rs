@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{
-    Body, BodySize, Header, JobId, NodeId, Outbox, Packet, Purpose, Span, Tag, Time,
-};
+use thalweg_core::{Body, BodySize, Header, NodeId, Outbox, Packet, Purpose, Span, Tag, Time};
 use thalweg_transport::Envelope;
 use thalweg_wire::aggregate::{Identity, Notice, Query, Request};
+use thalweg_wire::tag::{self, Generation};
 
 use super::Switch;
+use super::keyring::Scope;
 use crate::index::bucket;
+use crate::keys::{Keys, Receiver};
 
 /// Something to send.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,10 @@ pub(super) enum Task {
         request: Request,
         /// Whom.
         to: NodeId,
+        /// Generation of the key.
+        generation: Generation,
+        /// Kind of the node that is asked.
+        receiver: Receiver,
     },
     /// A query on its way up.
     Query {
@@ -29,6 +34,8 @@ pub(super) enum Task {
         query: Query,
         /// Whom.
         to: NodeId,
+        /// Generation of the key.
+        generation: Generation,
     },
     /// That a tree is not known.
     Notice {
@@ -36,6 +43,8 @@ pub(super) enum Task {
         notice: Notice,
         /// To whom.
         server: NodeId,
+        /// Generation of the key.
+        generation: Generation,
     },
 }
 
@@ -52,6 +61,8 @@ pub(super) struct Outgoing {
     tasks: VecDeque<Task>,
     /// From when on the next notice can be sent, by a hash of the tree.
     notice_from: [Time; NOTICED_PLACES],
+    /// The same for nodes of which nobody knows that they are servers, by a hash of the job: however many a tenant names.
+    stranger_from: [Time; NOTICED_PLACES],
 }
 
 impl Outgoing {
@@ -59,6 +70,7 @@ impl Outgoing {
         Outgoing {
             tasks: VecDeque::with_capacity(TASKS_MAX),
             notice_from: [Time::ZERO; NOTICED_PLACES],
+            stranger_from: [Time::ZERO; NOTICED_PLACES],
         }
     }
 
@@ -84,27 +96,42 @@ impl Outgoing {
         }
         has_room
     }
+}
 
-    /// Whether it is time for a notice about a tree. If so, not again before the gap is over.
-    fn may_notice(&mut self, now: Time, job: JobId, server: NodeId, gap: Span) -> bool {
-        let tree = job.0 ^ u64::from(server.0);
-        let from = &mut self.notice_from[bucket(tree, NOTICED_PLACES)];
-        let may = now >= *from;
-        if may {
-            *from = now + gap;
-        }
-        may
+/// Returns whether it is time for a notice. If so, not again before the gap is over.
+fn is_due(from: &mut Time, now: Time, gap: Span) -> bool {
+    let is_due = now >= *from;
+    if is_due {
+        *from = now + gap;
     }
+    is_due
 }
 
 impl Switch {
     /// Tells the server that its tree is not known.
-    pub(super) fn notice(&mut self, now: Time, job: JobId, epoch: u32, server: NodeId) {
+    pub(super) fn notice(&mut self, now: Time, scope: Scope, server: NodeId) {
         self.stats.unknown_groups += 1;
-        if self.outgoing.may_notice(now, job, server, self.config.ask_gap) {
-            let notice = Notice { job, epoch, switch: self.config.me };
-            self.push(Task::Notice { notice, server });
+        let tree = bucket(scope.job.0 ^ u64::from(server.0), NOTICED_PLACES);
+        if is_due(&mut self.outgoing.notice_from[tree], now, self.config.ask_gap) {
+            self.push_notice(scope, server);
         }
+    }
+
+    /// Tells a node that a worker has named as its server that its tree is not known. A job causes one such notice in a
+    /// gap, whomever its packets name.
+    // spec: E-13
+    #[cold]
+    pub(super) fn notice_stranger(&mut self, now: Time, scope: Scope, server: NodeId) {
+        let job = bucket(scope.job.0, NOTICED_PLACES);
+        if is_due(&mut self.outgoing.stranger_from[job], now, self.config.ask_gap) {
+            self.push_notice(scope, server);
+        }
+    }
+
+    fn push_notice(&mut self, scope: Scope, server: NodeId) {
+        let Scope { job, epoch, generation } = scope;
+        let notice = Notice { job, epoch, switch: self.config.me };
+        self.push(Task::Notice { notice, server, generation });
     }
 
     /// Keeps a task, or counts that there was no room.
@@ -121,18 +148,24 @@ impl Switch {
         {
             match task {
                 Task::Sum(place) => self.transmit_sum(now, place, outbox),
-                Task::Request { request, to } => {
+                Task::Request { request, to, generation, receiver } => {
                     let Identity { job, epoch, .. } = request.identity;
-                    self.transmit_small(outbox, (job, epoch), to, |header| request.encode(header));
+                    let scope = Scope { job, epoch, generation };
+                    let encode = |header: &mut Header| request.encode(header);
+                    self.transmit_small(outbox, scope, (to, receiver), encode);
                 }
-                Task::Query { query, to } => {
+                Task::Query { query, to, generation } => {
                     let Identity { job, epoch, .. } = query.identity;
-                    self.transmit_small(outbox, (job, epoch), to, |header| query.encode(header));
+                    let scope = Scope { job, epoch, generation };
+                    let encode = |header: &mut Header| query.encode(header);
+                    // As workers seal them.
+                    self.transmit_small(outbox, scope, (to, Receiver::Worker), encode);
                 }
-                Task::Notice { notice, server } => {
+                Task::Notice { notice, server, generation } => {
                     self.stats.notices += 1;
-                    let of = (notice.job, notice.epoch);
-                    self.transmit_small(outbox, of, server, |header| notice.encode(header));
+                    let scope = Scope { job: notice.job, epoch: notice.epoch, generation };
+                    let encode = |header: &mut Header| notice.encode(header);
+                    self.transmit_small(outbox, scope, (server, Receiver::Switch), encode);
                 }
             }
         }
@@ -153,10 +186,13 @@ impl Switch {
         let bytes = key.body_bytes();
         let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
         let Some(mut packet) = outbox.lend(size, Purpose::Retransmission) else { return };
-        let Identity { job, epoch, .. } = gradient.identity;
-        self.fill(&mut packet, (job, epoch), dst, |header| gradient.encode(header));
-        if let Body::Bytes(body) = packet.body {
-            body.copy_from_slice(self.array.values(place, body.len()));
+        if let Body::Bytes(body) = &mut packet.body {
+            body.copy_from_slice(self.array.values(place, bytes as usize));
+        }
+        let keys =
+            self.fill(&mut packet, key.fragment().scope(), dst, |header| gradient.encode(header));
+        if let Some(keys) = keys {
+            tag::seal_packet(packet.header, &packet.body, key.covers_body(), &keys.job);
         }
         *if is_part { &mut self.stats.parts_sent } else { &mut self.stats.sent_again } += 1;
     }
@@ -164,32 +200,35 @@ impl Switch {
     fn transmit_small(
         &mut self,
         outbox: &mut dyn Outbox,
-        of: (JobId, u32),
-        dst: NodeId,
+        scope: Scope,
+        (dst, receiver): (NodeId, Receiver),
         encode: impl FnOnce(&mut Header),
     ) {
         if let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) {
-            self.fill(&mut packet, of, dst, encode);
+            let keys = self.fill(&mut packet, scope, dst, encode);
+            if let Some(keys) = keys {
+                tag::seal(packet.header, keys.to(receiver));
+            }
         }
     }
 
-    /// Addresses a packet of a job's epoch and seals it.
+    /// Addresses a packet of a job's epoch. Returns the keys to seal it with, if there are any.
     // spec: T-06
     fn fill(
         &mut self,
         packet: &mut Packet<'_>,
-        (job, epoch): (JobId, u32),
+        scope: Scope,
         dst: NodeId,
         encode: impl FnOnce(&mut Header),
-    ) {
-        let key = self.keyring.as_mut().map(|keyring| keyring.key(job, epoch));
+    ) -> Option<Keys> {
         let envelope = Envelope {
             dst,
             tag: Tag::training(),
-            entropy: job.0 as u16,
+            entropy: scope.job.0 as u16,
             overhead_bytes: self.config.overhead_bytes,
-            key: key.as_ref(),
+            key: None,
         };
         envelope.fill_sized(packet, encode);
+        self.keyring.as_mut().and_then(|keyring| keyring.keys(scope))
     }
 }

@@ -19,8 +19,10 @@ counters! {
         pub announcements: u64,
         /// Probes that could be read, each of which was answered.
         pub probes: u64,
-        /// Packets that were dropped because they are not sealed with their job's key.
+        /// Packets that were dropped because they are not sealed with the key that their kind needs.
         pub forged: u64,
+        /// Packets that were dropped because no server has sealed a packet that names theirs.
+        pub unknown_server: u64,
         /// Packets that were dropped because they break a rule, or have nothing to do here.
         pub malformed: u64,
         /// Packets that were dropped because they are of another version of the wire format.
@@ -68,6 +70,8 @@ counters! {
         pub unknown_groups: u64,
         /// Notices sent for packets of unknown trees.
         pub notices: u64,
+        /// Results sent to switches below beside the packet that workers got, since both need other keys.
+        pub results_copied: u64,
         /// Packets of its own that it could not remember to send.
         pub queue_full: u64,
     }

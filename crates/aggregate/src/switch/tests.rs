@@ -6,4 +6,5 @@ mod keys;
 mod model;
 mod rules;
 mod shares;
+mod tenant;
 mod trees;

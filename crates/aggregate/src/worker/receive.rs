@@ -34,8 +34,11 @@ impl Epoch {
         prefix: Prefix,
         packet: &Packet<'_>,
     ) {
-        let body_bytes = packet.body.len();
-        let is_genuine = |key| tag::verify_sized(packet.header, body_bytes, key);
+        let Packet { header, body, .. } = packet;
+        let is_open = tag::leaves_body_open(body, prefix.covers_body);
+        let is_covered = !(is_open && self.setup.parameters.seals_bodies);
+        let is_genuine =
+            |key| is_covered && tag::verify_packet(header, body, prefix.covers_body, key);
         let taken = match prefix.kind {
             _ if !work.key.as_ref().is_none_or(is_genuine) => None,
             Kind::AggregateParameter => self.on_parameter(work, now, prefix, packet),

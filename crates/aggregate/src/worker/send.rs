@@ -232,7 +232,8 @@ impl Epoch {
         gradient.overflow = fit.is_clipped;
         let is_to_server = gradient.level == gradient.branch.end();
         let envelope = self.envelope(work, at, is_to_server);
-        envelope.fill_sized(&mut packet, |header| gradient.encode(header));
+        let covers_body = self.setup.parameters.seals_bodies;
+        envelope.fill_covering(&mut packet, covers_body, |header| gradient.encode(header));
         fit
     }
 

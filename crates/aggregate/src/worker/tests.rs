@@ -43,6 +43,8 @@ fn setup() -> Setup {
             aggregators: 1_000,
             span_fragments: 8,
             overhead_bytes: 100,
+            generation: None,
+            seals_bodies: false,
         }
         .check()
         .unwrap(),

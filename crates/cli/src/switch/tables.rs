@@ -13,7 +13,7 @@ use thalweg_core::Rate;
 use thalweg_pace::Settings as Slots;
 use thalweg_pace::board::{Prefix, Route};
 use thalweg_report::format::format_count;
-use thalweg_wire::tag::Secret;
+use thalweg_wire::tag::Secrets;
 
 use crate::daemon::{self, Daemon};
 use thalweg::metrics;
@@ -61,7 +61,7 @@ impl Tables {
     }
 
     /// Starts to serve them, if they are wanted. Operators' tokens are verified with the secret, if there is one.
-    pub(super) fn start(&self, secret: Option<Secret>) -> Result<Option<PacingService>, Failure> {
+    pub(super) fn start(&self, secrets: Option<Secrets>) -> Result<Option<PacingService>, Failure> {
         let Some(bind) = self.pacing else { return Ok(None) };
         let mut routes = Vec::new();
         for (texts, is_each) in [(&self.hosts, true), (&self.link, false)] {
@@ -76,7 +76,7 @@ impl Tables {
         }
         let credentials = Credentials {
             shared: self.token_file.as_deref().map(daemon::token).transpose()?,
-            secrets: Vec::from_iter(secret),
+            secrets: secrets.map(|secrets| secrets.all().collect()).unwrap_or_default(),
             ..Credentials::default()
         };
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use thalweg_aggregate::join::JobSpec;
 use thalweg_aggregate::{JobParameters, Member, Setup, Tree};
 use thalweg_core::{JobId, NodeId};
+use thalweg_wire::tag::Generation;
 
 use super::{Malformed, narrow, numeric, recovery, to_numeric, to_recovery};
 use crate::v1;
 
-pub(super) fn from_setup(setup: v1::Setup) -> Result<Setup, Malformed> {
+/// Reads a set-up whose key is of this generation.
+pub(super) fn from_setup(setup: v1::Setup, generation: Generation) -> Result<Setup, Malformed> {
     let trees = setup.trees.iter().map(from_tree).collect::<Result<Vec<Arc<Tree>>, Malformed>>()?;
     let workers = trees.first().map_or(0, |tree| tree.workers());
     if trees.iter().any(|tree| tree.workers() != workers) {
@@ -24,6 +26,8 @@ pub(super) fn from_setup(setup: v1::Setup) -> Result<Setup, Malformed> {
         aggregators: setup.aggregators,
         span_fragments: narrow("span_fragments", setup.span_fragments)?,
         overhead_bytes: setup.overhead_bytes,
+        seals_bodies: setup.seals_bodies,
+        generation: Some(generation),
         ..JobParameters::default()
     };
     let spec = JobSpec { workers, servers, parameters }.check();
@@ -58,6 +62,7 @@ pub(super) fn to_setup(setup: &Setup) -> v1::Setup {
         overhead_bytes: parameters.overhead_bytes,
         resume_from: setup.resume_from,
         trees: setup.trees.iter().map(|tree| to_tree(tree)).collect(),
+        seals_bodies: parameters.seals_bodies,
     }
 }
 

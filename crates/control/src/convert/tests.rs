@@ -1,5 +1,6 @@
 use thalweg_aggregate::{Indexing, Member, Setup, Tree};
 use thalweg_core::{Element, Fingerprint};
+use thalweg_wire::tag::Generation;
 
 use super::*;
 
@@ -25,6 +26,10 @@ fn setup() -> Setup {
         aggregators: 77,
         span_fragments: 500,
         overhead_bytes: 99,
+        seals_bodies: true,
+        // That of the keys below.
+        generation: Some(Generation::Odd),
+        ..JobParameters::default()
     };
     Setup {
         job: JobId(0x1234_5678_9abc_def0),

@@ -59,6 +59,9 @@ pub struct Settings {
     pub failure_after_ms: u64,
     #[prost(uint64, tag = "9")]
     pub join_timeout_ms: u64,
+    /// Tags of packets of aggregation cover their bodies, too.
+    #[prost(bool, tag = "10")]
+    pub seals_bodies: bool,
 }
 /// Floats if no fixed point is given.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -334,6 +337,8 @@ pub struct Setup {
     pub resume_from: u64,
     #[prost(message, repeated, tag = "10")]
     pub trees: ::prost::alloc::vec::Vec<Tree>,
+    #[prost(bool, tag = "11")]
+    pub seals_bodies: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Tree {

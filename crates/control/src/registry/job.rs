@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::join::Process;
 use thalweg_core::{JobId, NodeId, Time};
-use thalweg_wire::tag::{Key, Secret};
+use thalweg_wire::tag::{Key, Secrets};
 
 use super::cluster::Cluster;
 use super::operations::Operations;
@@ -222,7 +222,8 @@ impl Job {
     }
 
     /// Makes the welcome.
-    pub(super) fn invite(&mut self, secret: &Secret, ticket: Ticket, round: u32) {
+    pub(super) fn invite(&mut self, secrets: &Secrets, ticket: Ticket, round: u32) {
+        let secret = secrets.of_job(self.settings.parameters.generation);
         let (_, roster) = self.places();
         // An id is a random name: the one after the largest is the smallest.
         let lane = |at: usize| JobId(self.id.0.wrapping_add(at as u64 + 1));

@@ -121,7 +121,8 @@ impl Registry {
                     self.tell_seat(job, seat, process, ToRank::Report { round, seat });
                 }
                 Instruction::AdoptWorker { process, rank: seat, setup } => {
-                    let key = Key::derive(&self.secret, setup.job, setup.epoch);
+                    let secret = self.secrets.of_job(setup.parameters.generation);
+                    let key = Key::derive(secret, setup.job, setup.epoch);
                     self.tell_seat(setup.job, seat, process, ToRank::Adopt { seat, key, setup });
                 }
                 Instruction::AdoptServer { setup, .. } => self.adopt(setup),

@@ -3,6 +3,7 @@
 use thalweg_aggregate::join::Process;
 use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, JobParameters};
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
+use thalweg_wire::tag::Secret;
 
 use thalweg_wire::tag::Key;
 
@@ -75,7 +76,7 @@ impl Hall {
             server: SERVER,
             switch: None,
             network: Ipv4Addr::new(10, 1, 0, 1),
-            secret: SECRET,
+            secrets: SECRET.into(),
             seed,
             job_memory_bytes: u64::MAX,
             budgets: JobBudgets { jobs: JOBS_MAX, unattended: JOBS_MAX, ranks: RANKS_MAX },

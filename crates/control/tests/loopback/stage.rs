@@ -111,7 +111,7 @@ pub fn config() -> ServiceConfig {
         server: SERVER,
         switch: None,
         network: Ipv4Addr::LOCALHOST,
-        secret: SECRET,
+        secrets: SECRET.into(),
         credentials: Credentials::default(),
         budgets: Budgets::default(),
         tls: None,

@@ -82,6 +82,7 @@ pub(crate) fn aggregation(table: &AggregationTable) -> Result<Aggregation, Mista
         aggregators: table.aggregators.unwrap_or(default.aggregators),
         span_fragments: table.span_fragments.unwrap_or(default.span_fragments),
         overhead_bytes: table.overhead_bytes.unwrap_or(default.overhead_bytes),
+        ..default
     };
     let aggregation = Aggregation {
         parameters: parameters.check().map_err(|error| parameter_mistake(&error))?,

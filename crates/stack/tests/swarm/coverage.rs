@@ -44,6 +44,8 @@ coverage!(
     freed_by_sweep,
     asked_by_switches,
     unknown_groups,
+    unknown_server,
+    results_copied,
     completed_at_servers,
     replaced,
     overlaps,
@@ -88,6 +90,8 @@ impl Coverage {
         self.freed_by_sweep += stats.freed_by_sweep;
         self.asked_by_switches += stats.asked;
         self.unknown_groups += stats.unknown_groups;
+        self.unknown_server += stats.unknown_server;
+        self.results_copied += stats.results_copied;
     }
 
     pub fn add_host(&mut self, host: &TrainingHost, jobs: impl Iterator<Item = JobId>) {

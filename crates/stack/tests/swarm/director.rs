@@ -14,7 +14,7 @@ use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_transport::control::{Aimd, Fixed};
 use thalweg_values::{Coverage, Tensor};
-use thalweg_wire::tag::Key;
+use thalweg_wire::tag::{Key, Secrets};
 
 use crate::contents::{self, Oracle};
 use crate::plan::{Plan, Stall};
@@ -115,7 +115,8 @@ impl<'a> Swarm<'a> {
         let flows = Endpoint::new(thalweg_flow::Config::default()).expect("defaults work");
         let mut host = TrainingHost::new(node, flows);
         if let Some(secret) = self.plan.secret {
-            let config = server::Config { secret: Some(secret), ..server::Config::new(node) };
+            let config =
+                server::Config { secrets: Some(secret.into()), ..server::Config::new(node) };
             host.serve(config).expect("defaults work");
         }
         Checked::new(host)
@@ -129,7 +130,7 @@ impl<'a> Swarm<'a> {
             stale_after: self.plan.stale_after,
             ask_gap: Span::from_us(20),
             groups_max: 8,
-            secret: self.plan.secret,
+            secrets: self.plan.secret.map(Secrets::from),
             holds_to_share: self.plan.holds_to_share,
             ..switch::Config::new(switch)
         };
@@ -161,6 +162,7 @@ impl<'a> Swarm<'a> {
             indexing: plan.indexing,
             aggregators: self.plan.aggregators,
             span_fragments: plan.span_fragments,
+            seals_bodies: self.plan.seals_bodies,
             ..JobParameters::default()
         };
         let (workers, servers) = (plan.workers.len() as u32, plan.servers.clone());

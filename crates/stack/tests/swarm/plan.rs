@@ -24,6 +24,8 @@ pub struct Plan {
     pub values_max: u16,
     /// Headers are sealed with keys that follow from it.
     pub secret: Option<Secret>,
+    /// Tags cover bodies.
+    pub seals_bodies: bool,
     /// Switches hold jobs to their share of the aggregators.
     pub holds_to_share: bool,
 }
@@ -124,11 +126,13 @@ impl Plan {
             marks_above_bytes: 1_000 * (1 + draw.below(30)),
             values_max: if draw.chance(0.1) { 12 } else { 24 },
             secret: None,
+            seals_bodies: false,
             holds_to_share: false,
         };
         let mut tenants = rng.stream("tenants");
         plan.secret = tenants.chance(0.5).then_some(Secret([seed as u8; 16]));
         plan.holds_to_share = tenants.chance(0.5);
+        plan.seals_bodies = tenants.chance(0.3);
         plan.faults = faults(&mut rng.stream("faults"));
         plan.loosen(&mut rng.stream("bounded"));
         plan.outages = plan.draw_outages(&mut rng.stream("outages"));

@@ -12,7 +12,7 @@ use thalweg_control::{
 use thalweg_core::{JobId, NodeId, Time};
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
 use thalweg_stack::{Event, TrainingHost};
-use thalweg_wire::tag::Secret;
+use thalweg_wire::tag::Secrets;
 use tracing::{info, warn};
 
 use super::memory::MemoryBudget;
@@ -29,8 +29,8 @@ pub struct ServerDaemonConfig {
     /// Address of the server: UDP for values, TCP for control, the same port. The port is a multiple of 8, or 0 for a
     /// free one.
     pub bind: SocketAddr,
-    /// Secret that the switches and servers of the cluster share.
-    pub secret: Secret,
+    /// Secrets that the switches and servers of the cluster share: one, or two while one replaces the other.
+    pub secrets: Secrets,
     /// The switch of its rack, if there is one.
     pub switch: Option<SocketAddr>,
     /// Token that ranks show when they join, the same for all. Everybody who has it reaches all jobs.
@@ -135,10 +135,10 @@ fn switch_node(network: Network, address: SocketAddr, switch: SocketAddr) -> Res
 
 impl ServerDaemonConfig {
     /// The defaults.
-    pub fn new(bind: SocketAddr, secret: Secret) -> ServerDaemonConfig {
+    pub fn new(bind: SocketAddr, secrets: impl Into<Secrets>) -> ServerDaemonConfig {
         ServerDaemonConfig {
             bind,
-            secret,
+            secrets: secrets.into(),
             switch: None,
             token: None,
             signed_tokens: true,
@@ -190,7 +190,7 @@ impl ServerDaemon {
         let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
             .map_err(|error| Error::of(ErrorKind::Internal, error))?;
         let mut host = TrainingHost::new(node, flows);
-        host.serve(tuning::server(node, config.secret, config.memory))
+        host.serve(tuning::server(node, config.secrets, config.memory))
             .map_err(|error| Error::of(ErrorKind::Internal, error))?;
         let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
         let driver =
@@ -203,10 +203,10 @@ impl ServerDaemon {
             bind: address,
             server: node,
             switch,
-            secret: config.secret,
+            secrets: config.secrets,
             credentials: Credentials {
                 shared: config.token.clone(),
-                secrets: Vec::from_iter(config.signed_tokens.then_some(config.secret)),
+                secrets: config.secrets.all().filter(|_| config.signed_tokens).collect(),
                 required: config.require_token,
                 ..Credentials::default()
             },

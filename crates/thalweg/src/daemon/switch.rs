@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, Switch, switch};
 use thalweg_core::JobId;
 use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
-use thalweg_wire::tag::Secret;
+use thalweg_wire::tag::Secrets;
 
 use super::node_of;
 use super::pilot::Pilot;
@@ -21,8 +21,8 @@ use crate::tuning;
 pub struct SwitchDaemonConfig {
     /// Address of the switch, UDP. The port is a multiple of 8, or 0 for a free one.
     pub bind: SocketAddr,
-    /// Secret that the switches and servers of the cluster share.
-    pub secret: Secret,
+    /// Secrets that the switches and servers of the cluster share: one, or two while one replaces the other.
+    pub secrets: Secrets,
     /// Number of aggregators. A change holds from the next set-up of a job. Default 16,384.
     pub aggregators: u32,
     /// Most values of an aggregator: jobs that start with this switch have no longer fragments. Default 352.
@@ -66,10 +66,10 @@ pub struct SwitchSnapshot {
 
 impl SwitchDaemonConfig {
     /// The defaults.
-    pub fn new(bind: SocketAddr, secret: Secret) -> SwitchDaemonConfig {
+    pub fn new(bind: SocketAddr, secrets: impl Into<Secrets>) -> SwitchDaemonConfig {
         SwitchDaemonConfig {
             bind,
-            secret,
+            secrets: secrets.into(),
             aggregators: AGGREGATORS,
             values_max: FRAGMENT_VALUES,
             loss: 0.0,
@@ -107,7 +107,7 @@ impl SwitchDaemon {
         let switch = switch::Config {
             aggregators: config.aggregators,
             values_max: config.values_max,
-            ..tuning::switch(node, config.secret)
+            ..tuning::switch(node, config.secrets)
         };
         let switch: Switch = Switch::new(switch)?;
         let machine = Lossy::new(switch, config.loss, config.seed);

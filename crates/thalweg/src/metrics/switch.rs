@@ -17,7 +17,8 @@ const METRICS: [(&str, &str); 4] = [
 ];
 
 /// Counters of dropped packets.
-const DROPS: [&str; 4] = ["forged", "malformed", "other_version", "queue_full"];
+const DROPS: [&str; 5] =
+    ["forged", "malformed", "other_version", "unknown_server", "queue_full"];
 
 /// Counters of freed aggregators, and the reason.
 const FREES: [(&str, &str); 4] = [

@@ -81,6 +81,13 @@ impl SessionBuilder {
         self
     }
 
+    /// Seals of packets that sum in the network cover the values, too, so that nobody on their path can change them. The
+    /// job's. Default false.
+    pub fn seals_bodies(mut self, seals_bodies: bool) -> SessionBuilder {
+        self.config.seals_bodies = seals_bodies;
+        self
+    }
+
     /// Congestion control of sums in the network, of flows and of deliveries. Default by delay.
     pub fn window(mut self, window: Window) -> SessionBuilder {
         self.config.window = window;

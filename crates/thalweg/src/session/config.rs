@@ -49,6 +49,9 @@ pub struct SessionConfig {
     pub fragment_values: u16,
     /// Repair of losses, the job's. Default selective.
     pub recovery: Recovery,
+    /// True if the seals of packets that sum in the network cover the values, too, so that nobody on their path can change
+    /// them. Without it only headers and lengths are covered. The job's. Default false.
+    pub seals_bodies: bool,
     /// Congestion control of sums in the network, of flows and of deliveries. Default by delay.
     pub window: Window,
     /// Without effect: switches say how many aggregators they have.
@@ -122,6 +125,7 @@ impl SessionConfig {
             policy: Policy::default(),
             fragment_values: parameters.fragment_values,
             recovery: parameters.recovery,
+            seals_bodies: parameters.seals_bodies,
             window: Window::default(),
             aggregators: parameters.aggregators,
             failure_after: duration(defaults.failure_after),
@@ -203,8 +207,9 @@ impl SessionConfig {
         let numeric = numeric.ok_or_else(|| {
             Error::config("policy: the scale of fixed point has to be positive and finite")
         })?;
+        let SessionConfig { recovery, seals_bodies, .. } = *self;
         let parameters =
-            JobParameters { numeric, recovery: self.recovery, ..JobParameters::default() };
+            JobParameters { numeric, recovery, seals_bodies, ..JobParameters::default() };
         let settings = Settings {
             parameters,
             failure_after: span(self.failure_after),

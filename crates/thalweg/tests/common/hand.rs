@@ -98,7 +98,7 @@ pub struct Table {
 impl Table {
     /// A job's workers with their set-up, and nothing to do.
     pub fn new(setup: &Arc<Setup>) -> Table {
-        let config = server::Config { secret: Some(SECRET), ..server::Config::new(SERVER) };
+        let config = server::Config { secrets: Some(SECRET.into()), ..server::Config::new(SERVER) };
         let mut server = Server::new(config).expect("the settings are right");
         server.adopt(Time::ZERO, Arc::clone(setup));
         let key = Key::derive(&SECRET, setup.job, setup.epoch);
@@ -227,7 +227,7 @@ impl Table {
 fn fresh_switch() -> Switch {
     let config = switch::Config {
         aggregators: AGGREGATORS,
-        secret: Some(SECRET),
+        secrets: Some(SECRET.into()),
         holds_to_share: true,
         ..switch::Config::new(SWITCH)
     };

@@ -82,7 +82,7 @@ fn host(node: NodeId, job: &Job, setup: &Arc<Setup>, server: NodeId) -> Training
     let flows = Endpoint::new(thalweg_flow::Config::default()).expect("the defaults work");
     let mut host = TrainingHost::new(node, flows);
     if node == server {
-        let config = server::Config { secret: Some(SECRET), ..server::Config::new(node) };
+        let config = server::Config { secrets: Some(SECRET.into()), ..server::Config::new(node) };
         host.serve(config).expect("the settings are right");
         host.server_mut().adopt(Time::ZERO, Arc::clone(setup));
         return host;
@@ -98,7 +98,7 @@ fn host(node: NodeId, job: &Job, setup: &Arc<Setup>, server: NodeId) -> Training
 }
 
 fn program(node: NodeId) -> Program {
-    let config = switch::Config { secret: Some(SECRET), ..switch::Config::new(node) };
+    let config = switch::Config { secrets: Some(SECRET.into()), ..switch::Config::new(node) };
     let machine = Switch::new(config).expect("the settings are right");
     Program { machine: Box::new(machine), door: Door::Addressed }
 }

@@ -13,5 +13,6 @@ mod measure;
 mod process;
 mod ranks;
 mod roles;
+mod rotation;
 mod stage;
 mod tenants;

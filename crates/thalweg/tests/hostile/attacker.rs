@@ -195,7 +195,9 @@ impl Attacker {
                 let server = NodeId(self.rng.below(5_000) as u32);
                 let (parent, level) = (self.target(), self.rng.below(4) as u8);
                 let stations = 1;
-                Announcement { job, epoch: 1, server, parent, level, stations }.encode(header);
+                let switches = [0; 4];
+                Announcement { job, epoch: 1, server, parent, level, stations, switches }
+                    .encode(header);
                 let children: Vec<NodeId> =
                     (0..1 + self.rng.below(4)).map(|_| self.target()).collect();
                 packet.body = StationBytes::new([0; 4], &children).as_bytes().to_vec();

@@ -3,6 +3,7 @@
 // spec: T-06 machine, sockets
 #![allow(clippy::disallowed_methods, reason = "real networks take real sockets and real time")]
 
+mod amplifier;
 mod attacker;
 #[path = "../common/cluster.rs"]
 mod cluster;

@@ -33,6 +33,9 @@ pub struct Announcement {
     pub level: u8,
     /// How many stations the body holds.
     pub stations: u8,
+    /// The children that are switches, by station: bit *i* of a station is its child *i*. What goes to switches is
+    /// sealed for them (E-13).
+    pub switches: [u32; STATIONS_MAX],
 }
 
 /// One station in the body of an [`Announcement`].
@@ -66,8 +69,7 @@ header_view! {
     GroupView(group: Announcement), AggregateError,
     (Kind::AggregateAnnouncement, group.job, group.epoch),
     {
-        /// It is about no fragment.
-        reserved: [u8; 16] = [0; 16],
+        switches: [U32; STATIONS_MAX] = group.switches.map(U32::new),
         server: U32 = group.server.0,
         other: U32 = group.parent.0,
         level: u8 = group.level,
@@ -78,8 +80,7 @@ header_view! {
 
 impl GroupView {
     fn check(&self) -> Result<(), AggregateError> {
-        let clean = self.reserved == [0; 16] && self.reserved_end == [0; 14];
-        if clean { Ok(()) } else { Err(AggregateError::Reserved) }
+        if self.reserved_end == [0; 14] { Ok(()) } else { Err(AggregateError::Reserved) }
     }
 }
 
@@ -97,6 +98,10 @@ impl Announcement {
         if !(1..=STATIONS_MAX).contains(&usize::from(view.stations)) {
             return Err(AggregateError::Announcement);
         }
+        let switches = view.switches.map(U32::get);
+        if switches[usize::from(view.stations)..].iter().any(|&bits| bits != 0) {
+            return Err(AggregateError::Reserved);
+        }
         Ok(Announcement {
             job: prefix.job,
             epoch: prefix.epoch,
@@ -104,6 +109,7 @@ impl Announcement {
             parent: NodeId(view.other.get()),
             level: view.level,
             stations: view.stations,
+            switches,
         })
     }
 
@@ -117,7 +123,8 @@ impl Announcement {
         let stations = <[StationBytes]>::ref_from_bytes(body);
         let stations = stations.map_err(|_| AggregateError::Announcement)?;
         let right = stations.len() == usize::from(self.stations)
-            && stations.iter().all(|station| station.fits(self.level));
+            && stations.iter().all(|station| station.fits(self.level))
+            && stations.iter().zip(self.switches).all(|(station, bits)| station.names(bits));
         if right { Ok(stations) } else { Err(AggregateError::Announcement) }
     }
 }
@@ -143,6 +150,11 @@ impl StationBytes {
             && self.children.iter().skip(count as usize).all(|&child| child == U32::ZERO)
     }
 
+    /// Returns whether the bits name children of the station only.
+    fn names(&self, bits: u32) -> bool {
+        u64::from(bits) >> self.count.get().min(u32::from(FAN_IN_MAX)) == 0
+    }
+
     /// The nodes to send to, in the order of their places.
     pub fn children(&self) -> impl Iterator<Item = NodeId> + '_ {
         let count = self.count.get() as usize;
@@ -165,7 +177,8 @@ impl Notice {
         prefix.expect(Kind::AggregateNotice)?;
         let view: &GroupView = transmute_ref!(header);
         view.check()?;
-        if view.server != U32::ZERO || view.level != 0 || view.stations != 0 {
+        let is_clean = view.switches == [U32::ZERO; STATIONS_MAX] && view.server == U32::ZERO;
+        if !is_clean || view.level != 0 || view.stations != 0 {
             return Err(AggregateError::Reserved);
         }
         Ok(Notice { job: prefix.job, epoch: prefix.epoch, switch: NodeId(view.other.get()) })
@@ -190,14 +203,15 @@ mod tests {
         parent: NodeId(4),
         level: 1,
         stations: 2,
+        switches: [0b110, 1, 0, 0],
     };
 
     const ANNOUNCEMENT_BYTES: Header = [
         0x54, 0x57, 0x22, 21, 5, 0, 0, 0, // magic, versions, kind, epoch, lane
         8, 7, 6, 5, 4, 3, 2, 1, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
-        0, 0, 0, 0, 0, 0, 0, 0, // reserved
-        0, 0, 0, 0, 0, 0, 0, 0, // reserved
+        6, 0, 0, 0, 1, 0, 0, 0, // switches
+        0, 0, 0, 0, 0, 0, 0, 0, // switches
         0x0d, 0x0c, 0x0b, 0x0a, 4, 0, 0, 0, // server, other
         1, 2, 0, 0, 0, 0, 0, 0, // level, stations, reserved_end
         0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
@@ -209,8 +223,8 @@ mod tests {
         0x54, 0x57, 0x22, 20, 5, 0, 0, 0, // magic, versions, kind, epoch, lane
         8, 7, 6, 5, 4, 3, 2, 1, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
-        0, 0, 0, 0, 0, 0, 0, 0, // reserved
-        0, 0, 0, 0, 0, 0, 0, 0, // reserved
+        0, 0, 0, 0, 0, 0, 0, 0, // switches
+        0, 0, 0, 0, 0, 0, 0, 0, // switches
         0, 0, 0, 0, 0x4d, 0, 0, 0, // server, other
         0, 0, 0, 0, 0, 0, 0, 0, // level, stations, reserved_end
         0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
@@ -246,7 +260,7 @@ mod tests {
 
     #[test]
     fn reserved_bits_are_refused() {
-        let (bits, error) = (whole((24..40).chain(50..64)), AggregateError::Reserved);
+        let (bits, error) = (whole((32..40).chain(50..64)), AggregateError::Reserved);
         assert_refused(&ANNOUNCEMENT_BYTES, bits, Announcement::decode, error);
         let bits = whole((24..44).chain(48..64));
         assert_refused(&NOTICE_BYTES, bits, Notice::decode, error);
@@ -266,7 +280,7 @@ mod tests {
     #[test]
     fn bodies_that_contradict_are_refused() {
         let one = StationBytes::new([0, 0, 1, 0], &[NodeId(1)]);
-        let announcement = Announcement { stations: 1, ..ANNOUNCEMENT };
+        let announcement = Announcement { stations: 1, switches: [1, 0, 0, 0], ..ANNOUNCEMENT };
         let refused =
             |body: &[u8]| announcement.stations(body) == Err(AggregateError::Announcement);
         assert!(!refused(one.as_bytes()));
@@ -279,6 +293,9 @@ mod tests {
         let mut beyond = one;
         beyond.children[1] = U32::new(2);
         assert!(refused(beyond.as_bytes()), "a child beyond the count");
+        let wrong = Announcement { switches: [0b10, 0, 0, 0], ..announcement };
+        let error = Err(AggregateError::Announcement);
+        assert_eq!(wrong.stations(one.as_bytes()), error, "a switch that is no child");
     }
 
     proptest! {
@@ -289,7 +306,10 @@ mod tests {
             (level, stations) in (0..4_u8, 1..=4_u8),
             places in prop::array::uniform4(0..FAN_IN_MAX),
             children in prop::collection::vec(any::<u32>().prop_map(NodeId), 1..=32),
+            switches in any::<[u32; STATIONS_MAX]>(),
         ) {
+            let named = ((1_u64 << children.len()) - 1) as u32;
+            let of_station = |at: usize| if at < stations.into() { switches[at] & named } else { 0 };
             let announcement = Announcement {
                 job: JobId(job),
                 epoch,
@@ -297,6 +317,7 @@ mod tests {
                 parent: NodeId(parent),
                 level,
                 stations,
+                switches: std::array::from_fn(of_station),
             };
             prop_assert_eq!(Announcement::decode(&announcement.to_header()), Ok(announcement));
             let above = std::array::from_fn(|at| if at > level.into() { places[at] } else { 0 });

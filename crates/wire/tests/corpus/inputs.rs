@@ -236,8 +236,10 @@ fn group_packets() -> Inputs {
         parent: NodeId(8),
         level: 0,
         stations: 1,
+        switches: [0; 4],
     };
-    let wide = Announcement { parent: SERVER, level: 1, stations: 2, ..rack };
+    let switches = [0b1011, 1, 0, 0];
+    let wide = Announcement { parent: SERVER, level: 1, stations: 2, switches, ..rack };
     let children: Vec<NodeId> = (10..42).map(NodeId).collect();
     let rack_station = [StationBytes::new([0, 1, 0, 0], &children[..4])];
     let wide_stations = [

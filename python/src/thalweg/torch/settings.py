@@ -113,7 +113,8 @@ class Settings:
                     "set secret_file, or server to use a running server"
                 )
             return os.urandom(16)
-        text = pathlib.Path(self.secret_file).read_text().strip()
+        # A second line has the secret that the first one replaces. A job that begins needs only the first.
+        text = (pathlib.Path(self.secret_file).read_text().split() or [""])[0]
         try:
             secret = bytes.fromhex(text)
         except ValueError:

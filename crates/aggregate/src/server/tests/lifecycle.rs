@@ -137,8 +137,11 @@ fn switches_are_told_at_the_beginning_and_when_they_ask() {
         parent: NodeId(102),
         level: 0,
         stations: 1,
+        switches: [0; 4],
     };
     assert_eq!(last, expected);
+    let first = Announcement::decode(&sent[0].header).unwrap();
+    assert_eq!(first.switches, [0b11, 0, 0, 0], "both racks below it are switches");
     let stations = last.stations(&sent[2].body).unwrap();
     let children: Vec<NodeId> = stations[0].children().collect();
     assert_eq!((stations[0].places, children), ([0, 1, 0, 0], [1, 4, 5].map(NodeId).to_vec()));
@@ -181,7 +184,8 @@ fn jobs_end_and_more_than_allowed_are_refused() {
 fn with_a_secret_only_sealed_packets_count_and_all_are_sealed() {
     let secret = Secret(*b"sixteen letters.");
     let key = Key::derive(&secret, JOB, 1);
-    let config = Config { secret: Some(secret), ..Config::new(SERVER) };
+    let stations = Key::stations(&secret, JOB, 1);
+    let config = Config { secrets: Some(secret.into()), ..Config::new(SERVER) };
     let mut server = Server::new(config).unwrap();
     server.adopt(Time::ZERO, Arc::new(setup(&racks())));
     let server = Checked::new(server);
@@ -199,11 +203,71 @@ fn with_a_secret_only_sealed_packets_count_and_all_are_sealed() {
     bench.hand_in(header, Body::Length(0), Ecn::Capable);
     let sent = bench.drain();
     assert_eq!(destinations(&sent), [102, 100, 101, 102, 102]);
-    let is_sealed = |sent: &Sent| {
+    let is_sealed = |sent: &Sent, key: &Key| {
         let (BodySize::Length(bytes) | BodySize::Bytes(bytes)) = sent.size;
-        tag::verify_sized(&sent.header, bytes as usize, &key)
+        tag::verify_sized(&sent.header, bytes as usize, key)
     };
-    assert!(sent.iter().all(is_sealed));
+    assert!(sent.iter().all(|sent| is_sealed(sent, &stations)), "all of them go to switches");
+    assert!(!sent.iter().any(|sent| is_sealed(sent, &key)));
+    // Only switches send notices.
+    for (key, taken) in [(key, 0), (stations, 1)] {
+        let mut header = Notice { job: JOB, epoch: 1, switch: NodeId(100) }.to_header();
+        tag::seal(&mut header, &key);
+        bench.wait_us(60);
+        bench.hand_in(header, Body::Length(0), Ecn::Capable);
+        assert_eq!((bench.stats().notices, bench.drain().len()), (taken, taken as usize));
+    }
+}
+
+// spec: E-13 machine
+#[test]
+fn what_goes_to_workers_is_sealed_with_the_key_that_they_have() {
+    let secret = Secret([6; 16]);
+    let key = Key::derive(&secret, JOB, 1);
+    let config = Config { secrets: Some(secret.into()), ..Config::new(SERVER) };
+    let mut server = Server::new(config).unwrap();
+    let alone: Vec<Member> =
+        (0..2).map(|node| Member { node: NodeId(node), path: Vec::new() }).collect();
+    server.adopt(Time::ZERO, Arc::new(setup(&alone)));
+    let server = Checked::new(server);
+    let mut bench = Bench { server, setup: Arc::new(setup(&alone)), now: Time::ZERO };
+    for worker in [0, 1] {
+        let mut header = bench.own(worker, 0).to_header();
+        tag::seal_sized(&mut header, 4, &key);
+        bench.hand_in(header, Body::Length(4), Ecn::Capable);
+    }
+    let sent = bench.drain();
+    assert_eq!(destinations(&sent), [0, 1]);
+    assert!(sent.iter().all(|sent| tag::verify_sized(&sent.header, 4, &key)));
+}
+
+// spec: T-06 machine
+#[test]
+fn bodies_are_sealed_where_the_job_asks_for_it() {
+    let secret = Secret([6; 16]);
+    let key = Key::derive(&secret, JOB, 1);
+    let config = Config { secrets: Some(secret.into()), ..Config::new(SERVER) };
+    let mut server = Server::new(config).unwrap();
+    let sealed = Arc::new(setup(&racks()).with(|parameters| parameters.seals_bodies = true));
+    server.adopt(Time::ZERO, sealed.clone());
+    let mut bench = Bench { server: Checked::new(server), setup: sealed, now: Time::ZERO };
+    let stations = Key::stations(&secret, JOB, 1);
+    let is_sealed = |sent: &Sent| tag::verify_with_body(&sent.header, &sent.body, &stations);
+    let announced = bench.drain();
+    assert!(announced.len() == 3 && announced.iter().all(is_sealed));
+    let mut values = fixed(&[1]);
+    let mut header = bench.sum(0, 0, 1, 0b111).to_header();
+    tag::seal_sized(&mut header, 4, &key);
+    bench.hand_in(header, Body::Bytes(&mut values), Ecn::Capable);
+    tag::seal_with_body(&mut header, &fixed(&[2]), &key);
+    bench.hand_in(header, Body::Bytes(&mut values), Ecn::Capable);
+    assert_eq!((bench.stats().forged, bench.stats().gradients), (2, 0));
+    for place in [0, 1] {
+        let mut header = bench.sum(0, 0, 1, 0b1 << place).to_header();
+        tag::seal_with_body(&mut header, &values, &key);
+        bench.hand_in(header, Body::Bytes(&mut values), Ecn::Capable);
+    }
+    assert_eq!((bench.stats().forged, bench.stats().gradients), (2, 2));
 }
 
 #[test]

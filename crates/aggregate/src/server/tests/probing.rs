@@ -4,7 +4,7 @@
 use thalweg_wire::aggregate::{
     BodyFormats, Description, PROBE_EPOCH, PROBE_JOB, Probe, SwitchLimits,
 };
-use thalweg_wire::tag::{self, Key, Secret};
+use thalweg_wire::tag::{self, Key, Secret, Secrets};
 
 use super::*;
 use crate::switch::{self, Switch};
@@ -15,12 +15,14 @@ const LIMITS: SwitchLimits =
     SwitchLimits { aggregators: 96, fragment_values: 40, formats: BodyFormats::FLOAT_AND_FIXED };
 
 fn server(secret: Option<Secret>) -> Server {
-    Server::new(Config { secret, ..Config::new(SERVER) }).unwrap()
+    let secrets = secret.map(Secrets::from);
+    Server::new(Config { secrets, ..Config::new(SERVER) }).unwrap()
 }
 
 fn switch(secret: Option<Secret>) -> Switch {
     let (aggregators, values_max) = (LIMITS.aggregators, LIMITS.fragment_values);
-    let config = switch::Config { aggregators, values_max, secret, ..switch::Config::new(SWITCH) };
+    let secrets = secret.map(Secrets::from);
+    let config = switch::Config { aggregators, values_max, secrets, ..switch::Config::new(SWITCH) };
     Switch::new(config).unwrap()
 }
 

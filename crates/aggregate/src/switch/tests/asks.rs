@@ -17,7 +17,7 @@ fn query(worker: u8) -> Query {
 }
 
 /// The switch above asks this one, whose place there is 1.
-fn request() -> Request {
+pub(super) fn request() -> Request {
     let Gradient { identity, aggregator, server, branch, .. } = gradient(0);
     Request {
         identity,
@@ -189,6 +189,7 @@ fn stations_of_one_switch_are_asked_each() {
         parent: PARENT,
         level: 0,
         stations: 2,
+        switches: [0; 4],
     };
     let stations = [
         StationBytes::new([0, 0, 0, 0], &[NodeId(1), NodeId(2)]),

@@ -134,6 +134,7 @@ impl Bench {
             parent: PARENT,
             level: 0,
             stations: 1,
+            switches: [0; 4],
         };
         let station = StationBytes::new([0, 1, 0, 0], &[NodeId(1), NodeId(2)]);
         assert_eq!(bench.announce(&announcement, &[station]), Fate::Consumed);
@@ -177,6 +178,7 @@ pub(super) fn announce_both(bench: &mut Bench, racks: u8, workers: u8) {
             parent: PARENT,
             level,
             stations: stations.len() as u8,
+            switches: [0; 4],
         };
         bench.announce(&what, stations);
     }
@@ -231,7 +233,9 @@ impl Net {
                 .map(|station| StationBytes::new(station.upper_places, &station.children))
                 .collect();
             let count = stations.len() as u8;
-            let what = Announcement { job, epoch, server, parent, level, stations: count };
+            let switches = [0; 4];
+            let what =
+                Announcement { job, epoch, server, parent, level, stations: count, switches };
             net.send(announcement(group.switch, &what, &stations));
         }
         net

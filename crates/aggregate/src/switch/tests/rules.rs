@@ -417,8 +417,15 @@ fn packets_that_break_a_rule_are_dropped_and_counted() {
         assert_eq!(bench.switch.stats().malformed, count);
     }
     assert_eq!(bench.handle(&mut Sent::new(ME, body(0))), Fate::Consumed, "no header at all");
-    let announcement =
-        Announcement { job: JobId(7), epoch: 3, server: SERVER, parent: ME, level: 0, stations: 1 };
+    let announcement = Announcement {
+        job: JobId(7),
+        epoch: 3,
+        server: SERVER,
+        parent: ME,
+        level: 0,
+        stations: 1,
+        switches: [0; 4],
+    };
     let station = StationBytes::new([0; 4], &[NodeId(1)]);
     bench.announce(&announcement, &[station]);
     assert_eq!((bench.switch.stats().malformed, bench.switch.occupied()), (7, 0));

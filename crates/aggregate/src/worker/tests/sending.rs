@@ -4,7 +4,7 @@ use thalweg_transport::Control;
 use thalweg_transport::control::{Aimd, Bbr, Delay};
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Magnitude;
-use thalweg_wire::tag;
+use thalweg_wire::tag::{self, Secret};
 
 use super::*;
 use crate::index;
@@ -253,6 +253,45 @@ fn headers_are_sealed_and_only_sealed_ones_are_taken() {
     bench.deliver(header, Body::Length(12), Ecn::Capable);
     assert_eq!(bench.worker.stats().ignored, 2, "a body of another length");
     bench.deliver(header, Body::Length(16), Ecn::Capable);
+    assert_eq!(bench.worker.watermark(), 1);
+}
+
+// spec: E-13 machine
+#[test]
+fn a_result_that_is_sealed_for_switches_is_not_taken() {
+    let secret = Secret([3; 16]);
+    let mut bench = Bench::new(setup());
+    bench.worker.set_key(Some(Key::derive(&secret, JOB, 1)));
+    bench.submit_length(4);
+    bench.sent();
+    let keys = [Key::stations(&secret, JOB, 1), Key::derive(&secret, JOB, 1)];
+    for (key, watermark) in keys.into_iter().zip([0, 1]) {
+        let mut header = bench.parameter(0).to_header();
+        tag::seal_sized(&mut header, 16, &key);
+        bench.deliver(header, Body::Length(16), Ecn::Capable);
+        assert_eq!(bench.worker.watermark(), watermark);
+    }
+}
+
+// spec: T-06 machine
+#[test]
+fn bodies_are_sealed_where_the_job_asks_for_it() {
+    let key = Key([3; 16]);
+    let mut bench = Bench::new(setup().with(|parameters| parameters.seals_bodies = true));
+    bench.worker.set_key(Some(key));
+    bench.worker.submit(bench.now, Tensor::from(vec![1.0, 2.0, 3.0, 4.0]));
+    let sent = bench.sent();
+    assert!(tag::verify_with_body(&sent[0].header, sent[0].bytes(), &key));
+    let sums: Vec<u8> = [2.0_f32; 4].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut header = bench.parameter(0).to_header();
+    tag::seal_sized(&mut header, 16, &key);
+    bench.deliver(header, Body::Bytes(&mut sums.clone()), Ecn::Capable);
+    tag::seal_with_body(&mut header, &sums, &key);
+    let mut changed = sums.clone();
+    changed[2] ^= 1;
+    bench.deliver(header, Body::Bytes(&mut changed), Ecn::Capable);
+    assert_eq!((bench.worker.watermark(), bench.worker.stats().ignored), (0, 2));
+    bench.deliver(header, Body::Bytes(&mut sums.clone()), Ecn::Capable);
     assert_eq!(bench.worker.watermark(), 1);
 }
 

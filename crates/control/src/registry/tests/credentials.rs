@@ -25,7 +25,7 @@ fn a_token_registers_and_joins_the_jobs_that_it_names() {
     hall.caller = tenant(2, "other", 2);
     assert_eq!(hall.register(None), Err(not_covered()));
     assert_eq!(hall.attend(hall.join(1, "b")), Err(not_covered()), "an id is no right");
-    let ticket = hall.registry.prover.ticket(hall.job);
+    let ticket = hall.registry.prover.ticket(hall.job, None);
     assert_eq!(hall.register(Some(ticket)), Err(not_covered()), "nor is a ticket");
     hall.caller = tenant(3, "train", 1);
     let too_many = || Refusal::RanksOfToken { workers: 2, limit: 1 };
@@ -163,7 +163,7 @@ fn a_ticket_is_worth_nothing_once_another_process_has_used_it() {
 #[test]
 fn a_ticket_of_a_job_that_ended_opens_nothing() {
     let mut hall = Hall::set_up(&["a", "b"]);
-    let ticket = hall.registry.prover.ticket(hall.job);
+    let ticket = hall.registry.prover.ticket(hall.job, None);
     for rank in 0..2 {
         hall.say(rank, FromRank::Leave { operations: 1 });
     }
@@ -179,7 +179,7 @@ fn a_ticket_of_a_job_that_ended_opens_nothing() {
 #[test]
 fn a_ticket_of_a_job_that_failed_opens_nothing_after_its_reason_is_forgotten() {
     let mut hall = Hall::set_up(&["a", "b"]);
-    let ticket = hall.registry.prover.ticket(hall.job);
+    let ticket = hall.registry.prover.ticket(hall.job, None);
     hall.say(0, FromRank::Aborting { reason: "enough".into() });
     assert_eq!(hall.register(Some(ticket)), Ok(hall.job), "to learn the reason");
     hall.links.clear();

@@ -16,7 +16,7 @@ fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
     let place = |rank, host| Place { node: node(rank), host };
     let roster = vec![place(0, 0), place(1, 0), place(2, 1), place(3, 1)];
     let lane = |at| Key::derive(&SECRET, JobId(hall.job.0 + at + 1), 1);
-    let ticket = hall.registry.prover.ticket(hall.job);
+    let ticket = hall.registry.prover.ticket(hall.job, None);
     let lane_keys = [0, 1, 2, 3, 4].map(lane);
     let welcome = ToRank::Welcome(Arc::new(Welcome { ticket, lane_keys, roster, round: 1 }));
     let report = |seat| ToRank::Report { round: 1, seat };

@@ -239,7 +239,7 @@ fn a_switch_that_cannot_sum_the_numbers_of_a_job_is_left_out() {
 fn a_job_that_outlives_its_registry_keeps_its_fragments() {
     let mut hall = Hall { limits: None, ..Hall::empty(2, 6) };
     hall.job = JobId(0xabcd_0000);
-    let ticket = hall.registry.prover.ticket(hall.job);
+    let ticket = hall.registry.prover.ticket(hall.job, None);
     hall.register(Some(ticket)).unwrap();
     for (rank, host) in [(0, "a"), (1, "b")] {
         let fragment_values = (rank == 1).then_some(40);
@@ -259,7 +259,7 @@ fn fragments_that_no_packet_holds_fail_the_job_that_claims_them() {
     for fragment_values in [0, u16::MAX] {
         let mut hall = Hall::empty(1, 6);
         hall.job = JobId(0xabcd_0000);
-        let ticket = hall.registry.prover.ticket(hall.job);
+        let ticket = hall.registry.prover.ticket(hall.job, None);
         hall.register(Some(ticket)).unwrap();
         let fragment_values = Some(fragment_values);
         let resume =

@@ -1,10 +1,12 @@
+use thalweg_wire::tag::Generation;
+
 use crate::message::{LANE_BITS, LANES, is_lane};
 use crate::proof::{PROOF_BYTES, Proof};
 
 use super::*;
 
 fn ticket(job: JobId) -> Ticket {
-    Prover::new(&[SECRET]).ticket(job)
+    Prover::new(&[SECRET]).ticket(job, None)
 }
 
 /// A registry that knows nothing, and a job that two ranks remember.
@@ -99,6 +101,26 @@ fn where_all_leaders_are_new_the_job_is_over() {
     assert!(hall.failure(1).text.ends_with("nobody remembers the job"));
 }
 
+// spec: T-06 machine
+#[test]
+fn a_job_goes_on_with_the_secret_that_it_began_with() {
+    let mut hall = restarted(1);
+    hall.registry.secrets = Secrets::both(Secret([8; 16]), SECRET).unwrap();
+    let job = hall.job;
+    assert_eq!(hall.register(Some(ticket(job))), Ok(job));
+    hall.attend(remembering(&hall, 0, "a", 4, 700)).unwrap();
+    hall.look();
+    assert_eq!(hall.welcomes(0)[0].ticket, ticket(job));
+    hall.say(0, FromRank::Answer { round: 5, seat: 0, watermark: Some(700) });
+    hall.look();
+    assert_eq!(hall.setup().parameters.generation, Some(Generation::Odd));
+    let key = Key::derive(&SECRET, job, 5);
+    assert!(matches!(hall.sent_to(0)[..], [ToRank::Adopt { key: own, .. }] if own == key));
+    let other = hall.register_as("other", Settings::default(), None).unwrap();
+    let parameters = hall.registry.jobs[&other].settings.parameters;
+    assert_eq!(parameters.generation, Some(Generation::Even), "of the current secret");
+}
+
 #[test]
 fn nobody_takes_over_a_job_without_its_ticket() {
     let mut hall = restarted(1);
@@ -106,7 +128,7 @@ fn nobody_takes_over_a_job_without_its_ticket() {
         Ticket { job: hall.job, proof: Proof([0; PROOF_BYTES]) },
         Ticket { job: hall.job, ..ticket(JobId(hall.job.0 + 8)) },
         Ticket { job: hall.job, proof: hall.ticket(0).unwrap().proof },
-        Prover::new(&[Secret([8; 16])]).ticket(hall.job),
+        Prover::new(&[Secret([8; 16])]).ticket(hall.job, None),
         ticket(JobId(hall.job.0 + 1)),
     ];
     for ticket in wrong {

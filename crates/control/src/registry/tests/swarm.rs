@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use thalweg_aggregate::join::Process;
 use thalweg_core::Rng;
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
+use thalweg_wire::tag::Secret;
 
 use thalweg_wire::tag::Key;
 
@@ -356,7 +357,7 @@ fn registry(rng: &mut Rng) -> Registry {
         server: SERVER,
         switch: None,
         network: Ipv4Addr::LOCALHOST,
-        secret: SECRET,
+        secrets: SECRET.into(),
         seed: rng.bits(),
         job_memory_bytes: u64::MAX,
         budgets: JobBudgets::default(),

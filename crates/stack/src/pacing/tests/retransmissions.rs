@@ -31,6 +31,7 @@ fn setup(recovery: Recovery) -> Arc<Setup> {
         aggregators: 1_000,
         span_fragments: 100,
         overhead_bytes: OVERHEAD_BYTES,
+        ..JobParameters::default()
     };
     Arc::new(Setup {
         job: JOB,
