@@ -6,7 +6,8 @@
 Ranks, switches and servers are processes on hosts of a lab, and are killed, stopped, cut off and started again during
 operations, between them and while ranks join. Prints a table: the time until the last rank had its error and the text
 of the error, or the longest pause of a job that goes on. With --python, ranks are training scripts with
-DistributedDataParallel as well; that interpreter needs PyTorch and the wheel (`bash .ci/run python` makes one).
+DistributedDataParallel as well, and torchrun on two hosts starts a training again whose rank was killed; that
+interpreter needs PyTorch and the wheel (`bash .ci/run python` makes one).
 
 Needs root, and three minutes after the tests are built. Exit code 1 if a row is not as it has to be.
 """
@@ -26,6 +27,7 @@ TEST = ["cargo", "test", "--workspace", "--locked", "--test", "failures", "--tes
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", type=pathlib.Path, help="interpreter with PyTorch and the wheel")
+    parser.add_argument("--restart", action="store_true", help="measure only the restart by torchrun; needs --python")
     parser.add_argument("--json", action="store_true", help="print a JSON document instead of the table")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
@@ -35,7 +37,8 @@ def main():
         environment = {**os.environ, "THALWEG_FAILURES_JSON": str(document)}
         if arguments.python is not None:
             environment["THALWEG_FAILURES_PYTHON"] = str(arguments.python.absolute())
-        command = [*TEST, "--", "--ignored", "--nocapture", "every_failure_in_a_lab"]
+        test = "a_restart_in_a_lab" if arguments.restart else "every_failure_in_a_lab"
+        command = [*TEST, "--", "--ignored", "--nocapture", test]
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
         if not document.exists():
             sys.exit(f"failures_in_a_lab: nothing was measured:\n{done.stdout}")

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ use thalweg::{Coverage, Handle, Priority, ReduceOptions, Reliability, SessionCon
 use crate::errors::{self, Failure};
 use crate::memory::{Memory, all};
 use crate::names::{combine, element_of, intent, reduce};
-use crate::notes::{self, Notes};
+use crate::notes::{self, Note, Notes};
 use crate::process::{OfProcess, wait, wait_doing};
 use crate::settings::{self, seconds};
 
@@ -69,7 +70,8 @@ impl Session {
         if let Some(given) = given {
             settings::apply(&mut config, given)?;
         }
-        let session = join(py, config.clone(), &notes)?;
+        let limit = given.map(settings::join_limit).transpose()?.flatten();
+        let session = join(py, config.clone(), limit, &notes)?;
         let (ended, ends) = channel();
         Ok(Session {
             session: Mutex::new(OfProcess::new(session)),
@@ -83,7 +85,8 @@ impl Session {
 
     /// The settings of the session, as it uses them.
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        settings::read(py, &self.config)
+        let served_at = lock(&self.session).get().and_then(thalweg::Session::metrics_address);
+        settings::read(py, &self.config, served_at)
     }
 
     /// On how many hosts the ranks are.
@@ -339,9 +342,9 @@ impl Session {
         })
     }
 
-    /// Notes since the last call: ranks that are waited for, stalls, servers that went away. With
-    /// each, whether it is worth a warning.
-    fn take_notes(&self) -> Vec<(bool, String)> {
+    /// Notes since the last call: ranks that are waited for, stalls, servers that went away. Each with the ranks of
+    /// which it speaks, and whether it is worth a warning.
+    fn take_notes(&self) -> Vec<Note> {
         self.notes.take()
     }
 
@@ -380,7 +383,7 @@ impl Session {
             Some(session) => Ok(begin(session)),
             None => {
                 let text = "the session is over".into();
-                Err(errors::session_error(py, ("closed", text, Vec::new(), None)))
+                Err(errors::session_error(py, ("closed", text, Vec::new(), None, None)))
             }
         }
     }
@@ -468,13 +471,30 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Joins a job. Ctrl-C ends the wait. Meanwhile events are logged: ranks that are missing above all.
-fn join(py: Python<'_>, config: SessionConfig, notes: &Notes) -> PyResult<thalweg::Session> {
+/// Joins a job, within the limit if there is one. Ctrl-C ends the wait. Meanwhile events are logged: ranks that are
+/// missing above all.
+// spec: E-02
+fn join(
+    py: Python<'_>,
+    config: SessionConfig,
+    limit: Option<Duration>,
+    notes: &Notes,
+) -> PyResult<thalweg::Session> {
     let cancel = config.cancel.clone();
-    let joined = wait_doing(py, None, || thalweg::Session::join(config), || notes.log(py));
-    let joined = joined.inspect_err(|_| cancel.cancel("interrupted while it joined"))?;
-    // There is no limit, so there is a result.
-    let joined = joined.ok_or_else(|| PyValueError::new_err("joining has not ended"))?;
+    let ended = wait_doing(py, limit, || thalweg::Session::join(config), || notes.log(py));
+    let ended = ended.inspect_err(|_| cancel.cancel("interrupted while it joined"))?;
+    let Some(joined) = ended else {
+        let missing = notes.awaited();
+        let seconds = limit.unwrap_or_default().as_secs_f64();
+        let who = if missing.is_empty() {
+            "no answer of the server".into()
+        } else {
+            format!("ranks {missing:?} are missing")
+        };
+        let text = format!("joining timed out, {seconds:.1} s after ranks had met: {who}");
+        cancel.cancel(&text);
+        return Err(errors::session_error(py, ("timeout", text, missing, Some(seconds), None)));
+    };
     joined.map_err(|error| errors::raise(py, &error))
 }
 

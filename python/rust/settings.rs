@@ -22,6 +22,17 @@ pub(crate) fn apply(config: &mut SessionConfig, given: &Bound<'_, PyDict>) -> Py
     Ok(())
 }
 
+/// Longest time that joining may take from now on, whatever the job allows. `None` where it is not limited.
+pub(crate) fn join_limit(given: &Bound<'_, PyDict>) -> PyResult<Option<Duration>> {
+    match given.get_item(JOIN_LIMIT)? {
+        Some(value) if !value.is_none() => seconds(JOIN_LIMIT, value.extract()?).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// A setting of the call that joins, and not of the session.
+const JOIN_LIMIT: &str = "join_limit_s";
+
 /// Former names of settings, which work for one release, and their present ones.
 const FORMER_NAMES: [(&str, &str); 2] =
     [("patience_s", "operation_timeout_s"), ("stall_s", "stall_after_s")];
@@ -54,13 +65,19 @@ fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "failure_after_s" => config.failure_after = duration()?,
         "join_timeout_s" => config.join_timeout = duration()?,
         "operation_timeout_s" => config.operation_timeout = duration()?,
+        "metrics" => config.metrics = Some(at("metrics", &text()?)?),
+        JOIN_LIMIT => {}
         _ => return Err(PyTypeError::new_err(format!("a session has no setting {name}"))),
     }
     Ok(())
 }
 
 /// All settings of a session, as it uses them.
-pub(crate) fn read<'py>(py: Python<'py>, config: &SessionConfig) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn read<'py>(
+    py: Python<'py>,
+    config: &SessionConfig,
+    served_at: Option<SocketAddr>,
+) -> PyResult<Bound<'py, PyDict>> {
     let settings = PyDict::new(py);
     settings.set_item("server", &config.server)?;
     settings.set_item("job", &config.job)?;
@@ -80,6 +97,7 @@ pub(crate) fn read<'py>(py: Python<'py>, config: &SessionConfig) -> PyResult<Bou
     settings.set_item("operation_timeout", config.operation_timeout.as_secs_f64())?;
     let ports = config.ports.as_ref().map(|ports| format!("{}-{}", ports.start(), ports.end()));
     settings.set_item("ports", ports)?;
+    settings.set_item("metrics", served_at.map(|address| address.to_string()))?;
     Ok(settings)
 }
 
@@ -87,6 +105,13 @@ pub(crate) fn read<'py>(py: Python<'py>, config: &SessionConfig) -> PyResult<Bou
 pub(crate) fn seconds(name: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value)
         .map_err(|_| PyValueError::new_err(format!("{name} is {value}: choose seconds from 0 on")))
+}
+
+/// An address with a port.
+pub(crate) fn at(name: &str, text: &str) -> PyResult<SocketAddr> {
+    text.parse().map_err(|_| {
+        PyValueError::new_err(format!("{name} is \"{text}\": write an address as 10.0.0.1:4800"))
+    })
 }
 
 fn address(text: &str) -> PyResult<IpAddr> {

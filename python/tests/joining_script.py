@@ -22,8 +22,9 @@ def main() -> None:
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     given = Rendezvous(dist.PrefixStore("meeting", store), rank, ranks, "0", TIMEOUT.total_seconds())
     try:
-        meet(given, thalweg.torch.Settings.load())
+        session = meet(given, thalweg.torch.Settings.load())
         found = {"class": "none"}
+        session.leave(5.0)
     except BaseException as error:
         found = {"class": type(error).__name__, "text": str(error), "ranks": getattr(error, "ranks", ())}
     print(json.dumps(found), flush=True)

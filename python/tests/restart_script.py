@@ -43,7 +43,8 @@ def main(folder: pathlib.Path) -> None:
     parallel = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(first, STEPS):
-        if attempt == 0 and rank == 1 and step == DIES_AT:
+        is_disturbed = attempt == 0 and "TEST_UNDISTURBED" not in os.environ
+        if is_disturbed and rank == 1 and step == DIES_AT:
             os.kill(os.getpid(), signal.SIGKILL)
         optimizer.zero_grad()
         loss = loss_of(parallel, step, rank)

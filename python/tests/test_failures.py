@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import pytest
 import torch
 import torch.distributed as dist
 from conftest import TIMEOUT_S
@@ -39,12 +40,47 @@ def test_a_killed_rank_is_named_everywhere(start, monkeypatch):
 
 
 def test_a_server_that_dies_with_rank_0_is_the_fault_of_rank_0():
-    failure = ("network", "no connection to the server at 10.0.0.1:7 for 2.0 s: refused", [], None)
+    failure = ("network", "no connection to the server at 10.0.0.1:7 for 2.0 s: refused", [], None, (111, "refused"))
     error = errors.of_failure(failure, operation="barrier", server_of_rank_0="10.0.0.1:7")
     assert type(error) is errors.PeerError and error.ranks == (0,)
     assert "rank 0, which runs the server at 10.0.0.1:7, does not answer" in str(error)
     error = errors.of_failure(failure, operation="barrier")
-    assert type(error) is errors.ThalwegError and error.ranks == ()
+    assert type(error) is errors.NetworkError and error.ranks == ()
+
+
+# spec: E-07 sockets
+@pytest.mark.parametrize(
+    "kind", ["peer", "timeout", "aborted", "disagreement", "network", "closed", "system", "internal"]
+)
+def test_every_error_has_its_kind_and_its_source(kind):
+    error = errors.of_failure((kind, "text", [1], None, (13, "Permission denied")), operation="barrier")
+    assert isinstance(error, errors.ThalwegError) and (error.kind, error.ranks) == (kind, (1,))
+    assert isinstance(error.__cause__, PermissionError) and error.__cause__.errno == 13
+    assert (type(error) is errors.ThalwegError) == (kind in ("system", "internal"))
+    again = errors.of_json(errors.to_json(error))
+    assert (type(again), again.kind) == (type(error), kind)
+
+
+# spec: E-07 sockets
+def test_a_server_that_refuses_a_rank_in_the_middle_is_no_error_of_the_call():
+    failure = ("config", "the server refuses the token", [], None, None)
+    error = errors.of_failure(failure, operation="all_reduce")
+    assert type(error) is errors.ThalwegError and error.kind == "config"
+    assert type(errors.of_failure(failure, operation="join")) is ValueError
+    call = ("call", "the lengths differ", [], None, None)
+    assert type(errors.of_failure(call, operation="all_reduce")) is ValueError
+
+
+# spec: E-07 sockets
+def test_daemons_that_cannot_start_raise_typed_errors():
+    with pytest.raises(ValueError, match="token"):
+        thalweg.Server("0.0.0.0:0", bytes(16))
+    # Nobody has this address: it is for documentation.
+    with pytest.raises(thalweg.SessionError) as raised:
+        thalweg.Switch("192.0.2.1:0", bytes(16))
+    assert raised.value.kind == "system" and isinstance(raised.value.__cause__, OSError)
+    with pytest.raises(ValueError, match="bind"):
+        thalweg.Switch("nowhere", bytes(16))
 
 
 def _wait_for_the_stopped(rank: int, ranks: int) -> float:

@@ -7,6 +7,7 @@ import datetime
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -213,7 +214,7 @@ class _Commanded:
         for line in self.process.stdout:
             if line.startswith(f"@{start}"):
                 return line.strip()
-            assert not line.startswith("@error"), line
+            assert start.startswith("error") or not line.startswith("@error"), line
         raise AssertionError(f"the process ended without {start}")
 
     def gone_after_s(self) -> float:
@@ -254,6 +255,47 @@ def test_a_process_is_gone_soon_after_ctrl_c(wait):
         if wait != "join":
             ranks[1].say("barrier")
             assert "aborted by rank 0" in ranks[1].expect("error [0]")
+
+
+# spec: E-02 sockets
+def test_ctrl_c_ends_a_backward_pass_behind_a_rank_that_is_stopped():
+    with _commanded(2) as ranks:
+        for rank in ranks:
+            rank.expect("joined")
+            rank.say("sum 1000 1000000")
+        # The second step builds the buckets anew.
+        ranks[0].expect("sum 3")
+        ranks[1].process.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        took_s = ranks[0].gone_after_s()
+        print(f"backward: the process was gone {took_s:.2f} s after Ctrl-C")
+        assert took_s < 2 + SOON_S, f"gone after {took_s:.1f} s"
+        assert ranks[0].process.returncode != 0
+        ranks[1].process.send_signal(signal.SIGCONT)
+        # Torch raises the error of a bucket from C++, as a RuntimeError with its text.
+        assert "AbortedError" in (text := ranks[1].expect("error")) and "aborted by rank 0: interrupted" in text
+
+
+def test_the_main_thread_that_handles_ctrl_c_is_left_alone_and_so_are_other_listeners():
+    from thalweg.torch.interrupts import Interrupts
+
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    before = signal.set_wakeup_fd(sender.fileno())
+    interrupts = Interrupts()
+    interrupts.begin()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        interrupts.is_unhandled()
+        time.sleep(0.6)
+        assert not interrupts.is_unhandled(), "this thread has taken steps since"
+        assert receiver.recv(8) == bytes([signal.SIGINT])
+        interrupts.end()
+        assert signal.set_wakeup_fd(before) == sender.fileno(), "it is restored"
+    finally:
+        signal.set_wakeup_fd(before)
 
 
 # spec: E-02, E-03 sockets

@@ -13,7 +13,10 @@ import time
 import typing
 
 import pytest
+import torch
 import torch.distributed as dist
+
+from thalweg.torch import reach
 
 SCRIPT = pathlib.Path(__file__).with_name("joining_script.py")
 FAILURE_AFTER_S = 2
@@ -64,7 +67,7 @@ def begin():
 
 def _until_joining(store: dist.TCPStore, rank: int) -> None:
     ends_at = time.monotonic() + 60
-    while not store.check([f"meeting/thalweg/host/{rank}"]):
+    while not store.check([f"meeting/thalweg/1/contact/{rank}"]):
         assert time.monotonic() < ends_at, f"rank {rank} does not start"
         time.sleep(0.05)
 
@@ -83,12 +86,65 @@ def test_a_rank_that_dies_while_it_joins_fails_the_others(begin, victim):
     took_s = time.monotonic() - killed_at
     for one in found:
         assert (one["class"], one["ranks"]) == ("PeerError", [victim]), one
-        assert f"rank {victim} (" in one["text"] and "heartbeat stopped" in one["text"], one
+        assert f"rank {victim} (" in one["text"] and "closed without a goodbye" in one["text"], one
         assert f"process {ranks[victim].process.pid}" in one["text"], one
         assert "[W" not in one["log"], "torch logs every request that timed out"
     if victim > 0:
         assert found[0]["text"] == found[1]["text"]
     assert took_s < FAILURE_AFTER_S + 2 + SLACK_S, took_s
+
+
+# spec: E-01 sockets
+@pytest.mark.parametrize("early", [0, 1])
+def test_a_rank_that_died_before_another_came_fails_it(begin, early):
+    # No connection to it was ever made: its kernel refuses one.
+    [victim] = begin([early], 2)
+    _until_joining(begin.store, early)
+    time.sleep(1)
+    victim.process.kill()
+    victim.process.wait()
+    [other] = begin([1 - early], 2)
+    _until_joining(begin.store, 1 - early)
+    began = time.monotonic()
+    found = other.ended()
+    assert (found["class"], found["ranks"]) == ("PeerError", [early]), found
+    assert "refuses connections" in found["text"], found
+    assert time.monotonic() - began < FAILURE_AFTER_S + 2 + SLACK_S
+
+
+# spec: E-01 sockets
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_a_rank_that_is_stopped_while_it_joins_is_waited_for(begin, stopped):
+    ranks = begin(range(2), 3, THALWEG_STALL_AFTER="1")
+    for rank in range(2):
+        _until_joining(begin.store, rank)
+    time.sleep(1)
+    ranks[stopped].process.send_signal(signal.SIGSTOP)
+    ranks += begin([2], 3, THALWEG_STALL_AFTER="1")
+    _until_joining(begin.store, 2)
+    # Twice the time after which a dead one has failed the others.
+    time.sleep(2 * FAILURE_AFTER_S + 1)
+    assert all(rank.process.poll() is None for rank in ranks)
+    ranks[stopped].process.send_signal(signal.SIGCONT)
+    found = [rank.ended() for rank in ranks]
+    assert [one["class"] for one in found] == ["none"] * 3, found
+    if stopped != 0:
+        assert f"rank {stopped} (" in found[0]["log"] and "does not progress" in found[0]["log"], found[0]["log"]
+
+
+# spec: E-01 sockets
+def test_a_stopped_rank_that_is_killed_fails_the_others(begin):
+    ranks = begin(range(2), 3)
+    for rank in range(2):
+        _until_joining(begin.store, rank)
+    ranks[1].process.send_signal(signal.SIGSTOP)
+    time.sleep(2 * FAILURE_AFTER_S + 1)
+    assert ranks[0].process.poll() is None
+    ranks[1].process.kill()
+    killed_at = time.monotonic()
+    found = ranks[0].ended()
+    assert (found["class"], found["ranks"]) == ("PeerError", [1]), found
+    assert time.monotonic() - killed_at < FAILURE_AFTER_S + 2 + SLACK_S
 
 
 # spec: E-02 sockets
@@ -127,7 +183,7 @@ def test_ctrl_c_does_not_wait_for_addresses_that_do_not_answer(begin):
     ranks = begin([0], 2, TEST_ADDRESSES=",".join(f"192.0.2.{at}" for at in range(1, 40)))
     ranks += begin([1], 2)
     ends_at = time.monotonic() + 60
-    while not begin.store.check(["meeting/thalweg/offer"]):
+    while not begin.store.check(["meeting/thalweg/1/contact/0"]):
         assert time.monotonic() < ends_at
         time.sleep(0.02)
     _until_joining(begin.store, 1)
@@ -135,3 +191,44 @@ def test_ctrl_c_does_not_wait_for_addresses_that_do_not_answer(begin):
     began = time.monotonic()
     assert ranks[1].ended()["class"] in ("KeyboardInterrupt", "UnreachableError")
     assert time.monotonic() - began < 2 + SLACK_S
+
+
+def _elsewhere(rank: int, ranks: int) -> None:
+    """Sub-groups that reach rank 0 at another address than the default group, as those of one host do."""
+    reach.own_addresses = lambda: ["127.0.0.2"]
+    alone = dist.new_group([0], backend="thalweg")
+    pair = dist.new_group([0, 1], backend="thalweg")
+    # Longer than a server may be away.
+    time.sleep(3)
+    groups = {None: 3, pair: 2} if rank < 2 else {None: 3}
+    for group, count in {**groups, **({alone: 1} if rank == 0 else {})}.items():
+        total = torch.ones(10)
+        dist.all_reduce(total, group=group)
+        assert (total == count).all()
+
+
+# spec: E-01 sockets
+def test_a_group_that_reaches_rank_0_elsewhere_leaves_older_groups_their_server(run, monkeypatch):
+    monkeypatch.setenv("THALWEG_FAILURE_AFTER", "1")
+    run(3, _elsewhere)
+
+
+def _again(rank: int, ranks: int, port: int) -> None:
+    """Groups one after the other, whose store outlives them, as that of torchrun does."""
+    dist.destroy_process_group()
+    for turn in range(3):
+        store = dist.TCPStore("127.0.0.1", port, timeout=TIMEOUT)
+        dist.init_process_group("thalweg", store=store, rank=rank, world_size=ranks)
+        total = torch.full((10,), 1.0 + turn)
+        dist.all_reduce(total)
+        assert (total == ranks * (1.0 + turn)).all()
+        if turn < 2:
+            # A rank may still read what another one has left behind.
+            time.sleep(0.3 * rank)
+            dist.destroy_process_group()
+
+
+# spec: E-10 sockets
+def test_a_group_is_made_again_through_the_same_store(run):
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+    run(2, _again, store.port)

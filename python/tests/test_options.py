@@ -6,8 +6,10 @@ import collections
 import datetime
 import pickle
 import shutil
+import socket
 import subprocess
 import typing
+import urllib.request
 import warnings
 
 import pytest
@@ -60,11 +62,83 @@ def test_every_setting_has_an_option_a_field_and_a_line_of_the_manual():
         ({"interface": "lo", "bind": "127.0.0.1"}, "both set"),
         ({"ca_file": "ca.pem"}, "set server"),
         ({"server": "a:1", "ca_file": "none.pem"}, "no such file"),
+        ({"server": "a:1", "secret_file": "none"}, "set server or secret_file"),
+        ({"share_memory": "maybe"}, "share_memory is 'maybe'"),
     ],
 )
 def test_invalid_settings_are_named(given, hint):
     with pytest.raises(ValueError, match=hint):
         Settings.load(Options(**given))
+
+
+@pytest.mark.parametrize("word, expected", [("off", False), ("No", False), ("0", False), ("on", True), (True, True)])
+def test_flags_are_words(word, expected):
+    assert Settings.load(Options(share_memory=word)).share_memory is expected
+
+
+def test_the_timeout_of_torchs_own_options_counts_where_torch_was_given_none():
+    from thalweg.torch.timeouts import of_group
+
+    minute, default = datetime.timedelta(minutes=1), dist.constants.default_pg_timeout
+    options = Options()
+    assert of_group(default, None) == of_group(default, options) == default
+    options._timeout = minute
+    assert of_group(default, options) == of_group(minute, options) == minute
+    with pytest.warns(UserWarning, match="has no effect beside timeout"):
+        assert of_group(2 * minute, options) == 2 * minute
+
+
+def _with_token(rank: int, ranks: int) -> dict[str, object]:
+    group = dist.new_group(backend="thalweg", pg_options=Options(token="sesame"))
+    total = torch.ones(10)
+    dist.all_reduce(total, group=group)
+    assert (total == ranks).all()
+    return group.settings()
+
+
+def test_a_server_that_rank_0_starts_asks_for_the_token_of_the_settings(run):
+    assert [found["token"] for found in run(2, _with_token)] == ["sesame", "sesame"]
+
+
+def _scraped(rank: int, ranks: int) -> list[str]:
+    texts = []
+    for _ in range(2):
+        group = dist.new_group(backend="thalweg", pg_options=Options(metrics="127.0.0.1:0", job="seen"))
+        dist.all_reduce(torch.ones(10), group=group)
+        with urllib.request.urlopen(f"http://{group.settings()['metrics']}/metrics", timeout=10) as answer:
+            texts.append(answer.read().decode())
+    dist.barrier()
+    return texts
+
+
+def test_sessions_and_daemons_serve_metrics(run):
+    for rank, texts in enumerate(run(2, _scraped)):
+        assert all('job_name="seen/' in text and f'rank="{rank}"' in text for text in texts), texts[0]
+    switch = thalweg.Switch("127.0.0.1:0", SECRET, metrics="127.0.0.1:0")
+    server = thalweg.Server("127.0.0.1:0", SECRET, metrics="127.0.0.1:0")
+    for daemon, role in ((switch, "switch"), (server, "server")):
+        with urllib.request.urlopen(f"http://{daemon.metrics_address}/metrics", timeout=10) as answer:
+            assert f'thalweg_build_info{{role="{role}",address="{daemon.address}"' in answer.read().decode()
+    with pytest.raises(OSError, match="cannot serve metrics"):
+        thalweg.Switch("127.0.0.1:0", SECRET, metrics=switch.metrics_address)
+    server.stop()
+    switch.stop()
+    assert thalweg.Switch("127.0.0.1:0", SECRET).metrics_address is None
+
+
+def test_the_port_of_metrics_is_that_of_the_local_rank(monkeypatch):
+    from thalweg.torch import meeting
+
+    monkeypatch.setattr(meeting, "_served", set())
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert meeting._metrics_address(None) is None
+    assert meeting._metrics_address("127.0.0.1:0") == "127.0.0.1:0"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        # The error of a port that another process has comes from the session.
+        assert meeting._metrics_address(f"127.0.0.1:{port - 3}") == f"127.0.0.1:{port}"
+        assert meeting._metrics_address(f"127.0.0.1:{port - 3}") is None, "a group of this process has it"
+    assert meeting._metrics_address(f"127.0.0.1:{port - 3}") == f"127.0.0.1:{port}"
 
 
 def test_settings_without_effect_are_refused_from_every_source(tmp_path, monkeypatch):

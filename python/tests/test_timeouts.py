@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import os
 import queue
+import signal
 import time
 import typing
+import weakref
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from thalweg.torch import OperationTimeoutError, Options
-from thalweg.torch.runner import Runner
+from thalweg.torch.runner import Runner, _leave_at_exit
 from thalweg.torch.timeouts import Stall, awaited
 
 SHORT_S, LATE_S, LONG = 1.0, 2.5, datetime.timedelta(seconds=60)
@@ -71,10 +74,9 @@ STALL = "operation 3 stalls for 2.5 s: rank 0 (10.0.0.1:5) waits for rank 2 (10.
 
 
 def test_ranks_are_read_from_explanations():
-    assert Stall.of(STALL, 0.0).ranks == (2,)
-    fragment = "at fragment 7 for 2.5 s: rank 1 (a:1) has not contributed; rank 3 (b:1) has not got it"
-    assert Stall.of(f"operation 3 stalls {fragment}", 0.0).ranks == (1, 3)
-    assert Stall.of("the server does not answer: rank 1 (a:1) waits for rank 2 (b:1)", 0.0) is None
+    # The text describes some of them.
+    assert Stall.of(STALL, [7, 3, 2, 4, 5, 6], 0.0).ranks == (2, 3, 4, 5, 6, 7)
+    assert Stall.of("the server does not answer: rank 1 (a:1) waits for rank 2 (b:1)", [2], 0.0) is None
     assert awaited("aborted by rank 0: barrier timed out after 1.0 s, waiting for ranks 1, 12: more") == (1, 12)
     assert awaited("aborted by rank 0: barrier timed out after 1.0 s") == ()
     assert awaited("aborted by rank 0: the program called abort") is None
@@ -85,7 +87,7 @@ class _FakeSession:
 
     def __init__(self) -> None:
         self.ends: queue.Queue[typing.Any] = queue.Queue()
-        self.notes: list[tuple[bool, str]] = []
+        self.notes: list[tuple[bool, str, list[int]]] = []
         self.begun = 0
 
     def settings(self) -> dict[str, object]:
@@ -97,7 +99,7 @@ class _FakeSession:
         except queue.Empty:
             return None
 
-    def take_notes(self) -> list[tuple[bool, str]]:
+    def take_notes(self) -> list[tuple[bool, str, list[int]]]:
         notes, self.notes = self.notes, []
         return notes
 
@@ -122,7 +124,7 @@ def _timed_out(session: _FakeSession, runner: Runner) -> OperationTimeoutError:
 def test_a_timeout_names_the_stall_that_lasts_and_none_that_is_over():
     session = _FakeSession()
     runner = Runner(session, 0, 3, 60.0)
-    session.notes = [(True, STALL), (True, "the server does not answer: connection refused")]
+    session.notes = [(True, STALL, [2]), (True, "the server does not answer: connection refused", [])]
     error = _timed_out(session, runner)
     assert error.ranks == (2,) and STALL in str(error) and session.reason == str(error)
     # The operation has ended, and its stall with it.
@@ -130,6 +132,20 @@ def test_a_timeout_names_the_stall_that_lasts_and_none_that_is_over():
         time.sleep(0.01)
     error = _timed_out(session, runner)
     assert error.ranks == () and "stalls" not in str(error)
-    session.notes = [(True, "the server does not answer: connection refused")]
+    session.notes = [(True, "the server does not answer: connection refused", [])]
     assert "server" not in str(_timed_out(session, runner))
+    runner._is_over.set()
+
+
+# spec: E-02 sockets
+def test_a_forked_process_that_ends_takes_no_lock_of_its_parent():
+    runner = Runner(_FakeSession(), 0, 1, 60.0)
+    # Another thread of the parent may hold it at the time of the fork.
+    with runner._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(5)
+            _leave_at_exit(weakref.ref(runner))
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, "it waits"
     runner._is_over.set()

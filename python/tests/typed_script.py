@@ -22,6 +22,7 @@ def train(model: torch.nn.Module) -> float:
         token_file="job.token",
         interface="eth1",
         failure_after=5,
+        metrics="127.0.0.1:9465",
         join_timeout=datetime.timedelta(minutes=2),
     )
     dist.init_process_group("thalweg", pg_options=options)
@@ -34,7 +35,8 @@ def train(model: torch.nn.Module) -> float:
         ranks: tuple[int, ...] = error.ranks
         operation: str | None = error.operation
         since: float | None = error.since
-        raise SystemExit(f"{operation} waited for {ranks}, {since} s") from error
+        kind: str = error.kind
+        raise SystemExit(f"{kind}: {operation} waited for {ranks}, {since} s") from error
     work: thalweg.torch.Work = thalweg.torch.thalweg_group().all_reduce_bounded(torch.ones(3), 0.1)
     work.wait(datetime.timedelta(seconds=5))
     return state.share_missing(0)
@@ -46,7 +48,9 @@ def misspelt() -> thalweg.torch.Options:
 
 
 def daemons() -> str:
-    with_switch = thalweg.Switch("127.0.0.1:0", bytes(16))
+    with_switch = thalweg.Switch("127.0.0.1:0", bytes(16), metrics="127.0.0.1:0")
+    served_at: str | None = with_switch.metrics_address
+    print(served_at)
     server = thalweg.Server("127.0.0.1:0", bytes(16), token="t", switch=with_switch.address)
     return server.address
 

@@ -41,6 +41,7 @@ pub enum Numeric {
 
 /// How losses are repaired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Recovery {
     /// Who lacks a contribution asks those that owe it; partial sums stay where they are (T-10).
     #[default]

@@ -42,8 +42,7 @@ impl NumberedMessage {
     /// Coverage of the values as they arrived: values that were lost lack all contributors to them.
     // spec: T-11
     pub(crate) fn arrived_coverage(&self, contributors: &[u32]) -> Coverage {
-        let lost =
-            |values: &Range<u64>| Lacks { values: values.clone(), ranks: contributors.to_vec() };
+        let lost = |values: &Range<u64>| Lacks::new(values.clone(), contributors.to_vec());
         self.coverage.clone().and(Coverage::lacking(self.lost.iter().map(lost)))
     }
 }

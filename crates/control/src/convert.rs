@@ -117,6 +117,7 @@ fn to_recovery(recovery: Recovery) -> v1::Recovery {
     match recovery {
         Recovery::Selective => v1::Recovery::Selective,
         Recovery::Paper => v1::Recovery::Paper,
+        _ => v1::Recovery::Unspecified,
     }
 }
 

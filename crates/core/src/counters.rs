@@ -1,7 +1,7 @@
 //! Structs of counters, each of which is written down once.
 
 /// Defines a struct of `u64` counters with what all such structs have: defaults of zero, `named` for reports,
-/// and `+=` for totals.
+/// and `+=` for totals. Counters are added over time, so other crates cannot build one field by field.
 #[macro_export]
 macro_rules! counters {
     (
@@ -12,6 +12,7 @@ macro_rules! counters {
     ) => {
         $(#[$about])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        #[non_exhaustive]
         $visibility struct $Counters {
             $($(#[doc = $help])* pub $counter: u64,)*
         }

@@ -11,6 +11,7 @@ mod tests;
 /// is no default: the code that completes a sum states its coverage.
 // spec: T-11
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Coverage {
     /// Every value of the sum has the contributions of all ranks.
     Exact,
@@ -33,12 +34,20 @@ pub struct Missing {
 
 /// A part of a tensor that lacks the values of some ranks.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Part {
     /// Range of the values.
     pub values: Range<u64>,
     /// Ranks whose values are missing, in order. All ranks where nothing has arrived: then the values are zero, or
     /// older ones that the caller gave.
     pub ranks: Vec<u32>,
+}
+
+impl Part {
+    /// A range of values, and the ranks whose values are missing there, in order.
+    pub fn new(values: Range<u64>, ranks: Vec<u32>) -> Part {
+        Part { values, ranks }
+    }
 }
 
 impl Coverage {

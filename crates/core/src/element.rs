@@ -4,6 +4,7 @@
 
 /// The type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Element {
     /// IEEE 754 single precision.
     F32,

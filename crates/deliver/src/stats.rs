@@ -2,6 +2,7 @@
 
 /// What an endpoint did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// Data packets sent.
     pub packets: u64,

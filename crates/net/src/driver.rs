@@ -63,6 +63,7 @@ pub struct DriverConfig {
 
 /// What a driver does when there is nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Wait {
     /// Leaves the core to others. A wake-up takes some 50 µs.
     #[default]

@@ -24,6 +24,7 @@ pub const SEGMENTS_PER_SEND: usize = 64;
 
 /// Whether the kernel is asked to cut and join datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Offload {
     /// Wherever it can.
     #[default]

@@ -5,6 +5,7 @@ use std::io;
 /// Counts since the driver was made. Packets are datagrams; super-packets are what one send or
 /// receive carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// Packets handed to the machine.
     pub received_packets: u64,

@@ -13,6 +13,8 @@
 //!   workloads without features.
 //!
 //! Training may use threads; nothing else here does, and nothing reads a clock.
+//!
+//! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
 pub mod bounds;
 pub mod evaluate;

@@ -43,8 +43,10 @@ pub struct Config {
     pub members: u32,
     /// Which one this is, counted from 0. Values are combined in this order.
     pub me: u32,
-    /// How long to wait for others, when joining and in every step of an operation.
+    /// Time to wait for others in every step of an operation.
     pub patience: Duration,
+    /// Time to wait for others when joining. Default: `patience`.
+    pub join_patience: Option<Duration>,
     /// How much of a tensor moves at a time, the same at every member. The team needs three to six
     /// times as much shared memory a member.
     pub chunk_bytes: usize,
@@ -60,6 +62,7 @@ impl Config {
             members,
             me,
             patience: DEFAULT_PATIENCE,
+            join_patience: None,
             chunk_bytes: DEFAULT_CHUNK_BYTES,
             stop: None,
         }
@@ -96,7 +99,7 @@ impl Team {
     }
 
     fn join_in(directory: &Path, config: Config) -> Result<Team, TeamError> {
-        let Config { name, members, me, patience, chunk_bytes, stop } = config;
+        let Config { name, members, me, patience, join_patience, chunk_bytes, stop } = config;
         if !file::is_name(&name) {
             return Err(TeamError::Name { name });
         }
@@ -110,7 +113,7 @@ impl Team {
         })?;
         let own = Process::own();
         let path = file::path(directory, &name);
-        let wait = Wait { patience, stop: stop.clone() };
+        let wait = Wait { patience: join_patience.unwrap_or(patience), stop: stop.clone() };
         let board = assemble::assemble(directory, &path, layout, me, &own, &wait)?;
         let mut gate = Gate::new(board, me, own, patience);
         gate.stop = stop;

@@ -34,7 +34,8 @@ fn who_does_not_come_is_named_and_the_file_removed() {
     let name = fresh_name("absent");
     let errors: Vec<TeamError> = thread::scope(|scope| {
         let join = |me| {
-            let config = Config { patience: SOON, ..config(&name, 4, me) };
+            // The time for operations is another one.
+            let config = Config { join_patience: Some(SOON), ..config(&name, 4, me) };
             scope.spawn(move || Team::join(config).unwrap_err())
         };
         [join(0), join(2)].map(|thread| thread.join().unwrap()).into()

@@ -131,14 +131,12 @@ fn poll_worker(worker: &mut Worker) -> Option<JobEvent> {
 // spec: T-02, T-11
 fn coverage(missing_below: u64, absences: &Absences, values: u64) -> Coverage {
     let fragment_values = u64::from(absences.fragment_values());
-    let without_result = Lacks {
-        values: 0..values.min(missing_below * fragment_values),
-        ranks: (0..absences.workers()).collect(),
-    };
+    let all_ranks = (0..absences.workers()).collect();
+    let without_result = Lacks::new(0..values.min(missing_below * fragment_values), all_ranks);
     let incomplete = absences.fragments().filter(|(fragment, _)| *fragment >= missing_below);
-    let incomplete = incomplete.map(|(fragment, ranks)| Lacks {
-        values: fragment * fragment_values..values.min((fragment + 1) * fragment_values),
-        ranks: ranks.collect(),
+    let incomplete = incomplete.map(|(fragment, ranks)| {
+        let end = values.min((fragment + 1) * fragment_values);
+        Lacks::new(fragment * fragment_values..end, ranks.collect())
     });
     Coverage::lacking(std::iter::once(without_result).chain(incomplete))
 }

@@ -27,8 +27,8 @@ pub(crate) enum Note {
     WithoutSwitch { epoch: u32 },
     /// A setting was given that has no effect.
     Unused { setting: &'static str },
-    /// An operation does not progress, and why.
-    Stalled(String),
+    /// An operation does not progress, and why. The ranks are all that it waits for, where that is known.
+    Stalled { text: String, ranks: Vec<u32> },
     /// The agent of the host ended. The job goes on, and sends at once.
     Unpaced(String),
     /// The server does not answer. The job goes on if it does again in time.
@@ -79,8 +79,8 @@ impl Notes {
                 target: SESSION, job = %job, rank, event = "unused", setting,
                 "{setting} has no effect at a rank: switches say this themselves"
             ),
-            Note::Stalled(text) => {
-                warn!(target: SESSION, job = %job, rank, event = "stalled", "{text}");
+            Note::Stalled { text, ranks } => {
+                warn!(target: SESSION, job = %job, rank, event = "stalled", ranks = ?ranks, "{text}");
             }
             Note::Unpaced(text) => warn!(
                 target: SESSION, job = %job, rank, event = "unpaced",
@@ -218,7 +218,7 @@ mod tests {
         notes.send(waiting(false));
         notes.send(waiting(true));
         notes.send(Note::SetUp { epoch: 2, fragment_values: 64, aggregators: 8 });
-        notes.send(Note::Stalled("rank 1 waits".into()));
+        notes.send(Note::Stalled { text: "rank 1 waits".into(), ranks: (2..9).collect() });
         notes.send(Note::Underflowed { values: 7, scale: 0.5 });
         let events: Vec<Event> = received.try_iter().collect();
         let brief = |event: &Event| {
@@ -244,6 +244,7 @@ mod tests {
         let events = &events[2..];
         assert_eq!((events[0].target, events[0].field("epoch")), (SESSION, Some("2")));
         assert_eq!(events[1].text, "rank 1 waits");
+        assert_eq!(events[1].field("ranks"), Some("[2, 3, 4, 5, 6, 7, 8]"), "all, however many");
         assert_eq!((events[2].field("values"), events[2].field("scale")), (Some("7"), Some("0.5")));
     }
 }

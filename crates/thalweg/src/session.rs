@@ -13,6 +13,7 @@ mod team;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 pub use self::builder::SessionBuilder;
 pub use self::config::SessionConfig;
@@ -93,12 +94,14 @@ impl Session {
     /// - [`Aborted`](crate::ErrorKind::Aborted) if a rank ended the job, or [`cancel`](SessionConfig::cancel) was
     ///   cancelled.
     /// - [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
+    #[expect(clippy::disallowed_methods, reason = "joining takes real time")]
     pub fn join(config: SessionConfig) -> Result<Session, Error> {
         config.check()?;
+        let began = Instant::now();
         let notes = Notes::new(&config.job, config.rank);
         config.unused().into_iter().for_each(|setting| notes.send(Note::Unused { setting }));
         let (lanes, welcome) = Lanes::join(&config)?;
-        let team = TeamThread::join(&config, &welcome, &lanes.end)?;
+        let team = TeamThread::join(&config, &welcome, &lanes.end, began.elapsed())?;
         let labels = metrics::Labels {
             address: lanes.address(),
             job_name: config.job.clone(),

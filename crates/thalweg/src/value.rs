@@ -94,6 +94,7 @@ macro_rules! values {
                         let read = |bytes: &[u8]| <$type>::read_from_bytes(bytes).unwrap_or_default();
                         Array::$variant(bytes.chunks_exact(size).map(read).collect())
                     })*
+                    _ => unreachable!("{element:?} has no type of values"),
                 }
             }
         }

@@ -25,6 +25,7 @@ pub fn combine(element: Element, how: Combine, parts: &[&[u8]], result: &mut [u8
         Element::U16 => fold::<u16, 2>(how, parts, result),
         Element::U32 => fold::<u32, 4>(how, parts, result),
         Element::U64 => fold::<u64, 8>(how, parts, result),
+        _ => unreachable!("{element:?} has no arithmetic"),
     }
 }
 
@@ -43,6 +44,7 @@ pub fn divide(element: Element, values: &mut [u8], by: u32) {
         Element::U16 => map(values, |value: u16| (u32::from(value) / by) as u16),
         Element::U32 => map(values, |value: u32| value / by),
         Element::U64 => map(values, |value: u64| value / u64::from(by)),
+        _ => unreachable!("{element:?} has no arithmetic"),
     }
 }
 

@@ -41,11 +41,11 @@ pub enum CoverageError {
 pub fn encode(coverage: &Coverage, ranks: u32) -> Vec<u8> {
     let missing = match coverage {
         Coverage::Exact => return vec![EXACT],
-        Coverage::Unreported => return vec![UNREPORTED],
         Coverage::Partial(missing) => missing,
+        _ => return vec![UNREPORTED],
     };
     let (mut bytes, mut end) = (vec![PARTIAL], 0);
-    for Part { values, ranks: missing } in missing.parts() {
+    for Part { values, ranks: missing, .. } in missing.parts() {
         put_number(&mut bytes, values.start - end);
         put_number(&mut bytes, values.end - values.start - 1);
         put_ranks(&mut bytes, missing, ranks);
@@ -74,7 +74,7 @@ fn parts(mut bytes: &[u8], values: u64, ranks: u32) -> Result<Vec<Part>, Coverag
         let range = end.checked_add(gap).and_then(range).filter(|range| range.end <= values);
         let range = range.ok_or(CoverageError::Values)?;
         end = range.end;
-        parts.push(Part { values: range, ranks: take_ranks(&mut bytes, ranks)? });
+        parts.push(Part::new(range, take_ranks(&mut bytes, ranks)?));
     }
     Ok(parts)
 }
@@ -139,7 +139,7 @@ mod tests {
                 let from = at + gap;
                 at = from + length;
                 let ranks = (0..5).filter(|rank| ranks >> rank & 1 == 1).collect();
-                Part { values: from..at, ranks }
+                Part::new(from..at, ranks)
             }))
         });
         prop_oneof![8 => partial, 1 => Just(Coverage::Exact), 1 => Just(Coverage::Unreported)]
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn bytes_are_few() {
-        let part = |values, ranks: &[u32]| Part { values, ranks: ranks.to_vec() };
+        let part = |values, ranks: &[u32]| Part::new(values, ranks.to_vec());
         let partial = Coverage::lacking([part(2..4, &[0, 1]), part(6..7, &[2])]);
         assert_eq!(encode(&partial, 5), [1, 2, 1, 0b11, 2, 0, 0b100]);
         assert_eq!([Coverage::Exact, Coverage::Unreported].map(|of| encode(&of, 5)), [[0], [2]]);

@@ -141,7 +141,7 @@ fn the_document_has_the_sizes_of_a_coverage() {
     let rows = section(&document, "## Coverage").lines();
     let sizes = rows.filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
     let bytes = |values, ranks| {
-        let part = Part { values, ranks: vec![0] };
+        let part = Part::new(values, vec![0]);
         // Behind the form stand two numbers and a bit for each rank.
         encode(&Coverage::lacking([part]), ranks).len() - 3
     };

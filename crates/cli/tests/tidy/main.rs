@@ -11,6 +11,7 @@ mod lexer;
 mod linked;
 mod manifests;
 mod mentions;
+mod packages;
 mod place;
 mod plain;
 mod purity;
@@ -45,6 +46,24 @@ fn the_product_links_nothing_that_only_some_users_run() {
     // The wheel is a workspace of its own.
     packages.extend(manifests::packages(&root, "python/Cargo.toml"));
     assert_clean("linked crates", &linked::problems(&packages));
+}
+
+// spec: E-08 machine
+#[test]
+fn the_library_can_be_packaged() {
+    let root = tree::root();
+    let packages = manifests::packages(&root, "Cargo.toml");
+    let about = |package: &manifests::Package| {
+        fs::read_to_string(root.join(package.directory()).join("src/lib.rs")).unwrap_or_default()
+    };
+    assert_clean("packages", &packages::problems(&packages, about));
+    let page =
+        fs::read_to_string(root.join("CONTRIBUTING.md")).expect("CONTRIBUTING.md must exist");
+    let script = fs::read_to_string(root.join(".ci/run")).expect(".ci/run must exist");
+    for name in packages::packaged(&packages) {
+        let named = format!("-p {name} ");
+        assert!(page.contains(&named) && script.contains(&named), "add {named}to both commands");
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ struct Metadata {
 #[derive(Deserialize)]
 pub struct Package {
     pub name: String,
+    #[serde(default)]
+    pub description: Option<String>,
     manifest_path: PathBuf,
     pub dependencies: Vec<Dependency>,
 }
@@ -27,6 +29,9 @@ pub struct Dependency {
     kind: Option<String>,
     /// Set for packages of this repository only.
     path: Option<String>,
+    /// Versions that it may have. Any, `*`, where only its path is given.
+    #[serde(default, rename = "req")]
+    pub requirement: String,
 }
 
 /// The packages of the workspace whose manifest is given relative to `root`.

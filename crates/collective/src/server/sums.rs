@@ -218,7 +218,7 @@ mod tests {
             let block = Block::copy(&Tensor::from(vec![1.0; 6]), 0..6, Form::Tensor);
             let push = NumberedMessage { lost, ..push(block) };
             let Intake::Complete(_, coverage) = sums.take(rank, 0, push, None) else { continue };
-            let part = |values, ranks: &[u32]| Part { values, ranks: ranks.to_vec() };
+            let part = |values, ranks: &[u32]| Part::new(values, ranks.to_vec());
             let parts =
                 [part(0..1, &[0]), part(1..2, &[0, 2]), part(2..3, &[2]), part(5..6, &[0, 2])];
             assert_eq!(coverage, Coverage::lacking(parts));

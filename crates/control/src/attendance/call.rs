@@ -335,12 +335,12 @@ impl Call {
     fn hear(&mut self, message: Result<Option<v1::ToRank>, Status>) -> Option<End> {
         let told = match message {
             Ok(Some(message)) => convert::read_to_rank(message),
-            Ok(None) => return Some(End::Broken("the registrar ended the stream".into())),
+            Ok(None) => return Some(End::Broken("the server ended the stream".into())),
             Err(status) => return Some(ended(&status)),
         };
         let told = match told {
             Ok(told) => told,
-            Err(error) => return Some(End::Refused(format!("the registrar: {error}"))),
+            Err(error) => return Some(End::Refused(format!("the server: {error}"))),
         };
         if !self.rounds.admit(&told) {
             return None;
@@ -377,7 +377,7 @@ impl Line {
     /// Says something without waiting.
     fn say(&self, said: &FromRank) -> Option<End> {
         let sent = self.outbound.try_send(convert::write_from_rank(said));
-        sent.is_err().then(|| End::Broken("the registrar does not listen".into()))
+        sent.is_err().then(|| End::Broken("the server does not listen".into()))
     }
 }
 

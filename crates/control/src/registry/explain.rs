@@ -164,7 +164,7 @@ fn late(now: Time, job: &Job) -> Option<Failure> {
     let culprits = job.missing();
     let (who, after) = (list(&culprits), seconds(waited));
     if job.is_resumed {
-        let text = format!("{who} did not come back since the registrar restarted {after} ago");
+        let text = format!("{who} did not come back since the server restarted {after} ago");
         return Some(Failure::new(FailureKind::Peer, text, culprits));
     }
     let refusal = job.refusal.as_ref();

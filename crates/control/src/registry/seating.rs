@@ -23,7 +23,7 @@ impl Registry {
                 self.registrar.restore(id, spec, past.round, past.roster, past.watermark)
             }
             None if job.is_resumed => {
-                return Err("the registrar restarted, and the lowest ranks of all hosts are new: \
+                return Err("the server restarted, and the lowest ranks of all hosts are new: \
                             nobody remembers the job"
                     .into());
             }

@@ -20,6 +20,7 @@ use crate::v1;
 
 /// A job, in a few words.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct JobSummary {
     /// Its number, which packets carry.
     pub id: JobId,
@@ -31,6 +32,13 @@ pub struct JobSummary {
     pub connected: u32,
     /// Number of switches that it is planned without.
     pub switches_left_out: u32,
+}
+
+impl JobSummary {
+    /// A job without ranks.
+    pub fn new(id: JobId, name: impl Into<String>) -> JobSummary {
+        JobSummary { id, name: name.into(), ranks: 0, connected: 0, switches_left_out: 0 }
+    }
 }
 
 /// All jobs at one moment.

@@ -86,7 +86,7 @@ impl Oracle {
         let parts = &parts[usize::from(without_result.is_some())..];
         self.check_bound(parts)?;
         let mut missing = vec![Vec::new(); values.div_ceil(self.fragment_values)];
-        for Part { values: range, ranks } in parts {
+        for Part { values: range, ranks, .. } in parts {
             let fragment = range.start as usize / self.fragment_values;
             let first = fragment * self.fragment_values;
             let end = values.min(first + self.fragment_values);

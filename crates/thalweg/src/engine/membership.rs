@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::{JobParameters, Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
-use thalweg_control::{ControlEvent, Failure, FailureKind, FromRank, LANES, Welcome};
+use thalweg_control::{ControlEvent, Diagnosis, Failure, FailureKind, FromRank, LANES, Welcome};
 use thalweg_core::{JobId, NodeId, Rng, Time};
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_wire::tag::Key;
@@ -134,7 +134,8 @@ impl Engine {
                 }
             }
             ControlEvent::Diagnosis(diagnosis) => {
-                self.notes.send(Note::Stalled(diagnosis.text.clone()));
+                let Diagnosis { text, culprits, .. } = &*diagnosis;
+                self.notes.send(Note::Stalled { text: text.clone(), ranks: culprits.clone() });
             }
             ControlEvent::Left { rank, operations } => self.departures.note(rank, operations),
             ControlEvent::Failed(failure) => self.fail(Error::failed((*failure).clone())),

@@ -25,6 +25,7 @@ pub struct Exposition {
 
 /// One number of a process.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Sample {
     /// Name of the family.
     pub name: String,

@@ -131,17 +131,14 @@ mod tests {
 
     #[test]
     fn everything_that_is_counted_is_reported() {
-        let job = Stats { completed: 7, forged: 1, ..Stats::default() };
-        let all = Stats { forged: 3, unknown: 2, ..Stats::default() };
-        let summary = JobSummary {
-            id: JobId(0x2a),
-            name: "res\"net".into(),
-            ranks: 4,
-            connected: 3,
-            switches_left_out: 1,
-        };
+        let (mut job, mut all) = (Stats::default(), Stats::default());
+        (job.completed, job.forged, all.forged, all.unknown) = (7, 1, 3, 2);
+        let mut net = thalweg_net::Stats::default();
+        net.received_packets = 9;
+        let mut summary = JobSummary::new(JobId(0x2a), "res\"net");
+        (summary.ranks, summary.connected, summary.switches_left_out) = (4, 3, 1);
         let snapshot = ServerSnapshot {
-            net: thalweg_net::Stats { received_packets: 9, ..Default::default() },
+            net,
             server: all,
             jobs: vec![(JobId(0x2a), job)],
             registered: vec![summary],

@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn every_thread_has_its_counters() {
-        let worker = worker::Stats { queries: 5, ..Default::default() };
-        let net = thalweg_net::Stats { sent_packets: 7, ..Default::default() };
+        let (mut worker, mut net) = (worker::Stats::default(), thalweg_net::Stats::default());
+        (worker.queries, net.sent_packets) = (5, 7);
         let busy = Counters { net, worker, window_bytes: 9, ..Default::default() };
         let address = ([127, 0, 0, 1], 4_808).into();
         let labels = Labels { address, job_name: "res\"net".into(), rank: 3 };

@@ -88,10 +88,12 @@ mod tests {
 
     #[test]
     fn everything_that_is_counted_is_reported() {
-        let stats = Stats { marked: 7, freed_by_sweep: 8, queue_full: 9, ..Stats::default() };
+        let (mut stats, mut net) = (Stats::default(), thalweg_net::Stats::default());
+        (stats.marked, stats.freed_by_sweep, stats.queue_full) = (7, 8, 9);
+        net.dropped_short = 5;
         let occupancy = BTreeMap::from([(JobId(0x2a), 3), (JobId(0xff), 4)]);
         let snapshot = SwitchSnapshot {
-            net: thalweg_net::Stats { dropped_short: 5, ..Default::default() },
+            net,
             switch: stats,
             lost_on_purpose: 6,
             aggregators: 64,

@@ -51,10 +51,10 @@ impl Hosts {
     /// A host that is missing takes all its ranks with it.
     fn of_ranks(&self, of_hosts: &Coverage) -> Coverage {
         let of_host = |seat: &u32| self.0.get(*seat as usize).into_iter().flatten().copied();
-        let part = |Part { values, ranks: seats }: &Part| {
+        let part = |Part { values, ranks: seats, .. }: &Part| {
             let mut ranks: Vec<u32> = seats.iter().flat_map(of_host).collect();
             ranks.sort_unstable();
-            Part { values: values.clone(), ranks }
+            Part::new(values.clone(), ranks)
         };
         match of_hosts.missing() {
             Some(parts) => Coverage::lacking(parts.iter().map(part)),
@@ -84,7 +84,7 @@ impl Hosts {
         let size = element.bytes() as u64;
         let place = |value: u64| (value * size) as usize;
         let mut done = 0;
-        for Part { values, ranks: missing } in missing {
+        for Part { values, ranks: missing, .. } in missing {
             let present = ranks.saturating_sub(missing.len() as u32).max(1);
             divide(element, &mut bytes[done..place(values.start)], ranks);
             divide(element, &mut bytes[place(values.start)..place(values.end)], present);
@@ -120,7 +120,7 @@ mod tests {
     // spec: T-02 machine
     #[test]
     fn a_mean_is_that_of_the_ranks_that_are_in_it() {
-        let part = |values, seats: &[u32]| Part { values, ranks: seats.to_vec() };
+        let part = |values, seats: &[u32]| Part::new(values, seats.to_vec());
         let of_hosts = Coverage::lacking([part(2..4, &[0]), part(6..7, &[1])]);
         let tensor = Tensor::from(vec![12.0; 7]);
         let sum = hosts().reduced(Summed { tensor, coverage: of_hosts });

@@ -32,6 +32,9 @@ pub(super) struct TeamThread {
     mates: Mates,
 }
 
+/// Least time that the ranks of a host have to meet: the last one may have joined when the time was almost over.
+const MEET_WITHIN: Duration = Duration::from_secs(1);
+
 /// Time that the reason for the end of a session has to reach all ranks of a host.
 const REASON_WITHIN: Duration = Duration::from_secs(2);
 
@@ -45,11 +48,13 @@ struct Mates {
 type Work = Box<dyn FnOnce(&mut Team) + Send>;
 
 impl TeamThread {
-    /// Meets the other ranks of the host. `None` if there are none.
+    /// Meets the other ranks of the host, within what is left of the time to join. `None` if there are none.
+    // spec: E-02
     pub fn join(
         config: &SessionConfig,
         welcome: &Welcome,
         end: &Arc<End>,
+        joining: Duration,
     ) -> Result<Option<TeamThread>, Error> {
         let host = welcome.roster[config.rank as usize].host;
         let is_mate = |rank: &u32| welcome.roster[*rank as usize].host == host;
@@ -61,6 +66,7 @@ impl TeamThread {
         let mates = Mates { ranks: mates, end: Arc::clone(end) };
         let team = thalweg_shared::Config {
             patience: config.operation_deadline(),
+            join_patience: Some(config.join_timeout.saturating_sub(joining).max(MEET_WITHIN)),
             stop: Some(Arc::clone(&end.flag)),
             ..thalweg_shared::Config::new(
                 format!("thalweg-{:016x}-{host}", welcome.ticket.job.0),

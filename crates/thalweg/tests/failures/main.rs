@@ -12,6 +12,7 @@ mod lab;
 mod measure;
 mod process;
 mod ranks;
+mod restart;
 mod roles;
 mod rotation;
 mod stage;

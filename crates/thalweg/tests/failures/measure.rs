@@ -13,6 +13,7 @@ use thalweg_lab::testing::build_or_skip;
 use crate::deaths::{Death, Moment, RANKS, learn};
 use crate::disturbances::{Disturbance, Slowdown, endure, slowdown};
 use crate::process::Process;
+use crate::restart::restart;
 use crate::stage::{DEFAULT, Stage, expect, say};
 
 /// The interpreter of training scripts, which has PyTorch and the wheel. Without it only sessions are measured.
@@ -54,9 +55,26 @@ fn every_failure_in_a_lab() {
     let mut all = cases("sessions", None);
     all.extend(endings());
     all.extend(python.iter().flat_map(|python| cases("DDP", Some(python))));
+    all.extend(python.map(restarting));
     let mut rows = run(all);
     rows.push(without_switch());
-    println!("{}", table(&rows));
+    report(&rows);
+}
+
+/// The row of a restart alone: `sudo scripts/failures_in_a_lab.py --python … --restart`.
+// spec: E-10 lab
+#[test]
+#[ignore = "needs PyTorch and the wheel, and is for people"]
+fn a_restart_in_a_lab() {
+    let Some(python) = std::env::var_os(PYTHON).map(PathBuf::from) else { return };
+    if build_or_skip(&Spec { hosts: 1, ..Spec::default() }).is_some() {
+        report(&run(vec![restarting(python)]));
+    }
+}
+
+/// Prints the table, writes the document, and fails if a row is not as it has to be.
+fn report(rows: &[Row]) {
+    println!("{}", table(rows));
     if let Some(path) = std::env::var_os(JSON) {
         let document = Value::from_iter(rows.iter().map(Row::json));
         std::fs::write(path, format!("{document:#}\n")).expect("the file can be written");
@@ -112,6 +130,15 @@ fn cases(ranks: &'static str, python: Option<&Path>) -> Vec<Case> {
         }));
     }
     cases
+}
+
+/// A rank that is killed under torchrun, on two hosts.
+fn restarting(python: PathBuf) -> Case {
+    guarded("DDP", "SIGKILL of rank 1, torchrun --max-restarts=1", "between steps", move || {
+        let lab = build_or_skip(&Spec { hosts: 2, servers: 1, ..Spec::default() });
+        let stage = Stage::in_lab(DEFAULT, Some(lab.expect("there was one before")));
+        restart(&stage, &python)
+    })
 }
 
 /// Ranks that end a job, or leave it, on purpose.

@@ -95,6 +95,11 @@ impl Stage {
         &self.server_at
     }
 
+    /// Where the switch is, or was.
+    pub fn switch_at(&self) -> &str {
+        &self.switch_at
+    }
+
     /// Longest time of something that goes well here.
     pub fn limit(&self) -> Duration {
         // Many interpreters at once need long to load PyTorch.

@@ -362,9 +362,9 @@ fn sum_messages() -> Inputs {
 
 /// Numbers of ranks and values, and a coverage.
 fn coverages() -> Inputs {
-    let wide = Part { values: 0..300, ranks: vec![0, 255, 499] };
+    let wide = Part::new(0..300, vec![0, 255, 499]);
     let parts = [(3..4, vec![1]), (200..800, vec![0, 2])];
-    let parts = parts.map(|(values, ranks)| Part { values, ranks });
+    let parts = parts.map(|(values, ranks)| Part::new(values, ranks));
     let named = [
         ("wide", 500, Coverage::lacking([wide])),
         ("parts", 3, Coverage::lacking(parts)),

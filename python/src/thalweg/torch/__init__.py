@@ -17,9 +17,12 @@ import warnings
 
 import torch.distributed as dist
 
+from . import timeouts
 from .errors import (
     AbortedError,
+    ClosedError,
     DisagreementError,
+    NetworkError,
     OperationTimeoutError,
     PeerError,
     ThalwegError,
@@ -42,7 +45,9 @@ from .work import Work
 __all__ = [
     "AbortedError",
     "BoundedLossState",
+    "ClosedError",
     "DisagreementError",
+    "NetworkError",
     "OperationTimeoutError",
     "Options",
     "PeerError",
@@ -71,12 +76,12 @@ def _create(given: typing.Any, options: object = None) -> ThalwegGroup:
         raise TypeError(f"pg_options is {options!r}: a group of thalweg takes thalweg.torch.Options")
     settings = Settings.load(options)
     rank, size = given.group_rank, given.group_size
-    timeout_s = given.timeout.total_seconds()
+    timeout_s = timeouts.of_group(given.timeout, options).total_seconds()
     session = meet(Rendezvous(given.store, rank, size, str(given.group_id), timeout_s), settings)
     server_of_rank_0 = str(session.settings()["server"]) if settings.server is None else None
     limit_s = settings.operation_timeout or timeout_s
     runner = Runner(session, rank, size, limit_s, server_of_rank_0)
-    return ThalwegGroup(rank, size, runner, options)
+    return ThalwegGroup(rank, size, runner, options, settings.join_timeout or timeout_s)
 
 
 def register() -> None:

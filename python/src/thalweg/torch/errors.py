@@ -1,7 +1,8 @@
 """Exceptions of the backend, one class for each kind of failure.
 
 All are subclasses of :class:`ThalwegError`, which is a ``torch.distributed.DistBackendError`` and so a
-``RuntimeError``. Settings and arguments that are invalid raise ``ValueError`` or ``TypeError`` instead.
+``RuntimeError``. Settings and arguments that are invalid raise ``ValueError`` or ``TypeError`` instead, from the call
+that has them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from . import timeouts
 
 __all__ = [
     "AbortedError",
+    "ClosedError",
     "DisagreementError",
+    "NetworkError",
     "OperationTimeoutError",
     "PeerError",
     "ThalwegError",
@@ -26,7 +29,11 @@ __all__ = [
 
 # spec: E-07
 class ThalwegError(dist.DistBackendError, _core.SessionError):
-    """A job failed, and with it the operation that raised this."""
+    """A job failed, and with it the operation that raised this. ``__cause__`` is the source, where there is one."""
+
+    #: Kind of the failure, a word for programs. Each subclass has its own; others are ``config`` (the server refuses a
+    #: setting of the rank), ``system`` (the system of this host refused something) and ``internal`` (a defect).
+    kind: str = "internal"
 
     def __init__(
         self,
@@ -35,8 +42,11 @@ class ThalwegError(dist.DistBackendError, _core.SessionError):
         ranks: collections.abc.Iterable[int] = (),
         operation: str | None = None,
         since: float | None = None,
+        kind: str | None = None,
     ) -> None:
         super().__init__(text)
+        if kind is not None:
+            self.kind = kind
         #: Ranks of the group that are at fault, ascending, where that is known.
         self.ranks: tuple[int, ...] = tuple(sorted(ranks))
         #: Name of the operation, such as ``all_reduce``; ``None`` where no operation failed.
@@ -48,29 +58,56 @@ class ThalwegError(dist.DistBackendError, _core.SessionError):
 class PeerError(ThalwegError):
     """Another rank, or its host, failed."""
 
+    kind = "peer"
+
 
 class UnreachableError(ThalwegError):
     """Rank 0 has no address that all other ranks reach. ``ranks`` are those that do not reach the best one."""
+
+    kind = "unreachable"
+
+
+class NetworkError(ThalwegError):
+    """The server, or the store through which ranks join, is out of reach, or hosts are in different networks."""
+
+    kind = "network"
+
+
+class ClosedError(ThalwegError):
+    """The group was left before the operation, or before it ended."""
+
+    kind = "closed"
 
 
 class OperationTimeoutError(ThalwegError, TimeoutError):
     """Joining or an operation took longer than its timeout. The text contains "timed out"."""
 
+    kind = "timeout"
+
 
 class AbortedError(ThalwegError):
     """A rank ended the job by ``abort``, an interrupt or an exception."""
+
+    kind = "aborted"
 
 
 class DisagreementError(ThalwegError):
     """Ranks called different operations."""
 
+    kind = "disagreement"
+
 
 _CLASSES: dict[str, type[ThalwegError]] = {
-    "peer": PeerError,
-    "timeout": OperationTimeoutError,
-    "aborted": AbortedError,
-    "disagreement": DisagreementError,
-    "unreachable": UnreachableError,
+    found.kind: found
+    for found in (
+        PeerError,
+        OperationTimeoutError,
+        AbortedError,
+        DisagreementError,
+        UnreachableError,
+        NetworkError,
+        ClosedError,
+    )
 }
 
 
@@ -90,12 +127,13 @@ def of_failure(
 
     A server at the address `server_of_rank_0` runs in the process of rank 0, and dies with it.
     """
-    kind, text, ranks, since = failure
+    kind, text, ranks, since, source = failure
     if server_of_rank_0 is not None and _LOST_SERVER in text:
         kind, ranks = "peer", [0]
         text = f"rank 0, which runs the server at {server_of_rank_0}, does not answer: {text}"
     text = f"{title}: {text}" if title else text
-    if kind in ("config", "call"):
+    # A server may refuse a rank while it runs, and the call that learns it is not at fault.
+    if kind == "call" or kind == "config" and operation in (None, "join"):
         return ValueError(text)
     if kind == "timeout" and "timed out" not in text:
         text = f"timed out: {text}"
@@ -104,7 +142,11 @@ def of_failure(
         # The rank that aborted the job is not at fault: those that it waited for are.
         kind, ranks = "timeout", list(awaited)
     found = _CLASSES.get(kind, ThalwegError)
-    return found(text, ranks=ranks, operation=operation, since=age_s if since is None else since)
+    error = found(text, ranks=ranks, operation=operation, since=age_s if since is None else since, kind=kind)
+    if source is not None:
+        number, cause = source
+        error.__cause__ = RuntimeError(cause) if number is None else OSError(number, cause)
+    return error
 
 
 def of_core(
@@ -119,9 +161,8 @@ def of_core(
 
 def to_json(error: ThalwegError) -> dict[str, object]:
     """An error as values of JSON, for other ranks."""
-    kind = next((kind for kind, found in _CLASSES.items() if type(error) is found), "")
     return {
-        "kind": kind,
+        "kind": error.kind,
         "text": str(error),
         "ranks": error.ranks,
         "operation": error.operation,
@@ -131,5 +172,7 @@ def to_json(error: ThalwegError) -> dict[str, object]:
 
 def of_json(value: typing.Any) -> ThalwegError:
     """The error of another rank."""
-    found = _CLASSES.get(value["kind"], ThalwegError)
-    return found(value["text"], ranks=value["ranks"], operation=value["operation"], since=value["since"])
+    kind = value["kind"]
+    found = _CLASSES.get(kind, ThalwegError)
+    ranks, operation, since = value["ranks"], value["operation"], value["since"]
+    return found(value["text"], ranks=ranks, operation=operation, since=since, kind=kind)

@@ -32,9 +32,12 @@ class ThalwegGroup(dist.ProcessGroup):
     Operations are begun in the order of calls. A thread of the group ends them as results arrive.
     """
 
-    def __init__(self, rank: int, size: int, runner: Runner, options: Options | None = None) -> None:
+    def __init__(
+        self, rank: int, size: int, runner: Runner, options: Options | None = None, join_timeout_s: float = 0.0
+    ) -> None:
         super().__init__(rank, size)
         self._rank, self._size = rank, size
+        self._join_timeout_s = join_timeout_s
         self._runner = runner
         self._session = runner.session
         #: Options that the group was made with.
@@ -60,8 +63,10 @@ class ThalwegGroup(dist.ProcessGroup):
 
     def settings(self) -> dict[str, object]:
         """Settings of the group, as it uses them."""
-        # The runner ends operations: the session's own limit is only the longest that there is.
-        return {**self._session.settings(), "operation_timeout": self._runner.timeout_s}
+        # The runner ends operations: the session's own limit is only the longest that there is. Joining has two phases,
+        # and the session's own limit is for the second.
+        own = {"operation_timeout": self._runner.timeout_s, "join_timeout": self._join_timeout_s}
+        return {**self._session.settings(), **own}
 
     # Torch keeps names with backends of its own kind, and this group is not one.
 

@@ -34,6 +34,7 @@ class Given(typing.TypedDict, total=False):
     stall_after: Seconds | None
     join_timeout: Seconds | None
     operation_timeout: Seconds | None
+    metrics: str | None
 
 
 # spec: E-02

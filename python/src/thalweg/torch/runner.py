@@ -15,7 +15,7 @@ import weakref
 import torch
 
 from .. import _core
-from . import errors, timeouts
+from . import errors, interrupts, timeouts
 from .work import Work
 
 _log = logging.getLogger("thalweg")
@@ -64,6 +64,7 @@ class Runner:
             target=_end_works, args=(weakref.ref(self), session), name="thalweg-results", daemon=True
         )
         self._thread.start()
+        interrupts.process.begin()
         # A process that ends without destroying its groups would be missed by the others.
         atexit.register(_leave_at_exit, weakref.ref(self))
 
@@ -105,7 +106,7 @@ class Runner:
         """Leaves the job when all operations have ended, or aborts it after `limit_s`. Ctrl-C aborts it as well."""
         if self._is_over.is_set() or self._is_forked():
             return
-        self._is_over.set()
+        self._end()
         try:
             if not self.session.leave(limit_s):
                 _log.warning("rank %d left with operations in progress: the job is aborted", self._rank)
@@ -118,8 +119,19 @@ class Runner:
         """Ends the job at once. Operations in progress fail, here and at the other ranks."""
         if self._is_forked():
             return
-        self._is_over.set()
+        self._end()
         self.session.abort(reason)
+
+    def _end(self) -> None:
+        if not self._is_over.is_set():
+            self._is_over.set()
+            interrupts.process.end()
+
+    def _end_interrupted(self) -> None:
+        """Aborts the job if Ctrl-C came while the main thread waits for it in C++."""
+        if interrupts.process.is_unhandled() and not self._is_over.is_set() and not self.is_idle():
+            self._is_over.set()
+            self.session.abort("interrupted (Ctrl-C)")
 
     def is_idle(self) -> bool:
         """Whether no operation is in progress."""
@@ -130,12 +142,13 @@ class Runner:
         try:
             return begin()
         except _core.SessionError as error:
-            raise errors.of_core(error, work.operation, self._server_of_rank_0) from None
+            failure = errors.of_core(error, work.operation, self._server_of_rank_0)
+            raise failure from failure.__cause__
 
     # spec: E-02
     def _check_process(self, name: str) -> None:
         if self._is_forked():
-            raise errors.ThalwegError(
+            raise errors.ClosedError(
                 f"{name}: this process was forked from rank {self._rank}, whose groups stay with it: start processes "
                 "that use groups with the method spawn, and let each join by itself",
                 operation=name,
@@ -203,9 +216,9 @@ class Runner:
             work.fail(errors.ThalwegError(text, operation=work.operation))
 
     def _log_notes(self) -> None:
-        for is_warning, note in self.session.take_notes():
+        for is_warning, note, ranks in self.session.take_notes():
             _log.log(logging.WARNING if is_warning else logging.INFO, "%s", note)
-            self._stall = timeouts.Stall.of(note, time.monotonic()) or self._stall
+            self._stall = timeouts.Stall.of(note, ranks, time.monotonic()) or self._stall
 
 
 def _end_works(runner: weakref.ref[Runner], session: _core.Session) -> None:
@@ -221,6 +234,7 @@ def _end_works(runner: weakref.ref[Runner], session: _core.Session) -> None:
         try:
             if end is not None:
                 alive._on_end(*end)
+            alive._end_interrupted()
             alive._end_late()
         except Exception as error:  # without this thread no operation would ever end
             alive._give_up(error)
@@ -231,7 +245,8 @@ def _end_works(runner: weakref.ref[Runner], session: _core.Session) -> None:
 # spec: E-02
 def _leave_at_exit(runner: weakref.ref[Runner]) -> None:
     alive = runner()
-    if alive is None:
+    # A forked process has a copy of the lock, which another thread of its parent may have held.
+    if alive is None or alive._is_forked():
         return
     is_failing = getattr(sys, "last_value", None) is not None
     is_hurried = is_failing or not alive.is_idle()

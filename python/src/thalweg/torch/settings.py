@@ -8,10 +8,10 @@ setting               meaning
 ===================== ==========================================================================================
 ``server``            a running ``thalweg server``, as host:port; without it, rank 0 starts a server
 ``switch``            the switch of this rack, as host:port
-``token``             token of the job, where the server asks for it
+``token``             token of the job, where the server asks for it; a server that rank 0 starts asks for it
 ``token_file``        a file with the token
 ``ca_file``           certificates that vouch for the server, where it uses TLS
-``secret_file``       the secret of the cluster: needed with a switch but no server
+``secret_file``       the secret of the cluster: needed with a switch but no server, and refused with a server
 ``job``               name of the job; groups add a suffix. Default: the run ID of torchrun, else a random name
 ``interface``         network interface to send from, as ``eth1``
 ``bind``              address to send from, instead of ``interface``
@@ -19,11 +19,12 @@ setting               meaning
 ``threads``           number of sending threads, the same at all ranks; default 1
 ``numeric``           ``auto``, ``float``, ``fixed:SCALE`` or ``dynamic:SCALE``: what switches add
 ``collective``        ``auto``, ``aggregate``, ``server`` or ``ring``
-``share_memory``      ``0``: ranks of one host do not combine in memory first
+``share_memory``      ``0``, ``false``, ``no``, ``off``: ranks of one host do not combine in memory first
 ``failure_after``     seconds until a rank whose process or host is gone fails the job; default 10
 ``stall_after``       seconds without progress until a warning explains the stall; default 5
 ``join_timeout``      seconds to wait for all ranks to join; default: the timeout of the group
 ``operation_timeout`` seconds for an operation; default: the timeout of the group
+``metrics``           address that serves metrics, as ``127.0.0.1:9465``: the local rank is added to a port above 0
 ===================== ==========================================================================================
 """
 
@@ -40,6 +41,7 @@ if typing.TYPE_CHECKING:
     from .options import Options
 
 _FLAGS = ("share_memory",)
+_FLAG_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _COUNTS = ("threads",)
 _SECONDS = ("failure_after", "stall_after", "join_timeout", "operation_timeout")
 _TEXTS = (
@@ -55,6 +57,7 @@ _TEXTS = (
     "ports",
     "numeric",
     "collective",
+    "metrics",
 )
 NAMES = (*_TEXTS, *_COUNTS, *_FLAGS, *_SECONDS)
 # Settings of the library that have no effect on a group yet, and why.
@@ -86,6 +89,7 @@ class Settings:
     stall_after: float | None = None
     join_timeout: float | None = None
     operation_timeout: float | None = None
+    metrics: str | None = None
 
     @staticmethod
     def load(options: Options | None = None) -> Settings:
@@ -135,6 +139,10 @@ class Settings:
                 raise ValueError(f"{one} and {other} are both set: set one of them")
         if self.ca_file is not None and self.server is None:
             raise ValueError("ca_file is set, but only a running server uses TLS: set server as well")
+        if self.secret_file is not None and self.server is not None:
+            raise ValueError(
+                "secret_file is set, but only a server that rank 0 starts uses the secret: set server or secret_file"
+            )
         for name in ("token_file", "ca_file", "secret_file"):
             path = getattr(self, name)
             if path is not None and not pathlib.Path(path).is_file():
@@ -153,7 +161,10 @@ def check_names(values: collections.abc.Iterable[str], source: str) -> None:
 def _typed(name: str, value: object) -> typing.Any:
     """A value of the type that the setting has, whatever source it comes from."""
     if name in _FLAGS:
-        return str(value).lower() not in ("0", "false", "no")
+        word = str(value).lower()
+        if word not in _FLAG_WORDS:
+            raise ValueError(f"{name} is {value!r}: choose one of {', '.join(_FLAG_WORDS)}")
+        return _FLAG_WORDS[word]
     if name in _SECONDS:
         if isinstance(value, datetime.timedelta):
             value = value.total_seconds()

@@ -7,11 +7,16 @@ text, so the text names the ranks in a form that every rank reads back.
 from __future__ import annotations
 
 import collections.abc
+import datetime
 import re
 import typing
+import warnings
 
-# A rank whose address is given: the server describes at most four of those that it waits for.
-_DESCRIBED = re.compile(r"\brank (\d+) \(")
+from torch.distributed.constants import default_pg_timeout
+
+if typing.TYPE_CHECKING:
+    from .options import Options
+
 _STALLED = re.compile(r"operation \d+ stalls\b")
 _TIMED_OUT = re.compile(r"timed out after [\d.]+ s(?:, waiting for ranks? (\d+(?:, \d+)*))?")
 
@@ -20,19 +25,16 @@ class Stall(typing.NamedTuple):
     """Why an operation does not go on."""
 
     text: str
-    #: Ranks that are waited for.
+    #: All ranks that are waited for. The text describes the first of them.
     ranks: tuple[int, ...]
     noticed_at: float
 
     @staticmethod
-    def of(note: str, now: float) -> Stall | None:
-        """The stall that a note of the session explains. Other notes are none."""
+    def of(note: str, ranks: collections.abc.Iterable[int], now: float) -> Stall | None:
+        """The stall that a note of the session explains, and the ranks that it waits for. Other notes are none."""
         if not _STALLED.match(note):
             return None
-        # The rank before these words is the one that waits.
-        _, _, awaited = note.rpartition(" waits for ")
-        ranks = sorted({int(rank) for rank in _DESCRIBED.findall(awaited)})
-        return Stall(note, tuple(ranks), now)
+        return Stall(note, tuple(sorted(set(ranks))), now)
 
 
 def text(title: str, after_s: float, ranks: collections.abc.Sequence[int]) -> str:
@@ -47,3 +49,15 @@ def awaited(text: str) -> tuple[int, ...] | None:
     if found is None:
         return None
     return tuple(map(int, found[1].split(", "))) if found[1] else ()
+
+
+def of_group(timeout: datetime.timedelta, options: Options | None) -> datetime.timedelta:
+    """The timeout of a group: the one that the program gave to torch, or else to torch's own field of the options."""
+    own = default_pg_timeout if options is None else options._timeout
+    if own in (default_pg_timeout, timeout):
+        return timeout
+    if timeout != default_pg_timeout:
+        text = f"pg_options._timeout ({own}) has no effect beside timeout={timeout}: set one of them"
+        warnings.warn(text, stacklevel=2)
+        return timeout
+    return own

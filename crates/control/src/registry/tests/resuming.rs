@@ -163,7 +163,7 @@ fn whoever_does_not_come_back_is_named() {
     assert_eq!(hall.registry.jobs(), 1);
     hall.pass(Span::from_ms(100));
     hall.look();
-    let text = "ranks 0, 2, 3 did not come back since the registrar restarted 10.0 s ago";
+    let text = "ranks 0, 2, 3 did not come back since the server restarted 10.0 s ago";
     let culprits = vec![0, 2, 3];
     assert_eq!(hall.failure(1), Failure::new(FailureKind::Peer, text, culprits));
     // Who comes late is told the same.
