@@ -248,7 +248,7 @@ impl ServerDaemon {
                 registered,
                 refused,
                 net: *driver.stats(),
-                server: server.map(Server::stats).unwrap_or_default(),
+                server: totals(driver.machine()),
                 jobs: server.map(|server| server.jobs().collect()).unwrap_or_default(),
                 memory: MemorySnapshot::new(budget, server),
             }
@@ -311,8 +311,9 @@ fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
 
 /// Counters of all jobs together, and of packets of no job.
 fn totals(host: &TrainingHost) -> server::Stats {
-    let stats = host.server().map(server::Server::stats).unwrap_or_default();
-    server::Stats { other_version: stats.other_version + host.other_version(), ..stats }
+    let mut stats = host.server().map(Server::stats).unwrap_or_default();
+    stats.other_version += host.other_version();
+    stats
 }
 
 /// Makes an event of a line for the operator.
