@@ -212,6 +212,9 @@ fn keys_of_source() -> BTreeSet<String> {
             }
         }
     }
+    // Controls have their names in a table of their own.
+    keys.remove("windows");
+    keys.extend(Control::NAMES.iter().map(|name| (*name).to_owned()));
     keys.remove("switch-ml");
     keys.insert(Collective::SwitchMl.name().to_owned());
     keys

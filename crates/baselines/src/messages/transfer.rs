@@ -24,7 +24,7 @@ pub(crate) struct Transfer {
     /// No packet from here on was ever sent.
     next_unsent: u32,
     /// The packets without an answer, and when they were last sent.
-    on_the_way: BTreeMap<u32, Time>,
+    in_flight: BTreeMap<u32, Time>,
     /// Their transmissions, in the order of sending: packet and time.
     in_order: LossDetector<(u32, Time)>,
     /// Those that are known to be missing.
@@ -67,7 +67,7 @@ impl Transfer {
             body: message.body,
             packets,
             next_unsent: 0,
-            on_the_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             in_order: LossDetector::by_time(),
             again: BTreeSet::new(),
             transmissions: 0,
@@ -103,17 +103,17 @@ impl Transfer {
     /// Packets that nothing says have arrived.
     pub(crate) fn unanswered(&self) -> u32 {
         let unsent = self.packets - self.next_unsent;
-        unsent + self.on_the_way() + self.again.len() as u32
+        unsent + self.in_flight() + self.again.len() as u32
     }
 
-    pub(crate) fn on_the_way(&self) -> u32 {
-        self.on_the_way.len() as u32
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.len() as u32
     }
 
-    /// When the packet that is longest on the way was sent.
+    /// When the packet that is longest in flight was sent.
     pub(crate) fn oldest(&self) -> Option<Time> {
         let mut in_order = self.in_order.iter();
-        in_order.find(|sent| is_awaited(&self.on_the_way, sent)).map(|sent| sent.item.1)
+        in_order.find(|sent| is_awaited(&self.in_flight, sent)).map(|sent| sent.item.1)
     }
 
     /// Sends the next packet, and says whether it was sent before. `None` if there is none, or no room.
@@ -134,7 +134,7 @@ impl Transfer {
         self.body.fill(data.offset(), body);
         self.transmissions += 1;
         self.sent_at = now;
-        self.on_the_way.insert(index, now);
+        self.in_flight.insert(index, now);
         self.in_order.on_sent(self.transmissions.into(), (index, now));
         if !self.again.remove(&index) {
             self.next_unsent += 1;
@@ -151,7 +151,7 @@ impl Transfer {
         label: Label,
         outbox: &mut dyn Outbox,
     ) -> Option<()> {
-        let travels = self.on_the_way.first_key_value().map(|(index, _)| *index);
+        let travels = self.in_flight.first_key_value().map(|(index, _)| *index);
         let index = [self.next(), travels].into_iter().flatten().min()?;
         let packet = outbox.lend(self.body.body_size(0), Purpose::Control)?;
         let data = self.data(config, now, index, label);
@@ -175,12 +175,12 @@ impl Transfer {
         }
         if !ack.resend {
             self.arrived(ack.index);
-        } else if self.on_the_way.get(&ack.index) == Some(&ack.sent_at) {
+        } else if self.in_flight.get(&ack.index) == Some(&ack.sent_at) {
             // An answer to an earlier transmission says nothing about the last one.
-            self.on_the_way.remove(&ack.index);
+            self.in_flight.remove(&ack.index);
             self.again.insert(ack.index);
         }
-        self.in_order.pass_over(|sent| is_awaited(&self.on_the_way, sent));
+        self.in_order.pass_over(|sent| is_awaited(&self.in_flight, sent));
         Some(before - self.unanswered())
     }
 
@@ -191,16 +191,16 @@ impl Transfer {
 
     /// The same of packets below a number.
     pub(crate) fn expire_below(&mut self, end: u32, before: Time) -> u32 {
-        let before_count = self.on_the_way();
+        let before_count = self.in_flight();
         for sent in self.in_order.iter().take_while(|sent| sent.item.1 <= before) {
             let (index, _) = sent.item;
-            if index < end && is_awaited(&self.on_the_way, sent) {
-                self.on_the_way.remove(&index);
+            if index < end && is_awaited(&self.in_flight, sent) {
+                self.in_flight.remove(&index);
                 self.again.insert(index);
             }
         }
-        self.in_order.pass_over(|sent| is_awaited(&self.on_the_way, sent));
-        before_count - self.on_the_way()
+        self.in_order.pass_over(|sent| is_awaited(&self.in_flight, sent));
+        before_count - self.in_flight()
     }
 
     /// How it went.
@@ -221,14 +221,14 @@ impl Transfer {
     }
 
     fn arrived(&mut self, index: u32) {
-        if self.on_the_way.remove(&index).is_none() {
+        if self.in_flight.remove(&index).is_none() {
             self.again.remove(&index);
         }
     }
 
     fn arrived_below(&mut self, end: u32) {
-        if self.on_the_way.first_key_value().is_some_and(|(first, _)| *first < end) {
-            self.on_the_way = self.on_the_way.split_off(&end);
+        if self.in_flight.first_key_value().is_some_and(|(first, _)| *first < end) {
+            self.in_flight = self.in_flight.split_off(&end);
         }
         if self.again.first().is_some_and(|first| *first < end) {
             self.again = self.again.split_off(&end);
@@ -271,8 +271,8 @@ impl Transfer {
     }
 }
 
-/// Returns whether nothing was heard of a transmission, and its packet was not sent since.
-fn is_awaited(on_the_way: &BTreeMap<u32, Time>, sent: &Transmission<(u32, Time)>) -> bool {
+/// Returns whether a transmission has no answer, and its packet was not sent since.
+fn is_awaited(in_flight: &BTreeMap<u32, Time>, sent: &Transmission<(u32, Time)>) -> bool {
     let (index, sent_at) = sent.item;
-    on_the_way.get(&index) == Some(&sent_at)
+    in_flight.get(&index) == Some(&sent_at)
 }

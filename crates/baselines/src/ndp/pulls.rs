@@ -46,8 +46,8 @@ impl Pulls {
         let first = Pulled { allowed: first_window, unpulled: first_window, ..Pulled::default() };
         let flow = self.flows.entry(name).or_insert(first);
         flow.came = flow.came.saturating_add(1);
-        let on_the_way = flow.allowed.saturating_sub(flow.came);
-        if missing > on_the_way.saturating_add(flow.waiting) {
+        let in_flight = flow.allowed.saturating_sub(flow.came);
+        if missing > in_flight.saturating_add(flow.waiting) {
             flow.waiting += 1;
             if flow.waiting == 1 {
                 self.turns.push_back(name);

@@ -79,7 +79,7 @@ impl Outgoing<State> {
     fn may_send(&self) -> bool {
         self.state.probing_since.is_none()
             && self.transfer.next().is_some()
-            && self.transfer.on_the_way() < self.state.window.packets
+            && self.transfer.in_flight() < self.state.window.packets
     }
 
     /// What is believed to be left of it, in bytes.

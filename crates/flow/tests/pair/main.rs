@@ -2,8 +2,8 @@
 
 mod basics;
 mod bbr;
+mod by_delay;
 mod faults;
 mod hostile;
 mod network;
 mod priorities;
-mod swift;

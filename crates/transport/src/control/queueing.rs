@@ -12,9 +12,9 @@ use super::{Acked, SampledClasses};
 
 /// Losses of the last rounds: those of a small window are too short to judge by.
 #[derive(Clone, Debug, Default)]
-struct Losses {
-    acked: u64,
-    lost: u64,
+pub struct Losses {
+    pub acked: u64,
+    pub lost: u64,
 }
 
 /// Judges rounds, by the round trips of some classes. A round is over when a packet that was sent after its beginning
@@ -73,7 +73,7 @@ const LEAST_ACKS: u64 = 8;
 
 impl Losses {
     /// Returns whether a full queue has lost the packets. Begins to count again when that is known.
-    fn are_many(&mut self) -> bool {
+    pub fn are_many(&mut self) -> bool {
         if self.acked + self.lost < LOSSES_AMONG {
             return false;
         }

@@ -5,13 +5,14 @@
 //! Below the lower threshold it always grows, and above the upper one it always falls.
 //!
 //! The paper has round trips as thresholds, and one network; here they are queueing delays, on top of the round trip
-//! of the uncongested path. It has a lossless network; here a loss halves the rate. It begins with a share of the
-//! line rate, which transports do not know: here the first packets leave at once, and their round trip gives the rate.
+//! of the uncongested path. It has a lossless network; here many losses are a full queue, and halve the rate. It begins with a
+//! share of the line rate, which transports do not know: here the first packets leave at once, and their round trip
+//! gives the rate.
 
 use thalweg_core::{Bytes, Rate, Rng, Span, Time};
 
 use super::classes::ClassFilter;
-use super::queueing::BaseRtt;
+use super::queueing::{BaseRtt, Losses};
 use super::{
     Acked, ControlError, ControlStart, Controller, DelaySettings, Lost, PacketInfo, SampledClasses,
     SentPacket, Settings,
@@ -61,7 +62,7 @@ const FAST_AFTER: u32 = 5;
 /// Steps of a fast increase.
 const FAST_STEPS: f64 = 5.0;
 
-/// Largest share of the rate by which it falls at once, and by which a loss lowers it. Not in the paper.
+/// Largest share of the rate by which it falls at once, and by which a full queue lowers it. Not in the paper.
 const MAX_DECREASE: f64 = 0.5;
 
 /// Least rate, in steps. Not in the paper: a rate of zero would stay zero.
@@ -89,7 +90,7 @@ impl Settings for Timely {
             moved_at: Time::ZERO,
             acked_bytes: 0,
             fast_after: FAST_AFTER,
-            halved_at: None,
+            losses: Losses::default(),
             departures: DepartureClock::default(),
             classes: ClassFilter::new(self.classes),
         })
@@ -134,8 +135,7 @@ pub(super) struct TimelyRate {
     acked_bytes: u64,
     /// Moves with round trips that become no longer until increases are fast.
     fast_after: u32,
-    /// Time at which a loss last lowered the rate: one a round trip does.
-    halved_at: Option<Time>,
+    losses: Losses,
     departures: DepartureClock,
     classes: ClassFilter,
 }
@@ -157,7 +157,9 @@ impl TimelyRate {
         (self.last, self.moved_at, self.acked_bytes) = (round_trip, now, 0);
         let (low, high) = (self.base() + self.settings.target, self.high());
         let gradient = self.difference_s / self.base().as_s_f64();
-        if round_trip < low {
+        if self.losses.are_many() {
+            self.fall(MAX_DECREASE);
+        } else if round_trip < low {
             self.fast_after = FAST_AFTER;
             self.grow(1.0, is_in_use);
         } else if round_trip > high {
@@ -209,6 +211,7 @@ impl Controller for TimelyRate {
         }
         self.base.learn(acked.now, round_trip);
         self.acked_bytes += acked.bytes.as_u64();
+        self.losses.acked += 1;
         let Some(rate) = self.rate else {
             self.rate = Some(self.initial_bytes / round_trip.as_s_f64());
             (self.last, self.moved_at, self.acked_bytes) = (round_trip, acked.now, 0);
@@ -221,13 +224,9 @@ impl Controller for TimelyRate {
         false
     }
 
-    fn on_loss(&mut self, lost: &Lost) -> bool {
-        if self.halved_at.is_some_and(|at| lost.now.since(at) < self.last) {
-            return false;
-        }
-        self.halved_at = Some(lost.now);
-        self.fall(MAX_DECREASE);
-        true
+    fn on_loss(&mut self, _lost: &Lost) -> bool {
+        self.losses.lost += 1;
+        false
     }
 
     fn on_timeout(&mut self, _now: Time) {
@@ -251,7 +250,7 @@ impl Controller for TimelyRate {
     }
 
     fn restart(&mut self) {
-        self.halved_at = None;
+        self.losses = Losses::default();
     }
 }
 
@@ -366,11 +365,25 @@ mod tests {
     }
 
     #[test]
-    fn losses_halve_the_rate_once_a_round_trip_and_silence_leaves_a_little() {
+    fn a_few_losses_are_chance_and_many_halve_the_rate() {
+        for (losses, is_halved) in [(4, false), (16, true)] {
+            let mut timely = timely();
+            let was_cut = (0..losses).any(|number| timely.on_loss(&lost(number, 10)));
+            assert!(!was_cut);
+            let mut rate = 10.0 * GBPS;
+            let mut falls = 0;
+            for at in 1..80 {
+                let next = ack(&mut timely, 10 * at, 100);
+                falls += u32::from(next < 0.6 * rate);
+                rate = next;
+            }
+            assert_eq!(falls, u32::from(is_halved), "{losses}");
+        }
+    }
+
+    #[test]
+    fn silence_leaves_a_little() {
         let mut timely = timely();
-        assert!(timely.on_loss(&lost(0, 10)));
-        assert!(!timely.on_loss(&lost(1, 10)), "within a round trip");
-        assert_eq!(timely.rate, Some(5.0 * GBPS));
         (0..60).for_each(|_| timely.on_timeout(Time::ZERO));
         assert_eq!(timely.rate, Some(MIN_STEPS * STEP));
         assert_eq!(timely.window(), Bytes::new(2_000));
