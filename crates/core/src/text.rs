@@ -1,6 +1,6 @@
 //! Text from others that is shown to people.
 
-/// Returns whether a character could harm whoever looks at it: it moves the cursor of a terminal, changes the direction
+/// Returns whether a character could mislead a reader: it moves the cursor of a terminal, changes the direction
 /// of what follows, or is not seen at all.
 pub fn is_harmful(char: char) -> bool {
     char.is_control()
