@@ -133,15 +133,8 @@ impl AgentDaemon {
             spawn("thalweg-door", move || welcome(&listener, &door, &guests))?,
         ];
         let AgentConfig { socket, address, .. } = config;
-        Ok(AgentDaemon {
-            socket,
-            address,
-            inputs,
-            threads,
-            seats,
-            _pieces: pieces,
-            _guardian: guardian,
-        })
+        let (_pieces, _guardian) = (pieces, guardian);
+        Ok(AgentDaemon { socket, address, inputs, threads, seats, _pieces, _guardian })
     }
 
     /// Where jobs find it.

@@ -61,7 +61,7 @@ impl Group {
         Group(members)
     }
 
-    /// Its processes.
+    /// The processes of the group.
     pub(super) fn members(&self) -> &Members {
         &self.0
     }

@@ -33,9 +33,9 @@ const ALIVE_EVERY: Duration = Duration::from_millis(100);
 /// The locks of a killed process may be held for this long after its socket has closed.
 const RESTORE_WITHIN_MS: u32 = 2_000;
 
-/// What the guardian reports: all limits were lifted.
+/// Report of the guardian that all limits were lifted.
 const LIFTED: u8 = b'l';
-/// What the guardian reports: it may not touch files of the program.
+/// Report of the guardian that it may not touch files of the program.
 const DENIED: u8 = b'd';
 
 /// Precautions so that nothing that is changed on a host stays changed.
@@ -60,7 +60,7 @@ enum ToGuardian {
     Alive,
 }
 
-/// What a guardian has done.
+/// Reports of a guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Done {
     /// It lifted all limits.
@@ -69,7 +69,7 @@ pub(crate) struct Done {
     pub(crate) is_denied: bool,
 }
 
-/// A guardian process. Ended when dropped: whoever drops it has undone its changes.
+/// A guardian process. Ended when dropped: the process that drops it has undone its changes.
 pub(crate) struct Guardian {
     child: Child,
     stream: UnixStream,
@@ -167,7 +167,7 @@ pub fn guard() -> Result<(), AgentError> {
     Ok(())
 }
 
-/// What a guardian does when its process hangs or ends.
+/// Actions of a guardian whose process hangs or ends.
 trait Undo {
     /// Takes in a message. Returns whether it may do what it has to.
     fn hear(&mut self, message: ToGuardian) -> bool;
@@ -202,7 +202,7 @@ fn watch(
     }
 }
 
-/// What a process has changed on its host.
+/// Changes that a process has made on its host.
 #[derive(Default)]
 struct Watched {
     state_dir: Option<PathBuf>,
@@ -263,15 +263,15 @@ mod tests {
 
     #[derive(Default)]
     struct Counted {
-        heard: u32,
+        messages: u32,
         lifted: u32,
         restored: u32,
     }
 
     impl Undo for Counted {
         fn hear(&mut self, _: ToGuardian) -> bool {
-            self.heard += 1;
-            self.heard != 2
+            self.messages += 1;
+            self.messages != 2
         }
 
         fn lift(&mut self) -> bool {
@@ -303,7 +303,7 @@ mod tests {
         let (mut counted, mut reports) = (Counted::default(), Vec::new());
         watch(&messages, Duration::from_millis(300), &mut counted, &mut reports);
         speaker.join().unwrap();
-        assert_eq!((counted.heard, counted.restored), (20, 1));
+        assert_eq!((counted.messages, counted.restored), (20, 1));
         // Twice in the silence, more often where this thread was late, and once at the end.
         assert!((2..=4).contains(&counted.lifted), "{}", counted.lifted);
         assert_eq!(reports.len() as u32, counted.lifted, "one more was denied, none at the end");

@@ -105,7 +105,7 @@ struct Agent {
     link: AgentLink,
     words: Receiver<Option<ToJob>>,
     /// Moment of its last message, or of a message that it has to answer.
-    heard_at: Instant,
+    received_at: Instant,
 }
 
 impl Leash {
@@ -294,7 +294,7 @@ impl Leash {
     fn check_agent(&mut self, now: Duration) {
         let is_limited = |flow: &Flow| flow.limit.bps(now, flow.total.sent) != u64::MAX;
         let silent_for =
-            self.agent.as_ref().map_or(Duration::ZERO, |agent| agent.heard_at.elapsed());
+            self.agent.as_ref().map_or(Duration::ZERO, |agent| agent.received_at.elapsed());
         let is_silent = silent_for >= SILENT_AFTER && self.flows.values().any(is_limited);
         if is_silent == self.is_silent {
             return;
@@ -358,7 +358,7 @@ impl Leash {
     fn hear(&mut self, words: Option<ToJob>) {
         let now = self.started.elapsed();
         if let Some(agent) = &mut self.agent {
-            agent.heard_at = clock();
+            agent.received_at = clock();
         }
         match words {
             Some(ToJob::Welcome { idle_bps, .. }) => {
@@ -403,7 +403,7 @@ impl Agent {
             }
             flow.is_announced = true;
             // An agent has nothing to say of a program without flows.
-            self.heard_at = clock();
+            self.received_at = clock();
         }
         let Total { ready, sent, .. } = flow.total;
         if flow.reported.is_some_and(|before| (before.ready, before.sent) == (ready, sent)) {
@@ -431,7 +431,7 @@ fn join(socket: &Path, job: &str) -> Result<Agent, AgentError> {
         let socket = socket.display();
         AgentError::Config(format!("no agent at {socket}: {error}; start one with `thalweg agent`"))
     })?;
-    Ok(Agent { link, words, heard_at: clock() })
+    Ok(Agent { link, words, received_at: clock() })
 }
 
 #[expect(clippy::disallowed_methods, reason = "programs run in real time")]

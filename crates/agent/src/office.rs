@@ -35,7 +35,7 @@ const SLOT_BYTES_MAX: u64 = 1 << 50;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Seat(pub u64);
 
-/// What an office wants done.
+/// A request of the scheduler.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Output {
     /// Tell a job.
@@ -139,13 +139,13 @@ impl Office {
         self.pass(now);
         self.pump();
         let mut idle = Vec::new();
-        for (seat, job) in &self.jobs {
+        for (connection, job) in &self.jobs {
             let is_idle = |flow: &Known| !flow.bursts.is_active() || flow.granted_until <= self.now;
             let flows = job.flows.iter().filter(|(_, flow)| is_idle(flow));
-            idle.extend(flows.map(|(number, _)| (*seat, *number)));
+            idle.extend(flows.map(|(number, _)| (*connection, *number)));
         }
-        for (seat, number) in idle {
-            self.say_idle(seat, number);
+        for (connection, number) in idle {
+            self.say_idle(connection, number);
         }
     }
 
@@ -154,7 +154,6 @@ impl Office {
     // spec: E-14
     pub fn set_base(&mut self, base: Slot) {
         self.base = base;
-        self.heard.clear();
     }
 
     /// What a job said; an error says what was wrong with it, and the job has to go.

@@ -27,9 +27,9 @@ pub(super) struct Sockets {
     /// What closed connections had sent.
     closed: BTreeMap<Ipv4Addr, u64>,
     /// Limits that connections had when they were found, by the kernel's number. A socket that passes from one
-    /// process to another is found twice, the second time with a limit of ours.
+    /// process to another is found twice, the second time with a limit of this process.
     originals: BTreeMap<u64, u64>,
-    /// Those of [`Sockets::originals`] that nobody was told of.
+    /// The part of [`Sockets::originals`] that was not reported.
     new_originals: Vec<(u64, u64)>,
 }
 

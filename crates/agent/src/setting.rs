@@ -22,7 +22,7 @@ pub(crate) struct Setting {
     pub(crate) needed: String,
     /// Folder of the file with the original value.
     pub(crate) state_dir: PathBuf,
-    /// Where the setting holds.
+    /// Part of the world that it holds for.
     pub(crate) scope: Scope,
 }
 
@@ -104,7 +104,7 @@ impl Setting {
         if !is_at(file, &self.state_file()) {
             return Ok(true);
         }
-        // A value that somebody else has set since is not ours to change.
+        // A value that somebody else has set since stays.
         if self.present()?.is_some_and(|present| present == self.needed)
             && let Some(original) = self.saved(file)
         {
@@ -254,7 +254,7 @@ mod tests {
         let changed = kernel.setting("a").change().unwrap().expect("it is changed");
         fs::write(kernel.path(), "3\n").unwrap();
         drop(changed);
-        assert_eq!((kernel.value().as_str(), kernel.has_state()), ("3", false), "it is not ours");
+        assert_eq!((kernel.value().as_str(), kernel.has_state()), ("3", false), "it stays");
     }
 
     #[test]

@@ -28,11 +28,14 @@ pub(crate) fn set_long_option(
 
 /// Reads an option that is an unsigned long.
 pub(crate) fn long_option(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u64> {
-    let mut bytes = [0; size_of::<libc::c_ulong>()];
-    option_bytes(socket, level, name, &mut bytes)?;
-    let value = libc::c_ulong::from_ne_bytes(bytes);
+    let mut bytes = [0; 8];
+    if option_bytes(socket, level, name, &mut bytes)? == bytes.len() {
+        return Ok(u64::from_ne_bytes(bytes));
+    }
+    let [first, second, third, fourth, ..] = bytes;
+    let value = u32::from_ne_bytes([first, second, third, fourth]);
     // To the kernel the largest number is no limit, however wide it is.
-    Ok(if value == libc::c_ulong::MAX { u64::MAX } else { value as u64 })
+    Ok(if value == u32::MAX { u64::MAX } else { u64::from(value) })
 }
 
 /// Ignores the signals that ask a process to end. `SIGKILL` still ends it.

@@ -239,8 +239,8 @@ impl AgentLink {
         Ok(AgentLink { stream, listener: Some(listener) })
     }
 
-    /// Says something. Returns whether the agent has room for it: if not, nothing of it was said, and the job says
-    /// it again later.
+    /// Sends a message. Returns whether the agent has room for it: if not, nothing of it was sent, and the job
+    /// sends it again later.
     pub fn say(&self, words: &FromJob) -> io::Result<bool> {
         // The kernel takes a line whole or not at all: it is shorter than half of a socket's buffer.
         match write_line(&self.stream, words) {

@@ -1,8 +1,8 @@
 //! Text from others that is shown to people.
 
-/// Returns whether a character could harm whoever looks at it: it moves the cursor of a terminal, changes the direction
-/// of what follows, or is not seen at all: the categories Cc and Cf of Unicode, and the separators of lines and
-/// paragraphs.
+/// Returns whether a character could mislead a reader: it moves the cursor of a terminal, changes the direction
+/// of what follows, or is not seen at all. These are the categories Cc and Cf of Unicode, and the separators of lines
+/// and paragraphs.
 pub fn is_harmful(char: char) -> bool {
     char.is_control()
         || matches!(

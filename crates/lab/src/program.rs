@@ -40,7 +40,7 @@ struct Guard(Child);
 /// The first reason why output could not be written.
 type Lost = Arc<OnceLock<String>>;
 
-/// What a guard does. Its output is the network, which it holds open so that the kernel's number stays that one's.
+/// Script of a guard. Its output is the network, which it holds open so that the kernel's number stays that one's.
 const GUARD: &str = "\
 read -r leader || exit
 read -r _
@@ -91,7 +91,7 @@ impl Program {
     }
 
     /// The first reason why output of the program could not be written, if some was lost. A reader that has stopped
-    /// is none.
+    /// does not count.
     pub fn lost_output(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_cannot_be_written_is_noted_unless_nobody_reads() {
+    fn unwritable_output_is_noted_unless_nobody_reads() {
         struct Broken(io::ErrorKind);
         impl Write for Broken {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -29,7 +29,7 @@ pub(crate) enum Note {
     Unused { setting: &'static str },
     /// An operation does not progress, and why. The ranks are all that it waits for, where that is known.
     Stalled { text: String, ranks: Vec<u32> },
-    /// The agent of the host ended. The job goes on, and sends at once.
+    /// The agent of the host ended, or is silent. The job goes on, and sends at once.
     Unpaced(String),
     /// The server does not answer. The job goes on if it does again in time.
     Disconnected(String),

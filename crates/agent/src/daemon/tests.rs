@@ -176,12 +176,12 @@ fn a_clock_that_is_set_is_noted_and_rates_go_on() {
 fn rates_of_flows_without_anything_to_send_are_renewed() {
     let scratch = Scratch::new("renewed");
     let _agent = agent(&scratch.0, Vec::new());
-    let (words, heard) = mpsc::channel();
-    let link = AgentLink::join(&scratch.0, "vgg", move |said| drop(words.send(said))).unwrap();
+    let (words, received) = mpsc::channel();
+    let link = AgentLink::join(&scratch.0, "vgg", move |line| drop(words.send(line))).unwrap();
     let (volume, relation, others) = (None, Default::default(), Vec::new());
     link.say(&FromJob::Flow { flow: 0, to: PEER, volume, relation, others }).unwrap();
     std::thread::sleep(thalweg_control::local::SILENT_AFTER);
-    let renewed = heard.try_iter().filter(|words| matches!(words, Some(ToJob::Rate { .. })));
+    let renewed = received.try_iter().filter(|words| matches!(words, Some(ToJob::Rate { .. })));
     assert!(renewed.count() >= 3, "the first, and a few more in a second");
 }
 

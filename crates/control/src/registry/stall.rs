@@ -134,7 +134,7 @@ impl Stalls {
         if roots.is_empty() { ranks } else { roots.into_iter().collect() }
     }
 
-    /// Whether a diagnosis says something new, or was not said for a while. One that lasts is repeated after `every`,
+    /// Whether a diagnosis says something new, or was not sent for a while. One that lasts is repeated after `every`,
     /// and then more and more rarely.
     pub(super) fn is_news(&mut self, now: Time, every: Span, diagnosis: &Diagnosis) -> bool {
         let Diagnosis { culprits, fragment, .. } = diagnosis;

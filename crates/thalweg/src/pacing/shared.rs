@@ -36,10 +36,10 @@ struct State {
     said: Option<Said>,
     /// The last rate is one that must be renewed. The agent has no more to say of a flow that stays on its host.
     is_limited: bool,
-    /// The agent has said something since the driver looked.
-    has_heard: bool,
-    /// When the driver last found that the agent had said something.
-    heard_at: Time,
+    /// A message of the agent came since the driver looked.
+    has_message: bool,
+    /// Time at which the driver last found a message of the agent.
+    message_at: Time,
     handed_over: u64,
     sent: u64,
     moved_at: Time,
@@ -59,7 +59,7 @@ impl Shared {
         let mut state = self.lock();
         state.has_begun = true;
         state.idle = Rate::from_bps(idle_bps);
-        (state.has_heard, state.is_limited) = (true, true);
+        (state.has_message, state.is_limited) = (true, true);
         state.said = Some(Said { bps: idle_bps, bytes: None, within: None });
     }
 
@@ -67,7 +67,7 @@ impl Shared {
     pub(super) fn grant(&self, bps: u64, bytes: Option<u64>, within_us: Option<u64>) {
         let within = within_us.map(|us| Span::from_us(us.min(LONG.as_ps() / 1_000_000)));
         let mut state = self.lock();
-        (state.has_heard, state.is_limited) = (true, bps != u64::MAX);
+        (state.has_message, state.is_limited) = (true, bps != u64::MAX);
         state.said = Some(Said { bps, bytes, within });
     }
 
@@ -105,7 +105,7 @@ impl Shared {
 impl State {
     // spec: E-14
     fn is_silent(&self) -> bool {
-        self.is_limited && !self.has_heard && self.now.since(self.heard_at) >= SILENT_AFTER
+        self.is_limited && !self.has_message && self.now.since(self.message_at) >= SILENT_AFTER
     }
 }
 
@@ -125,8 +125,8 @@ impl Pacer for Paced {
     fn next_send(&self, now: Time) -> Time {
         let mut state = self.shared.lock();
         state.now = now;
-        if std::mem::take(&mut state.has_heard) {
-            state.heard_at = now;
+        if std::mem::take(&mut state.has_message) {
+            state.message_at = now;
         }
         if state.is_free || !state.has_begun || state.is_silent() {
             return now;
@@ -210,9 +210,9 @@ mod tests {
         let shared = Arc::new(Shared::default());
         let mut paced = Paced::new(Arc::clone(&shared));
         shared.begin(120_000_000);
-        drive(&mut paced, 1_000, 1_999);
-        assert!(paced.next_send(at(1_999)) > at(1_999) && !shared.is_silent());
-        assert_eq!(paced.next_send(at(2_000)), at(2_000), "it has said nothing for a second");
+        let sent = drive(&mut paced, 1_000, 2_000);
+        assert!((14_900_000..=15_200_000).contains(&sent) && !shared.is_silent(), "{sent}");
+        assert_eq!(paced.next_send(at(2_000)), at(2_000), "it was silent for a second");
         assert!(shared.is_silent());
         shared.grant(120_000_000, None, None);
         let sent = drive(&mut paced, 10_000, 10_500);

@@ -127,20 +127,20 @@ fn the_same_is_not_asked_or_told_all_the_time() {
 }
 
 #[test]
-fn a_stall_that_lasts_is_told_more_and_more_rarely() {
+fn a_stall_that_lasts_is_reported_more_and_more_rarely() {
     let mut hall = hall();
-    let (start, mut told) = (hall.now, Vec::new());
+    let (start, mut reported) = (hall.now, Vec::new());
     for _ in 0..14 {
         let lasted = hall.now.since(start);
         hall.say(0, stalled(17, FRAGMENT, Span::from_s(2) + lasted));
         hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1]));
         if hall.look().iter().any(|action| matches!(action, Action::Note(_))) {
-            told.push(lasted.as_s_f64());
+            reported.push(lasted.as_s_f64());
         }
         hall.pass(Span::from_s(2));
     }
-    // With the default of 5 s, as seen every 2 s.
-    assert_eq!(told, [0.0, 6.0, 16.0]);
+    // `stall_after` is 2 s here.
+    assert_eq!(reported, [0.0, 2.0, 6.0, 14.0]);
 }
 
 // spec: T-07 machine
