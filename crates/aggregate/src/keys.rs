@@ -7,7 +7,7 @@ use thalweg_wire::tag::{Key, Secret};
 // spec: E-13
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Keys {
-    /// The key that workers have, too.
+    /// The key that workers also have.
     pub(crate) job: Key,
     /// The key that servers and switches alone have.
     pub(crate) stations: Key,

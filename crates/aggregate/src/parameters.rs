@@ -39,7 +39,7 @@ pub struct JobParameters {
     pub overhead_bytes: u32,
     /// Generation of the secret that the keys of the job follow from. Default none: that of the server's current one.
     pub generation: Option<Generation>,
-    /// True if tags cover bodies, too. Default false: nobody changes packets in flight.
+    /// True if tags also cover bodies. Default false: nobody changes packets in flight.
     pub seals_bodies: bool,
 }
 

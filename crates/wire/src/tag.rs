@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn two_secrets_are_told_apart_by_their_generation() {
+    fn two_secrets_are_kept_apart_by_their_generation() {
         let (even, odd) = (Secret([2; 16]), Secret([3; 16]));
         let secrets = Secrets::both(odd, even).unwrap();
         assert_eq!(secrets.current(), &odd);

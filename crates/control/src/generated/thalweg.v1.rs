@@ -59,7 +59,7 @@ pub struct Settings {
     pub failure_after_ms: u64,
     #[prost(uint64, tag = "9")]
     pub join_timeout_ms: u64,
-    /// Tags of packets of aggregation cover their bodies, too.
+    /// Tags of packets of aggregation also cover their bodies.
     #[prost(bool, tag = "10")]
     pub seals_bodies: bool,
 }

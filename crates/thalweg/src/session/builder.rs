@@ -81,8 +81,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Seals of packets that sum in the network cover the values, too, so that nobody on their path can change them. The
-    /// job's. Default false.
+    /// Seals of packets that are summed in the network also cover the values, so that nobody on their path can change
+    /// them. The job's. Default false.
     pub fn seals_bodies(mut self, seals_bodies: bool) -> SessionBuilder {
         self.config.seals_bodies = seals_bodies;
         self

@@ -49,8 +49,8 @@ pub struct SessionConfig {
     pub fragment_values: u16,
     /// Repair of losses, the job's. Default selective.
     pub recovery: Recovery,
-    /// True if the seals of packets that sum in the network cover the values, too, so that nobody on their path can change
-    /// them. Without it only headers and lengths are covered. The job's. Default false.
+    /// True if the seals of packets that are summed in the network also cover the values, so that nobody on their path
+    /// can change them. Without it only headers and lengths are covered. The job's. Default false.
     pub seals_bodies: bool,
     /// Congestion control of sums in the network, of flows and of deliveries. Default by delay.
     pub window: Window,

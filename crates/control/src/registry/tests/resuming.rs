@@ -111,7 +111,7 @@ fn a_job_goes_on_with_the_secret_that_it_began_with() {
     hall.attend(remembering(&hall, 0, "a", 4, 700)).unwrap();
     hall.look();
     assert_eq!(hall.welcomes(0)[0].ticket, ticket(job));
-    hall.say(0, FromRank::Answer { round: 5, seat: 0, watermark: Some(700) });
+    hall.answer_all(5, Some(700));
     hall.look();
     assert_eq!(hall.setup().parameters.generation, Some(Generation::Odd));
     let key = Key::derive(&SECRET, job, 5);
