@@ -61,7 +61,8 @@ impl Prover {
 
     /// Compares in a time that does not depend on where the first difference is.
     fn signed_by(&self, bytes: &[u8], proof: &Proof) -> Option<Generation> {
-        let is_by = |(_, key): &&(Generation, hmac::Key)| hmac::verify(key, bytes, &proof.0).is_ok();
+        let is_by =
+            |(_, key): &&(Generation, hmac::Key)| hmac::verify(key, bytes, &proof.0).is_ok();
         self.keys.iter().find(is_by).map(|(generation, _)| *generation)
     }
 }
@@ -114,7 +115,8 @@ mod tests {
     fn a_ticket_is_of_one_job_and_one_process() {
         let prover = Prover::new(&[SECRET]);
         let process = Process { node: NodeId(8), life: 3 };
-        let (job, rank) = (prover.ticket(JobId(16), None), prover.rank_ticket(JobId(16), 2, process));
+        let (job, rank) =
+            (prover.ticket(JobId(16), None), prover.rank_ticket(JobId(16), 2, process));
         assert_eq!(prover.verify(&job), Some(SECRET.generation()));
         assert!(prover.verify_rank(&rank));
         assert_eq!(prover.verify(&Ticket { job: JobId(24), ..job }), None);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Deserialize;
 use thalweg::Error;
+use thalweg::daemon::Secrets;
 use thalweg_console::Failure;
 use thalweg_control::pacing::{PacingConfig, PacingService};
 use thalweg_control::{Credentials, TlsFiles};
@@ -13,7 +14,6 @@ use thalweg_core::Rate;
 use thalweg_pace::Settings as Slots;
 use thalweg_pace::board::{Prefix, Route};
 use thalweg_report::format::format_count;
-use thalweg_wire::tag::Secrets;
 
 use crate::daemon::{self, Daemon};
 use thalweg::metrics;

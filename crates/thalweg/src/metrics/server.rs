@@ -137,6 +137,8 @@ mod tests {
         net.received_packets = 9;
         let mut summary = JobSummary::new(JobId(0x2a), "res\"net");
         (summary.ranks, summary.connected, summary.switches_left_out) = (4, 3, 1);
+        let mut refused = Refusals::default();
+        refused.memory = 2;
         let snapshot = ServerSnapshot {
             net,
             server: all,
@@ -147,7 +149,7 @@ mod tests {
                 budget: MemoryBudget::default(),
                 reserved_bytes: 12_345,
                 reserved_by_job: vec![(JobId(0x2a), 12_345)],
-                refused: Refusals { memory: 2, ..Refusals::default() },
+                refused,
             },
         };
         let text = server(([127, 0, 0, 1], 4_808).into(), &snapshot);

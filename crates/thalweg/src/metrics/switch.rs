@@ -17,8 +17,7 @@ const METRICS: [(&str, &str); 4] = [
 ];
 
 /// Counters of dropped packets.
-const DROPS: [&str; 5] =
-    ["forged", "malformed", "other_version", "unknown_server", "queue_full"];
+const DROPS: [&str; 5] = ["forged", "malformed", "other_version", "unknown_server", "queue_full"];
 
 /// Counters of freed aggregators, and the reason.
 const FREES: [(&str, &str); 4] = [
