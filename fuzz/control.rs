@@ -66,8 +66,9 @@ impl Stage {
             server: NodeId(0x0001_12c0),
             switch: None,
             network: Ipv4Addr::LOCALHOST,
-            secret: SECRET,
+            secrets: SECRET.into(),
             seed: 1,
+            job_memory_bytes: 64 << 20,
             budgets: Default::default(),
         });
         let jobs = Pattern::new("*").expect("a pattern");

@@ -54,6 +54,10 @@ pub struct SwitchUse {
 
 /// What a switch's program counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each switch of a run, and it is copied"
+)]
 pub enum SwitchStats {
     /// In-network aggregation.
     Aggregate(switch::Stats),

@@ -29,7 +29,6 @@ fn setup() -> Setup {
         seals_bodies: true,
         // That of the keys below.
         generation: Some(Generation::Odd),
-        ..JobParameters::default()
     };
     Setup {
         job: JobId(0x1234_5678_9abc_def0),

@@ -94,6 +94,7 @@ fn registration(workers: u32, resume: Option<v1::Ticket>) -> v1::RegisterRequest
             stall_after_ms: 5_000,
             failure_after_ms: 10_000,
             join_timeout_ms: 300_000,
+            seals_bodies: true,
         }),
         resume,
         versions: Some(v1::Versions {
@@ -113,7 +114,12 @@ fn join(rank: u32) -> v1::Join {
         host: "host".into(),
         life: 5,
         switch: Some(0x0001_2000),
-        resume: Some(v1::Resume { round: 1, watermark: Some(64), fragment_values: Some(62) }),
+        resume: Some(v1::Resume {
+            round: 1,
+            watermark: Some(64),
+            fragment_values: Some(62),
+            span_fragments: Some(500),
+        }),
         ticket: Some(rank_ticket()),
     }
 }
@@ -152,6 +158,7 @@ fn adopt() -> v1::Adopt {
             span_fragments: 500,
             overhead_bytes: 99,
             resume_from: 64,
+            seals_bodies: true,
             trees: vec![v1::Tree {
                 server: 90,
                 members: vec![member(1, &[100, 102]), member(2, &[101, 102]), member(3, &[])],

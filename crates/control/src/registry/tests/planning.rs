@@ -365,7 +365,7 @@ fn resumed(span_fragments: u16, job_memory_bytes: u64) -> Hall {
     let mut hall = Hall { settings, ..Hall::empty(2, 6) };
     hall.registry.job_memory_bytes = job_memory_bytes;
     hall.job = JobId(0xabcd_0000);
-    let ticket = Ticket { job: hall.job, proof: Key::derive(&SECRET, hall.job, 0) };
+    let ticket = hall.registry.prover.ticket(hall.job, None);
     hall.register(Some(ticket)).unwrap();
     for (rank, host) in [(0, "a"), (1, "b")] {
         let resume = Some(Resume {
@@ -374,7 +374,8 @@ fn resumed(span_fragments: u16, job_memory_bytes: u64) -> Hall {
             fragment_values: Some(352),
             span_fragments: Some(span_fragments),
         });
-        hall.attend(Join { resume, ..hall.join(rank, host) }).unwrap();
+        let ticket = hall.ticket(rank);
+        hall.attend(Join { resume, ticket, ..hall.join(rank, host) }).unwrap();
     }
     hall
 }

@@ -203,6 +203,6 @@ fn what_is_kept_of_ranks_that_are_named_is_bounded() {
     let Waits::Ranks(ranks) = &stall.stall.waits else { panic!("{stall:?}") };
     assert_eq!((ranks.len(), ranks[0], ranks.capacity()), (NAMED_MAX, 1, NAMED_MAX));
     hall.say(0, FromRank::Failing(Failure::new(FailureKind::Peer, "many", many)));
-    let (_, failure) = &hall.registry.failures[&hall.job];
+    let failure = &hall.registry.ended.failed(hall.job).unwrap().failure;
     assert_eq!((failure.culprits.len(), failure.culprits.capacity()), (NAMED_MAX, NAMED_MAX));
 }
