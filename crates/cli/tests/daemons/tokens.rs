@@ -169,6 +169,7 @@ fn beyond_loopback_every_rank_needs_a_token() {
 /// Redteam: 350 connections of somebody without a token, where the server may have 300 descriptors.
 // spec: E-12 sockets
 #[test]
+#[expect(clippy::disallowed_methods, reason = "real connections take real time")]
 fn a_server_short_of_descriptors_keeps_its_jobs() {
     let program = env!("CARGO_BIN_EXE_thalweg");
     let shell = "ulimit -n 96; exec \"$0\" server --bind 127.0.0.1:0 --metrics 127.0.0.1:0 --json";

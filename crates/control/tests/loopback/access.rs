@@ -36,11 +36,12 @@ fn only_the_token_opens() {
 /// A certificate for localhost and its key, in a folder of the test's own.
 fn certificate(name: &str) -> (PathBuf, TlsFiles) {
     let folder = env::temp_dir().join(format!("thalweg-{name}-{}", process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    fs::create_dir_all(&folder).expect("a temporary folder");
+    let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]);
+    let certified = certified.expect("a certificate");
     let files = TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
-    fs::write(&files.cert, certified.cert.pem()).unwrap();
-    fs::write(&files.key, certified.signing_key.serialize_pem()).unwrap();
+    fs::write(&files.cert, certified.cert.pem()).expect("a temporary file");
+    fs::write(&files.key, certified.signing_key.serialize_pem()).expect("a temporary file");
     (folder, files)
 }
 

@@ -13,7 +13,7 @@ use super::raw::{block_on, connect, join, open_stream, raw, request, stream_of};
 use super::stage::{Rank, SECRET, Stage, attend_config, stage};
 
 fn token(id: u64) -> String {
-    let jobs = Pattern::new("*").unwrap();
+    let jobs = Pattern::new("*").expect("a pattern");
     Token { id, role: Role::Tenant, jobs, ranks_max: 9, expires: u64::MAX }.sign(&SECRET)
 }
 
@@ -32,7 +32,7 @@ fn count(stage: &Stage, reason: &str) -> u64 {
 }
 
 fn exhausted<T: std::fmt::Debug>(result: Result<T, Status>, words: &str) {
-    let status = result.unwrap_err();
+    let status = result.expect_err("a budget is used up");
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     assert!(status.message().contains(words), "{}", status.message());
 }
@@ -113,7 +113,7 @@ fn streams_are_counted_for_each_token() {
 
 /// Waits until the other end has closed a connection.
 fn closes(mut stream: TcpStream, within: Duration) -> bool {
-    stream.set_read_timeout(Some(within)).unwrap();
+    stream.set_read_timeout(Some(within)).expect("a socket");
     loop {
         match stream.read(&mut [0; 256]) {
             Ok(0) => return true,

@@ -156,7 +156,9 @@ impl Rank {
         let pauses = Arc::clone(&pause);
         let attendance = Attendance::start(config, move |event| {
             let pause = pauses.lock().expect("no test thread panicked").take();
-            pause.map(std::thread::sleep);
+            if let Some(pause) = pause {
+                std::thread::sleep(pause);
+            }
             // The test may be over before the rank is.
             drop(sender.send(event));
         });

@@ -18,7 +18,7 @@ use super::stage::{Rank, SECRET, Stage, attend_config, free_address, node, stage
 const EXPIRES: u64 = 5_000;
 
 fn token(id: u64, jobs: &str, role: Role) -> Token {
-    let jobs = Pattern::new(jobs).unwrap();
+    let jobs = Pattern::new(jobs).expect("a pattern");
     Token { id, role, jobs, ranks_max: 2, expires: EXPIRES }
 }
 
