@@ -111,6 +111,7 @@ impl From<Error> for Start {
 /// The machine, as the control channel sees it.
 struct Data {
     pilot: Pilot<TrainingHost>,
+    reporter: Arc<OnceLock<Reporter>>,
 }
 
 /// The node of the switch that a server at an address names.
@@ -198,7 +199,8 @@ impl ServerDaemon {
         // Ranks join through the service: without it there is nothing to report.
         let reporter = Arc::new(OnceLock::new());
         let on_event = report_to(Arc::clone(&reporter));
-        let data = Arc::new(Data { pilot: Pilot::start("thalweg-server", driver, on_event)? });
+        let pilot = Pilot::start("thalweg-server", driver, on_event)?;
+        let data = Arc::new(Data { pilot, reporter: Arc::clone(&reporter) });
         let service = ServiceConfig {
             bind: address,
             server: node,
@@ -337,9 +339,11 @@ fn ipv4(address: SocketAddr) -> Result<Ipv4Addr, Error> {
 
 impl DataPlane for Data {
     fn adopt(&self, setup: Arc<Setup>) {
+        // A set-up that does not fit is refused at once.
+        let on_event = report_to(Arc::clone(&self.reporter));
         self.pilot.tell(move |driver| {
             let adopt = |host: &mut TrainingHost, now: Time| host.server_mut().adopt(now, setup);
-            driver.command(adopt, |_| {});
+            driver.command(adopt, on_event);
         });
     }
 
