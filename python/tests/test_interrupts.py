@@ -364,7 +364,7 @@ def test_a_forked_process_leaves_the_group_alone_and_a_failing_program_ends_at_o
     finally:
         for one in ranks:
             one.kill()
-    assert "child: ThalwegError" in second and "child ended with 3" in second, (second, second_errors)
+    assert "child: ClosedError" in second and "child ended with 3" in second, (second, second_errors)
     assert "sum after the fork: 2.0" in first and "sum after the fork: 2.0" in second
     assert "RuntimeError: on purpose" in first_errors, first_errors
     raised_at = float(first.split("raised at ")[1].split()[0])

@@ -249,3 +249,14 @@ def test_former_names_of_settings_work_and_are_warned_of():
     assert session.settings()["operation_timeout"] == 7.0
     session.leave()
     server.stop()
+
+
+@pytest.mark.parametrize(
+    "bind, error, hint",
+    [("nowhere!", ValueError, "bind is"), ("192.0.2.1", thalweg.torch.ThalwegError, "cannot listen")],
+)
+def test_an_address_that_is_no_own_one_is_named(bind, error, hint):
+    from thalweg.torch.meeting import Rendezvous, meet
+
+    with pytest.raises(error, match=hint):
+        meet(Rendezvous(dist.HashStore(), 0, 1, "alone", 5.0), Settings.load(Options(bind=bind)))

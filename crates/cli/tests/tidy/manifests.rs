@@ -31,7 +31,7 @@ pub struct Dependency {
     path: Option<String>,
     /// Versions that it may have. Any, `*`, where only its path is given.
     #[serde(default, rename = "req")]
-    pub requirement: String,
+    requirement: String,
 }
 
 /// The packages of the workspace whose manifest is given relative to `root`.
@@ -80,6 +80,11 @@ impl Dependency {
     /// Returns whether it is a package of this repository that the code itself uses.
     pub fn is_linked(&self) -> bool {
         self.path.is_some() && self.kind.is_none()
+    }
+
+    /// Returns whether it is a package of this repository that only tests use, and that has a version all the same.
+    pub fn is_versioned_for_tests(&self) -> bool {
+        self.path.is_some() && self.is_dev() && self.requirement != "*"
     }
 
     pub fn is_ours(&self) -> bool {

@@ -10,8 +10,7 @@ const LIBRARY: &str = "thalweg";
 /// Line of the documentation of a crate that only the library depends on.
 const PROMISE: &str = "without a promise of stability";
 
-/// What is wrong with the packages that the library needs. `about` reads the head of a package's documentation.
-// spec: E-08
+/// Problems of the packages that the library needs. `about` reads the head of a package's documentation.
 pub fn problems(packages: &[Package], about: impl Fn(&Package) -> String) -> Vec<String> {
     let packaged = packaged(packages);
     let needed = packages.iter().filter(|package| packaged.contains(package.name.as_str()));
@@ -40,8 +39,7 @@ fn package_problems(package: &Package, about: &str) -> Vec<String> {
         let place = package.directory();
         problems.push(format!("{place}src/lib.rs: say that it is {PROMISE}, as others do"));
     }
-    let versioned = package.dependencies.iter().filter(|used| used.is_ours() && used.is_dev());
-    for used in versioned.filter(|used| used.requirement != "*") {
+    for used in package.dependencies.iter().filter(|used| used.is_versioned_for_tests()) {
         problems.push(format!(
             "{}: {} is for tests: give its path and no version, since a package without it has to be made first",
             package.place(&used.name),

@@ -95,7 +95,7 @@ impl Stage {
         &self.server_at
     }
 
-    /// Where the switch is, or was.
+    /// Address of the switch, also after its end.
     pub fn switch_at(&self) -> &str {
         &self.switch_at
     }

@@ -72,7 +72,7 @@ class Interrupts:
         except BlockingIOError:
             return False
         if self._before >= 0:
-            # Whoever listened before goes on to.
+            # The former listener gets them as well.
             with contextlib.suppress(OSError):
                 os.write(self._before, numbers)
         return signal.SIGINT in numbers and signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -18,6 +18,8 @@ import threading
 import typing
 import weakref
 
+from . import errors
+
 # Time that an address has to accept a connection.
 TRY_S = 2.0
 _GOODBYE = b"."
@@ -45,7 +47,7 @@ class Links:
 
     def __init__(self, rank: int, bind: str | None, failure_after_s: float, backlog: int) -> None:
         self._rank, self._failure_after_s = rank, failure_after_s
-        self._listener = socket.create_server((bind or "", 0), backlog=backlog)
+        self._listener = _listener(bind, backlog)
         self._word = secrets.token_hex(16)
         self._accepted: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
         self._selector = selectors.DefaultSelector()
@@ -240,6 +242,17 @@ class _Attempt:
             self.state = "answered" if _received(connection, len(word)) == word else "failed"
         except OSError:
             self.state = "failed"
+
+
+def _listener(bind: str | None, backlog: int) -> socket.socket:
+    family = socket.AF_INET6 if bind is not None and ":" in bind else socket.AF_INET
+    try:
+        return socket.create_server((bind or "", 0), family=family, backlog=backlog)
+    except socket.gaierror:
+        raise ValueError(f'bind is "{bind}": write an address as 10.0.0.1') from None
+    except OSError as error:
+        text = f"cannot listen at {bind or 'any address'}: {error}"
+        raise errors.ThalwegError(text, operation="join", kind="system") from error
 
 
 def _received(connection: socket.socket, count: int) -> bytes:

@@ -21,6 +21,8 @@ _log = logging.getLogger("thalweg")
 _LONGEST_S = 86_400.0
 # Shortest time that a server accepts for a deadline, in whole milliseconds.
 _SHORTEST_S = 0.001
+# Time that the server has to report who is missing when the time to join is over.
+_GRACE_S = 2.0
 # The ID that torchrun gives to every run without one.
 _NO_RUN_ID = "none"
 # Addresses at which groups of this process have served metrics.
@@ -107,7 +109,8 @@ def meet(given: Rendezvous, settings: Settings) -> _core.Session:
             stall_after_s=stall_s,
             # The same at all ranks. A rank that waited for rank 0 has less time left than that.
             join_timeout_s=place["join_timeout"],
-            join_limit_s=left_s,
+            # Beyond it, so that the server can say which ranks are missing.
+            join_limit_s=left_s + _GRACE_S,
             operation_timeout_s=_LONGEST_S,
             metrics=_metrics_address(settings.metrics),
         )

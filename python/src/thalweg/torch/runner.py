@@ -130,7 +130,7 @@ class Runner:
     def _end_interrupted(self) -> None:
         """Aborts the job if Ctrl-C came while the main thread waits for it in C++."""
         if interrupts.process.is_unhandled() and not self._is_over.is_set() and not self.is_idle():
-            self._is_over.set()
+            self._end()
             self.session.abort("interrupted (Ctrl-C)")
 
     def is_idle(self) -> bool:
