@@ -71,7 +71,7 @@ fn no_sealed_or_forged_packet_makes_a_switch_allocate() {
         values_max: VALUES,
         groups_max: 4,
         stale_after: Span::from_ms(1),
-        secret: Some(SECRET),
+        secrets: Some(SECRET.into()),
         holds_to_share: true,
         ..Config::new(SWITCH)
     };
@@ -102,7 +102,7 @@ struct Driver {
 impl Driver {
     fn new(config: Config) -> Driver {
         Driver {
-            switch: Switch::new(config).unwrap(),
+            switch: Switch::new(config).expect("settings"),
             now: Time::ZERO,
             buffer: [0; BUFFER_BYTES],
             outbox: DiscardOutbox::for_bodies(BUFFER_BYTES),

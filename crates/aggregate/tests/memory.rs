@@ -25,8 +25,8 @@ fn setup(workers: u32, fragment_values: u16, span_fragments: u16) -> Arc<Setup> 
     Arc::new(Setup {
         job: JOB,
         epoch: 1,
-        trees: vec![Arc::new(Tree::build(SERVER, &members).unwrap())],
-        parameters: parameters.check().unwrap(),
+        trees: vec![Arc::new(Tree::build(SERVER, &members).expect("a tree"))],
+        parameters: parameters.check().expect("parameters"),
         resume_from: 0,
     })
 }

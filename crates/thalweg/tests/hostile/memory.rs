@@ -141,11 +141,12 @@ impl Server {
     fn rank(&self, name: &str, workers: u32, rank: u32) -> AttendConfig {
         let parameters = JobParameters { span_fragments: SPAN, ..JobParameters::default() };
         AttendConfig {
+            ticket: None,
             access: Access { endpoint: self.address.to_string(), token: None, tls_ca: None },
             name: name.to_owned(),
             workers,
             rank,
-            node: NodeId(0x0001_1388 + rank),
+            node: NodeId(0x0001_1388 + 8 * rank),
             life: 1 + u64::from(rank),
             host: format!("host {rank}"),
             switch: None,
