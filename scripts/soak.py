@@ -140,13 +140,13 @@ class Soak:
         """Random packets, and packets of the tenants once more, there or elsewhere, as they are or changed."""
         draw = random.Random(f"{self.seed} packets")
         sender, ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), listener()
-        heard = collections.deque(maxlen=256)
+        seen = collections.deque(maxlen=256)
         targets = [address_of(daemon.address) for daemon in (self.switch, self.server)]
         batch = PACKETS_PER_S // 50
         while not self.over.wait(0.02):
-            heard.extend(overheard(ear, {port for _, port in targets}))
+            seen.extend(captured(ear, {port for _, port in targets}))
             for _ in range(batch):
-                packet, kind = self.packet(draw, heard)
+                packet, kind = self.packet(draw, seen)
                 try:
                     sender.sendto(packet, draw.choice(targets))
                 except OSError:
@@ -154,17 +154,17 @@ class Soak:
                 self.count(**{kind: 1})
 
     @staticmethod
-    def packet(draw, heard):
-        if heard and draw.random() < 0.6:
-            packet = bytearray(draw.choice(heard))
+    def packet(draw, seen):
+        if seen and draw.random() < 0.6:
+            packet = bytearray(draw.choice(seen))
             if draw.random() < 0.5:
                 return bytes(packet), "packets_replayed"
             for _ in range(1 + draw.randrange(4)):
                 packet[draw.randrange(len(packet))] ^= 1 << draw.randrange(8)
             return bytes(packet[: draw.randrange(1, len(packet) + 1)]), "packets_changed"
         packet = bytearray(draw.randbytes(draw.randrange(0, 1_472)))
-        if draw.random() < 0.7 and heard and len(packet) > 16:
-            packet[:16] = draw.choice(heard)[:16].ljust(16, b"\0")
+        if draw.random() < 0.7 and seen and len(packet) > 16:
+            packet[:16] = draw.choice(seen)[:16].ljust(16, b"\0")
         return bytes(packet), "packets_random"
 
     def connections(self):
@@ -247,7 +247,7 @@ def listener():
     return ear
 
 
-def overheard(ear, ports):
+def captured(ear, ports):
     """A few UDP payloads that were sent to these ports."""
     for _ in range(64 if ear is not None else 0):
         try:
@@ -255,8 +255,8 @@ def overheard(ear, ports):
         except BlockingIOError:
             return
         header = 4 * (packet[0] & 15)
-        is_ours = len(packet) > header + 8 + 64 and packet[9] == socket.IPPROTO_UDP
-        if is_ours and int.from_bytes(packet[header + 2 : header + 4], "big") in ports:
+        is_udp = len(packet) > header + 8 + 64 and packet[9] == socket.IPPROTO_UDP
+        if is_udp and int.from_bytes(packet[header + 2 : header + 4], "big") in ports:
             # What the kernel has not cut into datagrams yet is more than one of them.
             yield packet[header + 8 :][:1_472]
 

@@ -231,7 +231,7 @@ impl Reporter {
         let _ = self.errands.send(Errand::Compare { job });
     }
 
-    /// A job does not fit the budgets of the data plane: all of its ranks are told, and it is over.
+    /// A job does not fit the budgets of the data plane: all of its ranks get the reason, and it is over.
     // spec: E-12
     pub fn job_refused(&self, job: JobId, reason: String) {
         // A service that has ended has no jobs.

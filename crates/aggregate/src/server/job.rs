@@ -22,7 +22,7 @@ use crate::tree::{Group, Top, Tree};
 /// The furthest that a fragment may lie above everyone's watermark: what a header can say.
 const WINDOW_MAX: u64 = 1 << 16;
 
-/// Fragments from so far above everyone's watermark on are dropped. The fastest worker is at most a span above the last
+/// Fragments that a server works on, from the job watermark on. The fastest worker is at most a span above the last
 /// complete fragment, and that is at most a span above the slowest worker; each tree's last complete one may be the tree
 /// before.
 pub(super) fn window(parameters: &JobParameters, trees: u64) -> u64 {

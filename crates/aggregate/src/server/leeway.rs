@@ -16,14 +16,14 @@ const TALLIES_MAX: usize = 1_024;
 /// The first epoch of a job: nobody can have finished anything before.
 const FIRST_EPOCH: u32 = 1;
 
-/// Bytes of a tally and its place in the map, without the counts of ranks: nodes of the map may be half empty.
-const TALLY_BYTES: u64 = 2 * size_of::<((usize, u64), Tally)>() as u64 + 64;
+/// Bytes of what is kept of an operation, without the counts of ranks: nodes of the map may be half empty.
+const OPERATION_BYTES: u64 = 2 * size_of::<((usize, u64), Tally)>() as u64 + 64;
 
 /// Most bytes that are kept of operations that somebody may be left out of.
 // spec: E-12
 pub(super) fn memory_bytes(workers: u32) -> u64 {
     let workers = u64::from(workers);
-    TALLIES_MAX as u64 * (TALLY_BYTES + workers * size_of::<u32>() as u64)
+    TALLIES_MAX as u64 * (OPERATION_BYTES + workers * size_of::<u32>() as u64)
         + workers * size_of::<u64>() as u64
 }
 

@@ -24,7 +24,7 @@ const ALLOCATION_BYTES: u64 = 32;
 /// Bytes of a job that do not depend on its set-up, rounded up generously.
 const JOB_BYTES: u64 = 16 << 10;
 
-/// Bytes of each worker in a tree: its place, its seat, its station, and its name where missing ranks are listed.
+/// Bytes of each worker in a tree: its place, its station, and its name where missing ranks are listed.
 const WORKER_BYTES: u64 = 256;
 
 /// The reason why a server does not take on a job.
@@ -73,7 +73,7 @@ pub fn memory_bytes(setup: &Setup, server: NodeId) -> u64 {
     of_trees.fold(JOB_BYTES, u64::saturating_add)
 }
 
-/// Returns parameters with which a job of so many workers, summed by one server, takes at most `budget_bytes` of it: the
+/// Returns parameters with which a job of this number of workers, summed by one server, takes at most `budget_bytes` of it: the
 /// same, or with a smaller span. A smaller span slows the job down: less of it can be in flight. To be called before the
 /// first set-up: later ones have the same span.
 pub fn fit(
@@ -94,7 +94,7 @@ pub fn fit(
     Ok(parameters.with_span(least))
 }
 
-/// Checks that a job of so many workers, summed by one server, takes at most `budget_bytes` of it.
+/// Checks that a job of this number of workers, summed by one server, takes at most `budget_bytes` of it.
 pub fn check_fit(
     parameters: CheckedParameters,
     workers: u32,

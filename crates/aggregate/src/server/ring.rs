@@ -20,7 +20,7 @@ pub(super) struct Ring {
     vacant: Vacant,
 }
 
-/// Some slots and their sets.
+/// Slots and their sets.
 #[derive(Debug, Default)]
 struct Chunk {
     slots: Vec<Slot>,
@@ -104,7 +104,7 @@ impl Ring {
         })
     }
 
-    /// All slots that were made, in the order of their places. Their memory is given back on the way.
+    /// All slots that were made, in the order of their places. Their memory is given back chunk by chunk.
     pub(super) fn into_slots(self) -> impl Iterator<Item = Slot> {
         self.chunks.into_iter().flat_map(|chunk| chunk.slots)
     }

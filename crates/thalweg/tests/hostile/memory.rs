@@ -192,7 +192,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Sums until a rank is told to stop, and checks each. The last value of a sum says whether one was.
+/// Sums until the test is over, and checks each. The last value of a sum says whether one was.
 fn sums(session: &Session, is_over: &AtomicBool) -> u32 {
     let value = |rank: u32, sum: u32, at: usize| ((at as u32 + 3 * rank + 7 * sum) % 100) as f32;
     for sum in 0.. {
