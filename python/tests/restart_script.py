@@ -43,8 +43,10 @@ def main(folder: pathlib.Path) -> None:
     parallel = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(first, STEPS):
-        is_disturbed = attempt == 0 and "TEST_UNDISTURBED" not in os.environ
+        # Once: the ranks of hosts may change with a restart, and an agent counts only restarts because of its own ranks.
+        is_disturbed = "TEST_UNDISTURBED" not in os.environ and not (folder / "died").exists()
         if is_disturbed and rank == 1 and step == DIES_AT:
+            (folder / "died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         optimizer.zero_grad()
         loss = loss_of(parallel, step, rank)

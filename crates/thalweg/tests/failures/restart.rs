@@ -18,9 +18,10 @@ const RENDEZVOUS_PORT: u16 = 29_400;
 /// Names the job.
 const RUN_ID: &str = "night";
 
-/// A run: how long it took, and the lines that rank 0 wrote, one a step: attempt, job, step and loss.
+/// A run: how long it took, whether a rank was killed, and the lines that rank 0 wrote, one a step: attempt, job, step and loss.
 struct Run {
     took: Duration,
+    has_died: bool,
     lines: Vec<String>,
 }
 
@@ -34,7 +35,7 @@ pub fn restart(stage: &Stage, python: &Path) -> (Duration, bool, String) {
     let field = |run: &Run, at: usize| -> Vec<String> {
         run.lines.iter().filter_map(|line| Some(line.split(' ').nth(at)?.to_owned())).collect()
     };
-    let is_restarted = field(&disturbed, 0).last().is_some_and(|attempt| attempt == "1");
+    let is_restarted = disturbed.has_died && !undisturbed.has_died;
     let is_named = field(&disturbed, 1).iter().all(|job| *job == format!("torch-{RUN_ID}/0"));
     let is_same = [2, 3].into_iter().all(|at| field(&disturbed, at) == field(&undisturbed, at));
     let losses = if is_same { "the same losses" } else { "OTHER LOSSES" };
@@ -53,7 +54,7 @@ fn train(stage: &Stage, lab: &Lab, python: &Path, is_disturbed: bool) -> Run {
     let began = Instant::now();
     let mut agents: Vec<_> = (0..2)
         .map(|host| {
-            let mut command = agent(stage, lab, python, &folder);
+            let mut command = agent(stage, (lab, host), python, &folder);
             if !is_disturbed {
                 command.env("TEST_UNDISTURBED", "1");
             }
@@ -79,18 +80,21 @@ fn train(stage: &Stage, lab: &Lab, python: &Path, is_disturbed: bool) -> Run {
         assert!(status.success(), "torchrun ended with {status}");
     }
     let log = fs::read_to_string(folder.join("log")).expect("rank 0 writes a log");
+    let has_died = folder.join("died").exists();
     let _ = fs::remove_dir_all(&folder);
-    Run { took, lines: log.lines().map(str::to_owned).collect() }
+    Run { took, has_died, lines: log.lines().map(str::to_owned).collect() }
 }
 
-/// The agent of a host, which runs one rank.
-fn agent(stage: &Stage, lab: &Lab, python: &Path, folder: &Path) -> Command {
+/// The agent of a host, which runs one rank. The name of this machine means no host of the lab, so the agents are given
+/// their addresses, and which of them keeps the store.
+fn agent(stage: &Stage, (lab, host): (&Lab, u32), python: &Path, folder: &Path) -> Command {
     let meeting = format!("{}:{RENDEZVOUS_PORT}", lab.host(0).address());
     let mut command = Command::new(python);
     command
         .args(["-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1"])
         .args(["--rdzv-backend=c10d", "--max-restarts=1", "--rdzv-id", RUN_ID])
-        .args(["--rdzv-endpoint", &meeting])
+        .args(["--rdzv-endpoint", &meeting, "--local-addr", &lab.host(host).address().to_string()])
+        .args(["--rdzv-conf", if host == 0 { "is_host=1" } else { "is_host=0" }])
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/tests/restart_script.py"))
         .arg(folder)
         .env("THALWEG_SERVER", stage.server_at())
