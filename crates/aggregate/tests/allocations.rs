@@ -11,6 +11,7 @@ use thalweg_wire::aggregate::{
 };
 
 use thalweg_wire::tag::{self, Key, Secret};
+use thalweg_wire::{Kind, peek};
 
 use counting::counted;
 
@@ -154,7 +155,12 @@ impl Driver {
 
     fn handle(&mut self, job: JobId, mut header: Header, body_bytes: usize) {
         if self.is_sealing {
-            tag::seal_sized(&mut header, body_bytes, &Key::derive(&SECRET, job, 1));
+            let is_of_server = matches!(
+                peek(&header).map(|prefix| prefix.kind),
+                Ok(Kind::AggregateAnnouncement | Kind::AggregateParameter | Kind::AggregateRequest)
+            );
+            let derive = if is_of_server { Key::stations } else { Key::derive };
+            tag::seal_sized(&mut header, body_bytes, &derive(&SECRET, job, 1));
         }
         let mut meta = Meta { dst: SWITCH, ..Meta::default() };
         let body = Body::Bytes(&mut self.buffer[..body_bytes]);

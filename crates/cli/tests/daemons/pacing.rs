@@ -77,7 +77,7 @@ fn tables_that_cannot_be_are_refused() {
     says(&[&["switch", "--emulate"], &links[..]].concat(), "--emulate needs --pacing");
     says(&["switch", "--emulate", "--pacing", "127.0.0.1:0"], "--hosts or --link");
     let open = ["switch", "--emulate", "--pacing", "0.0.0.0:0"];
-    says(&[&open, &links[..]].concat(), "give a token or a certificate");
+    says(&[&open, &links[..]].concat(), "give a token, or the secret");
     let wrong = ["switch", "--emulate", "--pacing", "127.0.0.1:0", "--link", "rack=1gbit"];
     says(&wrong, "\"rack=1gbit\" is no link");
 }

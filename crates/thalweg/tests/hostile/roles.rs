@@ -1,4 +1,4 @@
-//! What a child does: be a server, whose memory can be measured.
+//! A child process that is a server, whose memory can be measured.
 
 use std::io::{self, Write};
 
