@@ -43,7 +43,7 @@ def main(folder: pathlib.Path) -> None:
     parallel = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(first, STEPS):
-        # Once: the ranks of hosts may change with a restart, and an agent counts only restarts because of its own ranks.
+        # Once: ranks of hosts may change with a restart, and an agent counts only restarts because of its own ranks.
         is_disturbed = "TEST_UNDISTURBED" not in os.environ and not (folder / "died").exists()
         if is_disturbed and rank == 1 and step == DIES_AT:
             (folder / "died").touch()
