@@ -7,7 +7,7 @@
 //! Limits fail open (E-14): a [guardian](guard) lifts them when the process that set them hangs or is killed, and
 //! original values of settings are kept in files ([`Safeguards`]).
 //!
-//! Agents and paced programs report [events](events) to any subscriber of `tracing`; [`AgentDaemon::metrics`] returns
+//! Agents and paced programs report [events] to any subscriber of `tracing`; [`AgentDaemon::metrics`] returns
 //! the metrics of an agent, which a [`thalweg::metrics::Endpoint`] serves.
 
 mod burst;

@@ -247,9 +247,11 @@ class _Attempt:
 def _listener(bind: str | None, backlog: int) -> socket.socket:
     family = socket.AF_INET6 if bind is not None and ":" in bind else socket.AF_INET
     try:
-        return socket.create_server((bind or "", 0), family=family, backlog=backlog)
+        socket.getaddrinfo(bind, 0, family, socket.SOCK_STREAM)
     except socket.gaierror:
         raise ValueError(f'bind is "{bind}": write an address as 10.0.0.1') from None
+    try:
+        return socket.create_server((bind or "", 0), family=family, backlog=backlog)
     except OSError as error:
         text = f"cannot listen at {bind or 'any address'}: {error}"
         raise errors.ThalwegError(text, operation="join", kind="system") from error
